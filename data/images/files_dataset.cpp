@@ -127,7 +127,7 @@ View ImageFilesDataset::view_of(const ImageSize& image, std::int64_t index,
                           options_.height, options_.width);
   }
   const std::int64_t side = std::min(options_.height, options_.width);
-  const std::int64_t resize = options_.resize > 0 ? options_.resize : (side * 8 + 3) / 7;
+  const std::int64_t resize = options_.resize > 0 ? options_.resize : centre_resize(side);
   const ImageSize cover{options_.height * resize / side, options_.width * resize / side};
   return view_of_centre(image, cover, options_.height, options_.width);
 }

@@ -13,6 +13,11 @@
 
 namespace trireme {
 
+// 8/7 of the short side, rounded: 256 for 224.
+[[nodiscard]] constexpr std::int64_t centre_resize(std::int64_t side) {
+  return (side * 8 + 3) / 7;
+}
+
 struct ImageOptions {
   std::vector<std::string> images{};  // archives, patterns, or a directory
   std::string label = "cls";

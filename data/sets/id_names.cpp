@@ -13,10 +13,20 @@
 namespace trireme {
 namespace {
 
-// "huggingface:<file name>:xxh3=<digits>": the file may have had any name.
-std::string_view identity(std::string_view tokenizer) {
-  const std::size_t at = tokenizer.rfind(":xxh3=");
-  return at == std::string_view::npos ? tokenizer : tokenizer.substr(at);
+// "huggingface:<file name>:xxh3=<digits>:tokens=<digits>": the file may have had any name. The last
+// part is missing in shards of earlier versions, and in those of SentencePiece.
+std::string_view part_of(std::string_view tokenizer, std::string_view mark) {
+  constexpr std::size_t digits = 16;
+  const std::size_t at = tokenizer.rfind(mark);
+  return at == std::string_view::npos ? "" : tokenizer.substr(at + mark.size(), digits);
+}
+
+bool same_tokens(std::string_view a, std::string_view b) {
+  for (const std::string_view mark : {":tokens=", ":xxh3="}) {
+    const std::string_view in_a = part_of(a, mark), in_b = part_of(b, mark);
+    if (!in_a.empty() && !in_b.empty()) return in_a == in_b;
+  }
+  return a == b;
 }
 
 bool numbered(const std::vector<std::string>& classes) {
@@ -76,7 +86,7 @@ std::vector<IdNames> id_names_below(const std::string& path) {
 
 void require_same_ids(const IdNames& wanted, const IdNames& given) {
   const std::string &a = wanted.tokenizer, &b = given.tokenizer;
-  if (!a.empty() && !b.empty() && identity(a) != identity(b)) {
+  if (!a.empty() && !b.empty() && !same_tokens(a, b)) {
     fail(ExitCode::data,
          "{}: was packed with the tokenizer {}, but {} with {}: the same ids would stand for other "
          "text; pack both with one tokenizer",

@@ -25,8 +25,8 @@ struct IdNames {
 
 // Raises ExitCode::data, naming both sources and what they say, when an id or label of `given` may
 // stand for something else than in `wanted`. What one of them does not know is accepted. Tokenizers
-// that carry a checksum are compared by it. Classes that are only numbered (0, 1, ...) say how many
-// they are, and agree with as many names or more.
+// that carry a checksum are compared by it: by that of their tokens where both have one. Classes
+// that are only numbered (0, 1, ...) say how many they are, and agree with as many names or more.
 void require_same_ids(const IdNames& wanted, const IdNames& given);
 
 }  // namespace trireme

@@ -50,7 +50,7 @@ struct ShardHeader {
   // tokens
   std::uint64_t documents = 0;  // parts of documents in this shard
   bool continues = false;       // the first part began before this shard
-  std::string tokenizer;        // "bytes", or "huggingface:<file>:xxh3=<16 hex digits>"
+  std::string tokenizer;        // "bytes", or as Tokenizer::name() says
   std::uint64_t vocabulary = 0;
   // Tokens that count as targets; without a value there is no loss mask and all do.
   std::optional<std::uint64_t> counted = std::nullopt;

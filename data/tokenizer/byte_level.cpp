@@ -56,6 +56,7 @@ class ByteLevel final : public TokenizerKind {
  public:
   ByteLevel(const std::string& path, TokenizerSpec read)
       : spec(std::move(read)),
+        meaning_of_spec(checksum_of(spec)),
         raw_tokens(added_tokens_of(spec, false)),
         normalized_tokens(added_tokens_of(spec, true)),
         pairs(spec) {
@@ -69,6 +70,7 @@ class ByteLevel final : public TokenizerKind {
     spec.merges = {};
   }
 
+  [[nodiscard]] std::optional<std::uint64_t> meaning() const override { return meaning_of_spec; }
   [[nodiscard]] std::uint32_t vocabulary() const override {
     return static_cast<std::uint32_t>(spec.token_text.size());
   }
@@ -84,6 +86,7 @@ class ByteLevel final : public TokenizerKind {
   [[nodiscard]] std::unique_ptr<EncoderKind> encoder() const override;
 
   TokenizerSpec spec;
+  std::uint64_t meaning_of_spec;
   AddedTokens raw_tokens, normalized_tokens;
   BytePairs pairs;
   std::vector<Splitter> splitters;

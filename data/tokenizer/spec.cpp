@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <unordered_map>
 
 #include "data/tokenizer/byte_letters.h"
 #include "data/tokenizer/split_pattern.h"
+#include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/json.h"
 
@@ -231,6 +233,26 @@ class SpecReader {
 };
 
 }  // namespace
+
+std::uint64_t checksum_of(const TokenizerSpec& spec) {
+  Checksum all;
+  const auto add = [&](std::string_view text) {  // its length tells texts apart
+    const auto size = static_cast<std::uint64_t>(text.size());
+    all.update(std::as_bytes(std::span(&size, 1)));
+    all.update(std::as_bytes(std::span(text)));
+  };
+  for (std::size_t id = 0; id < spec.token_text.size(); ++id)
+    add(fmt::format("{}{}", spec.is_word[id] ? 'w' : 't', spec.token_text[id]));
+  for (const TokenMerge& merge : spec.merges)
+    add(fmt::format("m{} {} {}", merge.left, merge.right, merge.joined));
+  for (const AddedToken& token : spec.added)
+    add(fmt::format("a{} {} {} {} {} {}", token.id, token.single_word, token.strip_left,
+                    token.strip_right, token.normalized, token.text));
+  for (const SplitRule& rule : spec.splits)
+    add(fmt::format("s{} {} {}", static_cast<int>(rule.behavior), rule.invert, rule.pattern));
+  add(fmt::format("{} {} {}", spec.composes, spec.prefix_space, spec.whole_words));
+  return all.value();
+}
 
 TokenizerSpec parse_tokenizer(const std::string& text, const std::string& path) {
   try {

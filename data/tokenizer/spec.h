@@ -48,4 +48,8 @@ struct TokenizerSpec {
 // that are not supported here.
 [[nodiscard]] TokenizerSpec parse_tokenizer(const std::string& text, const std::string& path);
 
+// Equal for two files by which every text has the same tokens: whatever else stands in them, as a
+// post-processor, and in whatever form.
+[[nodiscard]] std::uint64_t checksum_of(const TokenizerSpec& spec);
+
 }  // namespace trireme

@@ -23,6 +23,7 @@ Tokenizer::Tokenizer(const std::string& path) {
   kind_ = pieces ? open_sentence_piece(content, path) : open_byte_level(content, path);
   name_ = fmt::format("{}:{}:xxh3={:016x}", pieces ? "sentencepiece" : "huggingface",
                       std::filesystem::path(path).filename().string(), checksum_of(content));
+  if (const auto meaning = kind_->meaning()) name_ += fmt::format(":tokens={:016x}", *meaning);
 }
 Tokenizer::~Tokenizer() = default;
 

@@ -25,7 +25,8 @@ class Tokenizer {
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  // "huggingface:<file name>:xxh3=<16 hex digits>", or "sentencepiece:...", which shards keep.
+  // "huggingface:<file name>:xxh3=<16 hex digits of the file>:tokens=<16 hex digits of what it
+  // says>", or "sentencepiece:..." without the last, which shards keep.
   [[nodiscard]] const std::string& name() const;
   [[nodiscard]] std::uint32_t vocabulary() const;  // every id is below
   [[nodiscard]] std::optional<std::uint32_t> id_of(std::string_view token) const;

@@ -25,6 +25,8 @@ class EncoderKind {
 class TokenizerKind {
  public:
   virtual ~TokenizerKind() = default;
+  // Equal where all texts have the same tokens; nothing where only the file says so.
+  [[nodiscard]] virtual std::optional<std::uint64_t> meaning() const { return std::nullopt; }
   [[nodiscard]] virtual std::uint32_t vocabulary() const = 0;
   [[nodiscard]] virtual std::optional<std::uint32_t> id_of(std::string_view token) const = 0;
   [[nodiscard]] virtual std::string text_of(std::uint32_t id) const = 0;

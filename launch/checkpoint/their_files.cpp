@@ -11,6 +11,7 @@
 #include "launch/checkpoint/forward_check.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/file.h"
+#include "runtime/base/json.h"
 
 namespace trireme {
 namespace {
@@ -23,6 +24,8 @@ constexpr std::array text_files = {
     "added_tokens.json",       "chat_template.jinja", "chat_template.json",
     "generation_config.json"};
 constexpr std::uint64_t text_file_limit = std::uint64_t{1} << 28;
+constexpr const char* kept_config = "hugging_face_config.json";
+constexpr std::uint64_t config_limit = std::uint64_t{1} << 24;
 constexpr const char* whole_file = "model.safetensors";
 constexpr const char* index_file = "model.safetensors.index.json";
 
@@ -58,6 +61,46 @@ std::vector<std::string> copy_text_files(const std::string& from, const std::str
     copied.emplace_back(name);
   }
   return copied;
+}
+
+void keep_their_config(const std::string& path, const std::string& run) {
+  if (const auto text = read_file_if_exists(path, config_limit, ExitCode::config))
+    write_file(run + "/" + kept_config, *text, ExitCode::internal);
+}
+
+void take_along(const std::string& from_run, const std::string& to_run) {
+  static_cast<void>(copy_text_files(from_run, to_run));
+  keep_their_config(from_run + "/" + kept_config, to_run);
+}
+
+std::string described(const std::string& config_json, const std::string& run,
+                      const std::vector<std::string>& classes, DType dtype) {
+  using Json = nlohmann::ordered_json;
+  auto config = parse_json<Json>(config_json);
+  const auto text = read_file_if_exists(run + "/" + kept_config, config_limit, ExitCode::config);
+  const Json kept = text ? json_or_discarded<Json>(*text) : Json::object();
+  const auto known = [&](const char* key) { return kept.is_object() && kept.contains(key); };
+  for (const char* const key : {"bos_token_id", "eos_token_id", "pad_token_id"})
+    if (known(key) && config.contains(key)) config[key] = kept[key];
+  constexpr const char* context = "max_position_embeddings";
+  const bool rotary = config.contains("rope_theta");
+  if (rotary && known(context) && kept[context].is_number_integer() &&
+      kept[context] > config[context])
+    config[context] = kept[context];
+  if (config.contains("id2label")) {
+    Json& names = config["id2label"];
+    if (known("id2label") && kept["id2label"].size() == names.size()) names = kept["id2label"];
+    for (std::size_t i = 0; i < classes.size() && classes.size() == names.size(); ++i)
+      names[fmt::to_string(i)] = classes[i];
+    Json numbers = Json::object();
+    for (const auto& [number, name] : names.items())
+      if (name.is_string()) numbers[name.get<std::string>()] = std::stoll(number);
+    config["label2id"] = numbers;
+  }
+  config["torch_dtype"] = dtype == DType::bf16  ? "bfloat16"
+                          : dtype == DType::f16 ? "float16"
+                                                : "float32";
+  return config.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::string check_tokenizer(const std::string& directory, std::int64_t vocabulary) {

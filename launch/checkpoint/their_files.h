@@ -16,6 +16,16 @@ namespace trireme {
 // of those that were there.
 std::vector<std::string> copy_text_files(const std::string& from, const std::string& to);
 
+// A run keeps the config.json that it was imported with, for what is no part of the model.
+void keep_their_config(const std::string& path, const std::string& run);
+// What an import brought goes on with the weights: text files and the kept config.
+void take_along(const std::string& from_run, const std::string& to_run);
+// `config_json` of a model with what else is known: the names of its classes, the storage of its
+// weights, and what the config.json kept in `run` says of the ids that begin and end texts, of the
+// context where positions are rotary, and of classes.
+[[nodiscard]] std::string described(const std::string& config_json, const std::string& run,
+                                    const std::vector<std::string>& classes, DType dtype);
+
 // Raises ExitCode::config for a tokenizer in the directory with ids beyond the model's vocabulary.
 // What a tokenizer has that is not read here, or "".
 [[nodiscard]] std::string check_tokenizer(const std::string& directory, std::int64_t vocabulary);

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "data/fields/statistics.h"
+#include "data/images/image_options.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
 
@@ -45,29 +47,44 @@ std::string preprocessor_text(const ModelTraits& traits, const DataConfig& data)
   // Packed images have been resized and cropped before.
   const std::int64_t resized = !data.has_images()     ? side
                                : data.eval_resize > 0 ? data.eval_resize
-                                                      : side * 8 / 7;
+                                                      : centre_resize(side);
   const auto channels = static_cast<std::size_t>(traits.channels);
+  std::vector<double> mean = data.mean, deviation = data.std;
+  const bool in_place = data.in_place();  // values of any range, of the model's size
+  if (in_place && data.scaling != Scaling::none) {
+    const ChannelScale scale = load_scale({.scaling = data.scaling,
+                                           .mean = data.mean,
+                                           .deviation = data.std,
+                                           .file = data.statistics,
+                                           .paths = data.statistics_paths,
+                                           .channels = data.input_channels});
+    mean.assign(scale.subtract.begin(), scale.subtract.end());
+    deviation.clear();
+    for (const float factor : scale.multiply)
+      deviation.push_back(1 / static_cast<double>(factor));
+  }
   const auto or_all = [&](const std::vector<double>& values, double otherwise) {
     return values.empty() ? std::vector<double>(channels, otherwise) : values;
   };
   return fmt::format(
       R"({{
   "image_processor_type": "CLIPImageProcessor",
-  "do_resize": true,
+  "do_resize": {},
   "size": {{"shortest_edge": {}}},
   "resample": 2,
-  "do_center_crop": true,
+  "do_center_crop": {},
   "crop_size": {{"height": {}, "width": {}}},
   "do_convert_rgb": {},
-  "do_rescale": true,
+  "do_rescale": {},
   "rescale_factor": {},
   "do_normalize": true,
   "image_mean": [{}],
   "image_std": [{}]
 }}
 )",
-      resized, traits.image_size, traits.image_width, traits.channels == 3, byte_scale,
-      fmt::join(or_all(data.mean, 0), ", "), fmt::join(or_all(data.std, 1), ", "));
+      !in_place, resized, !in_place, traits.image_size, traits.image_width,
+      traits.channels == 3 && !in_place, !in_place, byte_scale, fmt::join(or_all(mean, 0), ", "),
+      fmt::join(or_all(deviation, 1), ", "));
 }
 
 std::string read_preprocessor(const std::string& directory, const ModelTraits& traits) {

@@ -15,7 +15,11 @@ TheirWeights::TheirWeights(const std::string& path, const hugging_face::Exchange
                            const ModelConfig& model)
     : path_(path), exchange_(exchange), files_(path) {
   for (const std::string& name : files_.names()) {
-    if (const auto plain = exchange.plain_name(name, model)) names_.emplace(*plain, name);
+    if (const auto plain = exchange.plain_name(name, model)) {
+      names_.emplace(*plain, name);
+    } else if (name != exchange.head && !name.ends_with(".num_batches_tracked")) {
+      left_out_.push_back(name);
+    }
   }
   tied_ = std::ranges::none_of(exchange.names(model), [&](const NamePair& pair) {
     return pair.theirs.front().name == exchange.head;
@@ -63,10 +67,16 @@ std::optional<std::int64_t> TheirWeights::batches(std::span<const std::string> c
 
 const std::string& TheirWeights::full_name(const TheirTensor& part) const {
   const auto found = names_.find(part.name);
-  if (found == names_.end())
-    fail(ExitCode::checkpoint, "{}: has no tensor {} {}; the config is of another model", path_,
-         part.name, part.shape.to_string());
-  return found->second;
+  if (found != names_.end()) return found->second;
+  const std::size_t prefix = part.name.find('.') + 1;
+  if (prefix > 0 && names_.contains(part.name.substr(prefix)))
+    fail(
+        ExitCode::checkpoint,
+        "{}: has {} and not {}: it is a base model, saved without the head that predicts; save the "
+        "whole model, whose names begin with '{}'",
+        path_, part.name.substr(prefix), part.name, part.name.substr(0, prefix));
+  fail(ExitCode::checkpoint, "{}: has no tensor {} {}; the config is of another model", path_,
+       part.name, part.shape.to_string());
 }
 
 void TheirWeights::check_tied_head(const std::vector<float>& tokens) const {

@@ -27,6 +27,8 @@ class TheirWeights {
   void require(const hugging_face::TheirTensor& part);
   // Raises for a tensor that nobody has required.
   void expect_nothing_else() const;
+  // Tensors that the model has no place for and does not need, but for counters and a tied head.
+  [[nodiscard]] const std::vector<std::string>& left_out() const { return left_out_; }
   // A tied head, where there is one, must be the tokens.
   [[nodiscard]] std::vector<float> read(const hugging_face::TheirTensor& part) const;
   // The most that one of the counters says; nothing where there are none.
@@ -40,7 +42,8 @@ class TheirWeights {
   const hugging_face::Exchange& exchange_;
   WeightFiles files_;
   std::map<std::string, std::string> names_;  // by plain name
-  std::set<std::string> used_;                // plain names
+  std::vector<std::string> left_out_;
+  std::set<std::string> used_;  // plain names
   bool tied_ = false;
 };
 

@@ -22,6 +22,7 @@
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/file.h"
 #include "runtime/checkpoint/files/weight_files.h"
+#include "runtime/engine/state/data_record.h"
 
 namespace trireme {
 namespace {
@@ -232,6 +233,7 @@ void keep_if_as_expected(const Expectations& expected, const ModelConfig& model,
 void finish_run(const std::string& from, const ModelConfig& model, const std::string& to,
                 const std::string& pictures, const std::string& unread) {
   const auto copied = copy_text_files(directory_of(from), to);
+  keep_their_config(directory_of(from) + "/" + their_config, to);
   write_file(to + "/config.yaml", model_section(model) + pictures, ExitCode::internal);
   fmt::print("{}: config.yaml{}{}\n", to, copied.empty() ? "" : ", ", fmt::join(copied, ", "));
   if (!unread.empty()) fmt::print("the tokenizer is kept, but not read here: {}\n", unread);
@@ -260,7 +262,7 @@ void export_weights(const RunState& from, const Config& config, const Destinatio
            pair.ours, our_shape(pair).to_string());
     std::int64_t first = 0;
     for (const TheirTensor& part : pair.theirs) {
-      tensors.push_back({part.name, part.shape});
+      tensors.push_back({.name = part.name, .shape = part.shape, .stored = options.dtype});
       parts.push_back({&pair, first});
       first += part.shape.count();
     }
@@ -283,7 +285,11 @@ void export_weights(const RunState& from, const Config& config, const Destinatio
         const Turned as = turned(*pair, shape);
         return as.rows > 0 ? transposed(own, as.columns, as.rows) : own;
       });
-  write_file(description, description_text, ExitCode::internal);
+  const auto trained = ids_of_run(beside);
+  write_file(description,
+             described(description_text, beside,
+                       trained ? trained->classes : std::vector<std::string>{}, options.dtype),
+             ExitCode::internal);
   const auto copied = copy_text_files(beside, destination.to);
   const ModelTraits traits = traits_of(config.model);
   if (traits.input == InputKind::images)
@@ -362,12 +368,17 @@ void import_weights(const std::string& from, const ModelConfig& model,
   write_safetensors(file, tensors, metadata,
                     [&](std::size_t i) { return to_ours(pairs[i], weights); });
   fmt::print("{}: {} tensors\n", file, tensors.size());
+  if (const auto& left = weights.left_out(); !left.empty())
+    fmt::print(
+        "left out, for the model has no place for them: {} tensors ({}{})\n", left.size(),
+        fmt::join(left.begin(), left.begin() + std::min<std::ptrdiff_t>(4, std::ssize(left)), ", "),
+        left.size() > 4 ? ", ..." : "");
   if (expected) {
     keep_if_as_expected(*expected, model, file);
   } else {
-    fmt::print(
-        "not checked by a forward pass: {}\n",
-        checked ? fmt::format("no {} lies beside the weights", expectations_file) : "--no-check");
+    fmt::print("names, shapes and config.json agree; answers to compare with {}\n",
+               checked ? fmt::format("would lie in a {}", expectations_file)
+                       : "are left out (--no-check)");
   }
   if (!pictures.empty()) fmt::print("{}: {}", preprocessor_file, pictures);
   if (!alone) finish_run(from, model, destination.to, pictures, unread);

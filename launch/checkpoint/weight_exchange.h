@@ -27,6 +27,7 @@ struct ExportOptions {
   bool average = false;
   std::uint64_t shard_bytes = 0;
   bool expectations = false;
+  DType dtype = DType::f32;  // or bf16, f16
 };
 void export_weights(const RunState& from, const Config& config, const Destination& destination,
                     const ExportOptions& options);

@@ -30,6 +30,7 @@ struct ExchangeArguments {
   std::string from, config, out;
   bool average = false, force = false, expectations = false, unchecked = false;
   std::uint64_t shard_mb = 5000;
+  std::string dtype = "fp32";
 };
 
 void run_export(const ExchangeArguments& arguments) {
@@ -39,7 +40,10 @@ void run_export(const ExchangeArguments& arguments) {
                  {.to = arguments.out, .force = arguments.force},
                  {.average = arguments.average,
                   .shard_bytes = arguments.shard_mb * 1'000'000,
-                  .expectations = arguments.expectations});
+                  .expectations = arguments.expectations,
+                  .dtype = arguments.dtype == "bf16"   ? DType::bf16
+                           : arguments.dtype == "fp16" ? DType::f16
+                                                       : DType::f32});
 }
 
 void run_import(const ExchangeArguments& arguments) {
@@ -67,6 +71,9 @@ void add_export(CLI::App& checkpoint) {
                    "Megabytes (10^6 bytes) that a file of weights has at most")
       ->capture_default_str()
       ->check(integer_between(std::uint64_t{1}, std::uint64_t{1'000'000'000}));
+  command->add_option("--dtype", arguments->dtype, "How weights are stored: fp32, bf16 or fp16")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
   command->add_flag("--expectations", arguments->expectations,
                     "With the logits of fixed inputs, by which an import checks itself; holds the "
                     "whole model in memory");

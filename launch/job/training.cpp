@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 
+#include "launch/checkpoint/their_files.h"
 #include "launch/job/energy.h"
 #include "launch/job/libraries.h"
 #include "launch/job/replays.h"
@@ -117,6 +118,9 @@ std::unique_ptr<Reporter> open_reports(Engine& engine, const StartingPoint& star
         Reporter::Data{engine.dataset()->fingerprint(),
                        [&sampler](std::int64_t step) { return samples_digest(sampler, step - 1); }},
         done);
+    if (const std::string base = config_of_weights(session.config.train.initial_weights);
+        !base.empty() && !start.checkpoint)
+      take_along(parent_directory(base), session.config.run.directory);
     return &reporter->sinks;
   });
   return reporter;

@@ -148,9 +148,9 @@ TEST_F(ResNetExchange, RefusesWhatTheirFilesSayAndWeDoNotHave) {
   const auto config = [&](const auto&... texts) { expect_refused("config.json", texts...); };
   config("\"downsample_in_bottleneck\": false", "\"downsample_in_bottleneck\": true",
          "downsample_in_bottleneck is true");
-  config("\"hidden_sizes\": [16, 32]", "\"hidden_sizes\": [16, 48]", "hidden_sizes is [16,48]");
+  config("    32\n", "    48\n", "hidden_sizes is [16,48]");
   config("\"relu\"", "\"gelu\"", "hidden_act is \"gelu\", our ResNet needs \"relu\"");
-  config("\"depths\": [1, 2]", "\"depths\": [1, -2]", "depths is [1,-2], not a list of sizes");
+  config("    2\n", "    -2\n", "depths is [1,-2], not a list of sizes");
   config("\"embedding_size\": 4", "\"embedding_size\": 1e99", "embedding_size is");
   config("\"bottleneck\"", "\"shallow\"", "layer_type is \"shallow\"");
   const auto pictures = [&](const auto&... texts) {

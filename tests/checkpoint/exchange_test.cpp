@@ -129,6 +129,23 @@ TEST_F(ExchangeTest, ReadsShardsPrefixesMasksAndATiedHead) {
       ExitCode::checkpoint, [&] { import_theirs(index); }, "is not in the file");
 }
 
+TEST_F(ExchangeTest, SaysWhatLiesWhereWeightsShould) {
+  const auto refused = [&](const std::string& place, const std::string& message) {
+    expect_error(
+        ExitCode::checkpoint, [&] { import_theirs(directory_.file(place)); }, message);
+  };
+  std::filesystem::create_directories(directory_.file("empty"));
+  refused("empty", "it holds no *.safetensors file");
+  std::filesystem::create_directories(directory_.file("pickle"));
+  test::write_text(directory_.file("pickle/pytorch_model.bin"), "PK");
+  refused("pickle", "pytorch_model.bin is a pickle of PyTorch");
+  std::filesystem::create_directories(directory_.file("shards"));
+  for (const char* const name : {"1", "2"})
+    test::write_text(directory_.file(fmt::format("shards/model-0000{}-of-00002.safetensors", name)),
+                     "");
+  refused("shards", "it holds model-00001-of-00002.safetensors of 2 files, and no index");
+}
+
 TEST_F(ExchangeTest, RefusesAnotherModel) {
   export_ours();
   const auto theirs = read_all(theirs_);
@@ -360,7 +377,7 @@ TEST_F(LlamaExchange, AnImportChecksItselfByAForwardPass) {
   };
   EXPECT_THAT(import_checked(theirs_), HasSubstr("600 logits as in trireme_expectations"));
   EXPECT_THAT(run({"import", theirs_, "--out", back_, "--force", "--no-check"}),
-              HasSubstr("not checked by a forward pass: --no-check"));
+              HasSubstr("answers to compare with are left out (--no-check)"));
 
   auto planted = read_all(theirs_);
   for (float& value : planted.at("model.layers.1.self_attn.o_proj.weight"))
@@ -373,7 +390,7 @@ TEST_F(LlamaExchange, AnImportChecksItselfByAForwardPass) {
   EXPECT_FALSE(std::filesystem::exists(back_));
   std::filesystem::remove(theirs_ + "/trireme_expectations.safetensors");
   EXPECT_THAT(import_checked(theirs_),
-              HasSubstr("not checked by a forward pass: no trireme_expectations.safetensors"));
+              HasSubstr("answers to compare with would lie in a trireme_expectations.safetensors"));
 }
 
 TEST_F(LlamaExchange, ExpectationsOfAnotherModelAreNamed) {

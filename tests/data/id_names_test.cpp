@@ -35,6 +35,16 @@ TEST(IdNames, CompareTokenizersByTheirChecksum) {
         require_same_ids(one, tokenizer("b", "huggingface:tokenizer.json:xxh3=0123456789abcdee"));
       },
       "cdee");
+  // By the tokens where both say them, else by the file.
+  const std::string resaved = "huggingface:tokenizer.json:xxh3=0123456789abcdee:tokens=";
+  const auto both =
+      tokenizer("a", "huggingface:t.json:xxh3=0123456789abcdef:tokens=00000000000000aa");
+  require_same_ids(both, tokenizer("b", resaved + "00000000000000aa"));
+  require_same_ids(one, both);
+  for (const auto& [wanted, other] :
+       {std::pair{both, "00000000000000ab"}, {one, "00000000000000aa"}})
+    test::expect_error(
+        ExitCode::data, [&] { require_same_ids(wanted, tokenizer("b", resaved + other)); }, "cdee");
 }
 
 TEST(IdNames, RefuseOtherClassesNamingTheFirstThatDiffers) {

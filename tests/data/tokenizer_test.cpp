@@ -179,6 +179,35 @@ TEST_F(TokenizerFile, RefusesFilesThatAreDamaged) {
 }
 
 // Whatever is cut, tokens are those of the whole text, or the cut is said to be none.
+TEST_F(TokenizerFile, IsTheSameInAnotherFileWithTheSameTokens) {
+  const auto tokens = [&](const TokenizerText& text, const std::string& from = "",
+                          const std::string& to = "") {
+    std::string json = text.json();
+    if (!from.empty()) json.replace(json.find(from), from.size(), to);
+    const std::string path = directory_.file("tokenizer.json");
+    test::write_text(path, json);
+    const std::string name = Tokenizer(path).name();
+    return name.substr(name.find(":tokens="));
+  };
+  TokenizerText with;
+  with.merges = {"a b", "ab c"};
+  with.added = {{"<end>"}};
+  const std::string own = tokens(with);
+  TokenizerText pairs = with, more = with, other = with, strips = with, composed = with;
+  pairs.pairs = true;
+  other.merges = {"a b", "b c"};
+  strips.added[0].strip_left = true;
+  more.added.push_back({"<pad>"});
+  composed.normalizer = R"({"type":"NFC"})";
+
+  EXPECT_EQ(tokens(pairs), own);
+  EXPECT_EQ(tokens(with, R"("post_processor":null)",
+                   R"("post_processor":{"type":"ByteLevel","trim_offsets":false})"),
+            own);
+  for (const TokenizerText& another : {more, other, strips, composed})
+    EXPECT_NE(tokens(another), own);
+}
+
 TEST_F(TokenizerFile, RefusesValuesThatAreNestedWithoutEnd) {
   const std::string whole = TokenizerText{}.json();
   const std::string path = directory_.file("tokenizer.json");

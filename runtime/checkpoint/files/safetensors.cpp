@@ -57,6 +57,15 @@ std::vector<Entry> entries_of(const std::vector<Item>& items) {
   return entries;
 }
 
+template <typename T>
+std::vector<T> rounded_to(const std::vector<float>& values) {
+  std::vector<T> rounded;
+  rounded.reserve(values.size());
+  for (const float value : values)
+    rounded.push_back(static_cast<T>(value));
+  return rounded;
+}
+
 // write(file, place) writes the tensor that was given there.
 template <typename Write>
 void write_items(const std::string& path, std::vector<Item> items,
@@ -104,7 +113,15 @@ void write_safetensors(const std::string& path, std::span<const PlannedTensor> t
     const std::vector<float> elements = values(place);
     TRIREME_EXPECTS(std::ssize(elements) == tensor.shape.count(), "{} elements for tensor '{}' {}",
                     elements.size(), tensor.name, tensor.shape.to_string());
-    file.write(std::as_bytes(std::span(elements)));
+    if (tensor.stored == DType::bf16) {
+      const std::vector<bf16> rounded = rounded_to<bf16>(elements);
+      file.write(std::as_bytes(std::span(rounded)));
+    } else if (tensor.stored == DType::f16) {
+      const std::vector<f16> rounded = rounded_to<f16>(elements);
+      file.write(std::as_bytes(std::span(rounded)));
+    } else {
+      file.write(std::as_bytes(std::span(elements)));
+    }
   });
 }
 

@@ -32,12 +32,14 @@ struct NamedTensor {
 void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
                        const std::map<std::string, std::string>& metadata = {});
 
-// What a file is to hold of fp32 weights; or a scalar of i64, whose value stands here.
+// What a file is to hold of fp32 weights, stored as f32, bf16 or f16; or a scalar of i64, whose
+// value stands here.
 struct PlannedTensor {
   std::string name;
   Shape shape{};
   std::optional<std::int64_t> scalar{};
-  [[nodiscard]] DType dtype() const { return scalar ? DType::i64 : DType::f32; }
+  DType stored = DType::f32;
+  [[nodiscard]] DType dtype() const { return scalar ? DType::i64 : stored; }
 };
 
 // The same, a tensor at a time: `values` gives the elements of tensors[i], in the file's order, but

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/checkpoint/files/safetensors.h"
+#include "tests/data/make_tokenizer.h"
 #include "tests/launch/fixture/run_fixture.h"
 
 namespace trireme::test {
@@ -124,6 +125,72 @@ TEST_F(InitialWeightsTest, OfAnotherModelOrMissingAreRefusedBeforeARunDirectoryI
   const CommandResult damaged = begin("damaged", 2, checkpoint);
   EXPECT_EQ(damaged.exit_code, 4);
   EXPECT_THAT(damaged.output, HasSubstr("does not match its checksum"));
+}
+
+TEST_F(InitialWeightsTest, BringTheirModelAndAreNotReadAsAnother) {
+  const std::string file = directory() + "/short.yaml";
+  const auto short_config = [&](const std::string& model) {
+    write_file(file, fmt::format("run: {{directory: {}/begun}}\nprecision: fp32\n{}"
+                                 "data: {{path: {}/text/train}}\n"
+                                 "train: {{steps: 1, global_batch: 8, initial_weights: {}}}\n"
+                                 "lr_schedule: {{warmup_steps: 0}}\n",
+                                 directory(), model, data_directory(), source()));
+    return trireme("train " + file + " --set optimizer.learning_rate=0 --overwrite");
+  };
+  const CommandResult whole = short_config("");
+  ASSERT_EQ(whole.exit_code, 0) << whole.output;
+  EXPECT_TRUE(values_of("begun") == values_of("source"));
+  EXPECT_EQ(short_config("model: {dropout: 0.1}\n").exit_code, 0);
+  for (const char* const weights : {"", "/weights.safetensors", "/checkpoints/step_00000006"}) {
+    const CommandResult heads = begin("heads", 1, source() + weights, {"model.heads=4"});
+    EXPECT_EQ(heads.exit_code, 2) << heads.output;
+    EXPECT_THAT(heads.output,
+                AllOf(HasSubstr("model.heads: 4, and "), HasSubstr("config.yaml says 2"),
+                      HasSubstr("take model.heads out of the config")));
+  }
+  EXPECT_FALSE(std::filesystem::exists(directory() + "/heads/config.yaml"));
+}
+
+TEST_F(InitialWeightsTest, OfAnImportAreForDataOfItsTokenizerAndGoBackWithWhatItBrought) {
+  const auto at = [&](const char* name) { return directory() + "/" + name; };
+  const auto run = [](const std::string& command) {
+    const CommandResult result = trireme(command);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return result.output;
+  };
+  run(fmt::format("checkpoint export {} --out {}", source(), at("hf")));
+  std::string config = read_file(at("hf") + "/config.json");
+  config.replace(config.find("\"eos_token_id\": null"), 20, "\"eos_token_id\": 7");
+  write_file(at("hf") + "/config.json", config);
+  write_file(at("hf") + "/chat_template.jinja", "{{ messages }}");
+  run(fmt::format("checkpoint import {} --out {}", at("hf"), at("import")));
+
+  // Its directory is no place to train in.
+  const std::string data = data_directory() + "/text/train";
+  const CommandResult inside = trireme("train " + at("import") + " --set data.path=" + data);
+  EXPECT_EQ(inside.exit_code, 2);
+  EXPECT_THAT(inside.output, AllOf(HasSubstr("train.initial_weights: " + at("import")),
+                                   Not(HasSubstr("--overwrite"))));
+
+  ASSERT_EQ(begin("tuned", 1, at("import")).exit_code, 0);
+  run(fmt::format("checkpoint export {} --out {} --dtype bf16", at("tuned"), at("back")));
+  EXPECT_EQ(read_file(at("back") + "/chat_template.jinja"), "{{ messages }}");
+  const auto back = nlohmann::json::parse(read_file(at("back") + "/config.json"));
+  EXPECT_EQ(back["eos_token_id"], 7);
+  EXPECT_EQ(back["torch_dtype"], "bfloat16");
+  const SafetensorsFile file(at("back") + "/model.safetensors");
+  for (const std::string& name : file.names())
+    EXPECT_EQ(file.dtype(name), DType::bf16) << name;
+  run(fmt::format("checkpoint import {} --out {}", at("back"), at("again")));
+
+  // The data is bytes.
+  write_file(at("import") + "/tokenizer.json", TokenizerText{}.json());
+  for (const CommandResult& other :
+       {begin("other", 1, at("import")), trireme(fmt::format("eval {} --data {}/text/validation",
+                                                             at("import"), data_directory()))}) {
+    EXPECT_EQ(other.exit_code, 3) << other.output;
+    EXPECT_THAT(other.output, HasSubstr("was packed with the tokenizer bytes"));
+  }
 }
 
 TEST_F(InitialWeightsTest, AreUnderAdaptersTheBaseModelUntilTheyAreTrained) {
