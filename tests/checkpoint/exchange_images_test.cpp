@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "launch/checkpoint/their_pictures.h"
 #include "models/resnet/resnet.h"
 #include "tests/checkpoint/exchange_fixture.h"
 
@@ -159,6 +160,24 @@ TEST_F(ResNetExchange, RefusesWhatTheirFilesSayAndWeDoNotHave) {
   pictures("\"do_rescale\": true", "\"do_rescale\": false", "pixels are not divided by 255");
   pictures("[0.1, 0.2, 0.3]", "[0.1, 0.2]", "image_mean is [0.1,0.2], not 3 numbers");
   pictures("[0.5, 0.25, 0.125]", "[0.5, 0, 0.125]", "image_std has 0");
+}
+
+TEST(Preprocessor, SaysTheScalingOfFilesAndTheResizingOfEvaluation) {
+  ModelTraits traits;
+  traits.channels = 2;
+  traits.image_size = traits.image_width = 384;
+  DataConfig pictures, files;
+  pictures.images = {"pictures"};
+  files.files = {"a.h5"};
+  files.scaling = Scaling::mean_std;
+  files.mean = {200, 300};
+  files.std = {8, 0.5};
+
+  const std::string of_files = preprocessor_text(traits, files);
+  EXPECT_THAT(preprocessor_text(traits, pictures), HasSubstr("\"shortest_edge\": 439"));
+  EXPECT_THAT(of_files, HasSubstr("\"image_mean\": [200, 300],\n  \"image_std\": [8, 0.5]"));
+  for (const char* const step : {"resize", "center_crop", "rescale"})
+    EXPECT_THAT(of_files, HasSubstr(fmt::format("\"do_{}\": false", step)));
 }
 
 TEST_F(ResNetExchange, AnImportChecksItselfInEvaluation) {
