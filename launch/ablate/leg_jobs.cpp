@@ -15,17 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// For a shell.
-std::string quoted(const std::string& word) {
-  constexpr std::string_view plain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
-  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
-  std::string text = "'";
-  for (const char letter : word)
-    text += letter == '\'' ? "'\\''" : std::string(1, letter);
-  return text + "'";
-}
-
 void wait_for_end(scale::Job job) {
   while (!job.poll())
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -83,7 +72,7 @@ void LegJobs::start(std::vector<Task> tasks) {
     write_file(wave, lines, ExitCode::config);
     const std::vector<std::string> command = array_command(running.tasks, wave);
     std::vector<std::string> words;
-    std::ranges::transform(command, std::back_inserter(words), quoted);
+    std::ranges::transform(command, std::back_inserter(words), scale::shell_word);
     write_file(wave + ".sh", fmt::format("#!/bin/sh\n{}\n", fmt::join(words, " ")),
                ExitCode::config);
     running.job = std::make_unique<scale::Job>(command, wave + ".sbatch.txt");
@@ -158,7 +147,7 @@ std::vector<LegJobs::Ended> LegJobs::collect() {
 std::string LegJobs::command_of(const Task& task) const {
   std::vector<std::string> words;
   for (const std::string& word : launcher_.command(study_.ranks, task.arguments, task.slurm_log()))
-    words.push_back(quoted(word));
+    words.push_back(scale::shell_word(word));
   return fmt::format("{}", fmt::join(words, " "));
 }
 

@@ -33,6 +33,7 @@
 #include "launch/bench/data/loader_rates.h"
 #include "launch/bench/data/reading.h"
 #include "launch/commands/number_check.h"
+#include "launch/scale/job.h"
 #include "runtime/base/error.h"
 #include "runtime/base/philox.h"
 
@@ -208,16 +209,17 @@ double run_round(const Method& method, const Workload& work, double seconds) {
 
 // Runs the Python script on the same shards; 0 and a reason when it cannot.
 double h5py_rate(const DataBenchArguments& arguments, const Workload& work, std::string& reason) {
-  if (!std::filesystem::exists(arguments.script)) {
+  const std::string script = peer_script(arguments.script);
+  if (script.empty()) {
     reason = fmt::format("{} not found; give --h5py-script", arguments.script);
     return 0;
   }
   std::string command = fmt::format("{} {} --context {} --megabytes {} --rounds {} --seconds {}{}",
-                                    shell_word(arguments.python), shell_word(arguments.script),
+                                    scale::shell_word(arguments.python), scale::shell_word(script),
                                     arguments.context, arguments.megabytes, arguments.rounds,
                                     arguments.seconds, arguments.sequential ? " --sequential" : "");
   for (const Shard& shard : work.dataset->shards())
-    command += " " + shell_word(shard.path);
+    command += " " + scale::shell_word(shard.path);
   std::FILE* const pipe = ::popen((command + " 2>&1").c_str(), "r");
   if (pipe == nullptr) system_failed("popen", command);
   char line[512] = "";

@@ -419,6 +419,15 @@ void Campaign::exclude_blamed(const Attempt& attempt, const JobReport& report,
   const double until = wall_clock() + 3600 * file_.exclude_hours;
   const auto exclude = [&](const std::string& host, const std::string& reason) {
     if (file_.exclude_hours == 0) return;
+    auto left = static_cast<std::int64_t>(file_.hosts.size());
+    for (const std::string& other : state_.excluded_hosts(wall_clock()))
+      left -= other == host ? 0 : std::ranges::count(file_.hosts, other);
+    if (!file_.under_slurm() && left - 1 < file_.min_nodes) {
+      journal_.note(
+          fmt::format("{}: {}; it stays, for without it fewer than nodes.min = {} are left", host,
+                      reason, file_.min_nodes));
+      return;
+    }
     state_.exclude(host, fmt::format("job {}: {}", attempt.number, reason), until);
     journal_.note(fmt::format("{} is left out for {:g} h: {}", host, file_.exclude_hours, reason));
   };

@@ -272,4 +272,15 @@ std::string campaign_keys_markdown() {
   return text;
 }
 
+std::string campaign_keys_text() {
+  std::string text;
+  for (const Row& row : rows) {
+    // The table's marks of code mean nothing on a terminal.
+    std::string meaning(row.meaning);
+    std::erase(meaning, '`');
+    text += fmt::format("{:<24} default {:<24} {}\n", row.key, row.otherwise, meaning);
+  }
+  return text;
+}
+
 }  // namespace trireme::campaign

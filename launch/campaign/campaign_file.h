@@ -55,5 +55,7 @@ struct CampaignFile {
 
 // The rows of the keys as a table of markdown, for launch/README.md and --list-keys.
 [[nodiscard]] std::string campaign_keys_markdown();
+// The same for a terminal.
+[[nodiscard]] std::string campaign_keys_text();
 
 }  // namespace trireme::campaign

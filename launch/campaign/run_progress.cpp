@@ -54,13 +54,14 @@ RunProgress read_progress(const std::string& run, std::int64_t from) {
 
 std::string final_bits(const std::string& log) {
   static const std::regex pattern(
-      R"(final loss .*exact bits (0x[^)]*)\), weights xxh3 ([0-9a-f]+))");
+      R"(final loss (\S+) .*exact bits (0x[^)]*)\), weights xxh3 ([0-9a-f]+))");
   std::istringstream lines(end_of_file(log));
   std::string bits;
   for (std::string line; std::getline(lines, line);) {
     std::smatch found;
     if (line.size() < 2000 && std::regex_search(line, found, pattern))
-      bits = fmt::format("loss {}, weights xxh3 {}", found[1].str(), found[2].str());
+      bits = fmt::format("loss {} (exact bits {}), weights xxh3 {}", found[1].str(), found[2].str(),
+                         found[3].str());
   }
   return bits;
 }

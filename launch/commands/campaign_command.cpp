@@ -104,7 +104,7 @@ void add_campaign_command(CLI::App& app) {
     require_no_ranks(*command);
     if (!command->get_subcommands().empty()) return;
     if (arguments->list_keys) {
-      fmt::print("{}", campaign::campaign_keys_markdown());
+      fmt::print("{}", campaign::campaign_keys_text());
       return;
     }
     if (arguments->file.empty())

@@ -79,4 +79,14 @@ void Job::terminate() {
   if (!code_) ::kill(-process_, SIGTERM);
 }
 
+std::string shell_word(const std::string& word) {
+  constexpr std::string_view plain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
+  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+  std::string text = "'";
+  for (const char letter : word)
+    text += letter == '\'' ? "'\\''" : std::string(1, letter);
+  return text + "'";
+}
+
 }  // namespace trireme::scale

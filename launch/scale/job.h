@@ -32,4 +32,7 @@ class Job {
   std::optional<int> code_;
 };
 
+// `word` as a shell reads it back: in quotes where it needs them.
+[[nodiscard]] std::string shell_word(const std::string& word);
+
 }  // namespace trireme::scale

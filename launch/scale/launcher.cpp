@@ -26,7 +26,7 @@ bool in_path(const std::string& program) {
 }
 
 std::string required_script(const std::string& name) {
-  const std::string script = launch_script(name);
+  const std::string script = own_script("launch/" + name);
   if (script.empty()) {
     fail(ExitCode::config,
          "--launcher: launch/{} is in no directory above {}; set TRIREME_HOME to the repository",
@@ -44,7 +44,7 @@ std::string own_binary() {
   return path.string();
 }
 
-std::string launch_script(const std::string& name) {
+std::string own_script(const std::string& name) {
   std::vector<fs::path> places;
   if (const char* const home = std::getenv("TRIREME_HOME")) places.emplace_back(home);
   for (fs::path place = fs::path(own_binary()).parent_path(); place != place.parent_path();
@@ -52,8 +52,8 @@ std::string launch_script(const std::string& name) {
     places.push_back(place);
   for (const fs::path& place : places) {
     for (const fs::path& below : {place, place / "share" / "trireme"}) {
-      const fs::path script = below / "launch" / name;
-      if (::access(script.c_str(), X_OK) == 0) return script.string();
+      const fs::path script = below / name;
+      if (::access(script.c_str(), R_OK) == 0) return script.string();
     }
   }
   return {};

@@ -29,8 +29,8 @@ struct Launcher {
 
 // This program's file.
 [[nodiscard]] std::string own_binary();
-// launch/NAME of the repository or installation that this program belongs to: beside TRIREME_HOME,
-// or in a directory above the program. Empty where there is none.
-[[nodiscard]] std::string launch_script(const std::string& name);
+// `name`, such as launch/mpi_run.sh, in the repository or installation that this program belongs
+// to: TRIREME_HOME, or a directory above the program. Empty where there is none.
+[[nodiscard]] std::string own_script(const std::string& name);
 
 }  // namespace trireme::scale

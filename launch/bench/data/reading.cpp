@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <thread>
 
+#include "launch/scale/job.h"
+#include "launch/scale/launcher.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/error.h"
 
@@ -62,21 +64,19 @@ void print_reading_row(const std::string& name, std::int64_t threads, double rat
              rate * bytes_per_sample * 1e-6, rate, 100 * rate / plain);
 }
 
-std::string shell_word(const std::string& text) {
-  std::string out = "'";
-  for (const char letter : text)
-    out += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
-  return out + "'";
+std::string peer_script(const std::string& given) {
+  return std::filesystem::exists(given) ? given : scale::own_script(given);
 }
 
 void print_peers(const PeerScript& peers, double bytes_per_sample, double plain) {
-  if (!std::filesystem::exists(peers.script)) {
+  const std::string script = peer_script(peers.script);
+  if (script.empty()) {
     fmt::print("  peers: not measured: {} not found; give {}\n", peers.script, peers.option);
     return;
   }
-  std::string command = shell_word(peers.python) + " " + shell_word(peers.script);
+  std::string command = scale::shell_word(peers.python) + " " + scale::shell_word(script);
   for (const std::string& argument : peers.arguments)
-    command += " " + shell_word(argument);
+    command += " " + scale::shell_word(argument);
   std::fflush(stdout);
   std::FILE* const pipe = ::popen((command + " 2>&1").c_str(), "r");
   if (pipe == nullptr) system_failed("popen", peers.script);

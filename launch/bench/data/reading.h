@@ -52,7 +52,7 @@ struct PeerScript {
   std::vector<std::string> arguments;
 };
 void print_peers(const PeerScript& peers, double bytes_per_sample, double plain);
-
-[[nodiscard]] std::string shell_word(const std::string& text);
+// Where it is: here, in the program's repository, or installed with it; "": nowhere.
+[[nodiscard]] std::string peer_script(const std::string& given);
 
 }  // namespace trireme

@@ -12,6 +12,7 @@
 #include "launch/campaign/cluster/job_control.h"
 #include "launch/campaign/cluster/tool.h"
 #include "launch/campaign/run_progress.h"
+#include "launch/scale/job.h"
 #include "launch/scale/launcher.h"
 #include "runtime/base/error.h"
 #include "runtime/base/host_name.h"
@@ -22,7 +23,7 @@ namespace {
 constexpr double probe_seconds = 15;
 
 std::string required_script(const std::string& name) {
-  std::string script = scale::launch_script(name);
+  std::string script = scale::own_script("launch/" + name);
   if (script.empty()) {
     fail(ExitCode::config,
          "launch/{} is in no directory above {}; set TRIREME_HOME to the repository", name,
@@ -38,14 +39,6 @@ std::vector<std::string> words_in(const std::string& path) {
   for (std::string word; text >> word;)
     words.push_back(word);
   return words;
-}
-
-// For the shell of another host.
-std::string in_quotes(const std::string& path) {
-  std::string text = "'";
-  for (const char letter : path)
-    text += letter == '\'' ? "'\\''" : std::string(1, letter);
-  return text + "'";
 }
 
 bool is_here(const std::string& host) {
@@ -108,8 +101,9 @@ class HostControl final : public JobControl {
 std::vector<std::string> HostControl::answering(const std::vector<std::string>& hosts,
                                                 std::string& problem) const {
   std::vector<std::vector<std::string>> probes;
-  const std::string test = fmt::format("test -x {} && test -d {}", in_quotes(scale::own_binary()),
-                                       in_quotes(file_.directory));
+  const std::string test =
+      fmt::format("test -x {} && test -d {}", scale::shell_word(scale::own_binary()),
+                  scale::shell_word(file_.directory));
   for (const std::string& host : hosts) {
     std::vector<std::string> words = {"true"};
     if (!is_here(host)) {

@@ -61,7 +61,7 @@ class SlurmControl final : public JobControl {
 };
 
 SlurmControl::SlurmControl(const CampaignFile& file)
-    : file_(file), script_(scale::launch_script("slurm/train.sbatch")) {
+    : file_(file), script_(scale::own_script("launch/slurm/train.sbatch")) {
   if (script_.empty()) {
     fail(
         ExitCode::config,

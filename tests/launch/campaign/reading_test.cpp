@@ -104,7 +104,9 @@ TEST(CampaignFile, RefusesWithPlaceValueAndFix) {
 TEST(CampaignFile, KeysStandInTheReadme) {
   const std::string readme = test::read_file(TRIREME_LAUNCH "/campaign/README.md");
   EXPECT_TRUE(readme.find(campaign_keys_markdown()) != std::string::npos)
-      << "put the output of `trireme campaign --list-keys` there";
+      << "put this there:\n"
+      << campaign_keys_markdown();
+  EXPECT_EQ(campaign_keys_text().find_first_of("|`"), std::string::npos) << campaign_keys_text();
 }
 
 TEST(CampaignFile, OfTheExampleIsRead) {

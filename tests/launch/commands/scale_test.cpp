@@ -8,6 +8,7 @@
 #include <random>
 
 #include "launch/plan/layout_search.h"
+#include "launch/scale/job.h"
 #include "launch/scale/report.h"
 #include "models/config.h"
 #include "tests/launch/fixture/run_fixture.h"
@@ -330,6 +331,17 @@ TEST(ScaleWork, CountsRecomputationInHardwareFlopsAlone) {
   EXPECT_EQ(full.model, none.model);
   EXPECT_GT(full.hardware, 1.2 * full.model);
   EXPECT_LT(full.hardware, 4.0 / 3.0 * full.model);
+}
+
+TEST(Launcher, ScriptsAreThoseOfTheProgramWhereverItIsStarted) {
+  const std::filesystem::path here = std::filesystem::current_path();
+  std::filesystem::current_path("/");
+  for (const char* const name : {"launch/mpi_run.sh", "scripts/peers/bench_h5py.py"})
+    EXPECT_TRUE(std::filesystem::exists(scale::own_script(name))) << name;
+  std::filesystem::current_path(here);
+  EXPECT_EQ(scale::own_script("launch/none.sh"), "");
+  EXPECT_EQ(scale::shell_word("it's"), "'it'\\''s'");
+  EXPECT_EQ(scale::shell_word("a=1,b"), "a=1,b");
 }
 
 TEST(Bootstrap, AnIntervalHoldsTheStatisticAndNarrowsWithTheSpread) {
