@@ -117,6 +117,9 @@ std::vector<std::string> definitions(const Study& study, const AblationResult& r
   for (const Cell& cell : result.cells)
     alone += cell.steps;
   std::vector<std::string> text = {
+      "variant: the base's config with the keys that its name has; cell: one variant with one "
+      "seed; "
+      "done: all its steps, stopped: before, by successive halving",
       fmt::format("metric: {}; less is better", metric_text(study)),
       "difference: variant less base of the same seed, averaged over seeds, with the 95 % interval "
       "of Student's t over these differences, of each by itself",

@@ -76,18 +76,9 @@ std::string variant_json(const Study& study, const AblationResult& result, const
     training.push_back(&cell.curve.training);
     evaluations.push_back(&cell.curve.evaluations);
   }
-  const auto& difference = row.differences.front();
-  std::string text = fmt::format("{{\"name\":{},\"training\":{},\"evaluations\":{}",
-                                 json_string(study.variants[row.variant].name),
-                                 curve_json(mean_of(training)), curve_json(mean_of(evaluations)));
-  if (difference) {
-    const double ends[] = {difference->mean,
-                           difference->interval ? difference->interval->low : nothing,
-                           difference->interval ? difference->interval->high : nothing};
-    text += fmt::format(",\"difference\":{},\"by_seed\":{}", json_numbers(ends),
-                        json_numbers(difference->by_seed));
-  }
-  return text + "}";
+  return fmt::format("{{\"name\":{},\"training\":{},\"evaluations\":{}}}",
+                     json_string(study.variants[row.variant].name), curve_json(mean_of(training)),
+                     curve_json(mean_of(evaluations)));
 }
 
 std::string scrolling(std::string_view name, const std::string& table) {
@@ -116,6 +107,86 @@ std::string breakable(const std::string& name) {
   return text;
 }
 
+// Of the differences at equal steps: a row per variant with its mean, its interval, its seeds, and
+// 0.
+std::string forest(const Study& study, std::span<const Row> rows) {
+  double low = 0, high = 0;
+  const auto add = [&](double value) {
+    low = std::min(low, value);
+    high = std::max(high, value);
+  };
+  for (const Row& row : rows) {
+    const auto& difference = row.differences.front();
+    if (!difference) continue;
+    std::ranges::for_each(difference->by_seed, add);
+    if (!difference->interval) continue;
+    add(difference->interval->low);
+    add(difference->interval->high);
+  }
+  if (!(high > low)) return {};
+  const auto at = [&](double value) { return 2 + 96 * (value - low) / (high - low); };
+  const auto mark = [](std::string_view kind, double left) {
+    return fmt::format("<i class=\"{}\" style=\"left:{:.2f}%\"></i>", kind, left);
+  };
+  std::string text;
+  for (const Row& row : rows) {
+    const auto& difference = row.differences.front();
+    if (!difference) continue;
+    const std::string verdict(difference->p ? difference->verdict() : "open");
+    std::string marks = mark("zero", at(0));
+    if (difference->interval) {
+      const double left = at(difference->interval->low);
+      marks += fmt::format("<i class=\"whisker\" style=\"left:{:.2f}%;width:{:.2f}%\"></i>", left,
+                           at(difference->interval->high) - left);
+    }
+    marks += mark("mean", at(difference->mean));
+    for (const double seed : difference->by_seed)
+      marks += mark("seed", at(seed));
+    text += fmt::format(
+        "<span class=\"name\">{}</span><span class=\"track {}\" aria-hidden=\"true\">{}</span>"
+        "<span class=\"{}\">{:+.4f} {}</span>\n",
+        breakable(study.variants[row.variant].name), verdict, marks, verdict, difference->mean,
+        difference->verdict());
+  }
+  return "<figure class=\"broad\"><h3>Difference to the base at equal steps</h3>\n"
+         "<div class=\"forest\">\n" +
+         text +
+         "</div>\n<figcaption>Left of the dashed line: better than the base with the same seed. "
+         "Large points are means over the seeds, bars their 95 % intervals, small points the "
+         "seeds. Colours are verdicts: better, worse, or open.</figcaption></figure>\n";
+}
+
+std::string headline(const Study& study, std::span<const Row> rows) {
+  int better = 0, worse = 0;
+  for (const Row& row : rows) {
+    if (!row.differences.front()) continue;
+    better += row.differences.front()->verdict() == "better" ? 1 : 0;
+    worse += row.differences.front()->verdict() == "worse" ? 1 : 0;
+  }
+  std::vector<report::Headline> numbers{
+      {fmt::format("{} of {}", better, study.variants.size() - 1),
+       fmt::format("variants are better than the base, {} worse, the others open", worse)}};
+  if (rows.front().seeds > 0)
+    numbers.push_back(
+        {fmt::format("{:.4f}", rows.front().metric), "the base's " + metric_text(study)});
+  if (rows.size() > 1 && rows[1].differences.front())
+    numbers.push_back(
+        {fmt::format("{:+.4f}", rows[1].differences.front()->mean),
+         "mean difference of the best variant, " + study.variants[rows[1].variant].name});
+  return report::headline_html(numbers);
+}
+
+std::string failures(const Study& study, const AblationResult& result) {
+  std::string text;
+  for (const Cell& cell : result.cells)
+    if (cell.state == CellState::failed)
+      text += fmt::format("<li><b>{}, seed {}</b> failed with code {}: {}</li>\n",
+                          escaped(study.variants[cell.variant].name), study.seeds[cell.seed],
+                          cell.code, escaped(cell.error));
+  if (text.empty()) return {};
+  return "<div class=\"failure\"><strong>What went wrong</strong><ul>\n" + text + "</ul></div>\n";
+}
+
 // With one batch for all, equal tokens are equal steps.
 bool tokens_are_steps(std::span<const Row> rows) {
   return std::ranges::all_of(rows, [](const Row& row) {
@@ -139,21 +210,19 @@ std::string table_head(const Study& study, bool one_column) {
     return fmt::format("<th rowspan=\"2\"{}>{}</th>", kind, title);
   };
   constexpr std::string_view left = " class=\"text\"";
-  return fmt::format("<tr>{}{}{}{}{}{}{}{}{}{}{}</tr>\n<tr>{}</tr>\n", tall("#"),
-                     tall("variant", left), tall("state", left), tall("seeds"), tall("metric"),
-                     first, tall("steps"), tall(items), tall("time, s"), tall("rank hours"),
+  return fmt::format("<tr>{}{}{}{}{}{}{}{}{}{}</tr>\n<tr>{}</tr>\n", tall("variant", left),
+                     tall("state", left), tall("seeds"), tall("metric"), first, tall("steps"),
+                     tall(items), tall("time, s"), tall("rank hours"),
                      study.price_per_rank_hour > 0 ? tall("price") : "", second);
 }
 
 std::string table(const Study& study, std::span<const Row> rows) {
   const bool one_column = tokens_are_steps(rows);
   std::string text = table_head(study, one_column);
-  std::size_t place = 0;  // the base has 0; the chart of differences counts so
   for (const Row& row : rows) {
     text += fmt::format(
-        "<tr><td>{}</td><th scope=\"row\" class=\"text name\">{}</th><td "
-        "class=\"text\">{}</td><td>{}/{}</td>",
-        place++, breakable(study.variants[row.variant].name), name_of(row.state), row.seeds,
+        "<tr><th scope=\"row\" class=\"text name\">{}</th><td class=\"text\">{}</td><td>{}/{}</td>",
+        breakable(study.variants[row.variant].name), name_of(row.state), row.seeds,
         study.seeds.size());
     if (row.seeds > 0) {
       text += fmt::format("<td>{:.4f}</td>", row.metric);
@@ -202,7 +271,7 @@ std::string settings(const Study& study) {
             ? fmt::format("<p><code>{} {}</code></p>\n", escaped(key), escaped(value))
             : fmt::format("<details><summary>{}</summary><pre tabindex=\"0\">{}</pre></details>\n",
                           escaped(key), escaped(value));
-  return text;
+  return "<details><summary>The study</summary>\n" + text + "</details>\n";
 }
 
 constexpr const char* axis_choice =
@@ -228,9 +297,9 @@ std::string html_report(const Study& study, const AblationResult& result,
                   escaped(version_text()), escaped(study.file), escaped(study.config), study.ranks,
                   study.ranks > 1 ? "s" : "", study.seeds.size(), study.seeds.size() > 1 ? "s" : "",
                   result.interrupted ? "; interrupted, --resume goes on" : "") +
-      table(study, rows) + axis_choice +
-      "<div id=\"ablation\"></div>\n<h2>Definitions</h2>\n<ul>\n" + notes + "</ul>\n" +
-      cells_table(study, result) + settings(study);
+      failures(study, result) + headline(study, rows) + forest(study, rows) + table(study, rows) +
+      axis_choice + "<div id=\"ablation\"></div>\n<h2>What the words mean</h2>\n<ul>\n" + notes +
+      "</ul>\n" + cells_table(study, result) + settings(study);
   return report::html_page(
       {.title = "Ablation: " + std::filesystem::path(study.file).filename().string(),
        .body = body,

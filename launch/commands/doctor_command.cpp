@@ -29,6 +29,7 @@ struct DoctorArguments {
   std::string config;
   std::vector<std::string> overrides;
   std::string hardware;
+  bool json = false;
 };
 
 // The config as this job would run it, or why it cannot.
@@ -140,7 +141,8 @@ int examine(const DoctorArguments& arguments) {
   std::vector<doctor::Findings> by_rank;
   for (const std::string& text : gather_texts(*world, findings.serialized()))
     by_rank.push_back(doctor::Findings::parse(text));
-  if (mpi.rank() == 0) fmt::print("{}", doctor::table(by_rank));
+  if (mpi.rank() == 0)
+    fmt::print("{}", arguments.json ? doctor::json_table(by_rank) : doctor::table(by_rank));
   std::fflush(stdout);
   world->barrier();  // nobody ends the job before the table is out
   return doctor::problems(by_rank);
@@ -157,6 +159,7 @@ void add_doctor_command(CLI::App& app) {
   command->add_option("--hardware", arguments->hardware,
                       "Hardware file, whose links the collectives should reach; see "
                       "configs/hardware and trireme bench comm --hardware");
+  command->add_flag("--json", arguments->json, "Print JSON instead of the table");
   command->footer(
       "Ends with code 2 where it finds a problem: what a run would fail on. Notes are no "
       "problems.\n"

@@ -8,6 +8,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "launch/verify_run/verify_run.h"
@@ -18,14 +19,24 @@ namespace {
 
 struct VerifyArguments {
   std::string run, against;
+  bool json = false;
 };
 
 void verify(const VerifyArguments& arguments) {
   const bool compares = !arguments.against.empty();
   const RunCheck check =
       compares ? compare_runs(arguments.run, arguments.against) : verify_run(arguments.run);
-  for (const std::string& line : check.lines)
-    fmt::print("{}\n", line);
+  if (arguments.json) {
+    const nlohmann::ordered_json text{{"run", arguments.run},
+                                      {"against", arguments.against},
+                                      {"holds", check.problems.empty()},
+                                      {"checks", check.lines},
+                                      {"problems", check.problems}};
+    fmt::print("{}\n", text.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+  } else {
+    for (const std::string& line : check.lines)
+      fmt::print("{}\n", line);
+  }
   std::fflush(stdout);
   if (check.problems.empty()) return;
   fail(ExitCode::checkpoint, "{}{}: {}", arguments.run,
@@ -42,6 +53,7 @@ void add_verify_run_command(CLI::App& app) {
   command->add_option("run", arguments->run, "Directory of the run")->required();
   command->add_option("--against", arguments->against,
                       "Another run: say the first step that differs, and in what, instead");
+  command->add_flag("--json", arguments->json, "Print JSON instead of lines");
   command->footer(
       "certificate.jsonl has for every step the bits of loss and gradient norm and digests of "
       "samples\n"

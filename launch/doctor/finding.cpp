@@ -57,9 +57,9 @@ std::vector<Row> rows_of(std::span<const Findings> by_rank) {
   return rows;
 }
 
-std::string_view mark(Severity severity) {
-  constexpr std::string_view marks[] = {"ok", "note", "PROBLEM"};
-  return marks[static_cast<std::size_t>(severity)];
+std::string_view name_of(Severity severity) {
+  constexpr std::string_view names[] = {"ok", "note", "PROBLEM"};
+  return names[static_cast<std::size_t>(severity)];
 }
 
 int count(std::span<const Row> rows, Severity severity) {
@@ -89,13 +89,29 @@ std::string table(std::span<const Findings> by_rank) {
   for (const Row& row : rows) {
     const Finding& f = row.finding;
     const std::string where = name_ranks(row.ranks, by_rank.size());
-    text += fmt::format("{:<8} {:<14} {}{}\n", mark(f.severity), f.subject, f.text,
+    text += fmt::format("{:<8} {:<14} {}{}\n", name_of(f.severity), f.subject, f.text,
                         where.empty() ? "" : fmt::format("  [{}]", where));
     if (!f.fix.empty()) text += fmt::format("{:<23} -> {}\n", "", f.fix);
   }
   const int notes = count(rows, Severity::note), bad = count(rows, Severity::problem);
   return text + fmt::format("{} problem{}, {} note{}\n", bad, bad == 1 ? "" : "s", notes,
                             notes == 1 ? "" : "s");
+}
+
+std::string json_table(std::span<const Findings> by_rank) {
+  using nlohmann::ordered_json;
+  const std::vector<Row> rows = rows_of(by_rank);
+  ordered_json findings = ordered_json::array();
+  for (const auto& [finding, ranks] : rows)
+    findings.push_back({{"severity", name_of(finding.severity)},
+                        {"subject", finding.subject},
+                        {"text", finding.text},
+                        {"fix", finding.fix},
+                        {"ranks", ranks}});
+  const ordered_json text{{"problems", count(rows, Severity::problem)},
+                          {"notes", count(rows, Severity::note)},
+                          {"findings", findings}};
+  return text.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
 int problems(std::span<const Findings> by_rank) {

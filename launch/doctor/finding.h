@@ -49,6 +49,8 @@ class Findings {
 // One row per finding, equal ones of several ranks together, in the order in which they were made.
 // The last line counts notes and problems.
 [[nodiscard]] std::string table(std::span<const Findings> by_rank);
+// The same for scripts: {"problems", "notes", "findings": [{"severity", "subject", ...}]}.
+[[nodiscard]] std::string json_table(std::span<const Findings> by_rank);
 // Of all ranks.
 [[nodiscard]] int problems(std::span<const Findings> by_rank);
 

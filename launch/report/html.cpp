@@ -90,6 +90,13 @@ std::string json_numbers(std::span<const double> values) {
   return text + "]";
 }
 
+std::string headline_html(std::span<const Headline> numbers) {
+  std::string text;
+  for (const auto& [number, meaning] : numbers)
+    text += fmt::format("<div><b>{}</b><span>{}</span></div>\n", escaped(number), escaped(meaning));
+  return text.empty() ? "" : "<div class=\"headline\">\n" + text + "</div>\n";
+}
+
 std::string html_page(const PageParts& parts) {
   return fmt::format(
       "{}<style>{}\n{}</style>\n{}<script type=\"application/json\" id=\"data\">{}</script>\n"

@@ -18,6 +18,12 @@ namespace trireme::report {
 // "[1,null,2.5]", six digits each; what is not finite is null.
 [[nodiscard]] std::string json_numbers(std::span<const double> values);
 
+// One of the large numbers at the head of a page.
+struct Headline {
+  std::string number, meaning;  // text
+};
+[[nodiscard]] std::string headline_html(std::span<const Headline> numbers);
+
 struct PageParts {
   std::string title;  // text
   std::string body;   // HTML

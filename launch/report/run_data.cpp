@@ -14,6 +14,7 @@
 
 #include "launch/plan/layout_plan.h"
 #include "launch/top/log_end.h"
+#include "launch/top/run_places.h"
 #include "models/config.h"
 #include "runtime/base/host_name.h"
 #include "runtime/base/json.h"
@@ -21,7 +22,6 @@
 #include "runtime/checkpoint/files/names.h"
 #include "runtime/engine/options.h"
 #include "runtime/telemetry/run_directory.h"
-#include "runtime/telemetry/run_owner.h"
 
 namespace trireme::report {
 namespace {
@@ -76,6 +76,10 @@ void read_environment(RunData& run) {
   take(text, "version", run.version);
   take(text, "revision", run.revision);
   take(text, "start_time", run.started);
+  if (const auto words = text.find("command_line"); words != text.end() && words->is_array()) {
+    for (const RunJson& word : *words)
+      run.command.push_back(word.is_string() ? word.get<std::string>() : "?");
+  }
   if (const auto cpu = text.find("cpu"); cpu != text.end() && cpu->is_object()) {
     take(*cpu, "model", run.cpu);
     const auto cores = cpu->find("cores_online");
@@ -151,26 +155,23 @@ void read_checkpoints(RunData& run) {
 }
 
 void judge_state(RunData& run) {
-  run.state = RunState::unknown;
-  if (RunOwner::is_held(run.directory).value_or(false)) {
-    run.state = RunState::running;
-    return;
-  }
-  std::error_code unknown;
-  const bool ended =
-      run.ranks.fold.ended() || fs::exists(RunDirectory::weights_in(run.directory), unknown);
-  if (run.planned_steps > 0 && run.metrics.last_step >= run.planned_steps && ended) {
-    run.state = RunState::finished;
-    return;
-  }
-  if (!run.has_metrics || run.planned_steps == 0) return;
-  // Of another host the lock may not be seen here.
-  constexpr double fresh_seconds = 60;
-  const bool here = !run.hosts.empty() && run.hosts.front() == host_name();
-  if (!here && run.file_age_seconds <= fresh_seconds) return;
-  run.log_end = top::log_end_of(RunDirectory::log_in(run.directory));
-  run.state = run.log_end.find("stopped before step") != std::string::npos ? RunState::stopped
-                                                                           : RunState::ended_early;
+  const MetricsHistory& all = run.metrics;
+  const std::size_t times = all.buckets.find("step_ms");
+  const Cell* const last =
+      all.buckets.all().empty() ? nullptr : all.buckets.all().back().cell(times);
+  top::RunSigns signs{.directory = run.directory,
+                      .has_metrics = run.has_metrics,
+                      .age = run.file_age_seconds,
+                      .step = all.last_step,
+                      .steps = run.planned_steps,
+                      .came_to_its_end = run.ranks.fold.ended(),
+                      .on_this_host = !run.hosts.empty() && run.hosts.front() == host_name(),
+                      .log_end = top::log_end_of(RunDirectory::log_in(run.directory))};
+  if (last != nullptr) signs.step_ms = last->mean();
+  if (!all.evaluations.empty()) signs.evaluation_seconds = all.evaluations.back().seconds;
+  for (const StoredCheckpoint& one : run.checkpoints)
+    if (one.whole) signs.checkpoint_step = one.step;
+  run.standing = top::judge(signs);
 }
 
 void remark_on_metrics(RunData& run) {
@@ -261,22 +262,6 @@ void read_ranks_file(RunData& run) {
 
 }  // namespace
 
-std::string_view name_of(RunState state) {
-  switch (state) {
-    case RunState::running:
-      return "running";
-    case RunState::finished:
-      return "finished";
-    case RunState::stopped:
-      return "stopped";
-    case RunState::ended_early:
-      return "ended early";
-    case RunState::unknown:
-      break;
-  }
-  return "not known";
-}
-
 RunData read_run(const std::string& directory) {
   require_directory(directory);
   RunData run{.directory = directory};
@@ -320,17 +305,37 @@ RunSummary times_of(const RunData& run) {
   return run.ranks.fold.steps() > 0 ? run.ranks.fold.summary() : summary_of(run);
 }
 
-std::vector<RunData> read_runs(std::span<const std::string> directories,
-                               std::optional<Error>& unread) {
+std::vector<RunData> read_runs(std::span<const std::string> places, std::optional<Error>& unread) {
+  constexpr std::size_t most_runs = 200;  // of which a page is still read
+  std::vector<std::string> directories;
+  for (const std::string& place : places)
+    for (std::string& directory : top::runs_at(place))
+      if (std::ranges::find(directories, directory) == directories.end())
+        directories.push_back(std::move(directory));
+  if (directories.empty())
+    fail(ExitCode::config, "{}: nothing matches; give directories of runs, or of studies",
+         fmt::join(places, ", "));
+  if (directories.size() > most_runs)
+    fail(ExitCode::config, "{}: {} runs are there, more than a report compares ({}); name fewer",
+         fmt::join(places, ", "), directories.size(), most_runs);
   std::vector<RunData> runs;
+  std::vector<std::string> read;
+  std::string problems;
+  ExitCode code = ExitCode::ok;
   for (const std::string& directory : directories) {
     try {
       runs.push_back(read_run(directory));
+      read.push_back(directory);
     } catch (const Error& error) {
-      if (!unread) unread = error;
+      if (problems.empty()) code = error.code();
+      problems += (problems.empty() ? "" : "\n") + std::string(error.what());
     }
   }
-  if (runs.empty() && unread) throw Error(*unread);
+  if (!problems.empty()) unread = Error(code, problems);
+  if (runs.empty()) throw Error(*unread);
+  const std::vector<std::string> names = top::distinguishing_names(read);
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    runs[i].name = names[i];
   return runs;
 }
 

@@ -11,6 +11,7 @@
 #include "launch/report/metrics_history.h"
 #include "launch/report/model_figures.h"
 #include "launch/report/rank_history.h"
+#include "launch/top/run_state.h"
 #include "runtime/base/error.h"
 
 namespace trireme::report {
@@ -22,9 +23,6 @@ struct StoredCheckpoint {
   std::uint64_t bytes = 0;
   bool whole = false;  // has a manifest
 };
-
-enum class RunState : std::uint8_t { unknown, running, finished, stopped, ended_early };
-[[nodiscard]] std::string_view name_of(RunState state);
 
 struct RunData {
   std::string directory{}, name{};
@@ -39,9 +37,9 @@ struct RunData {
   std::vector<std::pair<std::string, std::string>> settings{};  // key, value; empty: not known
   ModelFigures figures{};
   std::vector<StoredCheckpoint> checkpoints{};  // by step
-  RunState state = RunState::unknown;
-  std::string log_end{};        // of a run that is over: the error or warning that it ended with
-  double file_age_seconds = 0;  // since metrics.jsonl was last written
+  top::RunStanding standing{};
+  std::vector<std::string> command{};  // that started it; empty: not known
+  double file_age_seconds = 0;         // since metrics.jsonl was last written
   // What is missing or broken, a sentence each, for the reader of the report.
   std::vector<std::string> remarks{};
   bool has_metrics = false;
@@ -50,9 +48,10 @@ struct RunData {
 // Raises ExitCode::config where `directory` is none or cannot be looked into, and ExitCode::data
 // where nothing in it is of a run.
 [[nodiscard]] RunData read_run(const std::string& directory);
-// Those of several that can be read; `unread`, where it is empty, gets the first error, which is
-// raised where there are none.
-[[nodiscard]] std::vector<RunData> read_runs(std::span<const std::string> directories,
+// Of each place the runs that are there (top::runs_at), with names that tell them apart. What
+// cannot be read is in `unread`: one error that names all, with the code of the first; it is raised
+// where there is nothing else.
+[[nodiscard]] std::vector<RunData> read_runs(std::span<const std::string> places,
                                              std::optional<Error>& unread);
 
 // For the verdict: of all steps that the metrics have.

@@ -4,11 +4,13 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <ctime>
 
 #include "launch/report/differences.h"
 #include "launch/report/html.h"
+#include "launch/report/page_head.h"
 #include "launch/report/text_report.h"
 #include "runtime/telemetry/console.h"
 #include "runtime/telemetry/environment.h"
@@ -23,9 +25,11 @@ std::string utc_text(double seconds) {
 
 std::string facts_list(const RunData& run) {
   std::string text = "<dl class=\"facts\">\n";
-  for (const Fact& fact : facts_of(run))
+  for (const Fact& fact : facts_of(run)) {
+    if (fact.name == "because" && top::went_wrong(run.standing.state)) continue;  // said above
     text +=
         fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", escaped(fact.name), escaped(fact.text));
+  }
   return text + "</dl>\n";
 }
 
@@ -123,20 +127,20 @@ std::string verdict_html(const RunData& run) {
                      rest.empty() ? "" : "\n", escaped(rest));
 }
 
-// Where the time went, as one bar; its colours are those of the chart by windows (run.js).
+// Where the time went, as one bar; its colours are those of all charts (page.css).
 std::string time_bar(const RunData& run) {
   constexpr double worth_showing = 0.1;  // percent
   std::string parts, keys, label;
   const RunSummary summary = times_of(run);
-  int colour = -1;
   for (const TimeShare& share : shares_of(summary)) {
-    ++colour;
+    std::string colour(share.name);
+    std::ranges::replace(colour, ' ', '-');
     const double part = percent(share.seconds, summary.wall_seconds);
     if (!(part >= worth_showing)) continue;
     const std::string text = fmt::format("{} {:.1f} %", share.name, part);
     parts +=
-        fmt::format("<span style=\"flex-grow:{:.1f};background:var(--c{})\"></span>", part, colour);
-    keys += fmt::format("<li><i style=\"background:var(--c{})\"></i>{}</li>\n", colour, text);
+        fmt::format("<span style=\"flex-grow:{:.1f};background:var(--{})\"></span>", part, colour);
+    keys += fmt::format("<li><i style=\"background:var(--{})\"></i>{}</li>\n", colour, text);
     label += (label.empty() ? "" : ", ") + text;
   }
   if (parts.empty()) return {};
@@ -148,7 +152,8 @@ std::string time_bar(const RunData& run) {
 
 // All of a run but its title; `choice` stands above its charts.
 std::string run_section(const RunData& run, std::size_t index, const std::string& choice) {
-  return verdict_html(run) + time_bar(run) + facts_list(run) + remarks_list(run) + choice +
+  return failures_html({&run, 1}) + headline(run) + verdict_html(run) + time_bar(run) +
+         facts_list(run) + remarks_list(run) + choice +
          fmt::format("<div id=\"run-{}\"></div>\n", index) + events_table(run.metrics) +
          starts_table(run.ranks) + checkpoints_table(run) +
          file_details("Configuration (config.yaml)", run.config) +
@@ -185,7 +190,7 @@ std::string comparison_table(std::span<const RunData> runs) {
     rows += fmt::format(
                 "<tr><th scope=\"row\" class=\"text\">{}</th><td class=\"text\">{}</td>"
                 "<td>{}</td>",
-                escaped(run.name), name_of(run.state), all.last_step) +
+                escaped(run.name), top::name_of(run.standing.state), all.last_step) +
             number_cell(all.last_loss.value_or(NAN), 4) +
             number_cell(all.evaluations.empty() ? NAN : all.evaluations.back().loss, 4) +
             number_cell(figures.items_per_second, 0) + number_cell(figures.step_ms, 1) +
@@ -201,17 +206,24 @@ std::string comparison_table(std::span<const RunData> runs) {
          (verdicts.empty() ? "" : "<ul class=\"verdicts\">\n" + verdicts + "</ul>\n");
 }
 
-std::string differences_table(std::span<const RunData> runs) {
-  std::string head = "<th class=\"text\">setting</th>", rows;
-  for (const RunData& run : runs)
-    head += fmt::format("<th class=\"text\">{}</th>", escaped(run.name));
-  for (const SettingDifference& one : differing_settings(runs)) {
-    rows += fmt::format("<tr><th scope=\"row\" class=\"text\">{}</th>", escaped(one.key));
-    for (const std::string& value : one.values)
-      rows += fmt::format("<td class=\"text\">{}</td>", escaped(value));
-    rows += "</tr>\n";
+std::string differences_tables(std::span<const RunData> runs) {
+  std::string tables;
+  for (const SettingGroup& group : differing_settings(runs)) {
+    std::string head = "<th class=\"text\">setting</th>", rows;
+    for (const std::size_t run : group.runs)
+      head += fmt::format("<th class=\"text\">{}</th>", escaped(runs[run].name));
+    for (const SettingDifference& one : group.differences) {
+      rows += fmt::format("<tr><th scope=\"row\" class=\"text\">{}</th>", escaped(one.key));
+      for (const std::string& value : one.values)
+        rows += fmt::format("<td class=\"text\">{}</td>", escaped(value));
+      rows += "</tr>\n";
+    }
+    tables += wide_table(group.families.empty()
+                             ? "Settings that differ"
+                             : fmt::format("Settings of {} alone", escaped(group.families)),
+                         head, rows);
   }
-  return wide_table("Settings that differ", head, rows);
+  return tables;
 }
 
 std::string made_by() {
@@ -223,7 +235,7 @@ std::string made_by() {
 }  // namespace
 
 std::string runs_page(std::span<const RunData> runs, Alignment alignment) {
-  std::string body = made_by(), data;
+  std::string body, data;
   for (const RunData& run : runs)
     data += (data.empty() ? "" : ",") + page_data(run);
   std::string title = runs.front().name;
@@ -231,14 +243,14 @@ std::string runs_page(std::span<const RunData> runs, Alignment alignment) {
     body += run_section(runs.front(), 0, axis_choice(alignment));
   } else {
     title = fmt::format("{} runs compared", runs.size());
-    body += comparison_table(runs) + differences_table(runs) + axis_choice(alignment) +
-            "<div id=\"comparison\"></div>\n";
+    body += failures_html(runs) + headline(runs) + comparison_table(runs) +
+            differences_tables(runs) + axis_choice(alignment) + "<div id=\"comparison\"></div>\n";
     for (std::size_t i = 0; i < runs.size(); ++i)
       body += fmt::format("<details class=\"run\"><summary>{}</summary>\n{}</details>\n",
                           escaped(runs[i].name), run_section(runs[i], i, ""));
   }
   return html_page({.title = title,
-                    .body = body,
+                    .body = body + made_by(),
                     .data = fmt::format("{{\"kind\":\"runs\",\"runs\":[{}]}}", data)});
 }
 

@@ -7,12 +7,18 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
+#include <iterator>
 #include <set>
 
+#include "launch/scale/job.h"
+#include "launch/top/cells.h"
 #include "runtime/telemetry/console.h"
 
 namespace trireme::report {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr double unknown_figure = std::numeric_limits<double>::quiet_NaN();
 
@@ -58,12 +64,25 @@ std::string about(const RunData& run) {
 }
 
 std::string state_text(const RunData& run) {
-  std::string text(name_of(run.state));
+  std::string text(top::name_of(run.standing.state));
   if (!run.started.empty()) text += fmt::format("; last start {}", run.started);
   if (run.ranks.start_count > 1) text += fmt::format(", of {} starts", run.ranks.start_count);
-  if (run.has_metrics && run.state != RunState::finished)
+  if (run.has_metrics && run.standing.state != top::RunState::finished)
     text += fmt::format("; last line written {} ago", format_duration(run.file_age_seconds));
   return text;
+}
+
+// Of a run that may go on, what does it.
+std::string command_text(const RunData& run) {
+  using enum top::RunState;
+  const top::RunState state = run.standing.state;
+  if (run.command.empty() || (state != stopped && state != failed && state != ended)) return {};
+  std::vector<std::string> words;
+  std::ranges::transform(run.command, std::back_inserter(words), scale::shell_word);
+  words.front() = fs::path(run.command.front()).filename().string();
+  return fmt::format("{}{}{}",
+                     run.rank_count > 1 ? fmt::format("mpirun -np {} ", run.rank_count) : "",
+                     fmt::join(words, " "), state == failed ? ", once the cause is mended" : "");
 }
 
 std::string progress(const RunData& run, const Figures& figures) {
@@ -77,7 +96,7 @@ std::string progress(const RunData& run, const Figures& figures) {
   }
   if (all.items_seen) text += fmt::format(", {} {}", format_quantity(*all.items_seen), all.items);
   text += fmt::format(", running {}", format_duration(all.running_seconds));
-  if (run.state != RunState::finished && figures.remaining_seconds > 0)
+  if (run.standing.state != top::RunState::finished && figures.remaining_seconds > 0)
     text += fmt::format(", about {} of steps left", format_duration(figures.remaining_seconds));
   return text;
 }
@@ -224,7 +243,8 @@ std::vector<Fact> facts_of(const RunData& run) {
   const Figures figures = figures_of(run);
   std::vector<Fact> facts{{"setting", about(run)},
                           {"state", state_text(run)},
-                          {"ended with", run.log_end},
+                          {"because", run.standing.text},
+                          {"go on with", command_text(run)},
                           {"progress", progress(run, figures)},
                           {"loss", loss_text(all)},
                           {"validation", validation_text(all)},
@@ -273,8 +293,13 @@ std::string text_report(const RunData& run) {
 }
 
 std::string text_comparison(std::span<const RunData> runs) {
-  std::string text = fmt::format("{:<28}{:>10}{:>12}{:>12}{:>12}{:>12}{:>10}\n", "run", "steps",
-                                 "loss", "validation", "items/s", "step, ms", "goodput");
+  std::size_t width = 3;
+  for (const RunData& run : runs)
+    width = std::max(width, top::columns_of(run.name));
+  width = std::min<std::size_t>(width, 50);
+  std::string text =
+      fmt::format("{:<{}}{:>10}{:>10}{:>10}{:>12}{:>12}{:>12}{:>10}\n", "run", width, "state",
+                  "steps", "loss", "validation", "items/s", "step, ms", "goodput");
   for (const RunData& run : runs) {
     const Figures figures = figures_of(run);
     const MetricsHistory& all = run.metrics;
@@ -282,8 +307,9 @@ std::string text_comparison(std::span<const RunData> runs) {
       return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : std::string("-");
     };
     text += fmt::format(
-        "{:<28}{:>10}{:>12}{:>12}{:>12}{:>12}{:>10}\n", run.name.substr(0, 27), all.last_step,
-        number(all.last_loss.value_or(unknown_figure), 4),
+        "{}{:>10}{:>10}{:>10}{:>12}{:>12}{:>12}{:>10}\n",
+        top::padded(top::cut_front(run.name, width), width), top::name_of(run.standing.state),
+        all.last_step, number(all.last_loss.value_or(unknown_figure), 4),
         number(all.evaluations.empty() ? unknown_figure : all.evaluations.back().loss, 4),
         number(figures.items_per_second, 0), number(figures.step_ms, 1),
         number(100 * figures.goodput, 1));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a person asks of a run first, for a terminal.
+// What a person asks of a run first, for a terminal or a script.
 #pragma once
 
 #include <span>
@@ -33,6 +33,10 @@ struct Fact {
 [[nodiscard]] std::string text_report(const RunData& run);
 // Beside each other, first run first.
 [[nodiscard]] std::string text_comparison(std::span<const RunData> runs);
+
+// The same figures as JSON: {"version", "runs": [{"name", "state", "loss", ...}]}; what is not
+// known is null.
+[[nodiscard]] std::string json_report(std::span<const RunData> runs);
 
 // "4.5 MiB".
 [[nodiscard]] std::string bytes_text(double bytes);

@@ -10,6 +10,8 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <span>
 #include <string_view>
 
 #include "launch/top/cells.h"
@@ -37,6 +39,40 @@ std::size_t page_columns() {
   return good && columns >= 20 && columns <= 1000 ? columns : usual;
 }
 
+std::string json_of(std::span<const RunView* const> views) {
+  using nlohmann::ordered_json;
+  ordered_json runs = ordered_json::array();
+  for (const RunView* const view : views) {
+    const StepLine last = view->recent.empty() ? StepLine{} : view->recent.back();
+    ordered_json run{{"name", view->name},
+                     {"directory", view->directory},
+                     {"state", name_of(view->state)},
+                     {"because", view->state_text},
+                     {"setting", view->summary},
+                     {"step", view->step()},
+                     {"steps", view->steps},
+                     {"loss", last.loss},
+                     {"mean_loss", view->mean(&StepLine::loss)},
+                     {"grad_norm", last.grad_norm},
+                     {"learning_rate", last.lr},
+                     {"items", last.items},
+                     {"items_per_second", view->mean(&StepLine::items_per_s)},
+                     {"step_ms", view->mean(&StepLine::step_ms)},
+                     {"seconds_left", view->time_left()},
+                     {"validation", nullptr},
+                     {"checkpoint", nullptr},
+                     {"warnings", view->warning_count},
+                     {"problem", view->problem}};
+    if (view->evaluation)
+      run["validation"] = {{"step", view->evaluation->step}, {"loss", view->evaluation->loss}};
+    if (view->checkpoint_step)
+      run["checkpoint"] = {{"step", *view->checkpoint_step}, {"age_seconds", view->checkpoint_age}};
+    runs.push_back(std::move(run));
+  }
+  return ordered_json{{"runs", runs}}.dump(2, ' ', false, ordered_json::error_handler_t::replace) +
+         "\n";
+}
+
 void show_page(const Request& request) {
   RunSet runs(request.places);
   runs.refresh();
@@ -49,6 +85,10 @@ void show_page(const Request& request) {
         "{}: no run is there; give the directory of a run (run.directory of its config), one above "
         "such directories, or a pattern",
         fmt::join(request.places, ", "));
+  }
+  if (request.json) {
+    fmt::print("{}", json_of(views));
+    return;
   }
   for (const std::string& line :
        frame(views, 0, {.columns = page_columns(), .utf8 = locale_has_utf8()}))
@@ -117,7 +157,7 @@ int run_screen(const Request& request) {
 }  // namespace
 
 void show(const Request& request) {
-  if (request.once || terminal_width(STDOUT_FILENO) == 0) return show_page(request);
+  if (request.once || request.json || terminal_width(STDOUT_FILENO) == 0) return show_page(request);
   const int signal = run_screen(request);
   // As if it had not been caught, with the terminal as it was.
   if (signal != 0) ::raise(signal);

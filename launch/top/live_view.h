@@ -11,10 +11,12 @@ struct Request {
   std::vector<std::string> places;
   double interval_seconds = 2;
   bool once = false;
+  bool json = false;  // one look, as JSON
 };
 
 // On a terminal that can redraw until q, ^C or another signal ends it; elsewhere, or with `once`,
-// one page on standard output. Raises ExitCode::config where a page has nothing to show.
+// one page on standard output, with `json` for scripts. Raises ExitCode::config where a page has
+// nothing to show.
 void show(const Request& request);
 
 }  // namespace trireme::top

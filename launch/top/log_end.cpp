@@ -14,7 +14,9 @@ void follow_log_end(std::string& end, std::string_view line) {
     end = line.substr(found);
     return;
   }
-  if (head.find("[info] ") != std::string_view::npos) end.clear();
+  if (head.find("[info] ") == std::string_view::npos) return;
+  const std::size_t until = line.find(until_mark);
+  end = until == std::string_view::npos ? "" : line.substr(until);
 }
 
 std::string log_end_of(const std::string& path) {

@@ -65,12 +65,33 @@ RankRows rows_of(const RankWindow& window) {
 
 }  // namespace
 
-RunFollower::RunFollower(std::string directory, std::string name)
+RunFollower::RunFollower(std::string directory)
     : metrics_(directory + "/metrics.jsonl"),
       ranks_(directory + "/ranks.jsonl", 64 << 10),
       log_(RunDirectory::log_in(directory), log_window) {
   view_.directory = std::move(directory);
-  view_.name = std::move(name);
+}
+
+double RunView::mean(double StepLine::*member) const {
+  double sum = 0;
+  int count = 0;
+  const std::size_t first = recent.size() > mean_steps ? recent.size() - mean_steps : 0;
+  for (std::size_t i = first; i < recent.size(); ++i) {
+    if (!std::isfinite(recent[i].*member)) continue;
+    sum += recent[i].*member;
+    ++count;
+  }
+  return count > 0 ? sum / count : unknown;
+}
+
+double RunView::share_done() const {
+  return steps > 0 ? static_cast<double>(step()) / static_cast<double>(steps) : 0.0;
+}
+
+double RunView::time_left() const {
+  if (steps == 0 || recent.empty()) return unknown;
+  return 1e-3 * mean(&StepLine::step_ms) *
+         static_cast<double>(std::max<std::int64_t>(steps - step(), 0));
 }
 
 void RunFollower::refresh() {
@@ -93,10 +114,16 @@ void RunFollower::refresh() {
   else if (view_.recent.empty() && other_lines_ > 0)
     view_.problem = fmt::format("{}: {} lines, none of a step that this version knows",
                                 metrics_.path(), other_lines_);
-  ranks_.poll([&] { view_.ranks = {}; }, [&](std::string_view line) { take_rank_line(line); });
+  ranks_.poll(
+      [&] {
+        view_.ranks = {};
+        view_.came_to_its_end = false;
+      },
+      [&](std::string_view line) { take_rank_line(line); });
   view_.ranks_problem = ranks_.problem();
   if (!ranks_.exists()) {
     view_.ranks = {};
+    view_.came_to_its_end = false;
     view_.ranks_problem = "no ranks.jsonl in this run";
   } else if (view_.ranks_problem.empty() && view_.ranks.ranks == 0) {
     view_.ranks_problem = "no window of steps yet";
@@ -132,6 +159,7 @@ void RunFollower::take(const MetricsLine& line) {
 void RunFollower::take_rank_line(std::string_view text) {
   const std::optional<RankLine> line = parse_rank_line(text);
   if (!line) return;
+  view_.came_to_its_end = std::holds_alternative<RunEnding>(*line);
   // A start forgets what ranks on other hosts did.
   if (std::holds_alternative<RunStart>(*line)) view_.ranks = {};
   if (const auto* const window = std::get_if<RankWindow>(&*line)) view_.ranks = rows_of(*window);
@@ -226,7 +254,20 @@ void RunFollower::read_checkpoints() {
 
 void RunFollower::judge_state() {
   const double age = metrics_.exists() ? std::max(0.0, now_seconds() - metrics_.written()) : 0.0;
-  judge(view_, metrics_.exists(), age);
+  RunStanding standing =
+      judge({.directory = view_.directory,
+             .has_metrics = metrics_.exists(),
+             .age = age,
+             .step = view_.step(),
+             .steps = view_.steps,
+             .came_to_its_end = view_.came_to_its_end,
+             .step_ms = view_.mean(&StepLine::step_ms),
+             .evaluation_seconds = view_.evaluation ? view_.evaluation->seconds : 0.0,
+             .on_this_host = view_.on_this_host,
+             .log_end = view_.log_end,
+             .checkpoint_step = view_.checkpoint_step});
+  view_.state = standing.state;
+  view_.state_text = std::move(standing.text);
 }
 
 }  // namespace trireme::top

@@ -11,20 +11,9 @@
 #include "launch/top/file_tail.h"
 #include "launch/top/loss_curve.h"
 #include "launch/top/metrics_line.h"
+#include "launch/top/run_state.h"
 
 namespace trireme::top {
-
-enum class RunState : std::uint8_t {
-  missing,   // no such directory, or nothing of a run in it
-  starting,  // no step yet
-  running,
-  stale,     // no line for much longer than a step takes
-  finished,  // all steps done
-  stopped,   // with a checkpoint, to go on
-  failed,    // with an error
-  ended      // it does not say why: killed, or its host is gone
-};
-[[nodiscard]] std::string_view name_of(RunState state);
 
 struct SlowRankRow {
   int rank = 0;
@@ -43,7 +32,7 @@ struct RankRows {
 struct RunView {
   std::string directory{}, name{};
   RunState state = RunState::missing;
-  std::string state_text{};          // why, or since when; may be empty
+  std::string state_text{};          // of RunStanding
   std::int64_t steps = 0;            // train.steps; 0: not known
   std::string summary{};             // "gpt2, bf16, data 2 x tensor 1 x pipeline 1"; may be empty
   std::vector<std::string> hosts{};  // by rank
@@ -54,6 +43,7 @@ struct RunView {
   std::int64_t warning_count = 0;      // in the part of the file that was read
   RankRows ranks{};
   std::string ranks_problem{};            // why nothing is known of single ranks
+  bool came_to_its_end = false;           // as ranks.jsonl says
   double planned_mib = 0;                 // memory of a rank as planned; 0: not known
   double resident_mib = 0, peak_mib = 0;  // of rank 0, where it runs on this host
   std::optional<std::int64_t> checkpoint_step{};
@@ -71,15 +61,14 @@ struct RunView {
   [[nodiscard]] double time_left() const;
 };
 
-// Sets state and state_text. `age`: seconds since metrics.jsonl was written.
-void judge(RunView& view, bool has_metrics, double age);
-
 // Steps that means are taken over.
 inline constexpr std::size_t mean_steps = 50;
 
 class RunFollower {
  public:
-  RunFollower(std::string directory, std::string name);
+  explicit RunFollower(std::string directory);
+  // What it is called beside others.
+  void rename(std::string name) { view_.name = std::move(name); }
   // Looks at the files again. Nothing raises.
   void refresh();
   [[nodiscard]] const RunView& view() const { return view_; }

@@ -1,5 +1,5 @@
 "use strict";
-// An ablation (trireme ablate): learning curves of variants, means over seeds, and their differences to the base.
+// An ablation (trireme ablate): learning curves of variants, means over seeds.
 const ablation = {
   axes: {
     steps: { label: "step", write: format.whole, of: (curve) => curve.steps },
@@ -24,43 +24,12 @@ const ablation = {
         points: { show: one[key].loss.length < 40, size: 5 } })) }, options));
   },
 
-  // A row of points per variant: its mean with its interval, and its seeds.
-  differences(parent, data) {
-    const shown = data.variants.filter((one) => one.difference);
-    if (shown.length === 0) return;
-    const seeds = shown.map((one) => one.by_seed), most = Math.max(...seeds.map((values) => values.length));
-    const draw = (u) => {
-      u.ctx.save();
-      u.ctx.lineWidth = 2 * devicePixelRatio;
-      u.ctx.strokeStyle = theme.get("c1");
-      u.ctx.setLineDash([]);
-      shown.forEach((one, i) => {
-        const [, low, high] = one.difference;
-        if (low == null || !u.series[1].show) return;
-        charts.whisker(u, u.valToPos(i, "x", true), low, high, 5 * devicePixelRatio);
-      });
-      u.ctx.restore();
-    };
-    const all = shown.flatMap((one) => [...one.difference, ...one.by_seed, 0]).filter((v) => v != null);
-    const columns = Array.from({ length: most }, (_, s) => seeds.map((values) => values[s] === undefined ? null : values[s]));
-    const dots = (index, size) => ({ width: 0, points: { show: true, size }, paths: () => null, index });
-    charts.add(parent, { title: "Difference to the base at equal steps", broad: true, xLabel: "variants as in the table", yLabel: "metric less the base's",
-      caption: "Below zero: better than the base with the same seed. Mean over the seeds, whiskers the 95 % interval of Student's t; small points are the seeds.",
-      xWrite: (i) => shown[i] === undefined ? "" : String(i + 1), write: format.number, read: (i) => shown[i].name + ": " + shown[i].difference.map(format.number).join(", "),
-      xAxis: { incrs: [1, 2, 5, 10, 20, 50] }, x: { range: (u, low, high) => [Math.round(low) - 0.6, Math.round(high) + 0.6] },
-      yScale: { range: () => charts.range(Math.min(...all), Math.max(...all)) }, hooks: { draw: [draw] },
-      data: [shown.map((_, i) => i), shown.map((one) => one.difference[0]), ...columns, shown.map(() => 0)],
-      series: [Object.assign({ label: "mean" }, dots(1, 10)), ...columns.map((_, s) => Object.assign({ label: "seed " + (s + 1) }, dots(0, 5))),
-        { label: "base", stroke: () => theme.get("soft"), dash: [6, 4], points: { show: false } }] });
-  },
-
   draw(parent, data, axis) {
     charts.forget(parent);
     const grid = element("div", { class: "charts" });
     parent.append(grid);
     ablation.curves(grid, data, axis, "evaluations", { title: "Validation loss", broad: true, caption: "Means over the seeds." });
     ablation.curves(grid, data, axis, "training", { title: "Training loss", broad: true, caption: "Means over the seeds and the steps of each point; the first tenth may lie above the chart." });
-    ablation.differences(grid, data);
   },
 
   open(data) {

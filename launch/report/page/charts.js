@@ -18,8 +18,82 @@ const charts = {
     return Object.assign({
       label, labelSize: label ? 18 : 0, labelFont: "12px system-ui, sans-serif", font: "12px system-ui, sans-serif",
       stroke: () => theme.get("soft"), grid: { stroke: () => theme.get("grid"), width: 1 },
-      ticks: { stroke: () => theme.get("grid"), width: 1 }, values: (u, splits) => splits.map((v) => v == null ? "" : write(v)),
+      ticks: { stroke: () => theme.get("grid"), width: 1 },
+      values: (u, splits) => write === format.number || write === format.whole ? format.axis(splits) : splits.map((v) => v == null ? "" : write(v)),
     }, more);
+  },
+
+  // How the reader wants all charts of curves: means that run behind (0: none), without outliers, logarithmic.
+  view: { smoothing: 0, outliers: true, log: false },
+
+  // Behind the choice of the axis.
+  toolbar(bar) {
+    const smoothing = element("select", { id: "smoothing", autocomplete: "off" });
+    for (const [value, name] of [[0, "none"], [0.6, "some"], [0.9, "much"], [0.97, "very much"]]) smoothing.append(element("option", { value }, name));
+    const box = (name, change) => {
+      const input = element("input", { type: "checkbox", autocomplete: "off" });
+      input.addEventListener("change", () => { change(input.checked); charts.all.forEach(charts.draw); });
+      return element("label", {}, input, " " + name);
+    };
+    smoothing.addEventListener("change", () => { charts.view.smoothing = Number(smoothing.value); charts.all.forEach(charts.draw); });
+    bar.querySelector("select").after(element("span", {}, element("label", { for: "smoothing" }, "Smoothing "), smoothing),
+      box("without outliers", (on) => { charts.view.outliers = !on; }), box("logarithmic", (on) => { charts.view.log = on; }));
+  },
+
+  // A mean that forgets by `weight` a point and counts from nothing, as TensorBoard's.
+  smoothed(values, weight) {
+    let sum = 0, count = 0;
+    return values.map((v) => {
+      if (v == null) return v;
+      sum = weight * sum + (1 - weight) * v;
+      count = weight * count + (1 - weight);
+      return sum / count;
+    });
+  },
+
+  // Where the middle 90 of 100 values lie.
+  middle(columns) {
+    const all = columns.flat().filter((v) => v != null).sort((a, b) => a - b), at = (share) => all[Math.round(share * (all.length - 1))];
+    return all.length < 20 ? null : [at(0.05), at(0.95)];
+  },
+
+  // Round marks of a logarithmic axis: of less than a decade as of a usual one, else 1, 2 and 5 of each.
+  logarithmic(u, axis, low, high) {
+    const marks = [], size = 10 ** Math.floor(Math.log10(high - low));
+    if (high < 10 * low) {
+      const step = [0.1, 0.2, 0.5, 1, 2].map((v) => v * size).find((v) => (high - low) / v <= 6);
+      for (let v = Math.ceil(low / step); v * step <= high; ++v) marks.push(+(v * step).toPrecision(6));
+      return marks;
+    }
+    const digits = high > 1e4 * low ? [1] : [1, 2, 5];
+    for (let power = Math.floor(Math.log10(low)); 10 ** power <= high; ++power)
+      for (const digit of digits) marks.push(+(digit * 10 ** power).toPrecision(6));
+    return marks.filter((v) => v >= low && v <= high);
+  },
+
+  // `options` as the reader wants them: stacks, bars and what is exact stay as they are.
+  wanted(options) {
+    const { smoothing, outliers, log } = charts.view;
+    if (options.original || options.exact || options.series.some((one) => one.paths)) return options;
+    const shown = options.series.map((one, s) => [one, options.data[s + 1]]);
+    const lines = shown.filter(([one]) => !one.band), positive = lines.every(([, values]) => values.every((v) => v == null || v > 0));
+    const changed = Object.assign({}, options, { log: log && positive && !options.zero });
+    // A few evaluations are no noise.
+    const noisy = (one, values) => !one.band && values.filter((v) => v != null).length > 50;
+    if (smoothing > 0) {
+      changed.data = [options.data[0], ...shown.map(([one, values]) => noisy(one, values) ? charts.smoothed(values, smoothing) : values)];
+      const measured = lines.length <= 3 ? lines.filter(([one, values]) => noisy(one, values)) : [];  // shown behind the mean
+      changed.data.push(...measured.map(([, values]) => values));
+      changed.series = [...options.series, ...measured.map(([one]) => ({ label: one.label + ", as measured", stroke: theme.faded(one.index, 0.3), width: 1, points: { show: false }, band: true, more: { class: "measured" } }))];
+    }
+    const noise = lines.filter(([one, values]) => noisy(one, values)).map(([, values]) => values);
+    const few = lines.filter(([one, values]) => !noisy(one, values)).flatMap(([, values]) => values.filter((v) => v != null));
+    let range = outliers || options.yScale ? null : charts.middle(noise);
+    if (range) range = [Math.min(range[0], ...few), Math.max(range[1], ...few)];
+    if (changed.log) Object.assign(changed, { yScale: { range: (u, low, high) => [low / 1.03, high * 1.03] }, 
+      yAxis: { splits: charts.logarithmic, filter: (u, splits) => splits, values: (u, splits) => splits.map(format.number) } });
+    if (range) changed.yScale = { range: () => changed.log ? range : charts.range(...range, options.zero) };
+    return changed;
   },
 
   // options: {title, caption, xLabel, xWrite, yLabel, write, log, broad, height, series: [{label, index, dash, fill, band, points, hidden}],
@@ -41,10 +115,10 @@ const charts = {
   },
 
   draw(chart) {
-    const { options, plot } = chart;
+    const { plot } = chart, options = charts.wanted(chart.options);
     if (chart.uplot) chart.uplot.destroy();
     const width = charts.width(plot);
-    const yScale = { distr: options.log ? 3 : 1 };
+    const yScale = { distr: options.log ? 3 : 1 }, yLabel = (options.yLabel || "") + (options.log ? (options.yLabel ? ", " : "") + "logarithmic" : "");
     if (!options.log) yScale.range = (u, low, high) => charts.range(low, high, options.zero);
     Object.assign(yScale, options.yScale);
     const steps = options.xWrite === format.duration ? charts.durations : options.xWrite === format.whole ? charts.wholes : null;
@@ -61,10 +135,14 @@ const charts = {
       padding: [8, 34, 0, 0],
       scales: { x: Object.assign({ time: false }, options.x), y: yScale },
       axes: [charts.axis(options.xLabel, options.xWrite, { size: 34, space: 60 }),
-        charts.axis(options.yLabel, options.axisWrite || options.write, { size: charts.axisSize })].map((axis, i) => Object.assign(axis, i ? options.yAxis : xAxis)),
+        charts.axis(yLabel || undefined, options.axisWrite || options.write, { size: charts.axisSize })].map((axis, i) => Object.assign(axis, i ? options.yAxis : xAxis)),
       series: [Object.assign({ label: options.xLabel, value: (u, v) => options.xWrite(v) }, options.xSeries), ...series],
-      bands: options.bands, plugins: options.plugins || [], hooks: options.hooks || {},
+      bands: options.bands, plugins: options.plugins || [],
+      // The legend has numbers where the cursor is, and is none without it where there is but one curve.
+      hooks: Object.assign({ setCursor: [(u) => plot.classList.toggle("idle", u.cursor.idx == null || u.cursor.left < 0)] }, options.hooks),
     }, options.data, plot);
+    plot.classList.add("idle");
+    plot.classList.toggle("single", options.series.length === 1);
     plot.querySelector("canvas").setAttribute("aria-hidden", "true");
   },
 

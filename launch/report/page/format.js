@@ -10,6 +10,13 @@ const format = {
     if (size !== 0 && size < 1e-3) return value.toExponential(2).replace(/\.?0+e/, "e");
     return String(+value.toPrecision(4));
   },
+  // The marks of an axis, all in one notation: 0, 5k, 10k; 0, 2e-4, 4e-4.
+  axis(values) {
+    const known = values.filter((v) => v != null), most = Math.max(0, ...known.map(Math.abs));
+    const small = most > 0 && most < 1e-2 ? Math.floor(Math.log10(most) + 1e-9) : 0;
+    const [unit, letter] = small ? [10 ** small, "e" + small] : [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e4, "k"]].find(([size]) => most >= size) || [1, ""];
+    return values.map((v) => v == null ? "" : v === 0 ? "0" : +(v / (letter === "k" ? 1e3 : unit)).toPrecision(4) + letter);
+  },
   whole(value) {
     return value == null ? "–" : Math.round(value).toLocaleString("en-US").replace(/,/g, "\u202f");
   },
@@ -50,10 +57,14 @@ const theme = {
   get(name) {
     return getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
   },
-  series(index) {
-    return () => theme.get("c" + (index % 9));
+  // Of a curve by its number; of a part of the time by its name, the same everywhere.
+  colour(which) {
+    return theme.get(typeof which === "number" ? "c" + (which % 9) : which.replaceAll(" ", "-"));
   },
-  faded(index, share) {
-    return () => theme.get("c" + (index % 9)) + Math.round(255 * share).toString(16).padStart(2, "0");
+  series(which) {
+    return () => theme.colour(which);
+  },
+  faded(which, share) {
+    return () => theme.colour(which) + Math.round(255 * share).toString(16).padStart(2, "0");
   },
 };

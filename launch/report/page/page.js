@@ -6,6 +6,8 @@ addEventListener("DOMContentLoaded", () => {
     study.draw(data);
     return;
   }
+  const bar = document.querySelector(".bar");
+  if (bar) charts.toolbar(bar);
   if (data.kind === "ablation") {
     ablation.open(data);
     return;

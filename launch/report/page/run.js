@@ -3,8 +3,9 @@
 const phases = [["forward_ms", "forward"], ["backward_ms", "backward"], ["optimizer_ms", "optimizer"], ["exposed_comm_ms", "exposed communication"],
   ["straggler_ms", "waits for slower ranks"], ["bubble_ms", "pipeline bubble"], ["data_wait_ms", "data wait"], ["other_ms", "other"], ["between_steps_ms", "between steps"]];
 
-// Of windows too, which have more.
-const partNames = Object.assign(Object.fromEntries(phases), { compute_ms: "compute", core_wait_ms: "waits for cores", checkpoint_ms: "checkpoints", evaluation_ms: "evaluation" });
+// Of windows, in the order of the bar above.
+const windowParts = [["compute_ms", "compute"], ...phases.slice(3, 5), ["core_wait_ms", "waits for cores"], ...phases.slice(5, 7), ["checkpoint_ms", "checkpoints"],
+  ["evaluation_ms", "evaluation"], ["other_ms", "other"]];
 
 const axes = {
   step: { label: "step", write: format.whole, of: (run) => run.step },
@@ -43,7 +44,7 @@ const runCharts = {
     const series = [{ label: banded ? "mean" : more.label || more.title.toLowerCase(), index: more.index || 0 }], data = [xs, one.mean];
     if (banded) {
       data.push(one.max, one.min);
-      const edge = { index: more.index || 0, width: 0.5, points: { show: false } };
+      const edge = { index: more.index || 0, width: 0.5, points: { show: false }, band: true };
       series.push(Object.assign({ label: "greatest", fill: 0.25 }, edge), Object.assign({ label: "least" }, edge));
     }
     charts.add(parent, runCharts.base(run, Object.assign({ data, series, bands: banded ? [{ series: [2, 3] }] : undefined }, more)));
@@ -57,23 +58,12 @@ const runCharts = {
     const validation = run.evaluations.step.length > 0, tables = [own];
     if (validation) tables.push([evaluationPlaces(run, axis), run.evaluations.loss]);
     if (validation) tables[1] = runCharts.ascending(tables[1]);
-    const edge = { index: 0, width: 0.5, points: { show: false } };
+    const edge = { index: 0, width: 0.5, points: { show: false }, band: true };
     const series = [{ label: "training", index: 0 }];
     if (banded) series.push(Object.assign({ label: "greatest", fill: 0.25 }, edge), Object.assign({ label: "least" }, edge));
     if (validation) series.push({ label: "validation", index: 1, width: 2, points: { show: run.evaluations.step.length < 60, size: 6 } });
-    const draw = (log) => runCharts.base(run, { title: "Loss", data: uPlot.join(tables), series, log, yLabel: log ? "loss, logarithmic" : "loss", broad: true,
-      bands: banded ? [{ series: [2, 3] }] : undefined, caption: runCharts.lossCaption(run) });
-    const chart = charts.add(parent, draw(false));
-    const lowest = Math.min(...(one.min || one.mean).filter((v) => v != null));
-    if (!(lowest > 0)) return;
-    const button = element("button", { type: "button", "aria-pressed": "false" }, "Logarithmic");
-    button.addEventListener("click", () => {
-      const log = button.getAttribute("aria-pressed") !== "true";
-      button.setAttribute("aria-pressed", String(log));
-      Object.assign(chart.options, draw(log));
-      charts.draw(chart);
-    });
-    chart.figure.insertBefore(button, chart.live);
+    charts.add(parent, runCharts.base(run, { title: "Loss", data: uPlot.join(tables), series, yLabel: "loss", broad: true,
+      bands: banded ? [{ series: [2, 3] }] : undefined, caption: runCharts.lossCaption(run) }));
   },
 
   // Beside the loss of all: of classifiers how often they are right, and the loss of each source.
@@ -109,21 +99,24 @@ const runCharts = {
     if (known.length === 0) return;
     const original = known.map(([key]) => run.series[key].mean);
     const { data, bands } = charts.stacked([runCharts.axisNow.of(run), ...original]);
-    const series = known.map(([key, label]) => ({ label, index: phases.findIndex((phase) => phase[0] === key), fill: 0.75, width: 0.5, points: { show: false } }));
-    charts.add(parent, runCharts.base(run, { title: "Where the time of a step goes", data, bands, series, original, zero: true, yLabel: "ms per step", write: format.milliseconds, axisWrite: format.number, broad: true,
-      caption: "Mean over the ranks; the parts add up to the step, with what lies between steps on top of it." }));
+    const failed = run.failed_saves.count > 0 ? " " + format.whole(run.failed_saves.count) + " checkpoints could not be written." : "";
+    charts.add(parent, runCharts.base(run, { title: "A step by its parts", data, bands, series: runCharts.parts(known), original, zero: true, yLabel: "ms per step", write: format.milliseconds, axisWrite: format.number,
+      broad: true, caption: "Mean over the ranks; the parts add up to the step, with what lies between steps on top of it." + failed }));
+  },
+
+  parts(known) {
+    return known.map(([, label]) => ({ label, index: label, fill: 0.75, width: 0.5, points: { show: false } }));
   },
 
   // With everything between steps, by cause; in windows of some seconds.
   windows(parent, run) {
     if (!run.windows || run.windows.last.length < 2) return;
-    const order = ["compute_ms", "exposed_comm_ms", "straggler_ms", "core_wait_ms", "bubble_ms", "data_wait_ms", "checkpoint_ms", "evaluation_ms", "other_ms"];
-    const names = Object.keys(run.windows.parts).filter((name) => run.windows.parts[name].some((v) => v > 0));
-    names.sort((a, b) => (order.indexOf(a) + 99) % 99 - (order.indexOf(b) + 99) % 99);
-    const original = names.map((name) => run.windows.parts[name]), { data, bands } = charts.stacked([run.windows.last, ...original]);
-    const series = names.map((name) => ({ label: partNames[name] || name.replace(/_ms$/, "").replace(/_/g, " "), index: Math.max(order.indexOf(name), 0), fill: 0.75, width: 0.5, points: { show: false } }));
-    charts.add(parent, { title: "Where all time goes, checkpoints and evaluations included", xLabel: "step", xWrite: format.whole, data, bands, series, original, zero: true,
-      yLabel: "ms per step", write: format.milliseconds, axisWrite: format.number, broad: true, caption: "Mean over the ranks, by window of steps." });
+    const known = windowParts.filter(([key]) => (run.windows.parts[key] || []).some((v) => v > 0));
+    for (const key of Object.keys(run.windows.parts))  // of later versions
+      if (!windowParts.some(([name]) => name === key)) known.push([key, key.replace(/_ms$/, "").replace(/_/g, " ")]);
+    const original = known.map(([key]) => run.windows.parts[key]), { data, bands } = charts.stacked([run.windows.last, ...original]);
+    charts.add(parent, { title: "All time by its causes", xLabel: "step", xWrite: format.whole, data, bands, series: runCharts.parts(known), original, zero: true,
+      yLabel: "ms per step", write: format.milliseconds, axisWrite: format.number, broad: true, caption: "Mean over the ranks, by window of steps; checkpoints and evaluations included." });
   },
 
   memory(parent, run) {
@@ -133,7 +126,7 @@ const runCharts = {
     charts.add(parent, { title: "Memory per rank, at most", xLabel: "use", yLabel: "MiB", xWrite: (i) => memory.names[i] === undefined ? "" : memory.names[i], write: (v) => v == null ? "–" : format.number(v) + " MiB", axisWrite: format.number,
       zero: true, x: { range: (u, low, high) => [low - 0.5, high + 0.5] }, xAxis: { label: null, labelSize: 0, incrs: [1], space: 10, rotate: -40, size: 76 }, height: 300,
       data: [xs, memory.planned, memory.measured], caption: "Planned from the config before the run, and what it held.",
-      series: [{ label: "planned", index: 5, fill: 0.8, paths: bars(-1), points: { show: false } }, { label: "measured", index: 0, fill: 0.8, paths: bars(1), points: { show: false } }] });
+      series: [{ label: "planned", index: 7, fill: 0.8, paths: bars(-1), points: { show: false } }, { label: "measured", index: 0, fill: 0.8, paths: bars(1), points: { show: false } }] });
   },
 
   ranks(parent, run) {
@@ -145,16 +138,16 @@ const runCharts = {
     }
   },
 
-  titles: { model_gflops_per_s: "Model GFLOP/s", core_wait_ms: "Waits for cores", reduce_ms: "Reduction of gradients", joules: "Energy of a step", loss_scale: "Loss scale",
-    skipped_steps: "Skipped steps", noise_scale: "Gradient noise scale", spikes: "Spikes so far", non_finite_steps: "Steps that were not finite" },
+  titles: { reduce_ms: "Reduction of gradients", joules: "Energy of a step", loss_scale: "Loss scale", skipped_steps: "Skipped steps", noise_scale: "Gradient noise scale",
+    spikes: "Spikes so far", non_finite_steps: "Steps that were not finite" },
 
-  // Every series that has no chart of its own, so that those of later versions show too.
+  // Every series that no chart shows, in its own unit or another, so that those of later versions show too.
   others(parent, run) {
-    const shown = new Set(["loss", "lr", "grad_norm", "step_ms", run.items + "_per_s", run.items + "_seen", "epoch", "elapsed_s", "mfu", "goodput", "targets",
-      ...phases.map(([key]) => key)]);
+    const shown = new Set(["loss", "lr", "grad_norm", "step_ms", run.items + "_per_s", run.items + "_seen", "epoch", "elapsed_s", "mfu", "model_gflops_per_s", "goodput", "targets",
+      "core_wait_ms", ...phases.map(([key]) => key)]);
     for (const key of Object.keys(run.series)) {
       if (shown.has(key) || !run.series[key].mean.some((v) => v)) continue;
-      runCharts.series(parent, run, key, { title: runCharts.titles[key] || key.replace(/_/g, " "), label: runCharts.titles[key], index: 6, write: key.endsWith("_ms") ? format.milliseconds : format.number, axisWrite: format.number, yLabel: key.endsWith("_ms") ? "ms" : undefined });
+      runCharts.series(parent, run, key, { title: runCharts.titles[key] || key.replace(/_/g, " "), label: runCharts.titles[key], write: key.endsWith("_ms") ? format.milliseconds : format.number, axisWrite: format.number, yLabel: key.endsWith("_ms") ? "ms" : undefined });
     }
   },
 
@@ -165,20 +158,15 @@ const runCharts = {
     parent.append(grid);
     runCharts.loss(grid, run);
     runCharts.validations(grid, run);
-    runCharts.series(grid, run, run.items + "_per_s", { title: "Throughput", yLabel: run.items + " per second", index: 2, zero: true });
-    runCharts.series(grid, run, "mfu", { title: "Model FLOPs utilisation", yLabel: "of the peak", index: 4, zero: true, write: format.percent });
-    runCharts.series(grid, run, "step_ms", { title: "Step time", index: 5, zero: true, write: format.milliseconds, axisWrite: format.number, yLabel: "ms" });
+    runCharts.series(grid, run, run.items + "_per_s", { title: "Throughput", yLabel: run.items + " per second", zero: true });
+    runCharts.series(grid, run, "lr", { title: "Learning rate", label: "learning rate", zero: true, exact: true });
+    runCharts.series(grid, run, "grad_norm", { title: "Gradient norm", caption: "Before clipping." });
+    runCharts.series(grid, run, "goodput", { title: "Goodput", write: format.percent, exact: true, yScale: { range: () => [0, 1.02] }, yLabel: "of the time so far",
+      caption: "Time of new steps in all of the time since the first line, stops and repeated steps included." });
     runCharts.phases(grid, run);
-    runCharts.series(grid, run, "lr", { title: "Learning rate", index: 3, label: "learning rate", zero: true });
-    runCharts.series(grid, run, "grad_norm", { title: "Gradient norm", index: 1, caption: "Before clipping." });
     runCharts.windows(grid, run);
     runCharts.ranks(grid, run);
-    runCharts.series(grid, run, "data_wait_ms", { title: "Waits for data", index: 5, zero: true, unlessZero: true, write: format.milliseconds, axisWrite: format.number, yLabel: "ms per step" });
-    runCharts.series(grid, run, "between_steps_ms", { title: "Between steps: checkpoints and other stalls", label: "between steps", index: 8, zero: true, write: format.milliseconds, axisWrite: format.number, yLabel: "ms per step",
-      caption: run.failed_saves.count > 0 ? format.whole(run.failed_saves.count) + " checkpoints could not be written." : "" });
     runCharts.memory(grid, run);
-    runCharts.series(grid, run, "goodput", { title: "Goodput", index: 2, write: format.percent, yScale: { range: () => [0, 1.02] }, yLabel: "of the time so far",
-      caption: "Time of new steps in all of the time since the first line, stops and repeated steps included." });
     runCharts.others(grid, run);
   },
 };

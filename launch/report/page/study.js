@@ -1,8 +1,8 @@
 "use strict";
 // A scaling study (scaling.json): throughput, efficiency and what it lacks, by ranks.
 const study = {
-  losses: [["exposed_comm", "exposed communication"], ["bubble", "pipeline bubble"], ["data_wait", "data wait"], ["straggler", "straggler"],
-    ["compute_slowdown", "compute slowdown"]],
+  losses: [["exposed_comm", "exposed communication"], ["bubble", "pipeline bubble"], ["data_wait", "data wait"], ["straggler", "waits for slower ranks"],
+    ["compute_slowdown", "slower compute", "compute"]],
 
   // What a curve has in common.
   family(point) {
@@ -21,7 +21,7 @@ const study = {
       u.ctx.lineWidth = 1.5 * devicePixelRatio;
       curves.forEach((curve, s) => {
         if (!u.series[s + 1].show) return;
-        u.ctx.strokeStyle = theme.get("c" + s);
+        u.ctx.strokeStyle = theme.colour(s);
         for (const [x, , low, high] of curve.points) {
           if (!(high > low)) continue;
           charts.whisker(u, u.valToPos(ranks.indexOf(x), "x", true), low, high, 4 * devicePixelRatio);
@@ -64,7 +64,7 @@ const study = {
       u.ctx.save();
       columns.forEach((values, s) => {
         if (!u.series[s + 1].show) return;
-        u.ctx.fillStyle = theme.get("c" + s);
+        u.ctx.fillStyle = theme.colour(study.losses[s][2] || study.losses[s][1]);
         values.forEach((value, i) => {
           const left = u.valToPos(i - 0.3, "x", true), right = u.valToPos(i + 0.3, "x", true);
           const a = u.valToPos(from[s][i], "y", true), b = u.valToPos(value, "y", true);
@@ -79,7 +79,7 @@ const study = {
       xWrite: (i) => points[i] === undefined ? "" : study.mark(points[i]), write: format.percent, original, hooks: { draw: [draw] },
       xAxis: { incrs: [1, 2, 4, 8, 16, 32] }, x: { range: (u, low, high) => [Math.round(low) - 0.6, Math.round(high) + 0.6] },
       yScale: { range: () => [bottom * 1.08, top * 1.08] }, data: [points.map((_, i) => i), ...columns],
-      series: study.losses.map(([, label], index) => ({ label, index, more: { paths: () => null, fill: theme.series(index) }, points: { show: false } })) });
+      series: study.losses.map(([, label, part]) => ({ label, index: part || label, more: { paths: () => null, fill: theme.series(part || label) }, points: { show: false } })) });
   },
 
   draw(data) {

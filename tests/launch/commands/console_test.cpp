@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "tests/launch/fixture/run_fixture.h"
@@ -213,6 +214,25 @@ TEST_F(ConsoleTest, AReaderWhoLeavesEndsNoOtherCommandAndIsNoError) {
   // What only prints ends with its reader.
   EXPECT_EQ(code_of(fmt::format("generate {}/run --prompt-ids 1,2 --tokens 5", directory())),
             "141\n");
+}
+
+TEST_F(ConsoleTest, WhatLooksAtRunsAndMachinesAnswersScriptsInJson) {
+  ASSERT_EQ(run_command(training()).exit_code, 0);
+  const auto answer = [&](const std::string& command) {
+    return nlohmann::json::parse(trireme(command + " --json").output);
+  };
+  const std::string run = directory() + "/run";
+
+  const auto report = answer("report " + run);
+  EXPECT_EQ(report["runs"][0]["state"], "finished");
+  EXPECT_EQ(report["runs"][0]["step"], 6);
+  EXPECT_EQ(report["runs"][0]["settings"]["train.steps"], "6");
+  EXPECT_FALSE(std::filesystem::exists(run + "/report.html"));
+  const auto top = answer("top " + run);
+  EXPECT_EQ(top["runs"][0]["loss"], report["runs"][0]["loss"]);
+  EXPECT_EQ(top["runs"][0]["state"], "finished");
+  EXPECT_EQ(answer("verify-run " + run)["holds"], true);
+  EXPECT_EQ(answer("doctor")["problems"], 0);
 }
 
 TEST_F(ConsoleTest, WhatCannotBePrintedChangesNoExitCodeOfAFailure) {

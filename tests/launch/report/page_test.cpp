@@ -5,11 +5,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include "launch/report/assets.h"
 #include "launch/report/differences.h"
 #include "launch/report/html.h"
 #include "launch/report/metrics_text.h"
 #include "launch/report/runs_page.h"
 #include "runtime/telemetry/metric_table.h"
+#include "runtime/telemetry/verdict.h"
 #include "tests/launch/report/lines.h"
 #include "tests/support/temporary_directory.h"
 
@@ -87,10 +89,38 @@ TEST_F(ReportPage, EverythingIsInOneFileOfBoundedSize) {
 TEST_F(ReportPage, TheVerdictComesFirstAndABarShowsTheTime) {
   write_run(20);
 
-  EXPECT_THAT(page(), AllOf(ContainsRegex("<strong>verdict: without its data wait [^<]*</strong>"),
-                            HasSubstr("aria-label=\"Time: compute 70.0 %, "),
-                            HasSubstr("<li><i style=\"background:var(--c5)\"></i>data wait 20.0 %"),
-                            Not(HasSubstr("pipeline bubble 0"))));
+  EXPECT_THAT(page(),
+              AllOf(ContainsRegex("<strong>verdict: without its data wait [^<]*</strong>"),
+                    HasSubstr("aria-label=\"Time: compute 70.0 %, "),
+                    HasSubstr("<li><i style=\"background:var(--data-wait)\"></i>data wait 20.0 %"),
+                    Not(HasSubstr("pipeline bubble 0"))));
+}
+
+TEST_F(ReportPage, WhatWentWrongComesBeforeTheNumbers) {
+  write_run(20);
+  EXPECT_THAT(page(), AllOf(HasSubstr("<b>2.0000</b><span>training loss at step 20</span>"),
+                            HasSubstr("<b>10.0k</b><span>tokens per second</span>"),
+                            HasSubstr("<b>70.0 %</b>")));
+
+  write_text(file("owner.lock"), "");
+  write_text(file("console.log"), "[2026-11-22 12:01:02.345] [error] [0] [main] disk full\n");
+  write_text(file("config.yaml"), "train: {steps: 30}\n");
+  const std::string html = page();
+  EXPECT_LT(html.find("FAILED: [error] [0] [main] disk full"), html.find("class=\"headline\">"));
+}
+
+// One table of colours for the bar of the page, the charts and the pages of studies, by name.
+TEST_F(ReportPage, EveryPartOfTheTimeHasOneColourInLightAndInDark) {
+  const std::string style(report::assets::page_style()), script(report::assets::page_script());
+  std::vector<std::string> names{"forward", "backward", "optimizer", "between steps"};
+  for (const TimePart& part : time_parts()) {
+    names.emplace_back(part.name);
+    EXPECT_THAT(script, HasSubstr("\"" + names.back() + "\"")) << "the charts name it otherwise";
+  }
+  for (std::string name : names) {
+    std::ranges::replace(name, ' ', '-');
+    EXPECT_EQ(count_of(style, "--" + name + ": #"), 2U) << name;
+  }
 }
 
 TEST_F(ReportPage, WhatUsersWroteIsTextAndNothingElse) {
@@ -163,6 +193,8 @@ TEST_F(ReportPage, SeveralRunsAreBesideEachOther) {
   other.name = "other <b>";
   RunData unreadable = one;
   RunData alike = other;
+  other.family = "gpt2";
+  alike.family = "resnet";
   other.settings = {{"run.directory", "b"}, {"train.steps", "20"}, {"model.layers", "<4>"}};
   alike.settings = {{"run.directory", "a"}, {"train.steps", "20"}};
 
@@ -174,11 +206,16 @@ TEST_F(ReportPage, SeveralRunsAreBesideEachOther) {
                           Not(HasSubstr("Settings that differ"))));
   const RunData three[] = {other, alike, unreadable};
   EXPECT_THAT(report::runs_page(three),
-              AllOf(HasSubstr("Settings that differ"),
+              AllOf(HasSubstr("Settings of gpt2 alone"),
                     HasSubstr("model.layers</th><td class=\"text\">&lt;4&gt;</td><td "
-                              "class=\"text\">-</td><td class=\"text\">?</td>")));
+                              "class=\"text\">?</td>")));
   EXPECT_EQ(report::text_differences(three),
-            "\nsettings that differ\nmodel.layers                  <4> | - | ?\n");
+            "\nsettings of gpt2 alone\nmodel.layers                  <4> | ?\n");
+  alike.settings[1].second = "30";
+  const RunData two[] = {other, alike};
+  EXPECT_EQ(report::text_differences(two),
+            "\nsettings that differ\ntrain.steps                   20 | 30\n"
+            "\nsettings of gpt2 alone\nmodel.layers                  <4>\n");
 }
 
 TEST(MetricsText, HasEveryMetricThatStepsEmit) {

@@ -321,10 +321,10 @@ TEST_F(ReportReading, OfSeveralRunsThoseThatCanBeReadAreReportedOn) {
   ASSERT_EQ(runs.size(), 1U);
   EXPECT_EQ(runs[0].metrics.steps, 3);
   ASSERT_TRUE(unread.has_value());
-  EXPECT_THAT(unread->what(), HasSubstr(nowhere));
+  EXPECT_THAT(unread->what(), AllOf(HasSubstr(nowhere), HasSubstr(missing)));
   expect_error(
       ExitCode::config, [&] { static_cast<void>(report::read_runs(std::vector{missing}, unread)); },
-      nowhere);
+      missing);
 }
 
 TEST_F(ReportReading, WhatIsMissingOrOfAnotherVersionIsRemarkedOn) {
@@ -349,11 +349,49 @@ TEST_F(ReportReading, ARunThatIsOverSaysWhatItEndedWith) {
   write_text(file("environment.json"), "{\"hosts\": [\"" + host_name() + "\"]}");
   const std::string head = "[2026-11-22 12:01:02.345] ";
   write_text(file("console.log"), head + "[error] [0] [main] disk full\n");
-  EXPECT_THAT(report::text_report(read_run(path())),
-              AllOf(HasSubstr("ended early"), HasSubstr("ended with   [error] [0] [main] disk")));
+  EXPECT_THAT(
+      report::text_report(read_run(path())),
+      AllOf(HasSubstr("state        FAILED"), HasSubstr("because      [error] [0] [main] disk"),
+            Not(HasSubstr("go on with"))));
 
   write_text(file("console.log"), head + "[warning] [0] [train] stopped before step 9: SIGTERM\n");
   EXPECT_THAT(report::text_report(read_run(path())), HasSubstr("state        stopped"));
+}
+
+TEST_F(ReportReading, ARunThatWasKilledSaysHowItGoesOn) {
+  write_text(file("metrics.jsonl"), steps(1, 3));
+  write_text(file("config.yaml"), "train: {steps: 9}\n");
+  write_text(file("owner.lock"), "");
+  write_text(file("environment.json"),
+             "{\"hosts\": [\"" + host_name() +
+                 "\"], \"ranks\": 2, \"command_line\": [\"/a/trireme\", \"train\", \"a b.yaml\"]}");
+  std::filesystem::create_directories(file("checkpoints/step_00000002"));
+  write_text(file("checkpoints/step_00000002/manifest.json"), "{}");
+
+  EXPECT_THAT(report::text_report(read_run(path())),
+              AllOf(HasSubstr("state        ENDED"),
+                    HasSubstr("the same command goes on from the checkpoint of step 2"),
+                    HasSubstr("go on with   mpirun -np 2 trireme train 'a b.yaml'\n")));
+}
+
+TEST_F(ReportReading, AStudyIsAllOfItsRunsByTheirOwnNames) {
+  for (const char* const run :
+       {"runs/000-base/seed-1/run", "runs/000-base/seed-2/run", "runs/001-plain/seed-1/run"}) {
+    std::filesystem::create_directories(file(run));
+    write_text(file(std::string(run) + "/metrics.jsonl"), steps(1, 3));
+  }
+  std::optional<Error> unread;
+
+  const auto runs = report::read_runs(std::vector{path()}, unread);
+
+  ASSERT_EQ(runs.size(), 3U);
+  EXPECT_EQ(runs[0].name, "000-base/seed-1");
+  EXPECT_EQ(runs[1].name, "000-base/seed-2");
+  EXPECT_EQ(runs[2].name, "001-plain/seed-1");
+  EXPECT_FALSE(unread);
+  const auto by_pattern =
+      report::read_runs(std::vector{file("runs/*-base"), file("runs/none*")}, unread);
+  EXPECT_EQ(by_pattern.size(), 2U);
 }
 
 TEST_F(ReportReading, WhatIsNoRegularFileIsPassedOver) {

@@ -7,6 +7,7 @@
 
 #include "launch/top/cells.h"
 #include "launch/top/frame.h"
+#include "launch/top/run_places.h"
 #include "launch/top/run_set.h"
 #include "launch/top/screen.h"
 #include "runtime/base/host_name.h"
@@ -45,7 +46,7 @@ class FollowerTest : public testing::Test {
   RunFiles run_{directory_.file("run")};
 
  private:
-  RunFollower follower_{run_.path(), "run"};
+  RunFollower follower_{run_.path()};
 };
 
 TEST(Cells, TextIsCutByColumnsNotBytesAndCannotMoveTheCursor) {
@@ -257,6 +258,14 @@ TEST_F(FollowerTest, TheEndOfARunSaysHowItEnded) {
   write_text(run_.file("owner.lock"), "");
   write_text(run_.file("owner.json"), "{\"host\":\"" + host_name() + "\",\"process\":1}");
   EXPECT_EQ(look().state, RunState::ended);
+  EXPECT_THAT(look().state_text, HasSubstr("there is no checkpoint: the same command begins anew"));
+  // A run of a study need not leave weights.
+  run_.append(R"({"end":"2026-11-22T12:01:02Z","step":3,"wall_s":1})"
+              "\n",
+              "ranks.jsonl");
+  EXPECT_EQ(look().state, RunState::finished);
+  std::filesystem::remove(run_.file("ranks.jsonl"));
+  EXPECT_EQ(look().state, RunState::ended);
   write_text(run_.file("weights.safetensors"), "");
   EXPECT_EQ(look().state, RunState::finished);
   const std::string time = "[2026-11-22 12:01:02.345] ";
@@ -268,6 +277,20 @@ TEST_F(FollowerTest, TheEndOfARunSaysHowItEnded) {
   // The next start.
   run_.append(time + "[info] [0] [train] gpt2\n", "console.log");
   EXPECT_EQ(look().state, RunState::finished);
+}
+
+TEST_F(FollowerTest, ARunThatHasDoneTheStepsOfUntilIsFinished) {
+  run_.config(100);
+  run_.steps(1, 3);
+  write_text(run_.file("owner.lock"), "");
+  write_text(run_.file("owner.json"), "{\"host\":\"" + host_name() + "\",\"process\":1}");
+  run_.append(
+      "[2026-11-22 12:01:02.345] [info] [0] [train] stopped at the step that --until names; "
+      "a command without it goes on from the checkpoint in run\n",
+      "console.log");
+
+  EXPECT_EQ(look().state, RunState::finished);
+  EXPECT_THAT(look().state_text, HasSubstr("--until"));
 }
 
 TEST_F(FollowerTest, ARunOfAnotherHostWhoseLockIsNotSeenGoesOnWhileItsLinesAreNew) {
@@ -434,6 +457,25 @@ TEST(RunSet, FindsRunsOfAnArrayInTheOrderOfTheirNumbersAsTheyCome) {
   std::filesystem::remove_all(directory.file("7_2"));
   std::filesystem::remove_all(directory.file("logs"));
   EXPECT_THAT(names(), ElementsAre("7_10"));
+}
+
+TEST(RunSet, AStudyOrACampaignIsTheRunsInIt) {
+  const TemporaryDirectory directory;
+  for (const char* const run : {"study/runs/000-base/seed-1/run", "study/runs/001-a/seed-1/run"})
+    RunFiles(directory.file(run)).config(3);
+  RunFiles campaign(directory.file("campaign"));
+  write_text(campaign.file("campaign.json"), "{}");
+  write_text(campaign.file("owner.json"), "{}");
+  RunFiles(campaign.file("run")).config(3);
+
+  EXPECT_THAT(runs_at(directory.file("campaign/")), ElementsAre(campaign.file("run")));
+  const auto runs = runs_at(directory.file("study"));
+  EXPECT_THAT(distinguishing_names(runs), ElementsAre("000-base", "001-a"));
+  EXPECT_THAT(distinguishing_names(std::vector<std::string>{"/a/one/run", "/b/run"}),
+              ElementsAre("a/one", "b"));
+  EXPECT_THAT(distinguishing_names(std::vector<std::string>{"/a/run", "/a/run/inner"}),
+              ElementsAre("run", "run/inner"));
+  EXPECT_THAT(distinguishing_names(std::vector<std::string>{"/a/run"}), ElementsAre("run"));
 }
 
 TEST(RunSet, PatternsAndPlacesThatAreNotThereYet) {
