@@ -288,7 +288,6 @@ bool run_training(const RankProcess& process, const Config& config,
   trainer.run();
   reports.flush();
   parts.state->engine.settle();
-  if (request.split_times && reporter) write_time_split(reports, *reporter);
   const bool stopped = trainer.stopped() != StopReason::none;
   if (!stopped) engine.verify_data();
   // The last state too, so that more steps can follow.
@@ -297,20 +296,20 @@ bool run_training(const RankProcess& process, const Config& config,
   if (reporter) keep_times(config, seconds_before, checkpoints, requests);
   const BytesByRole held = log_memory_plan(session);
   if (reporter) write_memory(held, *reporter);
+  if (!stopped) {
+    if (planned.seconds) log_step_time(*planned.seconds, mean_step_seconds(trainer, config, start));
+    engine.require_run();
+    leave_results(engine, trainer, meter, facts, reporter.get());
+  }
+  if (request.split_times && reporter) write_time_split(reports, *reporter);
+  checkpoints.require_saved();
+  checkpoints.forget_memory();
   if (stopped) {
-    checkpoints.require_saved();
-    checkpoints.forget_memory();
     session.world->barrier();
     if (reporter) {
       reporter->exporters.finish(RunEnd::stopped);
       log_stop_reason(trainer, config);
     }
-  } else {
-    if (planned.seconds) log_step_time(*planned.seconds, mean_step_seconds(trainer, config, start));
-    engine.require_run();
-    leave_results(engine, trainer, meter, facts, reporter.get());
-    checkpoints.require_saved();
-    checkpoints.forget_memory();
   }
   return !stopped || trainer.stopped() == StopReason::reached;
 }

@@ -76,7 +76,7 @@ void Trainer::loop() {
     if (options_.digest_every_step) digest_tensors(done);
     if (services_.look && !test_rests(step)) services_.look(done);
     if (evaluate_now) run_evaluation(step);
-    if (services_.after_step) services_.after_step();
+    if (services_.after_step && !final_step) services_.after_step();
     if (services_.requests == nullptr) continue;
     const StepDecision decision = services_.requests->take(done);
     // A checkpoint of a rank that computes wrong is worth nothing.

@@ -57,7 +57,7 @@ class Trainer {
     std::function<void(std::int64_t done)> digest{};
     // Looks at the state after so many steps, the last of which may be under way; collective.
     std::function<void(std::int64_t done)> look{};
-    // After every step; not collective.
+    // After every step but the last; not collective.
     std::function<void()> after_step{};
     StepRequests* requests = nullptr;
     ReplicaCheck* replicas = nullptr;

@@ -62,6 +62,7 @@ CheckpointSaver& Checkpointing::saver() {
 }
 
 void Checkpointing::save(std::int64_t done, SaveTo to) {
+  trained_ = done >= session_.config.train.steps;
   saver().save(*session_.streams.compute, done, state_text(session_.config, dataset_, epoch_), to);
   report();
 }
@@ -115,7 +116,7 @@ void Checkpointing::note_failure(const SaveReport& report) {
   if (metrics_ != nullptr)
     metrics_->failed_save({report.step, report.problem, failed_, std::chrono::system_clock::now()});
   const std::int64_t limit = session_.config.checkpoint.failed_limit;
-  if (failed_ < limit) return;
+  if (failed_ < limit || trained_) return;
   fail(
       unsaved_exit,
       "checkpoint.failed_limit: {} save(s) in a row failed, the last of {}; the run ends before "
@@ -125,7 +126,8 @@ void Checkpointing::note_failure(const SaveReport& report) {
 
 void Checkpointing::require_saved() const {
   if (failed_ == 0) return;
-  fail(unsaved_exit, "the last checkpoint of the run could not be written: {}", problem_);
+  fail(unsaved_exit, "the last checkpoint of the run could not be written: {}{}", problem_,
+       trained_ ? "; all steps are done, and only more of them would need it" : "");
 }
 
 void Checkpointing::forget_memory() noexcept {

@@ -34,7 +34,8 @@ class Checkpointing {
   // Starts a checkpoint of the state after `done` steps. Collective.
   void save(std::int64_t done, SaveTo to = SaveTo::disk);
   // Logs a save that has ended since the last call; raises unsaved_exit at the
-  // checkpoint.failed_limit-th failure in a row.
+  // checkpoint.failed_limit-th failure in a row, but not once save() had the state after the last
+  // step: what the run has computed is still to be written, and require_saved() comes after that.
   void report();
   // Waits for what is being written.
   void finish();
@@ -59,6 +60,7 @@ class Checkpointing {
   double longest_save_seconds_ = 0;
   std::optional<std::int64_t> restored_;
   MetricsSink* metrics_ = nullptr;
+  bool trained_ = false;                  // a save of the state after the last step was begun
   std::int64_t failed_ = 0;               // in a row
   std::string problem_;                   // of the last that failed
   std::optional<CheckpointSaver> saver_;  // from the first save on: it holds a copy of the state

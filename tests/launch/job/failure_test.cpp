@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What goes wrong must end the whole job at once, with one clear message and the right exit code.
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 
@@ -71,7 +72,8 @@ TEST_F(FailureTest, RanksOfDifferentConfigsAreRefusedNamingTheLine) {
 }
 
 TEST_F(FailureTest, AMissingConfigFileIsNamed) {
-  expect_failure(trireme("train /nonexistent/a.yaml"), 2, HasSubstr("/nonexistent/a.yaml"));
+  const std::string file = directory() + "/none/a.yaml";
+  expect_failure(trireme("train " + file), 2, HasSubstr(file));
 }
 
 TEST_F(FailureTest, UsageErrorsExitWithTwo) {
@@ -81,8 +83,8 @@ TEST_F(FailureTest, UsageErrorsExitWithTwo) {
 }
 
 TEST_F(FailureTest, AMissingDataSetIsADataError) {
-  expect_failure(train_gpt("run", 2, {"data.path=/nonexistent/data"}), 3,
-                 HasSubstr("/nonexistent/data"));
+  const std::string path = directory() + "/none";
+  expect_failure(train_gpt("run", 2, {"data.path=" + path}), 3, HasSubstr(path));
 }
 
 TEST_F(FailureTest, ADataSetOfAnotherKindIsADataError) {
@@ -165,6 +167,29 @@ TEST_F(FailureTest, SavesThatFailEndTheRunWithSevenAndALineEachInTheMetrics) {
   expect_failure(
       run_command("ulimit -f 64; " + train + "/stopped --set run.deadline_minutes=0.00001"), 7,
       HasSubstr("the last checkpoint of the run could not be written: step "));
+}
+
+// Checkpoints are three times as large.
+TEST_F(FailureTest, TrainingThatIsDoneIsKeptOnADiskThatTakesItsWeightsButNoCheckpoint) {
+  const std::string set =
+      " --set model.layers=8 --set train.steps=9 --set checkpoint.every_steps=3";
+  const std::string train =
+      TRIREME_BINARY " train " + data_directory() + "/gpt.yaml --set run.directory=" + directory();
+  ASSERT_EQ(run_command(train + "/roomy" + set).exit_code, 0);
+  const auto blocks = std::filesystem::file_size(directory() + "/roomy/weights.safetensors") / 512;
+
+  const CommandResult full =
+      run_command(fmt::format("ulimit -f {}; {}/full{}", blocks * 5 / 4, train, set));
+
+  expect_failure(full, 7,
+                 AllOf(HasSubstr("weights written to "), HasSubstr("final loss"),
+                       HasSubstr("the last checkpoint of the run could not be written: step 9"),
+                       HasSubstr("all steps are done, and only more of them would need it")));
+  EXPECT_TRUE(weights_of("full") == weights_of("roomy"));
+  EXPECT_EQ(trireme("verify-run " + directory() + "/full").exit_code, 0);
+  const CommandResult again = run_command(train + "/full" + set);
+  EXPECT_EQ(again.exit_code, 0) << again.output;
+  EXPECT_THAT(again.output, HasSubstr("nothing is left to do"));
 }
 
 TEST_F(FailureTest, ADataErrorOnOneRankEndsTheOthersThatWait) {
