@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every system call of a save fails in turn, or ends the process: what was committed before loads,
 // nothing partial is ever taken for a checkpoint, and every rank hears what happened.
+#include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include "runtime/checkpoint/save/direct_file.h"
 #include "tests/checkpoint/faulty_calls.h"
 #include "tests/checkpoint/parts.h"
+#include "tests/support/expect_error.h"
 #include "tests/support/temporary_directory.h"
 
 namespace trireme {
@@ -165,6 +167,24 @@ TEST_F(FaultTest, AFailingCallOfALargeAlignedWriteIsNamedAndAShortOneIsMadeGood)
     }
   }
   EXPECT_GE(failures, 12);
+}
+
+// Needs the right to mount.
+TEST_F(FaultTest, AFileThatTheDiskHasNoRoomForTakesNoneOfIt) {
+  const std::string disk = fmt::format("{}/disk_{}", directory_, rank());
+  fs::create_directory(disk);
+  if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=1m") != 0)
+    GTEST_SKIP() << "no right to mount a tmpfs here";
+  {
+    DirectFile file(OutputDirectory(disk, ExitCode::checkpoint), "file", ExitCode::checkpoint);
+    const auto before = fs::space(disk).free;
+
+    file.require_room(before);
+    test::expect_error(
+        ExitCode::checkpoint, [&] { file.require_room(before + 1); }, disk + "/file", "ENOSPC");
+    EXPECT_EQ(fs::space(disk).free, before);
+  }
+  ASSERT_EQ(::umount2(disk.c_str(), MNT_DETACH), 0);
 }
 
 TEST_F(FaultTest, ACrashAtAnyCallLeavesTheOneBefore) {

@@ -2,6 +2,7 @@
 #include "runtime/checkpoint/save/direct_file.h"
 
 #include <fcntl.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,6 +31,15 @@ DirectFile::DirectFile(const OutputDirectory& directory, const std::string& name
       cached_(directory.create(name, O_WRONLY)),
       direct_(directory.try_open(name, O_WRONLY | O_DIRECT)) {
   if (!direct_.is_open() && !is_unsupported(errno)) write_failed("open", path_, code_);
+}
+
+void DirectFile::require_room(std::uint64_t bytes) const {
+  struct statvfs disk {};
+  // Some file systems do not tell: the writes will.
+  if (::fstatvfs(cached_.get(), &disk) != 0 || disk.f_blocks == 0) return;
+  if (bytes <= std::uint64_t{disk.f_bfree} * disk.f_frsize) return;
+  errno = ENOSPC;
+  write_failed("fstatvfs", path_, code_);
 }
 
 void DirectFile::write(std::uint64_t offset, std::span<const std::byte> data) {

@@ -20,6 +20,9 @@ class DirectFile {
 
   // Made new.
   DirectFile(const OutputDirectory& directory, const std::string& name, ExitCode code);
+  // Fails as write() would where the disk has no room for so many bytes, and takes none of what
+  // there is: the run's log and its weights need it.
+  void require_room(std::uint64_t bytes) const;
   // Parts must not share a block of `alignment` bytes unless the second is written after the first.
   void write(std::uint64_t offset, std::span<const std::byte> data);
   // Sets the size, makes everything durable and closes.

@@ -108,6 +108,7 @@ ManifestFile write_rank_file(const OutputDirectory& directory, int rank, const S
       hash_values(snapshot, manifest, kind, entry);
   });
   DirectFile file(directory, entry.name, ExitCode::checkpoint);
+  file.require_room(plan.bytes);
   file.write(0, plan.header);
   for (const ValueKind kind : manifest.kinds)
     file.write(plan.offsets[static_cast<std::size_t>(kind)], snapshot.values(kind));
