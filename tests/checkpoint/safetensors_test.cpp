@@ -174,9 +174,10 @@ TEST(Safetensors, AFailedWriteLeavesTheOldFileAndNoTemporary) {
 }
 
 TEST(Safetensors, WritingIntoAMissingDirectoryNamesThePath) {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("none/a.safetensors");
   expect_error(
-      ExitCode::checkpoint, [] { write_safetensors("/nonexistent/a.safetensors", {}); },
-      "/nonexistent/a.safetensors", "make it first");
+      ExitCode::checkpoint, [&] { write_safetensors(path, {}); }, path, "make it first");
 }
 
 TEST(Safetensors, RefusesEveryBrokenHeader) {

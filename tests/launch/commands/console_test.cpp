@@ -238,7 +238,7 @@ TEST_F(ConsoleTest, WhatLooksAtRunsAndMachinesAnswersScriptsInJson) {
 TEST_F(ConsoleTest, WhatCannotBePrintedChangesNoExitCodeOfAFailure) {
   for (const char* const where : {"2>/dev/full", "2>&-", ">/dev/full 2>&1"}) {
     const CommandResult result =
-        run_command(fmt::format("{} train /nonexistent.yaml {}", TRIREME_BINARY, where));
+        run_command(fmt::format("{} train {}/none.yaml {}", TRIREME_BINARY, directory(), where));
     EXPECT_EQ(result.exit_code, 2) << where;
   }
   const CommandResult lost = run_command(TRIREME_BINARY " --version >/dev/full");

@@ -318,7 +318,7 @@ TEST_F(WholePlan, RefusesMachinesAndRanksThatCannotBe) {
   expect_refusal(file + "--nodes 2", "--nodes needs a machine");
   expect_refusal(file + "--ranks 2 --token-budget 1e9", "--token-budget needs a machine");
   expect_refusal(file, "--ranks N");
-  expect_refusal(file + "--ranks 2 --hardware /nonexistent/machine.yaml", "machine.yaml");
+  expect_refusal(file + "--ranks 2 --hardware " + directory_.path() + "/none.yaml", "none.yaml");
   test::write_file(directory_.path() + "/broken.yaml", "name: x\ndevice: {memory_bytes: many}\n");
   expect_refusal(file + "--ranks 2 --hardware " + directory_.path() + "/broken.yaml",
                  "broken.yaml:2: device.memory_bytes");
