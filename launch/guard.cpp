@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -14,6 +13,7 @@
 
 #include "launch/standard_streams.h"
 #include "launch/usage.h"
+#include "runtime/base/environment.h"
 #include "runtime/base/error.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/device/cpu/cpu_features.h"
@@ -33,10 +33,7 @@ namespace {
 }  // namespace
 
 int launcher_rank() {
-  for (const char* const name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
-    if (const char* const value = std::getenv(name)) return std::atoi(value);
-  }
-  return 0;
+  return launched_rank().value_or(0);
 }
 
 int guarded_main(const std::function<int()>& body) {

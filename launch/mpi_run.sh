@@ -32,11 +32,15 @@ done
 source "$here/mpi_env.sh" "$ranks" || exit 2
 # shellcheck source=launch/host_daemon.sh
 source "$here/host_daemon.sh"
+# shellcheck source=launch/environment.sh
+source "$here/environment.sh"
 # shellcheck source=launch/exit_codes.sh
 source "$here/exit_codes.sh"
-readonly end_seconds=${TRIREME_END_SECONDS:-10} grace_seconds=${TRIREME_GRACE_SECONDS:-60}
-set_tcp_retries "${TRIREME_TCP_RETRIES:-}"
-export OMPI_MCA_orte_launch_agent="$here/host_daemon.sh $end_seconds ${TRIREME_TCP_RETRIES:--} orted"
+end_seconds=$(environment_number TRIREME_END_SECONDS 10 0 86400) grace_seconds=$(environment_number TRIREME_GRACE_SECONDS 60 0 86400)
+readonly end_seconds grace_seconds
+tcp_retries=$(environment_number TRIREME_TCP_RETRIES - 1 255)
+set_tcp_retries "$tcp_retries"
+export OMPI_MCA_orte_launch_agent="$here/host_daemon.sh $end_seconds $tcp_retries orted"
 
 # mpirun passes on Open MPI's variables by itself.
 pass_on=()

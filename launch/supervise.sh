@@ -31,6 +31,8 @@
 # restarts, with the backoff, and nothing else.
 set -u
 
+# shellcheck source=launch/environment.sh
+source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 # shellcheck source=launch/segments.sh
 source "$(dirname "${BASH_SOURCE[0]}")/segments.sh"
 readonly given_up=93 requeue=75
@@ -207,6 +209,7 @@ milliseconds() { echo $((${EPOCHREALTIME//[.,]/} / 1000)); }
 # Asks hosts, all at once, and sets `answered` by host. Once one has answered the others get three times as long, and two seconds
 # at least, or one where the last job has lost them.
 declare -A answered
+probe_seconds=$(environment_number TRIREME_PROBE_SECONDS 5 1 3600)
 probe_hosts() {
   local host probe began now slowest=0 least
   local -A probes=()
@@ -217,7 +220,7 @@ probe_hosts() {
       answered[$host]=1
       continue
     fi
-    timeout "${TRIREME_PROBE_SECONDS:-5}" "${remote_shell[@]}" "$host" true </dev/null >/dev/null 2>&1 {lock}>&- &
+    timeout "$probe_seconds" "${remote_shell[@]}" "$host" true </dev/null >/dev/null 2>&1 {lock}>&- &
     probes[$!]=$host
   done
   while ((${#probes[@]} > 0)); do
@@ -309,11 +312,6 @@ pause() {
   wait $!
 }
 
-# Seconds left of a Slurm allocation; a day where there is none.
-seconds_left() {
-  echo $((${SLURM_JOB_END_TIME:-$(date '+%s') + 86400} - $(date '+%s')))
-}
-
 own_the_run
 incarnation=$(find "$logs" -name 'incarnation_*.log' | wc -l)
 earlier_starts=0 failures=0 without_progress=0 before="" reached=$(newest_checkpoint)
@@ -345,7 +343,7 @@ while :; do
     end $given_up "no newer checkpoint in $no_progress starts"
   incarnation=$((incarnation + 1)) earlier_starts=$((earlier_starts + 1))
   if ((code == requeue)); then
-    (($(seconds_left) > 300)) || end $requeue "the allocation ends; requeue the job"
+    (($(seconds_of_allocation 86400) > 300)) || end $requeue "the allocation ends; requeue the job"
     find_hosts
     continue
   fi

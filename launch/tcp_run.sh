@@ -21,6 +21,8 @@ if [[ ! ${1:-} =~ ^[1-9][0-9]*$ || $# -lt 2 ]]; then
   sed -n '3,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
   exit 2
 fi
+# shellcheck source=launch/environment.sh
+source "$here/environment.sh"
 # shellcheck source=launch/exit_codes.sh
 source "$here/exit_codes.sh"
 # shellcheck source=launch/job_secret.sh
@@ -30,10 +32,15 @@ source "$here/segments.sh"
 # shellcheck source=launch/program.sh
 source "$here/program.sh"
 put_program_on_path
-readonly end_seconds=${TRIREME_END_SECONDS:-30} grace_seconds=${TRIREME_GRACE_SECONDS:-60}
+end_seconds=$(environment_number TRIREME_END_SECONDS 30 0 86400) grace_seconds=$(environment_number TRIREME_GRACE_SECONDS 60 0 86400)
+readonly end_seconds grace_seconds
 ranks=$1
 shift
 hosts=${HOSTS:-1} index=${HOST_INDEX:-0}
+if [[ ! $hosts =~ ^[1-9][0-9]{0,5}$ || ! $index =~ ^(0|[1-9][0-9]{0,5})$ ]] || ((index >= hosts)); then
+  echo "tcp_run.sh: HOST_INDEX=$index of HOSTS=$hosts: HOSTS is a number from 1, and HOST_INDEX counts from 0" >&2
+  exit 2
+fi
 if ((hosts > 1)); then
   [[ -n ${MASTER_ADDR:-} && -n ${MASTER_PORT:-} ]] || {
     echo "tcp_run.sh: HOSTS=$hosts needs MASTER_ADDR and MASTER_PORT, the same on every host" >&2

@@ -2,11 +2,12 @@
 #include "launch/commands/one_process.h"
 
 #include <CLI/CLI.hpp>
-#include <cstdlib>
+#include <limits>
 #include <optional>
 #include <utility>
 
 #include "launch/guard.h"
+#include "runtime/base/environment.h"
 #include "runtime/base/error.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/mpi.h"
@@ -14,9 +15,9 @@
 namespace trireme {
 namespace {
 
-int ranks_of_mpirun() {
-  const char* const ranks = std::getenv("OMPI_COMM_WORLD_SIZE");
-  return ranks == nullptr ? 1 : std::atoi(ranks);
+std::int64_t ranks_of_mpirun() {
+  constexpr std::int64_t most = std::numeric_limits<int>::max();
+  return environment_number("OMPI_COMM_WORLD_SIZE", 1, most).value_or(1);
 }
 
 }  // namespace
@@ -36,7 +37,7 @@ void on_one_process(CLI::App& command, std::function<void()> work) {
 }
 
 void require_no_ranks(const CLI::App& command) {
-  if (const int ranks = ranks_of_mpirun(); ranks > 1)
+  if (const auto ranks = ranks_of_mpirun(); ranks > 1)
     fail(ExitCode::config,
          "trireme {0}: starts jobs itself and was started {1} times by mpirun; call it without "
          "mpirun",

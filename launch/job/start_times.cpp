@@ -2,14 +2,12 @@
 #include "launch/job/start_times.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
-#include <string_view>
 
 #include "runtime/base/atomic_file.h"
+#include "runtime/base/environment.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
@@ -29,14 +27,11 @@ std::string times_path(const std::string& run_directory) {
   return run_directory + "/start_times.json";
 }
 
-std::optional<double> seconds_in(const char* variable) {
-  const char* const value = std::getenv(variable);
-  if (value == nullptr) return std::nullopt;
-  const std::string_view text = value;
-  std::int64_t seconds = 0;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (error != std::errc{} || rest != text.data() + text.size()) return std::nullopt;
-  return static_cast<double>(seconds);
+// The last second that Slurm's own dates, of four digits, can say.
+constexpr std::int64_t last_time = 253'402'300'799;
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 bool plausible(double seconds) {
@@ -69,16 +64,27 @@ void keep_start_times(const std::string& run_directory, const StartTimes& times)
 }
 
 double seconds_since_launch() {
-  const std::optional<double> launch = seconds_in("TRIREME_START_TIME");
+  const auto launch = environment_number("TRIREME_START_TIME", 0, last_time);
   if (!launch) return 0;
-  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
-  return std::max(0.0, now.count() - *launch);
+  constexpr double longest = 24 * 3600;
+  const double seconds = seconds_now() - static_cast<double>(*launch);
+  if (seconds <= longest) return std::max(0.0, seconds);
+  ignore_variable("TRIREME_START_TIME", "no start of a run takes more than a day");
+  return 0;
 }
 
-std::optional<double> allocation_seconds() {
-  const auto start = seconds_in("SLURM_JOB_START_TIME"), end = seconds_in("SLURM_JOB_END_TIME");
-  if (!start || !end || *end <= *start) return std::nullopt;
-  return *end - *start;
+AllocationTimes allocation_times() {
+  const auto start = environment_number("SLURM_JOB_START_TIME", 0, last_time);
+  const auto end = environment_number("SLURM_JOB_END_TIME", 0, last_time);
+  if (!end) return {};
+  const double left = static_cast<double>(*end) - seconds_now();
+  if (left <= 0) {
+    ignore_variable("SLURM_JOB_END_TIME", "that time has passed: it is of a job that is over");
+    return {};
+  }
+  AllocationTimes times{.whole = {}, .left = left};
+  if (start && *start < *end) times.whole = static_cast<double>(*end - *start);
+  return times;
 }
 
 void require_enough_time(const StartTimes& times, double limit, const std::string& run_directory) {

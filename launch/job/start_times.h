@@ -24,8 +24,15 @@ void keep_start_times(const std::string& run_directory, const StartTimes& times)
 // The time from TRIREME_START_TIME (seconds since 1970, of the launch scripts) to now, 0 without
 // it.
 [[nodiscard]] double seconds_since_launch();
-// SLURM_JOB_END_TIME less SLURM_JOB_START_TIME; nothing where one of them is not set.
-[[nodiscard]] std::optional<double> allocation_seconds();
+
+// What Slurm says of this job in SLURM_JOB_START_TIME and SLURM_JOB_END_TIME, in seconds; nothing
+// where they are not set, or where they cannot be of a job that runs now: a shell may have outlived
+// the one that it was started in.
+struct AllocationTimes {
+  std::optional<double> whole;  // from its start to its end
+  std::optional<double> left;   // from now to its end
+};
+[[nodiscard]] AllocationTimes allocation_times();
 
 // Raises ExitCode::config, with a limit that works, where less than a tenth of `limit` seconds
 // would be left for steps.

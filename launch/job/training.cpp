@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 
@@ -34,22 +33,23 @@ namespace trireme {
 namespace {
 
 StepRequestOptions request_options(const Config& config, bool leader, std::int64_t until) {
+  Deadlines deadlines;
+  if (config.run.deadline_minutes > 0) deadlines.configured = 60 * config.run.deadline_minutes;
+  if (leader) deadlines.allocation = allocation_times().left;
   const std::optional<StartTimes> earlier = last_start_times(config.run.directory);
-  return {
-      .leader = leader,
-      .every_steps = config.checkpoint.every_steps,
-      .in_memory_every_steps = config.checkpoint.in_memory_every_steps,
-      .until = until,
-      .every_minutes = config.checkpoint.every_minutes,
-      .test_minutes = config.telemetry.health_minutes,
-      .deadlines = deadlines_from(config.run.deadline_minutes, std::getenv("SLURM_JOB_END_TIME"),
-                                  std::chrono::system_clock::now()),
-      .earlier_save_seconds = earlier ? std::optional(earlier->save) : std::nullopt};
+  return {.leader = leader,
+          .every_steps = config.checkpoint.every_steps,
+          .in_memory_every_steps = config.checkpoint.in_memory_every_steps,
+          .until = until,
+          .every_minutes = config.checkpoint.every_minutes,
+          .test_minutes = config.telemetry.health_minutes,
+          .deadlines = deadlines,
+          .earlier_save_seconds = earlier ? std::optional(earlier->save) : std::nullopt};
 }
 
 // Before the run begins; on rank 0, which has the clock.
 void check_time_limit(const Config& config) {
-  const auto limit = allocation_seconds();
+  const auto limit = allocation_times().whole;
   const auto times = last_start_times(config.run.directory);
   if (limit && times) require_enough_time(*times, *limit, config.run.directory);
 }
@@ -254,7 +254,7 @@ bool run_training(const RankProcess& process, const Config& config,
   const StartingPoint start = engine.find_start(request.start);
   if (is_finished(session, start, request.until)) return true;
   if (process.mpi.rank() == 0) check_time_limit(config);
-  const double seconds_before = seconds_since_launch();
+  const double seconds_before = process.mpi.rank() == 0 ? seconds_since_launch() : 0;
   StepRequests requests(request_options(config, process.mpi.rank() == 0, request.until));
   engine.begin([&] { return requests.flags(); }, energy_of_rank(process.mpi, config));
   TrainingParts& parts = engine.training();

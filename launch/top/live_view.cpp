@@ -6,10 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
@@ -19,6 +17,7 @@
 #include "launch/top/run_set.h"
 #include "launch/top/screen.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/environment.h"
 #include "runtime/base/error.h"
 #include "runtime/base/terminal.h"
 
@@ -30,13 +29,7 @@ using Clock = std::chrono::steady_clock;
 std::size_t page_columns() {
   if (const std::size_t columns = terminal_width(STDOUT_FILENO); columns > 2) return columns;
   constexpr std::size_t usual = 100;
-  const char* const value = std::getenv("COLUMNS");
-  if (value == nullptr) return usual;
-  const std::string_view text(value);
-  std::size_t columns = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), columns);
-  const bool good = error == std::errc() && end == text.data() + text.size();
-  return good && columns >= 20 && columns <= 1000 ? columns : usual;
+  return static_cast<std::size_t>(environment_number("COLUMNS", 20, 1000).value_or(usual));
 }
 
 std::string json_of(std::span<const RunView* const> views) {

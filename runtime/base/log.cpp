@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 
+#include "runtime/base/environment.h"
 #include "runtime/base/log_file.h"
 #include "runtime/base/terminal.h"
 
@@ -18,13 +19,16 @@ namespace {
 
 std::atomic<int> rank_of_process{0};
 
+bool is_level(std::string_view word) {
+  return word == "off" || spdlog::level::from_str(std::string(word)) != spdlog::level::off;
+}
+
 spdlog::level::level_enum level_for(int rank) {
   const auto usual = rank == 0 ? spdlog::level::info : spdlog::level::warn;
   const char* const wanted = std::getenv("TRIREME_LOG");
   if (wanted == nullptr) return usual;
   // spdlog reads every unknown word as "off"; a misspelled level must not hide errors.
-  const auto level = spdlog::level::from_str(wanted);
-  return level == spdlog::level::off && std::string_view(wanted) != "off" ? usual : level;
+  return is_level(wanted) ? spdlog::level::from_str(wanted) : usual;
 }
 
 void configure(spdlog::logger& logger, int rank) {
@@ -50,6 +54,9 @@ void initialize(int rank) {
   rank_of_process = rank;
   spdlog::apply_all(
       [rank](const std::shared_ptr<spdlog::logger>& logger) { configure(*logger, rank); });
+  const char* const wanted = std::getenv("TRIREME_LOG");
+  if (rank == 0 && wanted != nullptr && !is_level(wanted))
+    ignore_variable("TRIREME_LOG", "is none of trace, debug, info, warn, error, critical and off");
 }
 
 spdlog::logger& get(std::string_view subsystem) {

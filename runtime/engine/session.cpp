@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 
 #include "data/loader/batch_plan.h"
 #include "data/sets/mixture_dataset.h"
+#include "runtime/base/environment.h"
 #include "runtime/base/host_name.h"
 #include "runtime/base/log.h"
 #include "runtime/comm/dry.h"
@@ -116,7 +118,9 @@ std::vector<NamedPart> parts_of(const Dataset& dataset) {
 void check_launcher(int ranks) {
   const char* const wanted = std::getenv("WORLD_SIZE");
   const char* const rank = std::getenv("RANK");
-  if (wanted == nullptr || rank == nullptr || ranks > 1 || std::atoi(wanted) <= 1) return;
+  if (wanted == nullptr || rank == nullptr || ranks > 1 ||
+      environment_number("WORLD_SIZE", 1, std::numeric_limits<int>::max()).value_or(1) == 1)
+    return;
   fail(
       ExitCode::config,
       "RANK={} and WORLD_SIZE={} are set, but MPI started this process alone; start the ranks with "

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdlib>
 #include <utility>
 
+#include "runtime/base/environment.h"
 #include "runtime/comm/comm_label.h"
 #include "runtime/device/range.h"
 #include "runtime/ops/random/init.h"
@@ -117,8 +117,7 @@ void Model::build_chunks(Blueprint& blueprint, const Chain& chain,
     build(blueprint, chain, chunks[i], i < inputs.size() ? inputs[i] : Shape{});
   own_scratch_ = blueprint.scratch_layout().peak_bytes();
   if (blueprint.options().training) place_regions(blueprint);
-  const char* const wanted = std::getenv("TRIREME_POISON_ACTIVATIONS");
-  poisoned_ = wanted != nullptr && std::string_view(wanted) == "1";
+  poisoned_ = environment_number("TRIREME_POISON_ACTIVATIONS", 0, 1).value_or(0) == 1;
 }
 
 void Model::build(Blueprint& blueprint, const Chain& chain, const ChunkSpan& span,

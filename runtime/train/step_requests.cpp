@@ -2,7 +2,6 @@
 #include "runtime/train/step_requests.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "runtime/train/signal_requests.h"
 
@@ -38,20 +37,6 @@ std::string_view describe(StopReason reason) {
       return "SIGINT";
   }
   return "?";
-}
-
-Deadlines deadlines_from(double deadline_minutes, const char* slurm_end_time,
-                         std::chrono::system_clock::time_point now) {
-  Deadlines deadlines;
-  if (deadline_minutes > 0) deadlines.configured = 60 * deadline_minutes;
-  if (slurm_end_time == nullptr) return deadlines;
-  const std::string_view text = slurm_end_time;
-  std::int64_t end = 0;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), end);
-  if (error != std::errc{} || rest != text.data() + text.size()) return deadlines;
-  deadlines.allocation =
-      static_cast<double>(end) - std::chrono::duration<double>(now.time_since_epoch()).count();
-  return deadlines;
 }
 
 double stop_margin_seconds(double save_seconds, double step_seconds) {

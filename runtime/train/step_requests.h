@@ -22,10 +22,6 @@ struct Deadlines {
   std::optional<double> configured{};  // the run stops then
   std::optional<double> allocation{};  // the run has stopped and saved by then
 };
-// `deadline_minutes` count from now, 0 = none; `slurm_end_time` is SLURM_JOB_END_TIME in seconds
-// since 1970, null or no number = none.
-[[nodiscard]] Deadlines deadlines_from(double deadline_minutes, const char* slurm_end_time,
-                                       std::chrono::system_clock::time_point now);
 
 // How long before the end of the allocation a run stops whose saves and steps take so long.
 [[nodiscard]] double stop_margin_seconds(double save_seconds, double step_seconds);

@@ -213,17 +213,5 @@ TEST_F(StepRequestsTest, TheStartIsNoStep) {
   EXPECT_EQ(requests.save_seconds(), std::nullopt);
 }
 
-TEST(DeadlinesTest, ReadSlurmsEndOfTheJob) {
-  const std::chrono::system_clock::time_point now{std::chrono::seconds(1'000'000)};
-
-  const Deadlines both = deadlines_from(2, "1000600", now);
-  EXPECT_EQ(both.configured, 120);
-  EXPECT_EQ(both.allocation, 600);
-  for (const char* const none : {static_cast<const char*>(nullptr), "", "soon", "12x"}) {
-    const Deadlines deadlines = deadlines_from(0, none, now);
-    EXPECT_FALSE(deadlines.configured || deadlines.allocation);
-  }
-}
-
 }  // namespace
 }  // namespace trireme

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <thread>
 
+#include "runtime/base/environment.h"
 #include "runtime/base/host_name.h"
 #include "runtime/base/log.h"
 #include "runtime/base/terminal.h"
@@ -45,28 +46,14 @@ bool has_launcher() {
   return false;
 }
 
-// How many processes the launcher says that it started; 0: it does not.
-int processes_started() {
-  for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_SIZE"}) {
-    if (const char* const text = std::getenv(name)) return std::atoi(text);
-  }
-  return 0;
-}
-
 // Each would believe to be the whole job and write to the same run directory.
 void require_connected_ranks() {
-  if (processes_started() <= 1) return;
+  const int started = launched_ranks().value_or(1);
+  if (started <= 1) return;
   fail(ExitCode::communication,
        "{} processes were started without the MPI support of this program's library, so they "
        "cannot find each other; use its own mpirun, or srun --mpi=pmix (see srun --mpi=list)",
-       processes_started());
-}
-
-int rank_by_launcher() {
-  for (const char* const name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID", "PMI_RANK"}) {
-    if (const char* const text = std::getenv(name)) return std::atoi(text);
-  }
-  return -1;
+       started);
 }
 
 // All other groups are copies, so that nobody else has messages in this one.
@@ -109,8 +96,9 @@ MpiEnvironment::MpiEnvironment(int* argc, char*** argv) : watch_(std::make_uniqu
 void MpiEnvironment::start_mpi(int* argc, char*** argv) {
   int provided = MPI_THREAD_SINGLE;
   mpi_was_started = true;
-  if (const int rank = rank_by_launcher(); rank >= 0 && processes_started() > rank)
-    set_process_label(rank, processes_started());  // for a start that does not end
+  // For a start that does not end.
+  if (const auto rank = launched_rank(), ranks = launched_ranks(); rank && ranks && *rank < *ranks)
+    set_process_label(*rank, *ranks);
   {
     const StartWait wait("MPI_Init", StartWait::Stage::mpi_init);
     TRIREME_MPI(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided));

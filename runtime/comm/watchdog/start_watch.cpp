@@ -12,11 +12,13 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
 
+#include "runtime/base/environment.h"
 #include "runtime/base/error.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/comm/watchdog/watch_signal.h"
@@ -178,11 +180,9 @@ class StartWatch::Thread {
 
   // Where ranks cannot ask each other, the message of one is enough.
   static std::chrono::milliseconds time_for_lower_ranks() {
-    for (const char* const name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "RANK"}) {
-      if (const char* const rank = std::getenv(name))
-        return std::clamp(std::atoi(rank), 0, 10) * 300ms;
-    }
-    return 0ms;
+    constexpr std::int64_t most = std::numeric_limits<int>::max(), last = 10;
+    const auto rank = environment_number("RANK", 0, most).value_or(launched_rank().value_or(0));
+    return std::min(rank, last) * 300ms;
   }
 
   void ask() {

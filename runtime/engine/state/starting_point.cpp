@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "models/config.h"
+#include "runtime/base/environment.h"
 #include "runtime/base/json.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/directory.h"
@@ -200,11 +200,11 @@ std::string differences_from_stored(const Config& config) {
 
 // A restart by Slurm or by launch/supervise.sh.
 bool is_restart() {
-  for (const char* const name : {"SLURM_RESTART_COUNT", "TRIREME_EARLIER_STARTS"}) {
-    const char* const count = std::getenv(name);
-    if (count != nullptr && std::atoi(count) > 0) return true;
-  }
-  return false;
+  constexpr std::int64_t most = 1'000'000'000;
+  const auto happened = [](const char* name) {
+    return environment_number(name, 0, most).value_or(0) > 0;
+  };
+  return happened("SLURM_RESTART_COUNT") || happened("TRIREME_EARLIER_STARTS");
 }
 
 // What rank 0 finds.

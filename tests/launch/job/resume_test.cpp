@@ -420,6 +420,23 @@ TEST_F(TimeLimitTest, BelowWhatAnUntimedSaveMayTakeStopsARunThatHasThenTimedOne)
   }
 }
 
+TEST_F(TimeLimitTest, OfAJobThatIsOverIsNamedAndLeftOut) {
+  const std::string start = "1", name = "SLURM_JOB_END_TIME";
+  for (const std::string end : {"0", "1700000000", "soon"}) {
+    ::setenv("TRIREME_START_TIME", start.c_str(), 1);
+    ::setenv("SLURM_JOB_START_TIME", start.c_str(), 1);
+    ::setenv(name.c_str(), end.c_str(), 1);
+    const CommandResult result = train_gpt("run" + end, 0, {"checkpoint.every_steps=2"});
+
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_THAT(result.output, HasSubstr(name + "=" + end + ": "));
+    EXPECT_THAT(result.output, HasSubstr("TRIREME_START_TIME=1: "));
+    const auto measured =
+        nlohmann::json::parse(read_file(directory() + "/run" + end + "/start_times.json"));
+    EXPECT_LT(measured.at("to_first_step_seconds").get<double>(), 60);
+  }
+}
+
 TEST_F(TimeLimitTest, ThatIsTooShortForStartAndSaveIsRefusedWithOneThatWorks) {
   const std::vector<std::string> stopped = {"run.deadline_minutes=0.00001"};
   ASSERT_EQ(train_with_limit(3600, stopped).exit_code, 75);
