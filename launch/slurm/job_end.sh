@@ -17,7 +17,8 @@ stop() {
 # time, it comes too soon: the engine knows the limit, and what a checkpoint takes, and stops in time by itself. Somebody's
 # scancel looks the same, but for a job that has hours to go.
 limit_is_near() {
-  local left=$((${SLURM_JOB_END_TIME:-0} - $(date '+%s')))
+  local left
+  left=$(seconds_of_allocation 0)
   if ((left > 60 && left < 3600)) && { ((SECONDS < left)) || ! has_begun; }; then
     note "the time limit is $left s away: going on"
   else
@@ -27,12 +28,14 @@ limit_is_near() {
 trap limit_is_near USR1
 trap 'stop TERM' TERM
 
+# run_once NAME COMMAND...: sets `code`.
 run_once() {
-  local late
+  local late name=$1
+  shift
   metrics_before=$(state_of_metrics)
   export TRIREME_START_TIME
   TRIREME_START_TIME=$(date '+%s')
-  "${command[@]}" &
+  "$@" &
   job=$!
   [[ -z $stopping ]] || kill -s TERM "$job"
   # Signals interrupt a wait.
@@ -45,7 +48,7 @@ run_once() {
   late=$?
   ((late == 127)) || code=$late
   job=0
-  note "the run ended with exit code $code"
+  note "the $name ended with exit code $code"
 }
 
 # Requeues this job and waits for the end that this brings. Slurm requeues a preempted job and one that lost a node itself,
@@ -57,7 +60,7 @@ requeue_job() {
     note "the job is $state: not requeued from here"
     return
   }
-  ((${SLURM_RESTART_COUNT:-0} < ${TRIREME_MAX_REQUEUES:-100})) || {
+  (($(environment_number SLURM_RESTART_COUNT 0 0 1000000) < $(environment_number TRIREME_MAX_REQUEUES 100 0 1000000))) || {
     note "TRIREME_MAX_REQUEUES is used up"
     return
   }
@@ -65,22 +68,30 @@ requeue_job() {
   scontrol requeue "$SLURM_JOB_ID" && sleep 600
 }
 
-if ((${#health_check[@]} > 0)) && ! "${health_check[@]}" && [[ -z $stopping ]]; then
-  note "the health check found a problem on $SLURM_JOB_NODELIST"
-  exit "$communication"
-fi
+# A start that loses ranks before the first step, or has none, may be a daemon's bad moment; a host's fault comes back.
+retries=$(environment_number TRIREME_START_RETRIES 2 0 1000)
+# run_at_last NAME COMMAND...: run_once, and again where that may help.
+run_at_last() {
+  local start
+  for ((start = 0; ; ++start)); do
+    run_once "$@"
+    if ((code != communication)) || [[ -n $stopping ]] || has_begun; then return; fi
+    if ((start >= retries)); then
+      note "no start in $((start + 1)) came to a step on $SLURM_JOB_NODELIST; sbatch --exclude=HOST leaves out a host that is named above"
+      return
+    fi
+    note "ranks on $SLURM_JOB_NODELIST were lost before the first step: start $((start + 1)) of $retries more"
+  done
+}
 
-# A start that loses ranks before the first step may be a daemon's bad moment; a host's fault comes back.
-retries=${TRIREME_START_RETRIES:-2}
-for ((start = 0; ; ++start)); do
-  run_once
-  if ((code != communication)) || [[ -n $stopping ]] || has_begun; then break; fi
-  if ((start >= retries)); then
-    note "no start in $((start + 1)) came to a step on $SLURM_JOB_NODELIST; sbatch --exclude=HOST leaves out a host that is named above"
-    break
+if ((${#health_check[@]} > 0)); then
+  run_at_last "health check" "${health_check[@]}"
+  if ((code != 0)) && [[ -z $stopping ]]; then
+    note "the health check found a problem on $SLURM_JOB_NODELIST"
+    exit "$communication"
   fi
-  note "ranks on $SLURM_JOB_NODELIST were lost before the first step: start $((start + 1)) of $retries more"
-done
+fi
+run_at_last run "${command[@]}"
 
 # Told to stop by train.sbatch, or by Slurm for a more urgent job.
 preempt_time=$(job_field PreemptTime)

@@ -59,12 +59,18 @@ mapfile -t ends < <(awk -v signals="tasks? [^:]+: ($signals)" '
   $0 ~ signals && !cancelled { print "signal" }' "$log")
 launcher_code=$code
 code=$(job_code "$launcher_code" "${ends[@]}")
+# Where a node does not start its ranks Slurm ends those of the others, and srun's code is the low byte of one of Slurm's errors:
+# 167 for "Job credential expired".
+failure=$(grep -m 1 -E '^srun: error: (Task|Application) launch ' "$log")
+if [[ -z $failure ]] && ((launcher_code < 128 && ${#ends[@]} == 0)); then
+  failure=$(grep -m 1 -E '^srun: error: (Unable to (create|confirm)|.*mpi/pmix|.*Communication connection)' "$log")
+fi
 pattern="srun: error: ([^:]+): tasks? ([^:]+): ($signals)"
-if [[ ${ends[0]:-} == signal && $code == "$communication_code" && $(grep -m 1 -E "$pattern" "$log") =~ $pattern ]]; then
-  echo "[rank ${BASH_REMATCH[2]} ${BASH_REMATCH[1]}] error: ended by a signal (${BASH_REMATCH[3]}), and the job with it" >&2
-elif ((launcher_code > 0 && launcher_code < 128 && ${#ends[@]} == 0)) &&
-  grep -qE '^srun: error: (Task launch|Application launch|Unable to (create|confirm)|.*mpi/pmix|.*Communication connection)' "$log"; then
-  echo "error: srun could not start the ranks on ${SLURM_JOB_NODELIST:-its nodes}" >&2
+if ((launcher_code != 0)) && [[ -n $failure && ("$code" == "$communication_code" || ${#ends[@]} -eq 0) ]]; then
+  nodes=$(sed -nE 's/^srun: error: Task launch .*failed on node ([^: ]+):.*/\1/p' "$log" | sort -u | paste -sd ,)
+  echo "error: ranks on ${nodes:-${SLURM_JOB_NODELIST:-the nodes}} could not be started: srun: ${failure##*: }" >&2
   code=$communication_code
+elif [[ ${ends[0]:-} == signal && $code == "$communication_code" && $(grep -m 1 -E "$pattern" "$log") =~ $pattern ]]; then
+  echo "[rank ${BASH_REMATCH[2]} ${BASH_REMATCH[1]}] error: ended by a signal (${BASH_REMATCH[3]}), and the job with it" >&2
 fi
 exit "$code"

@@ -186,6 +186,23 @@ check_start() {
   expect_code 0
   expect_text "ranks on n\[1-2\] were lost before the first step: start 1 of 2 more"
   expect_text "\[rank [0-3] n[12]\] error: ended by a signal \(Killed\)"
+  begin "Slurm starts no rank, once"
+  mkdir "$place/srun"
+  cat >"$place/srun/srun" <<SRUN
+#!/bin/bash
+if [[ " \$* " == *" train "* ]] && mkdir "$place/expired" 2>/dev/null; then
+  echo "srun: error: Task launch for StepId=\$SLURM_JOB_ID.0 failed on node n2: Job credential expired" >&2
+  echo "srun: error: Application launch failed: Job credential expired" >&2
+  exit 167
+fi
+exec $(command -v srun) "\$@"
+SRUN
+  chmod +x "$place/srun/srun"
+  PATH=$place/srun:$PATH TRIREME_LAUNCHER=srun submit "${four_ranks[@]}" -- config.yaml
+  finish_job "$job" 60
+  expect_code 0
+  expect_text "error: ranks on n2 could not be started: srun: Job credential expired"
+  expect_text "ranks on n\[1-2\] were lost before the first step: start 1 of 2 more"
   begin "and again"
   printf '#!/bin/bash\nexit 5\n' >"$place/rank"
   TRIREME_BINARY=$place/rank submit "${four_ranks[@]}" -- config.yaml

@@ -178,6 +178,38 @@ expect "a step that is interrupted twice" $? 130
 grep -q 'scancel --signal=KILL 7' "$place/asked" || expect "the ranks" "$(cat "$place/asked")" killed
 grep -q 'interrupted a second time' "$place/said" || expect "a second Ctrl-C" "$(cat "$place/said")" "interrupted a second time"
 
+# A step of which Slurm starts no rank, or not all: srun's code is a byte of Slurm's error, and a signal's where it ends the others.
+# failed_step CODE LINE...: what the script makes of it, and its code.
+failed_step() {
+  printf '#!/bin/bash\n[[ "$*" != *segments.sh* ]] || exit 0\nprintf "%%s\\n" %s >&2\nexit %s\n' "${*@Q}" "$1" >"$place/slurm/srun"
+  PATH=$place/slurm:$PATH SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 SLURM_JOB_NODELIST='n[1-2]' "$launch/slurm/srun_run.sh" -n 2 ranks 2>&1 | grep '^error: '
+  echo "${PIPESTATUS[0]}"
+}
+expired="Job credential expired"
+expect "ranks that Slurm did not start" \
+  "$(failed_step 167 "srun: error: Task launch for StepId=7.0 failed on node n2: $expired" "srun: error: Application launch failed: $expired")" \
+  $'error: ranks on n2 could not be started: srun: Job credential expired\n5'
+expect "ranks of which Slurm started one" \
+  "$(failed_step 137 "srun: error: Task launch for StepId=7.0 failed on node n2: $expired" "srun: error: n1: task 0: Killed")" \
+  $'error: ranks on n2 could not be started: srun: Job credential expired\n5'
+expect "a step that Slurm did not make" "$(failed_step 1 "srun: error: Unable to create step for job 7: Requested nodes are busy")" \
+  $'error: ranks on n[1-2] could not be started: srun: Requested nodes are busy\n5'
+expect "a rank's own code" "$(failed_step 3 "srun: error: n1: task 0: Exited with exit code 3")" 3
+
+# --- Numbers in the environment.
+# shellcheck source=launch/environment.sh
+source "$launch/environment.sh"
+for value in 1 007 1000 "" 0 1001 -1 5x "a[\$(touch $place/ran)]" " 5" 99999999999999999999; do
+  NUMBER=$value environment_number NUMBER 20 1 1000 2>"$place/said"
+  [[ $value =~ ^(1|007|1000|)$ || $(cat "$place/said") == *": NUMBER="*": is no whole number from 1 to 1000; it is ignored" ]] ||
+    expect "a warning of '$value'" "$(cat "$place/said")" named
+done >"$place/numbers"
+expect "numbers" "$(paste -sd ' ' "$place/numbers")" "1 7 1000 20 20 20 20 20 20 20 20"
+[[ ! -e $place/ran ]] || expect "a command in a number" run ignored
+expect "the end of a job that is over" "$(SLURM_JOB_END_TIME=0 seconds_of_allocation 86400)" 86400
+expect "no end" "$(SLURM_JOB_END_TIME='' seconds_of_allocation 86400)" 86400
+expect "an end that is to come" "$(($(SLURM_JOB_END_TIME=$(($(date +%s) + 1000)) seconds_of_allocation 86400) > 900))" 1
+
 # --- Ranks without MPI's launcher.
 # tcp_code RANK: the code of two ranks that do so; what they say is in $place/said.
 tcp_code() {
@@ -215,5 +247,6 @@ expect "another secret" "$(tcp_code 'echo "$TRIREME_SECRET"')" 0
 [[ $(sort -u "$place/said") != "$one" ]] || expect "a secret of each job's own" "$one" "another one"
 expect "a secret of the user's" "$(TRIREME_SECRET=of-the-user tcp_code '[[ $TRIREME_SECRET == of-the-user ]]')" 0
 expect "a file of the user's" "$(TRIREME_SECRET_FILE=/x tcp_code '[[ -z ${TRIREME_SECRET:-} ]]')" 0
+expect "a number of hosts that is none" "$(HOSTS=two tcp_code true)" 2
 expect "hosts without a secret" "$(HOSTS=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=9 tcp_code true)" 2
 exit $failed
