@@ -87,7 +87,7 @@ run_at_last() {
 if ((${#health_check[@]} > 0)); then
   run_at_last "health check" "${health_check[@]}"
   if ((code != 0)) && [[ -z $stopping ]]; then
-    note "the health check found a problem on $SLURM_JOB_NODELIST"
+    ((code == communication)) || note "the health check found a problem on $SLURM_JOB_NODELIST"
     exit "$communication"
   fi
 fi

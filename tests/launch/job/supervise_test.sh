@@ -162,6 +162,9 @@ play requeue_is_free $'1 1 75\n2 2 75\n3 3 75\n9 9 0\n' --max-restarts 0
 expect_code 0
 expect_starts 4
 
+SLURM_JOB_END_TIME=$(($(date +%s) - 60)) play allocation_is_over $'1 1 75\n2 2 0\n'
+expect_code 0
+expect_starts 2
 SLURM_JOB_END_TIME=$(($(date +%s) + 60)) play allocation_ends $'1 1 75\n9 9 0\n'
 expect_code 75
 expect_starts 1
