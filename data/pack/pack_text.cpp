@@ -4,14 +4,12 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <functional>
 #include <utility>
 
 #include "data/pack/output.h"
 #include "data/pack/progress.h"
 #include "data/pack/staged_directory.h"
 #include "data/pack/text/pack_tokens.h"
-#include "data/pack/text/separator_search.h"
 #include "data/pack/text/text_source.h"
 #include "data/pack/text/token_stream.h"
 #include "runtime/base/error.h"
@@ -22,12 +20,11 @@ namespace {
 // Sends the stream to the training split until that is full, then to the validation split.
 class SplitStreams {
  public:
-  // Tokens of so many bytes come; 1: they are bytes.
   explicit SplitStreams(std::size_t token_bytes) : token_bytes_(token_bytes) {}
   void add_split(TokenStream stream) { streams_.push_back(std::move(stream)); }
   void begin_document() { at_document_start_ = true; }
   // `counted`: a byte for each token of a stream with a loss mask.
-  void add(std::span<const std::byte> tokens, std::span<const std::byte> counted = {}) {
+  void add(std::span<const std::byte> tokens, std::span<const std::byte> counted) {
     while (!tokens.empty()) {
       while (streams_[current_].left() == 0)
         ++current_;
@@ -36,7 +33,7 @@ class SplitStreams {
       const auto part =
           tokens.first(std::min<std::uint64_t>(tokens.size(), stream.left() * token_bytes_));
       const auto marks = counted.first(std::min(counted.size(), part.size() / token_bytes_));
-      token_bytes_ == 1 ? stream.add(part) : stream.add_stored(part, marks);
+      stream.add(part, marks);
       tokens = tokens.subspan(part.size());
       counted = counted.subspan(marks.size());
     }
@@ -85,84 +82,33 @@ void check_options(const PackTextOptions& options) {
   }
 }
 
-void stream_parts(const std::vector<TextPart>& parts, const PackTextOptions& options,
-                  std::uint64_t total, SplitStreams& streams) {
-  Progress progress("packing", total, "bytes", options.progress);
-  SeparatorSearch search(options.separator);
-  for (const TextPart& part : parts) {
-    streams.begin_document();
-    search.reset();
-    read_part(part, [&](std::span<const std::byte> bytes) {
-      progress.add(bytes.size());
-      while (!bytes.empty()) {
-        bool ends = false;
-        const std::size_t size = search.next_end(bytes, ends);
-        streams.add(bytes.first(size));
-        if (ends) streams.begin_document();
-        bytes = bytes.subspan(size);
-      }
-    });
-  }
-}
-
-// What is to be written, and how it gets into the streams of the splits.
-struct Stream {
-  std::uint64_t tokens = 0;
-  std::string unit{};
-  DType dtype = DType::u16;
-  std::string tokenizer = "bytes";
-  std::uint64_t vocabulary = 256;
-};
-
-std::vector<PackedSplit> write_splits(const Stream& stream, const PackTextOptions& options,
-                                      const std::string& target, StagedDirectory& stage,
-                                      SplitStreams& streams, const std::function<void()>& fill) {
-  std::vector<PackedSplit> packed;
-  for (const auto& [name, size] : split_sizes(stream.tokens, options.validation, stream.unit)) {
+PackedText pack_parts(const std::vector<TextPart>& parts, const PackTextOptions& options,
+                      const std::string& target, StagedDirectory& stage) {
+  SpooledTokens tokens = spool_tokens(parts, options, stage.path());
+  PackedText packed{.replaced = tokens.replaced, .skipped = std::move(tokens.bad_lines)};
+  SplitStreams streams(size_of(tokens.dtype));
+  const std::string unit = options.tokenizer.empty() ? "bytes" : "tokens";
+  const std::uint64_t total = tokens.spool->tokens();
+  for (const auto& [name, size] : split_sizes(total, options.validation, unit)) {
     streams.add_split({name.empty() ? stage.path() : stage.add(name), size, options.shard_tokens,
-                       stream.dtype, stream.tokenizer, stream.vocabulary});
-    packed.push_back({name.empty() ? target : target + "/" + name, size, 0, 0, {}});
+                       tokens.dtype, tokens.tokenizer, tokens.vocabulary});
+    packed.splits.push_back({name.empty() ? target : target + "/" + name, size, 0, 0, {}});
   }
-  fill();
-  for (std::size_t i = 0; i < packed.size(); ++i) {
-    streams.streams()[i].finish();
-    packed[i].documents = streams.streams()[i].documents();
-    packed[i].shards = streams.streams()[i].shards();
+  Progress progress("writing", total, unit, options.progress);
+  tokens.spool->replay([&] { streams.begin_document(); },
+                       [&](std::span<const std::byte> stored, std::span<const std::byte> counted) {
+                         streams.add(stored, counted);
+                         progress.add(stored.size() / size_of(tokens.dtype));
+                       });
+  for (std::size_t i = 0; i < packed.splits.size(); ++i) {
+    TokenStream& stream = streams.streams()[i];
+    stream.finish();
+    packed.splits[i].documents = stream.documents();
+    packed.splits[i].shards = stream.shards();
     if (options.pairs || options.chat_template != ChatTemplate::none)
-      packed[i].counted = streams.streams()[i].counted();
+      packed.splits[i].counted = stream.counted();
   }
   return packed;
-}
-
-PackedText pack_bytes(const std::vector<TextPart>& parts, const PackTextOptions& options,
-                      const std::string& target, StagedDirectory& stage) {
-  Stream stream{.unit = "bytes", .dtype = options.dtype.value_or(DType::u16)};
-  for (const TextPart& part : parts)
-    stream.tokens += part.bytes;
-  SplitStreams streams(1);
-  return {.splits = write_splits(stream, options, target, stage, streams,
-                                 [&] { stream_parts(parts, options, stream.tokens, streams); })};
-}
-
-PackedText pack_spooled(const std::vector<TextPart>& parts, const PackTextOptions& options,
-                        const std::string& target, StagedDirectory& stage) {
-  SpooledTokens tokens = spool_tokens(parts, options, stage.path());
-  const Stream stream{tokens.spool->tokens(), "tokens", tokens.dtype, tokens.tokenizer,
-                      tokens.vocabulary};
-  SplitStreams streams(size_of(tokens.dtype));
-  Progress progress("writing", stream.tokens, "tokens", options.progress);
-  return {.splits = write_splits(stream, options, target, stage, streams,
-                                 [&] {
-                                   tokens.spool->replay(
-                                       [&] { streams.begin_document(); },
-                                       [&](std::span<const std::byte> stored,
-                                           std::span<const std::byte> counted) {
-                                         streams.add(stored, counted);
-                                         progress.add(stored.size() / size_of(tokens.dtype));
-                                       });
-                                 }),
-          .replaced = tokens.replaced,
-          .skipped = std::move(tokens.bad_lines)};
 }
 
 }  // namespace
@@ -172,9 +118,7 @@ PackedText pack_text(const PackTextOptions& options) {
   const std::string target = output_of(options.output, options.split);
   StagedDirectory stage(target, options.force);
   const std::vector<TextPart> parts = list_text(options.inputs, stage.path());
-  const bool spools = !options.tokenizer.empty() || options.reads_lines();
-  PackedText packed = spools ? pack_spooled(parts, options, target, stage)
-                             : pack_bytes(parts, options, target, stage);
+  PackedText packed = pack_parts(parts, options, target, stage);
   stage.commit();
   return packed;
 }

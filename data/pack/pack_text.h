@@ -14,7 +14,8 @@ namespace trireme {
 // How a conversation becomes text:
 //   chatml  <|im_start|>ROLE\nCONTENT<|im_end|>\n
 //   llama3  <|start_header_id|>ROLE<|end_header_id|>\n\nCONTENT<|eot_id|>, CONTENT without white
-//           space around it, as Meta's template has it
+//           space around it, behind one <|begin_of_text|> (or the begin token that is given), as
+//           Meta's template has it
 enum class ChatTemplate : std::uint8_t { none, chatml, llama3 };
 
 struct PackTextOptions {

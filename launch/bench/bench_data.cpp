@@ -330,10 +330,12 @@ void bench_synthetic(DataBenchArguments arguments) {
   for (std::uint64_t counter = 0; stream.left() > 0;) {
     for (std::size_t i = 0; i < block.size(); i += 4) {
       const auto words = random(0, counter++);
-      std::copy(words.begin(), words.end(), block.begin() + static_cast<std::ptrdiff_t>(i));
+      std::ranges::transform(words, block.begin() + static_cast<std::ptrdiff_t>(i),
+                             [](std::uint32_t two) { return two & 0x00FF00FFU; });
     }
-    const auto bytes = std::as_bytes(std::span(block));
-    stream.add(bytes.first(std::min<std::uint64_t>(bytes.size(), stream.left())));
+    const auto tokens = std::as_bytes(std::span(block));
+    stream.add(
+        tokens.first(std::min<std::uint64_t>(tokens.size(), stream.left() * size_of(DType::u16))));
   }
   stream.finish();
   arguments.path = scratch.path();

@@ -67,7 +67,8 @@ void add_tokenizer_options(CLI::App& command, TextArguments& arguments) {
                      "tokenizer.json of a model (byte-level BPE: GPT-2, Llama 3, Qwen, ...) or a "
                      "*.model of SentencePiece; default: one token per byte");
   command.add_option("--begin-token", options.begin_token,
-                     "Token to add before each document, e.g. '<|begin_of_text|>'");
+                     "Token to add before each document, e.g. '<|endoftext|>' (default: none; with "
+                     "--chat-template llama3 '<|begin_of_text|>')");
   command.add_option("--end-token", options.end_token,
                      "Token to add after each document, e.g. '<|endoftext|>'");
   command

@@ -66,8 +66,6 @@ def check(template, style, trireme, conversations, directory):
         file.writelines(json.dumps({"messages": messages}) + "\n" for messages in conversations)
     out = os.path.join(directory, f"{template}_{style}")
     command = [trireme, "data", "pack-text", lines, "--chat-template", template, "--tokenizer", path, "--split", "train", "--out", out, "--quiet"]
-    if template == "llama3":
-        command += ["--begin-token", "<|begin_of_text|>"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     count = 0
     for number, (messages, ours) in enumerate(zip(conversations, packed(os.path.join(out, "train")), strict=True), 1):

@@ -239,7 +239,8 @@ TEST_F(PackTokens, WritesConversationsByTheirTemplate) {
   text.merges = {"a b", "\u010a \u010a", "\u010a a"};  // the last reaches across a header's end
   text.added = {{.text = "<|im_start|>"},        {.text = "<|im_end|>"},
                 {.text = "<|start_header_id|>"}, {.text = "<|end_header_id|>"},
-                {.text = "<|eot_id|>"},          {.text = "<|begin|>"}};
+                {.text = "<|eot_id|>"},          {.text = "<|begin|>"},
+                {.text = "<|begin_of_text|>"}};
   write_text(tokenizer_, text.json());
   PackTextOptions with =
       options({input("a.jsonl",
@@ -254,13 +255,17 @@ TEST_F(PackTokens, WritesConversationsByTheirTemplate) {
   EXPECT_EQ(chatml.counted, std::string(19, '-') + "++++++-");
 
   with.chat_template = ChatTemplate::llama3;
-  with.begin_token = "<|begin|>";
   with.force = true;
-  static_cast<void>(pack_text(with));
-  const Packed llama = packed_in(out_);
-  EXPECT_EQ(llama.ids, encoded({"<|begin|><|start_header_id|>user<|end_header_id|>\n\nab<|eot_id|>"
-                                "<|start_header_id|>assistant<|end_header_id|>\n\nab<|eot_id|>"}));
-  EXPECT_EQ(llama.counted, std::string(llama.ids.size() - 2, '-') + "++");
+  for (const std::string given : {"", "<|begin|>", "<|begin_of_text|>"}) {
+    with.begin_token = given;
+    static_cast<void>(pack_text(with));
+    const Packed llama = packed_in(out_);
+    EXPECT_EQ(llama.ids,
+              encoded({(given.empty() ? "<|begin_of_text|>" : given) +
+                       "<|start_header_id|>user<|end_header_id|>\n\nab<|eot_id|>"
+                       "<|start_header_id|>assistant<|end_header_id|>\n\nab<|eot_id|>"}));
+    EXPECT_EQ(llama.counted, std::string(llama.ids.size() - 2, '-') + "++");
+  }
 }
 
 TEST_F(PackTokens, NamesLinesThatAreNoDialogues) {
@@ -321,6 +326,14 @@ TEST_F(PackTokens, UnpacksGzipAndNamesDamagedFiles) {
 
   const std::string whole = test::read_text(path);
   with.force = true;
+  write_text(path, whole + std::string(1000, '\0') + whole + std::string(3, '\0'));  // filled up
+  static_cast<void>(pack_text(with));
+  EXPECT_EQ(packed_in(out_).ids, encoded({"ab", " ab", "ab", " ab"}));
+  with.json_field = with.tokenizer = "";  // one token per byte
+  static_cast<void>(pack_text(with));
+  const std::string lines = "{\"text\":\"ab\"}\n{\"text\":\" ab\"}\n", twice = lines + lines;
+  EXPECT_EQ(packed_in(out_).ids, (std::vector<std::uint32_t>(twice.begin(), twice.end())));
+  with.json_field = "text";
   write_text(path, whole.substr(0, whole.size() - 5));
   expect_error(
       ExitCode::data, [&] { static_cast<void>(pack_text(with)); }, path, "ends early");

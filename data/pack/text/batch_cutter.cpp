@@ -15,7 +15,7 @@ std::string_view text_of(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-DocumentCutter::DocumentCutter(const Tokenizer& tokenizer, std::string separator, GiveBatch give)
+DocumentCutter::DocumentCutter(const Tokenizer* tokenizer, std::string separator, GiveBatch give)
     : tokenizer_(tokenizer),
       search_(std::move(separator)),
       give_(std::move(give)),
@@ -57,12 +57,18 @@ void DocumentCutter::end_document() {
   if (batch_->text.size() >= batch_bytes) give_batch();
 }
 
+// The last place that leaves `ahead` bytes behind it; 0: there is none. Bytes are cut anywhere.
+std::size_t DocumentCutter::last_cut(std::string_view document, std::size_t ahead) const {
+  if (tokenizer_ == nullptr) return document.size();
+  if (document.size() <= ahead) return 0;
+  return tokenizer_->last_cut(document.substr(0, document.size() - ahead));
+}
+
 void DocumentCutter::cut_document() {
   const std::size_t start = batch_->text.size() - document_;
-  const std::size_t ahead = tokenizer_.lookahead();
+  const std::size_t ahead = tokenizer_ == nullptr ? 0 : tokenizer_->lookahead();
   const std::string_view whole = std::string_view(batch_->text).substr(start);
-  const std::size_t cut =
-      whole.size() > ahead ? tokenizer_.last_cut(whole.substr(0, whole.size() - ahead)) : 0;
+  const std::size_t cut = last_cut(whole, ahead);
   if (cut == 0) {
     if (document_ > longest_document)
       fail(ExitCode::data,

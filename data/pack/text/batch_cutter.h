@@ -22,7 +22,8 @@ using GiveBatch = std::function<void(std::unique_ptr<TextBatch>)>;
 // Each file is a document, or each part of it that a separator ends.
 class DocumentCutter {
  public:
-  DocumentCutter(const Tokenizer& tokenizer, std::string separator, GiveBatch give);
+  // `tokenizer`: null where tokens are bytes.
+  DocumentCutter(const Tokenizer* tokenizer, std::string separator, GiveBatch give);
   // Of one file after another; `file` must stay.
   void begin_file(const std::string* file);
   void add(std::span<const std::byte> bytes);
@@ -33,9 +34,10 @@ class DocumentCutter {
   void add_to_document(std::span<const std::byte> bytes);
   void end_document();
   void cut_document();
+  [[nodiscard]] std::size_t last_cut(std::string_view document, std::size_t ahead) const;
   void give_batch(std::string after = {});
 
-  const Tokenizer& tokenizer_;
+  const Tokenizer* tokenizer_;
   SeparatorSearch search_;
   GiveBatch give_;
   std::unique_ptr<TextBatch> batch_;

@@ -28,6 +28,15 @@ std::vector<std::uint32_t> added_token(const Tokenizer* tokenizer, std::string_v
   return {*id};
 }
 
+// Meta's template begins with its token, which another of the user's stands for.
+std::vector<std::uint32_t> begin_of(const Tokenizer* tokenizer, const PackTextOptions& options) {
+  const bool of_template =
+      options.begin_token.empty() && options.chat_template == ChatTemplate::llama3;
+  return added_token(
+      tokenizer, of_template ? "--chat-template: name the token by --begin-token" : "--begin-token",
+      of_template ? "<|begin_of_text|>" : options.begin_token, options);
+}
+
 DType dtype_for(std::uint64_t vocabulary, std::optional<DType> wanted) {
   const DType least = vocabulary <= narrow_vocabulary ? DType::u16 : DType::u32;
   if (wanted == DType::u16 && least == DType::u32)
@@ -111,7 +120,7 @@ void read_all(const std::vector<TextPart>& parts, const PackTextOptions& options
     LineCutter cutter(give);
     feed(cutter);
   } else {
-    DocumentCutter cutter(*tokenizer, options.separator, give);
+    DocumentCutter cutter(tokenizer, options.separator, give);
     feed(cutter);
     cutter.finish();
   }
@@ -133,14 +142,13 @@ SpooledTokens spool_tokens(const std::vector<TextPart>& parts, const PackTextOpt
   const bool dialogues = options.pairs || options.chat_template != ChatTemplate::none;
   result.spool = std::make_unique<TokenSpool>(directory, result.dtype, dialogues);
   const Dialogue dialogue(reads, options.chat_template, options.tokenizer);
-  const EncodeOptions encode{
-      .tokenizer = reads,
-      .begin = added_token(reads, "--begin-token", options.begin_token, options),
-      .end = added_token(reads, "--end-token", options.end_token, options),
-      .json_field = options.json_field,
-      .dialogue = dialogues ? &dialogue : nullptr,
-      .skip_bad = options.skip_bad,
-      .refuse_invalid = options.refuse_invalid};
+  const EncodeOptions encode{.tokenizer = reads,
+                             .begin = begin_of(reads, options),
+                             .end = added_token(reads, "--end-token", options.end_token, options),
+                             .json_field = options.json_field,
+                             .dialogue = dialogues ? &dialogue : nullptr,
+                             .skip_bad = options.skip_bad,
+                             .refuse_invalid = options.refuse_invalid};
   const std::size_t threads = options.threads > 0
                                   ? options.threads
                                   : std::max<std::size_t>(1, std::thread::hardware_concurrency());

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way of pack_text() for text that a tokenizer reads, or that is a field of JSON lines: how
-// many tokens there are is known at the end only.
+// Text to tokens, kept until all is read: how many there are is known at the end only.
 #pragma once
 
 #include <memory>

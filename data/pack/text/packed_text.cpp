@@ -43,6 +43,9 @@ class GzipReader final : public Unpacker {
     stream_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(packed.data()));
     stream_.avail_in = static_cast<uInt>(packed.size());
     do {
+      // What is written in blocks, as to tape, may be filled up with zeros.
+      while (ended_ && stream_.avail_in > 0 && *stream_.next_in == 0)
+        ++stream_.next_in, --stream_.avail_in;
       if (ended_ && stream_.avail_in > 0) {
         if (inflateReset(&stream_) != Z_OK) damaged();
         ended_ = false;

@@ -10,13 +10,6 @@ namespace {
 
 constexpr std::size_t block_tokens = std::size_t{1} << 20;
 
-template <typename Token>
-void widen(std::span<const std::byte> bytes, std::byte* to) {
-  auto* const tokens = reinterpret_cast<Token*>(to);
-  for (std::size_t i = 0; i < bytes.size(); ++i)
-    tokens[i] = static_cast<Token>(bytes[i]);
-}
-
 }  // namespace
 
 TokenStream::TokenStream(std::string directory, std::uint64_t total, std::uint64_t shard_tokens,
@@ -28,7 +21,7 @@ TokenStream::TokenStream(std::string directory, std::uint64_t total, std::uint64
       tokenizer_(std::move(tokenizer)),
       vocabulary_(vocabulary),
       shard_count_((total - 1) / shard_tokens + 1),
-      converted_(block_tokens * size_of(dtype)) {
+      buffer_(block_tokens * size_of(dtype)) {
   TRIREME_EXPECTS(total > 0 && shard_tokens > 0, "{} tokens in shards of {}", total, shard_tokens);
 }
 
@@ -59,20 +52,16 @@ void TokenStream::close_shard_writer() {
 }
 
 void TokenStream::flush() {
-  if (buffered_ > 0) shard_->write(converted_.data(), buffered_);
+  if (buffered_ > 0) shard_->write(buffer_.data(), buffered_);
   buffered_ = 0;
 }
 
-void TokenStream::write(std::span<const std::byte> tokens, std::size_t size) {
+void TokenStream::write(std::span<const std::byte> tokens) {
+  const std::size_t size = size_of(dtype_);
   while (!tokens.empty()) {
     const std::size_t count = std::min(block_tokens - buffered_, tokens.size() / size);
     const auto block = tokens.first(count * size);
-    std::byte* const to = converted_.data() + buffered_ * size_of(dtype_);
-    if (size == size_of(dtype_)) {
-      std::copy(block.begin(), block.end(), to);
-    } else {
-      dtype_ == DType::u16 ? widen<std::uint16_t>(block, to) : widen<std::uint32_t>(block, to);
-    }
+    std::ranges::copy(block, buffer_.data() + buffered_ * size);
     buffered_ += count;
     if (buffered_ == block_tokens) flush();
     tokens = tokens.subspan(block.size());
@@ -89,8 +78,8 @@ void TokenStream::add_mask(std::span<const std::byte> counted) {
   }
 }
 
-void TokenStream::add_tokens(std::span<const std::byte> tokens, std::size_t size,
-                             std::span<const std::byte> counted) {
+void TokenStream::add(std::span<const std::byte> tokens, std::span<const std::byte> counted) {
+  const std::size_t size = size_of(dtype_);
   TRIREME_EXPECTS(tokens.size() / size <= left(), "{} tokens, {} missing", tokens.size() / size,
                   left());
   while (!tokens.empty()) {
@@ -100,7 +89,7 @@ void TokenStream::add_tokens(std::span<const std::byte> tokens, std::size_t size
     at_document_start_ = false;
     const std::uint64_t count =
         std::min<std::uint64_t>(tokens.size() / size, shard_size_ - in_shard_);
-    write(tokens.first(count * size), size);
+    write(tokens.first(count * size));
     if (!counted.empty()) {
       add_mask(counted.first(count));
       counted = counted.subspan(count);

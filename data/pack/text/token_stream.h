@@ -22,13 +22,9 @@ class TokenStream {
   // The next token starts a document. Tokens before the first such call continue one that began
   // elsewhere.
   void begin_document() { at_document_start_ = true; }
-  // Appends bytes as tokens; at most total in all.
-  void add(std::span<const std::byte> bytes) { add_tokens(bytes, 1, {}); }
-  // Appends tokens that are of the stream's dtype. `counted`: a byte for each token, 1 where it is
-  // a target; empty for all tokens of a stream without a loss mask.
-  void add_stored(std::span<const std::byte> tokens, std::span<const std::byte> counted = {}) {
-    add_tokens(tokens, size_of(dtype_), counted);
-  }
+  // Appends tokens that are of the stream's dtype; at most total in all. `counted`: a byte for each
+  // token, 1 where it is a target; empty for all tokens of a stream without a loss mask.
+  void add(std::span<const std::byte> tokens, std::span<const std::byte> counted = {});
   // All tokens must have been added.
   void finish();
 
@@ -40,11 +36,8 @@ class TokenStream {
  private:
   void open_shard_writer();
   void close_shard_writer();
-  // Tokens of `size` bytes each: 1, or that of the dtype.
-  void add_tokens(std::span<const std::byte> tokens, std::size_t size,
-                  std::span<const std::byte> counted);
   void add_mask(std::span<const std::byte> counted);
-  void write(std::span<const std::byte> tokens, std::size_t size);
+  void write(std::span<const std::byte> tokens);
   void flush();
 
   std::string directory_;
@@ -63,8 +56,8 @@ class TokenStream {
   std::vector<std::uint64_t> offsets_;  // of the open shard
   std::vector<std::byte> mask_;         // of the open shard, a bit per token
   std::uint64_t counted_ = 0;
-  std::vector<std::byte> converted_;  // documents may be short; the file gets large blocks
-  std::size_t buffered_ = 0;          // tokens in converted_
+  std::vector<std::byte> buffer_;  // documents may be short; the file gets large blocks
+  std::size_t buffered_ = 0;       // tokens in buffer_
 };
 
 }  // namespace trireme
