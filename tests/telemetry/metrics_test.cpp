@@ -53,6 +53,12 @@ std::string json_of(const StepMetrics& metrics, ItemKind kind = ItemKind::tokens
   return format_json(metrics, kind);
 }
 
+TEST(Metrics, TimesBefore1970AreTimes) {
+  StepMetrics metrics = sample_step();
+  metrics.time = std::chrono::system_clock::time_point(std::chrono::milliseconds(-1500));
+  EXPECT_NE(json_of(metrics).find(R"("timestamp":"1969-12-31T23:59:58.500Z")"), std::string::npos);
+}
+
 TEST(Metrics, AStepSaysHowManyTargetsCountWhereSomeDoNot) {
   StepMetrics metrics = sample_step();
   metrics.targets = 1000;

@@ -42,9 +42,11 @@ void LineFile::append(std::string_view line) {
 }
 
 std::string timestamp_text(std::chrono::system_clock::time_point time) {
-  const auto part = std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch());
-  return fmt::format("{:%FT%T}.{:03}Z", fmt::gmtime(std::chrono::system_clock::to_time_t(time)),
-                     part.count() % 1000);
+  // Rounded down: a clock that was never set may be before 1970.
+  const auto second = std::chrono::floor<std::chrono::seconds>(time);
+  const auto part = std::chrono::floor<std::chrono::milliseconds>(time - second);
+  return fmt::format("{:%FT%T}.{:03}Z", fmt::gmtime(std::chrono::system_clock::to_time_t(second)),
+                     part.count());
 }
 
 }  // namespace trireme
