@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "data/images/image_sources.h"
 #include "launch/commands/number_check.h"
 #include "launch/commands/shared_options.h"
 #include "launch/job/evaluation_report.h"
@@ -38,6 +39,29 @@ struct EvalArguments {
   std::vector<std::string> overrides;
 };
 
+// Images on their own or packed: pixels are the same, so a run of one is evaluated on the other
+// too.
+void evaluate_on_pixels(const std::string& path, DataConfig& data) {
+  const DataSource defaults;
+  data.path.clear();
+  data.validation_path.clear();
+  data.images.clear();
+  data.validation_images.clear();
+  data.crop_scale.clear();  // nothing is cropped at random
+  if (names_images(path)) {
+    data.validation_images = {path};
+    return;
+  }
+  data.validation_path = path;
+  data.crop_scale = defaults.crop_scale;
+  data.crop_ratio = defaults.crop_ratio;
+  data.label = defaults.label;
+  data.eval_resize = defaults.eval_resize;
+  data.reduced_decode = defaults.reduced_decode;
+  data.max_pixels = defaults.max_pixels;
+  data.damaged = defaults.damaged;
+}
+
 void evaluate_on(const std::string& path, DataConfig& data) {
   if (std::ranges::any_of(data.sources, [](const NamedSource& source) {
         return source.in_place() || source.has_images();
@@ -53,8 +77,8 @@ void evaluate_on(const std::string& path, DataConfig& data) {
     data.validation_fraction = 0;
     data.validation_values.clear();
     if (data.test_values.empty()) data.split_key.clear();
-  } else if (data.has_images()) {
-    data.validation_images = {path};
+  } else if (data.has_images() || names_images(path)) {
+    evaluate_on_pixels(path, data);
   } else {
     data.validation_path = path;
   }

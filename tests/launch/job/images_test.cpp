@@ -134,6 +134,28 @@ TEST_F(ImagesTest, EvaluationTakesCentresAndTheClassesOfTraining) {
   EXPECT_THAT(refused.output, AllOf(HasSubstr("class_9"), HasSubstr("class_0")));
 }
 
+TEST_F(ImagesTest, RunsOnPackedImagesAreEvaluatedOnFoldersAndTheOtherWay) {
+  write_images();
+  const CommandResult packed = trireme(
+      fmt::format("data pack-images {0}/folders --out {0}/packed --split train --resize 16 --quiet",
+                  directory()));
+  ASSERT_EQ(packed.exit_code, 0) << packed.output;
+  const CommandResult trained = trireme(fmt::format(
+      "train {0}/images.yaml --set run.directory={0}/on_packed --set data.path={0}/packed/train "
+      "--set train.steps=2 --set data.crop_padding=2",
+      directory()));
+  ASSERT_EQ(trained.exit_code, 0) << trained.output;
+  ASSERT_EQ(run("archives", "on_archives", 1, 2, "--set data.crop_scale=[0.5,1]").exit_code, 0);
+  for (const char* const name : {"on_packed", "on_archives"}) {
+    for (const char* const data : {"packed/train", "folders", "archives"}) {
+      const CommandResult result =
+          trireme(fmt::format("eval {0}/{1} --data {0}/{2}", directory(), name, data));
+      EXPECT_EQ(result.exit_code, 0) << result.output;
+      EXPECT_THAT(result.output, HasSubstr("samples   36 of 36")) << name << " on " << data;
+    }
+  }
+}
+
 TEST_F(ImagesTest, ADescribedConfigTrainsAsItStands) {
   write_images();
   write_file(directory() + "/archives/2.tar", tar_of({{"a.jpg", "no label"}}));
