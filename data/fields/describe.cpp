@@ -8,10 +8,12 @@
 #include <cctype>
 #include <cmath>
 #include <limits>
-#include <optional>
+#include <span>
+#include <unordered_set>
 
 #include "data/fields/field_dataset.h"
 #include "data/fields/file_list.h"
+#include "data/fields/guess.h"
 #include "data/fields/statistics.h"
 #include "data/fields/storage/filters.h"
 #include "data/fields/storage/index_child.h"
@@ -22,25 +24,9 @@ namespace {
 
 constexpr std::uint64_t looked_at = 64 << 20;  // bytes of a data set whose range is printed
 
-bool is_integer(const StoredField& field) {
-  return !field.is_text() && (field.type.kind == ElementKind::signed_integer ||
-                              field.type.kind == ElementKind::unsigned_integer);
-}
-
-bool is_attribute(const StoredField& field) {
-  return field.name.find('@') != std::string::npos;
-}
-
-// Extents above 1.
-std::vector<std::uint64_t> true_extents(const StoredField& field) {
-  std::vector<std::uint64_t> extents = field.extents;
-  std::erase(extents, 1U);
-  return extents;
-}
-
 std::string storage_of(const StoredField& field) {
   if (!field.parts.empty()) return fmt::format("virtual, {} sources", field.parts.size());
-  if (is_attribute(field)) return "attribute";
+  if (field.is_attribute()) return "attribute";
   if (field.chunks.empty()) return "compact";
   if (field.chunk_extents == field.extents && field.filters.empty()) return "contiguous";
   std::vector<std::string> filters;
@@ -63,7 +49,7 @@ Range range_of(const FileIndex& file, const StoredField& field) {
   reader.read(file, field, box, bytes);
   Range range;
   for (std::size_t at = 0; at < bytes.size(); at += field.type.bytes) {
-    const double value = to_double(field.type, bytes.data() + at);
+    const double value = to_double(field.type, field.packing, bytes.data() + at);
     if (!std::isfinite(value)) {
       ++range.not_finite;
       continue;
@@ -97,107 +83,12 @@ std::string line_of(const FileIndex& file, const StoredField& field) {
     require_known_filters(field.name, field.filters);
     const Range range = range_of(file, field);
     if (range.low <= range.high) line += fmt::format(", {:.6g} to {:.6g}", range.low, range.high);
-    if (range.not_finite > 0) line += fmt::format(", {} NaN or infinite", range.not_finite);
+    if (range.not_finite > 0)
+      line += fmt::format(", {} missing, NaN or infinite", range.not_finite);
   } catch (const Error& error) {
     line += fmt::format("; {}", error.what());
   }
   return line + "\n";
-}
-
-// The data set with most elements among those with at least rows and columns.
-const StoredField* largest_input(const std::vector<StoredField>& fields) {
-  const StoredField* best = nullptr;
-  for (const StoredField& field : fields) {
-    if (is_attribute(field) || field.is_text() || true_extents(field).size() < 2) continue;
-    if (best == nullptr || field.elements() > best->elements()) best = &field;
-  }
-  return best;
-}
-
-// One integer per sample, or a text whose name says so; with such a name before any other.
-const StoredField* label_among(const std::vector<StoredField>& fields, std::uint64_t count) {
-  const StoredField* found = nullptr;
-  for (const StoredField& field : fields) {
-    const auto extents = true_extents(field);
-    const bool fits = count == 1
-                          ? extents.empty()
-                          : extents == std::vector<std::uint64_t>{count} && !is_attribute(field);
-    const bool may = is_integer(field) || (field.is_text() && sounds_like_label(field.name));
-    if (!fits || !may || field.name.starts_with("@_")) continue;
-    if (found == nullptr || (!sounds_like_label(found->name) && sounds_like_label(field.name)))
-      found = &field;
-  }
-  return found;
-}
-
-// Channels are the shortest of three axes, the last where two are; of four the last or the first
-// where that is the shortest, and the others are a volume's.
-std::string axes_of(const std::vector<std::uint64_t>& extents, bool samples) {
-  const std::string front = samples ? "N" : "";
-  const std::size_t axes = extents.size() - (samples ? 1 : 0);
-  if (axes == 2) return front + "HW";
-  if (axes == 4) {
-    const std::size_t shortest = static_cast<std::size_t>(
-        std::ranges::min_element(extents.end() - 4, extents.end()) - (extents.end() - 4));
-    if (extents.back() == extents[extents.size() - 4 + shortest]) return front + "DHWC";
-    return front + (shortest == 0 ? "CDHW" : "TCHW");
-  }
-  if (axes != 3) return front + "HWC";
-  const std::uint64_t first = extents[extents.size() - 3], last = extents.back();
-  return front + (first < last ? "CHW" : "HWC");
-}
-
-struct Guess {
-  SampleUnit unit = SampleUnit::file;
-  std::string input, target, axes;
-};
-
-std::string without_group(const std::string& name, const std::string& group) {
-  return name.substr(group.size() + (name[group.size()] == '/' ? 1 : 0));
-}
-
-// Fields below the group that the first of them lies in, under names inside it.
-std::vector<StoredField> below(const std::vector<StoredField>& fields, const std::string& group) {
-  std::vector<StoredField> inside;
-  for (const StoredField& field : fields) {
-    if (!field.name.starts_with(group + "/") && !field.name.starts_with(group + "@")) continue;
-    inside.push_back(field);
-    inside.back().name = without_group(field.name, group);
-  }
-  return inside;
-}
-
-std::optional<Guess> guess(const std::vector<StoredField>& fields) {
-  const StoredField* const input = largest_input(fields);
-  if (input == nullptr) return std::nullopt;
-  Guess found{SampleUnit::file, input->name, "", axes_of(input->extents, false)};
-  if (input->extents.size() >= 3) {
-    if (const StoredField* const label = label_among(fields, input->extents.front())) {
-      found.target = label->name;
-      found.unit = SampleUnit::axis;
-      found.axes = axes_of(input->extents, true);
-      return found;
-    }
-  }
-  // As many data sets of one shape and name in as many groups are samples each.
-  const std::string group = input->name.substr(0, input->name.find('/'));
-  const auto inside = below(fields, group);
-  const auto alike = std::ranges::count_if(fields, [&](const StoredField& field) {
-    const auto slash = field.name.find('/');
-    return slash != std::string::npos && !is_attribute(field) &&
-           field.name.substr(slash) == input->name.substr(group.size()) &&
-           field.extents == input->extents;
-  });
-  if (alike > 1) {
-    if (const StoredField* const label = label_among(inside, 1)) {
-      found.unit = SampleUnit::group;
-      found.input = without_group(input->name, group);
-      found.target = label->name;
-      return found;
-    }
-  }
-  if (const StoredField* const label = label_among(fields, 1)) found.target = label->name;
-  return found;
 }
 
 // Evenly spread samples, at most `most` of them.
@@ -233,8 +124,9 @@ std::string config_text(const std::vector<std::string>& names, const Guess& foun
       fmt::format("  samples: {}\n  inputs: {}\n  target: {}\n  axes: {}\n", name_of(found.unit),
                   yaml_list({found.input}), yaml_text(found.target), found.axes);
   if (not_finite > 0) {
-    text += fmt::format("  not_finite: zero    # {} values of {} samples are NaN or infinite\n",
-                        not_finite, looked.samples);
+    text += fmt::format(
+        "  not_finite: zero    # {} values of {} samples are missing, NaN or infinite\n",
+        not_finite, looked.samples);
   }
   text += fmt::format("  scaling: mean_std   # of {} samples; of all: trireme data statistics\n",
                       looked.samples);
@@ -243,8 +135,35 @@ std::string config_text(const std::vector<std::string>& names, const Guess& foun
   return text + training_text(data.size());
 }
 
-// What training on `found` in all files takes. Raises ExitCode::data where they are no data set.
-std::string described_as(const Guess& found, const std::vector<std::string>& names,
+// What labels of all samples say.
+struct Labels {
+  std::int64_t classes = 0;
+  std::string problem;  // why these are none; "" where they may be
+};
+
+Labels look_at_labels(const FieldDataset& data, const std::string& name) {
+  Labels labels;
+  std::unordered_set<std::int64_t> values;
+  for (std::int64_t i = 0; i < data.size(); ++i) {
+    const std::int64_t value = data.label(i);
+    values.insert(value);
+    labels.classes = std::max(labels.classes, value + 1);
+  }
+  const std::vector<std::string> names = data.id_names().classes;
+  if (!names.empty()) labels.classes = static_cast<std::int64_t>(names.size());
+  const auto different = static_cast<std::int64_t>(values.size());
+  if (data.size() > 1 && different == 1) {
+    labels.problem = fmt::format("all {} samples have the label {}", data.size(),
+                                 names.empty() ? fmt::format("{}", *values.begin()) : names[0]);
+  } else if (data.size() > 2 && different == data.size() && !sounds_like_label(name)) {
+    labels.problem = "no two samples have the same: these are numbers of samples, not classes";
+  }
+  return labels;
+}
+
+// A config that trains on `found` in all files, or why there is none. Raises ExitCode::data where
+// they are no data set.
+Description described_as(const Guess& found, const std::vector<std::string>& names,
                          const std::vector<std::string>& files, std::size_t processes) {
   const FieldOptions options{.files = names,
                              .samples = found.unit,
@@ -253,16 +172,74 @@ std::string described_as(const Guess& found, const std::vector<std::string>& nam
                              .axes = found.axes,
                              .not_finite = NotFinite::keep};
   const FieldDataset data(scan_in_children(files, scan_request(options), processes), options);
-  std::int64_t classes = 0;
-  for (std::int64_t i = 0; i < data.size(); ++i)
-    classes = std::max<std::int64_t>(classes, data.label(i) + 1);
-  const std::vector<std::string> names_of_classes = data.id_names().classes;
-  if (!names_of_classes.empty()) classes = static_cast<std::int64_t>(names_of_classes.size());
-  return fmt::format("# {} samples of {} x {} with {} channels; labels {}\n", data.size(),
-                     data.shape().height(), data.shape().width(), data.shape().channels(),
-                     names_of_classes.empty() ? fmt::format("0 to {}", classes - 1)
-                                              : shown_names(names_of_classes)) +
-         config_text(names, found, data, classes);
+  const Labels labels = look_at_labels(data, found.target);
+  if (!labels.problem.empty()) return {"", labels.problem};
+  const std::vector<std::string> class_names = data.id_names().classes;
+  return {fmt::format("# {} samples of {} x {} with {} channels; labels {}\n", data.size(),
+                      data.shape().height(), data.shape().width(), data.shape().channels(),
+                      class_names.empty() ? fmt::format("0 to {}", labels.classes - 1)
+                                          : shown_names(class_names)) +
+              config_text(names, found, data, labels.classes),
+          ""};
+}
+
+// The first of the likely labels that holds for all files.
+Description first_that_holds(const std::vector<Guess>& likely,
+                             const std::vector<std::string>& names,
+                             const std::vector<std::string>& files, std::size_t processes) {
+  constexpr std::size_t most = 8;
+  std::string problem;
+  for (const Guess& found : std::span(likely).first(std::min(most, likely.size()))) {
+    Description tried;
+    try {
+      tried = described_as(found, names, files, processes);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::data) throw;
+      tried.problem = error.what();
+    }
+    if (tried.problem.empty()) return tried;
+    problem += fmt::format("{}with data.inputs: [{}], target: {}, axes: {} and samples: {}: {}",
+                           problem.empty() ? "" : "\n", found.input, found.target, found.axes,
+                           name_of(found.unit), tried.problem);
+  }
+  return {"", problem + "; name the label by data.target"};
+}
+
+// What the file holds as the input and a config leaves out.
+std::string beside_text(const Guesses& found) {
+  constexpr std::size_t most = 4;
+  if (found.beside.empty()) return "";
+  const std::size_t shown = std::min(most, found.beside.size());
+  return fmt::format(
+      "# not used: {}{}. A validation set is a file of its own with the same paths (h5copy -p -i "
+      "FILE -o NEW -s /GROUP -d /GROUP), named by data.validation_files\n",
+      fmt::join(std::span(found.beside).first(shown), ", "),
+      shown < found.beside.size() ? fmt::format(" and {} more", found.beside.size() - shown) : "");
+}
+
+// Why nothing is likely; "" where something is.
+std::string why_nothing(const FileIndex& file, const Guesses& found) {
+  if (found.likely.empty()) {
+    const auto cause = std::ranges::find_if(file.notes, [](const std::string& note) {
+      return note.find(": attribute ") == std::string::npos;
+    });
+    return fmt::format("{}: no data set that can be read has rows and columns{}", file.path,
+                       cause == file.notes.end() ? "" : "; " + *cause);
+  }
+  const Guess& first = found.likely.front();
+  if (found.one_of_numbered) {
+    return fmt::format(
+        "{}: {} is one of {} data sets in groups of numbered names, and a run would read that one "
+        "alone; groups are samples (data.samples: group) where they lie at the root of the file, "
+        "have one shape and each a label; else write the groups one behind the other, into one "
+        "data set whose first axis is N and another with a label for each of its samples",
+        file.path, first.input, found.beside.size() + 1);
+  }
+  if (!first.target.empty()) return "";
+  return fmt::format(
+      "{}: the input would be {} with data.axes: {}, but nothing looks like a label: an integer "
+      "per file, per group or along the input's first axis; name it by data.target",
+      file.path, first.input, first.axes);
 }
 
 }  // namespace
@@ -329,24 +306,11 @@ Description describe_files(const std::vector<std::string>& names, std::size_t pr
     text += fmt::format("#   and {} more\n", fields.size() - most_lines);
   for (std::size_t i = 0; i < std::min(first.notes.size(), most_lines); ++i)
     text += fmt::format("#   not read: {}\n", first.notes[i]);
-  const auto found = guess(fields);
-  if (!found) return {text, first.path + ": no data set has rows and columns"};
-  if (found->target.empty()) {
-    return {text,
-            fmt::format("{}: the input would be {} with data.axes: {}, but nothing looks like "
-                        "a label: an integer per file, per group or along the input's first "
-                        "axis; name it by data.target",
-                        first.path, found->input, found->axes)};
-  }
-  try {
-    text += described_as(*found, names, files, processes);
-  } catch (const Error& error) {
-    if (error.code() != ExitCode::data) throw;
-    return {text, fmt::format("with data.inputs: [{}], target: {}, axes: {} and samples: {}: {}",
-                              found->input, found->target, found->axes, name_of(found->unit),
-                              error.what())};
-  }
-  return {text, ""};
+  const Guesses found = guess_samples(fields);
+  text += beside_text(found);
+  if (std::string problem = why_nothing(first, found); !problem.empty()) return {text, problem};
+  const Description config = first_that_holds(found.likely, names, files, processes);
+  return {text + config.text, config.problem};
 }
 
 }  // namespace trireme

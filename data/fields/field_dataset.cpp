@@ -50,7 +50,8 @@ ScanRequest scan_request(const FieldOptions& options) {
   ScanRequest request{.fields = options.inputs,
                       .groups = options.samples == SampleUnit::group,
                       .outside_links = options.outside_links,
-                      .bfloat16 = options.bfloat16};
+                      .bfloat16 = options.bfloat16,
+                      .unpack = options.mask_and_scale};
   request.fields.push_back(options.target);
   const std::string& key = options.split_key;
   for (const std::string& more :
@@ -80,7 +81,7 @@ FieldDataset::FieldDataset(std::vector<FileIndex> indexes, const FieldOptions& o
                         shape_->places().step < 0 &&
                         (options_.axes == "HWC" || options_.axes == "HW" ||
                          options_.axes == "NHWC" || options_.axes == "NHW");
-  in_order_ = identity && units_.front().inputs().front().type.is_native_float();
+  in_order_ = identity && units_.front().inputs().front().is_plain_float();
   choose_subset();
   fingerprint_ = make_fingerprint();
 }
@@ -88,6 +89,7 @@ FieldDataset::FieldDataset(std::vector<FileIndex> indexes, const FieldOptions& o
 void FieldDataset::take_units() {
   const std::size_t wanted = scan_request(options_).fields.size();
   std::uint64_t samples = 0;
+  std::set<std::string> warned;
   for (const FileIndex& file : indexes_) {
     for (const StoredUnit& stored : file.units) {
       const UnitFields unit(file, stored, options_);
@@ -102,8 +104,12 @@ void FieldDataset::take_units() {
              "shape; name the files apart, or take a part that all have by data.crop",
              subject, *difference, first.name());
       }
-      for (const StoredField& field : stored.fields)
+      for (const StoredField& field : stored.fields) {
         require_readable(file, field);
+        const std::string& unused = field.packing.unused;
+        if (!unused.empty() && warned.insert(unused).second)
+          log::get("data").warn("{}: {}: {}", subject, field.name, unused);
+      }
       require_no_text(unit);
       require_numbers(unit, unit.target(), *shape_, "a label");
       if (!options_.mask.empty()) require_mask(unit, *shape_);
@@ -285,8 +291,8 @@ std::string FieldDataset::shortcomings() const {
   if (skipped_ > 0)
     text = fmt::format("{} samples whose data did not decode were left out", skipped_.load());
   if (not_finite_ > 0) {
-    text += fmt::format("{}{} NaN or infinite inputs were made 0", text.empty() ? "" : "; ",
-                        not_finite_.load());
+    text += fmt::format("{}{} missing, NaN or infinite inputs were made 0",
+                        text.empty() ? "" : "; ", not_finite_.load());
   }
   return text;
 }
@@ -357,7 +363,7 @@ void FieldDataset::read_stored(const Place& place, std::uint64_t row, std::uint6
                                std::span<float> to) const {
   const FileIndex& file = place.unit.file();
   const std::span<const StoredField> fields = place.unit.inputs();
-  if (in_order_ && fields.front().type.is_native_float()) {
+  if (in_order_ && fields.front().is_plain_float()) {
     return reader_.read(file, fields.front(), box_of(shape_->reads().front(), place, row, rows),
                         std::as_writable_bytes(to));
   }
@@ -372,7 +378,7 @@ void FieldDataset::read_stored(const Place& place, std::uint64_t row, std::uint6
     if (values.size() < elements) values.resize(elements);
     const std::span part = std::span(stored).first(bytes);
     reader_.read(file, field, box_of(read, place, row, rows), part);
-    to_floats(field.type, part.data(), std::span(values).first(elements));
+    to_floats(field.type, field.packing, part.data(), std::span(values).first(elements));
     place_channels(shape_->places(), read, static_cast<std::int64_t>(rows), shape_->width(),
                    shape_->channels(), values.data(), to.data());
   }
@@ -386,8 +392,8 @@ void FieldDataset::settle(const Place& place, std::span<float> values) const {
   const std::uint64_t bad = scale_->apply(values);
   if (bad == 0 || options_.not_finite == NotFinite::keep) return;
   fail(ExitCode::data,
-       "{}: sample {}: has a NaN or infinite input; data.not_finite: zero makes these 0 and counts "
-       "them, and trireme data statistics counts them in all files",
+       "{}: sample {}: has an input that is missing, NaN or infinite; data.not_finite: zero makes "
+       "these 0 and counts them, and trireme data statistics counts them in all files",
        place.unit.name(), place.number);
 }
 

@@ -35,6 +35,7 @@ struct FieldOptions {
   std::int64_t window_stride = 1;
   std::int64_t steps_ahead = 0;
   bool bfloat16 = false;
+  bool mask_and_scale = true;
   bool outside_links = false;
   ChannelScale scale{};
   float masked = 0.0F;  // what inputs become where the mask is 0, after scaling

@@ -17,8 +17,8 @@ namespace {
 
 // Indexes are of one request: a line for the whole of it.
 std::string line_of(const ScanRequest& request) {
-  std::string line = fmt::format("trireme-index 2 {} {} {}", request.groups, request.outside_links,
-                                 request.bfloat16);
+  std::string line = fmt::format("trireme-index 3 {} {} {} {}", request.groups,
+                                 request.outside_links, request.bfloat16, request.unpack);
   for (const std::string& field : request.fields)
     line += "\t" + field;
   return line;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "data/fields/storage/element_type.h"
 #include "runtime/base/error.h"
@@ -70,7 +71,7 @@ double read_number(const FieldReader& reader, const UnitFields& unit, const Stor
   std::array<std::byte, 8> stored{};
   const std::span bytes = std::span(stored).first(field.type.bytes);
   reader.read(unit.file(), field, box, bytes);
-  return to_double(field.type, bytes.data());
+  return to_double(field.type, field.packing, bytes.data());
 }
 
 void require_mask(const UnitFields& unit, const SampleShape& shape) {
@@ -114,7 +115,9 @@ void read_mask(const FieldReader& reader, const UnitFields& unit, const SampleSh
   stored.resize(mask.size() * field.type.bytes);
   values.resize(mask.size());
   reader.read(unit.file(), field, box, stored);
-  to_floats(field.type, stored.data(), values);
+  to_floats(field.type, field.packing, stored.data(), values);
+  std::ranges::replace_if(
+      values, [](float value) { return std::isnan(value); }, 0.0F);  // nothing says it is valid
   if (places.row < places.column) return mask.swap(values);
   for (std::size_t i = 0; i < mask.size(); ++i)
     mask[i] = values[i % width * rows + i / width];

@@ -97,7 +97,7 @@ std::vector<Subset> parts_of(const FieldReader& reader, const UnitFields& unit,
   for (const std::string& name : key.names)
     of_names.push_back(parts.of_text(name));
   for (std::size_t at = 0; at < stored.size(); at += key.type.bytes) {
-    const double value = to_double(key.type, stored.data() + at);
+    const double value = to_double(key.type, key.packing, stored.data() + at);
     result.push_back(key.is_text() ? of_names[static_cast<std::size_t>(value)]
                                    : parts.of_number(value));
   }

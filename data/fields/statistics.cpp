@@ -103,7 +103,7 @@ std::vector<double> numbers_at(const FileIndex& index, const StoredField& field)
   reader.read(index, field, box, bytes);
   std::vector<double> numbers;
   for (std::size_t at = 0; at < bytes.size(); at += field.type.bytes)
-    numbers.push_back(to_double(field.type, bytes.data() + at));
+    numbers.push_back(to_double(field.type, field.packing, bytes.data() + at));
   return numbers;
 }
 

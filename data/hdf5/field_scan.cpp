@@ -46,6 +46,8 @@ class Scanner {
     StoredField field = sign == std::string::npos
                             ? scan_data_set(place, request_)
                             : scan_attribute(place, name.substr(sign + 1), request_);
+    if (request_.unpack && sign == std::string::npos && !field.is_text())
+      scan_packing(place, request_, field);
     if (place.file != file_) {
       field.file = place.file->path;
       field.file_bytes = state_of_file(field.file).size;

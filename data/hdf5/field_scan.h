@@ -17,6 +17,7 @@ struct ScanRequest {
   bool groups = false;         // a unit per group at the root
   bool outside_links = false;  // follow links to files outside the folder of this one
   bool bfloat16 = false;       // of 16-bit unsigned integers
+  bool unpack = true;          // by the attributes of netCDF and CF
   friend bool operator==(const ScanRequest&, const ScanRequest&) = default;
 };
 

@@ -18,6 +18,9 @@ namespace trireme {
 [[nodiscard]] StoredField scan_attribute(const ObjectPlace& place, const std::string& name,
                                          const ScanRequest& request);
 
+// What the attributes of a data set of numbers say of them.
+void scan_packing(const ObjectPlace& place, const ScanRequest& request, StoredField& field);
+
 [[nodiscard]] bool is_group(const ObjectPlace& place);
 [[nodiscard]] std::vector<std::string> members_of(const OpenHdf5& file, const std::string& group);
 [[nodiscard]] std::vector<std::string> attributes_of(const ObjectPlace& place);

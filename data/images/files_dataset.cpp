@@ -140,7 +140,7 @@ std::optional<DamagedImage> ImageFilesDataset::draw(std::span<const std::byte> s
     const DecodedPart part =
         decode_part(stored, options_.channels, options_.max_pixels, [&](const ImageSize& image) {
           view = view_of(image, index, epoch);
-          return PartWanted{needed_for(view), reduction_for(view)};
+          return PartWanted{needed_for(view), options_.reduced_decode ? reduction_for(view) : 1};
         });
     resample(part, view, {reinterpret_cast<std::uint8_t*>(to.data()), to.size()});
     return std::nullopt;

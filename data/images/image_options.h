@@ -30,6 +30,7 @@ struct ImageOptions {
   // alike.)
   std::int64_t resize = 0;
   Damaged damaged = Damaged::refuse;
+  bool reduced_decode = true;  // of JPEGs, where the sample is much smaller than the crop
   std::uint64_t max_pixels = std::uint64_t{1} << 27;
 };
 

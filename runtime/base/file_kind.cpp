@@ -43,7 +43,9 @@ constexpr std::array kinds = {
     Kind{"SIMPLE  ="sv, "a FITS file"},
     Kind{"\x93NUMPY"sv, "an array of NumPy (.npy)"},
     Kind{"GGUF"sv, "a GGUF file of llama.cpp; take the safetensors files of the same model"},
-    Kind{"PAR1"sv, "a Parquet file"},
+    Kind{"PAR1"sv,
+         "a Parquet file; scripts/parquet_to_jsonl.py makes JSON lines of its texts, its numbers "
+         "have to be written as HDF5"},
     Kind{"ARROW1"sv, "an Arrow file"},
     Kind{"\x80\x02"sv, pickle},
     Kind{"\x80\x03"sv, pickle},

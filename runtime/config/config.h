@@ -68,6 +68,7 @@ struct DataSource {
   std::int64_t window_stride = 1;
   std::int64_t steps_ahead = 0;
   bool bfloat16 = false;
+  bool mask_and_scale = true;
   Scaling scaling = Scaling::none;
   std::string statistics;                     // a file
   std::vector<std::string> statistics_paths;  // in it, where it is HDF5
@@ -82,6 +83,7 @@ struct DataSource {
   std::vector<double> crop_scale{0.08, 1};               // of the area; empty = the centre
   std::vector<double> crop_ratio{3.0 / 4.0, 4.0 / 3.0};  // width / height
   std::int64_t eval_resize = 0;                          // 0 = 8/7 of the short side
+  bool reduced_decode = true;
   std::int64_t max_pixels = std::int64_t{1} << 27;
   friend bool operator==(const DataSource&, const DataSource&) = default;
 

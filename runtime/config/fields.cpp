@@ -141,6 +141,11 @@ std::vector<Field> sample_fields() {
             "the label of a window is that of the step this far behind its last", {},
             Needs::images),
       FIELD(data.bfloat16, Free{}, "16-bit unsigned integers are bfloat16", {}, Needs::images),
+      FIELD(data.mask_and_scale, Free{},
+            "numbers are what attributes of netCDF and CF say: _FillValue, missing_value and "
+            "valid_range make them missing, which data.not_finite is about, scale_factor and "
+            "add_offset unpack them; false = as they are stored",
+            {}, Needs::images),
       FIELD(data.scaling, one_of<Scaling>(),
             "per channel: (value - mean) / std, or (value - min) / (max - min)", {}, Needs::images),
       FIELD(
@@ -190,6 +195,10 @@ std::vector<Field> image_fields() {
       FIELD(data.eval_resize, IntegerRange{0, 1 << 20},
             "short side that images are resized to before their centre is evaluated; 0 = 8/7 of "
             "the model's, 256 for 224",
+            {}, Needs::images),
+      FIELD(data.reduced_decode, Free{},
+            "decode JPEGs at 1/2, 1/4 or 1/8 of their sides where a crop is at least as many times "
+            "the model's size; false = at their full size, slower, pixels as torchvision has them",
             {}, Needs::images),
       FIELD(data.max_pixels, IntegerRange{1, most_pixels},
             "images that claim more are refused before memory is taken for them", {},

@@ -102,6 +102,7 @@ FieldOptions unscaled_options(const Config& config, const DataSource& data, Data
       .window_stride = data.window_stride,
       .steps_ahead = data.steps_ahead,
       .bfloat16 = data.bfloat16,
+      .mask_and_scale = data.mask_and_scale,
       .outside_links = data.outside_links,
       .not_finite = data.not_finite,
       .damaged = data.damaged,

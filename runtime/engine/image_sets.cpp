@@ -72,6 +72,7 @@ ImageOptions image_options(const Config& config, const DataSource& data, bool tr
                        .seed = config.run.seed,
                        .resize = data.eval_resize,
                        .damaged = data.damaged,
+                       .reduced_decode = data.reduced_decode,
                        .max_pixels = static_cast<std::uint64_t>(data.max_pixels)};
   if (training && !data.crop_scale.empty())
     options.crop = CropRange{{data.crop_scale[0], data.crop_scale[1]},

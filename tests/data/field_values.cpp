@@ -29,7 +29,7 @@ std::vector<float> values_of(const FileIndex& index, const StoredField& field) {
       throw std::runtime_error("another row than in the whole");
   }
   std::vector<float> values(elements);
-  to_floats(field.type, stored.data(), values);
+  to_floats(field.type, field.packing, stored.data(), values);
   return values;
 }
 

@@ -387,10 +387,12 @@ TEST_F(ImagesInPlace, EvaluationTakesTheCentreOfTheShortSideResized) {
 
 TEST_F(ImagesInPlace, ReducedDecodingShowsTheSamePicture) {
   const Pixels picture = slope(640, 480, 100);
-  const std::string path = write("a.tar", tar_of({{"a.jpg", jpeg_of(picture, {2, 2})},
-                                                  {"a.cls", "1"},
-                                                  {"b.png", png_of(picture)},
-                                                  {"b.cls", "1"}}));
+  const std::string jpeg = jpeg_of(picture, {2, 2});
+  const Pixels decoded =
+      decode_image(std::as_bytes(std::span(jpeg)), 3, std::uint64_t{1} << 20, "a.jpg");
+  const std::string path =
+      write("a.tar",
+            tar_of({{"a.jpg", jpeg}, {"a.cls", "1"}, {"b.png", png_of(picture)}, {"b.cls", "1"}}));
   for (const std::int64_t side : {16, 50, 224, 600}) {
     ImageOptions options{.height = side, .width = side, .crop = CropRange{}, .seed = 3};
     // The same crop of both: sample 0 of two data sets.
@@ -401,6 +403,14 @@ TEST_F(ImagesInPlace, ReducedDecodingShowsTheSamePicture) {
     const auto bytes = pixels(*data, 0);
     for (std::size_t i = 0; i < bytes.size(); ++i)
       ASSERT_NEAR(static_cast<double>(bytes[i]), exact[i], 6) << side << " at " << i;
+
+    resample({.pixels = decoded, .size = {640, 480}}, view_of_region(region, side, side), exact);
+    options.reduced_decode = false;
+    const auto whole = pixels(*open({path}, options), 0);
+    EXPECT_TRUE(std::ranges::equal(whole, exact)) << side;
+    if (side < 200) {
+      EXPECT_FALSE(std::ranges::equal(whole, bytes)) << side;
+    }
   }
 }
 

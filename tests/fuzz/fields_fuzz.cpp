@@ -68,7 +68,7 @@ void read_index(std::string_view text, const std::string& file) {
         const FieldReader reader(most_bytes);
         fuzz::accepts(ExitCode::data, [&] { reader.read(index, field, box, values); });
         std::vector<float> floats(static_cast<std::size_t>(field.elements()));
-        to_floats(field.type, values.data(), floats);
+        to_floats(field.type, field.packing, values.data(), floats);
         for (const float number : floats) {
           if (field.is_text() && number >= static_cast<float>(field.names.size())) std::abort();
         }

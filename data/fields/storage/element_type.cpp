@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 
@@ -64,14 +66,42 @@ auto visit_element(const ElementType& type, Use&& use) {
   return use(Element<std::uint64_t, std::uint64_t>{});
 }
 
-template <bool swap, typename E>
-void convert(E /*element*/, const std::byte* from, std::span<float> to) {
+template <bool swap, typename E, typename To>
+void convert(E /*element*/, const std::byte* from, std::span<To> to) {
   using Word = typename E::Word;
   for (std::size_t i = 0; i < to.size(); ++i) {
     Word word;
     std::memcpy(&word, from + i * sizeof(Word), sizeof(Word));
     if constexpr (swap) word = swapped(word);
-    to[i] = static_cast<float>(E::value(word));
+    to[i] = static_cast<To>(E::value(word));
+  }
+}
+
+template <typename To>
+void convert_all(const ElementType& type, const std::byte* from, std::span<To> to) {
+  visit_element(type, [&](auto element) {
+    type.big_endian ? convert<true>(element, from, to) : convert<false>(element, from, to);
+  });
+}
+
+// A loop for each step: the compiler fuses no product with its sum, which would round otherwise.
+void unpack(const NumberPacking& packing, std::span<double> values) {
+  for (double& value : values) {
+    const bool missing = value < packing.least || value > packing.most ||
+                         std::ranges::find(packing.missing, value) != packing.missing.end();
+    if (missing) value = std::numeric_limits<double>::quiet_NaN();
+  }
+  if (packing.scale != 1) {
+    const auto scale = static_cast<float>(packing.scale);
+    for (double& value : values)
+      value = packing.single_product ? static_cast<double>(static_cast<float>(value) * scale)
+                                     : value * packing.scale;
+  }
+  if (packing.offset != 0) {
+    const auto offset = static_cast<float>(packing.offset);
+    for (double& value : values)
+      value = packing.single_sum ? static_cast<double>(static_cast<float>(value) + offset)
+                                 : value + packing.offset;
   }
 }
 
@@ -106,23 +136,35 @@ std::string name_of(const ElementType& type) {
   return fmt::format("{}uint{}", order, bits);
 }
 
-void to_floats(const ElementType& type, const std::byte* from, std::span<float> to) {
-  if (type.is_native_float()) {
+void to_floats(const ElementType& type, const NumberPacking& packing, const std::byte* from,
+               std::span<float> to) {
+  if (packing.is_none()) {
+    if (!type.is_native_float()) return convert_all(type, from, to);
     if (!to.empty()) std::memcpy(to.data(), from, to.size_bytes());
     return;
   }
-  visit_element(type, [&](auto element) {
-    type.big_endian ? convert<true>(element, from, to) : convert<false>(element, from, to);
-  });
+  std::array<double, 256> block{};
+  while (!to.empty()) {
+    const auto values = std::span(block).first(std::min(block.size(), to.size()));
+    convert_all(type, from, values);
+    unpack(packing, values);
+    std::ranges::transform(values, to.begin(),
+                           [](double value) { return static_cast<float>(value); });
+    from += values.size() * type.bytes;
+    to = to.subspan(values.size());
+  }
 }
 
 double to_double(const ElementType& type, const std::byte* from) {
-  return visit_element(type, [&](auto element) {
-    typename decltype(element)::Word word;
-    std::memcpy(&word, from, sizeof(word));
-    if (type.big_endian) word = swapped(word);
-    return static_cast<double>(element.value(word));
-  });
+  double value = 0;
+  convert_all(type, from, std::span(&value, 1));
+  return value;
+}
+
+double to_double(const ElementType& type, const NumberPacking& packing, const std::byte* from) {
+  double value = to_double(type, from);
+  if (!packing.is_none()) unpack(packing, {&value, 1});
+  return value;
 }
 
 }  // namespace trireme

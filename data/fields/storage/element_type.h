@@ -4,8 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace trireme {
 
@@ -26,14 +28,31 @@ struct ElementType {
 // Of text, which is kept as numbers of names (StoredField::names).
 inline constexpr ElementType text_numbers{ElementKind::unsigned_integer, 4, false};
 
+// What the attributes of a data set say of its numbers, by the conventions of netCDF and CF: which
+// are missing, and how what they stand for is had from what is stored.
+struct NumberPacking {
+  std::vector<double> missing{};                            // stored numbers
+  double least = -std::numeric_limits<double>::infinity();  // stored ones outside are missing
+  double most = std::numeric_limits<double>::infinity();
+  double scale = 1, offset = 0;
+  bool single_product = false, single_sum = false;  // float32 is what numpy would compute these in
+  std::string unused{};                             // attributes that say nothing, and why
+  friend bool operator==(const NumberPacking&, const NumberPacking&) = default;
+
+  [[nodiscard]] bool is_none() const { return *this == NumberPacking{.unused = unused}; }
+};
+
 // "float32", "big-endian uint16", "bfloat16".
 [[nodiscard]] std::string name_of(const ElementType& type);
 
-// As float32: wider numbers are rounded to nearest, which may make them infinite. `from` may lie at
-// any address, and holds to.size() elements.
-void to_floats(const ElementType& type, const std::byte* from, std::span<float> to);
+// As float32: wider numbers are rounded to nearest, which may make them infinite; missing ones are
+// NaN. `from` may lie at any address, and holds to.size() elements.
+void to_floats(const ElementType& type, const NumberPacking& packing, const std::byte* from,
+               std::span<float> to);
 
 // One element as a double; 64-bit integers are rounded.
 [[nodiscard]] double to_double(const ElementType& type, const std::byte* from);
+[[nodiscard]] double to_double(const ElementType& type, const NumberPacking& packing,
+                               const std::byte* from);
 
 }  // namespace trireme

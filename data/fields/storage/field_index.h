@@ -39,6 +39,7 @@ struct StoredPart;
 struct StoredField {
   std::string name{};  // path in the file, for messages
   ElementType type{};
+  NumberPacking packing{};
   std::vector<std::uint64_t> extents{};  // empty: one number
   // Where the bytes lie. A contiguous data set is one chunk of its own extents.
   std::vector<std::uint64_t> chunk_extents{};
@@ -56,6 +57,9 @@ struct StoredField {
   friend bool operator==(const StoredField&, const StoredField&) = default;
 
   [[nodiscard]] bool is_text() const { return !names.empty(); }
+  [[nodiscard]] bool is_attribute() const { return name.find('@') != std::string::npos; }
+  // Whether its bytes are the floats of a sample as they are.
+  [[nodiscard]] bool is_plain_float() const { return type.is_native_float() && packing.is_none(); }
   [[nodiscard]] std::uint64_t elements() const;
   [[nodiscard]] std::uint64_t chunk_bytes() const;  // decoded
 };

@@ -18,6 +18,16 @@ void transfer(Archive& archive, ElementType& type) {
 }
 
 template <typename Archive>
+void transfer(Archive& archive, NumberPacking& packing) {
+  archive(packing.missing);
+  for (double* const number : {&packing.least, &packing.most, &packing.scale, &packing.offset})
+    archive(*number);
+  transfer(archive, packing.single_product);
+  transfer(archive, packing.single_sum);
+  archive(packing.unused);
+}
+
+template <typename Archive>
 void transfer(Archive& archive, FilterStep& step) {
   archive(step.id);
   archive(step.name);
@@ -38,6 +48,7 @@ template <typename Archive>
 void transfer(Archive& archive, StoredField& field) {
   archive(field.name);
   transfer(archive, field.type);
+  transfer(archive, field.packing);
   archive(field.extents);
   archive(field.chunk_extents);
   archive(field.chunks);

@@ -43,9 +43,8 @@ std::string content_of(const FileDescriptor& file) {
 }
 
 std::string request_text(const ScanRequest& request, std::span<const std::string> paths) {
-  std::string text =
-      fmt::format("{} {} {} {}\n", request.groups ? 1 : 0, request.outside_links ? 1 : 0,
-                  request.bfloat16 ? 1 : 0, request.fields.size());
+  std::string text = fmt::format("{:d} {:d} {:d} {:d} {}\n", request.groups, request.outside_links,
+                                 request.bfloat16, request.unpack, request.fields.size());
   for (const std::string& field : request.fields)
     text += field + "\n";
   for (const std::string& path : paths)
@@ -116,17 +115,19 @@ int run_child() {
   // No filter of a plugin runs here; metadata needs none.
   ::setenv("HDF5_PLUGIN_PRELOAD", "::", 1);
   const std::vector<std::string> lines = lines_of_input();
-  int groups = 0, outside = 0, brain = 0;
+  int groups = 0, outside = 0, brain = 0, unpack = 0;
   std::size_t fields = 0;
   if (lines.empty() ||
-      std::sscanf(lines[0].c_str(), "%d %d %d %zu", &groups, &outside, &brain, &fields) != 4 ||
+      std::sscanf(lines[0].c_str(), "%d %d %d %d %zu", &groups, &outside, &brain, &unpack,
+                  &fields) != 5 ||
       fields >= lines.size())
     return EXIT_FAILURE;
   const auto first = lines.begin() + 1, paths = first + static_cast<std::ptrdiff_t>(fields);
   const ScanRequest request{.fields = {first, paths},
                             .groups = groups != 0,
                             .outside_links = outside != 0,
-                            .bfloat16 = brain != 0};
+                            .bfloat16 = brain != 0,
+                            .unpack = unpack != 0};
   for (auto path = paths; path != lines.end(); ++path) {
     allow_time_for_a_file();
     std::string bytes;

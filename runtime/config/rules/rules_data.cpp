@@ -11,7 +11,7 @@ namespace trireme::config {
 namespace {
 
 // Keys that mean something for files read in place alone.
-constexpr std::array<std::string_view, 25> file_keys = {"data.validation_fraction",
+constexpr std::array<std::string_view, 26> file_keys = {"data.validation_fraction",
                                                         "data.split_key",
                                                         "data.validation_values",
                                                         "data.test_values",
@@ -29,6 +29,7 @@ constexpr std::array<std::string_view, 25> file_keys = {"data.validation_fractio
                                                         "data.window_stride",
                                                         "data.steps_ahead",
                                                         "data.bfloat16",
+                                                        "data.mask_and_scale",
                                                         "data.scaling",
                                                         "data.statistics",
                                                         "data.statistics_paths",
@@ -38,9 +39,9 @@ constexpr std::array<std::string_view, 25> file_keys = {"data.validation_fractio
                                                         "data.validation_files"};
 
 // And those for images read in place.
-constexpr std::array<std::string_view, 6> image_keys = {
-    "data.label",       "data.crop_scale", "data.crop_ratio",
-    "data.eval_resize", "data.max_pixels", "data.validation_images"};
+constexpr std::array<std::string_view, 7> image_keys = {
+    "data.label",          "data.crop_scale", "data.crop_ratio",       "data.eval_resize",
+    "data.reduced_decode", "data.max_pixels", "data.validation_images"};
 
 // Keys that are set have an effect.
 void check_unused(const Subject& subject, std::span<const std::string_view> keys,

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/fields/guess.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <span>
+#include <sstream>
+#include <utility>
+
+#include "data/fields/describe.h"
+
+namespace trireme {
+namespace {
+
+std::string attribute_name(const StoredField& field) {
+  return field.name.substr(field.name.find('@') + 1);
+}
+
+// Extents above 1.
+std::vector<std::uint64_t> true_extents(const StoredField& field) {
+  std::vector<std::uint64_t> extents = field.extents;
+  std::erase(extents, 1U);
+  return extents;
+}
+
+bool is_integer(const StoredField& field) {
+  return !field.is_text() && (field.type.kind == ElementKind::signed_integer ||
+                              field.type.kind == ElementKind::unsigned_integer);
+}
+
+// Attributes that conventions give a meaning, besides those whose names begin as below: HDF5
+// (dimension scales, images), PyTables, pandas, CF (its appendix A).
+constexpr std::string_view reserved_attributes =
+    " NAME REFERENCE_LIST PALETTE INTERLACE_MODE DISPLAY_ORIGIN"
+    " VERSION TITLE FLAVOR EXTDIM NROWS FILTERS AUTO_INDEX DIRTY PSEUDOATOM H5PATH"
+    " encoding errors ndim nblocks"
+    " Conventions title history institution source references comment featureType units"
+    " units_metadata long_name standard_name axis calendar coordinates grid_mapping"
+    " grid_mapping_name cell_measures cell_methods bounds climatology positive formula_terms"
+    " ancillary_variables flag_values flag_masks flag_meanings missing_value valid_range valid_min"
+    " valid_max scale_factor add_offset actual_range compress instance_dimension sample_dimension"
+    " leap_month leap_year month_lengths external_variables ";
+constexpr std::array<std::string_view, 8> reserved_beginnings{
+    "_", "MATLAB_", "DIMENSION_", "PYTABLES_", "FIELD_", "IMAGE_", "pandas_", "quantization_"};
+// What the attribute CLASS says where HDF5 or PyTables has written it.
+constexpr std::string_view classes_of_objects =
+    " DIMENSION_SCALE IMAGE PALETTE GROUP ARRAY CARRAY EARRAY VLARRAY TABLE INDEX CSINDEX "
+    "INDEXARRAY"
+    " LASTROWS UNKNOWN ";
+// Whose texts name data sets that say where and of what another is.
+constexpr std::string_view naming_attributes =
+    " coordinates bounds climatology grid_mapping ancillary_variables ";
+
+bool has_word(std::string_view words, const std::string& word) {
+  return words.find(" " + word + " ") != std::string_view::npos;
+}
+
+// What there is in a file, and what of it says something about other things in it.
+class FileListing {
+ public:
+  explicit FileListing(const std::vector<StoredField>& fields) : fields_(fields) {
+    for (const StoredField& field : fields) {
+      if (!field.is_attribute() || !field.is_text()) continue;
+      if (!has_word(naming_attributes, attribute_name(field))) continue;
+      std::istringstream words(field.names.front());
+      for (std::string word; words >> word;)
+        described_by_.insert(word);
+    }
+  }
+
+  // The one text of an attribute of the object; "" where there is none.
+  [[nodiscard]] std::string text(const std::string& object, std::string_view name) const {
+    const auto found =
+        std::ranges::find(fields_, fmt::format("{}@{}", object, name), &StoredField::name);
+    return found == fields_.end() || !found->is_text() ? "" : found->names.front();
+  }
+
+  [[nodiscard]] bool is_reserved(const StoredField& field) const {
+    return field.is_attribute() ? is_reserved_attribute(field) : is_bookkeeping(field.name);
+  }
+
+ private:
+  [[nodiscard]] static bool is_reserved_attribute(const StoredField& field) {
+    const std::string name = attribute_name(field);
+    if (name == "CLASS") return !field.is_text() || has_word(classes_of_objects, field.names[0]);
+    return has_word(reserved_attributes, name) ||
+           std::ranges::any_of(reserved_beginnings,
+                               [&](std::string_view begin) { return name.starts_with(begin); });
+  }
+  // Places along axes, indexes of PyTables, and what MATLAB keeps for itself.
+  [[nodiscard]] bool is_bookkeeping(const std::string& name) const {
+    const std::string kind = text(name, "MATLAB_class");
+    const std::string path = "/" + name, leaf = path.substr(path.rfind('/') + 1);
+    return text(name, "CLASS") == "DIMENSION_SCALE" || !text(name, "axis").empty() ||
+           text(name, "units").find(" since ") != std::string::npos ||
+           described_by_.contains(leaf) || path.find("/#") != std::string::npos ||
+           path.find("/_i_") != std::string::npos || kind == "char" || kind == "cell" ||
+           kind == "function_handle";
+  }
+
+  const std::vector<StoredField>& fields_;
+  std::set<std::string, std::less<>> described_by_;
+};
+
+// The data set with most elements among those with at least rows and columns.
+const StoredField* largest_input(const FileListing& listing,
+                                 const std::vector<StoredField>& fields) {
+  const StoredField* best = nullptr;
+  for (const StoredField& field : fields) {
+    if (field.is_attribute() || field.is_text() || true_extents(field).size() < 2) continue;
+    if (listing.is_reserved(field)) continue;
+    if (best == nullptr || field.elements() > best->elements()) best = &field;
+  }
+  return best;
+}
+
+// One number per sample, or a text whose name says so: with such a name before any other, data sets
+// before attributes, those of the input's own group before others.
+std::vector<std::string> labels_among(const FileListing& listing,
+                                      const std::vector<StoredField>& fields, std::uint64_t count,
+                                      const std::string& input) {
+  const auto group_of = [](const std::string& name) {
+    return name.substr(0, std::min(name.size(), name.rfind('/') + 1));
+  };
+  std::vector<std::pair<int, std::string>> found;
+  for (const StoredField& field : fields) {
+    const auto extents = true_extents(field);
+    const bool sounds = sounds_like_label(field.name), attribute = field.is_attribute();
+    const bool fits =
+        count == 1 ? extents.empty() : extents == std::vector<std::uint64_t>{count} && !attribute;
+    if (!fits || !(is_integer(field) || sounds) || field.name == input) continue;
+    if (listing.is_reserved(field)) continue;
+    const bool elsewhere = group_of(field.name) != group_of(input);
+    found.emplace_back((sounds ? 0 : 4) + (attribute ? 2 : 0) + (elsewhere ? 1 : 0), field.name);
+  }
+  std::ranges::stable_sort(found, {}, [](const auto& each) { return each.first; });
+  std::vector<std::string> names;
+  for (auto& [rank, name] : found)
+    names.push_back(std::move(name));
+  return names;
+}
+
+// Channels are the shortest of three axes, the last where two are; of four the last or the first
+// where that is the shortest, and the others are a volume's.
+std::string axes_of(std::span<const std::uint64_t> extents) {
+  if (extents.size() == 2) return "HW";
+  if (extents.size() == 4) {
+    const auto shortest = std::ranges::min_element(extents);
+    if (extents.back() == *shortest) return "DHWC";
+    return shortest == extents.begin() ? "CDHW" : "TCHW";
+  }
+  if (extents.size() != 3) return "HWC";
+  return extents.front() < extents.back() ? "CHW" : "HWC";
+}
+
+std::string without_group(const std::string& name, const std::string& group) {
+  return name.substr(group.size() + (name[group.size()] == '/' ? 1 : 0));
+}
+
+// Fields below a group of the root, under names inside it.
+std::vector<StoredField> below(const std::vector<StoredField>& fields, const std::string& group) {
+  std::vector<StoredField> inside;
+  for (const StoredField& field : fields) {
+    if (!field.name.starts_with(group + "/") && !field.name.starts_with(group + "@")) continue;
+    inside.push_back(field);
+    inside.back().name = without_group(field.name, group);
+  }
+  return inside;
+}
+
+std::vector<std::string> path_parts(const std::string& path) {
+  std::vector<std::string> parts;
+  std::istringstream text(path);
+  for (std::string part; std::getline(text, part, '/');)
+    parts.push_back(part);
+  return parts;
+}
+
+// Data sets whose paths differ from the input's in the name of one group, and which may replace it
+// but for lengths. `where`: which group of the path.
+std::vector<const StoredField*> siblings(const std::vector<StoredField>& fields,
+                                         const StoredField& input, std::size_t where) {
+  const std::vector<std::string> path = path_parts(input.name);
+  std::vector<const StoredField*> found;
+  for (const StoredField& field : fields) {
+    if (field.is_attribute() || field.extents.size() != input.extents.size()) continue;
+    std::vector<std::string> other = path_parts(field.name);
+    if (other.size() != path.size() || other[where] == path[where]) continue;
+    other[where] = path[where];
+    if (other == path) found.push_back(&field);
+  }
+  return found;
+}
+
+// "demo_" of "demo_12"; "" of names without a number.
+std::string stem_of(const std::string& name) {
+  const std::size_t end = name.find_last_not_of("0123456789") + 1;
+  return end < name.size() ? name.substr(0, end) + "#" : "";
+}
+
+void add_beside(const std::vector<StoredField>& fields, const StoredField& input, Guesses& to) {
+  const std::vector<std::string> path = path_parts(input.name);
+  for (std::size_t where = 0; where + 1 < path.size(); ++where) {
+    for (const StoredField* const sibling : siblings(fields, input, where)) {
+      to.beside.push_back(sibling->name);
+      const std::string stem = stem_of(path[where]);
+      if (!stem.empty() && stem == stem_of(path_parts(sibling->name)[where]))
+        to.one_of_numbered = true;
+    }
+  }
+}
+
+}  // namespace
+
+Guesses guess_samples(const std::vector<StoredField>& fields) {
+  const FileListing listing(fields);
+  const StoredField* const input = largest_input(listing, fields);
+  if (input == nullptr) return {};
+  // MATLAB's arrays lie in files with their axes in reverse.
+  const bool reversed = !listing.text(input->name, "MATLAB_class").empty();
+  const auto axes = [&](std::span<const std::uint64_t> extents) {
+    std::string letters = axes_of(extents);
+    if (reversed) std::swap(letters[letters.find('H')], letters[letters.find('W')]);
+    return letters;
+  };
+  const std::span extents(input->extents);
+  Guesses result;
+  const auto add = [&](SampleUnit unit, const std::string& name, const std::string& letters,
+                       const std::vector<std::string>& labels) {
+    for (const std::string& label : labels)
+      result.likely.push_back({unit, name, letters, label});
+    return !labels.empty();
+  };
+  if (extents.size() >= 3) {
+    const std::size_t last = extents.size() - 1;
+    const bool along = add(SampleUnit::axis, input->name, "N" + axes(extents.subspan(1)),
+                           labels_among(listing, fields, extents.front(), input->name)) ||
+                       add(SampleUnit::axis, input->name, axes(extents.first(last)) + "N",
+                           labels_among(listing, fields, extents[last], input->name));
+    if (along) return add_beside(fields, *input, result), result;
+  }
+  // As many data sets of one shape and name in as many groups are samples each.
+  const std::string group = input->name.substr(0, input->name.find('/'));
+  if (group != input->name) {
+    const auto alike = siblings(fields, *input, 0);
+    const bool same = std::ranges::any_of(
+        alike, [&](const StoredField* other) { return other->extents == input->extents; });
+    const std::vector<StoredField> inside = below(fields, group);
+    const std::string name = without_group(input->name, group);
+    if (same && add(SampleUnit::group, name, axes(extents),
+                    labels_among(FileListing(inside), inside, 1, name)))
+      return result;
+  }
+  add_beside(fields, *input, result);
+  if (!add(SampleUnit::file, input->name, axes(extents),
+           labels_among(listing, fields, 1, input->name)))
+    result.likely.push_back({SampleUnit::file, input->name, axes(extents), ""});
+  return result;
+}
+
+}  // namespace trireme

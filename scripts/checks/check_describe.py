@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What `trireme data describe` takes for input and label of files that other libraries write.
+
+A table: files of h5py, netCDF4, PyTables and MATLAB's v7.3 (as its files are), and the input, label and axes that a
+config has to name, or a part of the words that say why there is none. Cases whose module Python lacks are left out.
+
+  scripts/checks/check_describe.py --trireme build/cpu/trireme
+
+Exit code 0: all as in the table; 1: some are not; 77: Python lacks h5py.
+"""
+import argparse
+import importlib
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+try:
+    import h5py
+    import numpy
+except ImportError as error:
+    print(f"skipped: {error}; install with: pip install h5py netCDF4 tables")
+    sys.exit(77)
+
+N = 24
+IMAGES = numpy.random.default_rng(1).integers(0, 255, (N, 12, 10, 3)).astype("u1")
+LABELS = numpy.arange(N) % 4
+
+
+def plain(path):
+    with h5py.File(path, "w") as file:
+        file["images"], file["labels"], file["ids"] = IMAGES, LABELS.astype("i8"), numpy.arange(N)
+        file.attrs["version"] = 3
+
+
+def plain_without_name(path):
+    with h5py.File(path, "w") as file:
+        file["x"], file["a_id"], file["kept"] = IMAGES, numpy.arange(N), (LABELS == 1).astype("i8")
+
+
+def one_value(path):
+    with h5py.File(path, "w") as file:
+        file["images"], file["labels"] = IMAGES, numpy.full(N, 3)
+
+
+def file_with_attribute(path):
+    with h5py.File(path, "w") as file:
+        file["scan"] = IMAGES[0, :, :, 0].astype("f4")
+        file["scan"].attrs["label"] = 2
+        file.attrs["CLASS"] = "GROUP"
+
+
+def files_with_user_class(path):
+    with h5py.File(path, "w") as file:
+        file["scan"] = IMAGES[0, :, :, 0].astype("f4")
+        file.attrs["CLASS"] = "cat"
+
+
+def dimension_scales(path):
+    with h5py.File(path, "w") as file:
+        file["images"], file["number"], file["grade"] = IMAGES, numpy.arange(N) // 2, LABELS
+        file["number"].make_scale("number")
+        file["images"].dims[0].attach_scale(file["number"])
+
+
+def netcdf(path, labelled=True):
+    netCDF4 = importlib.import_module("netCDF4")
+    with netCDF4.Dataset(path, "w") as file:
+        for name, size in {"time": N, "lat": 12, "lon": 10}.items():
+            file.createDimension(name, size)
+            values = file.createVariable(name, "i4", (name,))
+            values[:] = numpy.arange(size) // 2
+            values.units = "hours since 2000-01-01" if name == "time" else "degrees"
+        area = file.createVariable("area", "f8", ("lat", "lon"))
+        area[:] = 1
+        field = file.createVariable("t2m", "i2", ("time", "lat", "lon"), fill_value=-32767)
+        field.scale_factor, field.add_offset, field.coordinates = 0.01, 280.0, "area season"
+        field[:] = 280 + numpy.random.default_rng(2).normal(size=(N, 12, 10))
+        season = file.createVariable("season", "i4", ("time",))
+        season[:] = numpy.arange(N) // 6
+        if labelled:
+            file.createVariable("storm_class", "i4", ("time",))[:] = LABELS
+
+
+def pytables(path):
+    tables = importlib.import_module("tables")
+    with tables.open_file(path, "w", title="pictures") as file:
+        images = file.create_earray("/", "images", tables.UInt8Atom(), (0, 12, 10, 3), title="x")
+        labels = file.create_earray("/", "labels", tables.Int64Atom(), (0,))
+        images.append(IMAGES)
+        labels.append(LABELS)
+        file.create_carray("/", "mean", obj=IMAGES.mean(axis=0))
+
+
+def pytables_without_label(path):
+    tables = importlib.import_module("tables")
+    with tables.open_file(path, "w") as file:
+        file.create_carray("/", "image", obj=IMAGES[0])
+
+
+def matlab(path):
+    """As MATLAB writes X, 12 x 10 x 3 x N, and y, N x 1, both double: axes in reverse, a block of 512 bytes in front."""
+    with h5py.File(path, "w", userblock_size=512) as file:
+        for name, values, kind in (("X", IMAGES.transpose(0, 3, 2, 1), "uint8"), ("y", LABELS.reshape(1, N) + 1.0, "double"),
+                                   ("title_text", numpy.frombuffer("some pictures of cats!!!".encode("utf-16-le"), "u2").reshape(N, 1), "char")):
+            data = file.create_dataset(name, data=values, chunks=values.shape, compression="gzip")
+            data.attrs["MATLAB_class"] = numpy.bytes_(kind)
+            if kind == "char":
+                data.attrs["MATLAB_int_decode"] = 2
+    with open(path, "r+b") as file:
+        file.write(b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(124) + b"\x00\x02IM")
+
+
+def numbered_groups(path):
+    with h5py.File(path, "w") as file:
+        for i in range(5):
+            demo = file.create_group(f"data/demo_{i}")
+            demo["obs/image"], demo["dones"] = IMAGES[:10 + i], LABELS[:10 + i]
+
+
+def groups_of_samples(path):
+    with h5py.File(path, "w") as file:
+        for i in range(6):
+            file[f"s{i}/image"] = IMAGES[i]
+            file[f"s{i}"].attrs["label"] = i % 2
+
+
+def two_splits(path):
+    with h5py.File(path, "w") as file:
+        for name, part in (("train", slice(0, 16)), ("val", slice(16, N))):
+            file[f"{name}/x"], file[f"{name}/y"] = IMAGES[part], LABELS[part]
+
+
+def unreadable(path):
+    with h5py.File(path, "w") as file:
+        file["records"] = numpy.zeros((4, 4), [("a", "f4"), ("b", "i4")])
+
+
+def parquet(path):
+    Path(path).write_bytes(b"PAR1" + b"\0" * 64 + b"PAR1")
+
+
+# How the file is written; module; (input, target, axes) or words of the problem; words of the text.
+TABLE = [
+    (plain, None, ("images", "labels", "NHWC"), ""),
+    (plain_without_name, None, ("x", "kept", "NHWC"), ""),
+    (one_value, None, "all 24 samples have the label 3", ""),
+    (file_with_attribute, None, ("scan", "scan@label", "HW"), ""),
+    (files_with_user_class, None, ("scan", "@CLASS", "HW"), ""),
+    (dimension_scales, None, ("images", "grade", "NHWC"), ""),
+    (netcdf, "netCDF4", ("t2m", "storm_class", "NHW"), ""),
+    (lambda path: netcdf(path, False), "netCDF4", "nothing looks like a label", ""),
+    (pytables, "tables", ("images", "labels", "NHWC"), ""),
+    (pytables_without_label, "tables", "nothing looks like a label", ""),
+    (matlab, None, ("X", "y", "NCWH"), ""),
+    (numbered_groups, None, "is one of 5 data sets in groups of numbered names", ""),
+    (groups_of_samples, None, ("image", "@label", "HWC"), ""),
+    (two_splits, None, ("train/x", "train/y", "NHWC"), "not used: val/x"),
+    (unreadable, None, "records of several members", ""),
+    (parquet, None, "parquet", ""),
+]
+
+
+def check(trireme, write, wanted, words, path):
+    write(path)
+    done = subprocess.run([trireme, "data", "describe", path], capture_output=True, text=True)
+    if isinstance(wanted, str):
+        right = done.returncode == 3 and wanted.lower() in done.stderr.lower()
+    else:
+        lines = [f'  inputs: ["{wanted[0]}"]', f'  target: "{wanted[1]}"', f"  axes: {wanted[2]}"]
+        right = done.returncode == 0 and all(line in done.stdout.splitlines() for line in lines)
+    if right and words in done.stdout:
+        return True
+    print(f"WRONG: {getattr(write, '__name__')}: wanted {wanted} {words}\n{done.stdout}{done.stderr}")
+    return False
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trireme", required=True)
+    arguments = parser.parse_args()
+    right, wrong, missing = 0, 0, set()
+    with tempfile.TemporaryDirectory() as folder:
+        for number, (write, module, wanted, words) in enumerate(TABLE):
+            try:
+                if module:
+                    importlib.import_module(module)
+            except ImportError:
+                missing.add(module)
+                continue
+            good = check(arguments.trireme, write, wanted, words, str(Path(folder) / f"{number}.h5"))
+            right, wrong = right + good, wrong + (not good)
+    print(f"{right} files described as they should be, {wrong} otherwise" + (f"; Python lacks {', '.join(missing)}" if missing else ""))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
