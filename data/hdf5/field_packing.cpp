@@ -80,7 +80,11 @@ class PackingScan {
 
   [[nodiscard]] std::optional<StoredField> attribute(const std::string& name) const {
     if (!has_attribute(place_, place_.path, name)) return std::nullopt;
-    return scan_attribute(place_, name, request_);
+    try {
+      return scan_attribute(place_, name, request_);
+    } catch (const Error& error) {
+      refuse(name, error.what());
+    }
   }
 
   [[nodiscard]] std::optional<Numbers> numbers(const std::string& name) const {

@@ -255,7 +255,8 @@ void add_eval_command(CLI::App& app) {
       command
           ->add_option(
               "--data", arguments->data,
-              "Data set (default: the run's validation set); several are evaluated in turn")
+              "Data set (default: the run's validation set), of a run on images packed ones, "
+              "archives or class folders; several are evaluated in turn")
           ->allow_extra_args(false);
   auto* const json =
       command->add_option("--json", arguments->json, "Write the results to this file as well");

@@ -319,7 +319,7 @@ TEST_F(FieldData, NotFiniteInputsAreRefusedOrMadeZeroAndCounted) {
   const FieldDataset data = open(zero);
   holed[7] = holed[31] = 0;
   EXPECT_EQ(values(data, 0), floats(holed));
-  EXPECT_THAT(data.shortcomings(), HasSubstr("2 NaN or infinite inputs"));
+  EXPECT_THAT(data.shortcomings(), HasSubstr("2 missing, NaN or infinite inputs"));
 }
 
 TEST_F(FieldData, AFractionIsHeldBackForValidationAndNobodySeesItTwice) {
