@@ -3,6 +3,7 @@
 // its own.
 #include <CLI/CLI.hpp>
 
+#include <csignal>
 #include <cstdio>
 #include <exception>
 
@@ -11,6 +12,7 @@
 #include "runtime/base/error.h"
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // as the program does
   CLI::App app{"Data commands"};
   app.require_subcommand(1);
   trireme::add_data_commands(app);
