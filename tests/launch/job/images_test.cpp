@@ -145,7 +145,7 @@ TEST_F(ImagesTest, RunsOnPackedImagesAreEvaluatedOnFoldersAndTheOtherWay) {
       "--set train.steps=2 --set data.crop_padding=2",
       directory()));
   ASSERT_EQ(trained.exit_code, 0) << trained.output;
-  ASSERT_EQ(run("archives", "on_archives", 1, 2, "--set data.crop_scale=[0.5,1]").exit_code, 0);
+  ASSERT_EQ(run("archives", "on_archives", 1, 2, "--set data.eval_resize=20").exit_code, 0);
   for (const char* const name : {"on_packed", "on_archives"}) {
     for (const char* const data : {"packed/train", "folders", "archives"}) {
       const CommandResult result =
