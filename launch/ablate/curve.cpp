@@ -7,6 +7,7 @@
 
 #include "launch/report/line_reader.h"
 #include "runtime/base/json.h"
+#include "runtime/base/line_reader.h"
 
 namespace trireme::ablate {
 namespace {
@@ -46,7 +47,7 @@ void Curve::cut(std::int64_t step) {
 }
 
 Curve read_curve(const std::string& path, const std::string& item_name) {
-  report::LineReader lines(path);
+  LineReader lines(path);
   Curve curve;
   double evaluated = 0;  // seconds so far
   while (const auto text = lines.next()) {

@@ -23,10 +23,17 @@ ExportFacts export_facts(const Config& config, const RunEnvironment& environment
           .start = std::chrono::system_clock::now()};
 }
 
-CertificateStart certificate_start(const Config& config, const RunEnvironment& environment,
-                                   std::uint64_t data, std::int64_t done) {
+// Writes the files that the certificate has the digests of.
+CertificateStart certified_start(const RunDirectory& directory, const Config& config,
+                                 const std::string& requested, const RunEnvironment& environment,
+                                 std::uint64_t data, std::int64_t done) {
+  directory.write_config(to_yaml(with_absolute_paths(config)));
+  directory.write_user_config(requested);
+  directory.write_environment(environment);
   return {.after = done,
-          .config = digest_text(checksum_of(to_yaml(with_absolute_paths(config)))),
+          .config = file_digest(directory.config_path()),
+          .user_config = file_digest(RunDirectory::user_config_in(config.run.directory)),
+          .environment = file_digest(RunDirectory::environment_in(config.run.directory)),
           .data = digest_text(data),
           .program = build_text(),
           .binary = file_digest("/proc/self/exe"),
@@ -66,17 +73,16 @@ Reporter::Reporter(const Config& config, const std::string& requested,
             done.has_value()),
       console(console_options(config, traits, facts)),
       certificate(directory.certificate_path(),
-                  certificate_start(config, environment, data.fingerprint, done.value_or(0)),
-                  done.has_value(), std::move(data.samples)),
+                  certified_start(directory, config, requested, environment, data.fingerprint,
+                                  done.value_or(0)),
+                  done.has_value(), item_kind(traits), std::move(data.samples)),
       exporters(export_choice(config.telemetry), export_facts(config, environment, traits, done)) {
   log::keep_in(directory.log_path());
+  // What metrics.jsonl has is certified, whatever ends the run between the two.
+  sinks.add(certificate);
   sinks.add(log);
   sinks.add(console);
-  sinks.add(certificate);
   sinks.add(exporters);
-  directory.write_config(to_yaml(with_absolute_paths(config)));
-  directory.write_user_config(requested);
-  directory.write_environment(environment);
 }
 
 void Reporter::warn(const Config& config, std::vector<std::string> hosts,

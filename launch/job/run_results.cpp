@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/job/run_results.h"
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/atomic_file.h"
@@ -17,12 +18,24 @@ std::string averages_in(const std::string& run) {
   return run + "/" + std::string(averages_name);
 }
 
-void write_stored(const StoredValues& stored, const std::string& path, std::int64_t step) {
+std::vector<WholeTensor> stored_tensors(const FoundCheckpoint& checkpoint, ValueKind kind) {
+  const StoredValues stored = stored_values(checkpoint.path, checkpoint.manifest, kind);
   StoredReader reader(stored);
   std::vector<WholeTensor> tensors;
   for (const auto& [name, tensor] : stored.tensors)
     tensors.push_back({name, tensor.shape, reader.whole(tensor)});
-  save_weights(path, tensors, weights_metadata(step));
+  return tensors;
+}
+
+// Gives back the digest of all.
+std::string certify(Certificate& certificate, std::int64_t step,
+                    std::span<const WholeTensor> weights) {
+  std::map<std::string, std::string> tensors;
+  for (const WholeTensor& tensor : weights)
+    tensors.emplace(tensor.name, digest_of({&tensor, 1}));
+  std::string all = digest_of(weights);
+  certificate.weights(step, all, tensors);
+  return all;
 }
 
 }  // namespace
@@ -39,11 +52,7 @@ void write_results(Session& session, const TrainingState& trained, double final_
   if (reporter == nullptr) return;
   // The weights last: where they are, nothing is missing.
   if (average.enabled()) save_weights(averages_in(reporter->directory.path()), averages, metadata);
-  const std::string digest = digest_of(weights);
-  std::map<std::string, std::string> tensors;
-  for (const WholeTensor& tensor : weights)
-    tensors.emplace(tensor.name, digest_of({&tensor, 1}));
-  reporter->certificate.weights(session.config.train.steps, digest, tensors);
+  const std::string digest = certify(reporter->certificate, session.config.train.steps, weights);
   save_weights(reporter->directory.weights_path(), weights, metadata);
   log::get("train").info("weights written to {}", reporter->directory.weights_path());
   log::get("train").info("final loss {:.4f} (of step {}; exact bits {:a}), weights xxh3 {}{}{}",
@@ -55,10 +64,16 @@ void write_results(Session& session, const FoundCheckpoint& end) {
   if (session.world->rank() == 0) {
     const std::string& run = session.config.run.directory;
     const std::string weights = RunDirectory::weights_in(run);
-    const auto values = [&](ValueKind kind) { return stored_values(end.path, end.manifest, kind); };
     if (end.manifest.has(ValueKind::average))
-      write_stored(values(ValueKind::average), averages_in(run), end.step);
-    write_stored(values(ValueKind::model), weights, end.step);
+      save_weights(averages_in(run), stored_tensors(end, ValueKind::average),
+                   weights_metadata(end.step));
+    const auto tensors = stored_tensors(end, ValueKind::model);
+    const std::string path = run + "/" + std::string(certificate_name);
+    if (std::filesystem::exists(path) && read_certificate(path).weights_step == 0) {
+      Certificate certificate(path, end.step);
+      certify(certificate, end.step, tensors);
+    }
+    save_weights(weights, tensors, weights_metadata(end.step));
     log::get("train").info("weights of {} written to {}: an earlier start ended before it had",
                            end.path, weights);
   }

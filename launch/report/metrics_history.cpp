@@ -11,6 +11,7 @@
 
 #include "launch/report/line_reader.h"
 #include "runtime/base/json.h"
+#include "runtime/base/line_reader.h"
 
 namespace trireme::report {
 namespace {

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "launch/report/line_reader.h"
 #include "launch/report/metrics_history.h"
 #include "runtime/base/json.h"
+#include "runtime/base/line_reader.h"
 
 namespace trireme::report {
 namespace {

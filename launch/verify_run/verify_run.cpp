@@ -5,12 +5,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/json.h"
+#include "runtime/base/line_reader.h"
 #include "runtime/checkpoint/directory.h"
 #include "runtime/checkpoint/files/stored_values.h"
 #include "runtime/checkpoint/files/weight_files.h"
@@ -26,8 +27,10 @@ namespace {
 namespace fs = std::filesystem;
 
 void add(RunCheck& check, std::string_view what, const std::string& finding, bool holds) {
-  check.lines.push_back(fmt::format("{:<20} {}", what, finding));
-  if (!holds) check.problems.push_back(fmt::format("{}: {}", what, finding));
+  if (holds)
+    check.lines.push_back(fmt::format("{:<20} {}", what, finding));
+  else
+    check.problems.push_back(fmt::format("{}: {}", what, finding));
 }
 
 // A damaged file is a finding like any other.
@@ -61,48 +64,135 @@ void check_chain(const CertificateRecord& record, RunCheck& check) {
   if (record.starts.empty()) check.problems.push_back("certificate: no start of a run is in it");
 }
 
-void check_config(const std::string& directory, const CertificateRecord& record, RunCheck& check) {
-  const std::string path = RunDirectory::config_in(directory);
+// The files of the last start; one of an old version has no digest of some.
+void check_files(const std::string& directory, const CertificateRecord& record, RunCheck& check) {
   if (record.starts.empty()) return;
-  if (!fs::exists(path)) return add(check, "config.yaml", "is not there", false);
-  const bool same = file_digest(path) == record.starts.back().config;
-  add(check, "config.yaml", same ? "is that of the last start" : "is not that of the last start",
-      same);
+  const CertificateStart& start = record.starts.back();
+  const std::pair<std::string, std::string> files[] = {
+      {RunDirectory::config_in(directory), start.config},
+      {RunDirectory::user_config_in(directory), start.user_config},
+      {RunDirectory::environment_in(directory), start.environment}};
+  for (const auto& [path, digest] : files) {
+    const std::string name = fs::path(path).filename();
+    if (digest.empty()) {
+      add(check, name, "is not certified: a version before 0.2.0 wrote the certificate", true);
+      continue;
+    }
+    whatever_happens(check, name, [&] {
+      if (!fs::exists(path)) return add(check, name, "is not there", false);
+      const bool same = file_digest(path) == digest;
+      add(check, name, same ? "is that of the last start" : "is not that of the last start", same);
+    });
+  }
 }
 
-// Losses of metrics.jsonl print with digits that read back to the same value.
+using CertifiedSteps = std::map<std::int64_t, const CertificateRecord::Step*>;
+
+// Numbers of metrics.jsonl print with digits that read back to the same value.
+bool is_value(const nlohmann::json& line, const char* key, const std::string& certified) {
+  const auto found = line.find(key);
+  if (found == line.end()) return false;
+  const bool none = certified.find("nan") != std::string::npos ||
+                    certified.find("inf") != std::string::npos;  // null in JSON
+  return none ? found->is_null()
+              : found->is_number() && exact_text(found->get<double>()) == certified;
+}
+
+// Empty where nothing is wrong with what a line says of a step.
+std::string wrong_value(const nlohmann::json& line, const CertifiedSteps& steps,
+                        const CertificateRecord& record) {
+  if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer())
+    return "is no line of a run";
+  const auto step = line["step"].get<std::int64_t>();
+  if (line.contains("loss")) {
+    const auto found = steps.find(step);
+    if (found == steps.end()) return fmt::format("is of step {}, which is not certified", step);
+    if (!is_value(line, "loss", found->second->loss))
+      return fmt::format("has another loss at step {}", step);
+    if (!is_value(line, "grad_norm", found->second->grad_norm))
+      return fmt::format("has another grad_norm at step {}", step);
+  }
+  const auto evaluated = record.evaluations.find(step);
+  if (line.contains("validation_loss") && evaluated != record.evaluations.end() &&
+      !is_value(line, "validation_loss", evaluated->second))
+    return fmt::format("has another validation_loss at step {}", step);
+  return {};
+}
+
+// Every line is certified, in the same order; of the starts of old versions, which come first, the
+// steps' losses and norms alone, and their last line may be ahead. A run that was killed may have
+// certified one that it did not come to write.
 void check_metrics(const std::string& directory, const CertificateRecord& record, RunCheck& check) {
-  std::ifstream file(directory + "/metrics.jsonl");
-  if (!file) return add(check, "metrics.jsonl", "is not there", false);
-  std::map<std::int64_t, std::string> losses;
-  for (std::string line; std::getline(file, line);) {
-    const auto json = json_or_discarded(line);
-    if (!json.is_object() || !json.contains("loss") || !json["step"].is_number_integer()) continue;
-    losses[json["step"].get<std::int64_t>()] =
-        json["loss"].is_number() ? fmt::format("{:a}", json["loss"].get<double>()) : "";
+  CertifiedSteps steps;
+  for (const CertificateRecord::Step& step : record.steps)
+    steps[step.step] = &step;
+  LineReader lines(directory + "/metrics.jsonl");
+  std::int64_t old_lines = 0;
+  std::size_t certified = 0, found_steps = 0;
+  const bool is_old = record.starts.empty() || record.starts.front().user_config.empty();
+  const bool has_ended = record.weights_step > 0;
+  std::string ahead;
+  while (const auto text = lines.next()) {
+    const auto wrong = [&](const std::string& what) {
+      add(check, "metrics.jsonl", fmt::format("line {} {}", lines.number(), what), false);
+    };
+    if (!ahead.empty()) return wrong("follows one that is not certified: " + ahead);
+    const auto json = json_or_discarded(*text);
+    const std::string value = wrong_value(json, steps, record);
+    const std::string digest = digest_text(checksum_of(std::string(*text) + "\n"));
+    const bool is_next =
+        certified < record.metrics.size() && record.metrics[certified].digest == digest;
+    if (is_old && certified == 0 && !is_next) {
+      ++old_lines;
+      if (!value.empty() && (has_ended || !record.metrics.empty())) return wrong(value);
+      ahead = value;
+    } else if (!is_next) {
+      return wrong(!value.empty() ? value
+                   : certified < record.metrics.size()
+                       ? "was changed, or one before it was taken away"
+                       : "is not certified");
+    } else {
+      ++certified;
+    }
+    if (json.contains("loss") && value.empty()) ++found_steps;
   }
-  std::int64_t equal = 0;
-  for (const CertificateRecord::Step& step : record.steps) {
-    const auto found = losses.find(step.step);
-    if (found == losses.end())
-      return add(check, "metrics.jsonl", fmt::format("lacks step {}", step.step), false);
-    const bool none = step.loss.find("nan") != std::string::npos ||
-                      step.loss.find("inf") != std::string::npos;  // null in JSON
-    if (found->second != (none ? "" : step.loss))
-      return add(check, "metrics.jsonl", fmt::format("has another loss at step {}", step.step),
-                 false);
-    ++equal;
-  }
-  add(check, "metrics.jsonl", fmt::format("has the losses of all {} steps", equal), true);
+  const std::size_t missing = record.metrics.size() - certified;
+  if (missing > (has_ended ? 0U : 1U))
+    return add(check, "metrics.jsonl",
+               fmt::format("lacks {} certified line{} at its end, the first of step {}", missing,
+                           missing == 1 ? "" : "s", record.metrics[certified].step),
+               false);
+  if (found_steps + missing < record.steps.size())
+    return add(check, "metrics.jsonl",
+               fmt::format("lacks {} of {} certified steps", record.steps.size() - found_steps,
+                           record.steps.size()),
+               false);
+  add(check, "metrics.jsonl",
+      fmt::format("has the losses and gradient norms of all {} steps{}", found_steps,
+                  old_lines > 0 ? "; an older version certified nothing else of its lines"
+                                : ", and every line is certified"),
+      true);
 }
 
 void check_weights(const std::string& directory, const CertificateRecord& record, RunCheck& check) {
   const std::string path = RunDirectory::weights_in(directory);
   const bool there = fs::exists(path);
   if (record.weights_step == 0) {
-    // A later start wrote them from the checkpoint of the end.
-    if (there) add(check, "weights", "are not certified: the run was ended before it had", true);
-    return;
+    if (!there) return;
+    const WeightFiles files(path);
+    const auto& metadata = files.file_of(files.names().front()).metadata();
+    const auto found = metadata.find("step");
+    const std::string step = found == metadata.end() ? "?" : found->second;
+    const std::int64_t last = record.steps.empty() ? 0 : record.steps.back().step;
+    // A run that got more steps goes on beside those that it had ended with.
+    const bool earlier = std::strtoll(step.c_str(), nullptr, 10) < last;
+    const bool is_old = record.starts.empty() || record.starts.back().user_config.empty();
+    return add(check, "weights",
+               fmt::format("of step {} are not certified: {}", step,
+                           earlier  ? "the run went on after them"
+                           : is_old ? "the run was ended before it had"
+                                    : "the certificate lacks its end"),
+               earlier || is_old);
   }
   if (!there) return add(check, "weights", "are not there", false);
   const WeightFiles files(path);
@@ -153,6 +243,8 @@ void check_checkpoints(const std::string& directory, const CertificateRecord& re
     const std::string name = fs::path(found.path).filename();
     whatever_happens(check, name, [&] {
       const FoundCheckpoint checkpoint = open_checkpoint(found.path);
+      if (record.steps.empty() || checkpoint.step > record.steps.back().step)
+        return add(check, name, "is of a step that the certificate has not come to", false);
       bool holds = false;
       const std::string finding = finding_of(checkpoint, record, holds);
       add(check, name, finding, holds);
@@ -204,8 +296,8 @@ RunCheck verify_run(const std::string& directory) {
   RunCheck check;
   const CertificateRecord record = read_certificate(certificate_in(directory));
   check_chain(record, check);
-  check_config(directory, record, check);
-  check_metrics(directory, record, check);
+  check_files(directory, record, check);
+  whatever_happens(check, "metrics.jsonl", [&] { check_metrics(directory, record, check); });
   whatever_happens(check, "weights", [&] { check_weights(directory, record, check); });
   check_checkpoints(directory, record, check);
   return check;

@@ -5,7 +5,10 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "runtime/base/error.h"
+#include <algorithm>
+#include <vector>
+
+#include "runtime/base/file.h"
 
 namespace trireme {
 
@@ -31,6 +34,19 @@ std::uint64_t Checksum::value() const {
 
 std::uint64_t checksum_of(std::string_view text) {
   return XXH3_64bits(text.data(), text.size());
+}
+
+std::uint64_t file_checksum(const std::string& path, ExitCode code) {
+  const FileDescriptor file = open_regular_file(path, code);
+  const std::uint64_t size = regular_file_size(file, path, code);
+  std::vector<std::byte> block(std::min<std::uint64_t>(std::size_t{1} << 20, size));
+  Checksum sum;
+  for (std::uint64_t at = 0; at < size; at += block.size()) {
+    const auto part = std::span(block).first(std::min<std::uint64_t>(block.size(), size - at));
+    read_exactly(file, path, at, part, code);
+    sum.update(part);
+  }
+  return sum.value();
 }
 
 }  // namespace trireme

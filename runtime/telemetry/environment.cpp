@@ -70,17 +70,7 @@ std::string build_text() {
 
 std::string changes_of(std::string_view revision, const std::string& program) {
   if (!revision.ends_with("-dirty") && revision != build::no_revision) return "";
-  constexpr ExitCode code = ExitCode::config;
-  const FileDescriptor file = open_regular_file(program, code);
-  std::vector<std::byte> block(std::size_t{1} << 20);
-  Checksum sum;
-  const std::uint64_t size = regular_file_size(file, program, code);
-  for (std::uint64_t at = 0; at < size; at += block.size()) {
-    const auto part = std::span(block).first(std::min<std::uint64_t>(block.size(), size - at));
-    read_exactly(file, program, at, part, code);
-    sum.update(part);
-  }
-  return fmt::format("XXH3 of the program {:016x}", sum.value());
+  return fmt::format("XXH3 of the program {:016x}", file_checksum(program, ExitCode::config));
 }
 
 std::string environment_json(const RunEnvironment& environment) {

@@ -187,7 +187,7 @@ void RunDirectory::write_user_config(std::string_view yaml) const {
 }
 
 void RunDirectory::write_environment(const RunEnvironment& environment) const {
-  write_file(path_ + "/environment.json", environment_json(environment), ExitCode::internal);
+  write_file(environment_in(path_), environment_json(environment), ExitCode::internal);
 }
 
 }  // namespace trireme

@@ -62,6 +62,9 @@ class RunDirectory {
   [[nodiscard]] static std::string user_config_in(const std::string& path) {
     return path + "/config.user.yaml";
   }
+  [[nodiscard]] static std::string environment_in(const std::string& path) {
+    return path + "/environment.json";
+  }
   [[nodiscard]] static std::string weights_in(const std::string& path) {
     return path + "/weights.safetensors";
   }

@@ -24,6 +24,8 @@ namespace trireme {
 struct CertificateStart {
   std::int64_t after = 0;
   std::string config{};                            // digest of config.yaml
+  std::string user_config{};                       // and of config.user.yaml
+  std::string environment{};                       // and of environment.json
   std::string data{};                              // fingerprint of the training data
   std::string program{};                           // version, revision and build
   std::string binary{};                            // digest of the executable
@@ -41,7 +43,7 @@ inline constexpr std::string_view certificate_name = "certificate.jsonl";
 [[nodiscard]] std::string digest_text(std::uint64_t digest);
 // Bits, readable: "0x1.8p+1".
 [[nodiscard]] std::string exact_text(double value);
-// Of a file's bytes. Raises ExitCode::config where it cannot be read.
+// Of a regular file's bytes. Raises ExitCode::config where it cannot be read.
 [[nodiscard]] std::string file_digest(const std::string& path);
 
 // Rank 0 only. Errors are LineFile's.
@@ -50,12 +52,18 @@ class Certificate final : public MetricsSink {
   // Digest of the samples of a step (steps count from 1), in the order of the global batch.
   using Samples = std::function<std::uint64_t(std::int64_t step)>;
   // `goes_on`: with the lines up to start.after, which is not to be those of another run.
-  Certificate(const std::string& path, const CertificateStart& start, bool goes_on,
+  Certificate(const std::string& path, const CertificateStart& start, bool goes_on, ItemKind items,
               Samples samples);
+  // To certify the weights of a run that was ended before it had: without a start, behind the lines
+  // up to `done`.
+  Certificate(const std::string& path, std::int64_t done);
 
   void step(const StepMetrics& metrics) override;
-  // They follow from the weights, and how many there are from where a run ended for a while.
-  void evaluation(const EvaluationMetrics& /*metrics*/) override {}
+  // Beside the chain, as failed saves and warnings: how many there are depends on where a run ended
+  // for a while.
+  void evaluation(const EvaluationMetrics& metrics) override;
+  void failed_save(const FailedSave& failed) override;
+  void warning(const RunWarning& warning) override;
   void skipped(const SkippedBatch& skipped) override;
   // The digest of every tensor behind a step whose line is written. Beside the chain: where they
   // are taken depends on when checkpoints are.
@@ -67,10 +75,11 @@ class Certificate final : public MetricsSink {
   [[nodiscard]] std::string chain() const { return digest_text(chain_); }
 
  private:
-  void result(std::string fields);
+  void result(const std::string& fields, std::string_view metrics_line);
 
   std::uint64_t chain_ = 0;
   LineFile file_;
+  ItemKind items_ = ItemKind::tokens;
   Samples samples_;
 };
 
@@ -84,6 +93,13 @@ struct CertificateRecord {
   };
   std::vector<CertificateStart> starts{};
   std::vector<Step> steps{};
+  // A line of metrics.jsonl, in their order; none of the starts of old versions.
+  struct MetricsLine {
+    std::int64_t step = 0;
+    std::string digest{};
+  };
+  std::vector<MetricsLine> metrics{};
+  std::map<std::int64_t, std::string> evaluations{};  // by step: bits of the validation loss
   // By step: the digest of every tensor behind it.
   std::map<std::int64_t, std::map<std::string, std::string>> tensors_after{};
   std::int64_t weights_step = 0;  // 0: the run has not come to its end

@@ -8,10 +8,10 @@
 #include <cmath>
 #include <filesystem>
 
-#include "launch/report/line_reader.h"
 #include "launch/report/run_data.h"
 #include "launch/report/text_report.h"
 #include "runtime/base/host_name.h"
+#include "runtime/base/line_reader.h"
 #include "tests/launch/report/lines.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_directory.h"
@@ -20,7 +20,6 @@ namespace trireme::test {
 namespace {
 
 using report::Buckets;
-using report::LineReader;
 using report::MetricsHistory;
 using report::RankHistory;
 using report::read_metrics;

@@ -26,6 +26,7 @@ class CertificateTest : public testing::Test {
   void run(std::int64_t from, std::int64_t to, bool goes_on, const std::string& layout = "data 1",
            double drift = 0) {
     Certificate certificate(path_, {.after = from, .layout = layout, .hosts = {"n1"}}, goes_on,
+                            ItemKind::tokens,
                             [](std::int64_t step) { return static_cast<std::uint64_t>(step * 7); });
     for (std::int64_t step = from + 1; step <= to; ++step)
       certificate.step({.step = step,
@@ -80,7 +81,7 @@ TEST_F(CertificateTest, DigestsOfTensorsStandBesideTheChain) {
   const std::string plain = chain_;
   start_anew();
   {
-    Certificate certificate(path_, {.layout = "data 1"}, false,
+    Certificate certificate(path_, {.layout = "data 1"}, false, ItemKind::tokens,
                             [](std::int64_t step) { return static_cast<std::uint64_t>(step * 7); });
     for (std::int64_t step = 1; step <= 3; ++step) {
       certificate.step({.step = step,
@@ -151,7 +152,7 @@ TEST_F(CertificateTest, ATornLastLineIsNoProblem) {
 
 TEST_F(CertificateTest, WithoutAFileTheErrorNamesIt) {
   expect_error(
-      ExitCode::config, [&] { (void)read_certificate(path_); }, path_, "No such file");
+      ExitCode::config, [&] { (void)read_certificate(path_); }, path_);
 }
 
 }  // namespace

@@ -10,12 +10,13 @@
 
 #include "runtime/base/file.h"
 
-namespace trireme::report {
+namespace trireme {
 
 class LineReader {
  public:
-  // Raises ExitCode::data, with the path and the reason, where the file cannot be read or is none.
-  explicit LineReader(std::string path, std::size_t longest = std::size_t{16} << 20);
+  // Raises `code`, with the path and the reason, where the file cannot be read or is none.
+  explicit LineReader(std::string path, std::size_t longest = std::size_t{16} << 20,
+                      ExitCode code = ExitCode::data);
 
   // The next whole line without its end; good until the next call. Nothing at the end of the file
   // as it was when it was reached: a run may append more.
@@ -31,6 +32,7 @@ class LineReader {
   [[nodiscard]] bool fill();
 
   std::string path_;
+  ExitCode code_;
   FileDescriptor file_;
   std::size_t longest_;
   std::vector<char> buffer_;
@@ -39,4 +41,4 @@ class LineReader {
   bool torn_end_ = false, passing_over_ = false;
 };
 
-}  // namespace trireme::report
+}  // namespace trireme

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/report/line_reader.h"
+#include "runtime/base/line_reader.h"
 
 #include <unistd.h>
 
@@ -8,11 +8,12 @@
 #include <cstring>
 #include <utility>
 
-namespace trireme::report {
+namespace trireme {
 
-LineReader::LineReader(std::string path, std::size_t longest)
+LineReader::LineReader(std::string path, std::size_t longest, ExitCode code)
     : path_(std::move(path)),
-      file_(open_regular_file(path_, ExitCode::data)),
+      code_(code),
+      file_(open_regular_file(path_, code)),
       longest_(longest),
       buffer_(std::min(longest, std::size_t{1} << 20)) {}
 
@@ -33,7 +34,7 @@ bool LineReader::fill() {
   do {
     bytes = ::read(file_.get(), buffer_.data() + end_, buffer_.size() - end_);
   } while (bytes < 0 && errno == EINTR);
-  if (bytes < 0) fail(ExitCode::data, "{}: cannot be read: {}", path_, std::strerror(errno));
+  if (bytes < 0) fail(code_, "{}: cannot be read: {}", path_, std::strerror(errno));
   end_ += static_cast<std::size_t>(bytes);
   return bytes > 0;
 }
@@ -57,4 +58,4 @@ std::optional<std::string_view> LineReader::next() {
   }
 }
 
-}  // namespace trireme::report
+}  // namespace trireme
