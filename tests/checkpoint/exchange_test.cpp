@@ -136,6 +136,9 @@ TEST_F(ExchangeTest, SaysWhatLiesWhereWeightsShould) {
   };
   std::filesystem::create_directories(directory_.file("empty"));
   refused("empty", "it holds no *.safetensors file");
+  test::write_text(directory_.file("empty/model.safetensors"),
+                   "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n");
+  refused("empty", "LFS");
   std::filesystem::create_directories(directory_.file("pickle"));
   test::write_text(directory_.file("pickle/pytorch_model.bin"), "PK");
   refused("pickle", "pytorch_model.bin is a pickle of PyTorch");

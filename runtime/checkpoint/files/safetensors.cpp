@@ -9,6 +9,7 @@
 
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/file.h"
+#include "runtime/base/file_kind.h"
 #include "runtime/checkpoint/files/safetensors_header.h"
 
 namespace trireme {
@@ -168,8 +169,9 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : impl_(std::make_uniq
   const auto length = std::bit_cast<std::uint64_t>(prefix);
   // Nothing is allocated from the file's word before it is compared with what the file can hold.
   if (length > safetensors::header_limit || length > size - prefix.size()) {
-    fail(code, "{}: is not a safetensors file or is truncated (header of {} bytes, file of {})",
-         path, length, size);
+    fail(code,
+         "{}: is not a safetensors file or is truncated (header of {} bytes, file of {}): it is {}",
+         path, length, size, describe_file_kind(path, code));
   }
   std::string text(length, '\0');
   read_exactly(self.file, path, prefix.size(), std::as_writable_bytes(std::span(text)), code);
