@@ -46,7 +46,8 @@ Loader::Loader(Device& device, const Dataset& dataset, const BatchPlan& plan,
   threads_.reserve(static_cast<std::size_t>(options.workers));
   try {
     for (std::int64_t i = 0; i < options.workers; ++i)
-      threads_.emplace_back([this] { work(); });
+      ::pthread_setname_np(threads_.emplace_back([this] { work(); }).native_handle(),
+                           "trireme-data");
   } catch (...) {
     stop();
     throw;

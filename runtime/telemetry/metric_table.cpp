@@ -111,7 +111,7 @@ constexpr std::array step_table{
     milliseconds("bubble_ms", of<&S::bubble_ms>, "waits for neighbours in the pipeline"),
     milliseconds("other_ms", of<&S::other_ms>, "of the step, and none of these"),
     milliseconds("core_wait_ms", core_waits,
-                 "of passes and straggler_ms: a process had no core to run on (CPU)"),
+                 "of all this and of the time since the step before: threads of a rank had no core (CPU)"),
     milliseconds("reduce_ms", of<&S::reduce_ms>,
                  "gradients were being reduced, hidden behind backward or exposed"),
     StepMetric{{"joules", "J", gauge, thousandths,

@@ -50,8 +50,9 @@ struct StepMetrics {
   double straggler_ms = 0;       // in communication, for a rank whose own work took longer
   double bubble_ms = 0;          // for the neighbours in the pipeline
   double other_ms = 0;           // of the step, and none of these
-  double core_wait_ms = 0;       // of a rank's own work: its process had no core
-  double comm_core_wait_ms = 0;  // of core_wait_ms, and of other_ms
+  // Of the parts above but exposed_comm_ms, and of between_ms: threads of a rank had no core.
+  double core_wait_ms = 0;
+  double other_core_wait_ms = 0;  // of that: of other_ms or between_ms
   double core_straggler_ms = 0;  // of straggler_ms: for a rank that had none
   double reduce_ms = 0;          // reducing gradients, hidden behind backward or exposed
   double reduce_wait_ms = 0;     // of that: exposed

@@ -24,7 +24,7 @@ constexpr Summed summed[] = {
     {&StepTotals::bubble_ms, &StepMetrics::bubble_ms},
     {&StepTotals::other_ms, &StepMetrics::other_ms},
     {&StepTotals::core_wait_ms, &StepMetrics::core_wait_ms},
-    {&StepTotals::comm_core_wait_ms, &StepMetrics::comm_core_wait_ms},
+    {&StepTotals::other_core_wait_ms, &StepMetrics::other_core_wait_ms},
     {&StepTotals::core_straggler_ms, &StepMetrics::core_straggler_ms},
     {&StepTotals::reduce_ms, &StepMetrics::reduce_ms},
     {&StepTotals::reduce_wait_ms, &StepMetrics::reduce_wait_ms},
@@ -139,7 +139,7 @@ double other_seconds(const RunSummary& summary) {
   const double between = summary.wall_seconds - summary.evaluation_seconds -
                          summary.checkpoint_after_seconds -
                          1e-3 * (totals.step_ms + totals.checkpoint_ms);
-  return std::max(between, 0.0) + 1e-3 * (totals.other_ms - totals.comm_core_wait_ms);
+  return std::max(between, 0.0) + 1e-3 * (totals.other_ms - totals.other_core_wait_ms);
 }
 
 // What exposed communication was for, where it is worth telling: " (9.1 %: gradients 7.0 %)".
@@ -264,13 +264,13 @@ TimeParts parts_of(const StepTotals& totals) {
       .data_wait = totals.data_wait_ms,
       .checkpoint = totals.checkpoint_ms + totals.checkpoint_straggler_ms,
       .evaluation = totals.evaluation_ms,
-      .other = totals.other_ms - totals.comm_core_wait_ms + totals.between_ms -
+      .other = totals.other_ms - totals.other_core_wait_ms + totals.between_ms -
                totals.checkpoint_ms - totals.evaluation_ms};
   // Both are measured by other clocks than what they are parts of.
   parts.other = std::max(parts.other, 0.0);
   parts.compute = std::max(totals.step_ms - totals.data_wait_ms - totals.exposed_comm_ms -
                                totals.straggler_ms - totals.bubble_ms - totals.other_ms -
-                               (totals.core_wait_ms - totals.comm_core_wait_ms),
+                               (totals.core_wait_ms - totals.other_core_wait_ms),
                            0.0);
   return parts;
 }

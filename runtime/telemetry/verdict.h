@@ -27,7 +27,7 @@ struct StepTotals {
   double bubble_ms = 0;
   double other_ms = 0;
   double core_wait_ms = 0;
-  double comm_core_wait_ms = 0;
+  double other_core_wait_ms = 0;
   double core_straggler_ms = 0;
   double reduce_ms = 0;
   double reduce_wait_ms = 0;

@@ -125,7 +125,7 @@ TEST(Verdict, SharesOfARunAddUpToItsTime) {
 
 TEST(Verdict, AThreadOfMessagesWithoutACoreIsNotCountedTwice) {
   const RunSummary summary =
-      summary_of({.step_ms = 100, .other_ms = 60, .core_wait_ms = 75, .comm_core_wait_ms = 50});
+      summary_of({.step_ms = 100, .other_ms = 60, .core_wait_ms = 75, .other_core_wait_ms = 50});
 
   const auto shares = shares_of(summary);
 

@@ -28,7 +28,7 @@ void fill(StepMetrics& metrics, const StepSplit& split) {
   metrics.bubble_ms = split.bubble;
   metrics.other_ms = split.other;
   metrics.core_wait_ms = split.core_wait;
-  metrics.comm_core_wait_ms = split.comm_core_wait;
+  metrics.other_core_wait_ms = split.other_core_wait;
   metrics.core_straggler_ms = split.core_straggler;
   metrics.reduce_ms = split.reduce;
   metrics.reduce_wait_ms = split.reduce_wait;

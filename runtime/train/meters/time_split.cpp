@@ -64,13 +64,18 @@ std::vector<RankStep> without_idle_core_waits(std::span<const RankStep> ranks, i
         std::ranges::min_element(stage, {}, &RankStep::message_wait)->message_wait;
     for (RankStep& rank : stage) {
       const double behind_peers = std::max(last - came(rank), rank.message_wait - least_wait);
-      const double waited = rank.reduce_wait + rank.comm_core_wait;  // what it counts in
+      const double waited = rank.comm_wait + rank.comm_core_wait;  // what it counts in
       const double left = waited - std::min(waited, behind_peers);
       const double idle = std::max(0.0, rank.comm_core_wait - left);
+      if (idle == 0) continue;
+      const double longer = rank.comm_wait > 0 ? (rank.comm_wait + idle) / rank.comm_wait : 1;
+      for (double RankStep::*const part :
+           {&RankStep::reduce_wait, &RankStep::tensor_wait, &RankStep::gather_wait})
+        rank.*part *= longer;
       rank.comm_core_wait -= idle;
+      rank.other_core_wait -= idle;
       rank.core_wait -= idle;
       rank.comm_wait += idle;
-      rank.reduce_wait += idle;
     }
   }
   return settled;
@@ -176,7 +181,7 @@ StepSplit split_step(std::int64_t step, const MeshShape& shape, std::span<const 
     split.optimizer += share * rank.optimizer;
     split.other += share * (compute - rank.forward - rank.backward - rank.optimizer);
     split.core_wait += share * rank.core_wait;
-    split.comm_core_wait += share * rank.comm_core_wait;
+    split.other_core_wait += share * rank.other_core_wait;
     split.core_straggler += share * waits.core;
     split.checkpoint_straggler += share * waits.checkpoint;
     split.reduce += share * rank.reduce;
@@ -197,12 +202,12 @@ void add_to(std::span<RankTimes> sums, const MeshShape& shape, std::span<const R
     const RankStep& rank = ranks[static_cast<std::size_t>(r)];
     RankTimes& sum = sums[static_cast<std::size_t>(r)];
     sum.period += rank.period;
-    sum.compute += rank.own_work() - rank.data_wait - rank.core_wait;
+    sum.compute += rank.own_work() - rank.data_wait - (rank.core_wait - rank.between_core_wait);
     sum.data_wait += rank.data_wait;
     sum.comm_wait += rank.comm_wait;
     sum.bubble += rank.bubble;
     sum.core_wait += rank.core_wait;
-    sum.between += rank.between();
+    sum.between += rank.between() - rank.between_core_wait;
     sum.checkpoint += rank.checkpoint;
     sum.message_wait += rank.message_wait;
     sum.micro_batches += rank.micro_batches;
@@ -216,9 +221,11 @@ void add_to(std::span<RankTimes> sums, const MeshShape& shape, std::span<const R
 std::string format_json(const StepSplit& split) {
   return fmt::format(
       "{{\"step\":{},\"period_ms\":{},\"compute_ms\":{},\"data_wait_ms\":{},\"bubble_ms\":{},"
-      "\"straggler_ms\":{},\"exposed_comm_ms\":{},\"between_steps_ms\":{},\"slowest_rank\":{}}}\n",
+      "\"straggler_ms\":{},\"exposed_comm_ms\":{},\"between_steps_ms\":{},\"core_wait_ms\":{},"
+      "\"slowest_rank\":{}}}\n",
       split.step, split.period, split.compute, split.data_wait, split.bubble, split.straggler,
-      split.exposed_comm, split.between_steps, split.slowest_rank);
+      split.exposed_comm, split.between_steps, split.core_wait + split.core_straggler,
+      split.slowest_rank);
 }
 
 }  // namespace trireme

@@ -41,7 +41,9 @@ struct RankStep {
   double bubble = 0;         // standing still for neighbours in the pipeline
   double data_wait = 0;      // standing still for data
   double forward = 0, backward = 0, optimizer = 0;  // without standing still
-  double core_wait = 0;    // of own work, messages included: the process had no core (CPU only)
+  // On a CPU: threads of this rank had no core, in its own work, for its messages, for its data, or
+  // between steps. The last is the part of between() that is this.
+  double core_wait = 0, between_core_wait = 0;
   double reduce = 0;       // gradients were reduced, behind backward or exposed
   double reduce_wait = 0;  // of comm_wait: the exposed part of that
   // Of comm_wait too: for sums of tensor groups in the passes, and for parameters.
@@ -52,7 +54,8 @@ struct RankStep {
   double checkpoint = 0, evaluation = 0;  // of the time before the step
   // Energy that this rank counts (StepOptions::joules) since the step before; NaN: not known.
   double joules = 0;
-  double comm_core_wait = 0;  // of core_wait: in no pass, but of a thread that communicates
+  double other_core_wait = 0;  // of core_wait: in no pass
+  double comm_core_wait = 0;   // of that: for messages
   // No times, but told with them: this rank's part of the digest of the weights, and where it
   // waited for data, the file whose reads took longest since it told of one.
   ToldBits digest{}, slow_file{};
@@ -88,8 +91,8 @@ struct StepSplit {
   double checkpoint = 0, evaluation = 0;  // of between_steps
   // Four that add up to `compute`.
   double forward = 0, backward = 0, optimizer = 0, other = 0;
-  double core_wait = 0;             // of `compute`: processes had no core
-  double comm_core_wait = 0;        // of core_wait and of `other`
+  double core_wait = 0;             // of `compute` and `between_steps`: processes had no core
+  double other_core_wait = 0;       // of that: in `other` or between steps
   double core_straggler = 0;        // of `straggler`: behind ranks that had none
   double checkpoint_straggler = 0;  // of `straggler`: behind ranks whose checkpoint took longer
   double reduce = 0, reduce_wait = 0;

@@ -44,9 +44,9 @@ OptimizerRanks optimizer_ranks(const Model& model, const ProcessMesh& mesh, Stre
           .stalls = &streams.stalls};
 }
 
-double process_cpu_seconds() {
+double thread_cpu_seconds() {
   timespec now{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
@@ -168,8 +168,10 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
   rng[1] = static_cast<std::uint64_t>(step);
   optimizer_.prepare(step, options_.schedule.at(step));
   if (options_.flags) slot.exchange.stage(options_.flags(), last_read_.step, last_read_.times);
-  const double waited = source.wait_seconds(), computed = process_cpu_seconds(),
+  const double waited = source.wait_seconds(), computed = thread_cpu_seconds(),
                messages = message_wait_seconds();
+  const bool on_cpu = device_.type() == DeviceType::cpu;
+  const CoreWaitCount begun = on_cpu ? core_waits_.read() : CoreWaitCount{};
   slot.pause = std::exchange(pause_, {});
   const bool rehearses = !began_ && device_.type() == DeviceType::cuda &&
                          (options_.pipeline.stages > 1 || options_.rehearsed);
@@ -179,7 +181,7 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
     if (options_.rehearsed) options_.rehearsed(compute);
   }
   slot.follows = std::exchange(began_, true);
-  slot.comm_core_wait_ms = 0;
+  slot.core = {.between = slot.follows ? begun.here - core_count_.here : 0};
   compute.record(*slot.start);
   if (!rehearses) batches_.begin_step(source);
   if (batches_.fixed()) {
@@ -191,8 +193,13 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
   compute.record(*slot.updated);
   compute.record(end_of(step));
   slot.data_wait_ms = 1e3 * (source.wait_seconds() - waited);
-  slot.cpu_ms = 1e3 * (process_cpu_seconds() - computed) + std::exchange(delayed_ms_, 0);
   slot.message_wait_ms = 1e3 * (message_wait_seconds() - messages);
+  if (!on_cpu) return;
+  core_count_ = core_waits_.read();
+  slot.core.cpu = 1e3 * (thread_cpu_seconds() - computed);
+  slot.core.waits = core_count_.here - begun.here;
+  slot.core.messages = std::max(0.0, core_count_.messages - begun.messages - slot.core.reduce);
+  slot.core.data = core_count_.data - begun.data;
 }
 
 // Stages of a pipeline wait for each other's messages, so in a step the host must not wait for the
@@ -332,14 +339,14 @@ void StepEngine::reduce(Slot& slot) {
   if (options_.flags) slot.exchange.publish(*streams_.comm);
   // The compute stream of a CPU runs inline: so the host stands still here as the step does.
   const bool on_cpu = device_.type() == DeviceType::cpu;
-  const double waited = on_cpu ? core_waits_.milliseconds() : 0;
+  const double waited = on_cpu ? core_waits_.read().messages : 0;
   streams_.compute->record(*slot.reduce_begin);
   reducer_.finish();
   if (slot.noisy) noise_->add_whole(*streams_.comm);
   ties_.add(*streams_.comm);
   reducer_.join();  // also what was published
   streams_.compute->record(*slot.reduce_end);
-  if (on_cpu) slot.comm_core_wait_ms = core_waits_.milliseconds() - waited;
+  if (on_cpu) slot.core.reduce = core_waits_.read().messages - waited;
 }
 
 void StepEngine::prepare(const Action& action) {
@@ -376,7 +383,7 @@ void StepEngine::compute(const Action& action) {
     if (action.kind == ActionKind::backward) views_.backward_begins(here);
   }
   if (forward) {
-    if (chunk == 0 && m == 0) delayed_ms_ += test_delay(DelayPlace::compute);
+    if (chunk == 0 && m == 0) test_delay(DelayPlace::compute);
     reducer_.before_forward(chunk, m);
     model_.forward(here);
     weights_changed_[static_cast<std::size_t>(chunk)] = false;

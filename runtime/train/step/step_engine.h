@@ -101,9 +101,7 @@ struct StepReport {
   // This rank's threads waited for the messages of peers' collectives, hidden waits included.
   double message_wait_ms = 0;
   StepPause pause{};  // before the step
-  double cpu_ms = 0;  // all threads of this process computed, on a CPU device
-  // Of exposed_comm_ms, on a CPU device: a thread of this process that communicates had no core.
-  double comm_core_wait_ms = 0;
+  CoreTimes core{};    // on a CPU device
   // Where the loss is scaled: the scale of this step, and the steps skipped up to and with it.
   std::optional<double> loss_scale{};
   std::int64_t skipped_steps = 0;
@@ -167,7 +165,8 @@ class StepEngine final : private StageWork, private LayerHook {
     bool warm = false;     // a step went through it
     bool follows = false;  // a step before this one ran
     std::unique_ptr<Graph> graph{};
-    double data_wait_ms = 0, cpu_ms = 0, comm_core_wait_ms = 0, message_wait_ms = 0;
+    double data_wait_ms = 0, message_wait_ms = 0;
+    CoreTimes core{};
     StepPause pause{};
   };
   Context context(int chunk, int micro_batch) override;
@@ -212,8 +211,8 @@ class StepEngine final : private StageWork, private LayerHook {
   PipelineRunner runner_;
   StepViews views_;
   CoreWaits core_waits_;
-  StepPause pause_;        // since the last step
-  double delayed_ms_ = 0;  // a test had this rank compute longer, without a core (test_delay.h)
+  CoreWaitCount core_count_{};  // at the end of the last step
+  StepPause pause_;             // since the last step
   std::array<std::unique_ptr<Slot>, 2> slots_;
   std::array<std::unique_ptr<Event>, 3> ends_;  // step s at s % 3: there until s + 2 is read
   Slot* slot_ = nullptr;                        // of the step that is being enqueued

@@ -15,36 +15,45 @@ constexpr double telling_wait = 0.05;
 
 RankStep own_times(const StepReport& report, bool on_cpu) {
   const double stalls = report.forward_stall_ms + report.backward_stall_ms + report.update_stall_ms;
+  const double passes =
+      report.forward_ms + report.backward_ms + report.optimizer_ms - stalls;
   const double idle = report.step_ms - report.forward_ms - report.backward_ms - report.bubble_ms -
                       report.exposed_comm_ms - report.optimizer_ms;
+  const StandstillTimes still{
+      .stalls = stalls,
+      .reduce = report.exposed_comm_ms,
+      .bubble = report.bubble_ms,
+      // Where the host runs ahead of the device, waiting for data may cost it less.
+      .data = std::max(0.0, std::min(idle, report.data_wait_ms))};
+  const LackOfCores lack =
+      on_cpu ? lack_of_cores(report.step_ms, still, report.core) : LackOfCores{};
+  const double stalled = stalls > 0 ? 1 - lack.stalls / stalls : 1.0;
   RankStep own{.period = report.gap_ms + report.step_ms,
                .step = report.step_ms,
                .before_reduce = report.step_ms - report.exposed_comm_ms - report.optimizer_ms,
                // Messages that wait for a core of this rank's hold up the others as its work does.
-               .comm_wait = report.exposed_comm_ms - report.comm_core_wait_ms + stalls,
+               .comm_wait = report.exposed_comm_ms + stalls - lack.messages(),
                .bubble = report.bubble_ms,
-               // Where the host runs ahead of the device, waiting for data may cost it less.
-               .data_wait = std::max(0.0, std::min(idle, report.data_wait_ms)),
+               .data_wait = still.data - lack.data,
                .forward = report.forward_ms - report.forward_stall_ms,
                .backward = report.backward_ms - report.backward_stall_ms,
                .optimizer = report.optimizer_ms - report.update_stall_ms,
                .reduce = report.reduce_ms,
-               .reduce_wait = report.exposed_comm_ms - report.comm_core_wait_ms,
-               .tensor_wait = report.tensor_stall_ms,
-               .gather_wait = report.gather_stall_ms,
+               .reduce_wait = report.exposed_comm_ms - lack.reduce,
+               .tensor_wait = stalled * report.tensor_stall_ms,
+               .gather_wait = stalled * report.gather_stall_ms,
                .message_wait = report.message_wait_ms,
                .checkpoint = std::min(report.pause.checkpoint, report.gap_ms),
                .evaluation = 0};
   own.evaluation = std::min(report.pause.evaluation, report.gap_ms - own.checkpoint);
-  // On a CPU the host computes the step: what no thread of the process computed, others did. Its
-  // threads may also compute while the step stands still, so this is the least.
-  const double working =
-      own.step - own.comm_wait - own.bubble - own.data_wait - report.comm_core_wait_ms;
-  const double passes = own.forward + own.backward + own.optimizer;
-  if (on_cpu && working > report.cpu_ms)
-    own.core_wait = (1 - report.cpu_ms / working) * std::min(passes, working);
-  own.core_wait += report.comm_core_wait_ms;
-  own.comm_core_wait = report.comm_core_wait_ms;
+  own.between_core_wait =
+      std::clamp(report.core.between, 0.0,
+                 std::max(0.0, report.gap_ms - own.checkpoint - own.evaluation));
+  own.core_wait = lack.work + lack.messages() + lack.data + own.between_core_wait;
+  own.comm_core_wait = lack.messages();
+  const double working = report.step_ms - still.sum();
+  const double in_passes = working > 0 ? std::clamp(passes / working, 0.0, 1.0) * lack.work : 0.0;
+  own.other_core_wait = own.core_wait - in_passes;
   return own;
 }
 
@@ -94,10 +103,9 @@ void StepEngine::read_times(std::int64_t step, Slot& slot, StepReport& report) c
   report.gather_stall_ms = stalls.gathers;
   report.optimizer_ms = slot.updated->milliseconds_since(*slot.reduce_end);
   report.data_wait_ms = slot.data_wait_ms;
-  report.cpu_ms = slot.cpu_ms;
+  report.core = slot.core;
   report.message_wait_ms = slot.message_wait_ms;
   report.pause = slot.pause;
-  report.comm_core_wait_ms = std::min(slot.comm_core_wait_ms, report.exposed_comm_ms);
   report.own = own_times(report, device_.type() == DeviceType::cpu);
   if (options_.joules && !test_rests(step + 1)) report.own.joules = options_.joules();
   report.own.micro_batches = options_.pipeline.micro_batches;
