@@ -125,12 +125,22 @@ void print(const CheckpointFigures& measured, int rounds) {
   if (!measured.stall) return;
   const StepStall& stall = *measured.stall;
   const double step = median(stall.plain), longer = median(stall.longer), copy = median(stall.copy);
+  std::vector<double> beyond;  // of each round, percent of a step
+  for (std::size_t round = 0; round < stall.longer.size(); ++round)
+    beyond.push_back(100 * (stall.longer[round] - stall.copy[round]) / step);
+  const auto [least, most] = std::ranges::minmax(beyond);
   const double held = median(stall.held);
   fmt::print("{:<26} {:.1f} ms, {:.1f} % of a step of {:.1f} ms beyond copying\n",
              "save() held training for", held, 100 * std::max(0.0, held - copy) / step, step);
-  fmt::print("{:<26} {:.1f} ms longer, {:.1f} % of a step beyond copying\n",
-             fmt::format("{} steps beside the write", stall.steps), longer,
-             100 * (longer - copy) / step);
+  const std::string name = fmt::format("{} steps beside the write", stall.steps);
+  if (least > 0) {
+    fmt::print("{:<26} {:.1f} ms longer, {:.1f} % of a step beyond copying ({:.1f} to {:.1f} %)\n",
+               name, longer, median(beyond), least, most);
+  } else {
+    // Some rounds were shorter with a save than without: what it costs is less than steps vary.
+    fmt::print("{:<26} no longer than the noise: {:.1f} to {:.1f} % of a step in {} rounds\n", name,
+               least, most, beyond.size());
+  }
 }
 
 void write_json(const std::string& path, const CheckpointFigures& measured) {

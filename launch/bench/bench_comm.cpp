@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "launch/bench/comm/links.h"
+#include "launch/bench/machine_check.h"
 #include "launch/commands/number_check.h"
 #include "launch/commands/shared_options.h"
 #include "launch/job/job_groups.h"
@@ -33,6 +34,7 @@ struct CommBenchArguments {
   std::int64_t factor = 4;
   int repeats = 9;
   std::string json_file, hardware_file;
+  bool accept_load = false;
 };
 
 struct SizeRow {
@@ -157,6 +159,7 @@ void bench_comm(const CommBenchArguments& arguments) {
          "bench comm: one rank has nobody to talk to; start it with mpirun -np N");
   if (!arguments.hardware_file.empty())
     (void)plan::load_hardware(arguments.hardware_file);  // before minutes of measuring
+  const MachineCheck machine(arguments.accept_load);
   nlohmann::json groups = nlohmann::json::array();
   std::int64_t wrong = 0;
   for (Communicator* const group : job.all())
@@ -168,6 +171,8 @@ void bench_comm(const CommBenchArguments& arguments) {
                                 {"groups", groups}};
     write_file(arguments.json_file, report.dump(2) + "\n", ExitCode::internal);
   }
+  std::fflush(stdout);
+  static_cast<void>(machine.finish(*job.world, arguments.hardware_file));
   if (!arguments.hardware_file.empty()) update_hardware(job, arguments);
   job.world->barrier();
   if (wrong > 0)
@@ -198,6 +203,7 @@ void add_bench_comm(CLI::App& bench_command) {
   command->add_option("--json", arguments->json_file, "Write the measurements to this file, too");
   command->add_option("--hardware", arguments->hardware_file,
                       "Write the links' alpha and beta into this hardware file of the planner");
+  add_load_option(*command, arguments->accept_load);
   command->footer(
       "Example: mpirun -np 4 trireme bench comm configs/gpt_tiny.yaml "
       "--set parallel.tensor=2 --max-bytes 4194304");

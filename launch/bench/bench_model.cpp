@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "launch/bench/comm/links.h"
+#include "launch/bench/machine_check.h"
 #include "launch/bench/model/calibrate.h"
 #include "launch/bench/model/profile.h"
 #include "launch/commands/number_check.h"
@@ -37,6 +38,7 @@ struct ModelBenchArguments {
   std::string out;
   double seconds = 3;
   bool profile = false;
+  bool accept_load = false;
 };
 
 struct ModelTimes {
@@ -180,6 +182,7 @@ void bench_model(const ModelBenchArguments& arguments) {
     return;
   }
   plan::Hardware hardware = describe_node(device, process.mpi);
+  const MachineCheck machine(arguments.accept_load);
   const ModelTimes measured = time_model(world, device, config, arguments.seconds);
   hardware.straggler_deviation = measured.alone.stddev;
   if (world.rank() == 0) {
@@ -191,11 +194,14 @@ void bench_model(const ModelBenchArguments& arguments) {
   constexpr plan::Link unmeasured{.latency = 1e-5, .bandwidth = 1e9};
   hardware.links.inside = ranks > 1 ? fit_all_reduce(world, device) : unmeasured;
   hardware.links.between = hardware.links.inside;
+  if (world.rank() == 0) print_summary(measured, hardware, ranks);
+  std::fflush(stdout);
+  const std::string load = machine.finish(world, arguments.out);
   if (world.rank() != 0) return;
-  print_summary(measured, hardware, ranks);
   const std::string text = plan::to_yaml(
-      hardware, fmt::format("Measured by trireme bench model {} on {} ranks.{}", arguments.config,
-                            ranks, ranks > 1 ? "" : "\nThe links were not: start it with mpirun."));
+      hardware, fmt::format("Measured by trireme bench model {} on {} ranks.{}{}", arguments.config,
+                            ranks, ranks > 1 ? "" : "\nThe links were not: start it with mpirun.",
+                            load.empty() ? "" : "\nNot on a quiet machine: " + load + "."));
   if (arguments.out.empty()) {
     fmt::print("{}", text);
   } else {
@@ -215,6 +221,7 @@ void add_bench_model(CLI::App& bench_command) {
   command->add_option("--seconds", arguments->seconds, "How long to train for each measurement")
       ->check(number_between(0, 3600))
       ->capture_default_str();
+  add_load_option(*command, arguments->accept_load);
   command
       ->add_flag("--profile", arguments->profile,
                  "Print how the time of a step on the CPU is spent, by operation, and measure "

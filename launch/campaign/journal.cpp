@@ -112,20 +112,33 @@ void Journal::show(const CampaignState& state, double now) {
 }
 
 std::string goodput_text(const CampaignState& state, double now) {
-  const double used = state.node_hours(now), useful = state.useful_node_hours();
-  const double until = state.ended > 0 ? state.ended : now;
+  // What a job that goes on has done counts when it is known what the next goes on from.
+  const bool going =
+      !state.attempts.empty() && state.attempts.back().phase != Attempt::Phase::ended;
+  const double open = going ? state.attempts.back().node_hours(now) : 0;
+  const double used = state.node_hours(now) - open, useful = state.useful_node_hours();
+  const std::string of_running =
+      open > 0 ? fmt::format("{:.4f} node-hours of the job that runs do not count yet", open) : "";
+  if (used <= 0)
+    return "goodput is known when the first job has ended" +
+           (open > 0 ? "; " + of_running : std::string());
+  double until = state.ended > 0 ? state.ended : now;
   double stepping = 0;
-  for (const Attempt& attempt : state.attempts)
+  for (const Attempt& attempt : state.attempts) {
+    if (attempt.phase != Attempt::Phase::ended) {
+      if (attempt.started > 0) until = attempt.started;
+      continue;
+    }
     stepping += attempt.nodes > 0
                     ? 3600 * attempt.useful_node_hours() / static_cast<double>(attempt.nodes)
                     : 0;
+  }
   const double wall = std::max(1e-9, until - state.created);
   return fmt::format(
       "goodput {:.1f} %: {:.4f} of {:.4f} node-hours were steps that count; {:.1f} % of {} since "
-      "the "
-      "campaign began",
-      used > 0 ? 100 * useful / used : 0.0, useful, used, 100 * stepping / wall,
-      duration_text(wall));
+      "the campaign began{}",
+      100 * useful / used, useful, used, 100 * stepping / wall, duration_text(wall),
+      open > 0 ? "; " + of_running : "");
 }
 
 std::string status_text(const CampaignState& state, const std::string& directory, double now) {

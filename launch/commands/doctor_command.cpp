@@ -121,6 +121,7 @@ int examine(const DoctorArguments& arguments) {
   doctor::check_clocks(findings, *world, hosts);
   const CoreCrowd crowd = most_crowded(*world);
   if (on_cpu(settings, gpus)) doctor::check_cores(findings, crowd, *world);
+  doctor::check_load(findings, *world);
   doctor::check_stragglers(findings, *world, hosts, crowd);
   doctor::check_links(findings, *world, hosts);
   // Files and a mesh need a config that every rank could read.

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <map>
 #include <set>
+#include <thread>
 
 #include "launch/doctor/host_check.h"
 #include "launch/doctor/judge.h"
@@ -155,6 +156,18 @@ void check_clocks(Findings& findings, Communicator& world, const std::vector<std
 
 void check_cores(Findings& findings, const CoreCrowd& crowd, Communicator& world) {
   if (world.rank() == 0) judge_cores(findings, crowd, world.size());
+}
+
+void check_load(Findings& findings, Communicator& world) {
+  world.barrier();
+  const LoadMeter meter;
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  MachineLoad own = meter.read();
+  own.waited = 0;  // it wanted none
+  const auto hosts = load_of_hosts(world, own);
+  if (world.rank() != 0) return;
+  for (const auto& [host, load] : hosts)
+    judge_load(findings, host, load);
 }
 
 void check_stragglers(Findings& findings, Communicator& world,

@@ -24,6 +24,8 @@ void check_shared(Findings& findings, Communicator& world, const std::string& di
 void check_clocks(Findings& findings, Communicator& world, const std::vector<std::string>& hosts);
 // Ranks that have to share cores. Not collective: `crowd` is most_crowded(world).
 void check_cores(Findings& findings, const CoreCrowd& crowd, Communicator& world);
+// What other programs use of every host's cores, while all ranks sleep half a second.
+void check_load(Findings& findings, Communicator& world);
 // Ranks that compute slower than the others. Where ranks share cores it says nothing.
 void check_stragglers(Findings& findings, Communicator& world,
                       const std::vector<std::string>& hosts, const CoreCrowd& crowd);

@@ -35,6 +35,14 @@ void judge_cores(Findings& findings, const CoreCrowd& crowd, int ranks) {
                 "--bind-to none); with more, source launch/mpi_env.sh so that waiting ranks yield");
 }
 
+void judge_load(Findings& findings, const std::string& host, const MachineLoad& load) {
+  const std::string text = fmt::format("{} on {}", describe(load), host);
+  if (!load.disturbs()) return findings.fine("load", text);
+  findings.note("load", text,
+                "stop them, or ask for cores of your own: runs beside them wait for cores, and "
+                "what is measured there (trireme bench, trireme scale) says little");
+}
+
 void judge_speeds(Findings& findings, std::span<const double> seconds,
                   std::span<const std::string> hosts) {
   constexpr double tolerated = 1.25;

@@ -9,11 +9,14 @@
 #include "launch/doctor/finding.h"
 #include "runtime/engine/agreement/core_sharing.h"
 #include "runtime/telemetry/host.h"
+#include "runtime/telemetry/machine_load.h"
 
 namespace trireme::doctor {
 
 // Ranks that have to take turns on cores, in a job of `ranks`.
 void judge_cores(Findings& findings, const CoreCrowd& crowd, int ranks);
+// What else uses the cores of a host that no rank computes on.
+void judge_load(Findings& findings, const std::string& host, const MachineLoad& load);
 // Seconds of each rank for the same work.
 void judge_speeds(Findings& findings, std::span<const double> seconds,
                   std::span<const std::string> hosts);

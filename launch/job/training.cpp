@@ -7,6 +7,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "launch/checkpoint/their_files.h"
 #include "launch/job/energy.h"
@@ -159,11 +160,12 @@ void log_step_time(double planned_seconds, double mean_seconds) {
 
 // Collective.
 void leave_results(Engine& engine, const Trainer& trainer, const BubbleMeter& meter,
-                   const RunFacts& facts, Reporter* reporter) {
+                   const RunFacts& facts, const MachineLoad& load, Reporter* reporter) {
   Session& session = engine.session();
   TrainingState& state = *engine.training().state;
   const Config& config = session.config;
   const std::uint64_t peak = peak_memory_of_any_rank(session);
+  const HostLoad loaded = most_loaded(*session.world, load);
   write_results(session, state, trainer.final_loss(), reporter);
   // Elsewhere a later run would have other bits where this one took the library's suggestion.
   if (config.device.autotune != "off" && config.reproducibility == Reproducibility::fast)
@@ -193,6 +195,7 @@ void leave_results(Engine& engine, const Trainer& trainer, const BubbleMeter& me
                        .peak_memory_bytes = peak,
                        .bubble = bubble,
                        .decoded_again = input.reading.decoded_again,
+                       .load = loaded,
                        .replays = std::move(replays),
                        .time = std::chrono::system_clock::now()});
   reporter->console.finish(reporter->ranks.fold().summary());
@@ -260,7 +263,8 @@ bool run_training(const RankProcess& process, const Config& config,
   TrainingParts& parts = engine.training();
   Checkpointing& checkpoints = *parts.checkpoints;
   const std::vector<std::string> hosts = gather_texts(*session.world, host_name());
-  const RunFacts facts = run_facts(config, most_crowded(*session.world));
+  RunFacts facts = run_facts(config, most_crowded(*session.world));
+  facts.hosts = static_cast<int>(std::set(hosts.begin(), hosts.end()).size());
   const std::unique_ptr<Reporter> reporter = open_reports(engine, start, facts, hosts, request);
   Trainer::Services services = services_of(engine, requests, hosts, facts, reporter.get());
   if (reporter)
@@ -285,7 +289,9 @@ bool run_training(const RankProcess& process, const Config& config,
   options.peak_flops = planned.peak_flops;
   Trainer trainer(parts.state->engine, *parts.batches, options, {&reports, metrics, &meter},
                   services);
+  const LoadMeter meter_of_load;
   trainer.run();
+  const MachineLoad load = meter_of_load.read();
   reports.flush();
   parts.state->engine.settle();
   const bool stopped = trainer.stopped() != StopReason::none;
@@ -299,7 +305,7 @@ bool run_training(const RankProcess& process, const Config& config,
   if (!stopped) {
     if (planned.seconds) log_step_time(*planned.seconds, mean_step_seconds(trainer, config, start));
     engine.require_run();
-    leave_results(engine, trainer, meter, facts, reporter.get());
+    leave_results(engine, trainer, meter, facts, load, reporter.get());
   }
   if (request.split_times && reporter) write_time_split(reports, *reporter);
   checkpoints.require_saved();

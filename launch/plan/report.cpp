@@ -48,7 +48,7 @@ std::string memory_table(const std::vector<StageRow>& rows) {
   const auto shown = [&](std::size_t i) {
     return std::ranges::any_of(rows, [i](const StageRow& row) { return row.lines[i].bytes > 0; });
   };
-  std::string text = fmt::format("{:<{}}", "memory per rank", width);
+  std::string text = fmt::format("{:<{}}", "buffers per rank", width);
   const auto& names = rows.front().lines;
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (shown(i))

@@ -270,6 +270,7 @@ class MetricsReading {
                       std::clamp(useful / whole, 0.0, 1.0));
     }
     if (!finite) all.non_finite.add(step_);
+    all.divergence.add(step_, *scanner_.find("loss"));
     sum_up();
   }
 

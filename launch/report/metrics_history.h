@@ -63,6 +63,7 @@ struct MetricsHistory {
   std::int64_t steps = 0, first_step = 0, last_step = 0, highest_step = 0;
   std::optional<double> first_loss{}, last_loss{}, lowest_loss{}, last_lr{}, items_seen{};
   std::int64_t lowest_loss_step = 0;
+  Divergence divergence{};
   Few<std::int64_t> non_finite{};         // steps without a finite loss or gradient norm
   std::vector<Evaluation> evaluations{};  // thinned out where there are very many
   std::int64_t evaluation_count = 0;

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "launch/plan/layout_plan.h"
 #include "launch/top/log_end.h"
@@ -113,6 +114,7 @@ void read_settings(RunData& run) {
     run.family = config.model.family;
     run.device = name_of(config.device.type);
     run.facts = run_facts(config, crowd_of(run));
+    run.facts.hosts = static_cast<int>(std::set(run.hosts.begin(), run.hosts.end()).size());
     run.settings = values_by_key(config);
     tolerate(run, [&] {
       // What a run has left is resolved; what somebody put there need not be.
@@ -293,7 +295,8 @@ RunSummary summary_of(const RunData& run) {
   RunSummary summary{.totals = run.metrics.totals,
                      .wall_seconds = run.metrics.running_seconds,
                      .evaluation_seconds = run.metrics.evaluation_seconds,
-                     .hosts = run.hosts};
+                     .hosts = run.hosts,
+                     .divergence = run.metrics.divergence};
   // metrics.jsonl does not say in which of the other parts its core_wait_ms lies: it stays there.
   summary.totals.core_wait_ms = 0;
   summary.wall_seconds =
@@ -302,7 +305,10 @@ RunSummary summary_of(const RunData& run) {
 }
 
 RunSummary times_of(const RunData& run) {
-  return run.ranks.fold.steps() > 0 ? run.ranks.fold.summary() : summary_of(run);
+  if (run.ranks.fold.steps() == 0) return summary_of(run);
+  RunSummary summary = run.ranks.fold.summary();
+  summary.divergence = run.metrics.divergence;
+  return summary;
 }
 
 std::vector<RunData> read_runs(std::span<const std::string> places, std::optional<Error>& unread) {

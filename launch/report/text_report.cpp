@@ -97,7 +97,7 @@ std::string progress(const RunData& run, const Figures& figures) {
   if (all.items_seen) text += fmt::format(", {} {}", format_quantity(*all.items_seen), all.items);
   text += fmt::format(", running {}", format_duration(all.running_seconds));
   if (run.standing.state != top::RunState::finished && figures.remaining_seconds > 0)
-    text += fmt::format(", about {} of steps left", format_duration(figures.remaining_seconds));
+    text += fmt::format(", about {} left", format_duration(figures.remaining_seconds));
   return text;
 }
 
@@ -129,7 +129,7 @@ std::string validation_text(const MetricsHistory& all) {
 
 std::string rate_text(const RunData& run, const Figures& figures) {
   if (run.metrics.totals.step_ms <= 0 || run.metrics.items.empty()) return {};
-  return fmt::format("{} {}/s, {} lately; step {:.1f} ms, {:.1f} lately",
+  return fmt::format("{} {}/s in its steps, {} lately; step {:.1f} ms, {:.1f} lately",
                      format_quantity(figures.items_per_second), run.metrics.items,
                      format_quantity(figures.recent_items_per_second), figures.step_ms,
                      figures.recent_step_ms);
@@ -166,7 +166,7 @@ std::string compute_text(const RunData& run, const Figures& figures) {
   return text + "; parallel.hardware names no peak to hold it against";
 }
 
-std::string memory_text(const ModelFigures& figures) {
+std::string memory_text(const ModelFigures& figures, std::uint64_t resident) {
   double planned = 0, measured = 0;
   bool known = false;
   for (const MemoryUse& use : figures.memory) {
@@ -175,8 +175,11 @@ std::string memory_text(const ModelFigures& figures) {
     known = known || use.measured.has_value();
   }
   if (planned <= 0) return {};
-  return fmt::format("{} per rank planned{}", bytes_text(planned),
-                     known ? fmt::format(", {} measured", bytes_text(measured)) : "");
+  std::string text = fmt::format("buffers per rank: {} planned{}", bytes_text(planned),
+                                 known ? fmt::format(", {} measured", bytes_text(measured)) : "");
+  if (resident > 0)
+    text += fmt::format("; resident at most {}", bytes_text(static_cast<double>(resident)));
+  return text;
 }
 
 std::string goodput_text(const RunData& run, const Figures& figures) {
@@ -229,9 +232,12 @@ Figures figures_of(const RunData& run) {
                   .step_ms = totals.step_ms / count,
                   .recent_step_ms = recent_mean(all.buckets, "step_ms"),
                   .mfu = overall_mean(all.buckets, "mfu")};
-  const double left =
-      static_cast<double>(std::max<std::int64_t>(run.planned_steps - all.last_step, 0));
-  figures.remaining_seconds = 1e-3 * left * figures.recent_step_ms;
+  Pace pace{.step = 1e-3 * figures.recent_step_ms};
+  if (all.evaluation_count > 0)
+    pace.evaluation = all.evaluation_seconds / static_cast<double>(all.evaluation_count);
+  if (const StepTotals& known = times_of(run).totals; run.ranks.fold.steps() > 0)
+    pace.checkpoint = checkpoint_seconds(known, run.ranks.fold.last_step(), run.facts);
+  figures.remaining_seconds = seconds_left(all.last_step, run.planned_steps, run.facts, pace);
   const double whole = all.running_seconds + all.paused_seconds;
   figures.goodput =
       whole > 0 ? std::max(seconds - all.repeated_seconds, 0.0) / whole : unknown_figure;
@@ -250,7 +256,7 @@ std::vector<Fact> facts_of(const RunData& run) {
                           {"validation", validation_text(all)},
                           {"throughput", rate_text(run, figures)}};
   facts.push_back({"compute", compute_text(run, figures)});
-  facts.push_back({"memory", memory_text(run.figures)});
+  facts.push_back({"memory", memory_text(run.figures, times_of(run).peak_memory_bytes)});
   if (all.steps > 0) {
     // Else the verdict has it, with the ranks' own times.
     if (run.ranks.fold.steps() == 0)
@@ -274,7 +280,7 @@ std::vector<Fact> facts_of(const RunData& run) {
 std::string verdict_of(const RunData& run) {
   const RunFold& ranks = run.ranks.fold;
   if (ranks.steps() > 0) {
-    const std::string text = verdict_text(ranks.summary(), ranks.facts());
+    const std::string text = verdict_text(times_of(run), ranks.facts());
     if (run.ranks.start_count < 2 || run.ranks.starts.empty()) return text;
     return fmt::format("of the last start, behind step {}:\n{}", run.ranks.starts.back().step,
                        text);

@@ -32,6 +32,7 @@ ordered_json describe(const std::optional<RunResult>& run, const Point& point) {
           {"bubble_seconds", parts.bubble},
           {"data_wait_seconds", parts.data_wait},
           {"straggler_seconds", parts.straggler},
+          {"core_wait_seconds", parts.core_wait},
           {"slowest_rank", run->slowest_rank},
           {"started", run->place.started},
           {"turn", run->turn},
@@ -157,6 +158,33 @@ StudyPlace place_of(std::span<const Row> rows) {
   return all;
 }
 
+std::vector<std::string> remarks_on(std::span<const Row> rows) {
+  constexpr double notable_waits = 0.05, above = 1.02;
+  std::vector<std::string> remarks;
+  bool waited = false;
+  for (const Row& row : rows) {
+    const double share = row.good > 0 ? row.parts.core_wait / row.parts.period : 0.0;
+    const std::string name = fmt::format("{} scaling, {} ranks as {}", name_of(row.point.mode),
+                                         row.point.ranks(), row.point.layout());
+    if (share >= notable_waits) {
+      waited = true;
+      remarks.push_back(
+          fmt::format("{}: threads had no core for {:.0f} % of the step", name, 100 * share));
+    }
+    if (row.loss && row.loss->efficiency.median > above) {
+      remarks.push_back(
+          fmt::format("{}: {:.1f} % is more than ranks can gain by being more, unless their data "
+                      "then fit their caches; look whether what it is compared with was disturbed",
+                      name, 100 * row.loss->efficiency.median));
+    }
+  }
+  if (waited)
+    remarks.push_back(
+        "where cores were waited for, other programs or ranks took them, and figures tell of "
+        "those as well; measure again on cores of your own");
+  return remarks;
+}
+
 std::string describe_place(const Study& study, std::span<const Row> rows) {
   const StudyPlace place = place_of(rows);
   if (place.hosts.empty()) return "no run has told where it was";
@@ -260,9 +288,10 @@ std::string text_report(const Study& study, std::span<const Row> rows) {
       continue;
     }
     const Row::Loss& loss = *row.loss;
-    text += fmt::format(
-        "{:>9.1f} %  {:<15}", 100 * loss.efficiency.median,
-        fmt::format("({:.1f}..{:.1f})", 100 * loss.efficiency.min, 100 * loss.efficiency.max));
+    text += fmt::format("{:>9.1f} %  {:<15}", 100 * loss.efficiency.median,
+                        loss.interval ? fmt::format("[{:.1f}, {:.1f}]", 100 * loss.interval->low,
+                                                    100 * loss.interval->high)
+                                      : "");
     constexpr std::array<int, loss_count> widths = {8, 8, 8, 10, 9};
     for (std::size_t i = 0; i < loss_count; ++i)
       text += fmt::format("{:>{}.1f}", 100 * loss.parts[i] / row.parts.period, widths[i]);
@@ -274,9 +303,13 @@ std::string text_report(const Study& study, std::span<const Row> rows) {
           fmt::format("{} ranks as {}: {:.1f} steps, {:.2f} s to a loss of {}\n", row.point.ranks(),
                       row.point.layout(), row.steps, row.parts.period, study.options.target_loss);
   text += "efficiency, and what it lacks to 100 %, in % of the measured step; below 0: a gain\n";
+  if (std::ranges::any_of(rows, [](const Row& row) { return row.loss && row.loss->interval; }))
+    text += "in brackets 95 % intervals of a bootstrap over runs\n";
   if (std::ranges::any_of(rows, [](const Row& row) { return row.place.shares_cores(); })) {
     text += fmt::format("* {}\n", shared_cores_note);
   }
+  for (const std::string& remark : remarks_on(rows))
+    text += "note: " + remark + "\n";
   return text + describe_place(study, rows) + "\n";
 }
 

@@ -28,6 +28,9 @@ struct StudyPlace {
 inline constexpr std::string_view shared_cores_note =
     "more ranks than cores on a host: they take turns, so this says nothing of as many cores";
 
+// What makes figures doubtful: cores that were waited for, efficiencies above 100 %.
+[[nodiscard]] std::vector<std::string> remarks_on(std::span<const Row> rows);
+
 // One line per row; seconds are per step, empty cells are not known.
 [[nodiscard]] std::string csv_report(const Study& study, std::span<const Row> rows);
 // The same with every run; scripts/plot_scaling.py reads it.

@@ -55,6 +55,8 @@ std::string table(const Study& study, std::span<const Row> rows) {
                                                  to_loss ? "up to the loss" : "per step");
   if (std::ranges::any_of(rows, [](const Row& row) { return row.place.shares_cores(); }))
     text += fmt::format("<p>* {}</p>\n", shared_cores_note);
+  for (const std::string& remark : remarks_on(rows))
+    text += fmt::format("<p>{}</p>\n", report::escaped(remark));
   return text;
 }
 

@@ -79,6 +79,7 @@ Sum sum_of(const std::string& path, std::int64_t warmup, std::int64_t last) {
       parts.bubble += seconds("bubble_ms");
       parts.straggler += seconds("straggler_ms");
       parts.exposed_comm += seconds("exposed_comm_ms");
+      parts.core_wait += 1e-3 * step.value("core_wait_ms", 0.0);
       ++sum.slowest[step.at("slowest_rank").get<int>()];
       ++sum.counted;
     }
@@ -128,7 +129,7 @@ RunResult read_time_split(const std::string& path, std::int64_t warmup, std::int
   RunResult result = result_of(sum);
   StepParts& parts = result.parts;
   for (double* const part : {&parts.period, &parts.compute, &parts.data_wait, &parts.bubble,
-                             &parts.straggler, &parts.exposed_comm})
+                             &parts.straggler, &parts.exposed_comm, &parts.core_wait})
     *part /= static_cast<double>(sum.counted);
   if (!possible(parts)) fail(ExitCode::data, "{}: times below 0, or none", path);
   return result;
@@ -217,6 +218,7 @@ void save_result(const std::string& path, const RunResult& result) {
             {"bubble", parts.bubble},
             {"straggler", parts.straggler},
             {"exposed_comm", parts.exposed_comm},
+            {"core_wait", parts.core_wait},
             {"slowest_rank", result.slowest_rank},
             {"steps_to_loss", result.steps_to_loss},
             {"place", describe(result.place)},
@@ -240,7 +242,8 @@ std::optional<RunResult> load_result(const std::string& path, int ranks) {
                                .data_wait = text.at("data_wait"),
                                .bubble = text.at("bubble"),
                                .straggler = text.at("straggler"),
-                               .exposed_comm = text.at("exposed_comm")},
+                               .exposed_comm = text.at("exposed_comm"),
+                               .core_wait = text.value("core_wait", 0.0)},
                      .slowest_rank = text.at("slowest_rank"),
                      .place = place_from(text.at("place"))};
     if (text.contains("joules_per_step")) result.joules_per_step = text["joules_per_step"];

@@ -15,6 +15,7 @@ struct StepParts {
   double period = 0;
   double compute = 0;  // with what lies between steps
   double data_wait = 0, bubble = 0, straggler = 0, exposed_comm = 0;
+  double core_wait = 0;  // within these: threads had no core (CPU)
 };
 
 // Where and when a run was, as its environment.json tells. Of a run without one, or of an older

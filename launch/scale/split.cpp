@@ -16,7 +16,8 @@ StepParts mean_of(const StepParts& a, const StepParts& b) {
           .data_wait = (a.data_wait + b.data_wait) / 2,
           .bubble = (a.bubble + b.bubble) / 2,
           .straggler = (a.straggler + b.straggler) / 2,
-          .exposed_comm = (a.exposed_comm + b.exposed_comm) / 2};
+          .exposed_comm = (a.exposed_comm + b.exposed_comm) / 2,
+          .core_wait = (a.core_wait + b.core_wait) / 2};
 }
 
 double steps_of(const RunResult& run) {

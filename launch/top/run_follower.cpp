@@ -17,7 +17,9 @@
 #include "runtime/base/json.h"
 #include "runtime/checkpoint/directory.h"
 #include "runtime/checkpoint/files/names.h"
+#include "runtime/engine/options.h"
 #include "runtime/telemetry/run_directory.h"
+#include "runtime/telemetry/time_left.h"
 #include "runtime/telemetry/verdict/rank_lines.h"
 
 namespace trireme::top {
@@ -48,9 +50,10 @@ void when_newer(const std::string& path, double& written, Read&& read) {
   }
 }
 
-RankRows rows_of(const RankWindow& window) {
+RankRows rows_of(const RankWindow& window, const RunFacts& facts) {
   RankRows rows{
       .first = window.first, .last = window.last, .ranks = static_cast<int>(window.ranks.size())};
+  rows.checkpoint_seconds = checkpoint_seconds(window.totals, window.last, facts);
   const auto steps = static_cast<double>(window.last - window.first + 1);
   for (const RankTimes& rank : window.ranks) {
     rows.period_ms += rank.period / steps / static_cast<double>(window.ranks.size());
@@ -90,12 +93,15 @@ double RunView::share_done() const {
 
 double RunView::time_left() const {
   if (steps == 0 || recent.empty()) return unknown;
-  return 1e-3 * mean(&StepLine::step_ms) *
-         static_cast<double>(std::max<std::int64_t>(steps - step(), 0));
+  return seconds_left(step(), steps, facts,
+                      {.step = 1e-3 * mean(&StepLine::step_ms),
+                       .evaluation = evaluation ? evaluation->seconds : 0.0,
+                       .checkpoint = ranks.checkpoint_seconds});
 }
 
 void RunFollower::refresh() {
   view_.problem.clear();
+  read_settings();
   metrics_.poll(
       [&] {
         view_.recent.clear();
@@ -130,7 +136,6 @@ void RunFollower::refresh() {
   }
   log_.poll([&] { view_.log_end.clear(); },
             [&](std::string_view line) { follow_log_end(view_.log_end, line); });
-  read_settings();
   read_environment();
   read_planned_memory();
   read_owner();
@@ -162,7 +167,8 @@ void RunFollower::take_rank_line(std::string_view text) {
   view_.came_to_its_end = std::holds_alternative<RunEnding>(*line);
   // A start forgets what ranks on other hosts did.
   if (std::holds_alternative<RunStart>(*line)) view_.ranks = {};
-  if (const auto* const window = std::get_if<RankWindow>(&*line)) view_.ranks = rows_of(*window);
+  if (const auto* const window = std::get_if<RankWindow>(&*line))
+    view_.ranks = rows_of(*window, view_.facts);
 }
 
 void RunFollower::read_settings() {
@@ -170,6 +176,7 @@ void RunFollower::read_settings() {
   when_newer(path, config_written_, [&](const std::string& text) {
     const Config config = parse_config(text, path, {});
     view_.steps = config.train.steps;
+    view_.facts = run_facts(config, {});
     view_.summary = fmt::format("{}, {}, data {} x tensor {} x pipeline {}", config.model.family,
                                 name_of(config.precision), config.parallel.data,
                                 config.parallel.tensor, config.parallel.pipeline);
@@ -195,7 +202,7 @@ void RunFollower::read_planned_memory() {
   const FileDescriptor file(::open(log_.path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
   if (!file.is_open() || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return;
-  constexpr std::string_view head = "memory per rank at most: ";
+  constexpr std::string_view head = "buffers per rank at most: ";
   const std::string text = bytes_at(file, 0, 64 << 10);
   const std::size_t begin = text.find(head);
   if (begin == std::string::npos) return;

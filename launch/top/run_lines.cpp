@@ -195,11 +195,11 @@ class Lines {
   void memory() {
     std::vector<std::string> parts;
     if (view_.resident_mib > 0) {
-      parts.push_back(fmt::format("rank 0: {} now", mib(view_.resident_mib)));
+      parts.push_back(fmt::format("rank 0 resident: {} now", mib(view_.resident_mib)));
       parts.push_back(fmt::format("peak {}", mib(view_.peak_mib)));
     }
     if (view_.planned_mib > 0)
-      parts.push_back(fmt::format("{} a rank for the model", mib(view_.planned_mib)));
+      parts.push_back(fmt::format("buffers of a rank: {}", mib(view_.planned_mib)));
     if (!parts.empty()) row("memory", parts);
   }
 

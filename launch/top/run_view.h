@@ -12,6 +12,7 @@
 #include "launch/top/loss_curve.h"
 #include "launch/top/metrics_line.h"
 #include "launch/top/run_state.h"
+#include "runtime/telemetry/advice.h"
 
 namespace trireme::top {
 
@@ -26,6 +27,7 @@ struct RankRows {
   std::int64_t first = 0, last = 0;  // steps
   int ranks = 0;
   double period_ms = 0;                // mean over the ranks
+  double checkpoint_seconds = 0;       // each, of those in the window
   std::vector<SlowRankRow> slowest{};  // latest first; three at most
 };
 
@@ -34,6 +36,7 @@ struct RunView {
   RunState state = RunState::missing;
   std::string state_text{};          // of RunStanding
   std::int64_t steps = 0;            // train.steps; 0: not known
+  RunFacts facts{};                  // by the config
   std::string summary{};             // "gpt2, bf16, data 2 x tensor 1 x pipeline 1"; may be empty
   std::vector<std::string> hosts{};  // by rank
   std::deque<StepLine> recent{};     // the last steps

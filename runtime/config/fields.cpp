@@ -341,8 +341,13 @@ std::vector<Field> optimizer_fields() {
       FIELD(optimizer.nesterov, Free{}, "look ahead along the velocity", sgd),
       FIELD(optimizer.trust_coefficient, (NumberRange{.high = 1000, .low_is_open = true}),
             "step of a tensor as a share of its norm, at rate 1", lars),
-      FIELD(lr_schedule.name, one_of<LrDecay>(), "course of the rate after warm-up"),
-      FIELD(lr_schedule.warmup_steps, IntegerRange{0, many}, "steps of linear rise from zero"),
+      FIELD(lr_schedule.name, one_of<LrDecay>(),
+            "course of the rate behind warm-up, as a share of learning_rate: with r = "
+            "minimum_ratio and p = (n - 1 - w) / (steps - 1 - w) at step n, cosine is "
+            "r + (1 - r) (1 + cos(pi p)) / 2, linear is 1 - (1 - r) p, and wsd is 1 and falls "
+            "linearly to r over the last decay_fraction of the steps"),
+      FIELD(lr_schedule.warmup_steps, IntegerRange{0, many},
+            "steps w of linear rise: step n, counted from 1, has learning_rate n / w up to step w"),
       FIELD(lr_schedule.minimum_ratio, NumberRange{.high = 1}, "last rate as a share of the peak"),
       FIELD(lr_schedule.decay_fraction, (NumberRange{.high = 1, .low_is_open = true}),
             "share of the run, at its end, that decays", wsd),

@@ -142,6 +142,8 @@ BytesByRole log_memory_plan(Session& session) {
   put(predicted, 0);
   put(measured, each);
   values = largest_of_any_rank(*session.world, values);
+  const auto resident =
+      largest_of_any_rank<1>(*session.world, {static_cast<std::int64_t>(peak_resident_bytes())});
   if (session.world->rank() != 0) return {};
   const auto pair = [&](std::size_t i) {
     return fmt::format("{:.3f} / {:.3f} MiB", static_cast<double>(values[i]) / (1 << 20),
@@ -152,8 +154,10 @@ BytesByRole log_memory_plan(Session& session) {
     if (values[i] + values[each + i] > 0)
       parts += fmt::format(", {} {}", name_of(static_cast<MemoryRole>(i)), pair(i));
   }
-  log::get("train").info("memory per rank at most, predicted / measured: {}{}", pair(memory_roles),
-                         parts);
+  log::get("train").info(
+      "buffers per rank at most, predicted / measured: {}{}; resident memory, "
+      "program and libraries included: {:.1f} MiB",
+      pair(memory_roles), parts, static_cast<double>(resident[0]) / 0x1p20);
   BytesByRole held{};
   for (std::size_t i = 0; i < memory_roles; ++i)
     held[i] = static_cast<std::uint64_t>(values[each + i]);

@@ -61,7 +61,8 @@ void log_memory(Session& session, const Optimizer& optimizer) {
   if (session.world->rank() != 0) return;
   const auto mib = [](std::int64_t value) { return static_cast<double>(value) / (1 << 20); };
   log::get("train").info(
-      "memory per rank at most: parameters {:.2f} MiB, gradients {:.2f} MiB, optimizer {:.2f} MiB, "
+      "buffers per rank at most: parameters {:.2f} MiB, gradients {:.2f} MiB, optimizer {:.2f} "
+      "MiB, "
       "activations {:.2f} MiB",
       mib(bytes[0]), mib(bytes[1]), mib(bytes[2]), mib(bytes[3]));
 }

@@ -8,22 +8,29 @@ namespace {
 
 using Facts = const RunFacts&;
 
+constexpr double some_core = 0.1;
+
 bool always(Facts) {
   return true;
 }
 constexpr std::array table = {
     Advice{Trouble::exposed_comm, [](Facts run) { return run.data > 1; },
-           "raise train.global_batch: gradients are exchanged once in a step"},
+           "raise train.global_batch (changes the training): gradients are exchanged once in a "
+           "step"},
     Advice{Trouble::exposed_comm, [](Facts run) { return run.tensor > 1; },
-           "lower parallel.tensor, whose messages are in every layer, or keep its groups within a "
-           "host"},
+           "lower parallel.tensor, whose messages are in every layer"},
+    Advice{Trouble::exposed_comm, [](Facts run) { return run.tensor > 1 && run.hosts != 1; },
+           "keep tensor groups within a host"},
     Advice{Trouble::exposed_comm, [](Facts run) { return run.zero == 3 && run.data > 1; },
            "lower parallel.zero: 3 gathers parameters in every pass"},
     Advice{Trouble::exposed_comm, [](Facts run) { return run.ranks > 1; }, "use fewer ranks"},
-    Advice{Trouble::late_messages, [](Facts run) { return run.ranks > 1; },
+    Advice{Trouble::late_messages, [](Facts run) { return run.ranks > 1 && run.hosts != 1; },
            "look at the network of that rank's host: trireme doctor measures every link"},
+    Advice{Trouble::late_messages, [](Facts run) { return run.ranks > 1 && run.hosts == 1; },
+           "all ranks are on one host, so look at its other programs and at how ranks are bound to "
+           "cores"},
     Advice{Trouble::bubble, [](Facts run) { return run.pipeline > 1; },
-           "raise train.global_batch or lower parallel.pipeline"},
+           "raise train.global_batch (changes the training) or lower parallel.pipeline"},
     Advice{Trouble::bubble, [](Facts run) { return run.pipeline > 1 && !run.zero_bubble; },
            "try parallel.schedule: zero-bubble"},
     Advice{Trouble::uneven_stages, [](Facts run) { return run.pipeline > 1; },
@@ -41,14 +48,24 @@ constexpr std::array table = {
            "look at the clock, heat and other programs of that rank's host: trireme doctor "
            "compares ranks"},
     Advice{Trouble::uneven_batch, [](Facts run) { return run.uneven_batch; },
-           "use a number of data ranks, or a train.global_batch, of which each rank gets as many: "
-           "trireme plan shows what each holds"},
+           "use a number of data ranks, or a train.global_batch (changes the training), of which "
+           "each rank gets as many: trireme plan shows what each holds"},
     Advice{Trouble::no_core, share_cores,
            "ranks share cores: start at most one rank for each, and bind none to another's"},
-    Advice{Trouble::no_core, [](Facts run) { return !share_cores(run); },
-           "other programs run on these cores: stop them, or ask for cores of your own"},
+    Advice{Trouble::no_core,
+           [](Facts run) { return !share_cores(run) && run.other_programs >= some_core; },
+           "other programs used these cores: stop them, or ask for cores of your own"},
+    Advice{Trouble::no_core, [](Facts run) { return !share_cores(run) && run.other_programs < 0; },
+           "other programs may run on these cores: stop them, or ask for cores of your own"},
+    Advice{
+        Trouble::no_core,
+        [](Facts run) {
+          return !share_cores(run) && run.other_programs >= 0 && run.other_programs < some_core;
+        },
+        "no other program used these cores, so the run's own threads did: lower data.workers, or "
+        "start fewer ranks on a host"},
     Advice{Trouble::no_core_of_rank, [](Facts run) { return run.ranks > 1; },
-           "another program runs on that rank's cores, or goes before it (nice)"},
+           "another program may run on that rank's cores, or go before it (nice)"},
     Advice{Trouble::checkpoint, [](Facts run) { return !run.checkpoint_async; },
            "set checkpoint.async: true, which writes while training goes on"},
     Advice{Trouble::checkpoint, [](Facts run) { return run.checkpoint_every > 0; },
@@ -61,7 +78,7 @@ constexpr std::array table = {
            "limit train.eval_batches: 0 takes the whole set"},
     Advice{Trouble::evaluation, [](Facts run) { return run.eval_batches > 1; },
            "lower train.eval_batches"},
-    Advice{Trouble::other, always, "start-up, files and logging: a longer run hides them"},
+    Advice{Trouble::other, always, "probably start-up, files or logging, which a longer run hides"},
     Advice{Trouble::non_finite, always, "lower optimizer.learning_rate"},
     Advice{Trouble::non_finite, [](Facts run) { return run.warmup_steps > 0; },
            "lengthen lr_schedule.warmup_steps"},

@@ -30,11 +30,17 @@ struct RunFacts {
   std::int64_t global_batch = 0;  // samples; 0: not known
   std::int64_t micro_batch = 0;   // the same
   bool uneven_batch = false;      // data ranks hold different numbers of micro-batches
+  int hosts = 0;                  // 0: not known
+  // Cores that other programs used on the host where they used most; below 0: not known.
+  double other_programs = -1;
   friend bool operator==(const RunFacts&, const RunFacts&) = default;
 };
 
 // Of decoded chunks the share that had been decoded before, from which on the cache is too small.
 inline constexpr double notable_decoded_again = 0.4;
+
+// What raising a batch is marked with: the run's losses would be others.
+inline constexpr std::string_view changes_training = "changes the training";
 
 // Whether ranks compute on cores of which there are fewer.
 [[nodiscard]] bool share_cores(const RunFacts& facts);

@@ -33,9 +33,9 @@ std::string throughput(const StepTotals& window, ItemKind items) {
 }
 
 std::string time_left(const StepMetrics& last, const StepTotals& window,
-                      const ConsoleOptions& options) {
-  const auto steps = std::max<std::int64_t>(options.steps - last.step, 0);
-  return format_duration(1e-3 * static_cast<double>(steps) * mean(window.step_ms, window.steps));
+                      const ConsoleOptions& options, Pace pace) {
+  pace.step = 1e-3 * mean(window.step_ms, window.steps);
+  return format_duration(seconds_left(last.step, options.steps, options.facts, pace));
 }
 
 std::string position(std::int64_t step, const ConsoleOptions& options) {
@@ -64,7 +64,7 @@ std::string format_duration(double seconds) {
 }
 
 std::string format_step_line(const StepMetrics& last, const StepTotals& window,
-                             const ConsoleOptions& options) {
+                             const ConsoleOptions& options, const Pace& pace) {
   std::string text = fmt::format("{}  loss {:.4f}", position(last.step, options), last.loss);
   if (window.steps > 1) {
     text +=
@@ -84,7 +84,7 @@ std::string format_step_line(const StepMetrics& last, const StepTotals& window,
     if (always || milliseconds > 0)
       text += fmt::format("  {} {:.1f} %", name, percent(milliseconds, window.step_ms));
   }
-  return text + fmt::format("  eta {}\n", time_left(last, window, options));
+  return text + fmt::format("  eta {}\n", time_left(last, window, options, pace));
 }
 
 std::string format_evaluation_line(const EvaluationMetrics& metrics,
@@ -103,10 +103,10 @@ std::string format_evaluation_line(const EvaluationMetrics& metrics,
 }
 
 std::string format_progress(const StepMetrics& last, const StepTotals& window,
-                            const ConsoleOptions& options, std::size_t width) {
+                            const ConsoleOptions& options, std::size_t width, const Pace& pace) {
   std::vector<std::string> parts = {fmt::format("loss {:.4f}", last.loss),
                                     throughput(window, options.items),
-                                    "eta " + time_left(last, window, options)};
+                                    "eta " + time_left(last, window, options, pace)};
   const double whole = 1e-3 * window.step_ms;
   for (const TimeShare& share : shares_of({.totals = window, .wall_seconds = whole})) {
     const double part = percent(share.seconds, whole);
@@ -122,10 +122,15 @@ std::string format_progress(const StepMetrics& last, const StepTotals& window,
 
 std::string format_summary(const RunSummary& summary, const ConsoleOptions& options) {
   const StepTotals& totals = summary.totals;
-  std::string text =
-      fmt::format("done: {} steps in {}, {}, peak memory {:.0f} MiB per rank\n", totals.steps,
-                  format_duration(summary.wall_seconds), throughput(totals, options.items),
-                  static_cast<double>(summary.peak_memory_bytes) / 0x1p20);
+  std::string text = fmt::format(
+      "done: {} steps in {}, {} {}/s over all of it, {} in the steps alone; resident "
+      "memory of a rank at most {:.0f} MiB\n",
+      totals.steps, format_duration(summary.wall_seconds),
+      format_quantity(summary.wall_seconds > 0
+                          ? static_cast<double>(totals.items) / summary.wall_seconds
+                          : 0.0),
+      name_of(options.items), throughput(totals, options.items),
+      static_cast<double>(summary.peak_memory_bytes) / 0x1p20);
   if (totals.joule_items > 0) {
     const std::string_view item = name_of(options.items);
     text += fmt::format("energy: {} J, {:.3g} J per {}\n", format_quantity(totals.joules),
@@ -141,21 +146,31 @@ Console::Console(const ConsoleOptions& options, int descriptor)
 void Console::step(const StepMetrics& metrics) {
   for (StepTotals* const sum : {&totals_, &window_, &recent_})
     sum->add(metrics);
+  divergence_.add(metrics.step, metrics.loss);
   const bool last = metrics.step == options_.steps;
   if (terminal_) last ? put(line_start(descriptor_)) : draw(metrics);
   if (options_.log_every == 0 || (metrics.step % options_.log_every != 0 && !last)) return;
-  const std::string line = format_step_line(metrics, window_, options_);
+  const std::string line = format_step_line(metrics, window_, options_, pace(metrics.step));
   if (!terminal_) put(line);
   log::keep(spdlog::level::info, "console", line);
   recent_ = std::exchange(window_, {});
 }
 
 void Console::evaluation(const EvaluationMetrics& metrics) {
+  evaluation_seconds_ += 1e-3 * metrics.evaluation_ms;
+  ++evaluations_;
   print(format_evaluation_line(metrics, options_));
+}
+
+Pace Console::pace(std::int64_t step) const {
+  return {.step = 0,
+          .evaluation = mean(evaluation_seconds_, evaluations_),
+          .checkpoint = checkpoint_seconds(totals_, step, options_.facts)};
 }
 
 void Console::finish(RunSummary summary) {
   summary.totals = totals_;
+  summary.divergence = divergence_;
   print(format_summary(summary, options_));
 }
 
@@ -170,7 +185,8 @@ void Console::draw(const StepMetrics& metrics) {
   drawn_ = now;
   // The last column stays free: many terminals wrap as soon as it is written.
   const std::size_t width = std::max<std::size_t>(terminal_width(descriptor_), 1) - 1;
-  put(fmt::format("\r{}\x1b[K\r", format_progress(metrics, recent_, options_, width)));
+  put(fmt::format("\r{}\x1b[K\r",
+                  format_progress(metrics, recent_, options_, width, pace(metrics.step))));
 }
 
 void Console::put(std::string_view text) const {

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/telemetry/verdict.h"
+#include "runtime/telemetry/time_left.h"
 
 namespace trireme {
 
@@ -21,17 +21,19 @@ struct ConsoleOptions {
   RunFacts facts{};  // for the verdict's advice
 };
 
+// The time left is that of steps as in `window`, and of evaluations and checkpoints as in `pace`.
 // Loss, lr, norm and scale are those of the last step, as metrics.jsonl has them; the mean of the
 // losses, the rates and the times cover all steps of the window. Lines end with a newline.
 // "step 120/1000  loss 2.3456 (mean of 10 steps 2.4012)  lr 1.00e-03  norm 0.84  12.3k tokens/s"
 [[nodiscard]] std::string format_step_line(const StepMetrics& last, const StepTotals& window,
-                                           const ConsoleOptions& options);
+                                           const ConsoleOptions& options, const Pace& pace = {});
 [[nodiscard]] std::string format_evaluation_line(const EvaluationMetrics& metrics,
                                                  const ConsoleOptions& options);
 // At most `width` columns; parts that do not fit are left out, no newline:
 // "step 520/1000  loss 1.6201  12.3k tokens/s  eta 1:05  compute 88 %  comm 10 %  data 2 %".
 [[nodiscard]] std::string format_progress(const StepMetrics& last, const StepTotals& window,
-                                          const ConsoleOptions& options, std::size_t width);
+                                          const ConsoleOptions& options, std::size_t width,
+                                          const Pace& pace = {});
 // What was done, where the time went, how much of the reduction of gradients was hidden (where
 // there was one), and the verdict.
 [[nodiscard]] std::string format_summary(const RunSummary& summary, const ConsoleOptions& options);
@@ -57,6 +59,7 @@ class Console final : public MetricsSink {
  private:
   void print(std::string_view line) const;
   void draw(const StepMetrics& metrics);
+  [[nodiscard]] Pace pace(std::int64_t step) const;
   void put(std::string_view text) const;
 
   ConsoleOptions options_;
@@ -65,6 +68,9 @@ class Console final : public MetricsSink {
   std::chrono::steady_clock::time_point drawn_{};
   StepTotals totals_;
   StepTotals window_;  // since the last line
+  Divergence divergence_;
+  double evaluation_seconds_ = 0;  // of all so far
+  int evaluations_ = 0;
   StepTotals recent_;  // since the line before that: the progress line does not jump
 };
 

@@ -76,24 +76,49 @@ Loss straggler(const RunSummary& summary, const RunFacts& facts) {
           std::max(waits, slow.seconds)};
 }
 
-// Where ranks share cores and want for them, one that waits for a message waits for a rank without
-// a core: the two cannot be told apart.
+// " (other programs used 1.8 of the 2 cores of n1)"
+std::string load_text(const RunSummary& summary) {
+  constexpr double worth_telling = 0.1;
+  if (!summary.load) return {};
+  const HostLoad& load = *summary.load;
+  std::string text;
+  if (load.others >= worth_telling) text = fmt::format("other programs used {:.1f}", load.others);
+  if (load.stolen >= worth_telling) {
+    text +=
+        fmt::format("{}other virtual machines {:.1f}", text.empty() ? "" : " and ", load.stolen);
+  }
+  if (text.empty()) return text;
+  return fmt::format(" ({} of the {} core{} of {})", text, load.cores, load.cores == 1 ? "" : "s",
+                     load.host);
+}
+
+// Ranks that want for cores hold up those that wait for their messages: of such waits it cannot be
+// told what they were for. Each wait for a core holds up all other ranks at most.
 Loss no_core(const RunSummary& summary, const RunFacts& facts) {
   constexpr double wanting = 0.05;  // of the steps
   const StepTotals& totals = summary.totals;
   const double own = totals.core_wait_ms + totals.core_straggler_ms;
   const double seconds = 1e-3 * own;
   const SlowRank& slow = summary.slow.core;
-  if (share_cores(facts)) {
-    if (own < wanting * totals.step_ms) return {Trouble::no_core, "waits for cores", seconds};
+  const std::string load = load_text(summary);
+  if (share_cores(facts) || slow.rank < 0) {
+    if (own < wanting * totals.step_ms || facts.ranks < 2)
+      return {Trouble::no_core, "waits for cores" + load, seconds};
     const double peers = totals.exposed_comm_ms + totals.bubble_ms + parts_of(totals).straggler;
-    return {Trouble::no_core, "waits for cores and for ranks that had none",
-            seconds + 1e-3 * peers};
+    if (share_cores(facts)) {
+      return {Trouble::no_core, "waits for cores and for ranks that had none" + load,
+              seconds + 1e-3 * peers};
+    }
+    const double behind = std::min(peers, own * (facts.ranks - 1));
+    constexpr double worth_telling = 0.02;  // of the steps
+    if (behind < worth_telling * totals.step_ms)
+      return {Trouble::no_core, "waits for cores" + load, seconds};
+    return {Trouble::no_core, "waits for cores and, it seems, for ranks that had none" + load,
+            seconds + 1e-3 * behind};
   }
-  if (slow.rank < 0) return {Trouble::no_core, "waits for cores", seconds};
   return {Trouble::no_core_of_rank,
-          fmt::format("straggler, {}, which had no core for {:.1f} s,", name_of(slow, summary),
-                      slow.own_seconds),
+          fmt::format("straggler, {}, which had no core for {:.1f} s,{}", name_of(slow, summary),
+                      slow.own_seconds, load),
           seconds};
 }
 
@@ -118,7 +143,7 @@ Loss messages(const RunSummary& summary) {
   const SlowRank& slow = summary.slow.messages;
   if (slow.rank < 0) return {Trouble::exposed_comm, "exposed communication", seconds};
   return {Trouble::late_messages,
-          fmt::format("exposed communication behind {}, whose messages leave late,",
+          fmt::format("exposed communication behind {}, whose messages seem to leave late,",
                       name_of(slow, summary)),
           std::min(seconds, slow.seconds)};
 }
@@ -139,7 +164,7 @@ double other_seconds(const RunSummary& summary) {
   const double between = summary.wall_seconds - summary.evaluation_seconds -
                          summary.checkpoint_after_seconds -
                          1e-3 * (totals.step_ms + totals.checkpoint_ms);
-  return std::max(between, 0.0) + 1e-3 * (totals.other_ms - totals.other_core_wait_ms);
+  return std::max(0.0, between + 1e-3 * (totals.other_ms - totals.other_core_wait_ms));
 }
 
 // What exposed communication was for, where it is worth telling: " (9.1 %: gradients 7.0 %)".
@@ -247,6 +272,13 @@ void StepTotals::add(const StepTotals& more) {
   joule_items += more.joule_items;
 }
 
+void Divergence::add(std::int64_t step, double loss) {
+  if (std::isfinite(loss))
+    since = 0;
+  else if (since == 0)
+    since = step;
+}
+
 std::span<const TimePart> time_parts() {
   return parts_of_time;
 }
@@ -314,12 +346,21 @@ std::string verdict_text(const RunSummary& summary, const RunFacts& facts) {
   }
   text += spread_line(summary) + late_line(summary);
   text += "\n" + verdict(summary, facts);
+  if (summary.divergence.since > 0) return text;
   const std::string trials = try_line(summary, facts);
   return trials.empty() ? text : text + "\n" + trials;
 }
 
-std::string verdict(const RunSummary& summary, const RunFacts& facts) {
+std::string verdict(const RunSummary& summary, const RunFacts& given) {
   constexpr double worth_naming = 5;  // percent
+  if (summary.divergence.since > 0) {
+    return fmt::format(
+        "verdict: the loss is not finite from step {} on, so its speed is worth "
+        "nothing; {}",
+        summary.divergence.since, advice_for(Trouble::non_finite, given));
+  }
+  RunFacts facts = given;
+  if (summary.load) facts.other_programs = summary.load->others + summary.load->stolen;
   const Loss losses[] = {
       messages(summary),
       straggler(summary, facts),

@@ -83,7 +83,21 @@ struct BubbleShares {
   double measured = 0, predicted = 0;
 };
 
+// What ran on a host while the run did: means in cores.
+struct HostLoad {
+  std::string host{};
+  int cores = 0;
+  double others = 0, stolen = 0;  // by other programs, by other machines of the hypervisor
+};
+
 [[nodiscard]] RankMesh mesh_of(const RunFacts& facts);
+
+// From which step on the losses of a run are not finite.
+struct Divergence {
+  std::int64_t since = 0;  // step; 0: the last loss was finite
+
+  void add(std::int64_t step, double loss);
+};
 
 // `wall` covers the loop from the first batch to the last evaluation.
 struct RunSummary {
@@ -98,6 +112,8 @@ struct RunSummary {
   std::vector<Trial> replays{};          // of what the run itself has replayed
   std::optional<BubbleShares> bubble{};  // where it was measured
   std::vector<std::string> hosts{};      // by rank; may be empty
+  Divergence divergence{};
+  std::optional<HostLoad> load{};  // where other programs used most
 };
 
 // 0 of nothing.

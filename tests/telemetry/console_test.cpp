@@ -2,7 +2,7 @@
 #include "runtime/telemetry/console.h"
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <pty.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -99,6 +99,18 @@ TEST(ConsoleFormat, ProgressShowsWhereTheTimeGoesAndLeavesOutWhatDoesNotFit) {
     EXPECT_LE(format_progress(last, window, options, width).size(), width);
 }
 
+TEST(ConsoleFormat, TheTimeLeftHasEvaluationsAndCheckpointsInIt) {
+  ConsoleOptions here = options;
+  here.facts.eval_every = 300;
+  here.facts.checkpoint_every = 250;
+  const StepMetrics last = step_number(500);
+
+  // 500 steps of 250 ms; evaluations behind steps 600, 900 and 1000, checkpoints behind 750 and
+  // 1000.
+  EXPECT_THAT(format_progress(last, totals_of(last), here, 60, {.evaluation = 10, .checkpoint = 3}),
+              testing::HasSubstr("eta 2:41"));
+}
+
 TEST(ConsoleFormat, QuantitiesHaveThreeDigits) {
   const std::pair<double, const char*> cases[] = {
       {0, "0.00"},        {0.5, "0.50"},    {9.994, "9.99"},     {9.996, "10.0"}, {99.96, "100"},
@@ -125,13 +137,15 @@ TEST(ConsoleFormat, TheSummarySaysWhereTheTimeWent) {
                            .evaluation_seconds = 8,
                            .peak_memory_bytes = 312ULL << 20};
 
-  EXPECT_EQ(format_summary(summary, options),
-            "done: 400 steps in 1:50, 16.4k tokens/s, peak memory 312 MiB per rank\n"
-            "time: compute 89.8 s (81.6 %), exposed communication 10.0 s (9.1 %), data wait 0.2 s"
-            " (0.2 %), evaluation 8.0 s (7.3 %), other 2.0 s (1.8 %)\n"
-            "verdict: without its exposed communication (9.1 %) this run would be 1.10 times as"
-            " fast; raise train.global_batch: gradients are exchanged once in a step, or use fewer"
-            " ranks\n");
+  EXPECT_EQ(
+      format_summary(summary, options),
+      "done: 400 steps in 1:50, 14.9k tokens/s over all of it, 16.4k tokens/s in the steps alone; "
+      "resident memory of a rank at most 312 MiB\n"
+      "time: compute 89.8 s (81.6 %), exposed communication 10.0 s (9.1 %), data wait 0.2 s"
+      " (0.2 %), evaluation 8.0 s (7.3 %), other 2.0 s (1.8 %)\n"
+      "verdict: without its exposed communication (9.1 %) this run would be 1.10 times as"
+      " fast; raise train.global_batch: gradients are exchanged once in a step, or use fewer"
+      " ranks\n");
 }
 
 TEST(ConsoleFormat, APipelineShowsItsBubble) {
@@ -143,14 +157,16 @@ TEST(ConsoleFormat, APipelineShowsItsBubble) {
   EXPECT_EQ(format_step_line(metrics, totals_of(metrics), options),
             "step  120/1000  loss 2.5000  lr 1.00e-03  norm 0.750  16.4k tokens/s  250.0 ms"
             "  data 0.2 %  comm 10.0 %  bubble 20.0 %  eta 3:40\n");
-  EXPECT_EQ(format_summary(summary, options),
-            "done: 400 steps in 1:40, 16.4k tokens/s, peak memory 0 MiB per rank\n"
-            "time: compute 69.8 s (69.8 %), exposed communication 10.0 s (10.0 %), pipeline bubble"
-            " 20.0 s (20.0 %), data wait 0.2 s (0.2 %), evaluation 0.0 s (0.0 %), other 0.0 s"
-            " (0.0 %)\n"
-            "verdict: without its pipeline bubble (20.0 %) this run would be 1.25 times as fast;"
-            " raise train.global_batch or lower parallel.pipeline, or try parallel.schedule:"
-            " zero-bubble\n");
+  EXPECT_EQ(
+      format_summary(summary, options),
+      "done: 400 steps in 1:40, 16.4k tokens/s over all of it, 16.4k tokens/s in the steps alone; "
+      "resident memory of a rank at most 0 MiB\n"
+      "time: compute 69.8 s (69.8 %), exposed communication 10.0 s (10.0 %), pipeline bubble"
+      " 20.0 s (20.0 %), data wait 0.2 s (0.2 %), evaluation 0.0 s (0.0 %), other 0.0 s"
+      " (0.0 %)\n"
+      "verdict: without its pipeline bubble (20.0 %) this run would be 1.25 times as fast;"
+      " raise train.global_batch or lower parallel.pipeline, or try parallel.schedule:"
+      " zero-bubble\n");
 }
 
 TEST(ConsoleFormat, ReductionsTellHowMuchWasHidden) {
@@ -189,7 +205,8 @@ TEST(ConsoleFormat, EnergyPerTokenIsThatOfTheStepsThatKnowTheirs) {
 }
 
 TEST(ConsoleFormat, ARunWithoutStepsHasASummary) {
-  EXPECT_TRUE(format_summary({}, options).starts_with("done: 0 steps in 0:00, 0.00 tokens/s"));
+  EXPECT_TRUE(format_summary({}, options)
+                  .starts_with("done: 0 steps in 0:00, 0.00 tokens/s over all of it"));
 }
 
 TEST(Console, PrintsEveryTenthAndTheLastStepAsPlainLines) {

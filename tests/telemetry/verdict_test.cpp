@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <numeric>
 
 namespace trireme {
@@ -171,7 +172,7 @@ TEST(Verdict, ARankWithoutACoreIsAStraggler) {
 
   EXPECT_THAT(verdict(summary, two_ranks),
               AllOf(HasSubstr("straggler, rank 1 on b, which had no core for 0.1 s, (60.0 %)"),
-                    HasSubstr("another program runs on that rank's cores")));
+                    HasSubstr("another program may run on that rank's cores")));
 }
 
 TEST(Verdict, RanksThatShareCoresAreToldSo) {
@@ -181,11 +182,56 @@ TEST(Verdict, RanksThatShareCoresAreToldSo) {
 
   EXPECT_THAT(verdict(summary, on_one_core),
               AllOf(HasSubstr("had none (75.0 %)"), HasSubstr("; ranks share cores")));
-  EXPECT_THAT(verdict(summary, two_ranks), HasSubstr("; other programs run on these cores"));
+  EXPECT_THAT(verdict(summary, two_ranks), HasSubstr("; other programs may run on these cores"));
   EXPECT_THAT(
       verdict(summary_of({.step_ms = 100, .exposed_comm_ms = 80, .core_wait_ms = 1}), on_one_core),
       HasSubstr("without its exposed communication"))
       << "ranks that do not want for cores";
+}
+
+TEST(Verdict, WaitsOfTwoRanksBesideWaitsForCoresAreThoughtToBeForCores) {
+  const RunSummary summary =
+      summary_of({.step_ms = 100, .exposed_comm_ms = 40, .core_wait_ms = 30});
+  EXPECT_THAT(verdict(summary, two_ranks),
+              HasSubstr("waits for cores and, it seems, for ranks that had none (60.0 %)"));
+
+  const RunSummary slow_link =
+      summary_of({.step_ms = 100, .exposed_comm_ms = 80, .core_wait_ms = 6});
+  EXPECT_THAT(verdict(slow_link, two_ranks), HasSubstr("without its exposed communication (80.0"));
+}
+
+TEST(Verdict, SaysWhatOtherProgramsUsedWhereItIsKnown) {
+  RunSummary summary = summary_of({.step_ms = 100, .core_wait_ms = 45});
+  EXPECT_THAT(verdict(summary, {}), HasSubstr("; other programs may run on these cores"));
+
+  summary.load = HostLoad{.host = "a", .cores = 2, .others = 1.8};
+  EXPECT_THAT(verdict(summary, {}),
+              AllOf(HasSubstr("waits for cores (other programs used 1.8 of the 2 cores of a) (45"),
+                    HasSubstr("; other programs used these cores")));
+
+  summary.load->others = 0;
+  EXPECT_THAT(verdict(summary, {}), HasSubstr("times as fast; no other program used these cores"));
+}
+
+TEST(Verdict, ARunWhoseLossIsNotFiniteGetsNoneOnItsSpeed) {
+  RunSummary summary = summary_of({.step_ms = 100, .exposed_comm_ms = 80});
+  for (const double loss : {2.0, std::nan(""), 2.0, std::nan(""), std::nan("")})
+    summary.divergence.add(++summary.totals.steps, loss);
+
+  EXPECT_THAT(verdict_text(summary, two_ranks),
+              AllOf(HasSubstr("verdict: the loss is not finite from step 5 on"),
+                    HasSubstr("lower optimizer.learning_rate"), Not(HasSubstr("as fast")),
+                    Not(HasSubstr("try:"))));
+}
+
+TEST(Verdict, NoNetworkIsLookedAtWhereAllRanksAreOnOneHost) {
+  RunFacts one_host{.ranks = 2, .tensor = 2, .hosts = 1};
+  EXPECT_THAT(advice_for(Trouble::late_messages, one_host), Not(HasSubstr("network")));
+  EXPECT_THAT(advice_for(Trouble::exposed_comm, one_host), Not(HasSubstr("within a host")));
+
+  one_host.hosts = 2;
+  EXPECT_THAT(advice_for(Trouble::late_messages, one_host), HasSubstr("network"));
+  EXPECT_THAT(advice_for(Trouble::exposed_comm, one_host), HasSubstr("within a host"));
 }
 
 TEST(Verdict, ASlowDiskOfOneRankIsThatRanks) {
@@ -227,7 +273,7 @@ TEST(Verdict, ARankWhoseMessagesLeaveLateIsNamed) {
   summary.slow.messages = {.rank = 0, .seconds = 0.05, .own_seconds = 0.05};
 
   EXPECT_THAT(verdict(summary, two_ranks),
-              AllOf(HasSubstr("behind rank 0 on a, whose messages leave late, (50.0 %)"),
+              AllOf(HasSubstr("behind rank 0 on a, whose messages seem to leave late, (50.0 %)"),
                     HasSubstr("2.00 times as fast; look at the network")));
 }
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <random>
 
+#include "runtime/train/meters/core_waits.h"
 #include "runtime/train/meters/step_reports.h"
 
 namespace trireme {
@@ -82,6 +83,7 @@ TEST(TimeSplit, AThreadThatPollsWithoutACoreForALateRankWaitsForTheRank) {
                              .comm_wait = 2,
                              .core_wait = 3,
                              .reduce_wait = 2,
+                             .other_core_wait = 3,
                              .comm_core_wait = 3},
                             {.period = 10, .step = 10, .before_reduce = 9, .comm_wait = 1}};
 
@@ -94,6 +96,53 @@ TEST(TimeSplit, AThreadThatPollsWithoutACoreForALateRankWaitsForTheRank) {
   EXPECT_DOUBLE_EQ(split.exposed_comm, 1);
   EXPECT_DOUBLE_EQ(sums[1].late, 3);
   EXPECT_DOUBLE_EQ(sums[0].core_wait, 1);
+}
+
+TEST(LackOfCores, OfTheThreadThatTrainsIsSplitByWhatItDid) {
+  // Of 20 ms it computed 6, slept 5 and had no core for 9. Its waits last 8: 3 of them it was
+  // awake.
+  const LackOfCores lack = lack_of_cores(20, {.stalls = 6, .reduce = 2}, {.cpu = 6, .waits = 9});
+
+  EXPECT_DOUBLE_EQ(lack.work, 6);
+  EXPECT_DOUBLE_EQ(lack.stalls, 3 * 6 / 8.0);
+  EXPECT_DOUBLE_EQ(lack.reduce, 3 * 2 / 8.0);
+}
+
+TEST(LackOfCores, OfThreadsThatBringMessagesAndDataCountsWhileTheyAreWaitedFor) {
+  const LackOfCores lack = lack_of_cores(20, {.stalls = 4, .reduce = 3, .bubble = 2, .data = 1},
+                                         {.cpu = 10, .reduce = 1, .messages = 30, .data = 5});
+
+  EXPECT_DOUBLE_EQ(lack.work, 0);
+  EXPECT_DOUBLE_EQ(lack.stalls, 4);
+  EXPECT_DOUBLE_EQ(lack.reduce, 1);
+  EXPECT_DOUBLE_EQ(lack.data, 1);
+  EXPECT_DOUBLE_EQ(lack.messages(), 5);
+}
+
+TEST(LackOfCores, IsNoneOfAThreadThatSleepsInItsWork) {
+  const LackOfCores lack = lack_of_cores(20, {.reduce = 4}, {.cpu = 2});
+
+  EXPECT_DOUBLE_EQ(lack.work + lack.messages() + lack.data, 0);
+}
+
+TEST(TimeSplit, WaitsForCoresBetweenStepsAreNoComputation) {
+  const RankStep rank{.period = 20,
+                      .step = 10,
+                      .before_reduce = 10,
+                      .forward = 9,
+                      .core_wait = 11,
+                      .between_core_wait = 8,
+                      .other_core_wait = 9};
+
+  const StepSplit split = split_step(1, {}, {&rank, 1});
+  std::vector<RankTimes> sums(1);
+  add_to(sums, {}, {&rank, 1});
+
+  EXPECT_DOUBLE_EQ(split.core_wait, 11);
+  EXPECT_DOUBLE_EQ(split.other_core_wait, 9);
+  EXPECT_DOUBLE_EQ(sums[0].compute, 7);
+  EXPECT_DOUBLE_EQ(sums[0].between, 2);
+  EXPECT_DOUBLE_EQ(sums[0].core_wait, 11);
 }
 
 TEST(TimeSplit, WaitingForAPeerThatStoodInTheBubbleIsBubble) {

@@ -64,4 +64,36 @@ CoreCrowd most_crowded(Communicator& world) {
   return most_crowded(by_rank);
 }
 
+std::vector<std::pair<std::string, MachineLoad>> load_of_hosts(Communicator& world,
+                                                               const MachineLoad& own) {
+  const nlohmann::json told{{"host", host_name()}, {"cores", own.cores},   {"busy", own.busy},
+                            {"own", own.own},      {"stolen", own.stolen}, {"waited", own.waited}};
+  std::vector<std::pair<std::string, MachineLoad>> hosts;
+  for (const std::string& text : gather_texts(world, told.dump())) {
+    const auto rank = nlohmann::json::parse(text);
+    const std::string host = rank.at("host");
+    auto found = std::ranges::find(hosts, host, [](const auto& entry) { return entry.first; });
+    if (found == hosts.end()) found = hosts.insert(hosts.end(), {host, MachineLoad{}});
+    MachineLoad& load = found->second;
+    // Ranks may be bound to cores of their own: the one that may use most tells of others.
+    if (rank.at("cores") > load.cores) {
+      load.cores = rank.at("cores");
+      load.busy = rank.at("busy");
+      load.stolen = rank.at("stolen");
+    }
+    load.own += rank.at("own").get<double>();
+    load.waited = std::max(load.waited, rank.at("waited").get<double>());
+  }
+  return hosts;
+}
+
+HostLoad most_loaded(Communicator& world, const MachineLoad& own) {
+  const auto hosts = load_of_hosts(world, own);
+  const auto& [host, load] = *std::ranges::max_element(hosts, {}, [](const auto& entry) {
+    const MachineLoad& of = entry.second;
+    return (of.others() + of.stolen) / std::max(of.cores, 1);
+  });
+  return {.host = host, .cores = load.cores, .others = load.others(), .stolen = load.stolen};
+}
+
 }  // namespace trireme

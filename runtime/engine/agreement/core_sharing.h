@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which ranks of a job have to share cores.
+// Which ranks of a job have to share cores, and with what else.
 #pragma once
 
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/telemetry/machine_load.h"
+#include "runtime/telemetry/verdict.h"
 
 namespace trireme {
 
@@ -29,5 +32,12 @@ struct CoreCrowd {
 [[nodiscard]] CoreCrowd most_crowded(std::span<const RankCores> by_rank);
 // Of the job. Collective; blocks the host.
 [[nodiscard]] CoreCrowd most_crowded(Communicator& world);
+
+// What one rank's meter tells, with the cores that all ranks of its host used as `own`, and the
+// longest wait of any of them. Collective; blocks the host.
+[[nodiscard]] std::vector<std::pair<std::string, MachineLoad>> load_of_hosts(
+    Communicator& world, const MachineLoad& own);
+// Of load_of_hosts(): where others took the largest part.
+[[nodiscard]] HostLoad most_loaded(Communicator& world, const MachineLoad& own);
 
 }  // namespace trireme

@@ -16,9 +16,10 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RunFacts, ranks, data, tensor, p
                                                 data_workers, eval_every, eval_batches,
                                                 warmup_steps, clip_norm, checkpoint_every,
                                                 checkpoint_async, full_recompute, global_batch,
-                                                micro_batch, uneven_batch)
+                                                micro_batch, uneven_batch, hosts)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Trial, setting, gain, of_sample, unless)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BubbleShares, measured, predicted)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(HostLoad, host, cores, others, stolen)
 
 namespace {
 
@@ -59,6 +60,7 @@ std::optional<RankLine> end_of(const nlohmann::json& json) {
                 .peak_memory_bytes = json.value("peak_memory_bytes", std::uint64_t{0})};
   if (json.contains("bubble")) end.bubble = json.at("bubble").get<BubbleShares>();
   end.decoded_again = number(json, "decoded_again");
+  if (json.contains("load")) end.load = json.at("load").get<HostLoad>();
   end.replays = json.value("replays", std::vector<Trial>{});
   return end;
 }
@@ -133,6 +135,7 @@ std::string format_json(const RunEnding& end) {
                {"peak_memory_bytes", end.peak_memory_bytes}};
   if (end.bubble) json["bubble"] = nlohmann::json(*end.bubble);
   if (end.decoded_again > 0) json["decoded_again"] = in_thousandths(end.decoded_again);
+  if (end.load) json["load"] = nlohmann::json(*end.load);
   if (!end.replays.empty()) json["replays"] = nlohmann::json(end.replays);
   return json.dump() + '\n';
 }

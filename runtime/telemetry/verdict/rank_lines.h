@@ -37,6 +37,7 @@ struct RankWindow {
 
 // {"end":"..","step":100,"wall_s":12.5,"evaluation_s":1.2,"checkpoint_after_s":0,"peak_memory_bytes":1,
 // "bubble":{"measured":0.1,"predicted":0.09},"decoded_again":0.8,
+// "load":{"host":"n1","cores":2,"others":1.8,"stolen":0},
 // "replays":[{"setting":"KEY=VALUE","gain":0.12,..}]}; the run has done all its steps.
 struct RunEnding {
   std::int64_t step = 0;
@@ -46,6 +47,7 @@ struct RunEnding {
   std::uint64_t peak_memory_bytes = 0;
   std::optional<BubbleShares> bubble{};
   double decoded_again = 0;  // as in RunSummary
+  std::optional<HostLoad> load{};
   std::vector<Trial> replays{};
   std::chrono::system_clock::time_point time{};
 };

@@ -44,6 +44,7 @@ RunSummary RunFold::summary() const {
     summary.peak_memory_bytes = end_->peak_memory_bytes;
     summary.bubble = end_->bubble;
     summary.decoded_again = end_->decoded_again;
+    summary.load = end_->load;
     summary.replays = end_->replays;
   }
   const RankMesh mesh = mesh_of(start_.facts);

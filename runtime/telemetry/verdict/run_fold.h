@@ -24,6 +24,7 @@ class RunFold {
 
   // Of the last start so far.
   [[nodiscard]] std::int64_t steps() const { return totals_.steps; }
+  [[nodiscard]] std::int64_t last_step() const { return last_step_; }
   [[nodiscard]] const RunFacts& facts() const { return start_.facts; }
   // Whether the run has done all its steps.
   [[nodiscard]] bool ended() const { return end_.has_value(); }

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "runtime/telemetry/verdict.h"
+#include "runtime/telemetry/time_left.h"
 
 namespace trireme {
 namespace {
@@ -18,20 +18,15 @@ double share(double seconds, const RunSummary& summary) {
   return summary.wall_seconds > 0 ? seconds / summary.wall_seconds : 0.0;
 }
 
-// How often something that is due every so many steps, and perhaps behind the last, comes.
-double times_of(std::int64_t steps, std::int64_t every, bool behind_last) {
-  const std::int64_t inside = steps / every;
-  return static_cast<double>(inside + (behind_last && steps % every != 0 ? 1 : 0));
-}
-
 // What is done every `every` steps and took `seconds` in all, done four times as rarely.
 void add_rarer(std::vector<Trial>& trials, const RunSummary& summary, const char* key,
                std::int64_t every, double seconds, bool behind_last) {
   if (every <= 0) return;
   const std::int64_t steps = summary.totals.steps;
-  const double now = times_of(steps, every, behind_last);
+  const auto now = static_cast<double>(times_due(0, steps, every, behind_last));
   if (now == 0) return;
-  const double saved = seconds * (1 - times_of(steps, rarer * every, behind_last) / now);
+  const auto then = static_cast<double>(times_due(0, steps, rarer * every, behind_last));
+  const double saved = seconds * (1 - then / now);
   trials.push_back(
       {.setting = fmt::format("{}={}", key, rarer * every), .gain = share(saved, summary)});
 }
@@ -118,9 +113,10 @@ std::string try_line(const RunSummary& summary, const RunFacts& facts) {
   const std::vector<Trial> trials = trials_of(summary, facts);
   for (std::size_t i = 0; i < std::min(trials.size(), most_told); ++i) {
     const Trial& trial = trials[i];
-    text += fmt::format("{} {} (predicted -{:.1f} % {}{}{})", i == 0 ? "try:" : ",", trial.setting,
-                        100 * trial.gain, trial.of_sample ? "time a sample" : "time",
-                        trial.unless.empty() ? "" : ", ", trial.unless);
+    text += fmt::format(
+        "{} {} (predicted -{:.1f} % {}{}{}{})", i == 0 ? "try:" : ",", trial.setting,
+        100 * trial.gain, trial.of_sample ? "time a sample; " : "time",
+        trial.of_sample ? changes_training : "", trial.unless.empty() ? "" : ", ", trial.unless);
   }
   return text;
 }

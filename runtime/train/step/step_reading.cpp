@@ -15,8 +15,7 @@ constexpr double telling_wait = 0.05;
 
 RankStep own_times(const StepReport& report, bool on_cpu) {
   const double stalls = report.forward_stall_ms + report.backward_stall_ms + report.update_stall_ms;
-  const double passes =
-      report.forward_ms + report.backward_ms + report.optimizer_ms - stalls;
+  const double passes = report.forward_ms + report.backward_ms + report.optimizer_ms - stalls;
   const double idle = report.step_ms - report.forward_ms - report.backward_ms - report.bubble_ms -
                       report.exposed_comm_ms - report.optimizer_ms;
   const StandstillTimes still{
@@ -46,14 +45,13 @@ RankStep own_times(const StepReport& report, bool on_cpu) {
                .checkpoint = std::min(report.pause.checkpoint, report.gap_ms),
                .evaluation = 0};
   own.evaluation = std::min(report.pause.evaluation, report.gap_ms - own.checkpoint);
-  own.between_core_wait =
-      std::clamp(report.core.between, 0.0,
-                 std::max(0.0, report.gap_ms - own.checkpoint - own.evaluation));
+  own.between_core_wait = std::clamp(
+      report.core.between, 0.0, std::max(0.0, report.gap_ms - own.checkpoint - own.evaluation));
   own.core_wait = lack.work + lack.messages() + lack.data + own.between_core_wait;
   own.comm_core_wait = lack.messages();
-  const double working = report.step_ms - still.sum();
-  const double in_passes = working > 0 ? std::clamp(passes / working, 0.0, 1.0) * lack.work : 0.0;
-  own.other_core_wait = own.core_wait - in_passes;
+  // Outside of passes the thread hardly works but is woken often: waits are looked for there first.
+  const double other_work = std::max(0.0, report.step_ms - still.sum() - passes);
+  own.other_core_wait = own.core_wait - std::max(0.0, lack.work - other_work);
   return own;
 }
 

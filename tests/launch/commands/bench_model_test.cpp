@@ -130,9 +130,9 @@ TEST(BenchModel, WritesAHardwareFileThatThePlannerReads) {
                     out = directory.path() + "/here.yaml";
   write_file(config, small_gpt);
   for (const int ranks : {1, 2}) {
-    const CommandResult result =
-        run_command(fmt::format("{} -np {} {} bench model {} --seconds 0 --out {} 2>&1",
-                                TRIREME_MPIEXEC, ranks, TRIREME_BINARY, config, out));
+    const CommandResult result = run_command(
+        fmt::format("{} -np {} {} bench model {} --seconds 0 --accept-load --out {} 2>&1",
+                    TRIREME_MPIEXEC, ranks, TRIREME_BINARY, config, out));
     ASSERT_EQ(result.exit_code, 0) << result.output;
 
     const plan::Hardware hardware = plan::load_hardware(out);
@@ -145,6 +145,27 @@ TEST(BenchModel, WritesAHardwareFileThatThePlannerReads) {
     EXPECT_EQ(read_file(out).find("links were not") == std::string::npos, ranks == 2);
     std::filesystem::remove(out);
   }
+}
+
+TEST(BenchModel, RefusesToDescribeAMachineThatOthersUse) {
+  const TemporaryDirectory directory;
+  const std::string config = directory.path() + "/small.yaml",
+                    out = directory.path() + "/here.yaml";
+  write_file(config, small_gpt);
+  const std::string bench =
+      fmt::format("{} bench model {} --seconds 0.5 --out {}", TRIREME_BINARY, config, out);
+
+  const CommandResult refused = run_command(fmt::format("bash -c '{}exec {}' 2>&1",
+                                                        "for i in 1 2 3; do (timeout 60 sh -c "
+                                                        "\"while kill -0 $$ 2>/dev/null; do :; "
+                                                        "done\" &) ; done; ",
+                                                        bench));
+
+  EXPECT_EQ(refused.exit_code, 1) << refused.output;
+  EXPECT_NE(refused.output.find("here.yaml is not written, since other programs"),
+            std::string::npos)
+      << refused.output;
+  EXPECT_FALSE(std::filesystem::exists(out));
 }
 
 TEST(BenchModel, ProfilesEveryOperationOfAStep) {

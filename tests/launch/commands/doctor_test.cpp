@@ -87,6 +87,20 @@ Findings judged_speeds(const std::vector<double>& seconds) {
   return findings;
 }
 
+TEST(DoctorJudges, OtherProgramsOnTheCoresAreANote) {
+  Findings findings;
+  doctor::judge_load(findings, "n1", {.cores = 2, .busy = 1.9, .own = 0.1});
+  doctor::judge_load(findings, "n2", {.cores = 2, .busy = 0.1, .own = 0.05});
+  doctor::judge_load(findings, "n3", {.cores = 64, .busy = 1, .stolen = 6});
+
+  ASSERT_EQ(findings.all().size(), 3U);
+  EXPECT_EQ(findings.all()[0].severity, doctor::Severity::note);
+  EXPECT_EQ(findings.all()[0].text, "other programs used 1.8 of 2 cores on n1");
+  EXPECT_EQ(findings.all()[1].severity, doctor::Severity::fine);
+  EXPECT_EQ(findings.all()[2].severity, doctor::Severity::note);
+  EXPECT_THAT(findings.all()[2].text, HasSubstr("other virtual machines 6.0"));
+}
+
 TEST(DoctorJudges, TheSlowerOfTwoRanksIsComparedWithTheOther) {
   const Findings slow = judged_speeds({1, 3});
   ASSERT_EQ(slow.all().size(), 1U);

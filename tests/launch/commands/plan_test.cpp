@@ -339,7 +339,7 @@ TEST_F(WholePlan, SaysWhatARankHoldsWithoutAMachine) {
 
   const std::string text = plan(alone + "--ranks 4 --json " + without);
 
-  EXPECT_THAT(text, AllOf(HasSubstr("memory per rank"), HasSubstr("stage 0 (4 ranks)"),
+  EXPECT_THAT(text, AllOf(HasSubstr("buffers per rank"), HasSubstr("stage 0 (4 ranks)"),
                           HasSubstr("--hardware FILE says whether it fits"),
                           Not(HasSubstr("step time")), Not(HasSubstr("framework"))));
   const auto there = nlohmann::json::parse(test::read_file(with));

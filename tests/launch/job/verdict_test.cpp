@@ -109,6 +109,44 @@ TEST_F(VerdictTest, ARankBesideABusyProgramIsTheStraggler) {
                     Not(HasSubstr("global_batch"))));
 }
 
+// Beside three programs that never rest on two cores of this machine.
+class BusyTest : public VerdictTest, public testing::WithParamInterface<const char*> {
+ protected:
+  // They end with the command, whatever becomes of the test.
+  [[nodiscard]] std::string verdict_beside_programs(int ranks, const std::string& set) {
+    const std::string beside = directory() + "/beside.sh";
+    write_file(beside,
+               "for i in 1 2 3; do sh -c 'while kill -0 '$$' 2>/dev/null; do i=0; "
+               "while [ $i -lt 20000 ]; do i=$((i+1)); done; done' & done\nexec \"$@\"\n");
+    const std::string two = fmt::format("{},{}", cores().front(), cores().back());
+    const CommandResult result = run_command(fmt::format(
+        "taskset -c {} bash {} {} --bind-to none --oversubscribe -np {} {} train {}/gpt.yaml "
+        "--overwrite --set run.directory={}/run --set device.type=cpu "
+        "--set data.validation_path= {}",
+        two, beside, TRIREME_MPIEXEC, ranks, TRIREME_BINARY, data_directory(), directory(), set));
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    const auto begin = result.output.find("verdict: ");
+    return result.output.substr(begin == std::string::npos ? 0 : begin);
+  }
+};
+
+// Where the machine gave the run cores of its own all the same, it is repeated.
+TEST_P(BusyTest, TheCoresThatWereWaitedForAreNamedNotFilesNorTheNetwork) {
+  const std::string layout = GetParam();
+  const int ranks = layout.empty() ? 1 : 2;
+  constexpr int tries = 4;
+  std::string verdict;
+  for (int i = 0; i < tries && verdict.find("waits for cores") == std::string::npos; ++i)
+    verdict = verdict_beside_programs(ranks, layout + " --set train.steps=60");
+
+  EXPECT_THAT(verdict,
+              AllOf(HasSubstr("without its waits for cores"), HasSubstr("other programs used"),
+                    Not(HasSubstr("files")), Not(HasSubstr("network"))));
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, BusyTest,
+                         testing::Values("", "--set parallel.tensor=2", "--set parallel.data=2"));
+
 class StageTest : public RunTest {
  protected:
   // What is said of the stages that are measured when the steps are over.

@@ -27,11 +27,11 @@ class LayoutMemory : public LayoutTest {
                           "parallel.bucket_megabytes=0.1", "precision=" + precision},
                   .steps = 1};
     const CommandResult result = train_layout(run, {ranks, text, precision});
-    const auto at = result.output.find("memory per rank at most: ");
+    const auto at = result.output.find("buffers per rank at most: ");
     Memory found;
     EXPECT_TRUE(at != std::string::npos &&
                 std::sscanf(result.output.c_str() + at,
-                            "memory per rank at most: parameters %lf MiB, gradients %lf MiB, "
+                            "buffers per rank at most: parameters %lf MiB, gradients %lf MiB, "
                             "optimizer %lf MiB, activations %lf MiB",
                             &found.parameters, &found.gradients, &found.optimizer,
                             &found.activations) == 4)

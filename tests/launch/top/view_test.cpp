@@ -246,7 +246,7 @@ TEST_F(FollowerTest, TheLatestRanksAreNamedWithTheirHosts) {
 TEST_F(FollowerTest, MemoryCheckpointsAndWarningsAreShown) {
   run_.steps(1, 2);
   run_.append(
-      "[t] [info] [0] [train] memory per rank at most: parameters 15.50 MiB, gradients "
+      "[t] [info] [0] [train] buffers per rank at most: parameters 15.50 MiB, gradients "
       "10.25 MiB, optimizer 20.25 MiB, activations 120.00 MiB\n",
       "console.log");
   std::filesystem::create_directories(run_.file("checkpoints/step_00000002"));

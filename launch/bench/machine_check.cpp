@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/bench/machine_check.h"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "runtime/base/log.h"
+#include "runtime/engine/agreement/core_sharing.h"
+
+namespace trireme {
+
+std::string MachineCheck::finish(Communicator& world, const std::string& file) const {
+  MachineLoad own = meter_.read();
+  // Ranks that have to share cores wait for each other, which is what is measured.
+  if (most_crowded(world).crowded()) own.waited = 0;
+  std::string text;
+  for (const auto& [host, load] : load_of_hosts(world, own)) {
+    if (load.disturbs())
+      text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", host, describe(load));
+  }
+  if (text.empty()) return text;
+  if (!file.empty() && !accept_load_) {
+    fail(ExitCode::internal,
+         "{} is not written, since other programs disturbed what was measured ({}); stop them or "
+         "measure again when the machine is quiet (--accept-load writes it all the same)",
+         file, text);
+  }
+  if (world.rank() == 0)
+    log::get("bench").warn("other programs disturbed what was measured ({})", text);
+  return text;
+}
+
+void add_load_option(CLI::App& command, bool& accept_load) {
+  command.add_flag("--accept-load", accept_load,
+                   "Write the hardware file even where other programs ran beside the measurement");
+}
+
+}  // namespace trireme
