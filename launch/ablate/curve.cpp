@@ -5,7 +5,6 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "launch/report/line_reader.h"
 #include "runtime/base/json.h"
 #include "runtime/base/line_reader.h"
 

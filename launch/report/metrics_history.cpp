@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "launch/report/line_reader.h"
 #include "runtime/base/json.h"
 #include "runtime/base/line_reader.h"
 
