@@ -144,7 +144,8 @@ TEST(ConsoleFormat, TheSummarySaysWhereTheTimeWent) {
       "time: compute 89.8 s (81.6 %), exposed communication 10.0 s (9.1 %), data wait 0.2 s"
       " (0.2 %), evaluation 8.0 s (7.3 %), other 2.0 s (1.8 %)\n"
       "verdict: without its exposed communication (9.1 %) this run would be 1.10 times as"
-      " fast; raise train.global_batch: gradients are exchanged once in a step, or use fewer"
+      " fast; raise train.global_batch (changes the training): gradients are exchanged once in a "
+      "step, or use fewer"
       " ranks\n");
 }
 
@@ -165,7 +166,8 @@ TEST(ConsoleFormat, APipelineShowsItsBubble) {
       " 20.0 s (20.0 %), data wait 0.2 s (0.2 %), evaluation 0.0 s (0.0 %), other 0.0 s"
       " (0.0 %)\n"
       "verdict: without its pipeline bubble (20.0 %) this run would be 1.25 times as fast;"
-      " raise train.global_batch or lower parallel.pipeline, or try parallel.schedule:"
+      " raise train.global_batch (changes the training) or lower parallel.pipeline, or try "
+      "parallel.schedule:"
       " zero-bubble\n");
 }
 

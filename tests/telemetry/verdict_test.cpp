@@ -24,7 +24,7 @@ struct Fit {
 
 const std::vector<Fit>& fits() {
   static const std::vector<Fit> all{
-      {"raise train.global_batch: gradients",
+      {"raise train.global_batch (changes the training): gradients",
        Trouble::exposed_comm,
        {.ranks = 2, .data = 2},
        {.ranks = 2, .tensor = 2}},
@@ -32,12 +32,19 @@ const std::vector<Fit>& fits() {
        Trouble::exposed_comm,
        {.ranks = 2, .tensor = 2},
        {.ranks = 2, .data = 2}},
+      {"keep tensor groups within a host",
+       Trouble::exposed_comm,
+       {.ranks = 2, .tensor = 2, .hosts = 2},
+       {.ranks = 2, .tensor = 2, .hosts = 1}},
       {"lower parallel.zero",
        Trouble::exposed_comm,
        {.ranks = 2, .data = 2, .zero = 3},
        {.ranks = 2, .data = 2, .zero = 2}},
       {"use fewer ranks", Trouble::exposed_comm, {.ranks = 2}, {.ranks = 1}},
-      {"raise train.global_batch or", Trouble::bubble, {.ranks = 2, .pipeline = 2}, {.ranks = 2}},
+      {"raise train.global_batch (changes the training) or",
+       Trouble::bubble,
+       {.ranks = 2, .pipeline = 2},
+       {.ranks = 2}},
       {"try parallel.schedule",
        Trouble::bubble,
        {.ranks = 2, .pipeline = 2},
@@ -49,12 +56,18 @@ const std::vector<Fit>& fits() {
        Trouble::no_core,
        {.ranks = 2, .host_ranks = 2, .host_cores = 1},
        {.ranks = 2, .host_ranks = 2, .host_cores = 2}},
-      {"other programs run", Trouble::no_core, {}, {.ranks = 2, .host_ranks = 2, .host_cores = 1}},
-      {"another program runs", Trouble::no_core_of_rank, {.ranks = 2}, {}},
+      {"other programs used", Trouble::no_core, {.other_programs = 1.5}, {.other_programs = 0}},
+      {"other programs may run",
+       Trouble::no_core,
+       {},
+       {.ranks = 2, .host_ranks = 2, .host_cores = 1}},
+      {"no other program used", Trouble::no_core, {.other_programs = 0}, {}},
+      {"another program may run", Trouble::no_core_of_rank, {.ranks = 2}, {}},
       {"raise train.eval_every", Trouble::evaluation, {.eval_every = 10}, {.eval_every = 0}},
       {"limit train.eval_batches", Trouble::evaluation, {.eval_batches = 0}, {.eval_batches = 1}},
       {"lower train.eval_batches", Trouble::evaluation, {.eval_batches = 2}, {.eval_batches = 1}},
-      {"look at the network", Trouble::late_messages, {.ranks = 2}, {}},
+      {"look at the network", Trouble::late_messages, {.ranks = 2}, {.ranks = 2, .hosts = 1}},
+      {"all ranks are on one host", Trouble::late_messages, {.ranks = 2, .hosts = 1}, {.ranks = 2}},
       {"trireme plan shows how", Trouble::uneven_stages, {.ranks = 2, .pipeline = 2}, {}},
       {"set checkpoint.async: true", Trouble::checkpoint, {.checkpoint_async = false}, {}},
       {"raise checkpoint.every_steps", Trouble::checkpoint, {.checkpoint_every = 5}, {}},
@@ -336,7 +349,7 @@ TEST(Trials, AreThoseThatTheRunsOwnTimesTell) {
 
   EXPECT_EQ(try_line(summary, {.ranks = 2, .data = 2, .full_recompute = true, .global_batch = 8}),
             "try: train.recompute=none (predicted -20.0 % time, if memory allows), "
-            "train.global_batch=16 (predicted -10.0 % time a sample)");
+            "train.global_batch=16 (predicted -10.0 % time a sample; changes the training)");
   summary.replays = {{.setting = "parallel.schedule=zero-bubble", .gain = 0.15},
                      {.setting = "train.micro_batch=1", .gain = 0.019}};
   EXPECT_EQ(try_line(summary, {.ranks = 2, .pipeline = 2, .global_batch = 8}),

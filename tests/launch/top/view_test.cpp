@@ -251,7 +251,7 @@ TEST_F(FollowerTest, MemoryCheckpointsAndWarningsAreShown) {
       "console.log");
   std::filesystem::create_directories(run_.file("checkpoints/step_00000002"));
   std::filesystem::create_directories(run_.file("checkpoints/step_00000004.e1.tmp"));
-  EXPECT_THAT(page_of(look()), AllOf(HasSubstr("166 MiB a rank for the model"),
+  EXPECT_THAT(page_of(look()), AllOf(HasSubstr("buffers of a rank: 166 MiB"),
                                      HasSubstr("checkpoint writing step_00000004.e1.tmp\n")));
 
   write_text(run_.file("checkpoints/step_00000002/manifest.json"), "{}");
