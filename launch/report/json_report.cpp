@@ -14,7 +14,7 @@ ordered_json or_null(const std::optional<Value>& value) {
   return value ? ordered_json(*value) : ordered_json(nullptr);
 }
 
-ordered_json events_of(const Few<Event>& events) {
+ordered_json json_events(const Few<Event>& events) {
   ordered_json first = ordered_json::array();
   for (const Event& event : events.first)
     first.push_back({{"step", event.step}, {"text", event.text}});
@@ -60,9 +60,9 @@ ordered_json describe(const RunData& run) {
       {"time", shares_of_time(run)},
       {"verdict", verdict_of(run)},
       {"not_finite", {{"count", all.non_finite.count}, {"first", all.non_finite.first}}},
-      {"warnings", events_of(all.warnings)},
-      {"skipped", events_of(all.skipped)},
-      {"failed_saves", events_of(all.failed_saves)},
+      {"warnings", json_events(all.warnings)},
+      {"skipped", json_events(all.skipped)},
+      {"failed_saves", json_events(all.failed_saves)},
       {"notes", run.remarks}};
   if (!all.evaluations.empty()) {
     const Evaluation& last = all.evaluations.back();
