@@ -70,7 +70,7 @@ std::vector<std::pair<std::string, MachineLoad>> load_of_hosts(Communicator& wor
                             {"own", own.own},      {"stolen", own.stolen}, {"waited", own.waited}};
   std::vector<std::pair<std::string, MachineLoad>> hosts;
   for (const std::string& text : gather_texts(world, told.dump())) {
-    const auto rank = nlohmann::json::parse(text);
+    const auto rank = parse_json(text);
     const std::string host = rank.at("host");
     auto found = std::ranges::find(hosts, host, [](const auto& entry) { return entry.first; });
     if (found == hosts.end()) found = hosts.insert(hosts.end(), {host, MachineLoad{}});
