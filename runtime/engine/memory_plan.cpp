@@ -154,10 +154,11 @@ BytesByRole log_memory_plan(Session& session) {
     if (values[i] + values[each + i] > 0)
       parts += fmt::format(", {} {}", name_of(static_cast<MemoryRole>(i)), pair(i));
   }
+  log::get("train").info("buffers per rank at most, predicted / measured: {}{}", pair(memory_roles),
+                         parts);
   log::get("train").info(
-      "buffers per rank at most, predicted / measured: {}{}; resident memory, "
-      "program and libraries included: {:.1f} MiB",
-      pair(memory_roles), parts, static_cast<double>(resident[0]) / 0x1p20);
+      "resident memory of a rank at most {:.1f} MiB, program and libraries included",
+      static_cast<double>(resident[0]) / 0x1p20);
   BytesByRole held{};
   for (std::size_t i = 0; i < memory_roles; ++i)
     held[i] = static_cast<std::uint64_t>(values[each + i]);

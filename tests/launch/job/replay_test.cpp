@@ -134,7 +134,7 @@ TEST_F(ReplayTest, WhatCannotBeReplayedIsRefused) {
   write_file(path, text);
   refuses("--step 3", 4, "certificate.jsonl:");
   fs::remove(path);
-  refuses("--step 3", 2, "certificate.jsonl: cannot be read");
+  refuses("--step 3", 2, "certificate.jsonl: there is no such file");
 }
 
 TEST_F(ReplayTest, TheFirstTensorThatDiffersIsNamedWithItsRankAndBothValues) {

@@ -50,9 +50,8 @@ class LayoutPlan : public LayoutTest {
     const auto at = output.find(key);
     EXPECT_NE(at, std::string::npos) << output;
     if (at == std::string::npos) return {};
-    // Resident memory follows the buffers.
     std::istringstream parts(
-        "total " + output.substr(at + key.size(), output.find_first_of(";\n", at) - at - key.size()));
+        "total " + output.substr(at + key.size(), output.find('\n', at) - at - key.size()));
     ByRole found;
     for (std::string part; std::getline(parts, part, ',');) {
       const auto number = part.find_first_of("0123456789");
