@@ -61,6 +61,15 @@ TEST_F(ConsoleTest, ATypoInACommandOrOptionIsAnsweredWithTheNearest) {
   EXPECT_EQ(ranks.output.find("error:"), ranks.output.rfind("error:")) << ranks.output;
 }
 
+TEST_F(ConsoleTest, AnErrorShowsWhatATerminalWouldObeyAndIsCut) {
+  const CommandResult escape = trireme("report '/a\x1b[31m'");
+  const CommandResult cut = trireme("report /" + std::string(60000, 'b'));
+
+  EXPECT_EQ(escape.exit_code, 2);
+  EXPECT_THAT(escape.output, AllOf(HasSubstr("/a\\x1b[31m"), Not(HasSubstr("\x1b"))));
+  EXPECT_LT(cut.output.size(), 20000U);
+}
+
 TEST_F(ConsoleTest, UnderMpirunACommandOfOneProcessPrintsOnceAndOneThatStartsJobsIsRefused) {
   ASSERT_EQ(train_gpt("run", 1).exit_code, 0);
   const auto times = [](const std::string& text, const std::string& what) {
