@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "data/shard/open_files.h"
 #include "data/images/decode.h"
 #include "data/images/image_index.h"
 #include "data/images/image_options.h"
 #include "data/images/resample.h"
 #include "data/sets/dataset.h"
+#include "data/shard/open_files.h"
 
 namespace trireme {
 

@@ -35,8 +35,7 @@ double RunDelay::milliseconds() const {
   std::array<char, 96> text{};  // three numbers: nanoseconds, nanoseconds, a count
   if (!file_.is_open() || ::pread(file_.get(), text.data(), text.size() - 1, 0) <= 0) return 0;
   const char* const second = std::strchr(text.data(), ' ');
-  return second == nullptr ? 0
-                           : 1e-6 * static_cast<double>(std::strtoull(second, nullptr, 10));
+  return second == nullptr ? 0 : 1e-6 * static_cast<double>(std::strtoull(second, nullptr, 10));
 }
 
 double MachineLoad::others() const {

@@ -110,8 +110,9 @@ constexpr std::array step_table{
                  "waits in communication for a rank whose own work took longer"),
     milliseconds("bubble_ms", of<&S::bubble_ms>, "waits for neighbours in the pipeline"),
     milliseconds("other_ms", of<&S::other_ms>, "of the step, and none of these"),
-    milliseconds("core_wait_ms", core_waits,
-                 "of all this and of the time since the step before: threads of a rank had no core (CPU)"),
+    milliseconds(
+        "core_wait_ms", core_waits,
+        "of all this and of the time since the step before: threads of a rank had no core (CPU)"),
     milliseconds("reduce_ms", of<&S::reduce_ms>,
                  "gradients were being reduced, hidden behind backward or exposed"),
     StepMetric{{"joules", "J", gauge, thousandths,

@@ -45,17 +45,17 @@ struct StepMetrics {
   double forward_ms = 0;  // this and the next two: without waits for communication
   double backward_ms = 0;
   double optimizer_ms = 0;
-  double data_wait_ms = 0;       // for the next batch, or for a rank that waited for its own
-  double exposed_comm_ms = 0;    // for communication that no computation hid
-  double straggler_ms = 0;       // in communication, for a rank whose own work took longer
-  double bubble_ms = 0;          // for the neighbours in the pipeline
-  double other_ms = 0;           // of the step, and none of these
+  double data_wait_ms = 0;     // for the next batch, or for a rank that waited for its own
+  double exposed_comm_ms = 0;  // for communication that no computation hid
+  double straggler_ms = 0;     // in communication, for a rank whose own work took longer
+  double bubble_ms = 0;        // for the neighbours in the pipeline
+  double other_ms = 0;         // of the step, and none of these
   // Of the parts above but exposed_comm_ms, and of between_ms: threads of a rank had no core.
   double core_wait_ms = 0;
   double other_core_wait_ms = 0;  // of that: of other_ms or between_ms
-  double core_straggler_ms = 0;  // of straggler_ms: for a rank that had none
-  double reduce_ms = 0;          // reducing gradients, hidden behind backward or exposed
-  double reduce_wait_ms = 0;     // of that: exposed
+  double core_straggler_ms = 0;   // of straggler_ms: for a rank that had none
+  double reduce_ms = 0;           // reducing gradients, hidden behind backward or exposed
+  double reduce_wait_ms = 0;      // of that: exposed
   // Of exposed_comm_ms: for sums of tensor groups, for parameters, for gradients; the rest for
   // norms.
   double tensor_comm_ms = 0, gather_comm_ms = 0, reduce_comm_ms = 0;

@@ -101,7 +101,7 @@ struct StepReport {
   // This rank's threads waited for the messages of peers' collectives, hidden waits included.
   double message_wait_ms = 0;
   StepPause pause{};  // before the step
-  CoreTimes core{};    // on a CPU device
+  CoreTimes core{};   // on a CPU device
   // Where the loss is scaled: the scale of this step, and the steps skipped up to and with it.
   std::optional<double> loss_scale{};
   std::int64_t skipped_steps = 0;
