@@ -122,6 +122,7 @@ std::unique_ptr<Reporter> open_reports(Engine& engine, const StartingPoint& star
     if (const std::string base = config_of_weights(session.config.train.initial_weights);
         !base.empty() && !start.checkpoint)
       take_along(parent_directory(base), session.config.run.directory);
+    reporter->sinks.check_first([&engine] { engine.require_run(); });
     return &reporter->sinks;
   });
   return reporter;

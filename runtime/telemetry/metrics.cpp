@@ -101,44 +101,43 @@ std::string format_json(const RunWarning& warning) {
                  warning.time);
 }
 
-void MetricsSinks::step(const StepMetrics& metrics) {
+template <class Report>
+void MetricsSinks::pass_on(void (MetricsSink::*call)(const Report&), const Report& report) {
+  if (check_) check_();
   for (MetricsSink* const sink : sinks_)
-    sink->step(metrics);
+    (sink->*call)(report);
+}
+
+void MetricsSinks::step(const StepMetrics& metrics) {
+  pass_on(&MetricsSink::step, metrics);
 }
 
 void MetricsSinks::evaluation(const EvaluationMetrics& metrics) {
-  for (MetricsSink* const sink : sinks_)
-    sink->evaluation(metrics);
+  pass_on(&MetricsSink::evaluation, metrics);
 }
 
 void MetricsSinks::skipped(const SkippedBatch& skipped) {
-  for (MetricsSink* const sink : sinks_)
-    sink->skipped(skipped);
+  pass_on(&MetricsSink::skipped, skipped);
 }
 
 void MetricsSinks::failed_save(const FailedSave& failed) {
-  for (MetricsSink* const sink : sinks_)
-    sink->failed_save(failed);
+  pass_on(&MetricsSink::failed_save, failed);
 }
 
 void MetricsSinks::saved(const SavedCheckpoint& saved) {
-  for (MetricsSink* const sink : sinks_)
-    sink->saved(saved);
+  pass_on(&MetricsSink::saved, saved);
 }
 
 void MetricsSinks::warning(const RunWarning& warning) {
-  for (MetricsSink* const sink : sinks_)
-    sink->warning(warning);
+  pass_on(&MetricsSink::warning, warning);
 }
 
 void MetricsSinks::histograms(const StepHistograms& histograms) {
-  for (MetricsSink* const sink : sinks_)
-    sink->histograms(histograms);
+  pass_on(&MetricsSink::histograms, histograms);
 }
 
 void MetricsSinks::samples(const ModelSamples& samples) {
-  for (MetricsSink* const sink : sinks_)
-    sink->samples(samples);
+  pass_on(&MetricsSink::samples, samples);
 }
 
 MetricsLog::MetricsLog(std::string path, ItemKind kind, std::optional<std::int64_t> done)

@@ -5,9 +5,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/telemetry/lines/line_file.h"
@@ -155,6 +157,8 @@ class MetricsSinks final : public MetricsSink {
  public:
   // `sink` must outlive this.
   void add(MetricsSink& sink) { sinks_.push_back(&sink); }
+  // Called before anything is passed on; what it raises keeps it from all sinks.
+  void check_first(std::function<void()> check) { check_ = std::move(check); }
 
   void step(const StepMetrics& metrics) override;
   void evaluation(const EvaluationMetrics& metrics) override;
@@ -166,6 +170,10 @@ class MetricsSinks final : public MetricsSink {
   void samples(const ModelSamples& samples) override;
 
  private:
+  template <class Report>
+  void pass_on(void (MetricsSink::*call)(const Report&), const Report& report);
+
+  std::function<void()> check_;
   std::vector<MetricsSink*> sinks_;
 };
 

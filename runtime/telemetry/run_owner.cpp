@@ -2,7 +2,6 @@
 #include "runtime/telemetry/run_owner.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -82,6 +81,12 @@ bool lock_is_denied(int reason) {
   return reason == EAGAIN || reason == EACCES;
 }
 
+bool is_untouched(const struct stat& now, const struct stat& before) {
+  return now.st_ino == before.st_ino && now.st_dev == before.st_dev &&
+         now.st_size == before.st_size && now.st_ctim.tv_sec == before.st_ctim.tv_sec &&
+         now.st_ctim.tv_nsec == before.st_ctim.tv_nsec;
+}
+
 }  // namespace
 
 RunOwner::RunOwner(std::string run_directory, double patience_seconds, std::string key)
@@ -108,10 +113,13 @@ void RunOwner::take() {
                       {"start_time", utc_now()}};
   notes_ = notes.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
   write_file(notes_path(), notes_, ExitCode::config);
+  if (::stat(notes_path().c_str(), &notes_status_) != 0) notes_status_ = {};
   OutputDirectory(directory_, ExitCode::config).remove_dead_temporaries("");
 }
 
 void RunOwner::require() const {
+  struct stat status {};
+  if (::stat(notes_path().c_str(), &status) == 0 && is_untouched(status, notes_status_)) return;
   const std::string now = text_in(notes_path());
   if (now == notes_) return;
   fail(ExitCode::config, "{}: {}: belongs to {} now; this job ends, and leaves nothing more there",

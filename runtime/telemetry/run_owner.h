@@ -2,9 +2,11 @@
 // One job per run directory. Rank 0 holds an open-file-description lock on RUN/owner.lock as long
 // as the job lives: it ends with the process, however that ends. RUN/owner.json says who holds it,
 // and has an epoch that grows with every start: a job that lost the directory all the same (a
-// server that forgot its locks, a directory that was replaced) finds another's name there before it
-// commits anything, and ends.
+// server that forgot its locks, a lock file or directory that was replaced) finds another's name
+// there before it adds a line or commits anything, and ends.
 #pragma once
+
+#include <sys/stat.h>
 
 #include <cstdint>
 #include <optional>
@@ -31,7 +33,7 @@ class RunOwner {
   // From 1 on; 0 before take().
   [[nodiscard]] std::int64_t epoch() const { return epoch_; }
   // Raises ExitCode::config, naming the new owner, where the directory is no longer this job's.
-  // From any thread.
+  // Costs one stat() as long as nobody touches owner.json. From any thread.
   void require() const;
   // Whether some process, of any host whose locks are seen here, holds the run; nothing where the
   // run has no lock or it cannot be asked for.
@@ -47,7 +49,8 @@ class RunOwner {
   double patience_seconds_;  // a job whose launcher was killed ends a moment later
   std::string key_;
   std::int64_t epoch_ = 0;
-  std::string notes_;  // of this job, as written
+  std::string notes_;            // of this job, as written
+  struct stat notes_status_ {};  // of owner.json then
   FileDescriptor file_;
 };
 

@@ -15,7 +15,6 @@ namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
-using testing::Not;
 
 class OwnerTest : public RunTest {
  protected:
@@ -72,16 +71,40 @@ TEST_F(OwnerTest, AKilledJobsRunGoesOnWithTheNextEpoch) {
   EXPECT_THAT(manifest_of_newest(), ContainsRegex("\\\\?\"epoch\\\\?\": *2[^0-9]"));
 }
 
-TEST_F(OwnerTest, AJobThatWasTakenOverEndsWithoutCommitting) {
+TEST_F(OwnerTest, AJobThatWasTakenOverAddsNothingAndCommitsNothing) {
   const CommandResult result = beside_a_run(
       "echo '{\"epoch\": 7, \"host\": \"elsewhere\", \"process\": 12, \"job\": \"\", "
-      "\"start_time\": \"now\"}' >$run/owner.json");
+      "\"start_time\": \"now\"}' >$run/owner.json\n"
+      "wc -l <$run/metrics.jsonl >$run/lines; ls -d $run/checkpoints/*[0-9] >$run/saved");
 
   EXPECT_EQ(result.exit_code, 2) << result.output;
   EXPECT_THAT(result.output, HasSubstr("belongs to process 12 on elsewhere"));
-  for (const auto& entry : fs::directory_iterator(directory() + "/run/checkpoints"))
-    EXPECT_THAT(entry.path().filename().string(), Not(HasSubstr(".tmp")));
-  EXPECT_FALSE(fs::exists(directory() + "/run/weights.safetensors"));
+  const std::string run = directory() + "/run";
+  // The line that was on its way, if any.
+  EXPECT_LE(std::ssize(steps_of("run")), std::stoll(read_file(run + "/lines")) + 1);
+  const std::string saved = read_file(run + "/saved");
+  for (const auto& entry : fs::directory_iterator(run + "/checkpoints")) {
+    if (entry.path().extension() == ".tmp") continue;  // what it was writing; the next start clears
+    EXPECT_THAT(saved, HasSubstr(entry.path().string()));
+  }
+  EXPECT_FALSE(fs::exists(run + "/weights.safetensors"));
+}
+
+TEST_F(OwnerTest, AfterTheLockFileWasDeletedTheLaterJobsStepsAloneStand) {
+  const CommandResult result = beside_a_run(
+      "kill -STOP $job; rm $run/owner.lock\n"
+      "steps=$(($(wc -l <$run/metrics.jsonl) / 20 * 20 + 400))\n"
+      "again --set train.steps=$steps & next=$!\n"
+      "until grep -q '\"epoch\": 2' $run/owner.json || ! kill -0 $next; do sleep 0.01; done\n"
+      "kill -CONT $job; wait $next; echo $steps >$run/asked");
+
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_THAT(result.output, AllOf(ContainsRegex("belongs to process [0-9]+ on "),
+                                   HasSubstr("again ended with 0")));
+  const auto steps = steps_of("run");
+  ASSERT_EQ(std::ssize(steps), std::stoll(read_file(directory() + "/run/asked")));
+  for (std::size_t i = 0; i < steps.size(); ++i)
+    ASSERT_EQ(steps[i].step, static_cast<std::int64_t>(i) + 1);
 }
 
 }  // namespace
