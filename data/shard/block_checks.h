@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checksums of a shard's payload in small blocks, each checked before the first of its bytes is
-// used. The format is in data/README.md.
+// used. The format is in FORMAT.md.
 #pragma once
 
 #include <algorithm>

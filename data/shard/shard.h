@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one shard file says about itself. The file format is specified in data/README.md.
+// What one shard file says about itself. FORMAT.md specifies the file format.
 #pragma once
 
 #include <cstdint>

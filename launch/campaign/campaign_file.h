@@ -53,7 +53,7 @@ struct CampaignFile {
 [[nodiscard]] CampaignFile load_campaign(const std::string& path);
 [[nodiscard]] CampaignFile parse_campaign(const std::string& text, const std::string& path);
 
-// The rows of the keys as a table of markdown, for launch/README.md and --list-keys.
+// The rows of the keys as a table of markdown, for README.md and --list-keys.
 [[nodiscard]] std::string campaign_keys_markdown();
 // The same for a terminal.
 [[nodiscard]] std::string campaign_keys_text();

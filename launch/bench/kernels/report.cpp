@@ -110,7 +110,7 @@ constexpr std::string_view assumptions =
     "counted, scratch memory not; of messages what the rank sends, of collectives in rings. "
     "cuDNN is taken to have a plan for every 16-bit attention and every convolution, cuBLASLt to "
     "have every epilogue; kernels within their calls are those that profiles show "
-    "(runtime/ops/kernels.md).\n";
+    "(scripts/measurements/kernel_counts.txt).\n";
 
 json traffic_json(const Traffic& traffic) {
   return {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // safetensors files: a JSON header, then packed little-endian row-major tensors. The format is
-// that of huggingface/safetensors (README.md, "Format"). Every error is ExitCode::checkpoint and
+// that of huggingface/safetensors (FORMAT.md). Every error is ExitCode::checkpoint and
 // names the file and, where one is concerned, the tensor.
 #pragma once
 

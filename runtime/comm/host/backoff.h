@@ -19,7 +19,7 @@ namespace trireme {
 // sched_yield passes over threads of other sessions and cgroups. Later, much later if the rank
 // stands still until the stream is done, it sleeps between short bursts, for one poll moves no more
 // than fits in the queues of shared memory; the longer the wait so far, the longer the sleep.
-// Measured in README.md.
+// Measured: scripts/measurements/communication_cpu.txt.
 class Backoff {
  public:
   void pause() {

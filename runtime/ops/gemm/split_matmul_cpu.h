@@ -4,9 +4,10 @@
 // Note [Products in parts]: a float is the sum of three bf16 values, each rounded from what those
 // before leave over: 8 bits three times hold its 24. Six of the nine products of parts are summed
 // in f32; those left out are below 2^-25 of the product, less than one rounding of f32. Against
-// references in f64 the error is that of f32 products or less (README.md has figures). Tiles take
-// parts and sums below 2^-126 as zero, so values below 2^-109 have fewer than 24 bits here, those
-// below 2^-126 none. Infinite operands and those above 3.39e38 make NaN.
+// references in f64 the error is that of f32 products or less
+// (scripts/measurements/products_cpu.txt). Tiles take parts and sums below 2^-126 as zero, so
+// values below 2^-109 have fewer than 24 bits here, those below 2^-126 none. Infinite operands and
+// those above 3.39e38 make NaN.
 // As Henry, Tang & Heinecke, "Leveraging the bfloat16 artificial intelligence datatype for
 // higher-precision computations", 2019.
 //

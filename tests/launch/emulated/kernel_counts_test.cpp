@@ -224,7 +224,7 @@ void expect_within(const Budget& budget, const Config& config) {
   EXPECT_LE(step_totals(count).launches, budget.step_launches);
 }
 
-// Rows of the table in runtime/ops/kernels.md.
+// Rows of the table in scripts/measurements/kernel_counts.txt.
 TEST(KernelCounts, OfGpt2With124MillionParametersStayWithinTheirBudgets) {
   expect_within({.launches = 329, .gigabytes = 20.9, .step_launches = 20},
                 on_one_gpu("gpt2_124m.yaml", {}));
