@@ -19,11 +19,10 @@ class Block:
 
 
 def markdown_files(repository):
-    """Every README and what .github/ has."""
+    """Every Markdown file of the repository."""
     names = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"], cwd=repository,
                            capture_output=True, text=True, check=True).stdout.split()
-    return sorted(name for name in names if os.path.exists(os.path.join(repository, name)) and
-                  (os.path.basename(name) == "README.md" or name.startswith(".github/")))
+    return sorted(name for name in names if os.path.exists(os.path.join(repository, name)))
 
 
 def read_blocks(repository, file):
