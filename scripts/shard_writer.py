@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes token shards as data/README.md specifies them. Imported by the scripts here; needs h5py, numpy and xxhash."""
+"""Writes token shards as data/shard/FORMAT.md specifies them. Imported by the scripts here; needs h5py, numpy and xxhash."""
 import os
 
 import h5py
@@ -11,7 +11,7 @@ CHECKED_BYTES = 4096  # of a block with a checksum of its own
 
 
 def write_shard(path, tokens, offsets, fields):
-    """One shard as data/README.md specifies it: temporary name, checksums, fsync, rename."""
+    """One shard as data/shard/FORMAT.md specifies it: temporary name, checksums, fsync, rename."""
     temporary = path + ".tmp"
     payload = xxhash.xxh3_64()
     table = []
