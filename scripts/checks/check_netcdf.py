@@ -4,7 +4,7 @@
 
 Variables have random types, values, and attributes of netCDF and CF: _FillValue, missing_value, valid_range, valid_min,
 valid_max, scale_factor, add_offset, _Unsigned; some are written in part. Every value as float32 has to be the one that
-netCDF4 gives, NaN where that masks it. Left out is where Trireme differs on purpose (data/README.md): bytes have no
+netCDF4 gives, NaN where that masks it. Left out is where Trireme differs on purpose (data/fields/README.md): bytes have no
 default fill value, missing_value of a wider float type is rounded to the variable's, and integers scaled by integers
 do not overflow, and integers of 64 bits are compared as doubles. What netCDF4 itself fails to read is passed over.
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saves a run's state beside training: a copy into page-locked memory on the training stream, then
-// one background thread per rank writes, agrees with the others' and commits. See README.md for the
-// files.
+// one background thread per rank writes, agrees with the others' and commits. The files are in
+// FORMAT.md.
 #pragma once
 
 #include <functional>
