@@ -1,16 +1,18 @@
-# trireme_room(name SOURCES ... DEPENDS ... [PRIVATE_DEPENDS ...] [PUBLIC_HEADERS ... | INTERNAL])
+# trireme_room(name SOURCES ... DEPENDS ... [PRIVATE_DEPENDS ...] [PUBLIC_HEADERS ... | INTERNAL] [QUICK_COMPILE])
 #   One static library per room, with an alias trireme::name. DEPENDS are rooms or libraries that the room's headers
 #   need; PRIVATE_DEPENDS are the libraries that only its sources see. This is the one place that says what a room depends
 #   on: the build fails where a file includes a header of a room that is neither among these nor below them.
 #   PUBLIC_HEADERS are those that are installed and that other rooms may include (* within a folder); default: all of the
 #   folder. INTERNAL: nothing of it is installed.
+#   QUICK_COMPILE: for a room that computes nothing of a step.
 #
 # trireme_check_rooms(), after all rooms: the target trireme_rooms, which runs CheckRooms.cmake before any room is compiled.
 function(trireme_room name)
-  cmake_parse_arguments(ARG "INTERNAL" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS;PUBLIC_HEADERS" ${ARGN})
+  cmake_parse_arguments(ARG "INTERNAL;QUICK_COMPILE" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS;PUBLIC_HEADERS" ${ARGN})
   add_library(trireme_${name} STATIC ${ARG_SOURCES})
   add_library(trireme::${name} ALIAS trireme_${name})
-  target_link_libraries(trireme_${name} PUBLIC ${ARG_DEPENDS} PRIVATE $<BUILD_INTERFACE:trireme_flags> ${ARG_PRIVATE_DEPENDS})
+  target_link_libraries(trireme_${name} PUBLIC ${ARG_DEPENDS} PRIVATE $<BUILD_INTERFACE:trireme_flags>
+    $<$<BOOL:${ARG_QUICK_COMPILE}>:$<BUILD_INTERFACE:trireme_quick_compile>> ${ARG_PRIVATE_DEPENDS})
   target_include_directories(trireme_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
   target_compile_features(trireme_${name} PUBLIC cxx_std_20)
   set_target_properties(trireme_${name} PROPERTIES EXPORT_NAME ${name})

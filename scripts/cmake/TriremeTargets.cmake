@@ -11,6 +11,8 @@ set(TRIREME_CXX_FLAGS
   $<$<AND:$<CXX_COMPILER_ID:GNU>,$<BOOL:${TRIREME_UNITY}>>:-Wno-subobject-linkage>
   $<$<BOOL:${TRIREME_WERROR}>:-Werror>
   -march=${TRIREME_CPU_ARCH} -fno-math-errno -fno-trapping-math -fopenmp-simd
+  # The collector of GCC's own memory takes a fifth of the time of a source that needs 300 MB.
+  $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=1000000>
   $<$<CONFIG:Release,RelWithDebInfo>:-O3>)
 target_compile_options(trireme_flags INTERFACE "$<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:${TRIREME_CXX_FLAGS}>")
 if(TRIREME_SANITIZE)
@@ -21,6 +23,10 @@ endif()
 if(TRIREME_FUZZ)
   target_compile_options(trireme_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
+
+# Linked by what computes nothing of a step: compiled in half the time of -O3.
+add_library(trireme_quick_compile INTERFACE)
+target_compile_options(trireme_quick_compile INTERFACE "$<$<AND:$<CONFIG:Release,RelWithDebInfo>,$<COMPILE_LANGUAGE:CXX>>:-Og>")
 
 # trireme_unity(target [ARITHMETIC pattern]): with TRIREME_UNITY its sources are compiled several at once, so that they
 #   share the headers. Not those whose path matches the pattern: what is inlined where decides which multiplications and
