@@ -48,8 +48,6 @@ CertificateStart certified_start(const RunDirectory& directory, const Config& co
 ExportChoice export_choice(const TelemetryConfig& config) {
   return {.tensorboard = config.tensorboard,
           .prometheus = config.prometheus,
-          .wandb = config.wandb,
-          .mlflow = config.mlflow,
           .prometheus_port = static_cast<int>(config.prometheus_port)};
 }
 

@@ -241,8 +241,6 @@ struct TelemetryConfig {
   bool tensorboard = true;
   bool prometheus = false;
   std::int64_t prometheus_port = 0;  // 0 = none
-  bool wandb = false;
-  bool mlflow = false;
   std::int64_t histograms_every = 0;  // steps; 0 = none
   std::int64_t samples_every = 0;     // the same
   double health_minutes = 60;         // between self tests of the ranks; 0 = never

@@ -396,9 +396,6 @@ std::vector<Field> telemetry_fields() {
             "keep metrics.prom in run.directory, for the textfile collector of node_exporter"),
       FIELD(telemetry.prometheus_port, IntegerRange{0, 65535},
             "port on which rank 0 answers Prometheus (/metrics), on all interfaces; 0 = none"),
-      FIELD(telemetry.wandb, Free{}, "write an offline run of W&B into run.directory: wandb sync"),
-      FIELD(telemetry.mlflow, Free{},
-            "write a run of MLflow's file store into run.directory/mlruns"),
       FIELD(
           telemetry.health_minutes, NumberRange{.high = year_of_minutes},
           "minutes between self tests of all ranks, of which one begins a run: a matmul of known "

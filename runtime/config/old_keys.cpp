@@ -8,8 +8,10 @@ namespace trireme::config {
 namespace {
 
 constexpr std::string_view one_rank = "this version splits over data, tensor and pipeline only";
-constexpr std::array removed{RemovedKey{"parallel.context", "1", one_rank},
-                             RemovedKey{"parallel.expert", "1", one_rank}};
+constexpr std::array removed{
+    RemovedKey{"parallel.context", "1", one_rank}, RemovedKey{"parallel.expert", "1", one_rank},
+    RemovedKey{"telemetry.wandb", "false", "", "scripts/export_run.py wandb RUN"},
+    RemovedKey{"telemetry.mlflow", "false", "", "scripts/export_run.py mlflow RUN"}};
 
 }  // namespace
 

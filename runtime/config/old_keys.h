@@ -9,11 +9,11 @@
 
 namespace trireme::config {
 
-// A key that refused every value but one.
 struct RemovedKey {
   std::string_view key;
-  std::string_view only;    // the value, as a scalar's text
-  std::string_view reason;  // why there was no other
+  std::string_view only;       // the value that asked for nothing, as a scalar's text
+  std::string_view reason;     // why others are refused, or
+  std::string_view instead{};  // what does now what they asked for; they are ignored with a notice
 };
 
 [[nodiscard]] std::span<const RemovedKey> removed_keys();

@@ -102,6 +102,11 @@ bool ConfigReader::is_removed(const Given& given, const Node& value) {
   const RemovedKey* const gone = find_removed(given.key);
   if (gone == nullptr) return false;
   if (value.kind != Node::Kind::scalar || value.text != gone->only) {
+    if (!gone->instead.empty()) {
+      where_.notices.push_back(
+          fmt::format("{}: ignored; this key is gone, use {}", given.place, gone->instead));
+      return true;
+    }
     fail(ExitCode::config, "{}: {} cannot be honoured: {}; use {}", given.place,
          value.kind == Node::Kind::scalar ? printable(value.text) : describe(value), gone->reason,
          quote_if_needed(std::string(gone->only)));
@@ -209,8 +214,7 @@ void ConfigReader::apply_override(const std::string& text) {
 
 Config ConfigReader::finish(Provenance& where) {
   if (!removed_.empty()) {
-    where_.notices.push_back(fmt::format(
-        "{}: {}: ignored; these keys are gone, since each allowed but one value", name_, removed_));
+    where_.notices.push_back(fmt::format("{}: {}: ignored; these keys are gone", name_, removed_));
   }
   settle_overridden(keys_, config_, where_);
   where = std::move(where_);

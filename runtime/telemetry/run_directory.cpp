@@ -13,7 +13,6 @@
 
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/disk_space.h"
-#include "runtime/telemetry/export/offline_runs.h"
 
 namespace trireme {
 namespace {
@@ -117,7 +116,6 @@ void RunDirectory::remove_run(const std::string& path) {
   for (const fs::path& entry : entries_of(path)) {
     if (is_run_file(entry.filename().string())) take_away(entry);
   }
-  remove_offline_runs(path);
   for (const fs::path& entry : entries_of(traces_in(path))) {
     if (is_trace(entry.filename().string())) take_away(entry);
   }

@@ -1,20 +1,25 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a run's files for other tools back with those tools' own readers and holds them to metrics.jsonl.
+"""Reads what other tools have of a run back with those tools' own readers and holds it to metrics.jsonl.
 
     scripts/checks/check_exports.py tensorboard|wandb|mlflow|prometheus RUN_DIRECTORY
 
-Prints one line; exit code 0, or 1 with what differs, or 77 where the reader is not installed:
-pip install tensorboard; pip install 'wandb<0.20' (later ones have no reader in Python); pip install mlflow-skinny;
+To W&B (offline) and MLflow it first sends the run with scripts/export_run.py. Prints one line; exit code 0, or 1 with
+what differs, or 77 where the reader is not installed: pip install tensorboard; pip install wandb; pip install mlflow;
 apt-get install prometheus (promtool).
 """
 import glob
 import json
 import math
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
+
+SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(SCRIPTS))
+from export_run import points_of  # noqa: E402
 
 
 def skip(reason):
@@ -28,26 +33,9 @@ def fail(problem):
 
 
 def lines_of(directory):
-    """Steps and evaluations by step, as {"train/loss": value}."""
-    points = {}
+    """Steps and evaluations by step, as {("train/loss", 1): value}."""
     with open(f"{directory}/metrics.jsonl", encoding="utf-8") as lines:
-        for line in map(json.loads, lines):
-            step = line.pop("step")
-            timestamp = line.pop("timestamp")
-            line.pop("non_finite", None)
-            if {"skipped", "checkpoint_failed", "warning"} & set(line):
-                continue
-            evaluation = "validation_loss" in line
-            sources = line.pop("validation", {})
-            for name, value in line.items():
-                group = "evaluation" if evaluation else "time" if name.endswith("_ms") else "train"
-                points[(f"{group}/{name}", step)] = value
-            for source, values in sources.items():
-                points[(f"evaluation_{source}/validation_loss", step)] = values["loss"]
-                if "accuracy" in values:
-                    points[(f"evaluation_{source}/accuracy", step)] = values["accuracy"]
-            del timestamp
-    return points
+        return {(name, line["step"]): value for line in map(json.loads, lines) for name, value in points_of(line).items()}
 
 
 def compare(kind, found, directory, tolerance):
@@ -59,7 +47,7 @@ def compare(kind, found, directory, tolerance):
         fail(f"{kind}: {more} is not in metrics.jsonl")
     for point, value in expected.items():
         other = found[point]
-        if value is None:
+        if math.isnan(value):
             if math.isfinite(other):
                 fail(f"{kind}: {point} is {other}, which metrics.jsonl has as not finite")
         elif not math.isclose(value, other, rel_tol=tolerance, abs_tol=6e-4):
@@ -119,51 +107,56 @@ def tensorboard(directory):
             fail(f"tensorboard: no text {text}")
 
 
+def export(tool, directory, *options):
+    """What scripts/export_run.py sends, in two turns, the second of which must add nothing."""
+    for _ in range(2):
+        done = subprocess.run([sys.executable, SCRIPTS / "export_run.py", tool, directory, *options], check=False)
+        if done.returncode == 77:
+            skip(f"Python has no {tool} (pip install {tool})")
+        if done.returncode != 0:
+            fail(f"export_run.py {tool} ended with {done.returncode}")
+
+
+def records_of(path):
+    """Of W&B's file: LevelDB's log format behind 7 bytes."""
+    whole, at, parts = pathlib.Path(path).read_bytes(), 7, b""
+    while at + 7 <= len(whole):
+        if 32768 - at % 32768 < 7:
+            at += 32768 - at % 32768
+            continue
+        size, kind = int.from_bytes(whole[at + 4:at + 6], "little"), whole[at + 6]
+        parts += whole[at + 7:at + 7 + size]
+        at += 7 + size
+        if kind in (1, 4):  # whole, or the last part
+            yield parts
+            parts = b""
+
+
 def wandb(directory):
-    try:
-        from wandb.proto import wandb_internal_pb2
-        from wandb.sdk.internal import datastore
-        import wandb as module
-    except ImportError:
-        skip("Python has no wandb with a reader (pip install 'wandb<0.20')")
-    module._assert_is_internal_process = True
+    export("wandb", directory, "--offline")
+    from wandb.proto import wandb_internal_pb2
     files = glob.glob(f"{directory}/wandb/offline-run-*/run-*.wandb")
-    if len(files) != 1:
-        fail(f"wandb: expected one file, found {files}")
-    store = datastore.DataStore()
-    store.open_for_scan(files[0])
-    found, records, kinds = {}, 0, []
-    while (data := store.scan_data()) is not None:
+    found, kinds = {}, set()
+    for data in records_of(files[0]):
         record = wandb_internal_pb2.Record()
         record.ParseFromString(data)
-        records += 1
-        if record.num != records:
-            fail(f"wandb: record {records} says that it is number {record.num}")
-        kinds.append(record.WhichOneof("record_type"))
-        if kinds[-1] == "history":
-            row = {item.key: json.loads(item.value_json) for item in record.history.item}
-            if row["_step"] != record.history.step.num:
-                fail(f"wandb: a row says step {row['_step']} and {record.history.step.num}")
-            for name, value in row.items():
-                if not name.startswith("_"):
-                    found[(name, row["_step"])] = float(value)
-        elif kinds[-1] == "run":
+        kinds.add(record.WhichOneof("record_type"))
+        row = {"/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in record.history.item}
+        found |= {(name, row["_step"]): float(value) for name, value in row.items() if name[0] != "_"}
+        if record.HasField("run") and record.run.config.update:
             config = {item.key: json.loads(item.value_json) for item in record.run.config.update}
-            if config["train"]["steps"] <= 0 or record.run.run_id not in files[0]:
-                fail("wandb: the run record is not this run's")
-    if kinds[0] != "run":
-        fail(f"wandb: begins with {kinds[0]}")
+            if config["train"]["steps"] <= 0:
+                fail("wandb: the config is not this run's")
+    if not {"run", "exit"} <= kinds:
+        fail(f"wandb: only has {kinds}")
     compare("wandb", found, directory, 1e-12)
-    print(f"wandb: {records} records, the last {kinds[-1]}")
 
 
 def mlflow(directory):
-    os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"
-    try:
-        from mlflow.tracking import MlflowClient
-    except ImportError:
-        skip("Python has no mlflow (pip install mlflow-skinny)")
-    client = MlflowClient(tracking_uri=f"file://{os.path.abspath(directory)}/mlruns")
+    uri = f"sqlite:///{os.path.abspath(directory)}/mlflow.db"
+    export("mlflow", directory, "--uri", uri)
+    from mlflow.tracking import MlflowClient
+    client = MlflowClient(tracking_uri=uri)
     experiment = client.get_experiment_by_name("trireme")
     runs = client.search_runs([experiment.experiment_id])
     if len(runs) != 1:
@@ -171,6 +164,8 @@ def mlflow(directory):
     found = {}
     for name in runs[0].data.metrics:
         for metric in client.get_metric_history(runs[0].info.run_id, name):
+            if (name, metric.step) in found:
+                fail(f"mlflow: {name} has two values at step {metric.step}")
             found[(name, metric.step)] = metric.value
     if int(runs[0].data.params["train.steps"]) <= 0:
         fail("mlflow: the params are not this run's")

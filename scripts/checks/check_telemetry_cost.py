@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What does telemetry cost a run? Trains the quickstart's GPT on random bytes with everything on (the defaults, TensorBoard,
-Prometheus, W&B, MLflow) and has all that the run reports of itself rest in every other block of some steps, within one process
+Prometheus) and has all that the run reports of itself rest in every other block of some steps, within one process
 (tests/launch/fixture/test_rests.cpp), so that no drift of the machine is taken for a cost. For each pair of blocks in a row it
 compares the steps' time on the clock, and what all of rank 0's threads computed in them, flushes of files included. Then, in
 some runs, 100 traced steps with the 50 before and the 50 behind them. Intervals hold the figure in 95 of 100 cases (bootstrap
@@ -31,7 +31,7 @@ parallel: {zero: 1}
 train: {global_batch: 8, micro_batch: 2, log_every: 50}
 optimizer: {name: adamw, learning_rate: 1e-3}
 """
-ON = [f"telemetry.{key}=true" for key in ("tensorboard", "prometheus", "wandb", "mlflow")]
+ON = [f"telemetry.{key}=true" for key in ("tensorboard", "prometheus")]
 FIRST_TRACED, TRACED, BESIDE = 61, 100, 50
 
 

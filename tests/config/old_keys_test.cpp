@@ -107,10 +107,24 @@ TEST(RemovedKeys, WithTheValueThatTheyHadAreIgnoredWithOneLine) {
 
   EXPECT_EQ(config, parsed("run: {}"));
   EXPECT_THAT(where.places, ElementsAre(Pair("telemetry.trace", "a.yaml:2: telemetry.trace")));
-  EXPECT_THAT(where.notices,
-              ElementsAre("a.yaml: parallel.context, parallel.expert: "
-                          "ignored; these keys are gone, since each allowed but one value"));
+  EXPECT_THAT(
+      where.notices,
+      ElementsAre("a.yaml: parallel.context, parallel.expert: ignored; these keys are gone"));
   EXPECT_EQ(parsed("telemetry:\n"), parsed("run: {}"));
+}
+
+TEST(RemovedKeys, WhoseWorkAScriptDoesNowNameIt) {
+  Provenance where;
+  const Config config = parse_config("telemetry: {wandb: true, mlflow: false}", "a.yaml",
+                                     {"telemetry.mlflow=true"}, &where);
+
+  EXPECT_EQ(config, parsed("run: {}"));
+  EXPECT_THAT(where.notices,
+              ElementsAre("a.yaml:1: telemetry.wandb: ignored; this key is gone, use "
+                          "scripts/export_run.py wandb RUN",
+                          "--set telemetry.mlflow=true: ignored; this key is gone, use "
+                          "scripts/export_run.py mlflow RUN",
+                          "a.yaml: telemetry.mlflow: ignored; these keys are gone"));
 }
 
 TEST(RemovedKeys, WithAnotherValueAreRefusedAsEver) {

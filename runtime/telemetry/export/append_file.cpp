@@ -2,7 +2,6 @@
 #include "runtime/telemetry/export/append_file.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <utility>
 
@@ -12,19 +11,11 @@ namespace trireme {
 
 AppendFile::AppendFile(const OutputDirectory& directory, const std::string& name, int flags)
     : path_(directory.path_of(name)),
-      file_(directory.open(name, O_WRONLY | O_CREAT | O_APPEND | flags)),
-      written_(regular_file_size(file_, path_, ExitCode::internal)) {}
+      file_(directory.open(name, O_WRONLY | O_CREAT | O_APPEND | flags)) {}
 
 void AppendFile::flush() {
   if (waiting_.empty()) return;
-  const std::string bytes = std::exchange(waiting_, {});
-  append_whole(file_, path_, bytes);
-  written_ += bytes.size();
-}
-
-void AppendFile::truncate(std::uint64_t bytes) {
-  if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0) system_failed("ftruncate", path_);
-  written_ = bytes;
+  append_whole(file_, path_, std::exchange(waiting_, {}));
 }
 
 }  // namespace trireme

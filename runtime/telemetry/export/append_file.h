@@ -18,16 +18,11 @@ class AppendFile {
   void add(std::string_view bytes) { waiting_ += bytes; }
   // Raises ExitCode::internal where the disk is full or the like; what waited is given up.
   void flush();
-  // What is behind the first `bytes` goes; nothing may wait.
-  void truncate(std::uint64_t bytes);
-  // With what waits.
-  [[nodiscard]] std::uint64_t size() const { return written_ + waiting_.size(); }
   [[nodiscard]] const std::string& path() const { return path_; }
 
  private:
   std::string path_;
   FileDescriptor file_;
-  std::uint64_t written_ = 0;
   std::string waiting_;
 };
 

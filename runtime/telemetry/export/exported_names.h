@@ -10,9 +10,9 @@
 
 namespace trireme {
 
-// For TensorBoard, W&B and MLflow, which show what comes before the slash as a group:
-// "train/loss", "time/forward_ms"; of an evaluation "evaluation/accuracy", and of one source of its
-// data "evaluation_SOURCE/accuracy".
+// For TensorBoard, which shows what comes before the slash as a group (scripts/export_run.py gives
+// W&B and MLflow the same names): "train/loss", "time/forward_ms"; of an evaluation
+// "evaluation/accuracy", and of one source of its data "evaluation_SOURCE/accuracy".
 [[nodiscard]] std::string grouped_name(const StepMetric& metric, ItemKind kind);
 [[nodiscard]] std::string grouped_name(const EvaluationMetric& metric,
                                        const std::string& source = "");

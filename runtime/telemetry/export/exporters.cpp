@@ -2,10 +2,8 @@
 #include "runtime/telemetry/export/exporters.h"
 
 #include "runtime/base/log.h"
-#include "runtime/telemetry/export/mlflow_run.h"
 #include "runtime/telemetry/export/prometheus_export.h"
 #include "runtime/telemetry/export/tensorboard.h"
-#include "runtime/telemetry/export/wandb_run.h"
 
 namespace trireme {
 
@@ -38,8 +36,6 @@ Exporters::Exporters(const ExportChoice& choice, const ExportFacts& facts)
     : timer_(facts.flush_every) {
   add<TensorBoard>(choice.tensorboard, "telemetry.tensorboard", facts);
   add<PrometheusFile>(choice.prometheus, "telemetry.prometheus", facts);
-  add<WandbRun>(choice.wandb, "telemetry.wandb", facts);
-  add<MlflowRun>(choice.mlflow, "telemetry.mlflow", facts);
   if (choice.prometheus_port > 0)
     entries_.push_back({"telemetry.prometheus_port",
                         std::make_unique<PrometheusServer>(choice.prometheus_port, facts)});

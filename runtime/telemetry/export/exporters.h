@@ -15,7 +15,7 @@
 namespace trireme {
 
 struct ExportChoice {
-  bool tensorboard = false, prometheus = false, wandb = false, mlflow = false;
+  bool tensorboard = false, prometheus = false;
   int prometheus_port = 0;  // 0 = none
 };
 

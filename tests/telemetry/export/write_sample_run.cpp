@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "runtime/telemetry/export/exporters.h"
+#include "tests/support/temporary_directory.h"
 #include "tests/telemetry/export/sample_run.h"
 
 namespace trireme {
@@ -24,7 +25,7 @@ void steps(MetricsSink& sink, std::int64_t first, std::int64_t last) {
   }
 }
 
-constexpr ExportChoice all{.tensorboard = true, .prometheus = true, .wandb = true, .mlflow = true};
+constexpr ExportChoice all{.tensorboard = true, .prometheus = true};
 
 void start(const std::string& directory, std::optional<std::int64_t> done, std::int64_t last) {
   ExportFacts facts = test::sample_facts(directory);
@@ -45,6 +46,7 @@ void start(const std::string& directory, std::optional<std::int64_t> done, std::
 
 int main(int count, char** words) {
   if (count != 2) return EXIT_FAILURE;
+  trireme::test::write_text(std::string(words[1]) + "/config.yaml", "train: {steps: 1000}\n");
   trireme::start(words[1], {}, 50);
   trireme::start(words[1], 40, 100);
   return EXIT_SUCCESS;
