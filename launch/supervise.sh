@@ -19,7 +19,7 @@
 #   launch/supervise.sh --hosts a:8,b:8,c:8 --min-ranks 16 -- launch/mpi_run.sh --host {hosts} -np {ranks} trireme train gpt.yaml
 #
 # Hosts answer by OMPI_MCA_plm_rsh_agent or ssh within TRIREME_PROBE_SECONDS (default 5), or sooner where others do (see probe_hosts).
-# `parallel: auto` in the config has the planner choose the layout for as many ranks as there are.
+# `parallel.search: true` in the config (with parallel.hardware) has the planner choose the layout for as many ranks as there are.
 #
 # USR1, TERM and Ctrl-C go on to the job; the last two also mean that nothing is started again. mpirun kills a second after its
 # own TERM, launch/mpi_run.sh in its place leaves time for a checkpoint. One log per start and a line about its end in DIR/supervise/. Where
