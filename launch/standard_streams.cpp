@@ -9,27 +9,43 @@
 #include <csignal>
 #include <cstdio>
 #include <initializer_list>
+#include <string_view>
+#include <utility>
+
+#include "runtime/base/terminal.h"
 
 namespace trireme {
 namespace {
 
 struct Stream {
   int descriptor;
+  bool shows_controls;
   int error = 0;  // errno of the first write that failed
+  char last = '\0';
 };
-Stream standard_output{STDOUT_FILENO}, standard_error{STDERR_FILENO};
+// Loggers, which write to standard error, have colours; they and print_error() see to the rest.
+Stream standard_output{STDOUT_FILENO, true}, standard_error{STDERR_FILENO, false};
 
-// Says that all was written: fmt::print() throws at anything else, in the midst of the work.
-ssize_t write_what_can_be(void* cookie, const char* data, std::size_t size) {
-  auto& stream = *static_cast<Stream*>(cookie);
-  for (std::size_t done = 0; done < size;) {
-    const ssize_t wrote = ::write(stream.descriptor, data + done, size - done);
+void write_what_can_be(Stream& stream, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t wrote = ::write(stream.descriptor, text.data(), text.size());
     if (wrote >= 0) {
-      done += static_cast<std::size_t>(wrote);
+      text.remove_prefix(static_cast<std::size_t>(wrote));
     } else if (errno != EINTR) {
       if (stream.error == 0) stream.error = errno;
       break;
     }
+  }
+}
+
+// Says that all was written: fmt::print() throws at anything else, in the midst of the work.
+ssize_t write_to(void* cookie, const char* data, std::size_t size) {
+  auto& stream = *static_cast<Stream*>(cookie);
+  const std::string_view text(data, size);
+  if (!stream.shows_controls) {
+    write_what_can_be(stream, text);
+  } else if (!text.empty()) {
+    write_what_can_be(stream, without_controls(text, std::exchange(stream.last, text.back())));
   }
   return static_cast<ssize_t>(size);
 }
@@ -37,8 +53,7 @@ ssize_t write_what_can_be(void* cookie, const char* data, std::size_t size) {
 // `file`, or without memory the usual stream.
 std::FILE* wrapped(std::FILE* file, Stream& stream, int buffering) {
   std::FILE* const own = ::fopencookie(
-      &stream, "w",
-      {.read = nullptr, .write = write_what_can_be, .seek = nullptr, .close = nullptr});
+      &stream, "w", {.read = nullptr, .write = write_to, .seek = nullptr, .close = nullptr});
   if (own == nullptr) return file;
   static_cast<void>(std::setvbuf(own, nullptr, buffering, BUFSIZ));
   return own;
@@ -59,6 +74,11 @@ void open_standard_streams() noexcept {
 
 void end_with_reader() noexcept {
   std::signal(SIGPIPE, SIG_DFL);
+}
+
+void give_text_as_it_is() noexcept {
+  standard_output.shows_controls =
+      ::isatty(STDOUT_FILENO) == 1 || terminal_width(STDOUT_FILENO) > 0;
 }
 
 int flush_output() noexcept {

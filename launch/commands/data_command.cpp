@@ -16,6 +16,7 @@
 #include "launch/commands/number_check.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/base/terminal.h"
 
 namespace trireme {
 namespace {
@@ -53,7 +54,7 @@ void run_pack_text(TextArguments& arguments) {
         arguments.chat_template == "chatml" ? ChatTemplate::chatml : ChatTemplate::llama3;
   const PackedText packed = pack_text(options);
   for (const std::string& message : packed.skipped)
-    fmt::print(stderr, "skipped: {}\n", message);
+    fmt::print(stderr, "skipped: {}\n", for_people(message));
   if (!packed.skipped.empty()) fmt::print("bad lines skipped: {}\n", packed.skipped.size());
   if (packed.replaced > 0)
     fmt::print("{} times U+FFFD in place of bytes that are not UTF-8\n", packed.replaced);
@@ -174,7 +175,7 @@ void run_pack_images(ImageArguments& arguments) {
   options.progress = !arguments.quiet;
   const PackedImages packed = pack_images(options);
   for (const std::string& message : packed.skipped)
-    fmt::print(stderr, "skipped: {}\n", message);
+    fmt::print(stderr, "skipped: {}\n", for_people(message));
   if (!packed.skipped.empty()) fmt::print("{} bad images skipped\n", packed.skipped.size());
   for (const PackedSplit& split : packed.splits)
     print_split(split, "images");

@@ -95,6 +95,7 @@ void one_text_each(CLI::Option& option) {
 
 void generate(const GenerateArguments& arguments) {
   end_with_reader();
+  give_text_as_it_is();
   const RankProcess process;
   Provenance where;
   Config config = config_of(arguments, process, where);

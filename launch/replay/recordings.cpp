@@ -7,12 +7,12 @@
 #include <bit>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 
-#include "runtime/base/error.h"
 #include "runtime/base/json.h"
+#include "runtime/base/line_reader.h"
 #include "runtime/telemetry/run_directory.h"
 
 namespace trireme {
@@ -53,13 +53,13 @@ TensorKey key_of(const nlohmann::json& line) {
 }
 
 void read_rank(const std::string& path, int rank, Recording& recording) {
-  std::ifstream file(path);
-  std::int64_t number = 0;
-  for (std::string text; std::getline(file, text);) {
-    ++number;
+  LineReader lines(path, std::size_t{1} << 20, ExitCode::config);
+  while (const auto text = lines.next()) {
     try {
-      const auto line = parse_json(text);
+      const auto line = parse_json(*text);
       const TensorKey key = key_of(line);
+      if (key.what > Seen::weights)
+        fail(ExitCode::config, "{}:{}: what: no such number", path, lines.number());
       recording.kinds.insert(key.what);
       recording.tensors[key].push_back(
           {.rank = rank,
@@ -70,11 +70,14 @@ void read_rank(const std::string& path, int rank, Recording& recording) {
            .at = line.at("at").get<std::int64_t>(),
            .name = line.at("name").get<std::string>()});
       if (recording.tensors[key].back().places.size() != 5)
-        fail(ExitCode::config, "{}:{}: has no five places", path, number);
+        fail(ExitCode::config, "{}:{}: has no five places", path, lines.number());
     } catch (const nlohmann::json::exception& error) {
-      fail(ExitCode::config, "{}:{}: is no line of a recording: {}", path, number, error.what());
+      fail(ExitCode::config, "{}:{}: is no line of a recording: {}", path, lines.number(),
+           error.what());
     }
   }
+  if (lines.torn_end() || lines.too_long() > 0)
+    fail(ExitCode::config, "{}: ends in the midst of a line, or has one that is too long", path);
 }
 
 std::string value_text(float value, bool is_float) {
@@ -249,12 +252,14 @@ std::map<std::int64_t, float> Recording::values(const Pieces& pieces) const {
   std::vector<float> part;
   for (const RecordedPiece& piece : pieces) {
     const std::string path = fmt::format("{}/rank_{}.f32", directory, piece.rank);
-    std::ifstream file(path, std::ios::binary);
-    part.resize(static_cast<std::size_t>(piece.count()));
-    file.seekg(piece.at * static_cast<std::int64_t>(sizeof(float)));
-    if (!file.read(reinterpret_cast<char*>(part.data()),
-                   static_cast<std::streamsize>(part.size() * sizeof(float))))
+    const FileDescriptor file = open_regular_file(path, ExitCode::config);
+    const auto floats =
+        static_cast<std::int64_t>(regular_file_size(file, path, ExitCode::config) / sizeof(float));
+    if (piece.at < 0 || piece.count() < 0 || piece.at > floats || piece.count() > floats - piece.at)
       fail(ExitCode::config, "{}: is shorter than its recording says", path);
+    part.resize(static_cast<std::size_t>(piece.count()));
+    read_exactly(file, path, static_cast<std::uint64_t>(piece.at) * sizeof(float),
+                 std::as_writable_bytes(std::span(part)), ExitCode::config);
     for (std::int64_t i = 0; i < piece.count(); ++i)
       all.emplace(piece.place(i), part[static_cast<std::size_t>(i)]);
   }

@@ -6,10 +6,9 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
-#include "runtime/base/error.h"
+#include "runtime/base/line_reader.h"
 
 namespace trireme::scale {
 namespace {
@@ -92,13 +91,14 @@ std::vector<std::string> Launcher::command(int ranks, const std::vector<std::str
 }
 
 std::string Launcher::slurm_job_of(const std::string& log) {
-  std::ifstream file(log);
-  std::string number;
+  std::error_code error;
+  if (!fs::is_regular_file(log, error)) return {};
+  LineReader lines(log);
   // "1234", or "1234;cluster".
-  while (std::getline(file, number)) {
-    number = number.substr(0, number.find(';'));
-    if (!number.empty() && number.find_first_not_of("0123456789") == std::string::npos)
-      return number;
+  while (const auto line = lines.next()) {
+    const std::string_view number = line->substr(0, line->find(';'));
+    if (!number.empty() && number.find_first_not_of("0123456789") == std::string_view::npos)
+      return std::string(number);
   }
   return {};
 }

@@ -6,17 +6,17 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "launch/campaign/run_progress.h"
 #include "models/config.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/host_name.h"
 #include "runtime/base/json.h"
+#include "runtime/base/line_reader.h"
 #include "runtime/device/device.h"
 
 namespace trireme::scale {
@@ -53,8 +53,7 @@ RunPlace place_from(const json& text) {
 std::string text_of(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return {};
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  return read_whole_file(path, std::uint64_t{1} << 24, ExitCode::data);
 }
 
 // Of the lines after the first `warmup` up to number `last`.
@@ -65,13 +64,13 @@ struct Sum {
 };
 
 Sum sum_of(const std::string& path, std::int64_t warmup, std::int64_t last) {
-  std::istringstream file(text_of(path));
+  LineReader lines(path);
   Sum sum;
   StepParts& parts = sum.parts;
   try {
-    for (std::string line; std::getline(file, line);) {
+    while (const auto line = lines.next()) {
       if (++sum.lines <= warmup || sum.lines > last) continue;
-      const json step = parse_json(line);
+      const json step = parse_json(*line);
       const auto seconds = [&](const char* key) { return 1e-3 * step.at(key).get<double>(); };
       parts.period += seconds("period_ms");
       parts.compute += seconds("compute_ms") + seconds("between_steps_ms");
@@ -100,11 +99,11 @@ RunResult result_of(const Sum& sum) {
 
 // After which the mean loss of `window` steps is `target` or less.
 std::int64_t first_step_at(const std::string& path, double target, std::int64_t window) {
-  std::istringstream file(text_of(path));
+  LineReader lines(path);
   std::vector<double> losses;
   double least = std::numeric_limits<double>::infinity();
-  for (std::string text; std::getline(file, text);) {
-    const json line = json_or_discarded(text);
+  while (const auto text = lines.next()) {
+    const json line = json_or_discarded(*text);
     if (!line.is_object() || !line.contains("loss") || !line["loss"].is_number()) continue;
     losses.push_back(line["loss"]);
     if (std::ssize(losses) < window) continue;
@@ -148,12 +147,12 @@ RunResult read_to_loss(const std::string& directory, double target, std::int64_t
 }
 
 void read_records(RunResult& result, const std::string& directory, std::int64_t warmup) {
-  std::istringstream metrics(text_of(directory + "/metrics.jsonl"));
+  LineReader metrics(directory + "/metrics.jsonl");
   double joules = 0;
   std::int64_t steps = 0;
   bool all = true;
-  for (std::string text; std::getline(metrics, text);) {
-    const json line = json_or_discarded(text);
+  while (const auto text = metrics.next()) {
+    const json line = json_or_discarded(*text);
     if (!line.is_object() || !line.contains("step_ms") || !line.contains("step")) continue;
     if (!line["step"].is_number() || line["step"].get<double>() <= static_cast<double>(warmup))
       continue;
@@ -163,9 +162,9 @@ void read_records(RunResult& result, const std::string& directory, std::int64_t 
     ++steps;
   }
   if (all && steps > 0) result.joules_per_step = joules / static_cast<double>(steps);
-  std::istringstream certificate(text_of(directory + "/certificate.jsonl"));
-  for (std::string text; std::getline(certificate, text);) {
-    const json line = json_or_discarded(text);
+  LineReader certificate(directory + "/certificate.jsonl");
+  while (const auto text = certificate.next()) {
+    const json line = json_or_discarded(*text);
     if (line.is_object() && line.contains("chain") && line["chain"].is_string())
       result.certificate = line["chain"];
   }
@@ -197,7 +196,7 @@ RunPlace read_place(const std::string& directory, int cores) {
 }
 
 std::string last_words(const std::string& log) {
-  std::istringstream file(text_of(log));
+  std::istringstream file(campaign::end_of_file(log, std::uint64_t{1} << 20));
   std::string last, error;
   for (std::string line; std::getline(file, line);) {
     if (line.find_first_not_of(" \t-") == std::string::npos) continue;

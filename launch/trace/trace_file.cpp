@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/trace/trace_file.h"
 
+#include <fcntl.h>
 #include <zlib.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "runtime/base/error.h"
+#include "runtime/base/file.h"
 #include "runtime/base/json.h"
 #include "runtime/telemetry/run_directory.h"
 #include "runtime/telemetry/trace/perfetto_json.h"
@@ -31,9 +30,11 @@ constexpr std::string_view suffix = ".json.gz";
 class Lines {
  public:
   explicit Lines(const std::string& path) : path_(path), buffer_(longest_line, '\0') {
-    errno = 0;
-    file_.reset(::gzopen(path.c_str(), "rb"));
-    if (!file_) fail(ExitCode::config, "{}: cannot be read: {}", path, std::strerror(errno));
+    const FileDescriptor file = open_regular_file(path, ExitCode::config);
+    const int own = ::fcntl(file.get(), F_DUPFD_CLOEXEC, 0);
+    if (own < 0) system_failed("fcntl", path, ExitCode::config);
+    file_.reset(::gzdopen(own, "rb"));
+    if (!file_) fail(ExitCode::config, "{}: cannot be read: out of memory", path);
     ::gzbuffer(file_.get(), 1U << 17U);
   }
 

@@ -17,19 +17,29 @@ LineReader::LineReader(std::string path, std::size_t longest, ExitCode code)
       longest_(longest),
       buffer_(std::min(longest, std::size_t{1} << 20)) {}
 
+// A hole of a sparse file has no line end, however large it says it is; true where one was left
+// out.
+bool LineReader::skip_hole() {
+  const off_t at = ::lseek(file_.get(), 0, SEEK_CUR);
+  const off_t data = ::lseek(file_.get(), at, SEEK_DATA);
+  if (data < 0 && errno == ENXIO) return ::lseek(file_.get(), 0, SEEK_END) > at;
+  return data > at;
+}
+
 // False at the end of the file. Makes room first: what was given out goes, and the buffer grows up
 // to the longest line.
 bool LineReader::fill() {
   std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
   end_ -= std::exchange(begin_, 0);
   if (end_ == buffer_.size()) {
-    if (buffer_.size() < longest_) {
+    if (buffer_.size() < longest_ && !skip_hole()) {
       buffer_.resize(std::min(2 * buffer_.size(), longest_));
     } else {
       passing_over_ = true;
       end_ = 0;
     }
   }
+  if (passing_over_) static_cast<void>(skip_hole());
   ssize_t bytes = 0;
   do {
     bytes = ::read(file_.get(), buffer_.data() + end_, buffer_.size() - end_);

@@ -30,6 +30,7 @@ class LineReader {
 
  private:
   [[nodiscard]] bool fill();
+  [[nodiscard]] bool skip_hole();
 
   std::string path_;
   ExitCode code_;

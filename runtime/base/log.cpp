@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/base/log.h"
 
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <ctime>
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -31,11 +34,30 @@ spdlog::level::level_enum level_for(int rank) {
   return is_level(wanted) ? spdlog::level::from_str(wanted) : usual;
 }
 
+// The message, for people: it may hold names out of anybody's files.
+class ShownMessage final : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm& /*time*/,
+              spdlog::memory_buf_t& to) override {
+    const std::string text = for_people({message.payload.data(), message.payload.size()});
+    to.append(text.data(), text.data() + text.size());
+  }
+  [[nodiscard]] std::unique_ptr<custom_flag_formatter> clone() const override {
+    return std::make_unique<ShownMessage>();
+  }
+};
+
+std::unique_ptr<spdlog::formatter> line_format(int rank, std::string_view start) {
+  auto format = std::make_unique<spdlog::pattern_formatter>();
+  format->add_flag<ShownMessage>('*').set_pattern(
+      fmt::format("{}[%Y-%m-%d %H:%M:%S.%e] [%l] [{}] [%n] %^%*%$", start, rank));
+  return format;
+}
+
 void configure(spdlog::logger& logger, int rank) {
   logger.set_level(level_for(rank));
-  const std::string pattern = fmt::format("[%Y-%m-%d %H:%M:%S.%e] [%l] [{}] [%n] %^%v%$", rank);
-  logger.set_pattern(pattern);
-  logger.sinks()[0]->set_pattern(std::string(line_start(STDERR_FILENO)) + pattern);
+  logger.set_formatter(line_format(rank, ""));
+  logger.sinks()[0]->set_formatter(line_format(rank, line_start(STDERR_FILENO)));
 }
 
 // https://no-color.org

@@ -20,7 +20,37 @@ std::size_t columns(int descriptor) {
   return size.ws_col;
 }
 
+// Of ASCII, and in UTF-8 the second byte of those from U+0080 to U+009F, which begins with 0xc2.
+bool is_control(unsigned char letter, unsigned char before) {
+  return letter < 0x20 || letter == 0x7f || (before == 0xc2 && letter >= 0x80 && letter < 0xa0);
+}
+
 }  // namespace
+
+std::string without_controls(std::string_view text, char before) {
+  std::string shown;
+  shown.reserve(text.size());
+  for (const char letter : text) {
+    const auto code = static_cast<unsigned char>(letter);
+    const bool second = code >= 0x80;
+    if (letter == '\n' || letter == '\t' || !is_control(code, static_cast<unsigned char>(before))) {
+      shown += letter;
+    } else {
+      if (second && !shown.empty()) shown.pop_back();
+      shown += fmt::format("\\u{:04x}", code);
+    }
+    before = letter;
+  }
+  return shown;
+}
+
+std::string for_people(std::string_view text) {
+  constexpr std::size_t longest = 16384, tail = 1024;
+  if (text.size() <= longest) return without_controls(text);
+  return fmt::format("{} ... ({} characters left out) ... {}",
+                     without_controls(text.substr(0, longest - tail)), text.size() - longest,
+                     without_controls(text.substr(text.size() - tail)));
+}
 
 std::size_t terminal_width(int descriptor) {
   // A terminal that only moves forward (TERM=dumb) cannot redraw.

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <mutex>
+#include <string>
 #include <string_view>
 
 namespace trireme {
@@ -17,6 +18,12 @@ namespace trireme {
 // process of the job may show there. Loggers write it too. The cursor rests at the start of that
 // line, so that whatever is written by others covers it.
 [[nodiscard]] std::string_view line_start(int descriptor);
+
+// `text` with what a terminal obeys shown instead, as \u001b (JSON stays the same JSON): names in
+// files of others may hold it. Line ends and tabs stay. `before`: the byte in front of it.
+[[nodiscard]] std::string without_controls(std::string_view text, char before = '\0');
+// The same for a message to people, which is cut where it has thousands of characters.
+[[nodiscard]] std::string for_people(std::string_view text);
 
 // Held while a logger (log.h) writes a line; for what else writes to the terminal.
 [[nodiscard]] std::mutex& terminal_mutex();

@@ -46,7 +46,7 @@ bool is_up_to(std::int64_t done, std::string_view line) {
   return error == std::errc() && step <= done;
 }
 
-std::optional<LineFile::Keep> lines_up_to(std::optional<std::int64_t> done) {
+std::optional<KeepLine> lines_up_to(std::optional<std::int64_t> done) {
   if (!done) return std::nullopt;
   return [last = *done](std::string_view line) { return is_up_to(last, line); };
 }

@@ -11,7 +11,6 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -32,10 +31,14 @@ constexpr double same_job_patience_seconds = 120;
 constexpr auto pause = std::chrono::milliseconds(50);
 
 std::string text_in(const std::string& path) {
+  constexpr std::streamsize longest = 4 << 20;
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return "";  // nobody writes to a pipe
   std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
+  std::string text(longest, '\0');
+  file.read(text.data(), longest);
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return text;
 }
 
 std::string batch_job() {

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/base/terminal.h"
 #include "tests/support/temporary_directory.h"
 
 namespace trireme {
@@ -95,6 +96,27 @@ TEST_F(LogTest, OneSubsystemHasOneLoggerForAllThreads) {
     thread.join();
 
   EXPECT_EQ((std::set<spdlog::logger*>(seen.begin(), seen.end()).size()), 1U);
+}
+
+TEST_F(LogTest, WhatATerminalWouldObeyIsShownAndLongMessagesAreCut) {
+  const test::TemporaryDirectory place;
+
+  const std::string printed = printed_by([&] {
+    log::keep_in(place.file("console.log"));
+    log::get("kept").warn("a\x1b[31m\r\x7f\xc2\x9b\xc3\x9b\n\tb");
+    log::get("kept").warn("{}", std::string(100000, 'x'));
+  });
+  log::keep_in(place.file("another.log"));
+
+  for (const std::string& text : {printed, test::read_text(place.file("console.log"))}) {
+    EXPECT_THAT(text, HasSubstr("a\\u001b[31m\\u000d\\u007f\\u009b\xc3\x9b\n\tb"));
+    EXPECT_THAT(text, HasSubstr("xxx ... (83616 characters left out) ... xxx"));
+    EXPECT_LT(text.size(), 20000U);
+  }
+  EXPECT_EQ(without_controls("\x9b"
+                             "31m",
+                             '\xc2'),
+            "\\u009b31m");
 }
 
 TEST_F(LogTest, AKeptLogHasEarlierLinesTheLoggersAndTheConsolesInOneForm) {

@@ -169,26 +169,6 @@ std::unique_ptr<Transfers> make_job_transfers() {
   return std::make_unique<MpiTransfers>(copy);
 }
 
-namespace {
-
-// Names in files of others may hold what a terminal obeys, and millions of characters.
-std::string for_people(std::string_view text) {
-  constexpr std::size_t longest = 16384, tail = 1024;
-  std::string shown;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (i == longest - tail && text.size() > longest) {
-      i = text.size() - tail;
-      shown += fmt::format(" ... ({} characters left out) ... ", text.size() - longest);
-    }
-    const auto letter = static_cast<unsigned char>(text[i]);
-    const bool obeyed = (letter < 0x20 && letter != '\n' && letter != '\t') || letter == 0x7f;
-    shown += obeyed ? fmt::format("\\x{:02x}", letter) : std::string(1, text[i]);
-  }
-  return shown;
-}
-
-}  // namespace
-
 void print_error(const std::string& whole) noexcept {
   const std::string text = for_people(whole);
   const std::string line =

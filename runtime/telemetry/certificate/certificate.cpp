@@ -77,7 +77,7 @@ std::uint64_t link_of(std::string_view text) {
 }
 
 // The lines up to `done`; `chain` becomes that of the last of them.
-std::optional<LineFile::Keep> lines_up_to(bool goes_on, std::int64_t done, std::uint64_t& chain) {
+std::optional<KeepLine> lines_up_to(bool goes_on, std::int64_t done, std::uint64_t& chain) {
   if (!goes_on) return {};
   return [done, &chain](std::string_view text) {
     const auto line = split(text);

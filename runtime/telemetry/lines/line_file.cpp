@@ -6,32 +6,32 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <utility>
 
+#include "runtime/base/line_reader.h"
 #include "runtime/base/output_directory.h"
 #include "runtime/telemetry/lines/whole_append.h"
 
 namespace trireme {
-namespace {
 
-off_t bytes_kept(const std::string& path, const LineFile::Keep& keep) {
-  std::ifstream file(path);
-  off_t bytes = 0;
-  for (std::string line; std::getline(file, line) && !file.eof() && keep(line);)
-    bytes += static_cast<off_t>(line.size()) + 1;
+std::uint64_t bytes_kept(const std::string& path, const KeepLine& keep) {
+  constexpr std::size_t longest_line = std::size_t{1} << 30;
+  LineReader lines(path, longest_line, ExitCode::internal);
+  std::uint64_t bytes = 0;
+  while (const auto line = lines.next()) {
+    if (lines.too_long() > 0 || !keep(*line)) break;
+    bytes += line->size() + 1;
+  }
   return bytes;
 }
 
-}  // namespace
-
-LineFile::LineFile(std::string path, const std::optional<Keep>& keep) : path_(std::move(path)) {
+LineFile::LineFile(std::string path, const std::optional<KeepLine>& keep) : path_(std::move(path)) {
   // O_EXCL: a second run that chose the same directory a moment later must not mix its lines in.
   const int exclusive = keep ? 0 : O_EXCL;
   file_ =
       OutputDirectory(parent_directory(path_), ExitCode::internal)
           .open(std::filesystem::path(path_).filename(), O_WRONLY | O_CREAT | O_APPEND | exclusive);
-  if (keep && ::ftruncate(file_.get(), bytes_kept(path_, *keep)) != 0)
+  if (keep && ::ftruncate(file_.get(), static_cast<off_t>(bytes_kept(path_, *keep))) != 0)
     system_failed("ftruncate", path_);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -12,16 +13,19 @@
 
 namespace trireme {
 
+// Whether a line, without its newline, stays.
+using KeepLine = std::function<bool(std::string_view line)>;
+// Of the whole lines in front of the first that `keep` does not want.
+[[nodiscard]] std::uint64_t bytes_kept(const std::string& path, const KeepLine& keep);
+
 // Each line is one write() to a file opened for appending, so a killed run leaves whole lines. A
 // line that does not fit on the disk is taken back and raises ExitCode::internal once; later calls
 // do nothing, so that a run already failing does not repeat itself.
 class LineFile {
  public:
-  // Whether a line, without its newline, stays.
-  using Keep = std::function<bool(std::string_view line)>;
   // A run that goes on keeps the lines up to the first that `keep` does not want; a new one,
   // without `keep`, has no file yet.
-  LineFile(std::string path, const std::optional<Keep>& keep);
+  LineFile(std::string path, const std::optional<KeepLine>& keep);
 
   // `line` ends with its newline.
   void append(std::string_view line);

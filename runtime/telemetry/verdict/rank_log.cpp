@@ -9,7 +9,7 @@ namespace {
 
 constexpr double shortest_ms = 10e3, share_of_run = 0.005;
 
-std::optional<LineFile::Keep> lines_up_to(std::int64_t done, bool again) {
+std::optional<KeepLine> lines_up_to(std::int64_t done, bool again) {
   if (!again) return std::nullopt;
   return [done](std::string_view line) {
     const auto parsed = parse_rank_line(line);

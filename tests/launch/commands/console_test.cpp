@@ -66,7 +66,7 @@ TEST_F(ConsoleTest, AnErrorShowsWhatATerminalWouldObeyAndIsCut) {
   const CommandResult cut = trireme("report /" + std::string(60000, 'b'));
 
   EXPECT_EQ(escape.exit_code, 2);
-  EXPECT_THAT(escape.output, AllOf(HasSubstr("/a\\x1b[31m"), Not(HasSubstr("\x1b"))));
+  EXPECT_THAT(escape.output, AllOf(HasSubstr("/a\\u001b[31m"), Not(HasSubstr("\x1b"))));
   EXPECT_LT(cut.output.size(), 20000U);
 }
 
