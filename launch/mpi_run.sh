@@ -100,7 +100,7 @@ patience=$end_seconds
 milliseconds() { echo $((${EPOCHREALTIME//[.,]/} / 1000)); }
 said_last_words() {
   grep -qE "^\[rank [0-9]+/[0-9]+ [^]]*\] error: |$lost" "$log" || return
-  if [[ -z ${TRIREME_END_SECONDS:-} ]] && grep -qE "rank [0-9]+ does not answer|$lost" "$log"; then patience=1; fi
+  if [[ -z ${TRIREME_END_SECONDS:-} ]] && grep -qE "rank [0-9]+ (does not answer|is stopped)|$lost" "$log"; then patience=1; fi
   return 0
 }
 

@@ -20,7 +20,9 @@
 
 #include "runtime/base/environment.h"
 #include "runtime/base/error.h"
+#include "runtime/base/host_name.h"
 #include "runtime/comm/mpi.h"
+#include "runtime/comm/watchdog/ranks_here.h"
 #include "runtime/comm/watchdog/watch_signal.h"
 
 namespace trireme {
@@ -170,7 +172,10 @@ class StartWatch::Thread {
       pthread_sigmask(SIG_UNBLOCK, &only, nullptr);
       std::raise(SIGTERM);
     }
-    if (!job_) std::this_thread::sleep_for(time_for_lower_ranks());
+    if (!job_) {
+      here_ = ranks_here();
+      std::this_thread::sleep_for(time_for_others());
+    }
     if (job_ && !asked_) ask();
     const auto now = Clock::now();
     if (now < give_up_ && (led_by_ >= 0 || answers_left_ > 0)) return;
@@ -178,11 +183,17 @@ class StartWatch::Thread {
     abort_job(static_cast<int>(ExitCode::communication));
   }
 
-  // Where ranks cannot ask each other, the message of one is enough.
-  static std::chrono::milliseconds time_for_lower_ranks() {
+  // Where ranks cannot ask each other, the message of one is enough: the lowest on the host that
+  // knows who is missing.
+  [[nodiscard]] std::chrono::milliseconds time_for_others() const {
     constexpr std::int64_t most = std::numeric_limits<int>::max(), last = 10;
     const auto rank = environment_number("RANK", 0, most).value_or(launched_rank().value_or(0));
-    return std::min(rank, last) * 300ms;
+    const bool others_know = here_.missing.empty() && ranks_elsewhere() > 0;
+    return std::min(rank, last) * 300ms + (others_know ? 300ms * (last + 1) : 0ms);
+  }
+
+  [[nodiscard]] std::int64_t ranks_elsewhere() const {
+    return launched_ranks().value_or(0) - std::ssize(here_.found);
   }
 
   void ask() {
@@ -227,7 +238,7 @@ class StartWatch::Thread {
   std::string message(const StartWait::Entry& wait) const {
     std::string text = fmt::format("{} has waited {:.0f} s for other ranks (deadline {}: {:g})",
                                    wait.what, wait.waited, start_seconds_variable, wait.limit);
-    if (!job_) return text + "; a rank was not started, is stopped, or cannot be reached";
+    if (!job_) return text + message_of_host();
     std::size_t lines = 0;
     for (std::size_t rank = 0; rank < answers_.size(); ++rank) {
       std::string line;
@@ -244,6 +255,20 @@ class StartWatch::Thread {
     if (lines > waits_in_message) text += fmt::format("\n  and {} more", lines - waits_in_message);
     if (lines == 0) text += "\n  every rank waits here: the network does not carry their messages";
     return text;
+  }
+
+  [[nodiscard]] std::string message_of_host() const {
+    std::string text;
+    for (std::size_t i = 0; i < std::min(here_.missing.size(), waits_in_message); ++i)
+      text += "\n  " + here_.missing[i];
+    if (here_.missing.size() > waits_in_message)
+      text += fmt::format("\n  and {} more", here_.missing.size() - waits_in_message);
+    if (!text.empty()) return text;
+    text = "; a rank was not started, is stopped, or cannot be reached";
+    if (here_.found.empty() || ranks_elsewhere() <= 0) return text;
+    return text +
+           fmt::format(": none of the {} on {} is; of the {} elsewhere nothing is known here",
+                       here_.found.size(), host_name(), ranks_elsewhere());
   }
 
   void send(int to, const Note& note) {
@@ -263,6 +288,7 @@ class StartWatch::Thread {
   }
 
   bool stop_ = false;  // of waits().mutex
+  RanksHere here_;     // for a wait in which nobody can be asked
   std::mutex job_mutex_;
   std::unique_ptr<Transfers> job_;
   std::list<Note> sent_;  // kept: the job ends after its first notes

@@ -9,7 +9,8 @@
 // When they are over it asks every rank, by notes in a group of its own, what it does; all answer
 // whatever their other threads do. With all answers, or after two seconds, it prints who did not
 // answer and who is elsewhere. Of several ranks that notice the lowest speaks; the others give it
-// some seconds. Before there is a group nobody can be asked.
+// some seconds. Before there is a group nobody can be asked: then the processes of this host tell
+// (ranks_here.h), and the ranks of a host that knows who is missing speak first.
 #pragma once
 
 #include <list>
