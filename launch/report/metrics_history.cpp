@@ -122,9 +122,9 @@ const std::array totals_keys = {
 
 class MetricsReading {
  public:
-  MetricsReading(const std::string& path, std::vector<double> starts)
-      : reader_(path), starts_(std::move(starts)) {
-    std::ranges::sort(starts_);
+  MetricsReading(const std::string& path, std::span<const RunStart> starts)
+      : reader_(path), starts_(starts.begin(), starts.end()) {
+    std::ranges::sort(starts_, {}, &RunStart::time);
   }
 
   MetricsHistory run() {
@@ -176,6 +176,7 @@ class MetricsReading {
     if (!now) {
       history_.running_seconds += work;
     } else if (history_.last_time == 0) {
+      lose_before(*now, std::numeric_limits<double>::infinity());
       history_.first_time = *now - work;
       history_.running_seconds += work;
       history_.last_time = *now;
@@ -190,8 +191,8 @@ class MetricsReading {
         set_back_ = 0;  // and forward again
         history_.running_seconds += work;
       } else if (passed > work + patience_seconds + patience_times * work ||
-                 (passed > work && started_within(history_.last_time, *now))) {
-        last_pause_ = passed - work;
+                 (passed > work && started_before(*now))) {
+        last_pause_ = passed - work - lose_before(*now, passed - work);
         history_.pauses.add({step_, last_pause_, *now});
         history_.paused_seconds += last_pause_;
         history_.running_seconds += work;
@@ -209,9 +210,23 @@ class MetricsReading {
     return between;
   }
 
-  [[nodiscard]] bool started_within(double from, double to) const {
-    const auto next = std::ranges::upper_bound(starts_, from);
-    return next != starts_.end() && *next <= to;
+  // Of the starts that no line stands behind yet.
+  [[nodiscard]] bool started_before(double time) {
+    while (next_start_ < starts_.size() && starts_[next_start_].time <= history_.last_time)
+      ++next_start_;
+    return next_start_ < starts_.size() && starts_[next_start_].time <= time;
+  }
+
+  // The seconds, `most` at most, that these had lost.
+  double lose_before(double time, double most) {
+    double seconds = 0;
+    for (; started_before(time); ++next_start_) {
+      history_.lost.steps += starts_[next_start_].lost.steps;
+      seconds += starts_[next_start_].lost.seconds;
+    }
+    seconds = std::min(seconds, most);
+    history_.lost.seconds += seconds;
+    return seconds;
   }
 
   // Of a clock that is set forward and back, or of lines of two hosts by turns.
@@ -263,7 +278,7 @@ class MetricsReading {
     }
     all.buckets.add(bucket, column_of(scanner_.count, elapsed_column), all.running_seconds);
     all.buckets.add(bucket, column_of(scanner_.count + 1, between_column), 1e3 * between);
-    if (const double whole = all.running_seconds + all.paused_seconds; whole > 0) {
+    if (const double whole = all.whole_seconds(); whole > 0) {
       const double useful = 1e-3 * (all.totals.step_ms + milliseconds) - all.repeated_seconds;
       all.buckets.add(bucket, column_of(scanner_.count + 2, goodput_column),
                       std::clamp(useful / whole, 0.0, 1.0));
@@ -374,7 +389,8 @@ class MetricsReading {
   }
 
   LineReader reader_;
-  std::vector<double> starts_;
+  std::vector<RunStart> starts_;  // by time
+  std::size_t next_start_ = 0;
   LineScanner scanner_;
   MetricsHistory history_;
   std::vector<std::size_t> hints_;
@@ -417,8 +433,8 @@ std::optional<double> seconds_of(std::string_view timestamp) {
   return seconds;
 }
 
-MetricsHistory read_metrics(const std::string& path, std::span<const double> starts) {
-  return MetricsReading(path, {starts.begin(), starts.end()}).run();
+MetricsHistory read_metrics(const std::string& path, std::span<const RunStart> starts) {
+  return MetricsReading(path, starts).run();
 }
 
 }  // namespace trireme::report

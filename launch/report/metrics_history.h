@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "launch/report/buckets.h"
-#include "runtime/telemetry/verdict.h"
+#include "launch/report/rank_history.h"
 
 namespace trireme::report {
 
@@ -71,8 +71,13 @@ struct MetricsHistory {
   Few<Event> skipped{}, failed_saves{}, warnings{};
   Few<Pause> pauses{};
 
-  // Seconds: running (without pauses), and from the first line to the last by their time stamps.
+  // Seconds: running (without what was lost, and pauses), and from the first line to the last by
+  // their time stamps.
   double running_seconds = 0, paused_seconds = 0, first_time = 0, last_time = 0;
+  LostSteps lost{};
+  [[nodiscard]] double whole_seconds() const {
+    return running_seconds + lost.seconds + paused_seconds;
+  }
   double repeated_seconds = 0;  // steps that had been done before
   std::int64_t repeated_steps = 0;
   Few<Event> went_back{};  // the step before, and where it went on
@@ -82,9 +87,9 @@ struct MetricsHistory {
   bool torn_end = false;
 };
 
-// `starts`: when the run was started, seconds since 1970; a gap with one in it is a pause, however
-// short. Raises ExitCode::data where the file cannot be read at all.
+// A gap with one of `starts` in it is the steps that were lost before that start, and a pause,
+// however short. Raises ExitCode::data where the file cannot be read at all.
 [[nodiscard]] MetricsHistory read_metrics(const std::string& path,
-                                          std::span<const double> starts = {});
+                                          std::span<const RunStart> starts = {});
 
 }  // namespace trireme::report

@@ -87,7 +87,9 @@ class RanksReading {
  private:
   bool take_start(const RankJson& line) {
     if (!line.contains("start")) return false;
-    RunStart start{.step = whole_of(line, "step"), .time = time_of(line, "start")};
+    RunStart start{.step = whole_of(line, "step"),
+                   .lost = {whole_of(line, "lost_steps"), std::max(number_of(line, "lost_s"), 0.0)},
+                   .time = time_of(line, "start")};
     start.ranks = static_cast<int>(std::min<std::int64_t>(whole_of(line, "ranks"), 1 << 24));
     if (const auto hosts = line.find("hosts"); hosts != line.end() && hosts->is_array()) {
       for (const RankJson& host : *hosts)
@@ -111,16 +113,8 @@ class RanksReading {
   // What lies behind the step that a start goes on from is done again.
   void forget_lost(std::int64_t step) {
     auto& windows = history_.windows;
-    while (!windows.empty() && windows.back().last > step) {
-      const RankWindow& window = windows.back();
-      const auto steps = std::min(window.steps, window.last - std::max(step, window.first - 1));
-      history_.lost_steps += steps;
-      double milliseconds = 0;
-      for (const auto& [name, value] : window.split)
-        milliseconds += value;
-      history_.lost_seconds += 1e-3 * milliseconds * static_cast<double>(steps);
+    while (!windows.empty() && windows.back().last > step)
       windows.pop_back();
-    }
   }
 
   bool take_window(const RankJson& line) {

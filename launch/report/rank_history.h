@@ -14,6 +14,7 @@ namespace trireme::report {
 
 struct RunStart {
   std::int64_t step = 0;  // done before
+  LostSteps lost{};       // behind it
   double time = 0;        // seconds since 1970; 0: not known
   int ranks = 0;
   std::vector<std::string> hosts{};  // by rank
@@ -41,8 +42,6 @@ struct RankHistory {
   // Of every rank over all windows of the last start's layout.
   std::map<std::string, std::vector<double>> totals{};
   std::int64_t totals_steps = 0;
-  std::int64_t lost_steps = 0;  // of windows behind the step that a later start went on from
-  double lost_seconds = 0;      // that they took
   std::int64_t broken = 0, first_broken = 0;
   RunFold fold{};  // of the last start: what the verdict is a function of
 };

@@ -241,10 +241,7 @@ void read_metrics_file(RunData& run) {
     return;
   }
   tolerate(run, [&] {
-    std::vector<double> starts;
-    for (const RunStart& start : run.ranks.starts)
-      starts.push_back(start.time);
-    run.metrics = read_metrics(path, starts);
+    run.metrics = read_metrics(path, run.ranks.starts);
     run.has_metrics = true;
     struct stat file {};
     if (::stat(path.c_str(), &file) != 0) return;

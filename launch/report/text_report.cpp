@@ -182,20 +182,19 @@ std::string memory_text(const ModelFigures& figures, std::uint64_t resident) {
   return text;
 }
 
-std::string goodput_text(const RunData& run, const Figures& figures) {
-  const MetricsHistory& all = run.metrics;
+std::string goodput_text(const MetricsHistory& all, const Figures& figures) {
   if (!(figures.goodput > 0)) return {};
-  std::string text = fmt::format("{:.1f} % of {}", 100 * figures.goodput,
-                                 format_duration(all.running_seconds + all.paused_seconds));
+  std::string text =
+      fmt::format("{:.1f} % of {}", 100 * figures.goodput, format_duration(all.whole_seconds()));
   if (all.pauses.count > 0)
     text += fmt::format("; {} pause{} (stops, starts) of {}", all.pauses.count,
                         all.pauses.count == 1 ? "" : "s", format_duration(all.paused_seconds));
   if (all.repeated_steps > 0)
     text += fmt::format("; {} steps done again, {}", all.repeated_steps,
                         format_duration(all.repeated_seconds));
-  if (run.ranks.lost_steps > 0)
-    text += fmt::format("; {} steps lost at restarts, {}", run.ranks.lost_steps,
-                        format_duration(run.ranks.lost_seconds));
+  if (all.lost.steps > 0)
+    text += fmt::format("; {} steps lost at restarts, {}", all.lost.steps,
+                        format_duration(all.lost.seconds));
   return text;
 }
 
@@ -238,7 +237,7 @@ Figures figures_of(const RunData& run) {
   if (const StepTotals& known = times_of(run).totals; run.ranks.fold.steps() > 0)
     pace.checkpoint = checkpoint_seconds(known, run.ranks.fold.last_step(), run.facts);
   figures.remaining_seconds = seconds_left(all.last_step, run.planned_steps, run.facts, pace);
-  const double whole = all.running_seconds + all.paused_seconds;
+  const double whole = all.whole_seconds();
   figures.goodput =
       whole > 0 ? std::max(seconds - all.repeated_seconds, 0.0) / whole : unknown_figure;
   return figures;
@@ -261,7 +260,7 @@ std::vector<Fact> facts_of(const RunData& run) {
     // Else the verdict has it, with the ranks' own times.
     if (run.ranks.fold.steps() == 0)
       facts.push_back({"time", time_text(summary_of(run), all.totals.core_wait_ms)});
-    facts.push_back({"goodput", goodput_text(run, figures)});
+    facts.push_back({"goodput", goodput_text(all, figures)});
     facts.push_back({"energy", energy_text(run)});
   }
   facts.push_back({"checkpoints", checkpoints_text(run)});

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "runtime/base/json.h"
 #include "runtime/telemetry/metric_table.h"
 
 namespace trireme {
@@ -49,6 +50,15 @@ bool is_up_to(std::int64_t done, std::string_view line) {
 std::optional<KeepLine> lines_up_to(std::optional<std::int64_t> done) {
   if (!done) return std::nullopt;
   return [last = *done](std::string_view line) { return is_up_to(last, line); };
+}
+
+void count_line(LostSteps& lost, std::string_view line) {
+  const Json json = json_or_discarded<Json>(line);
+  if (!json.is_object()) return;
+  if (json.contains("loss")) ++lost.steps;
+  for (const char* const key : {"step_ms", "evaluation_ms"})
+    if (const auto found = json.find(key); found != json.end() && found->is_number())
+      lost.seconds += 1e-3 * found->get<double>();
 }
 
 }  // namespace
@@ -141,7 +151,9 @@ void MetricsSinks::samples(const ModelSamples& samples) {
 }
 
 MetricsLog::MetricsLog(std::string path, ItemKind kind, std::optional<std::int64_t> done)
-    : kind_(kind), file_(std::move(path), lines_up_to(done)) {}
+    : kind_(kind), file_(std::move(path), lines_up_to(done), [this](std::string_view line) {
+        count_line(lost_, line);
+      }) {}
 
 void MetricsLog::step(const StepMetrics& metrics) {
   file_.append(format_json(metrics, kind_));

@@ -113,6 +113,12 @@ struct RunWarning {
   std::chrono::system_clock::time_point time{};
 };
 
+// Steps behind the checkpoint that a run went on from: they were done for nothing.
+struct LostSteps {
+  std::int64_t steps = 0;
+  double seconds = 0;  // with the evaluations behind them
+};
+
 struct EvaluationMetrics {
   std::int64_t step = 0;
   double validation_loss = 0;
@@ -189,9 +195,12 @@ class MetricsLog final : public MetricsSink {
   void failed_save(const FailedSave& failed) override;
   void warning(const RunWarning& warning) override;
   [[nodiscard]] const std::string& path() const { return file_.path(); }
+  // Whose lines a run that goes on has not kept.
+  [[nodiscard]] const LostSteps& lost() const { return lost_; }
 
  private:
   ItemKind kind_;
+  LostSteps lost_;
   LineFile file_;
 };
 

@@ -209,6 +209,25 @@ TEST(MetricsLog, KeepsOneLinePerCallInOrder) {
                                        "\"timestamp\":\"2026-11-22T12:01:02.345Z\"}\n");
 }
 
+TEST(MetricsLog, ARunThatGoesOnKnowsTheStepsThatItsCheckpointLacks) {
+  const TemporaryDirectory directory;
+  StepMetrics step = sample_step();
+  {
+    MetricsLog log(directory.file("metrics.jsonl"), ItemKind::tokens);
+    EXPECT_EQ(log.lost().steps, 0);
+    log.step(step);
+    for (step.step = 8; step.step <= 10; ++step.step)
+      log.step(step);
+    log.evaluation({.step = 10, .validation_loss = 2, .evaluation_ms = 500, .time = noon});
+  }
+
+  const MetricsLog log(directory.file("metrics.jsonl"), ItemKind::tokens, 7);
+
+  EXPECT_EQ(log.lost().steps, 3);
+  EXPECT_NEAR(log.lost().seconds, 3 * 0.125 + 0.5, 1e-9);
+  EXPECT_EQ(read_text(log.path()), json_of(sample_step()));
+}
+
 TEST(MetricsLog, RefusesAFileThatExists) {
   const TemporaryDirectory directory;
   const std::string path = directory.file("metrics.jsonl");

@@ -14,24 +14,35 @@
 
 namespace trireme {
 
-std::uint64_t bytes_kept(const std::string& path, const KeepLine& keep) {
+namespace {
+
+std::uint64_t bytes_kept(const std::string& path, const KeepLine& keep, const CutLine& cut) {
   constexpr std::size_t longest_line = std::size_t{1} << 30;
   LineReader lines(path, longest_line, ExitCode::internal);
   std::uint64_t bytes = 0;
+  bool kept = true;
   while (const auto line = lines.next()) {
-    if (lines.too_long() > 0 || !keep(*line)) break;
-    bytes += line->size() + 1;
+    kept = kept && lines.too_long() == 0 && keep(*line);
+    if (kept) {
+      bytes += line->size() + 1;
+    } else {
+      if (!cut) break;
+      cut(*line);
+    }
   }
   return bytes;
 }
 
-LineFile::LineFile(std::string path, const std::optional<KeepLine>& keep) : path_(std::move(path)) {
+}  // namespace
+
+LineFile::LineFile(std::string path, const std::optional<KeepLine>& keep, const CutLine& cut)
+    : path_(std::move(path)) {
   // O_EXCL: a second run that chose the same directory a moment later must not mix its lines in.
   const int exclusive = keep ? 0 : O_EXCL;
   file_ =
       OutputDirectory(parent_directory(path_), ExitCode::internal)
           .open(std::filesystem::path(path_).filename(), O_WRONLY | O_CREAT | O_APPEND | exclusive);
-  if (keep && ::ftruncate(file_.get(), static_cast<off_t>(bytes_kept(path_, *keep))) != 0)
+  if (keep && ::ftruncate(file_.get(), static_cast<off_t>(bytes_kept(path_, *keep, cut))) != 0)
     system_failed("ftruncate", path_);
 }
 

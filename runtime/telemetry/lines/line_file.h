@@ -3,7 +3,6 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -15,8 +14,8 @@ namespace trireme {
 
 // Whether a line, without its newline, stays.
 using KeepLine = std::function<bool(std::string_view line)>;
-// Of the whole lines in front of the first that `keep` does not want.
-[[nodiscard]] std::uint64_t bytes_kept(const std::string& path, const KeepLine& keep);
+// Gets each line that does not.
+using CutLine = std::function<void(std::string_view line)>;
 
 // Each line is one write() to a file opened for appending, so a killed run leaves whole lines. A
 // line that does not fit on the disk is taken back and raises ExitCode::internal once; later calls
@@ -25,7 +24,7 @@ class LineFile {
  public:
   // A run that goes on keeps the lines up to the first that `keep` does not want; a new one,
   // without `keep`, has no file yet.
-  LineFile(std::string path, const std::optional<KeepLine>& keep);
+  LineFile(std::string path, const std::optional<KeepLine>& keep, const CutLine& cut = {});
 
   // `line` ends with its newline.
   void append(std::string_view line);

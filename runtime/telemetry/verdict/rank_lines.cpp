@@ -46,7 +46,8 @@ double number(const nlohmann::json& object, const char* key) {
 }
 
 std::optional<RankLine> start_of(const nlohmann::json& json) {
-  RunStart start{.step = json.value("step", std::int64_t{0})};
+  RunStart start{.step = json.value("step", std::int64_t{0}),
+                 .lost = {json.value("lost_steps", std::int64_t{0}), number(json, "lost_s")}};
   start.hosts = json.value("hosts", std::vector<std::string>{});
   start.facts = json.value("facts", RunFacts{});
   return start;
@@ -98,6 +99,8 @@ std::string format_json(const RunStart& start) {
   const Json json = {
       {"start", timestamp_text(start.time)},
       {"step", start.step},
+      {"lost_steps", start.lost.steps},
+      {"lost_s", in_thousandths(start.lost.seconds)},
       {"ranks", start.facts.ranks},
       {"hosts", start.hosts},
       {"mesh", {{"data", mesh.data}, {"tensor", mesh.tensor}, {"pipeline", mesh.pipeline}}},

@@ -14,9 +14,11 @@
 
 namespace trireme {
 
-// {"start":"2026-11-22T12:01:02.345Z","step":0,"ranks":4,"hosts":["n1",..],"mesh":{..},"facts":{..}}
+// {"start":"2026-11-22T12:01:02.345Z","step":100,"lost_steps":20,"lost_s":1.5,"ranks":4,
+// "hosts":["n1",..],"mesh":{..},"facts":{..}}
 struct RunStart {
   std::int64_t step = 0;             // steps that earlier starts have done
+  LostSteps lost{};                  // of them behind that step
   std::vector<std::string> hosts{};  // by rank
   RunFacts facts{};
   std::chrono::system_clock::time_point time{};

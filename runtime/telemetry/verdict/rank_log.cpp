@@ -22,8 +22,15 @@ std::optional<KeepLine> lines_up_to(std::int64_t done, bool again) {
 
 }  // namespace
 
-RankLog::RankLog(std::string path, const RunStart& start, bool again)
-    : file_(std::move(path), lines_up_to(start.step, again)) {
+RankLog::RankLog(std::string path, RunStart start, bool again)
+    : file_(std::move(path), lines_up_to(start.step, again), [&start](std::string_view line) {
+        // What a start had lost that this one goes back behind stays lost.
+        const auto parsed = parse_rank_line(line);
+        const auto* const cut = parsed ? std::get_if<RunStart>(&*parsed) : nullptr;
+        if (cut == nullptr) return;
+        start.lost.steps += cut->lost.steps;
+        start.lost.seconds += cut->lost.seconds;
+      }) {
   file_.append(format_json(start));
   fold_.start(start);
 }

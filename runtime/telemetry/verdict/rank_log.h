@@ -16,7 +16,7 @@ namespace trireme {
 class RankLog {
  public:
   // A run that goes on after start.step steps (`again`) keeps the windows up to them.
-  RankLog(std::string path, const RunStart& start, bool again);
+  RankLog(std::string path, RunStart start, bool again);
 
   // The next step: its metrics over all ranks, and its times by rank.
   void step(const StepMetrics& metrics, std::span<const RankTimes> ranks);

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <sstream>
 
 #include "tests/launch/fixture/run_fixture.h"
@@ -250,9 +251,16 @@ TEST_F(ResumeTest, AKilledRunGoesOnFromItsNewestCheckpoint) {
       "pkill -KILL -P $job; kill -KILL $job; wait $job",
       TRIREME_MPIEXEC, TRIREME_BINARY, data_directory(), run, run));
   EXPECT_NE(killed.exit_code, 0) << killed.output;
+  const std::string lines = read_file(run + "/metrics.jsonl");
   const CommandResult second = train_gpt("killed", 2, layout({"train.steps=40"}));
   expect_done(second);
   expect_same_run("whole", "killed");
+  const std::string ranks = read_file(run + "/ranks.jsonl");
+  const std::size_t begin = ranks.rfind("{\"start\"");
+  const auto start = nlohmann::json::parse(ranks.substr(begin, ranks.find('\n', begin) - begin));
+  const std::regex loss("\"loss\":");
+  EXPECT_EQ(std::distance(std::sregex_iterator(lines.begin(), lines.end(), loss), {}),
+            start["step"].get<int>() + start["lost_steps"].get<int>());
 }
 
 TEST_F(ResumeTest, UserSignalWritesACheckpointAndTrainingGoesOn) {

@@ -48,6 +48,10 @@ class ReportReading : public testing::Test {
   TemporaryDirectory directory_;
 };
 
+report::RunStart start_at(const std::string& second, LostSteps lost = {}) {
+  return {.lost = lost, .time = *report::seconds_of("2026-11-22T00:00:" + second + "Z")};
+}
+
 std::string steps(std::int64_t first, std::int64_t last, double start = 0) {
   std::string text;
   for (std::int64_t step = first; step <= last; ++step)
@@ -205,13 +209,46 @@ TEST_F(ReportReading, StopsAndClocksThatJumpAreNoRunningTime) {
 TEST_F(ReportReading, AShortGapWithAStartInItIsAPause) {
   write_text(file("metrics.jsonl"), steps(1, 10) + steps(11, 20, 9));
   const MetricsHistory without = read_metrics(file("metrics.jsonl"));
-  const MetricsHistory with = read_metrics(
-      file("metrics.jsonl"), std::vector{*report::seconds_of("2026-11-22T00:00:08Z"), 0.0});
+  const MetricsHistory with =
+      read_metrics(file("metrics.jsonl"), std::vector{start_at("08"), report::RunStart{}});
 
   EXPECT_EQ(without.pauses.count, 0);
   EXPECT_EQ(with.pauses.count, 1);
   EXPECT_NEAR(with.paused_seconds, 8, 0.1);
   EXPECT_NEAR(with.running_seconds, 2, 0.1);
+}
+
+// Killed at 5.0 s and 7.0 s, once behind each of two starts from step 10.
+TEST_F(ReportReading, StepsThatWereLostAreNoPause) {
+  const std::string text = steps(1, 10) + steps(11, 20, 9);
+  write_text(file("metrics.jsonl"), text);
+  const std::vector starts{start_at("00", {}), start_at("05", {.steps = 30, .seconds = 3}),
+                           start_at("08", {.steps = 10, .seconds = 1})};
+  const MetricsHistory all = read_metrics(file("metrics.jsonl"), starts);
+
+  EXPECT_EQ(all.lost.steps, 40);
+  EXPECT_NEAR(all.lost.seconds, 4, 1e-9);
+  EXPECT_NEAR(all.paused_seconds, 4, 0.1);
+  EXPECT_NEAR(all.running_seconds, 2, 0.1);
+  EXPECT_NEAR(all.whole_seconds(), 10, 0.1);
+
+  write_text(file("ranks.jsonl"),
+             R"({"start":"2026-11-22T00:00:00Z","step":0,"ranks":1})"
+             "\n"
+             R"({"start":"2026-11-22T00:00:08Z","step":10,"lost_steps":40,"lost_s":4,"ranks":1})"
+             "\n");
+  EXPECT_THAT(report::text_report(read_run(path())),
+              HasSubstr("goodput      20.0 % of 0:10; 1 pause (stops, starts) of 0:04; 40 steps "
+                        "lost at restarts, 0:04"));
+}
+
+TEST_F(ReportReading, StepsThatWereLostBeforeTheFirstCheckpointCountToo) {
+  write_text(file("metrics.jsonl"), steps(1, 10, 9));
+  const MetricsHistory all =
+      read_metrics(file("metrics.jsonl"), std::vector{start_at("08", {.steps = 20, .seconds = 2})});
+
+  EXPECT_EQ(all.lost.steps, 20);
+  EXPECT_NEAR(all.whole_seconds(), 3, 1e-6);
 }
 
 TEST_F(ReportReading, AClockThatIsSetForwardAndBackMakesNoPause) {
@@ -260,8 +297,9 @@ TEST_F(ReportReading, RanksAreReadByWindowsAndStarts) {
       "\n";
   const std::string end = R"({"end":"2026-11-22T01:00:00.000Z","step":14})"
                           "\n";
-  const std::string again = R"({"start":"2026-11-22T01:00:00.000Z","step":10,"ranks":2})"
-                            "\n";
+  const std::string again =
+      R"({"start":"2026-11-22T01:00:00.000Z","step":10,"lost_steps":12,"lost_s":1.25,"ranks":2})"
+      "\n";
 
   const RankHistory ranks =
       ranks_of(start + window_line(1, 10, "[1,30]") + window_line(11, 20, "[2,40]") + again +
@@ -269,8 +307,8 @@ TEST_F(ReportReading, RanksAreReadByWindowsAndStarts) {
 
   EXPECT_EQ(ranks.start_count, 2);
   EXPECT_EQ(ranks.starts[0].hosts, (std::vector<std::string>{"a", "b"}));
-  EXPECT_EQ(ranks.lost_steps, 10);
-  EXPECT_NEAR(ranks.lost_seconds, 1, 1e-9);
+  EXPECT_EQ(ranks.starts[1].lost.steps, 12);
+  EXPECT_EQ(ranks.starts[1].lost.seconds, 1.25);
   ASSERT_EQ(ranks.windows.size(), 2U);
   EXPECT_EQ(ranks.windows[1].first, 11);
   EXPECT_FLOAT_EQ(ranks.windows[1].by_rank.at("late_ms")[1], 4 * 50);

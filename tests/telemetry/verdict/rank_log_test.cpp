@@ -170,6 +170,26 @@ TEST_F(RankLogTest, ARunThatGoesOnKeepsTheWindowsUpToItsCheckpoint) {
   EXPECT_THROW(RankLog(path(), start_at(0), false), Error) << "another run has it";
 }
 
+TEST_F(RankLogTest, WhatAStartHadLostStaysLostWhereALaterOneGoesBackBehindIt) {
+  RunStart second = start_at(4), third = start_at(2);
+  second.lost = {.steps = 3, .seconds = 1.5};
+  third.lost = {.steps = 2, .seconds = 0.5};
+  {
+    RankLog log(path(), start_at(0), false);
+    add_steps(log, 1, 4);
+    log.flush();
+  }
+  { const RankLog log(path(), second, true); }
+
+  const RankLog log(path(), third, true);
+
+  ASSERT_THAT(lines(), SizeIs(2));
+  const auto start = std::get<RunStart>(*parse_rank_line(lines()[1]));
+  EXPECT_EQ(start.step, 2);
+  EXPECT_EQ(start.lost.steps, 5);
+  EXPECT_EQ(start.lost.seconds, 2);
+}
+
 TEST_F(RankLogTest, LinesOfOtherKindsAreNotTaken) {
   RunFold fold;
   for (const char* const line :
