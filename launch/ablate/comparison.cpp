@@ -39,7 +39,7 @@ std::optional<Difference> difference(const Study& study, std::span<const Cell> o
   }
   if (difference.by_seed.empty()) return {};
   difference.mean = scale::mean_of(difference.by_seed);
-  difference.interval = mean_interval(difference.by_seed);
+  difference.interval = scale::mean_interval(difference.by_seed);
   return difference;
 }
 
@@ -71,7 +71,7 @@ Row row_of(const Study& study, const AblationResult& result, std::size_t variant
     *sum /= row.seeds;
   row.rank_hours = row.seconds * study.ranks / seconds_per_hour;
   row.metric = scale::mean_of(values);
-  row.interval = mean_interval(values);
+  row.interval = scale::mean_interval(values);
   if (variant == 0) return row;
   for (const Axis axis : axes)
     row.differences[static_cast<std::size_t>(axis)] = difference(study, own, base, axis);

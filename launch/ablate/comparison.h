@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "launch/ablate/runner.h"
-#include "launch/scale/bootstrap.h"
+#include "launch/scale/interval.h"
 
 namespace trireme::ablate {
 

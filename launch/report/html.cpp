@@ -97,6 +97,12 @@ std::string headline_html(std::span<const Headline> numbers) {
   return text.empty() ? "" : "<div class=\"headline\">\n" + text + "</div>\n";
 }
 
+std::string verdict_html(std::string_view verdict, std::string_view details) {
+  if (verdict.empty()) return {};
+  return fmt::format("<p class=\"verdict\"><strong>verdict: {}</strong>{}{}</p>\n",
+                     escaped(verdict), details.empty() ? "" : "\n", escaped(details));
+}
+
 std::string html_page(const PageParts& parts) {
   return fmt::format(
       "{}<style>{}\n{}</style>\n{}<script type=\"application/json\" id=\"data\">{}</script>\n"

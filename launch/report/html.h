@@ -23,6 +23,8 @@ struct Headline {
   std::string number, meaning;  // text
 };
 [[nodiscard]] std::string headline_html(std::span<const Headline> numbers);
+// What follows from them, both as text; empty without a verdict.
+[[nodiscard]] std::string verdict_html(std::string_view verdict, std::string_view details);
 
 struct PageParts {
   std::string title;  // text

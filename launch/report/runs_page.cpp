@@ -81,14 +81,15 @@ std::string starts_table(const RankHistory& ranks) {
     for (const auto& [axis, size] : start.mesh)
       mesh += fmt::format("{}{} {}", mesh.empty() ? "" : ", ", axis, size);
     rows += fmt::format(
-        "<tr><td class=\"text\">{}</td><td>{}</td><td>{}</td><td class=\"text\">{}"
+        "<tr><td class=\"text\">{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"text\">{}"
         "</td></tr>\n",
-        utc_text(start.time), start.step, start.ranks, escaped(mesh));
+        utc_text(start.time), start.step, start.lost.steps, start.ranks, escaped(mesh));
   }
-  return wide_table("Starts",
-                    "<th class=\"text\">time</th><th>steps done</th><th>ranks</th>"
-                    "<th class=\"text\">layout</th>",
-                    rows);
+  return wide_table(
+      "Starts",
+      "<th class=\"text\">time</th><th>steps done</th><th>steps lost</th><th>ranks</th>"
+      "<th class=\"text\">layout</th>",
+      rows);
 }
 
 std::string checkpoints_table(const RunData& run) {
@@ -120,13 +121,6 @@ std::pair<std::string, std::string> verdict_parts(const RunData& run) {
           text.substr(0, at) + text.substr(std::min(end + 1, text.size()))};
 }
 
-std::string verdict_html(const RunData& run) {
-  const auto [first, rest] = verdict_parts(run);
-  if (first.empty()) return {};
-  return fmt::format("<p class=\"verdict\"><strong>verdict: {}</strong>{}{}</p>\n", escaped(first),
-                     rest.empty() ? "" : "\n", escaped(rest));
-}
-
 // Where the time went, as one bar; its colours are those of all charts (page.css).
 std::string time_bar(const RunData& run) {
   constexpr double worth_showing = 0.1;  // percent
@@ -152,7 +146,8 @@ std::string time_bar(const RunData& run) {
 
 // All of a run but its title; `choice` stands above its charts.
 std::string run_section(const RunData& run, std::size_t index, const std::string& choice) {
-  return failures_html({&run, 1}) + headline(run) + verdict_html(run) + time_bar(run) +
+  const auto [verdict, details] = verdict_parts(run);
+  return failures_html({&run, 1}) + headline(run) + verdict_html(verdict, details) + time_bar(run) +
          facts_list(run) + remarks_list(run) + choice +
          fmt::format("<div id=\"run-{}\"></div>\n", index) + events_table(run.metrics) +
          starts_table(run.ranks) + checkpoints_table(run) +

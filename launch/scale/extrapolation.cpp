@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "launch/scale/bootstrap.h"
+#include "launch/scale/interval.h"
 #include "runtime/plan/hardware.h"
 
 namespace trireme::scale {

@@ -158,6 +158,51 @@ StudyPlace place_of(std::span<const Row> rows) {
   return all;
 }
 
+std::string_view interval_note(const Study& study) {
+  return study.options.repeats > 1
+             ? "in brackets: 95 % intervals of the mean of the runs (Student's t); an efficiency "
+               "is against the base's run of the same repeat"
+             : "one run per point says nothing of the next: no intervals (--repeats)";
+}
+
+const Row* largest_of(std::span<const Row> rows, Mode mode) {
+  const Row *base = nullptr, *largest = nullptr;
+  for (const Row& row : rows) {
+    if (row.point.mode != mode) continue;
+    if (base == nullptr) {
+      base = &row;
+      continue;
+    }
+    if (!row.loss) continue;
+    const auto size = [](const Row& one) {
+      return std::pair(one.point.ranks(), one.loss->efficiency.median);
+    };
+    if (largest == nullptr || size(row) > size(*largest)) largest = &row;
+  }
+  return largest;
+}
+
+std::vector<std::string> verdicts_on(std::span<const Row> rows) {
+  std::vector<std::string> verdicts;
+  for (const Mode mode : {Mode::weak, Mode::strong, Mode::fixed_loss}) {
+    const Row* const row = largest_of(rows, mode);
+    if (row == nullptr) continue;
+    const Row::Loss& loss = *row->loss;
+    const auto most = std::ranges::max_element(loss.parts);
+    std::string text =
+        fmt::format("{} scaling is {:.1f} % efficient on {} ranks as {}", name_of(mode),
+                    100 * loss.efficiency.median, row->point.ranks(), row->point.layout());
+    if (loss.gap > 0)
+      text += fmt::format(", and loses most by {} ({:.1f} % of a step)",
+                          loss_titles[static_cast<std::size_t>(most - loss.parts.begin())],
+                          100 * *most / row->parts.period);
+    if (loss.interval && loss.interval->low < 1 && loss.interval->high > 1)
+      text += "; these runs do not show whether anything is lost";
+    verdicts.push_back(text);
+  }
+  return verdicts;
+}
+
 std::vector<std::string> remarks_on(std::span<const Row> rows) {
   constexpr double notable_waits = 0.05, above = 1.02;
   std::vector<std::string> remarks;
@@ -289,9 +334,7 @@ std::string text_report(const Study& study, std::span<const Row> rows) {
     }
     const Row::Loss& loss = *row.loss;
     text += fmt::format("{:>9.1f} %  {:<15}", 100 * loss.efficiency.median,
-                        loss.interval ? fmt::format("[{:.1f}, {:.1f}]", 100 * loss.interval->low,
-                                                    100 * loss.interval->high)
-                                      : "");
+                        interval_text(loss.interval, 100, 1));
     constexpr std::array<int, loss_count> widths = {8, 8, 8, 10, 9};
     for (std::size_t i = 0; i < loss_count; ++i)
       text += fmt::format("{:>{}.1f}", 100 * loss.parts[i] / row.parts.period, widths[i]);
@@ -303,11 +346,12 @@ std::string text_report(const Study& study, std::span<const Row> rows) {
           fmt::format("{} ranks as {}: {:.1f} steps, {:.2f} s to a loss of {}\n", row.point.ranks(),
                       row.point.layout(), row.steps, row.parts.period, study.options.target_loss);
   text += "efficiency, and what it lacks to 100 %, in % of the measured step; below 0: a gain\n";
-  if (std::ranges::any_of(rows, [](const Row& row) { return row.loss && row.loss->interval; }))
-    text += "in brackets 95 % intervals of a bootstrap over runs\n";
+  text += fmt::format("{}\n", interval_note(study));
   if (std::ranges::any_of(rows, [](const Row& row) { return row.place.shares_cores(); })) {
     text += fmt::format("* {}\n", shared_cores_note);
   }
+  for (const std::string& verdict : verdicts_on(rows))
+    text += "verdict: " + verdict + "\n";
   for (const std::string& remark : remarks_on(rows))
     text += "note: " + remark + "\n";
   return text + describe_place(study, rows) + "\n";

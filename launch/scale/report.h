@@ -11,10 +11,10 @@
 
 namespace trireme::scale {
 
-// Where the runs of a study were.
 // "token" of "tokens".
 [[nodiscard]] std::string one_item(const ModelTraits& traits);
 
+// Where the runs of a study were.
 struct StudyPlace {
   std::vector<std::string> hosts{}, cpus{};  // each once
   int cores = 0;                             // of the host that has fewest
@@ -27,6 +27,16 @@ struct StudyPlace {
 
 inline constexpr std::string_view shared_cores_note =
     "more ranks than cores on a host: they take turns, so this says nothing of as many cores";
+
+// What stands in brackets behind figures; of one run per point nothing.
+[[nodiscard]] std::string_view interval_note(const Study& study);
+
+// Of each mode the efficiency at its most ranks, and what it lacks most by; empty where no point
+// but the base has one.
+[[nodiscard]] std::vector<std::string> verdicts_on(std::span<const Row> rows);
+// The point of `mode` with most ranks, the fastest of several; null where none but the base has an
+// efficiency.
+[[nodiscard]] const Row* largest_of(std::span<const Row> rows, Mode mode);
 
 // What makes figures doubtful: cores that were waited for, efficiencies above 100 %.
 [[nodiscard]] std::vector<std::string> remarks_on(std::span<const Row> rows);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "launch/report/html.h"
 #include "launch/scale/report.h"
+#include "runtime/telemetry/console.h"
 #include "runtime/telemetry/environment.h"
 
 namespace trireme::scale {
@@ -60,12 +62,6 @@ std::string table(const Study& study, std::span<const Row> rows) {
   return text;
 }
 
-std::string range_text(const std::optional<Interval>& interval, double times, int digits) {
-  if (!interval) return "–";
-  return fmt::format("{:.{}f}..{:.{}f}", interval->low * times, digits, interval->high * times,
-                     digits);
-}
-
 // Intervals, work and energy of a mode's points.
 std::string work_table(const Study& study, std::span<const Row> rows) {
   const auto items = static_cast<double>(study.traits.targets_per_sample);
@@ -83,12 +79,13 @@ std::string work_table(const Study& study, std::span<const Row> rows) {
     text += fmt::format(
         "<tr><td>{}</td><td class=\"text\">{}</td><td>{}</td><td>{}</td><td>{:.4g}</td>"
         "<td>{:.4g}</td><td>{:.4g}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
-        row.point.ranks(), escaped(row.point.layout()), range_text(row.interval, items, 0),
-        range_text(row.loss ? row.loss->interval : std::nullopt, 100, 1), 1e-9 * use.six_n,
+        row.point.ranks(), escaped(row.point.layout()), interval_text(row.interval, items, 0),
+        interval_text(row.loss ? row.loss->interval : std::nullopt, 100, 1), 1e-9 * use.six_n,
         1e-9 * use.model, 1e-9 * use.hardware, share(use.mfu), share(use.hfu),
         row.joules_per_sample ? fmt::format("{:.3g}", 1e3 * *row.joules_per_sample / items) : "–");
   }
-  return scrolling("Intervals, work and energy", text);
+  return scrolling("Intervals, work and energy", text) +
+         fmt::format("<p>{}.</p>\n", escaped(interval_note(study)));
 }
 
 std::string extrapolations(const Study& study, std::span<const Row> rows) {
@@ -189,6 +186,28 @@ std::string meaning_of(const Study& study, Mode mode) {
       study.options.loss_window, study.options.target_loss);
 }
 
+// The largest point of the first mode that has one.
+std::string headline(const Study& study, std::span<const Row> rows) {
+  const Row* row = nullptr;
+  for (const Mode mode : {Mode::weak, Mode::strong, Mode::fixed_loss})
+    if (row == nullptr) row = largest_of(rows, mode);
+  if (row == nullptr) return {};
+  std::size_t well = 0, all = 0;
+  for (const Row& each : rows) {
+    well += static_cast<std::size_t>(each.good);
+    all += each.runs.size();
+  }
+  const std::string interval = interval_text(row->loss->interval, 100, 1);
+  return report::headline_html(
+      {{{fmt::format("{:.1f} %", 100 * row->loss->efficiency.median),
+         fmt::format("efficiency of {} scaling on {} ranks{}{}", name_of(row->point.mode),
+                     row->point.ranks(), interval.empty() ? "" : ", 95 %: ", interval)},
+        {format_quantity(row->samples_per_second.median *
+                         static_cast<double>(study.traits.targets_per_sample)),
+         fmt::format("{} per second on {} ranks", study.traits.item_name, row->point.ranks())},
+        {fmt::format("{} of {}", well, all), "runs ended well"}}});
+}
+
 }  // namespace
 
 std::string html_report(const Study& study, std::span<const Row> rows) {
@@ -202,7 +221,12 @@ std::string html_report(const Study& study, std::span<const Row> rows) {
                         title_of(mode), meaning_of(study, mode), name_of(mode)) +
             table(study, all) + work_table(study, all);
   }
-  body = fmt::format(
+  const std::vector<std::string> remarks = remarks_on(rows);
+  body = failures(rows) + headline(study, rows) +
+         report::verdict_html(
+             fmt::format("{}", fmt::join(verdicts_on(rows), "; ")),
+             remarks.empty() ? "" : "Some of these figures are doubtful: see below the tables.") +
+         fmt::format(
              "<p>{}; {} steps per run{}; {} runs per point, in {} order.</p>\n<p>{}</p>\n"
              "<noscript><p class=\"notes\">The charts need JavaScript.</p></noscript>\n",
              escaped(version_text()), study.options.steps,
@@ -211,8 +235,7 @@ std::string html_report(const Study& study, std::span<const Row> rows) {
                  : fmt::format(", the first {} not counted", study.options.warmup),
              study.options.repeats, study.options.order == "drawn" ? "random" : "the given",
              escaped(describe_place(study, rows))) +
-         body + extrapolations(study, rows) + failures(rows) + appendix(study, rows) +
-         settings(study);
+         body + extrapolations(study, rows) + appendix(study, rows) + settings(study);
   return report::html_page(
       {.title = "Scaling of " + study.options.config,
        .body = body,

@@ -32,13 +32,9 @@ std::string line(const Study& study, const Row& row) {
   if (row.good == 0) return text + " & -- & -- & -- & -- & -- & --";
   const Utilisation use = utilisation_of(row);
   text += fmt::format(" & {:.0f}", row.samples_per_second.median * items);
-  text += row.interval ? fmt::format(" [{:.0f}, {:.0f}]", row.interval->low * items,
-                                     row.interval->high * items)
-                       : "";
+  text += row.interval ? " " + interval_text(row.interval, items, 0) : "";
   text += row.loss ? fmt::format(" & {:.1f}", 100 * row.loss->efficiency.median) : " & --";
-  if (row.loss && row.loss->interval)
-    text += fmt::format(" [{:.1f}, {:.1f}]", 100 * row.loss->interval->low,
-                        100 * row.loss->interval->high);
+  if (row.loss && row.loss->interval) text += " " + interval_text(row.loss->interval, 100, 1);
   text += fmt::format(" & {:.3g} & {} & {}", 1e-9 * use.model, percent(use.mfu), percent(use.hfu));
   text +=
       row.joules_per_sample ? fmt::format(" & {:.3g}", *row.joules_per_sample / items) : " & --";
@@ -57,10 +53,10 @@ std::string latex_report(const Study& study, std::span<const Row> rows) {
       plain(one_item(study.traits)));
   for (const Row& row : rows)
     text += line(study, row) + " \\\\\n";
-  return text + fmt::format(
-                    "\\bottomrule\n\\end{{tabular}}\n% Medians of {} runs in {} order; in "
-                    "brackets 95 % intervals of a bootstrap over runs.\n",
-                    study.options.repeats, study.options.order == "drawn" ? "random" : "given");
+  return text +
+         fmt::format("\\bottomrule\n\\end{{tabular}}\n% Medians of {} runs in {} order; {}.\n",
+                     study.options.repeats, study.options.order == "drawn" ? "random" : "given",
+                     interval_note(study));
 }
 
 }  // namespace trireme::scale

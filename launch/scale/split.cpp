@@ -2,6 +2,7 @@
 #include "launch/scale/split.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace trireme::scale {
 namespace {
@@ -28,21 +29,25 @@ double rate_of(const Point& point, const RunResult& run) {
   return static_cast<double>(point.global_batch) * steps_of(run) / run.parts.period;
 }
 
-// One over the time of a step, or to the loss, of the runs that ended well; or their samples per
-// second.
-std::vector<double> speeds_of(const Row& row, bool samples) {
-  std::vector<double> speeds;
-  for (const auto& run : row.runs)
-    if (run && run->code == 0)
-      speeds.push_back(samples ? rate_of(row.point, *run) : 1 / run->parts.period);
-  return speeds;
+bool ended_well(const std::optional<RunResult>& run) {
+  return run && run->code == 0;
+}
+
+// Of the repeats of which both runs ended well. Runs of a repeat are near in time: what drifts over
+// the study is not in it.
+std::vector<double> efficiencies(const Row& row, const Row& base, double k) {
+  std::vector<double> all;
+  for (std::size_t i = 0; i < std::min(row.runs.size(), base.runs.size()); ++i)
+    if (ended_well(row.runs[i]) && ended_well(base.runs[i]))
+      all.push_back(k * base.runs[i]->parts.period / row.runs[i]->parts.period);
+  return all;
 }
 
 Row summarise(const PointResult& result) {
   Row row{.point = result.point, .runs = result.runs};
   std::vector<const RunResult*> good;
   for (const auto& run : result.runs) {
-    if (run && run->code == 0) good.push_back(&*run);
+    if (ended_well(run)) good.push_back(&*run);
   }
   row.good = static_cast<int>(good.size());
   if (good.empty()) return row;
@@ -54,11 +59,13 @@ Row summarise(const PointResult& result) {
   row.place = upper.place;
   const auto batch = static_cast<double>(row.point.global_batch);
   row.steps = (steps_of(lower) + steps_of(upper)) / 2;
-  const std::vector<double> rates = speeds_of(row, true);
+  std::vector<double> rates;
+  std::ranges::transform(good, std::back_inserter(rates),
+                         [&](const RunResult* run) { return rate_of(row.point, *run); });
   row.samples_per_second = {.median = batch * row.steps / row.parts.period,
                             .min = std::ranges::min(rates),
                             .max = std::ranges::max(rates)};
-  row.interval = bootstrap(rates, median_of);
+  row.interval = mean_interval(rates);
   std::vector<double> joules;
   for (const RunResult* const run : good)
     if (run->joules_per_step) joules.push_back(*run->joules_per_step / batch);
@@ -78,16 +85,13 @@ Row::Loss loss_of(const Row& row, const Row& base) {
   const auto own = in_order(row.parts), of_base = in_order(base.parts);
   for (std::size_t i = 0; i < loss_count; ++i)
     loss.parts[i] = own[i] - k * of_base[i];
-  const std::vector<double> speeds = speeds_of(row, false);
+  std::vector<double> periods;
+  for (const auto& run : row.runs)
+    if (ended_well(run)) periods.push_back(run->parts.period);
   loss.efficiency = {.median = loss.ideal / row.parts.period,
-                     .min = loss.ideal * std::ranges::min(speeds),
-                     .max = loss.ideal * std::ranges::max(speeds)};
-  if (&row == &base) return loss;
-  loss.interval = bootstrap_ratio(speeds, speeds_of(base, false), median_of);
-  if (loss.interval) {
-    loss.interval->low *= k;
-    loss.interval->high *= k;
-  }
+                     .min = loss.ideal / std::ranges::max(periods),
+                     .max = loss.ideal / std::ranges::min(periods)};
+  if (&row != &base) loss.interval = mean_interval(efficiencies(row, base, k));
   return loss;
 }
 

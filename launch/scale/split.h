@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "launch/scale/bootstrap.h"
+#include "launch/scale/interval.h"
 #include "launch/scale/runner.h"
 
 namespace trireme::scale {
@@ -41,12 +41,12 @@ struct Row {
   int slowest_rank = 0;  // of the slower of these
   RunPlace place{};
   Spread samples_per_second{};
-  std::optional<Interval> interval{};         // 95 % of the median of samples_per_second, bootstrap
+  std::optional<Interval> interval{};         // 95 % of the mean samples per second
   std::optional<double> joules_per_sample{};  // the median of the runs; nothing where one has none
   // Of the mode's base; empty where that has no good run. Seconds per step.
   struct Loss {
     Spread efficiency{};  // of each run against the base's median
-    // 95 % of the ratio of the medians, both resampled; not of the base itself.
+    // 95 % of its mean, each run against the base's of the same repeat; not of the base itself.
     std::optional<Interval> interval{};
     double ideal = 0, gap = 0;
     std::array<double, loss_count> parts{};  // add up to the gap

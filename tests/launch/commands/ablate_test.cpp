@@ -341,12 +341,12 @@ TEST(PairedTest, AgreesWithTablesOfStudentsT) {
                                            {2, 4.30265, 9.92484},
                                            {5, 2.57058, 4.03214},
                                            {30, 2.04227, 2.75000}}) {
-    EXPECT_NEAR(ablate::t_probability(five, freedom), 0.05, 1e-6) << freedom;
-    EXPECT_NEAR(ablate::t_probability(-one, freedom), 0.01, 1e-6) << freedom;
+    EXPECT_NEAR(scale::t_probability(five, freedom), 0.05, 1e-6) << freedom;
+    EXPECT_NEAR(scale::t_probability(-one, freedom), 0.01, 1e-6) << freedom;
   }
-  const auto interval = ablate::mean_interval(std::vector<double>{1, 2, 6});
+  const auto interval = scale::mean_interval(std::vector<double>{1, 2, 6});
   EXPECT_NEAR(interval->low, 3 - 4.30265 * std::sqrt(7.0 / 3), 1e-4);
-  EXPECT_FALSE(ablate::mean_interval(std::vector<double>{1}));
+  EXPECT_FALSE(scale::mean_interval(std::vector<double>{1}));
 }
 
 TEST(PairedTest, HolmCountsEveryTestThatWasPlanned) {
