@@ -192,6 +192,25 @@ class PackingScan {
 
 }  // namespace
 
+void require_same_packing(const ObjectPlace& place, const ObjectPlace& source,
+                          const ScanRequest& request) {
+  for (const char* const name : {"_Unsigned", "missing_value", "_FillValue", "valid_range",
+                                 "valid_min", "valid_max", "scale_factor", "add_offset"}) {
+    if (!has_attribute(source, source.path, name)) continue;
+    const bool here = has_attribute(place, place.path, name);
+    if (here) {
+      const StoredField own = scan_attribute(place, name, request);
+      const StoredField other = scan_attribute(source, name, request);
+      if (own.content == other.content && own.names == other.names) continue;
+    }
+    fail(ExitCode::data,
+         "{}: {}: its source {} in {} has {} attribute {}; give the virtual data set those of its "
+         "sources, or set data.mask_and_scale: false, which reads the numbers as they are stored",
+         place.file->path, place.path, source.path, source.file->path, here ? "another" : "the",
+         name);
+  }
+}
+
 void scan_packing(const ObjectPlace& place, const ScanRequest& request, StoredField& field) {
   PackingScan(place, request, field).run();
 }

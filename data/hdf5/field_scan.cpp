@@ -94,6 +94,8 @@ class Scanner {
   void list_attributes(StoredUnit& unit, std::vector<std::string>& notes, const std::string& path) {
     const ObjectPlace place = resolve_object(file_, path, request_.outside_links);
     for (const std::string& name : attributes_of(place)) {
+      // By which axes and dimension scales (of netCDF too) find each other.
+      if (name == "DIMENSION_LIST" || name == "REFERENCE_LIST") continue;
       try {
         unit.fields.push_back(field("", (path.empty() ? "" : path.substr(1)) + "@" + name));
       } catch (const Error& error) {

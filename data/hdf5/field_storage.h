@@ -20,6 +20,10 @@ namespace trireme {
 
 // What the attributes of a data set of numbers say of them.
 void scan_packing(const ObjectPlace& place, const ScanRequest& request, StoredField& field);
+// The library reads the sources of a virtual data set as they are stored. Raises ExitCode::data
+// where attributes of `source` say something of its numbers that those of `place` do not.
+void require_same_packing(const ObjectPlace& place, const ObjectPlace& source,
+                          const ScanRequest& request);
 
 [[nodiscard]] bool is_group(const ObjectPlace& place);
 [[nodiscard]] std::vector<std::string> members_of(const OpenHdf5& file, const std::string& group);

@@ -178,6 +178,7 @@ void scan_parts(const ObjectPlace& place, hid_t properties, StoredField& field,
         same ? place.file : open_hdf5(linked_file(*place.file, name, request.outside_links)),
         object, request.outside_links);
     StoredPart part{.field = scan_data_set(from, request, depth + 1)};
+    if (request.unpack && !field.is_text()) require_same_packing(place, from, request);
     if (part.field.file.empty()) {
       part.field.file = from.file->path;
       part.field.file_bytes = state_of_file(from.file->path).size;

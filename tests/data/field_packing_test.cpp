@@ -2,7 +2,9 @@
 // Attributes of netCDF and CF; scripts/checks/check_netcdf.py compares more with Python's netCDF4.
 #include <gmock/gmock.h>
 
+#include <array>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 
 #include "data/fields/statistics.h"
@@ -124,6 +126,42 @@ TEST_F(FieldPacking, RefusesAttributesThatSayNothingAndIgnoresBoundsOfOtherNumbe
   FieldOptions stored = of_file();
   stored.mask_and_scale = false;
   EXPECT_EQ(values(open(stored), 0), test::floats(test::counting(6)));
+}
+
+TEST_F(FieldPacking, AVirtualDataSetSaysWhatItsSourcesSay) {
+  write({{"scale_factor", 0.5}});
+  std::filesystem::rename(path("a.nc"), path("source.nc"));
+  const auto add_factor = [&](double factor) {
+    const H5 file = test::change_hdf5(path("a.nc"));
+    const H5 data(H5Dopen2(file, "t", H5P_DEFAULT), H5Dclose);
+    write_attribute(data, "scale_factor", factor, H5T_IEEE_F64LE);
+  };
+  const auto write_virtual = [&] {
+    const H5 file = make_hdf5(path("a.nc"));
+    const std::array<hsize_t, 2> extents{2, 3};
+    const H5 space(H5Screate_simple(2, extents.data(), nullptr), H5Sclose);
+    const H5 properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+    EXPECT_GE(H5Pset_virtual(properties, space, "source.nc", "t", space), 0);
+    const H5 data(H5Dcreate2(file, "t", H5T_STD_I16BE, space, H5P_DEFAULT, properties, H5P_DEFAULT),
+                  H5Dclose);
+    write_attribute(file, "label", 1);
+  };
+  const auto expect_refused = [&](const std::string& why) {
+    expect_error(
+        ExitCode::data, [&] { static_cast<void>(open(of_file())); }, "source.nc", why,
+        "data.mask_and_scale: false");
+  };
+
+  write_virtual();
+  expect_refused("has the attribute scale_factor");
+  FieldOptions stored = of_file();
+  stored.mask_and_scale = false;
+  EXPECT_EQ(values(open(stored), 0), test::floats(test::counting(6)));
+  add_factor(0.25);
+  expect_refused("has another attribute scale_factor");
+  write_virtual();
+  add_factor(0.5);
+  EXPECT_EQ(values(open(of_file()), 0), (std::vector<float>{0, 0.5, 1, 1.5, 2, 2.5}));
 }
 
 }  // namespace
