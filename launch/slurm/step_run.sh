@@ -5,16 +5,19 @@
 #   launch/slurm/step_run.sh 4 [SRUN-OPTION]... -- build/cpu/trireme train configs/gpt_tiny.yaml
 #
 # Ranks fill nodes in turn, as mpirun's do; srun by itself would use all of the allocation. Each has a GPU where the
-# allocation has some. A step that is larger than the allocation would wait for ever: it is refused with code 2.
+# allocation has some. A step that is larger than the allocation would wait for ever: it is refused with code 2. One whose ranks
+# Slurm does not start, or that loses them before the first step (code 5), is started again, TRIREME_START_RETRIES times
+# (default 2). TERM and Ctrl-C stop it with a checkpoint.
 set -u
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+note() { echo "step_run.sh: $*" >&2; }
 die() {
-  echo "step_run.sh: $*" >&2
+  note "$*"
   exit 2
 }
 [[ ${1:-} =~ ^[1-9][0-9]*$ && " ${*:2} " == *" -- "* ]] || {
-  sed -n '3,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+  sed -n '3,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
   exit 2
 }
 [[ -n ${SLURM_JOB_ID:-} ]] || die "this is no allocation; use salloc or sbatch around it"
@@ -46,4 +49,10 @@ if ((gpus > 0)); then
   options=(--gpus="$ranks" --cpu-bind=none "${options[@]}")
   set -- "$here/../rank_affinity.sh" "$@"
 fi
-exec srun --mpi=pmix --kill-on-bad-exit=1 --distribution=block:block,Pack --ntasks="$ranks" "${options[@]}" "$@"
+# shellcheck source=launch/slurm/starts.sh
+source "$here/starts.sh"
+run=$(run_directory_in "$@")
+trap 'stop TERM' TERM
+trap 'stop INT' INT
+run_at_last run "$here/srun_run.sh" --mpi=pmix --kill-on-bad-exit=1 --distribution=block:block,Pack --ntasks="$ranks" "${options[@]}" "$@"
+exit "$code"

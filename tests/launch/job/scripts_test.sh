@@ -65,6 +65,19 @@ granted='     Nodes=n1 CPU_IDs=0-1 Mem=0 GRES=gpu:a:1(IDX:0),gpu:b:1(IDX:1)
 granted='     Nodes=n[1-2] CPU_IDs=0-1 Mem=0 GRES='
 expect "no GPUs, tasks" "$(SLURM_NTASKS=3 placed 'n[1-2]' '8,4' 2,1)" "2 1 of 4 cores, even false"
 expect "no GPUs, no tasks" "$(placed 'n[1-2]' '8(x2)' '1(x2)')" "8 8 of 1 cores, even true"
+# A controller that is busy answers the third time.
+busy=$place/busy
+expect "a busy controller" "$(
+  sleep() { echo . >>"$busy"; }
+  scontrol() {
+    case "$2 $3" in
+      hostnames*) printf 'n1\nn2\n' ;;
+      *) [[ $(wc -l <"$busy") -ge 2 ]] && echo "$granted" ;;
+    esac
+  }
+  : >"$busy"
+  granted='     Nodes=n[1-2] CPU_IDs=0-1 Mem=0 GRES=gpu:2(IDX:0-1)' placed 'n[1-2]' '8(x2)' '1(x2)'
+)" "2 2 of 4 cores, even true"
 expect "counts" "$(expand_counts '2(x3),1' | paste -sd ' ')" "2 2 2 1"
 
 # --- Settings.
@@ -195,6 +208,40 @@ expect "ranks of which Slurm started one" \
 expect "a step that Slurm did not make" "$(failed_step 1 "srun: error: Unable to create step for job 7: Requested nodes are busy")" \
   $'error: ranks on n[1-2] could not be started: srun: Requested nodes are busy\n5'
 expect "a rank's own code" "$(failed_step 3 "srun: error: n1: task 0: Exited with exit code 3")" 3
+
+# --- Starts of train.sbatch and step_run.sh, with commands in place of Slurm's. The controller knows this job; what stands in the
+# environment is of another.
+printf '%s\n' '#!/bin/bash' 'case "$2 $3" in' '  hostnames*) printf "n1\nn2\n" ;;' \
+  '  "job --details") echo "     Nodes=n[1-2] CPU_IDs=0-1 Mem=0 GRES=" ;;' \
+  '  *) echo "JobId=7 JobState=RUNNING StartTime=2040-01-01T00:00:00 EndTime=2040-01-01T01:00:00 Restarts=0 PreemptTime=None" ;;' \
+  esac >"$place/slurm/scontrol"
+chmod +x "$place/slurm/scontrol"
+install -m 755 /bin/true "$place/program"
+touch "$place/config.yaml"
+# started RANKS SCRIPT ARGUMENT...: its code, and how often srun was asked for ranks. RANKS: what srun does the n-th time.
+started() {
+  local lost='lost() { echo "srun: error: Task launch for StepId=7.0 failed on node n2: Job credential expired" >&2; exit 167; }'
+  printf '%s\n' '#!/bin/bash' '[[ "$*" != *segments.sh* ]] || exit 0' "echo \"\$SLURM_JOB_END_TIME\" >>starts" \
+    'n=$(wc -l <starts)' "$lost" "$1" >"$place/slurm/srun"
+  shift
+  (
+    cd "$place" && rm -rf starts run
+    export PATH=$place/slurm:$PATH SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 SLURM_JOB_NODELIST='n[1-2]' SLURM_JOB_CPUS_PER_NODE='2(x2)'
+    export SLURM_JOB_END_TIME=4102444800 TRIREME_HOME=$launch/.. TRIREME_BINARY=$place/program TRIREME_LAUNCHER=srun
+    "$launch/slurm/$1" "${@:2}" config.yaml --set run.directory=run >said 2>&1
+    echo "$? after $(wc -l <starts)"
+  )
+}
+for script in train.sbatch "step_run.sh 2 -- $place/program train"; do
+  read -r -a words <<<"$script"
+  expect "$script: Slurm starts no rank, once" "$(started '((n > 1)) || lost' "${words[@]}")" "0 after 2"
+  grep -q 'ranks on n2 could not be started: srun: Job credential expired' "$place/said" || expect "the host" "$(cat "$place/said")" named
+  expect "$script: and again" "$(started lost "${words[@]}")" "5 after 3"
+  expect "$script: as often as TRIREME_START_RETRIES says" "$(TRIREME_START_RETRIES=0 started lost "${words[@]}")" "5 after 1"
+  expect "$script: ranks are lost behind a step" "$(started 'mkdir run; echo 1 >run/metrics.jsonl; lost' "${words[@]}")" "5 after 1"
+  expect "$script: the ranks' own code" "$(started 'echo "srun: error: n1: task 0: Exited with exit code 3" >&2; exit 3' "${words[@]}")" "3 after 1"
+done
+expect "the end of train.sbatch's job" "$(started true train.sbatch >/dev/null && cat "$place/starts")" "$(date -d 2040-01-01T01:00:00 +%s)"
 
 # --- Numbers in the environment.
 # shellcheck source=launch/environment.sh
