@@ -12,9 +12,11 @@
 
 #include "launch/bench/checkpoint/checkpoint_rates.h"
 #include "launch/bench/checkpoint/step_stall.h"
+#include "launch/bench/machine_check.h"
 #include "launch/bench/model/synthetic_batches.h"
 #include "launch/commands/number_check.h"
 #include "launch/commands/shared_options.h"
+#include "launch/scale/interval.h"
 #include "models/config.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/comm/gather_texts.h"
@@ -71,11 +73,6 @@ struct CheckpointFigures {
 };
 
 // Of an even number the mean of the middle two.
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
-}
-
 // One line of the table; `beside`: what it is compared with.
 struct Line {
   const char* key;
@@ -106,41 +103,24 @@ void print(const CheckpointFigures& measured, int rounds) {
       fmt::print("{:<26} the page cache cannot be emptied here\n", line.name);
       continue;
     }
-    const double seconds = median(line.seconds);
+    const double seconds = scale::median_of(line.seconds);
     const std::string ratio =
         line.beside == nullptr
             ? ""
-            : fmt::format("  {:4.0f} % of plain", 100 * median(*line.beside) / seconds);
+            : fmt::format("  {:4.0f} % of plain", 100 * scale::median_of(*line.beside) / seconds);
     fmt::print("{:<26} {:7.0f} MB/s  {:8.1f} ms{}\n", line.name, megabytes / seconds, 1e3 * seconds,
                ratio);
   }
   fmt::print("{:<26} {:7.0f} MB/s  {:8.1f} ms\n", "copy to host memory",
-             megabytes / median(rates.copy), 1e3 * median(rates.copy));
+             megabytes / scale::median_of(rates.copy), 1e3 * scale::median_of(rates.copy));
   // Memory that is short pushes files out again.
   constexpr double warm = 0.99;
-  if (const double held = median(rates.warm_share); held < warm) {
+  if (const double held = scale::median_of(rates.warm_share); held < warm) {
     fmt::print("the page cache held only {:.0f} % of the files when they should have been warm\n",
                100 * held);
   }
   if (!measured.stall) return;
-  const StepStall& stall = *measured.stall;
-  const double step = median(stall.plain), longer = median(stall.longer), copy = median(stall.copy);
-  std::vector<double> beyond;  // of each round, percent of a step
-  for (std::size_t round = 0; round < stall.longer.size(); ++round)
-    beyond.push_back(100 * (stall.longer[round] - stall.copy[round]) / step);
-  const auto [least, most] = std::ranges::minmax(beyond);
-  const double held = median(stall.held);
-  fmt::print("{:<26} {:.1f} ms, {:.1f} % of a step of {:.1f} ms beyond copying\n",
-             "save() held training for", held, 100 * std::max(0.0, held - copy) / step, step);
-  const std::string name = fmt::format("{} steps beside the write", stall.steps);
-  if (least > 0) {
-    fmt::print("{:<26} {:.1f} ms longer, {:.1f} % of a step beyond copying ({:.1f} to {:.1f} %)\n",
-               name, longer, median(beyond), least, most);
-  } else {
-    // Some rounds were shorter with a save than without: what it costs is less than steps vary.
-    fmt::print("{:<26} no longer than the noise: {:.1f} to {:.1f} % of a step in {} rounds\n", name,
-               least, most, beyond.size());
-  }
+  fmt::print("{}", stall_text(*measured.stall));
 }
 
 void write_json(const std::string& path, const CheckpointFigures& measured) {
@@ -164,14 +144,18 @@ SaverOptions saver_options(const Scratch& scratch) {
   return {.directory = scratch.path() + "/checkpoints", .keep = 1};
 }
 
+std::unique_ptr<Communicator> watched_world(const RankProcess& process) {
+  return make_watched(process.mpi.world(),
+                      {.deadline_seconds = ParallelConfig{}.timeout_seconds, .directory = {}});
+}
+
 // Weights and both moments of AdamW, shared out as ZeRO does.
 CheckpointFigures measure_size(const RankProcess& process,
                                const CheckpointBenchArguments& arguments) {
   constexpr std::int64_t tensors = 16, width = 1024, bytes_per_weight = 12;
   const auto device = Device::create(DeviceType::cpu);
   const auto stream = device->make_stream(StreamKind::compute);
-  const auto world = make_watched(
-      process.mpi.world(), {.deadline_seconds = ParallelConfig{}.timeout_seconds, .directory = {}});
+  const auto world = watched_world(process);
   const Scratch scratch(*world, arguments.directory);
   const ProcessMesh mesh(*world, {.data = world->size()});
   ParamStore params;
@@ -221,15 +205,17 @@ CheckpointFigures measure_config(const RankProcess& process,
       .ranks = session.world->size(),
       .rates = measure_checkpoints(state, saver, scratch.path(), arguments.rounds)};
   measured.stall = measure_stall(session, training.engine, *engine.training().batches, saver,
-                                 median(measured.rates.save), arguments.rounds);
+                                 scale::median_of(measured.rates.save), arguments.rounds);
   training.engine.settle();
   return measured;
 }
 
 void bench_checkpoint(const CheckpointBenchArguments& arguments) {
   const RankProcess process;
+  const MachineCheck machine(false);
   const CheckpointFigures measured = arguments.config.empty() ? measure_size(process, arguments)
                                                               : measure_config(process, arguments);
+  static_cast<void>(machine.finish(*watched_world(process), ""));
   if (process.mpi.rank() != 0) return;
   print(measured, arguments.rounds);
   if (!arguments.json.empty()) write_json(arguments.json, measured);

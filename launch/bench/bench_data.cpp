@@ -32,6 +32,7 @@
 #include "launch/bench/data/image_rates.h"
 #include "launch/bench/data/loader_rates.h"
 #include "launch/bench/data/reading.h"
+#include "launch/bench/machine_check.h"
 #include "launch/commands/number_check.h"
 #include "launch/scale/job.h"
 #include "runtime/base/error.h"
@@ -410,7 +411,11 @@ void add_bench_data(CLI::App& bench_command) {
       "          trireme bench data data/deepcam/train --input climate/data --target "
       "climate/label\n"
       "          trireme bench data imagenet/train --threads 8 --side 224");
-  on_one_process(*command, [arguments] { run_bench(*arguments); });
+  on_one_process(*command, [arguments] {
+    const MachineCheck machine(false);
+    run_bench(*arguments);
+    machine.finish(arguments->threads);
+  });
 }
 
 }  // namespace trireme

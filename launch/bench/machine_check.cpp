@@ -8,6 +8,13 @@
 #include "runtime/engine/agreement/core_sharing.h"
 
 namespace trireme {
+namespace {
+
+void warn_of(const std::string& load) {
+  log::get("bench").warn("other programs disturbed what was measured ({})", load);
+}
+
+}  // namespace
 
 std::string MachineCheck::finish(Communicator& world, const std::string& file) const {
   MachineLoad own = meter_.read();
@@ -25,9 +32,14 @@ std::string MachineCheck::finish(Communicator& world, const std::string& file) c
          "measure again when the machine is quiet (--accept-load writes it all the same)",
          file, text);
   }
-  if (world.rank() == 0)
-    log::get("bench").warn("other programs disturbed what was measured ({})", text);
+  if (world.rank() == 0) warn_of(text);
   return text;
+}
+
+void MachineCheck::finish(std::int64_t threads) const {
+  MachineLoad load = meter_.read();
+  if (threads > load.cores) load.waited = 0;  // they wait for each other
+  if (load.disturbs()) warn_of(describe(load));
 }
 
 void add_load_option(CLI::App& command, bool& accept_load) {

@@ -23,6 +23,8 @@ class MachineCheck {
   // ExitCode::internal on all ranks where `file` (empty: none) would be written from it and load
   // was not accepted. Collective.
   [[nodiscard]] std::string finish(Communicator& world, const std::string& file) const;
+  // The same of a benchmark of one process on `threads` threads that writes no such file.
+  void finish(std::int64_t threads) const;
 
  private:
   bool accept_load_;

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/bench/checkpoint/step_stall.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
+#include "launch/scale/interval.h"
 #include "runtime/base/clock.h"
 #include "runtime/comm/gather_texts.h"
 
@@ -78,6 +81,31 @@ StepStall measure_stall(Session& session, StepEngine& engine, BatchSource& sourc
     stall.held.push_back(report.stall_ms);
   }
   return stall;
+}
+
+std::string stall_text(const StepStall& stall) {
+  const double step = scale::median_of(stall.plain), longer = scale::median_of(stall.longer),
+               copy = scale::median_of(stall.copy);
+  std::vector<double> beyond;  // of each round, percent of a step
+  for (std::size_t round = 0; round < stall.longer.size(); ++round)
+    beyond.push_back(100 * (stall.longer[round] - stall.copy[round]) / step);
+  const auto [least, most] = std::ranges::minmax(beyond);
+  const double held = scale::median_of(stall.held);
+  std::string text =
+      fmt::format("{:<26} {:.1f} ms, {:.1f} % of a step of {:.1f} ms beyond copying\n",
+                  "save() held training for", held, 100 * std::max(0.0, held - copy) / step, step);
+  const std::string name = fmt::format("{} steps beside the write", stall.steps);
+  if (least > 0) {
+    text += fmt::format(
+        "{:<26} {:.1f} ms longer, {:.1f} % of a step beyond copying ({:.1f} to {:.1f} %)\n", name,
+        longer, scale::median_of(beyond), least, most);
+  } else {
+    // Some rounds were shorter with a save than without: what it costs is less than steps vary.
+    text +=
+        fmt::format("{:<26} no longer than the noise: {:.1f} to {:.1f} % of a step in {} rounds\n",
+                    name, least, most, beyond.size());
+  }
+  return text;
 }
 
 }  // namespace trireme

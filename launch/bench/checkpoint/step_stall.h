@@ -2,6 +2,7 @@
 // What asynchronous saves cost the training steps beside them.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "runtime/checkpoint/save/saver.h"
@@ -23,5 +24,8 @@ struct StepStall {
 // takes. Collective.
 [[nodiscard]] StepStall measure_stall(Session& session, StepEngine& engine, BatchSource& source,
                                       CheckpointSaver& saver, double save_seconds, int rounds);
+
+// In lines. What is less than steps vary by is called noise.
+[[nodiscard]] std::string stall_text(const StepStall& stall);
 
 }  // namespace trireme

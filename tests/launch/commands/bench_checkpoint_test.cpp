@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "launch/bench/checkpoint/step_stall.h"
 #include "tests/launch/fixture/run_fixture.h"
 
 namespace trireme::test {
@@ -60,6 +61,22 @@ TEST_F(BenchCheckpointTest, MeasuresTheStepsOfAConfigBesideItsSaves) {
   for (const double held : stall["held_ms"])
     EXPECT_GT(held, 0);
   EXPECT_TRUE(std::filesystem::is_empty(disk()));
+}
+
+TEST(StepStall, WhatIsLessThanStepsVaryByIsCalledNoise) {
+  StepStall stall{.steps = 4,
+                  .plain = {100, 100, 100},
+                  .longer = {5, 9, 7},
+                  .copy = {2, 2, 2},
+                  .held = {3, 3, 3}};
+  EXPECT_THAT(stall_text(stall),
+              HasSubstr("7.0 ms longer, 5.0 % of a step beyond copying (3.0 to 7.0 %)"));
+
+  // A round with a save was shorter than the one without.
+  stall.longer = {-55, 9, 7};
+  EXPECT_THAT(stall_text(stall),
+              HasSubstr("no longer than the noise: -57.0 to 7.0 % of a step in 3 rounds"));
+  EXPECT_THAT(stall_text(stall), testing::Not(HasSubstr("ms longer")));
 }
 
 TEST_F(BenchCheckpointTest, RefusesADirectoryThatCannotBeWritten) {
