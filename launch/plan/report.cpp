@@ -86,6 +86,14 @@ std::string activations_text(const StageMemory& stage) {
   return text + "\n";
 }
 
+// Of a rank's memory.
+std::string left_out(const LayoutPlan& plan, const PlanContext& context) {
+  if (device_type(plan.config) == DeviceType::cpu)
+    return "buffers alone: the program, its libraries and what they keep are in a rank's resident "
+           "memory too, which is not predicted; a run logs it, report and top show it\n";
+  return context.machine ? "" : "without what CUDA and its libraries take\n";
+}
+
 std::string verdict(const LayoutPlan& plan, const plan::Hardware& hardware) {
   const auto capacity = static_cast<std::uint64_t>(hardware.device.memory_bytes);
   if (!fits(plan, hardware)) return describe_overflow(plan, hardware) + "\n";
@@ -217,15 +225,11 @@ std::string describe_plan(const LayoutPlan& plan, const PlanContext& context) {
   if (const std::uint64_t host = total_of(plan.stages.front().held.host);
       host > 0 && device_type(plan.config) == DeviceType::cuda)
     text += fmt::format("page-locked host memory: {} a rank\n", size_text(host));
+  text += left_out(plan, context);
   if (plan.capacity > 0 && context.machine) return text + verdict(plan, context.hardware);
-  if (!context.machine) {
-    return text + fmt::format(
-                      "{}--hardware FILE says whether it fits and how long a step takes; see "
-                      "configs/hardware\n",
-                      device_type(plan.config) == DeviceType::cuda
-                          ? "without what CUDA and its libraries take\n"
-                          : "");
-  }
+  if (!context.machine)
+    return text +
+           "--hardware FILE says whether it fits and how long a step takes; see configs/hardware\n";
   return text + verdict(plan, context.hardware) + "\n" + step_text(plan) +
          cost_text(plan, context) + describe_goodput(plan, context);
 }

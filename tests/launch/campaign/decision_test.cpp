@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "launch/campaign/decision.h"
+#include "launch/campaign/journal.h"
 
 namespace trireme::campaign {
 namespace {
@@ -181,6 +182,19 @@ TEST(CampaignState, CountsNodeHoursAndThoseThatWereOfUse) {
   two.exclude("n2", "died", now - 10);
   two.exclude("n1", "again", now + 20);
   EXPECT_THAT(two.excluded_hosts(now), testing::ElementsAre("n1"));
+}
+
+TEST(CampaignState, GoodputCountsNoJobThatStillRuns) {
+  Attempt first = attempt(4, 2, 0, 0);
+  first.phase = Attempt::Phase::running;
+  first.ended = 0;
+  EXPECT_EQ(goodput_text(state({first}), now),
+            "goodput is known when the first job has ended; 4.0667 node-hours of the job that runs "
+            "do not count yet");
+
+  EXPECT_THAT(goodput_text(state({attempt(4, 2, 0, 900), first}), now),
+              testing::AllOf(HasSubstr("goodput 50.0 %: 2.0000 of 4.0000 node-hours"),
+                             HasSubstr("; 4.0667 node-hours of the job that runs do not count")));
 }
 
 TEST(CampaignLayouts, TriesAllOfFewNumbersOfNodesAndSomeOfMany) {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "launch/report/text_report.h"
 #include "launch/top/cells.h"
 #include "launch/top/frame.h"
 #include "launch/top/run_view.h"
@@ -83,6 +84,27 @@ TEST_F(FollowerTest, ARunThatGoesOnHasProgressTimeLeftAndPhases) {
                     HasSubstr("backward"), HasSubstr("50.0 %      50.0 ms"),
                     HasSubstr("no ranks.jsonl in this run"), HasSubstr("checkpoint none")));
   EXPECT_THAT(page_of(view), Not(HasSubstr("communication")));
+}
+
+TEST_F(FollowerTest, TheTimeLeftIsThatOfTheReport) {
+  Config config = default_config();
+  config.train.steps = 200;
+  config.train.eval_every = 40;
+  config.checkpoint.every_steps = 50;
+  write_text(run_.file("config.yaml"), to_yaml(config));
+  run_.steps(1, 100);
+  run_.append(
+      format_json(EvaluationMetrics{.step = 80, .validation_loss = 2, .evaluation_ms = 500}));
+  run_.append(
+      R"({"start":"2026-11-22T12:00:00Z","step":0,"ranks":1,"hosts":["n1"],"mesh":{"data":1,"tensor":1,"pipeline":1},"facts":{"checkpoint_every":50,"eval_every":40}}
+{"steps":[1,100],"split":{"checkpoint_ms":4},"by_rank":{"period_ms":[104]}}
+)",
+      "ranks.jsonl");
+
+  // 100 steps, evaluations behind 120, 160 and 200, checkpoints of 200 ms behind 150 and 200.
+  EXPECT_NEAR(look().time_left(), 10 + 3 * 0.5 + 2 * 0.2, 1e-6);
+  EXPECT_NEAR(report::figures_of(report::read_run(run_.path())).remaining_seconds,
+              look().time_left(), 1e-6);
 }
 
 TEST_F(FollowerTest, StepsThatWantForCoresSaySo) {
