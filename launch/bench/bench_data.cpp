@@ -275,11 +275,14 @@ void print_loader(const DataBenchArguments& arguments, const Workload& work, dou
   print("  block checksums left alone", rates.later_unchecked);
   print("  first pass over the data", rates.first);
   print("  first pass, left alone", rates.first_unchecked);
+  const auto text = [](const auto& cost) {
+    return cost.share > 0
+               ? fmt::format("{:.1f} % ({:.0f} ns a sample)", 100 * cost.share, cost.nanoseconds)
+               : std::string("no more than the noise");
+  };
   fmt::print(
-      "  Block checksums take {:.1f} % of the loader's processor time in the first pass, {:.0f} ns "
-      "a "
-      "sample, and {:.1f} % after it\n",
-      100 * rates.first_cost.share, rates.first_cost.nanoseconds, 100 * rates.later_cost.share);
+      "  Block checksums, of the loader's processor time: {} in the first pass, {} after it\n",
+      text(rates.first_cost), text(rates.later_cost));
 }
 
 void bench_packed(const DataBenchArguments& arguments) {

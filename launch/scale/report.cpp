@@ -192,12 +192,12 @@ std::vector<std::string> verdicts_on(std::span<const Row> rows) {
     std::string text =
         fmt::format("{} scaling is {:.1f} % efficient on {} ranks as {}", name_of(mode),
                     100 * loss.efficiency.median, row->point.ranks(), row->point.layout());
-    if (loss.gap > 0)
+    if (loss.interval && loss.interval->low < 1 && loss.interval->high > 1)
+      text += ", and runs vary by as much: no loss is shown";
+    else if (loss.gap > 0)
       text += fmt::format(", and loses most by {} ({:.1f} % of a step)",
                           loss_titles[static_cast<std::size_t>(most - loss.parts.begin())],
                           100 * *most / row->parts.period);
-    if (loss.interval && loss.interval->low < 1 && loss.interval->high > 1)
-      text += "; these runs do not show whether anything is lost";
     verdicts.push_back(text);
   }
   return verdicts;

@@ -43,6 +43,13 @@ std::vector<double> efficiencies(const Row& row, const Row& base, double k) {
   return all;
 }
 
+// Of numbers that are never below 0.
+std::optional<Interval> interval_of(std::span<const double> values) {
+  auto interval = mean_interval(values);
+  if (interval) interval->low = std::max(interval->low, 0.0);
+  return interval;
+}
+
 Row summarise(const PointResult& result) {
   Row row{.point = result.point, .runs = result.runs};
   std::vector<const RunResult*> good;
@@ -65,7 +72,7 @@ Row summarise(const PointResult& result) {
   row.samples_per_second = {.median = batch * row.steps / row.parts.period,
                             .min = std::ranges::min(rates),
                             .max = std::ranges::max(rates)};
-  row.interval = mean_interval(rates);
+  row.interval = interval_of(rates);
   std::vector<double> joules;
   for (const RunResult* const run : good)
     if (run->joules_per_step) joules.push_back(*run->joules_per_step / batch);
@@ -91,7 +98,7 @@ Row::Loss loss_of(const Row& row, const Row& base) {
   loss.efficiency = {.median = loss.ideal / row.parts.period,
                      .min = loss.ideal / std::ranges::max(periods),
                      .max = loss.ideal / std::ranges::min(periods)};
-  if (&row != &base) loss.interval = mean_interval(efficiencies(row, base, k));
+  if (&row != &base) loss.interval = interval_of(efficiencies(row, base, k));
   return loss;
 }
 

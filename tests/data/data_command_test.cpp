@@ -390,6 +390,17 @@ TEST_F(DataCommand, BenchmarksASmallDataSet) {
                  {"20000 tokens"});
 }
 
+TEST_F(DataCommand, ABenchmarkBesideOtherProgramsSaysSo) {
+  write_text(directory_.file("text"), std::string(20000, 'a'));
+  ASSERT_EQ(run("data pack-text " + directory_.file("text") + " --out " + out_).code, 0);
+
+  expect_outcome(
+      run_command("p=; for i in $(seq $(nproc)); do while :; do :; done & p=\"$p $!\"; done; " +
+                  tool + " bench data " + out_ +
+                  " --context 64 --rounds 1 --seconds 0.05 --h5py-script none 2>&1; kill $p; true"),
+      ExitCode::ok, {"other programs disturbed what was measured (other programs used"});
+}
+
 TEST_F(DataCommand, TokensOfMegatronAreVerifiedShownAndMeasured) {
   const std::string prefix = directory_.file("corpus");
   write_text(prefix + ".idx", test::megatron_index({4000}, {0, 1}, 8));

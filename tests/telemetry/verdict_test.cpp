@@ -2,9 +2,14 @@
 #include "runtime/telemetry/verdict.h"
 
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 
+#include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <numeric>
+
+#include "runtime/telemetry/machine_load.h"
 
 namespace trireme {
 namespace {
@@ -379,6 +384,24 @@ TEST(Verdict, AnEvaluationAtTheEndIsNotToBeMadeRarer) {
   EXPECT_THAT(verdict(summary, {.eval_every = 0, .eval_batches = 1}), EndsWith("as fast"));
   EXPECT_THAT(verdict(summary, {.eval_every = 5, .eval_batches = 1}),
               EndsWith("as fast; raise train.eval_every"));
+}
+
+TEST(MachineLoad, WhatAProcessHasStartedIsItsOwn) {
+  const auto seconds_of_children = [] {
+    rusage ended{};
+    EXPECT_EQ(::getrusage(RUSAGE_CHILDREN, &ended), 0);
+    return static_cast<double>(ended.ru_utime.tv_sec) +
+           1e-6 * static_cast<double>(ended.ru_utime.tv_usec);
+  };
+  const double before = seconds_of_children();
+  const auto start = std::chrono::steady_clock::now();
+  const LoadMeter meter;
+  ASSERT_EQ(std::system("i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"), 0);
+
+  const MachineLoad load = meter.read();
+
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+  EXPECT_GE(load.own * passed.count(), seconds_of_children() - before);
 }
 
 }  // namespace

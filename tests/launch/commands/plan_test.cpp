@@ -341,6 +341,7 @@ TEST_F(WholePlan, SaysWhatARankHoldsWithoutAMachine) {
 
   EXPECT_THAT(text, AllOf(HasSubstr("buffers per rank"), HasSubstr("stage 0 (4 ranks)"),
                           HasSubstr("--hardware FILE says whether it fits"),
+                          HasSubstr("resident memory too, which is not predicted"),
                           Not(HasSubstr("step time")), Not(HasSubstr("framework"))));
   const auto there = nlohmann::json::parse(test::read_file(with));
   const auto here = nlohmann::json::parse(test::read_file(without));

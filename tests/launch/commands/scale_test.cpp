@@ -373,6 +373,18 @@ TEST(ScaleSplit, IntervalsAreStudentsAndEfficienciesAreOfTheSameRepeat) {
   EXPECT_NEAR(rows[1].loss->efficiency.max, 1.1 / 1.25, 1e-9);
 }
 
+TEST(ScaleReport, RunsThatVaryByMoreThanTheLossShowNone) {
+  const scale::Point base{.mesh = {.data = 1}, .global_batch = 8};
+  const scale::Point point{.mesh = {.data = 2}, .global_batch = 16};
+  const auto run = [](double period) { return result_of({.period = period, .compute = period}); };
+  const auto rows = scale::attribute({{base, {run(1), run(1)}}, {point, {run(1), run(2)}}});
+
+  EXPECT_EQ(rows[1].loss->interval->low, 0) << "not below";
+  EXPECT_THAT(scale::verdicts_on(rows),
+              testing::ElementsAre("weak scaling is 66.7 % efficient on 2 ranks as data=2, and "
+                                   "runs vary by as much: no loss is shown"));
+}
+
 TEST(ScaleReport, IntervalsStandInTheSameBracketsEverywhere) {
   scale::Study study = small_study();
   study.options.repeats = 3;
