@@ -344,110 +344,6 @@ TEST(Launcher, ScriptsAreThoseOfTheProgramWhereverItIsStarted) {
   EXPECT_EQ(scale::shell_word("a=1,b"), "a=1,b");
 }
 
-scale::Study small_study() {
-  scale::Study study;
-  study.options.config = "a.yaml";
-  study.traits.item_name = "tokens";
-  return study;
-}
-
-// Three repeats: 2 ranks against 1, whose times drift alike over the study.
-std::vector<scale::Row> drifting_rows() {
-  const scale::Point base{.mesh = {.data = 1}, .global_batch = 8};
-  const scale::Point point{.mesh = {.data = 2}, .global_batch = 16};
-  const auto run = [](double period) { return result_of({.period = period, .compute = period}); };
-  return scale::attribute(
-      {{base, {run(1), run(1.1), run(1.2)}}, {point, {run(1.25), run(1.375), run(1.6)}}});
-}
-
-TEST(ScaleSplit, IntervalsAreStudentsAndEfficienciesAreOfTheSameRepeat) {
-  const std::vector<scale::Row> rows = drifting_rows();
-
-  // 80, 80 and 75 %.
-  EXPECT_FALSE(rows[0].loss->interval);
-  const double half = 4.30265 * 0.05 / 3;
-  EXPECT_NEAR(rows[1].loss->interval->low, 2.35 / 3 - half, 1e-6);
-  EXPECT_NEAR(rows[1].loss->interval->high, 2.35 / 3 + half, 1e-6);
-  EXPECT_NEAR(rows[1].loss->efficiency.median, 0.8, 1e-9);
-  EXPECT_NEAR(rows[1].loss->efficiency.min, 1.1 / 1.6, 1e-9);
-  EXPECT_NEAR(rows[1].loss->efficiency.max, 1.1 / 1.25, 1e-9);
-}
-
-TEST(ScaleReport, RunsThatVaryByMoreThanTheLossShowNone) {
-  const scale::Point base{.mesh = {.data = 1}, .global_batch = 8};
-  const scale::Point point{.mesh = {.data = 2}, .global_batch = 16};
-  const auto run = [](double period) { return result_of({.period = period, .compute = period}); };
-  const auto rows = scale::attribute({{base, {run(1), run(1)}}, {point, {run(1), run(2)}}});
-
-  EXPECT_EQ(rows[1].loss->interval->low, 0) << "not below";
-  EXPECT_THAT(scale::verdicts_on(rows),
-              testing::ElementsAre("weak scaling is 66.7 % efficient on 2 ranks as data=2, and "
-                                   "runs vary by as much: no loss is shown"));
-}
-
-TEST(ScaleReport, IntervalsStandInTheSameBracketsEverywhere) {
-  scale::Study study = small_study();
-  study.options.repeats = 3;
-  const std::vector<scale::Row> rows = drifting_rows();
-
-  for (const std::string& text : {scale::text_report(study, rows), scale::html_report(study, rows),
-                                  scale::latex_report(study, rows)}) {
-    EXPECT_THAT(text, HasSubstr("[71.2, 85.5]"));
-    EXPECT_THAT(text, HasSubstr("95 % intervals of the mean of the runs"));
-  }
-}
-
-TEST(ScaleReport, BeginsWithThreeNumbersAndAVerdict) {
-  const scale::Study study = small_study();
-  const std::vector<scale::Row> rows = drifting_rows();
-  const std::string verdict =
-      "weak scaling is 80.0 % efficient on 2 ranks as data=2, and loses most by compute slowdown "
-      "(20.0 % of a step)";
-
-  const std::string page = without_scripts(scale::html_report(study, rows));
-
-  EXPECT_THAT(scale::text_report(study, rows), HasSubstr("verdict: " + verdict + "\n"));
-  EXPECT_THAT(page, AllOf(HasSubstr("<b>80.0 %</b>"), HasSubstr("<b>6 of 6</b>"),
-                          HasSubstr("<strong>verdict: " + verdict + "</strong></p>")));
-  EXPECT_LT(page.find("class=\"headline\""), page.find("<table>"));
-  EXPECT_THAT(scale::html_report(study, std::vector{rows[0]}),
-              Not(HasSubstr("class=\"headline\"")));
-}
-
-TEST(ScaleReport, OneRunHasNoIntervalAndSaysSo) {
-  scale::Study study = small_study();
-  study.options.repeats = 1;
-  const auto rows = scale::attribute(
-      {{{.mesh = {.data = 1}, .global_batch = 8}, {result_of({.period = 1, .compute = 1})}}});
-
-  for (const std::string& text : {scale::text_report(study, rows), scale::html_report(study, rows),
-                                  scale::latex_report(study, rows)})
-    EXPECT_THAT(text, HasSubstr("no intervals (--repeats)"));
-}
-
-// A study whose cores were taken by something else while its first point was measured.
-TEST(ScaleReport, EfficienciesAboveAllReasonAndWaitsForCoresAreRemarkedOn) {
-  const scale::Point base{.mesh = {.data = 1}, .global_batch = 8};
-  const scale::Point point{.mesh = {.data = 2}, .global_batch = 16};
-  const auto rows =
-      scale::attribute({{base, {result_of({.period = 1.3, .compute = 1.3, .core_wait = 0.3})}},
-                        {point, {result_of({.period = 1, .compute = 1, .core_wait = 0.01})}}});
-
-  const std::vector<std::string> remarks = scale::remarks_on(rows);
-
-  ASSERT_EQ(remarks.size(), 3U);
-  EXPECT_EQ(remarks[0],
-            "weak scaling, 1 ranks as data=1: threads had no core for 23 % of the step");
-  EXPECT_THAT(remarks[1], HasSubstr("2 ranks as data=2: 130.0 % is more than ranks can gain"));
-  EXPECT_THAT(remarks[2], HasSubstr("measure again on cores of your own"));
-  const scale::Study study = small_study();
-  for (const std::string& remark : remarks) {
-    EXPECT_THAT(scale::text_report(study, rows), HasSubstr("note: " + remark));
-    EXPECT_THAT(scale::html_report(study, rows), HasSubstr(remark));
-  }
-  EXPECT_TRUE(scale::remarks_on(drifting_rows()).empty());
-}
-
 TEST_F(ScaleTest, ResultsThatNoRunCanHaveLeftDoNotCount) {
   const std::string file = directory() + "/result.json";
   scale::RunResult result = result_of({.period = 2, .compute = 1, .bubble = 1});
@@ -506,7 +402,9 @@ TEST(ScaleSplit, WithoutABaseThereIsNoEfficiency) {
 
   const std::vector<scale::Row> rows =
       scale::attribute({{base, {failed}}, {point, {result_of({.period = 1, .compute = 1})}}});
-  const scale::Study study = small_study();
+  scale::Study study;
+  study.options.config = "a.yaml";
+  study.traits.item_name = "tokens";
 
   EXPECT_EQ(rows[0].good, 0);
   EXPECT_FALSE(rows[1].loss);
