@@ -22,8 +22,10 @@ struct Kind {
 constexpr std::string_view html =
     "an HTML page, perhaps a log-in or error page of a server; download the file again";
 constexpr std::string_view pickle =
-    "a Python pickle, as torch.save wrote before PyTorch 1.6; it can run code when it is loaded "
-    "and is not read here: save the tensors with safetensors";
+    "a Python pickle, as torch.save writes; it can run code when it is loaded and is not read "
+    "here: "
+    "load it with its own library and save the tensors with safetensors, as "
+    "save_pretrained(DIRECTORY) of transformers does";
 constexpr std::string_view netcdf =
     "a netCDF file of the classic format; `nccopy -k nc4 IN OUT` makes an HDF5 file of it";
 
@@ -68,9 +70,7 @@ constexpr std::array kinds = {
 std::string_view kind_of_zip(std::string_view first) {
   constexpr std::size_t name_at = 30;
   const std::string_view name = first.substr(std::min(name_at, first.size()), 200);
-  if (name.find("/data.pkl") < name.find("PK\x03\x04"))
-    return "a file of torch.save, which holds a Python pickle; that can run code when it is loaded "
-           "and is not read here: save the tensors with safetensors";
+  if (name.find("/data.pkl") < name.find("PK\x03\x04")) return pickle;
   if (name.find(".npy") < name.find("PK\x03\x04")) return "an archive of NumPy arrays (.npz)";
   return "a ZIP archive; unpack it first (unzip)";
 }

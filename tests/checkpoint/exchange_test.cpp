@@ -140,8 +140,14 @@ TEST_F(ExchangeTest, SaysWhatLiesWhereWeightsShould) {
                    "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n");
   refused("empty", "LFS");
   std::filesystem::create_directories(directory_.file("pickle"));
-  test::write_text(directory_.file("pickle/pytorch_model.bin"), "PK");
-  refused("pickle", "pytorch_model.bin is a pickle of PyTorch");
+  std::string pickle("PK\x03\x04");
+  pickle.append(26, '\0').append("pytorch_model/data.pkl");
+  test::write_text(directory_.file("pickle/pytorch_model.bin"), pickle);
+  const std::string advice =
+      "a Python pickle, as torch.save writes; it can run code when it is loaded and is not read "
+      "here: load it with its own library and save the tensors with safetensors";
+  refused("pickle", "its pytorch_model.bin is " + advice);
+  refused("pickle/pytorch_model.bin", "it is " + advice);
   std::filesystem::create_directories(directory_.file("shards"));
   for (const char* const name : {"1", "2"})
     test::write_text(directory_.file(fmt::format("shards/model-0000{}-of-00002.safetensors", name)),
@@ -371,6 +377,22 @@ TEST_F(LlamaExchange, NamesWhatTheFilesHaveTooLittleTooMuchOrInAnotherShape) {
   test::write_text(config_, "model: {family: llama, qk_norm: true, qkv_bias: true}\n");
   expect_error(
       ExitCode::config, [&] { export_ours(); }, "none for both");
+}
+
+TEST_F(LlamaExchange, ABaseModelWithoutItsHeadIsNamed) {
+  export_ours();
+  std::vector<WholeTensor> base;
+  const WeightFiles theirs(theirs_ + "/model.safetensors");
+  std::map<std::string, std::vector<float>> values = read_all(theirs_);
+  for (const std::string& name : theirs.names())
+    if (name.starts_with("model."))
+      base.push_back({name.substr(6), theirs.file_of(name).shape(name), values.at(name)});
+  save_weights(directory_.file("base.safetensors"), base, {});
+
+  expect_error(
+      ExitCode::checkpoint, [&] { import_theirs(directory_.file("base.safetensors")); },
+      "has embed_tokens.weight and not model.embed_tokens.weight: it is a base model, saved "
+      "without the head that predicts; save the whole model, whose names begin with 'model.'");
 }
 
 TEST_F(LlamaExchange, AnImportChecksItselfByAForwardPass) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "runtime/base/file.h"
+#include "runtime/base/file_kind.h"
 #include "runtime/checkpoint/files/json_fields.h"
 
 namespace trireme {
@@ -22,31 +23,27 @@ std::vector<float> as_floats(const SafetensorsFile& file, std::string_view name)
   return values;
 }
 
-// What lies there instead of model.safetensors, and what to do.
-[[noreturn]] void refuse_directory(const std::string& path) {
+}  // namespace
+
+std::string other_weights(const std::string& directory) {
   std::vector<std::string> shards, pickles;
   std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(path, ignored)) {
+  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
     const std::string name = entry.path().filename().string();
     if (name.ends_with(".safetensors")) shards.push_back(name);
     if (name.ends_with(".bin") || name.ends_with(".pt") || name.ends_with(".pth"))
       pickles.push_back(name);
   }
-  std::string found = "it holds no *.safetensors file";
   if (!shards.empty())
-    found = fmt::format(
+    return fmt::format(
         "it holds {} of {} files, and no index that says which tensor lies where; get "
         "model.safetensors.index.json from where the files are from, or give one file by its name",
         *std::ranges::min_element(shards), shards.size());
-  else if (!pickles.empty())
-    found = fmt::format(
-        "{} is a pickle of PyTorch, which may run programs and is not read; load it with "
-        "transformers and save it by save_pretrained(DIRECTORY), which writes safetensors",
-        *std::ranges::min_element(pickles));
-  fail(ExitCode::checkpoint, "{}: there is no model.safetensors: {}", path, found);
+  if (pickles.empty()) return {};
+  const std::string& name = *std::ranges::min_element(pickles);
+  return fmt::format("its {} is {}", name,
+                     describe_file_kind(directory + "/" + name, ExitCode::checkpoint));
 }
-
-}  // namespace
 
 WeightFiles::WeightFiles(const std::string& path) : path_(path) {
   if (std::filesystem::is_directory(path)) {
@@ -56,7 +53,11 @@ WeightFiles::WeightFiles(const std::string& path) : path_(path) {
     } else if (std::filesystem::exists(index)) {
       add_index(index);
     } else {
-      if (!std::filesystem::exists(path + "/weights.safetensors")) refuse_directory(path);
+      if (!std::filesystem::exists(path + "/weights.safetensors")) {
+        const std::string found = other_weights(path);
+        fail(ExitCode::checkpoint, "{}: there is no model.safetensors: {}", path,
+             found.empty() ? "it holds no *.safetensors file" : found);
+      }
       add(path + "/weights.safetensors");
     }
   } else if (path.ends_with(".json")) {

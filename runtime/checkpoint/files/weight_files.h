@@ -36,6 +36,10 @@ class WeightFiles {
   std::map<std::string, const SafetensorsFile*, std::less<>> of_;
 };
 
+// What a directory without model.safetensors and its index holds in their place, and what to do;
+// empty: nothing that is known.
+[[nodiscard]] std::string other_weights(const std::string& directory);
+
 // Where the weights of F32 safetensors files lie; `path` as for WeightFiles.
 [[nodiscard]] StoredValues stored_weights(const std::string& path);
 

@@ -77,11 +77,12 @@ void look_at(const std::string& path, AtEqualSteps prefer, Place& place) {
     look_at_run(path, prefer, place);
   } else if (!has(model_name) && !has(model_index_name)) {
     place.kind = PlaceKind::checkpoints;
-    if (list_checkpoints(path).empty())
-      fail(ExitCode::checkpoint,
-           "{}: holds no checkpoint step_<8 digits>, no {} and no {}; the run has not saved "
-           "anything yet, or this is not its directory",
-           path, weights_name, model_name);
+    if (!list_checkpoints(path).empty()) return;
+    const std::string found = other_weights(path);
+    fail(
+        ExitCode::checkpoint, "{}: holds no checkpoint step_<8 digits>, no {} and no {}; {}", path,
+        weights_name, model_name,
+        found.empty() ? "the run has not saved anything yet, or this is not its directory" : found);
   }
 }
 
