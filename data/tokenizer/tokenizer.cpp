@@ -15,14 +15,32 @@ namespace {
 
 constexpr std::uint64_t largest_file = std::uint64_t{1} << 30;
 
+bool is_sentence_piece(const std::string& path) {
+  return path.ends_with(".model");
+}
+
+std::string name_of_file(const std::string& path, const std::string& content) {
+  return fmt::format("{}:{}:xxh3={:016x}",
+                     is_sentence_piece(path) ? "sentencepiece" : "huggingface",
+                     std::filesystem::path(path).filename().string(), checksum_of(content));
+}
+
 }  // namespace
+
+std::string tokenizer_name(const std::string& path) {
+  const std::string content = read_whole_file(path, largest_file, ExitCode::data);
+  try {
+    return Tokenizer(path).name();
+  } catch (const Error&) {
+    return name_of_file(path, content);
+  }
+}
 
 Tokenizer::Tokenizer(const std::string& path) {
   const std::string content = read_whole_file(path, largest_file, ExitCode::data);
-  const bool pieces = path.ends_with(".model");
-  kind_ = pieces ? open_sentence_piece(content, path) : open_byte_level(content, path);
-  name_ = fmt::format("{}:{}:xxh3={:016x}", pieces ? "sentencepiece" : "huggingface",
-                      std::filesystem::path(path).filename().string(), checksum_of(content));
+  kind_ =
+      is_sentence_piece(path) ? open_sentence_piece(content, path) : open_byte_level(content, path);
+  name_ = name_of_file(path, content);
   if (const auto meaning = kind_->meaning()) name_ += fmt::format(":tokens={:016x}", *meaning);
 }
 Tokenizer::~Tokenizer() = default;

@@ -46,6 +46,10 @@ class Tokenizer {
   std::unique_ptr<const TokenizerKind> kind_;
 };
 
+// Tokenizer::name() of a file of any kind; of one that is not read here, and of which only the file
+// tells what it says, without the last part. Raises ExitCode::data where it cannot be read.
+[[nodiscard]] std::string tokenizer_name(const std::string& path);
+
 // Of one thread. The tokenizer must outlive it.
 class TextEncoder {
  public:

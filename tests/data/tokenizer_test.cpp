@@ -46,6 +46,27 @@ class TokenizerFile : public testing::Test {
   test::TemporaryDirectory directory_;
 };
 
+TEST_F(TokenizerFile, OfAKindThatIsNotReadIsNamedByItsBytes) {
+  TokenizerText pairs;
+  pairs.merges = {"a b"};
+  const std::string path = written(pairs);
+  EXPECT_EQ(tokenizer_name(path), Tokenizer(path).name());
+
+  const std::string words = directory_.file("words.json");
+  const auto name_of = [&](const std::string& vocabulary) {
+    test::write_text(words, R"({"model": {"type": "WordPiece", "vocab": {)" + vocabulary + "}}}");
+    return tokenizer_name(words);
+  };
+  const std::string one = name_of(R"("oar": 0)");
+
+  EXPECT_EQ(one.find("huggingface:words.json:xxh3="), 0U);
+  EXPECT_EQ(one.find(":tokens="), std::string::npos);
+  EXPECT_EQ(name_of(R"("oar": 0)"), one);
+  EXPECT_NE(name_of(R"("oar": 1)"), one);
+  expect_error(
+      ExitCode::data, [&] { (void)tokenizer_name(directory_.file("none")); }, "none");
+}
+
 TEST_F(TokenizerFile, MergesThePairThatWasLearnedFirst) {
   TokenizerText with;
   with.merges = {"b c", "a b", "a bc", "abc d"};

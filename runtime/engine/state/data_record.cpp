@@ -39,16 +39,6 @@ IdNames names_in(const json& record, const std::string& source) {
           record.at("classes").get<std::vector<std::string>>()};
 }
 
-// Nothing where there is none, or one of a kind that is not read here.
-std::optional<IdNames> ids_of_tokenizer(const std::string& path) {
-  if (path.empty()) return std::nullopt;
-  try {
-    return IdNames{path, Tokenizer(path).name(), {}};
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-}
-
 }  // namespace
 
 void keep_data_record(const std::string& run_directory, const Dataset& training) {
@@ -80,7 +70,10 @@ std::optional<IdNames> ids_of_run(const std::string& run_directory) {
   const std::string path = record_path(run_directory);
   constexpr std::uint64_t limit = std::uint64_t{1} << 26;
   const auto text = read_file_if_exists(path, limit, ExitCode::data);
-  if (!text) return ids_of_tokenizer(tokenizer_of_run(run_directory));
+  if (!text) {
+    const std::string file = tokenizer_of_run(run_directory);
+    return file.empty() ? std::nullopt : std::optional(IdNames{file, tokenizer_name(file), {}});
+  }
   try {
     const json record = parse_json<json>(*text);
     const std::string trained =

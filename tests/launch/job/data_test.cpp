@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "tests/data/make_data.h"
 #include "tests/launch/fixture/run_fixture.h"
@@ -78,6 +79,20 @@ TEST_F(DataTest, ClassNamesAreComparedWhereverDataMeetsARun) {
   ASSERT_EQ(trained.exit_code, 0) << trained.output;
   expect_refused(trireme("eval " + directory() + "/run --data " + apes), cats, apes,
                  "3: cats, dogs, eels");
+}
+
+TEST_F(DataTest, AnExportHasTheClassNamesOfTheTrainingData) {
+  const std::string cats = images("cats", "cats,dogs,eels"), run = directory() + "/run";
+  const CommandResult trained =
+      train_vit("run", 1, {"data.path=" + cats, "data.validation_path=" + cats, "train.steps=1"});
+  ASSERT_EQ(trained.exit_code, 0) << trained.output;
+
+  const CommandResult exported = trireme("checkpoint export " + run + " --out " + run + "_hf");
+
+  ASSERT_EQ(exported.exit_code, 0) << exported.output;
+  const auto config = nlohmann::json::parse(read_file(run + "_hf/config.json"));
+  EXPECT_EQ(config["id2label"], (nlohmann::json{{"0", "cats"}, {"1", "dogs"}, {"2", "eels"}}));
+  EXPECT_EQ(config["label2id"], (nlohmann::json{{"cats", 0}, {"dogs", 1}, {"eels", 2}}));
 }
 
 TEST_F(DataTest, BitsAreTheSameFromCopiesOnTheHostsOwnDisk) {

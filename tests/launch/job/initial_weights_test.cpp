@@ -151,6 +151,27 @@ TEST_F(InitialWeightsTest, BringTheirModelAndAreNotReadAsAnother) {
   EXPECT_FALSE(std::filesystem::exists(directory() + "/heads/config.yaml"));
 }
 
+TEST_F(InitialWeightsTest, OfAnotherNormEpsilonAreRefusedAndOfAnotherWindowNamed) {
+  const Settings model{"model.family=llama", "model.window=8"};
+  ASSERT_EQ(train_gpt("llama", 1, model).exit_code, 0);
+  const auto begun = [&](const char* other) {
+    Settings all = model;
+    all.emplace_back(other);
+    return begin("begun", 1, directory() + "/llama", all);
+  };
+
+  const CommandResult epsilon = begun("model.norm_epsilon=1e-2");
+  EXPECT_EQ(epsilon.exit_code, 2);
+  EXPECT_THAT(epsilon.output, AllOf(HasSubstr("model.norm_epsilon: 0.01, and "),
+                                    HasSubstr("config.yaml says 1e-05"),
+                                    HasSubstr("take model.norm_epsilon out of the config")));
+  const CommandResult window = begun("model.window=4");
+  EXPECT_EQ(window.exit_code, 0) << window.output;
+  EXPECT_THAT(window.output,
+              AllOf(HasSubstr("model.window: 4, and "), HasSubstr("config.yaml says 8"),
+                    HasSubstr("trained with the latter, and go on as 4")));
+}
+
 TEST_F(InitialWeightsTest, OfAnImportAreForDataOfItsTokenizerAndGoBackWithWhatItBrought) {
   const auto at = [&](const char* name) { return directory() + "/" + name; };
   const auto run = [](const std::string& command) {
@@ -183,13 +204,17 @@ TEST_F(InitialWeightsTest, OfAnImportAreForDataOfItsTokenizerAndGoBackWithWhatIt
     EXPECT_EQ(file.dtype(name), DType::bf16) << name;
   run(fmt::format("checkpoint import {} --out {}", at("back"), at("again")));
 
-  // The data is bytes.
-  write_file(at("import") + "/tokenizer.json", TokenizerText{}.json());
-  for (const CommandResult& other :
-       {begin("other", 1, at("import")), trireme(fmt::format("eval {} --data {}/text/validation",
-                                                             at("import"), data_directory()))}) {
-    EXPECT_EQ(other.exit_code, 3) << other.output;
-    EXPECT_THAT(other.output, HasSubstr("was packed with the tokenizer bytes"));
+  // The data is bytes. What a WordPiece says is not read, and only the same file is the same.
+  for (const std::string& tokenizer :
+       {TokenizerText{}.json(), std::string(R"({"model": {"type": "WordPiece", "vocab": {}}})")}) {
+    write_file(at("import") + "/tokenizer.json", tokenizer);
+    for (const CommandResult& other :
+         {begin("other", 1, at("import")), trireme(fmt::format("eval {} --data {}/text/validation",
+                                                               at("import"), data_directory()))}) {
+      EXPECT_EQ(other.exit_code, 3) << other.output;
+      EXPECT_THAT(other.output, AllOf(HasSubstr("was packed with the tokenizer bytes"),
+                                      HasSubstr("huggingface:tokenizer.json:xxh3=")));
+    }
   }
 }
 
