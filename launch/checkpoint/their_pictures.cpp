@@ -50,8 +50,9 @@ std::string preprocessor_text(const ModelTraits& traits, const DataConfig& data)
                                                       : centre_resize(side);
   const auto channels = static_cast<std::size_t>(traits.channels);
   std::vector<double> mean = data.mean, deviation = data.std;
-  const bool in_place = data.in_place();  // values of any range, of the model's size
-  if (in_place && data.scaling != Scaling::none) {
+  // Values of any range, of the model's size; an import knows of them before any data is named.
+  const bool in_place = data.in_place() || data.scaling != Scaling::none;
+  if (data.scaling != Scaling::none) {
     const ChannelScale scale = load_scale({.scaling = data.scaling,
                                            .mean = data.mean,
                                            .deviation = data.std,
@@ -96,20 +97,22 @@ std::string read_preprocessor(const std::string& directory, const ModelTraits& t
   const auto factor = file.find("rescale_factor");
   const bool scaled = factor == file.end() ||
                       (factor->is_number() && std::abs(factor->get<double>() - byte_scale) < 1e-9);
-  if (!flag(file, "do_rescale", true) || !scaled)
+  const bool rescaled = flag(file, "do_rescale", true), whole = flag(file, "do_normalize", true);
+  if (rescaled && !scaled)
     fail(ExitCode::config,
-         "{}: pixels are not divided by 255 (do_rescale, rescale_factor), and data.mean and "
-         "data.std are of pixels in 0..1; remove the file, and set both in the config",
+         "{}: pixels are not divided by 255 (rescale_factor), and data.mean and data.std are of "
+         "pixels in 0..1; remove the file, and set both in the config",
          path);
-  if (!flag(file, "do_normalize", true)) return {};
-  const auto mean = per_channel(file, path, "image_mean", traits.channels, 0);
-  const auto deviation = per_channel(file, path, "image_std", traits.channels, 1);
+  if (rescaled && !whole) return {};
+  const Json normalised = whole ? file : Json::object();
+  const auto mean = per_channel(normalised, path, "image_mean", traits.channels, 0);
+  const auto deviation = per_channel(normalised, path, "image_std", traits.channels, 1);
   if (const auto bad = std::ranges::find_if(deviation, [](double value) { return value <= 0; });
       bad != deviation.end())
     fail(ExitCode::config, "{}: image_std has {}, which divides no pixel; use more than 0", path,
          *bad);
-  return fmt::format("data: {{mean: [{}], std: [{}]}}\n", fmt::join(mean, ", "),
-                     fmt::join(deviation, ", "));
+  return fmt::format("data: {{{}mean: [{}], std: [{}]}}\n", rescaled ? "" : "scaling: mean_std, ",
+                     fmt::join(mean, ", "), fmt::join(deviation, ", "));
 }
 
 }  // namespace trireme

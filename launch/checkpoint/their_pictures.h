@@ -15,8 +15,9 @@ inline constexpr const char* preprocessor_file = "preprocessor_config.json";
 [[nodiscard]] std::string preprocessor_text(const ModelTraits& traits, const DataConfig& data);
 
 // The line of a config of ours that normalises as the directory's file says, "data: {mean: [...],
-// std: [...]}\n", or "" where there is none. Raises ExitCode::checkpoint for what is no such file,
-// ExitCode::config for pixels that are not scaled to 0..1 and for another number of channels.
+// std: [...]}\n", with scaling: mean_std where values are not divided by 255, or "" where there is
+// none. Raises ExitCode::checkpoint for what is no such file, ExitCode::config for pixels that are
+// scaled otherwise and for another number of channels.
 [[nodiscard]] std::string read_preprocessor(const std::string& directory,
                                             const ModelTraits& traits);
 

@@ -157,7 +157,8 @@ TEST_F(ResNetExchange, RefusesWhatTheirFilesSayAndWeDoNotHave) {
   const auto pictures = [&](const auto&... texts) {
     expect_refused("preprocessor_config.json", texts...);
   };
-  pictures("\"do_rescale\": true", "\"do_rescale\": false", "pixels are not divided by 255");
+  pictures("\"rescale_factor\": 0.00392", "\"rescale_factor\": 0.5",
+           "pixels are not divided by 255");
   pictures("[0.1, 0.2, 0.3]", "[0.1, 0.2]", "image_mean is [0.1,0.2], not 3 numbers");
   pictures("[0.5, 0.25, 0.125]", "[0.5, 0, 0.125]", "image_std has 0");
 }
@@ -178,6 +179,23 @@ TEST(Preprocessor, SaysTheScalingOfFilesAndTheResizingOfEvaluation) {
   EXPECT_THAT(of_files, HasSubstr("\"image_mean\": [200, 300],\n  \"image_std\": [8, 0.5]"));
   for (const char* const step : {"resize", "center_crop", "rescale"})
     EXPECT_THAT(of_files, HasSubstr(fmt::format("\"do_{}\": false", step)));
+}
+
+TEST_F(ResNetExchange, ValuesOfFilesAreScaledAsBeforeAfterAnExportAndAnImport) {
+  std::string config = test::read_text(config_);
+  config.replace(config.find("data: {mean: [0.1, 0.2, 0.3]"), 28,
+                 "data: {files: [a.h5], scaling: mean_std, mean: [200, 300, 0.25]");
+  test::write_text(config_, config);
+  export_ours();
+  const std::string path = "/preprocessor_config.json", said = test::read_text(theirs_ + path);
+  ASSERT_THAT(said, HasSubstr("\"do_rescale\": false"));
+
+  EXPECT_THAT(
+      run({"import", theirs_, "--out", directory_.file("run")}),
+      HasSubstr("data: {scaling: mean_std, mean: [200, 300, 0.25], std: [0.5, 0.25, 0.125]}"));
+  run({"export", directory_.file("run"), "--out", directory_.file("again")});
+
+  EXPECT_EQ(test::read_text(directory_.file("again") + path), said);
 }
 
 TEST_F(ResNetExchange, AnImportChecksItselfInEvaluation) {
