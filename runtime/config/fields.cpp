@@ -273,7 +273,8 @@ std::vector<Field> train_fields() {
             "tokens"),
       FIELD(train.initial_weights, Text{},
             "weights to begin with: a safetensors file, an index of several, a directory of either "
-            "or a checkpoint, of any layout; empty = random"),
+            "or a checkpoint, of any layout; empty = random. What a config leaves out of its model "
+            "section comes from the run that they are of"),
       FIELD(train.recompute, one_of<Recompute>(),
             "activations that backward computes anew instead of keeping them"),
       FIELD(train.clip_norm, NumberRange{.high = any_size},
