@@ -51,17 +51,20 @@ void add_verify_run_command(CLI::App& app) {
       "verify-run", "Check a run's files against its certificate, or one run against another");
   const auto arguments = std::make_shared<VerifyArguments>();
   command->add_option("run", arguments->run, "Directory of the run")->required();
-  command->add_option("--against", arguments->against,
-                      "Another run: say the first step that differs, and in what, instead");
+  command->add_option(
+      "--against", arguments->against,
+      "Another run: say instead the first step or evaluation that differs, in what, "
+      "and what the runs were started with otherwise");
   command->add_flag("--json", arguments->json, "Print JSON instead of lines");
   command->footer(
-      "certificate.jsonl has for every step the bits of loss and gradient norm and digests of "
-      "samples\n"
-      "and weights, each line chained to the one before. Runs with one chain did the same, "
-      "whatever\n"
-      "layouts they ran on. Ends with code 2 where there is no certificate, with 4 where "
-      "something\n"
-      "does not agree.\n"
+      "certificate.jsonl has for every step the bits of loss and gradient norm and digests of its\n"
+      "samples and of weights, chained; beside them evaluations, and digests of each line of\n"
+      "metrics.jsonl, of each start's files, and of the tensors of checkpoints, weights and\n"
+      "averages. A line that is taken away shows in the next one; the last lines show in the "
+      "other\n"
+      "files. Runs with one chain did the same, whatever layouts they ran on. Ends with code 2\n"
+      "where there is no certificate or two cannot be compared, with 4 where something does not\n"
+      "agree.\n"
       "Example: trireme verify-run runs/book\n"
       "Example: trireme verify-run runs/book --against runs/book_on_8_ranks");
   on_one_process(*command, [arguments] { verify(*arguments); });

@@ -14,10 +14,6 @@
 namespace trireme {
 namespace {
 
-std::string averages_in(const std::string& run) {
-  return run + "/" + std::string(averages_name);
-}
-
 std::vector<WholeTensor> stored_tensors(const FoundCheckpoint& checkpoint, ValueKind kind) {
   const StoredValues stored = stored_values(checkpoint.path, checkpoint.manifest, kind);
   StoredReader reader(stored);
@@ -27,15 +23,19 @@ std::vector<WholeTensor> stored_tensors(const FoundCheckpoint& checkpoint, Value
   return tensors;
 }
 
-// Gives back the digest of all.
-std::string certify(Certificate& certificate, std::int64_t step,
-                    std::span<const WholeTensor> weights) {
-  std::map<std::string, std::string> tensors;
-  for (const WholeTensor& tensor : weights)
-    tensors.emplace(tensor.name, digest_of({&tensor, 1}));
-  std::string all = digest_of(weights);
-  certificate.weights(step, all, tensors);
-  return all;
+TensorDigests digests_of(std::span<const WholeTensor> tensors) {
+  TensorDigests digests;
+  for (const WholeTensor& tensor : tensors)
+    digests.emplace(tensor.name, digest_of({&tensor, 1}));
+  return digests;
+}
+
+// The weights first, for a disk that has no room for both: find_start misses the averages.
+void write_weights(const std::string& run, std::span<const WholeTensor> weights,
+                   std::span<const WholeTensor> averages, std::int64_t step) {
+  const auto metadata = weights_metadata(step);
+  save_weights(RunDirectory::weights_in(run), weights, metadata);
+  if (!averages.empty()) save_weights(RunDirectory::averages_in(run), averages, metadata);
 }
 
 }  // namespace
@@ -43,39 +43,36 @@ std::string certify(Certificate& certificate, std::int64_t step,
 void write_results(Session& session, const TrainingState& trained, double final_loss,
                    Reporter* reporter) {
   const AverageWeights& average = trained.average;
-  const auto metadata = weights_metadata(session.config.train.steps);
   const auto weights = gather_weights(session);
   const auto averages =
       average.enabled() ? gather_average(session, average) : std::vector<WholeTensor>{};
   const bool layout = session.config.reproducibility == Reproducibility::layout;
   const std::string state = layout ? optimizer_digest(session, trained.engine.optimizer()) : "";
   if (reporter == nullptr) return;
-  // The weights last: where they are, nothing is missing.
-  if (average.enabled()) save_weights(averages_in(reporter->directory.path()), averages, metadata);
-  const std::string digest = certify(reporter->certificate, session.config.train.steps, weights);
-  save_weights(reporter->directory.weights_path(), weights, metadata);
+  const std::int64_t step = session.config.train.steps;
+  const std::string digest = digest_of(weights);
+  reporter->certificate.weights(step, digest, digests_of(weights), digests_of(averages));
+  write_weights(reporter->directory.path(), weights, averages, step);
   log::get("train").info("weights written to {}", reporter->directory.weights_path());
   log::get("train").info("final loss {:.4f} (of step {}; exact bits {:a}), weights xxh3 {}{}{}",
-                         final_loss, session.config.train.steps, final_loss, digest,
+                         final_loss, step, final_loss, digest,
                          layout ? ", optimizer state xxh3 " : "", state);
 }
 
 void write_results(Session& session, const FoundCheckpoint& end) {
   if (session.world->rank() == 0) {
     const std::string& run = session.config.run.directory;
-    const std::string weights = RunDirectory::weights_in(run);
-    if (end.manifest.has(ValueKind::average))
-      save_weights(averages_in(run), stored_tensors(end, ValueKind::average),
-                   weights_metadata(end.step));
     const auto tensors = stored_tensors(end, ValueKind::model);
+    const auto averages = end.manifest.has(ValueKind::average)
+                              ? stored_tensors(end, ValueKind::average)
+                              : std::vector<WholeTensor>{};
     const std::string path = run + "/" + std::string(certificate_name);
-    if (std::filesystem::exists(path) && read_certificate(path).weights_step == 0) {
-      Certificate certificate(path, end.step);
-      certify(certificate, end.step, tensors);
-    }
-    save_weights(weights, tensors, weights_metadata(end.step));
+    if (std::filesystem::exists(path) && read_certificate(path).weights_step == 0)
+      Certificate(path, end.step)
+          .weights(end.step, digest_of(tensors), digests_of(tensors), digests_of(averages));
+    write_weights(run, tensors, averages, end.step);
     log::get("train").info("weights of {} written to {}: an earlier start ended before it had",
-                           end.path, weights);
+                           end.path, RunDirectory::weights_in(run));
   }
   session.world->barrier();
 }

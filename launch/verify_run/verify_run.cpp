@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -25,13 +26,6 @@ namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
-
-void add(RunCheck& check, std::string_view what, const std::string& finding, bool holds) {
-  if (holds)
-    check.lines.push_back(fmt::format("{:<20} {}", what, finding));
-  else
-    check.problems.push_back(fmt::format("{}: {}", what, finding));
-}
 
 // A damaged file is a finding like any other.
 template <typename Look>
@@ -65,7 +59,12 @@ void check_chain(const CertificateRecord& record, RunCheck& check) {
     check.problems.push_back(fmt::format("{}: no start of a run is in it", certificate_name));
 }
 
-// The files of the last start; one of an old version has no digest of some.
+std::string other_digest(std::string_view whose, const std::string& found,
+                         const std::string& certified) {
+  return fmt::format("the XXH3-64 of {} is {}, in the certificate {}", whose, found, certified);
+}
+
+// The files of the last start; one of an earlier version has no digest of some.
 void check_files(const std::string& directory, const CertificateRecord& record, RunCheck& check) {
   if (record.starts.empty()) return;
   constexpr std::uint64_t largest = std::uint64_t{1} << 26;
@@ -77,28 +76,36 @@ void check_files(const std::string& directory, const CertificateRecord& record, 
   for (const auto& [path, digest] : files) {
     const std::string name = fs::path(path).filename();
     if (digest.empty()) {
-      add(check, name, "is not certified: a version before 0.2.0 wrote the certificate", true);
+      add(check, name, "is not certified: an earlier version wrote the certificate", true);
       continue;
     }
     whatever_happens(check, name, [&] {
       if (!fs::exists(path)) return add(check, name, "is not there", false);
-      const std::string text = read_whole_file(path, largest, ExitCode::config);
-      const bool same = digest_text(checksum_of(text)) == digest;
-      add(check, name, same ? "is that of the last start" : "is not that of the last start", same);
+      const std::string found =
+          digest_text(checksum_of(read_whole_file(path, largest, ExitCode::config)));
+      if (found == digest) return add(check, name, "is that of the last start", true);
+      add(check, name,
+          fmt::format("is not that of the last start: {}", other_digest("the file", found, digest)),
+          false);
     });
   }
 }
 
 using CertifiedSteps = std::map<std::int64_t, const CertificateRecord::Step*>;
 
-// Numbers of metrics.jsonl print with digits that read back to the same value.
-bool is_value(const nlohmann::json& line, const char* key, const std::string& certified) {
+// Empty where the line has the value. Numbers of metrics.jsonl print with digits that read back to
+// the same one.
+std::string other_value(const nlohmann::json& line, const char* key, const std::string& certified) {
+  const double value = std::strtod(certified.c_str(), nullptr);
   const auto found = line.find(key);
-  if (found == line.end()) return false;
-  const bool none = certified.find("nan") != std::string::npos ||
-                    certified.find("inf") != std::string::npos;  // null in JSON
-  return none ? found->is_null()
-              : found->is_number() && exact_text(found->get<double>()) == certified;
+  const bool there = found != line.end();
+  if (there &&
+      (std::isfinite(value) ? found->is_number() && exact_text(found->get<double>()) == certified
+                            : found->is_null()))  // what is not finite is null in JSON
+    return {};
+  return fmt::format("has {} at step {}, the certificate {}",
+                     there ? fmt::format("{} {}", key, found->dump()) : fmt::format("no {}", key),
+                     line["step"].dump(), value);
 }
 
 // Empty where nothing is wrong with what a line says of a step.
@@ -110,21 +117,29 @@ std::string wrong_value(const nlohmann::json& line, const CertifiedSteps& steps,
   if (line.contains("loss")) {
     const auto found = steps.find(step);
     if (found == steps.end()) return fmt::format("is of step {}, which is not certified", step);
-    if (!is_value(line, "loss", found->second->loss))
-      return fmt::format("has another loss at step {}", step);
-    if (!is_value(line, "grad_norm", found->second->grad_norm))
-      return fmt::format("has another grad_norm at step {}", step);
+    const std::string loss = other_value(line, "loss", found->second->loss);
+    return loss.empty() ? other_value(line, "grad_norm", found->second->grad_norm) : loss;
   }
   const auto evaluated = record.evaluations.find(step);
-  if (line.contains("validation_loss") && evaluated != record.evaluations.end() &&
-      !is_value(line, "validation_loss", evaluated->second))
-    return fmt::format("has another validation_loss at step {}", step);
-  return {};
+  if (!line.contains("validation_loss") || evaluated == record.evaluations.end()) return {};
+  return other_value(line, "validation_loss", evaluated->second);
 }
 
-// Every line is certified, in the same order; of the starts of old versions, which come first, the
-// steps' losses and norms alone, and their last line may be ahead. A run that was killed may have
-// certified one that it did not come to write.
+// Why a line whose values are right is not the one that the certificate has next.
+std::string wrong_digest(const CertificateRecord& record, std::size_t next,
+                         const std::string& digest) {
+  if (next == record.metrics.size()) return "is not certified";
+  const auto begin = record.metrics.begin() + static_cast<std::ptrdiff_t>(next);
+  const auto found = std::find_if(begin, record.metrics.end(),
+                                  [&](const auto& one) { return one.digest == digest; });
+  if (found != record.metrics.end())
+    return fmt::format("follows a line that was taken away, of step {}", begin->step);
+  return "was changed: " + other_digest("the line", digest, begin->digest);
+}
+
+// Every line is certified, in the same order; of the starts of earlier versions, which come first,
+// the steps' losses and norms alone, and their last line may be ahead. A run that was killed may
+// have certified one that it did not come to write.
 void check_metrics(const std::string& directory, const CertificateRecord& record, RunCheck& check) {
   CertifiedSteps steps;
   for (const CertificateRecord::Step& step : record.steps)
@@ -150,10 +165,7 @@ void check_metrics(const std::string& directory, const CertificateRecord& record
       if (!value.empty() && (has_ended || !record.metrics.empty())) return wrong(value);
       ahead = value;
     } else if (!is_next) {
-      return wrong(!value.empty() ? value
-                   : certified < record.metrics.size()
-                       ? "was changed, or one before it was taken away"
-                       : "is not certified");
+      return wrong(value.empty() ? wrong_digest(record, certified, digest) : value);
     } else {
       ++certified;
     }
@@ -172,9 +184,38 @@ void check_metrics(const std::string& directory, const CertificateRecord& record
                false);
   add(check, "metrics.jsonl",
       fmt::format("has the losses and gradient norms of all {} steps{}", found_steps,
-                  old_lines > 0 ? "; an older version certified nothing else of its lines"
+                  old_lines > 0 ? "; an earlier version certified nothing else of its lines"
                                 : ", and every line is certified"),
       true);
+}
+
+void check_tensors(std::string_view what, const std::string& path, std::int64_t step,
+                   const TensorDigests& tensors, RunCheck& check) {
+  if (!fs::exists(path)) return add(check, what, "are not there", false);
+  const WeightFiles files(path);
+  for (const std::string& name : files.names())
+    if (!tensors.contains(name))
+      return add(check, what, fmt::format("hold {}, which the run did not have", name), false);
+  for (const auto& [name, digest] : tensors) {
+    if (!files.contains(name)) return add(check, what, fmt::format("lack {}", name), false);
+    const std::vector<float> values = files.read(name);
+    const WholeTensor tensor{name, files.file_of(name).shape(name), values};
+    if (const std::string found = digest_of({&tensor, 1}); found != digest)
+      return add(check, what,
+                 fmt::format("differ in {}: {}", name, other_digest("its values", found, digest)),
+                 false);
+  }
+  add(check, what, fmt::format("are those of step {}: all {} tensors", step, tensors.size()), true);
+}
+
+void check_averages(const std::string& directory, const CertificateRecord& record,
+                    RunCheck& check) {
+  const std::string path = RunDirectory::averages_in(directory);
+  if (!record.averages.empty())
+    check_tensors("averages", path, record.weights_step, record.averages, check);
+  else if (fs::exists(path) && record.weights_step > 0)
+    add(check, "averages",
+        "are not certified: an earlier version wrote the certificate, or the run had none", true);
 }
 
 void check_weights(const std::string& directory, const CertificateRecord& record, RunCheck& check) {
@@ -197,32 +238,23 @@ void check_weights(const std::string& directory, const CertificateRecord& record
                                     : "the certificate lacks its end"),
                earlier || is_old);
   }
-  if (!there) return add(check, "weights", "are not there", false);
-  const WeightFiles files(path);
-  for (const auto& [name, digest] : record.tensors) {
-    if (!files.contains(name)) return add(check, "weights", fmt::format("lack {}", name), false);
-    const std::vector<float> values = files.read(name);
-    const WholeTensor tensor{name, files.file_of(name).shape(name), values};
-    if (digest_of({&tensor, 1}) != digest)
-      return add(check, "weights", fmt::format("differ in {}", name), false);
-  }
-  add(check, "weights",
-      fmt::format("are those of step {}: all {} tensors", record.weights_step,
-                  record.tensors.size()),
-      true);
+  check_tensors("weights", path, record.weights_step, record.tensors, check);
 }
 
-// The first tensor whose values are not those that the run had; empty where all are, or nobody
-// wrote down what they were.
+// The first tensor whose values are not those that the run had; empty where all are.
 std::string uncertified_tensor(const FoundCheckpoint& checkpoint, const CertificateRecord& record) {
-  const auto certified = record.tensors_after.find(checkpoint.step);
-  if (certified == record.tensors_after.end()) return {};
+  const auto after = record.tensors_after.find(checkpoint.step);
+  const bool is_last = after == record.tensors_after.end();  // then held against the weights
+  const TensorDigests& certified = is_last ? record.tensors : after->second;
   const StoredValues stored = stored_values(checkpoint.path, checkpoint.manifest, ValueKind::model);
   StoredReader reader(stored);
   for (const auto& [name, tensor] : stored.tensors) {
-    const auto found = certified->second.find(name);
-    if (found == certified->second.end() ||
-        digest_text(tensor_digest(name, reader.whole(tensor))) != found->second)
+    const std::vector<float> values = reader.whole(tensor);
+    const WholeTensor whole{name, tensor.shape, values};
+    const auto found = certified.find(name);
+    if (found == certified.end() ||
+        found->second !=
+            (is_last ? digest_of({&whole, 1}) : digest_text(tensor_digest(name, values))))
       return name;
   }
   return {};
@@ -231,13 +263,15 @@ std::string uncertified_tensor(const FoundCheckpoint& checkpoint, const Certific
 std::string finding_of(const FoundCheckpoint& checkpoint, const CertificateRecord& record,
                        bool& holds) {
   const std::vector<Damage> damage = verify_checkpoint(checkpoint.path, checkpoint.manifest);
-  const std::string other = damage.empty() ? uncertified_tensor(checkpoint, record) : "";
+  const bool certified =
+      record.tensors_after.contains(checkpoint.step) || record.weights_step == checkpoint.step;
+  const std::string other =
+      damage.empty() && certified ? uncertified_tensor(checkpoint, record) : "";
   holds = damage.empty() && other.empty();
   if (!damage.empty()) return damage.front().describe();
   if (!other.empty()) return fmt::format("{} is not what the run had in that step", other);
-  return record.tensors_after.contains(checkpoint.step)
-             ? "every checksum agrees, and every tensor with the certificate"
-             : "every checksum agrees";
+  return certified ? "every checksum agrees, and every tensor with the certificate"
+                   : "every checksum agrees; the certificate has no digests of its tensors";
 }
 
 void check_checkpoints(const std::string& directory, const CertificateRecord& record,
@@ -255,45 +289,23 @@ void check_checkpoints(const std::string& directory, const CertificateRecord& re
   }
 }
 
+}  // namespace
+
+void add(RunCheck& check, std::string_view what, const std::string& finding, bool holds) {
+  if (holds)
+    check.lines.push_back(fmt::format("{:<20} {}", what, finding));
+  else
+    check.problems.push_back(fmt::format("{}: {}", what, finding));
+}
+
 std::string certificate_in(const std::string& directory) {
   if (!fs::is_directory(directory))
     fail(ExitCode::config, "{}: no such directory; give the directory of a run", directory);
   std::string path = directory + "/" + std::string(certificate_name);
   if (!fs::exists(path))
-    fail(ExitCode::config,
-         "{}: is not there; give the directory of a run, one of version 0.2.0 or later", path);
+    fail(ExitCode::config, "{}: is not there; give the directory of a run", path);
   return path;
 }
-
-// Of steps for which both have the digest of every tensor: names the first that differs.
-bool tensors_differ(std::int64_t step, const CertificateRecord& a, const CertificateRecord& b,
-                    RunCheck& check) {
-  const auto here = a.tensors_after.find(step), there = b.tensors_after.find(step);
-  if (here == a.tensors_after.end() || there == b.tensors_after.end()) return false;
-  for (const auto& [name, digest] : here->second) {
-    const auto found = there->second.find(name);
-    if (found != there->second.end() && found->second == digest) continue;
-    add(check, fmt::format("weights after {}", step), fmt::format("{} differs", name), false);
-    return true;
-  }
-  return false;
-}
-
-// Certificates of other versions, or of another setting, lack some of what is compared.
-void require_alike(const CertificateRecord& a, const CertificateRecord& b, const std::string& path,
-                   const std::string& other) {
-  if (a.starts.empty() || b.starts.empty()) return;
-  const std::int64_t here = a.starts.back().weight_digests, there = b.starts.back().weight_digests;
-  if (here == there) return;
-  fail(
-      ExitCode::config,
-      "{} has digests of the weights by telemetry.weight_digests = {}, {} by {} (0: by none, or by "
-      "a version that had none): they cannot be compared; run one of them again with the other's "
-      "setting",
-      path, here, other, there);
-}
-
-}  // namespace
 
 RunCheck verify_run(const std::string& directory) {
   RunCheck check;
@@ -302,49 +314,8 @@ RunCheck verify_run(const std::string& directory) {
   check_files(directory, record, check);
   whatever_happens(check, "metrics.jsonl", [&] { check_metrics(directory, record, check); });
   whatever_happens(check, "weights", [&] { check_weights(directory, record, check); });
+  whatever_happens(check, "averages", [&] { check_averages(directory, record, check); });
   check_checkpoints(directory, record, check);
-  return check;
-}
-
-RunCheck compare_runs(const std::string& directory, const std::string& other) {
-  using Step = CertificateRecord::Step;
-  const CertificateRecord a = read_certificate(certificate_in(directory));
-  const CertificateRecord b = read_certificate(certificate_in(other));
-  require_alike(a, b, directory, other);
-  RunCheck check;
-  const auto common = std::min(a.steps.size(), b.steps.size());
-  const std::pair<const char*, std::string Step::*> parts[] = {
-      {"samples", &Step::samples},
-      {"loss", &Step::loss},
-      {"gradient norm", &Step::grad_norm},
-      {"digest of weights", &Step::weights}};
-  for (std::size_t i = 0; i < common; ++i) {
-    const Step &left = a.steps[i], &right = b.steps[i];
-    if (left == right) {
-      if (tensors_differ(left.step, a, b, check)) return check;
-      continue;
-    }
-    if (left.step != right.step)
-      add(check, "steps", fmt::format("{} here, {} there", left.step, right.step), false);
-    for (const auto& [name, member] : parts)
-      if (left.*member != right.*member)
-        add(check, fmt::format("step {}", left.step),
-            fmt::format("another {}: {} here, {} there", name, left.*member, right.*member), false);
-    tensors_differ(left.step, a, b, check);
-    return check;
-  }
-  add(check, "steps", fmt::format("{} equal in samples, loss, gradient norm and weights", common),
-      true);
-  if (a.steps.size() != b.steps.size())
-    add(check, "length", fmt::format("{} steps here, {} there", a.steps.size(), b.steps.size()),
-        false);
-  for (const auto& [name, digest] : a.tensors) {
-    const auto found = b.tensors.find(name);
-    if (b.tensors.empty() || (found != b.tensors.end() && found->second == digest)) continue;
-    add(check, "weights", fmt::format("{} differs", name), false);
-    return check;
-  }
-  if (!a.weights.empty() && a.weights == b.weights) add(check, "weights", "equal", true);
   return check;
 }
 

@@ -133,7 +133,7 @@ void RunDirectory::set_weights_aside(const std::string& path, std::int64_t step)
   if (error)
     fail(ExitCode::config, "run.directory: {}: cannot be renamed: {}", weights_in(path),
          error.message());
-  const std::string average = path + "/weights_average.safetensors";
+  const std::string average = averages_in(path);
   if (fs::exists(average, error))
     fs::rename(average, fmt::format("{}/weights_average.step_{:08}.safetensors", path, step),
                error);
@@ -160,7 +160,8 @@ RunDirectory::Contents RunDirectory::contents(const std::string& path) {
   const auto has = [&](const char* name) { return has_file(path, name); };
   return {.run = std::ranges::any_of(files_of_a_run, has),
           .trained = has("metrics.jsonl"),
-          .weights = has("weights.safetensors")};
+          .weights = has("weights.safetensors"),
+          .averages = has("weights_average.safetensors")};
 }
 
 void RunDirectory::create(const std::string& path) {

@@ -26,7 +26,7 @@ class RunDirectory {
   static void refuse_a_file(const std::string& path);
   // What an earlier run left there.
   struct Contents {
-    bool run = false, trained = false, weights = false;
+    bool run = false, trained = false, weights = false, averages = false;
   };
   [[nodiscard]] static Contents contents(const std::string& path);
   // Removes every file that a run writes there, and nothing else: supervise/ and what is not ours
@@ -67,6 +67,9 @@ class RunDirectory {
   }
   [[nodiscard]] static std::string weights_in(const std::string& path) {
     return path + "/weights.safetensors";
+  }
+  [[nodiscard]] static std::string averages_in(const std::string& path) {
+    return path + "/weights_average.safetensors";
   }
   [[nodiscard]] static std::string checkpoints_in(const std::string& path) {
     return path + "/checkpoints";

@@ -209,13 +209,13 @@ bool is_restart() {
 
 // What rank 0 finds.
 struct HeldState {
-  bool run = false, trained = false, checkpoints = false, weights = false;
+  bool run = false, trained = false, checkpoints = false, weights = false, averages = false;
   bool overwrite = false;
   std::int64_t step = -1;   // of the weights
   std::string differences;  // where only weights are left
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HeldState, run, trained, checkpoints, weights, overwrite, step,
-                                   differences)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HeldState, run, trained, checkpoints, weights, averages,
+                                   overwrite, step, differences)
 
 HeldState look(const Config& config, const StartRequest& request) {
   const std::string& directory = config.run.directory;
@@ -224,6 +224,7 @@ HeldState look(const Config& config, const StartRequest& request) {
   held.run = contents.run;
   held.trained = contents.trained;
   held.weights = contents.weights;
+  held.averages = contents.averages;
   held.checkpoints = !list_checkpoints(RunDirectory::checkpoints_in(directory)).empty();
   held.overwrite = request.overwrite && !is_restart();
   if (request.overwrite && !held.overwrite && contents.run)
@@ -295,8 +296,11 @@ StartingPoint find_start(Session& session, const Dataset& dataset, const StartRe
   if (held.weights && held.step > start.step()) start.finished = held.step;
   // Weights of older versions do not say their step, and stay.
   const bool older = held.weights && held.step >= 0 && held.step < start.step();
-  start.lacks_weights =
-      start.checkpoint && start.done(config.train.steps) && (!held.weights || older);
+  // A disk may have had no room for the averages, which are written last.
+  const bool lacks_averages =
+      start.checkpoint && start.checkpoint->manifest.has(ValueKind::average) && !held.averages;
+  start.lacks_weights = start.checkpoint && start.step() >= config.train.steps &&
+                        (!held.weights || older || (lacks_averages && held.step == start.step()));
   if (start.checkpoint && start.finished > 0 && !start.done(config.train.steps) &&
       session.world->rank() == 0) {
     log::get("train").warn(

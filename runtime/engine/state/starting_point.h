@@ -27,7 +27,8 @@ struct StartingPoint {
   std::int64_t finished = 0;
   bool again = false;      // files of an earlier start are there, and no state, or they go on
   bool overwrite = false;  // the earlier run is removed first
-  // The checkpoint is of the run's end, whose weights are not there: it was killed in between.
+  // The checkpoint is of the run's end, whose weights or averages are not there: it was killed in
+  // between, or the disk had no room for them.
   bool lacks_weights = false;
 
   [[nodiscard]] std::int64_t step() const { return checkpoint ? checkpoint->step : 0; }

@@ -21,8 +21,11 @@ using Record = nlohmann::ordered_json;
 constexpr std::string_view check_key = ",\"check\":\"";
 constexpr std::string_view chain_key = ",\"chain\":\"";
 // Behind the chain, for times are in it: the digest of the line of metrics.jsonl of the same
-// report. Versions before had none.
+// report. Earlier versions had none.
 constexpr std::string_view metrics_key = ",\"metrics\":\"";
+// The digest of all lines up to this one, those beside the chain too. Earlier versions had one of
+// each line beside the chain alone, under check_key.
+constexpr std::string_view lines_key = ",\"lines\":\"";
 constexpr std::size_t longest_line = std::size_t{1} << 30;  // has a digest of every tensor
 
 std::uint64_t next_link(std::uint64_t before, std::string_view fields) {
@@ -48,6 +51,8 @@ struct Line {
   std::string_view fields;  // what its digest covers: "{...", without the digest itself
   std::string_view chain;   // of the results up to here
   std::string_view metrics;
+  std::string_view covered;  // what `lines` covers of this line: all but itself
+  std::string_view lines;
 };
 
 // Nothing of a line that is none of ours.
@@ -57,16 +62,22 @@ std::optional<Line> split(std::string_view text) {
   const std::size_t at = text.rfind(chain_key);
   if (found == beginnings.end() || at == std::string_view::npos || !text.ends_with("\"}"))
     return {};
-  std::string_view chain = text.substr(at + chain_key.size()), metrics;
-  chain.remove_suffix(2);
-  if (const std::size_t end = chain.find('"'); end != std::string_view::npos) {
-    if (!chain.substr(end + 1).starts_with(metrics_key)) return {};
-    metrics = chain.substr(end + 1 + metrics_key.size());
-    chain = chain.substr(0, end);
-  }
+  std::string_view rest = text.substr(at, text.size() - 1 - at);
+  const auto next = [&rest](std::string_view key) {
+    if (!rest.starts_with(key)) return std::string_view();
+    const std::string_view value = rest.substr(key.size(), rest.find('"', key.size()) - key.size());
+    rest.remove_prefix(key.size() + value.size() + 1);
+    return value;
+  };
   const std::string_view number = text.substr(found->first.size());
-  Line line{
-      .kind = found->second, .fields = text.substr(0, at), .chain = chain, .metrics = metrics};
+  Line line;
+  line.kind = found->second;
+  line.fields = text.substr(0, at);
+  line.chain = next(chain_key);
+  line.metrics = next(metrics_key);
+  line.covered = text.substr(0, text.size() - 1 - rest.size());
+  line.lines = next(lines_key);
+  if (!rest.empty()) return {};
   if (std::from_chars(number.data(), number.data() + number.size(), line.step).ec != std::errc())
     return {};
   return line;
@@ -76,49 +87,42 @@ std::uint64_t link_of(std::string_view text) {
   return text.starts_with("0x") ? std::strtoull(std::string(text).c_str(), nullptr, 16) : 0;
 }
 
-// The lines up to `done`; `chain` becomes that of the last of them.
-std::optional<KeepLine> lines_up_to(bool goes_on, std::int64_t done, std::uint64_t& chain) {
+// The lines up to `done`; `chain` and `lines` become those of the last of them.
+std::optional<KeepLine> lines_up_to(bool goes_on, std::int64_t done, std::uint64_t& chain,
+                                    std::uint64_t& lines) {
   if (!goes_on) return {};
-  return [done, &chain](std::string_view text) {
+  return [done, &chain, &lines](std::string_view text) {
     const auto line = split(text);
     // Of a run that came to its end and gets more steps: its weights are no longer the last.
     if (!line || line->step > done || line->fields.find(",\"weights\":") != line->fields.npos)
       return false;
     chain = link_of(line->chain);
+    lines = next_link(lines, line->covered);
     return true;
   };
 }
 
-std::string end_of_line(const std::string& chain, std::string_view metrics_line) {
-  if (metrics_line.empty()) return fmt::format("{}{}\"}}\n", chain_key, chain);
-  return fmt::format("{}{}\"{}{}\"}}\n", chain_key, chain, metrics_key,
-                     digest_text(checksum_of(metrics_line)));
+// Without its end: "{...".
+std::string open_text(const Record& record) {
+  std::string text = dumped(record);
+  text.pop_back();
+  return text;
 }
 
-// A line that leaves the chain as it is.
-std::string beside_the_chain(const Record& record, const std::string& chain,
-                             std::string_view metrics_line = {}) {
-  std::string fields = dumped(record);
-  fields.pop_back();
-  const std::string check = digest_text(next_link(link_of(chain), fields));
-  return fmt::format("{}{}{}\"{}", fields, check_key, check, end_of_line(chain, metrics_line));
-}
-
-std::string start_line(const CertificateStart& start, const std::string& chain) {
-  const Record record = {{"start_after", start.after},
-                         {"time", timestamp_text(start.time)},
-                         {"config", start.config},
-                         {"user_config", start.user_config},
-                         {"environment", start.environment},
-                         {"data", start.data},
-                         {"program", start.program},
-                         {"binary", start.binary},
-                         {"libraries", start.libraries},
-                         {"layout", start.layout},
-                         {"mode", start.mode},
-                         {"hosts", start.hosts},
-                         {"weight_digests", start.weight_digests}};
-  return beside_the_chain(record, chain);
+std::string start_fields(const CertificateStart& start) {
+  return open_text({{"start_after", start.after},
+                    {"time", timestamp_text(start.time)},
+                    {"config", start.config},
+                    {"user_config", start.user_config},
+                    {"environment", start.environment},
+                    {"data", start.data},
+                    {"program", start.program},
+                    {"binary", start.binary},
+                    {"libraries", start.libraries},
+                    {"layout", start.layout},
+                    {"mode", start.mode},
+                    {"hosts", start.hosts},
+                    {"weight_digests", start.weight_digests}});
 }
 
 CertificateStart start_of(const Record& record) {
@@ -148,7 +152,12 @@ class Reader {
     const auto record = Record::parse(text, nullptr, false);
     if (!line || record.is_discarded()) return problem("is no line of a certificate");
     try {
-      line->kind == LineKind::result ? result(*line, record) : beside(*line, record);
+      const std::string lines = digest_text(next_link(lines_, line->covered));
+      const bool follows = line->lines.empty() || line->lines == lines;
+      // What comes behind is judged by itself.
+      lines_ = link_of(follows ? lines : line->lines);
+      line->kind == LineKind::result ? result(*line, record, follows)
+                                     : beside(*line, record, follows);
       if (!line->metrics.empty())
         record_.metrics.push_back({line->step, std::string(line->metrics)});
     } catch (const Record::exception&) {
@@ -171,25 +180,25 @@ class Reader {
       record_.problems.push_back(fmt::format("{}:{}: {}", path_, number_, what));
   }
 
-  void beside(const Line& line, const Record& record) {
+  void unlinked() { problem("was changed, or a line before it was changed or taken away"); }
+
+  void beside(const Line& line, const Record& record, bool follows) {
     const std::size_t at = line.fields.rfind(check_key);
-    if (line.chain != digest_text(chain_)) problem("does not follow from the line before");
-    if (at == std::string_view::npos ||
-        record.value("check", "") !=
-            digest_text(next_link(link_of(line.chain), line.fields.substr(0, at))))
-      problem("was changed after it was written");
+    const bool unchanged =
+        !line.lines.empty() ||  // else of an earlier version
+        (at != std::string_view::npos &&
+         record.value("check", "") ==
+             digest_text(next_link(link_of(line.chain), line.fields.substr(0, at))));
+    if (!follows || !unchanged || line.chain != digest_text(chain_)) unlinked();
     if (line.kind == LineKind::start) return record_.starts.push_back(start_of(record));
     if (line.kind == LineKind::evaluation)
       record_.evaluations[line.step] = record.value("validation_loss", "");
     if (line.kind == LineKind::tensors)
-      record_.tensors_after[line.step] =
-          record.value("tensors", std::map<std::string, std::string>());
+      record_.tensors_after[line.step] = record.value("tensors", TensorDigests());
   }
 
-  void result(const Line& line, const Record& record) {
-    const std::uint64_t expected = next_link(chain_, line.fields);
-    if (line.chain != digest_text(expected))
-      problem("does not follow from the line before: it, or one before it, was changed");
+  void result(const Line& line, const Record& record, bool follows) {
+    if (!follows || line.chain != digest_text(next_link(chain_, line.fields))) unlinked();
     chain_ = link_of(line.chain);  // what comes behind is judged by itself
     if (record.contains("loss")) {
       if (!record_.steps.empty() && line.step != record_.steps.back().step + 1)
@@ -200,12 +209,13 @@ class Reader {
     if (!record.contains("weights")) return;
     record_.weights_step = line.step;
     record_.weights = record.value("weights", "");
-    record_.tensors = record.value("tensors", std::map<std::string, std::string>());
+    record_.tensors = record.value("tensors", TensorDigests());
+    record_.averages = record.value("averages", TensorDigests());
   }
 
   const std::string& path_;
   std::int64_t number_ = 0;
-  std::uint64_t chain_ = 0;
+  std::uint64_t chain_ = 0, lines_ = 0;
   CertificateRecord record_;
 };
 
@@ -225,18 +235,26 @@ std::string file_digest(const std::string& path) {
 
 Certificate::Certificate(const std::string& path, const CertificateStart& start, bool goes_on,
                          ItemKind items, Samples samples)
-    : file_(path, lines_up_to(goes_on, start.after, chain_)),
+    : file_(path, lines_up_to(goes_on, start.after, chain_, lines_)),
       items_(items),
       samples_(std::move(samples)) {
-  file_.append(start_line(start, chain()));
+  append(start_fields(start), {});
 }
 
 Certificate::Certificate(const std::string& path, std::int64_t done)
-    : file_(path, lines_up_to(/*goes_on=*/true, done, chain_)) {}
+    : file_(path, lines_up_to(/*goes_on=*/true, done, chain_, lines_)) {}
 
-void Certificate::result(const std::string& fields, std::string_view metrics_line) {
+void Certificate::append(std::string text, std::string_view metrics_line) {
+  text += fmt::format("{}{}\"", chain_key, chain());
+  if (!metrics_line.empty())
+    text += fmt::format("{}{}\"", metrics_key, digest_text(checksum_of(metrics_line)));
+  lines_ = next_link(lines_, text);
+  file_.append(fmt::format("{}{}{}\"}}\n", text, lines_key, digest_text(lines_)));
+}
+
+void Certificate::result(std::string fields, std::string_view metrics_line) {
   chain_ = next_link(chain_, fields);
-  file_.append(fields + end_of_line(chain(), metrics_line));
+  append(std::move(fields), metrics_line);
 }
 
 void Certificate::step(const StepMetrics& metrics) {
@@ -251,32 +269,32 @@ void Certificate::step(const StepMetrics& metrics) {
 }
 
 void Certificate::evaluation(const EvaluationMetrics& metrics) {
-  file_.append(beside_the_chain({{"evaluation_after", metrics.step},
-                                 {"validation_loss", exact_text(metrics.validation_loss)}},
-                                chain(), format_json(metrics)));
+  append(open_text({{"evaluation_after", metrics.step},
+                    {"validation_loss", exact_text(metrics.validation_loss)}}),
+         format_json(metrics));
 }
 
 void Certificate::failed_save(const FailedSave& failed) {
-  file_.append(beside_the_chain({{"note_after", failed.step}}, chain(), format_json(failed)));
+  append(open_text({{"note_after", failed.step}}), format_json(failed));
 }
 
 void Certificate::warning(const RunWarning& warning) {
-  file_.append(beside_the_chain({{"note_after", warning.step}}, chain(), format_json(warning)));
+  append(open_text({{"note_after", warning.step}}), format_json(warning));
 }
 
-void Certificate::tensors(std::int64_t step, const std::map<std::string, std::string>& tensors) {
-  file_.append(beside_the_chain({{"tensors_after", step}, {"tensors", tensors}}, chain()));
+void Certificate::tensors(std::int64_t step, const TensorDigests& tensors) {
+  append(open_text({{"tensors_after", step}, {"tensors", tensors}}), {});
 }
 
 void Certificate::skipped(const SkippedBatch& skipped) {
   result(fmt::format("{{\"step\":{},\"skipped\":\"spike\"", skipped.step), format_json(skipped));
 }
 
-void Certificate::weights(std::int64_t step, const std::string& all,
-                          const std::map<std::string, std::string>& tensors) {
-  std::string fields = dumped({{"step", step}, {"weights", all}, {"tensors", tensors}});
-  fields.pop_back();
-  result(fields, {});
+void Certificate::weights(std::int64_t step, const std::string& all, const TensorDigests& tensors,
+                          const TensorDigests& averages) {
+  Record record = {{"step", step}, {"weights", all}, {"tensors", tensors}};
+  if (!averages.empty()) record["averages"] = averages;
+  result(open_text(record), {});
 }
 
 CertificateRecord read_certificate(const std::string& path) {

@@ -3,7 +3,8 @@
 // beside these digests of every tensor, wherever they were taken.
 // The lines of results form a chain: each has the XXH3-64 of the digest before it and of its own
 // text, so that the last one stands for the whole run and equal chains mean equal runs, however
-// often they were stopped and, in layout mode, on whatever layouts they ran. It tells accidents
+// often they were stopped and, in layout mode, on whatever layouts they ran. Each line has also the
+// digest of all lines up to it, so that none is taken away but from the end. It tells accidents
 // from sameness; against forgery it does not help.
 #pragma once
 
@@ -46,6 +47,8 @@ inline constexpr std::string_view certificate_name = "certificate.jsonl";
 // Of a regular file's bytes. Raises ExitCode::config where it cannot be read.
 [[nodiscard]] std::string file_digest(const std::string& path);
 
+using TensorDigests = std::map<std::string, std::string>;  // by name
+
 // Rank 0 only. Errors are LineFile's.
 class Certificate final : public MetricsSink {
  public:
@@ -67,17 +70,21 @@ class Certificate final : public MetricsSink {
   void skipped(const SkippedBatch& skipped) override;
   // The digest of every tensor behind a step whose line is written. Beside the chain: where they
   // are taken depends on when checkpoints are.
-  void tensors(std::int64_t step, const std::map<std::string, std::string>& tensors);
-  // Of the last step: one digest of all weights, and that of each tensor.
-  void weights(std::int64_t step, const std::string& all,
-               const std::map<std::string, std::string>& tensors);
+  void tensors(std::int64_t step, const TensorDigests& tensors);
+  // Of the last step: one digest of all weights, that of each tensor, and of each tensor of the
+  // averages, where the run has them.
+  void weights(std::int64_t step, const std::string& all, const TensorDigests& tensors,
+               const TensorDigests& averages);
   // Of the last line of results.
   [[nodiscard]] std::string chain() const { return digest_text(chain_); }
 
  private:
-  void result(const std::string& fields, std::string_view metrics_line);
+  // `text`: "{...", a line without its end. Of a result, chained; else beside the chain.
+  void append(std::string text, std::string_view metrics_line);
+  void result(std::string fields, std::string_view metrics_line);
 
   std::uint64_t chain_ = 0;
+  std::uint64_t lines_ = 0;  // the digest of all lines
   LineFile file_;
   ItemKind items_ = ItemKind::tokens;
   Samples samples_;
@@ -93,7 +100,7 @@ struct CertificateRecord {
   };
   std::vector<CertificateStart> starts{};
   std::vector<Step> steps{};
-  // A line of metrics.jsonl, in their order; none of the starts of old versions.
+  // A line of metrics.jsonl, in their order; none of the starts of earlier versions.
   struct MetricsLine {
     std::int64_t step = 0;
     std::string digest{};
@@ -101,10 +108,10 @@ struct CertificateRecord {
   std::vector<MetricsLine> metrics{};
   std::map<std::int64_t, std::string> evaluations{};  // by step: bits of the validation loss
   // By step: the digest of every tensor behind it.
-  std::map<std::int64_t, std::map<std::string, std::string>> tensors_after{};
+  std::map<std::int64_t, TensorDigests> tensors_after{};
   std::int64_t weights_step = 0;  // 0: the run has not come to its end
   std::string weights{};
-  std::map<std::string, std::string> tensors{};
+  TensorDigests tensors{}, averages{};
   std::string chain{};
   bool is_torn = false;  // the last line has no end: it is being written, or never was; not read
   std::vector<std::string> problems{};

@@ -33,7 +33,7 @@ class CertificateTest : public testing::Test {
                         .loss = 1.0 / static_cast<double>(step) + (step == 3 ? drift : 0),
                         .grad_norm = 0.1,
                         .weight_digest = 17});
-    if (to == 6) certificate.weights(6, "00ff", {{"a", "01"}, {"b", "02"}});
+    if (to == 6) certificate.weights(6, "00ff", {{"a", "01"}, {"b", "02"}}, {{"a", "03"}});
     chain_ = certificate.chain();
   }
   void start_anew() { std::filesystem::remove(path_); }
@@ -55,6 +55,7 @@ TEST_F(CertificateTest, ReadsBackWhatARunSaid) {
   EXPECT_EQ(record.steps[1].weights, "0x0000000000000011");
   EXPECT_EQ(record.weights, "00ff");
   EXPECT_EQ(record.tensors.at("b"), "02");
+  EXPECT_EQ(record.averages.at("a"), "03");
   EXPECT_EQ(record.chain, chain_);
   ASSERT_EQ(record.starts.size(), 1U);
   EXPECT_THAT(record.starts[0].hosts, ElementsAre("n1"));
@@ -134,8 +135,9 @@ TEST_F(CertificateTest, ALineThatWasChangedRemovedOrMovedIsNamed) {
   EXPECT_THAT(rewritten("0x1p-1", "0x1p-2"), ElementsAre(HasSubstr("certificate.jsonl:3: ")));
   EXPECT_THAT(rewritten("\"data 1\"", "\"data 2\""),
               ElementsAre(HasSubstr("certificate.jsonl:1: was changed")));
-  EXPECT_THAT(rewritten(line_of(4), ""), ElementsAre(HasSubstr(":4: does not follow"),
-                                                     HasSubstr(":4: is of step 4, behind step 2")));
+  EXPECT_THAT(rewritten(line_of(4), ""),
+              ElementsAre(HasSubstr(":4: was changed, or a line before it"),
+                          HasSubstr(":4: is of step 4, behind step 2")));
   EXPECT_THAT(rewritten(line_of(4), "nonsense\n"), testing::Not(IsEmpty()));
   EXPECT_THAT(rewritten("\"loss\":\"0x1p-1\"", "\"loss\":5"), testing::Not(IsEmpty()));
 }
