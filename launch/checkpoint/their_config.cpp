@@ -33,14 +33,24 @@ using Json = nlohmann::json;
 constexpr std::uint64_t size_limit = std::uint64_t{1} << 24;
 constexpr std::array llama_types = {"llama", "mistral", "qwen2", "qwen3"};
 
+ops::ActivationKind activation_of(const TheirKeys& keys, const char* key, const char* missing) {
+  const std::string name = keys.text(key, missing);
+  std::string known;
+  for (const auto& named : hugging_face::activation_names) {
+    if (named.name == name) return named.value;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", named.name);
+  }
+  keys.refuse(key, fmt::format("and models here have one of {}", known));
+}
+
 GptOptions gpt_of(const TheirKeys& keys) {
   GptOptions model{.layers = keys.size("n_layer"),
                    .hidden = keys.size("n_embd"),
                    .heads = keys.size("n_head"),
                    .context = keys.size("n_positions"),
                    .vocabulary = keys.size("vocab_size"),
-                   .dropout = keys.number("resid_pdrop", 0.1)};
-  keys.expect("activation_function", "gelu_new", "our GELU");
+                   .dropout = keys.number("resid_pdrop", 0.1),
+                   .activation = activation_of(keys, "activation_function", "gelu_new")};
   keys.expect("layer_norm_epsilon", 1e-5, "our layer norm");
   keys.expect("tie_word_embeddings", true, "our head");
   keys.expect("n_inner", 4 * model.hidden, "our MLP");
@@ -189,11 +199,12 @@ void read_image_size(const TheirKeys& keys, Options& model) {
   }
 }
 
-ops::GeluForm gelu_of(const TheirKeys& keys) {
-  const std::string gelu = keys.text("hidden_act", "gelu");
-  if (gelu != "gelu" && gelu != "gelu_new" && gelu != "gelu_pytorch_tanh")
-    keys.refuse("hidden_act", "and gelu, gelu_new and gelu_pytorch_tanh are those that there are");
-  return gelu == "gelu" ? ops::GeluForm::exact : ops::GeluForm::tanh;
+GeluForm gelu_of(const TheirKeys& keys) {
+  const ops::ActivationKind kind = activation_of(keys, "hidden_act", "gelu");
+  for (const auto& form : names_of(GeluForm{})) {
+    if (activation_of(form.value) == kind) return form.value;
+  }
+  keys.refuse("hidden_act", "and this family has gelu, gelu_new and gelu_pytorch_tanh here");
 }
 
 // The id that hides tokens stands with their tokenizer; that of the published vocabularies is 103.

@@ -12,8 +12,8 @@
 #include "runtime/base/error.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/engine/engine.h"
+#include "runtime/ops/elementwise/activation.h"
 #include "runtime/ops/elementwise/elementwise.h"
-#include "runtime/ops/elementwise/gelu.h"
 
 namespace {
 
@@ -40,7 +40,8 @@ class Adapter final : public trireme::Layer {
 
   void forward(const Context& context, const Tensor& x, const Tensor& y) override {
     expand_.forward(context, context(expanded_), x);
-    trireme::ops::gelu_forward(context.stream, context(activated_), context(expanded_));
+    trireme::ops::activation_forward(context.stream, context(activated_), context(expanded_),
+                                     trireme::ops::ActivationKind::gelu_tanh);
     contract_.forward(context, y, context(activated_), x);  // + x
   }
 
@@ -48,7 +49,8 @@ class Adapter final : public trireme::Layer {
                 const Tensor& dx) override {
     const Tensor gradient = context(gradient_);
     contract_.backward(context, gradient, dy, context(activated_));
-    trireme::ops::gelu_backward(context.stream, gradient, gradient, context(expanded_));
+    trireme::ops::activation_backward(context.stream, gradient, gradient, context(expanded_),
+                                      trireme::ops::ActivationKind::gelu_tanh);
     expand_.backward(context, dx, gradient, x);
     trireme::ops::add_in_place(context.stream, dx, dy);
   }

@@ -21,7 +21,7 @@ TransformerOptions transformer_options(const BertOptions& options) {
           .token_types = options.token_types,
           .head_transform = true,
           .head_bias = true,
-          .gelu = options.gelu,
+          .activation = activation_of(options.gelu),
           .causal = false,
           .learned_positions = true,
           .init_std = options.init_std,

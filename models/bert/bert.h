@@ -5,8 +5,8 @@
 // Initialisation as for gpt/gpt.h.
 #pragma once
 
+#include "models/transformer/activation_names.h"
 #include "models/transformer/transformer.h"
-#include "models/vit/vit.h"
 
 namespace trireme {
 
@@ -23,7 +23,7 @@ struct BertOptions {
   double init_std = 0.02;
   PositionInit position_init = PositionInit::normal;
   double norm_epsilon = 1e-5;
-  ops::GeluForm gelu = ops::GeluForm::exact;
+  GeluForm gelu = GeluForm::exact;
   std::int64_t token_types = 2;
   std::int64_t mask_token = 0;
   double mask_share = 0.15;

@@ -26,7 +26,7 @@ std::vector<config::Field> bert_fields() {
       BERT_FIELD(init_std, (NumberRange{.low = 0, .high = 10, .low_is_open = true}), ""),
       BERT_FIELD(position_init, config::one_of<PositionInit>(), ""),
       BERT_FIELD(norm_epsilon, (NumberRange{.low = 0, .high = 1, .low_is_open = true}), ""),
-      BERT_FIELD(gelu, config::one_of<ops::GeluForm>(), ""),
+      BERT_FIELD(gelu, config::one_of<GeluForm>(), ""),
       BERT_FIELD(token_types, IntegerRange{1, 1024},
                  "rows of the table of token types, of which samples use the first"),
       BERT_FIELD(mask_token, (IntegerRange{1, 2147483646, {}, "none"}),

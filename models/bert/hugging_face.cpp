@@ -78,9 +78,8 @@ std::string bert_config(const ModelConfig& config) {
 }}
 )",
       model.layers, model.hidden, model.heads, model.intermediate, model.context, model.vocabulary,
-      options.token_types, options.mask_token,
-      options.gelu == ops::GeluForm::exact ? "gelu" : "gelu_new", options.dropout,
-      options.norm_epsilon);
+      options.token_types, options.mask_token, activation_name(activation_of(options.gelu)),
+      options.dropout, options.norm_epsilon);
 }
 
 // The decoder is the token table, its bias stands twice in old files; the pooler and the head for

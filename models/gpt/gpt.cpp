@@ -15,6 +15,7 @@ TransformerOptions transformer_options(const GptOptions& options) {
           .context = options.context,
           .vocabulary = options.vocabulary,
           .dropout = options.dropout,
+          .activation = options.activation,
           .learned_positions = true,
           .init_std = options.init_std,
           .width = width_over(options.hidden, options.mup_base_width),

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPT-2 (Radford et al., 2019): learned positions, pre-layer-norm blocks, tanh GELU, output head
+// GPT-2 (Radford et al., 2019): learned positions, pre-layer-norm blocks, GELU, output head
 // tied to the token table, vocabulary padded to a multiple of 64. Initialisation as published:
 // standard deviation 0.02, residual projections scaled by 1/sqrt(2 layers), positions 0.01.
 #pragma once
 
+#include "models/transformer/activation_names.h"
 #include "models/transformer/transformer.h"
 
 namespace trireme {
@@ -17,6 +18,7 @@ struct GptOptions {
   std::int64_t vocabulary = 256;
   double dropout = 0;  // on the embedding and on both residual branches
   double init_std = 0.02;
+  ops::ActivationKind activation = ops::ActivationKind::gelu_tanh;
   PositionInit position_init = PositionInit::normal;
   std::int64_t mup_base_width = 0;  // 0: the standard parametrisation
   friend bool operator==(const GptOptions&, const GptOptions&) = default;

@@ -29,6 +29,9 @@ std::vector<config::Field> gpt_fields() {
                     "standard deviation of the normal that matrices are drawn from; 0.02 as "
                     "published, about 1/sqrt(hidden) for small models"),
           "model.init_deviation"),
+      GPT_FIELD(activation, config::one_of<ops::ActivationKind>(),
+                "what the MLP does between its two products; device.fused_epilogues can compute "
+                "gelu_tanh beside matmuls"),
       GPT_FIELD(position_init, config::one_of<PositionInit>(),
                 "how learned positions start: as published, or as sine waves (small models learn "
                 "much faster)"),

@@ -84,7 +84,7 @@ std::string gpt2_config(const ModelConfig& config) {
   "n_positions": {},
   "n_ctx": {},
   "vocab_size": {},
-  "activation_function": "gelu_new",
+  "activation_function": "{}",
   "layer_norm_epsilon": 1e-05,
   "attn_pdrop": 0.0,
   "embd_pdrop": {},
@@ -96,7 +96,7 @@ std::string gpt2_config(const ModelConfig& config) {
 }}
 )",
       model.layers, model.heads, model.hidden, model.context, model.context, model.vocabulary,
-      model.dropout, model.dropout);
+      activation_name(model.activation), model.dropout, model.dropout);
 }
 
 // Masks are no parameters; the head is tied to the tokens.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/layers/linear_matmuls.h"
 
+#include "runtime/ops/elementwise/activation.h"
 #include "runtime/ops/elementwise/bias.h"
-#include "runtime/ops/elementwise/gelu.h"
 #include "runtime/ops/gemm/linear.h"
 
 namespace trireme {
@@ -30,7 +30,7 @@ void LinearMatmuls::forward_gelu(const Context& context, std::int64_t b, const T
     return;
   }
   forward(context, b, pre, x, w, bias, {}, amax.operand);
-  ops::gelu_forward(context.stream, y, pre, ops::GeluForm::tanh, amax.result);
+  ops::activation_forward(context.stream, y, pre, ops::ActivationKind::gelu_tanh, amax.result);
 }
 
 void LinearMatmuls::backward_input(const Context& context, std::int64_t b, const Tensor& dx,
@@ -46,7 +46,8 @@ void LinearMatmuls::backward_input(const Context& context, std::int64_t b, const
   }
   fp8_->backward_input(context, b, dx, dy, w, amax.operand);
   if (!pre.empty())
-    ops::gelu_backward(context.stream, dx, dx, pre, ops::GeluForm::tanh, amax.result);
+    ops::activation_backward(context.stream, dx, dx, pre, ops::ActivationKind::gelu_tanh,
+                             amax.result);
 }
 
 void LinearMatmuls::backward_weight(const Context& context, std::int64_t b, const Tensor& dw,

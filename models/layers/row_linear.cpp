@@ -2,8 +2,8 @@
 #include "models/layers/row_linear.h"
 
 #include "models/layers/blocks.h"
+#include "runtime/ops/elementwise/activation.h"
 #include "runtime/ops/elementwise/bias.h"
-#include "runtime/ops/elementwise/gelu.h"
 
 namespace trireme {
 
@@ -91,8 +91,8 @@ void RowLinear::backward_gelu(const Context& context, const Tensor& dx, const Te
   if (pre.empty()) return;
   for (std::int64_t b = 0; b < blocks_; ++b) {
     const Tensor gradient = block_of(dx, b, block_);
-    ops::gelu_backward(context.stream, gradient, gradient, block_of(pre, b, block_),
-                       ops::GeluForm::tanh, value_of(dx_amax, b));
+    ops::activation_backward(context.stream, gradient, gradient, block_of(pre, b, block_),
+                             ops::ActivationKind::gelu_tanh, value_of(dx_amax, b));
   }
 }
 

@@ -2,15 +2,13 @@
 #include "models/transformer/mlp.h"
 
 #include "models/layers/blocks.h"
-#include "runtime/ops/elementwise/gelu.h"
-#include "runtime/ops/elementwise/swiglu.h"
 
 namespace trireme {
 
 Mlp::Mlp(Blueprint& blueprint, const TransformerOptions& options, const PartialSum& sum)
-    : gated_(options.mlp == MlpKind::swiglu),
-      fusible_(!gated_ && options.gelu == ops::GeluForm::tanh),
-      form_(options.gelu),
+    : gated_(options.gated_mlp),
+      fusible_(!gated_ && options.activation == ops::ActivationKind::gelu_tanh),
+      activation_(options.activation),
       intermediate_{options.intermediate, std::string(options.intermediate_name)},
       blocks_(blueprint.tensor().local()),
       expand_(blueprint, "mlp.expand",
@@ -45,8 +43,8 @@ void Mlp::activate(const Context& context, const Tensor& amax) const {
   for (std::int64_t b = 0; b < blocks_; ++b) {
     const Tensor to = block_of(activated, b, contract_.block_shape());
     const Tensor from = block_of(expanded, b, expand_.block_shape());
-    gated_ ? ops::swiglu_forward(context.stream, to, from, value_of(amax, b))
-           : ops::gelu_forward(context.stream, to, from, form_, value_of(amax, b));
+    gated_ ? ops::gated_forward(context.stream, to, from, activation_, value_of(amax, b))
+           : ops::activation_forward(context.stream, to, from, activation_, value_of(amax, b));
   }
 }
 
@@ -58,9 +56,10 @@ void Mlp::backward(const Context& context, const Tensor& dnormed, const Tensor& 
     const Tensor dactivated = context(dactivated_);
     contract_.backward(context, dactivated, gradient, context(activated_), gradient_amax);
     for (std::int64_t b = 0; b < blocks_; ++b) {
-      ops::swiglu_backward(context.stream, block_of(dexpanded, b, expand_.block_shape()),
-                           block_of(dactivated, b, contract_.block_shape()),
-                           block_of(expanded, b, expand_.block_shape()), value_of(amax, b));
+      ops::gated_backward(context.stream, block_of(dexpanded, b, expand_.block_shape()),
+                          block_of(dactivated, b, contract_.block_shape()),
+                          block_of(expanded, b, expand_.block_shape()), activation_,
+                          value_of(amax, b));
     }
   } else if (fusible_) {
     contract_.backward_gelu(context, dexpanded, gradient, context(activated_), expanded,
@@ -69,8 +68,9 @@ void Mlp::backward(const Context& context, const Tensor& dnormed, const Tensor& 
     contract_.backward(context, dexpanded, gradient, context(activated_), gradient_amax);
     for (std::int64_t b = 0; b < blocks_; ++b) {
       const Tensor block = block_of(dexpanded, b, expand_.block_shape());
-      ops::gelu_backward(context.stream, block, block, block_of(expanded, b, expand_.block_shape()),
-                         form_, value_of(amax, b));
+      ops::activation_backward(context.stream, block, block,
+                               block_of(expanded, b, expand_.block_shape()), activation_,
+                               value_of(amax, b));
     }
   }
   expand_.backward(context, dnormed, dexpanded, normed, amax);

@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-// The second branch of a block, from the normalised rows to the input of its last product: GELU of
-// one product, in the form of the tanh beside the product where that can be, or SwiGLU of two that
+// The second branch of a block, from the normalised rows to the input of its last product: an
+// activation of one product, which computes gelu_tanh itself where it can, or gated: of two that
 // are one matrix (gates, then values). A tensor block has intermediate / V of the wide activations;
 // what follows holds n blocks.
 class Mlp {
@@ -47,7 +47,7 @@ class Mlp {
   void activate(const Context& context, const Tensor& amax) const;
 
   bool gated_, fusible_;
-  ops::GeluForm form_;
+  ops::ActivationKind activation_;
   Extent intermediate_;
   std::int64_t blocks_;  // n
   ColumnLinear expand_;

@@ -7,7 +7,7 @@ TokenTransform::TokenTransform(Blueprint& blueprint, const TransformerOptions& o
     : Layer("transform", RowSplit(blueprint, options.context, options.hidden).local()),
       rows_(blueprint, options.context, options.hidden),
       split_backward_(blueprint.options().split_backward),
-      form_(options.gelu),
+      activation_(options.activation),
       linear_(blueprint, "transform", options.hidden, options.hidden, options.matrix_init()),
       pre_(blueprint.keep(rows_.whole())),
       dpre_(blueprint.until_weight(rows_.whole())) {
@@ -35,7 +35,7 @@ void TokenTransform::keep_own(const Context& context, const Tensor& local,
 void TokenTransform::forward(const Context& context, const Tensor& x, const Tensor& y) {
   const Tensor pre = context(pre_), activated = rows_.split() ? context(activated_) : y;
   linear_.forward(context, pre, gathered(context, input_, x));
-  ops::gelu_forward(context.stream, activated, pre, form_);
+  ops::activation_forward(context.stream, activated, pre, activation_);
   keep_own(context, y, activated);
 }
 
@@ -43,7 +43,7 @@ void TokenTransform::backward(const Context& context, const Tensor& x, const Ten
                               const Tensor& dy, const Tensor& dx) {
   const Tensor dpre = context(dpre_);
   const Tensor dactivated = gathered(context, dactivated_, dy);
-  ops::gelu_backward(context.stream, dpre, dactivated, context(pre_), form_);
+  ops::activation_backward(context.stream, dpre, dactivated, context(pre_), activation_);
   if (!split_backward_) backward_weight(context, x);
   const Tensor dinput = rows_.split() ? context(dactivated_) : dx;
   linear_.backward_input(context, dinput, dpre);

@@ -7,8 +7,9 @@
 
 namespace trireme {
 
-// y = gelu(x W^T + b), the local rows of (B, T, C) both: what stands between BERT's last block and
-// the norm of its head. Every tensor rank computes all rows: beside the blocks that is little.
+// y = activation(x W^T + b), the local rows of (B, T, C) both: what stands between BERT's last
+// block and the norm of its head. Every tensor rank computes all rows: beside the blocks that is
+// little.
 class TokenTransform final : public Layer {
  public:
   // Declares "transform.weight" (C, C) and "transform.bias".
@@ -31,7 +32,7 @@ class TokenTransform final : public Layer {
 
   RowSplit rows_;
   bool split_backward_;
-  ops::GeluForm form_;
+  ops::ActivationKind activation_;
   Linear linear_;
   Activation pre_, dpre_;                            // (B, T, C): all rows
   Activation input_{}, activated_{}, dactivated_{};  // the same, where rows are split

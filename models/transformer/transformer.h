@@ -9,7 +9,7 @@
 #include "models/layers/norm.h"
 #include "runtime/config/choices.h"
 #include "runtime/nn/model.h"
-#include "runtime/ops/elementwise/gelu.h"
+#include "runtime/ops/elementwise/activation.h"
 #include "runtime/ops/elementwise/rope.h"
 
 namespace trireme {
@@ -30,7 +30,6 @@ inline constexpr std::int64_t vocabulary_multiple = 64;
 // The attention kernels keep one head's row in registers.
 inline constexpr std::int64_t max_head_size = 256;
 
-enum class MlpKind : std::uint8_t { gelu, swiglu };
 enum class Biases : std::uint8_t { none, qkv, all };
 
 struct TransformerOptions {
@@ -52,8 +51,8 @@ struct TransformerOptions {
   std::int64_t token_types = 0;  // rows of a table of which every token gets the first
   bool head_transform = false;   // one more layer before the head's norm
   bool head_bias = false;
-  MlpKind mlp = MlpKind::gelu;
-  ops::GeluForm gelu = ops::GeluForm::tanh;
+  ops::ActivationKind activation = ops::ActivationKind::gelu_tanh;
+  bool gated_mlp = false;
   Biases biases = Biases::all;
   bool qk_norm = false;  // RMS norm of each head of queries and keys, with the norm's epsilon
   bool causal = true;    // this and the next two as in ops::AttentionOptions

@@ -89,9 +89,9 @@ std::string vit_config(const ModelConfig& config) {
 }}
 )",
       model.layers, model.hidden, model.heads, model.intermediate,
-      options.gelu == ops::GeluForm::exact ? "gelu" : "gelu_new", options.dropout,
-      options.norm_epsilon, image_size_text(options.image_size, options.width_of_images()),
-      options.patch, options.channels, class_names_text(options.classes));
+      activation_name(activation_of(options.gelu)), options.dropout, options.norm_epsilon,
+      image_size_text(options.image_size, options.width_of_images()), options.patch,
+      options.channels, class_names_text(options.classes));
 }
 
 // The pooler of ViTModel does not reach the classifier.

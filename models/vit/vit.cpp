@@ -20,7 +20,7 @@ TransformerOptions transformer_options(const VitOptions& options) {
                                                      : "the patches of an image",
           .dropout = options.dropout,
           .norm = {.epsilon = options.norm_epsilon},
-          .gelu = options.gelu,
+          .activation = activation_of(options.gelu),
           .causal = false,
           .learned_positions = true,
           .init_std = options.init_std,

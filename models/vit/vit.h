@@ -5,6 +5,7 @@
 // Initialisation as for gpt/gpt.h, positions and class token with init_std.
 #pragma once
 
+#include "models/transformer/activation_names.h"
 #include "models/transformer/transformer.h"
 #include "runtime/config/choices.h"
 #include "runtime/ops/random/augment.h"
@@ -16,11 +17,6 @@ enum class Pooling : std::uint8_t { class_token, mean };
   return std::to_array<Named<Pooling>>(
       {{Pooling::class_token, "class_token"}, {Pooling::mean, "mean"}});
 }
-namespace ops {
-[[nodiscard]] constexpr auto names_of(GeluForm /*key*/) {
-  return std::to_array<Named<GeluForm>>({{GeluForm::exact, "exact"}, {GeluForm::tanh, "tanh"}});
-}
-}  // namespace ops
 
 // The keys of the model section for family vit; vit_config.cpp documents them. 0 stands for "auto".
 struct VitOptions {
@@ -31,7 +27,7 @@ struct VitOptions {
   double dropout = 0;
   double init_std = 0.02;
   double norm_epsilon = 1e-5;
-  ops::GeluForm gelu = ops::GeluForm::exact;
+  GeluForm gelu = GeluForm::exact;
   std::int64_t patch = 16;
   Pooling pooling = Pooling::class_token;
   std::int64_t image_size = 224;

@@ -24,7 +24,7 @@ std::vector<config::Field> vit_fields() {
       VIT_FIELD(dropout, (NumberRange{.low = 0, .high = 1, .high_is_open = true}), ""),
       VIT_FIELD(init_std, (NumberRange{.low = 0, .high = 10, .low_is_open = true}), ""),
       VIT_FIELD(norm_epsilon, (NumberRange{.low = 0, .high = 1, .low_is_open = true}), ""),
-      VIT_FIELD(gelu, config::one_of<ops::GeluForm>(),
+      VIT_FIELD(gelu, config::one_of<GeluForm>(),
                 "GELU by the normal distribution, or its approximation by a tanh, which "
                 "device.fused_epilogues can compute beside matmuls"),
       VIT_FIELD(patch, IntegerRange{1, 1024},

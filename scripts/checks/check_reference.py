@@ -59,9 +59,13 @@ def shards(path):
     return sorted(path.glob("*.h5")) if path.is_dir() else [path]
 
 
+ACTIVATIONS = {"gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "gelu_exact": F.gelu, "silu": F.silu}
+
+
 def gpt_logits(weights, model, tokens):
     """(B, T) -> (B, T, vocabulary), written from the GPT-2 paper, not from the C++."""
     _, time = tokens.shape
+    activate = ACTIVATIONS[model.get("activation", "gelu_tanh")]
     hidden, heads = model["hidden"], model["heads"]
 
     def linear(x, name):
@@ -78,7 +82,7 @@ def gpt_logits(weights, model, tokens):
         q, k, v = (t.unflatten(2, (heads, hidden // heads)).transpose(1, 2) for t in (q, k, v))
         attended = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
         x = x + linear(attended, f"{block}.attention.output")
-        inner = F.gelu(linear(norm(x, f"{block}.norm2"), f"{block}.mlp.expand"), approximate="tanh")
+        inner = activate(linear(norm(x, f"{block}.norm2"), f"{block}.mlp.expand"))
         x = x + linear(inner, f"{block}.mlp.contract")
     return norm(x, "final_norm") @ table.T[:, : model["vocabulary"]]
 

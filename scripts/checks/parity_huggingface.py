@@ -64,6 +64,7 @@ ADAMW = f"{{name: adamw, learning_rate: {ADAMW_RATE}, betas: [0.9, 0.95], epsilo
 
 KINDS = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
 ROPES = ["default", "linear", "llama3", "yarn"]
+GPT2_ACTIVATIONS = ["gelu_new", "gelu", "silu", "gelu_pytorch_tanh"]
 
 
 def rope(draw, kind, context):
@@ -117,13 +118,14 @@ def draw_llama(draw, family, index):
     return model, text
 
 
-def draw_gpt2(draw, _family, _index):
+def draw_gpt2(draw, _family, index):
     heads = draw.choice([1, 3, 4])
     hidden, layers, context = heads * draw.choice([5, 8, 16]), draw.choice([1, 2, 3]), draw.choice([17, 40, 101])
-    config = transformers.GPT2Config(n_layer=layers, n_head=heads, n_embd=hidden, n_positions=context,
+    act = GPT2_ACTIVATIONS[index % len(GPT2_ACTIVATIONS)]
+    config = transformers.GPT2Config(n_layer=layers, n_head=heads, n_embd=hidden, n_positions=context, activation_function=act,
                                      vocab_size=draw.choice([256, 259, 300]), initializer_range=0.15, resid_pdrop=0.0,
                                      embd_pdrop=0.0, attn_pdrop=0.0, attn_implementation="eager")
-    return stirred(draw, "GPT2LMHeadModel", config), f"GPT2: {layers} layers of {hidden}, {heads} heads, context {context}"
+    return stirred(draw, "GPT2LMHeadModel", config), f"GPT2: {layers} layers of {hidden}, {heads} heads, {act}, context {context}"
 
 
 def draw_vit(draw, _family, _index):

@@ -175,7 +175,8 @@ TEST_F(ExchangeTest, RefusesAnotherModel) {
   test::write_text(theirs_ + "/config.json", config);
   expect_error(
       ExitCode::config, [&] { import_theirs(theirs_); },
-      "activation_function is \"gelu_old\", our GELU needs \"gelu_new\"");
+      "activation_function is \"gelu_old\", and models here have one of gelu_new, "
+      "gelu_pytorch_tanh");
   test::write_text(theirs_ + "/config.json", R"({"model_type": "llama"})");
   expect_error(
       ExitCode::config, [&] { import_theirs(theirs_); }, "num_hidden_layers is missing");

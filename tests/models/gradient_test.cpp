@@ -210,7 +210,7 @@ TEST_P(GptGradientTest, OfAVisionTransformerMatchFiniteDifferences) {
                          .heads = 4,
                          .intermediate = 20,
                          .init_std = 0.2,
-                         .gelu = mean ? ops::GeluForm::tanh : ops::GeluForm::exact,
+                         .gelu = mean ? GeluForm::tanh : GeluForm::exact,
                          .patch = 3,
                          .pooling = mean ? Pooling::mean : Pooling::class_token,
                          .image_size = 3,

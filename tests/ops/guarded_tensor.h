@@ -242,6 +242,25 @@ void expect_error(const Action& action, const std::vector<std::string>& parts) {
   }
 }
 
+// Elements [1, count + 1) of a tensor: aligned to nothing but the element.
+struct OffsetTensor {
+  GuardedTensor whole;
+  Tensor view;
+
+  OffsetTensor(DType dtype, const Shape& shape, std::vector<double> values = {})
+      : whole(dtype, {shape.count() + 1}) {
+    values.resize(static_cast<std::size_t>(shape.count()));
+    values.insert(values.begin(), 0.0);
+    whole.set(values);
+    view = whole.view().range(1, shape.count()).reshaped(shape);
+  }
+  [[nodiscard]] std::vector<double> get() const {
+    std::vector<double> values = whole.get();
+    values.erase(values.begin());
+    return values;
+  }
+};
+
 // An op in each type.
 class TypedOp : public ::testing::TestWithParam<DType> {
  protected:

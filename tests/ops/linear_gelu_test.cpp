@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products with the GELU or the bias gradient beside them, apart and fused.
-#include "runtime/ops/elementwise/gelu.h"
+#include "runtime/ops/elementwise/activation.h"
 #include "runtime/ops/gemm/linear.h"
 #include "tests/ops/guarded_tensor.h"
 
@@ -84,9 +84,9 @@ TEST_P(LinearGelu, UnfusedHasTheBitsOfTheTwoOps) {
     const Forward together = forward(s, o);
     ops::linear_gelu_backward_input(stream(), both, dy, w2, together.pre);
     ops::linear_forward(stream(), pre, o.x, o.w, o.bias);
-    ops::gelu_forward(stream(), y, pre);
+    ops::activation_forward(stream(), y, pre, ops::ActivationKind::gelu_tanh);
     ops::linear_backward_input(stream(), dx, dy, w2);
-    ops::gelu_backward(stream(), dx, dx, pre);
+    ops::activation_backward(stream(), dx, dx, pre, ops::ActivationKind::gelu_tanh);
 
     EXPECT_EQ(together.pre.raw(), pre.raw());
     EXPECT_EQ(together.y.raw(), y.raw());

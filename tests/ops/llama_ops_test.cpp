@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// RMS norm, rotary positions and SwiGLU: what a Llama-like transformer needs beside a GPT's ops.
+// RMS norm and rotary positions: what a Llama-like transformer needs beside a GPT's ops.
 #include <numeric>
 
 #include "runtime/ops/elementwise/rope.h"
-#include "runtime/ops/elementwise/swiglu.h"
 #include "runtime/ops/norm/head_norm.h"
 #include "runtime/ops/norm/rms_norm.h"
 #include "tests/ops/guarded_tensor.h"
@@ -16,36 +15,15 @@ using Values = std::vector<double>;
 
 class RmsNorm : public TypedOp {};
 class Rope : public TypedOp {};
-class Swiglu : public TypedOp {};
 const auto all_types = ::testing::Values(DType::f32, DType::bf16, DType::f16);
 INSTANTIATE_TEST_SUITE_P(Types, RmsNorm, all_types, dtype_label);
 INSTANTIATE_TEST_SUITE_P(Types, Rope, all_types, dtype_label);
-INSTANTIATE_TEST_SUITE_P(Types, Swiglu, all_types, dtype_label);
 
 constexpr float epsilon = 1e-5F;
 
 double inner(const Values& a, const Values& b) {
   return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
 }
-
-// Elements [1, count + 1) of a tensor: aligned to nothing but the element.
-struct OffsetTensor {
-  GuardedTensor whole;
-  Tensor view;
-
-  OffsetTensor(DType dtype, const Shape& shape, Values values = {})
-      : whole(dtype, {shape.count() + 1}) {
-    values.resize(static_cast<std::size_t>(shape.count()));
-    values.insert(values.begin(), 0.0);
-    whole.set(values);
-    view = whole.view().range(1, shape.count()).reshaped(shape);
-  }
-  [[nodiscard]] Values get() const {
-    Values values = whole.get();
-    values.erase(values.begin());
-    return values;
-  }
-};
 
 struct Normalised {
   Values y, rstd;
@@ -425,72 +403,6 @@ TEST_P(Rope, RefusesSizesThatDoNotFit) {
   options.factor = 2;
   options.scaling = ops::RopeScaling::yarn;
   expect_error([&] { run(options); }, {"original context of 0"});
-}
-
-Values swiglu(const Values& x, std::size_t columns) {
-  Values y(x.size() / 2);
-  for (std::size_t i = 0; i < y.size(); ++i) {
-    const std::size_t at = i / columns * 2 * columns + i % columns;
-    y[i] = x[at] / (1.0 + std::exp(-x[at])) * x[at + columns];
-  }
-  return y;
-}
-
-TEST_P(Swiglu, ForwardGatesTheValues) {
-  for (const std::int64_t columns : {1, 7, 33, 64, 1000}) {
-    const Shape wide{2, 3, 2 * columns}, shape{2, 3, columns};
-    const GuardedTensor x = random_tensor(GetParam(), wide, 1, -6.0, 6.0), y(GetParam(), shape);
-    const OffsetTensor moved(GetParam(), wide, x.get()), moved_y(GetParam(), shape);
-    const Values expected = swiglu(x.get(), static_cast<std::size_t>(columns));
-
-    ops::swiglu_forward(stream(), y, x);
-    ops::swiglu_forward(stream(), moved_y.view, moved.view);
-
-    expect_close(y.get(), expected, relative() + 1e-6, 1e-6);
-    EXPECT_EQ(moved_y.get(), y.get());
-  }
-}
-
-TEST_P(Swiglu, BackwardAgreesWithFiniteDifferencesAndMayOverwriteItsInput) {
-  for (const std::int64_t columns : {5, 32}) {
-    const Shape wide{3, 2 * columns};
-    const GuardedTensor x = random_tensor(GetParam(), wide, 1, -6.0, 6.0), dx(GetParam(), wide);
-    const GuardedTensor dy = random_tensor(GetParam(), {3, columns}, 2);
-    const Values slope = dy.get();
-    const Values expected = numeric_gradient(x.get(), [&](const Values& v) {
-      return inner(slope, swiglu(v, static_cast<std::size_t>(columns)));
-    });
-
-    ops::swiglu_backward(stream(), dx, dy, x);
-    ops::swiglu_backward(stream(), x, dy, x);
-
-    expect_close(dx.get(), expected, relative() + 1e-5, 1e-5);
-    EXPECT_EQ(x.raw(), dx.raw());
-  }
-}
-
-TEST(SwigluFarOut, StaysFiniteAndPassesNaN) {
-  const GuardedTensor x(DType::f32, {3, 2}, {-200.0, 1.0, 200.0, 1.0, std::nan(""), 1.0});
-  const GuardedTensor ones(DType::f32, {3, 1}, Values(3, 1.0));
-  const GuardedTensor y(DType::f32, {3, 1}), dx(DType::f32, {3, 2});
-
-  ops::swiglu_forward(stream(), y, x);
-  ops::swiglu_backward(stream(), dx, ones, x);
-
-  const Values out = y.get(), gradient = dx.get();
-  EXPECT_NEAR(out[0], 0.0, 1e-30);
-  EXPECT_EQ(out[1], 200.0);
-  EXPECT_TRUE(std::isnan(out[2]));
-  EXPECT_NEAR(gradient[0], 0.0, 1e-30);
-  EXPECT_NEAR(gradient[1], 0.0, 1e-30);
-  EXPECT_EQ(gradient[2], 1.0);
-  EXPECT_EQ(gradient[3], 200.0);
-}
-
-TEST_P(Swiglu, RefusesShapesThatDoNotFit) {
-  const GuardedTensor x(GetParam(), {3, 8}), y(GetParam(), {3, 5}), half(GetParam(), {3, 4});
-  expect_error([&] { ops::swiglu_forward(stream(), y, x); }, {"(3, 5)", "(3, 8)", "twice"});
-  expect_error([&] { ops::swiglu_backward(stream(), half, half, x); }, {"dx", "(3, 4)"});
 }
 
 }  // namespace

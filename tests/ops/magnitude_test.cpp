@@ -5,8 +5,8 @@
 #include <bit>
 #include <limits>
 
-#include "runtime/ops/elementwise/gelu.h"
-#include "runtime/ops/elementwise/swiglu.h"
+#include "models/transformer/activation_names.h"
+#include "runtime/ops/elementwise/activation.h"
 #include "runtime/ops/gemm/fp8.h"
 #include "runtime/ops/norm/layer_norm.h"
 #include "runtime/ops/norm/rms_norm.h"
@@ -96,16 +96,19 @@ TEST_P(Magnitude, OfActivationsIsThatOfWhatTheyStored) {
     const GuardedTensor x = tensor(shape, 1), dy = tensor(shape, 2);
     const GuardedTensor wide = tensor({shape[0], 2 * shape[1]}, 3);
     const GuardedTensor y(GetParam(), shape), dwide(GetParam(), wide.view().shape);
-    for (const ops::GeluForm form : {ops::GeluForm::tanh, ops::GeluForm::exact}) {
-      expect_left("GELU of " + what, y,
-                  [&](const Tensor& amax) { ops::gelu_forward(stream(), y, x, form, amax); });
-      expect_left("GELU's gradient of " + what, y,
-                  [&](const Tensor& amax) { ops::gelu_backward(stream(), y, dy, x, form, amax); });
+    for (const auto& [kind, name] : names_of(ops::ActivationKind{})) {
+      const std::string which = fmt::format("{} of {}", name, what);
+      expect_left(which, y,
+                  [&](const Tensor& amax) { ops::activation_forward(stream(), y, x, kind, amax); });
+      expect_left("the gradient of " + which, y, [&](const Tensor& amax) {
+        ops::activation_backward(stream(), y, dy, x, kind, amax);
+      });
+      expect_left("gated " + which, y,
+                  [&](const Tensor& amax) { ops::gated_forward(stream(), y, wide, kind, amax); });
+      expect_left("the gradient of gated " + which, dwide, [&](const Tensor& amax) {
+        ops::gated_backward(stream(), dwide, dy, wide, kind, amax);
+      });
     }
-    expect_left("SwiGLU of " + what, y,
-                [&](const Tensor& amax) { ops::swiglu_forward(stream(), y, wide, amax); });
-    expect_left("SwiGLU's gradient of " + what, dwide,
-                [&](const Tensor& amax) { ops::swiglu_backward(stream(), dwide, dy, wide, amax); });
   }
 }
 
@@ -115,7 +118,7 @@ TEST_P(Magnitude, IsThatOfTheLastCallAlone) {
   for (const double size : {100.0, 1.0, 10.0, 0.0}) {
     const GuardedTensor x = tensor({40, 64}, 1, size), y(GetParam(), {40, 64});
 
-    ops::gelu_forward(stream(), y, x, ops::GeluForm::tanh, amax);
+    ops::activation_forward(stream(), y, x, ops::ActivationKind::gelu_tanh, amax);
 
     EXPECT_EQ(amax.elements<std::uint32_t>()[0], largest_in(y)) << size;
   }
@@ -128,7 +131,7 @@ TEST_P(Magnitude, ShowsWhatIsNotFinite) {
     const GuardedTensor x(GetParam(), {2, 64}, values), y(GetParam(), {2, 64});
     const GuardedTensor amax(DType::u32, {1});
 
-    ops::gelu_forward(stream(), y, x, ops::GeluForm::exact, amax);
+    ops::activation_forward(stream(), y, x, ops::ActivationKind::gelu_exact, amax);
 
     EXPECT_GE(amax.elements<std::uint32_t>()[0], 0x7f800000U);
     EXPECT_EQ(amax.elements<std::uint32_t>()[0], largest_in(y));
@@ -143,7 +146,7 @@ TEST_P(Magnitude, GivesTheCodesThatReadingTheTensorGives) {
       const GuardedTensor codes(format, shape), transposed(format, turned), scale(DType::f32, {1});
       const GuardedTensor known(format, shape), known_transposed(format, turned);
       const GuardedTensor known_scale(DType::f32, {1});
-      ops::gelu_forward(stream(), y, x, ops::GeluForm::tanh, amax);
+      ops::activation_forward(stream(), y, x, ops::ActivationKind::gelu_tanh, amax);
 
       ops::quantize_fp8(stream(), {codes, transposed, scale}, y);
       ops::quantize_fp8(stream(), {known, known_transposed, known_scale}, y, amax);
@@ -162,10 +165,12 @@ TEST(MagnitudeErrors, NameTheOperand) {
   const GuardedTensor x = random_tensor(DType::f32, {4, 8}, 1), y(DType::f32, {4, 8});
   const GuardedTensor two(DType::u32, {2}), wrong(DType::f32, {1});
 
-  expect_error([&] { ops::gelu_forward(stream(), y, x, ops::GeluForm::tanh, two); },
-               {"gelu_forward", "amax", "(2)", "(1)"});
-  expect_error([&] { ops::gelu_forward(stream(), y, x, ops::GeluForm::tanh, wrong); },
-               {"amax", "f32", "u32"});
+  expect_error(
+      [&] { ops::activation_forward(stream(), y, x, ops::ActivationKind::gelu_tanh, two); },
+      {"activation_forward", "amax", "(2)", "(1)"});
+  expect_error(
+      [&] { ops::activation_forward(stream(), y, x, ops::ActivationKind::gelu_tanh, wrong); },
+      {"amax", "f32", "u32"});
 }
 
 }  // namespace

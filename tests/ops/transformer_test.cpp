@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Embedding, layer norm and GELU; the products, attention and the loss have files of their own.
-#include "runtime/ops/elementwise/gelu.h"
+// Embedding and layer norm; the products, attention, activations and the loss have files of their
+// own.
 #include "runtime/ops/loss/embedding.h"
 #include "runtime/ops/norm/layer_norm.h"
 #include "tests/ops/guarded_tensor.h"
@@ -11,87 +11,11 @@ namespace {
 using namespace test;
 using Values = std::vector<double>;
 
-class Gelu : public ::testing::TestWithParam<std::tuple<DType, ops::GeluForm>> {
- protected:
-  [[nodiscard]] static DType dtype() { return std::get<0>(GetParam()); }
-  [[nodiscard]] static ops::GeluForm form() { return std::get<1>(GetParam()); }
-  [[nodiscard]] static double gelu(double x) {
-    if (form() == ops::GeluForm::exact) return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
-    return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
-  }
-};
 class LayerNorm : public TypedOp {};
 class Embedding : public TypedOp {};
 const auto all_types = ::testing::Values(DType::f32, DType::bf16, DType::f16);
-INSTANTIATE_TEST_SUITE_P(Types, Gelu,
-                         ::testing::Combine(all_types, ::testing::Values(ops::GeluForm::tanh,
-                                                                         ops::GeluForm::exact)),
-                         [](const auto& info) {
-                           const bool exact = std::get<1>(info.param) == ops::GeluForm::exact;
-                           return fmt::format("{}{}", name_of(std::get<0>(info.param)),
-                                              exact ? "Exact" : "Tanh");
-                         });
 INSTANTIATE_TEST_SUITE_P(Types, LayerNorm, all_types, dtype_label);
 INSTANTIATE_TEST_SUITE_P(Types, Embedding, all_types, dtype_label);
-
-TEST_P(Gelu, ForwardIsItsFormula) {
-  for (const std::int64_t n : {1, 3, 7, 17, 33, 1000}) {
-    const GuardedTensor x = random_tensor(dtype(), {n}, 1, -6.0, 6.0);
-    const GuardedTensor y(dtype(), {n});
-    Values expected = x.get();
-    for (double& value : expected)
-      value = gelu(value);
-
-    ops::gelu_forward(stream(), y, x, form());
-
-    expect_close(y.get(), expected, 8 * rounding_of(DType::f32) + rounding_of(dtype()), 1e-7);
-  }
-}
-
-TEST_P(Gelu, BackwardAgreesWithFiniteDifferencesAndMayOverwriteItsGradient) {
-  constexpr std::int64_t n = 257;
-  const GuardedTensor x = random_tensor(dtype(), {n}, 1, -6.0, 6.0);
-  const GuardedTensor dy = random_tensor(dtype(), {n}, 2);
-  const GuardedTensor dx(dtype(), {n});
-  Values expected = dy.get();
-  const Values at = x.get();
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    expected[i] *= (gelu(at[i] + 1e-5) - gelu(at[i] - 1e-5)) / 2e-5;
-  }
-
-  ops::gelu_backward(stream(), dx, dy, x, form());
-  const auto apart = dx.raw();
-  ops::gelu_backward(stream(), dy, dy, x, form());
-
-  expect_close(dx.get(), expected, rounding_of(dtype()) + 1e-6, 5e-7);
-  EXPECT_EQ(dy.raw(), apart);
-}
-
-TEST_P(Gelu, StaysFiniteFarOutAndPassesNaN) {
-  const double far = dtype() == DType::f16 ? 6e4 : 1e30;
-  const GuardedTensor x(dtype(), {5}, {far, -far, 60.0, -60.0, std::nan("")});
-  const GuardedTensor ones(dtype(), {5}, Values(5, 1.0));
-  const GuardedTensor y(dtype(), {5}), dx(dtype(), {5});
-
-  ops::gelu_forward(stream(), y, x, form());
-  ops::gelu_backward(stream(), dx, ones, x, form());
-
-  const Values out = y.get(), slope = dx.get(), in = x.get();
-  EXPECT_EQ(out[0], in[0]);
-  EXPECT_NEAR(out[1], 0.0, 1e-3);
-  EXPECT_EQ(out[2], 60.0);
-  EXPECT_NEAR(out[3], 0.0, 1e-6);
-  EXPECT_TRUE(std::isnan(out[4]));
-  EXPECT_EQ(slope[0], 1.0);
-  EXPECT_NEAR(slope[1], 0.0, 1e-6);
-  EXPECT_TRUE(std::isnan(slope[4]));
-}
-
-TEST_P(Gelu, RefusesShapesThatDiffer) {
-  const GuardedTensor x(dtype(), {3}), y(dtype(), {4});
-  expect_error([&] { ops::gelu_forward(stream(), y, x, form()); }, {"(3)", "(4)"});
-  expect_error([&] { ops::gelu_backward(stream(), y, x, y); }, {"(3)", "(4)"});
-}
 
 struct Normalised {
   Values y, mean, rstd;

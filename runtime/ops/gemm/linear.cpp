@@ -5,7 +5,7 @@
 
 #include "runtime/ops/common/dispatch.h"
 #include "runtime/ops/common/operands.h"
-#include "runtime/ops/elementwise/gelu.h"
+#include "runtime/ops/elementwise/activation.h"
 
 namespace trireme::ops {
 
@@ -143,7 +143,7 @@ void linear_gelu_forward(Stream& stream, const Tensor& y, const Tensor& pre, con
     check.disjoint("pre", pre, name, *other);
   if (bias.empty() || !stream.policy().fused_epilogues) {
     linear_forward(stream, pre, x, w, bias);
-    gelu_forward(stream, y, pre);
+    activation_forward(stream, y, pre, ActivationKind::gelu_tanh);
     return;
   }
   TRIREME_DISPATCH(stream, linear_gelu_forward, forward_passes(y, x, w, bias).writes(pre, y), y,
@@ -159,7 +159,7 @@ void linear_gelu_backward_input(Stream& stream, const Tensor& dx, const Tensor& 
   check.disjoint("dx", dx, "pre", pre);
   if (!stream.policy().fused_epilogues) {
     linear_backward_input(stream, dx, dy, w);
-    gelu_backward(stream, dx, dx, pre);
+    activation_backward(stream, dx, dx, pre, ActivationKind::gelu_tanh);
     return;
   }
   TRIREME_DISPATCH(stream, linear_gelu_backward_input,

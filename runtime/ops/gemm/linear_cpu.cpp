@@ -6,7 +6,7 @@
 
 #include "runtime/device/cpu/cpu_stream.h"
 #include "runtime/ops/common/scratch.h"
-#include "runtime/ops/elementwise/gelu.h"
+#include "runtime/ops/elementwise/activation.h"
 #include "runtime/ops/gemm/linear_rows_cpu.h"
 #include "runtime/ops/gemm/matmul_cpu.h"
 #include "runtime/ops/gemm/split_matmul_cpu.h"
@@ -246,13 +246,13 @@ void linear_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db, 
 void linear_gelu_forward(Stream& stream, const Tensor& y, const Tensor& pre, const Tensor& x,
                          const Tensor& w, const Tensor& bias) {
   ops::linear_forward(stream, pre, x, w, bias);
-  ops::gelu_forward(stream, y, pre);
+  ops::activation_forward(stream, y, pre, ActivationKind::gelu_tanh);
 }
 
 void linear_gelu_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
                                 const Tensor& pre) {
   ops::linear_backward_input(stream, dx, dy, w);
-  ops::gelu_backward(stream, dx, dx, pre);
+  ops::activation_backward(stream, dx, dx, pre, ActivationKind::gelu_tanh);
 }
 
 }  // namespace trireme::ops::cpu

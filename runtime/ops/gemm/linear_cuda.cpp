@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Row-major matrices are the transposes of what cuBLASLt sees, so y = x w^T is y^T = w x^T there.
 #include "runtime/device/cuda_slot.h"
+#include "runtime/ops/elementwise/activation.h"
 #include "runtime/ops/elementwise/bias.h"
 #include "runtime/ops/elementwise/elementwise.h"
-#include "runtime/ops/elementwise/gelu.h"
 #include "runtime/ops/gemm/cublaslt_cuda.h"
 #include "runtime/ops/gemm/linear.h"
 
@@ -104,7 +104,7 @@ void linear_gelu_forward(Stream& stream, const Tensor& y, const Tensor& pre, con
     }
   }
   ops::linear_forward(stream, pre, x, w, bias);
-  ops::gelu_forward(stream, y, pre);
+  ops::activation_forward(stream, y, pre, ActivationKind::gelu_tanh);
 }
 
 void linear_gelu_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
@@ -118,7 +118,7 @@ void linear_gelu_backward_input(Stream& stream, const Tensor& dx, const Tensor& 
     return;
   }
   ops::linear_backward_input(stream, dx, dy, w);
-  ops::gelu_backward(stream, dx, dx, pre);
+  ops::activation_backward(stream, dx, dx, pre, ActivationKind::gelu_tanh);
 }
 
 TRIREME_CUDA_PROVIDES(ops, linear_forward);

@@ -49,7 +49,8 @@ StepCount count_running(const Config& config) {
   return kernel_bench::count_of(log, all.session().pipeline.micro_batches);
 }
 
-// "forward/block gelu_forward: 4 calls, 1024 bytes read ...; 4 x gelu_kernel", a line an operation.
+// "forward/block activation_forward: 4 calls, 1024 bytes read ...; 4 x activation_kernel", a line
+// an operation.
 std::string text_of(const StepCount& count) {
   std::string text;
   for (const OperationCount& each : count.operations) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+// Each activation as a functor for every back end, private to this room: value(x) = f(x),
+// slope(x) = f'(x), times(v, x) = v f(x).
+//
 // GELU's tanh form as a logistic: 0.5 x (1 + tanh(u)) = x / (1 + e^-2u), u = k (x + 0.044715 x^3),
-// which keeps its relative precision where the tanh comes close to -1. Private to this room.
+// which keeps its relative precision where the tanh comes close to -1.
 //
 // The exact form needs the tail Phi(-a), a = |x|, to its relative precision: e^(-a^2 / 2) q(t) with
 // t = 1 / (1 + 0.35 a), q the polynomial without a constant whose largest relative error on
@@ -11,17 +14,21 @@
 #pragma once
 
 #include "runtime/base/host_device.h"
+#include "runtime/ops/elementwise/activation.h"
 
 namespace trireme::ops {
 
 template <typename Math, typename V = typename Math::Value>
-struct Gelu {
+struct GeluTanh {
   static constexpr float two_k = 1.5957691216F;  // 2 sqrt(2 / pi)
   static constexpr float cubic = 0.044715F;
 
   [[gnu::always_inline]] TRIREME_HOST_DEVICE static V value(V x) {
     const V two_u = two_k * x * (1.0F + cubic * x * x);
     return x / (1.0F + Math::exp(-two_u));
+  }
+  [[gnu::always_inline]] TRIREME_HOST_DEVICE static V times(V factor, V x) {
+    return factor * value(x);
   }
 
   // Its derivative. Beyond 20 that is 0 or 1 to the last bit; the limit keeps products finite.
@@ -37,11 +44,14 @@ struct Gelu {
 };
 
 template <typename Math, typename V = typename Math::Value>
-struct ExactGelu {
+struct GeluExact {
   [[gnu::always_inline]] TRIREME_HOST_DEVICE static V value(V x) {
     const V positive = Math::maximum(0.0F, x);
     const V size = limited(2.0F * positive - x);
     return positive - size * tail(size, density(size));
+  }
+  [[gnu::always_inline]] TRIREME_HOST_DEVICE static V times(V factor, V x) {
+    return factor * value(x);
   }
 
   // Its derivative Phi(x) + x e^(-x^2 / 2) / sqrt(2 pi).
@@ -74,5 +84,34 @@ struct ExactGelu {
     return q * t * e;
   }
 };
+
+template <typename Math, typename V = typename Math::Value>
+struct Silu {
+  [[gnu::always_inline]] TRIREME_HOST_DEVICE static V value(V x) {
+    return x / (1.0F + Math::exp(-x));
+  }
+  [[gnu::always_inline]] TRIREME_HOST_DEVICE static V times(V factor, V x) {
+    return factor * x * (1.0F / (1.0F + Math::exp(-x)));
+  }
+  // s (1 + x (1 - s)) with s = 1 / (1 + e^-x) and 1 - s = e^-x s.
+  [[gnu::always_inline]] TRIREME_HOST_DEVICE static V slope(V x) {
+    const V e = Math::exp(-x);
+    const V s = 1.0F / (1.0F + e);
+    return s + x * s * (e * s);
+  }
+};
+
+// Calls action(functor of the kind).
+template <typename Math, typename Action>
+void visit_activation(ActivationKind kind, Action&& action) {
+  switch (kind) {
+    case ActivationKind::gelu_tanh:
+      return action(GeluTanh<Math>{});
+    case ActivationKind::gelu_exact:
+      return action(GeluExact<Math>{});
+    case ActivationKind::silu:
+      return action(Silu<Math>{});
+  }
+}
 
 }  // namespace trireme::ops

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functions between the two products of an MLP. f32, bf16 or f16, computed in f32.
+// `amax` (1) u32 may be absent: receives what quantize_fp8 wants to know of the result.
+//
+// To add a kind: a value here, its functor and its case in activation_math.h, its names in
+// models/transformer/activation_names.h.
+#pragma once
+
+#include "runtime/device/device.h"
+
+namespace trireme::ops {
+
+enum class ActivationKind : std::uint8_t {
+  gelu_tanh,   // GELU (Hendrycks & Gimpel, 2016), approximated by a tanh: GPT-2
+  gelu_exact,  // x Phi(x), Phi the normal distribution: BERT, ViT
+  silu         // x / (1 + e^-x) (Elfwing et al., 2017)
+};
+
+// y = f(x), element-wise.
+void activation_forward(Stream& stream, const Tensor& y, const Tensor& x, ActivationKind kind,
+                        const Tensor& amax = {});
+
+// dx = dy * f'(x). dx may alias dy.
+void activation_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& x,
+                         ActivationKind kind, const Tensor& amax = {});
+
+// Gated linear units (Shazeer, 2020) on a packed projection: a row of x(..., 2F) holds F gates,
+// then F values. y(..., F) = f(gate) * value: SwiGLU with silu, GeGLU with gelu_tanh.
+void gated_forward(Stream& stream, const Tensor& y, const Tensor& x, ActivationKind kind,
+                   const Tensor& amax = {});
+
+// dx(..., 2F) from dy(..., F). dx may be x.
+void gated_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& x,
+                    ActivationKind kind, const Tensor& amax = {});
+
+}  // namespace trireme::ops

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every kind of activation, plain and as the gate of a gated linear unit.
+#include "runtime/ops/elementwise/activation.h"
+
+#include <numeric>
+
+#include "models/transformer/activation_names.h"
+#include "tests/ops/guarded_tensor.h"
+
+namespace trireme {
+namespace {
+
+using namespace test;
+using ops::ActivationKind;
+using Values = std::vector<double>;
+
+double formula(ActivationKind kind, double x) {
+  switch (kind) {
+    case ActivationKind::gelu_tanh:
+      return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
+    case ActivationKind::gelu_exact:
+      return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+    case ActivationKind::silu:
+      return x / (1.0 + std::exp(-x));
+  }
+  return std::nan("");
+}
+
+std::vector<ActivationKind> all_kinds() {
+  std::vector<ActivationKind> kinds;
+  for (const auto& named : names_of(ActivationKind{}))
+    kinds.push_back(named.value);
+  return kinds;
+}
+
+class Activations : public ::testing::TestWithParam<std::tuple<DType, ActivationKind>> {
+ protected:
+  [[nodiscard]] static DType dtype() { return std::get<0>(GetParam()); }
+  [[nodiscard]] static ActivationKind kind() { return std::get<1>(GetParam()); }
+  [[nodiscard]] static double slope(double x) {
+    return (formula(kind(), x + 1e-5) - formula(kind(), x - 1e-5)) / 2e-5;
+  }
+  // Of gates and values in rows of twice the columns.
+  [[nodiscard]] static Values gated(const Values& x, std::size_t columns) {
+    Values y(x.size() / 2);
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const std::size_t at = i / columns * 2 * columns + i % columns;
+      y[i] = formula(kind(), x[at]) * x[at + columns];
+    }
+    return y;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Types, Activations,
+                         ::testing::Combine(::testing::Values(DType::f32, DType::bf16, DType::f16),
+                                            ::testing::ValuesIn(all_kinds())),
+                         [](const auto& info) {
+                           return fmt::format("{}_{}", name_of(std::get<0>(info.param)),
+                                              name_of(std::get<1>(info.param)));
+                         });
+
+TEST_P(Activations, ForwardIsItsFormula) {
+  for (const std::int64_t n : {1, 3, 7, 17, 33, 1000}) {
+    const GuardedTensor x = random_tensor(dtype(), {n}, 1, -6.0, 6.0);
+    const GuardedTensor y(dtype(), {n});
+    Values expected = x.get();
+    for (double& value : expected)
+      value = formula(kind(), value);
+
+    ops::activation_forward(stream(), y, x, kind());
+
+    expect_close(y.get(), expected, 8 * rounding_of(DType::f32) + rounding_of(dtype()), 1e-7);
+  }
+}
+
+TEST_P(Activations, BackwardAgreesWithFiniteDifferencesAndMayOverwriteItsGradient) {
+  constexpr std::int64_t n = 257;
+  const GuardedTensor x = random_tensor(dtype(), {n}, 1, -6.0, 6.0);
+  const GuardedTensor dy = random_tensor(dtype(), {n}, 2);
+  const GuardedTensor dx(dtype(), {n});
+  Values expected = dy.get();
+  const Values at = x.get();
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    expected[i] *= slope(at[i]);
+
+  ops::activation_backward(stream(), dx, dy, x, kind());
+  const auto apart = dx.raw();
+  ops::activation_backward(stream(), dy, dy, x, kind());
+
+  expect_close(dx.get(), expected, rounding_of(dtype()) + 1e-6, 5e-7);
+  EXPECT_EQ(dy.raw(), apart);
+}
+
+TEST_P(Activations, GatedForwardMultipliesGatesAndValues) {
+  for (const std::int64_t columns : {1, 7, 33, 64, 1000}) {
+    const Shape wide{2, 3, 2 * columns}, shape{2, 3, columns};
+    const GuardedTensor x = random_tensor(dtype(), wide, 1, -6.0, 6.0), y(dtype(), shape);
+    const OffsetTensor moved(dtype(), wide, x.get()), moved_y(dtype(), shape);
+    const Values expected = gated(x.get(), static_cast<std::size_t>(columns));
+
+    ops::gated_forward(stream(), y, x, kind());
+    ops::gated_forward(stream(), moved_y.view, moved.view, kind());
+
+    expect_close(y.get(), expected, rounding_of(dtype()) + 2e-6, 1e-6);
+    EXPECT_EQ(moved_y.get(), y.get());
+  }
+}
+
+TEST_P(Activations, GatedBackwardAgreesWithFiniteDifferencesAndMayOverwriteItsInput) {
+  for (const std::int64_t columns : {5, 32}) {
+    const Shape wide{3, 2 * columns};
+    const GuardedTensor x = random_tensor(dtype(), wide, 1, -6.0, 6.0), dx(dtype(), wide);
+    const GuardedTensor dy = random_tensor(dtype(), {3, columns}, 2);
+    const Values weights = dy.get();
+    const Values expected = numeric_gradient(x.get(), [&](const Values& v) {
+      const Values y = gated(v, static_cast<std::size_t>(columns));
+      return std::inner_product(weights.begin(), weights.end(), y.begin(), 0.0);
+    });
+
+    ops::gated_backward(stream(), dx, dy, x, kind());
+    ops::gated_backward(stream(), x, dy, x, kind());
+
+    expect_close(dx.get(), expected, rounding_of(dtype()) + 1e-5, 1e-5);
+    EXPECT_EQ(x.raw(), dx.raw());
+  }
+}
+
+TEST_P(Activations, StayFiniteFarOutAndPassNaN) {
+  const double far = dtype() == DType::f16 ? 200.0 : 1e15;
+  const GuardedTensor x(dtype(), {5}, {far, -far, 64.0, -64.0, std::nan("")});
+  const GuardedTensor ones(dtype(), {5}, Values(5, 1.0));
+  const GuardedTensor y(dtype(), {5}), dx(dtype(), {5});
+
+  ops::activation_forward(stream(), y, x, kind());
+  ops::activation_backward(stream(), dx, ones, x, kind());
+
+  const Values out = y.get(), gradient = dx.get(), in = x.get();
+  EXPECT_NEAR(out[0] / formula(kind(), in[0]), 1.0, rounding_of(dtype()));
+  EXPECT_NEAR(out[1], 0.0, 1e-3);
+  EXPECT_EQ(out[2], formula(kind(), 64.0));
+  EXPECT_NEAR(out[3], 0.0, 1e-6);
+  EXPECT_TRUE(std::isnan(out[4]));
+  EXPECT_TRUE(std::isfinite(gradient[0]));
+  EXPECT_NEAR(gradient[1], 0.0, 1e-6);
+  EXPECT_NEAR(gradient[2], slope(64.0), 1e-4);
+  EXPECT_TRUE(std::isnan(gradient[4]));
+}
+
+TEST_P(Activations, GatedStayFiniteFarOutAndPassNaN) {
+  const GuardedTensor x(dtype(), {3, 2}, {-200.0, 1.0, 200.0, 1.0, std::nan(""), 1.0});
+  const GuardedTensor ones(dtype(), {3, 1}, Values(3, 1.0));
+  const GuardedTensor y(dtype(), {3, 1}), dx(dtype(), {3, 2});
+
+  ops::gated_forward(stream(), y, x, kind());
+  ops::gated_backward(stream(), dx, ones, x, kind());
+
+  const Values out = y.get(), gradient = dx.get();
+  EXPECT_NEAR(out[0], 0.0, 1e-30);
+  EXPECT_NEAR(out[1] / formula(kind(), 200.0), 1.0, rounding_of(dtype()));
+  EXPECT_TRUE(std::isnan(out[2]));
+  EXPECT_NEAR(gradient[0], 0.0, 1e-30);
+  EXPECT_NEAR(gradient[1], 0.0, 1e-30);
+  EXPECT_NEAR(gradient[2], slope(200.0), 1e-4);
+  EXPECT_EQ(gradient[3], out[1]);
+}
+
+TEST_P(Activations, RefuseShapesThatDoNotFit) {
+  const GuardedTensor x(dtype(), {3}), y(dtype(), {4});
+  expect_error([&] { ops::activation_forward(stream(), y, x, kind()); }, {"(3)", "(4)"});
+  expect_error([&] { ops::activation_backward(stream(), y, x, y, kind()); }, {"(3)", "(4)"});
+  const GuardedTensor wide(dtype(), {3, 8}), narrow(dtype(), {3, 5}), half(dtype(), {3, 4});
+  expect_error([&] { ops::gated_forward(stream(), narrow, wide, kind()); },
+               {"(3, 5)", "(3, 8)", "twice"});
+  expect_error([&] { ops::gated_backward(stream(), half, half, wide, kind()); }, {"dx", "(3, 4)"});
+}
+
+}  // namespace
+}  // namespace trireme
