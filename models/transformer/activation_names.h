@@ -14,7 +14,8 @@ namespace ops {
 [[nodiscard]] constexpr auto names_of(ActivationKind /*key*/) {
   return std::to_array<Named<ActivationKind>>({{ActivationKind::gelu_tanh, "gelu_tanh"},
                                                {ActivationKind::gelu_exact, "gelu_exact"},
-                                               {ActivationKind::silu, "silu"}});
+                                               {ActivationKind::silu, "silu"},
+                                               {ActivationKind::relu2, "relu2"}});
 }
 }  // namespace ops
 
@@ -34,7 +35,8 @@ inline constexpr auto activation_names = std::to_array<Named<ops::ActivationKind
     {{ops::ActivationKind::gelu_tanh, "gelu_new"},
      {ops::ActivationKind::gelu_tanh, "gelu_pytorch_tanh"},
      {ops::ActivationKind::gelu_exact, "gelu"},
-     {ops::ActivationKind::silu, "silu"}});
+     {ops::ActivationKind::silu, "silu"},
+     {ops::ActivationKind::relu2, "relu2"}});
 
 [[nodiscard]] constexpr std::string_view activation_name(ops::ActivationKind kind) {
   for (const auto& named : activation_names) {

@@ -59,7 +59,8 @@ def shards(path):
     return sorted(path.glob("*.h5")) if path.is_dir() else [path]
 
 
-ACTIVATIONS = {"gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "gelu_exact": F.gelu, "silu": F.silu}
+ACTIVATIONS = {"gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "gelu_exact": F.gelu, "silu": F.silu,
+               "relu2": lambda x: F.relu(x).square()}
 
 
 def gpt_logits(weights, model, tokens):

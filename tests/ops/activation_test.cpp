@@ -22,6 +22,8 @@ double formula(ActivationKind kind, double x) {
       return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
     case ActivationKind::silu:
       return x / (1.0 + std::exp(-x));
+    case ActivationKind::relu2:
+      return x > 0 ? x * x : 0;
   }
   return std::nan("");
 }

@@ -13,7 +13,8 @@ namespace trireme::ops {
 enum class ActivationKind : std::uint8_t {
   gelu_tanh,   // GELU (Hendrycks & Gimpel, 2016), approximated by a tanh: GPT-2
   gelu_exact,  // x Phi(x), Phi the normal distribution: BERT, ViT
-  silu         // x / (1 + e^-x) (Elfwing et al., 2017)
+  silu,        // x / (1 + e^-x) (Elfwing et al., 2017)
+  relu2        // max(x, 0)^2 (So et al., 2021): Nemotron, nanochat
 };
 
 // y = f(x), element-wise.

@@ -101,6 +101,20 @@ struct Silu {
   }
 };
 
+template <typename Math, typename V = typename Math::Value>
+struct Relu2 {
+  [[gnu::always_inline]] TRIREME_HOST_DEVICE static V value(V x) {
+    const V positive = Math::maximum(0.0F, x);
+    return positive * positive;
+  }
+  [[gnu::always_inline]] TRIREME_HOST_DEVICE static V times(V factor, V x) {
+    return factor * value(x);
+  }
+  [[gnu::always_inline]] TRIREME_HOST_DEVICE static V slope(V x) {
+    return 2.0F * Math::maximum(0.0F, x);
+  }
+};
+
 // Calls action(functor of the kind).
 template <typename Math, typename Action>
 void visit_activation(ActivationKind kind, Action&& action) {
@@ -111,6 +125,8 @@ void visit_activation(ActivationKind kind, Action&& action) {
       return action(GeluExact<Math>{});
     case ActivationKind::silu:
       return action(Silu<Math>{});
+    case ActivationKind::relu2:
+      return action(Relu2<Math>{});
   }
 }
 
