@@ -4,14 +4,8 @@
 #include <algorithm>
 #include <array>
 
-#include "models/bert/bert.h"
-#include "models/bert/bert_config.h"
 #include "models/config.h"
-#include "models/llama/llama.h"
-#include "models/llama/llama_config.h"
-#include "models/resnet/resnet.h"
-#include "models/resnet/resnet_config.h"
-#include "models/vit/vit_config.h"
+#include "models/registry.h"
 
 namespace trireme {
 namespace {
@@ -19,28 +13,8 @@ namespace {
 constexpr std::array<std::string_view, 4> of_training = {"model.dropout", "model.init_std",
                                                          "model.mask_share", "model.position_init"};
 
-// "auto" as what it stands for, and what does not count as one value.
 ModelConfig spelled(ModelConfig model) {
-  if (model.family == bert_name) {
-    auto& options = model.as<BertOptions>();
-    options.intermediate = transformer_options(options).intermediate;
-    options.mask_token = 1;
-  } else if (model.family == resnet_name) {  // whose weights read pictures of any size
-    auto& options = model.as<ResNetOptions>();
-    options.image_size = options.image_width = 0;
-  } else if (model.family == vit_name) {
-    auto& options = model.as<VitOptions>();
-    options.intermediate = transformer_options(options).intermediate;
-    options.image_width = options.width_of_images();
-  } else if (model.family == llama_name) {
-    auto& options = model.as<LlamaOptions>();
-    const TransformerOptions meant = transformer_options(options);
-    options.kv_heads = meant.key_heads;
-    options.head_size = meant.head_size;
-    options.intermediate = meant.intermediate;
-    options.rope_high_turns = meant.rope.high_turns;
-    options.context = 0;
-  }
+  if (const auto spell = family_of(model).exchange->spell) spell(model);
   return model;
 }
 

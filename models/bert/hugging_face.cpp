@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/bert/hugging_face.h"
 
+#include <array>
+#include <nlohmann/json.hpp>
+
 #include "models/bert/bert.h"
+#include "models/bert/bert_config.h"
+#include "models/transformer/their_keys.h"
 
 namespace trireme::hugging_face {
 namespace {
@@ -95,10 +100,43 @@ std::optional<std::string> bert_plain_name(std::string_view theirs, const ModelC
   return plain;
 }
 
+// The id that hides tokens stands with their tokenizer; that of the published vocabularies is 103.
+void read_bert(const TheirKeys& keys, std::string_view /*type*/, ModelConfig& config) {
+  config.family = bert_name;
+  auto& model = config.as<BertOptions>();
+  model = {.layers = keys.size("num_hidden_layers"),
+           .hidden = keys.size("hidden_size"),
+           .heads = keys.size("num_attention_heads"),
+           .intermediate = keys.size("intermediate_size"),
+           .context = keys.size("max_position_embeddings"),
+           .vocabulary = keys.size("vocab_size"),
+           .dropout = keys.number("hidden_dropout_prob", 0.1),
+           .norm_epsilon = keys.number("layer_norm_eps", 1e-12),
+           .gelu = read_gelu(keys),
+           .token_types = keys.size("type_vocab_size")};
+  constexpr std::int64_t published_mask = 103;
+  model.mask_token = keys.find("mask_token_id") != nullptr
+                         ? keys.size("mask_token_id")
+                         : std::min(published_mask, model.vocabulary - 1);
+  keys.expect("tie_word_embeddings", true, "our head");
+}
+
+void spell_bert(ModelConfig& model) {
+  auto& options = model.as<BertOptions>();
+  options.intermediate = transformer_options(options).intermediate;
+  options.mask_token = 1;
+}
+
 }  // namespace
 
 const Exchange& bert_exchange() {
-  static constexpr Exchange exchange{bert_names, bert_config, bert_plain_name,
+  static constexpr std::array<std::string_view, 1> types{"bert"};
+  static constexpr Exchange exchange{bert_names,
+                                     bert_config,
+                                     bert_plain_name,
+                                     types,
+                                     read_bert,
+                                     spell_bert,
                                      "bert.embeddings.word_embeddings.weight",
                                      "cls.predictions.decoder.weight"};
   return exchange;

@@ -4,8 +4,11 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <nlohmann/json.hpp>
 
 #include "models/gpt/gpt.h"
+#include "models/gpt/gpt_config.h"
+#include "models/transformer/their_keys.h"
 
 namespace trireme::hugging_face {
 namespace {
@@ -108,11 +111,29 @@ std::optional<std::string> gpt2_plain_name(std::string_view theirs, const ModelC
   return std::string(theirs);
 }
 
+void read_gpt2(const TheirKeys& keys, std::string_view /*type*/, ModelConfig& config) {
+  config.family = gpt2_name;
+  auto& model = config.as<GptOptions>();
+  model = {.layers = keys.size("n_layer"),
+           .hidden = keys.size("n_embd"),
+           .heads = keys.size("n_head"),
+           .context = keys.size("n_positions"),
+           .vocabulary = keys.size("vocab_size"),
+           .dropout = keys.number("resid_pdrop", 0.1),
+           .activation = read_activation(keys, "activation_function", "gelu_new")};
+  keys.expect("layer_norm_epsilon", 1e-5, "our layer norm");
+  keys.expect("tie_word_embeddings", true, "our head");
+  keys.expect("n_inner", 4 * model.hidden, "our MLP");
+  keys.ignore("embd_pdrop");
+  keys.ignore("n_ctx");
+}
+
 }  // namespace
 
 const Exchange& gpt2_exchange() {
-  static constexpr Exchange exchange{gpt2_names, gpt2_config, gpt2_plain_name, "wte.weight",
-                                     "lm_head.weight"};
+  static constexpr std::array<std::string_view, 1> types{"gpt2"};
+  static constexpr Exchange exchange{gpt2_names, gpt2_config, gpt2_plain_name, types,
+                                     read_gpt2,  nullptr,     "wte.weight",    "lm_head.weight"};
   return exchange;
 }
 

@@ -3,11 +3,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
 #include "models/llama/llama.h"
+#include "models/llama/llama_config.h"
+#include "models/transformer/their_keys.h"
 #include "runtime/base/error.h"
 
 namespace trireme::hugging_face {
 namespace {
+
+using Json = nlohmann::json;
 
 class Names {
  public:
@@ -158,11 +165,155 @@ std::optional<std::string> llama_plain_name(std::string_view theirs, const Model
   return std::string(theirs);
 }
 
+void read_scaling(const TheirKeys& keys, const TheirKeys& rope, const std::string& type,
+                  LlamaOptions& model) {
+  constexpr const char* learned = "original_max_position_embeddings";
+  const auto scaling = value_named<ops::RopeScaling>(type);
+  if (!scaling || *scaling == ops::RopeScaling::none)
+    rope.refuse("rope_type", "and linear, llama3 and yarn are those that there are here");
+  model.rope_scaling = *scaling;
+  const bool yarn = *scaling == ops::RopeScaling::yarn;
+  const bool by_contexts = yarn && rope.has("factor") && rope.find("factor") == nullptr;
+  if (!by_contexts) model.rope_factor = rope.number("factor");
+  if (*scaling == ops::RopeScaling::linear) return;
+  model.rope_original_context = model.context;
+  for (const TheirKeys* const object : {&rope, &keys})  // that beside the object comes first
+    if (object->find(learned) != nullptr) model.rope_original_context = object->size(learned);
+  if (by_contexts)
+    model.rope_factor =
+        static_cast<double>(model.context) / static_cast<double>(model.rope_original_context);
+  if (!yarn) {
+    model.rope_low_turns = rope.number("low_freq_factor");
+    model.rope_high_turns = rope.number("high_freq_factor");
+    return;
+  }
+  const auto or_published = [&](const char* key, double published) {
+    const double value = rope.number(key, 0);
+    return value == 0 ? published : value;
+  };
+  model.rope_low_turns = or_published("beta_slow", 1);
+  model.rope_high_turns = or_published("beta_fast", 32);
+  // One of both alone is not looked at.
+  if (rope.number("mscale", 0) != 0 && rope.number("mscale_all_dim", 0) != 0)
+    rope.refuse("mscale", "which our rotary positions lack");
+  rope.ignore("mscale_all_dim");
+}
+
+// Before version 5 transformers had rope_theta beside rope_scaling, since then both in
+// rope_parameters.
+void read_rope(const TheirKeys& keys, LlamaOptions& model) {
+  model.rope_theta = keys.number("rope_theta", 10000.0);
+  keys.ignore("original_max_position_embeddings");
+  const Json *const old = keys.find("rope_scaling"), *const now = keys.find("rope_parameters");
+  const bool has_old = old != nullptr && !old->empty();
+  if (has_old && now != nullptr && *old != *now)
+    keys.refuse("rope_scaling", "and rope_parameters is another; take one out of the file");
+  const char* const name = has_old ? "rope_scaling" : "rope_parameters";
+  const Json* const object = has_old ? old : now;
+  if (object == nullptr) return;
+  if (!object->is_object()) keys.refuse(name, "not an object");
+  const TheirKeys rope(*object, keys.path(), fmt::format("{}.", name));
+  model.rope_theta = rope.number("rope_theta", model.rope_theta);
+  const std::string type = rope.text("rope_type", rope.text("type", "default"));
+  for (const char* const key : {"type", "original_max_position_embeddings", "finetuned"})
+    rope.ignore(key);
+  if (type != "default") read_scaling(keys, rope, type, model);
+  rope.expect_nothing_else();
+}
+
+// How many layers attend to all tokens by layer_types; nothing where the key is missing.
+std::optional<std::int64_t> whole_layers(const TheirKeys& keys, std::int64_t layers) {
+  const Json* const types = keys.find("layer_types");
+  if (types == nullptr) return std::nullopt;
+  const auto is = [](const char* wanted) {
+    return [wanted](const Json& type) { return type == wanted; };
+  };
+  const std::int64_t whole =
+      types->is_array() ? std::ranges::count_if(*types, is("full_attention")) : -1;
+  const std::int64_t windows =
+      types->is_array() ? std::ranges::count_if(*types, is("sliding_attention")) : -1;
+  if (whole + windows != layers || std::ssize(*types) != layers)
+    keys.refuse("layer_types", fmt::format("not a list of {} times full_attention or "
+                                           "sliding_attention, which are those that there are here",
+                                           layers));
+  return whole;
+}
+
+// Of all layers. Mistral's have it all; those of Qwen by layer_types, or behind the first
+// max_window_layers.
+std::int64_t window_of(const TheirKeys& keys, std::string_view type, std::int64_t layers) {
+  constexpr std::int64_t published_window = 4096, published_whole = 28;
+  const bool qwen = type.starts_with("qwen");
+  const bool has_window = type == "mistral" || (qwen && keys.flag("use_sliding_window", false));
+  const std::int64_t window = has_window ? keys.size_or("sliding_window", published_window) : 0;
+  if (window < 0 || (window == 0 && has_window && keys.find("sliding_window") != nullptr))
+    keys.refuse("sliding_window", "not 1 or more");
+  const std::optional<std::int64_t> listed = whole_layers(keys, layers);
+  std::int64_t whole = window > 0 ? 0 : layers;
+  if (qwen && window > 0)
+    whole = listed.value_or(std::clamp<std::int64_t>(
+        keys.has("max_window_layers") ? keys.size("max_window_layers") : published_whole, 0,
+        layers));
+  if (qwen) {
+    keys.ignore("sliding_window");
+    keys.ignore("max_window_layers");
+  }
+  if (listed && *listed != whole)
+    keys.refuse("layer_types", fmt::format("and the window of this file is {}",
+                                           window > 0 ? fmt::to_string(window) : "none"));
+  if (whole == 0 || whole == layers) return whole == 0 ? window : 0;
+  keys.refuse(listed ? "layer_types" : "max_window_layers",
+              fmt::format("so that {} of {} layers attend to all tokens and the others to {}; "
+                          "models here have one window for all layers, or none",
+                          whole, layers, window));
+}
+
+void read_llama(const TheirKeys& keys, std::string_view type, ModelConfig& config) {
+  config.family = llama_name;
+  auto& model = config.as<LlamaOptions>();
+  const bool qwen = type.starts_with("qwen");
+  constexpr std::int64_t mistral_heads = 8, qwen_heads = 32, qwen3_head_size = 128;
+  model = {.layers = keys.size("num_hidden_layers"),
+           .hidden = keys.size("hidden_size"),
+           .heads = keys.size("num_attention_heads"),
+           .kv_heads = keys.size_or("num_key_value_heads",
+                                    qwen ? qwen_heads : (type == "mistral" ? mistral_heads : 0)),
+           .head_size = keys.size_or("head_dim", type == "qwen3" ? qwen3_head_size : 0),
+           .intermediate = keys.size("intermediate_size"),
+           .context = keys.size("max_position_embeddings"),
+           .vocabulary = keys.size("vocab_size"),
+           .tied_head = keys.flag("tie_word_embeddings", false),
+           .norm_epsilon = keys.number("rms_norm_eps", 1e-6),
+           .qkv_bias = type == "qwen2",
+           .qk_norm = type == "qwen3"};
+  keys.expect("hidden_act", "silu", "our SwiGLU");
+  if (type == "qwen2") keys.ignore("attention_bias");
+  model.window = window_of(keys, type, model.layers);
+  read_rope(keys, model);
+}
+
+void spell_llama(ModelConfig& model) {
+  auto& options = model.as<LlamaOptions>();
+  const TransformerOptions meant = transformer_options(options);
+  options.kv_heads = meant.key_heads;
+  options.head_size = meant.head_size;
+  options.intermediate = meant.intermediate;
+  options.rope_high_turns = meant.rope.high_turns;
+  options.context = 0;
+}
+
 }  // namespace
 
 const Exchange& llama_exchange() {
-  static constexpr Exchange exchange{llama_names, llama_config, llama_plain_name,
-                                     "model.embed_tokens.weight", "lm_head.weight"};
+  static constexpr std::array<std::string_view, 4> types{"llama", "mistral", "qwen2", "qwen3"};
+  static constexpr Exchange exchange{llama_names,
+                                     llama_config,
+                                     llama_plain_name,
+                                     types,
+                                     read_llama,
+                                     spell_llama,
+                                     "model.embed_tokens.weight",
+                                     "lm_head.weight"};
   return exchange;
 }
 

@@ -4,13 +4,20 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
 #include "models/images/image_exchange.h"
 #include "models/resnet/resnet.h"
 #include "models/resnet/resnet_block.h"
+#include "models/resnet/resnet_config.h"
 #include "runtime/base/error.h"
 
 namespace trireme::hugging_face {
 namespace {
+
+using Json = nlohmann::json;
 
 bool has_bottlenecks(const ResNetOptions& model) {
   return model.block == ResNetBlockKind::bottleneck;
@@ -134,11 +141,63 @@ std::vector<std::string> resnet_counters(const ModelConfig& config) {
   return names;
 }
 
+std::vector<std::int64_t> sizes_of(const TheirKeys& keys, const char* key) {
+  const Json* const list = keys.find(key);
+  const bool right = list != nullptr && list->is_array() && !list->empty() &&
+                     std::ranges::all_of(*list, [](const Json& item) {
+                       return item.is_number_integer() && item >= 1 && item <= 1 << 20;
+                     });
+  if (!right) keys.refuse(key, "not a list of sizes");
+  return list->get<std::vector<std::int64_t>>();
+}
+
+// Theirs reads pictures of any size and need not say which: 224 as published.
+void read_resnet(const TheirKeys& keys, std::string_view /*type*/, ModelConfig& config) {
+  config.family = resnet_name;
+  auto& model = config.as<ResNetOptions>();
+  const std::string type = keys.text("layer_type", "bottleneck");
+  const auto block = value_named<ResNetBlockKind>(type);
+  constexpr std::int64_t widest = 1 << 20;
+  if (const std::int64_t width = keys.size("embedding_size"); width < 1 || width > widest)
+    keys.refuse("embedding_size", "not 1 to 1048576");
+  if (!block) keys.refuse("layer_type", "and basic and bottleneck are those that there are");
+  model = {.block = *block,
+           .stages = sizes_of(keys, "depths"),
+           .width = keys.size("embedding_size"),
+           .stem = ResNetStemKind::imagenet,
+           .channels = keys.size("num_channels"),
+           .classes = classes_of(keys)};
+  if (keys.find("image_size") != nullptr) {
+    const auto [height, width] = image_sides_of(keys);
+    model.image_size = height;
+    model.image_width = width;
+  }
+  Json widths = Json::array();
+  for (std::size_t s = 0; s < model.stages.size() && s < 8; ++s)
+    widths.push_back((model.width << s) * (*block == ResNetBlockKind::bottleneck ? 4 : 1));
+  if (keys.find("hidden_sizes") == nullptr) keys.refuse("hidden_sizes", "not a list of sizes");
+  keys.expect("hidden_sizes", widths, "our ResNet of this embedding_size");
+  keys.expect("hidden_act", "relu", "our ResNet");
+  keys.expect("downsample_in_first_stage", false, "our ResNet");
+  keys.expect("downsample_in_bottleneck", false, "our bottleneck, with its stride in the 3x3,");
+  for (const char* const key :
+       {"stage_names", "out_features", "out_indices", "tie_word_embeddings"})
+    keys.ignore(key);
+}
+
+// The weights read pictures of any size.
+void spell_resnet(ModelConfig& model) {
+  auto& options = model.as<ResNetOptions>();
+  options.image_size = options.image_width = 0;
+}
+
 }  // namespace
 
 const Exchange& resnet_exchange() {
-  static constexpr Exchange exchange{resnet_names, resnet_config,  resnet_plain_name, "",
-                                     "",           resnet_counters};
+  static constexpr std::array<std::string_view, 1> types{"resnet"};
+  static constexpr Exchange exchange{
+      resnet_names, resnet_config,  resnet_plain_name, types, read_resnet, spell_resnet, "",
+      "",           resnet_counters};
   return exchange;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,6 +12,10 @@
 
 #include "models/transformer/transformer.h"
 #include "runtime/config/model_config.h"
+
+namespace trireme {
+class TheirKeys;
+}
 
 namespace trireme::hugging_face {
 
@@ -67,6 +72,13 @@ struct Exchange {
   // A name of theirs as it stands in `names`, without what some files put before all of them;
   // nothing for tensors that are not parameters of ours.
   std::optional<std::string> (*plain_name)(std::string_view theirs, const ModelConfig& model);
+  // Their model_types of this family, and config.json of one of these as a model of ours. Raises
+  // ExitCode::config for a setting that we do not have.
+  std::span<const std::string_view> types;
+  void (*read)(const TheirKeys& keys, std::string_view type, ModelConfig& model);
+  // Puts every "auto" in its place, and one value wherever any of several means the same function
+  // of the same weights; null: there is nothing to do.
+  void (*spell)(ModelConfig& model);
   // Where they keep the token table, and the head that may be tied to it; empty: no tokens.
   std::string_view tokens, head;
   // Their counters of the batches that running statistics have seen, i64 scalars; null: none.

@@ -3,8 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <nlohmann/json.hpp>
+
 #include "models/images/image_exchange.h"
 #include "models/vit/vit.h"
+#include "models/vit/vit_config.h"
 #include "runtime/base/error.h"
 
 namespace trireme::hugging_face {
@@ -100,10 +104,39 @@ std::optional<std::string> vit_plain_name(std::string_view theirs, const ModelCo
   return std::string(theirs);
 }
 
+void read_vit(const TheirKeys& keys, std::string_view /*type*/, ModelConfig& config) {
+  config.family = vit_name;
+  auto& model = config.as<VitOptions>();
+  model = {.layers = keys.size("num_hidden_layers"),
+           .hidden = keys.size("hidden_size"),
+           .heads = keys.size("num_attention_heads"),
+           .intermediate = keys.size("intermediate_size"),
+           .dropout = keys.number("hidden_dropout_prob", 0.0),
+           .norm_epsilon = keys.number("layer_norm_eps", 1e-12),
+           .gelu = read_gelu(keys),
+           .patch = keys.size("patch_size"),
+           .channels = keys.size("num_channels"),
+           .classes = classes_of(keys)};
+  const auto [height, width] = image_sides_of(keys);
+  model.image_size = height;
+  model.image_width = width;
+  keys.expect("qkv_bias", true, "our attention");
+  keys.ignore("encoder_stride");
+  keys.ignore("tie_word_embeddings");
+}
+
+void spell_vit(ModelConfig& model) {
+  auto& options = model.as<VitOptions>();
+  options.intermediate = transformer_options(options).intermediate;
+  options.image_width = options.width_of_images();
+}
+
 }  // namespace
 
 const Exchange& vit_exchange() {
-  static constexpr Exchange exchange{vit_names, vit_config, vit_plain_name, "", ""};
+  static constexpr std::array<std::string_view, 1> types{"vit"};
+  static constexpr Exchange exchange{
+      vit_names, vit_config, vit_plain_name, types, read_vit, spell_vit, "", ""};
   return exchange;
 }
 

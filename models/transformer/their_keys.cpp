@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/checkpoint/their_keys.h"
+#include "models/transformer/their_keys.h"
 
 #include <fmt/format.h>
 
@@ -152,4 +152,25 @@ void TheirKeys::expect_nothing_else() const {
   }
 }
 
+namespace hugging_face {
+
+ops::ActivationKind read_activation(const TheirKeys& keys, const char* key, const char* missing) {
+  const std::string name = keys.text(key, missing);
+  std::string known;
+  for (const auto& named : activation_names) {
+    if (named.name == name) return named.value;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", named.name);
+  }
+  keys.refuse(key, fmt::format("and models here have one of {}", known));
+}
+
+GeluForm read_gelu(const TheirKeys& keys) {
+  const ops::ActivationKind kind = read_activation(keys, "hidden_act", "gelu");
+  for (const auto& form : names_of(GeluForm{})) {
+    if (activation_of(form.value) == kind) return form.value;
+  }
+  keys.refuse("hidden_act", "and this family has gelu, gelu_new and gelu_pytorch_tanh here");
+}
+
+}  // namespace hugging_face
 }  // namespace trireme

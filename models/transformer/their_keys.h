@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "models/transformer/activation_names.h"
+
 namespace trireme {
 
 // One object of the file. Reading a key marks it. Errors are ExitCode::config and name the file.
@@ -45,5 +47,12 @@ class TheirKeys {
   std::string path_, where_;
   mutable std::set<std::string, std::less<>> read_;
 };
+
+namespace hugging_face {
+// Raise where they name one that is none of `activation_names`, or no GELU.
+[[nodiscard]] ops::ActivationKind read_activation(const TheirKeys& keys, const char* key,
+                                                  const char* missing);
+[[nodiscard]] GeluForm read_gelu(const TheirKeys& keys);
+}  // namespace hugging_face
 
 }  // namespace trireme
