@@ -22,8 +22,7 @@ void check_heads_of_hidden(const config::Subject& subject, std::int64_t hidden,
 
 void check_width_transfer(const config::Subject& subject, std::int64_t base_width) {
   const OptimizerKind optimizer = subject.config.optimizer.name;
-  if (base_width == 0 || subject.purpose != Purpose::train || optimizer == OptimizerKind::adamw ||
-      optimizer == OptimizerKind::lion)
+  if (base_width == 0 || subject.purpose != Purpose::train || traits_of(optimizer).own_rates)
     return;
   refuse(subject, "model.mup_base_width",
          "{} with optimizer.name: {}; learning rates that carry over widths are those of Adam's "

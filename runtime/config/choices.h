@@ -179,17 +179,6 @@ enum class Recompute : std::uint8_t {
       {{Recompute::none, "none"}, {Recompute::selective, "selective"}, {Recompute::full, "full"}});
 }
 
-// optimizer.name
-enum class OptimizerKind : std::uint8_t { adamw, lamb, lars, lion, muon, sgd };
-[[nodiscard]] constexpr auto names_of(OptimizerKind /*key*/) {
-  return std::to_array<Named<OptimizerKind>>({{OptimizerKind::adamw, "adamw"},
-                                              {OptimizerKind::lamb, "lamb"},
-                                              {OptimizerKind::lars, "lars"},
-                                              {OptimizerKind::lion, "lion"},
-                                              {OptimizerKind::muon, "muon"},
-                                              {OptimizerKind::sgd, "sgd"}});
-}
-
 // lr_schedule.name. wsd: warm-up, stable, then a linear decay over the last part (Hu et al.,
 // MiniCPM, 2024).
 enum class LrDecay : std::uint8_t { constant, linear, cosine, wsd };

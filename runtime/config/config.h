@@ -20,6 +20,7 @@
 
 #include "runtime/config/choices.h"
 #include "runtime/config/model_config.h"
+#include "runtime/config/optimizer_config.h"
 
 namespace trireme {
 
@@ -188,23 +189,6 @@ struct TrainConfig {
   std::int64_t divergence_check_every = 1000;  // steps; 0 = never
   std::int64_t noise_scale_every = 0;          // steps; 0 = never
   friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
-};
-
-struct OptimizerConfig {
-  OptimizerKind name = OptimizerKind::adamw;
-  double learning_rate = 1e-3;
-  std::array<double, 2> betas = {0.9, 0.95};
-  double epsilon = 1e-8;
-  double weight_decay = 0.1;
-  double momentum = 0.9;
-  bool nesterov = false;
-  double trust_coefficient = 0.001;
-  // Numbers that are kept for each weight beside it.
-  [[nodiscard]] int moments() const {
-    if (name == OptimizerKind::sgd) return momentum > 0 ? 1 : 0;
-    return name == OptimizerKind::lars || name == OptimizerKind::lion ? 1 : 2;
-  }
-  friend bool operator==(const OptimizerConfig&, const OptimizerConfig&) = default;
 };
 
 struct LrScheduleConfig {

@@ -13,9 +13,13 @@ namespace {
 constexpr std::int64_t many = 1'000'000'000'000;
 constexpr double year_of_minutes = 525'600;
 constexpr double any_value = 1e30;  // of what is measured: pressures, energies
-const Condition with_betas{"optimizer.name", {"adamw", "lamb", "lion", "muon"}};
-const Condition with_epsilon{"optimizer.name", {"adamw", "lamb", "muon"}};
-const Condition with_momentum{"optimizer.name", {"lars", "muon", "sgd"}};
+// Of the optimizers that read a key.
+Condition optimizers_with(bool OptimizerTraits::*key) {
+  Condition condition{"optimizer.name", {}};
+  for (const OptimizerTraits& optimizer : optimizer_table)
+    if (optimizer.*key) condition.values.push_back(optimizer.name);
+  return condition;
+}
 const Condition lars{"optimizer.name", {"lars"}};
 const Condition sgd{"optimizer.name", {"sgd"}};
 const Condition fp16{"precision", {"fp16"}};
@@ -329,16 +333,16 @@ std::vector<Field> optimizer_fields() {
             (NumberRange{.low = 0, .high = 1, .high_is_open = true, .items = {2, 2}}),
             "decay of the first and second moment; of lion, what of the old first moment is in the "
             "step and what is kept of it (published: 0.9 and 0.99)",
-            with_betas),
+            optimizers_with(&OptimizerTraits::betas)),
       FIELD(optimizer.epsilon, (NumberRange{.high = 1, .low_is_open = true}),
-            "added to the root of the second moment", with_epsilon),
+            "added to the root of the second moment", optimizers_with(&OptimizerTraits::epsilon)),
       FIELD(
           optimizer.weight_decay, NumberRange{.high = 1000},
           "decoupled for adamw, lion and muon, part of the direction for the others; for weight "
           "matrices, filters and token embeddings, not for biases, norms and position embeddings"),
       FIELD(optimizer.momentum, below_one,
             "decay of the velocity; of muon that of hidden matrices (published: 0.95)",
-            with_momentum),
+            optimizers_with(&OptimizerTraits::momentum)),
       FIELD(optimizer.nesterov, Free{}, "look ahead along the velocity", sgd),
       FIELD(optimizer.trust_coefficient, (NumberRange{.high = 1000, .low_is_open = true}),
             "step of a tensor as a share of its norm, at rate 1", lars),

@@ -11,35 +11,6 @@
 namespace trireme {
 namespace {
 
-OptimizerOptions optimizer_options(const OptimizerConfig& config) {
-  const auto beta1 = static_cast<float>(config.betas[0]),
-             beta2 = static_cast<float>(config.betas[1]),
-             epsilon = static_cast<float>(config.epsilon),
-             momentum = static_cast<float>(config.momentum),
-             decay = static_cast<float>(config.weight_decay);
-  const ops::AdamWOptions adamw{
-      .beta1 = beta1, .beta2 = beta2, .epsilon = epsilon, .weight_decay = decay};
-  switch (config.name) {
-    case OptimizerKind::lamb:
-      return ops::LambOptions{
-          .beta1 = beta1, .beta2 = beta2, .epsilon = epsilon, .weight_decay = decay};
-    case OptimizerKind::lars:
-      return ops::LarsOptions{.momentum = momentum,
-                              .coefficient = static_cast<float>(config.trust_coefficient),
-                              .weight_decay = decay};
-    case OptimizerKind::lion:
-      return ops::LionOptions{.beta1 = beta1, .beta2 = beta2, .weight_decay = decay};
-    case OptimizerKind::muon:
-      return MuonWithAdamW{.muon = {.momentum = momentum, .weight_decay = decay}, .adamw = adamw};
-    case OptimizerKind::sgd:
-      return ops::SgdOptions{
-          .momentum = momentum, .nesterov = config.nesterov, .weight_decay = decay};
-    case OptimizerKind::adamw:
-      break;
-  }
-  return adamw;
-}
-
 AdapterOptions adapter_options(const LoraConfig& config) {
   if (config.rank == 0) return {};
   return {.rank = config.rank,
@@ -161,7 +132,7 @@ StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
           .reduced = reduced_dtype(config),
           .layout_independent = config.reproducibility == Reproducibility::layout,
           .graphs = config.device.graphs,
-          .optimizer = optimizer_options(config.optimizer),
+          .optimizer = config.optimizer,
           .loss_scale = loss_scale_options(config),
           .loss_guard = {.spike_zscore = config.train.spike_zscore,
                          .spike_window = config.train.spike_window},

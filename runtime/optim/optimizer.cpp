@@ -18,27 +18,34 @@ Buffer zeroed(Device& device, Stream* stream, std::size_t bytes) {
   return buffer;
 }
 
+ops::UpdateOptions update_options(const OptimizerConfig& config) {
+  return {.beta1 = static_cast<float>(config.betas[0]),
+          .beta2 = static_cast<float>(config.betas[1]),
+          .epsilon = static_cast<float>(config.epsilon),
+          .momentum = static_cast<float>(config.momentum),
+          .nesterov = config.nesterov,
+          .weight_decay = static_cast<float>(config.weight_decay)};
+}
+
 }  // namespace
 
-Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerOptions& options,
+Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerConfig& config,
                      float clip_norm, const OptimizerRanks& ranks,
                      std::optional<ops::LossScaleOptions> loss_scale)
     : device_(device),
       params_(params),
-      options_(options),
+      config_(config),
+      traits_(traits_of(config.name)),
       clip_norm_(clip_norm),
       exact_norms_(ranks.exact) {
   const auto join = [&](std::optional<TensorGroup>& group, Communicator* communicator) {
     if (communicator == nullptr || communicator->size() == 1) return;
     group.emplace(device, *communicator, *ranks.comm, ranks.stalls);
   };
-  const bool rated = std::holds_alternative<ops::AdamWOptions>(options_) ||
-                     std::holds_alternative<ops::LionOptions>(options_);
   for (const OwnedRun& run : params.layout().owned_runs())
-    TRIREME_EXPECTS(rated || run.rate == 1.0F,
-                    "{} has a learning rate of its own, and another "
-                    "optimizer than AdamW or Lion",
-                    params.layout().spec(run.param).name);
+    TRIREME_EXPECTS(traits_.own_rates || run.rate == 1.0F,
+                    "{} has a learning rate of its own, which {} does not follow",
+                    params.layout().spec(run.param).name, traits_.name);
   join(slices_, ranks.slices);
   join(tensor_, ranks.tensor);
   join(model_, ranks.model);
@@ -49,17 +56,12 @@ Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerOptions&
   const std::size_t state =
       std::max(static_cast<std::size_t>(params.layout().owned_trained_elements()), std::size_t{1}) *
       sizeof(float);
-  const auto* const sgd = std::get_if<ops::SgdOptions>(&options_);
-  const bool lamb = std::holds_alternative<ops::LambOptions>(options_),
-             muon = std::holds_alternative<MuonWithAdamW>(options_);
-  if (sgd == nullptr || sgd->momentum > 0) first_ = zeroed(device, stream.get(), state);
-  if (lamb || muon || std::holds_alternative<ops::AdamWOptions>(options_))
-    second_ = zeroed(device, stream.get(), state);
-  if (lamb || std::holds_alternative<ops::LarsOptions>(options_))
-    ratios_.emplace(device, params.layout());
-  if (muon) {
+  const int moments = config.moments();
+  if (moments > 0) first_ = zeroed(device, stream.get(), state);
+  if (moments > 1) second_ = zeroed(device, stream.get(), state);
+  if (traits_.trust_ratios) ratios_.emplace(device, params.layout());
+  if (traits_.orthogonal)
     muon_.emplace(device, params, slices_ ? &*slices_ : nullptr, tensor_ ? &*tensor_ : nullptr);
-  }
   scalars_ = zeroed(device, stream.get(), scalar_count * sizeof(float));
   scalars_host_ = Buffer(device, 2 * scalar_count * sizeof(float), MemoryKind::host);
   norm_ = zeroed(device, stream.get(), sizeof(float));
@@ -106,19 +108,14 @@ float* Optimizer::staged(std::int64_t step) const {
 void Optimizer::prepare(std::int64_t step, double learning_rate) {
   float* const values = staged(step);
   values[ops::StepScalars::learning_rate] = static_cast<float>(learning_rate);
-  values[ops::StepScalars::bias_correction1] = 1.0F;
-  values[ops::StepScalars::bias_correction2] = 1.0F;
   values[ops::StepScalars::gradient_scale] = 1.0F;
-  const auto correct = [&](const auto& options) {
-    const auto t = static_cast<double>(step + 1);
-    values[ops::StepScalars::bias_correction1] =
-        static_cast<float>(1.0 - std::pow(options.beta1, t));
-    values[ops::StepScalars::bias_correction2] =
-        static_cast<float>(1.0 - std::pow(options.beta2, t));
+  const auto t = static_cast<double>(step + 1);
+  const auto correction = [&](double beta) {
+    const auto rounded = static_cast<float>(beta);  // as the kernels have it
+    return traits_.bias_correction ? static_cast<float>(1.0 - std::pow(rounded, t)) : 1.0F;
   };
-  if (const auto* const adamw = std::get_if<ops::AdamWOptions>(&options_)) correct(*adamw);
-  if (const auto* const lamb = std::get_if<ops::LambOptions>(&options_)) correct(*lamb);
-  if (const auto* const muon = std::get_if<MuonWithAdamW>(&options_)) correct(muon->adamw);
+  values[ops::StepScalars::bias_correction1] = correction(config_.betas[0]);
+  values[ops::StepScalars::bias_correction2] = correction(config_.betas[1]);
 }
 
 Tensor Optimizer::scalars() const {
@@ -140,12 +137,18 @@ void Optimizer::measure(Stream& stream, std::int64_t step, const Tensor& sums, d
 }
 
 void Optimizer::update(Stream& stream) {
+  const ops::UpdateOptions options = update_options(config_);
+  const auto update = [&](OptimizerKind kind, ops::UpdatePart part, const ops::UpdateTable& table) {
+    ops::update(stream, kind, part, table, scalars(), options);
+  };
+  const ops::UpdateTable& own = muon_ ? hidden_ : weights_;
+  if (traits_.direction) update(config_.name, ops::UpdatePart::direction, own);
   if (ratios_) measure_tensors(stream);
   if (muon_) {
-    ops::muon_direction(stream, hidden_, scalars(), std::get<MuonWithAdamW>(options_).muon);
     muon_->orthogonalize(stream);
+    update(OptimizerKind::adamw, ops::UpdatePart::weights, weights_);
   }
-  update_weights(stream);
+  update(config_.name, ops::UpdatePart::weights, own);
   for (const OwnedRun& run : statistics_) {
     const ops::UpdateRun at = tensors_of(run);
     ops::exponential_average(stream, at.parameter, at.gradient, run.statistic_decay, scalars());
@@ -188,36 +191,17 @@ ops::UpdateRun Optimizer::tensors_of(const OwnedRun& run) const {
 }
 
 void Optimizer::measure_tensors(Stream& stream) {
-  if (const auto* const lamb = std::get_if<ops::LambOptions>(&options_))
-    ops::lamb_direction(stream, weights_, scalars(), *lamb);
   ratios_->sum(stream);
   const ScopedCommLabel label("trust ratios");
   if (slices_) slices_->all_reduce(stream, ratios_->sums());
   if (tensor_) tensor_->all_reduce(stream, ratios_->sums());
   ops::TrustOptions trust{};
-  if (const auto* const lars = std::get_if<ops::LarsOptions>(&options_)) {
-    trust = {
-        .coefficient = lars->coefficient, .weight_decay = lars->weight_decay, .gradients = true};
+  if (!traits_.direction) {  // LARS scales gradients
+    trust = {.coefficient = static_cast<float>(config_.trust_coefficient),
+             .weight_decay = static_cast<float>(config_.weight_decay),
+             .gradients = true};
   }
   ratios_->finish(stream, scalars(), trust);
-}
-
-void Optimizer::update_weights(Stream& stream) {
-  if (const auto* const adamw = std::get_if<ops::AdamWOptions>(&options_)) {
-    ops::adamw(stream, weights_, scalars(), *adamw);
-  } else if (const auto* const lion = std::get_if<ops::LionOptions>(&options_)) {
-    ops::lion(stream, weights_, scalars(), *lion);
-  } else if (const auto* const sgd = std::get_if<ops::SgdOptions>(&options_)) {
-    ops::sgd(stream, weights_, scalars(), *sgd);
-  } else if (std::holds_alternative<ops::LambOptions>(options_)) {
-    ops::lamb(stream, weights_, scalars());
-  } else if (const auto* const lars = std::get_if<ops::LarsOptions>(&options_)) {
-    ops::lars(stream, weights_, scalars(), *lars);
-  } else {
-    const auto& both = std::get<MuonWithAdamW>(options_);
-    ops::muon(stream, hidden_, scalars(), both.muon);
-    ops::adamw(stream, weights_, scalars(), both.adamw);
-  }
 }
 
 }  // namespace trireme

@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <variant>
 #include <vector>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/timing/stall_clock.h"
+#include "runtime/config/optimizer_config.h"
 #include "runtime/nn/param_store.h"
 #include "runtime/ops/update/optimizer_update.h"
 #include "runtime/optim/loss_scaler.h"
@@ -18,15 +18,6 @@
 #include "runtime/optim/trust_ratios.h"
 
 namespace trireme {
-
-// Updates matrices between hidden activations by Muon, the rest by AdamW.
-struct MuonWithAdamW {
-  ops::MuonOptions muon{};
-  ops::AdamWOptions adamw{};
-};
-
-using OptimizerOptions = std::variant<ops::AdamWOptions, ops::LionOptions, ops::SgdOptions,
-                                      ops::LambOptions, ops::LarsOptions, MuonWithAdamW>;
 
 // The other ranks that an optimizer has to do with; null: this one has everything.
 struct OptimizerRanks {
@@ -43,8 +34,9 @@ struct OptimizerRanks {
 // Updates what this rank owns of the parameters: everything, or with ZeRO its slices.
 class Optimizer {
  public:
-  // `params` must be allocated for training and outlive the optimizer, as must the groups.
-  Optimizer(Device& device, ParamStore& params, const OptimizerOptions& options, float clip_norm,
+  // The learning rate comes with prepare(). `params` must be allocated for training and outlive the
+  // optimizer, as must the groups.
+  Optimizer(Device& device, ParamStore& params, const OptimizerConfig& config, float clip_norm,
             const OptimizerRanks& ranks = {}, std::optional<ops::LossScaleOptions> loss_scale = {});
 
   // Leaves on the host what step `step` will read; before each step(). At most one earlier step may
@@ -78,22 +70,20 @@ class Optimizer {
   [[nodiscard]] ops::UpdateRun tensors_of(const OwnedRun& run) const;
   void make_tables(Stream& stream);
   void sum_squares(Stream& stream);
-  void update_weights(Stream& stream);
-  // LAMB and LARS: the norms of all tensors.
-  void measure_tensors(Stream& stream);
+  void measure_tensors(Stream& stream);  // for trust ratios
   [[nodiscard]] Tensor moments(const Buffer& buffer) const;
 
   Device& device_;
   ParamStore& params_;
-  OptimizerOptions options_;
+  OptimizerConfig config_;
+  const OptimizerTraits& traits_;
   float clip_norm_;
   bool exact_norms_;
   std::optional<TensorGroup> slices_, tensor_, model_;
   std::optional<LossScaler> scaler_;
   std::optional<TrustRatios> ratios_;
   std::optional<Muon> muon_;
-  Buffer first_,
-      second_;  // AdamW, LAMB: m, v; Lion: m; SGD, LARS: momentum; Muon: its own, or m, v
+  Buffer first_, second_;                       // as far as the optimizer keeps moments
   Buffer scalars_, scalars_host_, norm_, sum_;  // StepScalars, its staging copy, (1) f32, (1) f64
   Buffer exact_;                                // ops::exact_sum_words u64
   ops::UpdateTable weights_, hidden_;           // Muon's hidden matrices are not in the first

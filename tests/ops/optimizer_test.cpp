@@ -24,11 +24,11 @@ void with_table(const std::vector<ops::UpdateRun>& runs, const Op& op) {
   stream().synchronize();
 }
 
-void adamw(const ops::UpdateRun& run, const Tensor& scalars, const ops::AdamWOptions& options) {
-  with_table({run}, [&](const auto& table) { ops::adamw(stream(), table, scalars, options); });
-}
-void sgd(const ops::UpdateRun& run, const Tensor& scalars, const ops::SgdOptions& options) {
-  with_table({run}, [&](const auto& table) { ops::sgd(stream(), table, scalars, options); });
+void update(OptimizerKind kind, const std::vector<ops::UpdateRun>& runs, const Tensor& scalars,
+            const ops::UpdateOptions& options = {},
+            ops::UpdatePart part = ops::UpdatePart::weights) {
+  with_table(
+      runs, [&](const auto& table) { ops::update(stream(), kind, part, table, scalars, options); });
 }
 
 void sum_squares_of(const Tensor& squares, const Tensor& parameter, const Tensor& direction) {
@@ -40,7 +40,7 @@ void sum_squares_of(const Tensor& squares, const Tensor& parameter, const Tensor
 
 TEST(AdamW, FollowsTheFormulaOverSeveralSteps) {
   for (const std::int64_t n : {1, 3, 7, 17, 33, 1500}) {
-    const ops::AdamWOptions options{
+    const ops::UpdateOptions options{
         .beta1 = 0.9F, .beta2 = 0.95F, .epsilon = 1e-8F, .weight_decay = 0.1F};
     const GuardedTensor p = random_tensor(DType::f32, {n}, 1);
     const GuardedTensor m(DType::f32, {n}, std::vector<double>(static_cast<std::size_t>(n)));
@@ -58,7 +58,8 @@ TEST(AdamW, FollowsTheFormulaOverSeveralSteps) {
         rp[i] -= 1e-2 * ((rm[i] / c1) / (std::sqrt(rv[i] / c2) + 1e-8) + 0.1 * rp[i]);
       }
 
-      adamw({p, g, low, m, v, {}, true}, scalars_of(1e-2, c1, c2, 0.5), options);
+      update(OptimizerKind::adamw, {{p, g, low, m, v, {}, true}}, scalars_of(1e-2, c1, c2, 0.5),
+             options);
     }
     expect_close(p.get(), rp, 1e-6, 1e-6);
     expect_close(m.get(), rm, 1e-5, 1e-7);
@@ -81,7 +82,7 @@ TEST(AdamW, IsTheSameWithAndWithoutTheComputeCopy) {
     const GuardedTensor v = random_tensor(DType::f32, {1025}, 5, 0.0, 1.0),
                         low(DType::bf16, {1025});
 
-    adamw({p, g, copy ? low.view() : Tensor{}, m, v}, scalars, {});
+    update(OptimizerKind::adamw, {{p, g, copy ? low.view() : Tensor{}, m, v}}, scalars, {});
 
     results.push_back(p.raw());
   }
@@ -103,7 +104,8 @@ TEST(AdamW, IsTheSameAtAnyAlignment) {
     const GuardedTensor low(DType::bf16, {n});
 
     const auto part = [&](const GuardedTensor& all) { return all.view().range(shift, n); };
-    adamw({part(p), part(g), low, part(m), part(v), {}, true}, scalars, {.weight_decay = 0.1F});
+    update(OptimizerKind::adamw, {{part(p), part(g), low, part(m), part(v), {}, true}}, scalars,
+           {.weight_decay = 0.1F});
 
     std::vector<double> result = low.get();
     for (const GuardedTensor* const each : {&p, &m, &v}) {
@@ -130,7 +132,7 @@ TEST(AdamW, LeavesEverythingAloneWhenTheGradientIsNotFinite) {
   const ops::SquaresTable squares(stream(), {&run, 1}, 1, false);
   ops::sum_squares(stream(), total, squares);
   ops::clip_scale(stream(), scalars, norm, total, 1.0F);
-  adamw({p, g, {}, m, v}, scalars, {});
+  update(OptimizerKind::adamw, {{p, g, {}, m, v}}, scalars, {});
 
   EXPECT_TRUE(std::isinf(norm.get()[0]));
   EXPECT_EQ(p.raw(), before);
@@ -138,7 +140,7 @@ TEST(AdamW, LeavesEverythingAloneWhenTheGradientIsNotFinite) {
 
 TEST(Lion, FollowsTheFormulaOverSeveralSteps) {
   for (const std::int64_t n : {1, 3, 17, 1030}) {
-    const ops::LionOptions options{.beta1 = 0.9F, .beta2 = 0.99F, .weight_decay = 0.1F};
+    const ops::UpdateOptions options{.beta1 = 0.9F, .beta2 = 0.99F, .weight_decay = 0.1F};
     const GuardedTensor p = random_tensor(DType::f32, {n}, 1), low(DType::bf16, {n});
     const GuardedTensor m(DType::f32, {n}, std::vector<double>(static_cast<std::size_t>(n)));
     std::vector<double> rp = p.get(), rm = m.get();
@@ -153,9 +155,8 @@ TEST(Lion, FollowsTheFormulaOverSeveralSteps) {
         rm[i] = 0.99 * rm[i] + 0.01 * g;
       }
 
-      with_table({{p, gradient, low, m, {}, {}, true}}, [&](const auto& table) {
-        ops::lion(stream(), table, scalars_of(1e-2, 1, 1, 0.5), options);
-      });
+      update(OptimizerKind::lion, {{p, gradient, low, m, {}, {}, true}},
+             scalars_of(1e-2, 1, 1, 0.5), options);
     }
     expect_close(p.get(), rp, 1e-6, 1e-6);
     expect_close(m.get(), rm, 1e-5, 1e-7);
@@ -165,7 +166,7 @@ TEST(Lion, FollowsTheFormulaOverSeveralSteps) {
 
 TEST(Sgd, FollowsTheFormulaWithAndWithoutNesterov) {
   for (const bool nesterov : {false, true}) {
-    const ops::SgdOptions options{.momentum = 0.9F, .nesterov = nesterov, .weight_decay = 0.01F};
+    const ops::UpdateOptions options{.momentum = 0.9F, .nesterov = nesterov, .weight_decay = 0.01F};
     const GuardedTensor p = random_tensor(DType::f32, {1030}, 1), low(DType::bf16, {1030});
     const GuardedTensor b(DType::f32, {1030}, std::vector<double>(1030));
     std::vector<double> rp = p.get(), rb = b.get();
@@ -178,7 +179,8 @@ TEST(Sgd, FollowsTheFormulaWithAndWithoutNesterov) {
         rp[i] -= 0.1 * (nesterov ? g + 0.9 * rb[i] : rb[i]);
       }
 
-      sgd({p, gradient, low, b, {}, {}, true}, scalars_of(0.1, 1, 1, 2.0), options);
+      update(OptimizerKind::sgd, {{p, gradient, low, b, {}, {}, true}}, scalars_of(0.1, 1, 1, 2.0),
+             options);
     }
     expect_close(p.get(), rp, 1e-5, 1e-6);
     expect_close(low.get(), rp, 0x1p-8, 1e-6);
@@ -196,7 +198,7 @@ double norm_of(const std::vector<double>& x) {
 TEST(Lamb, StepsByTheNormOfTheTensorOverThatOfItsDirection) {
   const std::int64_t n = 1030;
   const auto size = static_cast<std::size_t>(n);
-  const ops::LambOptions options{.epsilon = 1e-6F, .weight_decay = 0.1F};
+  const ops::UpdateOptions options{.epsilon = 1e-6F, .weight_decay = 0.1F};
   const GuardedTensor p = random_tensor(DType::f32, {n}, 1), low(DType::bf16, {n});
   const GuardedTensor m(DType::f32, {n}, std::vector<double>(size)),
       v(DType::f32, {n}, std::vector<double>(size)), ratio(DType::f32, {1});
@@ -217,12 +219,11 @@ TEST(Lamb, StepsByTheNormOfTheTensorOverThatOfItsDirection) {
     const GuardedTensor scalars = scalars_of(1e-2, c1, c2, 0.5);
     const GuardedTensor squares(DType::f64, {1, 2}, {0, 0});
 
-    with_table({{p, gradient, low, m, v, ratio, true}}, [&](const auto& table) {
-      ops::lamb_direction(stream(), table, scalars, options);
-      sum_squares_of(squares, p, gradient);
-      ops::trust_ratios(stream(), ratio, squares, scalars, {});
-      ops::lamb(stream(), table, scalars);
-    });
+    const ops::UpdateRun run{p, gradient, low, m, v, ratio, true};
+    update(OptimizerKind::lamb, {run}, scalars, options, ops::UpdatePart::direction);
+    sum_squares_of(squares, p, gradient);
+    ops::trust_ratios(stream(), ratio, squares, scalars, {});
+    update(OptimizerKind::lamb, {run}, scalars, options);
 
     EXPECT_NEAR(ratio.get()[0], trust, 1e-4 * trust);
   }
@@ -233,7 +234,7 @@ TEST(Lamb, StepsByTheNormOfTheTensorOverThatOfItsDirection) {
 TEST(Lars, StepsByTheNormOfTheTensorOverThatOfItsGradient) {
   const std::int64_t n = 517;
   const auto size = static_cast<std::size_t>(n);
-  const ops::LarsOptions options{.momentum = 0.9F, .coefficient = 0.02F, .weight_decay = 0.01F};
+  const ops::UpdateOptions options{.momentum = 0.9F, .weight_decay = 0.01F};
   const GuardedTensor p = random_tensor(DType::f32, {n}, 1), low(DType::bf16, {n});
   const GuardedTensor b(DType::f32, {n}, std::vector<double>(size)), ratio(DType::f32, {1});
   std::vector<double> rp = p.get(), rb(size);
@@ -249,11 +250,9 @@ TEST(Lars, StepsByTheNormOfTheTensorOverThatOfItsGradient) {
     const GuardedTensor squares(DType::f64, {1, 2}, {0, 0});
 
     sum_squares_of(squares, p, gradient);
-    ops::trust_ratios(
-        stream(), ratio, squares, scalars,
-        {.coefficient = options.coefficient, .weight_decay = 0.01F, .gradients = true});
-    with_table({{p, gradient, low, b, {}, ratio, true}},
-               [&](const auto& table) { ops::lars(stream(), table, scalars, options); });
+    ops::trust_ratios(stream(), ratio, squares, scalars,
+                      {.coefficient = 0.02F, .weight_decay = 0.01F, .gradients = true});
+    update(OptimizerKind::lars, {{p, gradient, low, b, {}, ratio, true}}, scalars, options);
   }
   expect_close(p.get(), rp, 1e-5, 1e-6);
   expect_close(low.get(), rp, 0x1p-8, 1e-6);
@@ -286,8 +285,9 @@ TEST(Sgd, ReplayedFromAGraphReadsTheScalarsOfThatStep) {
   GuardedTensor scalars = scalars_of(0, 1, 1, 1);
   const ops::UpdateRun run{p, g};
   const ops::UpdateTable table(stream(), {&run, 1});
-  const auto graph =
-      stream().device().capture(stream(), [&] { ops::sgd(stream(), table, scalars, {}); });
+  const auto graph = stream().device().capture(stream(), [&] {
+    ops::update(stream(), OptimizerKind::sgd, ops::UpdatePart::weights, table, scalars, {});
+  });
   const auto replayed = [&](double learning_rate, double scale) {
     scalars.set({learning_rate, 1, 1, scale});
     graph->launch(stream());
@@ -302,12 +302,12 @@ TEST(Sgd, ReplayedFromAGraphReadsTheScalarsOfThatStep) {
 TEST(Sgd, NeedsNoBufferWithoutMomentum) {
   const GuardedTensor p(DType::f32, {3}, {1.0, 2.0, 3.0}), g(DType::f32, {3}, {1.0, -1.0, 0.5});
 
-  sgd({p, g}, scalars_of(0.5, 1, 1, 1), {});
+  update(OptimizerKind::sgd, {{p, g}}, scalars_of(0.5, 1, 1, 1), {});
 
   EXPECT_EQ(p.get(), (std::vector<double>{0.5, 2.5, 2.75}));
   expect_error(
       [&] {
-        sgd({p, g}, scalars_of(1, 1, 1, 1), {.momentum = 0.9F});
+        update(OptimizerKind::sgd, {{p, g}}, scalars_of(1, 1, 1, 1), {.momentum = 0.9F});
       },
       {"sgd", "a first moment is absent"});
 }
@@ -355,13 +355,12 @@ TEST(UpdateTable, UpdatesEachOfItsRunsAsOneAlone) {
                       i % 2 == 0,
                       i == 3 ? 0.3F : 1.0F});
     }
-    const ops::AdamWOptions options{.weight_decay = 0.1F};
-    const auto update = [&](const auto& table) { ops::adamw(stream(), table, scalars, options); };
+    const ops::UpdateOptions options{.weight_decay = 0.1F};
     if (together) {
-      with_table(runs, update);
+      update(OptimizerKind::adamw, runs, scalars, options);
     } else {
       for (const ops::UpdateRun& run : runs)
-        with_table({run}, update);
+        update(OptimizerKind::adamw, {run}, scalars, options);
     }
     for (const GuardedTensor* const each : {&p, &m, &v, &low})
       results.push_back(each->raw());
@@ -382,7 +381,7 @@ TEST(UpdateTable, RefusesTensorsThatDoNotGoTogether) {
   expect_error([&] { table({{p, other, bf}, {p, other, half}}); }, {"bf16", "f16"});
   expect_error(
       [&] {
-        adamw({p, other}, scalars_of(1, 1, 1, 1), {});
+        update(OptimizerKind::adamw, {{p, other}}, scalars_of(1, 1, 1, 1), {});
       },
       {"adamw", "first moment is absent"});
 }

@@ -106,7 +106,7 @@ TEST_F(MuonTest, StepsAlongTheOrthogonalizedMomentumOfEachMatrix) {
   for (const Part& part : parts)
     before.push_back(values_of<float>(params_.master(part.id)));
   Optimizer optimizer(*device_, params_,
-                      MuonWithAdamW{.muon = {.momentum = 0.9F, .weight_decay = 0.5F}}, 0);
+                      {.name = OptimizerKind::muon, .weight_decay = 0.5, .momentum = 0.9}, 0);
 
   run(optimizer, 0);
   run(optimizer, 1);
@@ -142,7 +142,7 @@ TEST_F(MuonTest, GivesEverySingularValueAboutOne) {
   allocate();
   // No weight decay and a rate of 1: what was subtracted is the direction.
   const auto before = values_of<float>(params_.master(id));
-  Optimizer optimizer(*device_, params_, MuonWithAdamW{.muon = {.weight_decay = 0}}, 0);
+  Optimizer optimizer(*device_, params_, {.name = OptimizerKind::muon, .weight_decay = 0}, 0);
   run(optimizer, 0);
 
   Matrix step = zeros(8, 30);
@@ -164,7 +164,7 @@ TEST_F(MuonTest, LeavesParametersThatAreNoHiddenMatrixToAdamW) {
       params_.declare({.name = "table", .shape = {4, 4}, .init = Init::normal(1), .matrix = true});
   allocate();
   const auto before = values_of<float>(params_.master(table));
-  Optimizer optimizer(*device_, params_, MuonWithAdamW{}, 0);
+  Optimizer optimizer(*device_, params_, {.name = OptimizerKind::muon, .weight_decay = 0}, 0);
 
   run(optimizer, 0);
 
@@ -180,7 +180,7 @@ TEST_F(MuonTest, AMatrixWithoutGradientStaysButForItsDecay) {
   const ParamId id = declare("w", {3, 7});
   allocate();
   const auto before = values_of<float>(params_.master(id));
-  Optimizer optimizer(*device_, params_, MuonWithAdamW{.muon = {.weight_decay = 0.5F}}, 0);
+  Optimizer optimizer(*device_, params_, {.name = OptimizerKind::muon, .weight_decay = 0.5}, 0);
   const Tensor gradients = params_.gradients().whole();
   std::fill_n(gradients.as<float>(), gradients.count(), 0.0F);
 

@@ -38,7 +38,7 @@ class OptimizerTest : public test::CpuFixture {
 TEST_F(OptimizerTest, DecaysOnlyParametersThatSaySo) {
   const auto before_decayed = values_of<float>(params_.master(decayed_));
   const auto before_plain = values_of<float>(params_.master(plain_));
-  Optimizer optimizer(*device_, params_, ops::AdamWOptions{.weight_decay = 0.5F}, 0);
+  Optimizer optimizer(*device_, params_, OptimizerConfig{.weight_decay = 0.5}, 0);
 
   optimizer.prepare(0, 0.1);
   optimizer.step(*compute_, 0);
@@ -52,7 +52,7 @@ TEST_F(OptimizerTest, DecaysOnlyParametersThatSaySo) {
 TEST_F(OptimizerTest, FirstAdamWStepMovesEveryParameterByTheLearningRate) {
   set_gradients(3);
   const auto before = values_of<float>(params_.master(plain_));
-  Optimizer optimizer(*device_, params_, ops::AdamWOptions{}, 0);
+  Optimizer optimizer(*device_, params_, OptimizerConfig{.weight_decay = 0}, 0);
 
   optimizer.prepare(0, 0.01);
   optimizer.step(*compute_, 0);
@@ -78,8 +78,8 @@ TEST_F(OptimizerTest, AdamWAndLionMoveAParameterAtItsOwnRate) {
     params.initialize(*compute_, 5);
     const Tensor gradients = params.gradients().whole();
     std::fill_n(gradients.as<float>(), gradients.count(), 3.0F);
-    OptimizerOptions options = ops::AdamWOptions{.weight_decay = 0.5F};
-    if (lion) options = ops::LionOptions{.weight_decay = 0.5F};
+    const OptimizerConfig options{.name = lion ? OptimizerKind::lion : OptimizerKind::adamw,
+                                  .weight_decay = 0.5};
     Optimizer optimizer(*device_, params, options, 0);
 
     optimizer.prepare(0, 0.01);
@@ -92,7 +92,7 @@ TEST_F(OptimizerTest, AdamWAndLionMoveAParameterAtItsOwnRate) {
 
 TEST_F(OptimizerTest, ReportsTheNormOfWeightsWithoutStatistics) {
   set_gradients(2);
-  Optimizer optimizer(*device_, params_, ops::AdamWOptions{}, 0);
+  Optimizer optimizer(*device_, params_, OptimizerConfig{.weight_decay = 0}, 0);
 
   optimizer.prepare(0, 0.01);
   optimizer.step(*compute_, 0);
@@ -103,7 +103,8 @@ TEST_F(OptimizerTest, ReportsTheNormOfWeightsWithoutStatistics) {
 TEST_F(OptimizerTest, ClipsTheWholeGradientToTheNorm) {
   set_gradients(2);
   const auto before = values_of<float>(params_.master(plain_));
-  Optimizer optimizer(*device_, params_, ops::SgdOptions{}, 1.0F);
+  Optimizer optimizer(*device_, params_,
+                      {.name = OptimizerKind::sgd, .weight_decay = 0, .momentum = 0}, 1.0F);
 
   optimizer.prepare(0, 1.0);
   optimizer.step(*compute_, 0);
@@ -116,7 +117,7 @@ TEST_F(OptimizerTest, ClipsTheWholeGradientToTheNorm) {
 
 TEST_F(OptimizerTest, MovesRunningStatisticsByTheirOwnDecay) {
   set_gradients(11);
-  Optimizer optimizer(*device_, params_, ops::AdamWOptions{}, 0);
+  Optimizer optimizer(*device_, params_, OptimizerConfig{.weight_decay = 0}, 0);
 
   optimizer.prepare(0, 0.01);
   optimizer.step(*compute_, 0);
@@ -130,7 +131,7 @@ TEST_F(OptimizerTest, LeavesEverythingUntouchedWhenAGradientIsNotFinite) {
   params_.gradient(plain_).as<float>()[2] = std::numeric_limits<float>::quiet_NaN();
   params_.gradient(statistic_).as<float>()[0] = std::numeric_limits<float>::infinity();
   const auto before = values_of<float>(params_.masters().whole());
-  Optimizer optimizer(*device_, params_, ops::AdamWOptions{}, 1.0F);
+  Optimizer optimizer(*device_, params_, OptimizerConfig{.weight_decay = 0}, 1.0F);
 
   optimizer.prepare(0, 0.01);
   optimizer.step(*compute_, 0);

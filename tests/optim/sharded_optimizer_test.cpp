@@ -19,7 +19,7 @@ class Part {
  public:
   // Without a mesh: everything.
   Part(Device& device, Stream& compute, Stream& comm, const ProcessMesh* mesh, int stage,
-       const OptimizerOptions& options, bool exact, int tensor_blocks)
+       const OptimizerConfig& options, bool exact, int tensor_blocks)
       : compute_(compute),
         store_(test::sample_part(
             device, mesh ? mesh->shape() : MeshShape{}, mesh ? mesh->here() : MeshCoordinates{},
@@ -105,25 +105,19 @@ class ShardedOptimizerTest : public test::MpiTest {
       }
     }
   }
-  [[nodiscard]] Part make_part(const ProcessMesh* mesh, int stage, const OptimizerOptions& options,
+  [[nodiscard]] Part make_part(const ProcessMesh* mesh, int stage, const OptimizerConfig& options,
                                bool exact, int tensor_blocks = blocks) const {
     return {device(), compute(), comm_stream(), mesh, stage, options, exact, tensor_blocks};
   }
 };
 
 TEST_F(ShardedOptimizerTest, ReachesTheBitsOfOneRankOnEveryLayout) {
-  const ops::AdamWOptions adamw{.weight_decay = 0.1F};
-  const ops::LionOptions lion{.weight_decay = 0.1F};
-  const ops::SgdOptions sgd{.momentum = 0.9F, .nesterov = true, .weight_decay = 0.1F};
-  const ops::LambOptions lamb{.weight_decay = 0.1F};
-  const ops::LarsOptions lars{.coefficient = 0.1F, .weight_decay = 0.1F};
-  const MuonWithAdamW muon{.muon = {.weight_decay = 0.1F}, .adamw = adamw};
-  for (const OptimizerOptions& options :
-       {OptimizerOptions(adamw), OptimizerOptions(lion), OptimizerOptions(sgd),
-        OptimizerOptions(lamb), OptimizerOptions(lars), OptimizerOptions(muon)}) {
+  for (const OptimizerTraits& optimizer : optimizer_table) {
+    SCOPED_TRACE(optimizer.name);
+    const OptimizerConfig options{
+        .name = optimizer.kind, .nesterov = true, .trust_coefficient = 0.1};
     // Muon's sums follow the tensor blocks; the others do not know of them.
-    const bool in_blocks = std::holds_alternative<MuonWithAdamW>(options);
-    Part alone = make_part(nullptr, 0, options, true, in_blocks ? blocks : 1);
+    Part alone = make_part(nullptr, 0, options, true, optimizer.orthogonal ? blocks : 1);
     alone.run();
     ASSERT_GT(alone.norm(), 2.0F);  // clipped, so that every element hangs on the norm
     std::map<std::string, std::map<std::int64_t, Part::State>> expected;
@@ -146,7 +140,7 @@ TEST_F(ShardedOptimizerTest, ReachesTheBitsOfOneRankOnEveryLayout) {
 }
 
 TEST_F(ShardedOptimizerTest, KeepsCopiesOfATiedParameterEqual) {
-  Part alone = make_part(nullptr, 0, ops::AdamWOptions{.weight_decay = 0.1F}, true);
+  Part alone = make_part(nullptr, 0, OptimizerConfig{.weight_decay = 0.1}, true);
   alone.run();
 
   std::map<std::string, std::vector<float>> values;
@@ -157,11 +151,11 @@ TEST_F(ShardedOptimizerTest, KeepsCopiesOfATiedParameterEqual) {
 }
 
 TEST_F(ShardedOptimizerTest, FindsTheNormOfAllRanksInFastModeToo) {
-  Part alone = make_part(nullptr, 0, ops::AdamWOptions{}, true);
+  Part alone = make_part(nullptr, 0, OptimizerConfig{.weight_decay = 0}, true);
   alone.run();
 
   for_each_layout([&](const ProcessMesh& mesh, int stage) {
-    Part part = make_part(&mesh, stage, ops::AdamWOptions{}, false);
+    Part part = make_part(&mesh, stage, OptimizerConfig{.weight_decay = 0}, false);
 
     part.run();
 
@@ -172,7 +166,7 @@ TEST_F(ShardedOptimizerTest, FindsTheNormOfAllRanksInFastModeToo) {
 TEST_F(ShardedOptimizerTest, ChangesNothingAnywhereWhenOneRankHasANonFiniteGradient) {
   for_each_layout([&](const ProcessMesh& mesh, int stage) {
     for (const bool exact : {false, true}) {
-      Part part = make_part(&mesh, stage, ops::AdamWOptions{}, exact);
+      Part part = make_part(&mesh, stage, OptimizerConfig{.weight_decay = 0}, exact);
       part.set_gradients(1);
       std::vector<Part::State> before, after;
       part.for_each_state([&](const auto&, auto, const auto& state) { before.push_back(state); });

@@ -85,7 +85,7 @@ struct Training {
         .targets_per_micro_batch = targets,
         .assignment = what.zero >= 2 ? Assignment::strided : Assignment::contiguous,
         .clip_norm = 1,
-        .optimizer = ops::AdamWOptions{},
+        .optimizer = {},
         .loss_guard = what.guard,
         .schedule = {.peak = 3e-3}};
     if (what.requests != nullptr) options.flags = [r = what.requests] { return r->flags(); };

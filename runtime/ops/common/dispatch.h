@@ -21,9 +21,13 @@
   }                                 \
   static_assert(true, "a kernel is declared by a statement")
 
-#define TRIREME_DISPATCH(stream, function, passes, ...)                                           \
+#define TRIREME_DISPATCH(stream, function, passes, ...) \
+  TRIREME_DISPATCH_AS(#function, stream, function, passes, __VA_ARGS__)
+
+// Noted as `name`.
+#define TRIREME_DISPATCH_AS(name, stream, function, passes, ...)                                  \
   do {                                                                                            \
-    const OperationScope operation_scope(#function, [&] { return (passes).total(); });            \
+    const OperationScope operation_scope((name), [&] { return (passes).total(); });               \
     if ((stream).device().execution() == Execution::none) {                                       \
       TRIREME_EXPECTS(WorkLog::current() != nullptr, "nothing runs on a dry device: " #function); \
     } else if ((stream).device().type() == DeviceType::cpu) {                                     \

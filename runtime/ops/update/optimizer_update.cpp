@@ -4,17 +4,11 @@
 #include "runtime/ops/common/dispatch.h"
 #include "runtime/ops/common/operands.h"
 #include "runtime/ops/update/loss_sums.h"
+#include "runtime/ops/update/optimizer_update_math.h"
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(adamw);
-TRIREME_KERNEL(lion);
-TRIREME_KERNEL(sgd);
-TRIREME_KERNEL(lamb_direction);
-TRIREME_KERNEL(lamb);
-TRIREME_KERNEL(lars);
-TRIREME_KERNEL(muon_direction);
-TRIREME_KERNEL(muon);
+TRIREME_KERNEL(update);
 TRIREME_KERNEL(trust_ratios);
 TRIREME_KERNEL(exponential_average);
 TRIREME_KERNEL(clip_scale);
@@ -29,79 +23,26 @@ void check_f32(const Operands& check, std::string_view name, const Tensor& tenso
   check.count(name, tensor, count);
 }
 
-// What an optimizer needs of every run of a table beside parameter and gradient.
-struct Needs {
-  bool first = false, second = false, ratio = false;
-};
-
-void check_update(std::string_view op, const UpdateTable& table, const Tensor& scalars,
-                  const Needs& needs) {
-  TRIREME_EXPECTS(!needs.first || table.has_first(), "{}: a first moment is absent", op);
-  TRIREME_EXPECTS(!needs.second || table.has_second(), "{}: a second moment is absent", op);
-  TRIREME_EXPECTS(!needs.ratio || table.has_ratio(), "{}: a ratio is absent", op);
-  Operands(op).is("scalars", scalars, DType::f32, Shape{StepScalars::count});
-}
-
-// What a launch over a table moves: `read` and `written` f32 of each element, the entries, and the
-// copies in the compute dtype where it makes them.
-Passes over(const UpdateTable& table, int read, int written, bool copies) {
-  const auto values = static_cast<double>(table.elements()) * sizeof(float);
-  return Passes().bytes(
-      values * read + static_cast<double>(table.entries().size_bytes()),
-      values * written + (copies ? static_cast<double>(table.copied_bytes()) : 0.0));
-}
-
 }  // namespace
 
-void adamw(Stream& stream, const UpdateTable& table, const Tensor& scalars,
-           const AdamWOptions& options) {
-  check_update("adamw", table, scalars, {.first = true, .second = true});
-  TRIREME_DISPATCH(stream, adamw, over(table, 4, 3, true).reads(scalars), table, scalars, options);
-}
-
-void lion(Stream& stream, const UpdateTable& table, const Tensor& scalars,
-          const LionOptions& options) {
-  check_update("lion", table, scalars, {.first = true});
-  TRIREME_DISPATCH(stream, lion, over(table, 3, 2, true).reads(scalars), table, scalars, options);
-}
-
-void sgd(Stream& stream, const UpdateTable& table, const Tensor& scalars,
-         const SgdOptions& options) {
-  check_update("sgd", table, scalars, {.first = options.momentum != 0.0F});
-  const int buffers = table.has_first() ? 1 : 0;
-  TRIREME_DISPATCH(stream, sgd, over(table, 2 + buffers, 1 + buffers, true).reads(scalars), table,
-                   scalars, options);
-}
-
-void lamb_direction(Stream& stream, const UpdateTable& table, const Tensor& scalars,
-                    const LambOptions& options) {
-  check_update("lamb_direction", table, scalars, {.first = true, .second = true});
-  TRIREME_DISPATCH(stream, lamb_direction, over(table, 4, 3, false).reads(scalars), table, scalars,
-                   options);
-}
-
-void lamb(Stream& stream, const UpdateTable& table, const Tensor& scalars) {
-  check_update("lamb", table, scalars, {.ratio = true});
-  TRIREME_DISPATCH(stream, lamb, over(table, 2, 1, true).reads(scalars), table, scalars);
-}
-
-void lars(Stream& stream, const UpdateTable& table, const Tensor& scalars,
-          const LarsOptions& options) {
-  check_update("lars", table, scalars, {.first = true, .ratio = true});
-  TRIREME_DISPATCH(stream, lars, over(table, 3, 2, true).reads(scalars), table, scalars, options);
-}
-
-void muon_direction(Stream& stream, const UpdateTable& table, const Tensor& scalars,
-                    const MuonOptions& options) {
-  check_update("muon_direction", table, scalars, {.first = true});
-  TRIREME_DISPATCH(stream, muon_direction, over(table, 2, 2, false).reads(scalars), table, scalars,
-                   options);
-}
-
-void muon(Stream& stream, const UpdateTable& table, const Tensor& scalars,
-          const MuonOptions& options) {
-  check_update("muon", table, scalars, {});
-  TRIREME_DISPATCH(stream, muon, over(table, 2, 1, true).reads(scalars), table, scalars, options);
+void update(Stream& stream, OptimizerKind kind, UpdatePart part, const UpdateTable& table,
+            const Tensor& scalars, const UpdateOptions& options) {
+  visit_step(kind, part, options, [&]<typename Step>(std::type_identity<Step> /*step*/) {
+    constexpr StepNeeds needs = Step::needs;
+    TRIREME_EXPECTS(!needs.first || table.has_first(), "{}: a first moment is absent", Step::name);
+    TRIREME_EXPECTS(!needs.second || table.has_second(), "{}: a second moment is absent",
+                    Step::name);
+    TRIREME_EXPECTS(!needs.ratio || table.has_ratio(), "{}: a ratio is absent", Step::name);
+    Operands(Step::name).is("scalars", scalars, DType::f32, Shape{StepScalars::count});
+    // f32 of each element, the entries, and the copies in the compute dtype.
+    const auto values = static_cast<double>(table.elements()) * sizeof(float);
+    TRIREME_DISPATCH_AS(Step::name, stream, update,
+                        reads(scalars).bytes(
+                            values * Step::read + static_cast<double>(table.entries().size_bytes()),
+                            values * (Step::state_count + 1) +
+                                (Step::copied ? static_cast<double>(table.copied_bytes()) : 0.0)),
+                        kind, part, table, scalars, options);
+  });
 }
 
 void trust_ratios(Stream& stream, const Tensor& ratios, const Tensor& squares,

@@ -4,6 +4,7 @@
 // can be replayed.
 #pragma once
 
+#include "runtime/config/optimizer_config.h"
 #include "runtime/ops/update/update_table.h"
 
 namespace trireme::ops {
@@ -13,82 +14,20 @@ struct StepScalars {
   enum Index : int { learning_rate, bias_correction1, bias_correction2, gradient_scale, count };
 };
 
-struct AdamWOptions {
+struct UpdateOptions {
   float beta1 = 0.9F, beta2 = 0.999F, epsilon = 1e-8F;
-  float weight_decay = 0.0F;  // decoupled (Loshchilov & Hutter, 2019)
-};
-
-// For each element of each run, with g = gradient * scalars[gradient_scale], lr the learning rate
-// times the run's and decay = weight_decay over the run's rate, or 0:
-//   m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2
-//   p -= lr * ((m / c1) / (sqrt(v / c2) + eps) + decay * p),  c1 = 1 - b1^t, c2 = 1 - b2^t
-// m is the run's first moment and v its second. `compute`, where a run has it, receives the rounded
-// new parameter.
-void adamw(Stream& stream, const UpdateTable& table, const Tensor& scalars,
-           const AdamWOptions& options);
-
-struct LionOptions {
-  float beta1 = 0.9F, beta2 = 0.99F;
-  float weight_decay = 0.0F;  // decoupled, as for adamw
-};
-
-// Lion (Chen et al., 2023): with g, lr and decay as for adamw,
-//   p -= lr * (sign(b1 m + (1 - b1) g) + decay * p);  m = b2 m + (1 - b2) g
-void lion(Stream& stream, const UpdateTable& table, const Tensor& scalars,
-          const LionOptions& options);
-
-struct SgdOptions {
   float momentum = 0.0F;
   bool nesterov = false;
-  float weight_decay = 0.0F;  // added to the gradient, as in PyTorch
-};
-
-// g = gradient * scale + decay * p;  b = momentum b + g;  p -= lr * (nesterov ? g + momentum b :
-// b). b is the first moment; without momentum there need be none. The runs' rates are 1, here and
-// below.
-void sgd(Stream& stream, const UpdateTable& table, const Tensor& scalars,
-         const SgdOptions& options);
-
-struct LambOptions {
-  float beta1 = 0.9F, beta2 = 0.999F, epsilon = 1e-6F;
   float weight_decay = 0.0F;
 };
 
-// LAMB (You et al., "Large batch optimization for deep learning", 2020) steps along AdamW's
-// direction as far as trust_ratios says. First half, with m and v as for adamw: the direction in
-// place of the gradient,
-//   gradient = (m / c1) / (sqrt(v / c2) + eps) + decay * p
-void lamb_direction(Stream& stream, const UpdateTable& table, const Tensor& scalars,
-                    const LambOptions& options);
-// Second half: p -= lr * ratio * gradient, that is direction.
-void lamb(Stream& stream, const UpdateTable& table, const Tensor& scalars);
+// Some optimizers first make a direction of every gradient, and then of it the step.
+enum class UpdatePart : std::uint8_t { direction, weights };
 
-struct LarsOptions {
-  float momentum = 0.9F;
-  float coefficient = 0.001F;  // of the trust ratio
-  float weight_decay = 0.0F;
-};
-
-// LARS (You, Gitman and Ginsburg, "Large batch training of convolutional networks", 2017):
-//   b = momentum b + lr * ratio * (gradient * scale + decay * p);  p -= b
-// b is the first moment.
-void lars(Stream& stream, const UpdateTable& table, const Tensor& scalars,
-          const LarsOptions& options);
-
-struct MuonOptions {
-  float momentum = 0.95F;
-  float weight_decay = 0.0F;  // decoupled, as for adamw
-};
-
-// Muon (Jordan et al., 2024), for matrices between hidden activations. First half, with g as for
-// adamw: the momentum and, in place of the gradient, Nesterov's look ahead along it,
-//   b = momentum b + g;  gradient = g + momentum b
-// b is the first moment.
-void muon_direction(Stream& stream, const UpdateTable& table, const Tensor& scalars,
-                    const MuonOptions& options);
-// Second half, once newton_schulz.h has made the direction of that: p -= lr * (gradient + decay p).
-void muon(Stream& stream, const UpdateTable& table, const Tensor& scalars,
-          const MuonOptions& options);
+// Each element of each run by the formula that optimizer_update_math.h has for the optimizer.
+// `compute`, where a run has it, receives the rounded new parameter.
+void update(Stream& stream, OptimizerKind kind, UpdatePart part, const UpdateTable& table,
+            const Tensor& scalars, const UpdateOptions& options);
 
 struct TrustOptions {
   float coefficient = 1.0F;

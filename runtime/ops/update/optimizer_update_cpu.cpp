@@ -42,8 +42,8 @@ void update_block(const Step& step, const StepOperands& at, std::int64_t n) {
   }
 }
 
-template <typename Step, typename T, typename Options>
-void update_run(const UpdateEntry& run, const Options& options, const float* scalars) {
+template <typename Step, typename T>
+void update_run(const UpdateEntry& run, const UpdateOptions& options, const float* scalars) {
   const Step step(options, run, scalars);
   StepOperands at = Step::operands(run);
   T* const copy = Step::copied ? static_cast<T*>(run.compute) : nullptr;
@@ -58,9 +58,9 @@ void update_run(const UpdateEntry& run, const Options& options, const float* sca
   }
 }
 
-template <typename Step, typename Options>
-void update(Stream& stream, const UpdateTable& table, const Tensor& scalars,
-            const Options& options) {
+template <typename Step>
+void update_all(Stream& stream, const UpdateTable& table, const Tensor& scalars,
+                const UpdateOptions& options) {
   visit_compute_dtype(table.compute(), [&](auto type) {
     using T = decltype(type);
     enqueue(stream, [&table, scalars = scalars.as<float>(), options] {
@@ -73,47 +73,11 @@ void update(Stream& stream, const UpdateTable& table, const Tensor& scalars,
 
 }  // namespace
 
-void adamw(Stream& stream, const UpdateTable& table, const Tensor& scalars,
-           const AdamWOptions& options) {
-  update<AdamWStep>(stream, table, scalars, options);
-}
-
-void lion(Stream& stream, const UpdateTable& table, const Tensor& scalars,
-          const LionOptions& options) {
-  update<LionStep>(stream, table, scalars, options);
-}
-
-void sgd(Stream& stream, const UpdateTable& table, const Tensor& scalars,
-         const SgdOptions& options) {
-  if (table.has_first()) {
-    update<SgdStep<1>>(stream, table, scalars, options);
-  } else {
-    update<SgdStep<0>>(stream, table, scalars, options);
-  }
-}
-
-void lamb_direction(Stream& stream, const UpdateTable& table, const Tensor& scalars,
-                    const LambOptions& options) {
-  update<LambDirectionStep>(stream, table, scalars, options);
-}
-
-void lamb(Stream& stream, const UpdateTable& table, const Tensor& scalars) {
-  update<LambStep>(stream, table, scalars, NoOptions{});
-}
-
-void lars(Stream& stream, const UpdateTable& table, const Tensor& scalars,
-          const LarsOptions& options) {
-  update<LarsStep>(stream, table, scalars, options);
-}
-
-void muon_direction(Stream& stream, const UpdateTable& table, const Tensor& scalars,
-                    const MuonOptions& options) {
-  update<MuonDirectionStep>(stream, table, scalars, options);
-}
-
-void muon(Stream& stream, const UpdateTable& table, const Tensor& scalars,
-          const MuonOptions& options) {
-  update<MuonStep>(stream, table, scalars, options);
+void update(Stream& stream, OptimizerKind kind, UpdatePart part, const UpdateTable& table,
+            const Tensor& scalars, const UpdateOptions& options) {
+  visit_step(kind, part, options, [&]<typename Step>(std::type_identity<Step> /*step*/) {
+    update_all<Step>(stream, table, scalars, options);
+  });
 }
 
 void sum_squares(Stream& stream, const Tensor& totals, const SquaresTable& table) {

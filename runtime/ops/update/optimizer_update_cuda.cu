@@ -47,9 +47,9 @@ __device__ void update_pack(const Step& step, const StepOperands& at, T* low, st
 }
 
 // A block takes a tile of a run at a time.
-template <int width, typename Step, typename T, typename Options>
+template <int width, typename Step, typename T>
 __global__ void update_kernel(const UpdateEntry* entries, int runs, std::int64_t tiles,
-                              const float* scalars, Options options) {
+                              const float* scalars, UpdateOptions options) {
   if (skipped(scalars)) return;
   constexpr std::int64_t elements = UpdateTable::tile_elements;
   for (std::int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
@@ -69,16 +69,16 @@ __global__ void update_kernel(const UpdateEntry* entries, int runs, std::int64_t
   }
 }
 
-template <typename Step, typename Options>
-void update(Stream& stream, const UpdateTable& table, const Tensor& scalars,
-            const Options& options) {
+template <typename Step>
+void update_all(Stream& stream, const UpdateTable& table, const Tensor& scalars,
+                const UpdateOptions& options) {
   visit_compute_dtype(table.compute(), [&](auto type) {
     using T = decltype(type);
     with_width<float>(table.aligned(), [&](auto width) {
       trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, table.tiles(), 1, threads),
-                            update_kernel<decltype(width)::value, Step, T, Options>,
-                            table.on_device(), static_cast<int>(table.entries().size()),
-                            table.tiles(), scalars.as<float>(), options);
+                            update_kernel<decltype(width)::value, Step, T>, table.on_device(),
+                            static_cast<int>(table.entries().size()), table.tiles(),
+                            scalars.as<float>(), options);
     });
   });
 }
@@ -158,47 +158,11 @@ constexpr trireme::cuda::Grid one_thread{.blocks = 1, .threads = 1};
 
 }  // namespace
 
-void adamw(Stream& stream, const UpdateTable& table, const Tensor& scalars,
-           const AdamWOptions& options) {
-  update<AdamWStep>(stream, table, scalars, options);
-}
-
-void lion(Stream& stream, const UpdateTable& table, const Tensor& scalars,
-          const LionOptions& options) {
-  update<LionStep>(stream, table, scalars, options);
-}
-
-void sgd(Stream& stream, const UpdateTable& table, const Tensor& scalars,
-         const SgdOptions& options) {
-  if (table.has_first()) {
-    update<SgdStep<1>>(stream, table, scalars, options);
-  } else {
-    update<SgdStep<0>>(stream, table, scalars, options);
-  }
-}
-
-void lamb_direction(Stream& stream, const UpdateTable& table, const Tensor& scalars,
-                    const LambOptions& options) {
-  update<LambDirectionStep>(stream, table, scalars, options);
-}
-
-void lamb(Stream& stream, const UpdateTable& table, const Tensor& scalars) {
-  update<LambStep>(stream, table, scalars, NoOptions{});
-}
-
-void lars(Stream& stream, const UpdateTable& table, const Tensor& scalars,
-          const LarsOptions& options) {
-  update<LarsStep>(stream, table, scalars, options);
-}
-
-void muon_direction(Stream& stream, const UpdateTable& table, const Tensor& scalars,
-                    const MuonOptions& options) {
-  update<MuonDirectionStep>(stream, table, scalars, options);
-}
-
-void muon(Stream& stream, const UpdateTable& table, const Tensor& scalars,
-          const MuonOptions& options) {
-  update<MuonStep>(stream, table, scalars, options);
+void update(Stream& stream, OptimizerKind kind, UpdatePart part, const UpdateTable& table,
+            const Tensor& scalars, const UpdateOptions& options) {
+  visit_step(kind, part, options, [&]<typename Step>(std::type_identity<Step> /*step*/) {
+    update_all<Step>(stream, table, scalars, options);
+  });
 }
 
 void trust_ratios(Stream& stream, const Tensor& ratios, const Tensor& squares,
@@ -240,14 +204,7 @@ void update_loss_scale(Stream& stream, const Tensor& state, const Tensor& scalar
                         scalars.as<float>(), options);
 }
 
-TRIREME_CUDA_PROVIDES(ops, adamw);
-TRIREME_CUDA_PROVIDES(ops, lion);
-TRIREME_CUDA_PROVIDES(ops, sgd);
-TRIREME_CUDA_PROVIDES(ops, lamb_direction);
-TRIREME_CUDA_PROVIDES(ops, lamb);
-TRIREME_CUDA_PROVIDES(ops, lars);
-TRIREME_CUDA_PROVIDES(ops, muon_direction);
-TRIREME_CUDA_PROVIDES(ops, muon);
+TRIREME_CUDA_PROVIDES(ops, update);
 TRIREME_CUDA_PROVIDES(ops, trust_ratios);
 TRIREME_CUDA_PROVIDES(ops, exponential_average);
 TRIREME_CUDA_PROVIDES(ops, sum_squares);

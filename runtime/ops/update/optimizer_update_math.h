@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cmath>
+#include <type_traits>
 
+#include "runtime/base/error.h"
 #include "runtime/base/philox.h"
 #include "runtime/ops/update/loss_sums.h"
 #include "runtime/ops/update/optimizer_update.h"
@@ -19,11 +21,18 @@ struct StepOperands {
   float* states[2];  // of which a step takes state_count
 };
 
+// What a step needs of every run of a table beside parameter and gradient.
+struct StepNeeds {
+  bool first = false, second = false, ratio = false;
+};
+
 // A step that makes the parameter, and its copy in the compute dtype, from its gradient.
-template <int states>
+template <int states, bool ratio = false>
 struct ParameterStep {
   static constexpr int state_count = states;
+  static constexpr int read = states + 2;  // tensors
   static constexpr bool copied = true;
+  static constexpr StepNeeds needs{.first = states > 0, .second = states > 1, .ratio = ratio};
   TRIREME_HOST_DEVICE static StepOperands operands(const UpdateEntry& run) {
     return {run.parameter, run.gradient, {run.first, run.second}};
   }
@@ -33,15 +42,16 @@ TRIREME_HOST_DEVICE inline float decay_of(const UpdateEntry& run, float weight_d
   return run.decays ? weight_decay / run.rate : 0.0F;
 }
 
-// What adamw and lamb step along.
+// What adamw and lamb step along, with g = gradient * scalars[gradient_scale]:
+//   m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  (m / c1) / (sqrt(v / c2) + eps)
+// m and v are the first and second moment, c1 = 1 - b1^t and c2 = 1 - b2^t.
 struct AdamDirection {
   float beta1, beta2, epsilon;
   float rest1, rest2;            // 1 - beta
   float inverse_c1, inverse_c2;  // of the bias corrections
   float gradient_scale;
 
-  template <typename Options>
-  TRIREME_HOST_DEVICE AdamDirection(const Options& options, const float* scalars)
+  TRIREME_HOST_DEVICE AdamDirection(const UpdateOptions& options, const float* scalars)
       : beta1(options.beta1),
         beta2(options.beta2),
         epsilon(options.epsilon),
@@ -60,11 +70,14 @@ struct AdamDirection {
   }
 };
 
+// p -= lr * (direction + decay * p), with lr the learning rate times the run's and decay =
+// weight_decay over the run's rate, or 0 (Loshchilov & Hutter, 2019).
 struct AdamWStep : ParameterStep<2> {
+  static constexpr const char* name = "adamw";
   AdamDirection direction;
   float decay, learning_rate;
 
-  TRIREME_HOST_DEVICE AdamWStep(const AdamWOptions& options, const UpdateEntry& run,
+  TRIREME_HOST_DEVICE AdamWStep(const UpdateOptions& options, const UpdateEntry& run,
                                 const float* scalars)
       : direction(options, scalars),
         decay(decay_of(run, options.weight_decay)),
@@ -76,7 +89,13 @@ struct AdamWStep : ParameterStep<2> {
   }
 };
 
+// LAMB (You et al., "Large batch optimization for deep learning", 2020) steps along AdamW's
+// direction as far as trust_ratios says. First half, in place of the gradient: direction + decay *
+// p. The runs' rates are 1, here and below.
 struct LambDirectionStep {
+  static constexpr const char* name = "lamb_direction";
+  static constexpr int read = 4;
+  static constexpr StepNeeds needs{.first = true, .second = true};
   static constexpr int state_count = 2;
   static constexpr bool copied = false;
   TRIREME_HOST_DEVICE static StepOperands operands(const UpdateEntry& run) {
@@ -86,7 +105,7 @@ struct LambDirectionStep {
   AdamDirection direction;
   float decay;
 
-  TRIREME_HOST_DEVICE LambDirectionStep(const LambOptions& options, const UpdateEntry& run,
+  TRIREME_HOST_DEVICE LambDirectionStep(const UpdateOptions& options, const UpdateEntry& run,
                                         const float* scalars)
       : direction(options, scalars), decay(decay_of(run, options.weight_decay)) {}
 
@@ -95,13 +114,13 @@ struct LambDirectionStep {
   }
 };
 
-// What lamb needs beside the run: nothing.
-struct NoOptions {};
-
-struct LambStep : ParameterStep<0> {
+// Second half: p -= lr * ratio * direction.
+struct LambStep : ParameterStep<0, true> {
+  static constexpr const char* name = "lamb";
   float rate;
 
-  TRIREME_HOST_DEVICE LambStep(NoOptions /*options*/, const UpdateEntry& run, const float* scalars)
+  TRIREME_HOST_DEVICE LambStep(const UpdateOptions& /*options*/, const UpdateEntry& run,
+                               const float* scalars)
       : rate(scalars[StepScalars::learning_rate] * *run.ratio) {}
 
   TRIREME_HOST_DEVICE float operator()(float p, float direction) const {
@@ -109,10 +128,14 @@ struct LambStep : ParameterStep<0> {
   }
 };
 
-struct LarsStep : ParameterStep<1> {
+// LARS (You, Gitman and Ginsburg, "Large batch training of convolutional networks", 2017):
+//   b = momentum b + lr * ratio * (g + decay * p);  p -= b
+// b is the first moment.
+struct LarsStep : ParameterStep<1, true> {
+  static constexpr const char* name = "lars";
   float momentum, decay, rate, gradient_scale;
 
-  TRIREME_HOST_DEVICE LarsStep(const LarsOptions& options, const UpdateEntry& run,
+  TRIREME_HOST_DEVICE LarsStep(const UpdateOptions& options, const UpdateEntry& run,
                                const float* scalars)
       : momentum(options.momentum),
         decay(decay_of(run, options.weight_decay)),
@@ -125,7 +148,14 @@ struct LarsStep : ParameterStep<1> {
   }
 };
 
+// Muon (Jordan et al., 2024), for matrices between hidden activations. First half: the momentum
+// and, in place of the gradient, Nesterov's look ahead along it,
+//   b = momentum b + g;  gradient = g + momentum b
+// b is the first moment.
 struct MuonDirectionStep {
+  static constexpr const char* name = "muon_direction";
+  static constexpr int read = 2;
+  static constexpr StepNeeds needs{.first = true};
   static constexpr int state_count = 1;
   static constexpr bool copied = false;
   TRIREME_HOST_DEVICE static StepOperands operands(const UpdateEntry& run) {
@@ -134,7 +164,7 @@ struct MuonDirectionStep {
 
   float momentum, gradient_scale;
 
-  TRIREME_HOST_DEVICE MuonDirectionStep(const MuonOptions& options, const UpdateEntry& /*run*/,
+  TRIREME_HOST_DEVICE MuonDirectionStep(const UpdateOptions& options, const UpdateEntry& /*run*/,
                                         const float* scalars)
       : momentum(options.momentum), gradient_scale(scalars[StepScalars::gradient_scale]) {}
 
@@ -147,10 +177,13 @@ struct MuonDirectionStep {
   }
 };
 
+// Second half, once newton_schulz.h has made the direction of that: p -= lr * (direction + decay
+// p).
 struct MuonStep : ParameterStep<0> {
+  static constexpr const char* name = "muon";
   float decay, learning_rate;
 
-  TRIREME_HOST_DEVICE MuonStep(const MuonOptions& options, const UpdateEntry& run,
+  TRIREME_HOST_DEVICE MuonStep(const UpdateOptions& options, const UpdateEntry& run,
                                const float* scalars)
       : decay(decay_of(run, options.weight_decay)),
         learning_rate(scalars[StepScalars::learning_rate]) {}
@@ -170,10 +203,13 @@ TRIREME_HOST_DEVICE inline float trust_ratio(const double* squares, float gradie
   return static_cast<float>(options.coefficient * parameter / length);
 }
 
+// Lion (Chen et al., 2023): with g, lr and decay as for adamw,
+//   p -= lr * (sign(b1 m + (1 - b1) g) + decay * p);  m = b2 m + (1 - b2) g
 struct LionStep : ParameterStep<1> {
+  static constexpr const char* name = "lion";
   float beta1, beta2, rest1, rest2, decay, learning_rate, gradient_scale;
 
-  TRIREME_HOST_DEVICE LionStep(const LionOptions& options, const UpdateEntry& run,
+  TRIREME_HOST_DEVICE LionStep(const UpdateOptions& options, const UpdateEntry& run,
                                const float* scalars)
       : beta1(options.beta1),
         beta2(options.beta2),
@@ -192,14 +228,17 @@ struct LionStep : ParameterStep<1> {
   }
 };
 
-// `states`: 1 with momentum.
+// With d = g + decay * p as PyTorch has it:
+//   b = momentum b + d;  p -= lr * (nesterov ? d + momentum b : b)
+// b is the first moment; `states`: 1 with momentum.
 template <int states>
 struct SgdStep : ParameterStep<states> {
+  static constexpr const char* name = "sgd";
   float momentum, decay, learning_rate, gradient_scale;
   // What g and b contribute to the step: (1, momentum) for Nesterov, else (0, 1).
   float gradient_weight, buffer_weight;
 
-  TRIREME_HOST_DEVICE SgdStep(const SgdOptions& options, const UpdateEntry& run,
+  TRIREME_HOST_DEVICE SgdStep(const UpdateOptions& options, const UpdateEntry& run,
                               const float* scalars)
       : momentum(options.momentum),
         decay(decay_of(run, options.weight_decay)),
@@ -219,6 +258,33 @@ struct SgdStep : ParameterStep<states> {
     return (*this)(p, none, gradient);
   }
 };
+
+// Calls visit(std::type_identity<Step>).
+template <typename Visit>
+void visit_step(OptimizerKind kind, UpdatePart part, const UpdateOptions& options, Visit&& visit) {
+  const auto halves = [&]<typename First, typename Second>(First first, Second second) {
+    part == UpdatePart::direction ? visit(first) : visit(second);
+  };
+  using std::type_identity;
+  const OptimizerTraits& traits = traits_of(kind);
+  TRIREME_EXPECTS(part == UpdatePart::weights || traits.direction, "{} has no direction",
+                  traits.name);
+  switch (kind) {
+    case OptimizerKind::adamw:
+      return visit(type_identity<AdamWStep>{});
+    case OptimizerKind::lamb:
+      return halves(type_identity<LambDirectionStep>{}, type_identity<LambStep>{});
+    case OptimizerKind::lars:
+      return visit(type_identity<LarsStep>{});
+    case OptimizerKind::lion:
+      return visit(type_identity<LionStep>{});
+    case OptimizerKind::muon:
+      return halves(type_identity<MuonDirectionStep>{}, type_identity<MuonStep>{});
+    case OptimizerKind::sgd:
+      return options.momentum == 0.0F ? visit(type_identity<SgdStep<0>>{})
+                                      : visit(type_identity<SgdStep<1>>{});
+  }
+}
 
 // GradientFactors as kernels read them.
 struct FactorPointers {

@@ -52,7 +52,7 @@ struct StepOptions {
   // Sums that do not depend on the layout: gradients as a tree over micro-batches, exact norms.
   bool layout_independent = false;
   GraphMode graphs = GraphMode::off;
-  OptimizerOptions optimizer{};
+  OptimizerConfig optimizer{};
   std::optional<ops::LossScaleOptions> loss_scale{};
   LossGuardOptions loss_guard{};
   NoiseMeterOptions noise{};
