@@ -87,10 +87,10 @@ void add_tokenizer_options(CLI::App& command, TextArguments& arguments) {
   command
       .add_option("--chat-template", arguments.chat_template,
                   "Inputs are JSON lines {\"messages\": [{\"role\": ..., \"content\": ...}, ...]} "
-                  "(system, user, assistant), written so; only what the assistant says is a target")
+                  "(system, user, assistant), formatted by this template; only tokens of the assistant are targets")
       ->check(CLI::IsMember({"chatml", "llama3"}));
   command.add_flag("--skip-bad", options.skip_bad,
-                   "Leave out lines that are not what the options say, and name them");
+                   "Leave out lines without the expected fields, and name them");
   command.add_option("--threads", options.threads, "Threads that tokenize (default: one per core)")
       ->check(integer_between(1, 1024));
 }
@@ -225,7 +225,7 @@ void add_pack_images(CLI::App& data) {
       ->excludes(file)
       ->excludes(count);
   command->add_flag("--no-shuffle", arguments->keep_order, "Keep the order of the input");
-  command->add_option("--seed", options.seed, "Of the shuffle")
+  command->add_option("--seed", options.seed, "Seed of the shuffle")
       ->capture_default_str()
       ->check(integer_from<std::uint64_t>(0));
   command->add_flag("--skip-bad", options.skip_bad,

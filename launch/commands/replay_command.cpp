@@ -45,7 +45,7 @@ void add_replay_command(CLI::App& app) {
   add_set_option(*command, request->overrides);
   command->add_option(
       "--record", request->record,
-      "Write a digest of every tensor of these steps (batches, what layers hand on, "
+      "Write a digest of every tensor of these steps (batches, outputs of layers, "
       "gradients by micro-batch and reduced, weights) into this directory");
   command->add_flag("--values", request->values, "Record every value too, 4 bytes each");
   command->add_option("--against", request->against,

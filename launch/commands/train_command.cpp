@@ -71,7 +71,7 @@ void add_train_command(CLI::App& app, std::vector<std::string> command_line) {
   auto* const command = app.add_subcommand("train", "Train the model of a config file");
   const auto arguments = std::make_shared<TrainArguments>();
   add_config_options(*command, arguments->config, arguments->overrides,
-                     "YAML file, see configs/, or a run's directory: what it was asked for");
+                     "YAML file, see configs/, or a run's directory, whose config is used");
   command->add_flag("--print-config", arguments->print_config,
                     "Print the resolved config, with where each value is from, and stop");
   auto* const fresh =
