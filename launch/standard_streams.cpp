@@ -76,9 +76,9 @@ void end_with_reader() noexcept {
   std::signal(SIGPIPE, SIG_DFL);
 }
 
-void give_text_as_it_is() noexcept {
+void give_text_as_it_is(bool to_terminals) noexcept {
   standard_output.shows_controls =
-      ::isatty(STDOUT_FILENO) == 1 || terminal_width(STDOUT_FILENO) > 0;
+      !to_terminals && (::isatty(STDOUT_FILENO) == 1 || terminal_width(STDOUT_FILENO) > 0);
 }
 
 int flush_output() noexcept {

@@ -16,8 +16,9 @@ void open_standard_streams() noexcept;
 void end_with_reader() noexcept;
 
 // For commands whose output is text as a model or a user wrote it: a terminal gets it without what
-// it would obey, as from all other commands, but a file or a program as it is.
-void give_text_as_it_is() noexcept;
+// it would obey, as from all other commands, but a file or a program as it is. `to_terminals`:
+// these too, as all that is in it is ours, colours among it.
+void give_text_as_it_is(bool to_terminals = false) noexcept;
 
 // Writes what is left. The errno of what was lost of standard output though its reader is there; 0:
 // nothing.

@@ -9,6 +9,7 @@
 
 #include "launch/commands/plan_arguments.h"
 #include "launch/plan/schedule_view.h"
+#include "launch/standard_streams.h"
 #include "models/config.h"
 #include "runtime/base/error.h"
 #include "runtime/base/terminal.h"
@@ -133,6 +134,7 @@ void print_schedule(const PlanArguments& arguments) {
   }
   const std::size_t terminal = terminal_width(STDOUT_FILENO);
   const bool colour = terminal > 0 && std::getenv("NO_COLOR") == nullptr;
+  give_text_as_it_is(/*to_terminals=*/true);
   fmt::print("{}{}", request.remark,
              describe_schedule(shape, {arguments.width.value_or(terminal), colour}));
 }

@@ -112,6 +112,14 @@ TEST_F(ConsoleTest, EveryLossShownIsTheOneOfItsStep) {
             steps.back().loss);
 }
 
+TEST_F(ConsoleTest, ColoursOfAScheduleReachATerminal) {
+  const CommandResult result = run_command(
+      "TERM=xterm script -qec '" TRIREME_BINARY
+      " plan --print-schedule --stages 2 --micro-batches 2 --schedule gpipe' /dev/null </dev/null");
+
+  EXPECT_THAT(result.output, HasSubstr("\033[30;44m"));
+}
+
 TEST_F(ConsoleTest, OnATerminalProgressIsOneLineWithinItsWidthThatYieldsToTheLog) {
   const CommandResult result =
       run_command("TERM=xterm NO_COLOR=1 script -qec \"stty cols 50; " + training() +
