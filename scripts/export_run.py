@@ -93,6 +93,9 @@ class Wandb:
             self.flush()
         self.waiting.update({"step": step, "time": seconds_of(line)}, values=self.waiting.get("values", {}) | values)
 
+    def rest(self):
+        """The last step waits: its evaluation may follow, and W&B takes a step once."""
+
     def flush(self):
         if not self.waiting:
             return
@@ -131,15 +134,15 @@ class Mlflow:
                 self.waiting.append(self.entities.Metric(name, value, int(1e3 * seconds_of(line)), line["step"]))
                 self.sent[name] = line["step"]
         if len(self.waiting) > BATCH:
-            self.flush()
+            self.rest()
 
-    def flush(self):
+    def rest(self):
         for at in range(0, len(self.waiting), BATCH):
             self.client.log_batch(self.id, metrics=self.waiting[at:at + BATCH])
         self.waiting = []
 
     def end(self, done):
-        self.flush()
+        self.rest()
         self.client.set_terminated(self.id, "FINISHED" if done else "KILLED")
 
 
@@ -189,7 +192,7 @@ def main():
     try:
         for line in new_lines(run, arguments.follow):
             if line is None:
-                client.flush()
+                client.rest()
             elif values := points_of(line):
                 client.add(line, values)
                 steps = line["step"]
