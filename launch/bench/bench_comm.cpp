@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/bench/bench_comm.h"
+#include "launch/commands/commands.h"
 
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>

@@ -4,7 +4,7 @@
 // library, after our own parser has accepted it. All methods read the same samples in the same
 // order; their rounds alternate and the best round counts, so that other load on the machine hits
 // none of them alone.
-#include "launch/bench/bench_data.h"
+#include "launch/commands/commands.h"
 #include "launch/commands/one_process.h"
 
 #include <fmt/core.h>

@@ -3,13 +3,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include "launch/bench/bench_checkpoint.h"
-#include "launch/bench/bench_comm.h"
-#include "launch/bench/bench_coordinates.h"
-#include "launch/bench/bench_data.h"
-#include "launch/bench/bench_kernels.h"
-#include "launch/bench/bench_model.h"
-
 namespace trireme {
 
 void add_bench_command(CLI::App& app) {

@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <exception>
 
-#include "launch/bench/bench_data.h"
 #include "launch/commands/commands.h"
 #include "runtime/base/error.h"
 
