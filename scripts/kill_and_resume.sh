@@ -7,7 +7,7 @@
 #
 #   scripts/kill_and_resume.sh [--model M] [--precision P] [--jobs N] [--kills N] [--steps N] [--seed N] [--trireme FILE] [--keep DIR]
 #
-#   --model M        gpt (default), llama, bert, vit or resnet
+#   --model M        gpt (default) or another of scripts/small_models.sh
 #   --precision P    fp32 (default) or bf16
 #   --jobs N         whole jobs (default: 3; 100 take about half an hour on two cores)
 #   --kills N        most kills of one job; each has at least one (default: 3)

@@ -6,7 +6,7 @@
 #
 #   scripts/layout_matrix.sh [--model M] [--ranks LIST] [--precision P] [--quick] [--trireme FILE] [--keep DIR]
 #
-#   --model M        gpt (default), llama, bert, vit or resnet
+#   --model M        gpt (default) or another of scripts/small_models.sh
 #   --ranks LIST     rank counts to run, for example 1,2,4 (default: all from 1 to 8); one rank is always run, to compare with
 #   --precision P    fp32 (default) or bf16
 #   --quick          a dozen layouts instead of all

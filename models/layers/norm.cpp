@@ -15,7 +15,9 @@ Norm::Norm(Blueprint& blueprint, std::string_view name, const NormStyle& options
   const auto scope = blueprint.scope(name);
   const Shape channels{rows.whole().back()}, statistic{rows.local().rows()};
   weight_ = blueprint.parameter(
-      {.name = "weight", .shape = channels, .init = Init::constant(gain).at_rate(gain)});
+      {.name = "weight",
+       .shape = channels,
+       .init = Init::constant(gain - static_cast<float>(options.offset)).at_rate(gain)});
   if (options.kind == NormKind::layer) {
     bias_ = blueprint.parameter(
         {.name = "bias", .shape = channels, .init = Init::constant(0).at_rate(gain)});
@@ -34,7 +36,8 @@ void Norm::forward(const Context& context, const Tensor& y, const Tensor& x,
     ops::layer_norm_forward(context.stream, y, context(mean_), context(rstd_), x, weight,
                             context.params.compute(bias_), epsilon, amax);
   } else {
-    ops::rms_norm_forward(context.stream, y, context(rstd_), x, weight, epsilon, {}, {}, amax);
+    ops::rms_norm_forward(context.stream, y, context(rstd_), x, weight, epsilon, {}, {}, amax,
+                          static_cast<float>(options_.offset));
   }
 }
 
@@ -58,7 +61,7 @@ void Norm::differentiate_rows(const Context& context, const Gradients& to, const
                              statistic(mean_), statistic(rstd_), accumulate, to.amax);
   } else {
     ops::rms_norm_backward(context.stream, to.dx, to.weight, dy, x, weight, statistic(rstd_),
-                           accumulate, to.amax);
+                           accumulate, to.amax, static_cast<float>(options_.offset));
   }
 }
 

@@ -13,6 +13,7 @@ enum class NormKind : std::uint8_t {
 struct NormStyle {
   NormKind kind = NormKind::layer;
   double epsilon = 1e-5;
+  double offset = 0;  // of an RMS norm: what its scale adds to; see ops/norm/rms_norm.h
 };
 
 // Normalisation of the last axis of the local rows of the residual stream. With tensor blocks the

@@ -6,13 +6,6 @@
 namespace trireme {
 namespace {
 
-// Two thirds of the 4 x hidden of an MLP with two matrices, so that three cost as much.
-std::int64_t balanced_intermediate(std::int64_t hidden) {
-  constexpr std::int64_t multiple = 64;
-  const std::int64_t wanted = (8 * hidden + 2) / 3;
-  return (wanted + multiple - 1) / multiple * multiple;
-}
-
 double high_turns(const LlamaOptions& options) {
   if (options.rope_high_turns > 0) return options.rope_high_turns;
   return options.rope_scaling == ops::RopeScaling::yarn ? 32 : 4;  // as published

@@ -38,16 +38,19 @@ std::vector<config::Field> llama_fields() {
                   "added to the mean square in RMS norms, to the variance in layer norms"),
       LLAMA_FIELD(qkv_bias, config::Free{}, "biases of queries, keys and values (Qwen 2)"),
       LLAMA_FIELD(qk_norm, config::Free{}, "RMS norm of each head of queries and keys (Qwen 3)"),
-      LLAMA_FIELD(window, (IntegerRange{1, longest, {}, "none"}),
-                  "attention to so many tokens back, the own included (Mistral); none = all"),
+      LLAMA_FIELD(
+          window, (IntegerRange{1, longest, {}, "none"}),
+          "attention to so many tokens back, the own included (Mistral; Gemma's local layers); "
+          "none = all"),
       LLAMA_FIELD(attention_soft_cap, (NumberRange{.low = 0, .high = 1e6}),
                   "scores s of attention become cap * tanh(s / cap); 0 = they stay"),
-      LLAMA_FIELD(rope_theta, (NumberRange{.low = 1, .high = 1e12, .low_is_open = true}),
-                  "base of the rotary frequencies"),
+      LLAMA_FIELD(
+          rope_theta, (NumberRange{.low = 1, .high = 1e12, .low_is_open = true}),
+          "base of the rotary frequencies; of gemma3 that of global layers, published as 1000000"),
       LLAMA_FIELD(rope_scaling, config::one_of<ops::RopeScaling>(),
                   "how rotary angles are stretched for contexts longer than those learned first"),
       LLAMA_FIELD(rope_factor, (NumberRange{.low = 1, .high = 1e6}),
-                  "by how much, with model.rope_scaling"),
+                  "by how much, with model.rope_scaling; of gemma3's global layers, linear"),
       LLAMA_FIELD(rope_original_context, (IntegerRange{1, longest, {}, "none"}),
                   "the context learned first; needed by rope_scaling llama3 and yarn"),
       LLAMA_FIELD(rope_low_turns, (NumberRange{.low = 0, .high = 1e6, .low_is_open = true}),
@@ -57,28 +60,6 @@ std::vector<config::Field> llama_fields() {
                   "those that turn more often are kept (high_freq_factor, beta_fast); 0 = as "
                   "published: 4, with yarn 32"),
   };
-}
-
-void check_heads(const config::Subject& subject, const LlamaOptions& model) {
-  if (model.kv_heads > 0 && model.heads % model.kv_heads != 0) {
-    refuse(subject, "model.kv_heads", "{} does not divide model.heads = {}; use {}", model.kv_heads,
-           model.heads, config::any_of(config::near_divisors(model.heads, model.kv_heads)));
-  }
-  if (model.head_size == 0 && model.hidden % model.heads != 0) {
-    refuse(subject, "model.heads",
-           "{} does not divide model.hidden = {}; use {}, or set model.head_size", model.heads,
-           model.hidden, config::any_of(config::near_divisors(model.hidden, model.heads)));
-  }
-  const std::int64_t size = transformer_options(model).head_size;
-  if (size % 2 == 0 && size <= max_head_size) return;
-  const bool given = model.head_size > 0;
-  refuse(subject, given ? "model.head_size" : "model.heads",
-         "{}; rotary positions turn pairs, and kernels take up to {}: use an even head size of at "
-         "most that{}",
-         given ? fmt::format("{} is a head size", size)
-               : fmt::format("{} heads over model.hidden = {} are {} wide", model.heads,
-                             model.hidden, size),
-         max_head_size, given ? "" : ", by other heads or model.head_size");
 }
 
 void check_rope(const config::Subject& subject, const LlamaOptions& model) {
@@ -117,7 +98,7 @@ void check_rope(const config::Subject& subject, const LlamaOptions& model) {
 
 void check_llama(const config::Subject& subject) {
   const auto& model = subject.config.model.as<LlamaOptions>();
-  check_heads(subject, model);
+  check_rotary_heads(subject, transformer_options(model), model.head_size > 0);
   check_rope(subject, model);
   check_width_transfer(subject, model.mup_base_width);
 }

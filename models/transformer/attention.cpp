@@ -30,6 +30,7 @@ SelfAttention::SelfAttention(Blueprint& blueprint, const TransformerOptions& opt
                .key_heads = options.key_heads / blueprint.tensor().blocks,
                .causal = options.causal,
                .window = options.window,
+               .scale = options.attention_scale,
                .soft_cap = options.soft_cap},
       qkv_(blueprint, "attention.qkv", projection(options), options.hidden_init(), sum),
       attended_block_{qkv_.block_shape()[0], qkv_.block_shape()[1],
@@ -49,7 +50,8 @@ SelfAttention::SelfAttention(Blueprint& blueprint, const TransformerOptions& opt
     head_norms_.emplace(blueprint,
                         ops::HeadNormOptions{.heads = options_.heads,
                                              .key_heads = options_.key_heads,
-                                             .epsilon = static_cast<float>(options.norm.epsilon)},
+                                             .epsilon = static_cast<float>(options.norm.epsilon),
+                                             .offset = static_cast<float>(options.norm.offset)},
                         projected_.shape);
     prepared_ = keep_or_recompute(blueprint, projected_.shape, blueprint.compute());
   }

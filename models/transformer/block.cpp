@@ -12,7 +12,19 @@ Activation within(Blueprint& blueprint, const Activation& of, const Shape& shape
   return shape.count() <= of.shape.count() ? reshaped(of, shape) : blueprint.scratch(shape);
 }
 
+template <typename T, typename... Arguments>
+std::optional<T> make_if(bool wanted, Arguments&&... arguments) {
+  if (!wanted) return std::nullopt;
+  return std::optional<T>(std::in_place, std::forward<Arguments>(arguments)...);
+}
+
 }  // namespace
+
+TransformerBlock::BranchNorm::BranchNorm(Blueprint& blueprint, std::string_view name,
+                                         const NormStyle& style, const RowSplit& rows)
+    : norm(blueprint, name, style, rows),
+      branch(blueprint.keep(rows.local())),
+      gradient(blueprint.until_weight(rows.local())) {}
 
 TransformerBlock::TransformerBlock(Blueprint& blueprint, const TransformerOptions& options,
                                    std::int64_t index)
@@ -27,8 +39,12 @@ TransformerBlock::TransformerBlock(Blueprint& blueprint, const TransformerOption
       attention_(blueprint, options, sum_),
       output_(blueprint, "attention.output", options.heads * options.head_size,
               options.biases == Biases::all, options.residual_init(), sum_),
+      attention_norm_(make_if<BranchNorm>(options.branch_norms, blueprint, "attention.norm",
+                                          options.norm, rows_)),
       norm2_(blueprint, "norm2", options.norm, rows_),
       mlp_(blueprint, options, sum_),
+      mlp_norm_(
+          make_if<BranchNorm>(options.branch_norms, blueprint, "mlp.norm", options.norm, rows_)),
       attention_dropout_(blueprint, "attention.dropout", static_cast<float>(options.dropout),
                          rows_),
       mlp_dropout_(blueprint, "mlp.dropout", static_cast<float>(options.dropout), rows_) {
@@ -48,6 +64,7 @@ void TransformerBlock::reserve(Blueprint& blueprint) {
   dnormed1_ = split_backward_ ? blueprint.until_weight(rows_.local()) : dnormed2_;
   // dnormed1 is written only after attention's backward.
   dattended_ = within(blueprint, dnormed1_, blocks_of(projected[0], attention_.attended_block()));
+  if (attention_norm_) dbranch_ = blueprint.scratch(rows_.local());
 }
 
 void TransformerBlock::normalize(const Context& context, const Norm& norm, const Tensor& normed,
@@ -57,14 +74,17 @@ void TransformerBlock::normalize(const Context& context, const Norm& norm, const
 }
 
 void TransformerBlock::project(const Context& context, const RowLinear& branch,
-                               const Dropout& dropout, const Tensor& out, const Tensor& in,
-                               const Tensor& residual, const Tensor& amax) const {
-  if (!dropout.active(context)) {
+                               const Dropout& dropout, const std::optional<BranchNorm>& norm,
+                               const Tensor& out, const Tensor& in, const Tensor& residual,
+                               const Tensor& amax) const {
+  if (!norm && !dropout.active(context)) {
     branch.forward(context, out, in, residual, amax);
     return;
   }
-  branch.forward(context, out, in, {}, amax);
-  dropout.forward(context, out);
+  const Tensor added = norm ? context(norm->branch) : out;
+  branch.forward(context, added, in, {}, amax);
+  dropout.forward(context, added);
+  if (norm) norm->norm.forward(context, out, added);
   ops::add_in_place(context.stream, out, residual);
 }
 
@@ -74,25 +94,50 @@ void TransformerBlock::forward(const Context& context, const Tensor& x, const Te
   const Tensor amax1 = whole_amax(attention_.amax(context)), amax2 = whole_amax(mlp_.amax(context));
   normalize(context, norm1_, normed1, x, amax1);
   attention_.forward(context, normed1, amax1);
-  project(context, output_, attention_dropout_, middle, attention_.attended(context), x, {});
+  project(context, output_, attention_dropout_, attention_norm_, middle,
+          attention_.attended(context), x, {});
 
   normalize(context, norm2_, normed2, middle, amax2);
   mlp_.forward(context, normed2, amax2);
-  project(context, mlp_.contract(), mlp_dropout_, y, mlp_.activated(context), middle,
+  project(context, mlp_.contract(), mlp_dropout_, mlp_norm_, y, mlp_.activated(context), middle,
           mlp_.activated_amax(context));
 }
 
 // Of the gradient between the two branches, which the second norm completes.
 Tensor TransformerBlock::middle_gradient_amax(const Context& context) const {
-  const bool known = norm2_.measures_gradient() && attention_dropout_.keeps_gradient();
+  const bool known =
+      !attention_norm_ && norm2_.measures_gradient() && attention_dropout_.keeps_gradient();
   return known ? output_.dy_amax(context) : Tensor{};
+}
+
+Tensor TransformerBlock::branch_amax(const Context& context, const BranchNorm& norm,
+                                     const Dropout& dropout, const RowLinear& branch) {
+  const bool known = norm.norm.measures_gradient() && dropout.keeps_gradient();
+  return known ? branch.dy_amax(context) : Tensor{};
+}
+
+Tensor TransformerBlock::backward_branch(const Context& context, const Dropout& dropout,
+                                         const std::optional<BranchNorm>& norm,
+                                         const Tensor& gradient, const Tensor& amax) const {
+  if (!norm) return dropout.backward(context, gradient);
+  const Tensor dbranch = context(dbranch_);
+  norm->norm.backward(context, dbranch, gradient, context(norm->branch), /*accumulate=*/false,
+                      amax);
+  if (split_backward_) {
+    context.stream.device().copy(context.stream, context(norm->gradient).data, gradient.data,
+                                 gradient.bytes());
+  }
+  return dropout.backward(context, dbranch);
 }
 
 void TransformerBlock::backward_mlp(const Context& context, const Tensor& gradient) const {
   const Tensor dnormed = context(dnormed2_);
 
   if (recomputes_ && !split_backward_) mlp_.activate_again(context);
-  mlp_.backward(context, dnormed, mlp_dropout_.backward(context, gradient), context(normed2_));
+  const Tensor amax =
+      mlp_norm_ ? branch_amax(context, *mlp_norm_, mlp_dropout_, mlp_.contract()) : Tensor{};
+  const Tensor dadded = backward_branch(context, mlp_dropout_, mlp_norm_, gradient, amax);
+  mlp_.backward(context, dnormed, dadded, context(normed2_), amax);
   norm2_.backward(context, gradient, dnormed, context(middle_), /*accumulate=*/true,
                   middle_gradient_amax(context));
 }
@@ -103,8 +148,12 @@ void TransformerBlock::backward_attention(const Context& context, const Tensor& 
   const Tensor dnormed = context(dnormed1_);
 
   if (recomputes_) attention_.attend_again(context);
-  output_.backward(context, dattended, attention_dropout_.backward(context, gradient),
-                   attention_.attended(context), middle_gradient_amax(context));
+  const Tensor amax = attention_norm_
+                          ? branch_amax(context, *attention_norm_, attention_dropout_, output_)
+                          : middle_gradient_amax(context);
+  const Tensor dadded =
+      backward_branch(context, attention_dropout_, attention_norm_, gradient, amax);
+  output_.backward(context, dattended, dadded, attention_.attended(context), amax);
   attention_.backward(context, dprojected, dattended);
   attention_.backward_input(context, dnormed, dprojected, context(normed1_));
   norm1_.backward(context, gradient, dnormed, x, /*accumulate=*/true);
@@ -118,9 +167,14 @@ void TransformerBlock::backward(const Context& context, const Tensor& x, const T
 }
 
 void TransformerBlock::backward_weight(const Context& context, const Tensor& x) {
+  const auto of_norm = [&](const std::optional<BranchNorm>& norm) {
+    if (norm) norm->norm.backward_weight(context, context(norm->gradient), context(norm->branch));
+  };
+  of_norm(mlp_norm_);
   if (recomputes_) mlp_.activate_again(context);
   mlp_.backward_weight(context, mlp_dropout_.gradient(context), context(normed2_));
   norm2_.backward_weight(context, context(dnormed2_), context(middle_));
+  of_norm(attention_norm_);
   if (recomputes_) attention_.attend_again(context);
   output_.backward_weight(context, attention_dropout_.gradient(context),
                           attention_.attended(context));

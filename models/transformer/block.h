@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+
 #include "models/layers/dropout.h"
 #include "models/layers/norm.h"
 #include "models/transformer/attention.h"
@@ -8,9 +10,10 @@
 
 namespace trireme {
 
-// Pre-norm transformer block: r = x + attention(norm(x)); y = r + mlp(norm(r)). (B, T, C) -> (B, T,
-// C). Tensor parallel as in Megatron-LM (Shoeybi et al., 2019): a block of tensors holds 1 / V of
-// the heads and of the wide activations, with n of the V blocks on this rank.
+// Pre-norm transformer block: r = x + attention(norm(x)); y = r + mlp(norm(r)), where options have
+// branch_norms with a norm of what each branch adds. (B, T, C) -> (B, T, C). Tensor parallel as in
+// Megatron-LM (Shoeybi et al., 2019): a block of tensors holds 1 / V of the heads and of the wide
+// activations, with n of the V blocks on this rank.
 class TransformerBlock final : public Layer {
  public:
   TransformerBlock(Blueprint& blueprint, const TransformerOptions& options, std::int64_t index);
@@ -25,6 +28,14 @@ class TransformerBlock final : public Layer {
   void backward_weight(const Context& context, const Tensor& x) override;
 
  private:
+  // The norm behind a branch.
+  struct BranchNorm {
+    BranchNorm(Blueprint& blueprint, std::string_view name, const NormStyle& style,
+               const RowSplit& rows);
+    Norm norm;
+    Activation branch;    // local rows: what the norm reads
+    Activation gradient;  // local rows; kept where weight gradients come later
+  };
   void reserve(Blueprint& blueprint);
   // Where one writes all rows and values of a tensor that is multiplied next, its largest magnitude
   // is known; `amax` is where, or absent.
@@ -32,13 +43,20 @@ class TransformerBlock final : public Layer {
     return rows_.split() ? Tensor{} : amax;
   }
   [[nodiscard]] Tensor middle_gradient_amax(const Context& context) const;
+  // Of the gradient that `norm` gives to `branch`.
+  [[nodiscard]] static Tensor branch_amax(const Context& context, const BranchNorm& norm,
+                                          const Dropout& dropout, const RowLinear& branch);
   // All rows of the normalised x.
   void normalize(const Context& context, const Norm& norm, const Tensor& normed, const Tensor& x,
                  const Tensor& amax) const;
-  // out = residual + dropout(branch(in)).
+  // out = residual + dropout(branch(in)), or residual + norm(dropout(branch(in))).
   void project(const Context& context, const RowLinear& branch, const Dropout& dropout,
-               const Tensor& out, const Tensor& in, const Tensor& residual,
-               const Tensor& amax) const;
+               const std::optional<BranchNorm>& norm, const Tensor& out, const Tensor& in,
+               const Tensor& residual, const Tensor& amax) const;
+  // From the gradient of what a branch adds, local rows, to that of its last product, all rows.
+  [[nodiscard]] Tensor backward_branch(const Context& context, const Dropout& dropout,
+                                       const std::optional<BranchNorm>& norm,
+                                       const Tensor& gradient, const Tensor& amax) const;
   void backward_mlp(const Context& context, const Tensor& gradient) const;
   void backward_attention(const Context& context, const Tensor& x, const Tensor& gradient) const;
 
@@ -49,12 +67,15 @@ class TransformerBlock final : public Layer {
   Norm norm1_;
   SelfAttention attention_;
   RowLinear output_;
+  std::optional<BranchNorm> attention_norm_;
   Norm norm2_;
   Mlp mlp_;
+  std::optional<BranchNorm> mlp_norm_;
   Dropout attention_dropout_, mlp_dropout_;
   Activation normed1_, middle_, normed2_;  // normed: all rows (B, T, C); middle: local rows
   // Gradients. Unless weight gradients come later those of the two halves share memory.
   Activation dnormed2_, dattended_, dprojected_, dnormed1_;
+  Activation dbranch_{};  // local rows, with branch norms
 };
 
 }  // namespace trireme

@@ -2,6 +2,7 @@
 #include "models/transformer/embedding.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "models/layers/blocks.h"
 #include "runtime/ops/elementwise/bias.h"
@@ -10,6 +11,20 @@
 #include "runtime/ops/update/block_sum.h"
 
 namespace trireme {
+
+namespace {
+
+float rounded_to(DType dtype, float value) {
+  if (dtype == DType::bf16) return static_cast<float>(bf16(value));
+  return dtype == DType::f16 ? static_cast<float>(f16(value)) : value;
+}
+
+float scale_of(const TransformerOptions& options, DType compute) {
+  if (!options.scaled_embedding) return 1;
+  return rounded_to(compute, static_cast<float>(std::sqrt(static_cast<double>(options.hidden))));
+}
+
+}  // namespace
 
 ParamSpec token_table_spec(const TransformerOptions& options, std::string name) {
   return {.name = std::move(name),
@@ -27,6 +42,7 @@ Embedding::Embedding(Blueprint& blueprint, const TransformerOptions& options)
       rows_(blueprint, blueprint.rows_of(options.context), options.hidden),
       tensor_(blueprint.tensor()),
       split_backward_(blueprint.options().split_backward),
+      scale_(scale_of(options, blueprint.compute())),
       table_block_{padded_vocabulary(options.vocabulary) / tensor_.blocks, options.hidden},
       dropout_(blueprint, "embedding.dropout", static_cast<float>(options.dropout), rows_) {
   tokens_ = blueprint.shared_parameter(token_table_spec(options));
@@ -37,6 +53,11 @@ Embedding::Embedding(Blueprint& blueprint, const TransformerOptions& options)
                                              .matrix = true});
   }
   const Shape& whole = rows_.whole();
+  if (options.scaled_embedding) {
+    TRIREME_EXPECTS(!options.learned_positions && !options.embedding_norm,
+                    "a scaled embedding with learned positions or a norm");
+    dsum_ = blueprint.scratch(whole);
+  }
   if (options.token_types > 0) {
     TRIREME_EXPECTS(options.learned_positions, "token types without learned positions");
     types_ = blueprint.shared_parameter({.name = "embedding.type.weight",
@@ -73,6 +94,7 @@ void Embedding::forward(const Context& context, const Tensor& x, const Tensor& y
     if (positions_.index >= 0 && !own) add_positions(context, sum);
   }
   if (norm_) norm_->forward(context, y, sum);
+  if (scale_ != 1) ops::scale_in_place(context.stream, y, scale_);
   dropout_.forward(context, y);
 }
 
@@ -117,8 +139,14 @@ void Embedding::accumulate_added(const Context& context, const Tensor& dy,
 }
 
 Tensor Embedding::backward_norm(const Context& context, const Tensor& dy) const {
-  if (!norm_) return dy;
-  const Tensor whole = context(dsum_), own = rows_.own(dy.reshaped(rows_.whole()));
+  if (!norm_ && scale_ == 1) return dy;
+  const Tensor whole = context(dsum_);
+  if (!norm_) {
+    context.stream.device().copy(context.stream, whole.data, dy.data, dy.bytes());
+    ops::scale_in_place(context.stream, whole, scale_);
+    return whole;
+  }
+  const Tensor own = rows_.own(dy.reshaped(rows_.whole()));
   norm_->backward(context, rows_.own(whole), own, context(sum_), /*accumulate=*/false);
   if (split_backward_) norm_->backward_weight(context, own, context(sum_));
   rows_.gather(context, whole);

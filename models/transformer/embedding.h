@@ -35,13 +35,14 @@ class Embedding final : public Layer {
   // (T, C): what every sample's rows get, of positions and of the first token type.
   [[nodiscard]] Tensor added_rows(const Context& context) const;
   void accumulate_added(const Context& context, const Tensor& dy, const Tensor& tokens) const;
-  // Behind the norm, all rows -> before it, all rows.
+  // Behind the norm or the scale, all rows -> before it, all rows.
   [[nodiscard]] Tensor backward_norm(const Context& context, const Tensor& dy) const;
   void accumulate(const Context& context, const Tensor& gradient, const Tensor& tokens) const;
 
   RowSplit rows_;
   TensorSplit tensor_;
   bool split_backward_;
+  float scale_;        // of what is looked up
   Shape table_block_;  // (padded vocabulary / blocks, C)
   Dropout dropout_;
   ParamId tokens_, positions_;  // positions only where they are learned

@@ -63,6 +63,9 @@ class NameList {
   std::vector<NamePair> pairs_;
 };
 
+// Of a model with rotary positions and a gated MLP, as Llama and what is built like it call them.
+[[nodiscard]] std::vector<NamePair> decoder_names(const TransformerOptions& model);
+
 struct Exchange {
   // Every tensor, in chain order.
   std::vector<NamePair> (*names)(const ModelConfig& model);

@@ -15,10 +15,12 @@ HeadNorms::HeadNorms(Blueprint& blueprint, const ops::HeadNormOptions& options, 
       scales_{2, packed[3] / (options.heads + 2 * options.key_heads)},
       split_backward_(blueprint.options().split_backward) {
   const Shape scale{scales_[1]};
-  query_ = blueprint.parameter(
-      {.name = "attention.query_norm.weight", .shape = scale, .init = Init::constant(1)});
-  key_ = blueprint.parameter(
-      {.name = "attention.key_norm.weight", .shape = scale, .init = Init::constant(1)});
+  query_ = blueprint.parameter({.name = "attention.query_norm.weight",
+                                .shape = scale,
+                                .init = Init::constant(1 - options.offset)});
+  key_ = blueprint.parameter({.name = "attention.key_norm.weight",
+                              .shape = scale,
+                              .init = Init::constant(1 - options.offset)});
   rstd_ = blueprint.keep(blocks_of(blocks_, statistics_), DType::f32);
   const Shape partial{blocks_, scales_[0], scales_[1]};
   partial_ = split_backward_ ? blueprint.keep(partial, DType::f32)

@@ -29,13 +29,23 @@ Init TransformerOptions::residual_init() const {
   return Init::normal(init.b / std::sqrt(2.0F * static_cast<float>(layers))).at_rate(init.rate);
 }
 
+TransformerOptions TransformerOptions::of_layer(std::int64_t index) const {
+  TransformerOptions layer = *this;
+  layer.global_every = 0;
+  if (global_every == 0 || (index + 1) % global_every != 0) return layer;
+  layer.window = 0;
+  layer.rope = global_rope;
+  return layer;
+}
+
 void add_blocks(Chain& chain, const TransformerOptions& options) {
   for (std::int64_t i = 0; i < options.layers; ++i) {
     chain.push_back({.make = [options, i](Blueprint& blueprint) -> std::unique_ptr<Layer> {
                        const auto scope = blueprint.layer(fmt::format("blocks.{}", i));
+                       const TransformerOptions layer = options.of_layer(i);
                        if (options.post_norm)
-                         return std::make_unique<PostNormBlock>(blueprint, options, i);
-                       return std::make_unique<TransformerBlock>(blueprint, options, i);
+                         return std::make_unique<PostNormBlock>(blueprint, layer, i);
+                       return std::make_unique<TransformerBlock>(blueprint, layer, i);
                      },
                      .block = true});
   }

@@ -47,6 +47,7 @@ struct TransformerOptions {
 
   NormStyle norm{};
   bool post_norm = false;        // norms behind the sums of residuals, none before the head
+  bool branch_norms = false;     // beside those before branches, norms of what branches add
   bool embedding_norm = false;   // one behind the embedding too
   std::int64_t token_types = 0;  // rows of a table of which every token gets the first
   bool head_transform = false;   // one more layer before the head's norm
@@ -55,13 +56,19 @@ struct TransformerOptions {
   bool gated_mlp = false;
   Biases biases = Biases::all;
   bool qk_norm = false;  // RMS norm of each head of queries and keys, with the norm's epsilon
-  bool causal = true;    // this and the next two as in ops::AttentionOptions
+  bool causal = true;    // this and the next three as in ops::AttentionOptions
   std::int64_t window = 0;
+  double attention_scale = 0;
   double soft_cap = 0;
   bool rotary = false;
   ops::RopeOptions rope{};  // heads are filled in
+  // Every so many layers one attends to all tokens and turns by global_rope; 0: all are alike.
+  std::int64_t global_every = 0;
+  ops::RopeOptions global_rope{};
   bool learned_positions = false;
   bool tied_head = true;  // reads the token table
+  // Of rows of the token table, where they enter: the root of the width, in the compute dtype.
+  bool scaled_embedding = false;
 
   double init_std = 0.02;  // of matrices; those that end a branch: over sqrt(2 layers)
   // Hidden width over that of the model whose learning rate and init_std these are (muP: Yang & Hu
@@ -71,6 +78,8 @@ struct TransformerOptions {
   double width = 1;
   Init position_init{};
 
+  // As they are of one layer, without global_every.
+  [[nodiscard]] TransformerOptions of_layer(std::int64_t index) const;
   [[nodiscard]] std::int64_t group() const { return heads / key_heads; }
   [[nodiscard]] Init matrix_init() const { return Init::normal(static_cast<float>(init_std)); }
   // Of matrices between hidden activations; residual: that end a branch.

@@ -112,6 +112,10 @@ TEST_F(Decoding, GivesThemWithSharedNormalisedKeysAWindowAndASoftCap) {
   expect_in_all_precisions(small_llama);
 }
 
+TEST_F(Decoding, GivesThemWithLocalAndGlobalLayersAndAScaledEmbedding) {
+  expect_in_all_precisions(test::small_gemma);
+}
+
 TEST_F(Decoding, GivesThemUnderEveryStretchOfRotaryPositions) {
   for (const auto scaling : {ops::RopeScaling::none, ops::RopeScaling::linear,
                              ops::RopeScaling::llama3, ops::RopeScaling::yarn})

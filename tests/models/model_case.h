@@ -37,6 +37,23 @@ inline const TransformerOptions small_llama =
                                      .rope_scaling = ops::RopeScaling::llama3,
                                      .rope_factor = 4,
                                      .rope_original_context = 16});
+// The same with what Gemma 3 has in its blocks: norms behind branches and scales that count from 1,
+// a local and a global layer, a scaled embedding, a gated GELU, a tied head.
+inline const TransformerOptions small_gemma = [] {
+  TransformerOptions options = small_llama;
+  options.norm.offset = 1;
+  options.branch_norms = true;
+  options.activation = ops::ActivationKind::gelu_tanh;
+  options.biases = Biases::none;
+  options.attention_scale = 0.5;
+  options.soft_cap = 0;
+  options.rope = {.base = 100};
+  options.global_every = 2;
+  options.global_rope = {.base = 1000, .scaling = ops::RopeScaling::linear, .factor = 2};
+  options.tied_head = true;
+  options.scaled_embedding = true;
+  return options;
+}();
 // Rows of a sample that neither a warp nor the tensor ranks divide.
 inline const VitOptions small_vit{.layers = 2,
                                   .hidden = 32,

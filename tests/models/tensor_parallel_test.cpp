@@ -15,6 +15,7 @@ namespace {
 using test::ModelCase;
 using test::ModelResult;
 using test::small_bert;
+using test::small_gemma;
 using test::small_gpt;
 using test::small_llama;
 using test::small_vit;
@@ -35,6 +36,7 @@ struct Mode {
   [[nodiscard]] TestModel model() const {
     if (family == "Vit") return small_vit;
     if (family == "Bert") return small_bert;
+    if (family == "Gemma") return small_gemma;
     return family == "Llama" ? small_llama : small_gpt;
   }
 };
@@ -97,6 +99,9 @@ INSTANTIATE_TEST_SUITE_P(
         Mode{.recompute = Recompute::selective}, Mode{.family = "Llama"},
         Mode{.compute = DType::bf16, .sequence = true, .split_backward = true, .family = "Llama"},
         Mode{.sequence = true, .recompute = Recompute::selective, .family = "Llama"},
+        Mode{.family = "Gemma"},
+        Mode{.compute = DType::bf16, .sequence = true, .split_backward = true, .family = "Gemma"},
+        Mode{.sequence = true, .recompute = Recompute::selective, .family = "Gemma"},
         Mode{.family = "Bert"},
         Mode{.compute = DType::bf16, .sequence = true, .split_backward = true, .family = "Bert"},
         Mode{.sequence = true, .recompute = Recompute::selective, .family = "Bert"},

@@ -17,6 +17,7 @@ using test::Bits;
 using test::ModelCase;
 using test::ModelResult;
 using test::small_bert;
+using test::small_gemma;
 using test::small_gpt;
 using test::small_llama;
 using test::small_vit;
@@ -49,6 +50,7 @@ struct Variant {
   [[nodiscard]] TestModel model() const {
     if (family == "Vit") return small_vit;
     if (family == "Bert") return small_bert;
+    if (family == "Gemma") return small_gemma;
     return family == "Llama" ? small_llama : small_gpt;
   }
   [[nodiscard]] std::string name() const {
@@ -173,7 +175,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Variant{DType::f32, 2, false, "Llama"}, Variant{DType::bf16, 4, false, "Llama"},
                     Variant{DType::bf16, 4, true, "Llama"}, Variant{DType::f32, 1, false, "Vit"},
                     Variant{DType::f32, 1, false, "Bert"}, Variant{DType::bf16, 4, false, "Bert"},
-                    Variant{DType::bf16, 4, false, "Vit"}, Variant{DType::bf16, 4, true, "Vit"},
+                    Variant{DType::f32, 1, false, "Gemma"}, Variant{DType::bf16, 4, false, "Gemma"},
+                    Variant{DType::bf16, 4, true, "Gemma"}, Variant{DType::bf16, 4, false, "Vit"},
+                    Variant{DType::bf16, 4, true, "Vit"},
                     Variant{DType::f32, 1, false, "Gpt", true},
                     Variant{DType::bf16, 4, false, "Llama", true},
                     Variant{DType::bf16, 4, true, "Gpt", true}),
@@ -213,7 +217,8 @@ TEST_P(TransformerDocuments, DocumentsThatAreJoinedKnowOneAnother) {
 INSTANTIATE_TEST_SUITE_P(DTypesAndBlocks, TransformerDocuments,
                          testing::Values(Variant{DType::f32, 1}, Variant{DType::bf16, 4},
                                          Variant{DType::f32, 4, false, "Llama"},
-                                         Variant{DType::bf16, 1, false, "Llama"}),
+                                         Variant{DType::bf16, 1, false, "Llama"},
+                                         Variant{DType::f32, 2, false, "Gemma"}),
                          [](const auto& info) { return info.param.name(); });
 
 class GptFp8 : public test::CpuFixture, public testing::WithParamInterface<int> {};
@@ -308,6 +313,7 @@ INSTANTIATE_TEST_SUITE_P(Counts, TransformerBlocks,
                                          Variant{DType::f32, 2, false, "Llama"},
                                          Variant{DType::f32, 4, false, "Llama"},
                                          Variant{DType::f32, 4, false, "Vit"},
+                                         Variant{DType::f32, 4, false, "Gemma"},
                                          Variant{DType::f32, 4, false, "Bert"}),
                          [](const auto& info) { return info.param.name(); });
 

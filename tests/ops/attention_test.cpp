@@ -289,6 +289,34 @@ TEST_P(AttentionGradients, AgreeWithFiniteDifferences) {
 }
 
 // The bits of a query's result do not depend on what it does not see.
+// Twice the scale is twice the queries, to the bit.
+TEST_P(Attention, TakesAnotherScaleOfItsScores) {
+  const Sizes s{2, 70, 2, 16};
+  const GuardedTensor qkv = random_tensor(GetParam(), s.qkv(), 1);
+  Values doubled = qkv.get();
+  for (std::size_t i = 0; i < doubled.size(); ++i) {
+    if (i % (3 * 2 * 16) < 2 * 16) doubled[i] *= 2;
+  }
+  const GuardedTensor wide(GetParam(), s.qkv(), doubled),
+      dout = random_tensor(GetParam(), s.out(), 2);
+  const GuardedTensor out(GetParam(), s.out()), lse(DType::f32, s.lse()), dqkv(GetParam(), s.qkv());
+  const GuardedTensor other(GetParam(), s.out()), d_wide(GetParam(), s.qkv());
+  ops::AttentionOptions options = s.options();
+  options.scale = 0.5;  // of heads of 16: 1/4
+
+  ops::attention_forward(stream(), out, lse, qkv, options);
+  ops::attention_backward(stream(), dqkv, dout, out, lse, qkv, options);
+  ops::attention_forward(stream(), other, lse, wide, s.options());
+  ops::attention_backward(stream(), d_wide, dout, other, lse, wide, s.options());
+
+  EXPECT_EQ(out.raw(), other.raw());
+  Values gradient = d_wide.get();
+  for (std::size_t i = 0; i < gradient.size(); ++i) {
+    if (i % (3 * 2 * 16) < 2 * 16) gradient[i] *= 2;
+  }
+  EXPECT_EQ(dqkv.get(), gradient);
+}
+
 TEST_P(Attention, DoesNotLookBehindItsWindow) {
   const Sizes s{1, 150, 2, 8, 1, true, 20};
   const std::int64_t changed = 70, unaffected = changed + s.window;

@@ -176,6 +176,32 @@ TEST_P(RmsNorm, BackwardInTwoPartsHasTheBitsOfTheWhole) {
   }
 }
 
+TEST_P(RmsNorm, AddsTheOffsetToItsScale) {
+  for (const std::int64_t columns : {19, 512, 9000}) {
+    const Shape shape{5, columns}, scale{columns};
+    const GuardedTensor x = random_tensor(GetParam(), shape, 1);
+    const GuardedTensor dy = random_tensor(GetParam(), shape, 3);
+    const GuardedTensor gamma = random_tensor(DType::f32, scale, 2);
+    Values above = gamma.get();
+    for (double& value : above)
+      value = static_cast<double>(1.0F + static_cast<float>(value));
+    const GuardedTensor whole(DType::f32, scale, above);
+    const GuardedTensor y(GetParam(), shape), dx(GetParam(), shape), rstd(DType::f32, {5});
+    const GuardedTensor same_y(GetParam(), shape), same_dx(GetParam(), shape);
+    const GuardedTensor dgamma(DType::f32, scale, Values(above.size(), 0.0));
+    const GuardedTensor same_dgamma(DType::f32, scale, Values(above.size(), 0.0));
+
+    ops::rms_norm_forward(stream(), y, rstd, x, gamma, epsilon, {}, {}, {}, 1.0F);
+    ops::rms_norm_backward(stream(), dx, dgamma, dy, x, gamma, rstd, false, {}, 1.0F);
+    ops::rms_norm_forward(stream(), same_y, rstd, x, whole, epsilon);
+    ops::rms_norm_backward(stream(), same_dx, same_dgamma, dy, x, whole, rstd, false);
+
+    EXPECT_EQ(y.raw(), same_y.raw());
+    EXPECT_EQ(dx.raw(), same_dx.raw());
+    EXPECT_EQ(dgamma.raw(), same_dgamma.raw());
+  }
+}
+
 TEST_P(RmsNorm, RefusesOperandsThatDoNotFit) {
   const GuardedTensor x(GetParam(), {4, 6}), y(GetParam(), {4, 6}), narrow(DType::f32, {5});
   const GuardedTensor gamma(DType::f32, {6}), rstd(DType::f32, {4}), few(DType::f32, {3});
@@ -376,6 +402,28 @@ TEST_P(HeadNorm, ForwardAndBackwardFollowTheFormulaAndFiniteDifferences) {
             xv, [&](const Values& v) { return inner(slope, head_norm(v, heads, keys, qv, kv)); }),
         relative() + 1e-5, 1e-5 + relative());
   }
+}
+
+TEST_P(HeadNorm, AddsTheOffsetToItsScales) {
+  const Shape shape{2, 3, 5 * 6}, scale{6};
+  const GuardedTensor x = random_tensor(GetParam(), shape, 1), rstd(DType::f32, {2, 3, 4});
+  const GuardedTensor gamma(DType::f32, scale, {0.5, -0.25, 0.0, 1.0, -2.0, 0.125});
+  const GuardedTensor whole(DType::f32, scale, {1.5, 0.75, 1.0, 2.0, -1.0, 1.125});
+  const GuardedTensor sums(DType::f32, scale, Values(6, 0.0));
+  const GuardedTensor dqkv = random_tensor(GetParam(), shape, 4);
+  const GuardedTensor same_dqkv(GetParam(), shape, dqkv.get());
+  const GuardedTensor y(GetParam(), shape), same_y(GetParam(), shape);
+  const ops::HeadNormOptions options{.heads = 3, .key_heads = 1, .epsilon = epsilon};
+  ops::HeadNormOptions above = options;
+  above.offset = 1;
+
+  ops::head_norm_forward(stream(), y, rstd, x, gamma, gamma, above);
+  ops::head_norm_backward(stream(), dqkv, sums, sums, x, rstd, gamma, gamma, above);
+  ops::head_norm_forward(stream(), same_y, rstd, x, whole, whole, options);
+  ops::head_norm_backward(stream(), same_dqkv, sums, sums, x, rstd, whole, whole, options);
+
+  EXPECT_EQ(y.raw(), same_y.raw());
+  EXPECT_EQ(dqkv.raw(), same_dqkv.raw());
 }
 
 TEST_P(HeadNorm, RefusesOperandsThatDoNotFit) {

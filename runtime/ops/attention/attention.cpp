@@ -31,6 +31,8 @@ Shape check_qkv(const Operands& check, std::string_view op, const Tensor& qkv,
   TRIREME_EXPECTS(options.window >= 0 && (options.causal || options.window == 0),
                   "{}: a window of {} keys, expected none or, of causal attention, a positive one",
                   op, options.window);
+  TRIREME_EXPECTS(options.scale >= 0, "{}: scores scaled by {}, expected 0 or more", op,
+                  options.scale);
   TRIREME_EXPECTS(options.soft_cap >= 0, "{}: a soft cap of {}, expected 0 or more", op,
                   options.soft_cap);
   if (!options.document_starts.empty()) {

@@ -16,6 +16,7 @@ struct AttentionOptions {
   std::int64_t key_heads = 0;  // of keys and of values; query head h reads h / (heads / key_heads)
   bool causal = true;          // a query sees its own position and earlier ones, else all
   std::int64_t window = 0;     // of these the last so many (Beltagy et al., 2020); 0: all; causal
+  double scale = 0;            // of the scores; 0: 1 / sqrt(D)
   double soft_cap = 0;         // scores s become soft_cap * tanh(s / soft_cap); 0: they stay
   // (B, T) i32: where the document of each position begins in its sequence, not falling and not
   // behind the position. A query sees its own document alone; causal. Absent: a sequence is one.
@@ -23,7 +24,7 @@ struct AttentionOptions {
 };
 
 // qkv(B, T, (heads + 2 key_heads) * D): queries of all heads, then keys, then values. out(B, T,
-// heads * D). lse(B, heads, T) f32. Scores are scaled by 1/sqrt(D). f32, bf16 or f16.
+// heads * D). lse(B, heads, T) f32. f32, bf16 or f16.
 void attention_forward(Stream& stream, const Tensor& out, const Tensor& lse, const Tensor& qkv,
                        const AttentionOptions& options);
 

@@ -30,6 +30,7 @@ const CudnnPlan* plan_for(const Stream& stream, Pass pass, const Tensor& qkv,
                      .size = sizes.size,
                      .causal = sizes.causal,
                      .window = sizes.window < sizes.length ? sizes.window : 0,
+                     .scale = sizes.scale,
                      .soft_cap = sizes.soft_cap,
                      .deterministic = pass == Pass::backward && stream.policy().reproducible});
 }

@@ -36,7 +36,7 @@ struct AttentionSizes {
   std::int64_t window;
   bool causal;
   float soft_cap;              // 0: none
-  float scale;                 // of the products: 1 / sqrt(size)
+  float scale;                 // of the products
   float score_scale;           // of what the softmax takes: `scale`, or 1 behind a soft cap
   const std::int32_t* starts;  // of documents: of all samples, then of the one chosen; may be null
 
@@ -49,7 +49,8 @@ struct AttentionSizes {
         window(options.window),
         causal(options.causal),
         soft_cap(static_cast<float>(options.soft_cap)),
-        scale(static_cast<float>(1.0 / std::sqrt(static_cast<double>(size)))),
+        scale(static_cast<float>(options.scale > 0 ? options.scale
+                                                   : 1.0 / std::sqrt(static_cast<double>(size)))),
         score_scale(soft_cap > 0 ? 1.0F : scale),
         starts(options.document_starts.empty() ? nullptr
                                                : options.document_starts.as<std::int32_t>()) {}

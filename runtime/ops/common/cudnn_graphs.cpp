@@ -55,7 +55,7 @@ std::size_t plan_hash(const CudnnGraph& graph) {
   PlanHash hash;
   if (const auto* const a = std::get_if<AttentionGraph>(&graph)) {
     hash.add(a->pass, a->dtype, a->batch, a->length, a->heads, a->key_heads, a->size, a->causal,
-             a->window, a->soft_cap * 1024, a->deterministic);
+             a->window, a->scale * 65536, a->soft_cap * 1024, a->deterministic);
   } else {
     const auto& c = std::get<ConvolutionGraph>(graph);
     const ConvolutionGeometry& g = c.geometry;

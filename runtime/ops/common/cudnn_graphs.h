@@ -26,6 +26,7 @@ struct AttentionGraph {
   std::int64_t batch, length, heads, key_heads, size;
   bool causal = true;
   std::int64_t window = 0;
+  float scale = 0;  // of the scores; 0: 1 / sqrt(size)
   float soft_cap = 0;
   bool deterministic =
       false;  // matters to backward only; its workspace then grows with length squared

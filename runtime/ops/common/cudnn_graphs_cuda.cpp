@@ -94,7 +94,7 @@ void define(Graph& graph, const AttentionGraph& a) {
   const Extents plain{a.length * a.heads * a.size, a.size, a.heads * a.size, 1};
   const Extents row_sums{a.batch, a.heads, a.length, 1};
   const Extents row_strides{a.heads * a.length, a.length, 1, 1};
-  const float scale = 1.0F / std::sqrt(static_cast<float>(a.size));
+  const float scale = a.scale > 0 ? a.scale : 1.0F / std::sqrt(static_cast<float>(a.size));
   Operands operands(graph);
   const TensorPointer q = operands.input(a.dtype, query, packed);
   const TensorPointer k = operands.input(a.dtype, key, packed);

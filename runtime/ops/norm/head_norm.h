@@ -12,6 +12,7 @@ struct HeadNormOptions {
   std::int64_t heads = 0;      // of queries
   std::int64_t key_heads = 0;  // of keys and of values
   float epsilon = 1e-6F;
+  float offset = 0;  // added to the scales; see rms_norm.h
 };
 
 // y and x (B, T, (heads + 2 key_heads) * D), apart in memory: queries, keys, values; the values are

@@ -31,6 +31,7 @@ struct Forward {
   const float* gammas[2];
   Sizes sizes;
   float epsilon;
+  float offset;
 
   void operator()() const {
     for (std::int64_t row = 0; row < sizes.rows; ++row) {
@@ -46,7 +47,7 @@ struct Forward {
         const float inverse = 1.0F / std::sqrt(squares / static_cast<float>(sizes.size) + epsilon);
 #pragma omp simd
         for (std::int64_t i = 0; i < sizes.size; ++i)
-          store(out[i], load(in[i]) * inverse * gamma[i]);
+          store(out[i], load(in[i]) * inverse * (gamma[i] + offset));
         rstd[row * sizes.normed() + head] = inverse;
       }
       const std::int64_t values = row * sizes.width() + sizes.normed() * sizes.size;
@@ -66,6 +67,7 @@ struct Backward {
   const float* rstd;
   const float* gammas[2];
   Sizes sizes;
+  float offset;
 
   // With n = x rstd and g = dy gamma: dx = rstd (g - n mean(g n)), dgamma += dy n.
   void one_head(std::int64_t row, std::int64_t head, float* sums) const {
@@ -79,12 +81,13 @@ struct Backward {
     for (std::int64_t i = 0; i < sizes.size; ++i) {
       const float product = load(slope[i]) * (load(in[i]) * inverse);
       sums[i] += product;
-      sum_gn += product * gamma[i];
+      sum_gn += product * (gamma[i] + offset);
     }
     const float mean_gn = sum_gn / static_cast<float>(sizes.size);
 #pragma omp simd
     for (std::int64_t i = 0; i < sizes.size; ++i)
-      store(slope[i], inverse * (load(slope[i]) * gamma[i] - load(in[i]) * inverse * mean_gn));
+      store(slope[i],
+            inverse * (load(slope[i]) * (gamma[i] + offset) - load(in[i]) * inverse * mean_gn));
   }
 
   void operator()() const {
@@ -116,7 +119,8 @@ void head_norm_forward(Stream& stream, const Tensor& y, const Tensor& rstd, cons
                                x.as<T>(),
                                {query_gamma.as<float>(), key_gamma.as<float>()},
                                {x, options},
-                               options.epsilon});
+                               options.epsilon,
+                               options.offset});
   });
 }
 
@@ -131,7 +135,8 @@ void head_norm_backward(Stream& stream, const Tensor& dqkv, const Tensor& d_quer
                                 x.as<T>(),
                                 rstd.as<float>(),
                                 {query_gamma.as<float>(), key_gamma.as<float>()},
-                                {x, options}});
+                                {x, options},
+                                options.offset});
   });
 }
 

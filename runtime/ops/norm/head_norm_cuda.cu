@@ -24,9 +24,10 @@ struct Sizes {
 
 struct Gammas {
   const float* of[2];
+  float offset;
 
   __device__ float at(const Sizes& sizes, std::int64_t head, std::int64_t i) const {
-    return head < sizes.heads ? of[0][i] : of[1][i];
+    return (head < sizes.heads ? of[0][i] : of[1][i]) + offset;
   }
 };
 
@@ -108,7 +109,7 @@ void head_norm_forward(Stream& stream, const Tensor& y, const Tensor& rstd, cons
                        const HeadNormOptions& options) {
   if (x.count() == 0) return;
   const Sizes sizes(x, options);
-  const Gammas gammas{{query_gamma.as<float>(), key_gamma.as<float>()}};
+  const Gammas gammas{{query_gamma.as<float>(), key_gamma.as<float>()}, options.offset};
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
     trireme::cuda::launch(stream, warps(sizes.rows * sizes.all), forward_kernel<T>, y.as<T>(),
@@ -122,7 +123,7 @@ void head_norm_backward(Stream& stream, const Tensor& dqkv, const Tensor& d_quer
                         const HeadNormOptions& options) {
   if (x.count() == 0) return;
   const Sizes sizes(x, options);
-  const Gammas gammas{{query_gamma.as<float>(), key_gamma.as<float>()}};
+  const Gammas gammas{{query_gamma.as<float>(), key_gamma.as<float>()}, options.offset};
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
     add_column_sums<2, 1>(

@@ -61,6 +61,18 @@ __device__ void each_pack(std::int64_t columns, F f) {
   }
 }
 
+// What a pack of a row is multiplied with, of NormForward or NormBackward.
+template <bool centered, bool aligned, int width, typename Parameters>
+__device__ Pack<float, width> scales_at(const Parameters& p, std::int64_t column) {
+  auto gamma = row_floats<aligned, width>(p.gamma, column, p.columns);
+  if constexpr (!centered) {
+#pragma unroll
+    for (int j = 0; j < width; ++j)
+      gamma[j] += p.offset;
+  }
+  return gamma;
+}
+
 template <typename T>
 struct NormForward {
   T* y;
@@ -74,6 +86,7 @@ struct NormForward {
   std::int64_t rows;
   std::int64_t columns;
   float epsilon;
+  float offset = 0;            // of gamma, unless centered
   LargestMagnitude magnitude;  // of y
 };
 
@@ -130,7 +143,7 @@ __device__ void normalize_row(const NormForward<T>& p, std::int64_t row, Magnitu
   const float inverse = 1.0F / sqrtf(total * scale + p.epsilon);
   each_pack<threads, width, packs>(columns, [&](int k, std::int64_t column) {
     auto pack = value_pack(k, column);
-    const auto gamma = row_floats<aligned, width>(p.gamma, column, columns);
+    const auto gamma = scales_at<centered, aligned, width>(p, column);
     Pack<float, width> beta{};
     if constexpr (centered) beta = row_floats<aligned, width>(p.beta, column, columns);
 #pragma unroll
@@ -167,6 +180,7 @@ struct NormBackward {
   std::int64_t rows;
   std::int64_t columns;
   bool accumulate;
+  float offset = 0;            // of gamma, unless centered
   LargestMagnitude magnitude;  // of dx
 };
 
@@ -178,7 +192,7 @@ __device__ void store_dx(const NormBackward<T>& p, std::int64_t row, std::int64_
                          const Pack<T, width>& dy, const Pack<T, width>& x, float center,
                          float inverse, float mean_g, float mean_gn, MagnitudesSeen<T>& seen) {
   T* const out = p.dx + row * p.columns;
-  const auto gamma = row_floats<aligned, width>(p.gamma, column, p.columns);
+  const auto gamma = scales_at<centered, aligned, width>(p, column);
   Pack<T, width> pack{};
   if (p.accumulate) pack = row_pack<aligned>(out, column, p.columns);
 #pragma unroll
@@ -231,7 +245,7 @@ __global__ void __launch_bounds__(norm_block<threads>)
     }
     float sum_g = 0.0F, sum_gn = 0.0F;
     each_pack<threads, width, packs>(columns, [&](int k, std::int64_t column) {
-      const auto gamma = row_floats<aligned, width>(p.gamma, column, columns);
+      const auto gamma = scales_at<centered, aligned, width>(p, column);
 #pragma unroll
       for (int j = 0; j < width; ++j) {
         const float d = load(dy[k][j]);
@@ -298,7 +312,7 @@ __global__ void __launch_bounds__(512) norm_wide_dx_kernel(NormBackward<T> p) {
   };
   float sum_g = 0.0F, sum_gn = 0.0F;
   each([&](std::int64_t column, const auto& dy, const auto& x) {
-    const auto gamma = row_floats<aligned, width>(p.gamma, column, columns);
+    const auto gamma = scales_at<centered, aligned, width>(p, column);
 #pragma unroll
     for (int j = 0; j < width; ++j) {
       const float g = load(dy[j]) * gamma[j];

@@ -26,7 +26,7 @@ void check_input(const Operands& check, const Tensor& x, const Tensor& gamma, co
 
 void rms_norm_forward(Stream& stream, const Tensor& y, const Tensor& rstd, const Tensor& x,
                       const Tensor& gamma, float epsilon, const Tensor& residual, const Tensor& sum,
-                      const Tensor& amax) {
+                      const Tensor& amax, float offset) {
   const Operands check("rms_norm_forward");
   check_input(check, x, gamma, rstd);
   check.is("y", y, x.dtype, x.shape);
@@ -41,12 +41,12 @@ void rms_norm_forward(Stream& stream, const Tensor& y, const Tensor& rstd, const
   }
   check.largest_magnitude(amax, "y", y);
   TRIREME_DISPATCH(stream, rms_norm_forward, reads(x, gamma, residual).writes(y, rstd, sum, amax),
-                   y, rstd, x, gamma, epsilon, residual, sum, amax);
+                   y, rstd, x, gamma, epsilon, residual, sum, amax, offset);
 }
 
 void rms_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma, const Tensor& dy,
                        const Tensor& x, const Tensor& gamma, const Tensor& rstd, bool accumulate,
-                       const Tensor& amax) {
+                       const Tensor& amax, float offset) {
   const Operands check("rms_norm_backward");
   check_input(check, x, gamma, rstd);
   check.is("dy", dy, x.dtype, x.shape);
@@ -66,7 +66,7 @@ void rms_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma, c
   TRIREME_DISPATCH(
       stream, rms_norm_backward,
       reads(dy, x, gamma, rstd).writes_or_adds(accumulate, dx).writes(amax).updates(dgamma), dx,
-      dgamma, dy, x, gamma, rstd, accumulate, amax);
+      dgamma, dy, x, gamma, rstd, accumulate, amax, offset);
 }
 
 }  // namespace trireme::ops

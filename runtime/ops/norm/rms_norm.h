@@ -8,19 +8,20 @@
 
 namespace trireme::ops {
 
-// sum = x + residual, rounded, and y = sum * rstd * gamma per row; rstd(N) is kept for backward.
+// sum = x + residual, rounded, and y = sum * rstd * (offset + gamma) per row; rstd(N) is kept for
+// backward. `offset`: 0, or 1 of models whose scales are stored as what they are above 1.
 // residual and sum are given together or not at all: then x itself is normalised. sum may be x or
 // residual. `amax` (1) u32, here and below, may be absent: receives what quantize_fp8 wants to know
 // of y, or of dx.
 void rms_norm_forward(Stream& stream, const Tensor& y, const Tensor& rstd, const Tensor& x,
                       const Tensor& gamma, float epsilon, const Tensor& residual = {},
-                      const Tensor& sum = {}, const Tensor& amax = {});
+                      const Tensor& sum = {}, const Tensor& amax = {}, float offset = 0);
 
 // x: what was normalised. dx += gradient (it is added to the residual stream's gradient) when
 // `accumulate`, else dx = gradient. dgamma(C) is accumulated. Without dx, or without dgamma, only
 // the other is computed, to the same bits.
 void rms_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma, const Tensor& dy,
                        const Tensor& x, const Tensor& gamma, const Tensor& rstd, bool accumulate,
-                       const Tensor& amax = {});
+                       const Tensor& amax = {}, float offset = 0);
 
 }  // namespace trireme::ops

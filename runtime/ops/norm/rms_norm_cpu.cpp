@@ -22,6 +22,7 @@ struct Forward {
   std::int64_t rows;
   std::int64_t columns;
   float epsilon;
+  float offset;  // of gamma
 
   void operator()() const {
     const float scale = 1.0F / static_cast<float>(columns);
@@ -44,7 +45,7 @@ struct Forward {
       T* const out = y + begin;
 #pragma omp simd
       for (std::int64_t i = 0; i < columns; ++i)
-        store(out[i], load(in[i]) * inverse * gamma[i]);
+        store(out[i], load(in[i]) * inverse * (gamma[i] + offset));
       rstd[row] = inverse;
     }
   }
@@ -65,6 +66,7 @@ struct Backward {
   std::int64_t rows;
   std::int64_t columns;
   bool accumulate;
+  float offset;  // of gamma
 
   // With n = x rstd and g = dy gamma: dx = rstd (g - n mean(g n)).
   void one_row(std::int64_t row, float* gamma_sum) const {
@@ -76,13 +78,13 @@ struct Backward {
     for (std::int64_t i = 0; i < columns; ++i) {
       const float product = load(slope[i]) * (load(in[i]) * inverse);
       gamma_sum[i] += product;
-      sum_gn += product * gamma[i];
+      sum_gn += product * (gamma[i] + offset);
     }
     if (dx == nullptr) return;
     T* const out = dx + row * columns;
     const float mean_gn = sum_gn / static_cast<float>(columns);
     const auto gradient = [&](std::int64_t i) {
-      return inverse * (load(slope[i]) * gamma[i] - load(in[i]) * inverse * mean_gn);
+      return inverse * (load(slope[i]) * (gamma[i] + offset) - load(in[i]) * inverse * mean_gn);
     };
     if (accumulate) {
 #pragma omp simd
@@ -114,26 +116,26 @@ struct Backward {
 
 void rms_norm_forward(Stream& stream, const Tensor& y, const Tensor& rstd, const Tensor& x,
                       const Tensor& gamma, float epsilon, const Tensor& residual, const Tensor& sum,
-                      const Tensor& amax) {
+                      const Tensor& amax, float offset) {
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
     enqueue(stream, Forward<T>{y.as<T>(), rstd.as<float>(), x.as<T>(), gamma.as<float>(),
                                residual.empty() ? nullptr : residual.as<T>(),
                                sum.empty() ? nullptr : sum.as<T>(), x.shape.rows(), x.shape.back(),
-                               epsilon});
+                               epsilon, offset});
     enqueue_magnitude<T>(stream, amax, y);
   });
 }
 
 void rms_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma, const Tensor& dy,
                        const Tensor& x, const Tensor& gamma, const Tensor& rstd, bool accumulate,
-                       const Tensor& amax) {
+                       const Tensor& amax, float offset) {
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
     enqueue(stream, Backward<T>{dx.empty() ? nullptr : dx.as<T>(),
                                 dgamma.empty() ? nullptr : dgamma.as<float>(), dy.as<T>(),
                                 x.as<T>(), gamma.as<float>(), rstd.as<float>(), x.shape.rows(),
-                                x.shape.back(), accumulate});
+                                x.shape.back(), accumulate, offset});
     enqueue_magnitude<T>(stream, amax, dx);
   });
 }

@@ -7,7 +7,7 @@ namespace trireme::ops::cuda {
 
 void rms_norm_forward(Stream& stream, const Tensor& y, const Tensor& rstd, const Tensor& x,
                       const Tensor& gamma, float epsilon, const Tensor& residual, const Tensor& sum,
-                      const Tensor& amax) {
+                      const Tensor& amax, float offset) {
   if (x.count() == 0) return;
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
@@ -22,13 +22,14 @@ void rms_norm_forward(Stream& stream, const Tensor& y, const Tensor& rstd, const
                                     .rows = x.count() / x.shape.back(),
                                     .columns = x.shape.back(),
                                     .epsilon = epsilon,
+                                    .offset = offset,
                                     .magnitude = largest_magnitude_in(stream, amax)});
   });
 }
 
 void rms_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma, const Tensor& dy,
                        const Tensor& x, const Tensor& gamma, const Tensor& rstd, bool accumulate,
-                       const Tensor& amax) {
+                       const Tensor& amax, float offset) {
   if (x.count() == 0) return;
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
@@ -43,6 +44,7 @@ void rms_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma, c
                              .rows = x.count() / x.shape.back(),
                              .columns = x.shape.back(),
                              .accumulate = accumulate,
+                             .offset = offset,
                              .magnitude = largest_magnitude_in(stream, amax)});
   });
 }

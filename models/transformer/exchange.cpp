@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/transformer/exchange.h"
+
+#include <fmt/format.h>
+
+namespace trireme::hugging_face {
+namespace {
+
+class DecoderNames {
+ public:
+  explicit DecoderNames(const TransformerOptions& model)
+      : model_(model), padding_(padded_vocabulary(model.vocabulary) - model.vocabulary) {}
+
+  std::vector<NamePair> all() {
+    table("embedding.token.weight", "model.embed_tokens.weight");
+    for (std::int64_t i = 0; i < model_.layers; ++i)
+      block(fmt::format("blocks.{}.", i), fmt::format("model.layers.{}.", i));
+    vector("final_norm.weight", "model.norm.weight", model_.hidden);
+    if (!model_.tied_head) table("head.weight", "lm_head.weight");
+    return std::move(pairs_);
+  }
+
+ private:
+  void add(std::string ours, std::vector<TheirTensor> theirs) {
+    pairs_.push_back({.ours = std::move(ours), .theirs = std::move(theirs)});
+  }
+  void table(std::string ours, std::string theirs) {
+    add(std::move(ours), {{std::move(theirs), {model_.vocabulary, model_.hidden}}});
+    pairs_.back().padding_rows = padding_;
+  }
+  void vector(std::string ours, std::string theirs, std::int64_t count) {
+    add(std::move(ours), {{std::move(theirs), {count}}});
+  }
+
+  void block(const std::string& ours, const std::string& theirs) {
+    const std::int64_t hidden = model_.hidden, wide = model_.intermediate;
+    const std::int64_t queries = model_.heads * model_.head_size;
+    const std::int64_t keys = model_.key_heads * model_.head_size;
+    const std::string attention = theirs + "self_attn.";
+    vector(ours + "norm1.weight", theirs + "input_layernorm.weight", hidden);
+    add(ours + "attention.qkv.weight", {{attention + "q_proj.weight", {queries, hidden}},
+                                        {attention + "k_proj.weight", {keys, hidden}},
+                                        {attention + "v_proj.weight", {keys, hidden}}});
+    if (model_.biases != Biases::none) {
+      add(ours + "attention.qkv.bias", {{attention + "q_proj.bias", {queries}},
+                                        {attention + "k_proj.bias", {keys}},
+                                        {attention + "v_proj.bias", {keys}}});
+    }
+    if (model_.qk_norm) {
+      vector(ours + "attention.query_norm.weight", attention + "q_norm.weight", model_.head_size);
+      vector(ours + "attention.key_norm.weight", attention + "k_norm.weight", model_.head_size);
+    }
+    add(ours + "attention.output.weight", {{attention + "o_proj.weight", {hidden, queries}}});
+    const std::string after_attention = theirs + "post_attention_layernorm.weight";
+    if (model_.branch_norms) vector(ours + "attention.norm.weight", after_attention, hidden);
+    vector(ours + "norm2.weight",
+           model_.branch_norms ? theirs + "pre_feedforward_layernorm.weight" : after_attention,
+           hidden);
+    add(ours + "mlp.expand.weight", {{theirs + "mlp.gate_proj.weight", {wide, hidden}},
+                                     {theirs + "mlp.up_proj.weight", {wide, hidden}}});
+    add(ours + "mlp.contract.weight", {{theirs + "mlp.down_proj.weight", {hidden, wide}}});
+    if (model_.branch_norms)
+      vector(ours + "mlp.norm.weight", theirs + "post_feedforward_layernorm.weight", hidden);
+  }
+
+  const TransformerOptions& model_;
+  std::int64_t padding_;
+  std::vector<NamePair> pairs_;
+};
+
+}  // namespace
+
+std::vector<NamePair> decoder_names(const TransformerOptions& model) {
+  return DecoderNames(model).all();
+}
+
+}  // namespace trireme::hugging_face
