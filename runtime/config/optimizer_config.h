@@ -24,7 +24,8 @@ struct OptimizerTraits {
   bool bias_correction = false;         // of the moments, by powers of betas
   bool own_rates = false;     // follows the learning rates that parameters have of their own
   bool direction = false;     // first makes a direction of each gradient
-  bool trust_ratios = false;  // each tensor's step is as long as its norm says
+  bool factored = false;      // directions by the mean squares of rows and columns
+  bool trust_ratios = false;  // each tensor's step is as long as norms say
   bool orthogonal = false;    // hidden matrices step along orthogonal directions, others as adamw
 };
 inline constexpr auto optimizer_table = std::to_array<OptimizerTraits>(

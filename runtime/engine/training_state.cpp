@@ -40,6 +40,8 @@ StepOptions with_hooks(StepOptions options, const Session& session, AverageWeigh
   if (activations) options.observers.observers.push_back(&*activations);
   if (session.config.telemetry.weight_digests > 0) options.digests = &*digests;
   const auto chunks = session.stages.chunks(session.pipeline, session.mesh.here().pipeline, true);
+  for (const PlacedParam& placed : session.placed_params())
+    options.chain.push_back(placed.spec);
   for (const ChunkSpan& chunk : chunks)
     options.observers.first_layers.push_back(chunk.first);
   if (!session.dry && session.config.device.autotune != "off") {
@@ -112,6 +114,8 @@ CheckpointValues TrainingState::checkpoint_values() const {
   if (average.enabled()) values.average = average.values();
   if (const LossScaler* const scaler = optimizer.loss_scaler())
     values.scalars.emplace_back("loss_scale", scaler->state());
+  if (const Tensor factored = optimizer.factored_moments(); !factored.empty())
+    values.scalars.emplace_back("factored_moments", factored);
   values.scalars.emplace_back("loss_guard", engine.loss_guard().state());
   if (const NoiseMeter* const meter = engine.noise_meter()) {
     values.scalars.emplace_back("noise_scale", meter->state());

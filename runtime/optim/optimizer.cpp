@@ -59,6 +59,11 @@ Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerConfig& 
   const int moments = config.moments();
   if (moments > 0) first_ = zeroed(device, stream.get(), state);
   if (moments > 1) second_ = zeroed(device, stream.get(), state);
+  if (traits_.factored) {
+    const ParamLayout& layout = params.layout();
+    factored_.emplace(device, *stream, params, ranks.chain.empty() ? layout.specs() : ranks.chain,
+                      exact_norms_);
+  }
   if (traits_.trust_ratios) ratios_.emplace(device, params.layout());
   if (traits_.orthogonal)
     muon_.emplace(device, params, slices_ ? &*slices_ : nullptr, tensor_ ? &*tensor_ : nullptr);
@@ -83,7 +88,7 @@ void Optimizer::make_tables(Stream& stream) {
     ops::UpdateRun tensors = tensors_of(run);
     if (ratios_) tensors.ratio = ratios_->ratio(run.param);
     // Biases and norms step as far as their direction is long, as both papers' recipes have it.
-    if (ratios_ && run.decay && run.counted_in_tensor)
+    if (ratios_ && (run.decay || factored_) && run.counted_in_tensor)
       trusted.push_back({run.param, tensors.parameter, tensors.gradient});
     (muon_ && layout.spec(run.param).hidden ? hidden : weights).push_back(tensors);
   }
@@ -95,6 +100,7 @@ void Optimizer::make_tables(Stream& stream) {
   hidden_ = ops::UpdateTable(stream, hidden);
   counted_ = ops::SquaresTable(stream, counted, 1, exact_norms_);
   if (ratios_) ratios_->measure(stream, trusted, exact_norms_);
+  if (factored_) ratios_->count_elements(stream, layout);
 }
 
 Tensor Optimizer::gradient_norm() const {
@@ -115,7 +121,8 @@ void Optimizer::prepare(std::int64_t step, double learning_rate) {
     return traits_.bias_correction ? static_cast<float>(1.0 - std::pow(rounded, t)) : 1.0F;
   };
   values[ops::StepScalars::bias_correction1] = correction(config_.betas[0]);
-  values[ops::StepScalars::bias_correction2] = correction(config_.betas[1]);
+  values[ops::StepScalars::bias_correction2] =
+      traits_.factored ? static_cast<float>(std::pow(t, -0.8)) : correction(config_.betas[1]);
 }
 
 Tensor Optimizer::scalars() const {
@@ -141,8 +148,15 @@ void Optimizer::update(Stream& stream) {
   const auto update = [&](OptimizerKind kind, ops::UpdatePart part, const ops::UpdateTable& table) {
     ops::update(stream, kind, part, table, scalars(), options);
   };
+  if (factored_) {
+    factored_->sum(stream);
+    const ScopedCommLabel label("factored moments");
+    add_up(stream, factored_->sums());
+    factored_->update(stream, scalars());
+  }
   const ops::UpdateTable& own = muon_ ? hidden_ : weights_;
-  if (traits_.direction) update(config_.name, ops::UpdatePart::direction, own);
+  if (traits_.direction)
+    update(config_.name, ops::UpdatePart::direction, factored_ ? factored_->rows() : own);
   if (ratios_) measure_tensors(stream);
   if (muon_) {
     muon_->orthogonalize(stream);
@@ -165,9 +179,13 @@ void Optimizer::sum_squares(Stream& stream) {
   }
   const Tensor& total = exact_norms_ ? exact : sum;
   const ScopedCommLabel label("gradient norm");
-  if (slices_) slices_->all_reduce(stream, total);
-  if (model_) model_->all_reduce(stream, total);
+  add_up(stream, total);
   if (exact_norms_) ops::exact_sum_values(stream, sum, exact);
+}
+
+void Optimizer::add_up(Stream& stream, const Tensor& sums) const {
+  if (slices_) slices_->all_reduce(stream, sums);
+  if (model_) model_->all_reduce(stream, sums);
 }
 
 Tensor Optimizer::moments(const Buffer& buffer) const {

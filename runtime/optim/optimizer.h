@@ -13,6 +13,7 @@
 #include "runtime/config/optimizer_config.h"
 #include "runtime/nn/param_store.h"
 #include "runtime/ops/update/optimizer_update.h"
+#include "runtime/optim/factored_moments.h"
 #include "runtime/optim/loss_scaler.h"
 #include "runtime/optim/muon.h"
 #include "runtime/optim/trust_ratios.h"
@@ -29,6 +30,8 @@ struct OptimizerRanks {
   Communicator* model = nullptr;   // those, and the other parameters
   Stream* comm = nullptr;
   StallClock* stalls = nullptr;  // times waits for them
+  // The parameters of all pipeline stages; empty: there is one stage.
+  std::span<const ParamSpec> chain{};
 };
 
 // Updates what this rank owns of the parameters: everything, or with ZeRO its slices.
@@ -58,7 +61,13 @@ class Optimizer {
   [[nodiscard]] Tensor scalars() const;
   // (1) f32 on the device: the norm of the last step before clipping, without the loss scale.
   [[nodiscard]] Tensor gradient_norm() const;
-  [[nodiscard]] std::size_t state_bytes() const { return first_.bytes() + second_.bytes(); }
+  [[nodiscard]] std::size_t state_bytes() const {
+    return first_.bytes() + second_.bytes() + factored_moments().bytes();
+  }
+  // Of the whole model, on every rank alike; empty where the optimizer has none.
+  [[nodiscard]] Tensor factored_moments() const {
+    return factored_ ? factored_->state() : Tensor{};
+  }
   // Moments of the own slices, indexed as Bucket::owned; empty where the optimizer has none.
   [[nodiscard]] Tensor first_moments() const { return moments(first_); }
   [[nodiscard]] Tensor second_moments() const { return moments(second_); }
@@ -70,6 +79,8 @@ class Optimizer {
   [[nodiscard]] ops::UpdateRun tensors_of(const OwnedRun& run) const;
   void make_tables(Stream& stream);
   void sum_squares(Stream& stream);
+  // A step's sums over all ranks, of what each has.
+  void add_up(Stream& stream, const Tensor& sums) const;
   void measure_tensors(Stream& stream);  // for trust ratios
   [[nodiscard]] Tensor moments(const Buffer& buffer) const;
 
@@ -81,6 +92,7 @@ class Optimizer {
   bool exact_norms_;
   std::optional<TensorGroup> slices_, tensor_, model_;
   std::optional<LossScaler> scaler_;
+  std::optional<FactoredMoments> factored_;
   std::optional<TrustRatios> ratios_;
   std::optional<Muon> muon_;
   Buffer first_, second_;                       // as far as the optimizer keeps moments

@@ -12,7 +12,14 @@ TrustRatios::TrustRatios(Device& device, const ParamLayout& layout)
     : device_(device), params_(static_cast<std::int64_t>(layout.specs().size())) {
   const auto n = static_cast<std::size_t>(params_);
   squares_ = Buffer(device, 2 * n * sizeof(double), MemoryKind::device);
-  ratios_ = Buffer(device, n * sizeof(float), MemoryKind::device);
+  ratios_ = Buffer(device, 2 * n * sizeof(float), MemoryKind::device);
+}
+
+void TrustRatios::count_elements(Stream& stream, const ParamLayout& layout) {
+  std::vector<double> counts;
+  for (const ParamSpec& spec : layout.specs())
+    counts.push_back(static_cast<double>(spec.shape.count()));
+  counts_ = ops::uploaded(stream, std::as_bytes(std::span(counts)));
 }
 
 void TrustRatios::measure(Stream& stream, std::vector<Run> runs, bool exact) {
@@ -48,11 +55,14 @@ void TrustRatios::sum(Stream& stream) {
 
 void TrustRatios::finish(Stream& stream, const Tensor& scalars, const ops::TrustOptions& options) {
   if (table_.exact()) ops::exact_sum_values(stream, squares(), sums());
-  ops::trust_ratios(stream, ratios_.view(DType::f32, Shape{params_}), squares(), scalars, options);
+  const Tensor counts =
+      counts_.data() == nullptr ? Tensor{} : counts_.view(DType::f64, Shape{params_});
+  ops::trust_ratios(stream, ratios_.view(DType::f32, Shape{params_, 2}), squares(), scalars,
+                    options, counts);
 }
 
 Tensor TrustRatios::ratio(ParamId id) const {
-  return ratios_.view(DType::f32, Shape{params_}).range(id.index, 1);
+  return ratios_.view(DType::f32, Shape{2 * params_}).range(2 * id.index, 2);
 }
 
 }  // namespace trireme

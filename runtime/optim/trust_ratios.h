@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far LAMB and LARS step along each tensor's direction: from the norms of tensor and direction,
-// over all ranks that hold parts of them.
+// How far LAMB, LARS and Adafactor step along each tensor's direction: from the norms of tensor and
+// direction, over all ranks that hold parts of them.
 #pragma once
 
 #include <vector>
@@ -21,12 +21,14 @@ class TrustRatios {
   };
   // What sum() takes: at most one run of a parameter. `exact` as in OptimizerRanks.
   void measure(Stream& stream, std::vector<Run> runs, bool exact);
+  // The ratios are those with counts (ops::trust_ratios).
+  void count_elements(Stream& stream, const ParamLayout& layout);
   // The sums of squares of all of it.
   void sum(Stream& stream);
   // What is to be added over the ranks that hold parts of a parameter, between sum and finish.
   [[nodiscard]] Tensor sums() const;
   void finish(Stream& stream, const Tensor& scalars, const ops::TrustOptions& options);
-  // (1) f32; 1 where nothing was measured.
+  // (2) f32, of ops::trust_ratios; 1 where nothing was measured.
   [[nodiscard]] Tensor ratio(ParamId id) const;
 
  private:
@@ -36,7 +38,8 @@ class TrustRatios {
   std::int64_t params_;
   Buffer squares_;  // (params, 2) f64: of the parameter, of its direction
   Buffer states_;   // (params, 2, exact_sum_words) u64
-  Buffer ratios_;   // (params) f32
+  Buffer ratios_;   // (params, 2) f32
+  Buffer counts_;   // (params) f64, or nothing
   ops::SquaresTable table_;
 };
 

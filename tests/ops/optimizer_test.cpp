@@ -201,7 +201,7 @@ TEST(Lamb, StepsByTheNormOfTheTensorOverThatOfItsDirection) {
   const ops::UpdateOptions options{.epsilon = 1e-6F, .weight_decay = 0.1F};
   const GuardedTensor p = random_tensor(DType::f32, {n}, 1), low(DType::bf16, {n});
   const GuardedTensor m(DType::f32, {n}, std::vector<double>(size)),
-      v(DType::f32, {n}, std::vector<double>(size)), ratio(DType::f32, {1});
+      v(DType::f32, {n}, std::vector<double>(size)), ratio(DType::f32, {1, 2});
   std::vector<double> rp = p.get(), rm(size), rv(size), rd(size);
   for (int t = 1; t <= 3; ++t) {
     const GuardedTensor gradient = random_tensor(DType::f32, {n}, 10 + static_cast<unsigned>(t));
@@ -236,7 +236,7 @@ TEST(Lars, StepsByTheNormOfTheTensorOverThatOfItsGradient) {
   const auto size = static_cast<std::size_t>(n);
   const ops::UpdateOptions options{.momentum = 0.9F, .weight_decay = 0.01F};
   const GuardedTensor p = random_tensor(DType::f32, {n}, 1), low(DType::bf16, {n});
-  const GuardedTensor b(DType::f32, {n}, std::vector<double>(size)), ratio(DType::f32, {1});
+  const GuardedTensor b(DType::f32, {n}, std::vector<double>(size)), ratio(DType::f32, {1, 2});
   std::vector<double> rp = p.get(), rb(size);
   for (unsigned t = 0; t < 3; ++t) {
     const GuardedTensor gradient = random_tensor(DType::f32, {n}, 10 + t);
@@ -259,12 +259,12 @@ TEST(Lars, StepsByTheNormOfTheTensorOverThatOfItsGradient) {
 }
 
 TEST(TrustRatios, AreOneWhereATensorOrItsDirectionIsZero) {
-  const GuardedTensor ratios(DType::f32, {4});
+  const GuardedTensor ratios(DType::f32, {4, 2});
   const GuardedTensor squares(DType::f64, {4, 2}, {0, 0, 0, 9, 4, 0, 4, 16});
 
   ops::trust_ratios(stream(), ratios, squares, scalars_of(1, 1, 1, 1), {});
 
-  EXPECT_EQ(ratios.get(), (std::vector<double>{1, 1, 1, 0.5}));
+  EXPECT_EQ(ratios.get(), (std::vector<double>{1, 1, 1, 1, 1, 1, 0.5, 1}));
 }
 
 TEST(ExponentialAverage, StandsStillInASkippedStep) {

@@ -19,13 +19,14 @@ class Part {
  public:
   // Without a mesh: everything.
   Part(Device& device, Stream& compute, Stream& comm, const ProcessMesh* mesh, int stage,
-       const OptimizerConfig& options, bool exact, int tensor_blocks)
+       const OptimizerConfig& options, bool exact, int tensor_blocks,
+       std::span<const ParamSpec> chain)
       : compute_(compute),
         store_(test::sample_part(
             device, mesh ? mesh->shape() : MeshShape{}, mesh ? mesh->here() : MeshCoordinates{},
             tensor_blocks, {.compute = DType::bf16, .training = true, .zero = {.stage = stage}})) {
     store_.initialize(compute, 5);
-    OptimizerRanks ranks{.exact = exact, .comm = &comm};
+    OptimizerRanks ranks{.exact = exact, .comm = &comm, .chain = chain};
     if (mesh != nullptr) {
       if (stage >= 1) ranks.slices = &mesh->data();
       ranks.tensor = &mesh->tensor();
@@ -51,6 +52,11 @@ class Part {
     }
   }
   [[nodiscard]] float norm() const { return optimizer_->gradient_norm().as<float>()[0]; }
+  [[nodiscard]] std::vector<float> factored() const {
+    const Tensor values = optimizer_->factored_moments();
+    if (values.empty()) return {};
+    return {values.as<float>(), values.as<float>() + values.count()};
+  }
   [[nodiscard]] ParamStore& store() { return store_; }
   [[nodiscard]] Optimizer& optimizer() { return *optimizer_; }
 
@@ -106,8 +112,9 @@ class ShardedOptimizerTest : public test::MpiTest {
     }
   }
   [[nodiscard]] Part make_part(const ProcessMesh* mesh, int stage, const OptimizerConfig& options,
-                               bool exact, int tensor_blocks = blocks) const {
-    return {device(), compute(), comm_stream(), mesh, stage, options, exact, tensor_blocks};
+                               bool exact, int tensor_blocks = blocks,
+                               std::span<const ParamSpec> chain = {}) const {
+    return {device(), compute(), comm_stream(), mesh, stage, options, exact, tensor_blocks, chain};
   }
 };
 
@@ -126,11 +133,12 @@ TEST_F(ShardedOptimizerTest, ReachesTheBitsOfOneRankOnEveryLayout) {
     });
 
     for_each_layout([&](const ProcessMesh& mesh, int stage) {
-      Part part = make_part(&mesh, stage, options, true);
+      Part part = make_part(&mesh, stage, options, true, blocks, alone.store().layout().specs());
 
       part.run();
 
       EXPECT_EQ(part.norm(), alone.norm());
+      EXPECT_EQ(part.factored(), alone.factored());
       part.for_each_state([&](const ParamSpec& spec, std::int64_t i, const Part::State& state) {
         ASSERT_EQ(state, expected.at(spec.name).at(i)) << spec.name << " " << i;
       });

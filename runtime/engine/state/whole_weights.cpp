@@ -41,6 +41,13 @@ std::string optimizer_digest(Session& session, const Optimizer& optimizer) {
         false);
     std::ranges::move(part, std::back_inserter(all));
   }
+  if (const Tensor factored = optimizer.factored_moments(); !factored.empty()) {
+    const Buffer host(*session.device, factored.bytes(), MemoryKind::host);
+    session.device->copy(*session.streams.comm, host.data(), factored.data, factored.bytes());
+    session.streams.comm->synchronize();
+    const auto* const values = reinterpret_cast<const float*>(host.data());
+    all.push_back({"factored_moments", factored.shape, {values, values + factored.count()}});
+  }
   return digest_of(all);
 }
 

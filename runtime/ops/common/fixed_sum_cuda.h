@@ -12,16 +12,17 @@ namespace trireme::ops::cuda {
 inline constexpr int fixed_sum_threads = 256;
 inline constexpr int chunks_per_block = fixed_sum_threads / static_cast<int>(sum_lanes);
 
-// Of the elements of one chunk, by 16 lanes of a warp whose lanes all call; `end` is 0 for lanes
-// without a chunk.
+// Of the elements of one chunk, `stride` apart, by 16 lanes of a warp whose lanes all call; `end`
+// is 0 for lanes without a chunk.
 template <bool squares>
-__device__ double sum_of_chunk(const float* x, std::int64_t begin, std::int64_t end) {
+__device__ double sum_of_chunk(const float* x, std::int64_t begin, std::int64_t end,
+                               std::int64_t stride = 1) {
   constexpr int lanes = static_cast<int>(sum_lanes);
   const int lane = static_cast<int>(threadIdx.x) % lanes;
   double partial = 0.0;
 #pragma unroll 16
   for (std::int64_t i = begin + lane; i < end; i += lanes) {
-    const auto value = static_cast<double>(x[i]);
+    const auto value = static_cast<double>(x[i * stride]);
     partial += squares ? value * value : value;
   }
   for (int half = lanes / 2; half > 0; half /= 2)

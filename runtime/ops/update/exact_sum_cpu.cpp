@@ -96,12 +96,13 @@ void accumulate_squares_exact(Stream& stream, const Tensor& state, const Tensor&
 void sum_squares_exact(Stream& stream, const Tensor& states, const SquaresTable& table) {
   enqueue(stream, [states = states.as<std::uint64_t>(), &table] {
     const auto first_run = table.first_run();
+    std::vector<float> gathered;
     for (std::int64_t total = 0; total < table.totals(); ++total) {
       ExactSum sum{};
       const auto i = static_cast<std::size_t>(total);
       for (std::int64_t run = first_run[i]; run < first_run[i + 1]; ++run) {
         const SquaresEntry& entry = table.entries()[static_cast<std::size_t>(run)];
-        add_values(sum, entry.values, entry.count);
+        add_values(sum, neighbours(entry, gathered), entry.count);
       }
       sum.store(states + total * exact_sum_words);
     }

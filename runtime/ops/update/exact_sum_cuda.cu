@@ -82,8 +82,10 @@ struct BlockSums {
       words[i] = 0;
     __syncthreads();
   }
-  // The squares of x[begin, end), whose blocks of terms are `stride` apart for the warp.
-  __device__ void add(const float* x, std::int64_t begin, std::int64_t end, std::int64_t stride) {
+  // The squares of elements [begin, end), `apart` in x, whose blocks of terms are `stride` apart
+  // for the warp.
+  __device__ void add(const float* x, std::int64_t begin, std::int64_t end, std::int64_t stride,
+                      std::int64_t apart = 1) {
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
     ExactSum& own = parts[threadIdx.x / warp_size];
     for (std::int64_t first = begin; first < end; first += stride) {
@@ -91,7 +93,7 @@ struct BlockSums {
 #pragma unroll
       for (int i = 0; i < terms; ++i) {
         const std::int64_t at = first + i * warp_size + lane;
-        values[i] = at < end ? x[at] : 0.0F;
+        values[i] = at < end ? x[at * apart] : 0.0F;
       }
       add_block(own, values);
     }
@@ -132,7 +134,7 @@ __global__ void part_sums_kernel(std::uint64_t* sums, const SquaresEntry* entrie
     const SquaresEntry entry = entries[last_from(entries, runs, &SquaresEntry::part, part)];
     const std::int64_t first = (part - entry.part) * SquaresTable::exact_part_elements;
     const std::int64_t end = std::min(first + SquaresTable::exact_part_elements, entry.count);
-    block.add(entry.values, first + own_terms(), end, warps * ExactBins::block);
+    block.add(entry.values, first + own_terms(), end, warps * ExactBins::block, entry.stride);
     block.store(sums + part * exact_sum_words);
   }
 }

@@ -9,6 +9,7 @@
 namespace trireme::ops {
 
 TRIREME_KERNEL(update);
+TRIREME_KERNEL(factored_moments);
 TRIREME_KERNEL(trust_ratios);
 TRIREME_KERNEL(exponential_average);
 TRIREME_KERNEL(clip_scale);
@@ -45,15 +46,35 @@ void update(Stream& stream, OptimizerKind kind, UpdatePart part, const UpdateTab
   });
 }
 
+void factored_moments(Stream& stream, const Tensor& state, const Tensor& roots,
+                      const Tensor& totals, const Tensor& scalars,
+                      std::span<const FactoredMatrix> matrices) {
+  const Operands check("factored_moments");
+  check_f32(check, "state", state, state.count());
+  check.is("roots", roots, DType::f32, state.shape);
+  check.is("totals", totals, DType::f64, state.shape);
+  check.is("scalars", scalars, DType::f32, Shape{StepScalars::count});
+  check.disjoint("state", state, "roots", roots);
+  TRIREME_DISPATCH(stream, factored_moments,
+                   reads(totals, scalars)
+                       .updates(state)
+                       .writes(roots)
+                       .bytes(static_cast<double>(matrices.size_bytes()), 0),
+                   state, roots, totals, scalars, matrices);
+}
+
 void trust_ratios(Stream& stream, const Tensor& ratios, const Tensor& squares,
-                  const Tensor& scalars, const TrustOptions& options) {
+                  const Tensor& scalars, const TrustOptions& options, const Tensor& counts) {
   const Operands check("trust_ratios");
-  check_f32(check, "ratios", ratios, ratios.count());
-  check.is("squares", squares, DType::f64, Shape{ratios.count(), 2});
+  check.present("ratios", ratios);
+  const std::int64_t tensors = ratios.shape[0];
+  check.is("ratios", ratios, DType::f32, Shape{tensors, 2});
+  check.is("squares", squares, DType::f64, Shape{tensors, 2});
+  if (!counts.empty()) check.is("counts", counts, DType::f64, Shape{tensors});
   check.is("scalars", scalars, DType::f32, Shape{StepScalars::count});
   check.disjoint("ratios", ratios, "squares", squares);
-  TRIREME_DISPATCH(stream, trust_ratios, reads(squares, scalars).writes(ratios), ratios, squares,
-                   scalars, options);
+  TRIREME_DISPATCH(stream, trust_ratios, reads(squares, scalars, counts).writes(ratios), ratios,
+                   squares, scalars, options, counts);
 }
 
 void exponential_average(Stream& stream, const Tensor& average, const Tensor& parameter,

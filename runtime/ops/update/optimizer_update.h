@@ -11,6 +11,7 @@ namespace trireme::ops {
 
 // Layout of the `scalars` tensor: f32, StepScalars::count elements on the device.
 struct StepScalars {
+  // bias_correction2 of factored moments: what they take of this step's mean squares.
   enum Index : int { learning_rate, bias_correction1, bias_correction2, gradient_scale, count };
 };
 
@@ -29,17 +30,35 @@ enum class UpdatePart : std::uint8_t { direction, weights };
 void update(Stream& stream, OptimizerKind kind, UpdatePart part, const UpdateTable& table,
             const Tensor& scalars, const UpdateOptions& options);
 
+// Where a matrix has its values: one for each row and each column.
+struct FactoredMatrix {
+  std::int64_t rows, columns;
+  std::int64_t first_row, first_column;
+};
+
+// state f32 = mean squares of rows and columns, of totals f64, the sums of squares of gradients:
+//   state = (1 - rest) state + rest (total * scalars[gradient_scale]^2 / count + 1e-30),
+// rest = scalars[bias_correction2] and count the elements of the row or column. In roots, what a
+// gradient is multiplied by for its row, sqrt(mean of the rows' states / state), and its column,
+// 1 / sqrt(state). All have one shape; `matrices` lie on the device.
+void factored_moments(Stream& stream, const Tensor& state, const Tensor& roots,
+                      const Tensor& totals, const Tensor& scalars,
+                      std::span<const FactoredMatrix> matrices);
+
 struct TrustOptions {
   float coefficient = 1.0F;
   float weight_decay = 0.0F;  // the direction is a gradient without it, to be scaled as one (LARS)
   bool gradients = false;
+  bool scale_parameter = false;  // with counts
 };
 
-// ratios(n) f32 of squares(n, 2) f64, the sums of squares of a tensor p and of its direction d:
-//   coefficient |p| / (s |d| + decay |p|),  1 where |p| or |d| is 0
-// s = scalars[gradient_scale] where directions are gradients, else 1.
+// ratios(n, 2) f32 of squares(n, 2) f64, the sums of squares of a tensor p and of its direction d:
+//   coefficient |p| / (s |d| + decay |p|),  1 where |p| or |d| is 0,  and 1;
+// s = scalars[gradient_scale] where directions are gradients, else 1. With counts(n) f64, the
+// elements of the tensors, and rms(x) = |x| / sqrt(count):
+//   scale / max(1, rms(d)), and scale = scale_parameter ? max(1e-3, rms(p)) : 1
 void trust_ratios(Stream& stream, const Tensor& ratios, const Tensor& squares,
-                  const Tensor& scalars, const TrustOptions& options);
+                  const Tensor& scalars, const TrustOptions& options, const Tensor& counts = {});
 
 // average = decay * average + (1 - decay) * parameter. With `scalars`, a step that clip_scale
 // marked as not finite leaves the average as it is.

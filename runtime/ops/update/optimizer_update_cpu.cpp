@@ -83,23 +83,48 @@ void update(Stream& stream, OptimizerKind kind, UpdatePart part, const UpdateTab
 void sum_squares(Stream& stream, const Tensor& totals, const SquaresTable& table) {
   enqueue(stream, [totals = totals.as<double>(), &table] {
     const auto first_run = table.first_run();
+    std::vector<float> gathered;
     for (std::int64_t i = 0; i < table.totals(); ++i) {
       totals[i] = 0.0;
       for (std::int64_t run = first_run[static_cast<std::size_t>(i)];
            run < first_run[static_cast<std::size_t>(i) + 1]; ++run) {
         const SquaresEntry& entry = table.entries()[static_cast<std::size_t>(run)];
-        totals[i] += fixed_sum<true>(entry.values, entry.count);
+        totals[i] += fixed_sum<true>(neighbours(entry, gathered), entry.count);
+      }
+    }
+  });
+}
+
+void factored_moments(Stream& stream, const Tensor& state, const Tensor& roots,
+                      const Tensor& totals, const Tensor& scalars,
+                      std::span<const FactoredMatrix> matrices) {
+  enqueue(stream, [state = state.as<float>(), roots = roots.as<float>(),
+                   totals = totals.as<double>(), scalars = scalars.as<float>(), matrices] {
+    if (skipped(scalars)) return;
+    const FactoredStep step(scalars);
+    for (const FactoredMatrix& matrix : matrices) {
+      float *const row = state + matrix.first_row, *const column = state + matrix.first_column;
+      for (std::int64_t i = 0; i < matrix.rows; ++i)
+        row[i] = step(row[i], totals[matrix.first_row + i], matrix.columns);
+      const double mean = fixed_sum<false>(row, matrix.rows) / static_cast<double>(matrix.rows);
+      for (std::int64_t i = 0; i < matrix.rows; ++i)
+        roots[matrix.first_row + i] = root_of(mean, row[i]);
+      for (std::int64_t i = 0; i < matrix.columns; ++i) {
+        column[i] = step(column[i], totals[matrix.first_column + i], matrix.rows);
+        roots[matrix.first_column + i] = root_of(1.0, column[i]);
       }
     }
   });
 }
 
 void trust_ratios(Stream& stream, const Tensor& ratios, const Tensor& squares,
-                  const Tensor& scalars, const TrustOptions& options) {
+                  const Tensor& scalars, const TrustOptions& options, const Tensor& counts) {
   enqueue(stream, [ratios = ratios.as<float>(), squares = squares.as<double>(),
-                   scalars = scalars.as<float>(), options, n = ratios.count()] {
+                   scalars = scalars.as<float>(), options,
+                   counts = counts.empty() ? nullptr : counts.as<double>(), n = ratios.shape[0]] {
     for (std::int64_t i = 0; i < n; ++i)
-      ratios[i] = trust_ratio(squares + 2 * i, scalars[StepScalars::gradient_scale], options);
+      trust_ratio(ratios + 2 * i, squares + 2 * i, counts == nullptr ? 0 : counts[i],
+                  scalars[StepScalars::gradient_scale], options);
   });
 }
 

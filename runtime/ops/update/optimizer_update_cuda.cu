@@ -92,14 +92,15 @@ __global__ void part_sums_kernel(double* sums, const SquaresEntry* entries, int 
        base += stride) {
     const std::int64_t part = base + threadIdx.x / lanes;
     const float* values = nullptr;
-    std::int64_t begin = 0, end = 0;
+    std::int64_t begin = 0, end = 0, apart = 1;
     if (part < parts) {
       const SquaresEntry entry = entries[last_from(entries, runs, &SquaresEntry::part, part)];
       values = entry.values;
       begin = (part - entry.part) * sum_chunk;
       end = std::min(begin + sum_chunk, entry.count);
+      apart = entry.stride;
     }
-    const double sum = sum_of_chunk<true>(values, begin, end);
+    const double sum = sum_of_chunk<true>(values, begin, end, apart);
     if (threadIdx.x % lanes == 0 && part < parts) sums[part] = sum;
   }
 }
@@ -135,11 +136,39 @@ struct Average {
   }
 };
 
-__global__ void trust_ratios_kernel(float* ratios, const double* squares, std::int64_t count,
-                                    const float* scalars, TrustOptions options) {
+// A block has a matrix.
+__global__ void factored_moments_kernel(float* state, float* roots, const double* totals,
+                                        const float* scalars, const FactoredMatrix* matrices) {
+  if (skipped(scalars)) return;
+  __shared__ double mean;
+  const FactoredStep step(scalars);
+  const FactoredMatrix matrix = matrices[blockIdx.x];
+  float *const row = state + matrix.first_row, *const column = state + matrix.first_column;
+  for (std::int64_t i = threadIdx.x; i < matrix.rows; i += threads)
+    row[i] = step(row[i], totals[matrix.first_row + i], matrix.columns);
+  for (std::int64_t i = threadIdx.x; i < matrix.columns; i += threads) {
+    column[i] = step(column[i], totals[matrix.first_column + i], matrix.rows);
+    roots[matrix.first_column + i] = root_of(1.0, column[i]);
+  }
+  __syncthreads();
+  if (threadIdx.x < warp_size) {
+    double sum = 0.0;
+    for (std::int64_t first = 0; first < matrix.rows; first += sum_chunk)
+      sum += sum_of_chunk<false>(row, first, std::min(first + sum_chunk, matrix.rows));
+    if (threadIdx.x == 0) mean = sum / static_cast<double>(matrix.rows);
+  }
+  __syncthreads();
+  for (std::int64_t i = threadIdx.x; i < matrix.rows; i += threads)
+    roots[matrix.first_row + i] = root_of(mean, row[i]);
+}
+
+__global__ void trust_ratios_kernel(float* ratios, const double* squares, const double* counts,
+                                    std::int64_t count, const float* scalars,
+                                    TrustOptions options) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= count) return;
-  ratios[i] = trust_ratio(squares + 2 * i, scalars[StepScalars::gradient_scale], options);
+  trust_ratio(ratios + 2 * i, squares + 2 * i, counts == nullptr ? 0 : counts[i],
+              scalars[StepScalars::gradient_scale], options);
 }
 
 __global__ void clip_scale_kernel(float* scalars, float* norm, const double* total, float clip,
@@ -165,12 +194,22 @@ void update(Stream& stream, OptimizerKind kind, UpdatePart part, const UpdateTab
   });
 }
 
-void trust_ratios(Stream& stream, const Tensor& ratios, const Tensor& squares,
-                  const Tensor& scalars, const TrustOptions& options) {
+void factored_moments(Stream& stream, const Tensor& state, const Tensor& roots,
+                      const Tensor& totals, const Tensor& scalars,
+                      std::span<const FactoredMatrix> matrices) {
   trireme::cuda::launch(stream,
-                        {.blocks = (ratios.count() + threads - 1) / threads, .threads = threads},
+                        {.blocks = static_cast<std::int64_t>(matrices.size()), .threads = threads},
+                        factored_moments_kernel, state.as<float>(), roots.as<float>(),
+                        totals.as<double>(), scalars.as<float>(), matrices.data());
+}
+
+void trust_ratios(Stream& stream, const Tensor& ratios, const Tensor& squares,
+                  const Tensor& scalars, const TrustOptions& options, const Tensor& counts) {
+  const std::int64_t count = ratios.shape[0];
+  trireme::cuda::launch(stream, {.blocks = (count + threads - 1) / threads, .threads = threads},
                         trust_ratios_kernel, ratios.as<float>(), squares.as<double>(),
-                        ratios.count(), scalars.as<float>(), options);
+                        counts.empty() ? nullptr : counts.as<double>(), count, scalars.as<float>(),
+                        options);
 }
 
 void exponential_average(Stream& stream, const Tensor& average, const Tensor& parameter,
@@ -205,6 +244,7 @@ void update_loss_scale(Stream& stream, const Tensor& state, const Tensor& scalar
 }
 
 TRIREME_CUDA_PROVIDES(ops, update);
+TRIREME_CUDA_PROVIDES(ops, factored_moments);
 TRIREME_CUDA_PROVIDES(ops, trust_ratios);
 TRIREME_CUDA_PROVIDES(ops, exponential_average);
 TRIREME_CUDA_PROVIDES(ops, sum_squares);

@@ -193,14 +193,42 @@ struct MuonStep : ParameterStep<0> {
   }
 };
 
-// Of the sums of squares of a tensor and of its direction.
-TRIREME_HOST_DEVICE inline float trust_ratio(const double* squares, float gradient_scale,
-                                             const TrustOptions& options) {
+// The ratio and the scale of trust_ratios; count: 0 where there are no counts.
+TRIREME_HOST_DEVICE inline void trust_ratio(float* ratio, const double* squares, double count,
+                                            float gradient_scale, const TrustOptions& options) {
   const double parameter = std::sqrt(squares[0]), direction = std::sqrt(squares[1]);
-  if (parameter == 0.0 || direction == 0.0) return 1.0F;
-  const double scale = options.gradients ? gradient_scale : 1.0;
-  const double length = scale * direction + options.weight_decay * parameter;
-  return static_cast<float>(options.coefficient * parameter / length);
+  ratio[0] = ratio[1] = 1.0F;
+  if (count > 0.0) {
+    const double scale =
+        options.scale_parameter ? std::fmax(1e-3, parameter / std::sqrt(count)) : 1.0;
+    ratio[0] = static_cast<float>(scale / std::fmax(1.0, direction / std::sqrt(count)));
+    ratio[1] = static_cast<float>(scale);
+  } else if (parameter != 0.0 && direction != 0.0) {
+    const double scale = options.gradients ? gradient_scale : 1.0;
+    const double length = scale * direction + options.weight_decay * parameter;
+    ratio[0] = static_cast<float>(options.coefficient * parameter / length);
+  }
+}
+
+// The mean squares of rows and columns in factored_moments.
+struct FactoredStep {
+  float kept, rest;
+  double scale;
+
+  TRIREME_HOST_DEVICE explicit FactoredStep(const float* scalars)
+      : kept(1.0F - scalars[StepScalars::bias_correction2]),
+        rest(scalars[StepScalars::bias_correction2]),
+        scale(static_cast<double>(scalars[StepScalars::gradient_scale]) *
+              static_cast<double>(scalars[StepScalars::gradient_scale])) {}
+
+  TRIREME_HOST_DEVICE float operator()(float state, double total, std::int64_t count) const {
+    const double mean = total * scale / static_cast<double>(count);
+    return kept * state + rest * static_cast<float>(mean + 1e-30);
+  }
+};
+
+TRIREME_HOST_DEVICE inline float root_of(double over, float state) {
+  return static_cast<float>(std::sqrt(over / static_cast<double>(state)));
 }
 
 // Lion (Chen et al., 2023): with g, lr and decay as for adamw,

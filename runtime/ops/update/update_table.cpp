@@ -22,23 +22,6 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
-// Through a little pinned memory at a time.
-template <typename T>
-Buffer uploaded(Stream& stream, std::span<const T> values) {
-  Device& device = stream.device();
-  constexpr std::size_t most = std::size_t{16} << 10;
-  Buffer memory(device, values.size_bytes(), MemoryKind::device);
-  const Buffer staging(device, std::min(values.size_bytes(), most), MemoryKind::host);
-  const auto* const from = reinterpret_cast<const std::byte*>(values.data());
-  for (std::size_t done = 0; done < values.size_bytes(); done += most) {
-    const std::size_t now = std::min(most, values.size_bytes() - done);
-    std::memcpy(staging.data(), from + done, now);
-    device.copy(stream, memory.data() + done, staging.data(), now);
-    stream.synchronize();
-  }
-  return memory;
-}
-
 float* pointer_to(const Tensor& tensor) {
   return tensor.empty() ? nullptr : tensor.as<float>();
 }
@@ -49,10 +32,25 @@ bool begins_at(const Tensor& tensor, std::size_t bytes) {
 
 }  // namespace
 
+// Through a little pinned memory at a time.
+Buffer uploaded(Stream& stream, std::span<const std::byte> values) {
+  Device& device = stream.device();
+  constexpr std::size_t most = std::size_t{16} << 10;
+  Buffer memory(device, values.size(), MemoryKind::device);
+  const Buffer staging(device, std::min(values.size(), most), MemoryKind::host);
+  for (std::size_t done = 0; done < values.size(); done += most) {
+    const std::size_t now = std::min(most, values.size() - done);
+    std::memcpy(staging.data(), values.data() + done, now);
+    device.copy(stream, memory.data() + done, staging.data(), now);
+    stream.synchronize();
+  }
+  return memory;
+}
+
 UpdateTable::UpdateTable(Stream& stream, std::span<const UpdateRun> runs) {
   for (const UpdateRun& run : runs)
     add(run);
-  memory_ = uploaded(stream, std::span<const UpdateEntry>(entries_));
+  memory_ = uploaded(stream, std::as_bytes(std::span(entries_)));
 }
 
 void UpdateTable::add(const UpdateRun& run) {
@@ -66,7 +64,7 @@ void UpdateTable::add(const UpdateRun& run) {
   values("gradient", run.gradient);
   if (!run.first.empty()) values("first moment", run.first);
   if (!run.second.empty()) values("second moment", run.second);
-  if (!run.ratio.empty()) check.is("ratio", run.ratio, DType::f32, Shape{1});
+  if (!run.ratio.empty()) check.dtype("ratio", run.ratio, DType::f32);
   if (!run.compute.empty()) {
     check.compute_dtype("compute", run.compute);
     check.count("compute", run.compute, run.parameter.count());
@@ -118,15 +116,16 @@ SquaresTable::SquaresTable(Stream& stream, std::span<const SquaresRun> runs, std
                     this->totals());
     first_run_.resize(static_cast<std::size_t>(run.total) + 1,
                       static_cast<std::int64_t>(entries_.size()));
+    const std::int64_t values = ceil_div(run.values.count(), run.stride);
     entries_.push_back(
-        {.values = run.values.as<float>(), .count = run.values.count(), .part = parts_});
-    elements_ += run.values.count();
-    parts_ += ceil_div(run.values.count(), exact ? exact_part_elements : part_elements);
+        {.values = run.values.as<float>(), .count = values, .part = parts_, .stride = run.stride});
+    elements_ += values;
+    parts_ += ceil_div(values, exact ? exact_part_elements : part_elements);
   }
   const auto count = static_cast<std::int64_t>(entries_.size());
   first_run_.resize(static_cast<std::size_t>(totals) + 1, count);
-  entry_memory_ = uploaded(stream, std::span<const SquaresEntry>(entries_));
-  run_memory_ = uploaded(stream, std::span<const std::int64_t>(first_run_));
+  entry_memory_ = uploaded(stream, std::as_bytes(std::span(entries_)));
+  run_memory_ = uploaded(stream, std::as_bytes(std::span(first_run_)));
   const std::int64_t words = exact ? parts_ * exact_sum_words : parts_ + count;
   sums_ =
       Buffer(stream.device(), static_cast<std::size_t>(words) * sizeof(double), MemoryKind::device);

@@ -19,7 +19,7 @@ struct UpdateRun {
   Tensor gradient{};
   Tensor compute{};  // the parameter rounded to a compute dtype, one in a table; may be absent
   Tensor first{}, second{};  // moments
-  Tensor ratio{};            // (1): trust ratio
+  Tensor ratio{};            // factors of the step
   bool decays = false;
   float rate = 1;  // multiplies the learning rate; the decay stays that of the learning rate
 };
@@ -70,16 +70,21 @@ class UpdateTable {
   bool first_ = true, second_ = true, ratio_ = true, aligned_ = true;
 };
 
+// `values` on the device; waits for the stream.
+[[nodiscard]] Buffer uploaded(Stream& stream, std::span<const std::byte> values);
+
 // Values whose squares go to one of several totals. Runs come in the order of their totals.
 struct SquaresRun {
   Tensor values{};  // f32
   std::int64_t total = 0;
+  std::int64_t stride = 1;  // every so many of the values counts, the first one does
 };
 
 struct SquaresEntry {
   const float* values;
-  std::int64_t count;
-  std::int64_t part;  // the first of its parts among those of the table
+  std::int64_t count;  // of the values that count
+  std::int64_t part;   // the first of its parts among those of the table
+  std::int64_t stride;
 };
 
 class SquaresTable {
@@ -112,6 +117,15 @@ class SquaresTable {
   std::int64_t parts_ = 0, elements_ = 0;
   bool exact_ = false;
 };
+
+// For the CPU: the values of a run that count, one after the other, in `room` where they are not.
+inline const float* neighbours(const SquaresEntry& run, std::vector<float>& room) {
+  if (run.stride == 1) return run.values;
+  room.resize(static_cast<std::size_t>(run.count));
+  for (std::size_t i = 0; i < room.size(); ++i)
+    room[i] = run.values[static_cast<std::int64_t>(i) * run.stride];
+  return room.data();
+}
 
 // totals(n) f64 = sums of squares. Each run in the fixed chunks of fixed_sum.h, then runs in order:
 // no atomics, the same bits for the same values.

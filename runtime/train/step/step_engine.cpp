@@ -35,13 +35,14 @@ ReducerOptions reducer_options(const Model* model, const StepOptions& options) {
 }
 
 OptimizerRanks optimizer_ranks(const Model& model, const ProcessMesh& mesh, Streams& streams,
-                               bool exact) {
-  return {.exact = exact,
+                               const StepOptions& options) {
+  return {.exact = options.layout_independent,
           .slices = model.params().options().zero.stage >= 1 ? &mesh.data() : nullptr,
           .tensor = &mesh.tensor(),
           .model = &mesh.model(),
           .comm = streams.comm.get(),
-          .stalls = &streams.stalls};
+          .stalls = &streams.stalls,
+          .chain = options.chain};
 }
 
 double thread_cpu_seconds() {
@@ -83,8 +84,7 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
       gatherer_(device, mesh.data(), model.params(), *streams.compute, *streams.comm,
                 &streams.stalls),
       optimizer_(device, model.params(), options.optimizer, options.clip_norm,
-                 optimizer_ranks(model, mesh, streams, options.layout_independent),
-                 options.loss_scale),
+                 optimizer_ranks(model, mesh, streams, options), options.loss_scale),
       guard_(device, options.loss_guard),
       runner_(device, model, mesh.pipeline(), *streams.compute, options.pipeline),
       views_(model, options.observers),

@@ -53,6 +53,7 @@ struct StepOptions {
   bool layout_independent = false;
   GraphMode graphs = GraphMode::off;
   OptimizerConfig optimizer{};
+  std::vector<ParamSpec> chain{};  // OptimizerRanks::chain
   std::optional<ops::LossScaleOptions> loss_scale{};
   LossGuardOptions loss_guard{};
   NoiseMeterOptions noise{};

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Second moments of matrices by the mean squares of their rows and columns (Shazeer and Stern,
+// "Adafactor", 2018), of the whole model on every rank: rows + columns values a matrix. Whatever a
+// layout cuts, only the sums of squares are added up over ranks.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/nn/param_store.h"
+#include "runtime/ops/update/optimizer_update.h"
+
+namespace trireme {
+
+class FactoredMoments {
+ public:
+  // `chain`: the parameters of all pipeline stages. A vector is a matrix of one row, whose second
+  // moment is that of its columns; filters are (out, the rest).
+  FactoredMoments(Device& device, Stream& stream, const ParamStore& params,
+                  std::span<const ParamSpec> chain, bool exact);
+
+  // The sums of squares of the own gradients.
+  void sum(Stream& stream);
+  // What is to be added over ranks that hold other parts of the model, between sum and update.
+  [[nodiscard]] Tensor sums() const;
+  void update(Stream& stream, const Tensor& scalars);
+  // Of the own gradients: a run for each row, for update() with UpdatePart::direction.
+  [[nodiscard]] const ops::UpdateTable& rows() const { return rows_; }
+  // (n) f32, which every rank has alike: all that a checkpoint must keep.
+  [[nodiscard]] Tensor state() const;
+
+ private:
+  // Neighbours in this rank's storage of a parameter: part of a matrix, row by row.
+  struct Block {
+    std::int64_t first = 0, row = 0, column = 0, rows = 0, columns = 0;
+  };
+  static std::vector<Block> blocks_of(const ParamSpec& spec, const TensorSplit& split);
+  void place(std::span<const ParamSpec> chain);
+  void make_tables(Stream& stream, const ParamStore& params, bool exact);
+  void add_runs(const OwnedRun& run, const ParamStore& params, std::vector<ops::UpdateRun>& rows,
+                std::vector<ops::SquaresRun>& squares) const;
+  [[nodiscard]] Tensor roots() const;
+
+  std::vector<ops::FactoredMatrix> matrices_;
+  std::map<std::string, std::size_t, std::less<>> matrix_of_;  // by ParamSpec::identity
+  std::int64_t count_ = 0;                                     // of state, roots and sums
+  Buffer state_, roots_, totals_, states_, table_memory_;      // states_: of exact sums
+  ops::SquaresTable table_;
+  ops::UpdateTable rows_;
+};
+
+}  // namespace trireme
