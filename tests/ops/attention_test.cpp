@@ -289,7 +289,7 @@ TEST_P(AttentionGradients, AgreeWithFiniteDifferences) {
 }
 
 // The bits of a query's result do not depend on what it does not see.
-// Twice the scale is twice the queries, to the bit.
+// Twice the scale is twice the queries, to the bit of what is not subnormal.
 TEST_P(Attention, TakesAnotherScaleOfItsScores) {
   const Sizes s{2, 70, 2, 16};
   const GuardedTensor qkv = random_tensor(GetParam(), s.qkv(), 1);
@@ -314,7 +314,7 @@ TEST_P(Attention, TakesAnotherScaleOfItsScores) {
   for (std::size_t i = 0; i < gradient.size(); ++i) {
     if (i % (3 * 2 * 16) < 2 * 16) gradient[i] *= 2;
   }
-  EXPECT_EQ(dqkv.get(), gradient);
+  expect_close(dqkv.get(), gradient, 0, 1.2e-7);  // of subnormal f16
 }
 
 TEST_P(Attention, DoesNotLookBehindItsWindow) {
