@@ -7,6 +7,7 @@
 #include "models/bert/bert.h"
 #include "models/bert/bert_config.h"
 #include "models/bert/hugging_face.h"
+#include "models/gemma/gemma.h"
 #include "models/gpt/gpt.h"
 #include "models/gpt/gpt_config.h"
 #include "models/gpt/hugging_face.h"
@@ -84,6 +85,8 @@ std::span<const Family> families() {
              &hugging_face::gpt2_exchange()},
       Family{llama_family(), text_traits<LlamaOptions>, text_chain<LlamaOptions>,
              &hugging_face::llama_exchange()},
+      Family{gemma_family(), text_traits<GemmaOptions>, text_chain<GemmaOptions>,
+             &hugging_face::gemma_exchange()},
       Family{resnet_family(), resnet_traits, resnet_chain, &hugging_face::resnet_exchange()},
       Family{vit_family(), vit_traits, vit_chain, &hugging_face::vit_exchange()},
       Family{bert_family(), bert_traits, text_chain<BertOptions>, &hugging_face::bert_exchange()}};

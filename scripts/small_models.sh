@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by scripts that train a small model of each family on data made up here.
 
-small_models='gpt llama bert vit resnet'
+small_models='gpt llama gemma bert vit resnet'
 
 # small_model NAME DIRECTORY TRIREME LAYERS HIDDEN TENSOR_BLOCKS: packs data into DIRECTORY/data and says in $model_keys what the model
 # section is, in $data_keys what stands in the data section beside the paths, in $tensor_blocks how many of TENSOR_BLOCKS the
@@ -15,6 +15,9 @@ small_model() {
   case $name in
     gpt) model_keys="family: gpt2, $blocks, dropout: 0.1, context: 32, vocabulary: 256" ;;
     llama) model_keys="family: llama, $blocks, dropout: 0.1, context: 32, vocabulary: 256, qk_norm: true" ;;
+    gemma)
+      model_keys="family: gemma3, $blocks, dropout: 0.1, context: 32, vocabulary: 256, window: 9, global_every: 2, rope_theta: 100000"
+      ;;
     bert) model_keys="family: bert, $blocks, dropout: 0.1, context: 32, vocabulary: 257, mask_token: 256" ;;
     vit) model_keys="family: vit, $blocks, dropout: 0.1, patch: 4, image_size: 12, channels: 1, classes: 3" ;; # 1 + 9 rows
     resnet)

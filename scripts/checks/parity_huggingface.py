@@ -4,7 +4,7 @@
 
     scripts/checks/parity_huggingface.py [--families LIST] [--models N] [--seed S] [--trireme FILE]
 
-Families: gpt2, llama, mistral, qwen2, qwen3, bert, vit, resnet. transformers draws each model, saves it whole or in shards, and
+Families: gpt2, llama, mistral, qwen2, qwen3, gemma3, bert, vit, resnet. transformers draws each model, saves it whole or in shards, and
 `trireme checkpoint import` reads it without being told what it is. Then, on one batch of random bytes or pictures in fp32:
 - The logits, as the import finds them in evaluation, to 1e-5 of the largest of fp64.
 - The mean loss of both, to 1e-5.
@@ -118,6 +118,25 @@ def draw_llama(draw, family, index):
     return model, text
 
 
+def draw_gemma(draw, _family, index):
+    key_heads, group = draw.choice([1, 2, 3]), draw.choice([1, 2, 4])
+    layers, context, window = draw.choice([2, 3, 4]), draw.choice([17, 40, 101]), draw.choice([5, 16])
+    size, every = draw.choice([6, 8, 18, 32]), draw.choice([1, 2, 3, 6])
+    scaled = {"rope_type": "linear", "rope_theta": draw.choice([5000.0, 1e6]), "factor": 4.0}
+    whole = [{"rope_type": "default", "rope_theta": 1e6}, scaled][index % 2]
+    kinds = ["full_attention" if (i + 1) % every == 0 else "sliding_attention" for i in range(layers)]
+    config = transformers.Gemma3TextConfig(
+        num_hidden_layers=layers, num_key_value_heads=key_heads, num_attention_heads=key_heads * group, head_dim=size,
+        hidden_size=key_heads * group * draw.choice([5, 9, 16]), intermediate_size=draw.choice([33, 70, 128]),
+        max_position_embeddings=context, vocab_size=draw.choice([256, 259, 300]), sliding_window=window, layer_types=kinds,
+        query_pre_attn_scalar=draw.choice([size, 7]), rms_norm_eps=draw.choice([1e-5, 1e-6]), initializer_range=0.15,
+        rope_parameters={"full_attention": whole, "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}},
+        attn_implementation="eager", bos_token_id=None, eos_token_id=None, pad_token_id=None)
+    return stirred(draw, "Gemma3ForCausalLM", config), (
+        f"Gemma3: {layers} layers of {config.hidden_size}, each {every}th global, {key_heads * group} heads of {size} on "
+        f"{key_heads}, MLP {config.intermediate_size}, context {context}, window {window}, rope {whole['rope_type']}")
+
+
 def draw_gpt2(draw, _family, index):
     heads = draw.choice([1, 3, 4])
     hidden, layers, context = heads * draw.choice([5, 8, 16]), draw.choice([1, 2, 3]), draw.choice([17, 40, 101])
@@ -175,7 +194,7 @@ def draw_resnet(draw, _family, index):
     return model, f"ResNet: {depths} {kind} blocks of {width} channels, {size} pixels"
 
 
-DRAWN_BY = {"gpt2": draw_gpt2, "bert": draw_bert, "vit": draw_vit, "resnet": draw_resnet} | dict.fromkeys(KINDS, draw_llama)
+DRAWN_BY = {"gpt2": draw_gpt2, "gemma3": draw_gemma, "bert": draw_bert, "vit": draw_vit, "resnet": draw_resnet} | dict.fromkeys(KINDS, draw_llama)
 
 
 class Text:

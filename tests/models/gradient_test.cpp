@@ -4,6 +4,7 @@
 #include <random>
 
 #include "models/bert/bert.h"
+#include "models/gemma/gemma.h"
 #include "models/gpt/gpt.h"
 #include "models/llama/llama.h"
 #include "models/resnet/resnet.h"
@@ -145,6 +146,25 @@ TEST_P(GptGradientTest, OfALlamaMatchFiniteDifferences) {
                                            .rope_scaling = ops::RopeScaling::yarn,
                                            .rope_factor = 2,
                                            .rope_original_context = 8}));
+}
+
+// A local layer and a global one.
+TEST_P(GptGradientTest, OfAGemmaMatchFiniteDifferences) {
+  expect_text_gradients_match(
+      transformer_chain(transformer_options(GemmaOptions{.layers = 2,
+                                                         .hidden = 16,
+                                                         .heads = 8,
+                                                         .kv_heads = 4,
+                                                         .head_size = 4,
+                                                         .intermediate = 20,
+                                                         .context = 10,
+                                                         .vocabulary = 13,
+                                                         .init_std = 0.2,
+                                                         .query_pre_attn_scalar = 3,
+                                                         .window = 4,
+                                                         .global_every = 2,
+                                                         .rope_theta = 1000,
+                                                         .rope_factor = 2})));
 }
 
 TEST_P(GptGradientTest, OfABertMatchFiniteDifferences) {

@@ -288,7 +288,6 @@ TEST_P(AttentionGradients, AgreeWithFiniteDifferences) {
   expect_close(dqkv.get(), numeric, 1e-5, 2e-6);
 }
 
-// The bits of a query's result do not depend on what it does not see.
 // Twice the scale is twice the queries, to the bit of what is not subnormal.
 TEST_P(Attention, TakesAnotherScaleOfItsScores) {
   const Sizes s{2, 70, 2, 16};
@@ -317,6 +316,7 @@ TEST_P(Attention, TakesAnotherScaleOfItsScores) {
   expect_close(dqkv.get(), gradient, 0, 1.2e-7);  // of subnormal f16
 }
 
+// The bits of a query's result do not depend on what it does not see.
 TEST_P(Attention, DoesNotLookBehindItsWindow) {
   const Sizes s{1, 150, 2, 8, 1, true, 20};
   const std::int64_t changed = 70, unaffected = changed + s.window;

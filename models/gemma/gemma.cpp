@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gemma/gemma.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "models/transformer/head_rules.h"
+#include "models/transformer/their_keys.h"
+
+namespace trireme {
+
+TransformerOptions transformer_options(const GemmaOptions& o) {
+  using enum ops::RopeScaling;
+  return {
+      .layers = o.layers,
+      .hidden = o.hidden,
+      .heads = o.heads,
+      .key_heads = o.kv_heads > 0 ? o.kv_heads : o.heads,
+      .head_size = o.head_size > 0 ? o.head_size : o.hidden / o.heads,
+      .intermediate = o.intermediate > 0 ? o.intermediate : balanced_intermediate(o.hidden),
+      .context = o.context,
+      .vocabulary = o.vocabulary,
+      .dropout = o.dropout,
+      .norm = {.kind = NormKind::rms, .epsilon = o.norm_epsilon, .offset = 1},
+      .branch_norms = true,
+      .activation = ops::ActivationKind::gelu_tanh,
+      .gated_mlp = true,
+      .biases = Biases::none,
+      .qk_norm = true,
+      .window = o.window,
+      .attention_scale = o.query_pre_attn_scalar > 0 ? 1 / std::sqrt(o.query_pre_attn_scalar) : 0,
+      .rotary = true,
+      .rope = {.base = o.rope_local_theta},
+      .global_every = o.global_every,
+      .global_rope = {.base = o.rope_theta,
+                      .scaling = o.rope_factor > 1 ? linear : none,
+                      .factor = o.rope_factor},
+      .tied_head = true,
+      .scaled_embedding = true,
+      .init_std = o.init_std};
+}
+
+namespace {
+
+using config::IntegerRange;
+using config::NumberRange;
+
+#define GEMMA_FIELD(name, ...) TRIREME_MODEL_FIELD(GemmaOptions, name, __VA_ARGS__)
+
+// Rows of keys that other families have too are one with theirs: description and limits are there.
+std::vector<config::Field> gemma_fields() {
+  constexpr std::int64_t longest = std::int64_t{1} << 30;
+  constexpr NumberRange theta{.low = 1, .high = 1e12, .low_is_open = true};
+  return {
+      GEMMA_FIELD(layers, IntegerRange{1, 1024}, ""),
+      GEMMA_FIELD(hidden, IntegerRange{1, 65536}, ""),
+      GEMMA_FIELD(heads, IntegerRange{1, 1024}, ""),
+      GEMMA_FIELD(context, IntegerRange{1, 1 << 20}, ""),
+      GEMMA_FIELD(vocabulary, IntegerRange{2, 2147483647}, ""),
+      GEMMA_FIELD(dropout, (NumberRange{.low = 0, .high = 1, .high_is_open = true}), ""),
+      GEMMA_FIELD(init_std, (NumberRange{.low = 0, .high = 10, .low_is_open = true}), ""),
+      GEMMA_FIELD(kv_heads, (IntegerRange{1, 1024, {}, "auto"}), ""),
+      GEMMA_FIELD(head_size, (IntegerRange{1, max_head_size, {}, "auto"}), ""),
+      GEMMA_FIELD(intermediate, (IntegerRange{1, 1 << 20, {}, "auto"}), ""),
+      GEMMA_FIELD(norm_epsilon, (NumberRange{.low = 0, .high = 1, .low_is_open = true}), ""),
+      GEMMA_FIELD(window, (IntegerRange{1, longest, {}, "none"}), ""),
+      GEMMA_FIELD(rope_theta, theta, ""),
+      GEMMA_FIELD(rope_factor, (NumberRange{.low = 1, .high = 1e6}), ""),
+      GEMMA_FIELD(global_every, (IntegerRange{1, 1024, {}, "none"}),
+                  "every so many layers one attends to all tokens, with model.rope_theta; the "
+                  "others are local, with model.window and model.rope_local_theta"),
+      GEMMA_FIELD(rope_local_theta, theta, "base of the rotary frequencies of local layers"),
+      GEMMA_FIELD(query_pre_attn_scalar, (NumberRange{.low = 0, .high = 1e6}),
+                  "scores of attention are divided by its root; 0 = model.head_size"),
+  };
+}
+
+void check_gemma(const config::Subject& subject) {
+  const auto& model = subject.config.model.as<GemmaOptions>();
+  check_rotary_heads(subject, transformer_options(model), model.head_size > 0);
+  if (model.global_every == 0 && model.rope_factor != 1) {
+    refuse(subject, "model.rope_factor",
+           "{} has no effect with model.global_every: none, where no layer is global; use 1, or "
+           "global_every: {}",
+           model.rope_factor, model.layers);
+  }
+}
+
+}  // namespace
+
+config::ModelFamily gemma_family() {
+  return {.name = gemma_name,
+          .input = config::Input::tokens,
+          .splits_tensor = true,
+          .fields = gemma_fields,
+          .check = check_gemma,
+          .limits =
+              [](const Config& config) {
+                return limits_of(
+                    transformer_chain(transformer_options(config.model.as<GemmaOptions>())));
+              },
+          .targets_per_sample =
+              [](const ModelConfig& model) { return model.as<GemmaOptions>().context; }};
+}
+
+namespace hugging_face {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view local_layer = "sliding_attention", global_layer = "full_attention";
+
+std::vector<NamePair> gemma_names(const ModelConfig& config) {
+  return decoder_names(transformer_options(config.as<GemmaOptions>()));
+}
+
+std::string gemma_config(const ModelConfig& config) {
+  const auto& options = config.as<GemmaOptions>();
+  const TransformerOptions model = transformer_options(options);
+  std::vector<std::string> layers;
+  for (std::int64_t i = 0; i < model.layers; ++i) {
+    const bool global = model.global_every > 0 && (i + 1) % model.global_every == 0;
+    layers.push_back(fmt::format("\"{}\"", global ? global_layer : local_layer));
+  }
+  const std::string scaling =
+      options.rope_factor > 1
+          ? fmt::format(R"({{"rope_type": "linear", "factor": {}}})", options.rope_factor)
+          : "null";
+  const double divisor = options.query_pre_attn_scalar;
+  return fmt::format(
+      R"({{
+  "model_type": "gemma3_text",
+  "architectures": ["Gemma3ForCausalLM"],
+  "num_hidden_layers": {},
+  "hidden_size": {},
+  "num_attention_heads": {},
+  "num_key_value_heads": {},
+  "head_dim": {},
+  "intermediate_size": {},
+  "max_position_embeddings": {},
+  "vocab_size": {},
+  "hidden_activation": "gelu_pytorch_tanh",
+  "rms_norm_eps": {},
+  "query_pre_attn_scalar": {},
+  "sliding_window": {},
+  "layer_types": [{}],
+  "rope_theta": {},
+  "rope_local_base_freq": {},
+  "rope_scaling": {},
+  "attn_logit_softcapping": null,
+  "final_logit_softcapping": null,
+  "attention_bias": false,
+  "attention_dropout": 0.0,
+  "bos_token_id": null,
+  "eos_token_id": null,
+  "pad_token_id": null,
+  "tie_word_embeddings": true,
+  "torch_dtype": "float32"
+}}
+)",
+      model.layers, model.hidden, model.heads, model.key_heads, model.head_size, model.intermediate,
+      model.context, model.vocabulary, model.norm.epsilon,
+      divisor > 0 ? divisor : static_cast<double>(model.head_size),
+      // Theirs needs a number: a window of the whole context is none.
+      model.window > 0 ? model.window : model.context, fmt::join(layers, ", "), options.rope_theta,
+      options.rope_local_theta, scaling);
+}
+
+// A tied head may stand beside the tokens.
+std::optional<std::string> gemma_plain_name(std::string_view theirs, const ModelConfig& /*model*/) {
+  if (theirs == "lm_head.weight") return {};
+  return std::string(theirs);
+}
+
+// By layer_types or, where it is missing, by the pattern of older files.
+std::int64_t read_global_every(const TheirKeys& keys, std::int64_t layers) {
+  constexpr std::int64_t published = 6;
+  const std::int64_t pattern = keys.size_or("sliding_window_pattern", published);
+  keys.ignore("_sliding_window_pattern");
+  const Json* const types = keys.find("layer_types");
+  if (types == nullptr) return pattern;
+  const auto first = types->is_array() ? std::ranges::find(*types, global_layer) : types->end();
+  const std::int64_t every =
+      types->is_array() && first != types->end() ? first - types->begin() + 1 : 0;
+  Json wanted = Json::array();
+  for (std::int64_t i = 0; i < layers; ++i)
+    wanted.push_back(every > 0 && (i + 1) % every == 0 ? global_layer : local_layer);
+  if (*types != wanted)
+    keys.refuse("layer_types", fmt::format("not a list of {} times sliding_attention with every "
+                                           "N-th full_attention, which is what models here have",
+                                           layers));
+  return every;
+}
+
+// The factor of a linear scaling, or 1.
+double read_factor(const TheirKeys& rope) {
+  const std::string type = rope.text("rope_type", rope.text("type", "default"));
+  rope.ignore("type");
+  if (type == "default") return 1;
+  if (type != "linear") rope.refuse("rope_type", "and default and linear are those of this family");
+  return rope.number("factor");
+}
+
+// Since version 5 of transformers by kind of layer in rope_parameters, before beside rope_scaling.
+void read_rope(const TheirKeys& keys, GemmaOptions& model) {
+  model.rope_theta = keys.number("rope_theta", 1e6);
+  model.rope_local_theta = keys.number("rope_local_base_freq", 10000);
+  const auto each = [](const TheirKeys& parent, std::string_view key, const std::string& where,
+                       auto&& read) {
+    const Json* const object = parent.find(key);
+    if (object == nullptr) return;
+    if (!object->is_object()) parent.refuse(key, "not an object");
+    const TheirKeys rope(*object, parent.path(), where);
+    read(rope);
+    rope.expect_nothing_else();
+  };
+  each(keys, "rope_scaling", "rope_scaling.",
+       [&](const TheirKeys& rope) { model.rope_factor = read_factor(rope); });
+  each(keys, "rope_parameters", "rope_parameters.", [&](const TheirKeys& kinds) {
+    each(kinds, global_layer, "rope_parameters.full_attention.", [&](const TheirKeys& rope) {
+      model.rope_theta = rope.number("rope_theta", model.rope_theta);
+      model.rope_factor = read_factor(rope);
+    });
+    each(kinds, local_layer, "rope_parameters.sliding_attention.", [&](const TheirKeys& rope) {
+      model.rope_local_theta = rope.number("rope_theta", model.rope_local_theta);
+      if (read_factor(rope) != 1) rope.refuse("factor", "and local layers here have none");
+    });
+  });
+}
+
+void read_gemma(const TheirKeys& keys, std::string_view /*type*/, ModelConfig& config) {
+  config.family = gemma_name;
+  auto& model = config.as<GemmaOptions>();
+  constexpr std::int64_t published_key_heads = 4, published_head = 256, published_window = 4096;
+  model = {.layers = keys.size("num_hidden_layers"),
+           .hidden = keys.size("hidden_size"),
+           .heads = keys.size("num_attention_heads"),
+           .kv_heads = keys.size_or("num_key_value_heads", published_key_heads),
+           .head_size = keys.size_or("head_dim", published_head),
+           .intermediate = keys.size("intermediate_size"),
+           .context = keys.size("max_position_embeddings"),
+           .vocabulary = keys.size("vocab_size"),
+           .norm_epsilon = keys.number("rms_norm_eps", 1e-6),
+           .query_pre_attn_scalar = keys.number("query_pre_attn_scalar", 256),
+           .window = keys.size_or("sliding_window", published_window)};
+  model.global_every = read_global_every(keys, model.layers);
+  keys.expect("hidden_activation", "gelu_pytorch_tanh", "our gated MLP");
+  keys.expect("tie_word_embeddings", true, "our head");
+  keys.expect("attn_logit_softcapping", nullptr, "our attention");
+  keys.expect("final_logit_softcapping", nullptr, "our head");
+  keys.expect("use_bidirectional_attention", false, "our causal attention");
+  keys.ignore("cache_implementation");
+  read_rope(keys, model);
+}
+
+void spell_gemma(ModelConfig& model) {
+  auto& options = model.as<GemmaOptions>();
+  const TransformerOptions meant = transformer_options(options);
+  options.kv_heads = meant.key_heads;
+  options.head_size = meant.head_size;
+  options.intermediate = meant.intermediate;
+  if (options.query_pre_attn_scalar == 0)
+    options.query_pre_attn_scalar = static_cast<double>(meant.head_size);
+  if (options.global_every > options.layers) options.global_every = 0;
+  if (options.window == 0) options.window = options.context;  // as exports say it
+  options.context = 0;
+}
+
+}  // namespace
+
+const Exchange& gemma_exchange() {
+  static constexpr std::array<std::string_view, 1> types{"gemma3_text"};
+  static constexpr Exchange exchange{gemma_names,
+                                     gemma_config,
+                                     gemma_plain_name,
+                                     types,
+                                     read_gemma,
+                                     spell_gemma,
+                                     "model.embed_tokens.weight",
+                                     "lm_head.weight"};
+  return exchange;
+}
+
+}  // namespace hugging_face
+}  // namespace trireme
