@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "data/loader/permutation.h"
+#include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 
 namespace trireme {
@@ -69,6 +70,18 @@ SampleId Sampler::at(std::int64_t step, std::int64_t slot) const {
   const Permutation order(static_cast<std::uint64_t>(options_.samples), options_.seed,
                           static_cast<std::uint64_t>(epoch));
   return {epoch, static_cast<std::int64_t>(order(static_cast<std::uint64_t>(position)))};
+}
+
+std::vector<std::int64_t> Sampler::samples(std::int64_t step) const {
+  std::vector<std::int64_t> samples;
+  for (std::int64_t slot = 0; slot < ramp_.size_at(step); ++slot)
+    samples.push_back(at(step, slot).sample);
+  return samples;
+}
+
+std::uint64_t Sampler::samples_digest(std::int64_t step) const {
+  const auto all = samples(step);
+  return checksum_of({reinterpret_cast<const char*>(all.data()), all.size() * sizeof(all.front())});
 }
 
 }  // namespace trireme

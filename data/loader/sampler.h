@@ -42,6 +42,10 @@ class Sampler {
   // follow where those before ended: a batch that goes beyond the end of an epoch begins the next
   // one, or fills up, as the last of an epoch does.
   [[nodiscard]] SampleId at(std::int64_t step, std::int64_t slot) const;
+  // The samples of a step, in the order of its global batch, and their digest, which a run's
+  // certificate has.
+  [[nodiscard]] std::vector<std::int64_t> samples(std::int64_t step) const;
+  [[nodiscard]] std::uint64_t samples_digest(std::int64_t step) const;
 
  private:
   // Where a run of steps of one size begins.

@@ -9,7 +9,7 @@
 #include "launch/commands/number_check.h"
 #include "launch/commands/shared_options.h"
 #include "launch/job/requested_config.h"
-#include "launch/job/training.h"
+#include "launch/job/train_reports.h"
 #include "launch/plan/choose_layout.h"
 #include "launch/plan/memory_advice.h"
 #include "models/config.h"
@@ -53,12 +53,14 @@ void train(const TrainArguments& arguments, const std::vector<std::string>& comm
     fail(ExitCode::config, "--until: {} is beyond train.steps = {}; give a step of the run",
          arguments.until, config.train.steps);
   try {
-    if (!run_training(process, config,
-                      {.command_line = command_line,
-                       .requested = requested,
-                       .start = arguments.start,
-                       .split_times = arguments.split_times,
-                       .until = arguments.until}))
+    // Before anything that takes time: a broken description of the machine ends the run here.
+    const PlannedStep planned = process.mpi.rank() == 0 ? planned_step(config) : PlannedStep{};
+    Engine engine(process, config);
+    TrainReports reports(engine, planned, {command_line, requested, arguments.split_times});
+    const StopReason stopped =
+        engine.run(reports, {.start = arguments.start, .until = arguments.until});
+    if (stopped != StopReason::none) reports.stopped();
+    if (stopped != StopReason::none && stopped != StopReason::reached)
       throw CLI::RuntimeError(static_cast<int>(ExitCode::requeue));
   } catch (const OutOfMemory& lack) {
     throw Error(lack.code(), lack.what() + memory_advice(config, lack));

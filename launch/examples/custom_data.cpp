@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A data set of one's own: sequences that count in steps, made as they are read. Everything else is
 // the engine's: which sample stands where in which epoch, on how many ranks, read ahead by threads
-// and copied beside the computation.
+// and copied beside the computation; and the run, as `trireme train` does it, which this program
+// only follows.
 //
 //   mpirun -np 2 custom_data gpt.yaml
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 #include "runtime/base/error.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/engine/engine.h"
+#include "runtime/train/signal_requests.h"
 
 namespace {
 
@@ -46,7 +48,25 @@ class Counting final : public trireme::Dataset {
   trireme::SampleLayout layout_;
 };
 
+// Is told of each step while the next one computes, and of evaluations.
+class Progress final : public trireme::RunObserver {
+ public:
+  explicit Progress(bool speaks) : speaks_(speaks) {}
+  void read(const trireme::StepReport& step) override {
+    if (speaks_) fmt::print("step {} loss {}\n", step.step + 1, step.loss);
+  }
+  void evaluated(std::int64_t done, const trireme::EvaluationResult& result) override {
+    if (speaks_)
+      fmt::print("after step {} {:.1f} % of the next tokens are right\n", done,
+                 100 * result.accuracy);
+  }
+
+ private:
+  bool speaks_;  // one rank does
+};
+
 void train(const std::string& file, const std::vector<std::string>& overrides) {
+  const trireme::SignalRequests signals;  // SIGTERM ends the run with a checkpoint
   const trireme::RankProcess process;
   const trireme::Config config = trireme::read_config(process, file, overrides);
   const trireme::ModelTraits model = trireme::traits_of(config.model);
@@ -54,15 +74,8 @@ void train(const std::string& file, const std::vector<std::string>& overrides) {
   const auto unseen = std::make_shared<Counting>(64, model.context, model.vocabulary);
   trireme::Engine engine(process, config, trireme::Purpose::train,
                          {.training = counting, .validation = unseen});
-  engine.begin();
-  while (engine.steps_done() < config.train.steps) {
-    const trireme::StepReport step = engine.step();
-    if (process.mpi.rank() == 0) fmt::print("step {} loss {}\n", step.step + 1, step.loss);
-  }
-  engine.finish();
-  const double accuracy = engine.evaluate().accuracy;
-  if (process.mpi.rank() == 0)
-    fmt::print("{:.1f} % of the next tokens are right\n", 100 * accuracy);
+  Progress progress(process.mpi.rank() == 0);
+  engine.run(progress);  // from the newest checkpoint of run.directory, if there is one
 }
 
 }  // namespace

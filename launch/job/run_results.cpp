@@ -77,15 +77,6 @@ void write_results(Session& session, const FoundCheckpoint& end) {
   session.world->barrier();
 }
 
-void write_digests(WeightDigests& digests, Stream& compute, std::int64_t done, Reporter* reporter) {
-  const std::vector<std::uint64_t> all = digests.of_all(compute);
-  if (reporter == nullptr) return;
-  std::map<std::string, std::string> tensors;
-  for (std::size_t i = 0; i < all.size(); ++i)
-    tensors.emplace(digests.names()[i], digest_text(all[i]));
-  reporter->certificate.tensors(done, tensors);
-}
-
 void write_memory(const BytesByRole& held, const Reporter& reporter) {
   nlohmann::ordered_json text = nlohmann::ordered_json::object();
   for (std::size_t role = 0; role < held.size(); ++role)

@@ -17,8 +17,6 @@ void write_results(Session& session, const TrainingState& trained, double final_
 // The same files from the checkpoint of the run's end, where it was killed before they were
 // written. Collective.
 void write_results(Session& session, const FoundCheckpoint& end);
-// Tells the certificate the digest of every tensor after so many steps. Collective.
-void write_digests(WeightDigests& digests, Stream& compute, std::int64_t done, Reporter* reporter);
 // Writes memory.json: bytes by use. A disk that has no room is no reason to lose a run.
 void write_memory(const BytesByRole& held, const Reporter& reporter);
 // Writes time_split.jsonl: the steps of this start.

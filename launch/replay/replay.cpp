@@ -15,7 +15,6 @@
 #include "launch/job/libraries.h"
 #include "launch/job/requested_config.h"
 #include "launch/job/run_report.h"
-#include "launch/job/step_samples.h"
 #include "launch/replay/recorder.h"
 #include "launch/replay/recordings.h"
 #include "models/config.h"
@@ -236,7 +235,7 @@ Replayed run_again(const RankProcess& process, const ReplayRequest& request, con
     replayed.steps.push_back({.step = done,
                               .loss = exact_text(report.loss),
                               .grad_norm = exact_text(report.grad_norm),
-                              .samples = digest_text(samples_digest(sampler, done - 1))});
+                              .samples = digest_text(sampler.samples_digest(done - 1))});
     if (report.weight_digest)
       replayed.steps.back().weights =
           digest_text(sum_of_ranks(*session.world, *report.weight_digest));

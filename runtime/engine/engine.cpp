@@ -13,6 +13,7 @@
 #include "runtime/engine/agreement/shared_inputs.h"
 #include "runtime/engine/data_sets.h"
 #include "runtime/engine/data_staging.h"
+#include "runtime/engine/energy.h"
 #include "runtime/engine/mixture.h"
 #include "runtime/engine/options.h"
 #include "runtime/engine/start_report.h"
@@ -48,12 +49,6 @@ GraphMode recordable(GraphMode wanted, Session& session) {
   return GraphMode::off;
 }
 
-MetricsSink* write_config_alone(const Config& config, bool again) {
-  const RunDirectory directory(config.run.directory, again);
-  directory.write_config(to_yaml(with_absolute_paths(config)));
-  return nullptr;
-}
-
 FileReads file_read_longest() {
   const std::optional<SlowFile> file = slowest_file();
   if (!file) return {};
@@ -86,6 +81,12 @@ Engine::Engine(RankResources resources, const Config& resolved, Purpose purpose,
 }
 
 Engine::~Engine() = default;
+
+RunSinks RunObserver::open(const RunStart& start) {
+  const RunDirectory directory(start.config.run.directory, start.again);
+  directory.write_config(to_yaml(with_absolute_paths(start.config)));
+  return {};
+}
 
 // Agrees with the validation set in what ids and labels stand for.
 void Engine::open_training_data() {
@@ -161,11 +162,13 @@ void Engine::set_initial_weights() {
   }
 }
 
-void Engine::begin(std::function<StepFlags()> flags, std::function<double()> joules) {
+void Engine::begin() {
   const Config& config = session_.config;
   StepOptions options = step_options(config, session_.pipeline, session_.traits());
-  options.flags = std::move(flags);
-  options.joules = std::move(joules);
+  if (requests_) {
+    options.flags = [this] { return requests_->flags(); };
+    if (local_rank_ >= 0) options.joules = energy_of_rank(local_rank_, config);
+  }
   options.slow_file = file_read_longest;
   if (observer_ != nullptr) options.observers.observers.push_back(observer_);
   if (session_.dry) return begin_dry(options);
@@ -178,9 +181,9 @@ void Engine::begin(std::function<StepFlags()> flags, std::function<double()> jou
   }
   if (!start_) find_start();
   const Dataset& dataset = *parts_.training;
-  done_ = start_->step();
+  training_.done = start_->step();
   training_.sampler.emplace(make_sampler(config, dataset));
-  const BatchPlan plan = batch_plan(session_, *training_.sampler, options, done_);
+  const BatchPlan plan = batch_plan(session_, *training_.sampler, options, steps_done());
   set_initial_weights();
   if (session_.world->rank() == 0) log_start(session_, dataset);
   training_.state.emplace(session_, options);
@@ -197,17 +200,16 @@ void Engine::begin(std::function<StepFlags()> flags, std::function<double()> jou
   if (!dataset.shards().empty()) watch_.emplace(dataset, watch_of_rank(session_));
 }
 
-void Engine::open_run(const std::function<MetricsSink*()>& write) {
+RunSinks Engine::open_run(RunObserver& observer, const RunStart& start) {
   const Config& config = session_.config;
   const std::string& directory = config.run.directory;
   const bool first = session_.world->rank() == 0;
-  MetricsSink* metrics = nullptr;
+  RunSinks sinks;
   if (first) {
     RunDirectory::create(directory);
     owner_->take();
     clear_the_way(config, *start_);
-    const bool again = start_->again && !start_->overwrite;
-    metrics = write ? write() : write_config_alone(config, again);
+    sinks = observer.open(start);
     keep_data_record(directory, *parts_.training);
     keep_data_index(*parts_.training, config, DataPart::training);
     if (training_.validation)
@@ -217,8 +219,9 @@ void Engine::open_run(const std::function<MetricsSink*()>& write) {
   if (!first) log::keep_in(RunDirectory::log_in(directory));
   if (writes_checkpoints(config.checkpoint))
     require_shared_run_directory(*session_.world, directory, RunDirectory::config_in(directory));
-  training_.checkpoints->open(metrics);
+  training_.checkpoints->open(sinks.metrics);
   open_ = true;
+  return sinks;
 }
 
 void Engine::require_run() const {
@@ -227,9 +230,9 @@ void Engine::require_run() const {
 
 StepReport Engine::step() {
   StepEngine& engine = training_.state->engine;
-  engine.run(done_, *training_.batches);
-  const StepReport report = engine.read(done_);
-  ++done_;
+  engine.run(steps_done(), *training_.batches);
+  const StepReport report = engine.read(steps_done());
+  ++training_.done;
   check();
   return report;
 }
@@ -241,8 +244,11 @@ void Engine::check() {
 
 void Engine::save() {
   TRIREME_EXPECTS(training_.checkpoints.has_value(), "training that begin() has made");
-  if (!open_) open_run();
-  training_.checkpoints->save(done_);
+  if (!open_) {
+    RunObserver nobody;
+    open_run(nobody, run_start());
+  }
+  training_.checkpoints->save(steps_done());
 }
 
 std::vector<const Dataset*> Engine::data_sets() const {
@@ -267,11 +273,21 @@ void Engine::verify_data() {
 }
 
 void Engine::finish() {
+  end_steps(/*finished=*/true);
+  require_saved();
+}
+
+void Engine::end_steps(bool finished) {
   training_.state->engine.settle();
-  verify_data();
+  if (finished) verify_data();
   if (!training_.checkpoints) return;
-  if (writes_checkpoints(session_.config.checkpoint)) save();
+  // The last state too, so that more steps can follow. Of a run that stopped it is written.
+  if (finished && writes_checkpoints(session_.config.checkpoint)) save();
   training_.checkpoints->finish();
+}
+
+void Engine::require_saved() {
+  if (!training_.checkpoints) return;
   training_.checkpoints->require_saved();
   training_.checkpoints->forget_memory();
 }
@@ -284,7 +300,7 @@ void Engine::write_weights(const std::string& path) {
   const auto weights = gather_weights(session_);
   if (session_.world->rank() != 0) return;
   save_weights(path, weights,
-               weights_metadata(training_.state ? std::optional(done_) : std::nullopt));
+               weights_metadata(training_.state ? std::optional(steps_done()) : std::nullopt));
 }
 
 ValidationPass& Engine::validation() {

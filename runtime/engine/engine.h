@@ -14,6 +14,16 @@
 //   const EvaluationResult result = engine.evaluate();
 //   engine.write_weights("weights.safetensors");
 //
+// Or, as the command `train`, a whole run with evaluations, checkpoints, guards and signals, whose
+// steps do not wait for their reports:
+//
+//   struct Losses : RunObserver {
+//     void read(const StepReport& step) override { losses.push_back(step.loss); }
+//     std::vector<double> losses;
+//   };
+//   Losses losses;
+//   engine.run(losses);
+//
 // All ranks of the job make the same calls in the same order: but for what is marked "local"
 // everything is collective. Errors are Error (base/error.h), whose code() is the exit code; a
 // program ends its job with print_error() and abort_job() (comm/mpi.h) where it catches one, for
@@ -28,6 +38,7 @@
 
 #include "data/staging/staging.h"
 #include "runtime/engine/memory_plan.h"
+#include "runtime/engine/run_observer.h"
 #include "runtime/engine/session.h"
 #include "runtime/engine/state/checkpointing.h"
 #include "runtime/engine/state/loaded_weights.h"
@@ -64,6 +75,12 @@ struct TrainingParts {
   std::optional<Checkpointing> checkpoints{};
   std::optional<ValidationPass> validation{};  // where there is validation data
   std::unique_ptr<BatchSource> batches{};
+  std::int64_t done = 0;  // steps, those of earlier starts included
+};
+
+struct RunRequest {
+  StartRequest start{};    // unless find_start() was called
+  std::int64_t until = 0;  // stops after so many steps; 0: train.steps
 };
 
 class Engine {
@@ -86,27 +103,29 @@ class Engine {
   // has. Raises what state/starting_point.h says.
   const StartingPoint& find_start(const StartRequest& request = {});
   // Instead of find_start(): training begins after `checkpoint`, null: at the beginning, whatever
-  // else run.directory holds. Nothing is to be written there: no open_run() and no save() follows.
+  // else run.directory holds. Nothing is to be written there: no run() and no save() follows.
   void start_at(std::optional<FoundCheckpoint> checkpoint);
   // Lets `observer`, which must outlive the engine, look at every tensor of the steps that it
   // wants, which then wait for it; before begin(). Local.
   void observe(StepObserver& observer) { observer_ = &observer; }
   // Sets the weights (drawn from run.seed, train.initial_weights, or the checkpoint of the start)
-  // and makes everything that trains. `flags`, `joules`: those of StepOptions.
-  void begin(std::function<StepFlags()> flags = {}, std::function<double()> joules = {});
-  // Takes run.directory for this job; from here on it is written to. On rank 0 `write` puts there
-  // what the caller wants to be seen first (by default config.yaml) and gives the sink that
-  // failed saves are told to, or null. save() calls it if nobody has.
-  void open_run(const std::function<MetricsSink*()>& write = {});
+  // and makes everything that trains.
+  void begin();
+  // All of a run, in place of begin(), step() and finish(): from where find_start() says to its
+  // last step, with evaluations, checkpoints, guards, self tests, traces and stops as the config
+  // says. Takes run.directory before its first step. A program whose runs should heed SIGTERM,
+  // SIGINT and SIGUSR1 makes SignalRequests (train/signal_requests.h) before RankProcess. Returns
+  // why it stopped before its last step, with a checkpoint; none: it has reached it, now or
+  // earlier.
+  StopReason run(RunObserver& observer, const RunRequest& request = {});
 
   // Raises ExitCode::config, on rank 0, where run.directory is no longer this job's. Local.
   void require_run() const;
 
-  // Runs the next step of the config's global batch and waits for it. A run that reports a step
-  // while the next one computes uses training().state->engine (see Trainer).
+  // Runs the next step of the config's global batch and waits for it.
   StepReport step();
   // Those of earlier starts of the run included. Local.
-  [[nodiscard]] std::int64_t steps_done() const { return done_; }
+  [[nodiscard]] std::int64_t steps_done() const { return training_.done; }
   // Raises what has gone wrong beside the steps: data that changed (ExitCode::data), saves that
   // failed. step() calls it. Local.
   void check();
@@ -149,6 +168,13 @@ class Engine {
   // Those that there are: to train on, to evaluate on.
   [[nodiscard]] std::vector<const Dataset*> data_sets() const;
   void begin_dry(const StepOptions& options);
+  [[nodiscard]] bool is_finished(RunObserver& observer, std::int64_t until) const;
+  [[nodiscard]] RunStart run_start() const;
+  // Takes run.directory for this job; from here on it is written to.
+  RunSinks open_run(RunObserver& observer, const RunStart& start);
+  // Parameters are whole, checkpoints written. `finished`: with a last one.
+  void end_steps(bool finished);
+  void require_saved();
   void set_initial_weights();
   [[nodiscard]] bool reads_data() const { return !session_.dry && !parts_.batches; }
 
@@ -162,7 +188,8 @@ class Engine {
   std::optional<PayloadWatch> watch_;
   std::unique_ptr<Staging> staging_;
   StepObserver* observer_ = nullptr;
-  std::int64_t done_ = 0;
+  int local_rank_ = -1;                   // -1: not known
+  std::optional<StepRequests> requests_;  // of run()
   bool open_ = false;
 };
 

@@ -131,7 +131,10 @@ HeldMemory plan_memory(const Config& config, int rank) {
 
 BytesByRole log_memory_plan(Session& session) {
   const DeviceType type = session.device->type();
-  const BytesByRole predicted = plan_memory(session.config, session.world->rank()).on_device(type);
+  Engine planned(dry_resources(session.config, session.world->rank()), session.config,
+                 Purpose::train, {.model = session.what});
+  planned.begin();
+  const BytesByRole predicted = held_memory_of(planned.session()).on_device(type);
   const BytesByRole measured = held_memory(*session.device).on_device(type);
   constexpr std::size_t each = memory_roles + 1;
   std::array<std::int64_t, 2 * each> values{};

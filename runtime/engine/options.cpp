@@ -145,20 +145,6 @@ StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
                        .decay_fraction = schedule.decay_fraction}};
 }
 
-TrainerOptions trainer_options(const Config& config, const ModelTraits& traits,
-                               const Sampler& sampler, std::int64_t first_step,
-                               const RunFacts& facts) {
-  return {.steps = config.train.steps,
-          .first_step = first_step,
-          .eval_every = config.train.eval_every,
-          .non_finite_limit = config.train.non_finite_limit,
-          .divergence_check_every = config.train.divergence_check_every,
-          .classifier = traits.input == InputKind::images,
-          .epochs = [sampler](std::int64_t done) { return sampler.epochs(done); },
-          .digest_every_step = config.telemetry.tensor_digests,
-          .facts = facts};
-}
-
 ConsoleOptions console_options(const Config& config, const ModelTraits& traits,
                                const RunFacts& facts) {
   return {.steps = config.train.steps,

@@ -8,7 +8,7 @@
 #include "runtime/config/config.h"
 #include "runtime/engine/agreement/core_sharing.h"
 #include "runtime/telemetry/console.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/step/step_engine.h"
 
 namespace trireme {
 
@@ -28,9 +28,6 @@ namespace trireme {
 [[nodiscard]] DType reduced_dtype(const Config& config);
 [[nodiscard]] StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
                                        const ModelTraits& traits);
-[[nodiscard]] TrainerOptions trainer_options(const Config& config, const ModelTraits& traits,
-                                             const Sampler& sampler, std::int64_t first_step,
-                                             const RunFacts& facts);
 [[nodiscard]] ConsoleOptions console_options(const Config& config, const ModelTraits& traits,
                                              const RunFacts& facts);
 // Of a resolved config.

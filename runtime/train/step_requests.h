@@ -35,6 +35,7 @@ struct StepRequestOptions {
   double test_minutes = 0;                 // between self tests; 0 = never
   Deadlines deadlines{};
   std::optional<double> earlier_save_seconds{};  // what a save took when the run last ran
+  double seconds_before = 0;                     // since the launch
 };
 
 struct StepDecision {
@@ -63,8 +64,10 @@ class StepRequests {
   // The longest so far; none, 0: not known yet.
   [[nodiscard]] std::optional<double> save_seconds() const { return measured_save_; }
   [[nodiscard]] double step_seconds() const { return longest_step_; }
-  // From the construction to the first step.
-  [[nodiscard]] double seconds_to_first_step() const { return before_first_step_.value_or(0); }
+  // From the launch to the first step.
+  [[nodiscard]] double seconds_to_first_step() const {
+    return options_.seconds_before + before_first_step_.value_or(0);
+  }
 
  private:
   [[nodiscard]] bool past_deadline(Clock::time_point now) const;

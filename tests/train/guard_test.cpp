@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loop under guard: batches that spoil the loss, signals that reach only one rank, on every
-// layout of the ranks.
+// Engine::run() under guard: batches that spoil the loss, signals that reach only one rank, on
+// every layout of the ranks.
 #include <gmock/gmock.h>
 
 #include <csignal>
@@ -9,9 +9,8 @@
 
 #include "models/gpt/gpt.h"
 #include "runtime/base/error.h"
-#include "runtime/parallel/stage_plan.h"
+#include "runtime/engine/engine.h"
 #include "runtime/train/signal_requests.h"
-#include "runtime/train/trainer.h"
 #include "tests/support/cpu_fixture.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/mpi_test.h"
@@ -67,62 +66,103 @@ class Batches final : public BatchSource {
 struct Case {
   MeshShape mesh{};
   int zero = 0;
-  LossGuardOptions guard{};
+  TrainConfig train{};
+  std::int64_t save_every = 0;
   std::int64_t odd_step = -1;
-  StepRequests* requests = nullptr;
 };
 
-// All that a rank needs to train.
-struct Training {
-  Training(Device& device, Communicator& world, Streams& streams, const Case& what)
-      : mesh(world, what.mesh), tensor(device, mesh.tensor(), *streams.comm) {
-    const BuildOptions build{.micro_batch = rows,
-                             .training = true,
-                             .tensor = {what.mesh.tensor, mesh.here().tensor, what.mesh.tensor}};
-    StepOptions options{
-        .pipeline = {.stages = what.mesh.pipeline, .micro_batches = micro_batches / what.mesh.data},
-        .slices = BatchSlices::even(micro_batches, what.mesh.data),
-        .targets_per_micro_batch = targets,
-        .assignment = what.zero >= 2 ? Assignment::strided : Assignment::contiguous,
-        .clip_norm = 1,
-        .optimizer = {},
-        .loss_guard = what.guard,
-        .schedule = {.peak = 3e-3}};
-    if (what.requests != nullptr) options.flags = [r = what.requests] { return r->flags(); };
-    const Chain chain = gpt_chain(gpt);
-    const auto layers = summarize(chain, device.type(), build);
-    const StagePlan stages = plan_stages(layers, options.pipeline);
-    const int here = mesh.here().pipeline;
-    model = std::make_unique<Model>(
-        device, chain, build, stages.chunks(options.pipeline, here, true),
-        stages.inputs(options.pipeline, here, layers),
-        StoreOptions{.gradient_levels = StepEngine::gradient_levels(options, what.zero),
-                     .zero = {what.zero, what.mesh.data, mesh.here().data},
-                     .bucket_elements = 1024},
-        what.mesh.pipeline > 1 || what.zero >= 2);
-    model->params().initialize(*streams.compute, 1);
-    engine = std::make_unique<StepEngine>(device, *model, mesh, streams, &tensor, options);
-    engine->gatherer().after_update();
-    source = std::make_unique<Batches>(device, options.pipeline.micro_batches, what.odd_step);
+TrainConfig train_config(std::int64_t steps) {
+  TrainConfig train;
+  train.steps = steps;
+  train.micro_batch = rows;
+  train.global_batch = rows * micro_batches;
+  train.divergence_check_every = 0;
+  return train;
+}
+
+Config config_of(const Case& what) {
+  Config config;
+  config.run.seed = 1;
+  config.parallel.data = what.mesh.data;
+  config.parallel.tensor = what.mesh.tensor;
+  config.parallel.pipeline = what.mesh.pipeline;
+  config.parallel.zero = what.zero;
+  config.parallel.bucket_megabytes = 4.0 / 1024;  // 1,024 gradients
+  config.train = what.train;
+  config.checkpoint.every_steps = what.save_every;
+  config.telemetry.health_minutes = 0;
+  config.optimizer.learning_rate = 3e-3;
+  config.lr_schedule.name = LrDecay::constant;
+  return config;
+}
+
+RankResources resources_of(Device& device, Communicator& world, const MeshShape& shape) {
+  auto own = world.split(0, world.rank(), "world");
+  ProcessMesh mesh(*own, shape);
+  return {{&device, [](Device*) {}}, std::move(own), nullptr, std::move(mesh)};
+}
+
+// A rank that trains, and what a test does between its steps.
+struct Training final : RunObserver {
+  Training(Device& device, Communicator& world, const Case& what)
+      : engine(resources_of(device, world, what.mesh), config_of(what), Purpose::train,
+               {.model = OwnModel{gpt_chain(gpt),
+                                  {InputKind::tokens, gpt.context, gpt.context, "tokens"}},
+                .batches = [&what](Device& device, const Config& config) {
+                  const auto ranks = static_cast<int>(config.parallel.data);
+                  return std::make_unique<Batches>(device, micro_batches / ranks, what.odd_step);
+                }}) {}
+  StopReason run() {
+    const StopReason stopped = engine.run(*this);
+    engine.training().state->engine.settle();
+    return stopped;
   }
-  ProcessMesh mesh;
-  TensorGroup tensor;
-  std::unique_ptr<Model> model;
-  std::unique_ptr<StepEngine> engine;
-  std::unique_ptr<Batches> source;
+  void begin() override {
+    calls.emplace_back("begin");
+    if (at_begin) at_begin();
+  }
+  void read(const StepReport& report) override {
+    calls.push_back(fmt::format("read {}", report.step + 1));
+    losses.push_back(report.loss);
+  }
+  void after_step(std::int64_t done) override {
+    calls.push_back(fmt::format("after {}", done));
+    if (behind_step) behind_step(done);
+  }
+  void saving(std::int64_t done) override {
+    calls.push_back(fmt::format("saving {}", done));
+    saved.push_back(done);
+    if (at_save) at_save(done);
+  }
+  void end(const RunEnding& ending) override {
+    calls.emplace_back("end");
+    EXPECT_EQ(ending.final_loss, losses.back());
+  }
+  [[nodiscard]] Tensor masters() { return engine.session().model->params().masters().whole(); }
+  // On one rank; collective.
+  void flip_a_bit(int rank) {
+    engine.training().state->engine.settle();
+    if (engine.session().world->rank() == rank)
+      *reinterpret_cast<std::uint32_t*>(masters().data) ^= 1U << 22U;
+  }
+
+  Engine engine;
+  std::function<void()> at_begin{};
+  std::function<void(std::int64_t)> behind_step{}, at_save{};
+  std::vector<std::string> calls;
+  std::vector<double> losses;
+  std::vector<std::int64_t> saved;
 };
 
 class GuardTest : public test::MpiTest {
  protected:
-  GuardTest() : streams_(device()) {}
-
   // Data-parallel with every ZeRO stage, and whatever else the ranks allow.
   [[nodiscard]] std::vector<Case> layouts() const {
     std::vector<Case> cases;
     for (const MeshShape& mesh : test::meshes_of(size())) {
       if (mesh.tensor > 2) continue;
       for (const int zero : {0, 1, 2, 3})
-        cases.push_back({.mesh = mesh, .zero = zero});
+        cases.push_back({.mesh = mesh, .zero = zero, .train = train_config(12)});
     }
     return cases;
   }
@@ -130,14 +170,13 @@ class GuardTest : public test::MpiTest {
     return fmt::format("pipeline {} x data {} x tensor {}, ZeRO {}", layout.mesh.pipeline,
                        layout.mesh.data, layout.mesh.tensor, layout.zero);
   }
-  std::vector<StepReport> run(const Case& what, int steps) {
-    Training training(device(), world(), streams_, what);
+  std::vector<StepReport> run(const Case& what) {
+    Training training(device(), world(), what);
+    training.engine.begin();
     std::vector<StepReport> reports;
-    for (int step = 0; step < steps; ++step) {
-      training.engine->run(step, *training.source);
-      reports.push_back(training.engine->read(step));
-    }
-    training.engine->settle();
+    while (training.engine.steps_done() < what.train.steps)
+      reports.push_back(training.engine.step());
+    training.engine.training().state->engine.settle();
     return reports;
   }
 
@@ -146,7 +185,6 @@ class GuardTest : public test::MpiTest {
     signals_ = std::make_unique<SignalRequests>();
   }
 
-  Streams streams_;
   // Made anew where a signal of an earlier turn must not count.
   std::unique_ptr<SignalRequests> signals_ = std::make_unique<SignalRequests>();
 };
@@ -155,11 +193,13 @@ TEST_F(GuardTest, ABatchThatSpoilsTheLossLeavesTheWeightsAsTheyWere) {
   constexpr int odd = 12, steps = 15;
   for (Case layout : layouts()) {
     SCOPED_TRACE(name_of(layout));
-    const auto expected = run(layout, steps);
+    layout.train.steps = steps;
+    const auto expected = run(layout);
     layout.odd_step = odd;
-    layout.guard = {.spike_zscore = 1, .spike_window = 10};
+    layout.train.spike_zscore = 1;
+    layout.train.spike_window = 10;
 
-    const auto reports = run(layout, steps);
+    const auto reports = run(layout);
 
     for (int step = 0; step < odd; ++step) {
       EXPECT_EQ(reports[step].judgement.verdict, ops::LossVerdict::accepted) << step;
@@ -176,34 +216,40 @@ TEST_F(GuardTest, ABatchThatSpoilsTheLossLeavesTheWeightsAsTheyWere) {
   }
 }
 
-// Where `save` was called, and on which step each of these reached a rank: a signal to one rank
-// only gives the same answer on all.
-TEST_F(GuardTest, ASignalToOneRankMakesAllRanksSaveAfterTheSameStep) {
-  constexpr std::int64_t steps = 12;
+TEST_F(GuardTest, ARunReadsAStepWhileTheNextOneComputesUnlessItSavesOrEndsThere) {
   for (Case layout : layouts()) {
+    SCOPED_TRACE(name_of(layout));
+    layout.train.steps = 3;
+    const std::vector<StepReport> expected = run(layout);
+    layout.save_every = 2;
+    Training training(device(), world(), layout);
+
+    EXPECT_EQ(training.run(), StopReason::none);
+
+    EXPECT_THAT(training.calls,
+                testing::ElementsAre("begin", "after 1", "read 1", "after 2", "read 2", "saving 2",
+                                     "read 3", "after 3", "end"));
+    for (std::size_t step = 0; step < expected.size(); ++step)
+      EXPECT_EQ(training.losses.at(step), expected[step].loss) << "as step() computes it";
+  }
+}
+
+// A signal to one rank only gives the same answer on all.
+TEST_F(GuardTest, ASignalToOneRankMakesAllRanksSaveAfterTheSameStep) {
+  for (const Case& layout : layouts()) {
     for (const int signalled : std::set<int>{0, size() - 1}) {
       SCOPED_TRACE(fmt::format("{}, signal to rank {}", name_of(layout), signalled));
       forget_signals();
-      StepRequests requests({.leader = rank() == 0});
-      layout.requests = &requests;
-      Training training(device(), world(), streams_, layout);
-      std::vector<std::int64_t> saved;
-      Trainer trainer(*training.engine, *training.source, {.steps = steps, .eval_every = 3}, {},
-                      {.evaluate =
-                           [&] {
-                             if (rank() == signalled && SignalRequests::checkpoints() == 0)
-                               test::send_signal(SIGUSR1);
-                             return EvaluationResult{};
-                           },
-                       .save = [&](std::int64_t done) { saved.push_back(done); },
-                       .requests = &requests});
+      Training training(device(), world(), layout);
+      training.behind_step = [&](std::int64_t done) {
+        if (done == 3 && rank() == signalled) test::send_signal(SIGUSR1);
+      };
 
-      trainer.run();
-      training.engine->settle();
+      EXPECT_EQ(training.run(), StopReason::none);
 
       // Raised after step 3: step 4 carries it, and it is read while step 5 runs.
-      EXPECT_THAT(saved, testing::ElementsAre(5));
-      EXPECT_EQ(trainer.stopped(), StopReason::none);
+      EXPECT_THAT(training.saved, testing::ElementsAre(5));
+      EXPECT_EQ(training.losses.size(), 12U);
     }
   }
 }
@@ -212,108 +258,85 @@ TEST_F(GuardTest, TerminationStopsAllRanksAfterTheSameStepWithACheckpoint) {
   for (Case layout : layouts()) {
     SCOPED_TRACE(name_of(layout));
     forget_signals();
-    StepRequests requests({.leader = rank() == 0, .every_steps = 2});
-    layout.requests = &requests;
-    Training training(device(), world(), streams_, layout);
-    std::vector<std::int64_t> saved;
-    Trainer trainer(*training.engine, *training.source, {.steps = 1000}, {},
-                    {.save =
-                         [&](std::int64_t done) {
-                           saved.push_back(done);
-                           if (done == 4 && rank() == size() - 1) test::send_signal(SIGTERM);
-                         },
-                     .requests = &requests});
+    layout.train.steps = 1000;
+    layout.save_every = 2;
+    Training training(device(), world(), layout);
+    training.at_save = [&](std::int64_t done) {
+      if (done == 4 && rank() == size() - 1) test::send_signal(SIGTERM);
+    };
 
-    trainer.run();
-    training.engine->settle();
+    EXPECT_EQ(training.run(), StopReason::terminated);
 
-    EXPECT_THAT(saved, testing::ElementsAre(2, 4, 6));
-    EXPECT_EQ(trainer.stopped(), StopReason::terminated);
-    EXPECT_GT(trainer.final_loss(), 0) << "the last step is reported too";
+    EXPECT_THAT(training.saved, testing::ElementsAre(2, 4, 6));
+    EXPECT_EQ(training.engine.steps_done(), 6);
+    EXPECT_EQ(training.losses.size(), 6U) << "the last step is reported too";
   }
 }
 
 TEST_F(GuardTest, AStepThatIsNotFiniteIsSkippedAndTooManyEndTheRun) {
   for (const std::int64_t limit : {1, 3}) {
-    Training training(device(), world(), streams_, {.mesh = {.data = size()}});
+    Case what{.mesh = {.data = size()}, .train = train_config(10)};
+    what.train.non_finite_limit = limit;
+    Training training(device(), world(), what);
+    std::vector<std::byte> before;
     // One weight is beyond repair: every loss from here on is NaN.
-    for (const ParamId id : training.model->params().layout().order()) {
-      training.model->params().master(id).as<float>()[0] = std::numeric_limits<float>::quiet_NaN();
-    }
-    const Tensor masters = training.model->params().masters().whole();
-    const std::vector<std::byte> before(masters.data, masters.data + masters.bytes());
-    Trainer trainer(*training.engine, *training.source, {.steps = 10, .non_finite_limit = limit},
-                    {}, {});
+    training.at_begin = [&] {
+      ParamStore& params = training.engine.session().model->params();
+      for (const ParamId id : params.layout().order())
+        params.master(id).as<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+      const Tensor masters = training.masters();
+      before.assign(masters.data, masters.data + masters.bytes());
+    };
 
-    try {
-      trainer.run();
-      ADD_FAILURE() << "the run went on";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ExitCode::non_finite);
-      EXPECT_THAT(error.what(), testing::HasSubstr(fmt::format("step {}: the loss is nan", limit)));
-    }
-    training.engine->settle();
-    EXPECT_TRUE(std::equal(before.begin(), before.end(), masters.data));
+    test::expect_error(
+        ExitCode::non_finite, [&] { static_cast<void>(training.run()); },
+        fmt::format("step {}: the loss is nan", limit));
+    training.engine.training().state->engine.settle();
+    EXPECT_TRUE(std::equal(before.begin(), before.end(), training.masters().data));
   }
 }
 
 TEST_F(GuardTest, ReplicasThatDriftApartEndTheRun) {
   if (size() < 2) GTEST_SKIP() << "there is nobody to compare with";
-  Training training(device(), world(), streams_, {.mesh = {.data = size()}});
-  ReplicaCheck replicas(device(), training.model->params(), training.mesh, streams_);
-  const auto flip = [&] {
-    if (rank() != size() - 1) return EvaluationResult{};
-    *reinterpret_cast<std::uint32_t*>(training.model->params().masters().whole().data) ^= 1U << 22U;
-    return EvaluationResult{};
+  Case what{.mesh = {.data = size()}, .train = train_config(20)};
+  what.train.divergence_check_every = 4;
+  Training training(device(), world(), what);
+  training.behind_step = [&](std::int64_t done) {
+    if (done == 5) training.flip_a_bit(size() - 1);
   };
-  Trainer trainer(*training.engine, *training.source,
-                  {.steps = 20, .eval_every = 5, .divergence_check_every = 4}, {},
-                  {.evaluate = flip, .replicas = &replicas});
 
-  try {
-    trainer.run();
-    ADD_FAILURE() << "the run went on";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::communication);
-    EXPECT_THAT(error.what(),
-                testing::AllOf(testing::HasSubstr("after step 8"),
-                               testing::HasSubstr(fmt::format("[rank {}/", size() - 1))));
-  }
-  training.engine->settle();
+  test::expect_error(
+      ExitCode::communication, [&] { static_cast<void>(training.run()); }, "after step 8",
+      fmt::format("[rank {}/", size() - 1));
+  training.engine.training().state->engine.settle();
 }
 
 TEST_F(GuardTest, ReplicasThatStartApartEndTheRunInItsFirstStep) {
   if (size() < 2) GTEST_SKIP() << "there is nobody to compare with";
-  Training training(device(), world(), streams_, {.mesh = {.data = size()}});
-  ReplicaCheck replicas(device(), training.model->params(), training.mesh, streams_);
-  if (rank() == 1)
-    *reinterpret_cast<std::uint32_t*>(training.model->params().masters().whole().data) ^= 1U << 22U;
-  Trainer trainer(*training.engine, *training.source, {.steps = 20, .divergence_check_every = 1000},
-                  {}, {.replicas = &replicas});
+  Case what{.mesh = {.data = size()}, .train = train_config(20)};
+  what.train.divergence_check_every = 1000;
+  Training training(device(), world(), what);
+  training.at_begin = [&] { training.flip_a_bit(1); };
 
   test::expect_error(
-      ExitCode::communication, [&] { trainer.run(); },
+      ExitCode::communication, [&] { static_cast<void>(training.run()); },
       "replicas of the weights differ after step 0", fmt::format("[rank 1/{}", size()));
-  training.engine->settle();
+  training.engine.training().state->engine.settle();
 }
 
 TEST_F(GuardTest, ReplicasAreComparedAtTheEndOfAShortRun) {
   if (size() < 2) GTEST_SKIP() << "there is nobody to compare with";
-  Training training(device(), world(), streams_, {.mesh = {.data = size()}});
-  ReplicaCheck replicas(device(), training.model->params(), training.mesh, streams_);
-  int steps = 0;
-  const auto flip = [&] {
-    if (++steps == 3 && rank() == 1)
-      *reinterpret_cast<std::uint32_t*>(training.model->params().masters().whole().data) ^= 1U
-                                                                                            << 22U;
+  Case what{.mesh = {.data = size()}, .train = train_config(5)};
+  what.train.divergence_check_every = 1000;
+  Training training(device(), world(), what);
+  training.behind_step = [&](std::int64_t done) {
+    if (done == 3) training.flip_a_bit(1);
   };
-  Trainer trainer(*training.engine, *training.source, {.steps = 5, .divergence_check_every = 1000},
-                  {}, {.after_step = flip, .replicas = &replicas});
 
   test::expect_error(
-      ExitCode::communication, [&] { trainer.run(); },
+      ExitCode::communication, [&] { static_cast<void>(training.run()); },
       "replicas of the weights differ after step 5");
-  training.engine->settle();
+  training.engine.training().state->engine.settle();
 }
 
 }  // namespace

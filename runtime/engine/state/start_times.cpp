@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/job/start_times.h"
+#include "runtime/engine/state/start_times.h"
 
 #include <algorithm>
 #include <chrono>

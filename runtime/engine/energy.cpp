@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/job/energy.h"
+#include "runtime/engine/energy.h"
 
 #include <limits>
 #include <memory>
@@ -24,11 +24,10 @@ EnergySource gpu_of_rank(int local_rank, bool shared) {
 
 }  // namespace
 
-std::function<double()> energy_of_rank(const MpiEnvironment& mpi, const Config& config) {
+std::function<double()> energy_of_rank(int local_rank, const Config& config) {
   const bool on_gpu = config.device.type == DeviceChoice::cuda;
-  if (!on_gpu && mpi.local_rank() != 0) return [] { return 0.0; };
-  EnergySource source =
-      on_gpu ? gpu_of_rank(mpi.local_rank(), config.device.share) : package_energy();
+  if (!on_gpu && local_rank != 0) return [] { return 0.0; };
+  EnergySource source = on_gpu ? gpu_of_rank(local_rank, config.device.share) : package_energy();
   if (!source.counter) {
     log::get("train").debug("energy is not counted: {}", source.problem);
     return [] { return not_known; };

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the command `train` adds to Engine::run(): the files of a run directory beside checkpoints,
+// the console and the exporters.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/job/run_report.h"
+#include "launch/job/snapshots.h"
+#include "launch/plan/layout_plan.h"
+#include "runtime/engine/engine.h"
+
+namespace trireme {
+
+struct ReportRequest {
+  std::vector<std::string> command_line;
+  std::string requested;     // for config.user.yaml (requested_config.h)
+  bool split_times = false;  // leave time_split.jsonl
+};
+
+class TrainReports final : public RunObserver {
+ public:
+  // `planned`: rank 0's. The engine must outlive this.
+  TrainReports(Engine& engine, const PlannedStep& planned, ReportRequest request)
+      : engine_(engine), planned_(planned), request_(std::move(request)) {}
+
+  void weights_missing(const FoundCheckpoint& end) override;
+  RunSinks open(const RunStart& start) override;
+  void begin() override { snapshots_.emplace(engine_, reporter_.get()); }
+  void after_step(std::int64_t done) override { snapshots_->take(done); }
+  void digests(std::int64_t done, const std::map<std::string, std::string>& all) override {
+    reporter_->certificate.tensors(done, all);
+  }
+  void saving(std::int64_t done) override;
+  void end(const RunEnding& ending) override;
+  // After a run() that stopped early: exporters are told so.
+  void stopped();
+
+ private:
+  void write_end(const RunEnding& ending);
+
+  Engine& engine_;
+  PlannedStep planned_;
+  ReportRequest request_;
+  std::unique_ptr<Reporter> reporter_;  // null but on rank 0
+  std::optional<Snapshots> snapshots_;
+};
+
+}  // namespace trireme
