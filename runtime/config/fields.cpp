@@ -20,6 +20,7 @@ Condition optimizers_with(bool OptimizerTraits::*key) {
     if (optimizer.*key) condition.values.push_back(optimizer.name);
   return condition;
 }
+const Condition adafactor{"optimizer.name", {"adafactor"}};
 const Condition lars{"optimizer.name", {"lars"}};
 const Condition sgd{"optimizer.name", {"sgd"}};
 const Condition fp16{"precision", {"fp16"}};
@@ -327,7 +328,9 @@ std::vector<Field> lora_fields() {
 std::vector<Field> optimizer_fields() {
   return {
       FIELD(optimizer.name, one_of<OptimizerKind>(),
-            "update rule; muon: adamw for all but hidden matrices and filters"),
+            "update rule; adafactor: as T5 uses it, clipped at 1 and without a first moment; muon: "
+            "adamw for "
+            "all but hidden matrices and filters"),
       FIELD(optimizer.learning_rate, NumberRange{.high = 1000}, "peak learning rate"),
       FIELD(optimizer.betas,
             (NumberRange{.low = 0, .high = 1, .high_is_open = true, .items = {2, 2}}),
@@ -336,16 +339,22 @@ std::vector<Field> optimizer_fields() {
             optimizers_with(&OptimizerTraits::betas)),
       FIELD(optimizer.epsilon, (NumberRange{.high = 1, .low_is_open = true}),
             "added to the root of the second moment", optimizers_with(&OptimizerTraits::epsilon)),
-      FIELD(
-          optimizer.weight_decay, NumberRange{.high = 1000},
-          "decoupled for adamw, lion and muon, part of the direction for the others; for weight "
-          "matrices, filters and token embeddings, not for biases, norms and position embeddings"),
+      FIELD(optimizer.weight_decay, NumberRange{.high = 1000},
+            "decoupled for adafactor, adamw, lion and muon, part of the direction for the others; "
+            "for "
+            "weight matrices, filters and token embeddings, not for biases, norms and position "
+            "embeddings"),
       FIELD(optimizer.momentum, below_one,
             "decay of the velocity; of muon that of hidden matrices (published: 0.95)",
             optimizers_with(&OptimizerTraits::momentum)),
       FIELD(optimizer.nesterov, Free{}, "look ahead along the velocity", sgd),
       FIELD(optimizer.trust_coefficient, (NumberRange{.high = 1000, .low_is_open = true}),
             "step of a tensor as a share of its norm, at rate 1", lars),
+      FIELD(
+          optimizer.scale_parameter, Free{},
+          "multiply the learning rate of a tensor by the root mean square of its values, 0.001 at "
+          "least",
+          adafactor),
       FIELD(lr_schedule.name, one_of<LrDecay>(),
             "course of the rate behind warm-up, as a share of learning_rate: with r = "
             "minimum_ratio and p = (n - 1 - w) / (steps - 1 - w) at step n, cosine is "

@@ -13,7 +13,7 @@
 namespace trireme {
 
 // optimizer.name
-enum class OptimizerKind : std::uint8_t { adamw, lamb, lars, lion, muon, sgd };
+enum class OptimizerKind : std::uint8_t { adafactor, adamw, lamb, lars, lion, muon, sgd };
 // What is special to an optimizer, beside its steps in ops/update/optimizer_update_math.h.
 struct OptimizerTraits {
   OptimizerKind kind{};
@@ -29,7 +29,12 @@ struct OptimizerTraits {
   bool orthogonal = false;    // hidden matrices step along orthogonal directions, others as adamw
 };
 inline constexpr auto optimizer_table = std::to_array<OptimizerTraits>(
-    {{.kind = OptimizerKind::adamw,
+    {{.kind = OptimizerKind::adafactor,
+      .name = "adafactor",
+      .direction = true,
+      .factored = true,
+      .trust_ratios = true},
+     {.kind = OptimizerKind::adamw,
       .name = "adamw",
       .moments = 2,
       .betas = true,
@@ -84,6 +89,7 @@ struct OptimizerConfig {
   double momentum = 0.9;
   bool nesterov = false;
   double trust_coefficient = 0.001;
+  bool scale_parameter = false;
   // Numbers that are kept for each weight beside it.
   [[nodiscard]] int moments() const {
     const OptimizerTraits& traits = traits_of(name);

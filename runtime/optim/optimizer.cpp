@@ -214,7 +214,9 @@ void Optimizer::measure_tensors(Stream& stream) {
   if (slices_) slices_->all_reduce(stream, ratios_->sums());
   if (tensor_) tensor_->all_reduce(stream, ratios_->sums());
   ops::TrustOptions trust{};
-  if (!traits_.direction) {  // LARS scales gradients
+  if (traits_.factored) {
+    trust = {.scale_parameter = config_.scale_parameter};
+  } else if (!traits_.direction) {  // LARS scales gradients
     trust = {.coefficient = static_cast<float>(config_.trust_coefficient),
              .weight_decay = static_cast<float>(config_.weight_decay),
              .gradients = true};

@@ -90,6 +90,58 @@ TEST_F(OptimizerTest, AdamWAndLionMoveAParameterAtItsOwnRate) {
   }
 }
 
+// Values of Hugging Face's Adafactor (relative_step=False, weight_decay=0.1) after three steps.
+TEST_F(OptimizerTest, AdafactorFollowsTheReference) {
+  struct Case {
+    bool scale_parameter;
+    std::vector<float> matrix, vector;
+  };
+  const std::vector<Case> cases{
+      {false,
+       {0.9953867, 0.4472051, -0.4659296, -1.017608, -0.6793957, 0.3222008, 0.9962757, 0.7899485,
+        -0.08409466, -0.8925564, -0.8671981, -0.04440325},
+       {0.003679037, -0.04342745, -0.04789527, -0.04990641, -0.05229521}},
+      {true,
+       {0.9963861, 0.4760388, -0.4503396, -1.008706, -0.6711167, 0.3101042, 0.9847702, 0.7785144,
+        -0.103143, -0.8980616, -0.8582189, -0.02925189},
+       {0.0002031763, 6.423656e-05, -0.0001313132, -0.0002479682, -0.0001831293}}};
+  for (const Case& expected : cases) {
+    ParamStore params;
+    const ParamId matrix = params.declare({.name = "w", .shape = {3, 4}, .decay = true}),
+                  vector = params.declare({.name = "b", .shape = {5}, .decay = true});
+    params.allocate(*device_, {.training = true});
+    params.initialize(*compute_, 5);
+    const auto fill = [](const Tensor& to, auto value) {
+      for (std::int64_t i = 0; i < to.count(); ++i)
+        to.as<float>()[i] = static_cast<float>(value(i));
+    };
+    fill(params.gradients().whole(), [](std::int64_t) { return 0; });  // paddings, too
+    fill(params.master(matrix), [](std::int64_t i) { return std::cos(i); });
+    fill(params.master(vector), [](std::int64_t i) { return 2e-4 * std::cos(i); });
+    Optimizer optimizer(*device_, params,
+                        {.name = OptimizerKind::adafactor,
+                         .weight_decay = 0.1,
+                         .scale_parameter = expected.scale_parameter},
+                        0);
+    for (int step = 0; step < 3; ++step) {
+      const auto wave = [&](std::int64_t i) { return std::sin(7 * i + 3 * step); };
+      fill(params.gradient(matrix),
+           [&](std::int64_t i) { return static_cast<double>(1 + i / 4) * wave(i); });
+      fill(params.gradient(vector), [&](std::int64_t i) { return 1e-3 * wave(i); });
+      optimizer.prepare(step, 0.05);
+      optimizer.step(*compute_, step);
+    }
+    const auto expect_near = [](const std::vector<float>& values, const std::vector<float>& good) {
+      ASSERT_EQ(values.size(), good.size());
+      for (std::size_t i = 0; i < good.size(); ++i)
+        EXPECT_NEAR(values[i], good[i], 2e-6F * std::abs(good[i]) + 2e-8F) << i;
+    };
+    expect_near(values_of<float>(params.master(matrix)), expected.matrix);
+    expect_near(values_of<float>(params.master(vector)), expected.vector);
+    EXPECT_EQ(optimizer.state_bytes(), (4 + 4 + 4 + 8) * sizeof(float));  // each to 4 values
+  }
+}
+
 TEST_F(OptimizerTest, ReportsTheNormOfWeightsWithoutStatistics) {
   set_gradients(2);
   Optimizer optimizer(*device_, params_, OptimizerConfig{.weight_decay = 0}, 0);

@@ -148,6 +148,48 @@ struct LarsStep : ParameterStep<1, true> {
   }
 };
 
+// Adafactor (Shazeer and Stern, "Adaptive learning rates with sublinear memory cost", 2018), at the
+// schedule's learning rate and without a first moment, as T5 uses it. First half, of runs that are
+// rows, with what factored_moments has for the row in the ratio and for the columns in the first
+// moment: g * row * column.
+struct AdafactorDirectionStep {
+  static constexpr const char* name = "adafactor_direction";
+  static constexpr int state_count = 0;
+  static constexpr int read = 2;
+  static constexpr bool copied = false;
+  static constexpr StepNeeds needs{.first = true, .ratio = true};
+  TRIREME_HOST_DEVICE static StepOperands operands(const UpdateEntry& run) {
+    return {run.gradient, run.first, {}};
+  }
+
+  float row;  // and the gradient scale
+
+  TRIREME_HOST_DEVICE AdafactorDirectionStep(const UpdateOptions& /*options*/,
+                                             const UpdateEntry& run, const float* scalars)
+      : row(scalars[StepScalars::gradient_scale] * *run.ratio) {}
+
+  TRIREME_HOST_DEVICE float operator()(float gradient, float column) const {
+    return gradient * row * column;
+  }
+};
+
+// Second half, with ratio and scale of trust_ratios: p -= lr * (ratio * direction + scale * decay *
+// p).
+struct AdafactorStep : ParameterStep<0, true> {
+  static constexpr const char* name = "adafactor";
+  float rate, decay;
+
+  TRIREME_HOST_DEVICE AdafactorStep(const UpdateOptions& options, const UpdateEntry& run,
+                                    const float* scalars)
+      : rate(scalars[StepScalars::learning_rate] * run.ratio[0]),
+        decay(scalars[StepScalars::learning_rate] * run.ratio[1] *
+              decay_of(run, options.weight_decay)) {}
+
+  TRIREME_HOST_DEVICE float operator()(float p, float direction) const {
+    return p - (rate * direction + decay * p);
+  }
+};
+
 // Muon (Jordan et al., 2024), for matrices between hidden activations. First half: the momentum
 // and, in place of the gradient, Nesterov's look ahead along it,
 //   b = momentum b + g;  gradient = g + momentum b
@@ -298,6 +340,8 @@ void visit_step(OptimizerKind kind, UpdatePart part, const UpdateOptions& option
   TRIREME_EXPECTS(part == UpdatePart::weights || traits.direction, "{} has no direction",
                   traits.name);
   switch (kind) {
+    case OptimizerKind::adafactor:
+      return halves(type_identity<AdafactorDirectionStep>{}, type_identity<AdafactorStep>{});
     case OptimizerKind::adamw:
       return visit(type_identity<AdamWStep>{});
     case OptimizerKind::lamb:
