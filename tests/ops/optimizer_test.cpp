@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "runtime/ops/common/fixed_sum.h"
+#include "runtime/ops/update/exact_sum.h"
 #include "tests/ops/guarded_tensor.h"
 
 namespace trireme {
@@ -408,6 +409,88 @@ TEST(SumSquares, AddsChunksAndRunsInOrder) {
   EXPECT_EQ(totals.get(), expected);
   const std::vector<ops::SquaresRun> backwards{{x, 1}, {x, 0}};
   expect_error([&] { ops::SquaresTable(stream(), backwards, 2, false); }, {"total 0 of 2"});
+}
+
+TEST(SumSquares, OfAColumnAreThoseOfItsValuesAlone) {
+  const std::int64_t rows = 4200, columns = 3;  // more than a chunk
+  const GuardedTensor x = random_tensor(DType::f32, {rows, columns}, 8);
+  const std::vector<double> values = x.get();
+  std::vector<double> column;
+  for (std::size_t i = 1; i < values.size(); i += columns)
+    column.push_back(values[i]);
+  const GuardedTensor alone(DType::f32, {rows}, column);
+  const std::vector<ops::SquaresRun> runs{{x.view().range(1, rows * columns - 1), 0, columns},
+                                          {alone, 1}};
+
+  const GuardedTensor totals(DType::f64, {2}, {7, 7});
+  const ops::SquaresTable table(stream(), runs, 2, false), exact(stream(), runs, 2, true);
+  ops::sum_squares(stream(), totals, table);
+  EXPECT_EQ(totals.get()[0], totals.get()[1]);
+  EXPECT_GT(totals.get()[0], 0);
+
+  const GuardedTensor states(DType::u64, {2 * ops::exact_sum_words});
+  ops::sum_squares_exact(stream(), states, exact);
+  ops::exact_sum_values(stream(), totals, states);
+  EXPECT_EQ(totals.get()[0], totals.get()[1]);
+  EXPECT_GT(totals.get()[0], 0);
+}
+
+// A matrix of 300 x 5, so that threads take several rows, behind a vector of 7.
+TEST(FactoredMoments, AreMeanSquaresOfRowsAndColumns) {
+  const std::vector<ops::FactoredMatrix> matrices{
+      {.rows = 1, .columns = 7, .first_row = 0, .first_column = 4},
+      {.rows = 300, .columns = 5, .first_row = 12, .first_column = 312}};
+  const Buffer table = ops::uploaded(stream(), std::as_bytes(std::span(matrices)));
+  const std::int64_t n = 320;
+  const GuardedTensor state = random_tensor(DType::f32, {n}, 1, 0.5, 1.0),
+                      totals = random_tensor(DType::f64, {n}, 2, 0.5, 1.0),
+                      roots(DType::f32, {n}, std::vector<double>(static_cast<std::size_t>(n)));
+  const std::vector<double> before = state.get(), sums = totals.get();
+  const auto step = [&](double scale) {
+    ops::factored_moments(
+        stream(), state, roots, totals, scalars_of(1, 1, 0.25, scale),
+        {reinterpret_cast<const ops::FactoredMatrix*>(table.data()), matrices.size()});
+    stream().synchronize();
+  };
+  step(0);
+  EXPECT_EQ(state.get(), before) << "a skipped step";
+  step(2);
+
+  const std::vector<double> after = state.get(), root = roots.get();
+  for (const ops::FactoredMatrix& matrix : matrices) {
+    double mean = 0;
+    const auto expect_state = [&](std::int64_t at, std::int64_t count) {
+      const auto i = static_cast<std::size_t>(at);
+      EXPECT_NEAR(after[i], 0.75 * before[i] + 0.25 * 4 * sums[i] / static_cast<double>(count),
+                  1e-6);
+      return after[i];
+    };
+    for (std::int64_t i = 0; i < matrix.rows; ++i)
+      mean += expect_state(matrix.first_row + i, matrix.columns) / static_cast<double>(matrix.rows);
+    for (std::int64_t i = 0; i < matrix.rows; ++i) {
+      const auto row = static_cast<std::size_t>(matrix.first_row + i);
+      EXPECT_NEAR(root[row], std::sqrt(mean / after[row]), 1e-6);
+    }
+    for (std::int64_t i = 0; i < matrix.columns; ++i) {
+      const double value = expect_state(matrix.first_column + i, matrix.rows);
+      EXPECT_NEAR(root[static_cast<std::size_t>(matrix.first_column + i)], 1 / std::sqrt(value),
+                  1e-5);
+    }
+  }
+  EXPECT_EQ(root[0], 1) << "of a vector";
+}
+
+TEST(TrustRatios, OfRootMeanSquaresClipTheDirectionAndScaleByTheParameter) {
+  const GuardedTensor ratios(DType::f32, {3, 2}), counts(DType::f64, {3}, {4, 4, 4});
+  const GuardedTensor squares(DType::f64, {3, 2}, {1, 1, 16, 64, 0, 0});
+
+  ops::trust_ratios(stream(), ratios, squares, scalars_of(1, 1, 1, 1), {}, counts);
+  EXPECT_EQ(ratios.get(), (std::vector<double>{1, 1, 0.25, 1, 1, 1}));
+
+  ops::trust_ratios(stream(), ratios, squares, scalars_of(1, 1, 1, 1), {.scale_parameter = true},
+                    counts);
+  const double least = 1e-3F;
+  EXPECT_EQ(ratios.get(), (std::vector<double>{0.5, 0.5, 0.5, 2, least, least}));
 }
 
 }  // namespace

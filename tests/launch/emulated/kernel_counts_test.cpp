@@ -249,7 +249,9 @@ TEST(KernelCounts, OfLlamaWith8BillionParametersInFp8StayWithinTheirBudgets) {
 
 TEST(KernelCounts, AnUpdateIsFewLaunchesWhateverTheNumberOfParameters) {
   for (const std::string mode : {"fast", "layout"}) {
-    for (const std::string name : {"adamw", "lion", "sgd", "lamb", "lars"}) {
+    for (const OptimizerTraits& optimizer : optimizer_table) {
+      if (optimizer.orthogonal) continue;  // several for each matrix
+      const std::string name(optimizer.name);
       const auto launches = [&](int layers) {
         return step_totals(
                    kernel_bench::count_step(on_one_gpu(

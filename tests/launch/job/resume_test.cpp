@@ -11,6 +11,7 @@
 #include <regex>
 #include <sstream>
 
+#include "runtime/config/optimizer_config.h"
 #include "tests/launch/fixture/run_fixture.h"
 
 namespace trireme::test {
@@ -88,6 +89,19 @@ TEST_F(ResumeTest, ARunThatStoppedAtItsDeadlineGoesOnUnderAnyLayoutToTheSameBits
     expect_done(second);
     EXPECT_THAT(second.output, HasSubstr(fmt::format("going on after step {}", done)));
     expect_same_run("whole", name);
+  }
+}
+
+TEST_F(ResumeTest, TheStateOfEachOptimizerGoesOnUnderAnotherLayoutToTheSameBits) {
+  for (const OptimizerTraits& optimizer : optimizer_table) {
+    if (optimizer.kind == OptimizerConfig{}.name) continue;  // the other tests have it
+    SCOPED_TRACE(optimizer.name);
+    const std::string name(optimizer.name), whole = name + "_whole";
+    const std::string choice = "optimizer.name=" + name;
+    expect_done(train_gpt(whole, 1, layout({choice})));
+    EXPECT_EQ(train_gpt(name, 2, stopping({choice, "parallel.tensor=2"})).exit_code, 75);
+    expect_done(train_gpt(name, 2, layout({choice, "parallel.pipeline=2"})));
+    expect_same_run(whole, name);
   }
 }
 
