@@ -17,16 +17,16 @@
 namespace trireme {
 namespace {
 
-struct Stream {
+struct StandardStream {
   int descriptor;
   bool shows_controls;
   int error = 0;  // errno of the first write that failed
   char last = '\0';
 };
 // Loggers, which write to standard error, have colours; they and print_error() see to the rest.
-Stream standard_output{STDOUT_FILENO, true}, standard_error{STDERR_FILENO, false};
+StandardStream standard_output{STDOUT_FILENO, true}, standard_error{STDERR_FILENO, false};
 
-void write_what_can_be(Stream& stream, std::string_view text) {
+void write_what_can_be(StandardStream& stream, std::string_view text) {
   while (!text.empty()) {
     const ssize_t wrote = ::write(stream.descriptor, text.data(), text.size());
     if (wrote >= 0) {
@@ -40,7 +40,7 @@ void write_what_can_be(Stream& stream, std::string_view text) {
 
 // Says that all was written: fmt::print() throws at anything else, in the midst of the work.
 ssize_t write_to(void* cookie, const char* data, std::size_t size) {
-  auto& stream = *static_cast<Stream*>(cookie);
+  auto& stream = *static_cast<StandardStream*>(cookie);
   const std::string_view text(data, size);
   if (!stream.shows_controls) {
     write_what_can_be(stream, text);
@@ -51,7 +51,7 @@ ssize_t write_to(void* cookie, const char* data, std::size_t size) {
 }
 
 // `file`, or without memory the usual stream.
-std::FILE* wrapped(std::FILE* file, Stream& stream, int buffering) {
+std::FILE* wrapped(std::FILE* file, StandardStream& stream, int buffering) {
   std::FILE* const own = ::fopencookie(
       &stream, "w", {.read = nullptr, .write = write_to, .seek = nullptr, .close = nullptr});
   if (own == nullptr) return file;

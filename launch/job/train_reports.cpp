@@ -8,6 +8,7 @@
 #include "launch/job/replays.h"
 #include "launch/job/run_results.h"
 #include "runtime/base/log.h"
+#include "runtime/engine/agreement/core_sharing.h"
 #include "runtime/engine/autotune.h"
 
 namespace trireme {
@@ -16,7 +17,7 @@ void TrainReports::weights_missing(const FoundCheckpoint& end) {
   write_results(engine_.session(), end);
 }
 
-RunSinks TrainReports::open(const RunStart& start) {
+RunSinks TrainReports::open(const TrainingStart& start) {
   const Config& config = start.config;
   TrainingParts& parts = engine_.training();
   std::optional<std::int64_t> done;
@@ -47,7 +48,7 @@ void TrainReports::saving(std::int64_t /*done*/) {
   if (reporter_) reporter_->exporters.flush();
 }
 
-void TrainReports::end(const RunEnding& ending) {
+void TrainReports::end(const TrainingEnd& ending) {
   if (reporter_) write_memory(ending.memory, *reporter_);
   if (ending.stopped == StopReason::none) {
     engine_.require_run();
@@ -56,7 +57,7 @@ void TrainReports::end(const RunEnding& ending) {
   if (request_.split_times && reporter_) write_time_split(ending.reports, *reporter_);
 }
 
-void TrainReports::write_end(const RunEnding& ending) {
+void TrainReports::write_end(const TrainingEnd& ending) {
   Session& session = engine_.session();
   TrainingState& state = *engine_.training().state;
   const Config& config = session.config;

@@ -28,19 +28,19 @@ class TrainReports final : public RunObserver {
       : engine_(engine), planned_(planned), request_(std::move(request)) {}
 
   void weights_missing(const FoundCheckpoint& end) override;
-  RunSinks open(const RunStart& start) override;
+  RunSinks open(const TrainingStart& start) override;
   void begin() override { snapshots_.emplace(engine_, reporter_.get()); }
   void after_step(std::int64_t done) override { snapshots_->take(done); }
   void digests(std::int64_t done, const std::map<std::string, std::string>& all) override {
     reporter_->certificate.tensors(done, all);
   }
   void saving(std::int64_t done) override;
-  void end(const RunEnding& ending) override;
+  void end(const TrainingEnd& ending) override;
   // After a run() that stopped early: exporters are told so.
   void stopped();
 
  private:
-  void write_end(const RunEnding& ending);
+  void write_end(const TrainingEnd& ending);
 
   Engine& engine_;
   PlannedStep planned_;

@@ -82,7 +82,7 @@ Engine::Engine(RankResources resources, const Config& resolved, Purpose purpose,
 
 Engine::~Engine() = default;
 
-RunSinks RunObserver::open(const RunStart& start) {
+RunSinks RunObserver::open(const TrainingStart& start) {
   const RunDirectory directory(start.config.run.directory, start.again);
   directory.write_config(to_yaml(with_absolute_paths(start.config)));
   return {};
@@ -200,7 +200,7 @@ void Engine::begin() {
   if (!dataset.shards().empty()) watch_.emplace(dataset, watch_of_rank(session_));
 }
 
-RunSinks Engine::open_run(RunObserver& observer, const RunStart& start) {
+RunSinks Engine::open_run(RunObserver& observer, const TrainingStart& start) {
   const Config& config = session_.config;
   const std::string& directory = config.run.directory;
   const bool first = session_.world->rank() == 0;

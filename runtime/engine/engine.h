@@ -169,9 +169,9 @@ class Engine {
   [[nodiscard]] std::vector<const Dataset*> data_sets() const;
   void begin_dry(const StepOptions& options);
   [[nodiscard]] bool is_finished(RunObserver& observer, std::int64_t until) const;
-  [[nodiscard]] RunStart run_start() const;
+  [[nodiscard]] TrainingStart run_start() const;
   // Takes run.directory for this job; from here on it is written to.
-  RunSinks open_run(RunObserver& observer, const RunStart& start);
+  RunSinks open_run(RunObserver& observer, const TrainingStart& start);
   // Parameters are whole, checkpoints written. `finished`: with a last one.
   void end_steps(bool finished);
   void require_saved();

@@ -72,12 +72,12 @@ bool Engine::is_finished(RunObserver& observer, std::int64_t until) const {
   return true;
 }
 
-RunStart Engine::run_start() const {
-  RunStart start{.config = session_.config,
-                 .again = start_ && start_->again && !start_->overwrite,
-                 .done = steps_done(),
-                 .hosts = gather_texts(*session_.world, host_name()),
-                 .facts = run_facts(session_.config, most_crowded(*session_.world))};
+TrainingStart Engine::run_start() const {
+  TrainingStart start{.config = session_.config,
+                      .again = start_ && start_->again && !start_->overwrite,
+                      .done = steps_done(),
+                      .hosts = gather_texts(*session_.world, host_name()),
+                      .facts = run_facts(session_.config, most_crowded(*session_.world))};
   start.facts.hosts = static_cast<int>(std::set(start.hosts.begin(), start.hosts.end()).size());
   return start;
 }
@@ -93,13 +93,13 @@ StopReason Engine::run(RunObserver& observer, const RunRequest& request) {
   }
   requests_.emplace(request_options(config, leader, request.until));
   begin();
-  const RunStart start = run_start();
+  const TrainingStart start = run_start();
   const RunSinks sinks = reads_data() ? open_run(observer, start) : RunSinks{};
   observer.begin();
   Trainer trainer(*this, observer, *requests_, start, sinks);
   const LoadMeter meter;
   trainer.run();
-  RunEnding ending = trainer.ending();
+  TrainingEnd ending = trainer.ending();
   ending.load = meter.read();
   end_steps(ending.stopped == StopReason::none);
   trainer.keep_times();

@@ -23,7 +23,7 @@
 namespace trireme {
 
 // What is known before the first step.
-struct RunStart {
+struct TrainingStart {
   const Config& config;
   bool again = false;     // run.directory holds an earlier start of this run, which goes on
   std::int64_t done = 0;  // steps of earlier starts
@@ -42,8 +42,8 @@ struct RunSinks {
 };
 
 // What the steps of a run have come to.
-struct RunEnding {
-  const RunStart& start;
+struct TrainingEnd {
+  const TrainingStart& start;
   StopReason stopped = StopReason::none;  // none: after the last step
   double final_loss = 0;                  // of the last step
   double wall_seconds = 0, evaluation_seconds = 0;
@@ -65,7 +65,7 @@ class RunObserver {
   virtual void weights_missing(const FoundCheckpoint& /*end*/) {}
   // On rank 0, which has just taken run.directory; the other ranks wait. Puts there what should be
   // seen first, by default config.yaml.
-  virtual RunSinks open(const RunStart& start);
+  virtual RunSinks open(const TrainingStart& start);
   // Engine::training() is there, nothing has been computed. Collective.
   virtual void begin() {}
   // A step was read, with the same loss and norm on every rank; the next one may be under way.
@@ -82,7 +82,7 @@ class RunObserver {
   virtual void saving(std::int64_t /*done*/) {}
   // After the last step, or the one that the run stops after. Checkpoints are written, or have
   // failed, which is raised afterwards. Collective.
-  virtual void end(const RunEnding& /*ending*/) {}
+  virtual void end(const TrainingEnd& /*ending*/) {}
 };
 
 }  // namespace trireme

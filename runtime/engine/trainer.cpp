@@ -47,7 +47,7 @@ std::optional<StepTracer> tracer_of(Session& session, std::int64_t done) {
 }  // namespace
 
 Trainer::Trainer(Engine& engine, RunObserver& observer, StepRequests& requests,
-                 const RunStart& start, const RunSinks& sinks)
+                 const TrainingStart& start, const RunSinks& sinks)
     : engine_(engine),
       config_(engine.session().config),
       parts_(engine.training()),
@@ -83,7 +83,7 @@ void Trainer::run() {
   reports_.flush();
 }
 
-RunEnding Trainer::ending() const {
+TrainingEnd Trainer::ending() const {
   return {.start = start_,
           .stopped = stopped_,
           .final_loss = final_loss_,

@@ -15,7 +15,7 @@ class Trainer {
  public:
   // On what Engine::begin() has made, with `requests` as its flags. All must outlive it.
   // Collective.
-  Trainer(Engine& engine, RunObserver& observer, StepRequests& requests, const RunStart& start,
+  Trainer(Engine& engine, RunObserver& observer, StepRequests& requests, const TrainingStart& start,
           const RunSinks& sinks);
 
   // Raises ExitCode::non_finite and ExitCode::communication on every rank alike.
@@ -23,7 +23,7 @@ class Trainer {
   // On rank 0: leaves start_times.json where a save took longer than those before.
   void keep_times();
   // Without what is only known once the run has ended. Refers to this.
-  [[nodiscard]] RunEnding ending() const;
+  [[nodiscard]] TrainingEnd ending() const;
 
  private:
   void loop();
@@ -54,7 +54,7 @@ class Trainer {
   StepEngine& steps_;
   RunObserver& observer_;
   StepRequests& requests_;
-  const RunStart& start_;
+  const TrainingStart& start_;
   RunSinks sinks_;
   bool leader_;
   std::optional<StepTracer> tracer_;

@@ -134,7 +134,7 @@ struct Training final : RunObserver {
     saved.push_back(done);
     if (at_save) at_save(done);
   }
-  void end(const RunEnding& ending) override {
+  void end(const TrainingEnd& ending) override {
     calls.emplace_back("end");
     EXPECT_EQ(ending.final_loss, losses.back());
   }
