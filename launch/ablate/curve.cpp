@@ -2,22 +2,14 @@
 #include "launch/ablate/curve.h"
 
 #include <algorithm>
-#include <limits>
-#include <nlohmann/json.hpp>
+#include <cmath>
+#include <utility>
 
-#include "runtime/base/json.h"
+#include "launch/runs/metrics_line.h"
 #include "runtime/base/line_reader.h"
 
 namespace trireme::ablate {
 namespace {
-
-using json = nlohmann::json;
-
-std::optional<double> number_in(const json& line, const std::string& key) {
-  const auto found = line.find(key);
-  if (found == line.end() || !found->is_number()) return {};
-  return found->get<double>();
-}
 
 // A run that went back has its steps again.
 void put(std::vector<Curve::Value>& values, const Curve::Value& value) {
@@ -33,8 +25,6 @@ double between(const Curve::Value& one, const Curve::Value& next, Axis axis, dou
   return share == 0 ? one.loss : one.loss + share * (next.loss - one.loss);
 }
 
-constexpr double no_loss = std::numeric_limits<double>::quiet_NaN();
-
 }  // namespace
 
 void Curve::cut(std::int64_t step) {
@@ -47,29 +37,28 @@ void Curve::cut(std::int64_t step) {
 
 Curve read_curve(const std::string& path, const std::string& item_name) {
   LineReader lines(path);
+  runs::MetricsLine line;
   Curve curve;
   double evaluated = 0;  // seconds so far
   while (const auto text = lines.next()) {
-    const json line = json_or_discarded(*text);
-    if (!line.is_object()) continue;
-    const auto step = number_in(line, "step");
-    if (!step) continue;
-    if (const auto step_ms = number_in(line, "step_ms")) {
-      double before = evaluated;
-      evaluated = 0;
-      while (!curve.training.empty() && curve.training.back().place.steps >= *step)
+    const auto kind = line.parse(*text);
+    if (kind == runs::MetricsLine::Kind::step) {
+      const auto step = static_cast<double>(line.step());
+      const double before = std::exchange(evaluated, 0);
+      while (!curve.training.empty() && curve.training.back().place.steps >= step)
         curve.training.pop_back();
-      before += curve.end().seconds;
+      const Curve::Place end = curve.end();
       curve.training.push_back(
-          {.place = {.steps = *step,
-                     .items = number_in(line, item_name + "_seen").value_or(curve.end().items),
-                     .seconds = before + 1e-3 * *step_ms},
-           .loss = number_in(line, "loss").value_or(no_loss)});
-    } else if (const auto loss = number_in(line, "validation_loss")) {
-      evaluated += 1e-3 * number_in(line, "evaluation_ms").value_or(0);
+          {.place = {.steps = step,
+                     .items = line.number(item_name + "_seen", end.items),
+                     .seconds = before + end.seconds + 1e-3 * line.number("step_ms", 0)},
+           .loss = line.number("loss")});
+    } else if (kind == runs::MetricsLine::Kind::evaluation &&
+               std::isfinite(line.number("validation_loss"))) {
+      evaluated += 1e-3 * line.number("evaluation_ms", 0);
       Curve::Place place = curve.end();
       place.seconds += evaluated;
-      put(curve.evaluations, {.place = place, .loss = *loss});
+      put(curve.evaluations, {.place = place, .loss = line.number("validation_loss")});
     }
   }
   return curve;

@@ -283,11 +283,8 @@ class Ablation {
 
   [[nodiscard]] Curve curve_of(const Cell& whose) const {
     if (whose.legs.empty()) return {};
-    const std::string path = whose.legs.back().directory + "/metrics.jsonl";
-    std::error_code error;
-    if (!fs::exists(path, error)) return {};
     try {
-      return read_curve(path, study_.traits.item_name);
+      return read_curve(whose.legs.back().directory + "/metrics.jsonl", study_.traits.item_name);
     } catch (const Error&) {
       return {};
     }

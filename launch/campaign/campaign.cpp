@@ -13,6 +13,7 @@
 #include "launch/campaign/cluster/blame.h"
 #include "launch/campaign/cluster/slurm_text.h"
 #include "launch/campaign/run_progress.h"
+#include "launch/runs/file_tail.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/disk_space.h"
 #include "runtime/telemetry/run_directory.h"
@@ -440,7 +441,7 @@ void Campaign::exclude_blamed(const Attempt& attempt, const JobReport& report,
 
 void Campaign::finish(Attempt& attempt, const JobReport& report) {
   update(attempt, report);
-  const std::string log = end_of_file(attempt_log(file_, attempt), std::uint64_t{256} << 10U);
+  const std::string log = runs::end_of_file(attempt_log(file_, attempt), std::uint64_t{256} << 10U);
   const std::string message = last_message(log);
   const RunProgress progress = read_progress(file_.run_directory(), attempt.from_step);
   attempt.phase = Attempt::Phase::ended;

@@ -16,9 +16,6 @@ struct RunProgress {
 // `from`: the step that the job went on from. Raises nothing: what cannot be read is 0.
 [[nodiscard]] RunProgress read_progress(const std::string& run, std::int64_t from);
 
-// The last bytes of a file, from the beginning of a line; empty where it cannot be read.
-[[nodiscard]] std::string end_of_file(const std::string& path, std::uint64_t bytes = 64 << 10);
-
 // "loss 2.76 (exact bits 0x1.6p+1), weights xxh3 02..." of a log's last line about them; empty
 // where there is none.
 [[nodiscard]] std::string final_bits(const std::string& log);

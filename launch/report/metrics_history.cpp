@@ -3,105 +3,16 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <utility>
 
-#include "runtime/base/json.h"
+#include "launch/runs/metrics_line.h"
 #include "runtime/base/line_reader.h"
+#include "runtime/telemetry/lines/line_file.h"
 
 namespace trireme::report {
 namespace {
-
-using MetricsJson = nlohmann::json;
-
-constexpr double largest_step = 0x1p53;  // beyond, JSON's readers lose count
-
-// What one line says, taken in without building a document: a gigabyte of metrics has millions.
-class LineScanner : public nlohmann::json_sax<MetricsJson> {
- public:
-  struct Value {
-    std::string key;
-    double value = 0;  // NaN of null
-  };
-  std::vector<Value> values;  // the first `count` are of this line
-  std::size_t count = 0;
-  std::string timestamp;
-  bool document = false;  // has more than numbers: read it as a document
-
-  // Whether `line` is an object.
-  bool scan(std::string_view line) {
-    count = 0;
-    depth_ = 0;
-    document = false;
-    timestamp.clear();
-    return read_json_events(line, *this) && object_;
-  }
-  [[nodiscard]] const double* find(std::string_view key) const {
-    for (std::size_t i = 0; i < count; ++i) {
-      if (values[i].key == key) return &values[i].value;
-    }
-    return nullptr;
-  }
-
-  bool null() override { return number(std::nan("")); }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t value) override {
-    return number(static_cast<double>(value));
-  }
-  bool number_unsigned(number_unsigned_t value) override {
-    return number(static_cast<double>(value));
-  }
-  bool number_float(number_float_t value, const string_t&) override { return number(value); }
-  bool string(string_t& text) override {
-    if (depth_ == 1 && key_ == "timestamp")
-      timestamp = text;
-    else
-      document = true;
-    return true;
-  }
-  bool binary(binary_t&) override { return false; }
-  bool start_object(std::size_t) override {
-    if (depth_++ == 0)
-      object_ = true;
-    else
-      document = true;
-    return true;
-  }
-  bool end_object() override { return leave(); }
-  bool start_array(std::size_t) override {
-    if (depth_++ == 0) object_ = false;
-    document = true;
-    return true;
-  }
-  bool end_array() override { return leave(); }
-  bool key(string_t& name) override {
-    if (depth_ == 1) key_.swap(name);
-    return true;
-  }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
-    return false;
-  }
-
- private:
-  bool leave() {
-    --depth_;
-    return true;
-  }
-  bool number(double value) {
-    if (depth_ != 1) return true;
-    if (count == values.size()) values.emplace_back();
-    values[count].key = key_;
-    values[count++].value = value;
-    return true;
-  }
-
-  std::string key_;
-  int depth_ = 0;
-  bool object_ = false;
-};
 
 // Parts of a step that the verdict adds up, by the keys of metrics.jsonl.
 struct TotalsKey {
@@ -144,33 +55,29 @@ class MetricsReading {
 
  private:
   // False where the line is broken.
-  bool take(std::string_view line) {
-    if (!scanner_.scan(line)) return false;
-    const double* const step = scanner_.find("step");
-    if (step == nullptr || !(*step >= 0 && *step < largest_step)) return false;
-    step_ = static_cast<std::int64_t>(*step);
-    if (scanner_.find("loss") != nullptr) {
-      take_step();
-    } else if (scanner_.find("validation_loss") != nullptr) {
-      take_evaluation(line);
-    } else if (scanner_.document) {
-      take_event(json_or_discarded(line));
-    } else {
+  bool take(std::string_view text) {
+    using Kind = runs::MetricsLine::Kind;
+    const Kind kind = line_.parse(text);
+    step_ = line_.step();
+    if (kind == Kind::broken) return false;
+    if (kind == Kind::other)
       ++history_.of_no_kind;
-    }
+    else if (kind == Kind::step)
+      take_step();
+    else if (kind == Kind::evaluation)
+      take_evaluation();
+    else
+      take_event(kind);
     return true;
   }
 
-  [[nodiscard]] double number(std::string_view key) const {
-    const double* const value = scanner_.find(key);
-    return value != nullptr && std::isfinite(*value) ? *value : 0.0;
-  }
+  [[nodiscard]] double number(std::string_view key) const { return line_.number(key, 0.0); }
 
   // Moves the clock on to this line, which reports `work` seconds; returns the seconds between it
   // and the line before that were neither work nor a pause.
   double pass_time(double work) {
     constexpr double patience_seconds = 30, patience_times = 20;
-    const auto now = seconds_of(scanner_.timestamp);
+    const auto now = timestamp_seconds(line_.timestamp());
     double between = 0;
     const double behind = std::exchange(behind_, 0);
     if (!now) {
@@ -212,9 +119,10 @@ class MetricsReading {
 
   // Of the starts that no line stands behind yet.
   [[nodiscard]] bool started_before(double time) {
-    while (next_start_ < starts_.size() && starts_[next_start_].time <= history_.last_time)
+    while (next_start_ < starts_.size() &&
+           seconds_since_1970(starts_[next_start_].time) <= history_.last_time)
       ++next_start_;
-    return next_start_ < starts_.size() && starts_[next_start_].time <= time;
+    return next_start_ < starts_.size() && seconds_since_1970(starts_[next_start_].time) <= time;
   }
 
   // The seconds, `most` at most, that these had lost.
@@ -250,7 +158,7 @@ class MetricsReading {
     } else if (step_ <= all.last_step) {
       ++pass_;
       all.went_back.add({step_, fmt::format("from step {} to step {} at {}", all.last_step, step_,
-                                            scanner_.timestamp.substr(0, 40))});
+                                            line_.timestamp().substr(0, 40))});
     } else if (step_ > all.highest_step + 1) {
       all.missing_steps += step_ - all.highest_step - 1;
     }
@@ -269,22 +177,23 @@ class MetricsReading {
     MetricsHistory& all = history_;
     Bucket& bucket = all.buckets.at(step_, pass_);
     bool finite = true;
-    for (std::size_t i = 0; i < scanner_.count; ++i) {
-      const auto& [key, value] = scanner_.values[i];
+    const auto numbers = line_.numbers();
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      const auto& [key, value] = numbers[i];
       if (key == "step") continue;
       const bool is_finite = std::isfinite(value);
       if (!is_finite && (key == "loss" || key == "grad_norm")) finite = false;
       if (is_finite) all.buckets.add(bucket, column_of(i, key), value);
     }
-    all.buckets.add(bucket, column_of(scanner_.count, elapsed_column), all.running_seconds);
-    all.buckets.add(bucket, column_of(scanner_.count + 1, between_column), 1e3 * between);
+    all.buckets.add(bucket, column_of(numbers.size(), elapsed_column), all.running_seconds);
+    all.buckets.add(bucket, column_of(numbers.size() + 1, between_column), 1e3 * between);
     if (const double whole = all.whole_seconds(); whole > 0) {
       const double useful = 1e-3 * (all.totals.step_ms + milliseconds) - all.repeated_seconds;
-      all.buckets.add(bucket, column_of(scanner_.count + 2, goodput_column),
+      all.buckets.add(bucket, column_of(numbers.size() + 2, goodput_column),
                       std::clamp(useful / whole, 0.0, 1.0));
     }
     if (!finite) all.non_finite.add(step_);
-    all.divergence.add(step_, *scanner_.find("loss"));
+    all.divergence.add(step_, *line_.find("loss"));
     sum_up();
   }
 
@@ -304,21 +213,19 @@ class MetricsReading {
     for (const TotalsKey& key : totals_keys)
       totals.*key.sum += number(key.key);
     const double items_before = item_sum_;
-    for (const std::string_view items : {"tokens", "images"}) {
-      const double* const rate = scanner_.find(std::string(items) + "_per_s");
-      if (rate == nullptr) continue;
+    if (const std::string items(line_.items()); !items.empty()) {
       all.items = items;
-      item_sum_ += 1e-3 * number("step_ms") * (std::isfinite(*rate) ? *rate : 0.0);
+      item_sum_ += 1e-3 * number("step_ms") * number(items + "_per_s");
       totals.items = static_cast<std::int64_t>(std::min(item_sum_, 9e18));
-      const double* const seen = scanner_.find(std::string(items) + "_seen");
-      if (seen != nullptr && std::isfinite(*seen)) all.items_seen = *seen;
+      const double seen = line_.number(items + "_seen");
+      if (std::isfinite(seen)) all.items_seen = seen;
     }
-    if (const double* const joules = scanner_.find("joules")) {
+    if (const double* const joules = line_.find("joules")) {
       totals.joules += number("joules");
       joule_item_sum_ += std::isfinite(*joules) ? item_sum_ - items_before : 0.0;
       totals.joule_items = static_cast<std::int64_t>(std::min(joule_item_sum_, 9e18));
     }
-    const double loss = *scanner_.find("loss");
+    const double loss = *line_.find("loss");
     if (std::isfinite(loss)) {
       totals.loss += loss;
       if (!all.first_loss) all.first_loss = loss;
@@ -328,32 +235,23 @@ class MetricsReading {
       }
     }
     all.last_loss = loss;
-    const double* const rate = scanner_.find("lr");
+    const double* const rate = line_.find("lr");
     if (rate != nullptr) all.last_lr = *rate;
   }
 
-  void take_evaluation(std::string_view line) {
+  void take_evaluation() {
     constexpr std::size_t most = 4000;
     MetricsHistory& all = history_;
     const double seconds = 1e-3 * std::max(number("evaluation_ms"), 0.0);
     static_cast<void>(pass_time(seconds));
     all.evaluation_seconds += seconds;
     Evaluation one{.step = step_,
-                   .loss = *scanner_.find("validation_loss"),
+                   .loss = *line_.find("validation_loss"),
                    .seconds = seconds,
                    .elapsed = all.running_seconds};
-    const double* const accuracy = scanner_.find("accuracy");
-    if (accuracy != nullptr && std::isfinite(*accuracy)) one.accuracy = *accuracy;
-    if (scanner_.document) {
-      const MetricsJson text = json_or_discarded(line);
-      const auto sources = text.find("validation");
-      if (sources != text.end() && sources->is_object()) {
-        for (const auto& [name, source] : sources->items()) {
-          if (source.is_object() && source.contains("loss") && source["loss"].is_number())
-            one.sources.emplace_back(name, source["loss"].get<double>());
-        }
-      }
-    }
+    if (const double accuracy = line_.number("accuracy"); std::isfinite(accuracy))
+      one.accuracy = accuracy;
+    one.sources = line_.sources();
     // Every second of those so far goes when there are too many; the newest is always there.
     if (std::exchange(provisional_, all.evaluation_count++ % every_ != 0))
       all.evaluations.pop_back();
@@ -366,32 +264,23 @@ class MetricsReading {
     all.evaluations.resize((all.evaluations.size() + 1) / 2);
   }
 
-  void take_event(const MetricsJson& line) {
-    const auto text_of = [&](const char* key) {
-      const auto found = line.find(key);
-      if (found == line.end()) return std::string();
-      return found->is_string()
-                 ? found->get<std::string>()
-                 : found->dump(-1, ' ', false, MetricsJson::error_handler_t::replace);
-    };
-    if (line.contains("skipped")) {
+  void take_event(runs::MetricsLine::Kind kind) {
+    if (kind == runs::MetricsLine::Kind::skipped) {
       history_.skipped.add(
-          {step_, fmt::format("{}, {} deviations above the mean, samples {}", text_of("skipped"),
-                              text_of("deviations"), text_of("samples").substr(0, 400))});
-    } else if (line.contains("checkpoint_failed")) {
-      history_.failed_saves.add({step_, text_of("checkpoint_failed").substr(0, 400)});
-    } else if (line.contains("warning")) {
-      history_.warnings.add(
-          {step_, fmt::format("{}: {}", text_of("warning"), text_of("text")).substr(0, 400)});
+          {step_, fmt::format("{}, {} deviations above the mean, samples {}", line_.text("skipped"),
+                              line_.text("deviations"), line_.text("samples").substr(0, 400))});
+    } else if (kind == runs::MetricsLine::Kind::failed_save) {
+      history_.failed_saves.add({step_, line_.text("checkpoint_failed").substr(0, 400)});
     } else {
-      ++history_.of_no_kind;
+      history_.warnings.add(
+          {step_, fmt::format("{}: {}", line_.text("warning"), line_.text("text")).substr(0, 400)});
     }
   }
 
   LineReader reader_;
   std::vector<RunStart> starts_;  // by time
   std::size_t next_start_ = 0;
-  LineScanner scanner_;
+  runs::MetricsLine line_;
   MetricsHistory history_;
   std::vector<std::size_t> hints_;
   std::int64_t step_ = 0, pass_ = 0, every_ = 1;
@@ -403,35 +292,6 @@ class MetricsReading {
 };
 
 }  // namespace
-
-std::optional<double> seconds_of(std::string_view timestamp) {
-  constexpr std::string_view shape = "dddd-dd-ddTdd:dd:dd";
-  if (timestamp.size() < shape.size()) return {};
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    const bool digit = timestamp[i] >= '0' && timestamp[i] <= '9';
-    if (shape[i] == 'd' ? !digit : timestamp[i] != shape[i]) return {};
-  }
-  const auto number = [&](std::size_t at, std::size_t digits) {
-    int value = 0;
-    std::from_chars(timestamp.data() + at, timestamp.data() + at + digits, value);
-    return value;
-  };
-  const std::chrono::year_month_day day(std::chrono::year(number(0, 4)),
-                                        std::chrono::month(static_cast<unsigned>(number(5, 2))),
-                                        std::chrono::day(static_cast<unsigned>(number(8, 2))));
-  if (!day.ok()) return {};
-  double seconds =
-      86400.0 * static_cast<double>(std::chrono::sys_days(day).time_since_epoch().count()) +
-      3600.0 * number(11, 2) + 60.0 * number(14, 2) + number(17, 2);
-  if (timestamp.size() > shape.size() && timestamp[shape.size()] == '.') {
-    double part = 0.1;
-    for (std::size_t i = shape.size() + 1; i < timestamp.size(); ++i, part /= 10) {
-      if (timestamp[i] < '0' || timestamp[i] > '9') break;
-      seconds += part * (timestamp[i] - '0');
-    }
-  }
-  return seconds;
-}
 
 MetricsHistory read_metrics(const std::string& path, std::span<const RunStart> starts) {
   return MetricsReading(path, starts).run();

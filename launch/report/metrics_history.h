@@ -13,6 +13,7 @@
 
 #include "launch/report/buckets.h"
 #include "launch/report/rank_history.h"
+#include "launch/runs/metrics_line.h"
 
 namespace trireme::report {
 
@@ -22,16 +23,13 @@ inline constexpr std::string_view between_column = "between_steps_ms";  // behin
 inline constexpr std::string_view goodput_column =
     "goodput";  // new steps' share of the time so far
 
-// UTC as metrics.jsonl writes it ("2026-11-22T12:01:02.345Z") in seconds since 1970.
-[[nodiscard]] std::optional<double> seconds_of(std::string_view timestamp);
-
 struct Evaluation {
   std::int64_t step = 0;
   double loss = std::numeric_limits<double>::quiet_NaN();
   std::optional<double> accuracy{};
   double seconds = 0;
-  double elapsed = 0;                                     // of the run, at its end
-  std::vector<std::pair<std::string, double>> sources{};  // name, loss
+  double elapsed = 0;  // of the run, at its end
+  runs::MetricsLine::SourceLosses sources{};
 };
 
 // A list that keeps its first entries and counts all.

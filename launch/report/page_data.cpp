@@ -112,18 +112,16 @@ std::string non_finite_of(const MetricsHistory& all) {
 }
 
 // Milliseconds per step by window and row; empty where they are 0 everywhere.
-std::string heat_map(const RankHistory& ranks, const std::string& key, std::string_view title,
-                     std::string_view caption) {
+std::string heat_map(const RankHistory& ranks, std::vector<float> WindowRows::*member,
+                     std::string_view title, std::string_view caption) {
   std::string first, last, values;
   double most = 0;
-  for (const RankWindow& window : ranks.windows) {
-    const auto found = window.by_rank.find(key);
-    if (found == window.by_rank.end()) continue;
+  for (const WindowRows& window : ranks.windows) {
     std::vector<double> rows;
-    for (const float sum : found->second)
-      rows.push_back(std::round(1e3 * static_cast<double>(sum) /
-                                static_cast<double>(std::max<std::int64_t>(window.steps, 1))) /
-                     1e3);
+    for (const float sum : window.*member)
+      rows.push_back(
+          std::round(1e3 * static_cast<double>(sum) / static_cast<double>(window.totals.steps)) /
+          1e3);
     if (rows.empty()) continue;
     const char* const comma = first.empty() ? "" : ",";
     first += fmt::format("{}{}", comma, window.first);
@@ -141,33 +139,32 @@ std::string heat_map(const RankHistory& ranks, const std::string& key, std::stri
 std::string heat_maps(const RankHistory& ranks) {
   if (ranks.ranks < 2) return "[]";
   std::string late = heat_map(
-      ranks, "late_ms", "Lateness by rank",
+      ranks, &WindowRows::late, "Lateness by rank",
       "By how much a rank came to the collectives as the last of its stage, mean over all steps. "
       "Point at a cell, or use the arrow keys.");
-  std::string waits = heat_map(ranks, "data_wait_ms", "Waits for data by rank", "Per step.");
+  std::string waits =
+      heat_map(ranks, &WindowRows::data_wait, "Waits for data by rank", "Per step.");
   if (!late.empty() && !waits.empty()) late += ",";
   return "[" + late + waits + "]";
 }
 
 // Means by window of where the time of all ranks went.
 std::string splits_of(const RankHistory& ranks) {
-  std::set<std::string> names;
+  if (ranks.windows.empty()) return "null";
   std::vector<double> last;
-  for (const RankWindow& window : ranks.windows) {
+  std::map<std::string, std::vector<double>> values;
+  for (const WindowRows& window : ranks.windows) {
     last.push_back(static_cast<double>(window.last));
-    for (const auto& [name, value] : window.split)
-      names.insert(name);
-  }
-  if (names.empty()) return "null";
-  std::string text;
-  for (const std::string& name : names) {
-    std::vector<double> values;
-    for (const RankWindow& window : ranks.windows) {
-      const auto found = window.split.find(name);
-      values.push_back(found == window.split.end() ? 0 : found->second);
+    const TimeParts parts = parts_of(window.totals);
+    for (const TimePart& part : time_parts()) {
+      // Sums of thousandths: what is less comes from adding up.
+      const double mean = parts.*part.member / static_cast<double>(window.totals.steps);
+      values[part.key].push_back(std::round(1e6 * mean) / 1e6 + 0.0);
     }
-    text += fmt::format(",{}:{}", json_string(name), json_numbers(values));
   }
+  std::string text;
+  for (const auto& [key, means] : values)
+    text += fmt::format(",{}:{}", json_string(key), json_numbers(means));
   return fmt::format("{{\"last\":{},\"parts\":{{{}}}}}", json_numbers(last), text.substr(1));
 }
 

@@ -18,8 +18,9 @@ namespace {
 std::vector<std::string> failures_of(const RunData& run) {
   const MetricsHistory& all = run.metrics;
   std::vector<std::string> failures;
-  if (top::went_wrong(run.standing.state))
-    failures.push_back(fmt::format("{}: {}", top::name_of(run.standing.state), run.standing.text));
+  if (runs::went_wrong(run.standing.status))
+    failures.push_back(
+        fmt::format("{}: {}", runs::name_of(run.standing.status), run.standing.text));
   if (all.non_finite.count > 0)
     failures.push_back(
         fmt::format("the loss or the gradient norm was NaN or infinite in {} steps, "

@@ -10,16 +10,12 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "launch/plan/layout_plan.h"
-#include "launch/top/log_end.h"
-#include "launch/top/run_places.h"
+#include "launch/runs/run_places.h"
 #include "models/config.h"
 #include "runtime/base/host_name.h"
-#include "runtime/base/json.h"
-#include "runtime/checkpoint/directory.h"
 #include "runtime/checkpoint/files/names.h"
 #include "runtime/engine/options.h"
 #include "runtime/telemetry/run_directory.h"
@@ -28,7 +24,6 @@ namespace trireme::report {
 namespace {
 
 namespace fs = std::filesystem;
-using RunJson = nlohmann::json;
 
 constexpr std::uint64_t largest_text = std::uint64_t{4} << 20;
 
@@ -64,34 +59,13 @@ std::string text_file(RunData& run, const std::string& path, std::string_view la
 }
 
 void read_environment(RunData& run) {
-  const RunJson text = json_or_discarded(run.environment);
-  if (!text.is_object()) {
-    if (!run.environment.empty())
-      run.remarks.push_back(fmt::format("{}/environment.json is no JSON object", run.directory));
-    return;
-  }
-  const auto take = [&](const RunJson& object, const char* key, std::string& to) {
-    const auto found = object.find(key);
-    if (found != object.end() && found->is_string()) to = *found;
-  };
-  take(text, "version", run.version);
-  take(text, "revision", run.revision);
-  take(text, "start_time", run.started);
-  if (const auto words = text.find("command_line"); words != text.end() && words->is_array()) {
-    for (const RunJson& word : *words)
-      run.command.push_back(word.is_string() ? word.get<std::string>() : "?");
-  }
-  if (const auto cpu = text.find("cpu"); cpu != text.end() && cpu->is_object()) {
-    take(*cpu, "model", run.cpu);
-    const auto cores = cpu->find("cores_online");
-    if (cores != cpu->end() && cores->is_number_integer()) run.facts.host_cores = *cores;
-  }
-  if (const auto ranks = text.find("ranks"); ranks != text.end() && ranks->is_number_integer())
-    run.rank_count = *ranks;
-  if (const auto hosts = text.find("hosts"); hosts != text.end() && hosts->is_array()) {
-    for (const RunJson& host : *hosts)
-      run.hosts.push_back(host.is_string() ? host.get<std::string>() : "?");
-  }
+  auto file = runs::parse_environment(run.environment);
+  if (!file && !run.environment.empty())
+    run.remarks.push_back(fmt::format("{}/environment.json is no JSON object", run.directory));
+  if (!file) return;
+  run.start = std::move(*file);
+  run.facts.host_cores = run.start.cores;
+  run.hosts = run.start.hosts;
 }
 
 // The host with the most ranks has the fewest cores for each.
@@ -120,7 +94,7 @@ void read_settings(RunData& run) {
       // What a run has left is resolved; what somebody put there need not be.
       const ParallelConfig& parallel = config.parallel;
       const std::int64_t ranks = parallel.data * parallel.tensor * parallel.pipeline;
-      const auto given = static_cast<int>(ranks > 0 ? ranks : std::max(run.rank_count, 1));
+      const auto given = static_cast<int>(ranks > 0 ? ranks : std::max(run.start.ranks, 1));
       run.figures = model_figures(resolve_config(config, planned_environment(given, config)));
       add_measured_memory(run.figures, run.directory);
     });
@@ -137,22 +111,11 @@ void add_utilisation(RunData& run) {
 
 void read_checkpoints(RunData& run) {
   tolerate(run, [&] {
-    for (const auto& [step, path] : list_checkpoints(RunDirectory::checkpoints_in(run.directory))) {
-      StoredCheckpoint one{.name = fs::path(path).filename().string(), .step = step};
-      struct stat manifest {};
-      one.whole = ::stat((path + "/" + std::string(manifest_name)).c_str(), &manifest) == 0;
-      if (one.whole) one.written = static_cast<double>(manifest.st_mtim.tv_sec);
-      std::error_code ended;
-      for (fs::directory_iterator file(path, ended); !ended && file != fs::directory_iterator();
-           file.increment(ended)) {
-        std::error_code unknown;
-        const auto bytes = file->file_size(unknown);
-        if (!unknown) one.bytes += bytes;
-      }
+    run.checkpoints = runs::list_stored(run.directory);
+    for (const runs::StoredCheckpoint& one : run.checkpoints)
       if (!one.whole)
-        run.remarks.push_back(fmt::format("{} has no {}: it is not whole", path, manifest_name));
-      run.checkpoints.push_back(std::move(one));
-    }
+        run.remarks.push_back(
+            fmt::format("{} has no {}: it is not whole", one.path, manifest_name));
   });
 }
 
@@ -161,19 +124,16 @@ void judge_state(RunData& run) {
   const std::size_t times = all.buckets.find("step_ms");
   const Cell* const last =
       all.buckets.all().empty() ? nullptr : all.buckets.all().back().cell(times);
-  top::RunSigns signs{.directory = run.directory,
-                      .has_metrics = run.has_metrics,
-                      .age = run.file_age_seconds,
-                      .step = all.last_step,
-                      .steps = run.planned_steps,
-                      .came_to_its_end = run.ranks.fold.ended(),
-                      .on_this_host = !run.hosts.empty() && run.hosts.front() == host_name(),
-                      .log_end = top::log_end_of(RunDirectory::log_in(run.directory))};
+  runs::RunSigns signs{.directory = run.directory,
+                       .has_metrics = run.has_metrics,
+                       .age = run.file_age_seconds,
+                       .step = all.last_step,
+                       .steps = run.planned_steps,
+                       .came_to_its_end = run.ranks.fold.ended(),
+                       .on_this_host = !run.hosts.empty() && run.hosts.front() == host_name()};
   if (last != nullptr) signs.step_ms = last->mean();
   if (!all.evaluations.empty()) signs.evaluation_seconds = all.evaluations.back().seconds;
-  for (const StoredCheckpoint& one : run.checkpoints)
-    if (one.whole) signs.checkpoint_step = one.step;
-  run.standing = top::judge(signs);
+  run.standing = runs::judge(signs);
 }
 
 void remark_on_metrics(RunData& run) {
@@ -220,12 +180,10 @@ void remark_on_ranks(RunData& run) {
     run.remarks.push_back(
         fmt::format("ranks.jsonl: {} lines cannot be read, the first is line {}; they are left out",
                     ranks.broken, ranks.first_broken));
-  const int expected = ranks.starts.empty() ? run.rank_count : ranks.starts.back().ranks;
-  const auto period = ranks.totals.find("period_ms");
-  if (period != ranks.totals.end() && expected > 0 &&
-      static_cast<int>(period->second.size()) < expected)
+  const int expected = ranks.starts.empty() ? run.start.ranks : ranks.starts.back().facts.ranks;
+  if (ranks.ranks_of_last_start > 0 && ranks.ranks_of_last_start < expected)
     run.remarks.push_back(
-        fmt::format("ranks.jsonl tells of {} of {} ranks", period->second.size(), expected));
+        fmt::format("ranks.jsonl tells of {} of {} ranks", ranks.ranks_of_last_start, expected));
 }
 
 // Also of a link that leads nowhere and a file without permission: those are remarked on.
@@ -312,7 +270,7 @@ std::vector<RunData> read_runs(std::span<const std::string> places, std::optiona
   constexpr std::size_t most_runs = 200;  // of which a page is still read
   std::vector<std::string> directories;
   for (const std::string& place : places)
-    for (std::string& directory : top::runs_at(place))
+    for (std::string& directory : runs::runs_at(place))
       if (std::ranges::find(directories, directory) == directories.end())
         directories.push_back(std::move(directory));
   if (directories.empty())
@@ -336,7 +294,7 @@ std::vector<RunData> read_runs(std::span<const std::string> places, std::optiona
   }
   if (!problems.empty()) unread = Error(code, problems);
   if (runs.empty()) throw Error(*unread);
-  const std::vector<std::string> names = top::distinguishing_names(read);
+  const std::vector<std::string> names = runs::distinguishing_names(read);
   for (std::size_t i = 0; i < runs.size(); ++i)
     runs[i].name = names[i];
   return runs;

@@ -11,18 +11,11 @@
 #include "launch/report/metrics_history.h"
 #include "launch/report/model_figures.h"
 #include "launch/report/rank_history.h"
-#include "launch/top/run_state.h"
+#include "launch/runs/run_files.h"
+#include "launch/runs/run_standing.h"
 #include "runtime/base/error.h"
 
 namespace trireme::report {
-
-struct StoredCheckpoint {
-  std::string name{};
-  std::int64_t step = 0;
-  double written = 0;  // seconds since 1970, of its manifest
-  std::uint64_t bytes = 0;
-  bool whole = false;  // has a manifest
-};
 
 struct RunData {
   std::string directory{}, name{};
@@ -30,16 +23,15 @@ struct RunData {
   RankHistory ranks{};
   std::string config{}, environment{};  // the files as they are; empty: not there
   std::int64_t planned_steps = 0;       // train.steps; 0: not known
-  std::string family{}, version{}, revision{}, started{}, cpu{}, device{};
-  std::vector<std::string> hosts{};  // by rank
-  int rank_count = 0;
+  runs::EnvironmentFile start{};
+  std::string family{}, device{};
+  std::vector<std::string> hosts{};  // by rank, of the last start
   RunFacts facts{};
   std::vector<std::pair<std::string, std::string>> settings{};  // key, value; empty: not known
   ModelFigures figures{};
-  std::vector<StoredCheckpoint> checkpoints{};  // by step
-  top::RunStanding standing{};
-  std::vector<std::string> command{};  // that started it; empty: not known
-  double file_age_seconds = 0;         // since metrics.jsonl was last written
+  std::vector<runs::StoredCheckpoint> checkpoints{};  // by step
+  runs::RunStanding standing{};
+  double file_age_seconds = 0;  // since metrics.jsonl was last written
   // What is missing or broken, a sentence each, for the reader of the report.
   std::vector<std::string> remarks{};
   bool has_metrics = false;
@@ -48,7 +40,7 @@ struct RunData {
 // Raises ExitCode::config where `directory` is none or cannot be looked into, and ExitCode::data
 // where nothing in it is of a run.
 [[nodiscard]] RunData read_run(const std::string& directory);
-// Of each place the runs that are there (top::runs_at), with names that tell them apart. What
+// Of each place the runs that are there (runs::runs_at), with names that tell them apart. What
 // cannot be read is in `unread`: one error that names all, with the code of the first; it is raised
 // where there is nothing else.
 [[nodiscard]] std::vector<RunData> read_runs(std::span<const std::string> places,

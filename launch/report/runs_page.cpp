@@ -26,7 +26,7 @@ std::string utc_text(double seconds) {
 std::string facts_list(const RunData& run) {
   std::string text = "<dl class=\"facts\">\n";
   for (const Fact& fact : facts_of(run)) {
-    if (fact.name == "because" && top::went_wrong(run.standing.state)) continue;  // said above
+    if (fact.name == "because" && runs::went_wrong(run.standing.status)) continue;  // said above
     text +=
         fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", escaped(fact.name), escaped(fact.text));
   }
@@ -77,13 +77,13 @@ std::string events_table(const MetricsHistory& all) {
 std::string starts_table(const RankHistory& ranks) {
   std::string rows;
   for (const RunStart& start : ranks.starts) {
-    std::string mesh;
-    for (const auto& [axis, size] : start.mesh)
-      mesh += fmt::format("{}{} {}", mesh.empty() ? "" : ", ", axis, size);
+    const RankMesh mesh = mesh_of(start.facts);
     rows += fmt::format(
-        "<tr><td class=\"text\">{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"text\">{}"
-        "</td></tr>\n",
-        utc_text(start.time), start.step, start.lost.steps, start.ranks, escaped(mesh));
+        "<tr><td class=\"text\">{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"text\">data "
+        "{}, "
+        "pipeline {}, tensor {}</td></tr>\n",
+        utc_text(seconds_since_1970(start.time)), start.step, start.lost.steps, start.facts.ranks,
+        mesh.data, mesh.pipeline, mesh.tensor);
   }
   return wide_table(
       "Starts",
@@ -94,10 +94,10 @@ std::string starts_table(const RankHistory& ranks) {
 
 std::string checkpoints_table(const RunData& run) {
   std::string rows;
-  for (const StoredCheckpoint& one : run.checkpoints)
+  for (const runs::StoredCheckpoint& one : run.checkpoints)
     rows +=
         fmt::format("<tr><td class=\"text\">{}</td><td>{}</td><td class=\"text\">{}</td></tr>\n",
-                    escaped(one.name), bytes_text(static_cast<double>(one.bytes)),
+                    escaped(one.name), bytes_text(runs::stored_bytes(one)),
                     one.whole ? utc_text(one.written) : "not whole");
   return wide_table("Checkpoints",
                     "<th class=\"text\">name</th><th>size</th><th class=\"text\">written</th>",
@@ -185,7 +185,7 @@ std::string comparison_table(std::span<const RunData> runs) {
     rows += fmt::format(
                 "<tr><th scope=\"row\" class=\"text\">{}</th><td class=\"text\">{}</td>"
                 "<td>{}</td>",
-                escaped(run.name), top::name_of(run.standing.state), all.last_step) +
+                escaped(run.name), runs::name_of(run.standing.status), all.last_step) +
             number_cell(all.last_loss.value_or(NAN), 4) +
             number_cell(all.evaluations.empty() ? NAN : all.evaluations.back().loss, 4) +
             number_cell(figures.items_per_second, 0) + number_cell(figures.step_ms, 1) +

@@ -46,10 +46,10 @@ double overall_mean(const Buckets& buckets, std::string_view name) {
 std::string about(const RunData& run) {
   std::vector<std::string> parts;
   if (!run.family.empty()) parts.push_back(run.family);
-  if (run.rank_count > 0) {
+  if (run.start.ranks > 0) {
     const std::set<std::string> hosts(run.hosts.begin(), run.hosts.end());
     parts.push_back(fmt::format(
-        "{} rank{}{}", run.rank_count, run.rank_count == 1 ? "" : "s",
+        "{} rank{}{}", run.start.ranks, run.start.ranks == 1 ? "" : "s",
         hosts.empty()
             ? ""
             : fmt::format(" on {}", hosts.size() == 1 ? *hosts.begin()
@@ -59,29 +59,31 @@ std::string about(const RunData& run) {
   if (facts.ranks > 1)
     parts.push_back(fmt::format("data {} x tensor {} x pipeline {}, ZeRO {}", facts.data,
                                 facts.tensor, facts.pipeline, facts.zero));
-  if (!run.version.empty()) parts.push_back(fmt::format("{} ({})", run.version, run.revision));
+  if (!run.start.version.empty())
+    parts.push_back(fmt::format("{} ({})", run.start.version, run.start.revision));
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
 std::string state_text(const RunData& run) {
-  std::string text(top::name_of(run.standing.state));
-  if (!run.started.empty()) text += fmt::format("; last start {}", run.started);
+  std::string text(runs::name_of(run.standing.status));
+  if (!run.start.started.empty()) text += fmt::format("; last start {}", run.start.started);
   if (run.ranks.start_count > 1) text += fmt::format(", of {} starts", run.ranks.start_count);
-  if (run.has_metrics && run.standing.state != top::RunState::finished)
+  if (run.has_metrics && run.standing.status != runs::RunStatus::finished)
     text += fmt::format("; last line written {} ago", format_duration(run.file_age_seconds));
   return text;
 }
 
 // Of a run that may go on, what does it.
 std::string command_text(const RunData& run) {
-  using enum top::RunState;
-  const top::RunState state = run.standing.state;
-  if (run.command.empty() || (state != stopped && state != failed && state != ended)) return {};
+  using enum runs::RunStatus;
+  const runs::RunStatus state = run.standing.status;
+  if (run.start.command.empty() || (state != stopped && state != failed && state != ended))
+    return {};
   std::vector<std::string> words;
-  std::ranges::transform(run.command, std::back_inserter(words), scale::shell_word);
-  words.front() = fs::path(run.command.front()).filename().string();
+  std::ranges::transform(run.start.command, std::back_inserter(words), scale::shell_word);
+  words.front() = fs::path(run.start.command.front()).filename().string();
   return fmt::format("{}{}{}",
-                     run.rank_count > 1 ? fmt::format("mpirun -np {} ", run.rank_count) : "",
+                     run.start.ranks > 1 ? fmt::format("mpirun -np {} ", run.start.ranks) : "",
                      fmt::join(words, " "), state == failed ? ", once the cause is mended" : "");
 }
 
@@ -96,7 +98,7 @@ std::string progress(const RunData& run, const Figures& figures) {
   }
   if (all.items_seen) text += fmt::format(", {} {}", format_quantity(*all.items_seen), all.items);
   text += fmt::format(", running {}", format_duration(all.running_seconds));
-  if (run.standing.state != top::RunState::finished && figures.remaining_seconds > 0)
+  if (run.standing.status != runs::RunStatus::finished && figures.remaining_seconds > 0)
     text += fmt::format(", about {} left", format_duration(figures.remaining_seconds));
   return text;
 }
@@ -158,9 +160,9 @@ std::string energy_text(const RunData& run) {
 
 std::string compute_text(const RunData& run, const Figures& figures) {
   const double rate = run.figures.flops_per_item * figures.items_per_second;
-  if (!(rate > 0) || run.rank_count <= 0) return {};
+  if (!(rate > 0) || run.start.ranks <= 0) return {};
   std::string text =
-      fmt::format("{:.1f} GFLOP/s per rank of the model's own work", 1e-9 * rate / run.rank_count);
+      fmt::format("{:.1f} GFLOP/s per rank of the model's own work", 1e-9 * rate / run.start.ranks);
   if (std::isfinite(figures.mfu))
     return text + fmt::format(", MFU {:.1f} % by parallel.hardware", 100 * figures.mfu);
   return text + "; parallel.hardware names no peak to hold it against";
@@ -201,9 +203,9 @@ std::string goodput_text(const MetricsHistory& all, const Figures& figures) {
 std::string checkpoints_text(const RunData& run) {
   std::string text;
   if (!run.checkpoints.empty()) {
-    const StoredCheckpoint& newest = run.checkpoints.back();
+    const runs::StoredCheckpoint& newest = run.checkpoints.back();
     text = fmt::format("{} kept, newest of step {} ({})", run.checkpoints.size(), newest.step,
-                       bytes_text(static_cast<double>(newest.bytes)));
+                       bytes_text(runs::stored_bytes(newest)));
   }
   const auto& failed = run.metrics.failed_saves;
   if (failed.count > 0)
@@ -313,7 +315,7 @@ std::string text_comparison(std::span<const RunData> runs) {
     };
     text += fmt::format(
         "{}{:>10}{:>10}{:>10}{:>12}{:>12}{:>12}{:>10}\n",
-        top::padded(top::cut_front(run.name, width), width), top::name_of(run.standing.state),
+        top::padded(top::cut_front(run.name, width), width), runs::name_of(run.standing.status),
         all.last_step, number(all.last_loss.value_or(unknown_figure), 4),
         number(all.evaluations.empty() ? unknown_figure : all.evaluations.back().loss, 4),
         number(figures.items_per_second, 0), number(figures.step_ms, 1),

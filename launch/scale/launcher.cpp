@@ -15,15 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool in_path(const std::string& program) {
-  const char* const path = std::getenv("PATH");
-  std::istringstream places(path == nullptr ? "" : path);
-  for (std::string place; std::getline(places, place, ':');) {
-    if (::access((place + "/" + program).c_str(), X_OK) == 0) return true;
-  }
-  return false;
-}
-
 std::string required_script(const std::string& name) {
   const std::string script = own_script("launch/" + name);
   if (script.empty()) {
@@ -35,6 +26,15 @@ std::string required_script(const std::string& name) {
 }
 
 }  // namespace
+
+bool in_path(const std::string& program) {
+  const char* const path = std::getenv("PATH");
+  std::istringstream places(path == nullptr ? "" : path);
+  for (std::string place; std::getline(places, place, ':');) {
+    if (::access((place + "/" + program).c_str(), X_OK) == 0) return true;
+  }
+  return false;
+}
 
 std::string own_binary() {
   std::error_code error;

@@ -27,6 +27,8 @@ struct Launcher {
 // the launcher or one of its scripts is not there.
 [[nodiscard]] Launcher make_launcher(const std::string& name, const std::string& options);
 
+// Whether PATH has such a program.
+[[nodiscard]] bool in_path(const std::string& program);
 // This program's file.
 [[nodiscard]] std::string own_binary();
 // `name`, such as launch/mpi_run.sh, in the repository or installation that this program belongs

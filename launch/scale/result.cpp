@@ -11,13 +11,16 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "launch/campaign/run_progress.h"
+#include "launch/runs/file_tail.h"
+#include "launch/runs/metrics_line.h"
+#include "launch/runs/run_files.h"
 #include "models/config.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/host_name.h"
 #include "runtime/base/json.h"
 #include "runtime/base/line_reader.h"
 #include "runtime/device/device.h"
+#include "runtime/telemetry/certificate/certificate.h"
 
 namespace trireme::scale {
 namespace {
@@ -97,15 +100,26 @@ RunResult result_of(const Sum& sum) {
   return result;
 }
 
+// "cpu" or "cuda", as the run's config has it resolved; empty where that cannot be read.
+std::string device_of(const std::string& directory) try {
+  const DeviceChoice device = load_config(directory + "/config.yaml", {}).device.type;
+  const bool gpus = Device::count(DeviceType::cuda) > 0;
+  const DeviceChoice found = gpus ? DeviceChoice::cuda : DeviceChoice::cpu;
+  return std::string(name_of(device == DeviceChoice::automatic ? found : device));
+} catch (const Error&) {
+  return {};
+}
+
 // After which the mean loss of `window` steps is `target` or less.
 std::int64_t first_step_at(const std::string& path, double target, std::int64_t window) {
   LineReader lines(path);
   std::vector<double> losses;
   double least = std::numeric_limits<double>::infinity();
+  runs::MetricsLine line;
   while (const auto text = lines.next()) {
-    const json line = json_or_discarded(*text);
-    if (!line.is_object() || !line.contains("loss") || !line["loss"].is_number()) continue;
-    losses.push_back(line["loss"]);
+    line.parse(*text);
+    if (!line.is_step() || !std::isfinite(line.number("loss"))) continue;
+    losses.push_back(line.number("loss"));
     if (std::ssize(losses) < window) continue;
     const double mean =
         std::accumulate(losses.end() - window, losses.end(), 0.0) / static_cast<double>(window);
@@ -150,45 +164,30 @@ void read_records(RunResult& result, const std::string& directory, std::int64_t 
   LineReader metrics(directory + "/metrics.jsonl");
   double joules = 0;
   std::int64_t steps = 0;
-  bool all = true;
+  runs::MetricsLine line;
   while (const auto text = metrics.next()) {
-    const json line = json_or_discarded(*text);
-    if (!line.is_object() || !line.contains("step_ms") || !line.contains("step")) continue;
-    if (!line["step"].is_number() || line["step"].get<double>() <= static_cast<double>(warmup))
-      continue;
-    const auto found = line.find("joules");
-    all &= found != line.end() && found->is_number();
-    if (all) joules += found->get<double>();
+    line.parse(*text);
+    if (!line.is_step() || line.step() <= warmup) continue;
+    joules += line.number("joules");  // once it is not known the sum is not
     ++steps;
   }
-  if (all && steps > 0) result.joules_per_step = joules / static_cast<double>(steps);
-  LineReader certificate(directory + "/certificate.jsonl");
-  while (const auto text = certificate.next()) {
-    const json line = json_or_discarded(*text);
-    if (line.is_object() && line.contains("chain") && line["chain"].is_string())
-      result.certificate = line["chain"];
-  }
+  if (steps > 0 && std::isfinite(joules))
+    result.joules_per_step = joules / static_cast<double>(steps);
+  result.certificate = read_certificate(directory + "/certificate.jsonl").chain;
 }
 
 RunPlace read_place(const std::string& directory, int cores) {
   RunPlace place;
-  const json text = json_or_discarded(text_of(directory + "/environment.json"));
-  try {
+  if (const auto file = runs::parse_environment(text_of(directory + "/environment.json"))) {
     std::map<std::string, int> ranks;
-    for (const std::string host : text.at("hosts")) {
+    for (const std::string& host : file->hosts) {
       if (ranks[host]++ == 0) place.hosts.push_back(host);
       place.ranks_per_host = std::max(place.ranks_per_host, ranks[host]);
     }
-    const json& cpu = text.at("cpu");
-    place.cpu = cpu.at("model");
-    place.cores = cpu.at("cores_online");
-    place.started = text.at("start_time");
-    const DeviceChoice device = load_config(directory + "/config.yaml", {}).device.type;
-    const bool gpus = Device::count(DeviceType::cuda) > 0;
-    const DeviceChoice found = gpus ? DeviceChoice::cuda : DeviceChoice::cpu;
-    place.device = name_of(device == DeviceChoice::automatic ? found : device);
-  } catch (const json::exception&) {  // of another version
-  } catch (const Error&) {
+    place.cpu = file->cpu;
+    place.cores = file->cores;
+    place.started = file->started;
+    place.device = device_of(directory);
   }
   const bool here = std::ranges::find(place.hosts, host_name()) != place.hosts.end();
   if (here && cores > 0) place.cores = std::min(place.cores, cores);
@@ -196,7 +195,7 @@ RunPlace read_place(const std::string& directory, int cores) {
 }
 
 std::string last_words(const std::string& log) {
-  std::istringstream file(campaign::end_of_file(log, std::uint64_t{1} << 20));
+  std::istringstream file(runs::end_of_file(log, std::uint64_t{1} << 20));
   std::string last, error;
   for (std::string line; std::getline(file, line);) {
     if (line.find_first_not_of(" \t-") == std::string::npos) continue;

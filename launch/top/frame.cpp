@@ -19,22 +19,23 @@ struct Column {
   std::string (*text)(const RunView& view);
 };
 const Column table_columns[] = {
-    {"state", 8, [](const RunView& view) { return std::string(name_of(view.state)); }},
+    {"state", 8,
+     [](const RunView& view) { return std::string(runs::name_of(view.standing.status)); }},
     {"done", 5,
      [](const RunView& view) {
        return view.steps > 0 ? fmt::format("{:.0f} %", std::floor(100 * view.share_done()))
                              : std::string("-");
      }},
-    {"loss", 8,
-     [](const RunView& view) { return number_text(view.mean(&StepLine::loss), "{:.4f}"); }},
+    {"loss", 8, [](const RunView& view) { return number_text(view.mean("loss"), "{:.4f}"); }},
     {"left", 8,
      [](const RunView& view) {
-       const bool going = view.state == RunState::running || view.state == RunState::stale;
+       const bool going =
+           view.standing.status == RunStatus::running || view.standing.status == RunStatus::stale;
        return going ? format_duration(view.time_left()) : std::string("-");
      }},
     {"items/s", 8,
      [](const RunView& view) {
-       const double rate = view.mean(&StepLine::items_per_s);
+       const double rate = view.items_per_second();
        return std::isfinite(rate) ? format_quantity(rate) : std::string("-");
      }},
     {"warnings", 8,

@@ -36,30 +36,32 @@ std::string json_of(std::span<const RunView* const> views) {
   using nlohmann::ordered_json;
   ordered_json runs = ordered_json::array();
   for (const RunView* const view : views) {
-    const StepLine last = view->recent.empty() ? StepLine{} : view->recent.back();
+    const runs::MetricsLine last = view->recent.empty() ? runs::MetricsLine() : view->recent.back();
     ordered_json run{{"name", view->name},
                      {"directory", view->directory},
-                     {"state", name_of(view->state)},
-                     {"because", view->state_text},
+                     {"state", runs::name_of(view->standing.status)},
+                     {"because", view->standing.text},
                      {"setting", view->summary},
                      {"step", view->step()},
                      {"steps", view->steps},
-                     {"loss", last.loss},
-                     {"mean_loss", view->mean(&StepLine::loss)},
-                     {"grad_norm", last.grad_norm},
-                     {"learning_rate", last.lr},
-                     {"items", last.items},
-                     {"items_per_second", view->mean(&StepLine::items_per_s)},
-                     {"step_ms", view->mean(&StepLine::step_ms)},
+                     {"loss", last.number("loss")},
+                     {"mean_loss", view->mean("loss")},
+                     {"grad_norm", last.number("grad_norm")},
+                     {"learning_rate", last.number("lr")},
+                     {"items", last.items()},
+                     {"items_per_second", view->items_per_second()},
+                     {"step_ms", view->mean("step_ms")},
                      {"seconds_left", view->time_left()},
                      {"validation", nullptr},
                      {"checkpoint", nullptr},
                      {"warnings", view->warning_count},
                      {"problem", view->problem}};
     if (view->evaluation)
-      run["validation"] = {{"step", view->evaluation->step}, {"loss", view->evaluation->loss}};
-    if (view->checkpoint_step)
-      run["checkpoint"] = {{"step", *view->checkpoint_step}, {"age_seconds", view->checkpoint_age}};
+      run["validation"] = {{"step", view->evaluation->step()},
+                           {"loss", view->evaluation->number("validation_loss")}};
+    if (view->standing.checkpoint)
+      run["checkpoint"] = {{"step", view->standing.checkpoint->step},
+                           {"age_seconds", view->checkpoint_age()}};
     runs.push_back(std::move(run));
   }
   return ordered_json{{"runs", runs}}.dump(2, ' ', false, ordered_json::error_handler_t::replace) +
@@ -71,7 +73,7 @@ void show_page(const Request& request) {
   runs.refresh();
   const auto views = runs.views();
   const bool any = std::ranges::any_of(
-      views, [](const RunView* view) { return view->state != RunState::missing; });
+      views, [](const RunView* view) { return view->standing.status != RunStatus::missing; });
   if (!any) {
     fail(
         ExitCode::config,

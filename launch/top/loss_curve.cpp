@@ -8,8 +8,8 @@
 #include <limits>
 #include <string_view>
 
-#include "launch/top/file_tail.h"
-#include "launch/top/metrics_line.h"
+#include "launch/runs/file_tail.h"
+#include "launch/runs/metrics_line.h"
 
 namespace trireme::top {
 namespace {
@@ -17,16 +17,16 @@ namespace {
 constexpr std::size_t most_points = 512;
 constexpr std::uint64_t samples = 96, sample_bytes = 8 << 10;
 
-// The first whole line in `text` that tells of a step.
-std::optional<StepLine> first_step_in(std::string_view text) {
+// Takes in the first whole line of `text` that tells of a step, if there is one.
+bool find_step(std::string_view text, runs::MetricsLine& line) {
   for (std::size_t from = text.find('\n'); from != std::string_view::npos;) {
     const std::size_t end = text.find('\n', from + 1);
-    if (end == std::string_view::npos) return {};
-    const MetricsLine line = parse_metrics_line(text.substr(from + 1, end - from - 1));
-    if (const auto* const step = std::get_if<StepLine>(&line)) return *step;
+    if (end == std::string_view::npos) return false;
+    line.parse(text.substr(from + 1, end - from - 1));
+    if (line.is_step()) return true;
     from = end;
   }
-  return {};
+  return false;
 }
 
 }  // namespace
@@ -53,12 +53,13 @@ void LossCurve::sample(const std::string& path, std::uint64_t size, std::uint64_
   if (size <= tail) return;
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file.is_open()) return;
+  runs::MetricsLine line;
   for (std::uint64_t i = 0; i < samples; ++i) {
     const std::uint64_t offset = (size - tail) / samples * i;
-    const std::string text = "\n" + bytes_at(file, offset, sample_bytes);
+    const std::string text = "\n" + runs::bytes_at(file, offset, sample_bytes);
     // Only the file's first byte begins a line for sure.
     const std::string_view from = std::string_view(text).substr(offset == 0 ? 0 : 1);
-    if (const auto step = first_step_in(from)) add(step->step, step->loss);
+    if (find_step(from, line)) add(line.step(), line.number("loss"));
   }
 }
 

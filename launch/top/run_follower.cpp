@@ -10,7 +10,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "launch/top/log_end.h"
+#include "launch/runs/run_files.h"
 #include "launch/top/run_view.h"
 #include "models/config.h"
 #include "runtime/base/host_name.h"
@@ -27,8 +27,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using RunJson = nlohmann::json;
+using Kind = runs::MetricsLine::Kind;
 
-constexpr std::size_t most_steps = 400, most_warnings = 5, most_slow_ranks = 3;
+constexpr std::size_t mean_steps = 50, most_warnings = 5, most_slow_ranks = 3;
 constexpr std::uint64_t largest_text = 4 << 20;
 
 double now_seconds() {
@@ -66,25 +67,47 @@ RankRows rows_of(const RankWindow& window, const RunFacts& facts) {
   return rows;
 }
 
+std::string warning_in(const runs::MetricsLine& line) {
+  if (line.kind() == Kind::failed_save)
+    return fmt::format("checkpoint failed ({} in a row): {}", line.text("failed_saves"),
+                       line.text("checkpoint_failed"));
+  if (line.kind() == Kind::skipped)
+    return fmt::format("batch skipped: {}, {} deviations above the mean", line.text("skipped"),
+                       line.text("deviations"));
+  const std::string said = line.text("text");
+  return said.empty() ? line.text("warning") : said;
+}
+
 }  // namespace
 
 RunFollower::RunFollower(std::string directory)
-    : metrics_(directory + "/metrics.jsonl"),
-      ranks_(directory + "/ranks.jsonl", 64 << 10),
-      log_(RunDirectory::log_in(directory), log_window) {
+    : metrics_(directory + "/metrics.jsonl"), ranks_(directory + "/ranks.jsonl", 64 << 10) {
   view_.directory = std::move(directory);
 }
 
-double RunView::mean(double StepLine::*member) const {
+double RunView::mean(std::string_view key) const {
   double sum = 0;
   int count = 0;
-  const std::size_t first = recent.size() > mean_steps ? recent.size() - mean_steps : 0;
-  for (std::size_t i = first; i < recent.size(); ++i) {
-    if (!std::isfinite(recent[i].*member)) continue;
-    sum += recent[i].*member;
+  for (const runs::MetricsLine& step : recent) {
+    const double value = step.number(key);
+    if (!std::isfinite(value)) continue;
+    sum += value;
     ++count;
   }
-  return count > 0 ? sum / count : unknown;
+  return count > 0 ? sum / count : runs::MetricsLine::unknown;
+}
+
+double RunView::items_per_second() const {
+  return recent.empty() ? runs::MetricsLine::unknown
+                        : mean(fmt::format("{}_per_s", recent.back().items()));
+}
+
+double RunView::evaluation_seconds() const {
+  return evaluation ? 1e-3 * evaluation->number("evaluation_ms", 0) : 0.0;
+}
+
+double RunView::checkpoint_age() const {
+  return std::max(0.0, now_seconds() - standing.checkpoint->written);
 }
 
 double RunView::share_done() const {
@@ -92,10 +115,10 @@ double RunView::share_done() const {
 }
 
 double RunView::time_left() const {
-  if (steps == 0 || recent.empty()) return unknown;
+  if (steps == 0 || recent.empty()) return runs::MetricsLine::unknown;
   return seconds_left(step(), steps, facts,
-                      {.step = 1e-3 * mean(&StepLine::step_ms),
-                       .evaluation = evaluation ? evaluation->seconds : 0.0,
+                      {.step = 1e-3 * mean("step_ms"),
+                       .evaluation = evaluation_seconds(),
                        .checkpoint = ranks.checkpoint_seconds});
 }
 
@@ -113,8 +136,7 @@ void RunFollower::refresh() {
         if (metrics_.begins_within())
           view_.losses.sample(metrics_.path(), metrics_.size(), std::uint64_t{128} << 10);
       },
-      [&](std::string_view line) { take(parse_metrics_line(line)); });
-  if (!metrics_.exists()) view_.recent.clear();
+      [&](std::string_view line) { take_metrics_line(line); });
   if (!metrics_.problem().empty())
     view_.problem = fmt::format("{}: {}", metrics_.path(), metrics_.problem());
   else if (view_.recent.empty() && other_lines_ > 0)
@@ -128,36 +150,33 @@ void RunFollower::refresh() {
       [&](std::string_view line) { take_rank_line(line); });
   view_.ranks_problem = ranks_.problem();
   if (!ranks_.exists()) {
-    view_.ranks = {};
-    view_.came_to_its_end = false;
     view_.ranks_problem = "no ranks.jsonl in this run";
   } else if (view_.ranks_problem.empty() && view_.ranks.ranks == 0) {
     view_.ranks_problem = "no window of steps yet";
   }
-  log_.poll([&] { view_.log_end.clear(); },
-            [&](std::string_view line) { follow_log_end(view_.log_end, line); });
   read_environment();
   read_planned_memory();
   read_owner();
-  read_checkpoints();
-  judge_state();
+  find_save_in_progress();
+  judge();
 }
 
-void RunFollower::take(const MetricsLine& line) {
-  if (const auto* const step = std::get_if<StepLine>(&line)) {
-    while (!view_.recent.empty() && view_.recent.back().step >= step->step)
+void RunFollower::take_metrics_line(std::string_view text) {
+  const Kind kind = line_.parse(text);
+  if (kind == Kind::broken || kind == Kind::other) {
+    ++other_lines_;
+  } else if (kind == Kind::step) {
+    while (!view_.recent.empty() && view_.recent.back().step() >= line_.step())
       view_.recent.pop_back();
-    view_.recent.push_back(*step);
-    if (view_.recent.size() > most_steps) view_.recent.pop_front();
-    view_.losses.add(step->step, step->loss);
-  } else if (const auto* const evaluation = std::get_if<EvaluationLine>(&line)) {
-    view_.evaluation = *evaluation;
-  } else if (const auto* const warning = std::get_if<WarningLine>(&line)) {
-    view_.warnings.push_back(*warning);
+    view_.recent.push_back(line_);
+    if (view_.recent.size() > mean_steps) view_.recent.pop_front();
+    view_.losses.add(line_.step(), line_.number("loss"));
+  } else if (kind == Kind::evaluation) {
+    view_.evaluation = line_;
+  } else {
+    view_.warnings.push_back({line_.step(), warning_in(line_)});
     ++view_.warning_count;
     if (view_.warnings.size() > most_warnings) view_.warnings.pop_front();
-  } else {
-    ++other_lines_;
   }
 }
 
@@ -186,24 +205,21 @@ void RunFollower::read_settings() {
 void RunFollower::read_environment() {
   when_newer(view_.directory + "/environment.json", environment_written_,
              [&](const std::string& text) {
-               const RunJson json = json_or_discarded(text);
-               view_.hosts.clear();
+               const auto file = runs::parse_environment(text);
+               view_.hosts = file ? file->hosts : std::vector<std::string>();
                has_planned_ = false;
-               if (!json.is_object() || !json.contains("hosts") || !json["hosts"].is_array())
-                 return;
-               for (const RunJson& host : json["hosts"])
-                 view_.hosts.push_back(host.is_string() ? host.get<std::string>() : "?");
              });
 }
 
 // What a rank allocates, from the log of the start: parameters, gradients, optimizer, activations.
 void RunFollower::read_planned_memory() {
   if (has_planned_) return;
-  const FileDescriptor file(::open(log_.path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const FileDescriptor file(
+      ::open(RunDirectory::log_in(view_.directory).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
   if (!file.is_open() || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return;
   constexpr std::string_view head = "buffers per rank at most: ";
-  const std::string text = bytes_at(file, 0, 64 << 10);
+  const std::string text = runs::bytes_at(file, 0, 64 << 10);
   const std::size_t begin = text.find(head);
   if (begin == std::string::npos) return;
   const std::string line = text.substr(begin + head.size(), text.find('\n', begin) - begin);
@@ -239,42 +255,27 @@ void RunFollower::read_owner() {
   }
 }
 
-void RunFollower::read_checkpoints() {
-  view_.checkpoint_step.reset();
+void RunFollower::find_save_in_progress() {
   view_.save_in_progress.clear();
-  const std::string directory = RunDirectory::checkpoints_in(view_.directory);
   std::error_code error;
-  for (fs::directory_iterator entry(directory, error); !error && entry != fs::directory_iterator();
-       entry.increment(error)) {
+  for (fs::directory_iterator entry(RunDirectory::checkpoints_in(view_.directory), error);
+       !error && entry != fs::directory_iterator(); entry.increment(error)) {
     const std::string name = entry->path().filename().string();
     if (is_leftover(name) && name.ends_with(partial_suffix)) view_.save_in_progress = name;
-    const auto step = step_of(name);
-    if (!step || *step < view_.checkpoint_step.value_or(0)) continue;
-    struct stat manifest {};
-    const std::string path = fmt::format("{}/{}/{}", directory, name, manifest_name);
-    if (::stat(path.c_str(), &manifest) != 0) continue;
-    view_.checkpoint_step = *step;
-    view_.checkpoint_age =
-        std::max(0.0, now_seconds() - static_cast<double>(manifest.st_mtim.tv_sec));
   }
 }
 
-void RunFollower::judge_state() {
+void RunFollower::judge() {
   const double age = metrics_.exists() ? std::max(0.0, now_seconds() - metrics_.written()) : 0.0;
-  RunStanding standing =
-      judge({.directory = view_.directory,
-             .has_metrics = metrics_.exists(),
-             .age = age,
-             .step = view_.step(),
-             .steps = view_.steps,
-             .came_to_its_end = view_.came_to_its_end,
-             .step_ms = view_.mean(&StepLine::step_ms),
-             .evaluation_seconds = view_.evaluation ? view_.evaluation->seconds : 0.0,
-             .on_this_host = view_.on_this_host,
-             .log_end = view_.log_end,
-             .checkpoint_step = view_.checkpoint_step});
-  view_.state = standing.state;
-  view_.state_text = std::move(standing.text);
+  view_.standing = runs::judge({.directory = view_.directory,
+                                .has_metrics = metrics_.exists(),
+                                .age = age,
+                                .step = view_.step(),
+                                .steps = view_.steps,
+                                .came_to_its_end = view_.came_to_its_end,
+                                .step_ms = view_.mean("step_ms"),
+                                .evaluation_seconds = view_.evaluation_seconds(),
+                                .on_this_host = view_.on_this_host});
 }
 
 }  // namespace trireme::top

@@ -31,13 +31,13 @@ class Lines {
 
   std::vector<std::string> all() {
     head();
-    if (view_.state == RunState::missing) return std::move(lines_);
+    if (view_.standing.status == RunStatus::missing) return std::move(lines_);
     progress();
     if (!view_.recent.empty()) {
       loss();
-      row("norm", {number_text(view_.recent.back().grad_norm, "{:.3f}"),
-                   "lr " + number_text(view_.recent.back().lr, "{:.2e}"),
-                   "epoch " + number_text(view_.recent.back().epoch, "{:.3f}")});
+      row("norm", {number_text(view_.recent.back().number("grad_norm"), "{:.3f}"),
+                   "lr " + number_text(view_.recent.back().number("lr"), "{:.2e}"),
+                   "epoch " + number_text(view_.recent.back().number("epoch"), "{:.3f}")});
       speed();
       phases();
       cores();
@@ -71,11 +71,11 @@ class Lines {
   }
 
   void head() {
-    const std::string state(name_of(view_.state));
+    const std::string state(runs::name_of(view_.standing.status));
     const std::size_t rest =
         options_.columns > state.size() + 2 ? options_.columns - state.size() - 2 : 0;
     line(padded(cut_front(plain(view_.directory), rest), rest) + "  " + state);
-    if (!view_.state_text.empty()) wrapped(plain(view_.state_text), 3);
+    if (!view_.standing.text.empty()) wrapped(plain(view_.standing.text), 3);
     if (!view_.problem.empty()) wrapped(plain(view_.problem), 2);
     if (!view_.summary.empty()) line(plain(view_.summary));
   }
@@ -98,7 +98,8 @@ class Lines {
     if (view_.steps == 0) return row("step", {place, "of an unknown number of steps"});
     const double share = view_.share_done();
     const std::string part = fmt::format("{:.0f} %", std::floor(100 * share));
-    const bool going = view_.state == RunState::running || view_.state == RunState::stale;
+    const bool going =
+        view_.standing.status == RunStatus::running || view_.standing.status == RunStatus::stale;
     const std::string left =
         going ? fmt::format("left {}", format_duration(view_.time_left())) : std::string();
     const std::size_t taken = place.size() + part.size() + left.size() + 8;
@@ -113,11 +114,10 @@ class Lines {
   }
 
   void loss() {
-    const StepLine& last = view_.recent.back();
-    const std::string mean =
-        fmt::format("mean of {}: {}", std::min(mean_steps, view_.recent.size()),
-                    number_text(view_.mean(&StepLine::loss), "{:.4f}"));
-    row("loss", {number_text(last.loss, "{:.4f}"), mean});
+    const runs::MetricsLine& last = view_.recent.back();
+    const std::string mean = fmt::format("mean of {}: {}", view_.recent.size(),
+                                         number_text(view_.mean("loss"), "{:.4f}"));
+    row("loss", {number_text(last.number("loss"), "{:.4f}"), mean});
     const std::string from = fmt::format("from step {}", view_.losses.first_step());
     const std::size_t room = behind_label();
     const std::size_t columns = room > from.size() + 10 ? room - from.size() - 2 : room;
@@ -126,25 +126,24 @@ class Lines {
   }
 
   void speed() {
-    const StepLine& last = view_.recent.back();
-    const double rate = view_.mean(&StepLine::items_per_s);
+    const runs::MetricsLine& last = view_.recent.back();
+    const double rate = view_.items_per_second();
     std::vector<std::string> parts;
     if (std::isfinite(rate))
-      parts.push_back(fmt::format("{} {}/s", format_quantity(rate), last.items));
-    parts.push_back(number_text(view_.mean(&StepLine::step_ms), "{:.1f}") + " ms a step");
-    const double mfu = view_.mean(&StepLine::mfu);
+      parts.push_back(fmt::format("{} {}/s", format_quantity(rate), last.items()));
+    parts.push_back(number_text(view_.mean("step_ms"), "{:.1f}") + " ms a step");
+    const double mfu = view_.mean("mfu");
     if (std::isfinite(mfu)) parts.push_back(fmt::format("MFU {:.1f} %", 100 * mfu));
-    const double joules = view_.mean(&StepLine::joules);
+    const double joules = view_.mean("joules");
     if (std::isfinite(joules)) parts.push_back(fmt::format("{} J a step", format_quantity(joules)));
     row("speed", parts);
   }
 
   void phases() {
     std::array<double, step_parts.size()> sums{};
-    const std::size_t count = std::min(mean_steps, view_.recent.size());
-    for (std::size_t i = view_.recent.size() - count; i < view_.recent.size(); ++i)
+    for (const runs::MetricsLine& step : view_.recent)
       for (std::size_t part = 0; part < sums.size(); ++part)
-        sums[part] += view_.recent[i].parts_ms[part];
+        sums[part] += std::max(step.number(step_parts[part].key, 0), 0.0);
     const double whole = std::accumulate(sums.begin(), sums.end(), 0.0);
     if (!(whole > 0)) return;
     constexpr std::size_t name_columns = 13, wide = 60;
@@ -157,7 +156,8 @@ class Lines {
       std::string text =
           fmt::format("{} {} {:4.1f} %", padded(step_parts[part].name, name_columns),
                       bar(share, std::min<std::size_t>(room, 40), options_.utf8), 100 * share);
-      if (with_times) text += fmt::format(" {:>9.1f} ms", sums[part] / static_cast<double>(count));
+      if (with_times)
+        text += fmt::format(" {:>9.1f} ms", sums[part] / static_cast<double>(view_.recent.size()));
       line(text);
     }
   }
@@ -165,8 +165,8 @@ class Lines {
   // Within the phases: of what a process wanted to do.
   void cores() {
     constexpr double notable = 0.02;  // of a step
-    const double missing = view_.mean(&StepLine::core_wait_ms);
-    const double share = missing / view_.mean(&StepLine::step_ms);
+    const double missing = view_.mean("core_wait_ms");
+    const double share = missing / view_.mean("step_ms");
     if (!(share >= notable)) return;
     row("cores", {fmt::format("none for {:.1f} ms a step", missing),
                   fmt::format("{:.0f} %, within the above", 100 * share)});
@@ -207,9 +207,9 @@ class Lines {
     std::vector<std::string> parts;
     if (!view_.save_in_progress.empty())
       parts.push_back(fmt::format("writing {}", plain(view_.save_in_progress)));
-    if (view_.checkpoint_step)
-      parts.push_back(fmt::format("step {}, {} ago", *view_.checkpoint_step,
-                                  format_duration(view_.checkpoint_age)));
+    if (view_.standing.checkpoint)
+      parts.push_back(fmt::format("step {}, {} ago", view_.standing.checkpoint->step,
+                                  format_duration(view_.checkpoint_age())));
     if (parts.empty()) parts.emplace_back("none");
     row("checkpoint", parts);
   }
@@ -217,17 +217,18 @@ class Lines {
   void evaluation() {
     if (!view_.evaluation) return;
     std::vector<std::string> parts{fmt::format(
-        "{} at step {}", number_text(view_.evaluation->loss, "{:.4f}"), view_.evaluation->step)};
-    if (std::isfinite(view_.evaluation->accuracy))
-      parts.push_back(fmt::format("accuracy {:.2f} %", 100 * view_.evaluation->accuracy));
+        "{} at step {}", number_text(view_.evaluation->number("validation_loss"), "{:.4f}"),
+        view_.evaluation->step())};
+    if (std::isfinite(view_.evaluation->number("accuracy")))
+      parts.push_back(fmt::format("accuracy {:.2f} %", 100 * view_.evaluation->number("accuracy")));
     row("validation", parts);
   }
 
   void warnings() {
-    if (!view_.recent.empty() && !std::isfinite(view_.recent.back().loss))
+    if (!view_.recent.empty() && !std::isfinite(view_.recent.back().number("loss")))
       row("warning", {"the last step's loss is not finite"});
-    if (!view_.log_end.empty() && view_.state_text != view_.log_end)
-      wrapped("log: " + plain(view_.log_end), 2);
+    if (!view_.standing.log_end.empty() && view_.standing.text != view_.standing.log_end)
+      wrapped("log: " + plain(view_.standing.log_end), 2);
     if (view_.warnings.empty()) return;
     row("warnings", {std::to_string(view_.warning_count), "the last ones:"});
     for (const WarningLine& warning : view_.warnings)

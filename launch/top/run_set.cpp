@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <set>
 
-#include "launch/top/run_places.h"
+#include "launch/runs/run_places.h"
 
 namespace trireme::top {
 namespace {
@@ -19,11 +19,11 @@ void RunSet::refresh() {
   std::vector<std::string> directories;
   std::set<std::string> seen;
   for (const std::string& place : places_)
-    for (std::string& directory : runs_at(place))
+    for (std::string& directory : runs::runs_at(place))
       if (seen.insert(directory).second) directories.push_back(std::move(directory));
   left_out_ = directories.size() - std::min(directories.size(), most_runs);
   directories.resize(directories.size() - left_out_);
-  const std::vector<std::string> names = distinguishing_names(directories);
+  const std::vector<std::string> names = runs::distinguishing_names(directories);
   std::vector<std::unique_ptr<RunFollower>> runs;
   for (std::size_t i = 0; i < directories.size(); ++i) {
     const auto known = std::ranges::find_if(runs_, [&](const auto& run) {

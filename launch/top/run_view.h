@@ -2,19 +2,42 @@
 // What is known of a run that may be going on, from the ends of its files.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "launch/top/file_tail.h"
+#include "launch/runs/file_tail.h"
+#include "launch/runs/metrics_line.h"
+#include "launch/runs/run_standing.h"
 #include "launch/top/loss_curve.h"
-#include "launch/top/metrics_line.h"
-#include "launch/top/run_state.h"
 #include "runtime/telemetry/advice.h"
 
 namespace trireme::top {
+
+using runs::RunStatus;
+
+// A part of a step's time: its key, and how the screen calls it.
+struct StepPart {
+  std::string_view key, name;
+};
+// They add up to step_ms.
+inline constexpr std::array<StepPart, 8> step_parts{{{"forward_ms", "forward"},
+                                                     {"backward_ms", "backward"},
+                                                     {"optimizer_ms", "optimizer"},
+                                                     {"data_wait_ms", "data wait"},
+                                                     {"exposed_comm_ms", "communication"},
+                                                     {"straggler_ms", "slower ranks"},
+                                                     {"bubble_ms", "bubble"},
+                                                     {"other_ms", "other"}}};
+
+// What a run warns of: a skipped batch, a checkpoint that failed, and warnings as such.
+struct WarningLine {
+  std::int64_t step = 0;
+  std::string text{};
+};
 
 struct SlowRankRow {
   int rank = 0;
@@ -33,15 +56,14 @@ struct RankRows {
 
 struct RunView {
   std::string directory{}, name{};
-  RunState state = RunState::missing;
-  std::string state_text{};          // of RunStanding
+  runs::RunStanding standing{};
   std::int64_t steps = 0;            // train.steps; 0: not known
   RunFacts facts{};                  // by the config
   std::string summary{};             // "gpt2, bf16, data 2 x tensor 1 x pipeline 1"; may be empty
   std::vector<std::string> hosts{};  // by rank
-  std::deque<StepLine> recent{};     // the last steps
+  std::deque<runs::MetricsLine> recent{};  // the last steps, over which means are taken
   LossCurve losses{};
-  std::optional<EvaluationLine> evaluation{};
+  std::optional<runs::MetricsLine> evaluation{};
   std::deque<WarningLine> warnings{};  // the last ones
   std::int64_t warning_count = 0;      // in the part of the file that was read
   RankRows ranks{};
@@ -49,23 +71,20 @@ struct RunView {
   bool came_to_its_end = false;           // as ranks.jsonl says
   double planned_mib = 0;                 // memory of a rank as planned; 0: not known
   double resident_mib = 0, peak_mib = 0;  // of rank 0, where it runs on this host
-  std::optional<std::int64_t> checkpoint_step{};
-  double checkpoint_age = 0;       // seconds
-  std::string save_in_progress{};  // name of what is being written
-  bool on_this_host = false;       // its last start was
-  std::string log_end{};           // the last error or warning of console.log
-  std::string problem{};           // files that cannot be read
+  std::string save_in_progress{};         // name of what is being written
+  bool on_this_host = false;              // its last start was
+  std::string problem{};                  // files that cannot be read
 
-  [[nodiscard]] std::int64_t step() const { return recent.empty() ? 0 : recent.back().step; }
+  [[nodiscard]] std::int64_t step() const { return recent.empty() ? 0 : recent.back().step(); }
   // Mean over the last steps, of those that know; NaN of none.
-  [[nodiscard]] double mean(double StepLine::*member) const;
-  [[nodiscard]] double share_done() const;  // 0..1
+  [[nodiscard]] double mean(std::string_view key) const;
+  [[nodiscard]] double items_per_second() const;    // such a mean
+  [[nodiscard]] double evaluation_seconds() const;  // of the last one
+  [[nodiscard]] double share_done() const;          // 0..1
+  [[nodiscard]] double checkpoint_age() const;      // seconds; of the newest, which is there
   // Seconds; NaN where it is not known.
   [[nodiscard]] double time_left() const;
 };
-
-// Steps that means are taken over.
-inline constexpr std::size_t mean_steps = 50;
 
 class RunFollower {
  public:
@@ -77,17 +96,18 @@ class RunFollower {
   [[nodiscard]] const RunView& view() const { return view_; }
 
  private:
-  void take(const MetricsLine& line);
-  void take_rank_line(std::string_view line);
+  void take_metrics_line(std::string_view text);
+  void take_rank_line(std::string_view text);
   void read_settings();
   void read_environment();
   void read_planned_memory();
   void read_owner();
-  void read_checkpoints();
-  void judge_state();
+  void find_save_in_progress();
+  void judge();
 
   RunView view_;
-  FileTail metrics_, ranks_, log_;
+  runs::MetricsLine line_;
+  runs::FileTail metrics_, ranks_;
   std::int64_t other_lines_ = 0;  // of metrics.jsonl: torn, or of another version
   double config_written_ = -1, environment_written_ = -1;
   bool has_planned_ = false;

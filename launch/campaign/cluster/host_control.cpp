@@ -11,7 +11,7 @@
 #include "launch/campaign/cluster/attempt_lock.h"
 #include "launch/campaign/cluster/job_control.h"
 #include "launch/campaign/cluster/tool.h"
-#include "launch/campaign/run_progress.h"
+#include "launch/runs/file_tail.h"
 #include "launch/scale/job.h"
 #include "launch/scale/launcher.h"
 #include "runtime/base/error.h"
@@ -34,7 +34,7 @@ std::string required_script(const std::string& name) {
 
 // Of a file "started" or "ended".
 std::vector<std::string> words_in(const std::string& path) {
-  std::istringstream text(end_of_file(path));
+  std::istringstream text(runs::end_of_file(path));
   std::vector<std::string> words;
   for (std::string word; text >> word;)
     words.push_back(word);
@@ -72,7 +72,7 @@ class HostControl final : public JobControl {
       : file_(file),
         script_(required_script("campaign/cluster/attempt.sh")),
         launcher_(required_script("mpi_run.sh")) {
-    if (!in_path("mpirun")) {
+    if (!scale::in_path("mpirun")) {
       fail(ExitCode::config,
            "{}: there is no mpirun in PATH; load Open MPI's module, or remove hosts and let Slurm "
            "start the jobs",

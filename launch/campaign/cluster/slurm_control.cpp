@@ -12,7 +12,7 @@
 #include "launch/campaign/cluster/job_control.h"
 #include "launch/campaign/cluster/slurm_text.h"
 #include "launch/campaign/cluster/tool.h"
-#include "launch/campaign/run_progress.h"
+#include "launch/runs/file_tail.h"
 #include "launch/scale/launcher.h"
 #include "runtime/base/error.h"
 
@@ -69,7 +69,7 @@ SlurmControl::SlurmControl(const CampaignFile& file)
         scale::own_binary());
   }
   for (const char* const program : {"sbatch", "sinfo", "squeue", "scontrol", "scancel"}) {
-    if (in_path(program)) continue;
+    if (scale::in_path(program)) continue;
     fail(ExitCode::config,
          "{}: hosts: not given, so Slurm starts the jobs, and there is no {} in PATH; load Slurm's "
          "module, or name hosts for mpirun",
@@ -185,7 +185,7 @@ std::string SlurmControl::number_of(const Attempt& attempt, bool& answered) cons
   ::localtime_r(&day, &local);
   std::array<char, 32> since{};
   static_cast<void>(std::strftime(since.data(), since.size(), "%Y-%m-%dT%H:%M:%S", &local));
-  if (!in_path("sacct")) return {};
+  if (!scale::in_path("sacct")) return {};
   const ToolAnswer past = ask(
       {"sacct", "-X", "-n", "-P", "--name=" + attempt.name, "-S", since.data(), "-o", "JobIDRaw"});
   const auto lines = past.ok() ? lines_of(past.output) : std::vector<std::string>{};
@@ -216,7 +216,7 @@ JobReport SlurmControl::report_of(const std::map<std::string, std::string>& fiel
     report.kind = JobReport::Kind::ended;
     const std::string code = field("ExitCode");
     const int number = std::atoi(code.c_str());
-    report.code = code_in_log(end_of_file(attempt_log(file_, attempt)));
+    report.code = code_in_log(runs::end_of_file(attempt_log(file_, attempt)));
     // COMPLETED alone is the job's own word; of others that were ended from outside its code is
     // not.
     if (!report.code && (state == "COMPLETED" || state == "FAILED")) report.code = number;
@@ -231,9 +231,9 @@ JobReport SlurmControl::report_of(const std::map<std::string, std::string>& fiel
 
 JobReport SlurmControl::from_accounting(const Attempt& attempt, const std::string& job) const {
   JobReport report{.kind = JobReport::Kind::ended, .job = job, .hosts = attempt.hosts};
-  report.code = code_in_log(end_of_file(attempt_log(file_, attempt)));
+  report.code = code_in_log(runs::end_of_file(attempt_log(file_, attempt)));
   report.state = "over, and no longer in the queue";
-  if (!in_path("sacct")) return report;
+  if (!scale::in_path("sacct")) return report;
   const ToolAnswer past =
       ask({"sacct", "-X", "-n", "-P", "-j", job, "-o", "State,Start,End,NodeList"});
   const auto lines = past.ok() ? lines_of(past.output) : std::vector<std::string>{};

@@ -181,13 +181,4 @@ void leave_running(const std::vector<std::string>& words, const std::string& log
     fail(ExitCode::config, "{}: cannot be started: {}", words[0], std::strerror(error));
 }
 
-bool in_path(const std::string& program) {
-  const char* const path = std::getenv("PATH");
-  std::istringstream places(path == nullptr ? "" : path);
-  for (std::string place; std::getline(places, place, ':');) {
-    if (::access((place + "/" + program).c_str(), X_OK) == 0) return true;
-  }
-  return false;
-}
-
 }  // namespace trireme::campaign

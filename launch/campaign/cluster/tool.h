@@ -31,7 +31,4 @@ struct ToolAnswer {
 void leave_running(const std::vector<std::string>& words, const std::string& log,
                    const FileDescriptor& lock);
 
-// Of PATH.
-[[nodiscard]] bool in_path(const std::string& program);
-
 }  // namespace trireme::campaign

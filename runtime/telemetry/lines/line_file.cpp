@@ -5,6 +5,7 @@
 #include <fmt/chrono.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <filesystem>
 #include <utility>
 
@@ -58,6 +59,35 @@ std::string timestamp_text(std::chrono::system_clock::time_point time) {
   const auto part = std::chrono::floor<std::chrono::milliseconds>(time - second);
   return fmt::format("{:%FT%T}.{:03}Z", fmt::gmtime(std::chrono::system_clock::to_time_t(second)),
                      part.count());
+}
+
+std::optional<double> timestamp_seconds(std::string_view text) {
+  constexpr std::string_view shape = "dddd-dd-ddTdd:dd:dd";
+  if (text.size() < shape.size()) return {};
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    const bool digit = text[i] >= '0' && text[i] <= '9';
+    if (shape[i] == 'd' ? !digit : text[i] != shape[i]) return {};
+  }
+  const auto number = [&](std::size_t at, std::size_t digits) {
+    int value = 0;
+    std::from_chars(text.data() + at, text.data() + at + digits, value);
+    return value;
+  };
+  const std::chrono::year_month_day day(std::chrono::year(number(0, 4)),
+                                        std::chrono::month(static_cast<unsigned>(number(5, 2))),
+                                        std::chrono::day(static_cast<unsigned>(number(8, 2))));
+  if (!day.ok()) return {};
+  double seconds =
+      86400.0 * static_cast<double>(std::chrono::sys_days(day).time_since_epoch().count()) +
+      3600.0 * number(11, 2) + 60.0 * number(14, 2) + number(17, 2);
+  if (text.size() > shape.size() && text[shape.size()] == '.') {
+    double part = 0.1;
+    for (std::size_t i = shape.size() + 1; i < text.size(); ++i, part /= 10) {
+      if (text[i] < '0' || text[i] > '9') break;
+      seconds += part * (text[i] - '0');
+    }
+  }
+  return seconds;
 }
 
 }  // namespace trireme

@@ -38,5 +38,10 @@ class LineFile {
 
 // UTC, as "2026-11-22T12:01:02.345Z".
 [[nodiscard]] std::string timestamp_text(std::chrono::system_clock::time_point time);
+// Such a text in seconds since 1970; nothing where it is none.
+[[nodiscard]] inline double seconds_since_1970(std::chrono::system_clock::time_point time) {
+  return std::chrono::duration<double>(time.time_since_epoch()).count();
+}
+[[nodiscard]] std::optional<double> timestamp_seconds(std::string_view text);
 
 }  // namespace trireme

@@ -45,11 +45,19 @@ double number(const nlohmann::json& object, const char* key) {
   return found != object.end() && found->is_number() ? found->get<double>() : 0.0;
 }
 
+// 1970 where it is missing, or none.
+std::chrono::system_clock::time_point time_in(const nlohmann::json& object, const char* key) {
+  const std::chrono::duration<double> time(
+      timestamp_seconds(object.value(key, std::string())).value_or(0));
+  return std::chrono::system_clock::time_point(std::chrono::round<std::chrono::milliseconds>(time));
+}
+
 std::optional<RankLine> start_of(const nlohmann::json& json) {
   RunStart start{.step = json.value("step", std::int64_t{0}),
                  .lost = {json.value("lost_steps", std::int64_t{0}), number(json, "lost_s")}};
   start.hosts = json.value("hosts", std::vector<std::string>{});
   start.facts = json.value("facts", RunFacts{});
+  start.time = time_in(json, "start");
   return start;
 }
 

@@ -60,7 +60,7 @@ struct RunEnding {
 [[nodiscard]] std::string format_json(const RunEnding& end);
 
 // Nothing where a line is none of these, or is torn. A value that is missing is 0; a window whose
-// lists differ in length is none. Times are not read back.
+// lists differ in length is none. Of the times that of a start is read back.
 using RankLine = std::variant<RunStart, RankWindow, RunEnding>;
 [[nodiscard]] std::optional<RankLine> parse_rank_line(std::string_view line);
 

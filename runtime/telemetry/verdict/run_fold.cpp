@@ -25,13 +25,16 @@ void RunFold::end(const RunEnding& end) {
   end_ = end;
 }
 
+void RunFold::take(const RankLine& line) {
+  if (const auto* const begun = std::get_if<RunStart>(&line)) start(*begun);
+  if (const auto* const window = std::get_if<RankWindow>(&line)) add(*window);
+  if (const auto* const ended = std::get_if<RunEnding>(&line)) end(*ended);
+}
+
 bool RunFold::line(std::string_view line) {
   const auto parsed = parse_rank_line(line);
-  if (!parsed) return false;
-  if (const auto* const begun = std::get_if<RunStart>(&*parsed)) start(*begun);
-  if (const auto* const window = std::get_if<RankWindow>(&*parsed)) add(*window);
-  if (const auto* const ended = std::get_if<RunEnding>(&*parsed)) end(*ended);
-  return true;
+  if (parsed) take(*parsed);
+  return parsed.has_value();
 }
 
 RunSummary RunFold::summary() const {

@@ -19,6 +19,7 @@ class RunFold {
   void start(const RunStart& start);
   void add(const RankWindow& window);
   void end(const RunEnding& end);
+  void take(const RankLine& line);
   // Takes a line in; false where it is none of ranks.jsonl's (torn, or of another version).
   bool line(std::string_view line);
 

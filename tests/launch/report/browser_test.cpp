@@ -101,9 +101,10 @@ class ReportBrowser : public testing::Test {
     write_file(path + "/metrics.jsonl", text);
     std::string ranks;
     for (std::int64_t first = 1; first <= steps; first += 50)
-      ranks += fmt::format(R"({{"steps":[{},{}],"by_rank":{{"late_ms":[1,{},3,0]}}}})"
-                           "\n",
-                           first, first + 49, first);
+      ranks += fmt::format(
+          R"({{"steps":[{},{}],"split":{{}},"by_rank":{{"period_ms":[9,9,9,9],"late_ms":[1,{},3,0]}}}})"
+          "\n",
+          first, first + 49, first);
     write_file(path + "/ranks.jsonl", ranks);
     return report::read_run(path);
   }

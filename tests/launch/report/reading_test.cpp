@@ -12,6 +12,7 @@
 #include "launch/report/text_report.h"
 #include "runtime/base/host_name.h"
 #include "runtime/base/line_reader.h"
+#include "runtime/telemetry/lines/line_file.h"
 #include "tests/launch/report/lines.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_directory.h"
@@ -48,8 +49,11 @@ class ReportReading : public testing::Test {
   TemporaryDirectory directory_;
 };
 
-report::RunStart start_at(const std::string& second, LostSteps lost = {}) {
-  return {.lost = lost, .time = *report::seconds_of("2026-11-22T00:00:" + second + "Z")};
+RunStart start_at(const std::string& second, LostSteps lost = {}) {
+  const std::string line = R"({"start":"2026-11-22T00:00:)" + second + R"(Z"})";
+  auto start = std::get<RunStart>(*parse_rank_line(line));
+  start.lost = lost;
+  return start;
 }
 
 std::string steps(std::int64_t first, std::int64_t last, double start = 0) {
@@ -210,7 +214,7 @@ TEST_F(ReportReading, AShortGapWithAStartInItIsAPause) {
   write_text(file("metrics.jsonl"), steps(1, 10) + steps(11, 20, 9));
   const MetricsHistory without = read_metrics(file("metrics.jsonl"));
   const MetricsHistory with =
-      read_metrics(file("metrics.jsonl"), std::vector{start_at("08"), report::RunStart{}});
+      read_metrics(file("metrics.jsonl"), std::vector{start_at("08"), RunStart{}});
 
   EXPECT_EQ(without.pauses.count, 0);
   EXPECT_EQ(with.pauses.count, 1);
@@ -276,24 +280,24 @@ TEST_F(ReportReading, LinesOfTwoHostsByTurnsCountNoSecondTwice) {
 }
 
 TEST_F(ReportReading, TimeStampsAreReadAsTheyAreWritten) {
-  EXPECT_EQ(report::seconds_of("1970-01-02T00:00:01.250Z"), 86401.25);
-  EXPECT_EQ(report::seconds_of("2026-02-30T00:00:00Z"), std::nullopt);
-  EXPECT_EQ(report::seconds_of("2026-02-03 00:00:00Z"), std::nullopt);
-  EXPECT_EQ(report::seconds_of("2026"), std::nullopt);
+  EXPECT_EQ(timestamp_seconds("1970-01-02T00:00:01.250Z"), 86401.25);
+  EXPECT_EQ(timestamp_seconds("2026-02-30T00:00:00Z"), std::nullopt);
+  EXPECT_EQ(timestamp_seconds("2026-02-03 00:00:00Z"), std::nullopt);
+  EXPECT_EQ(timestamp_seconds("2026"), std::nullopt);
 }
 
 std::string window_line(int first, int last, const std::string& late) {
   return fmt::format(R"({{"steps":[{},{}],"timestamp":"2026-11-22T00:00:01.000Z",)"
-                     R"("split":{{"compute":80,"straggler":20}},)"
-                     R"("by_rank":{{"late_ms":{},"period_ms":[100,100]}}}})"
+                     R"("split":{{"compute_ms":80,"straggler_ms":20}},)"
+                     R"("by_rank":{{"late_ms":{},"period_ms":{}}}}})"
                      "\n",
-                     first, last, late);
+                     first, last, late, late);
 }
 
 TEST_F(ReportReading, RanksAreReadByWindowsAndStarts) {
   const std::string start =
       R"({"start":"2026-11-22T00:00:00.000Z","step":0,"ranks":2,"hosts":["a","b"],)"
-      R"("mesh":{"data":2,"tensor":1},"facts":{"x":1}})"
+      R"("mesh":{"data":2,"tensor":1},"facts":{"data":2}})"
       "\n";
   const std::string end = R"({"end":"2026-11-22T01:00:00.000Z","step":14})"
                           "\n";
@@ -311,8 +315,9 @@ TEST_F(ReportReading, RanksAreReadByWindowsAndStarts) {
   EXPECT_EQ(ranks.starts[1].lost.seconds, 1.25);
   ASSERT_EQ(ranks.windows.size(), 2U);
   EXPECT_EQ(ranks.windows[1].first, 11);
-  EXPECT_FLOAT_EQ(ranks.windows[1].by_rank.at("late_ms")[1], 4 * 50);
-  EXPECT_EQ(ranks.totals.at("late_ms"), (std::vector<double>{4 * 3, 4 * 50}));
+  EXPECT_THAT(ranks.windows[1].late, testing::ElementsAre(4 * 3, 4 * 50));
+  EXPECT_EQ(ranks.ranks_of_last_start, 2);
+  EXPECT_EQ(mesh_of(ranks.starts[0].facts).data, 2);
   EXPECT_EQ(ranks.broken, 1);
   EXPECT_TRUE(ranks.fold.ended());
 }
@@ -329,9 +334,9 @@ TEST_F(ReportReading, ManyRanksAndWindowsStaySmall) {
 
   EXPECT_EQ(ranks.ranks, 5000);
   EXPECT_LE(ranks.windows.size(), 240U);
-  const std::vector<float>& rows = ranks.windows[0].by_rank.at("late_ms");
+  const std::vector<float>& rows = ranks.windows[0].late;
   EXPECT_LE(rows.size(), 256U);
-  const auto merged = static_cast<float>(ranks.windows[0].steps);
+  const auto merged = static_cast<float>(ranks.windows[0].totals.steps);
   EXPECT_FLOAT_EQ(rows[static_cast<std::size_t>(4321 / ranks.ranks_per_row)], 777 * merged);
   EXPECT_EQ(ranks.windows.back().last, 10000);
 }

@@ -8,9 +8,11 @@
 #include <string>
 #include <string_view>
 
-namespace trireme::top {
+#include "launch/runs/run_files.h"
 
-enum class RunState : std::uint8_t {
+namespace trireme::runs {
+
+enum class RunStatus : std::uint8_t {
   missing,   // no such directory, or nothing of a run in it
   starting,  // no step yet
   running,
@@ -20,9 +22,9 @@ enum class RunState : std::uint8_t {
   failed,    // with an error
   ended      // it does not say why: killed, or its host is gone
 };
-[[nodiscard]] std::string_view name_of(RunState state);
+[[nodiscard]] std::string_view name_of(RunStatus status);
 // Nothing more comes of it by itself, and it is not what was asked for.
-[[nodiscard]] bool went_wrong(RunState state);
+[[nodiscard]] bool went_wrong(RunStatus status);
 
 struct RunSigns {
   std::string directory{};
@@ -34,14 +36,14 @@ struct RunSigns {
   double step_ms = std::numeric_limits<double>::quiet_NaN();  // lately
   double evaluation_seconds = 0;                              // the last one took
   bool on_this_host = false;                                  // its last start was
-  std::string log_end{};                                      // log_end.h
-  std::optional<std::int64_t> checkpoint_step{};              // the newest
 };
 
 struct RunStanding {
-  RunState state = RunState::missing;
-  std::string text{};  // why, or since when, and how to go on; may be empty
+  RunStatus status = RunStatus::missing;
+  std::string text{};     // why, or since when, and how to go on; may be empty
+  std::string log_end{};  // log_end_of()
+  std::optional<StoredCheckpoint> checkpoint{};  // the newest
 };
 [[nodiscard]] RunStanding judge(const RunSigns& signs);
 
-}  // namespace trireme::top
+}  // namespace trireme::runs

@@ -12,7 +12,7 @@
 
 #include "runtime/base/file.h"
 
-namespace trireme::top {
+namespace trireme::runs {
 
 class FileTail {
  public:
@@ -24,8 +24,9 @@ class FileTail {
   enum class Change : std::uint8_t { none, added, another, gone };
   // Calls `line` for every whole line that is new, without its end. `another`: what was read before
   // is no longer there (a new file, one that was cut, or so much more that it was left out), and
-  // `begin` is called before the lines of the new tail. Opens the file anew each time: servers hand
-  // on what others wrote when a file is opened. Nothing raises: what cannot be read is gone.
+  // `begin` is called before the lines of the new tail, as where the file is gone. Opens the file
+  // anew each time: servers hand on what others wrote when a file is opened. Nothing raises: what
+  // cannot be read is gone.
   Change poll(const std::function<void()>& begin,
               const std::function<void(std::string_view)>& line);
 
@@ -58,5 +59,8 @@ class FileTail {
 // What lies at `offset`, at most `bytes`; less at the end, nothing where it cannot be read.
 [[nodiscard]] std::string bytes_at(const FileDescriptor& file, std::uint64_t offset,
                                    std::uint64_t bytes);
+// The last bytes of a file, from the beginning of a line, with what is torn behind the last one;
+// empty where it cannot be read.
+[[nodiscard]] std::string end_of_file(const std::string& path, std::uint64_t bytes = 64 << 10);
 
-}  // namespace trireme::top
+}  // namespace trireme::runs

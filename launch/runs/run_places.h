@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace trireme::top {
+namespace trireme::runs {
 
 // In order, run_2 before run_10; the place itself where no run is there.
 [[nodiscard]] std::vector<std::string> runs_at(std::string place);
@@ -16,4 +16,4 @@ namespace trireme::top {
 // "000-base/seed-1" of "study/runs/000-base/seed-1/run"; of one run its last part.
 [[nodiscard]] std::vector<std::string> distinguishing_names(std::span<const std::string> runs);
 
-}  // namespace trireme::top
+}  // namespace trireme::runs

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/top/file_tail.h"
+#include "launch/runs/file_tail.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
-namespace trireme::top {
+namespace trireme::runs {
 
 FileTail::FileTail(std::string path, std::uint64_t window, std::uint64_t longest)
     : path_(std::move(path)), window_(window), longest_(longest) {}
@@ -28,14 +28,26 @@ std::string bytes_at(const FileDescriptor& file, std::uint64_t offset, std::uint
   return text;
 }
 
+std::string end_of_file(const std::string& path, std::uint64_t bytes) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status {};
+  if (!file.is_open() || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
+  const auto size = static_cast<std::uint64_t>(status.st_size);
+  const std::uint64_t begin = size > bytes ? size - bytes : 0;
+  std::string text = bytes_at(file, begin, size - begin);
+  if (begin > 0) text.erase(0, text.find('\n') + 1);
+  return text;
+}
+
 FileTail::Change FileTail::poll(const std::function<void()>& begin,
                                 const std::function<void(std::string_view)>& line) {
   FileDescriptor file;
   const ino_t inode = inode_;
   const dev_t device = device_;
   if (!open(file)) {
-    const bool was_there = std::exchange(begun_, false);
-    return was_there ? Change::gone : Change::none;
+    if (!std::exchange(begun_, false)) return Change::none;
+    begin();
+    return Change::gone;
   }
   // A run that goes on cuts its file and adds to it: the byte in front of what is new tells.
   const bool same = begun_ && inode == inode_ && device == device_ && size_ >= next_ &&
@@ -98,4 +110,4 @@ void FileTail::read_lines(const FileDescriptor& file,
   next_ += from;
 }
 
-}  // namespace trireme::top
+}  // namespace trireme::runs

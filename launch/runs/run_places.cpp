@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/top/run_places.h"
+#include "launch/runs/run_places.h"
 
 #include <glob.h>
 
@@ -7,7 +7,7 @@
 #include <charconv>
 #include <filesystem>
 
-namespace trireme::top {
+namespace trireme::runs {
 namespace {
 
 namespace fs = std::filesystem;
@@ -148,4 +148,4 @@ std::vector<std::string> distinguishing_names(std::span<const std::string> runs)
   return names;
 }
 
-}  // namespace trireme::top
+}  // namespace trireme::runs

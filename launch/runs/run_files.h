@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The small files of a run directory: environment.json, checkpoints/, the end of console.log.
+// RunDirectory (runtime/telemetry/run_directory.h) has their names.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme::runs {
+
+// environment.json; what it does not say, or says in another type, is empty.
+struct EnvironmentFile {
+  std::string version{}, revision{}, started{};  // of the start: UTC, ISO 8601
+  std::string cpu{};                             // of the first host
+  int cores = 0;                                 // that are online there
+  int ranks = 0;
+  std::vector<std::string> hosts{};    // by rank
+  std::vector<std::string> command{};  // that started it
+};
+// Nothing where `text` is no JSON object.
+[[nodiscard]] std::optional<EnvironmentFile> parse_environment(std::string_view text);
+
+struct StoredCheckpoint {
+  std::string name{}, path{};
+  std::int64_t step = 0;
+  bool whole = false;  // has a manifest
+  double written = 0;  // seconds since 1970, of its manifest
+};
+// Of the run in `directory`, by step. Raises ExitCode::checkpoint where they cannot be listed.
+[[nodiscard]] std::vector<StoredCheckpoint> list_stored(const std::string& directory);
+// Of its files.
+[[nodiscard]] double stored_bytes(const StoredCheckpoint& checkpoint);
+// The newest whole one; nothing where there is none, or they cannot be listed.
+[[nodiscard]] std::optional<StoredCheckpoint> newest_stored(const std::string& directory);
+
+// With what a console.log ends: an error, a warning, or the stop of --until. Whatever was logged
+// later takes the place of an error, for the run goes on or was started again. Empty where there is
+// none, or no such file.
+[[nodiscard]] std::string log_end_of(const std::string& path);
+// What a run logs that has done the steps of --until.
+inline constexpr std::string_view until_mark = "stopped at the step that --until names";
+
+}  // namespace trireme::runs
