@@ -183,13 +183,13 @@ std::int64_t read_global_every(const TheirKeys& keys, std::int64_t layers) {
   keys.ignore("_sliding_window_pattern");
   const Json* const types = keys.find("layer_types");
   if (types == nullptr) return pattern;
-  const auto first = types->is_array() ? std::ranges::find(*types, global_layer) : types->end();
-  const std::int64_t every =
-      types->is_array() && first != types->end() ? first - types->begin() + 1 : 0;
+  const bool listed = types->is_array() && std::ssize(*types) == layers;
+  const auto first = listed ? std::ranges::find(*types, global_layer) : types->end();
+  const std::int64_t every = listed && first != types->end() ? first - types->begin() + 1 : 0;
   Json wanted = Json::array();
-  for (std::int64_t i = 0; i < layers; ++i)
+  for (std::int64_t i = 0; listed && i < layers; ++i)
     wanted.push_back(every > 0 && (i + 1) % every == 0 ? global_layer : local_layer);
-  if (*types != wanted)
+  if (!listed || *types != wanted)
     keys.refuse("layer_types", fmt::format("not a list of {} times sliding_attention with every "
                                            "N-th full_attention, which is what models here have",
                                            layers));
@@ -218,6 +218,8 @@ void read_rope(const TheirKeys& keys, GemmaOptions& model) {
     read(rope);
     rope.expect_nothing_else();
   };
+  if (keys.find("rope_scaling") != nullptr && keys.find("rope_parameters") != nullptr)
+    keys.refuse("rope_scaling", "beside rope_parameters; take one out of the file");
   each(keys, "rope_scaling", "rope_scaling.",
        [&](const TheirKeys& rope) { model.rope_factor = read_factor(rope); });
   each(keys, "rope_parameters", "rope_parameters.", [&](const TheirKeys& kinds) {

@@ -18,8 +18,8 @@ std::vector<config::Field> gpt_fields() {
       GPT_FIELD(layers, IntegerRange{1, 1024}, "transformer blocks"),
       GPT_FIELD(hidden, IntegerRange{1, 65536}, "width of the residual stream"),
       GPT_FIELD(heads, IntegerRange{1, 1024},
-                "attention heads, of queries; a divisor of model.hidden, with llama unless "
-                "model.head_size is set"),
+                "attention heads, of queries; a divisor of model.hidden unless model.head_size "
+                "is set"),
       GPT_FIELD(context, IntegerRange{1, 1 << 20}, "tokens per sequence"),
       GPT_FIELD(vocabulary, IntegerRange{2, 2147483647}, "token ids; 256 = bytes"),
       GPT_FIELD(dropout, (NumberRange{.low = 0, .high = 1, .high_is_open = true}),

@@ -45,6 +45,17 @@ LLAMA = ANY | TOKENS | {
     "head_dim": [None, REMOVED], "num_key_value_heads": [None, REMOVED], "pretraining_tp": [2],
     "sliding_window": [4, 1, None, REMOVED], "use_sliding_window": [True, False], "max_window_layers": [0, 1, 2, 28, REMOVED],
     "layer_types": [["full_attention"] * 2, ["sliding_attention"] * 2, ["full_attention", "sliding_attention"], None, REMOVED]}
+LOCAL, GLOBAL = "sliding_attention", "full_attention"
+GEMMA = ANY | TOKENS | {
+    "rope_parameters": [REMOVED, {GLOBAL: {"rope_type": "linear", "factor": 3.0, "rope_theta": 1e5}}, {GLOBAL: LLAMA3},
+                        {LOCAL: {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}}, {LOCAL: {"rope_type": "default", "rope_theta": 99.0}},
+                        {"rope_type": "linear", "factor": 2.0}],
+    "rope_scaling": [None, {"rope_type": "linear", "factor": 2.0}, {"type": "linear"}, YARN], "rope_theta": [300.0], "rope_local_base_freq": [70.0],
+    "rms_norm_eps": [0.05, REMOVED], "hidden_activation": ["gelu", "silu", REMOVED], "hidden_act": ["silu"], "attention_bias": [True, False],
+    "head_dim": [16, REMOVED], "num_key_value_heads": [4, REMOVED], "query_pre_attn_scalar": [5, REMOVED], "cache_implementation": ["hybrid"],
+    "sliding_window": [4, 1, None, REMOVED], "sliding_window_pattern": [1, 2, 5], "final_logit_softcapping": [30.0, None],
+    "attn_logit_softcapping": [50.0, None], "use_bidirectional_attention": [True, False],
+    "layer_types": [[GLOBAL] * 2, [LOCAL] * 2, [LOCAL, GLOBAL], [GLOBAL, LOCAL], None, REMOVED]}
 GPT2 = ANY | TOKENS | {
     "activation_function": ["gelu", "relu", "gelu_new"], "layer_norm_epsilon": [0.05, REMOVED], "scale_attn_weights": [False, True],
     "scale_attn_by_inverse_layer_idx": [True, False], "reorder_and_upcast_attn": [True], "n_inner": [None, 16, 128], "n_ctx": [8],
@@ -67,6 +78,8 @@ KINDS = {
     "qwen2": (TEXT | {"num_key_value_heads": 2, "use_sliding_window": True, "sliding_window": 5, "max_window_layers": 0}, LLAMA),
     "qwen3": (TEXT | {"num_key_value_heads": 2, "head_dim": 8, "use_sliding_window": True, "sliding_window": 5,
                       "max_window_layers": 0}, LLAMA),
+    "gemma3_text": (TEXT | {"num_key_value_heads": 2, "head_dim": 8, "sliding_window": 5, "query_pre_attn_scalar": 8,
+                            "layer_types": [LOCAL, GLOBAL]}, GEMMA),
     "gpt2": ({"vocab_size": 40, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": CONTEXT}, GPT2),
     "bert": (TEXT, BERT),
     "vit": ({"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48, "image_size": 16,

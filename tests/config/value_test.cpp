@@ -136,10 +136,9 @@ TEST(ConfigValue, BooleansAreTrueAndFalse) {
 }
 
 TEST(ConfigValue, ChoiceListsTheWordsAndSuggestsTheNearest) {
-  EXPECT_EQ(parse_error("model: {family: gtp2}"),
-            "a.yaml:1: model.family: expected one of gpt2, llama, resnet, vit, bert, found the "
-            "text \"gtp2\"; "
-            "did you mean gpt2?");
+  EXPECT_THAT(parse_error("model: {family: gtp2}"),
+              AllOf(HasSubstr("a.yaml:1: model.family: expected one of gpt2, llama, "),
+                    HasSubstr("found the text \"gtp2\"; did you mean gpt2?")));
   EXPECT_EQ(parse_error("precision: double"),
             "a.yaml:1: precision: expected one of auto, fp32, tf32, bf16, fp16, fp8, found the "
             "text \"double\"");
