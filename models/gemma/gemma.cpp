@@ -257,6 +257,7 @@ void read_gemma(const TheirKeys& keys, std::string_view /*type*/, ModelConfig& c
   keys.expect("use_bidirectional_attention", false, "our causal attention");
   keys.ignore("cache_implementation");
   read_rope(keys, model);
+  if (model.global_every == 0) model.rope_factor = 1;  // of no layer
 }
 
 void spell_gemma(ModelConfig& model) {
@@ -268,6 +269,10 @@ void spell_gemma(ModelConfig& model) {
   if (options.query_pre_attn_scalar == 0)
     options.query_pre_attn_scalar = static_cast<double>(meant.head_size);
   if (options.global_every > options.layers) options.global_every = 0;
+  if (options.global_every == 0) {
+    options.rope_theta = options.rope_local_theta;
+    options.rope_factor = 1;
+  }
   if (options.window == 0) options.window = options.context;  // as exports say it
   options.context = 0;
 }
