@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models of transformers in random small sizes, a function for each kind, and what they are in words.
+
+Not to be run: see parity_huggingface.py.
+"""
+import torch
+import transformers
+
+KINDS = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3", "gemma3": "Gemma3"}
+ROPES = ["default", "linear", "llama3", "yarn"]
+GLOBAL, LOCAL = "full_attention", "sliding_attention"
+GPT2_ACTIVATIONS = ["gelu_new", "gelu", "silu", "gelu_pytorch_tanh"]
+
+
+def rope(draw, kind, context):
+    settings = {"rope_type": kind, "rope_theta": draw.choice([500.0, 10000.0, 1e6])}
+    if kind != "default":
+        settings["factor"] = draw.choice([1.5, 4.0, 8.0])
+    if kind in ("llama3", "yarn"):
+        settings["original_max_position_embeddings"] = draw.choice([8, 32, context])
+    if kind == "llama3":
+        settings |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    return settings
+
+
+def stirred(draw, kind, config):
+    """A model in fp32 whose norms and biases are no longer what they start as."""
+    torch.manual_seed(draw.randrange(1 << 30))
+    model = getattr(transformers, kind)(config).float().eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.dim() == 1 or name.endswith("_token") or name.endswith("position_embeddings"):
+                parameter.add_(torch.randn_like(parameter) * 0.2)
+    return model
+
+
+def draw_llama(draw, family, index):
+    kind = KINDS[family]
+    key_heads, group = draw.choice([1, 2, 3]), draw.choice([1, 2, 4])
+    context = draw.choice([17, 40, 101])
+    sizes = {"num_hidden_layers": draw.choice([1, 2, 3]), "num_key_value_heads": key_heads,
+             "num_attention_heads": key_heads * group, "head_dim": draw.choice([6, 8, 18, 32]),
+             "hidden_size": draw.choice([24, 45, 64]), "intermediate_size": draw.choice([33, 70, 128]),
+             "max_position_embeddings": context, "vocab_size": draw.choice([256, 259, 300])}
+    more = {"tie_word_embeddings": draw.random() < 0.5, "rms_norm_eps": draw.choice([1e-5, 1e-6]),
+            "rope_parameters": rope(draw, ROPES[index % 4], context), "initializer_range": 0.15, "attn_implementation": "eager",
+            "bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+    if kind in ("Llama", "Gemma3"):  # whose configs refuse what does not divide, with a head_dim too
+        sizes["hidden_size"] = key_heads * group * draw.choice([5, 9, 16])
+    window = draw.choice([None, 5, 16])
+    if kind == "Gemma3":
+        window, every = window or 9, draw.choice([1, 2, 3, 6])
+        more |= {"tie_word_embeddings": True, "sliding_window": window, "query_pre_attn_scalar": draw.choice([sizes["head_dim"], 7]),
+                 "layer_types": [GLOBAL if (i + 1) % every == 0 else LOCAL for i in range(sizes["num_hidden_layers"])],
+                 "rope_parameters": {GLOBAL: rope(draw, ROPES[index % 2], context), LOCAL: rope(draw, "default", context)}}
+    elif kind == "Mistral":
+        more["sliding_window"] = window
+    elif kind.startswith("Qwen") and window is not None:
+        more |= {"use_sliding_window": True, "sliding_window": window, "max_window_layers": 0}
+    else:
+        window = None
+    config = getattr(transformers, kind + ("TextConfig" if kind == "Gemma3" else "Config"))(**sizes, **more)
+    model = stirred(draw, kind + "ForCausalLM", config)
+    settings = more["rope_parameters"].get(GLOBAL, more["rope_parameters"])
+    text = (f"{kind}: {sizes['num_hidden_layers']} layers of {sizes['hidden_size']}, {key_heads * group} heads of "
+            f"{sizes['head_dim']} on {key_heads}, MLP {sizes['intermediate_size']}, context {context}, rope "
+            f"{settings['rope_type']}, window {window}, {'tied' if more['tie_word_embeddings'] else 'untied'}")
+    return model, text
+
+
+def draw_gpt2(draw, _family, index):
+    heads = draw.choice([1, 3, 4])
+    hidden, layers, context = heads * draw.choice([5, 8, 16]), draw.choice([1, 2, 3]), draw.choice([17, 40, 101])
+    act = GPT2_ACTIVATIONS[index % len(GPT2_ACTIVATIONS)]
+    config = transformers.GPT2Config(n_layer=layers, n_head=heads, n_embd=hidden, n_positions=context, activation_function=act,
+                                     vocab_size=draw.choice([256, 259, 300]), initializer_range=0.15, resid_pdrop=0.0,
+                                     embd_pdrop=0.0, attn_pdrop=0.0, attn_implementation="eager")
+    return stirred(draw, "GPT2LMHeadModel", config), f"GPT2: {layers} layers of {hidden}, {heads} heads, {act}, context {context}"
+
+
+def draw_vit(draw, _family, _index):
+    heads = draw.choice([1, 3, 4])
+    hidden, layers, patch = heads * draw.choice([5, 8, 16]), draw.choice([1, 2, 3]), draw.choice([3, 4, 7])
+    size, wide, act = patch * draw.choice([2, 3, 5]), draw.choice([33, 70, 128]), draw.choice(["gelu", "gelu", "gelu_new"])
+    config = transformers.ViTConfig(num_hidden_layers=layers, num_attention_heads=heads, hidden_size=hidden,
+                                    intermediate_size=wide, image_size=size, patch_size=patch, num_channels=1,
+                                    num_labels=draw.choice([2, 5, 11]), hidden_act=act, initializer_range=0.15,
+                                    layer_norm_eps=draw.choice([1e-12, 1e-6, 1e-5]), attn_implementation="eager")
+    return stirred(draw, "ViTForImageClassification", config), (
+        f"ViT: {layers} layers of {hidden}, {heads} heads, MLP {wide}, {size} pixels in patches of {patch}, {act}")
+
+
+def draw_bert(draw, _family, _index):
+    heads = draw.choice([1, 3, 4])
+    hidden, layers, context = heads * draw.choice([5, 8, 16]), draw.choice([1, 2, 3]), draw.choice([17, 40, 101])
+    wide, act = draw.choice([33, 70, 128]), draw.choice(["gelu", "gelu", "gelu_new"])
+    vocabulary = draw.choice([257, 300])
+    # The table of transformers gives a padding token no gradient, and these texts have none.
+    config = transformers.BertConfig(num_hidden_layers=layers, num_attention_heads=heads, hidden_size=hidden,
+                                     intermediate_size=wide, max_position_embeddings=context, vocab_size=vocabulary,
+                                     mask_token_id=256, pad_token_id=None, hidden_act=act, hidden_dropout_prob=0.0,
+                                     attention_probs_dropout_prob=0.0, initializer_range=0.15,
+                                     layer_norm_eps=draw.choice([1e-12, 1e-6, 1e-5]), attn_implementation="eager")
+    return stirred(draw, "BertForMaskedLM", config), (
+        f"BERT: {layers} layers of {hidden}, {heads} heads, MLP {wide}, context {context}, {act}")
+
+
+def draw_resnet(draw, _family, index):
+    # Small: of more values before ReLUs some lie so near to zero that rounding decides about them, in 1 of 20 models even so,
+    # and then the steps part, here or between PyTorch's fp32 and fp64.
+    kind, width = ["basic", "bottleneck"][index % 2], draw.choice([3, 5, 8])
+    depths, size = draw.choice([[1, 1], [2, 1, 1], [1, 2]]), draw.choice([21, 24])
+    config = transformers.ResNetConfig(num_channels=1, embedding_size=width, depths=depths, layer_type=kind, num_labels=draw.choice([2, 5]),
+                                       hidden_sizes=[(width << s) * (4 if kind == "bottleneck" else 1) for s in range(len(depths))],
+                                       image_size=size)
+    model = stirred(draw, "ResNetForImageClassification", config).train()
+    with torch.no_grad():
+        for name, buffer in model.named_buffers():
+            if name.endswith("running_mean"):
+                buffer.add_(torch.randn_like(buffer) * 0.2)
+            elif name.endswith("running_var"):
+                buffer.mul_(torch.rand_like(buffer) + 0.5)
+            else:
+                buffer.fill_(7)
+    return model, f"ResNet: {depths} {kind} blocks of {width} channels, {size} pixels"
+
+
+DRAWN_BY = {"gpt2": draw_gpt2, "bert": draw_bert, "vit": draw_vit, "resnet": draw_resnet} | dict.fromkeys(KINDS, draw_llama)
