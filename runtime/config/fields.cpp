@@ -329,8 +329,7 @@ std::vector<Field> optimizer_fields() {
   return {
       FIELD(optimizer.name, one_of<OptimizerKind>(),
             "update rule; adafactor: as T5 uses it, clipped at 1 and without a first moment; muon: "
-            "adamw for "
-            "all but hidden matrices and filters"),
+            "adamw for all but hidden matrices and filters"),
       FIELD(optimizer.learning_rate, NumberRange{.high = 1000}, "peak learning rate"),
       FIELD(optimizer.betas,
             (NumberRange{.low = 0, .high = 1, .high_is_open = true, .items = {2, 2}}),
@@ -341,8 +340,7 @@ std::vector<Field> optimizer_fields() {
             "added to the root of the second moment", optimizers_with(&OptimizerTraits::epsilon)),
       FIELD(optimizer.weight_decay, NumberRange{.high = 1000},
             "decoupled for adafactor, adamw, lion and muon, part of the direction for the others; "
-            "for "
-            "weight matrices, filters and token embeddings, not for biases, norms and position "
+            "for weight matrices, filters and token embeddings, not for biases, norms and position "
             "embeddings"),
       FIELD(optimizer.momentum, below_one,
             "decay of the velocity; of muon that of hidden matrices (published: 0.95)",
@@ -352,8 +350,7 @@ std::vector<Field> optimizer_fields() {
             "step of a tensor as a share of its norm, at rate 1", lars),
       FIELD(
           optimizer.scale_parameter, Free{},
-          "multiply the learning rate of a tensor by the root mean square of its values, 0.001 at "
-          "least",
+          "multiply a tensor's learning rate by the root mean square of its values, at least 0.001",
           adafactor),
       FIELD(lr_schedule.name, one_of<LrDecay>(),
             "course of the rate behind warm-up, as a share of learning_rate: with r = "

@@ -87,7 +87,8 @@ void Optimizer::make_tables(Stream& stream) {
     }
     ops::UpdateRun tensors = tensors_of(run);
     if (ratios_) tensors.ratio = ratios_->ratio(run.param);
-    // Biases and norms step as far as their direction is long, as both papers' recipes have it.
+    // Biases and norms step as far as their direction is long, as the papers of LAMB and LARS have
+    // it.
     if (ratios_ && (run.decay || factored_) && run.counted_in_tensor)
       trusted.push_back({run.param, tensors.parameter, tensors.gradient});
     (muon_ && layout.spec(run.param).hidden ? hidden : weights).push_back(tensors);
