@@ -30,8 +30,8 @@ SelfAttention::SelfAttention(Blueprint& blueprint, const TransformerOptions& opt
                .key_heads = options.key_heads / blueprint.tensor().blocks,
                .causal = options.causal,
                .window = options.window,
-               .scale = options.attention_scale,
-               .soft_cap = options.soft_cap},
+               .soft_cap = options.soft_cap,
+               .scale = options.attention_scale},
       qkv_(blueprint, "attention.qkv", projection(options), options.hidden_init(), sum),
       attended_block_{qkv_.block_shape()[0], qkv_.block_shape()[1],
                       options_.heads * options.head_size} {

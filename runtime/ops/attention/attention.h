@@ -16,8 +16,8 @@ struct AttentionOptions {
   std::int64_t key_heads = 0;  // of keys and of values; query head h reads h / (heads / key_heads)
   bool causal = true;          // a query sees its own position and earlier ones, else all
   std::int64_t window = 0;     // of these the last so many (Beltagy et al., 2020); 0: all; causal
-  double scale = 0;            // of the scores; 0: 1 / sqrt(D)
   double soft_cap = 0;         // scores s become soft_cap * tanh(s / soft_cap); 0: they stay
+  double scale = 0;            // of the scores; 0: 1 / sqrt(D)
   // (B, T) i32: where the document of each position begins in its sequence, not falling and not
   // behind the position. A query sees its own document alone; causal. Absent: a sequence is one.
   Tensor document_starts{};
