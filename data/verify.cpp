@@ -5,6 +5,7 @@
 #include <bit>
 #include <optional>
 
+#include "data/hdf5/child.h"
 #include "data/megatron/index.h"
 #include "data/sets/image_dataset.h"
 #include "data/sets/megatron_dataset.h"
@@ -222,6 +223,7 @@ std::vector<ShardReport> verify_dataset(const std::string& path, const ByteProgr
   const ShardList list = list_shards(path, "");
   std::vector<ShardReport> reports;
   bool sound = true;
+  const auto child = Hdf5Child::shared();  // one for all shards
   for (const std::string& file : list.paths) {
     ShardReport report{.path = file};
     try {

@@ -16,7 +16,7 @@
 #include "data/fields/guess.h"
 #include "data/fields/statistics.h"
 #include "data/fields/storage/filters.h"
-#include "data/fields/storage/index_child.h"
+#include "data/hdf5/child.h"
 #include "runtime/base/error.h"
 
 namespace trireme {

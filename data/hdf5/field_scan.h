@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Asks the HDF5 library where the data sets and attributes of a file lie. The library can be made
-// to crash by what a file says: call this in a process that may (fields/storage/index_child.h).
+// to crash by what a file says: call this in a process that may (child.h).
 #pragma once
 
 #include <string>

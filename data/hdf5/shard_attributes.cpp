@@ -8,49 +8,33 @@
 namespace trireme::hdf5 {
 namespace {
 
-constexpr std::size_t longest_text = std::size_t{16} << 20;
-
 // Scalar attributes of the root group; any other type than the one asked for is refused.
 class AttributeReader {
  public:
-  AttributeReader(const std::string& path, const RootGroup& root) : path_(path), root_(root) {}
+  using Kind = ShardAttribute::Kind;
+  AttributeReader(const std::string& path, const ShardFacts& facts) : path_(path), facts_(facts) {}
 
   [[nodiscard]] std::uint64_t integer(const char* name) const {
-    const Attribute& attribute = find(name);
-    const DataType& type = attribute.type;
-    if (type.kind != DataType::Kind::integer)
-      refuse(path_, fmt::format("attribute '{}' is not an integer", name));
-    Bytes data(attribute.data);
-    if (data.size() < type.bytes) damaged(path_, fmt::format("attribute '{}' is cut", name));
-    data.resize(type.bytes);
-    if (!type.little_endian) std::reverse(data.begin(), data.end());
-    const bool negative = type.is_signed && (data.back() & std::byte{0x80}) != std::byte{0};
-    return negative ? 0 : Cursor(path_, data).number(data.size());
+    return find(name, Kind::integer, "an integer").number;
   }
-
+  // Text of variable length lies in a heap without checksums.
   [[nodiscard]] std::string text(const char* name) const {
-    const Attribute& attribute = find(name);
-    // Variable-length text lies in a heap without checksums.
-    if (attribute.type.kind != DataType::Kind::text)
-      refuse(path_, fmt::format("attribute '{}' is not fixed-length text", name));
-    const std::uint64_t size = attribute.type.bytes;
-    if (size > longest_text) refuse(path_, fmt::format("attribute '{}' has {} bytes", name, size));
-    return Cursor(path_, attribute.data).text(size);
+    return find(name, Kind::text, "fixed-length text of at most 16 MiB").text;
   }
 
  private:
-  [[nodiscard]] const Attribute& find(const char* name) const {
-    const auto at = root_.attributes.find(name);
-    if (at == root_.attributes.end()) {
+  [[nodiscard]] const ShardAttribute& find(const char* name, Kind kind,
+                                           std::string_view wanted) const {
+    const ShardAttribute* const found = find_named(facts_.attributes, name);
+    if (found == nullptr)
       refuse(path_, fmt::format("lacks the attribute '{}' and so is not a Trireme shard", name));
-    }
-    if (!at->second.space.scalar)
-      refuse(path_, fmt::format("attribute '{}' is not a scalar", name));
-    return at->second;
+    if (found->kind == kind) return *found;
+    refuse(path_, fmt::format("attribute '{}' is not {}", name,
+                              found->kind == Kind::not_scalar ? "a scalar" : wanted));
   }
 
   const std::string& path_;
-  const RootGroup& root_;
+  const ShardFacts& facts_;
 };
 
 void read_token_fields(const std::string& path, const AttributeReader& read, ShardHeader& header) {
@@ -116,13 +100,17 @@ void write_text(hid_t file, const std::string& name, const std::string& value,
 }  // namespace
 
 void refuse(const std::string& path, std::string_view what) {
-  fail(ExitCode::data,
-       "{}: {}; make shards with `trireme data pack-text` or `trireme data pack-images`", path,
-       what);
+  refuse(Error(ExitCode::data, fmt::format("{}: {}", path, what)));
 }
 
-ShardHeader read_header(const std::string& path, const RootGroup& root, std::uint64_t& checksum) {
-  const AttributeReader read(path, root);
+void refuse(const Error& error) {
+  if (error.code() != ExitCode::data) throw error;
+  fail(ExitCode::data,
+       "{}; make shards with `trireme data pack-text` or `trireme data pack-images`", error.what());
+}
+
+ShardHeader read_header(const std::string& path, const ShardFacts& facts, std::uint64_t& checksum) {
+  const AttributeReader read(path, facts);
   if (const std::string format = read.text("format"); format != "trireme-shard") {
     refuse(path, fmt::format("attribute 'format' is '{}', not 'trireme-shard'", format));
   }
@@ -162,17 +150,17 @@ ShardHeader read_header(const std::string& path, const RootGroup& root, std::uin
   return header;
 }
 
-bool read_block_attributes(const RootGroup& root, Shard& shard) {
-  const bool has[] = {root.links.contains("block_checksums"),
-                      root.attributes.contains("block_bytes"),
-                      root.attributes.contains("block_checksums_xxh3")};
+bool read_block_attributes(const ShardFacts& facts, Shard& shard) {
+  const bool has[] = {find_named(facts.datasets, "block_checksums") != nullptr,
+                      find_named(facts.attributes, "block_bytes") != nullptr,
+                      find_named(facts.attributes, "block_checksums_xxh3") != nullptr};
   if (!has[0] && !has[1] && !has[2]) return false;
   if (!has[0] || !has[1] || !has[2]) {
     refuse(shard.path,
            "has not all of /block_checksums and the attributes block_bytes and "
            "block_checksums_xxh3: the file was changed or damaged");
   }
-  const AttributeReader read(shard.path, root);
+  const AttributeReader read(shard.path, facts);
   shard.block_bytes = read.integer("block_bytes");
   shard.table_checksum = read.integer("block_checksums_xxh3");
   const bool tokens = shard.header.kind == DataKind::tokens;

@@ -2,10 +2,12 @@
 // Pieces shared by the sources that read and write shards through the HDF5 library.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "data/hdf5/metadata.h"
+#include "data/hdf5/shard_facts.h"
 #include "data/shard/shard.h"
 #include "runtime/hdf5/handle.h"
 
@@ -13,13 +15,21 @@ namespace trireme::hdf5 {
 
 // Raises ExitCode::data: "<path>: <what>; <how to get a good shard>".
 [[noreturn]] void refuse(const std::string& path, std::string_view what);
+// The same of an error of the library, which names the path.
+[[noreturn]] void refuse(const Error& error);
 
-// Checks the attributes of the root group; gives the stored header checksum, which must equal the
-// computed one.
-[[nodiscard]] ShardHeader read_header(const std::string& path, const RootGroup& root,
+// Of the name, or null.
+template <typename Named>
+[[nodiscard]] const Named* find_named(const std::vector<Named>& all, std::string_view name) {
+  const auto at = std::ranges::find(all, name, &Named::name);
+  return at == all.end() ? nullptr : &*at;
+}
+
+// Checks the attributes; gives the stored header checksum, which must equal the computed one.
+[[nodiscard]] ShardHeader read_header(const std::string& path, const ShardFacts& facts,
                                       std::uint64_t& checksum);
 // The attributes of the table of block checksums. False where the shard has none of it.
-[[nodiscard]] bool read_block_attributes(const RootGroup& root, Shard& shard);
+[[nodiscard]] bool read_block_attributes(const ShardFacts& facts, Shard& shard);
 // Writes all attributes and header_xxh3.
 void write_header(const std::string& path, hid_t file, const ShardHeader& header);
 void write_block_attributes(const std::string& path, hid_t file, std::uint64_t block_bytes,

@@ -117,8 +117,8 @@ using Attributes = std::vector<std::pair<std::string, AttributeValue>>;
 // "shard_00007.h5"
 [[nodiscard]] std::string shard_file_name(std::uint64_t index);
 
-// Opens `path`, without the HDF5 library (hdf5/metadata.h), validates all of it but the payload's
-// bytes, closes it again. Raises ExitCode::data naming the file, what is wrong and the fix.
+// Asks the HDF5 library in a child (hdf5/child.h) about `path` and validates all of it but the
+// payload's bytes. Raises ExitCode::data naming the file, what is wrong and the fix.
 [[nodiscard]] Shard open_shard(const std::string& path);
 
 }  // namespace trireme

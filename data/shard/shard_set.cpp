@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "data/hdf5/child.h"
 #include "data/sets/dataset.h"
 #include "data/shard/block_checks.h"
 #include "runtime/base/checksum.h"
@@ -122,6 +123,7 @@ ShardSet::ShardSet(const ShardList& list, bool check_blocks) {
   files_.reserve(paths.size());
   starts_.push_back(0);
   Checksum fingerprint;
+  const auto child = Hdf5Child::shared();  // one for all shards
   for (const std::string& path : paths) {
     Shard shard = open_shard(path);
     // A shard given by its own path stands for itself, whatever its number.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading speed of a data set, side by side: plain pread of the same bytes, our reader, the HDF5
 // library, h5py. The last two are the peers, the only ones here that open a shard with the HDF5
-// library, after our own parser has accepted it. All methods read the same samples in the same
+// library, after a child process has done so. All methods read the same samples in the same
 // order; their rounds alternate and the best round counts, so that other load on the machine hits
 // none of them alone.
 #include "launch/commands/commands.h"

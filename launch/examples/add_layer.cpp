@@ -7,6 +7,7 @@
 //   mpirun -np 2 add_layer gpt.yaml data.path=data/book/train parallel.pipeline=2
 #include <fmt/format.h>
 
+#include "data/hdf5/child.h"
 #include "models/layers/linear_layer.h"
 #include "models/registry.h"
 #include "runtime/base/error.h"
@@ -94,6 +95,7 @@ void train(const std::string& file, const std::vector<std::string>& overrides) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  trireme::serve_hdf5_child(argc, argv);  // before anything else
   try {
     if (argc < 2)
       trireme::fail(trireme::ExitCode::config, "usage: {} CONFIG [KEY=VALUE]...", argv[0]);

@@ -12,6 +12,7 @@
 
 #include <limits>
 
+#include "data/hdf5/child.h"
 #include "runtime/base/error.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/engine/engine.h"
@@ -51,6 +52,7 @@ void train(const std::string& file, const std::vector<std::string>& overrides) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  trireme::serve_hdf5_child(argc, argv);  // before anything else
   try {
     if (argc < 2)
       trireme::fail(trireme::ExitCode::config, "usage: {} CONFIG [KEY=VALUE]...", argv[0]);

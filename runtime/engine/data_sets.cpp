@@ -10,7 +10,7 @@
 #include "data/fields/file_list.h"
 #include "data/fields/index_store.h"
 #include "data/fields/statistics.h"
-#include "data/fields/storage/index_child.h"
+#include "data/hdf5/child.h"
 #include "data/sets/float_images.h"
 #include "data/sets/masked_tokens.h"
 #include "data/sets/mixture_dataset.h"

@@ -7,10 +7,12 @@
 #include <cstdio>
 #include <exception>
 
+#include "data/hdf5/child.h"
 #include "launch/commands/commands.h"
 #include "runtime/base/error.h"
 
 int main(int argc, char** argv) {
+  trireme::serve_hdf5_child(argc, argv);
   std::signal(SIGXFSZ, SIG_IGN);  // as the program does
   CLI::App app{"Data commands"};
   app.require_subcommand(1);

@@ -11,9 +11,11 @@
 #include "data/fields/file_list.h"
 #include "data/fields/index_store.h"
 #include "data/fields/storage/filters.h"
-#include "data/fields/storage/index_child.h"
+#include "data/hdf5/child.h"
+#include "data/shard/shard.h"
 #include "runtime/base/clock.h"
 #include "tests/data/edit_shard.h"
+#include "tests/data/make_data.h"
 #include "tests/data/make_fields.h"
 #include "tests/support/expect_error.h"
 
@@ -434,8 +436,20 @@ TEST_F(FieldDamage, AFileThatEndsTheLibraryIsNamedAndThisProcessGoesOn) {
   write("a_crash.h5", small);
   ASSERT_EQ(::setenv("LD_PRELOAD", TRIREME_CRASHING_LIBRARY, 1), 0);
   expect_refused(options(), "a_crash.h5", "signal 11");
+  // The same child before and after: the library that is preloaded opens no file.
+  write_token_shard(path("b.h5"), token_header(100, 250), counting_tokens(100, 250));
+  std::filesystem::copy_file(path("b.h5"), path("b_crash.h5"));
+  const auto child = Hdf5Child::shared();
+  for (const char* const end : {"HDF5", "signal 11", "HDF5"}) {
+    const std::string file = end == std::string("HDF5") ? "b.h5" : "b_crash.h5";
+    expect_error(
+        ExitCode::data, [&] { static_cast<void>(open_shard(path(file))); }, file, end,
+        "trireme data pack-text");
+  }
   ASSERT_EQ(::unsetenv("LD_PRELOAD"), 0);
 
+  std::filesystem::remove(path("b.h5"));
+  std::filesystem::remove(path("b_crash.h5"));
   EXPECT_EQ(read(*open(options())), 0);
 }
 

@@ -11,7 +11,7 @@
 
 #include "data/fields/field_dataset.h"
 #include "data/fields/file_list.h"
-#include "data/fields/storage/index_child.h"
+#include "data/hdf5/child.h"
 #include "tests/data/make_fields.h"
 #include "tests/support/temporary_directory.h"
 

@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "data/fields/storage/field_reader.h"
-#include "data/fields/storage/index_child.h"
+#include "data/hdf5/child.h"
 
 namespace trireme {
 namespace {
@@ -50,6 +50,7 @@ int run(const std::string& path, const std::string& name) {
 }  // namespace trireme
 
 int main(int argc, char** argv) {
+  trireme::serve_hdf5_child(argc, argv);
   int refused = 0;
   for (int i = 2; i < argc; ++i)
     refused += trireme::run(argv[1], argv[i]);

@@ -3,15 +3,14 @@
 // what it holds.
 #include <gtest/gtest.h>
 
-#include <bit>
-#include <cstring>
 #include <filesystem>
 
-#include "data/hdf5/metadata.h"
+#include "data/hdf5/child.h"
 #include "data/shard/shard.h"
 #include "data/verify.h"
 #include "runtime/base/philox.h"
 #include "tests/data/make_data.h"
+#include "tests/fuzz/metadata_blocks.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_directory.h"
 
@@ -71,6 +70,7 @@ class ShardDamage : public testing::TestWithParam<DamagedKind> {
                                      : shard_.mask_offset + at - shard_.index_bytes();
   }
 
+  const std::shared_ptr<Hdf5Child> child_ = Hdf5Child::shared();  // one for all files
   test::TemporaryDirectory directory_;
   std::string path_ = directory_.file("shard_00000.h5");
   std::string good_;
@@ -123,65 +123,21 @@ TEST_P(ShardDamage, OverwrittenRangesAreFoundOrHarmless) {
   }
 }
 
-// A block of metadata: [first, first + bytes) with its checksum at `checksum`.
-struct Block {
-  std::size_t first, bytes, checksum;
-};
-
-std::uint32_t computed(std::string content, const Block& block) {
-  content = content.substr(block.first, block.bytes);
-  const std::size_t at = block.checksum - block.first;
-  if (at + 4 == block.bytes) {
-    content.resize(at);
-  } else {  // inside of it, as zero
-    std::memset(content.data() + at, 0, 4);
-  }
-  return hdf5::lookup3(std::as_bytes(std::span(content)));
-}
-
-std::uint32_t stored(const std::string& file, const Block& block) {
-  std::uint32_t value = 0;
-  std::memcpy(&value, file.data() + block.checksum, 4);
-  return value;
-}
-
-// All of a sound file, found by their checksums.
-std::vector<Block> blocks_of(const std::string& file) {
-  constexpr std::size_t in_heap_block = 18, longest = 8192;
-  std::vector<Block> blocks = {{0, 48, 44}};
-  for (const char* signature : {"OHDR", "OCHK", "FRHP", "FHIB", "FHDB", "BTHD", "BTLF"}) {
-    const bool inside = std::string_view(signature) == "FHDB";
-    for (std::size_t at = file.find(signature); at != std::string::npos;
-         at = file.find(signature, at + 1)) {
-      for (std::size_t bytes = 12; bytes <= std::min(longest, file.size() - at); ++bytes) {
-        if (inside && !std::has_single_bit(bytes)) continue;
-        const Block block{at, bytes, inside ? at + in_heap_block : at + bytes - 4};
-        if (inside && bytes < 32) continue;
-        if (stored(file, block) != computed(file, block)) continue;
-        blocks.push_back(block);
-        break;
-      }
-    }
-  }
-  return blocks;
-}
-
 TEST_P(ShardDamage, CraftedMetadataWithRightChecksumsIsFoundOrHarmless) {
   constexpr std::uint64_t trials = 1500;
-  const std::vector<Block> blocks = blocks_of(good_);
+  const std::vector<fuzz::MetadataBlock> blocks = fuzz::metadata_blocks(good_);
   ASSERT_GE(blocks.size(), 6U);
   const Philox random = Philox::keyed(3, RandomPurpose::test);
   for (std::uint64_t trial = 0; trial < trials; ++trial) {
     const auto words = random(3, trial);
-    const Block& block = blocks[words[0] % blocks.size()];
+    const fuzz::MetadataBlock& block = blocks[words[0] % blocks.size()];
     std::string bytes = good_;
     for (std::uint32_t i = 0; i <= words[1] % 3; ++i) {
       const std::size_t at = block.first + (words[2] + i * words[3]) % block.bytes;
       const char values[] = {'\0', '\1', '\x7f', '\x80', '\xff', static_cast<char>(words[3])};
       bytes[at] = values[(words[3] >> (8 * i)) % std::size(values)];
     }
-    const std::uint32_t checksum = computed(bytes, block);
-    std::memcpy(bytes.data() + block.checksum, &checksum, 4);
+    fuzz::repair(bytes, block);
     static_cast<void>(is_found(bytes));
   }
 }

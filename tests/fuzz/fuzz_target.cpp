@@ -7,11 +7,21 @@
 #include <cstdio>
 #include <cstdlib>
 
+namespace trireme {
+// Of data/hdf5/child.h, in tests that link it.
+[[gnu::weak]] void serve_hdf5_child(int argc, char** argv);
+}  // namespace trireme
+
+extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
+  if (trireme::serve_hdf5_child != nullptr) trireme::serve_hdf5_child(*argc, *argv);
+  return 0;
+}
+
 namespace trireme::fuzz {
 
 MemoryFile::MemoryFile() : file_(memfd_create("fuzz", 0)) {
   require(file_ >= 0, "memfd_create");
-  path_ = "/proc/self/fd/" + std::to_string(file_);
+  path_ = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(file_);
 }
 
 MemoryFile::~MemoryFile() {

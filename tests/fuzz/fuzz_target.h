@@ -13,6 +13,9 @@
 // Entry point of libFuzzer and of the replay driver. Anything but a return is a finding.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
+// Called before all inputs.
+extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv);
+
 // A target that knows its inputs' structure may change them itself, as libFuzzer has it: `data` has
 // room for `max_bytes`, the new size is returned. The driver's own mutation, of bytes, is there
 // for it to use.
@@ -27,7 +30,7 @@ namespace trireme::fuzz {
   return {reinterpret_cast<const char*>(data), size};
 }
 
-// A regular file in memory that any code can open by its path.
+// A regular file in memory that any code can open by its path, in other processes too.
 class MemoryFile {
  public:
   MemoryFile();

@@ -2,17 +2,54 @@
 #include "tests/fuzz/metadata_blocks.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <optional>
 #include <set>
-
-#include "data/hdf5/metadata.h"
+#include <span>
 
 namespace trireme::fuzz {
 namespace {
 
 constexpr std::size_t max_blocks = 256;
+
+void mix(std::uint32_t& a, std::uint32_t& b, std::uint32_t& c) {
+  a = (a - c) ^ std::rotl(c, 4), c += b;
+  b = (b - a) ^ std::rotl(a, 6), a += c;
+  c = (c - b) ^ std::rotl(b, 8), b += a;
+  a = (a - c) ^ std::rotl(c, 16), c += b;
+  b = (b - a) ^ std::rotl(a, 19), a += c;
+  c = (c - b) ^ std::rotl(b, 4), b += a;
+}
+
+std::uint32_t last_mix(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+  c = (c ^ b) - std::rotl(b, 14);
+  a = (a ^ c) - std::rotl(c, 11);
+  b = (b ^ a) - std::rotl(a, 25);
+  c = (c ^ b) - std::rotl(b, 16);
+  a = (a ^ c) - std::rotl(c, 4);
+  b = (b ^ a) - std::rotl(a, 14);
+  return (c ^ b) - std::rotl(b, 24);
+}
+
+// Bob Jenkins' lookup3 (hashlittle, initial value 0), the checksum of metadata.
+std::uint32_t lookup3(std::span<const std::byte> bytes) {
+  std::uint32_t a = 0xdeadbeef + static_cast<std::uint32_t>(bytes.size()), b = a, c = a;
+  const auto word = [&](std::size_t at) {
+    std::uint32_t value = 0;
+    if (at < bytes.size())
+      std::memcpy(&value, bytes.data() + at, std::min<std::size_t>(4, bytes.size() - at));
+    return value;
+  };
+  if (bytes.empty()) return c;
+  while (true) {
+    a += word(0), b += word(4), c += word(8);
+    if (bytes.size() <= 12) return last_mix(a, b, c);
+    mix(a, b, c);
+    bytes = bytes.subspan(12);
+  }
+}
 
 class Finder {
  public:
@@ -115,7 +152,7 @@ std::uint32_t computed(const std::string& file, const MetadataBlock& block) {
   } else {
     std::memset(content.data() + at, 0, 4);
   }
-  return hdf5::lookup3(std::as_bytes(std::span(content)));
+  return lookup3(std::as_bytes(std::span(content)));
 }
 
 }  // namespace

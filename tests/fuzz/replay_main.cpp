@@ -183,6 +183,7 @@ extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size,
 }
 
 int main(int count, char** texts) {
+  LLVMFuzzerInitialize(&count, &texts);
   const Arguments arguments = parse({texts + 1, texts + count});
   KeptInput kept(arguments.kept);
   const auto run = [&](const std::string& input) {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <random>
 
-#include "data/hdf5/metadata.h"
+#include "data/hdf5/child.h"
 #include "data/shard/block_checks.h"
 #include "data/shard/shard.h"
 #include "runtime/base/checksum.h"
@@ -128,37 +128,39 @@ class ShardMutation {
     if (at != std::string::npos) put(at, value, 8);
   }
 
-  [[nodiscard]] std::string content(const hdf5::RootGroup& root, const InputFile& input,
-                                    const char* name) const {
-    const auto link = root.links.find(name);
-    if (link == root.links.end() || !link->second) return {};
-    const hdf5::StoredDataset set = hdf5::read_dataset(input, *link->second);
-    if (set.address > file_.size() || set.bytes > file_.size() - set.address) return {};
-    return file_.substr(set.address, set.bytes);
+  [[nodiscard]] ShardFacts facts() const {
+    memory_.set(file_);
+    return Hdf5Child::shared()->shard(memory_.path());
+  }
+
+  [[nodiscard]] std::string content(const ShardFacts& facts, std::string_view name) const {
+    const auto set = std::ranges::find(facts.datasets, name, &ShardDataset::name);
+    if (set == facts.datasets.end() || set->address > file_.size() ||
+        set->bytes > file_.size() - set->address)
+      return {};
+    return file_.substr(set->address, set->bytes);
   }
 
   void repair_payload() {
-    memory_.set(file_);
-    const InputFile input(memory_.path());
-    const hdf5::RootGroup root = hdf5::read_root(input);
+    const ShardFacts found = facts();
     std::string payload;
     for (const char* const name : {"tokens", "document_offsets", "images", "labels"})
-      payload += content(root, input, name);
+      payload += content(found, name);
     const std::uint64_t checksum = checksum_of(payload);
     set_attribute("payload_xxh3", checksum);
-    if (below(2) == 0) repair_table(root, input, checksum);
+    if (below(2) == 0) repair_table(found, checksum);
   }
 
-  void repair_table(const hdf5::RootGroup& root, const InputFile& input, std::uint64_t payload) {
-    const auto link = root.links.find("block_checksums");
+  void repair_table(const ShardFacts& found, std::uint64_t payload) {
+    const auto set = std::ranges::find(found.datasets, "block_checksums", &ShardDataset::name);
     const std::size_t size_at = value_of_attribute(file_, "block_bytes");
-    if (link == root.links.end() || !link->second || size_at == std::string::npos) return;
+    if (set == found.datasets.end() || size_at == std::string::npos) return;
     std::uint64_t block_bytes = 0;
     std::memcpy(&block_bytes, file_.data() + size_at, 8);
     if (block_bytes == 0) return;
     BlockSums sums;
     const auto add = [&](const char* name, std::uint64_t bytes_of_block) {
-      const std::string bytes = content(root, input, name);
+      const std::string bytes = content(found, name);
       sums.add(std::as_bytes(std::span(bytes)), bytes_of_block);
       if (!bytes.empty()) sums.end_block();
     };
@@ -166,32 +168,24 @@ class ShardMutation {
       add(name, block_bytes);
     for (const char* const name : {"document_offsets", "labels"})
       add(name, index_block_bytes);
-    const hdf5::StoredDataset set = hdf5::read_dataset(input, *link->second);
     const std::size_t bytes = sums.table().size() * sizeof(std::uint32_t);
-    if (set.address > file_.size() || bytes > file_.size() - set.address) return;
+    if (set->address > file_.size() || bytes > file_.size() - set->address) return;
     if (bytes > 0 && below(4) > 0)
-      std::memcpy(file_.data() + set.address, sums.table().data(), bytes);
+      std::memcpy(file_.data() + set->address, sums.table().data(), bytes);
     set_attribute("block_checksums_xxh3", table_checksum(block_bytes, payload, sums.table()));
   }
 
   void repair_header() {
-    memory_.set(file_);
-    const InputFile input(memory_.path());
-    const hdf5::RootGroup root = hdf5::read_root(input);
+    const ShardFacts found = facts();
     std::string text;
     for (const char* const name :
          {"format", "version", "kind", "dtype", "shard_index", "shard_count", "count", "documents",
           "continues", "tokenizer", "vocabulary", "height", "width", "channels", "classes",
           "payload_xxh3"}) {
-      const auto at = root.attributes.find(name);
-      if (at == root.attributes.end()) continue;
-      hdf5::Cursor value(input.path(), at->second.data);
-      const std::uint64_t bytes = at->second.type.bytes;
-      text += std::string(name) + "=" +
-              (at->second.type.kind == hdf5::DataType::Kind::text
-                   ? value.text(bytes)
-                   : std::to_string(value.number(std::min<std::uint64_t>(bytes, 8)))) +
-              "\n";
+      const auto at = std::ranges::find(found.attributes, name, &ShardAttribute::name);
+      if (at == found.attributes.end()) continue;
+      const bool is_text = at->kind == ShardAttribute::Kind::text;
+      text += fmt::format("{}={}\n", name, is_text ? at->text : std::to_string(at->number));
     }
     set_attribute("header_xxh3", checksum_of(text));
   }

@@ -123,7 +123,13 @@ void sum_blocks_on_host(Stream& stream, const Tensor& out, const Tensor& blocks,
 
 }  // namespace trireme::test
 
+namespace trireme {
+// Of data/hdf5/child.h, in tests that link it.
+[[gnu::weak]] void serve_hdf5_child(int argc, char** argv);
+}  // namespace trireme
+
 int main(int argc, char** argv) {
+  if (trireme::serve_hdf5_child != nullptr) trireme::serve_hdf5_child(argc, argv);
   trireme::prepare_gpu_environment();
   try {
     const trireme::MpiEnvironment environment(&argc, &argv);

@@ -6,7 +6,13 @@
 #include "runtime/device/gpu_environment.h"
 #include "tests/support/test_device.h"
 
+namespace trireme {
+// Of data/hdf5/child.h, in tests that link it.
+[[gnu::weak]] void serve_hdf5_child(int argc, char** argv);
+}  // namespace trireme
+
 int main(int argc, char** argv) {
+  if (trireme::serve_hdf5_child != nullptr) trireme::serve_hdf5_child(argc, argv);
   trireme::prepare_gpu_environment();
   testing::InitGoogleTest(&argc, argv);
   if (trireme::test::device_under_test() == trireme::DeviceType::cuda) {

@@ -10,7 +10,7 @@
 #include "data/fields/field_dataset.h"
 #include "data/fields/file_list.h"
 #include "data/fields/storage/filters.h"
-#include "data/fields/storage/index_child.h"
+#include "data/hdf5/child.h"
 #include "data/loader/permutation.h"
 #include "launch/bench/data/reading.h"
 #include "runtime/base/clock.h"

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/hdf5/child.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <future>
+#include <optional>
+
+#include "data/index_archive.h"
+#include "runtime/base/error.h"
+
+namespace trireme {
+namespace {
+
+// Note [The child's protocol]
+// Standard input of the child is a socket. Both sides write messages: a length and as many bytes. A
+// question is a ChildQuestion; its answer begins with 'a', or with 'e' and is an error's text. The
+// parent believes nothing of it: answers are parsed and checked as a stranger's.
+constexpr const char* child_argument = "hdf5-child";
+struct Limits {
+  rlim_t seconds;  // of processor time
+  rlim_t memory;   // bytes beyond what the program itself maps
+};
+constexpr Limits limits_of_index{60, rlim_t{4} << 30};
+constexpr Limits limits_of_shard{5, rlim_t{256} << 20};
+constexpr std::uint64_t longest_message = std::uint64_t{16} << 30;
+
+std::atomic<bool> main_serves = false;
+
+struct ChildQuestion {
+  std::string path{};
+  bool is_shard = false;
+  ScanRequest request{};
+};
+
+template <typename Archive>
+void transfer(Archive& archive, ChildQuestion& question) {
+  archive(question.path);
+  archive(question.request.fields);
+  for (bool* const flag :
+       {&question.is_shard, &question.request.groups, &question.request.outside_links,
+        &question.request.bfloat16, &question.request.unpack})
+    transfer(archive, *flag);
+}
+
+bool send_message(int to, std::string_view bytes) {
+  const std::uint64_t length = bytes.size();
+  std::string message(reinterpret_cast<const char*>(&length), sizeof(length));
+  message += bytes;
+  for (std::string_view rest = message; !rest.empty();) {
+    const ssize_t sent = ::send(to, rest.data(), rest.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent <= 0) return false;
+    rest.remove_prefix(static_cast<std::size_t>(sent));
+  }
+  return true;
+}
+
+// Takes memory only for what arrives: a length may be a lie.
+bool receive_bytes(int from, std::uint64_t count, std::string& to) {
+  constexpr std::uint64_t at_once = 1 << 18;
+  while (to.size() < count) {
+    const std::size_t had = to.size();
+    to.resize(had + std::min(at_once, count - had));
+    const ssize_t got = ::read(from, to.data() + had, to.size() - had);
+    to.resize(had + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+  }
+  return true;
+}
+
+// None where the other side has ended.
+std::optional<std::string> receive_message(int from) {
+  std::string head, bytes;
+  std::uint64_t length = 0;
+  if (!receive_bytes(from, sizeof(length), head)) return std::nullopt;
+  std::memcpy(&length, head.data(), sizeof(length));
+  if (length > longest_message || !receive_bytes(from, length, bytes)) return std::nullopt;
+  return bytes;
+}
+
+// ---- In the child.
+
+void limit(decltype(RLIMIT_AS) what, rlim_t value) {
+  rlimit wanted{};
+  if (::getrlimit(what, &wanted) != 0) return;
+  wanted.rlim_cur = std::min(value, wanted.rlim_max);
+  static_cast<void>(::setrlimit(what, &wanted));
+}
+
+// Of all address space of this process, now.
+rlim_t mapped_bytes() {
+  unsigned long pages = 0;
+  if (std::FILE* const file = std::fopen("/proc/self/statm", "r")) {
+    if (std::fscanf(file, "%lu", &pages) != 1) pages = 0;
+    std::fclose(file);
+  }
+  return pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
+}
+
+void allow(const Limits& limits) {
+  static const rlim_t own_memory = mapped_bytes();
+  rusage used{};
+  if (::getrusage(RUSAGE_SELF, &used) == 0)
+    limit(RLIMIT_CPU,
+          static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec) + limits.seconds + 1);
+    // Sanitizers reserve terabytes of addresses.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  limit(RLIMIT_AS, own_memory + limits.memory);
+#endif
+}
+
+std::string answer_to(const std::string& message) {
+  ChildQuestion question;
+  IndexParser parser(message, "a question about an HDF5 file");
+  transfer(parser, question);
+  const std::string& path = question.path;
+  allow(question.is_shard ? limits_of_shard : limits_of_index);
+  std::string answer = "a";
+  try {
+    if (question.is_shard) {
+      append_facts(answer, read_shard_facts(path));
+    } else {
+      append_index(answer, scan_file(path, question.request));
+    }
+  } catch (const std::exception& error) {
+    const std::string what = error.what();  // of the library's calls some know the object alone
+    answer = "e" + (what.find(path) == std::string::npos ? path + ": " + what : what);
+  }
+  return answer;
+}
+
+// Ends with its parent, whose end of the socket is then closed.
+[[noreturn]] void serve() {
+  limit(RLIMIT_CORE, 0);
+  limit(RLIMIT_FSIZE, 0);
+  // What is meant for the job is its parent's to obey.
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2})
+    std::signal(signal, SIG_IGN);
+  // No filter of a plugin runs here; metadata needs none.
+  ::setenv("HDF5_PLUGIN_PRELOAD", "::", 1);
+  while (const auto question = receive_message(STDIN_FILENO)) {
+    if (!send_message(STDIN_FILENO, answer_to(*question))) break;
+  }
+  ::_exit(EXIT_SUCCESS);
+}
+
+// ---- In the parent.
+
+[[noreturn]] void refuse_file(const std::string& path, int status) {
+  if (WIFSIGNALED(status)) {
+    const int signal = WTERMSIG(status);
+    fail(ExitCode::data,
+         "{}: reading what it says of itself ended the HDF5 library by signal {} ({}{}): the file "
+         "is damaged, or made to do harm",
+         path, signal, ::strsignal(signal), signal == SIGXCPU ? ", after its time limit" : "");
+  }
+  fail(ExitCode::data, "{}: the process that reads HDF5 metadata ended with code {} at this file",
+       path, WIFEXITED(status) ? WEXITSTATUS(status) : status);
+}
+
+}  // namespace
+
+void serve_hdf5_child(int argc, char** argv) {
+  if (argc == 2 && std::string_view(argv[1]) == child_argument) serve();
+  main_serves = true;
+}
+
+std::shared_ptr<Hdf5Child> Hdf5Child::shared() {
+  static std::mutex mutex;
+  static std::weak_ptr<Hdf5Child> held;
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<Hdf5Child> child = held.lock();
+  if (!child) held = child = std::make_shared<Hdf5Child>();
+  return child;
+}
+
+Hdf5Child::~Hdf5Child() {
+  if (process_ > 0) static_cast<void>(end());
+}
+
+FileIndex Hdf5Child::index(const std::string& path, const ScanRequest& request) {
+  std::vector<FileIndex> parsed = parse_indexes(ask(path, &request));
+  if (parsed.size() != 1 || parsed.front().path != path)
+    fail(ExitCode::data, "{}: the HDF5 library answers about another file", path);
+  return std::move(parsed.front());
+}
+
+ShardFacts Hdf5Child::shard(const std::string& path) {
+  return parse_facts(ask(path, nullptr));
+}
+
+std::string Hdf5Child::ask(const std::string& path, const ScanRequest* request) {
+  ChildQuestion question{.path = path, .is_shard = request == nullptr};
+  if (request != nullptr) question.request = *request;
+  std::string message;
+  IndexWriter writer(message);
+  transfer(writer, question);
+  const std::lock_guard lock(mutex_);
+  while (true) {
+    const bool fresh = process_ <= 0;
+    if (fresh) start();
+    std::optional<std::string> answer;
+    if (send_message(socket_.get(), message)) answer = receive_message(socket_.get());
+    if (answer && answer->starts_with('a')) return answer->substr(1);
+    if (answer && answer->starts_with('e')) throw Error(ExitCode::data, answer->substr(1));
+    const int status = end();
+    // Once more where an earlier file may have damaged the library's memory.
+    if (fresh) refuse_file(path, status);
+  }
+}
+
+void Hdf5Child::start() {
+  if (!main_serves) {
+    fail(ExitCode::internal,
+         "this program opens HDF5 files without a process for the HDF5 library: call "
+         "trireme::serve_hdf5_child(argc, argv) of data/hdf5/child.h first in its main");
+  }
+  int ends[2] = {};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    system_failed("socketpair", "the process that reads HDF5 metadata");
+  socket_ = FileDescriptor(ends[0]);
+  const FileDescriptor theirs(ends[1]);
+  posix_spawn_file_actions_t files;
+  if (::posix_spawn_file_actions_init(&files) != 0) system_failed("posix_spawn", "hdf5-child");
+  ::posix_spawn_file_actions_adddup2(&files, theirs.get(), STDIN_FILENO);
+  ::posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  ::posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  // Nothing else of this process, such as MPI's sockets.
+  ::posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
+  std::string name = "trireme", argument = child_argument;
+  char* const arguments[] = {name.data(), argument.data(), nullptr};
+  errno = ::posix_spawn(&process_, "/proc/self/exe", &files, nullptr, arguments, ::environ);
+  ::posix_spawn_file_actions_destroy(&files);
+  if (errno != 0) {
+    process_ = -1;
+    system_failed("posix_spawn", "/proc/self/exe");
+  }
+}
+
+int Hdf5Child::end() {
+  ::kill(process_, SIGKILL);  // does nothing to one that has ended
+  int status = 0;
+  while (::waitpid(process_, &status, 0) < 0) {
+    if (errno != EINTR) system_failed("waitpid", "the process that reads HDF5 metadata");
+  }
+  process_ = -1;
+  socket_ = FileDescriptor();
+  return status;
+}
+
+std::vector<FileIndex> scan_in_children(std::span<const std::string> paths,
+                                        const ScanRequest& request, std::size_t processes) {
+  constexpr std::size_t worth_a_process = 16;  // files
+  const std::size_t count = std::clamp<std::size_t>(paths.size() / worth_a_process, 1,
+                                                    std::max<std::size_t>(processes, 1));
+  const auto scan = [&](std::size_t part) {
+    Hdf5Child child;
+    std::vector<FileIndex> indexes;
+    for (std::size_t i = paths.size() * part / count; i < paths.size() * (part + 1) / count; ++i)
+      indexes.push_back(child.index(paths[i], request));
+    return indexes;
+  };
+  std::vector<std::future<std::vector<FileIndex>>> parts;
+  for (std::size_t part = 1; part < count; ++part)
+    parts.push_back(std::async(std::launch::async, scan, part));
+  std::vector<FileIndex> all = scan(0);
+  for (auto& part : parts)
+    std::ranges::move(part.get(), std::back_inserter(all));
+  return all;
+}
+
+}  // namespace trireme

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Asks the HDF5 library about files that anybody may have written. What a file says can make the
+// library crash, so it runs in a child process with limits on memory and time; a file that ends the
+// child is an error that names the file. The child is this very program, started anew as
+// `PROGRAM hdf5-child`: nothing has to be installed beside it, and neither MPI nor CUDA are in it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/hdf5/field_scan.h"
+#include "data/hdf5/shard_facts.h"
+#include "runtime/base/file.h"
+
+namespace trireme {
+
+// The first call of main in a program that opens packed shards or HDF5 files: returns, or, where
+// the program was started as such a child, answers its parent and ends the process.
+void serve_hdf5_child(int argc, char** argv);
+
+// Started by its first question, ended with this object. Any number of threads; one question at a
+// time. Questions raise ExitCode::data, naming the file, where it cannot be read.
+class Hdf5Child {
+ public:
+  // The one that somebody holds, else a new one. Held by whoever asks about many files.
+  [[nodiscard]] static std::shared_ptr<Hdf5Child> shared();
+
+  Hdf5Child() = default;
+  ~Hdf5Child();
+  Hdf5Child(const Hdf5Child&) = delete;
+  Hdf5Child& operator=(const Hdf5Child&) = delete;
+
+  [[nodiscard]] FileIndex index(const std::string& path, const ScanRequest& request);
+  [[nodiscard]] ShardFacts shard(const std::string& path);
+
+ private:
+  [[nodiscard]] std::string ask(const std::string& path, const ScanRequest* request);
+  void start();
+  int end();  // its exit status
+
+  std::mutex mutex_;
+  FileDescriptor socket_;
+  pid_t process_ = -1;
+};
+
+// The indexes of `paths`, in order, by up to `processes` children. Raises ExitCode::data naming the
+// first file that cannot be read.
+[[nodiscard]] std::vector<FileIndex> scan_in_children(std::span<const std::string> paths,
+                                                      const ScanRequest& request,
+                                                      std::size_t processes);
+
+}  // namespace trireme
