@@ -85,6 +85,7 @@ Config config_of(const Case& what) {
   config.run.seed = 1;
   config.parallel.data = what.mesh.data;
   config.parallel.tensor = what.mesh.tensor;
+  config.parallel.tensor_blocks = what.mesh.tensor;
   config.parallel.pipeline = what.mesh.pipeline;
   config.parallel.zero = what.zero;
   config.parallel.bucket_megabytes = 4.0 / 1024;  // 1,024 gradients
