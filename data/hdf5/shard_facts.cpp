@@ -63,8 +63,8 @@ ShardDataset read_dataset(const OpenHdf5& file, const std::string& name) {
   if (H5Iget_type(data) != H5I_DATASET) return it;
   const Handle type(checked(H5Dget_type(data), "H5Dget_type", file.path), H5Tclose);
   const Handle plan(checked(H5Dget_create_plist(data), "H5Dget_create_plist", file.path), H5Pclose);
-  const auto layout = static_cast<std::size_t>(
-      checked(H5Pget_layout(plan), "H5Pget_layout", file.path));
+  const auto layout =
+      static_cast<std::size_t>(checked(H5Pget_layout(plan), "H5Pget_layout", file.path));
   it.storage = layout < layouts.size() ? layouts[layout] : "unknown";
   it.type = name_of_type(type);
   it.filtered = checked(H5Pget_nfilters(plan), "H5Pget_nfilters", file.path) > 0;
