@@ -15,7 +15,12 @@ using LineJson = nlohmann::json;
 class MetricsLine::Scanner : public nlohmann::json_sax<LineJson> {
  public:
   explicit Scanner(MetricsLine& line) : line_(line) {}
-  [[nodiscard]] bool is_object() const { return object_; }
+  // Whether `text` is an object. The library's reader becomes a part of this function: of a
+  // template that several sources have the linker takes one copy, which may have been compiled for
+  // speed of compilation.
+  [[nodiscard, gnu::flatten]] bool scan(std::string_view text) {
+    return read_json_events(text, *this) && object_;
+  }
   // Has more than numbers: some must be read as a document.
   [[nodiscard]] bool is_document() const { return document_; }
 
@@ -76,16 +81,13 @@ class MetricsLine::Scanner : public nlohmann::json_sax<LineJson> {
   bool object_ = false, document_ = false;
 };
 
-// The library's reader becomes a part of this function: of a template that several sources have the
-// linker takes one copy, which may have been compiled for speed of compilation.
-[[gnu::flatten]] MetricsLine::Kind MetricsLine::parse(std::string_view text) {
+MetricsLine::Kind MetricsLine::parse(std::string_view text) {
   count_ = 0;
   timestamp_.clear();
   texts_.clear();
   sources_.clear();
   Scanner scanner(*this);
-  const bool whole = read_json_events(text, scanner) && scanner.is_object();
-  return kind_ = whole ? kind_of(text, scanner.is_document()) : Kind::broken;
+  return kind_ = scanner.scan(text) ? kind_of(text, scanner.is_document()) : Kind::broken;
 }
 
 MetricsLine::Kind MetricsLine::kind_of(std::string_view text, bool document) {
