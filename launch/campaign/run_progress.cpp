@@ -14,7 +14,12 @@ namespace trireme::campaign {
 
 RunProgress read_progress(const std::string& run, std::int64_t from) {
   RunProgress progress;
-  if (const auto checkpoint = runs::newest_stored(run)) progress.checkpoint = checkpoint->step;
+  try {
+    const auto stored = runs::list_stored(run);
+    if (!stored.empty()) progress.checkpoint = stored.back().step;
+  } catch (const std::exception&) {
+    progress.checkpoint = 0;  // as if it were not there: nothing depends on it but figures
+  }
   std::vector<double> times;
   runs::MetricsLine line;
   runs::FileTail metrics(run + "/metrics.jsonl", std::uint64_t{1} << 20U);
