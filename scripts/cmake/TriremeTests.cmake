@@ -6,6 +6,10 @@
 # RUN_SERIAL is for those that measure.
 # COST has long ones started first in a build that has no times of them yet.
 
+# Tests are compiled oftener than they run: half the time of -O3, which what they test keeps.
+add_library(trireme_test_flags INTERFACE)
+target_compile_options(trireme_test_flags INTERFACE "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-Og>")
+
 add_library(trireme_test_main STATIC ${PROJECT_SOURCE_DIR}/tests/support/unit_main.cpp)
 target_link_libraries(trireme_test_main PUBLIC GTest::gtest GTest::gmock trireme::base trireme::device PRIVATE trireme_flags)
 
@@ -33,12 +37,12 @@ function(_trireme_test_binary name)
   if(NOT ARG_CUDA OR NOT TARGET trireme_cuda_emulated)
     add_executable(${name} ${ARG_SOURCES})
     trireme_unity(${name})
-    target_link_libraries(${name} PRIVATE trireme_flags trireme_quick_compile ${ARG_DEPENDS} ${ARG_MAIN})
+    target_link_libraries(${name} PRIVATE trireme_flags trireme_test_flags ${ARG_DEPENDS} ${ARG_MAIN})
     set(binaries ${name})
   else()
     add_library(${name}_objects OBJECT ${ARG_SOURCES})
     trireme_unity(${name}_objects)
-    target_link_libraries(${name}_objects PRIVATE trireme_quick_compile PUBLIC trireme_flags ${ARG_DEPENDS} ${ARG_MAIN})
+    target_link_libraries(${name}_objects PRIVATE trireme_test_flags PUBLIC trireme_flags ${ARG_DEPENDS} ${ARG_MAIN})
     set(binaries ${name} ${name}_emulated)
     foreach(binary ${binaries})
       add_executable(${binary})
