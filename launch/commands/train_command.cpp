@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include <memory>
+#include <utility>
 
 #include "launch/commands/number_check.h"
 #include "launch/commands/shared_options.h"
@@ -35,6 +36,18 @@ void list_keys() {
   }
 }
 
+// The engine is gone when the exit code is thrown: it takes an exception for a failure of the run.
+StopReason run_and_report(const RankProcess& process, const Config& config,
+                          const RunRequest& request, ReportRequest reported) {
+  // Before anything that takes time: a broken description of the machine ends the run here.
+  const PlannedStep planned = process.mpi.rank() == 0 ? planned_step(config) : PlannedStep{};
+  Engine engine(process, config);
+  TrainReports reports(engine, planned, std::move(reported));
+  const StopReason stopped = engine.run(reports, request);
+  if (stopped != StopReason::none) reports.stopped();
+  return stopped;
+}
+
 void train(const TrainArguments& arguments, const std::vector<std::string>& command_line) {
   if (arguments.list_keys) return list_keys();
   if (arguments.config.empty())
@@ -53,13 +66,9 @@ void train(const TrainArguments& arguments, const std::vector<std::string>& comm
     fail(ExitCode::config, "--until: {} is beyond train.steps = {}; give a step of the run",
          arguments.until, config.train.steps);
   try {
-    // Before anything that takes time: a broken description of the machine ends the run here.
-    const PlannedStep planned = process.mpi.rank() == 0 ? planned_step(config) : PlannedStep{};
-    Engine engine(process, config);
-    TrainReports reports(engine, planned, {command_line, requested, arguments.split_times});
     const StopReason stopped =
-        engine.run(reports, {.start = arguments.start, .until = arguments.until});
-    if (stopped != StopReason::none) reports.stopped();
+        run_and_report(process, config, {.start = arguments.start, .until = arguments.until},
+                       {command_line, requested, arguments.split_times});
     if (stopped != StopReason::none && stopped != StopReason::reached)
       throw CLI::RuntimeError(static_cast<int>(ExitCode::requeue));
   } catch (const OutOfMemory& lack) {
