@@ -7,6 +7,7 @@
 #include "runtime/device/cpu/cpu_stream.h"
 #include "runtime/ops/common/float_types.h"
 #include "runtime/ops/common/scratch.h"
+#include "runtime/ops/norm/scale_offset_cpu.h"
 
 namespace trireme::ops::cpu {
 namespace {
@@ -23,7 +24,7 @@ struct Sizes {
   [[nodiscard]] std::int64_t width() const { return (heads + 2 * key_heads) * size; }
 };
 
-template <typename T>
+template <typename T, typename Offset>
 struct Forward {
   T* y;
   float* rstd;
@@ -31,7 +32,7 @@ struct Forward {
   const float* gammas[2];
   Sizes sizes;
   float epsilon;
-  float offset;
+  Offset offset;
 
   void operator()() const {
     for (std::int64_t row = 0; row < sizes.rows; ++row) {
@@ -47,7 +48,7 @@ struct Forward {
         const float inverse = 1.0F / std::sqrt(squares / static_cast<float>(sizes.size) + epsilon);
 #pragma omp simd
         for (std::int64_t i = 0; i < sizes.size; ++i)
-          store(out[i], load(in[i]) * inverse * (gamma[i] + offset));
+          store(out[i], load(in[i]) * inverse * scaled(gamma[i], offset));
         rstd[row * sizes.normed() + head] = inverse;
       }
       const std::int64_t values = row * sizes.width() + sizes.normed() * sizes.size;
@@ -59,7 +60,7 @@ struct Forward {
 // Rows whose sums are added apart before they join the total: a long column loses fewer bits.
 constexpr std::int64_t chunk = 64;
 
-template <typename T>
+template <typename T, typename Offset>
 struct Backward {
   T* dqkv;
   float* d_gammas[2];
@@ -67,7 +68,7 @@ struct Backward {
   const float* rstd;
   const float* gammas[2];
   Sizes sizes;
-  float offset;
+  Offset offset;
 
   // With n = x rstd and g = dy gamma: dx = rstd (g - n mean(g n)), dgamma += dy n.
   void one_head(std::int64_t row, std::int64_t head, float* sums) const {
@@ -81,13 +82,13 @@ struct Backward {
     for (std::int64_t i = 0; i < sizes.size; ++i) {
       const float product = load(slope[i]) * (load(in[i]) * inverse);
       sums[i] += product;
-      sum_gn += product * (gamma[i] + offset);
+      sum_gn += product * scaled(gamma[i], offset);
     }
     const float mean_gn = sum_gn / static_cast<float>(sizes.size);
 #pragma omp simd
     for (std::int64_t i = 0; i < sizes.size; ++i)
-      store(slope[i],
-            inverse * (load(slope[i]) * (gamma[i] + offset) - load(in[i]) * inverse * mean_gn));
+      store(slope[i], inverse * (load(slope[i]) * scaled(gamma[i], offset) -
+                                 load(in[i]) * inverse * mean_gn));
   }
 
   void operator()() const {
@@ -114,13 +115,15 @@ void head_norm_forward(Stream& stream, const Tensor& y, const Tensor& rstd, cons
                        const HeadNormOptions& options) {
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
-    enqueue(stream, Forward<T>{y.as<T>(),
-                               rstd.as<float>(),
-                               x.as<T>(),
-                               {query_gamma.as<float>(), key_gamma.as<float>()},
-                               {x, options},
-                               options.epsilon,
-                               options.offset});
+    visit_offset(options.offset, [&](auto added) {
+      enqueue(stream, Forward<T, decltype(added)>{y.as<T>(),
+                                                  rstd.as<float>(),
+                                                  x.as<T>(),
+                                                  {query_gamma.as<float>(), key_gamma.as<float>()},
+                                                  {x, options},
+                                                  options.epsilon,
+                                                  added});
+    });
   });
 }
 
@@ -130,13 +133,16 @@ void head_norm_backward(Stream& stream, const Tensor& dqkv, const Tensor& d_quer
                         const HeadNormOptions& options) {
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
-    enqueue(stream, Backward<T>{dqkv.as<T>(),
-                                {d_query_gamma.as<float>(), d_key_gamma.as<float>()},
-                                x.as<T>(),
-                                rstd.as<float>(),
-                                {query_gamma.as<float>(), key_gamma.as<float>()},
-                                {x, options},
-                                options.offset});
+    visit_offset(options.offset, [&](auto added) {
+      enqueue(stream,
+              Backward<T, decltype(added)>{dqkv.as<T>(),
+                                           {d_query_gamma.as<float>(), d_key_gamma.as<float>()},
+                                           x.as<T>(),
+                                           rstd.as<float>(),
+                                           {query_gamma.as<float>(), key_gamma.as<float>()},
+                                           {x, options},
+                                           added});
+    });
   });
 }
 

@@ -7,11 +7,12 @@
 #include "runtime/device/cpu/cpu_stream.h"
 #include "runtime/ops/common/magnitude_cpu.h"
 #include "runtime/ops/common/scratch.h"
+#include "runtime/ops/norm/scale_offset_cpu.h"
 
 namespace trireme::ops::cpu {
 namespace {
 
-template <typename T>
+template <typename T, typename Offset>
 struct Forward {
   T* y;
   float* rstd;
@@ -22,7 +23,7 @@ struct Forward {
   std::int64_t rows;
   std::int64_t columns;
   float epsilon;
-  float offset;  // of gamma
+  Offset offset;  // of gamma
 
   void operator()() const {
     const float scale = 1.0F / static_cast<float>(columns);
@@ -45,7 +46,7 @@ struct Forward {
       T* const out = y + begin;
 #pragma omp simd
       for (std::int64_t i = 0; i < columns; ++i)
-        store(out[i], load(in[i]) * inverse * (gamma[i] + offset));
+        store(out[i], load(in[i]) * inverse * scaled(gamma[i], offset));
       rstd[row] = inverse;
     }
   }
@@ -55,7 +56,7 @@ struct Forward {
 constexpr std::int64_t chunk = 64;
 
 // One code for both outputs, whichever are wanted: another loop might round differently.
-template <typename T>
+template <typename T, typename Offset>
 struct Backward {
   T* dx;          // null: only dgamma is wanted
   float* dgamma;  // null: only dx is wanted
@@ -66,7 +67,7 @@ struct Backward {
   std::int64_t rows;
   std::int64_t columns;
   bool accumulate;
-  float offset;  // of gamma
+  Offset offset;  // of gamma
 
   // With n = x rstd and g = dy gamma: dx = rstd (g - n mean(g n)).
   void one_row(std::int64_t row, float* gamma_sum) const {
@@ -78,13 +79,14 @@ struct Backward {
     for (std::int64_t i = 0; i < columns; ++i) {
       const float product = load(slope[i]) * (load(in[i]) * inverse);
       gamma_sum[i] += product;
-      sum_gn += product * (gamma[i] + offset);
+      sum_gn += product * scaled(gamma[i], offset);
     }
     if (dx == nullptr) return;
     T* const out = dx + row * columns;
     const float mean_gn = sum_gn / static_cast<float>(columns);
     const auto gradient = [&](std::int64_t i) {
-      return inverse * (load(slope[i]) * (gamma[i] + offset) - load(in[i]) * inverse * mean_gn);
+      return inverse *
+             (load(slope[i]) * scaled(gamma[i], offset) - load(in[i]) * inverse * mean_gn);
     };
     if (accumulate) {
 #pragma omp simd
@@ -119,10 +121,13 @@ void rms_norm_forward(Stream& stream, const Tensor& y, const Tensor& rstd, const
                       const Tensor& amax, float offset) {
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
-    enqueue(stream, Forward<T>{y.as<T>(), rstd.as<float>(), x.as<T>(), gamma.as<float>(),
-                               residual.empty() ? nullptr : residual.as<T>(),
-                               sum.empty() ? nullptr : sum.as<T>(), x.shape.rows(), x.shape.back(),
-                               epsilon, offset});
+    visit_offset(offset, [&](auto added) {
+      enqueue(stream,
+              Forward<T, decltype(added)>{y.as<T>(), rstd.as<float>(), x.as<T>(), gamma.as<float>(),
+                                          residual.empty() ? nullptr : residual.as<T>(),
+                                          sum.empty() ? nullptr : sum.as<T>(), x.shape.rows(),
+                                          x.shape.back(), epsilon, added});
+    });
     enqueue_magnitude<T>(stream, amax, y);
   });
 }
@@ -132,10 +137,13 @@ void rms_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma, c
                        const Tensor& amax, float offset) {
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
-    enqueue(stream, Backward<T>{dx.empty() ? nullptr : dx.as<T>(),
-                                dgamma.empty() ? nullptr : dgamma.as<float>(), dy.as<T>(),
-                                x.as<T>(), gamma.as<float>(), rstd.as<float>(), x.shape.rows(),
-                                x.shape.back(), accumulate, offset});
+    visit_offset(offset, [&](auto added) {
+      enqueue(stream, Backward<T, decltype(added)>{dx.empty() ? nullptr : dx.as<T>(),
+                                                   dgamma.empty() ? nullptr : dgamma.as<float>(),
+                                                   dy.as<T>(), x.as<T>(), gamma.as<float>(),
+                                                   rstd.as<float>(), x.shape.rows(), x.shape.back(),
+                                                   accumulate, added});
+    });
     enqueue_magnitude<T>(stream, amax, dx);
   });
 }
