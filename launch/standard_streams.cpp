@@ -77,8 +77,7 @@ void end_with_reader() noexcept {
 }
 
 void give_text_as_it_is(bool to_terminals) noexcept {
-  standard_output.shows_controls =
-      !to_terminals && (::isatty(STDOUT_FILENO) == 1 || terminal_width(STDOUT_FILENO) > 0);
+  standard_output.shows_controls = !to_terminals && is_terminal(STDOUT_FILENO);
 }
 
 int flush_output() noexcept {

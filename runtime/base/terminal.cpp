@@ -25,6 +25,16 @@ bool is_control(unsigned char letter, unsigned char before) {
   return letter < 0x20 || letter == 0x7f || (before == 0xc2 && letter >= 0x80 && letter < 0xa0);
 }
 
+// mpirun gives ranks a terminal of its own.
+bool has_launcher() {
+  return std::getenv("OMPI_COMM_WORLD_RANK") != nullptr;
+}
+
+FileDescriptor of_launcher(int descriptor) {
+  return FileDescriptor(::open(fmt::format("/proc/{}/fd/{}", ::getppid(), descriptor).c_str(),
+                               O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC));
+}
+
 }  // namespace
 
 std::string without_controls(std::string_view text, char before) {
@@ -56,11 +66,15 @@ std::size_t terminal_width(int descriptor) {
   // A terminal that only moves forward (TERM=dumb) cannot redraw.
   const char* const kind = std::getenv("TERM");
   if (kind == nullptr || std::string_view(kind) == "dumb") return 0;
-  if (std::getenv("OMPI_COMM_WORLD_RANK") == nullptr) return columns(descriptor);
-  const FileDescriptor launcher(
-      ::open(fmt::format("/proc/{}/fd/{}", ::getppid(), descriptor).c_str(),
-             O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC));
+  if (!has_launcher()) return columns(descriptor);
+  const FileDescriptor launcher = of_launcher(descriptor);
   return launcher.is_open() ? columns(launcher.get()) : 0;
+}
+
+bool is_terminal(int descriptor) {
+  if (!has_launcher()) return ::isatty(descriptor) == 1;
+  const FileDescriptor launcher = of_launcher(descriptor);
+  return launcher.is_open() && ::isatty(launcher.get()) == 1;
 }
 
 std::mutex& terminal_mutex() {

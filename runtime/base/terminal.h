@@ -19,6 +19,9 @@ namespace trireme {
 // line, so that whatever is written by others covers it.
 [[nodiscard]] std::string_view line_start(int descriptor);
 
+// Whether what is written there reaches a terminal, of mpirun's where that started the process.
+[[nodiscard]] bool is_terminal(int descriptor);
+
 // `text` with what a terminal obeys shown instead, as \u001b (JSON stays the same JSON): names in
 // files of others may hold it. Line ends and tabs stay. `before`: the byte in front of it.
 [[nodiscard]] std::string without_controls(std::string_view text, char before = '\0');

@@ -113,9 +113,10 @@ TEST_F(ConsoleTest, EveryLossShownIsTheOneOfItsStep) {
 }
 
 TEST_F(ConsoleTest, ColoursOfAScheduleReachATerminal) {
-  const CommandResult result = run_command(
-      "TERM=xterm script -qec '" TRIREME_BINARY
-      " plan --print-schedule --stages 2 --micro-batches 2 --schedule gpipe' /dev/null </dev/null");
+  const CommandResult result =
+      run_command("TERM=xterm script -qec \"stty cols 80; " TRIREME_BINARY
+                  " plan --print-schedule --stages 2 --micro-batches 2 --schedule gpipe\" "
+                  "/dev/null </dev/null");
 
   EXPECT_THAT(result.output, HasSubstr("\033[30;44m"));
 }
