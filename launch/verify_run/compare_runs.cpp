@@ -172,7 +172,7 @@ RunCheck compare_runs(const std::string& directory, const std::string& other) {
   const bool layout_mode = here.mode.starts_with("layout") && there.mode.starts_with("layout");
   if (here.layout != there.layout && !layout_mode)
     check.lines.push_back(
-        "  other layouts give the same bits with reproducibility: layout in both runs alone");
+        "  layouts give the same bits only where both runs have reproducibility: layout");
   else if (here.mode.starts_with("fast") || there.mode.starts_with("fast"))
     check.lines.push_back("  reproducibility: fast may give other bits in each run");
   return check;
