@@ -74,7 +74,7 @@ TEST_F(OwnerTest, AKilledJobsRunGoesOnWithTheNextEpoch) {
 TEST_F(OwnerTest, AJobThatWasTakenOverAddsNothingAndCommitsNothing) {
   const CommandResult result = beside_a_run(
       "echo '{\"epoch\": 7, \"host\": \"elsewhere\", \"process\": 12, \"job\": \"\", "
-      "\"start_time\": \"now\"}' >$run/owner.json\n"
+      "\"start_time\": \"now\"}' >$run/new; mv $run/new $run/owner.json\n"
       "wc -l <$run/metrics.jsonl >$run/lines; ls -d $run/checkpoints/*[0-9] >$run/saved");
 
   EXPECT_EQ(result.exit_code, 2) << result.output;
