@@ -90,22 +90,5 @@ TEST_F(OwnerTest, AJobThatWasTakenOverAddsNothingAndCommitsNothing) {
   EXPECT_FALSE(fs::exists(run + "/weights.safetensors"));
 }
 
-TEST_F(OwnerTest, AfterTheLockFileWasDeletedTheLaterJobsStepsAloneStand) {
-  const CommandResult result = beside_a_run(
-      "kill -STOP $job; rm $run/owner.lock\n"
-      "steps=$(($(wc -l <$run/metrics.jsonl) / 20 * 20 + 400))\n"
-      "again --set train.steps=$steps & next=$!\n"
-      "until grep -q '\"epoch\": 2' $run/owner.json || ! kill -0 $next; do sleep 0.01; done\n"
-      "kill -CONT $job; wait $next; echo $steps >$run/asked");
-
-  EXPECT_EQ(result.exit_code, 2) << result.output;
-  EXPECT_THAT(result.output, AllOf(ContainsRegex("belongs to process [0-9]+ on "),
-                                   HasSubstr("again ended with 0")));
-  const auto steps = steps_of("run");
-  ASSERT_EQ(std::ssize(steps), std::stoll(read_file(directory() + "/run/asked")));
-  for (std::size_t i = 0; i < steps.size(); ++i)
-    ASSERT_EQ(steps[i].step, static_cast<std::int64_t>(i) + 1);
-}
-
 }  // namespace
 }  // namespace trireme::test

@@ -177,7 +177,8 @@ TEST_F(VerifyRunTest, OfTwoRunsSaysWhereTheyPartAndWhatTheyWereStartedWithOtherw
             HasSubstr("  mode               run, fp32 here; run, bf16 there\n"),
             HasSubstr("  layout             data 1 x tensor 1 x pipeline 1, ZeRO 0 here; data 2 x"),
             HasSubstr("  training data      0x"), HasSubstr("parallel.data: 1 here, 2 there"),
-            HasSubstr("other layouts give the same bits with reproducibility: layout")));
+            HasSubstr(
+                "layouts give the same bits only where both runs have reproducibility: layout")));
 }
 
 // As the version wrote it that had the first certificates: nothing but config.yaml and results.
