@@ -43,8 +43,8 @@ void add_data_verify(CLI::App& data);
 void add_checkpoint_commands(CLI::App& app);
 void add_exchange_commands(CLI::App& checkpoint);
 
-// What belongs to `trireme bench`. coordinates: the check of Yang et al., "Tensor Programs V", 2022,
-// appendix D.1.
+// What belongs to `trireme bench`. coordinates: the check of Yang et al., "Tensor Programs V",
+// 2022, appendix D.1.
 void add_bench_checkpoint(CLI::App& bench);
 void add_bench_comm(CLI::App& bench);
 void add_bench_coordinates(CLI::App& bench);

@@ -87,7 +87,8 @@ void add_tokenizer_options(CLI::App& command, TextArguments& arguments) {
   command
       .add_option("--chat-template", arguments.chat_template,
                   "Inputs are JSON lines {\"messages\": [{\"role\": ..., \"content\": ...}, ...]} "
-                  "(system, user, assistant), formatted by this template; only tokens of the assistant are targets")
+                  "(system, user, assistant), formatted by this template; only tokens of the "
+                  "assistant are targets")
       ->check(CLI::IsMember({"chatml", "llama3"}));
   command.add_flag("--skip-bad", options.skip_bad,
                    "Leave out lines without the expected fields, and name them");

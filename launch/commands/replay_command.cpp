@@ -43,10 +43,9 @@ void add_replay_command(CLI::App& app) {
   command->add_option("--steps", request->steps, "How many steps, from that one on")
       ->check(integer_from(std::int64_t{1}));
   add_set_option(*command, request->overrides);
-  command->add_option(
-      "--record", request->record,
-      "Write a digest of every tensor of these steps (batches, outputs of layers, "
-      "gradients by micro-batch and reduced, weights) into this directory");
+  command->add_option("--record", request->record,
+                      "Write a digest of every tensor of these steps (batches, outputs of layers, "
+                      "gradients by micro-batch and reduced, weights) into this directory");
   command->add_flag("--values", request->values, "Record every value too, 4 bytes each");
   command->add_option("--against", request->against,
                       "Compare what is recorded with this recording, of the same steps under "

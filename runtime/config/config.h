@@ -224,7 +224,7 @@ struct CheckpointConfig {
 struct TelemetryConfig {
   bool tensorboard = true;
   bool prometheus = false;
-  std::int64_t prometheus_port = 0;  // 0 = none
+  std::int64_t prometheus_port = 0;   // 0 = none
   std::int64_t histograms_every = 0;  // steps; 0 = none
   std::int64_t samples_every = 0;     // the same
   double health_minutes = 60;         // between self tests of the ranks; 0 = never

@@ -103,12 +103,10 @@ TEST(ConfigTable, HasOneRowForEveryMemberOfEveryStruct) {
 }
 
 TEST(ConfigTable, HasOneRowForEveryMemberOfEveryFamily) {
-  const std::map<std::string_view, std::size_t> members{{"gpt2", member_count<GptOptions>()},
-                                                        {"llama", member_count<LlamaOptions>()},
-      {"gemma3", member_count<GemmaOptions>()},
-                                                        {"resnet", member_count<ResNetOptions>()},
-                                                        {"vit", member_count<VitOptions>()},
-                                                        {"bert", member_count<BertOptions>()}};
+  const std::map<std::string_view, std::size_t> members{
+      {"gpt2", member_count<GptOptions>()},     {"llama", member_count<LlamaOptions>()},
+      {"gemma3", member_count<GemmaOptions>()}, {"resnet", member_count<ResNetOptions>()},
+      {"vit", member_count<VitOptions>()},      {"bert", member_count<BertOptions>()}};
   std::map<std::string_view, std::size_t> rows;
   for (const Family& family : families())
     rows[family.keys.name] = family.keys.fields().size();
