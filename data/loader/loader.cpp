@@ -7,7 +7,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/error.h"
-#include "runtime/base/test_delay.h"
+#include "runtime/base/test_hooks.h"
 #include "runtime/device/trace/host_trace.h"
 #include "runtime/device/trace/trace_log.h"
 

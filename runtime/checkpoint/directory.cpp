@@ -28,14 +28,23 @@ void rename_directory(const std::string& from, const std::string& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) system_failed("rename", to, ExitCode::checkpoint);
 }
 
+// A job that was taken over may still write its last file there, or clear the directory itself.
+void remove_tree(const std::string& path) {
+  std::error_code error, ignored;
+  const auto disturbed = [&] {
+    return error == std::errc::no_such_file_or_directory || error == std::errc::directory_not_empty;
+  };
+  do {
+    fs::remove_all(path, error);
+  } while (disturbed() && fs::exists(path, ignored));
+  if (!disturbed()) check("remove", path, error);
+}
+
 void remove_directory(const std::string& path) {
   const std::string doomed = path + std::string(deleting_suffix);
-  std::error_code error;
-  fs::remove_all(doomed, error);  // of an earlier attempt
-  check("remove", doomed, error);
+  remove_tree(doomed);  // of an earlier attempt
   rename_directory(path, doomed);
-  fs::remove_all(doomed, error);
-  check("remove", doomed, error);
+  remove_tree(doomed);
 }
 
 }  // namespace
@@ -98,8 +107,7 @@ void prepare_checkpoint_directory(const std::string& directory) {
   check("readdir", directory, error);
   for (const std::string& path : leftovers) {
     log::get("checkpoint").info("{}: left by a process that ended; removed", path);
-    fs::remove_all(path, error);
-    check("remove", path, error);
+    remove_tree(path);
   }
 }
 

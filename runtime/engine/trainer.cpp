@@ -8,8 +8,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
-#include "runtime/base/test_delay.h"
-#include "runtime/base/test_rests.h"
+#include "runtime/base/test_hooks.h"
 #include "runtime/comm/watchdog/step_watch.h"
 #include "runtime/config/rules/trace_steps.h"
 #include "runtime/engine/state/start_times.h"

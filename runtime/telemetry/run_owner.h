@@ -3,7 +3,8 @@
 // as the job lives: it ends with the process, however that ends. RUN/owner.json says who holds it,
 // and has an epoch that grows with every start: a job that lost the directory all the same (a
 // server that forgot its locks, a lock file or directory that was replaced) finds another's name
-// there before it adds a line or commits anything, and ends.
+// there before it adds a line or commits anything, and ends; no more than one line may be on its
+// way.
 #pragma once
 
 #include <sys/stat.h>

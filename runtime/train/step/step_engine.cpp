@@ -6,8 +6,7 @@
 #include <utility>
 
 #include "runtime/base/log.h"
-#include "runtime/base/test_delay.h"
-#include "runtime/base/test_rests.h"
+#include "runtime/base/test_hooks.h"
 #include "runtime/comm/comm_label.h"
 #include "runtime/comm/watchdog/step_watch.h"
 #include "runtime/device/cpu/cpu_stream.h"

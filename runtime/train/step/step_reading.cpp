@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/base/test_rests.h"
+#include "runtime/base/test_hooks.h"
 #include "runtime/comm/watchdog/step_watch.h"
 #include "runtime/train/step/step_engine.h"
 

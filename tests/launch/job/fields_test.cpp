@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <random>
 
-#include "tests/data/make_fields.h"
+#include "tests/data/fields/make_fields.h"
 #include "tests/launch/fixture/run_fixture.h"
 
 namespace trireme::test {

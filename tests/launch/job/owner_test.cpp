@@ -90,5 +90,26 @@ TEST_F(OwnerTest, AJobThatWasTakenOverAddsNothingAndCommitsNothing) {
   EXPECT_FALSE(fs::exists(run + "/weights.safetensors"));
 }
 
+TEST_F(OwnerTest, AfterTheLockFileWasDeletedTheLaterJobsStepsAloneStand) {
+  const CommandResult result = beside_a_run(
+      "kill -STOP $job; rm $run/owner.lock\n"
+      "steps=$(($(wc -l <$run/metrics.jsonl) / 20 * 20 + 400))\n"
+      "again --set train.steps=$steps & next=$!\n"
+      "until grep -q '\"epoch\": 2' $run/owner.json || ! kill -0 $next; do sleep 0.01; done\n"
+      "kill -CONT $job; wait $next; echo $steps >$run/asked");
+
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_THAT(result.output, AllOf(ContainsRegex("belongs to process [0-9]+ on "),
+                                   HasSubstr("again ended with 0")));
+  // One line of the first job may have been on its way, between the check and the write.
+  const auto steps = steps_of("run");
+  const std::int64_t asked = std::stoll(read_file(directory() + "/run/asked"));
+  ASSERT_LE(std::ssize(steps), asked + 1);
+  std::int64_t next = 1;
+  for (const auto& step : steps)
+    if (step.step == next) ++next;
+  EXPECT_EQ(next, asked + 1);
+}
+
 }  // namespace
 }  // namespace trireme::test

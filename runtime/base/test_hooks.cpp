@@ -1,7 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/base/test_rests.h"
+#include "runtime/base/test_hooks.h"
 
 namespace trireme {
+
+[[gnu::weak]] bool test_delays() {
+  return false;
+}
+
+[[gnu::weak]] double test_delay(DelayPlace /*place*/) {
+  return 0;
+}
 
 [[gnu::weak]] void test_step_begins(std::int64_t /*step*/) {}
 

@@ -15,8 +15,8 @@
 #include "data/shard/shard.h"
 #include "runtime/base/clock.h"
 #include "tests/data/edit_shard.h"
+#include "tests/data/fields/make_fields.h"
 #include "tests/data/make_data.h"
-#include "tests/data/make_fields.h"
 #include "tests/support/expect_error.h"
 
 namespace trireme::test {

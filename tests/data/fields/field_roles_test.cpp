@@ -5,7 +5,7 @@
 #include <array>
 #include <cmath>
 
-#include "tests/data/field_data.h"
+#include "tests/data/fields/field_data.h"
 #include "tests/support/expect_error.h"
 
 namespace trireme::test {

@@ -12,7 +12,7 @@
 #include "data/fields/field_dataset.h"
 #include "data/fields/file_list.h"
 #include "data/hdf5/child.h"
-#include "tests/data/make_fields.h"
+#include "tests/data/fields/make_fields.h"
 #include "tests/support/temporary_directory.h"
 
 namespace trireme::test {

@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "data/fields/statistics.h"
-#include "tests/data/field_data.h"
+#include "tests/data/fields/field_data.h"
 #include "tests/support/expect_error.h"
 
 namespace trireme {

@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 
 #include "tests/data/edit_shard.h"
-#include "tests/data/field_data.h"
-#include "tests/data/make_fields.h"
+#include "tests/data/fields/field_data.h"
+#include "tests/data/fields/make_fields.h"
 #include "tests/support/expect_error.h"
 
 namespace trireme::test {
