@@ -3,7 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "launch/commands/commands.h"
+#include "launch/cli/commands.h"
 #include "launch/guard.h"
 #include "runtime/telemetry/environment.h"
 

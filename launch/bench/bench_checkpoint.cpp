@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/commands/commands.h"
+#include "launch/cli/commands.h"
 
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
@@ -14,14 +14,14 @@
 #include "launch/bench/checkpoint/step_stall.h"
 #include "launch/bench/machine_check.h"
 #include "launch/bench/model/synthetic_batches.h"
-#include "launch/commands/number_check.h"
-#include "launch/commands/shared_options.h"
-#include "launch/scale/interval.h"
+#include "launch/cli/number_check.h"
+#include "launch/cli/shared_options.h"
+#include "launch/engine/engine.h"
+#include "launch/study/scale/interval.h"
 #include "models/config.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/comm/watchdog/watched.h"
-#include "runtime/engine/engine.h"
 
 namespace trireme {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/commands/commands.h"
+#include "launch/cli/commands.h"
 
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
@@ -12,8 +12,8 @@
 
 #include "launch/bench/comm/links.h"
 #include "launch/bench/machine_check.h"
-#include "launch/commands/number_check.h"
-#include "launch/commands/shared_options.h"
+#include "launch/cli/number_check.h"
+#include "launch/cli/shared_options.h"
 #include "launch/job/job_groups.h"
 #include "models/config.h"
 #include "runtime/base/atomic_file.h"

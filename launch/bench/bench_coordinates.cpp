@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/commands/commands.h"
+#include "launch/cli/commands.h"
 
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
@@ -12,15 +12,15 @@
 
 #include "launch/bench/model/measure.h"
 #include "launch/bench/model/synthetic_batches.h"
-#include "launch/commands/number_check.h"
-#include "launch/commands/one_process.h"
-#include "launch/commands/shared_options.h"
+#include "launch/cli/number_check.h"
+#include "launch/cli/one_process.h"
+#include "launch/cli/shared_options.h"
+#include "launch/engine/engine.h"
 #include "models/config.h"
 #include "models/gpt/gpt.h"
 #include "models/gpt/gpt_config.h"
 #include "models/llama/llama.h"
 #include "models/llama/llama_config.h"
-#include "runtime/engine/engine.h"
 #include "runtime/ops/elementwise/elementwise.h"
 
 namespace trireme {

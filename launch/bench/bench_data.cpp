@@ -4,8 +4,8 @@
 // library, after a child process has done so. All methods read the same samples in the same
 // order; their rounds alternate and the best round counts, so that other load on the machine hits
 // none of them alone.
-#include "launch/commands/commands.h"
-#include "launch/commands/one_process.h"
+#include "launch/cli/commands.h"
+#include "launch/cli/one_process.h"
 
 #include <fmt/core.h>
 #include <unistd.h>
@@ -33,8 +33,8 @@
 #include "launch/bench/data/loader_rates.h"
 #include "launch/bench/data/reading.h"
 #include "launch/bench/machine_check.h"
-#include "launch/commands/number_check.h"
-#include "launch/scale/job.h"
+#include "launch/cli/number_check.h"
+#include "launch/study/scale/job.h"
 #include "runtime/base/error.h"
 #include "runtime/base/philox.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/commands/commands.h"
+#include "launch/cli/commands.h"
 
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
@@ -8,9 +8,9 @@
 #include <memory>
 
 #include "launch/bench/kernels/report.h"
-#include "launch/commands/number_check.h"
-#include "launch/commands/one_process.h"
-#include "launch/commands/shared_options.h"
+#include "launch/cli/number_check.h"
+#include "launch/cli/one_process.h"
+#include "launch/cli/shared_options.h"
 #include "launch/plan/layout_plan.h"
 #include "runtime/base/atomic_file.h"
 

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "launch/engine/agreement/core_sharing.h"
 #include "runtime/base/log.h"
-#include "runtime/engine/agreement/core_sharing.h"
 
 namespace trireme {
 namespace {

@@ -13,7 +13,7 @@
 #include "launch/campaign/cluster/blame.h"
 #include "launch/campaign/cluster/slurm_text.h"
 #include "launch/campaign/run_progress.h"
-#include "launch/runs/file_tail.h"
+#include "launch/run/file_tail.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/disk_space.h"
 #include "runtime/telemetry/run_directory.h"

@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "launch/campaign/file_value.h"
-#include "launch/scale/study.h"
+#include "launch/study/scale/study.h"
 #include "runtime/base/file.h"
 #include "runtime/config/suggest.h"
 

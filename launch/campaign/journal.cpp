@@ -12,7 +12,7 @@
 #include <span>
 
 #include "launch/campaign/run_progress.h"
-#include "launch/report/html.h"
+#include "launch/observe/report/html.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/telemetry/console.h"
 

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "launch/plan/layout_search.h"
-#include "launch/scale/study.h"
+#include "launch/study/scale/study.h"
 #include "models/config.h"
 #include "runtime/config/batch_slices.h"
 #include "runtime/device/device.h"

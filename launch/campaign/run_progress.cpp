@@ -6,9 +6,9 @@
 #include <regex>
 #include <vector>
 
-#include "launch/runs/file_tail.h"
-#include "launch/runs/metrics_line.h"
-#include "launch/runs/run_files.h"
+#include "launch/run/file_tail.h"
+#include "launch/run/metrics_line.h"
+#include "launch/run/run_files.h"
 
 namespace trireme::campaign {
 

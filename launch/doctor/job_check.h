@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "launch/doctor/finding.h"
+#include "launch/engine/agreement/core_sharing.h"
 #include "runtime/comm/process_mesh.h"
 #include "runtime/config/config.h"
 #include "runtime/device/gpu_facts.h"
-#include "runtime/engine/agreement/core_sharing.h"
 #include "runtime/plan/hardware.h"
 
 namespace trireme::doctor {

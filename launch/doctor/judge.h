@@ -7,7 +7,7 @@
 #include <string>
 
 #include "launch/doctor/finding.h"
-#include "runtime/engine/agreement/core_sharing.h"
+#include "launch/engine/agreement/core_sharing.h"
 #include "runtime/telemetry/host.h"
 #include "runtime/telemetry/machine_load.h"
 

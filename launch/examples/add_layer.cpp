@@ -8,11 +8,11 @@
 #include <fmt/format.h>
 
 #include "data/hdf5/child.h"
+#include "launch/engine/engine.h"
 #include "models/layers/linear_layer.h"
 #include "models/registry.h"
 #include "runtime/base/error.h"
 #include "runtime/comm/mpi.h"
-#include "runtime/engine/engine.h"
 #include "runtime/ops/elementwise/activation.h"
 #include "runtime/ops/elementwise/elementwise.h"
 

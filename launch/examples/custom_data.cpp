@@ -8,9 +8,9 @@
 #include <fmt/format.h>
 
 #include "data/sets/dataset.h"
+#include "launch/engine/engine.h"
 #include "runtime/base/error.h"
 #include "runtime/comm/mpi.h"
-#include "runtime/engine/engine.h"
 #include "runtime/train/signal_requests.h"
 
 namespace {

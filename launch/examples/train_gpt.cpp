@@ -13,9 +13,9 @@
 #include <limits>
 
 #include "data/hdf5/child.h"
+#include "launch/engine/engine.h"
 #include "runtime/base/error.h"
 #include "runtime/comm/mpi.h"
-#include "runtime/engine/engine.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/engine/session.h"
+#include "launch/engine/session.h"
 
 namespace trireme {
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "data/loader/batch_memory.h"
+#include "launch/engine/session.h"
 #include "launch/text/words.h"
 #include "runtime/comm/host_stream.h"
-#include "runtime/engine/session.h"
 #include "runtime/telemetry/snapshots.h"
 
 namespace trireme {

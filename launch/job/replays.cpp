@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "launch/engine/memory_plan.h"
+#include "launch/engine/options.h"
 #include "runtime/base/log.h"
-#include "runtime/engine/memory_plan.h"
-#include "runtime/engine/options.h"
 #include "runtime/train/meters/reduce_replay.h"
 #include "runtime/train/meters/stage_replay.h"
 

@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include "launch/engine/training_state.h"
 #include "launch/job/stage_costs.h"
-#include "runtime/engine/training_state.h"
 #include "runtime/nn/batch_source.h"
 #include "runtime/telemetry/verdict.h"
 #include "runtime/train/meters/bubble_meter.h"

@@ -2,11 +2,11 @@
 #include "launch/job/run_report.h"
 
 #include "data/shard/read_times.h"
+#include "launch/engine/memory_plan.h"
+#include "launch/engine/options.h"
 #include "models/config.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/log.h"
-#include "runtime/engine/memory_plan.h"
-#include "runtime/engine/options.h"
 
 namespace trireme {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/engine/session.h"
+#include "launch/engine/session.h"
 #include "runtime/telemetry/certificate/certificate.h"
 #include "runtime/telemetry/console.h"
 #include "runtime/telemetry/environment.h"

@@ -2,10 +2,10 @@
 // What a training run leaves behind: weights, their average, and digests to compare layouts by.
 #pragma once
 
+#include "launch/engine/memory_plan.h"
+#include "launch/engine/training_state.h"
 #include "launch/job/run_report.h"
 #include "runtime/checkpoint/restore/verify.h"
-#include "runtime/engine/memory_plan.h"
-#include "runtime/engine/training_state.h"
 #include "runtime/train/meters/step_reports.h"
 
 namespace trireme {

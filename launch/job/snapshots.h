@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "launch/engine/engine.h"
 #include "launch/job/model_samples.h"
 #include "launch/job/run_report.h"
-#include "runtime/engine/engine.h"
 #include "runtime/train/meters/value_counts.h"
 
 namespace trireme {

@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "launch/engine/memory_plan.h"
+#include "launch/engine/options.h"
 #include "runtime/base/host_name.h"
 #include "runtime/base/log.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/comm/host_stream.h"
-#include "runtime/engine/memory_plan.h"
-#include "runtime/engine/options.h"
 #include "runtime/telemetry/host.h"
 
 namespace trireme {

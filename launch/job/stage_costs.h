@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "runtime/engine/session.h"
+#include "launch/engine/session.h"
 #include "runtime/train/meters/bubble_meter.h"
 #include "runtime/train/meters/stage_probe.h"
 

@@ -3,13 +3,13 @@
 
 #include <chrono>
 
-#include "launch/checkpoint/their_files.h"
+#include "launch/engine/agreement/core_sharing.h"
+#include "launch/engine/autotune.h"
+#include "launch/exchange/hf_files.h"
 #include "launch/job/libraries.h"
 #include "launch/job/replays.h"
 #include "launch/job/run_results.h"
 #include "runtime/base/log.h"
-#include "runtime/engine/agreement/core_sharing.h"
-#include "runtime/engine/autotune.h"
 
 namespace trireme {
 

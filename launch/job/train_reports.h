@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "launch/engine/engine.h"
 #include "launch/job/run_report.h"
 #include "launch/job/snapshots.h"
 #include "launch/plan/layout_plan.h"
-#include "runtime/engine/engine.h"
 
 namespace trireme {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "runtime/engine/session.h"
+#include "launch/engine/session.h"
 
 namespace trireme {
 

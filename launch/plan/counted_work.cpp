@@ -6,9 +6,9 @@
 #include <string_view>
 
 #include "launch/bench/model/synthetic_batches.h"
+#include "launch/engine/engine.h"
 #include "runtime/device/dry/dry_device.h"
 #include "runtime/device/work_log.h"
-#include "runtime/engine/engine.h"
 
 namespace trireme {
 namespace {

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "launch/engine/memory_plan.h"
 #include "launch/plan/step_plan.h"
-#include "runtime/engine/memory_plan.h"
 
 namespace trireme {
 

@@ -5,8 +5,8 @@
 #include <array>
 #include <tuple>
 
+#include "launch/engine/options.h"
 #include "models/config.h"
-#include "runtime/engine/options.h"
 
 namespace trireme {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <optional>
 
-#include "launch/commands/plan_arguments.h"
+#include "launch/cli/plan_arguments.h"
 #include "launch/plan/schedule_view.h"
 #include "launch/standard_streams.h"
 #include "models/config.h"

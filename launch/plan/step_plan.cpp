@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/plan/step_plan.h"
 
+#include "launch/engine/options.h"
+#include "launch/engine/session.h"
 #include "runtime/config/batch_slices.h"
-#include "runtime/engine/options.h"
-#include "runtime/engine/session.h"
 
 namespace trireme {
 namespace {

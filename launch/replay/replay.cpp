@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "data/megatron/index.h"
+#include "launch/engine/engine.h"
 #include "launch/job/libraries.h"
 #include "launch/job/requested_config.h"
 #include "launch/job/run_report.h"
@@ -22,7 +23,6 @@
 #include "runtime/checkpoint/directory.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/comm/host_stream.h"
-#include "runtime/engine/engine.h"
 
 namespace trireme {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/engine/session.h"
+#include "launch/engine/session.h"
 
 namespace trireme {
 

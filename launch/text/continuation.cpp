@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "runtime/engine/text/text_generator.h"
+#include "launch/engine/text/text_generator.h"
 
 namespace trireme {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "launch/engine/text/scorer.h"
 #include "launch/text/words.h"
-#include "runtime/engine/text/scorer.h"
 
 namespace trireme {
 

@@ -4,9 +4,9 @@
 
 #include <span>
 
+#include "launch/engine/text/text_generator.h"
 #include "launch/text/continuation.h"
 #include "launch/text/prompts.h"
-#include "runtime/engine/text/text_generator.h"
 
 namespace trireme {
 

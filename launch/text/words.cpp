@@ -2,8 +2,8 @@
 #include "launch/text/words.h"
 
 #include "data/tokenizer/utf8.h"
+#include "launch/engine/state/data_record.h"
 #include "runtime/base/error.h"
-#include "runtime/engine/state/data_record.h"
 
 namespace trireme {
 namespace {

@@ -13,7 +13,7 @@ using config::NumberRange;
 
 #define BERT_FIELD(name, ...) TRIREME_MODEL_FIELD(BertOptions, name, __VA_ARGS__)
 
-// Rows of keys that other families have too are one with theirs: description and limits are there.
+// Keys shared with other families: description and limits stand with the first family.
 std::vector<config::Field> bert_fields() {
   return {
       BERT_FIELD(layers, IntegerRange{1, 1024}, ""),

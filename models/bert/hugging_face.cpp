@@ -6,7 +6,7 @@
 
 #include "models/bert/bert.h"
 #include "models/bert/bert_config.h"
-#include "models/transformer/their_keys.h"
+#include "models/transformer/hf_keys.h"
 
 namespace trireme::hugging_face {
 namespace {
@@ -39,14 +39,14 @@ class BertNames : NameList {
   }
 
  private:
-  void block(const std::string& ours, const std::string& theirs) {
+  void block(const std::string& ours, const std::string& hf) {
     const std::int64_t hidden = model_.hidden, wide = model_.intermediate;
-    qkv(ours + "attention.qkv", theirs + "attention.self.", hidden);
-    linear(ours + "attention.output", theirs + "attention.output.dense", {hidden, hidden});
-    linear(ours + "norm1", theirs + "attention.output.LayerNorm", {hidden});
-    linear(ours + "mlp.expand", theirs + "intermediate.dense", {wide, hidden});
-    linear(ours + "mlp.contract", theirs + "output.dense", {hidden, wide});
-    linear(ours + "norm2", theirs + "output.LayerNorm", {hidden});
+    qkv(ours + "attention.qkv", hf + "attention.self.", hidden);
+    linear(ours + "attention.output", hf + "attention.output.dense", {hidden, hidden});
+    linear(ours + "norm1", hf + "attention.output.LayerNorm", {hidden});
+    linear(ours + "mlp.expand", hf + "intermediate.dense", {wide, hidden});
+    linear(ours + "mlp.contract", hf + "output.dense", {hidden, wide});
+    linear(ours + "norm2", hf + "output.LayerNorm", {hidden});
   }
 
   const BertOptions& options_;
@@ -89,19 +89,18 @@ std::string bert_config(const ModelConfig& config) {
 
 // The decoder is the token table, its bias stands twice in old files; the pooler and the head for
 // pairs of sentences do not reach the tokens.
-std::optional<std::string> bert_plain_name(std::string_view theirs, const ModelConfig& /*model*/) {
-  const bool copy = theirs.starts_with("cls.predictions.decoder.");
-  const bool beside =
-      theirs.starts_with("bert.pooler.") || theirs.starts_with("cls.seq_relationship.");
-  if (copy || beside || theirs == "bert.embeddings.position_ids") return {};
-  std::string plain(theirs);  // before 2019 norms were gamma and beta
-  if (theirs.ends_with(".LayerNorm.gamma")) return plain.substr(0, plain.size() - 5) + "weight";
-  if (theirs.ends_with(".LayerNorm.beta")) return plain.substr(0, plain.size() - 4) + "bias";
+std::optional<std::string> bert_plain_name(std::string_view hf, const ModelConfig& /*model*/) {
+  const bool copy = hf.starts_with("cls.predictions.decoder.");
+  const bool beside = hf.starts_with("bert.pooler.") || hf.starts_with("cls.seq_relationship.");
+  if (copy || beside || hf == "bert.embeddings.position_ids") return {};
+  std::string plain(hf);  // before 2019 norms were gamma and beta
+  if (hf.ends_with(".LayerNorm.gamma")) return plain.substr(0, plain.size() - 5) + "weight";
+  if (hf.ends_with(".LayerNorm.beta")) return plain.substr(0, plain.size() - 4) + "bias";
   return plain;
 }
 
 // The id that hides tokens stands with their tokenizer; that of the published vocabularies is 103.
-void read_bert(const TheirKeys& keys, std::string_view /*type*/, ModelConfig& config) {
+void read_bert(const HfKeys& keys, std::string_view /*type*/, ModelConfig& config) {
   config.family = bert_name;
   auto& model = config.as<BertOptions>();
   model = {.layers = keys.size("num_hidden_layers"),

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/transformer/head_rules.h"
-#include "models/transformer/their_keys.h"
+#include "models/transformer/hf_keys.h"
 
 namespace trireme {
 
@@ -19,7 +19,7 @@ TransformerOptions transformer_options(const GemmaOptions& o) {
       .layers = o.layers,
       .hidden = o.hidden,
       .heads = o.heads,
-      .key_heads = o.kv_heads > 0 ? o.kv_heads : o.heads,
+      .kv_heads = o.kv_heads > 0 ? o.kv_heads : o.heads,
       .head_size = o.head_size > 0 ? o.head_size : o.hidden / o.heads,
       .intermediate = o.intermediate > 0 ? o.intermediate : balanced_intermediate(o.hidden),
       .context = o.context,
@@ -51,7 +51,7 @@ using config::NumberRange;
 
 #define GEMMA_FIELD(name, ...) TRIREME_MODEL_FIELD(GemmaOptions, name, __VA_ARGS__)
 
-// Rows of keys that other families have too are one with theirs: description and limits are there.
+// Keys shared with other families: description and limits stand with the first family.
 std::vector<config::Field> gemma_fields() {
   constexpr std::int64_t longest = std::int64_t{1} << 30;
   constexpr NumberRange theta{.low = 1, .high = 1e12, .low_is_open = true};
@@ -162,22 +162,22 @@ std::string gemma_config(const ModelConfig& config) {
   "torch_dtype": "float32"
 }}
 )",
-      model.layers, model.hidden, model.heads, model.key_heads, model.head_size, model.intermediate,
+      model.layers, model.hidden, model.heads, model.kv_heads, model.head_size, model.intermediate,
       model.context, model.vocabulary, model.norm.epsilon,
       divisor > 0 ? divisor : static_cast<double>(model.head_size),
-      // Theirs needs a number: a window of the whole context is none.
+      // Hugging Face needs a number: a window of the whole context is no window.
       model.window > 0 ? model.window : model.context, fmt::join(layers, ", "), options.rope_theta,
       options.rope_local_theta, scaling);
 }
 
 // A tied head may stand beside the tokens.
-std::optional<std::string> gemma_plain_name(std::string_view theirs, const ModelConfig& /*model*/) {
-  if (theirs == "lm_head.weight") return {};
-  return std::string(theirs);
+std::optional<std::string> gemma_plain_name(std::string_view hf, const ModelConfig& /*model*/) {
+  if (hf == "lm_head.weight") return {};
+  return std::string(hf);
 }
 
 // By layer_types or, where it is missing, by the pattern of older files.
-std::int64_t read_global_every(const TheirKeys& keys, std::int64_t layers) {
+std::int64_t read_global_every(const HfKeys& keys, std::int64_t layers) {
   constexpr std::int64_t published = 6;
   const std::int64_t pattern = keys.size_or("sliding_window_pattern", published);
   keys.ignore("_sliding_window_pattern");
@@ -197,7 +197,7 @@ std::int64_t read_global_every(const TheirKeys& keys, std::int64_t layers) {
 }
 
 // The factor of a linear scaling, or 1.
-double read_factor(const TheirKeys& rope) {
+double read_factor(const HfKeys& rope) {
   const std::string type = rope.text("rope_type", rope.text("type", "default"));
   rope.ignore("type");
   if (type == "default") return 1;
@@ -206,42 +206,42 @@ double read_factor(const TheirKeys& rope) {
 }
 
 // Since version 5 of transformers by kind of layer in rope_parameters, before beside rope_scaling.
-void read_rope(const TheirKeys& keys, GemmaOptions& model) {
+void read_rope(const HfKeys& keys, GemmaOptions& model) {
   model.rope_theta = keys.number("rope_theta", 1e6);
   model.rope_local_theta = keys.number("rope_local_base_freq", 10000);
-  const auto each = [](const TheirKeys& parent, std::string_view key, const std::string& where,
+  const auto each = [](const HfKeys& parent, std::string_view key, const std::string& where,
                        auto&& read) {
     const Json* const object = parent.find(key);
     if (object == nullptr) return;
     if (!object->is_object()) parent.refuse(key, "not an object");
-    const TheirKeys rope(*object, parent.path(), where);
+    const HfKeys rope(*object, parent.path(), where);
     read(rope);
     rope.expect_nothing_else();
   };
   if (keys.find("rope_scaling") != nullptr && keys.find("rope_parameters") != nullptr)
     keys.refuse("rope_scaling", "beside rope_parameters; take one out of the file");
   each(keys, "rope_scaling", "rope_scaling.",
-       [&](const TheirKeys& rope) { model.rope_factor = read_factor(rope); });
-  each(keys, "rope_parameters", "rope_parameters.", [&](const TheirKeys& kinds) {
-    each(kinds, global_layer, "rope_parameters.full_attention.", [&](const TheirKeys& rope) {
+       [&](const HfKeys& rope) { model.rope_factor = read_factor(rope); });
+  each(keys, "rope_parameters", "rope_parameters.", [&](const HfKeys& kinds) {
+    each(kinds, global_layer, "rope_parameters.full_attention.", [&](const HfKeys& rope) {
       model.rope_theta = rope.number("rope_theta", model.rope_theta);
       model.rope_factor = read_factor(rope);
     });
-    each(kinds, local_layer, "rope_parameters.sliding_attention.", [&](const TheirKeys& rope) {
+    each(kinds, local_layer, "rope_parameters.sliding_attention.", [&](const HfKeys& rope) {
       model.rope_local_theta = rope.number("rope_theta", model.rope_local_theta);
       if (read_factor(rope) != 1) rope.refuse("factor", "and local layers here have none");
     });
   });
 }
 
-void read_gemma(const TheirKeys& keys, std::string_view /*type*/, ModelConfig& config) {
+void read_gemma(const HfKeys& keys, std::string_view /*type*/, ModelConfig& config) {
   config.family = gemma_name;
   auto& model = config.as<GemmaOptions>();
-  constexpr std::int64_t published_key_heads = 4, published_head = 256, published_window = 4096;
+  constexpr std::int64_t published_kv_heads = 4, published_head = 256, published_window = 4096;
   model = {.layers = keys.size("num_hidden_layers"),
            .hidden = keys.size("hidden_size"),
            .heads = keys.size("num_attention_heads"),
-           .kv_heads = keys.size_or("num_key_value_heads", published_key_heads),
+           .kv_heads = keys.size_or("num_key_value_heads", published_kv_heads),
            .head_size = keys.size_or("head_dim", published_head),
            .intermediate = keys.size("intermediate_size"),
            .context = keys.size("max_position_embeddings"),
@@ -263,7 +263,7 @@ void read_gemma(const TheirKeys& keys, std::string_view /*type*/, ModelConfig& c
 void spell_gemma(ModelConfig& model) {
   auto& options = model.as<GemmaOptions>();
   const TransformerOptions meant = transformer_options(options);
-  options.kv_heads = meant.key_heads;
+  options.kv_heads = meant.kv_heads;
   options.head_size = meant.head_size;
   options.intermediate = meant.intermediate;
   if (options.query_pre_attn_scalar == 0)

@@ -8,7 +8,7 @@ TransformerOptions transformer_options(const GptOptions& options) {
   return {.layers = options.layers,
           .hidden = options.hidden,
           .heads = options.heads,
-          .key_heads = options.heads,
+          .kv_heads = options.heads,
           .head_size = options.hidden / options.heads,
           .intermediate = 4 * options.hidden,
           .intermediate_name = "4 x model.hidden",

@@ -8,7 +8,7 @@
 
 #include "models/gpt/gpt.h"
 #include "models/gpt/gpt_config.h"
-#include "models/transformer/their_keys.h"
+#include "models/transformer/hf_keys.h"
 
 namespace trireme::hugging_face {
 namespace {
@@ -18,7 +18,7 @@ enum class Scope : std::uint8_t { before_blocks, block, after_blocks };
 // The table: "{}" is the number of the block.
 struct Row {
   Scope scope;
-  std::string_view ours, theirs;
+  std::string_view ours, hf;
   bool transposed;
 };
 constexpr std::array rows = {
@@ -41,16 +41,16 @@ constexpr std::array rows = {
 };
 
 // In the form of Hugging Face: (in, out).
-Shape shape_of(std::string_view theirs, const GptOptions& model) {
+Shape shape_of(std::string_view hf, const GptOptions& model) {
   const std::int64_t c = model.hidden;
-  if (theirs == "wte.weight") return {model.vocabulary, c};
-  if (theirs == "wpe.weight") return {model.context, c};
-  if (theirs.ends_with("c_attn.weight")) return {c, 3 * c};
-  if (theirs.ends_with("c_attn.bias")) return {3 * c};
-  if (theirs.ends_with("c_fc.weight")) return {c, 4 * c};
-  if (theirs.ends_with("c_fc.bias")) return {4 * c};
-  if (theirs.ends_with("mlp.c_proj.weight")) return {4 * c, c};
-  if (theirs.ends_with("attn.c_proj.weight")) return {c, c};
+  if (hf == "wte.weight") return {model.vocabulary, c};
+  if (hf == "wpe.weight") return {model.context, c};
+  if (hf.ends_with("c_attn.weight")) return {c, 3 * c};
+  if (hf.ends_with("c_attn.bias")) return {3 * c};
+  if (hf.ends_with("c_fc.weight")) return {c, 4 * c};
+  if (hf.ends_with("c_fc.bias")) return {4 * c};
+  if (hf.ends_with("mlp.c_proj.weight")) return {4 * c, c};
+  if (hf.ends_with("attn.c_proj.weight")) return {c, c};
   return {c};
 }
 
@@ -60,12 +60,11 @@ std::vector<NamePair> gpt2_names(const ModelConfig& config) {
   const auto add = [&](Scope scope, std::int64_t block) {
     for (const Row& row : rows) {
       if (row.scope != scope) continue;
-      const bool tokens = row.theirs == "wte.weight";
-      pairs.push_back(
-          {fmt::format(fmt::runtime(row.ours), block),
-           {{fmt::format(fmt::runtime(row.theirs), block), shape_of(row.theirs, model)}},
-           row.transposed,
-           tokens ? padded_vocabulary(model.vocabulary) - model.vocabulary : 0});
+      const bool tokens = row.hf == "wte.weight";
+      pairs.push_back({fmt::format(fmt::runtime(row.ours), block),
+                       {{fmt::format(fmt::runtime(row.hf), block), shape_of(row.hf, model)}},
+                       row.transposed,
+                       tokens ? padded_vocabulary(model.vocabulary) - model.vocabulary : 0});
     }
   };
   add(Scope::before_blocks, 0);
@@ -103,15 +102,15 @@ std::string gpt2_config(const ModelConfig& config) {
 }
 
 // Masks are no parameters; the head is tied to the tokens.
-std::optional<std::string> gpt2_plain_name(std::string_view theirs, const ModelConfig& /*model*/) {
+std::optional<std::string> gpt2_plain_name(std::string_view hf, const ModelConfig& /*model*/) {
   constexpr std::string_view prefix = "transformer.";
-  if (theirs.starts_with(prefix)) theirs.remove_prefix(prefix.size());
-  const bool mask = theirs.ends_with(".attn.bias") || theirs.ends_with(".attn.masked_bias");
-  if (mask || theirs == "lm_head.weight") return {};
-  return std::string(theirs);
+  if (hf.starts_with(prefix)) hf.remove_prefix(prefix.size());
+  const bool mask = hf.ends_with(".attn.bias") || hf.ends_with(".attn.masked_bias");
+  if (mask || hf == "lm_head.weight") return {};
+  return std::string(hf);
 }
 
-void read_gpt2(const TheirKeys& keys, std::string_view /*type*/, ModelConfig& config) {
+void read_gpt2(const HfKeys& keys, std::string_view /*type*/, ModelConfig& config) {
   config.family = gpt2_name;
   auto& model = config.as<GptOptions>();
   model = {.layers = keys.size("n_layer"),

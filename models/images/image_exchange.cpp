@@ -19,14 +19,14 @@ std::string class_names_text(std::int64_t classes) {
   return fmt::format("\"id2label\": {{{}\n  }}", names);
 }
 
-std::int64_t classes_of(const TheirKeys& keys) {
-  const TheirKeys::Json* const labels = keys.find("id2label");
+std::int64_t classes_of(const HfKeys& keys) {
+  const HfKeys::Json* const labels = keys.find("id2label");
   if (labels != nullptr && labels->is_object()) return static_cast<std::int64_t>(labels->size());
   return keys.find("num_labels") != nullptr ? keys.size("num_labels") : 2;
 }
 
-ImageSides image_sides_of(const TheirKeys& keys) {
-  const TheirKeys::Json* const size = keys.find("image_size");
+ImageSides image_sides_of(const HfKeys& keys) {
+  const HfKeys::Json* const size = keys.find("image_size");
   if (size != nullptr && size->is_array() && size->size() == 2 && (*size)[0].is_number_integer() &&
       (*size)[1].is_number_integer())
     return {(*size)[0].get<std::int64_t>(), (*size)[1].get<std::int64_t>()};

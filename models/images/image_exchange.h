@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "models/transformer/their_keys.h"
+#include "models/transformer/hf_keys.h"
 
 namespace trireme::hugging_face {
 
@@ -15,10 +15,10 @@ namespace trireme::hugging_face {
 [[nodiscard]] std::string class_names_text(std::int64_t classes);
 
 // Of their config.json: two where nothing is said of them.
-[[nodiscard]] std::int64_t classes_of(const TheirKeys& keys);
+[[nodiscard]] std::int64_t classes_of(const HfKeys& keys);
 struct ImageSides {
   std::int64_t height, width;  // width 0: the same
 };
-[[nodiscard]] ImageSides image_sides_of(const TheirKeys& keys);
+[[nodiscard]] ImageSides image_sides_of(const HfKeys& keys);
 
 }  // namespace trireme::hugging_face

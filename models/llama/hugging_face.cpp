@@ -8,7 +8,7 @@
 
 #include "models/llama/llama.h"
 #include "models/llama/llama_config.h"
-#include "models/transformer/their_keys.h"
+#include "models/transformer/hf_keys.h"
 #include "runtime/base/error.h"
 
 namespace trireme::hugging_face {
@@ -97,19 +97,19 @@ std::string llama_config(const ModelConfig& config) {
   "torch_dtype": "float32"
 }}
 )",
-      kind.type, kind.architecture, model.layers, model.hidden, model.heads, model.key_heads,
+      kind.type, kind.architecture, model.layers, model.hidden, model.heads, model.kv_heads,
       model.head_size, model.intermediate, model.context, model.vocabulary, model.norm.epsilon,
       model.rope.base, rope_json(model.rope), window, model.tied_head);
 }
 
 // Old files hold the frequencies too; a tied head may stand beside the tokens.
-std::optional<std::string> llama_plain_name(std::string_view theirs, const ModelConfig& model) {
-  if (theirs.ends_with(".rotary_emb.inv_freq")) return {};
-  if (theirs == "lm_head.weight" && model.as<LlamaOptions>().tied_head) return {};
-  return std::string(theirs);
+std::optional<std::string> llama_plain_name(std::string_view hf, const ModelConfig& model) {
+  if (hf.ends_with(".rotary_emb.inv_freq")) return {};
+  if (hf == "lm_head.weight" && model.as<LlamaOptions>().tied_head) return {};
+  return std::string(hf);
 }
 
-void read_scaling(const TheirKeys& keys, const TheirKeys& rope, const std::string& type,
+void read_scaling(const HfKeys& keys, const HfKeys& rope, const std::string& type,
                   LlamaOptions& model) {
   constexpr const char* learned = "original_max_position_embeddings";
   const auto scaling = value_named<ops::RopeScaling>(type);
@@ -121,7 +121,7 @@ void read_scaling(const TheirKeys& keys, const TheirKeys& rope, const std::strin
   if (!by_contexts) model.rope_factor = rope.number("factor");
   if (*scaling == ops::RopeScaling::linear) return;
   model.rope_original_context = model.context;
-  for (const TheirKeys* const object : {&rope, &keys})  // that beside the object comes first
+  for (const HfKeys* const object : {&rope, &keys})  // that beside the object comes first
     if (object->find(learned) != nullptr) model.rope_original_context = object->size(learned);
   if (by_contexts)
     model.rope_factor =
@@ -145,7 +145,7 @@ void read_scaling(const TheirKeys& keys, const TheirKeys& rope, const std::strin
 
 // Before version 5 transformers had rope_theta beside rope_scaling, since then both in
 // rope_parameters.
-void read_rope(const TheirKeys& keys, LlamaOptions& model) {
+void read_rope(const HfKeys& keys, LlamaOptions& model) {
   model.rope_theta = keys.number("rope_theta", 10000.0);
   keys.ignore("original_max_position_embeddings");
   const Json *const old = keys.find("rope_scaling"), *const now = keys.find("rope_parameters");
@@ -156,7 +156,7 @@ void read_rope(const TheirKeys& keys, LlamaOptions& model) {
   const Json* const object = has_old ? old : now;
   if (object == nullptr) return;
   if (!object->is_object()) keys.refuse(name, "not an object");
-  const TheirKeys rope(*object, keys.path(), fmt::format("{}.", name));
+  const HfKeys rope(*object, keys.path(), fmt::format("{}.", name));
   model.rope_theta = rope.number("rope_theta", model.rope_theta);
   const std::string type = rope.text("rope_type", rope.text("type", "default"));
   for (const char* const key : {"type", "original_max_position_embeddings", "finetuned"})
@@ -166,7 +166,7 @@ void read_rope(const TheirKeys& keys, LlamaOptions& model) {
 }
 
 // How many layers attend to all tokens by layer_types; nothing where the key is missing.
-std::optional<std::int64_t> whole_layers(const TheirKeys& keys, std::int64_t layers) {
+std::optional<std::int64_t> whole_layers(const HfKeys& keys, std::int64_t layers) {
   const Json* const types = keys.find("layer_types");
   if (types == nullptr) return std::nullopt;
   const auto is = [](const char* wanted) {
@@ -185,7 +185,7 @@ std::optional<std::int64_t> whole_layers(const TheirKeys& keys, std::int64_t lay
 
 // Of all layers. Mistral's have it all; those of Qwen by layer_types, or behind the first
 // max_window_layers.
-std::int64_t window_of(const TheirKeys& keys, std::string_view type, std::int64_t layers) {
+std::int64_t window_of(const HfKeys& keys, std::string_view type, std::int64_t layers) {
   constexpr std::int64_t published_window = 4096, published_whole = 28;
   const bool qwen = type.starts_with("qwen");
   const bool has_window = type == "mistral" || (qwen && keys.flag("use_sliding_window", false));
@@ -212,7 +212,7 @@ std::int64_t window_of(const TheirKeys& keys, std::string_view type, std::int64_
                           whole, layers, window));
 }
 
-void read_llama(const TheirKeys& keys, std::string_view type, ModelConfig& config) {
+void read_llama(const HfKeys& keys, std::string_view type, ModelConfig& config) {
   config.family = llama_name;
   auto& model = config.as<LlamaOptions>();
   const bool qwen = type.starts_with("qwen");
@@ -239,7 +239,7 @@ void read_llama(const TheirKeys& keys, std::string_view type, ModelConfig& confi
 void spell_llama(ModelConfig& model) {
   auto& options = model.as<LlamaOptions>();
   const TransformerOptions meant = transformer_options(options);
-  options.kv_heads = meant.key_heads;
+  options.kv_heads = meant.kv_heads;
   options.head_size = meant.head_size;
   options.intermediate = meant.intermediate;
   options.rope_high_turns = meant.rope.high_turns;

@@ -17,7 +17,7 @@ TransformerOptions transformer_options(const LlamaOptions& o) {
   return {.layers = o.layers,
           .hidden = o.hidden,
           .heads = o.heads,
-          .key_heads = o.kv_heads > 0 ? o.kv_heads : o.heads,
+          .kv_heads = o.kv_heads > 0 ? o.kv_heads : o.heads,
           .head_size = o.head_size > 0 ? o.head_size : o.hidden / o.heads,
           .intermediate = o.intermediate > 0 ? o.intermediate : balanced_intermediate(o.hidden),
           .context = o.context,

@@ -47,22 +47,22 @@ class ResNetNames : NameList {
 
  private:
   // A convolution and the batch norm behind it; `filters` (out, in, height, width).
-  void unit(const std::string& convolution, const std::string& norm, const std::string& theirs,
+  void unit(const std::string& convolution, const std::string& norm, const std::string& hf,
             const Shape& filters) {
-    add(convolution + ".weight", theirs + "convolution.weight", filters);
+    add(convolution + ".weight", hf + "convolution.weight", filters);
     pairs_.back().filters = true;
     for (const auto& [own, other] : {std::pair{"weight", "weight"},
                                      {"bias", "bias"},
                                      {"running_mean", "running_mean"},
                                      {"running_variance", "running_var"}}) {
-      add(norm + "." + own, theirs + "normalization." + other, {filters[0]});
+      add(norm + "." + own, hf + "normalization." + other, {filters[0]});
     }
   }
-  void block_units(const std::string& ours, const std::string& theirs, std::int64_t inputs,
+  void block_units(const std::string& ours, const std::string& hf, std::int64_t inputs,
                    const ResNetBlockOptions& block) {
     const auto branch = [&](int number, std::int64_t from, std::int64_t to, std::int64_t window) {
       unit(fmt::format("{}convolution{}", ours, number), fmt::format("{}norm{}", ours, number),
-           fmt::format("{}layer.{}.", theirs, number - 1), {to, from, window, window});
+           fmt::format("{}layer.{}.", hf, number - 1), {to, from, window, window});
     };
     const std::int64_t width = block.width, outputs = block.outputs();
     if (block.bottleneck) {
@@ -74,7 +74,7 @@ class ResNetNames : NameList {
       branch(2, width, outputs, 3);
     }
     if (inputs != outputs)
-      unit(ours + "convolution_shortcut", ours + "norm_shortcut", theirs + "shortcut.",
+      unit(ours + "convolution_shortcut", ours + "norm_shortcut", hf + "shortcut.",
            {outputs, inputs, 1, 1});
   }
 
@@ -124,24 +124,23 @@ std::string resnet_config(const ModelConfig& config) {
       class_names_text(model.classes));
 }
 
-std::optional<std::string> resnet_plain_name(std::string_view theirs,
-                                             const ModelConfig& /*model*/) {
-  if (theirs.ends_with(".num_batches_tracked")) return {};  // see Exchange::counters
-  return std::string(theirs);
+std::optional<std::string> resnet_plain_name(std::string_view hf, const ModelConfig& /*model*/) {
+  if (hf.ends_with(".num_batches_tracked")) return {};  // see Exchange::counters
+  return std::string(hf);
 }
 
 std::vector<std::string> resnet_counters(const ModelConfig& config) {
   std::vector<std::string> names;
   for (const NamePair& pair : resnet_names(config)) {
     constexpr std::string_view statistic = "running_mean";
-    const std::string& name = pair.theirs.front().name;
+    const std::string& name = pair.hf.front().name;
     if (name.ends_with(statistic))
       names.push_back(name.substr(0, name.size() - statistic.size()) + "num_batches_tracked");
   }
   return names;
 }
 
-std::vector<std::int64_t> sizes_of(const TheirKeys& keys, const char* key) {
+std::vector<std::int64_t> sizes_of(const HfKeys& keys, const char* key) {
   const Json* const list = keys.find(key);
   const bool right = list != nullptr && list->is_array() && !list->empty() &&
                      std::ranges::all_of(*list, [](const Json& item) {
@@ -151,8 +150,8 @@ std::vector<std::int64_t> sizes_of(const TheirKeys& keys, const char* key) {
   return list->get<std::vector<std::int64_t>>();
 }
 
-// Theirs reads pictures of any size and need not say which: 224 as published.
-void read_resnet(const TheirKeys& keys, std::string_view /*type*/, ModelConfig& config) {
+// Hugging Face's model reads images of any size and need not say which: 224 as published.
+void read_resnet(const HfKeys& keys, std::string_view /*type*/, ModelConfig& config) {
   config.family = resnet_name;
   auto& model = config.as<ResNetOptions>();
   const std::string type = keys.text("layer_type", "bottleneck");

@@ -30,7 +30,7 @@ enum class GeluForm : std::uint8_t { exact, tanh };
 
 namespace hugging_face {
 
-// Theirs. Of several names of one kind, we write the first.
+// Hugging Face's names. Of several names of one kind, we write the first.
 inline constexpr auto activation_names = std::to_array<Named<ops::ActivationKind>>(
     {{ops::ActivationKind::gelu_tanh, "gelu_new"},
      {ops::ActivationKind::gelu_tanh, "gelu_pytorch_tanh"},

@@ -7,7 +7,7 @@ namespace trireme {
 namespace {
 
 ColumnOptions projection(const TransformerOptions& options) {
-  return {.outputs = (options.heads + 2 * options.key_heads) * options.head_size,
+  return {.outputs = (options.heads + 2 * options.kv_heads) * options.head_size,
           .parts = 3,
           .lead = static_cast<int>(options.group()),
           .bias = options.biases != Biases::none};
@@ -27,7 +27,7 @@ SelfAttention::SelfAttention(Blueprint& blueprint, const TransformerOptions& opt
     : blocks_(blueprint.tensor().local()),
       context_length_(options.context),
       options_{.heads = options.heads / blueprint.tensor().blocks,
-               .key_heads = options.key_heads / blueprint.tensor().blocks,
+               .kv_heads = options.kv_heads / blueprint.tensor().blocks,
                .causal = options.causal,
                .window = options.window,
                .soft_cap = options.soft_cap,
@@ -36,20 +36,20 @@ SelfAttention::SelfAttention(Blueprint& blueprint, const TransformerOptions& opt
       attended_block_{qkv_.block_shape()[0], qkv_.block_shape()[1],
                       options_.heads * options.head_size} {
   TRIREME_EXPECTS(
-      options.key_heads % blueprint.tensor().blocks == 0 && options.heads % options.key_heads == 0,
-      "{} heads that share {} of keys in {} tensor blocks", options.heads, options.key_heads,
+      options.kv_heads % blueprint.tensor().blocks == 0 && options.heads % options.kv_heads == 0,
+      "{} heads that share {} of keys in {} tensor blocks", options.heads, options.kv_heads,
       blueprint.tensor().blocks);
   if (options.rotary) {
     rope_ = options.rope;
     rope_->heads = options_.heads;
-    rope_->key_heads = options_.key_heads;
+    rope_->kv_heads = options_.kv_heads;
   }
   projected_ = blueprint.keep(blocks_of(blocks_, qkv_.block_shape()));
   prepared_ = projected_;
   if (options.qk_norm) {
     head_norms_.emplace(blueprint,
                         ops::HeadNormOptions{.heads = options_.heads,
-                                             .key_heads = options_.key_heads,
+                                             .kv_heads = options_.kv_heads,
                                              .epsilon = static_cast<float>(options.norm.epsilon),
                                              .offset = static_cast<float>(options.norm.offset)},
                         projected_.shape);
@@ -59,7 +59,7 @@ SelfAttention::SelfAttention(Blueprint& blueprint, const TransformerOptions& opt
   attended_ = keep_or_recompute(blueprint, blocks_of(blocks_, block), blueprint.compute());
   if (blueprint.decodes()) {
     const std::int64_t capacity = blueprint.options().decode.capacity;
-    const Shape cache{blocks_, block[0], capacity, options_.key_heads * options.head_size};
+    const Shape cache{blocks_, block[0], capacity, options_.kv_heads * options.head_size};
     keys_ = blueprint.cache(cache);
     values_ = blueprint.cache(cache);
     return;
@@ -145,8 +145,8 @@ void SelfAttention::backward_weight(const Context& context, const Tensor& dproje
 
 void SelfAttention::add_limits(ModelLimits& limits) const {
   limits.tensor.push_back({options_.heads * blocks_, "model.heads"});
-  if (options_.key_heads != options_.heads)
-    limits.tensor.push_back({options_.key_heads * blocks_, "model.kv_heads"});
+  if (options_.kv_heads != options_.heads)
+    limits.tensor.push_back({options_.kv_heads * blocks_, "model.kv_heads"});
   limits.documents = options_.causal;
 }
 

@@ -11,7 +11,7 @@
 namespace trireme {
 
 // From the normalised rows (B, T, C) to the heads' results: projection, normalisation and rotation
-// of queries and keys, attention. A tensor block has heads / V of the queries' heads and key_heads
+// of queries and keys, attention. A tensor block has heads / V of the queries' heads and kv_heads
 // / V of the keys'; what follows holds n blocks.
 class SelfAttention {
  public:
@@ -54,10 +54,10 @@ class SelfAttention {
   ColumnLinear qkv_;
   std::optional<HeadNorms> head_norms_;
   Shape attended_block_;
-  // projected: of the product, (n, B, T, (heads + 2 key_heads) / V * D); prepared: what attention
+  // projected: of the product, (n, B, T, (heads + 2 kv_heads) / V * D); prepared: what attention
   // reads, the same memory unless heads are normalised. lse (n, B, heads / V, T).
   Activation projected_, prepared_, lse_{}, attended_;
-  Activation keys_{}, values_{};  // (n, B, capacity, key_heads / V * D): of a chain that decodes
+  Activation keys_{}, values_{};  // (n, B, capacity, kv_heads / V * D): of a chain that decodes
 };
 
 }  // namespace trireme

@@ -21,23 +21,23 @@ class DecoderNames {
   }
 
  private:
-  void add(std::string ours, std::vector<TheirTensor> theirs) {
-    pairs_.push_back({.ours = std::move(ours), .theirs = std::move(theirs)});
+  void add(std::string ours, std::vector<HfTensor> hf) {
+    pairs_.push_back({.ours = std::move(ours), .hf = std::move(hf)});
   }
-  void table(std::string ours, std::string theirs) {
-    add(std::move(ours), {{std::move(theirs), {model_.vocabulary, model_.hidden}}});
+  void table(std::string ours, std::string hf) {
+    add(std::move(ours), {{std::move(hf), {model_.vocabulary, model_.hidden}}});
     pairs_.back().padding_rows = padding_;
   }
-  void vector(std::string ours, std::string theirs, std::int64_t count) {
-    add(std::move(ours), {{std::move(theirs), {count}}});
+  void vector(std::string ours, std::string hf, std::int64_t count) {
+    add(std::move(ours), {{std::move(hf), {count}}});
   }
 
-  void block(const std::string& ours, const std::string& theirs) {
+  void block(const std::string& ours, const std::string& hf) {
     const std::int64_t hidden = model_.hidden, wide = model_.intermediate;
     const std::int64_t queries = model_.heads * model_.head_size;
-    const std::int64_t keys = model_.key_heads * model_.head_size;
-    const std::string attention = theirs + "self_attn.";
-    vector(ours + "norm1.weight", theirs + "input_layernorm.weight", hidden);
+    const std::int64_t keys = model_.kv_heads * model_.head_size;
+    const std::string attention = hf + "self_attn.";
+    vector(ours + "norm1.weight", hf + "input_layernorm.weight", hidden);
     add(ours + "attention.qkv.weight", {{attention + "q_proj.weight", {queries, hidden}},
                                         {attention + "k_proj.weight", {keys, hidden}},
                                         {attention + "v_proj.weight", {keys, hidden}}});
@@ -51,16 +51,15 @@ class DecoderNames {
       vector(ours + "attention.key_norm.weight", attention + "k_norm.weight", model_.head_size);
     }
     add(ours + "attention.output.weight", {{attention + "o_proj.weight", {hidden, queries}}});
-    const std::string after_attention = theirs + "post_attention_layernorm.weight";
+    const std::string after_attention = hf + "post_attention_layernorm.weight";
     if (model_.branch_norms) vector(ours + "attention.norm.weight", after_attention, hidden);
     vector(ours + "norm2.weight",
-           model_.branch_norms ? theirs + "pre_feedforward_layernorm.weight" : after_attention,
-           hidden);
-    add(ours + "mlp.expand.weight", {{theirs + "mlp.gate_proj.weight", {wide, hidden}},
-                                     {theirs + "mlp.up_proj.weight", {wide, hidden}}});
-    add(ours + "mlp.contract.weight", {{theirs + "mlp.down_proj.weight", {hidden, wide}}});
+           model_.branch_norms ? hf + "pre_feedforward_layernorm.weight" : after_attention, hidden);
+    add(ours + "mlp.expand.weight", {{hf + "mlp.gate_proj.weight", {wide, hidden}},
+                                     {hf + "mlp.up_proj.weight", {wide, hidden}}});
+    add(ours + "mlp.contract.weight", {{hf + "mlp.down_proj.weight", {hidden, wide}}});
     if (model_.branch_norms)
-      vector(ours + "mlp.norm.weight", theirs + "post_feedforward_layernorm.weight", hidden);
+      vector(ours + "mlp.norm.weight", hf + "post_feedforward_layernorm.weight", hidden);
   }
 
   const TransformerOptions& model_;

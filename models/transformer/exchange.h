@@ -14,49 +14,50 @@
 #include "runtime/config/model_config.h"
 
 namespace trireme {
-class TheirKeys;
+class HfKeys;
 }
 
 namespace trireme::hugging_face {
 
-struct TheirTensor {
+struct HfTensor {
   std::string name;  // "h.0.attn.c_attn.weight"
   Shape shape{};
 };
 
-// One tensor of ours, and those of theirs whose rows, one after another, it has.
+// One tensor of ours, and the Hugging Face tensors whose rows it concatenates.
 struct NamePair {
   std::string ours;
-  std::vector<TheirTensor> theirs;
-  // Their Conv1D has (in, out), our linear layers (out, in). Only where there is one of theirs.
+  std::vector<HfTensor> hf;
+  // Hugging Face's Conv1D has (in, out), our linear layers (out, in). Only with a single tensor.
   bool transposed = false;
   // Rows that we have more than they: the vocabulary is padded. No token and no loss reaches them.
   std::int64_t padding_rows = 0;
-  // Theirs is (out, in, height, width), ours (out, height, width, in). Only where there is one.
+  // Hugging Face has (out, in, height, width), ours is (out, height, width, in). Only with a
+  // single tensor.
   bool filters = false;
-  Shape our_shape{};  // where it does not follow from theirs: the same values otherwise counted
+  Shape our_shape{};  // where it does not follow from hf: the same values otherwise counted
 };
 
 // What the families whose layers are told apart by name have in common: their lists are made by a
 // class of it.
 class NameList {
  protected:
-  void add(std::string ours, std::string theirs, const Shape& shape) {
-    pairs_.push_back({.ours = std::move(ours), .theirs = {{std::move(theirs), shape}}});
+  void add(std::string ours, std::string hf, const Shape& shape) {
+    pairs_.push_back({.ours = std::move(ours), .hf = {{std::move(hf), shape}}});
   }
   // Weight and bias; of a norm where the weight has one extent.
-  void linear(const std::string& ours, const std::string& theirs, const Shape& weight) {
-    add(ours + ".weight", theirs + ".weight", weight);
-    add(ours + ".bias", theirs + ".bias", {weight[0]});
+  void linear(const std::string& ours, const std::string& hf, const Shape& weight) {
+    add(ours + ".weight", hf + ".weight", weight);
+    add(ours + ".bias", hf + ".bias", {weight[0]});
   }
   // Our one matrix of queries, keys and values, each (hidden, hidden), and its bias.
-  void qkv(const std::string& ours, const std::string& theirs, std::int64_t hidden) {
+  void qkv(const std::string& ours, const std::string& hf, std::int64_t hidden) {
     for (const auto& [part, shape] :
          {std::pair{".weight", Shape{hidden, hidden}}, {".bias", Shape{hidden}}}) {
       pairs_.push_back({.ours = ours + part,
-                        .theirs = {{theirs + "query" + part, shape},
-                                   {theirs + "key" + part, shape},
-                                   {theirs + "value" + part, shape}}});
+                        .hf = {{hf + "query" + part, shape},
+                               {hf + "key" + part, shape},
+                               {hf + "value" + part, shape}}});
     }
   }
 
@@ -72,13 +73,13 @@ struct Exchange {
   // config.json of the same model: what transformers needs to know beside the weights. Raises
   // ExitCode::config for a model that transformers has no kind for.
   std::string (*config_json)(const ModelConfig& model);
-  // A name of theirs as it stands in `names`, without what some files put before all of them;
+  // A Hugging Face name as it stands in `names`, without the prefix that some files add;
   // nothing for tensors that are not parameters of ours.
-  std::optional<std::string> (*plain_name)(std::string_view theirs, const ModelConfig& model);
+  std::optional<std::string> (*plain_name)(std::string_view hf, const ModelConfig& model);
   // Their model_types of this family, and config.json of one of these as a model of ours. Raises
   // ExitCode::config for a setting that we do not have.
   std::span<const std::string_view> types;
-  void (*read)(const TheirKeys& keys, std::string_view type, ModelConfig& model);
+  void (*read)(const HfKeys& keys, std::string_view type, ModelConfig& model);
   // Puts every "auto" in its place, and one value wherever any of several means the same function
   // of the same weights; null: there is nothing to do.
   void (*spell)(ModelConfig& model);

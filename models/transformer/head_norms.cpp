@@ -11,8 +11,8 @@ HeadNorms::HeadNorms(Blueprint& blueprint, const ops::HeadNormOptions& options, 
     : options_(options),
       blocks_(packed[0]),
       block_{packed[1], packed[2], packed[3]},
-      statistics_{packed[1], packed[2], options.heads + options.key_heads},
-      scales_{2, packed[3] / (options.heads + 2 * options.key_heads)},
+      statistics_{packed[1], packed[2], options.heads + options.kv_heads},
+      scales_{2, packed[3] / (options.heads + 2 * options.kv_heads)},
       split_backward_(blueprint.options().split_backward) {
   const Shape scale{scales_[1]};
   query_ = blueprint.parameter({.name = "attention.query_norm.weight",

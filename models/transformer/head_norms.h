@@ -10,7 +10,7 @@ namespace trireme {
 // summed over the tensor blocks, then over the tensor ranks.
 class HeadNorms {
  public:
-  // `options` are those of one tensor block; `packed` (n, B, T, (heads + 2 key_heads) * D).
+  // `options` are those of one tensor block; `packed` (n, B, T, (heads + 2 kv_heads) * D).
   // Declares "attention.query_norm.weight" and "attention.key_norm.weight" (D), not decayed.
   HeadNorms(Blueprint& blueprint, const ops::HeadNormOptions& options, const Shape& packed);
 
@@ -23,12 +23,12 @@ class HeadNorms {
  private:
   ops::HeadNormOptions options_;
   std::int64_t blocks_;
-  Shape block_;       // (B, T, (heads + 2 key_heads) * D)
-  Shape statistics_;  // (B, T, heads + key_heads)
+  Shape block_;       // (B, T, (heads + 2 kv_heads) * D)
+  Shape statistics_;  // (B, T, heads + kv_heads)
   Shape scales_;      // (2, D)
   bool split_backward_;
   ParamId query_, key_;
-  Activation rstd_;     // (n, B, T, heads + key_heads)
+  Activation rstd_;     // (n, B, T, heads + kv_heads)
   Activation partial_;  // (n, 2, D) f32: gradients of both scales
 };
 

@@ -20,10 +20,9 @@ void check_heads_of_hidden(const config::Subject& subject, std::int64_t hidden,
 
 void check_rotary_heads(const config::Subject& subject, const TransformerOptions& model,
                         bool given) {
-  if (model.heads % model.key_heads != 0) {
-    refuse(subject, "model.kv_heads", "{} does not divide model.heads = {}; use {}",
-           model.key_heads, model.heads,
-           config::any_of(config::near_divisors(model.heads, model.key_heads)));
+  if (model.heads % model.kv_heads != 0) {
+    refuse(subject, "model.kv_heads", "{} does not divide model.heads = {}; use {}", model.kv_heads,
+           model.heads, config::any_of(config::near_divisors(model.heads, model.kv_heads)));
   }
   if (!given && model.hidden % model.heads != 0) {
     refuse(subject, "model.heads",

@@ -36,7 +36,7 @@ struct TransformerOptions {
   std::int64_t layers = 1;
   std::int64_t hidden = 1;
   std::int64_t heads = 1;      // of queries
-  std::int64_t key_heads = 1;  // of keys and values; divides `heads`
+  std::int64_t kv_heads = 1;   // of keys and values; divides `heads`
   std::int64_t head_size = 1;  // free of hidden / heads
   std::int64_t intermediate = 1;
   std::string_view intermediate_name = "model.intermediate";  // in messages
@@ -80,7 +80,7 @@ struct TransformerOptions {
 
   // As they are of one layer, without global_every.
   [[nodiscard]] TransformerOptions of_layer(std::int64_t index) const;
-  [[nodiscard]] std::int64_t group() const { return heads / key_heads; }
+  [[nodiscard]] std::int64_t group() const { return heads / kv_heads; }
   [[nodiscard]] Init matrix_init() const { return Init::normal(static_cast<float>(init_std)); }
   // Of matrices between hidden activations; residual: that end a branch.
   [[nodiscard]] Init hidden_init() const;

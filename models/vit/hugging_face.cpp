@@ -40,14 +40,14 @@ class VitNames : NameList {
   }
 
  private:
-  void block(const std::string& ours, const std::string& theirs) {
+  void block(const std::string& ours, const std::string& hf) {
     const std::int64_t hidden = model_.hidden, wide = model_.intermediate;
-    linear(ours + "norm1", theirs + "layernorm_before", {hidden});
-    qkv(ours + "attention.qkv", theirs + "attention.attention.", hidden);
-    linear(ours + "attention.output", theirs + "attention.output.dense", {hidden, hidden});
-    linear(ours + "norm2", theirs + "layernorm_after", {hidden});
-    linear(ours + "mlp.expand", theirs + "intermediate.dense", {wide, hidden});
-    linear(ours + "mlp.contract", theirs + "output.dense", {hidden, wide});
+    linear(ours + "norm1", hf + "layernorm_before", {hidden});
+    qkv(ours + "attention.qkv", hf + "attention.attention.", hidden);
+    linear(ours + "attention.output", hf + "attention.output.dense", {hidden, hidden});
+    linear(ours + "norm2", hf + "layernorm_after", {hidden});
+    linear(ours + "mlp.expand", hf + "intermediate.dense", {wide, hidden});
+    linear(ours + "mlp.contract", hf + "output.dense", {hidden, wide});
   }
 
   const VitOptions& options_;
@@ -99,12 +99,12 @@ std::string vit_config(const ModelConfig& config) {
 }
 
 // The pooler of ViTModel does not reach the classifier.
-std::optional<std::string> vit_plain_name(std::string_view theirs, const ModelConfig& /*model*/) {
-  if (theirs.starts_with("vit.pooler.")) return {};
-  return std::string(theirs);
+std::optional<std::string> vit_plain_name(std::string_view hf, const ModelConfig& /*model*/) {
+  if (hf.starts_with("vit.pooler.")) return {};
+  return std::string(hf);
 }
 
-void read_vit(const TheirKeys& keys, std::string_view /*type*/, ModelConfig& config) {
+void read_vit(const HfKeys& keys, std::string_view /*type*/, ModelConfig& config) {
   config.family = vit_name;
   auto& model = config.as<VitOptions>();
   model = {.layers = keys.size("num_hidden_layers"),

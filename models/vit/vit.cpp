@@ -11,7 +11,7 @@ TransformerOptions transformer_options(const VitOptions& options) {
   return {.layers = options.layers,
           .hidden = options.hidden,
           .heads = options.heads,
-          .key_heads = options.heads,
+          .kv_heads = options.heads,
           .head_size = options.hidden / options.heads,
           .intermediate = given ? options.intermediate : 4 * options.hidden,
           .intermediate_name = given ? "model.intermediate" : "4 x model.hidden",

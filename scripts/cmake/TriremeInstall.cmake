@@ -3,7 +3,7 @@
 #
 #   PREFIX/bin/trireme
 #   PREFIX/share/trireme/{launch,configs,examples}     TRIREME_INSTALL_DATADIR is another place for these
-#   PREFIX/include/trireme/runtime/engine/engine.h     the paths of the repository: #include "runtime/engine/engine.h"
+#   PREFIX/include/trireme/launch/engine/engine.h     the paths of the repository: #include "launch/engine/engine.h"
 #   PREFIX/lib/trireme/*.a, PREFIX/lib/cmake/trireme   find_package(trireme), targets trireme::engine, trireme::data, ...
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -44,7 +44,7 @@ function(trireme_install)
   install(DIRECTORY launch/monitoring DESTINATION ${TRIREME_INSTALL_DATADIR}/launch COMPONENT runtime)
   install(DIRECTORY configs/ DESTINATION ${TRIREME_INSTALL_DATADIR}/configs COMPONENT runtime)
   install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime RENAME copyright)
-  install(FILES launch/report/uplot/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime RENAME copyright.uPlot)
+  install(FILES launch/observe/report/uplot/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime RENAME copyright.uPlot)
   install(FILES README.md .github/CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
   if(TRIREME_SANITIZE)
     return() # Libraries that force a sanitizer on a user's program.

@@ -11,7 +11,7 @@
 #include <map>
 #include <random>
 
-#include "launch/commands/commands.h"
+#include "launch/cli/commands.h"
 #include "launch/guard.h"
 #include "models/config.h"
 #include "models/registry.h"
@@ -96,7 +96,7 @@ class ExchangeTest : public CommandTest {
   }
 
   void export_ours() { run({"export", ours_, "--config", config_, "--out", theirs_}); }
-  void import_theirs(const std::string& from) {
+  void import_hf(const std::string& from) {
     run({"import", from, "--config", config_, "--out", back_, "--force"});
   }
   // Theirs, rewritten as one or several files.

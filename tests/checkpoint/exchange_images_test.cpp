@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "launch/checkpoint/their_pictures.h"
+#include "launch/exchange/hf_image_processor.h"
 #include "models/resnet/resnet.h"
 #include "tests/checkpoint/exchange_fixture.h"
 
@@ -96,7 +96,7 @@ TEST_F(ResNetExchange, CountersTellTheStepAndThenWhatWasImported) {
   save_weights(ours_, weights_, {{"step", "42"}});
   export_ours();
   EXPECT_EQ(count(), 42);
-  import_theirs(theirs_);
+  import_hf(theirs_);
   run({"export", back_, "--config", config_, "--out", theirs_, "--force"});
   EXPECT_EQ(count(), 42);
 }
@@ -117,7 +117,7 @@ TEST_F(ResNetExchange, NamesWhatTheFilesHaveTooLittleTooMuchOrInAnotherShape) {
     const std::string other = directory_.file("other.safetensors");
     save_weights(other, tensors, {});
     expect_error(
-        ExitCode::checkpoint, [&] { import_theirs(other); }, message);
+        ExitCode::checkpoint, [&] { import_hf(other); }, message);
     EXPECT_FALSE(fs::exists(back_));
   };
   const auto named = [&](std::vector<WholeTensor>& tensors) {

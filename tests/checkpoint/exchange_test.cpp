@@ -2,7 +2,7 @@
 // `trireme checkpoint`: what its subcommands print, and weights to Hugging Face's form and back.
 #include <gmock/gmock.h>
 
-#include "launch/checkpoint/their_config.h"
+#include "launch/exchange/hf_config.h"
 #include "models/llama/llama.h"
 #include "runtime/checkpoint/files/names.h"
 #include "tests/checkpoint/exchange_fixture.h"
@@ -74,7 +74,7 @@ TEST_F(CommandTest, APlaceWithoutCheckpointsIsNamed) {
 
 TEST_F(ExchangeTest, GoesToTheirFormAndBackBitForBit) {
   export_ours();
-  import_theirs(theirs_);
+  import_hf(theirs_);
 
   const auto back = read_all(back_);
   ASSERT_EQ(back.size(), weights_.size());
@@ -116,23 +116,23 @@ TEST_F(ExchangeTest, ReadsShardsPrefixesMasksAndATiedHead) {
   const std::string index = directory_.file("model.safetensors.index.json");
   test::write_text(index, R"({"metadata": {}, "weight_map": {)" + map + "}}");
 
-  import_theirs(index);
+  import_hf(index);
 
   const auto back = read_all(back_);
   for (const WholeTensor& tensor : weights_)
     EXPECT_EQ(back.at(tensor.name), tensor.values) << tensor.name;
   test::write_text(index, R"({"weight_map": {"x": "../a.safetensors"}})");
   expect_error(
-      ExitCode::checkpoint, [&] { import_theirs(index); }, "outside of the index's");
+      ExitCode::checkpoint, [&] { import_hf(index); }, "outside of the index's");
   test::write_text(index, R"({"weight_map": {"wte.weight": "a.safetensors"}})");
   expect_error(
-      ExitCode::checkpoint, [&] { import_theirs(index); }, "is not in the file");
+      ExitCode::checkpoint, [&] { import_hf(index); }, "is not in the file");
 }
 
 TEST_F(ExchangeTest, SaysWhatLiesWhereWeightsShould) {
   const auto refused = [&](const std::string& place, const std::string& message) {
     expect_error(
-        ExitCode::checkpoint, [&] { import_theirs(directory_.file(place)); }, message);
+        ExitCode::checkpoint, [&] { import_hf(directory_.file(place)); }, message);
   };
   std::filesystem::create_directories(directory_.file("empty"));
   refused("empty", "it holds no *.safetensors file");
@@ -157,32 +157,32 @@ TEST_F(ExchangeTest, SaysWhatLiesWhereWeightsShould) {
 
 TEST_F(ExchangeTest, RefusesAnotherModel) {
   export_ours();
-  const auto theirs = read_all(theirs_);
-  auto untied = theirs;
-  untied["lm_head.weight"] = std::vector<float>(theirs.at("wte.weight").size(), 1.0F);
+  const auto hf = read_all(theirs_);
+  auto untied = hf;
+  untied["lm_head.weight"] = std::vector<float>(hf.at("wte.weight").size(), 1.0F);
   rewrite(directory_.file("untied.safetensors"), untied);
   expect_error(
-      ExitCode::checkpoint, [&] { import_theirs(directory_.file("untied.safetensors")); },
+      ExitCode::checkpoint, [&] { import_hf(directory_.file("untied.safetensors")); },
       "lm_head.weight differs");
-  auto missing = theirs;
+  auto missing = hf;
   missing.erase("h.1.ln_2.bias");
   rewrite(directory_.file("missing.safetensors"), missing);
   expect_error(
-      ExitCode::checkpoint, [&] { import_theirs(directory_.file("missing.safetensors")); },
+      ExitCode::checkpoint, [&] { import_hf(directory_.file("missing.safetensors")); },
       "has no tensor h.1.ln_2.bias (8)");
   std::string config = test::read_text(theirs_ + "/config.json");
   config.replace(config.find("gelu_new"), 8, "gelu_old");
   test::write_text(theirs_ + "/config.json", config);
   expect_error(
-      ExitCode::config, [&] { import_theirs(theirs_); },
+      ExitCode::config, [&] { import_hf(theirs_); },
       "activation_function is \"gelu_old\", and models here have one of gelu_new, "
       "gelu_pytorch_tanh");
   test::write_text(theirs_ + "/config.json", R"({"model_type": "llama"})");
   expect_error(
-      ExitCode::config, [&] { import_theirs(theirs_); }, "num_hidden_layers is missing");
+      ExitCode::config, [&] { import_hf(theirs_); }, "num_hidden_layers is missing");
   test::write_text(theirs_ + "/config.json", R"({"model_type": "t5"})");
   expect_error(
-      ExitCode::config, [&] { import_theirs(theirs_); }, "model_type is \"t5\"");
+      ExitCode::config, [&] { import_hf(theirs_); }, "model_type is \"t5\"");
   test::write_text(config_, "model: {family: resnet, stem: small}\n");
   expect_error(
       ExitCode::config, [&] { export_ours(); }, "model.stem: small has no form");
@@ -204,8 +204,7 @@ class LlamaExchange : public ExchangeTest {
   void expect_window(const std::string& from, const std::string& to, std::int64_t window) {
     const std::string before = test::read_text(theirs_ + "/config.json");
     replace(from, to);
-    EXPECT_EQ(model_of_their_config(theirs_ + "/config.json").as<LlamaOptions>().window, window)
-        << to;
+    EXPECT_EQ(model_of_hf_config(theirs_ + "/config.json").as<LlamaOptions>().window, window) << to;
     test::write_text(theirs_ + "/config.json", before);
   }
   static std::string types(const std::string& first, const std::string& second) {
@@ -215,7 +214,7 @@ class LlamaExchange : public ExchangeTest {
     const std::string before = test::read_text(theirs_ + "/config.json");
     replace(from, to);
     expect_error(
-        ExitCode::config, [&] { import_theirs(theirs_); }, message);
+        ExitCode::config, [&] { import_hf(theirs_); }, message);
     expect_error(
         ExitCode::config,
         [&] {
@@ -261,7 +260,7 @@ TEST_F(LlamaExchange, GoesToTheirFormAndBackWithoutBeingToldWhatItIs) {
 
 TEST_F(Qwen3Exchange, HasItsKindItsNormsAndItsWindow) {
   export_ours();
-  import_theirs(theirs_);
+  import_hf(theirs_);
 
   const auto back = read_all(back_);
   for (const WholeTensor& tensor : weights_)
@@ -292,7 +291,7 @@ TEST_F(LlamaExchange, ReadsRotationsAsTheLibraryDoes) {
   const auto expect_rope = [&](const std::string& text, double factor, std::int64_t original) {
     const std::string before = test::read_text(theirs_ + "/config.json");
     replace("\"rope_scaling\": null", text);
-    const auto model = model_of_their_config(theirs_ + "/config.json").as<LlamaOptions>();
+    const auto model = model_of_hf_config(theirs_ + "/config.json").as<LlamaOptions>();
     EXPECT_EQ(model.rope_factor, factor) << text;
     EXPECT_EQ(model.rope_original_context, original) << text;
     test::write_text(theirs_ + "/config.json", before);
@@ -350,31 +349,29 @@ TEST_F(LlamaExchange, RefusesWhatItsConfigSaysAndWeDoNotHave) {
   replace(first,
           "\"deep\": " + std::string(100'000, '[') + std::string(100'000, ']') + "," + first);
   expect_error(
-      ExitCode::checkpoint, [&] { import_theirs(theirs_); }, "nested more than 128 levels deep");
+      ExitCode::checkpoint, [&] { import_hf(theirs_); }, "nested more than 128 levels deep");
 }
 
 TEST_F(LlamaExchange, NamesWhatTheFilesHaveTooLittleTooMuchOrInAnotherShape) {
   export_ours();
-  const auto theirs = read_all(theirs_);
+  const auto hf = read_all(theirs_);
   const auto refuses = [&](const auto& tensors, const std::string& message) {
     rewrite(directory_.file("other.safetensors"), tensors);
     expect_error(
-        ExitCode::checkpoint, [&] { import_theirs(directory_.file("other.safetensors")); },
-        message);
+        ExitCode::checkpoint, [&] { import_hf(directory_.file("other.safetensors")); }, message);
   };
-  auto missing = theirs;
+  auto missing = hf;
   missing.erase("model.layers.1.self_attn.k_proj.weight");
   refuses(missing, "has no tensor model.layers.1.self_attn.k_proj.weight (6, 8)");
-  auto extra = theirs;
+  auto extra = hf;
   extra["model.layers.7.oars"] = std::vector<float>(static_cast<std::size_t>(vocabulary * hidden));
   refuses(extra, "holds tensor model.layers.7.oars");
   test::write_text(config_,
                    "model: {family: llama, layers: 2, hidden: 8, heads: 2, kv_heads: 2, head_size: "
                    "6, intermediate: 12, context: 6, vocabulary: 50}\n");
-  refuses(theirs, "k_proj.weight is (6, 8), not (12, 8)");
+  refuses(hf, "k_proj.weight is (6, 8), not (12, 8)");
   expect_error(
-      ExitCode::config, [&] { import_theirs(theirs_); },
-      "describes a model with model.kv_heads: 1");
+      ExitCode::config, [&] { import_hf(theirs_); }, "describes a model with model.kv_heads: 1");
   test::write_text(config_, "model: {family: llama, qk_norm: true, qkv_bias: true}\n");
   expect_error(
       ExitCode::config, [&] { export_ours(); }, "none for both");
@@ -383,15 +380,15 @@ TEST_F(LlamaExchange, NamesWhatTheFilesHaveTooLittleTooMuchOrInAnotherShape) {
 TEST_F(LlamaExchange, ABaseModelWithoutItsHeadIsNamed) {
   export_ours();
   std::vector<WholeTensor> base;
-  const WeightFiles theirs(theirs_ + "/model.safetensors");
+  const WeightFiles hf(theirs_ + "/model.safetensors");
   std::map<std::string, std::vector<float>> values = read_all(theirs_);
-  for (const std::string& name : theirs.names())
+  for (const std::string& name : hf.names())
     if (name.starts_with("model."))
-      base.push_back({name.substr(6), theirs.file_of(name).shape(name), values.at(name)});
+      base.push_back({name.substr(6), hf.file_of(name).shape(name), values.at(name)});
   save_weights(directory_.file("base.safetensors"), base, {});
 
   expect_error(
-      ExitCode::checkpoint, [&] { import_theirs(directory_.file("base.safetensors")); },
+      ExitCode::checkpoint, [&] { import_hf(directory_.file("base.safetensors")); },
       "has embed_tokens.weight and not model.embed_tokens.weight: it is a base model, saved "
       "without the head that predicts; save the whole model, whose names begin with 'model.'");
 }
@@ -429,7 +426,7 @@ TEST_F(LlamaExchange, ExpectationsOfAnotherModelAreNamed) {
         {"logits", {reinterpret_cast<std::byte*>(logits.data()), DType::f32, of_logits}}};
     write_safetensors(theirs_ + "/trireme_expectations.safetensors", tensors);
     expect_error(
-        ExitCode::checkpoint, [&] { import_theirs(theirs_); }, message);
+        ExitCode::checkpoint, [&] { import_hf(theirs_); }, message);
     EXPECT_FALSE(std::filesystem::exists(back_));
   };
 

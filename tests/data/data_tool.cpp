@@ -8,7 +8,7 @@
 #include <exception>
 
 #include "data/hdf5/child.h"
-#include "launch/commands/commands.h"
+#include "launch/cli/commands.h"
 #include "runtime/base/error.h"
 
 int main(int argc, char** argv) {

@@ -11,9 +11,9 @@
 #include "launch/bench/kernels/step_count.h"
 #include "launch/bench/model/measure.h"
 #include "launch/bench/model/synthetic_batches.h"
+#include "launch/engine/engine.h"
 #include "models/config.h"
 #include "runtime/device/cuda/cuda_stream.h"
-#include "runtime/engine/engine.h"
 #include "tests/emulation/order/accesses.h"
 
 namespace trireme {

@@ -11,9 +11,9 @@
 
 #include "launch/bench/model/measure.h"
 #include "launch/bench/model/synthetic_batches.h"
+#include "launch/engine/engine.h"
 #include "models/config.h"
 #include "runtime/device/dry/dry_device.h"
-#include "runtime/engine/engine.h"
 #include "runtime/ops/common/plan_table.h"
 #include "runtime/ops/gemm/cublaslt_cuda.h"
 #include "runtime/ops/gemm/gemm_tuning.h"

@@ -13,14 +13,14 @@ using Values = std::vector<double>;
 
 struct Sizes {
   std::int64_t batch, length, heads, size;
-  std::int64_t key_heads = heads;
+  std::int64_t kv_heads = heads;
   bool causal = true;
   std::int64_t window = 0;
   double soft_cap = 0;
   std::vector<std::int64_t> documents{};  // where those of the first sample begin, behind 0
 
   [[nodiscard]] ops::AttentionOptions options() const {
-    return {heads, key_heads, causal, window, soft_cap};
+    return {heads, kv_heads, causal, window, soft_cap};
   }
   // In sample b all begin b positions later.
   [[nodiscard]] std::int64_t start(std::int64_t b, std::int64_t t) const {
@@ -39,19 +39,18 @@ struct Sizes {
   }
   [[nodiscard]] std::string name() const {
     return fmt::format("{} keys of {} heads, {}, window {}, cap {}, {} documents",
-                       qkv().to_string(), key_heads, causal ? "causal" : "full", window, soft_cap,
+                       qkv().to_string(), kv_heads, causal ? "causal" : "full", window, soft_cap,
                        documents.size() + 1);
   }
-  [[nodiscard]] Shape qkv() const { return {batch, length, (heads + 2 * key_heads) * size}; }
+  [[nodiscard]] Shape qkv() const { return {batch, length, (heads + 2 * kv_heads) * size}; }
   [[nodiscard]] Shape out() const { return {batch, length, heads * size}; }
   [[nodiscard]] Shape lse() const { return {batch, heads, length}; }
   // Element of the packed projection: part 0 queries, 1 keys, 2 values; h counts heads of queries.
   [[nodiscard]] std::size_t at(std::int64_t b, std::int64_t t, int part, std::int64_t h,
                                std::int64_t d) const {
-    const std::int64_t key_head = h / (heads / key_heads);
-    const std::int64_t place = part == 0 ? h : heads + (part - 1) * key_heads + key_head;
-    return static_cast<std::size_t>(((b * length + t) * (heads + 2 * key_heads) + place) * size +
-                                    d);
+    const std::int64_t key_head = h / (heads / kv_heads);
+    const std::int64_t place = part == 0 ? h : heads + (part - 1) * kv_heads + key_head;
+    return static_cast<std::size_t>(((b * length + t) * (heads + 2 * kv_heads) + place) * size + d);
   }
   [[nodiscard]] bool sees(std::int64_t b, std::int64_t query, std::int64_t key) const {
     return (!causal || key <= query) && (window == 0 || key > query - window) &&
@@ -82,9 +81,9 @@ const Sizes all_sizes[] = {{2, 1, 1, 1},
                            {1, 70, 1, 80},
                            {1, 50, 1, 256},
                            // Keys that queries share.
-                           {.batch = 2, .length = 33, .heads = 4, .size = 16, .key_heads = 2},
-                           {.batch = 1, .length = 150, .heads = 3, .size = 20, .key_heads = 1},
-                           {.batch = 1, .length = 1, .heads = 6, .size = 5, .key_heads = 3},
+                           {.batch = 2, .length = 33, .heads = 4, .size = 16, .kv_heads = 2},
+                           {.batch = 1, .length = 150, .heads = 3, .size = 20, .kv_heads = 1},
+                           {.batch = 1, .length = 1, .heads = 6, .size = 5, .kv_heads = 3},
                            // All keys.
                            {.batch = 2, .length = 5, .heads = 1, .size = 3, .causal = false},
                            {2, 131, 2, 24, 1, false},
@@ -368,7 +367,7 @@ TEST_P(Attention, HasRotaryPositionsThatCountFromTheBeginOfADocument) {
   const GuardedTensor qkv = random_tensor(GetParam(), shape, 1);
   const GuardedTensor starts(DType::i32, {2, 7}, {0, 0, 0, 3, 3, 3, 3, 0, 1, 1, 1, 1, 1, 6});
   const Values before = qkv.get();
-  ops::RopeOptions options{.heads = 2, .key_heads = 1, .base = 100.0};
+  ops::RopeOptions options{.heads = 2, .kv_heads = 1, .base = 100.0};
   Values expected;  // of each document by itself
   for (const std::int64_t count : {3, 4, 1, 5, 1}) {
     const auto first = before.begin() + static_cast<std::ptrdiff_t>(expected.size());
@@ -475,15 +474,14 @@ TEST_P(Attention, RefusesOperandsThatDoNotFit) {
   const GuardedTensor lse(DType::f32, {2, 2, 5});
   const GuardedTensor turned(DType::f32, {2, 5, 2});
 
-  const ops::AttentionOptions two{.heads = 2, .key_heads = 2};
+  const ops::AttentionOptions two{.heads = 2, .kv_heads = 2};
   const auto forward = [&](const Tensor& to, const Tensor& sums,
                            const ops::AttentionOptions& with) {
     ops::attention_forward(stream(), to, sums, qkv, with);
   };
 
-  expect_error([&] { forward(out, lse, {.heads = 5, .key_heads = 5}); }, {"(2, 5, 24)", "5"});
-  expect_error([&] { forward(out, lse, {.heads = 3, .key_heads = 2}); },
-               {"3 heads", "2 key heads"});
+  expect_error([&] { forward(out, lse, {.heads = 5, .kv_heads = 5}); }, {"(2, 5, 24)", "5"});
+  expect_error([&] { forward(out, lse, {.heads = 3, .kv_heads = 2}); }, {"3 heads", "2 key heads"});
   expect_error([&] { forward(out, lse, {2, 2, false, 3}); }, {"window of 3", "causal"});
   expect_error([&] { forward(out, lse, {2, 2, true, -1}); }, {"window of -1"});
   expect_error([&] { forward(out, lse, {2, 2, true, 0, -1.0}); }, {"soft cap of -1"});

@@ -22,19 +22,19 @@ struct Text {
   std::vector<std::int64_t> pieces;  // how many rows each pass takes
 
   [[nodiscard]] std::int64_t packed() const {
-    return (options.heads + 2 * options.key_heads) * size;
+    return (options.heads + 2 * options.kv_heads) * size;
   }
 };
 
 // Pieces that end within tiles, beside the blocks of 48 queries and 96 keys, and that are all of
 // it.
-const Text texts[] = {{{.heads = 1, .key_heads = 1}, 5, 3, {5}},
-                      {{.heads = 2, .key_heads = 2}, 110, 16, {64, 33, 1, 1, 11}},
-                      {{.heads = 4, .key_heads = 2}, 150, 20, {96, 1, 1, 50, 1, 1}},
-                      {{.heads = 3, .key_heads = 1, .window = 7}, 120, 64, {49, 47, 1, 23}},
-                      {{.heads = 2, .key_heads = 1, .window = 97}, 210, 18, {100, 97, 1, 12}},
-                      {{.heads = 2, .key_heads = 1, .soft_cap = 0.7}, 70, 80, {1, 1, 64, 4}},
-                      {{.heads = 1, .key_heads = 1}, 40, 256, {13, 27}}};
+const Text texts[] = {{{.heads = 1, .kv_heads = 1}, 5, 3, {5}},
+                      {{.heads = 2, .kv_heads = 2}, 110, 16, {64, 33, 1, 1, 11}},
+                      {{.heads = 4, .kv_heads = 2}, 150, 20, {96, 1, 1, 50, 1, 1}},
+                      {{.heads = 3, .kv_heads = 1, .window = 7}, 120, 64, {49, 47, 1, 23}},
+                      {{.heads = 2, .kv_heads = 1, .window = 97}, 210, 18, {100, 97, 1, 12}},
+                      {{.heads = 2, .kv_heads = 1, .soft_cap = 0.7}, 70, 80, {1, 1, 64, 4}},
+                      {{.heads = 1, .kv_heads = 1}, 40, 256, {13, 27}}};
 
 // Rows [first, first + count) of a (1, length, width) tensor, each `rows` long, and then others.
 Values rows_of(const Values& values, std::int64_t width, std::int64_t first, std::int64_t count) {
@@ -45,14 +45,14 @@ Values rows_of(const Values& values, std::int64_t width, std::int64_t first, std
 TEST_P(CachedRows, AttendAsTheyWouldInTheWholeText) {
   for (const Text& t : texts) {
     const auto& o = t.options;
-    SCOPED_TRACE(fmt::format("{} rows, {} of {} heads, window {}", t.length, o.heads, o.key_heads,
-                             o.window));
+    SCOPED_TRACE(
+        fmt::format("{} rows, {} of {} heads, window {}", t.length, o.heads, o.kv_heads, o.window));
     const std::int64_t width = o.heads * t.size;
     const GuardedTensor qkv = random_tensor(GetParam(), {1, t.length, t.packed()}, 1, -2.0, 2.0);
     const GuardedTensor whole(GetParam(), {1, t.length, width});
     const GuardedTensor lse(DType::f32, {1, o.heads, t.length});
     ops::attention_forward(stream(), whole, lse, qkv, o);
-    const Shape cache{2, t.length, o.key_heads * t.size};
+    const Shape cache{2, t.length, o.kv_heads * t.size};
     const GuardedTensor keys(GetParam(), cache), values(GetParam(), cache);
     const Values text = qkv.get(), expected = whole.get();
 
@@ -80,14 +80,14 @@ TEST_P(CachedRows, AttendAsTheyWouldInTheWholeText) {
     }
     ASSERT_EQ(first, t.length);
     const std::int64_t at = (t.length - 1) * t.packed() + o.heads * t.size;
-    EXPECT_EQ(keys.get()[static_cast<std::size_t>((t.length - 1) * o.key_heads * t.size)],
+    EXPECT_EQ(keys.get()[static_cast<std::size_t>((t.length - 1) * o.kv_heads * t.size)],
               text[static_cast<std::size_t>(at)]);
   }
 }
 
 TEST_P(CachedRows, ReadTheSamplesOfAPassEachAtItsPlace) {
   constexpr std::int64_t lengths[] = {9, 30}, rows = 4, width = 2 * 8, packed = 4 * 8;
-  const ops::AttentionOptions options{.heads = 2, .key_heads = 1};
+  const ops::AttentionOptions options{.heads = 2, .kv_heads = 1};
   const GuardedTensor keys(GetParam(), {2, 32, 8}), values(GetParam(), {2, 32, 8});
   const GuardedTensor all = random_tensor(GetParam(), {2, 30, packed}, 3);
   const GuardedTensor whole(GetParam(), {2, 30, width}), lse(DType::f32, {2, 2, 30});
@@ -121,7 +121,7 @@ TEST_P(CachedRows, ReadTheSamplesOfAPassEachAtItsPlace) {
 // Bits, for the angles are those of the position, whatever row it has; padding stands at the last.
 TEST_P(CachedRows, TurnAndStandWhereTheirTextHasThem) {
   constexpr std::int64_t length = 12, width = 4 * 6;
-  const ops::RopeOptions options{.heads = 2, .key_heads = 1, .base = 100.0};
+  const ops::RopeOptions options{.heads = 2, .kv_heads = 1, .base = 100.0};
   const GuardedTensor table = random_tensor(GetParam(), {length, width}, 1);
   const GuardedTensor turned = random_tensor(GetParam(), {1, length, width}, 2);
   const GuardedTensor placed(GetParam(), {1, length, width}, turned.get());
@@ -149,7 +149,7 @@ TEST_P(CachedRows, TurnAndStandWhereTheirTextHasThem) {
 }
 
 TEST_P(CachedRows, OfOtherShapesAreRefused) {
-  const ops::AttentionOptions options{.heads = 2, .key_heads = 1};
+  const ops::AttentionOptions options{.heads = 2, .kv_heads = 1};
   const GuardedTensor qkv(GetParam(), {2, 3, 16}), out(GetParam(), {2, 3, 8});
   const GuardedTensor keys(GetParam(), {2, 9, 4}), values(GetParam(), {2, 9, 4});
   const GuardedTensor few(GetParam(), {1, 9, 4}), spans(DType::i32, {2, 2}, {0, 0, 0, 0});
@@ -165,10 +165,10 @@ TEST_P(CachedRows, OfOtherShapesAreRefused) {
   expect_error(
       [&] {
         ops::attention_cached_forward(stream(), out, keys, values, qkv, spans,
-                                      {.heads = 2, .key_heads = 1, .causal = false});
+                                      {.heads = 2, .kv_heads = 1, .causal = false});
       },
       {"causal"});
-  expect_error([&] { ops::rope_forward(stream(), qkv, {.heads = 2, .key_heads = 1}, spans); },
+  expect_error([&] { ops::rope_forward(stream(), qkv, {.heads = 2, .kv_heads = 1}, spans); },
                {"0 positions"});
   expect_error(
       [&] { ops::add_positions(stream(), qkv, qkv, table, {}, 0, spans.view().range(0, 2)); },

@@ -75,7 +75,7 @@ class CudnnGraphs : public ::testing::Test {
             .batch = batch,
             .length = 1024,
             .heads = heads,
-            .key_heads = heads,
+            .kv_heads = heads,
             .size = 64,
             .deterministic = deterministic};
   }
@@ -121,14 +121,14 @@ TEST_F(CudnnGraphs, RunAttentionOfEveryGpt2) {
 TEST_F(CudnnGraphs, RunAttentionOfOtherSizes) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     for (const auto pass : attention_passes) {
-      for (const auto& [length, heads, key_heads, size] :
+      for (const auto& [length, heads, kv_heads, size] :
            {std::array{256, 8, 8, 24}, {1000, 3, 3, 128}, {77, 5, 5, 80}, {4096, 32, 8, 128}}) {
         const CudnnOffer result = offer(AttentionGraph{.pass = pass,
                                                        .dtype = dtype,
                                                        .batch = 2,
                                                        .length = length,
                                                        .heads = heads,
-                                                       .key_heads = key_heads,
+                                                       .kv_heads = kv_heads,
                                                        .size = size,
                                                        .deterministic = true});
         EXPECT_GE(result.candidates, 1) << result.refusal;
@@ -140,7 +140,7 @@ TEST_F(CudnnGraphs, RunAttentionOfOtherSizes) {
 TEST_F(CudnnGraphs, RunFullAndWindowedAttentionAndRefuseSoftCaps) {
   for (const auto pass : attention_passes) {
     AttentionGraph graph = gpt2(pass, 2, 32);
-    graph.key_heads = 8;
+    graph.kv_heads = 8;
     graph.window = 256;
     const CudnnOffer windowed = offer(graph);
     EXPECT_GE(windowed.candidates, 1) << windowed.refusal;

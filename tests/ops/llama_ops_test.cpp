@@ -218,9 +218,9 @@ TEST_P(RmsNorm, RefusesOperandsThatDoNotFit) {
 
 Values rotated(const Values& x, const Shape& shape, const ops::RopeOptions& options,
                double direction) {
-  const auto size = static_cast<std::size_t>(shape[2] / (options.heads + 2 * options.key_heads));
+  const auto size = static_cast<std::size_t>(shape[2] / (options.heads + 2 * options.kv_heads));
   const auto width = static_cast<std::size_t>(shape[2]);
-  const auto turning = static_cast<std::size_t>(options.heads + options.key_heads) * size;
+  const auto turning = static_cast<std::size_t>(options.heads + options.kv_heads) * size;
   Values y = x;
   for (std::size_t row = 0; row < x.size() / width; ++row) {
     const auto t = static_cast<double>(row % static_cast<std::size_t>(shape[1]));
@@ -240,13 +240,13 @@ Values rotated(const Values& x, const Shape& shape, const ops::RopeOptions& opti
 
 TEST_P(Rope, TurnsQueriesAndKeysByTheirPositionAndLeavesValues) {
   struct Case {
-    std::int64_t batch, length, heads, key_heads, size;
+    std::int64_t batch, length, heads, kv_heads, size;
     double base;
   };
   for (const Case& c : {Case{2, 5, 1, 1, 2, 10000.0}, Case{1, 33, 4, 2, 16, 10000.0},
                         Case{2, 7, 3, 1, 10, 500000.0}, Case{1, 2049, 2, 1, 64, 10000.0}}) {
-    const Shape shape{c.batch, c.length, (c.heads + 2 * c.key_heads) * c.size};
-    const ops::RopeOptions options{.heads = c.heads, .key_heads = c.key_heads, .base = c.base};
+    const Shape shape{c.batch, c.length, (c.heads + 2 * c.kv_heads) * c.size};
+    const ops::RopeOptions options{.heads = c.heads, .kv_heads = c.kv_heads, .base = c.base};
     const GuardedTensor qkv = random_tensor(GetParam(), shape, 1);
     const Values before = qkv.get();
     const OffsetTensor moved(GetParam(), shape, before);
@@ -262,7 +262,7 @@ TEST_P(Rope, TurnsQueriesAndKeysByTheirPositionAndLeavesValues) {
 // The map is linear: its gradient is its transpose, <dy, f(x)> = <f'(dy), x>.
 TEST_P(Rope, BackwardAgreesWithFiniteDifferences) {
   const Shape shape{2, 3, 5 * 6};
-  const ops::RopeOptions options{.heads = 3, .key_heads = 1, .base = 100.0};
+  const ops::RopeOptions options{.heads = 3, .kv_heads = 1, .base = 100.0};
   const GuardedTensor dqkv = random_tensor(GetParam(), shape, 2);
   const Values slope = dqkv.get();
   const Values at = random_values(shape.count(), 1, GetParam());
@@ -300,15 +300,15 @@ double stretched(const ops::RopeOptions& o, double i, double pairs) {
 TEST_P(Rope, StretchesItsAnglesAsPublished) {
   using enum ops::RopeScaling;
   const ops::RopeOptions cases[] = {
-      {.heads = 2, .key_heads = 1, .base = 500.0, .scaling = linear, .factor = 4},
+      {.heads = 2, .kv_heads = 1, .base = 500.0, .scaling = linear, .factor = 4},
       {.heads = 2,
-       .key_heads = 1,
+       .kv_heads = 1,
        .base = 5e5,
        .scaling = llama3,
        .factor = 8,
        .original_context = 64},
       {.heads = 2,
-       .key_heads = 1,
+       .kv_heads = 1,
        .base = 1e4,
        .scaling = yarn,
        .factor = 4,
@@ -364,17 +364,17 @@ INSTANTIATE_TEST_SUITE_P(Types, HeadNorm, all_types, dtype_label);
 
 TEST_P(HeadNorm, ForwardAndBackwardFollowTheFormulaAndFiniteDifferences) {
   struct Case {
-    std::int64_t batch, length, heads, key_heads, size;
+    std::int64_t batch, length, heads, kv_heads, size;
   };
   for (const Case& c : {Case{1, 1, 1, 1, 1}, Case{2, 3, 3, 1, 5}, Case{1, 70, 4, 2, 40}}) {
-    const Shape shape{c.batch, c.length, (c.heads + 2 * c.key_heads) * c.size}, scale{c.size};
-    const ops::HeadNormOptions options{c.heads, c.key_heads, epsilon};
+    const Shape shape{c.batch, c.length, (c.heads + 2 * c.kv_heads) * c.size}, scale{c.size};
+    const ops::HeadNormOptions options{c.heads, c.kv_heads, epsilon};
     const auto heads = static_cast<std::size_t>(c.heads);
-    const auto keys = static_cast<std::size_t>(c.key_heads);
+    const auto keys = static_cast<std::size_t>(c.kv_heads);
     const GuardedTensor x = random_tensor(GetParam(), shape, 1, 0.2, 2.0), y(GetParam(), shape);
     const GuardedTensor query = random_tensor(DType::f32, scale, 2);
     const GuardedTensor key = random_tensor(DType::f32, scale, 3);
-    const GuardedTensor rstd(DType::f32, {c.batch, c.length, c.heads + c.key_heads});
+    const GuardedTensor rstd(DType::f32, {c.batch, c.length, c.heads + c.kv_heads});
     const GuardedTensor dqkv = random_tensor(GetParam(), shape, 4);
     const GuardedTensor dquery(DType::f32, scale, Values(query.get().size(), 0.5));
     const GuardedTensor dkey(DType::f32, scale, Values(query.get().size(), 0.25));
@@ -413,7 +413,7 @@ TEST_P(HeadNorm, AddsTheOffsetToItsScales) {
   const GuardedTensor dqkv = random_tensor(GetParam(), shape, 4);
   const GuardedTensor same_dqkv(GetParam(), shape, dqkv.get());
   const GuardedTensor y(GetParam(), shape), same_y(GetParam(), shape);
-  const ops::HeadNormOptions options{.heads = 3, .key_heads = 1, .epsilon = epsilon};
+  const ops::HeadNormOptions options{.heads = 3, .kv_heads = 1, .epsilon = epsilon};
   ops::HeadNormOptions above = options;
   above.offset = 1;
 
@@ -442,10 +442,10 @@ TEST_P(Rope, RefusesSizesThatDoNotFit) {
   const auto run = [&](const ops::RopeOptions& options) {
     ops::rope_forward(stream(), qkv, options);
   };
-  expect_error([&] { run({.heads = 3, .key_heads = 2}); }, {"3 heads", "2 key heads"});
-  expect_error([&] { run({.heads = 6, .key_heads = 1}); }, {"(2, 3, 24)", "8 heads", "even"});
-  expect_error([&] { run({.heads = 2, .key_heads = 1, .base = 1.0}); }, {"base"});
-  ops::RopeOptions options{.heads = 2, .key_heads = 1, .scaling = ops::RopeScaling::linear};
+  expect_error([&] { run({.heads = 3, .kv_heads = 2}); }, {"3 heads", "2 key heads"});
+  expect_error([&] { run({.heads = 6, .kv_heads = 1}); }, {"(2, 3, 24)", "8 heads", "even"});
+  expect_error([&] { run({.heads = 2, .kv_heads = 1, .base = 1.0}); }, {"base"});
+  ops::RopeOptions options{.heads = 2, .kv_heads = 1, .scaling = ops::RopeScaling::linear};
   options.factor = 0.5;
   expect_error([&] { run(options); }, {"factor of 0.5"});
   options.factor = 2;

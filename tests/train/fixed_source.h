@@ -2,7 +2,7 @@
 // The same batch again and again.
 #pragma once
 
-#include "runtime/engine/engine.h"
+#include "launch/engine/engine.h"
 
 namespace trireme::test {
 

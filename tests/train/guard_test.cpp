@@ -7,9 +7,9 @@
 #include <limits>
 #include <set>
 
+#include "launch/engine/engine.h"
 #include "models/gpt/gpt.h"
 #include "runtime/base/error.h"
-#include "runtime/engine/engine.h"
 #include "runtime/train/signal_requests.h"
 #include "tests/support/cpu_fixture.h"
 #include "tests/support/expect_error.h"

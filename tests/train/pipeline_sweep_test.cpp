@@ -7,8 +7,8 @@
 
 #include <cstdlib>
 
+#include "launch/engine/engine.h"
 #include "models/gpt/gpt.h"
-#include "runtime/engine/engine.h"
 #include "tests/support/cpu_fixture.h"
 #include "tests/support/mpi_test.h"
 #include "tests/train/fixed_source.h"

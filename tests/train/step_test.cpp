@@ -5,10 +5,10 @@
 #include <map>
 #include <random>
 
+#include "launch/engine/engine.h"
 #include "models/gpt/gpt.h"
 #include "models/llama/llama.h"
 #include "models/resnet/resnet.h"
-#include "runtime/engine/engine.h"
 #include "tests/support/cpu_fixture.h"
 #include "tests/support/mpi_test.h"
 #include "tests/train/fixed_source.h"

@@ -10,9 +10,9 @@
 #include <random>
 #include <set>
 
+#include "launch/engine/engine.h"
 #include "models/gpt/gpt.h"
 #include "runtime/comm/gather_texts.h"
-#include "runtime/engine/engine.h"
 #include "runtime/telemetry/trace/perfetto_json.h"
 #include "tests/support/cpu_fixture.h"
 #include "tests/support/mpi_test.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "launch/scale/interval.h"
+#include "launch/study/scale/interval.h"
 #include "runtime/base/clock.h"
 #include "runtime/comm/gather_texts.h"
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "launch/engine/session.h"
 #include "runtime/checkpoint/save/saver.h"
-#include "runtime/engine/session.h"
 #include "runtime/train/step/step_engine.h"
 
 namespace trireme {

@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <thread>
 
-#include "launch/scale/job.h"
-#include "launch/scale/launcher.h"
+#include "launch/study/scale/job.h"
+#include "launch/study/scale/launcher.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/error.h"
 

@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "launch/bench/model/synthetic_batches.h"
+#include "launch/engine/engine.h"
 #include "runtime/device/dry/dry_device.h"
-#include "runtime/engine/engine.h"
 
 namespace trireme::kernel_bench {
 namespace {

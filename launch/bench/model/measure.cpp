@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "launch/bench/model/synthetic_batches.h"
+#include "launch/engine/engine.h"
 #include "models/config.h"
 #include "runtime/base/clock.h"
-#include "runtime/engine/engine.h"
 #include "runtime/ops/elementwise/elementwise.h"
 #include "runtime/ops/gemm/linear.h"
 

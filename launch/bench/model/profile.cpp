@@ -8,9 +8,9 @@
 
 #include "launch/bench/model/measure.h"
 #include "launch/bench/model/synthetic_batches.h"
+#include "launch/engine/engine.h"
 #include "models/config.h"
 #include "runtime/base/clock.h"
-#include "runtime/engine/engine.h"
 
 namespace trireme::model_bench {
 namespace {

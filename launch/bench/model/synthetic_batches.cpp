@@ -3,8 +3,8 @@
 
 #include <array>
 
+#include "launch/engine/data_sets.h"
 #include "runtime/base/philox.h"
-#include "runtime/engine/data_sets.h"
 
 namespace trireme::model_bench {
 namespace {

@@ -11,9 +11,9 @@
 #include "launch/campaign/cluster/attempt_lock.h"
 #include "launch/campaign/cluster/job_control.h"
 #include "launch/campaign/cluster/tool.h"
-#include "launch/runs/file_tail.h"
-#include "launch/scale/job.h"
-#include "launch/scale/launcher.h"
+#include "launch/run/file_tail.h"
+#include "launch/study/scale/job.h"
+#include "launch/study/scale/launcher.h"
 #include "runtime/base/error.h"
 #include "runtime/base/host_name.h"
 

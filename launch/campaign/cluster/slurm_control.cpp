@@ -12,8 +12,8 @@
 #include "launch/campaign/cluster/job_control.h"
 #include "launch/campaign/cluster/slurm_text.h"
 #include "launch/campaign/cluster/tool.h"
-#include "launch/runs/file_tail.h"
-#include "launch/scale/launcher.h"
+#include "launch/run/file_tail.h"
+#include "launch/study/scale/launcher.h"
 #include "runtime/base/error.h"
 
 namespace trireme::campaign {

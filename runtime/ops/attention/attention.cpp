@@ -22,12 +22,12 @@ Shape check_qkv(const Operands& check, std::string_view op, const Tensor& qkv,
                 const AttentionOptions& options) {
   check.compute_dtype("qkv", qkv);
   check.rank("qkv", qkv, 3);
-  const std::int64_t heads = options.heads, key_heads = options.key_heads;
-  TRIREME_EXPECTS(heads >= 1 && key_heads >= 1 && heads % key_heads == 0,
-                  "{}: {} heads and {} key heads, expected a multiple", op, heads, key_heads);
-  TRIREME_EXPECTS(qkv.shape[2] % (heads + 2 * key_heads) == 0,
+  const std::int64_t heads = options.heads, kv_heads = options.kv_heads;
+  TRIREME_EXPECTS(heads >= 1 && kv_heads >= 1 && heads % kv_heads == 0,
+                  "{}: {} heads and {} key heads, expected a multiple", op, heads, kv_heads);
+  TRIREME_EXPECTS(qkv.shape[2] % (heads + 2 * kv_heads) == 0,
                   "{}: qkv of shape {} does not divide into {} heads and 2 times {} key heads", op,
-                  qkv.shape.to_string(), heads, key_heads);
+                  qkv.shape.to_string(), heads, kv_heads);
   TRIREME_EXPECTS(options.window >= 0 && (options.causal || options.window == 0),
                   "{}: a window of {} keys, expected none or, of causal attention, a positive one",
                   op, options.window);
@@ -40,7 +40,7 @@ Shape check_qkv(const Operands& check, std::string_view op, const Tensor& qkv,
              Shape{qkv.shape[0], qkv.shape[1]});
     TRIREME_EXPECTS(options.causal, "{}: documents in attention that is not causal", op);
   }
-  return Shape{qkv.shape[0], qkv.shape[1], qkv.shape[2] / (heads + 2 * key_heads) * heads};
+  return Shape{qkv.shape[0], qkv.shape[1], qkv.shape[2] / (heads + 2 * kv_heads) * heads};
 }
 
 std::int64_t head_size(const Tensor& qkv, const AttentionOptions& options) {
@@ -121,7 +121,7 @@ void attention_cached_forward(Stream& stream, const Tensor& out, const Tensor& k
   TRIREME_EXPECTS(options.causal, "{}: causal attention only", op);
   check.is("out", out, qkv.dtype, out_shape);
   check.rank("keys", keys, 3);
-  const Shape cache{out_shape[0], keys.shape[1], out_shape[2] / options.heads * options.key_heads};
+  const Shape cache{out_shape[0], keys.shape[1], out_shape[2] / options.heads * options.kv_heads};
   check.is("keys", keys, qkv.dtype, cache);
   check.is("values", values, qkv.dtype, cache);
   check.is("spans", spans, DType::i32, Shape{out_shape[0], 2});

@@ -12,18 +12,18 @@
 namespace trireme::ops {
 
 struct AttentionOptions {
-  std::int64_t heads = 0;      // of queries
-  std::int64_t key_heads = 0;  // of keys and of values; query head h reads h / (heads / key_heads)
-  bool causal = true;          // a query sees its own position and earlier ones, else all
-  std::int64_t window = 0;     // of these the last so many (Beltagy et al., 2020); 0: all; causal
-  double soft_cap = 0;         // scores s become soft_cap * tanh(s / soft_cap); 0: they stay
-  double scale = 0;            // of the scores; 0: 1 / sqrt(D)
+  std::int64_t heads = 0;     // of queries
+  std::int64_t kv_heads = 0;  // of keys and of values; query head h reads h / (heads / kv_heads)
+  bool causal = true;         // a query sees its own position and earlier ones, else all
+  std::int64_t window = 0;    // of these the last so many (Beltagy et al., 2020); 0: all; causal
+  double soft_cap = 0;        // scores s become soft_cap * tanh(s / soft_cap); 0: they stay
+  double scale = 0;           // of the scores; 0: 1 / sqrt(D)
   // (B, T) i32: where the document of each position begins in its sequence, not falling and not
   // behind the position. A query sees its own document alone; causal. Absent: a sequence is one.
   Tensor document_starts{};
 };
 
-// qkv(B, T, (heads + 2 key_heads) * D): queries of all heads, then keys, then values. out(B, T,
+// qkv(B, T, (heads + 2 kv_heads) * D): queries of all heads, then keys, then values. out(B, T,
 // heads * D). lse(B, heads, T) f32. f32, bf16 or f16.
 void attention_forward(Stream& stream, const Tensor& out, const Tensor& lse, const Tensor& qkv,
                        const AttentionOptions& options);
@@ -33,7 +33,7 @@ void attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout, 
                         const Tensor& lse, const Tensor& qkv, const AttentionOptions& options);
 
 // The next rows of texts whose earlier keys and values are in caches: qkv(B, R, (heads + 2
-// key_heads) * D) packed as above, keys and values (B, capacity, key_heads * D). Of sample b the
+// kv_heads) * D) packed as above, keys and values (B, capacity, kv_heads * D). Of sample b the
 // first spans[b][1] rows are real and stand at the positions from spans[b][0] on, all below the
 // capacity; their keys and values are put into the caches, then they see what is there, themselves
 // included. out(B, R, heads * D) is zero in other rows. On the CPU a row has the bits of

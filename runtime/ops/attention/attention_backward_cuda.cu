@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(tile_threads, 1) attention_backward_kernel(Bac
   const std::int64_t length = sizes.length;
   const int size = static_cast<int>(sizes.size);
   const std::int64_t tiles = (length + rows - 1) / rows;
-  const std::int64_t own_heads = keys_own ? sizes.key_heads : sizes.heads;
+  const std::int64_t own_heads = keys_own ? sizes.kv_heads : sizes.heads;
   const std::int64_t sample = blockIdx.x / tiles / own_heads;
   sizes.choose(sample);
   const std::int64_t own_head = blockIdx.x / tiles % own_heads;
@@ -171,7 +171,7 @@ void simt_attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& d
             .threads = tile_threads,
             .shared_bytes = backward_shared<padded>};
       };
-      trireme::cuda::launch(stream, grid(sizes.key_heads),
+      trireme::cuda::launch(stream, grid(sizes.kv_heads),
                             attention_backward_kernel<padded, true, T>, backward);
       trireme::cuda::launch(stream, grid(sizes.heads), attention_backward_kernel<padded, false, T>,
                             backward);

@@ -9,7 +9,7 @@ namespace {
 constexpr int cached_warps = 4;
 constexpr int cached_threads = cached_warps * warp_size;
 
-// Of one pass; keys(B, capacity, key_heads * D) and values alike.
+// Of one pass; keys(B, capacity, kv_heads * D) and values alike.
 template <typename T>
 struct Cached {
   T* keys;
@@ -19,7 +19,7 @@ struct Cached {
 
   [[nodiscard]] __device__ HeadRows<T> rows(T* cache, const AttentionSizes& sizes,
                                             std::int64_t sample, std::int64_t key_head) const {
-    const std::int64_t stride = sizes.key_heads * sizes.size;
+    const std::int64_t stride = sizes.kv_heads * sizes.size;
     return {cache + sample * capacity * stride + key_head * sizes.size, stride};
   }
 };
@@ -34,7 +34,7 @@ __global__ void append_kernel(Cached<T> cached, const T* qkv, AttentionSizes siz
   const T* const values = sizes.values(qkv, sample, 0).row(row);
   T* const to_keys = cached.rows(cached.keys, sizes, sample, 0).row(position);
   T* const to_values = cached.rows(cached.values, sizes, sample, 0).row(position);
-  for (std::int64_t i = threadIdx.x; i < sizes.key_heads * sizes.size; i += blockDim.x) {
+  for (std::int64_t i = threadIdx.x; i < sizes.kv_heads * sizes.size; i += blockDim.x) {
     to_keys[i] = keys[i];
     to_values[i] = values[i];
   }

@@ -26,7 +26,7 @@ const CudnnPlan* plan_for(const Stream& stream, Pass pass, const Tensor& qkv,
                      .batch = sizes.batch,
                      .length = sizes.length,
                      .heads = sizes.heads,
-                     .key_heads = sizes.key_heads,
+                     .kv_heads = sizes.kv_heads,
                      .size = sizes.size,
                      .causal = sizes.causal,
                      .window = sizes.window < sizes.length ? sizes.window : 0,
@@ -40,7 +40,7 @@ std::array<void*, 3> parts_of(const Tensor& packed, const AttentionSizes& sizes)
   const auto part = [&](std::int64_t heads) {
     return packed.data + static_cast<std::size_t>(heads * sizes.size) * size_of(packed.dtype);
   };
-  return {packed.data, part(sizes.heads), part(sizes.heads + sizes.key_heads)};
+  return {packed.data, part(sizes.heads), part(sizes.heads + sizes.kv_heads)};
 }
 
 void* scratch(Stream& stream, const CudnnPlan& plan) {

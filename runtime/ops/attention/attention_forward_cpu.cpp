@@ -45,7 +45,7 @@ struct CachedForward {
 
   // All heads of keys or of values of a sample's cache.
   [[nodiscard]] HeadRows<T> cached(T* cache, std::int64_t sample) const {
-    const std::int64_t width = sizes.key_heads * sizes.size;
+    const std::int64_t width = sizes.kv_heads * sizes.size;
     return {cache + sample * capacity * width, width};
   }
 

@@ -31,7 +31,7 @@ struct AttentionSizes {
   std::int64_t batch;
   std::int64_t length;
   std::int64_t heads;
-  std::int64_t key_heads;
+  std::int64_t kv_heads;
   std::int64_t size;  // of a head
   std::int64_t window;
   bool causal;
@@ -44,8 +44,8 @@ struct AttentionSizes {
       : batch(qkv.shape[0]),
         length(qkv.shape[1]),
         heads(options.heads),
-        key_heads(options.key_heads),
-        size(qkv.shape[2] / (heads + 2 * key_heads)),
+        kv_heads(options.kv_heads),
+        size(qkv.shape[2] / (heads + 2 * kv_heads)),
         window(options.window),
         causal(options.causal),
         soft_cap(static_cast<float>(options.soft_cap)),
@@ -61,9 +61,9 @@ struct AttentionSizes {
   }
 
   // Heads of queries that share one of keys.
-  [[nodiscard]] TRIREME_HOST_DEVICE std::int64_t group() const { return heads / key_heads; }
+  [[nodiscard]] TRIREME_HOST_DEVICE std::int64_t group() const { return heads / kv_heads; }
 
-  // Of qkv(B, T, (heads + 2 key_heads) * D).
+  // Of qkv(B, T, (heads + 2 kv_heads) * D).
   template <typename T>
   [[nodiscard]] TRIREME_HOST_DEVICE HeadRows<T> queries(T* qkv, std::int64_t sample,
                                                         std::int64_t head) const {
@@ -77,7 +77,7 @@ struct AttentionSizes {
   template <typename T>
   [[nodiscard]] TRIREME_HOST_DEVICE HeadRows<T> values(T* qkv, std::int64_t sample,
                                                        std::int64_t key_head) const {
-    return packed(qkv, sample, heads + key_heads + key_head);
+    return packed(qkv, sample, heads + kv_heads + key_head);
   }
   // Of out(B, T, heads * D).
   template <typename T>
@@ -126,7 +126,7 @@ struct AttentionSizes {
   template <typename T>
   [[nodiscard]] TRIREME_HOST_DEVICE HeadRows<T> packed(T* qkv, std::int64_t sample,
                                                        std::int64_t place) const {
-    const std::int64_t stride = (heads + 2 * key_heads) * size;
+    const std::int64_t stride = (heads + 2 * kv_heads) * size;
     return {qkv + sample * length * stride + place * size, stride};
   }
 };

@@ -54,7 +54,7 @@ const CudnnPlan* counted_plan(const CudnnGraph& graph) {
 std::size_t plan_hash(const CudnnGraph& graph) {
   PlanHash hash;
   if (const auto* const a = std::get_if<AttentionGraph>(&graph)) {
-    hash.add(a->pass, a->dtype, a->batch, a->length, a->heads, a->key_heads, a->size, a->causal,
+    hash.add(a->pass, a->dtype, a->batch, a->length, a->heads, a->kv_heads, a->size, a->causal,
              a->window, a->scale * 65536, a->soft_cap * 1024, a->deterministic);
   } else {
     const auto& c = std::get<ConvolutionGraph>(graph);

@@ -17,13 +17,13 @@
 
 namespace trireme::ops::cuda {
 
-// Attention over the packed projection (B, T, heads + 2 key_heads, size) as AttentionOptions say;
+// Attention over the packed projection (B, T, heads + 2 kv_heads, size) as AttentionOptions say;
 // f16 or bf16. One with a soft cap is refused: our graph has none. Operands, forward: q, k, v, out,
 // lse; backward: q, k, v, out, lse, dout, dq, dk, dv.
 struct AttentionGraph {
   enum class Pass : std::uint8_t { forward, backward } pass;
   DType dtype;
-  std::int64_t batch, length, heads, key_heads, size;
+  std::int64_t batch, length, heads, kv_heads, size;
   bool causal = true;
   std::int64_t window = 0;
   float scale = 0;  // of the scores; 0: 1 / sqrt(size)

@@ -87,9 +87,9 @@ Attributes with_mask(const AttentionGraph& a, Attributes attributes) {
 }
 
 void define(Graph& graph, const AttentionGraph& a) {
-  const std::int64_t row = (a.heads + 2 * a.key_heads) * a.size;  // of the packed projection
+  const std::int64_t row = (a.heads + 2 * a.kv_heads) * a.size;  // of the packed projection
   const Extents query{a.batch, a.heads, a.length, a.size};
-  const Extents key{a.batch, a.key_heads, a.length, a.size};
+  const Extents key{a.batch, a.kv_heads, a.length, a.size};
   const Extents packed{a.length * row, a.size, row, 1};
   const Extents plain{a.length * a.heads * a.size, a.size, a.heads * a.size, 1};
   const Extents row_sums{a.batch, a.heads, a.length, 1};
@@ -305,7 +305,7 @@ std::string to_string(const CudnnGraph& graph) {
     const bool forward = a->pass == AttentionGraph::Pass::forward;
     return fmt::format("attention_{} {} ({}, {}, {} heads of {}, {} of keys){}{}{}{}",
                        forward ? "forward" : "backward", name_of(a->dtype), a->batch, a->length,
-                       a->heads, a->size, a->key_heads, a->causal ? "" : " full",
+                       a->heads, a->size, a->kv_heads, a->causal ? "" : " full",
                        a->window > 0 ? fmt::format(" window {}", a->window) : "",
                        a->soft_cap > 0 ? fmt::format(" soft cap {}", a->soft_cap) : "",
                        !forward && a->deterministic ? " deterministic" : "");

@@ -17,9 +17,9 @@ void check_rope(std::string_view op, std::string_view name, const Tensor& qkv,
   check.compute_dtype(name, qkv);
   check.rank(name, qkv, 3);
   TRIREME_EXPECTS(
-      options.heads >= 1 && options.key_heads >= 1 && options.heads % options.key_heads == 0,
-      "{}: {} heads and {} key heads, expected a multiple", op, options.heads, options.key_heads);
-  const std::int64_t all = options.heads + 2 * options.key_heads;
+      options.heads >= 1 && options.kv_heads >= 1 && options.heads % options.kv_heads == 0,
+      "{}: {} heads and {} key heads, expected a multiple", op, options.heads, options.kv_heads);
+  const std::int64_t all = options.heads + 2 * options.kv_heads;
   TRIREME_EXPECTS(qkv.shape[2] % (2 * all) == 0,
                   "{}: {} of shape {} does not divide into {} heads of an even size", op, name,
                   qkv.shape.to_string(), all);
@@ -40,9 +40,9 @@ void check_rope(std::string_view op, std::string_view name, const Tensor& qkv,
 
 // Of queries and keys.
 Passes turned(const Tensor& qkv, const RopeOptions& options) {
-  const auto all = static_cast<double>(options.heads + 2 * options.key_heads);
+  const auto all = static_cast<double>(options.heads + 2 * options.kv_heads);
   const double bytes = static_cast<double>(qkv.bytes()) *
-                       static_cast<double>(options.heads + options.key_heads) / all;
+                       static_cast<double>(options.heads + options.kv_heads) / all;
   return Passes().bytes(bytes, bytes).kernels(2);
 }
 

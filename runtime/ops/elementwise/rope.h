@@ -20,9 +20,9 @@ enum class RopeScaling : std::uint8_t {
 };
 
 struct RopeOptions {
-  std::int64_t heads = 0;      // of queries
-  std::int64_t key_heads = 0;  // of keys and of values; divides `heads`
-  double base = 10000.0;       // element i of a head of size D turns by t * base^(-2i / D) at t
+  std::int64_t heads = 0;     // of queries
+  std::int64_t kv_heads = 0;  // of keys and of values; divides `heads`
+  double base = 10000.0;      // element i of a head of size D turns by t * base^(-2i / D) at t
   RopeScaling scaling = RopeScaling::none;
   double factor = 1;                  // 1 or more
   double low_turns = 1;               // llama3; YaRN's beta_slow
@@ -33,7 +33,7 @@ struct RopeOptions {
   Tensor document_starts{};
 };
 
-// qkv(B, T, (heads + 2 key_heads) * D), D even: the queries of all heads, then keys, then values.
+// qkv(B, T, (heads + 2 kv_heads) * D), D even: the queries of all heads, then keys, then values.
 // Queries and keys are rotated; element i < D / 2 forms a pair with i + D / 2 ("rotate_half", as
 // Llama and Hugging Face order them). A compute dtype, computed in f32. Row t stands at position t,
 // or with spans (B, 2) i32 at spans[b][0] + t, of `positions` that there are.

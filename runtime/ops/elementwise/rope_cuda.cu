@@ -62,11 +62,11 @@ __global__ void rotate_kernel(T* qkv, const float* table, Sizes sizes, RowPacks 
 void rotate(Stream& stream, const Tensor& qkv, const RopeOptions& options,
             const RowPositions& positions, float direction) {
   if (qkv.count() == 0) return;
-  const std::int64_t all = options.heads + 2 * options.key_heads;
+  const std::int64_t all = options.heads + 2 * options.kv_heads;
   const std::int64_t rows = qkv.shape[0] * qkv.shape[1];
   const Sizes sizes{.length = positions.spans == nullptr ? qkv.shape[1] : rows,
                     .width = qkv.shape[2],
-                    .rotated = options.heads + options.key_heads,
+                    .rotated = options.heads + options.kv_heads,
                     .pairs = qkv.shape[2] / all / 2,
                     .starts = options.document_starts.empty()
                                   ? nullptr

@@ -17,22 +17,22 @@ Shape check_input(const Operands& check, std::string_view op, const Tensor& x, c
                   const HeadNormOptions& options) {
   check.compute_dtype("x", x);
   check.rank("x", x, 3);
-  const std::int64_t all = options.heads + 2 * options.key_heads;
-  TRIREME_EXPECTS(options.heads >= 1 && options.key_heads >= 1 && x.shape[2] % all == 0,
+  const std::int64_t all = options.heads + 2 * options.kv_heads;
+  TRIREME_EXPECTS(options.heads >= 1 && options.kv_heads >= 1 && x.shape[2] % all == 0,
                   "{}: x of shape {} does not divide into {} heads and 2 times {} key heads", op,
-                  x.shape.to_string(), options.heads, options.key_heads);
+                  x.shape.to_string(), options.heads, options.kv_heads);
   const Shape scale{x.shape[2] / all};
   check.is("query_gamma", query_gamma, DType::f32, scale);
   check.is("key_gamma", key_gamma, DType::f32, scale);
   check.is("rstd", rstd, DType::f32,
-           Shape{x.shape[0], x.shape[1], options.heads + options.key_heads});
+           Shape{x.shape[0], x.shape[1], options.heads + options.kv_heads});
   return scale;
 }
 
 // Of queries and keys.
 double normed_bytes(const Tensor& x, const HeadNormOptions& options) {
-  const auto all = static_cast<double>(options.heads + 2 * options.key_heads);
-  return static_cast<double>(x.bytes()) * static_cast<double>(options.heads + options.key_heads) /
+  const auto all = static_cast<double>(options.heads + 2 * options.kv_heads);
+  return static_cast<double>(x.bytes()) * static_cast<double>(options.heads + options.kv_heads) /
          all;
 }
 

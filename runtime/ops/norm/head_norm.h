@@ -9,14 +9,14 @@
 namespace trireme::ops {
 
 struct HeadNormOptions {
-  std::int64_t heads = 0;      // of queries
-  std::int64_t key_heads = 0;  // of keys and of values
+  std::int64_t heads = 0;     // of queries
+  std::int64_t kv_heads = 0;  // of keys and of values
   float epsilon = 1e-6F;
   float offset = 0;  // added to the scales; see rms_norm.h
 };
 
-// y and x (B, T, (heads + 2 key_heads) * D), apart in memory: queries, keys, values; the values are
-// copied. Scales (D). rstd(B, T, heads + key_heads) is kept for backward.
+// y and x (B, T, (heads + 2 kv_heads) * D), apart in memory: queries, keys, values; the values are
+// copied. Scales (D). rstd(B, T, heads + kv_heads) is kept for backward.
 void head_norm_forward(Stream& stream, const Tensor& y, const Tensor& rstd, const Tensor& x,
                        const Tensor& query_gamma, const Tensor& key_gamma,
                        const HeadNormOptions& options);

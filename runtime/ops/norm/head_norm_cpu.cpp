@@ -13,15 +13,15 @@ namespace trireme::ops::cpu {
 namespace {
 
 struct Sizes {
-  std::int64_t rows, heads, key_heads, size;
+  std::int64_t rows, heads, kv_heads, size;
 
   Sizes(const Tensor& x, const HeadNormOptions& options)
       : rows(x.shape[0] * x.shape[1]),
         heads(options.heads),
-        key_heads(options.key_heads),
-        size(x.shape[2] / (heads + 2 * key_heads)) {}
-  [[nodiscard]] std::int64_t normed() const { return heads + key_heads; }
-  [[nodiscard]] std::int64_t width() const { return (heads + 2 * key_heads) * size; }
+        kv_heads(options.kv_heads),
+        size(x.shape[2] / (heads + 2 * kv_heads)) {}
+  [[nodiscard]] std::int64_t normed() const { return heads + kv_heads; }
+  [[nodiscard]] std::int64_t width() const { return (heads + 2 * kv_heads) * size; }
 };
 
 template <typename T, typename Offset>
@@ -52,7 +52,7 @@ struct Forward {
         rstd[row * sizes.normed() + head] = inverse;
       }
       const std::int64_t values = row * sizes.width() + sizes.normed() * sizes.size;
-      std::copy_n(x + values, sizes.key_heads * sizes.size, y + values);
+      std::copy_n(x + values, sizes.kv_heads * sizes.size, y + values);
     }
   }
 };

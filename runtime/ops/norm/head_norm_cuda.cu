@@ -10,15 +10,15 @@ namespace {
 
 constexpr int threads = 256;
 
-// x(rows, (heads + 2 key_heads) * size); the first `normed` heads of a row are normalised.
+// x(rows, (heads + 2 kv_heads) * size); the first `normed` heads of a row are normalised.
 struct Sizes {
   std::int64_t rows, heads, normed, all, size;
 
   Sizes(const Tensor& x, const HeadNormOptions& options)
       : rows(x.shape[0] * x.shape[1]),
         heads(options.heads),
-        normed(heads + options.key_heads),
-        all(normed + options.key_heads),
+        normed(heads + options.kv_heads),
+        all(normed + options.kv_heads),
         size(x.shape[2] / all) {}
 };
 

@@ -12,10 +12,10 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "launch/ablate/comparison.h"
-#include "launch/ablate/halving.h"
-#include "launch/ablate/paired_test.h"
-#include "launch/ablate/prefixes.h"
+#include "launch/study/ablate/comparison.h"
+#include "launch/study/ablate/halving.h"
+#include "launch/study/ablate/paired_test.h"
+#include "launch/study/ablate/prefixes.h"
 #include "models/config.h"
 #include "tests/launch/fixture/run_fixture.h"
 

@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "launch/commands/commands.h"
+#include "launch/cli/commands.h"
 #include "runtime/base/file.h"
 #include "tests/support/command.h"
 #include "tests/support/expect_error.h"

@@ -28,7 +28,7 @@ double planned(const std::string& file, int ranks, std::vector<std::string> sett
 }
 
 struct Qwen {
-  int layers, hidden, heads, key_heads, intermediate;
+  int layers, hidden, heads, kv_heads, intermediate;
   bool tied;
 };
 constexpr Qwen smallest{24, 896, 14, 2, 4864, true}, seven_billion{28, 3584, 28, 4, 18944, false};
@@ -44,7 +44,7 @@ std::vector<std::string> qwen(const Qwen& model, const std::string& precision, i
   set("layers", model.layers);
   set("hidden", model.hidden);
   set("heads", model.heads);
-  set("kv_heads", model.key_heads);
+  set("kv_heads", model.kv_heads);
   set("intermediate", model.intermediate);
   if (model.tied) settings.emplace_back("model.tied_head=true");
   return settings;

@@ -11,7 +11,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "launch/commands/commands.h"
+#include "launch/cli/commands.h"
 #include "launch/plan/schedule_view.h"
 #include "runtime/plan/cluster.h"
 #include "tests/launch/fixture/hardware_text.h"

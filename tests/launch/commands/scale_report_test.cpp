@@ -2,7 +2,7 @@
 // What the reports of `trireme scale` say of runs that vary, of one run, and of disturbed ones.
 #include <gmock/gmock.h>
 
-#include "launch/scale/report.h"
+#include "launch/study/scale/report.h"
 
 namespace trireme::test {
 namespace {

@@ -8,8 +8,8 @@
 #include <random>
 
 #include "launch/plan/layout_search.h"
-#include "launch/scale/job.h"
-#include "launch/scale/report.h"
+#include "launch/study/scale/job.h"
+#include "launch/study/scale/report.h"
 #include "models/config.h"
 #include "tests/launch/fixture/run_fixture.h"
 #include "tests/support/expect_error.h"

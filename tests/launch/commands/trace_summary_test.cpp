@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Causes of gaps, from traces whose causes are known.
-#include "launch/trace/trace_summary.h"
+#include "launch/observe/trace/trace_summary.h"
 
 #include <gmock/gmock.h>
 

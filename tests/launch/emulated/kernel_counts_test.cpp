@@ -8,10 +8,10 @@
 #include "launch/bench/kernels/step_count.h"
 #include "launch/bench/model/measure.h"
 #include "launch/bench/model/synthetic_batches.h"
+#include "launch/engine/engine.h"
 #include "launch/plan/counted_work.h"
 #include "launch/plan/step_plan.h"
 #include "models/config.h"
-#include "runtime/engine/engine.h"
 #include "runtime/plan/step_time.h"
 
 namespace trireme {

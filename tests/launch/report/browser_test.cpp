@@ -10,10 +10,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "launch/ablate/comparison.h"
-#include "launch/ablate/report.h"
-#include "launch/report/runs_page.h"
-#include "launch/scale/report.h"
+#include "launch/observe/report/runs_page.h"
+#include "launch/study/ablate/comparison.h"
+#include "launch/study/ablate/report.h"
+#include "launch/study/scale/report.h"
 #include "tests/launch/report/lines.h"
 #include "tests/support/command.h"
 

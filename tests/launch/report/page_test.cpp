@@ -5,11 +5,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "launch/report/assets.h"
-#include "launch/report/differences.h"
-#include "launch/report/html.h"
-#include "launch/report/metrics_text.h"
-#include "launch/report/runs_page.h"
+#include "launch/observe/report/assets.h"
+#include "launch/observe/report/differences.h"
+#include "launch/observe/report/html.h"
+#include "launch/observe/report/metrics_text.h"
+#include "launch/observe/report/runs_page.h"
 #include "runtime/telemetry/metric_table.h"
 #include "runtime/telemetry/verdict.h"
 #include "tests/launch/report/lines.h"

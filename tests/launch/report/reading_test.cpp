@@ -8,8 +8,8 @@
 #include <cmath>
 #include <filesystem>
 
-#include "launch/report/run_data.h"
-#include "launch/report/text_report.h"
+#include "launch/observe/report/run_data.h"
+#include "launch/observe/report/text_report.h"
 #include "runtime/base/host_name.h"
 #include "runtime/base/line_reader.h"
 #include "runtime/telemetry/lines/line_file.h"

@@ -5,9 +5,9 @@
 
 #include <cmath>
 
-#include "launch/runs/file_tail.h"
-#include "launch/runs/metrics_line.h"
-#include "launch/runs/run_files.h"
+#include "launch/run/file_tail.h"
+#include "launch/run/metrics_line.h"
+#include "launch/run/run_files.h"
 #include "tests/launch/top/run_files.h"
 
 namespace trireme::runs {

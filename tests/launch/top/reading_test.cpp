@@ -2,9 +2,9 @@
 // The curve of a run's losses, and which runs are there.
 #include <gmock/gmock.h>
 
-#include "launch/runs/run_places.h"
-#include "launch/top/loss_curve.h"
-#include "launch/top/run_set.h"
+#include "launch/observe/top/loss_curve.h"
+#include "launch/observe/top/run_set.h"
+#include "launch/run/run_places.h"
 #include "runtime/telemetry/metric_table.h"
 #include "tests/launch/top/run_files.h"
 

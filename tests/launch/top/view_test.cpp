@@ -5,11 +5,11 @@
 #include <chrono>
 #include <cmath>
 
-#include "launch/report/text_report.h"
-#include "launch/top/cells.h"
-#include "launch/top/frame.h"
-#include "launch/top/run_view.h"
-#include "launch/top/screen.h"
+#include "launch/observe/report/text_report.h"
+#include "launch/observe/top/cells.h"
+#include "launch/observe/top/frame.h"
+#include "launch/observe/top/run_view.h"
+#include "launch/observe/top/screen.h"
 #include "runtime/base/host_name.h"
 #include "tests/launch/top/run_files.h"
 

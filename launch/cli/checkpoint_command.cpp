@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/cli/commands.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
+
+#include <filesystem>
+#include <memory>
+
+#include "launch/cli/one_process.h"
+#include "launch/exchange/state_diff.h"
+#include "launch/exchange/state_text.h"
+#include "runtime/base/file.h"
+#include "runtime/base/log.h"
+#include "runtime/checkpoint/directory.h"
+#include "runtime/checkpoint/files/names.h"
+#include "runtime/checkpoint/files/weight_files.h"
+#include "runtime/checkpoint/restore/verify.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What the user names: a checkpoint, a run, or a run's directory of checkpoints. Oldest first.
+std::vector<std::string> checkpoints_at(const std::string& path) {
+  if (fs::exists(path + "/" + std::string(manifest_name))) return {path};
+  if (fs::is_regular_file(path)) return {};
+  const bool run = fs::is_directory(path + "/checkpoints");
+  std::vector<std::string> paths;
+  for (const StepDirectory& found : list_checkpoints(run ? path + "/checkpoints" : path))
+    paths.push_back(found.path);
+  return paths;
+}
+
+// What a run has that wrote no checkpoints, or a weights file that was named.
+void inspect_weights(const std::string& path, bool tensors) {
+  const RunState state = find_state(path, *make_single_communicator());
+  const WeightFiles files(state.path);
+  fmt::print("{}\n", state.path);
+  fmt::print("step      {}\n", state.step ? fmt::format("{}", *state.step) : "not known");
+  fmt::print("values    model{}\n", state.has(ValueKind::average) ? ", average" : "");
+  fmt::print("tensors   {}\n", files.names().size());
+  if (!tensors) return;
+  for (const std::string& name : files.names())
+    fmt::print("  {:<40} {}\n", name, files.file_of(name).shape(name).to_string());
+}
+
+void inspect(const std::string& path, bool tensors, bool whole_config) {
+  const std::vector<std::string> all = checkpoints_at(path);
+  if (all.empty()) return inspect_weights(path, tensors);
+  const FoundCheckpoint found = open_checkpoint(all.back());
+  const Manifest& manifest = found.manifest;
+  const MeshShape& mesh = manifest.mesh;
+  std::vector<std::string_view> kinds;
+  for (const ValueKind kind : manifest.kinds)
+    kinds.push_back(name_of(kind));
+  fmt::print("{}\n", found.path);
+  fmt::print("step      {}\n", found.step);
+  fmt::print("layout    data {} x tensor {} x pipeline {}, ZeRO {}\n", mesh.data, mesh.tensor,
+             mesh.pipeline, manifest.zero);
+  fmt::print("values    {}\n", fmt::join(kinds, ", "));
+  fmt::print("size      {:.1f} MB in {} file{}\n",
+             static_cast<double>(manifest.value_bytes()) * 1e-6, manifest.files.size(),
+             manifest.files.size() == 1 ? "" : "s");
+  for (const auto& [name, bytes] : manifest.scalars)
+    fmt::print("{:<9} {}\n", name, bytes);
+  fmt::print("{}", describe_state(manifest.state, whole_config));
+  fmt::print("tensors   {}\n", manifest.tensors.size());
+  if (!tensors) return;
+  for (const ManifestTensor& tensor : manifest.tensors) {
+    fmt::print(
+        "  {:<40} {:<20} {}{}\n", tensor.name, tensor.shape.to_string(), name_of(tensor.kind),
+        tensor.blocking.blocks > 1 ? fmt::format(", in {} tensor blocks", tensor.blocking.blocks)
+                                   : "");
+  }
+}
+
+void verify(const std::string& path) {
+  std::size_t broken = 0;
+  std::string first;
+  const std::vector<std::string> all = checkpoints_at(path);
+  if (all.empty())
+    fail(ExitCode::checkpoint,
+         "{}: holds no checkpoint, and weights alone have no checksums; name a directory step_<8 "
+         "digits>, or a run that has some",
+         path);
+  for (const std::string& checkpoint : all) {
+    std::vector<std::string> problems;
+    std::uint64_t bytes = 0;
+    try {
+      const FoundCheckpoint found = open_checkpoint(checkpoint);
+      bytes = found.manifest.value_bytes();
+      for (const Damage& damage : verify_checkpoint(checkpoint, found.manifest))
+        problems.push_back(checkpoint + "/" + damage.describe());
+    } catch (const Error& error) {
+      problems.emplace_back(error.what());
+    }
+    if (problems.empty()) {
+      fmt::print("{}: good ({:.1f} MB)\n", checkpoint, static_cast<double>(bytes) * 1e-6);
+      continue;
+    }
+    fmt::print("{}: DAMAGED\n  {}\n", checkpoint, fmt::join(problems, "\n  "));
+    if (broken++ == 0) first = problems.front();
+  }
+  if (broken == 0) return;
+  std::fflush(stdout);
+  fail(ExitCode::checkpoint, "{} of {} checkpoints {} damaged; the first: {}", broken, all.size(),
+       broken == 1 ? "is" : "are", first);
+}
+
+void diff(const std::string& left, const std::string& right) {
+  const auto alone = make_single_communicator();
+  const RunState a = find_state(left, *alone, AtEqualSteps::checkpoint);
+  const RunState b = find_state(right, *alone, AtEqualSteps::checkpoint);
+  fmt::print("a  {}\nb  {}\n", a.describe(), b.describe());
+  const StateDifference found = print_difference(a, b);
+  if (found.none()) {
+    fmt::print("{} tensors equal\n", found.tensors);
+    return;
+  }
+  std::fflush(stdout);
+  fail(ExitCode::internal, "{} of {} tensors differ between {} and {}", found.differing,
+       found.tensors, a.path, b.path);
+}
+
+void add_inspect(CLI::App& checkpoint) {
+  struct Arguments {
+    std::string path;
+    bool tensors = false, config = false;
+  };
+  auto* const command =
+      checkpoint.add_subcommand("inspect", "Print what a checkpoint, or a weights file, holds");
+  const auto arguments = std::make_shared<Arguments>();
+  command
+      ->add_option("path", arguments->path,
+                   "A checkpoint, a weights file, or a run (its newest "
+                   "checkpoint, else its weights)")
+      ->required();
+  command->add_flag("--tensors", arguments->tensors, "List every tensor");
+  command->add_flag("--config", arguments->config, "List every key of the run's config");
+  command->footer("Example: trireme checkpoint inspect runs/gpt_tiny --tensors");
+  on_one_process(*command,
+                 [arguments] { inspect(arguments->path, arguments->tensors, arguments->config); });
+}
+
+void add_verify(CLI::App& checkpoint) {
+  auto* const command = checkpoint.add_subcommand(
+      "verify", "Read all of a checkpoint and compare its checksums (exit code 4 when damaged)");
+  const auto path = std::make_shared<std::string>();
+  command->add_option("path", *path, "Checkpoint, or a run (all of its)")->required();
+  command->footer("Example: trireme checkpoint verify runs/gpt_tiny");
+  on_one_process(*command, [path] { verify(*path); });
+}
+
+void add_diff(CLI::App& checkpoint) {
+  auto* const command = checkpoint.add_subcommand(
+      "diff",
+      "Compare the values of two runs, checkpoints or weights, of any layouts (exit code 1 when "
+      "they differ)");
+  const auto paths = std::make_shared<std::array<std::string, 2>>();
+  command
+      ->add_option("a", (*paths)[0],
+                   "A checkpoint, a weights file, or a run (its newest weights or checkpoint)")
+      ->required();
+  command->add_option("b", (*paths)[1], "The other")->required();
+  command->footer("Example: trireme checkpoint diff runs/a runs/b/checkpoints/step_00000100");
+  on_one_process(*command, [paths] { diff((*paths)[0], (*paths)[1]); });
+}
+
+}  // namespace
+
+void add_checkpoint_commands(CLI::App& app) {
+  auto* const checkpoint =
+      app.add_subcommand("checkpoint", "Inspect, verify and compare checkpoints; exchange weights");
+  checkpoint->require_subcommand(1);
+  checkpoint->footer("Example: trireme checkpoint inspect runs/gpt_tiny");
+  add_inspect(*checkpoint);
+  add_verify(*checkpoint);
+  add_diff(*checkpoint);
+  add_exchange_commands(*checkpoint);
+}
+
+}  // namespace trireme

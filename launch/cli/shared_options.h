@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options that several commands have, declared once. What is filled in must outlive the parsing.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launch/cli_fwd.h"
+#include "launch/engine/state/loaded_weights.h"
+
+namespace trireme {
+
+// --set KEY=VALUE, any number of times; `what` ends its description: ": device.type, ...".
+void add_set_option(CLI::App& command, std::vector<std::string>& overrides,
+                    const std::string& what = "");
+// The positional `config`, described by `what`, and --set. Gives the former.
+CLI::Option* add_config_options(CLI::App& command, std::string& config,
+                                std::vector<std::string>& overrides,
+                                const std::string& what = "YAML file, see configs/");
+
+// --weights (or --checkpoint) and --average.
+void add_weights_options(CLI::App& command, WeightsChoice& choice);
+
+}  // namespace trireme

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/cli/commands.h"
+
+#include <fmt/core.h>
+#include <CLI/CLI.hpp>
+
+#include <memory>
+#include <utility>
+
+#include "launch/cli/number_check.h"
+#include "launch/cli/shared_options.h"
+#include "launch/job/requested_config.h"
+#include "launch/job/train_reports.h"
+#include "launch/plan/choose_layout.h"
+#include "launch/plan/memory_advice.h"
+#include "models/config.h"
+#include "runtime/train/signal_requests.h"
+
+namespace trireme {
+namespace {
+
+struct TrainArguments {
+  std::string config;
+  std::vector<std::string> overrides;
+  bool print_config = false;
+  bool list_keys = false;
+  StartRequest start;
+  bool split_times = false;
+  std::int64_t until = 0;
+};
+
+void list_keys() {
+  for (const FieldDoc& field : field_docs()) {
+    fmt::print("{:<30} {:<16} default {:<14} {}{}{}\n", field.key, field.type, field.default_value,
+               field.description, field.allowed.empty() ? "" : "  allowed: ", field.allowed);
+  }
+}
+
+// The engine is gone when the exit code is thrown: it takes an exception for a failure of the run.
+StopReason run_and_report(const RankProcess& process, const Config& config,
+                          const RunRequest& request, ReportRequest reported) {
+  // Before anything that takes time: a broken description of the machine ends the run here.
+  const PlannedStep planned = process.mpi.rank() == 0 ? planned_step(config) : PlannedStep{};
+  Engine engine(process, config);
+  TrainReports reports(engine, planned, std::move(reported));
+  const StopReason stopped = engine.run(reports, request);
+  if (stopped != StopReason::none) reports.stopped();
+  return stopped;
+}
+
+void train(const TrainArguments& arguments, const std::vector<std::string>& command_line) {
+  if (arguments.list_keys) return list_keys();
+  if (arguments.config.empty())
+    fail(ExitCode::config, "trireme train: no config file given; see trireme train --help");
+  const SignalRequests signals;  // before anything that takes time
+  const RankProcess process;
+  auto [given, where, requested] =
+      load_requested(arguments.config, arguments.overrides, process.mpi.size());
+  if (given.parallel.search) given = choose_layout(process, given, where);
+  const Config config = resolve_config(given, process.environment(), &where);
+  if (arguments.print_config) {
+    if (process.mpi.rank() == 0) fmt::print("{}", to_yaml(config, &where));
+    return;
+  }
+  if (arguments.until > config.train.steps)
+    fail(ExitCode::config, "--until: {} is beyond train.steps = {}; give a step of the run",
+         arguments.until, config.train.steps);
+  try {
+    const StopReason stopped =
+        run_and_report(process, config, {.start = arguments.start, .until = arguments.until},
+                       {command_line, requested, arguments.split_times});
+    if (stopped != StopReason::none && stopped != StopReason::reached)
+      throw CLI::RuntimeError(static_cast<int>(ExitCode::requeue));
+  } catch (const OutOfMemory& lack) {
+    throw Error(lack.code(), lack.what() + memory_advice(config, lack));
+  }
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app, std::vector<std::string> command_line) {
+  auto* const command = app.add_subcommand("train", "Train the model of a config file");
+  const auto arguments = std::make_shared<TrainArguments>();
+  add_config_options(*command, arguments->config, arguments->overrides,
+                     "YAML file, see configs/, or a run's directory, whose config is used");
+  command->add_flag("--print-config", arguments->print_config,
+                    "Print the resolved config, with where each value is from, and stop");
+  auto* const fresh =
+      command->add_flag("--fresh", arguments->start.fresh,
+                        "Refuse to go on with a run that run.directory holds already");
+  command
+      ->add_flag("--overwrite", arguments->start.overwrite,
+                 "Remove the run that run.directory holds, with its checkpoints and weights, and "
+                 "begin anew (a restart of the same job goes on)")
+      ->excludes(fresh);
+  command->add_flag("--split-times", arguments->split_times,
+                    "Write where each step's time went over all ranks to time_split.jsonl");
+  command
+      ->add_option("--until", arguments->until,
+                   "Stop after this step with a checkpoint, before train.steps, which the learning "
+                   "rate goes by; the run goes on from there later")
+      ->check(integer_from(std::int64_t{1}));
+  command->add_flag("--list-keys", arguments->list_keys,
+                    "Print every config key with its default and stop");
+  command->footer(
+      "Example: mpirun -np 2 trireme train configs/gpt_tiny.yaml --set run.directory=runs/a");
+  command->callback([arguments, command_line] { train(*arguments, command_line); });
+}
+
+}  // namespace trireme

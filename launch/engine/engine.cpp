@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/engine/engine.h"
+
+#include "data/sets/id_names.h"
+#include "data/shard/read_times.h"
+#include "launch/engine/agreement/host_sharing.h"
+#include "launch/engine/agreement/shared_inputs.h"
+#include "launch/engine/data_sets.h"
+#include "launch/engine/data_staging.h"
+#include "launch/engine/energy.h"
+#include "launch/engine/mixture.h"
+#include "launch/engine/options.h"
+#include "launch/engine/start_report.h"
+#include "launch/engine/state/data_record.h"
+#include "launch/engine/state/whole_weights.h"
+#include "models/config.h"
+#include "runtime/base/log.h"
+#include "runtime/checkpoint/restore/restore.h"
+#include "runtime/checkpoint/restore/run_state.h"
+#include "runtime/checkpoint/save/weights.h"
+#include "runtime/comm/recording.h"
+#include "runtime/telemetry/run_directory.h"
+
+namespace trireme {
+namespace {
+
+BatchPlan batch_plan(const Session& session, const Sampler& sampler, const StepOptions& options,
+                     std::int64_t first_step) {
+  const Communicator& group = session.mesh.data();
+  return BatchPlan::training(sampler, session.config.train.micro_batch, options.slices,
+                             group.rank(), first_step, options.assignment == Assignment::strided);
+}
+
+void require_same_names(const Dataset& training, const Dataset& validation) {
+  const IdNames wanted = training.id_names(), given = validation.id_names();
+  if (!wanted.source.empty() && !given.source.empty()) require_same_ids(wanted, given);
+}
+
+// What is recorded holds the calls of its groups.
+GraphMode recordable(GraphMode wanted, Session& session) {
+  if (wanted == GraphMode::off || session.device->type() == DeviceType::cpu ||
+      session.world->size() == 1 || can_record_collectives(*session.world, *session.device))
+    return wanted;
+  if (session.world->rank() == 0) {
+    log::get("train").warn(
+        "device.graphs: {}: steps run without graphs, for collectives cannot be recorded here",
+        wanted == GraphMode::step ? "step" : "layer");
+  }
+  return GraphMode::off;
+}
+
+FileReads file_read_longest() {
+  const std::optional<SlowFile> file = slowest_file();
+  if (!file) return {};
+  return {.file = number_of_path(file->path),
+          .seconds = file->seconds,
+          .bytes = static_cast<double>(file->bytes)};
+}
+
+}  // namespace
+
+Config read_config(const RankProcess& process, const std::string& file,
+                   const std::vector<std::string>& overrides, Purpose purpose) {
+  Provenance where;
+  Config given = load_config(file, overrides, &where);
+  return resolve_config(std::move(given), process.environment(), &where, purpose);
+}
+
+Engine::Engine(const RankProcess& process, const Config& resolved, Purpose purpose,
+               EngineParts parts)
+    : Engine(open_resources(process, resolved, purpose == Purpose::train), resolved, purpose,
+             std::move(parts)) {}
+
+Engine::Engine(RankResources resources, const Config& resolved, Purpose purpose, EngineParts parts)
+    : parts_(std::move(parts)),
+      session_(std::move(resources), resolved, purpose == Purpose::train,
+               parts_.model ? &*parts_.model : nullptr,
+               purpose == Purpose::generate ? decode_shape(resolved, parts_.text_capacity)
+                                            : DecodeShape{}) {
+  if (purpose == Purpose::train && reads_data()) open_training_data();
+}
+
+Engine::~Engine() = default;
+
+RunSinks RunObserver::open(const TrainingStart& start) {
+  const RunDirectory directory(start.config.run.directory, start.again);
+  directory.write_config(to_yaml(with_absolute_paths(start.config)));
+  return {};
+}
+
+// Agrees with the validation set in what ids and labels stand for.
+void Engine::open_training_data() {
+  const Config& config = session_.config;
+  Communicator& world = *session_.world;
+  const DataConfig& data = config.data;
+  if (!parts_.training && !data.in_place())
+    require_data_on_all_hosts(world, "data.path", data.path);
+  std::vector<std::string> validation{data.validation_path};
+  for (const NamedSource& source : data.sources) {
+    require_data_on_all_hosts(world, "data.sources", source.path);
+    validation.push_back(source.validation_path);
+  }
+  std::erase(validation, "");
+  if (parts_.validation) validation.clear();
+  for (const std::string& path : validation)
+    require_data_on_all_hosts(world, "data.validation_path", path);
+  if (!parts_.training) parts_.training = open_dataset(world, config, DataPart::training);
+  const Dataset& dataset = *parts_.training;
+  if (data.documents == Documents::separate && !dataset.layout().documents)
+    fail(ExitCode::config,
+         "data.documents: separate, but the program's own data set does not say where documents "
+         "begin (SampleLayout::documents); use joined");
+  require_same_data(world, data_key(data, DataPart::training), data_text(data, DataPart::training),
+                    dataset);
+  const IdNames names = dataset.id_names();
+  if (names.source.empty()) return;
+  for (const std::string& path : validation)
+    require_same_ids(names, id_names_at(path, "validation"));
+}
+
+const StartingPoint& Engine::find_start(const StartRequest& request) {
+  TRIREME_EXPECTS(parts_.training != nullptr, "an engine that trains on a data set");
+  // Another job that owns the run directory ends this one before it looks at anything there.
+  owner_.emplace(session_.config.run.directory);
+  if (session_.world->rank() == 0) owner_->take_if_there();
+  start_ = ::trireme::find_start(session_, *parts_.training, request);
+  return *start_;
+}
+
+void Engine::start_at(std::optional<FoundCheckpoint> checkpoint) {
+  owner_.emplace(session_.config.run.directory);  // which touches nothing
+  start_ = StartingPoint{.checkpoint = std::move(checkpoint)};
+}
+
+// But for a run that goes on, which restores its own later.
+void Engine::set_initial_weights() {
+  const Config& config = session_.config;
+  ParamStore& params = session_.model->params();
+  Stream& stream = *session_.streams.compute;
+  params.initialize(stream, config.run.seed);
+  const std::string& path = config.train.initial_weights;
+  if (path.empty()) return;
+  const int rank = session_.world->rank();
+  if (start_ && start_->checkpoint) {
+    if (rank == 0)
+      log::get("train").info("train.initial_weights: {} is not read: the run goes on from {}", path,
+                             start_->checkpoint->path);
+    return;
+  }
+  try {
+    const RunState state = find_state(path, *session_.world);
+    const RestoreReport report =
+        restore_weights(state.values(ValueKind::model), state.path, *session_.device, stream,
+                        session_.placed_params(), params);
+    if (rank == 0)
+      log::get("train").info("weights of {}, {:.0f} MB read in {:.0f} ms", state.describe(),
+                             1e-6 * static_cast<double>(report.bytes), report.milliseconds);
+    require_same_meaning(config, rank == 0, *parts_.training);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::checkpoint) throw;
+    throw Error(error.code(), fmt::format("train.initial_weights: {}", error.what()));
+  }
+}
+
+void Engine::begin() {
+  const Config& config = session_.config;
+  StepOptions options = step_options(config, session_.pipeline, session_.traits());
+  if (requests_) {
+    options.flags = [this] { return requests_->flags(); };
+    if (local_rank_ >= 0) options.joules = energy_of_rank(local_rank_, config);
+  }
+  options.slow_file = file_read_longest;
+  if (observer_ != nullptr) options.observers.observers.push_back(observer_);
+  if (session_.dry) return begin_dry(options);
+  options.graphs = recordable(options.graphs, session_);
+  if (parts_.batches) {
+    session_.model->params().initialize(*session_.streams.compute, config.run.seed);
+    training_.state.emplace(session_, options);
+    training_.batches = parts_.batches(*session_.device, config);
+    return;
+  }
+  if (!start_) find_start();
+  const Dataset& dataset = *parts_.training;
+  training_.done = start_->step();
+  training_.sampler.emplace(make_sampler(config, dataset));
+  const BatchPlan plan = batch_plan(session_, *training_.sampler, options, steps_done());
+  set_initial_weights();
+  if (session_.world->rank() == 0) log_start(session_, dataset);
+  training_.state.emplace(session_, options);
+  log_memory(session_, training_.state->engine.optimizer());
+  training_.checkpoints.emplace(session_, *training_.state, dataset, *start_, *owner_);
+  if (!parts_.validation && config.data.has_validation())
+    parts_.validation = open_dataset(*session_.world, config, DataPart::validation, &dataset);
+  if (parts_.validation)
+    training_.validation.emplace(session_, training_.state->engine.runner(), parts_.validation);
+  if (training_.validation) require_same_names(dataset, training_.validation->dataset());
+  staging_ = start_staging(*session_.world, config.data, data_sets());
+  training_.batches =
+      std::make_unique<Loader>(*session_.device, dataset, plan, training_loader_options(session_));
+  if (!dataset.shards().empty()) watch_.emplace(dataset, watch_of_rank(session_));
+}
+
+RunSinks Engine::open_run(RunObserver& observer, const TrainingStart& start) {
+  const Config& config = session_.config;
+  const std::string& directory = config.run.directory;
+  const bool first = session_.world->rank() == 0;
+  RunSinks sinks;
+  if (first) {
+    RunDirectory::create(directory);
+    owner_->take();
+    clear_the_way(config, *start_);
+    sinks = observer.open(start);
+    keep_data_record(directory, *parts_.training);
+    keep_data_index(*parts_.training, config, DataPart::training);
+    if (training_.validation)
+      keep_data_index(training_.validation->dataset(), config, DataPart::validation);
+  }
+  session_.world->barrier();
+  if (!first) log::keep_in(RunDirectory::log_in(directory));
+  if (writes_checkpoints(config.checkpoint))
+    require_shared_run_directory(*session_.world, directory, RunDirectory::config_in(directory));
+  training_.checkpoints->open(sinks.metrics);
+  open_ = true;
+  return sinks;
+}
+
+void Engine::require_run() const {
+  if (open_ && session_.world->rank() == 0) owner_->require();
+}
+
+StepReport Engine::step() {
+  StepEngine& engine = training_.state->engine;
+  engine.run(steps_done(), *training_.batches);
+  const StepReport report = engine.read(steps_done());
+  ++training_.done;
+  check();
+  return report;
+}
+
+void Engine::check() {
+  if (watch_) watch_->check();
+  if (training_.checkpoints) training_.checkpoints->report();
+}
+
+void Engine::save() {
+  TRIREME_EXPECTS(training_.checkpoints.has_value(), "training that begin() has made");
+  if (!open_) {
+    RunObserver nobody;
+    open_run(nobody, run_start());
+  }
+  training_.checkpoints->save(steps_done());
+}
+
+std::vector<const Dataset*> Engine::data_sets() const {
+  std::vector<const Dataset*> sets;
+  if (parts_.training) sets.push_back(parts_.training.get());
+  if (training_.validation) sets.push_back(&training_.validation->dataset());
+  return sets;
+}
+
+void Engine::verify_data() {
+  if (watch_) {
+    if (const std::size_t verified = watch_->finish(); verified < watch_->shards()) {
+      log::get("data").info("{} of this rank's {} shards were verified while the run lasted",
+                            verified, watch_->shards());
+    }
+  }
+  if (training_.validation) static_cast<void>(training_.validation->watch().finish());
+  for (const Dataset* const data : data_sets()) {
+    if (const std::string text = data->shortcomings(); !text.empty())
+      log::get("data").warn("of what this rank read, {}", text);
+  }
+}
+
+void Engine::finish() {
+  end_steps(/*finished=*/true);
+  require_saved();
+}
+
+void Engine::end_steps(bool finished) {
+  training_.state->engine.settle();
+  if (finished) verify_data();
+  if (!training_.checkpoints) return;
+  // The last state too, so that more steps can follow. Of a run that stopped it is written.
+  if (finished && writes_checkpoints(session_.config.checkpoint)) save();
+  training_.checkpoints->finish();
+}
+
+void Engine::require_saved() {
+  if (!training_.checkpoints) return;
+  training_.checkpoints->require_saved();
+  training_.checkpoints->forget_memory();
+}
+
+LoadedWeights Engine::load_weights(const std::string& run, const WeightsChoice& choice) {
+  return ::trireme::load_weights(session_, run, choice);
+}
+
+void Engine::write_weights(const std::string& path) {
+  const auto weights = gather_weights(session_);
+  if (session_.world->rank() != 0) return;
+  save_weights(path, weights,
+               weights_metadata(training_.state ? std::optional(steps_done()) : std::nullopt));
+}
+
+ValidationPass& Engine::validation() {
+  if (!training_.validation) {
+    if (!training_.state)
+      runner_.emplace(*session_.device, *session_.model, session_.mesh.pipeline(),
+                      *session_.streams.compute, session_.pipeline);
+    PipelineRunner& runner = runner_ ? *runner_ : training_.state->engine.runner();
+    training_.validation.emplace(session_, runner, parts_.validation);
+  }
+  return *training_.validation;
+}
+
+EvaluationResult Engine::evaluate() {
+  return validation().run();
+}
+
+TextGenerator Engine::generator(const SamplingOptions& sampling, std::int64_t forget) {
+  return TextGenerator(session_, sampling, forget);
+}
+
+}  // namespace trireme

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank that is only planned holds beside its state of training: the memory of data and
+// checkpoints.
+#include "launch/engine/data_sets.h"
+#include "launch/engine/engine.h"
+#include "launch/engine/options.h"
+#include "runtime/checkpoint/save/snapshot.h"
+
+namespace trireme {
+namespace {
+
+// In a run's order, but for what only data and files have.
+struct DryMemory {
+  DryMemory(const Session& session, const TrainingState& state) {
+    Device& device = *session.device;
+    const Config& config = session.config;
+    if (writes_checkpoints(config.checkpoint)) {
+      const auto placed = session.placed_params();
+      const auto values = state.checkpoint_values();
+      snapshot.emplace(device, session.mesh, values,
+                       manifest_tensors(placed, values.params.layout().split()));
+    }
+    const SampleLayout samples = sample_layout(config);
+    const std::int64_t rows = config.train.micro_batch;
+    if (config.data.has_validation())
+      loaders.emplace_back(device, samples, rows, loader_options(config.data));
+    loaders.emplace_back(device, samples, rows, training_loader_options(session));
+    if (config.device.graphs != GraphMode::step || session.pipeline.stages > 1) return;
+    // Where steps are recorded, batches stand still (train/step/static_batches.h).
+    const MemoryScope scope(MemoryRole::staging);
+    for (int i = 0; i < session.pipeline.micro_batches; ++i)
+      static_batches.emplace_back(device, samples, rows, MemoryKind::device);
+  }
+
+  std::optional<Snapshot> snapshot;
+  std::vector<LoaderMemory> loaders;
+  std::vector<BatchMemory> static_batches;
+};
+
+}  // namespace
+
+void Engine::begin_dry(const StepOptions& options) {
+  training_.state.emplace(session_, options);
+  dry_memory_ = std::make_shared<DryMemory>(session_, *training_.state);
+}
+
+}  // namespace trireme

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/engine/options.h"
+
+#include "runtime/config/batch_ramp.h"
+#include "runtime/config/batch_slices.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+namespace trireme {
+namespace {
+
+AdapterOptions adapter_options(const LoraConfig& config) {
+  if (config.rank == 0) return {};
+  return {.rank = config.rank,
+          .scale = static_cast<float>(config.alpha / static_cast<double>(config.rank)),
+          .targets = config.targets};
+}
+
+std::optional<ops::LossScaleOptions> loss_scale_options(const Config& config) {
+  if (config.precision != Precision::fp16) return std::nullopt;
+  const LossScaleConfig& scale = config.loss_scale;
+  return ops::LossScaleOptions{.initial = static_cast<float>(scale.initial),
+                               .growth_interval = static_cast<float>(scale.growth_interval),
+                               .factor = static_cast<float>(scale.factor),
+                               .minimum = static_cast<float>(scale.minimum)};
+}
+
+StepSizes step_sizes(const TrainConfig& train) {
+  if (train.batch_ramp.empty()) return {};
+  const BatchRamp ramp = batch_ramp(train);
+  const std::int64_t rows = train.micro_batch;
+  return {.at = [ramp, rows](std::int64_t step) { return ramp.size_at(step) / rows; },
+          .before = [ramp, rows](std::int64_t step) { return ramp.samples_before(step) / rows; }};
+}
+
+// Where several micro-batches use them, and a rank has weights of its own.
+bool keeps_fp8_weights(const Config& config) {
+  const ParallelConfig& parallel = config.parallel;
+  return config.precision == Precision::fp8 && parallel.zero < 3 &&
+         batch_slices(config).largest() > 1;
+}
+
+// Of a config that somebody put beside a run, too, which may have auto for its data ranks.
+bool has_uneven_batch(const Config& config) {
+  return config.parallel.data > 1 &&
+         config.train.global_batch >= config.train.micro_batch * config.parallel.data &&
+         !batch_slices(config).equal();
+}
+
+}  // namespace
+
+ItemKind item_kind(const ModelTraits& traits) {
+  return traits.input == InputKind::tokens ? ItemKind::tokens : ItemKind::images;
+}
+
+SamplerOptions sampler_options(const Config& config, std::int64_t samples) {
+  return {.samples = samples,
+          .global_batch = config.train.global_batch,
+          .seed = config.run.seed,
+          .shuffle = config.data.shuffle,
+          .last_batch = config.data.last_batch,
+          .ramp = batch_ramp(config.train)};
+}
+
+ScheduleShape pipeline_shape(const Config& config, bool training, int data_rank) {
+  const ParallelConfig& parallel = config.parallel;
+  if (!training) return {.stages = static_cast<int>(parallel.pipeline)};
+  ScheduleShape shape{.kind = parallel.schedule,
+                      .stages = static_cast<int>(parallel.pipeline),
+                      .micro_batches = static_cast<int>(batch_slices(config).of(data_rank).count),
+                      .chunks = static_cast<int>(parallel.chunks)};
+  // One stage has nobody to overlap with: every schedule is then forward, backward in turn.
+  if (shape.stages == 1 && shape.kind != ScheduleKind::zero_bubble)
+    shape.kind = ScheduleKind::one_f_one_b;
+  if (const auto reason = unsupported(shape))
+    fail(ExitCode::config, "parallel.schedule: {}: {}", name_of(parallel.schedule), *reason);
+  return shape;
+}
+
+BuildOptions build_options(const Config& config, int tensor_rank, bool training,
+                           const DecodeShape& decode) {
+  const ParallelConfig& parallel = config.parallel;
+  const bool decodes = decode.rows > 0;
+  return {.compute = compute_dtype(config.precision),
+          .fp8 = config.precision == Precision::fp8 && !decodes,
+          .keep_fp8_weights = training && keeps_fp8_weights(config),
+          .micro_batch = config.train.micro_batch,
+          .training = training,
+          .tensor = {.ranks = static_cast<int>(parallel.tensor),
+                     .rank = tensor_rank,
+                     .blocks = static_cast<int>(std::max<std::int64_t>(parallel.tensor_blocks, 1))},
+          .rounded_sums = config.reproducibility != Reproducibility::layout,
+          .tensor_chunks = decodes ? 1 : static_cast<int>(parallel.tensor_chunks),
+          .sequence = parallel.sequence && !decodes,
+          .recompute = config.train.recompute,
+          .split_backward = training && parallel.schedule == ScheduleKind::zero_bubble,
+          .decode = decode,
+          .adapters = adapter_options(config.lora)};
+}
+
+bool separates_ties(const Config& config) {
+  return config.parallel.pipeline > 1 || config.parallel.zero >= 2 ||
+         config.train.noise_scale_every > 0 || config.reproducibility == Reproducibility::layout;
+}
+
+std::int64_t bucket_elements(const Config& config) {
+  constexpr double bytes_per_megabyte = 1024 * 1024;
+  return std::llround(config.parallel.bucket_megabytes * bytes_per_megabyte / sizeof(float));
+}
+
+DType reduced_dtype(const Config& config) {
+  return config.parallel.reduce_dtype == ReduceDtype::compute ? compute_dtype(config.precision)
+                                                              : DType::f32;
+}
+
+StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
+                         const ModelTraits& traits) {
+  const LrScheduleConfig& schedule = config.lr_schedule;
+  const bool strided = config.parallel.zero >= 2;
+  return {.seed = config.run.seed,
+          .pipeline = pipeline,
+          .slices = batch_slices(config),
+          .sizes = step_sizes(config.train),
+          .targets_per_micro_batch = config.train.micro_batch * traits.targets_per_sample,
+          .assignment = strided ? Assignment::strided : Assignment::contiguous,
+          .clip_norm = static_cast<float>(config.train.clip_norm),
+          .label_smoothing = static_cast<float>(config.train.label_smoothing),
+          .z_loss = static_cast<float>(config.train.z_loss),
+          .reducer = config.parallel.reducer,
+          .reduced = reduced_dtype(config),
+          .layout_independent = config.reproducibility == Reproducibility::layout,
+          .graphs = config.device.graphs,
+          .optimizer = config.optimizer,
+          .loss_scale = loss_scale_options(config),
+          .loss_guard = {.spike_zscore = config.train.spike_zscore,
+                         .spike_window = config.train.spike_window},
+          .noise = {.every = config.train.noise_scale_every, .samples = config.train.micro_batch},
+          .schedule = {.kind = schedule.name,
+                       .peak = config.optimizer.learning_rate,
+                       .steps = config.train.steps,
+                       .warmup_steps = schedule.warmup_steps,
+                       .minimum_ratio = schedule.minimum_ratio,
+                       .decay_fraction = schedule.decay_fraction}};
+}
+
+ConsoleOptions console_options(const Config& config, const ModelTraits& traits,
+                               const RunFacts& facts) {
+  return {.steps = config.train.steps,
+          .log_every = config.train.log_every,
+          .items = item_kind(traits),
+          .facts = facts};
+}
+
+RunFacts run_facts(const Config& config, const CoreCrowd& crowd) {
+  const ParallelConfig& parallel = config.parallel;
+  return {.ranks = static_cast<int>(parallel.data * parallel.tensor * parallel.pipeline),
+          .data = static_cast<int>(parallel.data),
+          .tensor = static_cast<int>(parallel.tensor),
+          .pipeline = static_cast<int>(parallel.pipeline),
+          .zero = static_cast<int>(parallel.zero),
+          .zero_bubble = parallel.schedule == ScheduleKind::zero_bubble,
+          .on_cpu = config.device.type == DeviceChoice::cpu,
+          .host_ranks = static_cast<int>(crowd.ranks.size()),
+          .host_cores = crowd.cores,
+          .data_workers = config.data.workers,
+          .eval_every = config.train.eval_every,
+          .eval_batches = config.train.eval_batches,
+          .warmup_steps = config.lr_schedule.warmup_steps,
+          .clip_norm = config.train.clip_norm,
+          .checkpoint_every = config.checkpoint.every_steps,
+          .checkpoint_async = config.checkpoint.async,
+          .full_recompute = config.train.recompute == Recompute::full,
+          .global_batch = config.train.global_batch,
+          .micro_batch = config.train.micro_batch,
+          .uneven_batch = has_uneven_batch(config)};
+}
+
+}  // namespace trireme

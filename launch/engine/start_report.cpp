@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/engine/start_report.h"
+
+#include "runtime/config/batch_ramp.h"
+#include "runtime/config/batch_slices.h"
+
+#include <algorithm>
+
+#include "launch/engine/data_sets.h"
+#include "launch/engine/memory_plan.h"
+#include "launch/engine/mixture.h"
+#include "runtime/base/log.h"
+#include "runtime/ops/attention/attention.h"
+#include "runtime/ops/common/library_version.h"
+
+namespace trireme {
+
+void log_start(const Session& session, const Dataset& dataset) {
+  const Config& config = session.config;
+  const ParallelConfig& parallel = config.parallel;
+  log::get("train").info("{}: {}, {} on {} rank(s), data {} x tensor {} x pipeline {}",
+                         config.model.family, text_of(parameter_counts(session.layers)),
+                         name_of(config.precision), session.world->size(), parallel.data,
+                         parallel.tensor, parallel.pipeline);
+  if (parallel.pipeline > 1 || parallel.zero > 0 ||
+      config.reproducibility == Reproducibility::layout) {
+    log::get("train").info(
+        "schedule {}, ZeRO {}, recompute {}, tensor blocks {}, reproducibility {}",
+        name_of(parallel.schedule), parallel.zero, name_of(config.train.recompute),
+        std::max<std::int64_t>(parallel.tensor_blocks, 1), name_of(config.reproducibility));
+  }
+  if (session.device->type() == DeviceType::cuda) {
+    const std::string cudnn = ops::cudnn_version();
+    log::get("train").info(
+        "attention: {}; convolution: {}",
+        ops::attention_backend(DeviceType::cuda, compute_dtype(config.precision)),
+        cudnn.empty() ? "own kernels" : "cuDNN " + cudnn);
+  }
+  if (config.device.graphs == GraphMode::step && parallel.pipeline > 1) {
+    log::get("train").info(
+        "device.graphs: step: steps run without graphs, for the transfers of a pipeline's stages "
+        "reach from one step into the next; layer records their layers");
+  }
+  const BatchRamp ramp = batch_ramp(config.train);
+  log::get("train").info(
+      "{} samples in {}; {} steps of {}{} samples", dataset.size(),
+      describe_training_data(config, dataset), config.train.steps,
+      ramp.phases().size() == 1 ? "" : fmt::format("{} to ", ramp.phases().front().size),
+      config.train.global_batch);
+  if (const BatchSlices slices = batch_slices(config); !slices.equal())
+    log::get("train").info("micro-batches of data ranks: {}", slices.to_string());
+}
+
+void log_memory(Session& session, const Optimizer& optimizer) {
+  const ParamStore& params = session.model->params();
+  const auto bytes = largest_of_any_rank<4>(
+      *session.world, {static_cast<std::int64_t>(params.parameter_bytes()),
+                       static_cast<std::int64_t>(params.gradients().bytes()),
+                       static_cast<std::int64_t>(optimizer.state_bytes()),
+                       static_cast<std::int64_t>(session.model->activation_bytes())});
+  if (session.world->rank() != 0) return;
+  const auto mib = [](std::int64_t value) { return static_cast<double>(value) / (1 << 20); };
+  log::get("train").info(
+      "buffers per rank at most: parameters {:.2f} MiB, gradients {:.2f} MiB, optimizer {:.2f} "
+      "MiB, "
+      "activations {:.2f} MiB",
+      mib(bytes[0]), mib(bytes[1]), mib(bytes[2]), mib(bytes[3]));
+}
+
+}  // namespace trireme

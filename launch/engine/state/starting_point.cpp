@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/engine/state/starting_point.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "launch/engine/state/data_record.h"
+#include "models/config.h"
+#include "runtime/base/environment.h"
+#include "runtime/base/json.h"
+#include "runtime/base/log.h"
+#include "runtime/checkpoint/directory.h"
+#include "runtime/checkpoint/memory/memory_store.h"
+#include "runtime/checkpoint/restore/run_state.h"
+#include "runtime/comm/gather_texts.h"
+#include "runtime/telemetry/run_directory.h"
+
+namespace trireme {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+constexpr const char* instead =
+    "choose another run.directory, or begin anew in this one with --overwrite";
+
+std::string digits_of(std::uint64_t fingerprint) {
+  return fmt::format("{:016x}", fingerprint);
+}
+
+// These decide which sample stands where, every random number and what the optimizer's state means:
+// another value is another run.
+constexpr std::array fixed_keys = {
+    "run.seed",           "train.global_batch", "train.batch_ramp", "train.batch_ramp_form",
+    "train.context_ramp", "data.shuffle",       "data.last_batch",  "optimizer.name",
+    "lora.rank",          "lora.alpha",         "lora.targets"};
+// These are free to change: where and how the same computation is done and reported.
+constexpr std::array free_sections = {"run.",        "parallel.", "device.",
+                                      "checkpoint.", "comm.",     "telemetry."};
+constexpr std::array free_keys = {"data.path",
+                                  "data.validation_path",
+                                  "data.files",
+                                  "data.validation_files",
+                                  "data.images",
+                                  "data.validation_images",
+                                  "data.max_pixels",
+                                  "data.test_path",
+                                  "data.test_files",
+                                  "data.cache_megabytes",
+                                  "data.stage",
+                                  "data.stage_gigabytes",
+                                  "data.workers",
+                                  "data.prefetch",
+                                  "train.micro_batch",
+                                  "train.eval_every",
+                                  "train.eval_batches",
+                                  "train.log_every",
+                                  "train.initial_weights",
+                                  "train.divergence_check_every"};
+
+bool is_fixed(const std::string& key) {
+  return std::ranges::find(fixed_keys, key) != fixed_keys.end();
+}
+
+bool is_free(const std::string& key) {
+  if (is_fixed(key) || key == "parallel.reduce_dtype") return false;  // it rounds
+  return std::ranges::find(free_keys, key) != free_keys.end() ||
+         std::ranges::any_of(free_sections, [&](const char* s) { return key.starts_with(s); });
+}
+
+// What data.sources says besides where each of them lies, what it is called and how it is read: all
+// that is no free key for data.path alone. What is there is compared by the fingerprint.
+std::vector<NamedSource> without_places(const std::string& sources) {
+  Config config = parse_config("data:\n  sources: " + sources + "\n", "data.sources", {});
+  const DataSource none;
+  for (NamedSource& source : config.data.sources) {
+    source.name.clear();
+    for (auto* const path : {&source.path, &source.validation_path, &source.test_path})
+      path->clear();
+    for (auto* const paths : {&source.files, &source.validation_files, &source.test_files,
+                              &source.images, &source.validation_images})
+      paths->clear();
+    source.max_pixels = none.max_pixels;
+    source.cache_megabytes = none.cache_megabytes;
+  }
+  return config.data.sources;
+}
+
+bool changes_nothing(const std::string& key, const std::string& was, const std::string& value) {
+  if (key != "data.sources") return is_free(key);
+  try {
+    return without_places(was) == without_places(value);
+  } catch (const Error&) {  // keys of another version
+    return false;
+  }
+}
+
+void compare_configs(const FoundCheckpoint& found, const json& before, const Config& config) {
+  KeyValues stored;
+  for (const auto& [key, value] : before.items())
+    stored.emplace_back(key, value.get<std::string>());
+  stored = under_current_keys(stored);
+  const std::map<std::string, std::string> earlier(stored.begin(), stored.end());
+  std::string differences, free_differences;
+  for (const auto& [key, value] : values_by_key(with_absolute_paths(config))) {
+    const auto found_before = earlier.find(key);
+    if (found_before == earlier.end() || found_before->second == value || key == "run.directory")
+      continue;
+    const std::string& was = found_before->second;
+    if (is_fixed(key)) {
+      fail(ExitCode::config, "{}: is {} and was {} when {} was written; set it back, {}", key,
+           value, was, found.path, instead);
+    }
+    std::string& list = changes_nothing(key, was, value) ? free_differences : differences;
+    list += fmt::format("{} {}: {} (was {})", list.empty() ? "" : ";", key, value, was);
+  }
+  if (!free_differences.empty())
+    log::get("checkpoint")
+        .info(
+            "going on with other settings than before, which do not change "
+            "what is computed:{}",
+            free_differences);
+  if (!differences.empty())
+    log::get("checkpoint").warn("going on with other settings than before:{}", differences);
+}
+
+void check_data(const FoundCheckpoint& found, const json& before, const Dataset& dataset) {
+  const std::string was = before.at("fingerprint").get<std::string>();
+  if (was == digits_of(dataset.fingerprint())) {
+    const std::string touched = dataset.touched();
+    if (touched.empty()) return;
+    fail(ExitCode::data,
+         "the data set: {} written to since this run last looked, with the same size: whether the "
+         "run goes on with the numbers that it began with cannot be told. Restore what was there "
+         "with its time of change; where the numbers are the same, remove the data*.index files of "
+         "the run directory; or {}",
+         touched, instead);
+  }
+  fail(ExitCode::config,
+       "the data set: its fingerprint is {} ({} samples), {} was written with data of {} ({} "
+       "samples): the order of samples would not go on; use the same data, mixed in the same way, "
+       "{}",
+       digits_of(dataset.fingerprint()), dataset.size(), found.path, was,
+       before.at("samples").get<std::int64_t>(), instead);
+}
+
+std::optional<FoundCheckpoint> checkpoint_that_fits(Session& session, const Dataset& dataset) {
+  const Config& config = session.config;
+  const std::string directory = RunDirectory::checkpoints_in(config.run.directory);
+  auto found = find_newest_valid(directory, *session.world);
+  if (!found) {
+    fail(ExitCode::checkpoint,
+         "{}: none of its checkpoints verifies; see trireme checkpoint verify {}, {}", directory,
+         config.run.directory, instead);
+  }
+  try {
+    const json state = parse_json<json>(found->manifest.state);
+    require_ids_of_run(config.run.directory, dataset);
+    check_data(*found, state.at("data"), dataset);
+    compare_configs(*found, state.at("config"), config);
+  } catch (const json::exception& error) {
+    fail(ExitCode::checkpoint, "{}: the state in its manifest is not a training run's: {}",
+         found->path, error.what());
+  }
+  return found;
+}
+
+// -1: not known, as of an older version's weights.
+std::int64_t known_step_of_weights(const std::string& path) {
+  try {
+    return step_of_weights(path).value_or(-1);
+  } catch (const Error& error) {
+    log::get("train").warn("{}", error.what());
+    return -1;
+  }
+}
+
+// Between what config.yaml of the directory says and this config, of the keys that make another
+// run; "" for none.
+std::string differences_from_stored(const Config& config) {
+  try {
+    const Config stored = load_config(RunDirectory::config_in(config.run.directory), {});
+    const auto before = values_by_key(with_absolute_paths(stored));
+    const auto now = values_by_key(with_absolute_paths(config));
+    std::string differences;
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      const auto& [key, value] = now[i];
+      if ((is_free(key) && key != "data.path" && key != "data.files" && key != "data.images") ||
+          key == "train.steps" || value == before[i].second)
+        continue;
+      differences += fmt::format("{}{}: {} (was {})", differences.empty() ? "" : "; ", key, value,
+                                 before[i].second);
+    }
+    return differences;
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+// A restart by Slurm or by launch/supervise.sh.
+bool is_restart() {
+  constexpr std::int64_t most = 1'000'000'000;
+  const auto happened = [](const char* name) {
+    return environment_number(name, 0, most).value_or(0) > 0;
+  };
+  return happened("SLURM_RESTART_COUNT") || happened("TRIREME_EARLIER_STARTS");
+}
+
+// What rank 0 finds.
+struct HeldState {
+  bool run = false, trained = false, checkpoints = false, weights = false, averages = false;
+  bool overwrite = false;
+  std::int64_t step = -1;   // of the weights
+  std::string differences;  // where only weights are left
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HeldState, run, trained, checkpoints, weights, averages,
+                                   overwrite, step, differences)
+
+HeldState look(const Config& config, const StartRequest& request) {
+  const std::string& directory = config.run.directory;
+  const RunDirectory::Contents contents = RunDirectory::contents(directory);
+  HeldState held;
+  held.run = contents.run;
+  held.trained = contents.trained;
+  held.weights = contents.weights;
+  held.averages = contents.averages;
+  held.checkpoints = !list_checkpoints(RunDirectory::checkpoints_in(directory)).empty();
+  held.overwrite = request.overwrite && !is_restart();
+  if (request.overwrite && !held.overwrite && contents.run)
+    log::get("train").info("started again: --overwrite has done its work, the run goes on");
+  if (held.overwrite || !held.weights) return held;
+  held.step = known_step_of_weights(RunDirectory::weights_in(directory));
+  if (!held.checkpoints) held.differences = differences_from_stored(config);
+  return held;
+}
+
+HeldState shared_look(Session& session, const StartRequest& request) {
+  HeldState held;
+  if (session.world->rank() == 0) held = look(session.config, request);
+  const nlohmann::json found = held;
+  const std::string text = found.dump(-1, ' ', false, json::error_handler_t::replace);
+  return parse_json(broadcast_text(*session.world, text, 0)).get<HeldState>();
+}
+
+// Weights alone are an end: there is nothing to go on from.
+void require_finished(const HeldState& held, const Config& config) {
+  const std::string& directory = config.run.directory;
+  if (held.trained && held.step >= config.train.steps && held.differences.empty()) return;
+  const std::string weights = RunDirectory::weights_in(directory);
+  const std::string train_on = fmt::format(
+      "to train on from them give train.initial_weights: {} and another run.directory", weights);
+  if (!held.trained) {
+    fail(ExitCode::config,
+         "run.directory: {}: holds weights of another program, as `trireme checkpoint import` "
+         "leaves them; {}",
+         directory, train_on);
+  }
+  if (held.step < 0 || !held.differences.empty()) {
+    fail(ExitCode::config,
+         "run.directory: {}: already holds the weights of a run, of other settings ({}); {}; or {}",
+         directory,
+         held.differences.empty() ? "its weights do not say after how many steps they were written"
+                                  : held.differences,
+         train_on, instead);
+  }
+  fail(ExitCode::config,
+       "train.steps: {}: run.directory {} holds weights after {} steps and no checkpoint to go on "
+       "from (checkpoint.every_steps); {}; or {}",
+       config.train.steps, directory, held.step, train_on, instead);
+}
+
+}  // namespace
+
+StartingPoint find_start(Session& session, const Dataset& dataset, const StartRequest& request) {
+  const Config& config = session.config;
+  RunDirectory::refuse_a_file(config.run.directory);
+  const CheckpointConfig& checkpoint = config.checkpoint;
+  if (checkpoint.in_memory_every_steps > 0 && !request.fresh &&
+      !(request.overwrite && !is_restart())) {
+    recover_from_memory({checkpoint.memory_directory},
+                        RunDirectory::checkpoints_in(config.run.directory), *session.world);
+  }
+  const HeldState held = shared_look(session, request);
+  const bool state = held.checkpoints || held.weights;
+  if (request.fresh && (held.run || state)) {
+    fail(ExitCode::config,
+         "run.directory: {}: already holds a run, which --fresh does not overwrite; {}",
+         config.run.directory, instead);
+  }
+  StartingPoint start{.again = held.run || state};
+  start.overwrite = held.overwrite && start.again;
+  if (start.overwrite) return start;
+  if (held.checkpoints) start.checkpoint = checkpoint_that_fits(session, dataset);
+  if (held.weights && !held.checkpoints) require_finished(held, config);
+  if (held.weights && held.step > start.step()) start.finished = held.step;
+  // Weights of older versions do not say their step, and stay.
+  const bool older = held.weights && held.step >= 0 && held.step < start.step();
+  // A disk may have had no room for the averages, which are written last.
+  const bool lacks_averages =
+      start.checkpoint && start.checkpoint->manifest.has(ValueKind::average) && !held.averages;
+  start.lacks_weights = start.checkpoint && start.step() >= config.train.steps &&
+                        (!held.weights || older || (lacks_averages && held.step == start.step()));
+  if (start.checkpoint && start.finished > 0 && !start.done(config.train.steps) &&
+      session.world->rank() == 0) {
+    log::get("train").warn(
+        "the run has ended after {} steps, but its newest checkpoint is of step {}: steps {} to {} "
+        "are trained again, and its weights are kept as {}",
+        start.finished, start.step(), start.step() + 1, start.finished,
+        RunDirectory::set_aside_name(start.finished));
+  }
+  return start;
+}
+
+void clear_the_way(const Config& config, const StartingPoint& start) {
+  const std::string& directory = config.run.directory;
+  if (start.overwrite) {
+    RunDirectory::remove_run(directory);
+    log::get("train").info("{}: the run that it held is removed (--overwrite)", directory);
+  } else if (start.finished > 0) {
+    RunDirectory::set_weights_aside(directory, start.finished);
+  }
+}
+
+std::string state_text(const Config& config, const Dataset& dataset, std::int64_t epoch) {
+  json values = json::object();
+  for (const auto& [key, value] : values_by_key(with_absolute_paths(config)))
+    values[key] = value;
+  const json state = {
+      {"version", version_text()},
+      {"epoch", epoch},
+      {"data", {{"samples", dataset.size()}, {"fingerprint", digits_of(dataset.fingerprint())}}},
+      {"config", std::move(values)}};
+  return state.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace trireme

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/engine/trainer.h"
+
+#include <fmt/ranges.h>
+
+#include <chrono>
+#include <cmath>
+
+#include "launch/engine/state/start_times.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/test_hooks.h"
+#include "runtime/comm/watchdog/step_watch.h"
+#include "runtime/config/rules/trace_steps.h"
+#include "runtime/telemetry/certificate/certificate.h"
+#include "runtime/telemetry/run_directory.h"
+
+namespace trireme {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Empty where nothing is left to be traced.
+std::optional<StepTracer> tracer_of(Session& session, std::int64_t done) {
+  const TelemetryConfig& telemetry = session.config.telemetry;
+  const auto steps = parse_trace_steps(telemetry.trace);
+  if (!steps) return std::nullopt;
+  const bool leader = session.world->rank() == 0;
+  if (steps->last <= done) {
+    if (leader)
+      log::get("trace").warn(
+          "telemetry.trace: {}: the run goes on after step {}; nothing is traced", telemetry.trace,
+          done);
+    return std::nullopt;
+  }
+  if (session.config.device.graphs == GraphMode::step && leader)
+    log::get("trace").info("steps {} to {} run without graphs, whose inside no trace shows",
+                           steps->first, steps->last);
+  return std::optional<StepTracer>(
+      std::in_place, *session.device, session.streams, session.mesh,
+      TraceOptions{.first = steps->first,
+                   .last = steps->last,
+                   .directory = RunDirectory::traces_in(session.config.run.directory)});
+}
+
+}  // namespace
+
+Trainer::Trainer(Engine& engine, RunObserver& observer, StepRequests& requests,
+                 const TrainingStart& start, const RunSinks& sinks)
+    : engine_(engine),
+      config_(engine.session().config),
+      parts_(engine.training()),
+      state_(*parts_.state),
+      steps_(state_.engine),
+      observer_(observer),
+      requests_(requests),
+      start_(start),
+      sinks_(sinks),
+      leader_(engine.session().world->rank() == 0),
+      tracer_(tracer_of(engine.session(), start.done)),
+      bubble_(steps_.runner()),
+      reports_(engine.session().mesh, sinks.metrics, sinks.ranks, sinks.keep_splits),
+      reported_(start.done) {}
+
+void Trainer::run() {
+  const StepWatch watch;
+  if (state_.self_test) test_ranks(start_.done);
+  const auto start = Clock::now();
+  try {
+    loop();
+  } catch (const Error& error) {
+    reports_.abandon();
+    // All ranks alike end so, and with every stream in order: what has been traced shows how it
+    // came.
+    if (error.code() == ExitCode::non_finite && tracer_) write_trace_of_end();
+    throw;
+  } catch (...) {
+    reports_.abandon();
+    throw;
+  }
+  wall_seconds_ = seconds_since(start);
+  reports_.flush();
+}
+
+TrainingEnd Trainer::ending() const {
+  return {.start = start_,
+          .stopped = stopped_,
+          .final_loss = final_loss_,
+          .wall_seconds = wall_seconds_,
+          .evaluation_seconds = evaluation_seconds_,
+          .checkpoint_after_seconds = checkpoint_after_seconds_,
+          .bubble = bubble_,
+          .reports = reports_};
+}
+
+void Trainer::keep_times() {
+  if (!leader_ || !parts_.checkpoints) return;
+  const double seconds = parts_.checkpoints->longest_save_seconds();
+  if (seconds <= requests_.save_seconds().value_or(0)) return;
+  requests_.save_took(seconds);
+  try {
+    keep_start_times(config_.run.directory, {.to_first_step = requests_.seconds_to_first_step(),
+                                             .save = seconds,
+                                             .step = requests_.step_seconds()});
+  } catch (const Error& error) {  // no reason to lose a run
+    log::get("train").warn("{}", error.what());
+  }
+}
+
+void Trainer::write_trace_of_end() noexcept {
+  try {
+    tracer_->write();
+  } catch (const std::exception& error) {  // the run's own error is on its way
+    log::get("trace").warn("{}", error.what());
+  }
+}
+
+void Trainer::loop() {
+  // Ranks that start from other weights show themselves in the first step.
+  if (state_.replicas) compare_replicas(start_.done);
+  for (std::int64_t step = start_.done; step < config_.train.steps; ++step) {
+    run(step);
+    parts_.done = step + 1;
+    if (!between_steps(parts_.done)) break;
+  }
+  if (state_.replicas) state_.replicas->finish();
+  if (tracer_) tracer_->write();
+}
+
+void Trainer::run(std::int64_t step) {
+  test_step_begins(step);
+  if (tracer_) tracer_->begin_step(step);
+  steps_.run(step, *parts_.batches);
+  if (tracer_) tracer_->end_step(step);
+}
+
+bool Trainer::between_steps(std::int64_t done) {
+  checkpoint_after_seconds_ = 0;
+  const bool final_step = done == config_.train.steps;
+  const std::int64_t eval_every = config_.train.eval_every;
+  const bool evaluate_now =
+      parts_.validation && (final_step || (eval_every > 0 && done % eval_every == 0));
+  const bool digest_every_step = config_.telemetry.tensor_digests;
+  // A step is reported while the next one runs, unless the run stops or looks at the weights here.
+  if (final_step || evaluate_now || digest_every_step) {
+    settle_reports(done);
+  } else {
+    report_up_to(done - 1);
+  }
+  if (tracer_) tracer_->write_after(reported_);
+  check_replicas(done);
+  if (digest_every_step) digest_tensors(done);
+  if (!test_rests(done - 1)) observer_.after_step(done);
+  if (evaluate_now) evaluate(done);
+  if (!final_step) {
+    engine_.check();
+    keep_times();
+  }
+  const StepDecision decision = requests_.take(done);
+  // A checkpoint of a rank that computes wrong is worth nothing.
+  if (decision.self_test && state_.self_test) test_ranks(done);
+  if (decision.checkpoint) {
+    settle_reports(done);
+    if (!digest_every_step) digest_tensors(done);
+    save(done, SaveTo::disk);
+    requests_.saved();
+  }
+  // The last state goes to the disk.
+  if (decision.memory_copy && !final_step) save(done, SaveTo::memory);
+  if (decision.stop == StopReason::none || final_step) return true;
+  stopped_ = decision.stop;
+  settle_reports(done);
+  return false;
+}
+
+void Trainer::report_up_to(std::int64_t end) {
+  for (; reported_ < end; ++reported_)
+    report(reported_);
+}
+
+void Trainer::settle_reports(std::int64_t end) {
+  report_up_to(end);
+  reports_.finish();
+}
+
+// A comparison is judged after the next step is on its way, or before the weights are saved.
+void Trainer::check_replicas(std::int64_t done) {
+  if (!state_.replicas) return;
+  state_.replicas->finish();
+  if (done % config_.train.divergence_check_every != 0 && done != config_.train.steps) return;
+  compare_replicas(done);
+}
+
+void Trainer::compare_replicas(std::int64_t done) {
+  steps_.gatherer().finish();
+  state_.replicas->start(done);
+}
+
+void Trainer::test_ranks(std::int64_t done) {
+  const std::vector<HealthSample> once = state_.self_test->run();
+  HealthReport report = judge_health(once, start_.hosts);
+  if (!report.slow.empty())
+    report = judge_health(both_of(once, state_.self_test->run()), start_.hosts);
+  if (leader_) {
+    log::get("train").info("self test after step {}: {}", done, report.summary);
+    // Where ranks take turns on a core the one that is off it looks slow.
+    for (const std::string& slow : report.slow)
+      if (!share_cores(start_.facts))
+        log::get("train").warn("self test after step {}: {}", done, slow);
+  }
+  if (report.wrong.empty()) return;
+  fail(ExitCode::communication,
+       "self test after step {}: {}; leave that machine out and resume from a checkpoint of a time "
+       "when it was known to be right (telemetry.health_minutes)",
+       done, fmt::join(report.wrong, "; "));
+}
+
+void Trainer::digest_tensors(std::int64_t done) {
+  if (!state_.digests) return;
+  steps_.gatherer().finish();
+  const std::vector<std::uint64_t> all = state_.digests->of_all(*engine_.session().streams.compute);
+  if (!leader_) return;
+  std::map<std::string, std::string> tensors;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    tensors.emplace(state_.digests->names()[i], digest_text(all[i]));
+  observer_.digests(done, tensors);
+}
+
+void Trainer::save(std::int64_t done, SaveTo to) {
+  // A run that goes on from here finds the lines of all its steps in the log.
+  settle_reports(done);
+  reports_.flush();
+  if (state_.replicas) state_.replicas->finish();
+  set_activity(saving_activity);
+  const auto start = Clock::now();
+  test_delay(DelayPlace::checkpoint);
+  if (to == SaveTo::disk) observer_.saving(done);
+  if (parts_.checkpoints) parts_.checkpoints->save(done, to);
+  const double seconds = seconds_since(start);
+  checkpoint_after_seconds_ += seconds;
+  steps_.note_pause({.checkpoint = 1e3 * seconds});
+}
+
+void Trainer::report(std::int64_t step) {
+  const StepReport report = steps_.read(step);
+  final_loss_ = report.loss;
+  requests_.agree(report.flags);
+  bubble_.add(step);
+  const bool finite = std::isfinite(report.loss) && std::isfinite(report.grad_norm);
+  // An overflow is none: the smaller loss scale of the next step will tell.
+  if (finite) in_a_row_ = 0;
+  if (!finite && !report.overflowed) {
+    ++in_a_row_;
+    ++non_finite_;
+  }
+  pass_on(report);
+  if (!finite && !report.overflowed) guard(report);
+}
+
+void Trainer::pass_on(const StepReport& report) {
+  // It is written two steps later.
+  if (!test_rests(report.step + 2)) {
+    StepReports::Entry entry{.metrics = metrics_of(report), .own = report.own};
+    if (report.judgement.verdict == ops::LossVerdict::spike && leader_)
+      entry.skipped = spike(report);
+    reports_.add(std::move(entry));
+  }
+  if (report.timed >= 0) reports_.learn(report.timed + 1, report.by_rank);
+  observer_.read(report);
+}
+
+StepMetrics Trainer::metrics_of(const StepReport& report) const {
+  const std::int64_t done = report.step + 1;
+  StepMetrics metrics{.step = done,
+                      .loss = report.loss,
+                      .learning_rate = report.learning_rate,
+                      .grad_norm = report.grad_norm,
+                      .items = steps_.targets_of(report.step),
+                      .targets = report.targets,
+                      .loss_scale = report.loss_scale,
+                      .skipped_steps = report.skipped_steps,
+                      .non_finite_steps = non_finite_,
+                      .epoch = parts_.sampler ? parts_.sampler->epochs(done) : 0,
+                      .items_seen = steps_.targets_before(done),
+                      .time = std::chrono::system_clock::now()};
+  metrics.weight_digest = report.weight_digest;
+  metrics.flops = sinks_.flops_per_item * static_cast<double>(metrics.items);
+  metrics.peak_flops = sinks_.peak_flops;
+  if (report.noise) {
+    metrics.noise_scale = report.noise->scale;
+    metrics.noise_trace = report.noise->trace;
+    metrics.noise_square = report.noise->square;
+  }
+  if (steps_.loss_guard().options().spike_zscore > 0) metrics.spikes = report.judgement.spikes;
+  return metrics;
+}
+
+// The update of this step was skipped on the device.
+void Trainer::guard(const StepReport& report) {
+  if (in_a_row_ >= config_.train.non_finite_limit) {
+    reports_.finish();
+    fail(ExitCode::non_finite,
+         "step {}: the loss is {} and the gradient norm {}, for {} step(s) in a row "
+         "(train.non_finite_limit = {}); {}",
+         report.step + 1, report.loss, report.grad_norm, in_a_row_, config_.train.non_finite_limit,
+         advice_for(Trouble::non_finite, start_.facts));
+  }
+  if (!leader_) return;
+  log::get("train").warn(
+      "step {}: the loss is {} and the gradient norm {}; the step was skipped, {} of {} in a row "
+      "that end the run (train.non_finite_limit)",
+      report.step + 1, report.loss, report.grad_norm, in_a_row_, config_.train.non_finite_limit);
+}
+
+SkippedBatch Trainer::spike(const StepReport& report) {
+  SkippedBatch skipped{.step = report.step + 1,
+                       .zscore = report.judgement.zscore,
+                       .samples = parts_.sampler ? parts_.sampler->samples(report.step)
+                                                 : std::vector<std::int64_t>{},
+                       .time = std::chrono::system_clock::now()};
+  log::get("train").warn(
+      "step {}: the loss {} lies {:.1f} deviations above its running mean; the batch was skipped "
+      "(train.spike_zscore = {}), samples {}",
+      skipped.step, report.loss, skipped.zscore, steps_.loss_guard().options().spike_zscore,
+      fmt::join(skipped.samples, " "));
+  return skipped;
+}
+
+void Trainer::evaluate(std::int64_t done) {
+  const auto start = Clock::now();
+  const EvaluationResult result = parts_.validation->run();
+  const double seconds = seconds_since(start);
+  evaluation_seconds_ += seconds;
+  steps_.note_pause({.evaluation = 1e3 * seconds});
+  if (leader_) write_evaluation(done, result, seconds);
+  observer_.evaluated(done, result);
+}
+
+void Trainer::write_evaluation(std::int64_t done, const EvaluationResult& result, double seconds) {
+  if (result.targets == 0) {
+    log::get("train").warn(
+        "step {}: no target of the validation samples counts (loss masks), so there is no "
+        "validation loss; raise train.eval_batches, or give other data",
+        done);
+    return;
+  }
+  if (sinks_.metrics == nullptr) return;
+  EvaluationMetrics metrics{.step = done,
+                            .validation_loss = result.loss,
+                            .accuracy = {},
+                            .evaluation_ms = 1e3 * seconds,
+                            .time = std::chrono::system_clock::now()};
+  const bool classifier = engine_.session().traits().input == InputKind::images;
+  if (classifier) metrics.accuracy = result.accuracy;
+  for (const EvaluationResult::Part& part : result.parts) {
+    if (part.source.empty()) continue;
+    metrics.sources.push_back({.name = part.source, .loss = part.loss});
+    if (classifier) metrics.sources.back().accuracy = part.accuracy;
+  }
+  sinks_.metrics->evaluation(metrics);
+}
+
+}  // namespace trireme

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/exchange/hf_weights.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/base/error.h"
+
+namespace trireme {
+
+using hugging_face::HfTensor;
+using hugging_face::NamePair;
+
+HfWeights::HfWeights(const std::string& path, const hugging_face::Exchange& exchange,
+                     const ModelConfig& model)
+    : path_(path), exchange_(exchange), files_(path) {
+  for (const std::string& name : files_.names()) {
+    if (const auto plain = exchange.plain_name(name, model)) {
+      names_.emplace(*plain, name);
+    } else if (name != exchange.head && !name.ends_with(".num_batches_tracked")) {
+      left_out_.push_back(name);
+    }
+  }
+  tied_ = std::ranges::none_of(exchange.names(model), [&](const NamePair& pair) {
+    return pair.hf.front().name == exchange.head;
+  });
+}
+
+void HfWeights::require(const HfTensor& part) {
+  const std::string& name = full_name(part);
+  used_.insert(part.name);
+  const SafetensorsFile& file = files_.file_of(name);
+  if (const Shape shape = file.shape(name); shape != part.shape)
+    fail(ExitCode::checkpoint, "{}: {} is {}, not {}; the config is of another model", path_, name,
+         shape.to_string(), part.shape.to_string());
+}
+
+void HfWeights::expect_nothing_else() const {
+  for (const auto& [plain, name] : names_) {
+    if (!used_.contains(plain))
+      fail(ExitCode::checkpoint, "{}: holds tensor {}, which the model of the config does not have",
+           path_, name);
+  }
+}
+
+std::vector<float> HfWeights::read(const HfTensor& part) const {
+  std::vector<float> values = files_.read(full_name(part));
+  if (tied_ && part.name == exchange_.tokens) check_tied_head(values);
+  return values;
+}
+
+std::optional<std::int64_t> HfWeights::batches(std::span<const std::string> counters) const {
+  std::optional<std::int64_t> most;
+  for (const std::string& name : counters) {
+    if (!files_.contains(name)) continue;
+    const SafetensorsFile& file = files_.file_of(name);
+    std::int64_t count = -1;
+    if (file.dtype(name) == DType::i64 && file.shape(name) == Shape{})
+      file.read(name, &count, sizeof(count));
+    if (count < 0)
+      fail(ExitCode::checkpoint, "{}: {} is {} {}, not a count of i64 ()", path_, name,
+           name_of(file.dtype(name)), file.shape(name).to_string());
+    most = std::max(most.value_or(0), count);
+  }
+  return most;
+}
+
+const std::string& HfWeights::full_name(const HfTensor& part) const {
+  const auto found = names_.find(part.name);
+  if (found != names_.end()) return found->second;
+  const std::size_t prefix = part.name.find('.') + 1;
+  if (prefix > 0 && names_.contains(part.name.substr(prefix)))
+    fail(
+        ExitCode::checkpoint,
+        "{}: has {} and not {}: it is a base model, saved without the head that predicts; save the "
+        "whole model, whose names begin with '{}'",
+        path_, part.name.substr(prefix), part.name, part.name.substr(0, prefix));
+  fail(ExitCode::checkpoint, "{}: has no tensor {} {}; the config is of another model", path_,
+       part.name, part.shape.to_string());
+}
+
+void HfWeights::check_tied_head(const std::vector<float>& tokens) const {
+  if (!files_.contains(exchange_.head)) return;
+  const std::vector<float> head = files_.read(exchange_.head);
+  const std::size_t bytes = std::min(head.size(), tokens.size()) * sizeof(float);
+  if (head.size() != tokens.size() || std::memcmp(head.data(), tokens.data(), bytes) != 0)
+    fail(ExitCode::checkpoint,
+         "{}: {} differs from {}; the head is tied to the tokens in the model of the config",
+         files_.file_of(exchange_.head).path(), exchange_.head, exchange_.tokens);
+}
+
+}  // namespace trireme

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights in Hugging Face's names, held against what a model of ours has.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "models/transformer/exchange.h"
+#include "runtime/checkpoint/files/weight_files.h"
+
+namespace trireme {
+
+// Their tensors by the names that Exchange::names gives them. Errors are ExitCode::checkpoint and
+// name the tensor.
+class HfWeights {
+ public:
+  // `path` as for WeightFiles.
+  HfWeights(const std::string& path, const hugging_face::Exchange& exchange,
+            const ModelConfig& model);
+
+  // Raises where it is not there, or another than the model's.
+  void require(const hugging_face::HfTensor& part);
+  // Raises for a tensor that nobody has required.
+  void expect_nothing_else() const;
+  // Tensors that the model has no place for and does not need, but for counters and a tied head.
+  [[nodiscard]] const std::vector<std::string>& left_out() const { return left_out_; }
+  // A tied head, where there is one, must be the tokens.
+  [[nodiscard]] std::vector<float> read(const hugging_face::HfTensor& part) const;
+  // The most that one of the counters says; nothing where there are none.
+  [[nodiscard]] std::optional<std::int64_t> batches(std::span<const std::string> counters) const;
+
+ private:
+  [[nodiscard]] const std::string& full_name(const hugging_face::HfTensor& part) const;
+  void check_tied_head(const std::vector<float>& tokens) const;
+
+  std::string path_;
+  const hugging_face::Exchange& exchange_;
+  WeightFiles files_;
+  std::map<std::string, std::string> names_;  // by plain name
+  std::vector<std::string> left_out_;
+  std::set<std::string> used_;  // plain names
+  bool tied_ = false;
+};
+
+}  // namespace trireme

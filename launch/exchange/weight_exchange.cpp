@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/exchange/weight_exchange.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+#include <map>
+#include <span>
+
+#include "launch/engine/state/data_record.h"
+#include "launch/exchange/forward_check.h"
+#include "launch/exchange/hf_config.h"
+#include "launch/exchange/hf_files.h"
+#include "launch/exchange/hf_image_processor.h"
+#include "launch/exchange/hf_weights.h"
+#include "models/config.h"
+#include "models/registry.h"
+#include "models/resnet/resnet_config.h"
+#include "runtime/base/atomic_file.h"
+#include "runtime/base/file.h"
+#include "runtime/checkpoint/files/weight_files.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+using hugging_face::HfTensor;
+using hugging_face::NamePair;
+
+constexpr const char* hf_config = "config.json";
+
+const hugging_face::Exchange& exchange_of(const ModelConfig& model) {
+  return *family_of(model).exchange;
+}
+
+std::vector<std::string> counters_of(const ModelConfig& model) {
+  const auto counters = exchange_of(model).counters;
+  return counters == nullptr ? std::vector<std::string>{} : counters(model);
+}
+
+// Of imported weights: what their counters said.
+constexpr const char* batches_key = "batches_tracked";
+
+// Batches that the running statistics have seen: one of each step.
+std::int64_t batches_behind(const RunState& from) {
+  if (!from.path.ends_with(".safetensors")) return from.step.value_or(0);
+  const SafetensorsFile file(from.path);
+  const auto told = file.metadata().find(batches_key);
+  if (told == file.metadata().end()) return from.step.value_or(0);
+  const std::string& text = told->second;
+  std::int64_t batches = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), batches);
+  if (error != std::errc() || end != text.data() + text.size() || batches < 0)
+    fail(ExitCode::checkpoint, "{}: its metadata's {} is '{}', not a number", from.path,
+         batches_key, text);
+  return batches;
+}
+
+void refuse_to_replace(const std::string& path, const Destination& destination) {
+  std::error_code error;
+  if (destination.force || !fs::exists(path, error)) return;
+  fail(ExitCode::config, "--out: {} exists; give another place, or --force to replace it", path);
+}
+
+void make_directory(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error)
+    fail(ExitCode::config, "--out: cannot make the directory {}: {}; give another place", path,
+         error.message());
+}
+
+// (rows, columns) -> (columns, rows), of each of as many matrices as there are.
+std::vector<float> transposed(const std::vector<float>& from, std::int64_t rows,
+                              std::int64_t columns) {
+  std::vector<float> to(from.size());
+  for (std::size_t first = 0; first < from.size();
+       first += static_cast<std::size_t>(rows * columns)) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t c = 0; c < columns; ++c)
+        to[first + static_cast<std::size_t>(c * rows + r)] =
+            from[first + static_cast<std::size_t>(r * columns + c)];
+    }
+  }
+  return to;
+}
+
+// Rows and columns of the matrices of a Hugging Face tensor that are stored transposed here: the
+// whole tensor, or one matrix a filter.
+struct Turned {
+  std::int64_t rows = 0, columns = 0;
+};
+Turned turned(const NamePair& pair, const Shape& hf) {
+  if (pair.filters) return {hf[1], hf[2] * hf[3]};
+  return pair.transposed ? Turned{hf[0], hf[1]} : Turned{};
+}
+
+// The shape of our tensor, made of Hugging Face's.
+Shape our_shape(const NamePair& pair) {
+  const Shape& first = pair.hf.front().shape;
+  if (pair.our_shape.rank() > 0) return pair.our_shape;
+  if (pair.filters) return {first[0], first[2], first[3], first[1]};
+  if (pair.transposed) return {first[1], first[0]};
+  std::int64_t rows = pair.padding_rows;
+  for (const HfTensor& part : pair.hf)
+    rows += part.shape[0];
+  return first.rank() == 1 ? Shape{rows} : Shape{rows, first[1]};
+}
+
+std::string directory_of(const std::string& weights) {
+  return fs::is_directory(weights) ? weights : parent_directory(weights);
+}
+
+// The directory of the run that weights or a checkpoint lie in, for its tokenizer.
+std::string text_files_of(const std::string& state) {
+  fs::path directory = fs::absolute(directory_of(state)).lexically_normal();
+  for (int level = 0; level < 3; ++level, directory = directory.parent_path()) {
+    if (fs::exists(directory / "config.yaml")) return directory.string();
+  }
+  return directory_of(state);
+}
+
+std::vector<float> to_ours(const NamePair& pair, const HfWeights& weights) {
+  std::vector<float> values;
+  for (const HfTensor& part : pair.hf) {
+    std::vector<float> own = weights.read(part);
+    if (const Turned as = turned(pair, part.shape); as.rows > 0)
+      own = transposed(own, as.rows, as.columns);
+    values.insert(values.end(), own.begin(), own.end());
+  }
+  values.resize(static_cast<std::size_t>(our_shape(pair).count()), 0.0F);
+  return values;
+}
+
+// Of ours, with what an adapter beside it adds: W + alpha / rank B A.
+class MergedReader {
+ public:
+  MergedReader(const RunState& from, const StoredValues& stored, const LoraConfig& lora)
+      : from_(from), stored_(stored), lora_(lora), reader_(stored) {
+    bool adapted = false;
+    for (const auto& [name, tensor] : stored.tensors)
+      adapted = adapted || name.ends_with(".lora_a");
+    if (adapted && lora.rank == 0)
+      fail(ExitCode::config,
+           "{}: holds adapters, and the config has lora.rank: 0; give the --config of the run that "
+           "trained them",
+           from.path);
+    if (!adapted && lora.rank > 0)
+      fail(ExitCode::config,
+           "{}: holds no adapters, and the config has lora.rank: {}; give the --config of the run "
+           "that these weights are of",
+           from.path, lora.rank);
+  }
+
+  [[nodiscard]] std::vector<float> whole(const std::string& name) {
+    std::vector<float> values = reader_.whole(stored_.tensors.find(name)->second);
+    const std::string layer = name.substr(0, name.rfind('.'));
+    const auto a = stored_.tensors.find(layer + ".lora_a");
+    if (!name.ends_with(".weight") || a == stored_.tensors.end()) return values;
+    const Shape& shape = stored_.tensors.find(name)->second.shape;
+    const auto b = stored_.tensors.find(layer + ".lora_b");
+    if (b == stored_.tensors.end() || a->second.shape != Shape{lora_.rank, shape[1]} ||
+        b->second.shape != Shape{shape[0], lora_.rank})
+      fail(ExitCode::checkpoint, "{}: {} is no adapter of rank {} of {} {}", from_.path, a->first,
+           lora_.rank, name, shape.to_string());
+    add_product(values, reader_.whole(b->second), reader_.whole(a->second), shape);
+    return values;
+  }
+
+ private:
+  // In double, for the sum is rounded once.
+  void add_product(std::vector<float>& values, const std::vector<float>& b,
+                   const std::vector<float>& a, const Shape& shape) const {
+    const auto columns = static_cast<std::size_t>(shape[1]);
+    const auto rank = static_cast<std::size_t>(lora_.rank);
+    const double scale = lora_.alpha / static_cast<double>(lora_.rank);
+    std::vector<double> row(columns);
+    for (std::size_t r = 0; r < static_cast<std::size_t>(shape[0]); ++r) {
+      std::ranges::fill(row, 0.0);
+      for (std::size_t k = 0; k < rank; ++k) {
+        const double factor = scale * static_cast<double>(b[r * rank + k]);
+        for (std::size_t c = 0; c < columns; ++c)
+          row[c] += factor * static_cast<double>(a[k * columns + c]);
+      }
+      for (std::size_t c = 0; c < columns; ++c)
+        values[r * columns + c] =
+            static_cast<float>(static_cast<double>(values[r * columns + c]) + row[c]);
+    }
+  }
+
+  const RunState& from_;
+  const StoredValues& stored_;
+  LoraConfig lora_;
+  StoredReader reader_;
+};
+
+// The place of one Hugging Face tensor in ours.
+struct Part {
+  const NamePair* pair;
+  std::int64_t first;  // element
+};
+
+// Before anything is written: a place for the run that a config and weights of theirs make. What of
+// their tokenizer is not read here, or "".
+std::string make_run(const std::string& from, const ModelConfig& model,
+                     const Destination& destination) {
+  if (fs::exists(destination.to + "/metrics.jsonl"))
+    fail(ExitCode::config,
+         "--out: {} is the directory of a run that has trained; give another place",
+         destination.to);
+  for (const char* const name : {"/config.yaml", "/weights.safetensors"})
+    refuse_to_replace(destination.to + name, destination);
+  std::string unread = check_tokenizer(directory_of(from), traits_of(model).vocabulary);
+  make_directory(destination.to);
+  return unread;
+}
+
+// What answers otherwise than it should is not left for use.
+void keep_if_as_expected(const Expectations& expected, const ModelConfig& model,
+                         const std::string& file) {
+  try {
+    check_forward(expected, model, {.path = file});
+  } catch (const Error&) {
+    std::error_code ignored;
+    fs::remove(file, ignored);
+    throw;
+  }
+}
+
+void finish_run(const std::string& from, const ModelConfig& model, const std::string& to,
+                const std::string& pictures, const std::string& unread) {
+  const auto copied = copy_text_files(directory_of(from), to);
+  keep_hf_config(directory_of(from) + "/" + hf_config, to);
+  write_file(to + "/config.yaml", model_section(model) + pictures, ExitCode::internal);
+  fmt::print("{}: config.yaml{}{}\n", to, copied.empty() ? "" : ", ", fmt::join(copied, ", "));
+  if (!unread.empty()) fmt::print("the tokenizer is kept, but not read here: {}\n", unread);
+}
+
+}  // namespace
+
+void export_weights(const RunState& from, const Config& config, const Destination& destination,
+                    const ExportOptions& options) {
+  const hugging_face::Exchange& exchange = exchange_of(config.model);
+  const std::string description_text = exchange.config_json(config.model);
+  const std::string description = destination.to + "/" + hf_config;
+  for (const char* const name : {"model.safetensors", "model.safetensors.index.json", hf_config})
+    refuse_to_replace(destination.to + "/" + name, destination);
+  const WeightsChoice choice{.path = from.path, .average = options.average};
+  const ValueKind kind = choice.kind();
+  const StoredValues stored = from.values(kind);
+  MergedReader reader(from, stored, config.lora);
+  const std::vector<NamePair> pairs = exchange.names(config.model);
+  std::vector<PlannedTensor> tensors;
+  std::vector<Part> parts;
+  for (const NamePair& pair : pairs) {
+    const auto found = stored.tensors.find(pair.ours);
+    if (found == stored.tensors.end() || found->second.shape != our_shape(pair))
+      fail(ExitCode::checkpoint, "{}: has no tensor {} {}; --config is of another model", from.path,
+           pair.ours, our_shape(pair).to_string());
+    std::int64_t first = 0;
+    for (const HfTensor& part : pair.hf) {
+      tensors.push_back({.name = part.name, .shape = part.shape, .stored = options.dtype});
+      parts.push_back({&pair, first});
+      first += part.shape.count();
+    }
+  }
+  const std::int64_t batches = batches_behind(from);
+  for (const std::string& name : counters_of(config.model))
+    tensors.push_back({name, {}, batches});
+  const std::string beside = text_files_of(from.path);
+  if (const std::string unread = check_tokenizer(beside, traits_of(config.model).vocabulary);
+      !unread.empty())
+    fmt::print("the tokenizer is taken along, but not read here: {}\n", unread);
+  make_directory(destination.to);
+  remove_hf_weights(destination.to);
+  const std::size_t files =
+      write_hf_weights(destination.to, tensors, options.shard_bytes, [&](std::size_t i) {
+        const auto& [pair, first] = parts[i];
+        const std::vector<float> whole = reader.whole(pair->ours);
+        const Shape& shape = tensors[i].shape;
+        std::vector<float> own(whole.begin() + first, whole.begin() + first + shape.count());
+        const Turned as = turned(*pair, shape);
+        return as.rows > 0 ? transposed(own, as.columns, as.rows) : own;
+      });
+  const auto trained = ids_of_run(beside);
+  write_file(description,
+             described(description_text, beside,
+                       trained ? trained->classes : std::vector<std::string>{}, options.dtype),
+             ExitCode::internal);
+  const auto copied = copy_text_files(beside, destination.to);
+  const ModelTraits traits = traits_of(config.model);
+  if (traits.input == InputKind::images)
+    write_file(destination.to + "/" + preprocessor_file, preprocessor_text(traits, config.data),
+               ExitCode::internal);
+  if (traits.generates && std::ranges::find(copied, "generation_config.json") == copied.end())
+    write_file(destination.to + "/generation_config.json", "{\n  \"_from_model_config\": true\n}\n",
+               ExitCode::internal);
+  fmt::print("from  {}\n{}: {} tensors in {}, {}{}{}\n", from.describe(kind), destination.to,
+             tensors.size(), files == 1 ? "model.safetensors" : fmt::format("{} files", files),
+             hf_config, copied.empty() ? "" : ", ", fmt::join(copied, ", "));
+  if (options.expectations) write_expectations(destination.to, config.model, choice);
+}
+
+ModelConfig model_of_hugging_face(const std::string& weights) {
+  const std::string path = directory_of(weights) + "/" + hf_config;
+  if (!fs::exists(weights)) fail(ExitCode::config, "{}: no such file or directory", weights);
+  if (!fs::exists(path))
+    fail(ExitCode::config, "{}: there is no {} beside the weights; give --config", weights,
+         hf_config);
+  return model_of_hf_config(path);
+}
+
+std::string model_section(const ModelConfig& model) {
+  // Said even where they are the default.
+  static constexpr std::array<std::string_view, 5> of_text = {
+      "model.layers", "model.hidden", "model.heads", "model.context", "model.vocabulary"};
+  static constexpr std::array<std::string_view, 7> of_images = {
+      "model.layers",     "model.hidden",   "model.heads",  "model.patch",
+      "model.image_size", "model.channels", "model.classes"};
+  static constexpr std::array<std::string_view, 6> of_resnets = {
+      "model.block",      "model.stages",   "model.width",
+      "model.image_size", "model.channels", "model.classes"};
+  std::span<const std::string_view> sizes = of_images;
+  if (model.family == resnet_name) sizes = of_resnets;
+  if (traits_of(model).input == InputKind::tokens) sizes = of_text;
+  Config config = default_config();
+  const KeyValues defaults = values_by_key(config);
+  config.model = model;
+  std::string keys = "family: " + model.family;
+  const KeyValues values = values_by_key(config);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    constexpr std::string_view section = "model.";
+    const auto& [key, value] = values[i];
+    if (!key.starts_with(section) || key == "model.family") continue;
+    if (value == defaults[i].second && std::ranges::find(sizes, key) == sizes.end()) continue;
+    keys += fmt::format(", {}: {}", key.substr(section.size()), value);
+  }
+  return fmt::format("model: {{{}}}\n", keys);
+}
+
+void import_weights(const std::string& from, const ModelConfig& model,
+                    const Destination& destination, bool checked) {
+  const hugging_face::Exchange& exchange = exchange_of(model);
+  const bool alone = destination.to.ends_with(".safetensors");
+  if (alone && fs::is_directory(destination.to))
+    fail(ExitCode::config, "--out {}: is a directory; name a file in it", destination.to);
+  if (alone) refuse_to_replace(destination.to, destination);
+  check_hf_config(directory_of(from) + "/" + hf_config, model);
+  HfWeights weights(from, exchange, model);
+  const std::vector<NamePair> pairs = exchange.names(model);
+  std::vector<PlannedTensor> tensors;
+  for (const NamePair& pair : pairs) {
+    for (const HfTensor& part : pair.hf)
+      weights.require(part);
+    tensors.push_back({pair.ours, our_shape(pair)});
+  }
+  weights.expect_nothing_else();
+  const auto expected = checked ? read_expectations(directory_of(from), model) : std::nullopt;
+  const std::string pictures = read_preprocessor(directory_of(from), traits_of(model));
+  const std::optional<std::int64_t> batches = weights.batches(counters_of(model));
+  std::map<std::string, std::string> metadata{{"format", "trireme"}};
+  if (batches) metadata[batches_key] = fmt::format("{}", *batches);
+  const std::string unread = alone ? "" : make_run(from, model, destination);
+  const std::string file = alone ? destination.to : destination.to + "/weights.safetensors";
+  write_safetensors(file, tensors, metadata,
+                    [&](std::size_t i) { return to_ours(pairs[i], weights); });
+  fmt::print("{}: {} tensors\n", file, tensors.size());
+  if (const auto& left = weights.left_out(); !left.empty())
+    fmt::print(
+        "left out, for the model has no place for them: {} tensors ({}{})\n", left.size(),
+        fmt::join(left.begin(), left.begin() + std::min<std::ptrdiff_t>(4, std::ssize(left)), ", "),
+        left.size() > 4 ? ", ..." : "");
+  if (expected) {
+    keep_if_as_expected(*expected, model, file);
+  } else {
+    fmt::print("names, shapes and config.json agree; answers to compare with {}\n",
+               checked ? fmt::format("would lie in a {}", expectations_file)
+                       : "are left out (--no-check)");
+  }
+  if (!pictures.empty()) fmt::print("{}: {}", preprocessor_file, pictures);
+  if (!alone) finish_run(from, model, destination.to, pictures, unread);
+}
+
+}  // namespace trireme

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the time of traced steps went: what each rank's compute stream did, and why it stood still.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "launch/observe/trace/trace_file.h"
+
+namespace trireme {
+
+// Shares of the time from the begin of a rank's first step to the end of its last, which add up
+// to 1 but for `messages` and `hidden`.
+struct RankShares {
+  int rank = 0;
+  double milliseconds = 0;   // of that time
+  double busy = 0;           // the compute stream computed
+  double communication = 0;  // it waited for collectives
+  double stages = 0;         // it waited for other stages of the pipeline
+  double data = 0;
+  double host = 0;      // nothing was enqueued
+  double messages = 0;  // collectives and messages were under way
+  double hidden = 0;    // of that: behind computation; NaN where there were none
+};
+
+enum class GapCause : std::uint8_t { communication, stage, data, host };
+
+// A time in which a compute stream stood still.
+struct TraceGap {
+  int rank = 0;
+  std::int64_t begin = 0, end = 0;  // ns, as in the trace
+  std::int64_t step = 0;
+  GapCause cause = GapCause::host;
+  std::string what;  // in words
+};
+
+struct TraceSummary {
+  std::vector<RankShares> ranks;  // those of which the trace has steps, by rank
+  std::vector<TraceGap> gaps;     // the largest first
+};
+
+[[nodiscard]] TraceSummary summarize(const TraceFile& trace, std::size_t gaps);
+
+// As it is printed, with times of gaps from the begin of their rank's step.
+[[nodiscard]] std::string text_of(const TraceFile& trace, const TraceSummary& summary);
+
+}  // namespace trireme

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/run/metrics_line.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "runtime/base/json.h"
+
+namespace trireme::runs {
+
+using LineJson = nlohmann::json;
+
+// Takes a line in without building a document: a gigabyte of metrics has millions of lines.
+class MetricsLine::Scanner : public nlohmann::json_sax<LineJson> {
+ public:
+  explicit Scanner(MetricsLine& line) : line_(line) {}
+  // Whether `text` is an object. The library's reader becomes a part of this function: of a
+  // template that several sources have the linker takes one copy, which may have been compiled for
+  // speed of compilation.
+  [[nodiscard, gnu::flatten]] bool scan(std::string_view text) {
+    return read_json_events(text, *this) && object_;
+  }
+  // Has more than numbers: some must be read as a document.
+  [[nodiscard]] bool is_document() const { return document_; }
+
+  bool null() override { return number(unknown); }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t value) override {
+    return number(static_cast<double>(value));
+  }
+  bool number_unsigned(number_unsigned_t value) override {
+    return number(static_cast<double>(value));
+  }
+  bool number_float(number_float_t value, const string_t&) override { return number(value); }
+  bool string(string_t& text) override {
+    if (depth_ == 1 && line_.key_ == "timestamp")
+      line_.timestamp_ = text;
+    else
+      document_ = true;
+    return true;
+  }
+  bool binary(binary_t&) override { return false; }
+  bool start_object(std::size_t) override {
+    if (depth_++ == 0)
+      object_ = true;
+    else
+      document_ = true;
+    return true;
+  }
+  bool end_object() override { return leave(); }
+  bool start_array(std::size_t) override {
+    ++depth_;
+    document_ = true;
+    return true;
+  }
+  bool end_array() override { return leave(); }
+  bool key(string_t& name) override {
+    if (depth_ == 1) line_.key_.swap(name);
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
+    return false;
+  }
+
+ private:
+  bool leave() {
+    --depth_;
+    return true;
+  }
+  bool number(double value) {
+    if (depth_ != 1) return true;
+    if (line_.count_ == line_.numbers_.size()) line_.numbers_.emplace_back();
+    line_.numbers_[line_.count_].key = line_.key_;
+    line_.numbers_[line_.count_++].value = value;
+    return true;
+  }
+
+  MetricsLine& line_;
+  int depth_ = 0;
+  bool object_ = false, document_ = false;
+};
+
+MetricsLine::Kind MetricsLine::parse(std::string_view text) {
+  count_ = 0;
+  timestamp_.clear();
+  texts_.clear();
+  sources_.clear();
+  Scanner scanner(*this);
+  return kind_ = scanner.scan(text) ? kind_of(text, scanner.is_document()) : Kind::broken;
+}
+
+MetricsLine::Kind MetricsLine::kind_of(std::string_view text, bool document) {
+  constexpr double largest_step = 0x1p53;  // beyond, JSON's readers lose count
+  const double step = number("step");
+  if (!(step >= 0 && step < largest_step)) return Kind::broken;
+  step_ = static_cast<std::int64_t>(step);
+  if (find("loss") != nullptr) return Kind::step;
+  if (find("validation_loss") != nullptr) {
+    if (document) read_sources(text);
+    return Kind::evaluation;
+  }
+  return document ? read_event(text) : Kind::other;
+}
+
+void MetricsLine::read_sources(std::string_view text) {
+  const LineJson line = json_or_discarded(text);
+  const auto found = line.find("validation");
+  if (found == line.end() || !found->is_object()) return;
+  for (const auto& [name, source] : found->items()) {
+    if (source.is_object() && source.contains("loss") && source["loss"].is_number())
+      sources_.emplace_back(name, source["loss"].get<double>());
+  }
+}
+
+MetricsLine::Kind MetricsLine::read_event(std::string_view text) {
+  const LineJson line = json_or_discarded(text);
+  for (const auto& [key, value] : line.items())
+    texts_.emplace_back(key, value.is_string()
+                                 ? value.get<std::string>()
+                                 : value.dump(-1, ' ', false, LineJson::error_handler_t::replace));
+  if (line.contains("skipped")) return Kind::skipped;
+  if (line.contains("checkpoint_failed")) return Kind::failed_save;
+  return line.contains("warning") ? Kind::warning : Kind::other;
+}
+
+const double* MetricsLine::find(std::string_view key) const {
+  for (const Number& one : numbers())
+    if (one.key == key) return &one.value;
+  return nullptr;
+}
+
+double MetricsLine::number(std::string_view key, double otherwise) const {
+  const double* const value = find(key);
+  return value != nullptr && std::isfinite(*value) ? *value : otherwise;
+}
+
+std::string_view MetricsLine::items() const {
+  if (find("images_per_s") != nullptr) return "images";
+  return find("tokens_per_s") != nullptr ? "tokens" : "";
+}
+
+std::string MetricsLine::text(std::string_view key) const {
+  const auto found = std::ranges::find(
+      texts_, key, [](const auto& entry) -> std::string_view { return entry.first; });
+  return found == texts_.end() ? "" : found->second;
+}
+
+}  // namespace trireme::runs

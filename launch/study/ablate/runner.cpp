@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/study/ablate/runner.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "launch/study/ablate/fork.h"
+#include "launch/study/ablate/halving.h"
+#include "launch/study/ablate/leg_jobs.h"
+#include "launch/study/ablate/prefixes.h"
+#include "launch/study/scale/result.h"
+#include "launch/study/scale/runner.h"
+#include "launch/study/scale/study_directory.h"
+#include "runtime/base/atomic_file.h"
+#include "runtime/base/checksum.h"
+#include "runtime/base/file.h"
+#include "runtime/base/json.h"
+#include "runtime/telemetry/environment.h"
+#include "runtime/telemetry/run_owner.h"
+
+namespace trireme::ablate {
+namespace {
+
+namespace fs = std::filesystem;
+using json = nlohmann::json;
+
+// A name for a directory: its number tells variants apart whose names are cut or changed here.
+std::string slug(std::size_t index, const std::string& name) {
+  std::string safe = fmt::format("{:03}-", index);
+  for (const char letter : name.substr(0, 80)) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(letter)) != 0 ||
+                       std::string_view("=.,_+-").find(letter) != std::string_view::npos;
+    safe += plain ? letter : '_';
+  }
+  return safe;
+}
+
+bool is_marked(const Task& task) {
+  const auto text = read_file_if_exists(task.mark(), 1 << 16, ExitCode::config);
+  const json mark = text ? json_or_discarded(*text) : json();
+  const json digest = mark.is_object() ? mark.value("digest", json()) : json();
+  return digest == fmt::format("{:016x}", task.digest) &&
+         has_reached(task.run(), task.to, task.last);
+}
+
+// Where members of one seed stand that have been alike so far.
+struct Front {
+  std::size_t seed = 0;
+  std::vector<std::size_t> members{};
+  std::string place{};  // "" before the first step
+  std::int64_t step = 0;
+};
+
+class Ablation {
+ public:
+  Ablation(const Study& study, const scale::Launcher& launcher, const RunnerOptions& options)
+      : study_(study), options_(options), jobs_(study, launcher, options) {
+    for (std::size_t variant = 0; variant < study.variants.size(); ++variant)
+      for (std::size_t seed = 0; seed < study.seeds.size(); ++seed)
+        result_.cells.push_back({.variant = variant, .seed = seed});
+  }
+
+  AblationResult run() {
+    if (options_.resume) jobs_.cancel_waiting();
+    std::vector<Front> fronts;
+    for (std::size_t seed = 0; seed < study_.seeds.size(); ++seed) {
+      Front front{.seed = seed};
+      for (std::size_t variant = 0; variant < study_.variants.size(); ++variant)
+        front.members.push_back(variant);
+      fronts.push_back(std::move(front));
+    }
+    std::vector<std::int64_t> limits = study_.halving.at;
+    std::int64_t longest = 0;
+    for (std::size_t variant = 0; variant < study_.variants.size(); ++variant)
+      longest = std::max(longest, study_.steps_of(variant));
+    limits.push_back(longest);
+    for (const std::int64_t limit : limits) {
+      limit_ = limit;
+      reached_.clear();
+      for (const Front& front : std::exchange(fronts, {}))
+        expand(front);
+      work();
+      if (result_.interrupted) break;
+      fronts = std::exchange(reached_, {});
+      if (limit != limits.back()) halve();
+    }
+    read_curves();
+    result_.failed =
+        static_cast<int>(std::ranges::count(result_.cells, CellState::failed, &Cell::state));
+    return std::move(result_);
+  }
+
+ private:
+  Cell& cell(std::size_t variant, std::size_t seed) {
+    return result_.cells[variant * study_.seeds.size() + seed];
+  }
+
+  [[nodiscard]] std::string place_of(const std::vector<std::size_t>& members, std::size_t seed,
+                                     std::int64_t from) const {
+    const std::uint64_t number = study_.seeds[seed];
+    if (members.size() == 1)
+      return fmt::format("{}/runs/{}/seed-{}", options_.directory,
+                         slug(members[0], study_.variants[members[0]].name), number);
+    return fmt::format("{}/runs/shared/seed-{}-from-{:08}-{:08x}", options_.directory, number,
+                       from + 1,
+                       checksum_of(fmt::format("{}", fmt::join(members, ","))) & 0xffffffffU);
+  }
+
+  [[nodiscard]] Task task_of(const Stretch& stretch, const Front& front) const {
+    Task task{.seed = front.seed,
+              .members = stretch.members,
+              .from = stretch.from,
+              .to = stretch.to,
+              .before = front.place};
+    const bool same = !front.place.empty() && stretch.members == front.members;
+    task.place = same ? front.place : place_of(stretch.members, front.seed, stretch.from);
+    const std::size_t variant = stretch.members.front();
+    task.last = stretch.members.size() == 1 && stretch.to == study_.steps_of(variant) &&
+                stretch.to > study_.fork_step;
+    const auto words = [&](const std::string& directory) {
+      return study_.arguments(variant, study_.seeds[front.seed], stretch.to, directory);
+    };
+    task.arguments = words(task.run());
+    task.digest = checksum_of(
+        fmt::format("{}\n{}\n{}", version_text(), study_.ranks, fmt::join(words(""), "\n")));
+    return task;
+  }
+
+  // What the front's members that are still in the study train next.
+  void expand(Front front) {
+    std::erase_if(front.members, [&](std::size_t variant) {
+      return cell(variant, front.seed).state != CellState::not_run;
+    });
+    if (front.members.empty()) return;
+    for (const Stretch& stretch : next_stretches(study_, front.members, front.step, limit_))
+      pending_.push_back(task_of(stretch, front));
+  }
+
+  void work() {
+    bool stop = false;
+    while (!jobs_.idle() || (!stop && !pending_.empty())) {
+      if (!stop) start_some();
+      if (scale::stopped_within(20) && !std::exchange(stop, true))
+        fmt::print(stderr, "stopping; --resume continues the study\n");
+      if (stop) jobs_.cancel();
+      for (const LegJobs::Ended& ended : jobs_.collect())
+        record(ended, stop);
+      if (deadline_ && !std::exchange(stop, true))
+        fmt::print(stderr, "a deadline is there; --resume continues the study\n");
+    }
+    result_.interrupted = stop;
+  }
+
+  // Seed by seed, so that what is compared in a pair is trained within a short time; within a seed
+  // in an order that is drawn, the same after a restart: a machine that slows down through the day
+  // strikes no variant more than another.
+  void draw_order() {
+    std::ranges::sort(pending_, {}, [&](const Task& task) {
+      return std::pair(task.seed,
+                       checksum_of(fmt::format("{} {} {}", study_.seeds[task.seed], task.from,
+                                               fmt::join(task.members, ","))));
+    });
+  }
+
+  void start_some() {
+    draw_order();
+    std::vector<Task> wave;
+    for (std::size_t left = pending_.size(); left > 0 && jobs_.has_room(); --left) {
+      Task task = std::move(pending_.front());
+      pending_.pop_front();
+      if (is_held(task)) {
+        pending_.push_back(std::move(task));
+        continue;
+      }
+      add_leg(task);
+      if (is_marked(task)) {
+        done(task, true);
+      } else if (prepare(task)) {
+        wave.push_back(std::move(task));
+        if (!options_.array) jobs_.start(std::exchange(wave, {}));
+      }
+    }
+    if (!wave.empty()) jobs_.start(std::move(wave));
+  }
+
+  // A job outlives a study that was killed: it gets to its end.
+  bool is_held(const Task& task) {
+    if (!RunOwner::is_held(task.run()).value_or(false)) return false;
+    if (waited_for_.insert(task.run()).second)
+      fmt::print("{}: a job of an earlier start still runs in {}; waiting for its end\n",
+                 describe(task), task.run());
+    return true;
+  }
+
+  bool prepare(const Task& task) {
+    try {
+      fs::create_directories(task.place);
+      if (!task.before.empty() && task.before != task.place && !fs::exists(task.run()))
+        fork_run(task.before + "/run", task.run(), task.from);
+      return true;
+    } catch (const std::exception& error) {
+      failed(task, static_cast<int>(ExitCode::checkpoint), error.what());
+      return false;
+    }
+  }
+
+  void add_leg(const Task& task) {
+    for (const std::size_t variant : task.members)
+      cell(variant, task.seed)
+          .legs.push_back({.from = task.from,
+                           .to = task.to,
+                           .shared = task.members.size() > 1,
+                           .directory = task.run(),
+                           .log = task.log(),
+                           .command = jobs_.command_of(task)});
+  }
+
+  [[nodiscard]] std::string describe(const Task& task) const {
+    const std::string whose =
+        task.members.size() == 1
+            ? study_.variants[task.members[0]].name
+            : fmt::format("{} and {} more", study_.variants[task.members[0]].name,
+                          task.members.size() - 1);
+    return fmt::format("seed {}, steps {} to {}, {}", study_.seeds[task.seed], task.from + 1,
+                       task.to, whose);
+  }
+
+  void record(const LegJobs::Ended& ended, bool stopping) {
+    const Task& task = ended.task;
+    for (const std::size_t variant : task.members)
+      cell(variant, task.seed).legs.back().log = ended.log;
+    // Of an array the code is the worst of all its tasks.
+    const bool good =
+        (ended.code == 0 || options_.array) && has_reached(task.run(), task.to, task.last);
+    if (good) {
+      write_file(task.mark(), json{{"digest", fmt::format("{:016x}", task.digest)}}.dump() + "\n",
+                 ExitCode::internal);
+      done(task, false);
+    } else if (ended.code == static_cast<int>(ExitCode::requeue)) {
+      deadline_ = true;  // the next would meet it too
+    } else if (!stopping) {
+      const int code = ended.code == 0 ? static_cast<int>(ExitCode::internal) : ended.code;
+      failed(task, code, scale::last_words(ended.log));
+    }
+  }
+
+  void done(const Task& task, bool was_there) {
+    result_.trained_steps += task.to - task.from;
+    legs_done_.push_back(task);
+    fmt::print("{}{}\n", describe(task), was_there ? ": is there already" : ": done");
+    std::fflush(stdout);
+    for (const std::size_t variant : task.members) {
+      Cell& whose = cell(variant, task.seed);
+      whose.steps = task.to;
+      if (task.last) whose.state = CellState::done;
+    }
+    Front front{.seed = task.seed, .members = task.members, .place = task.place, .step = task.to};
+    if (task.to < limit_) {
+      expand(std::move(front));
+    } else {
+      reached_.push_back(std::move(front));
+    }
+  }
+
+  void failed(const Task& task, int code, const std::string& error) {
+    for (const std::size_t variant : task.members) {
+      Cell& whose = cell(variant, task.seed);
+      whose.state = CellState::failed;
+      whose.code = code;
+      whose.error = error;
+    }
+    fmt::print("{}: failed with code {}: {}; its log: {}\n", describe(task), code, error,
+               cell(task.members.front(), task.seed).legs.back().log);
+    std::fflush(stdout);
+  }
+
+  [[nodiscard]] Curve curve_of(const Cell& whose) const {
+    if (whose.legs.empty()) return {};
+    try {
+      return read_curve(whose.legs.back().directory + "/metrics.jsonl", study_.traits.item_name);
+    } catch (const Error&) {
+      return {};
+    }
+  }
+
+  // The worst of the variants that have not ended yet.
+  void halve() {
+    std::vector<Standing> standings;
+    for (std::size_t variant = 1; variant < study_.variants.size(); ++variant) {
+      if (study_.steps_of(variant) <= limit_) continue;
+      Standing standing{.variant = variant};
+      bool runs = false;
+      for (std::size_t seed = 0; seed < study_.seeds.size(); ++seed) {
+        const auto state = cell(variant, seed).state;
+        if (state == CellState::stopped) break;
+        runs |= state == CellState::not_run;
+        standing.differences.push_back(difference_at_rung(variant, seed));
+      }
+      if (runs) standings.push_back(std::move(standing));
+    }
+    const Judgement judgement = judge(study_, limit_, standings);
+    for (const std::size_t variant : judgement.stopped)
+      for (std::size_t seed = 0; seed < study_.seeds.size(); ++seed) {
+        Cell& whose = cell(variant, seed);
+        if (whose.state == CellState::not_run) whose.state = CellState::stopped;
+      }
+    result_.decisions.push_back(judgement.text);
+    fmt::print("{}\n", judgement.text);
+  }
+
+  std::optional<double> difference_at_rung(std::size_t variant, std::size_t seed) {
+    if (cell(variant, seed).state == CellState::failed) return {};
+    const auto rung = static_cast<double>(limit_);
+    const auto own = metric_at(study_, curve_of(cell(variant, seed)), Axis::steps, rung);
+    const auto base = metric_at(study_, curve_of(cell(0, seed)), Axis::steps, rung);
+    if (!own || !base || !std::isfinite(*own - *base)) return {};
+    return *own - *base;
+  }
+
+  void read_curves() {
+    for (Cell& whose : result_.cells) {
+      whose.curve = curve_of(whose);
+      whose.curve.cut(whose.state == CellState::done ? limit_ : whose.steps);
+    }
+    for (const Task& task : legs_done_) {
+      Curve curve = cell(task.members.front(), task.seed).curve;
+      curve.cut(task.to);
+      const double end = curve.end().seconds;
+      curve.cut(task.from);
+      result_.trained_seconds += end - curve.end().seconds;
+    }
+  }
+
+  const Study& study_;
+  const RunnerOptions& options_;
+  LegJobs jobs_;
+  AblationResult result_;
+  std::int64_t limit_ = 0;
+  bool deadline_ = false;
+  std::deque<Task> pending_;
+  std::vector<Front> reached_;
+  std::vector<Task> legs_done_;
+  std::set<std::string> waited_for_;
+};
+
+}  // namespace
+
+std::string_view name_of(CellState state) {
+  constexpr std::string_view names[] = {"not run", "done", "stopped", "failed"};
+  return names[static_cast<std::size_t>(state)];
+}
+
+AblationResult run_ablation(const Study& study, const scale::Launcher& launcher,
+                            const RunnerOptions& options) {
+  const scale::StudyDirectory claimed(options.directory, study.identity, options.resume);
+  return Ablation(study, launcher, options).run();
+}
+
+}  // namespace trireme::ablate

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/study/ablate/study.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "launch/study/ablate/study_file.h"
+#include "launch/study/ablate/variants.h"
+#include "models/config.h"
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
+#include "runtime/device/device.h"
+
+namespace trireme::ablate {
+namespace {
+
+// What each step takes anew, or what is only reported. Everything else is refused: what the state
+// holds, the order of the data, and what nobody has thought of.
+constexpr std::array fork_keys = {"optimizer.learning_rate",
+                                  "optimizer.betas",
+                                  "optimizer.epsilon",
+                                  "optimizer.weight_decay",
+                                  "optimizer.momentum",
+                                  "optimizer.nesterov",
+                                  "optimizer.trust_coefficient",
+                                  "lr_schedule.*",
+                                  "train.steps",
+                                  "train.clip_norm",
+                                  "train.label_smoothing",
+                                  "train.z_loss",
+                                  "train.eval_every",
+                                  "train.eval_batches",
+                                  "train.log_every",
+                                  "train.recompute",
+                                  "train.non_finite_limit",
+                                  "train.divergence_check_every",
+                                  "checkpoint.*",
+                                  "telemetry.*"};
+
+bool matches(std::string_view pattern, std::string_view key) {
+  if (!pattern.ends_with('*')) return pattern == key;
+  return key.starts_with(pattern.substr(0, pattern.size() - 1));
+}
+
+// Beside the study's file where it is not to be found from here, as a config's own base is.
+std::string base_path(const StudyFile& file) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::exists(file.base, error)) return file.base;
+  const fs::path beside = fs::path(file.path).parent_path() / file.base;
+  if (fs::exists(beside, error)) return beside.lexically_normal().string();
+  fail(ExitCode::config, "{}: {}: there is no such file, here or beside {}", file.place_of("base"),
+       file.base, file.path);
+}
+
+std::vector<std::string> with_seed(std::vector<std::string> settings, std::uint64_t seed) {
+  settings.push_back(fmt::format("run.seed={}", seed));
+  return settings;
+}
+
+// As its runs will find it, but for what only their hosts can tell.
+Config checked(const Study& study, const Variant& variant) {
+  std::vector<std::string> settings = study.overrides;
+  settings.insert(settings.end(), variant.settings.begin(), variant.settings.end());
+  settings = with_seed(std::move(settings), study.seeds.front());
+  const bool cuda = Device::in_build(DeviceType::cuda);
+  return with_context(fmt::format("{}: variant {}", variant.place, variant.name), [&] {
+    Provenance where;
+    const Config config = load_config(study.config, settings, &where);
+    return resolve_config(config,
+                          {.ranks = study.ranks,
+                           .cuda_in_build = cuda,
+                           .gpus = cuda ? study.ranks : 0,
+                           .native_bf16 = true},
+                          &where);
+  });
+}
+
+// A grid with the base's own values in it is natural; the same twice under other names is not.
+void drop_copies(Study& study) {
+  std::vector<Variant> kept;
+  for (Variant& variant : study.variants) {
+    const auto same = std::ranges::find(kept, variant.config, &Variant::config);
+    if (same == kept.end()) {
+      kept.push_back(std::move(variant));
+    } else {
+      log::get("ablate").info("{} has the values of {} and is not run twice", variant.name,
+                              same->name);
+    }
+  }
+  study.variants = std::move(kept);
+  if (study.variants.size() == 1)
+    fail(ExitCode::config, "{}: every variant has the base's values; change one", study.file);
+}
+
+std::vector<std::string> differing_keys(const Config& one, const Config& other) {
+  const KeyValues a = values_by_key(one), b = values_by_key(other);
+  std::vector<std::string> keys;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (a[i].second != b[i].second) keys.push_back(a[i].first);
+  return keys;
+}
+
+void check_fork(const Study& study, const StudyFile& file) {
+  if (study.fork_step == 0) return;
+  for (const Variant& variant : study.variants) {
+    if (variant.config.train.steps <= study.fork_step)
+      fail(ExitCode::config, "{}: {} is no step before the end of {}, train.steps = {}",
+           file.place_of("fork_step"), study.fork_step, variant.name, variant.config.train.steps);
+    for (const std::string& key : differing_keys(study.base().config, variant.config)) {
+      const std::string_view reason = refuses_fork(key);
+      if (reason.empty()) continue;
+      fail(ExitCode::config,
+           "{}: {} cannot change after step {}, as fork_step says: {}; take fork_step away, so "
+           "that every variant has its values from its first step on, or change only {}",
+           variant.place, key, study.fork_step, reason, fork_keys_text());
+    }
+    if (variant.config.optimizer.moments() != study.base().config.optimizer.moments())
+      fail(ExitCode::config,
+           "{}: optimizer.momentum: {} and {} keep different state, which fork_step = {} hands "
+           "on; take fork_step away",
+           variant.place, study.base().config.optimizer.momentum, variant.config.optimizer.momentum,
+           study.fork_step);
+  }
+}
+
+bool evaluates(const Config& config) {
+  return config.data.has_validation();
+}
+
+Metric metric_of(const Study& study, const StudyFile& file) {
+  const auto without = std::ranges::find_if_not(
+      study.variants, [](const Variant& variant) { return evaluates(variant.config); });
+  const bool all = without == study.variants.end();
+  if (file.metric == "validation_loss" && !all)
+    fail(ExitCode::config,
+         "{}: {} has no validation data; set data.validation_path, or metric: training_loss",
+         file.place_of("metric"), without->name);
+  if (file.metric.empty()) return all ? Metric::validation_loss : Metric::training_loss;
+  return file.metric == "validation_loss" ? Metric::validation_loss : Metric::training_loss;
+}
+
+void check_halving(const Study& study, const StudyFile& file) {
+  std::int64_t longest = 0;
+  for (const Variant& variant : study.variants)
+    longest = std::max(longest, variant.config.train.steps);
+  for (const std::int64_t step : study.halving.at) {
+    if (step >= longest)
+      fail(ExitCode::config, "{}: step {} is not before the end, train.steps = {}",
+           file.place_of("halving"), step, longest);
+    if (study.metric != Metric::validation_loss) continue;
+    for (const Variant& variant : study.variants) {
+      const std::int64_t every = variant.config.train.eval_every;
+      if (every > 0 && step % every == 0) continue;
+      fail(ExitCode::config,
+           "{}: {} is not evaluated at step {} (train.eval_every = {}); give steps that are "
+           "multiples of it, or metric: training_loss",
+           file.place_of("halving"), variant.name, step, every);
+    }
+  }
+}
+
+std::string lines_of(const std::vector<Variant>& variants) {
+  std::string text;
+  for (const Variant& variant : variants)
+    text += fmt::format("{}: {}\n", variant.name, fmt::join(variant.settings, " "));
+  return text;
+}
+
+}  // namespace
+
+std::string_view name_of(Metric metric) {
+  return metric == Metric::validation_loss ? "validation_loss" : "training_loss";
+}
+
+std::string_view refuses_fork(std::string_view key) {
+  if (std::ranges::any_of(fork_keys, [&](const char* one) { return matches(one, key); })) return {};
+  const auto within = [&](std::initializer_list<std::string_view> prefixes) {
+    return std::ranges::any_of(prefixes, [&](auto prefix) { return key.starts_with(prefix); });
+  };
+  if (within({"data.", "train.global_batch", "train.batch_ramp", "train.context_ramp"}))
+    return "it decides which sample stands where";
+  if (within({"model.", "lora.", "optimizer.name", "train.ema_decay", "precision", "loss_scale."}))
+    return "it decides what the state holds";
+  return "it is not known to act on each step by itself";
+}
+
+std::string fork_keys_text() {
+  return fmt::format("{}", fmt::join(fork_keys, ", "));
+}
+
+std::vector<std::string> Study::arguments(std::size_t variant, std::uint64_t seed,
+                                          std::int64_t until, const std::string& directory) const {
+  const Variant& whose = until <= fork_step ? base() : variants[variant];
+  std::vector<std::string> settings = overrides;
+  settings.insert(settings.end(), whose.settings.begin(), whose.settings.end());
+  settings = with_seed(std::move(settings), seed);
+  settings.push_back("run.directory=" + directory);
+  std::vector<std::string> words{"train", config};
+  for (const std::string& setting : settings)
+    words.insert(words.end(), {"--set", setting});
+  if (until < whose.config.train.steps)
+    words.insert(words.end(), {"--until", fmt::format("{}", until)});
+  return words;
+}
+
+Study read_study(const std::string& path, const std::vector<std::string>& overrides) {
+  const StudyFile file = read_study_file(path);
+  Study study{.file = path,
+              .config = base_path(file),
+              .overrides = {},
+              .ranks = static_cast<int>(file.ranks),
+              .seeds = file.seeds,
+              .variants = variants_of(file),
+              .fork_step = file.fork_step,
+              .share_from = file.share_from,
+              .halving = {.at = file.halving_at, .keep = file.halving_keep},
+              .last_losses = file.last_losses,
+              .price_per_rank_hour = file.price_per_rank_hour,
+              .traits = {}};
+  for (const Setting& setting : file.set)
+    study.overrides.push_back(fmt::format("{}={}", setting.key, setting.value));
+  study.overrides.insert(study.overrides.end(), overrides.begin(), overrides.end());
+  for (Variant& variant : study.variants)
+    variant.config = checked(study, variant);
+  drop_copies(study);
+  check_fork(study, file);
+  study.metric = metric_of(study, file);
+  check_halving(study, file);
+  study.traits = traits_of(study.base().config.model);
+  study.identity = {
+      {"base and set", to_yaml(study.base().config)},
+      {"variants", lines_of(study.variants)},
+      {"ranks", fmt::format("{}", study.ranks)},
+      {"seeds", fmt::format("{}", fmt::join(study.seeds, ","))},
+      {"fork_step", fmt::format("{}", study.fork_step)},
+      {"share_from", fmt::format("{}", study.share_from)},
+      {"halving", fmt::format("{} keep {}", fmt::join(study.halving.at, ","), study.halving.keep)},
+      {"metric", fmt::format("{} {}", name_of(study.metric), study.last_losses)}};
+  return study;
+}
+
+}  // namespace trireme::ablate

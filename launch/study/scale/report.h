@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// A study's figures for a spreadsheet, a script and a reader. Pure functions of the rows.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "launch/study/scale/extrapolation.h"
+#include "launch/study/scale/split.h"
+#include "launch/study/scale/study.h"
+
+namespace trireme::scale {
+
+// "token" of "tokens".
+[[nodiscard]] std::string one_item(const ModelTraits& traits);
+
+// Where the runs of a study were.
+struct StudyPlace {
+  std::vector<std::string> hosts{}, cpus{};  // each once
+  int cores = 0;                             // of the host that has fewest
+  std::string device{};
+  std::string first{}, last{};  // starts of the first and the last run, UTC; empty: no run
+};
+[[nodiscard]] StudyPlace place_of(std::span<const Row> rows);
+// "node1, node2 (AMD EPYC, 64 cores each), cpu, by mpirun, 2026-11-22T11:00:00Z to ...".
+[[nodiscard]] std::string describe_place(const Study& study, std::span<const Row> rows);
+
+inline constexpr std::string_view shared_cores_note =
+    "more ranks than cores on a host: they take turns, so this says nothing of as many cores";
+
+// What stands in brackets behind figures; of one run per point nothing.
+[[nodiscard]] std::string_view interval_note(const Study& study);
+
+// Of each mode the efficiency at its most ranks, and what it lacks most by; empty where no point
+// but the base has one.
+[[nodiscard]] std::vector<std::string> verdicts_on(std::span<const Row> rows);
+// The point of `mode` with most ranks, the fastest of several; null where none but the base has an
+// efficiency.
+[[nodiscard]] const Row* largest_of(std::span<const Row> rows, Mode mode);
+
+// What makes figures doubtful: cores that were waited for, efficiencies above 100 %.
+[[nodiscard]] std::vector<std::string> remarks_on(std::span<const Row> rows);
+
+// One line per row; seconds are per step, empty cells are not known.
+[[nodiscard]] std::string csv_report(const Study& study, std::span<const Row> rows);
+// The same with every run; scripts/plot_scaling.py reads it.
+[[nodiscard]] std::string json_report(const Study& study, std::span<const Row> rows);
+// A page of launch/observe/report/ with charts and tables.
+[[nodiscard]] std::string html_report(const Study& study, std::span<const Row> rows);
+// A table for a paper (booktabs), with the intervals.
+[[nodiscard]] std::string latex_report(const Study& study, std::span<const Row> rows);
+// A table for the terminal.
+[[nodiscard]] std::string text_report(const Study& study, std::span<const Row> rows);
+
+}  // namespace trireme::scale

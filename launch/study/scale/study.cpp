@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/study/scale/study.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "launch/plan/layout_search.h"
+#include "models/config.h"
+#include "runtime/base/error.h"
+#include "runtime/device/device.h"
+
+namespace trireme::scale {
+namespace {
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const std::size_t end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+int positive(std::string_view text, std::string_view option) {
+  int value = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || rest != text.data() + text.size() || value < 1)
+    fail(ExitCode::config, "{}: '{}' is no whole number above 0", option, text);
+  return value;
+}
+
+MeshShape parse_layout(std::string_view text) {
+  MeshShape shape{.data = 0};
+  for (const std::string_view axis : split(text, ':')) {
+    const std::size_t equals = axis.find('=');
+    const std::string_view name = axis.substr(0, equals);
+    int* const size = name == "data"       ? &shape.data
+                      : name == "tensor"   ? &shape.tensor
+                      : name == "pipeline" ? &shape.pipeline
+                                           : nullptr;
+    if (size == nullptr || equals == std::string_view::npos) {
+      fail(
+          ExitCode::config,
+          "--layouts: '{}' is no axis; use data=N, tensor=N or pipeline=N, joined by colons within "
+          "a layout and layouts by commas: data=4,data=2:tensor=2",
+          axis);
+    }
+    *size = positive(axis.substr(equals + 1), "--layouts: " + std::string(name));
+  }
+  return shape;
+}
+
+// The layouts of exactly so many ranks.
+std::vector<MeshShape> layouts_of(int ranks, const std::string& layouts) {
+  if (layouts == "auto") return {MeshShape{.data = ranks}};
+  std::vector<MeshShape> fitting;
+  for (MeshShape shape : parse_layouts(layouts)) {
+    const int others = shape.tensor * shape.pipeline;
+    if (shape.data == 0 && ranks % others == 0) shape.data = ranks / others;
+    if (shape.size() == ranks && std::ranges::find(fitting, shape) == fitting.end())
+      fitting.push_back(shape);
+  }
+  if (fitting.empty()) {
+    fail(ExitCode::config,
+         "--layouts: none of {} makes {} ranks; add one, such as data={}, or leave {} out of "
+         "--ranks",
+         layouts, ranks, ranks, ranks);
+  }
+  return fitting;
+}
+
+std::vector<Mode> modes_of(const std::string& mode) {
+  if (mode == "both") return {Mode::weak, Mode::strong};
+  if (mode == "fixed-loss") return {Mode::fixed_loss};
+  return {mode == "strong" ? Mode::strong : Mode::weak};
+}
+
+std::vector<std::string> settings_of(const StudyOptions& options, const Point& point) {
+  std::vector<std::string> settings = options.overrides;
+  settings.insert(settings.end(), point.settings.begin(), point.settings.end());
+  const auto set = [&](std::string_view key, const auto& value) {
+    settings.push_back(fmt::format("{}={}", key, value));
+  };
+  set("parallel.search", false);
+  set("parallel.data", point.mesh.data);
+  set("parallel.tensor", point.mesh.tensor);
+  set("parallel.pipeline", point.mesh.pipeline);
+  set("train.global_batch", point.global_batch);
+  set("train.steps", options.steps);
+  set("train.log_every", options.steps);
+  if (point.mode != Mode::fixed_loss) set("lr_schedule.warmup_steps", 0);
+  // Nothing but steps.
+  set("data.validation_path", "");
+  set("checkpoint.every_steps", 0);
+  set("checkpoint.every_minutes", 0);
+  return settings;
+}
+
+// In proportion to `ranks` / `base`.
+std::int64_t batch_of(Mode mode, std::int64_t batch, int ranks, int base) {
+  if (mode == Mode::strong) return batch;
+  if (batch * ranks % base != 0) {
+    fail(ExitCode::config,
+         "train.global_batch: {} samples on {} ranks make no whole number on {}; use a multiple of "
+         "{}",
+         batch, base, ranks, base);
+  }
+  return batch * ranks / base;
+}
+
+Point planned_point(Mode mode, Config config, int ranks, int base_ranks) {
+  config.train.global_batch = batch_of(mode, config.train.global_batch, ranks, base_ranks);
+  LayoutSearch search(config, ranks, plan::load_hardware(config.parallel.hardware));
+  const auto best = search.fastest(1);
+  if (best.empty()) {
+    fail(ExitCode::config,
+         "--layouts: auto: none of {} layouts of {} ranks fits into the memory of {}",
+         search.tried(), ranks, config.parallel.hardware);
+  }
+  const LayoutChoice choice = choice_of(best[0].config);
+  Point point{.mode = mode,
+              .mesh = {.pipeline = static_cast<int>(choice.pipeline),
+                       .data = static_cast<int>(choice.data),
+                       .tensor = static_cast<int>(choice.tensor)},
+              .global_batch = config.train.global_batch};
+  const auto before = values_by_key(config), after = values_by_key(with_layout(config, choice));
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    if (after[i] != before[i])
+      point.settings.push_back(fmt::format("{}={}", after[i].first, after[i].second));
+  }
+  return point;
+}
+
+// All layouts of a mode, by ranks.
+std::vector<Point> points_of(const StudyOptions& options, Mode mode, const Config& config) {
+  std::vector<Point> points;
+  const bool planned = options.layouts == "auto" && !config.parallel.hardware.empty();
+  for (const int ranks : options.ranks) {
+    if (planned) {
+      points.push_back(planned_point(mode, config, ranks, options.ranks.front()));
+      continue;
+    }
+    const std::int64_t batch =
+        batch_of(mode, config.train.global_batch, ranks, options.ranks.front());
+    for (const MeshShape& mesh : layouts_of(ranks, options.layouts))
+      points.push_back({.mode = mode, .mesh = mesh, .global_batch = batch});
+  }
+  return points;
+}
+
+}  // namespace
+
+Config config_of(const StudyOptions& options, const Point& point) {
+  const bool cuda = Device::in_build(DeviceType::cuda);
+  Provenance where;
+  const Config config = load_config(options.config, settings_of(options, point), &where);
+  return with_context(
+      fmt::format("{} scaling, {} ranks as {}", name_of(point.mode), point.ranks(), point.layout()),
+      [&] {
+        return resolve_config(config,
+                              {.ranks = point.ranks(),
+                               .cuda_in_build = cuda,
+                               .gpus = cuda ? point.ranks() : 0,
+                               .native_bf16 = true},
+                              &where);
+      });
+}
+
+std::string_view name_of(Mode mode) {
+  constexpr std::string_view names[] = {"weak", "strong", "fixed-loss"};
+  return names[static_cast<std::size_t>(mode)];
+}
+
+std::string Point::layout() const {
+  std::string text = fmt::format("data={}", mesh.data);
+  if (mesh.tensor > 1) text += fmt::format(":tensor={}", mesh.tensor);
+  if (mesh.pipeline > 1) text += fmt::format(":pipeline={}", mesh.pipeline);
+  return text;
+}
+
+std::string Point::name() const {
+  return fmt::format("{}-{}-{}", name_of(mode), ranks(), layout());
+}
+
+std::vector<MeshShape> parse_layouts(std::string_view text) {
+  std::vector<MeshShape> layouts;
+  for (const std::string_view layout : split(text, ','))
+    layouts.push_back(parse_layout(layout));
+  return layouts;
+}
+
+std::vector<int> parse_ranks(std::string_view text) {
+  std::vector<int> ranks;
+  for (const std::string_view part : split(text, ','))
+    ranks.push_back(positive(part, "--ranks"));
+  std::ranges::sort(ranks);
+  const auto [first, last] = std::ranges::unique(ranks);
+  ranks.erase(first, last);
+  return ranks;
+}
+
+std::vector<std::string> Study::arguments(const Point& point, const std::string& directory) const {
+  std::vector<std::string> words{"train", options.config, "--split-times"};
+  for (const std::string& setting : settings_of(options, point)) {
+    words.insert(words.end(), {"--set", setting});
+  }
+  words.insert(words.end(), {"--set", "run.directory=" + directory});
+  return words;
+}
+
+Study plan_study(const StudyOptions& options) {
+  const bool to_loss = options.mode == "fixed-loss";
+  if (!to_loss && options.warmup >= options.steps) {
+    fail(ExitCode::config, "--steps: {} leave none to measure after --warmup {}", options.steps,
+         options.warmup);
+  }
+  if (to_loss != (options.target_loss > 0)) {
+    fail(ExitCode::config, "--mode: {} {} --target-loss; {}", options.mode,
+         to_loss ? "needs" : "has no use for",
+         to_loss ? "give the training loss to be reached" : "use --mode fixed-loss with it");
+  }
+  Provenance where;
+  const Config config = load_config(options.config, options.overrides, &where);
+  if (options.layouts == "auto" && !config.parallel.hardware.empty())
+    check_device_type(config, plan::load_hardware(config.parallel.hardware), where);
+  Study study{.options = options, .traits = traits_of(config.model), .points = {}, .identity = {}};
+  for (const Mode mode : modes_of(options.mode)) {
+    for (Point& point : points_of(options, mode, config)) {
+      point.work = work_of(config_of(options, point));
+      study.points.push_back(std::move(point));
+    }
+  }
+  study.hardware = config.parallel.hardware;
+  study.identity = {{"CONFIG and --set", to_yaml(config)},
+                    {"--ranks", fmt::format("{}", fmt::join(options.ranks, ","))},
+                    {"--mode", to_loss ? fmt::format("{} {} {}", options.mode, options.target_loss,
+                                                     options.loss_window)
+                                       : options.mode},
+                    {"--layouts", options.layouts},
+                    {"--repeats", fmt::format("{}", options.repeats)},
+                    {"--steps", fmt::format("{}", options.steps)},
+                    {"--warmup", fmt::format("{}", options.warmup)}};
+  return study;
+}
+
+}  // namespace trireme::scale
