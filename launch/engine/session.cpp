@@ -12,7 +12,6 @@
 #include "launch/engine/data_sets.h"
 #include "launch/engine/options.h"
 #include "runtime/base/environment.h"
-#include "runtime/base/host_name.h"
 #include "runtime/base/log.h"
 #include "runtime/comm/dry.h"
 #include "runtime/comm/gather_texts.h"
@@ -56,6 +55,7 @@ std::unique_ptr<Communicator> make_world(const RankProcess& process, Device& dev
     NcclOptions options{.deadline_seconds = deadline > 0 ? deadline + nccl_grace_seconds : 0,
                         .min_ctas = static_cast<int>(config.comm.min_ctas),
                         .max_ctas = static_cast<int>(config.comm.max_ctas),
+                        .repeatable = config.reproducibility != Reproducibility::fast,
                         .share_gpus = config.device.share};
     if (config.reproducibility == Reproducibility::layout) options.sum_blocks = ops::sum_blocks;
     world = make_nccl_world(std::move(world), device, std::move(options));

@@ -24,6 +24,9 @@ struct NcclOptions {
   int max_ctas = 0;
   // "Socket", "IB" or a plug-in's name; empty: NCCL's choice.
   std::string net = {};
+  // The same bits from run to run: without NVLink SHARP, whose sums depend on arrival
+  // (NVIDIA/nccl#1497). An environment that asks for it all the same raises ExitCode::config.
+  bool repeatable = false;
   // Whether several ranks may run on one GPU; else that raises ExitCode::config.
   bool share_gpus = true;
   // Set: sums of floating-point tensors follow the tree over ranks of reduce.h, as over MPI, and

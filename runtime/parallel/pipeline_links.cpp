@@ -43,7 +43,14 @@ PipelineLinks::PipelineLinks(Device& device, Communicator& pipeline, const Sched
     if (onward ? has_next : has_previous)
       channels_[index_of(transfer)].stream = device.make_stream(StreamKind::link);
   }
+  const int links = ring ? shape.stages : shape.stages - 1;
+  const auto is_used = [&](std::size_t colour) {
+    for (int from = 0; from < links; ++from)
+      if (colour_of_link(from, shape.stages) == colour) return true;
+    return false;
+  };
   for (std::size_t i = 0; i < groups_.size(); ++i) {
+    if (!is_used(i % 3)) continue;  // a communicator of NCCL has memory and a thread
     groups_[i] = pipeline.split(
         0, pipeline.rank(),
         fmt::format("{}.{}{}", pipeline.name(), i < 3 ? "forward" : "backward", i % 3));
@@ -76,7 +83,7 @@ void PipelineLinks::connect(Device& device) const {
   for (const auto& group : groups_) {
     for (std::size_t i = 0; i < channels_.size(); ++i) {
       const Channel& at = channels_[i];
-      if (at.group != group.get()) continue;
+      if (at.group == nullptr || at.group != group.get()) continue;
       const auto transfer =
           static_cast<ActionKind>(i + static_cast<std::size_t>(ActionKind::send_forward));
       const Tensor byte{memory.data() + i, DType::u8, Shape{1}};

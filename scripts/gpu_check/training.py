@@ -8,8 +8,9 @@ from harness import Row, failed, falls, judged, not_proved, proved, worst_relati
 MODELS = ("gpt", "resnet")
 FUSED_CONVOLUTIONS = r"cuDNN \S+ runs convolution_.* added,"
 # Largest relative difference of a loss over ten steps. bf16 rounds to 8 bits, and every product may be summed in another
-# order; the losses themselves are sums over a thousand tokens, over which roundings average out.
-BOUNDS = {"fp32": 1e-5, "bf16": 2e-2}
+# order; the losses themselves are sums over a thousand tokens, over which roundings average out. AdamW divides by the root
+# of the second moment, which makes small differences of early gradients larger.
+BOUNDS = {"fp32": 5e-5, "bf16": 2e-2}
 
 
 def against_cpu(model, precision, extra=None):

@@ -39,6 +39,10 @@ std::string text_of(ncclResult_t result) {
   // Of the process, for the communicator that it belongs to may be gone.
   const char* const last = ncclGetLastError(nullptr);
   if (last != nullptr && *last != '\0') text += fmt::format(" ({})", last);
+  if (result == ncclUnhandledCudaError || result == ncclSystemError)
+    text +=
+        "; NCCL_DEBUG=INFO shows what it tried, and NCCL_NVLS_ENABLE=0 does without a fabric "
+        "manager of NVSwitches";
   return text;
 }
 

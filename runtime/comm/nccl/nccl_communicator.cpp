@@ -2,7 +2,6 @@
 #include "runtime/comm/nccl/nccl_communicator.h"
 
 #include "runtime/comm/host_stream.h"
-#include "runtime/comm/nccl/nccl_environment.h"
 #include "runtime/comm/same_on_all_ranks.h"
 #include "runtime/device/cuda_slot.h"
 
@@ -66,6 +65,7 @@ std::unique_ptr<Communicator> make_nccl_world(std::unique_ptr<Communicator> host
                                               NcclOptions options) {
   TRIREME_EXPECTS(device.type() == DeviceType::cuda, "NCCL on a {} device", name_of(device.type()));
   if (host->size() == 1) return host;
+  if (options.repeatable) require_repeatable_sums();
   check_library();
   // Over a group that goes away again: the calls of `host` itself are the caller's to count.
   const auto setup = host->host_sibling(host->name() + ".setup");

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "runtime/comm/communicator.h"
 #include "runtime/comm/nccl/nccl_calls.h"
 
 namespace trireme {
@@ -29,5 +30,15 @@ class NcclCommunicator final : public Communicator {
   std::shared_ptr<const NcclOptions> options_;
   NcclCalls calls_;
 };
+
+// NcclOptions::repeatable, for this process. Before the first call that makes NCCL read its
+// environment.
+void require_repeatable_sums();
+
+// NCCL refuses ranks that share a GPU. Where ranks of `group` do, this sets NCCL_HOSTID of this
+// rank and the transport that works then, as far as the user has not set them, and logs once what
+// it set. Where they may not, raises ExitCode::config. Collective; before the first call that makes
+// NCCL read its environment.
+void prepare_for_shared_gpus(Communicator& group, Device& device, bool may_share);
 
 }  // namespace trireme

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/comm/nccl/nccl_environment.h"
+#include "runtime/comm/nccl/nccl_communicator.h"
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "runtime/base/host_name.h"
+#include "runtime/base/environment.h"
 #include "runtime/base/log.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/device/cuda/cuda_device.h"
@@ -44,6 +45,18 @@ std::vector<std::pair<std::string, std::string>> settings(int rank, bool one_hos
 }
 
 }  // namespace
+
+void require_repeatable_sums() {
+  constexpr const char* nvls = "NCCL_NVLS_ENABLE";
+  const char* const set = std::getenv(nvls);
+  if (set != nullptr && std::string_view(set) != "0") {
+    fail(ExitCode::config,
+         "{}={} in the environment: NVLink SHARP adds in an order that differs from call to call; "
+         "unset it, or use reproducibility: fast",
+         nvls, set);
+  }
+  if (setenv(nvls, "0", 1) != 0) system_failed("setenv", nvls);
+}
 
 void prepare_for_shared_gpus(Communicator& group, Device& device, bool may_share) {
   const std::vector<std::string> hosts = gather_texts(group, host_name());

@@ -99,7 +99,8 @@ GemmPlan::Matrix GemmPlan::matrix(DType dtype, std::int64_t rows, std::int64_t c
   return Matrix(made);
 }
 
-GemmPlan::GemmPlan(const GemmKey& key, const Gemm& p) : alignment_(key.alignment) {
+GemmPlan::GemmPlan(const GemmKey& key, const Gemm& p)
+    : alignment_(key.alignment), has_epilogue_(key.epilogue != Epilogue::none) {
   cublasLtMatmulDesc_t description = nullptr;
   TRIREME_CUBLASLT(cublasLtMatmulDescCreate(
       &description, key.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
@@ -146,7 +147,9 @@ std::vector<cublasLtMatmulAlgo_t> GemmPlan::suggest(cublasLtHandle_t handle, int
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(handle, description_.get(), a_.get(), b_.get(), d_.get(),
                                      d_.get(), made, max_count, results.data(), &found);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
+  // Some versions of the library call an epilogue that they lack an invalid value.
+  const bool lacks_epilogue = has_epilogue_ && status == CUBLAS_STATUS_INVALID_VALUE;
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || lacks_epilogue) return {};
   check_cublaslt(status, "cublasLtMatmulAlgoGetHeuristic");
   std::vector<cublasLtMatmulAlgo_t> algorithms;
   for (int i = 0; i < found; ++i) {

@@ -51,6 +51,7 @@ class GemmPlan {
   void set_pointers(const Gemm& gemm);
 
   std::uint32_t alignment_;
+  bool has_epilogue_;
   Description description_;
   Matrix a_, b_, d_;
 };

@@ -127,6 +127,17 @@ TEST_F(EmulatedFailure, AnOverflowThatNoSmallerLossScaleMendsEndsTheRun) {
       AllOf(HasSubstr("step 1:"), HasSubstr("train.non_finite_limit")));
 }
 
+TEST_F(EmulatedFailure, SumsOfNvlinkSharpAreRefusedUnlessReproducibilityIsFast) {
+  {
+    const ScopedVariable nvls("NCCL_NVLS_ENABLE", "1");
+    expect_failure(train(2, {"reproducibility=run"}), 2,
+                   AllOf(HasSubstr("NCCL_NVLS_ENABLE=1"), HasSubstr("reproducibility: fast")));
+    EXPECT_EQ(train(2, {"reproducibility=fast"}).exit_code, 0);
+  }
+  ASSERT_EQ(train(2, {"reproducibility=run"}).exit_code, 0);
+  EXPECT_THAT(read_file(directory() + "/run/environment.json"), HasSubstr("NCCL_NVLS_ENABLE"));
+}
+
 TEST_F(EmulatedFailure, ProcessesOfAnotherLauncherDoNotTrainAlone) {
   const ScopedVariable rank("RANK", "1"), size("WORLD_SIZE", "4");
   expect_failure(train(1), 2, AllOf(HasSubstr("WORLD_SIZE=4"), HasSubstr("mpirun -np 4")));
