@@ -5,19 +5,12 @@
 #include <array>
 
 #include "models/bert/bert.h"
-#include "models/bert/bert_config.h"
-#include "models/bert/hugging_face.h"
 #include "models/gemma/gemma.h"
 #include "models/gpt/gpt.h"
-#include "models/gpt/gpt_config.h"
-#include "models/gpt/hugging_face.h"
-#include "models/llama/hugging_face.h"
 #include "models/llama/llama.h"
-#include "models/llama/llama_config.h"
-#include "models/resnet/hugging_face.h"
-#include "models/resnet/resnet_config.h"
-#include "models/vit/hugging_face.h"
-#include "models/vit/vit_config.h"
+#include "models/resnet/resnet.h"
+#include "models/transformer/exchange.h"
+#include "models/vit/vit.h"
 
 namespace trireme {
 namespace {

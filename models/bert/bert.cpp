@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/bert/bert.h"
 
+#include "models/transformer/keys.h"
+
 namespace trireme {
 
 TransformerOptions transformer_options(const BertOptions& options) {
@@ -26,6 +28,45 @@ TransformerOptions transformer_options(const BertOptions& options) {
           .learned_positions = true,
           .init_std = options.init_std,
           .position_init = init_of(options.position_init, options.init_std)};
+}
+
+namespace {
+
+using config::IntegerRange;
+using config::NumberRange;
+
+#define BERT_FIELD(name, ...) TRIREME_MODEL_FIELD(BertOptions, name, __VA_ARGS__)
+
+std::vector<config::Field> bert_fields() {
+  return transformer_fields<BertOptions>({
+      BERT_FIELD(token_types, IntegerRange{1, 1024},
+                 "rows of the token type table; samples use the first"),
+      BERT_FIELD(mask_token, (IntegerRange{1, 2147483646, {}, "none"}),
+                 "id of the mask token, below model.vocabulary; must not occur in text"),
+      BERT_FIELD(mask_share, (NumberRange{.low = 0, .high = 1, .low_is_open = true}),
+                 "share of the tokens to predict: 80 % of them are masked, 10 % replaced by a "
+                 "random token, 10 % kept"),
+  });
+}
+
+void check_bert(const config::Subject& subject) {
+  const auto& model = subject.config.model.as<BertOptions>();
+  check_heads_of_hidden(subject, model.hidden, model.heads);
+  if (model.mask_token >= 1 && model.mask_token < model.vocabulary) return;
+  const std::string found = model.mask_token == 0
+                                ? "none"
+                                : fmt::format("{} is not below model.vocabulary = {}",
+                                              model.mask_token, model.vocabulary);
+  refuse(subject, "model.mask_token",
+         "{}; give the id of the token that hides others, 1 to {}; for text of bytes use 256 with "
+         "model.vocabulary: 257",
+         found, model.vocabulary - 1);
+}
+
+}  // namespace
+
+config::ModelFamily bert_family() {
+  return text_family<BertOptions>(bert_name, bert_fields, check_bert);
 }
 
 }  // namespace trireme

@@ -7,10 +7,18 @@
 
 #include "models/transformer/activation_names.h"
 #include "models/transformer/transformer.h"
+#include "runtime/config/key_table.h"
 
 namespace trireme {
 
-// The keys of the model section for family bert; bert_config.cpp documents them. 0 stands for
+namespace hugging_face {
+struct Exchange;
+[[nodiscard]] const Exchange& bert_exchange();
+}  // namespace hugging_face
+
+inline constexpr std::string_view bert_name = "bert";
+
+// The keys of the model section for family bert; bert.cpp documents them. 0 stands for
 // "auto", or for none of it.
 struct BertOptions {
   std::int64_t layers = 4;
@@ -31,5 +39,7 @@ struct BertOptions {
 };
 
 [[nodiscard]] TransformerOptions transformer_options(const BertOptions& options);
+
+[[nodiscard]] config::ModelFamily bert_family();
 
 }  // namespace trireme

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/bert/hugging_face.h"
+#include "models/bert/bert.h"
 
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "models/bert/bert.h"
-#include "models/bert/bert_config.h"
+#include "models/transformer/exchange.h"
 #include "models/transformer/hf_keys.h"
 
 namespace trireme::hugging_face {

@@ -8,8 +8,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "models/transformer/head_rules.h"
+#include "models/transformer/exchange.h"
 #include "models/transformer/hf_keys.h"
+#include "models/transformer/keys.h"
 
 namespace trireme {
 
@@ -51,32 +52,16 @@ using config::NumberRange;
 
 #define GEMMA_FIELD(name, ...) TRIREME_MODEL_FIELD(GemmaOptions, name, __VA_ARGS__)
 
-// Keys shared with other families: description and limits stand with the first family.
 std::vector<config::Field> gemma_fields() {
-  constexpr std::int64_t longest = std::int64_t{1} << 30;
-  constexpr NumberRange theta{.low = 1, .high = 1e12, .low_is_open = true};
-  return {
-      GEMMA_FIELD(layers, IntegerRange{1, 1024}, ""),
-      GEMMA_FIELD(hidden, IntegerRange{1, 65536}, ""),
-      GEMMA_FIELD(heads, IntegerRange{1, 1024}, ""),
-      GEMMA_FIELD(context, IntegerRange{1, 1 << 20}, ""),
-      GEMMA_FIELD(vocabulary, IntegerRange{2, 2147483647}, ""),
-      GEMMA_FIELD(dropout, (NumberRange{.low = 0, .high = 1, .high_is_open = true}), ""),
-      GEMMA_FIELD(init_std, (NumberRange{.low = 0, .high = 10, .low_is_open = true}), ""),
-      GEMMA_FIELD(kv_heads, (IntegerRange{1, 1024, {}, "auto"}), ""),
-      GEMMA_FIELD(head_size, (IntegerRange{1, max_head_size, {}, "auto"}), ""),
-      GEMMA_FIELD(intermediate, (IntegerRange{1, 1 << 20, {}, "auto"}), ""),
-      GEMMA_FIELD(norm_epsilon, (NumberRange{.low = 0, .high = 1, .low_is_open = true}), ""),
-      GEMMA_FIELD(window, (IntegerRange{1, longest, {}, "none"}), ""),
-      GEMMA_FIELD(rope_theta, theta, ""),
-      GEMMA_FIELD(rope_factor, (NumberRange{.low = 1, .high = 1e6}), ""),
+  return transformer_fields<GemmaOptions>({
       GEMMA_FIELD(global_every, (IntegerRange{1, 1024, {}, "none"}),
-                  "every so many layers one attends to all tokens, with model.rope_theta; the "
-                  "others are local, with model.window and model.rope_local_theta"),
-      GEMMA_FIELD(rope_local_theta, theta, "base of the rotary frequencies of local layers"),
+                  "every N-th layer is global: it attends to all tokens and uses model.rope_theta; "
+                  "the others are local, with model.window and model.rope_local_theta"),
+      GEMMA_FIELD(rope_local_theta, rope_theta_range,
+                  "base of the rotary frequencies of local layers"),
       GEMMA_FIELD(query_pre_attn_scalar, (NumberRange{.low = 0, .high = 1e6}),
-                  "scores of attention are divided by its root; 0 = model.head_size"),
-  };
+                  "attention scores are divided by its square root; 0 = model.head_size"),
+  });
 }
 
 void check_gemma(const config::Subject& subject) {
@@ -93,18 +78,7 @@ void check_gemma(const config::Subject& subject) {
 }  // namespace
 
 config::ModelFamily gemma_family() {
-  return {.name = gemma_name,
-          .input = config::Input::tokens,
-          .splits_tensor = true,
-          .fields = gemma_fields,
-          .check = check_gemma,
-          .limits =
-              [](const Config& config) {
-                return limits_of(
-                    transformer_chain(transformer_options(config.model.as<GemmaOptions>())));
-              },
-          .targets_per_sample =
-              [](const ModelConfig& model) { return model.as<GemmaOptions>().context; }};
+  return text_family<GemmaOptions>(gemma_name, gemma_fields, check_gemma);
 }
 
 namespace hugging_face {

@@ -5,10 +5,15 @@
 // rotary base. Vocabulary padded to a multiple of 64. Initialisation as for gpt/gpt.h.
 #pragma once
 
-#include "models/transformer/exchange.h"
+#include "models/transformer/transformer.h"
 #include "runtime/config/key_table.h"
 
 namespace trireme {
+
+namespace hugging_face {
+struct Exchange;
+[[nodiscard]] const Exchange& gemma_exchange();
+}  // namespace hugging_face
 
 inline constexpr std::string_view gemma_name = "gemma3";
 

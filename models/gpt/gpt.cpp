@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/gpt/gpt.h"
 
-#include "models/transformer/head_rules.h"
+#include "models/transformer/keys.h"
 
 namespace trireme {
+
 TransformerOptions transformer_options(const GptOptions& options) {
   return {.layers = options.layers,
           .hidden = options.hidden,
@@ -20,6 +21,21 @@ TransformerOptions transformer_options(const GptOptions& options) {
           .init_std = options.init_std,
           .width = width_over(options.hidden, options.mup_base_width),
           .position_init = init_of(options.position_init, options.init_std / 2)};
+}
+
+namespace {
+
+void check_gpt(const config::Subject& subject) {
+  const auto& model = subject.config.model.as<GptOptions>();
+  check_heads_of_hidden(subject, model.hidden, model.heads);
+  check_width_transfer(subject, model.mup_base_width);
+}
+
+}  // namespace
+
+config::ModelFamily gpt2_family() {
+  return text_family<GptOptions>(
+      gpt2_name, [] { return transformer_fields<GptOptions>(); }, check_gpt);
 }
 
 }  // namespace trireme

@@ -6,10 +6,18 @@
 
 #include "models/transformer/activation_names.h"
 #include "models/transformer/transformer.h"
+#include "runtime/config/key_table.h"
 
 namespace trireme {
 
-// The keys of the model section for family gpt2; gpt_config.cpp documents them.
+namespace hugging_face {
+struct Exchange;
+[[nodiscard]] const Exchange& gpt2_exchange();
+}  // namespace hugging_face
+
+inline constexpr std::string_view gpt2_name = "gpt2";
+
+// The keys of the model section for family gpt2; transformer/keys.h documents them.
 struct GptOptions {
   std::int64_t layers = 4;
   std::int64_t hidden = 256;
@@ -28,5 +36,7 @@ struct GptOptions {
 [[nodiscard]] inline Chain gpt_chain(const GptOptions& options) {
   return transformer_chain(transformer_options(options));
 }
+
+[[nodiscard]] config::ModelFamily gpt2_family();
 
 }  // namespace trireme

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gpt/hugging_face.h"
+#include "models/gpt/gpt.h"
 
 #include <fmt/format.h>
 
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "models/gpt/gpt.h"
-#include "models/gpt/gpt_config.h"
+#include "models/transformer/exchange.h"
 #include "models/transformer/hf_keys.h"
 
 namespace trireme::hugging_face {

@@ -20,6 +20,25 @@ struct ImageExtent {
   }
 };
 
+template <typename Options>
+[[nodiscard]] ImageExtent image_extent(const Options& o) {
+  return {o.image_size, o.image_width > 0 ? o.image_width : o.image_size, o.channels};
+}
+
+// A family's own keys, and after them those that all families of images have.
+template <typename Options>
+[[nodiscard]] std::vector<config::Field> image_fields(std::vector<config::Field> rows) {
+  using config::IntegerRange;
+  rows.push_back(TRIREME_MODEL_FIELD(Options, image_size, IntegerRange{1, 16384},
+                                     "height and width of the images in pixels"));
+  rows.push_back(TRIREME_MODEL_FIELD(Options, image_width, (IntegerRange{1, 16384, {}, "auto"}),
+                                     "width where it is not the height; auto = image_size"));
+  rows.push_back(
+      TRIREME_MODEL_FIELD(Options, channels, IntegerRange{1, 4096}, "channels of the images"));
+  rows.push_back(TRIREME_MODEL_FIELD(Options, classes, IntegerRange{2, 10'000'000}, "labels"));
+  return rows;
+}
+
 // Raises ExitCode::config through refuse().
 void check_image_data(const config::Subject& subject, const ImageExtent& image);
 

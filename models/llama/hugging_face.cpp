@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/llama/hugging_face.h"
+#include "models/llama/llama.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "models/llama/llama.h"
-#include "models/llama/llama_config.h"
+#include "models/transformer/exchange.h"
 #include "models/transformer/hf_keys.h"
 #include "runtime/base/error.h"
 
@@ -49,11 +48,12 @@ std::string rope_json(const ops::RopeOptions& rope) {
       return fmt::format(
           R"({{"rope_type": "llama3", "factor": {}, "low_freq_factor": {}, "high_freq_factor": {},)"
           R"( "original_max_position_embeddings": {}}})",
-          rope.factor, rope.low_turns, rope.high_turns, rope.original_context);
+          rope.factor, rope.low_freq_factor, rope.high_freq_factor, rope.original_context);
     case ops::RopeScaling::yarn:
       return fmt::format(R"({{"rope_type": "yarn", "factor": {}, "beta_slow": {}, "beta_fast": {},)"
                          R"( "original_max_position_embeddings": {}}})",
-                         rope.factor, rope.low_turns, rope.high_turns, rope.original_context);
+                         rope.factor, rope.low_freq_factor, rope.high_freq_factor,
+                         rope.original_context);
   }
   return "null";
 }
@@ -127,16 +127,16 @@ void read_scaling(const HfKeys& keys, const HfKeys& rope, const std::string& typ
     model.rope_factor =
         static_cast<double>(model.context) / static_cast<double>(model.rope_original_context);
   if (!yarn) {
-    model.rope_low_turns = rope.number("low_freq_factor");
-    model.rope_high_turns = rope.number("high_freq_factor");
+    model.rope_low_freq_factor = rope.number("low_freq_factor");
+    model.rope_high_freq_factor = rope.number("high_freq_factor");
     return;
   }
   const auto or_published = [&](const char* key, double published) {
     const double value = rope.number(key, 0);
     return value == 0 ? published : value;
   };
-  model.rope_low_turns = or_published("beta_slow", 1);
-  model.rope_high_turns = or_published("beta_fast", 32);
+  model.rope_low_freq_factor = or_published("beta_slow", 1);
+  model.rope_high_freq_factor = or_published("beta_fast", 32);
   // One of both alone is not looked at.
   if (rope.number("mscale", 0) != 0 && rope.number("mscale_all_dim", 0) != 0)
     rope.refuse("mscale", "which our rotary positions lack");
@@ -242,7 +242,7 @@ void spell_llama(ModelConfig& model) {
   options.kv_heads = meant.kv_heads;
   options.head_size = meant.head_size;
   options.intermediate = meant.intermediate;
-  options.rope_high_turns = meant.rope.high_turns;
+  options.rope_high_freq_factor = meant.rope.high_freq_factor;
   options.context = 0;
 }
 

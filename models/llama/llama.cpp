@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/llama/llama.h"
 
-#include "models/transformer/head_rules.h"
+#include "models/transformer/keys.h"
+#include "runtime/config/rules/rules.h"
 
 namespace trireme {
+
 namespace {
 
-double high_turns(const LlamaOptions& options) {
-  if (options.rope_high_turns > 0) return options.rope_high_turns;
+double high_freq_factor(const LlamaOptions& options) {
+  if (options.rope_high_freq_factor > 0) return options.rope_high_freq_factor;
   return options.rope_scaling == ops::RopeScaling::yarn ? 32 : 4;  // as published
 }
 
@@ -34,12 +36,95 @@ TransformerOptions transformer_options(const LlamaOptions& o) {
           .rope = {.base = o.rope_theta,
                    .scaling = o.rope_scaling,
                    .factor = o.rope_factor,
-                   .low_turns = o.rope_low_turns,
-                   .high_turns = high_turns(o),
+                   .low_freq_factor = o.rope_low_freq_factor,
+                   .high_freq_factor = high_freq_factor(o),
                    .original_context = o.rope_original_context},
           .tied_head = o.tied_head,
           .init_std = o.init_std,
           .width = width_over(o.hidden, o.mup_base_width)};
+}
+
+namespace {
+
+using config::IntegerRange;
+using config::NumberRange;
+
+#define LLAMA_FIELD(name, ...) TRIREME_MODEL_FIELD(LlamaOptions, name, __VA_ARGS__)
+
+std::vector<config::Field> llama_fields() {
+  return transformer_fields<LlamaOptions>({
+      LLAMA_FIELD(tied_head, config::Free{},
+                  "the output projection shares the token embedding table"),
+      LLAMA_FIELD(qkv_bias, config::Free{}, "biases of queries, keys and values (Qwen 2)"),
+      LLAMA_FIELD(qk_norm, config::Free{}, "RMS norm of each head of queries and keys (Qwen 3)"),
+      LLAMA_FIELD(attention_soft_cap, (NumberRange{.low = 0, .high = 1e6}),
+                  "attention scores s become cap * tanh(s / cap); 0 = off"),
+      LLAMA_FIELD(rope_scaling, config::one_of<ops::RopeScaling>(),
+                  "RoPE scaling for contexts longer than the pretraining context"),
+      LLAMA_FIELD(rope_original_context, (IntegerRange{1, std::int64_t{1} << 30, {}, "none"}),
+                  "pretraining context (original_max_position_embeddings); needed by rope_scaling "
+                  "llama3 and yarn"),
+      config::renamed(
+          LLAMA_FIELD(rope_low_freq_factor,
+                      (NumberRange{.low = 0, .high = 1e6, .low_is_open = true}),
+                      "frequencies with fewer turns than this in model.rope_original_context are "
+                      "divided by model.rope_factor (yarn: beta_slow)"),
+          "model.rope_low_turns"),
+      config::renamed(
+          LLAMA_FIELD(rope_high_freq_factor, (NumberRange{.low = 0, .high = 1e6}),
+                      "frequencies with more turns stay as they are (yarn: beta_fast); 0 = as "
+                      "published: 4, with yarn 32"),
+          "model.rope_high_turns"),
+  });
+}
+
+void check_rope(const config::Subject& subject, const LlamaOptions& model) {
+  using enum ops::RopeScaling;
+  const auto word = name_of(model.rope_scaling);
+  const bool stretched = model.rope_scaling == llama3 || model.rope_scaling == yarn;
+  if (model.rope_scaling == none && model.rope_factor != 1) {
+    refuse(subject, "model.rope_factor",
+           "{} has no effect with model.rope_scaling: none; use 1, or rope_scaling linear, llama3 "
+           "or yarn",
+           model.rope_factor);
+  }
+  if (!stretched) {
+    const LlamaOptions defaults;
+    const auto unused = [&](std::string_view key) {
+      refuse(subject, key, "has no effect with model.rope_scaling: {}, only with llama3 or yarn",
+             word);
+    };
+    if (model.rope_original_context != 0) unused("model.rope_original_context");
+    if (model.rope_low_freq_factor != defaults.rope_low_freq_factor)
+      unused("model.rope_low_freq_factor");
+    if (model.rope_high_freq_factor != defaults.rope_high_freq_factor)
+      unused("model.rope_high_freq_factor");
+    return;
+  }
+  if (model.rope_original_context == 0) {
+    refuse(subject, "model.rope_original_context",
+           "none with model.rope_scaling: {}, which needs the context that was learned first "
+           "(original_max_position_embeddings)",
+           word);
+  }
+  const double high = transformer_options(model).rope.high_freq_factor;
+  if (model.rope_low_freq_factor >= high) {
+    refuse(subject, "model.rope_low_freq_factor",
+           "{} is not below model.rope_high_freq_factor = {}", model.rope_low_freq_factor, high);
+  }
+}
+
+void check_llama(const config::Subject& subject) {
+  const auto& model = subject.config.model.as<LlamaOptions>();
+  check_rotary_heads(subject, transformer_options(model), model.head_size > 0);
+  check_rope(subject, model);
+  check_width_transfer(subject, model.mup_base_width);
+}
+
+}  // namespace
+
+config::ModelFamily llama_family() {
+  return text_family<LlamaOptions>(llama_name, llama_fields, check_llama);
 }
 
 }  // namespace trireme

@@ -6,8 +6,16 @@
 
 #include "models/transformer/transformer.h"
 #include "runtime/config/choices.h"
+#include "runtime/config/key_table.h"
 
 namespace trireme {
+
+namespace hugging_face {
+struct Exchange;
+[[nodiscard]] const Exchange& llama_exchange();
+}  // namespace hugging_face
+
+inline constexpr std::string_view llama_name = "llama";
 
 namespace ops {
 [[nodiscard]] constexpr auto names_of(RopeScaling /*key*/) {
@@ -18,7 +26,7 @@ namespace ops {
 }
 }  // namespace ops
 
-// The keys of the model section for family llama; llama_config.cpp documents them. 0 stands for
+// The keys of the model section for family llama; llama.cpp documents them. 0 stands for
 // "auto", or for none of it.
 struct LlamaOptions {
   std::int64_t layers = 4;
@@ -41,8 +49,8 @@ struct LlamaOptions {
   ops::RopeScaling rope_scaling = ops::RopeScaling::none;
   double rope_factor = 1;
   std::int64_t rope_original_context = 0;
-  double rope_low_turns = 1;
-  double rope_high_turns = 0;
+  double rope_low_freq_factor = 1;
+  double rope_high_freq_factor = 0;
   std::int64_t mup_base_width = 0;
   friend bool operator==(const LlamaOptions&, const LlamaOptions&) = default;
 };
@@ -52,5 +60,7 @@ struct LlamaOptions {
 [[nodiscard]] inline Chain llama_chain(const LlamaOptions& options) {
   return transformer_chain(transformer_options(options));
 }
+
+[[nodiscard]] config::ModelFamily llama_family();
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/resnet/hugging_face.h"
+#include "models/resnet/resnet.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,9 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "models/images/image_exchange.h"
-#include "models/resnet/resnet.h"
 #include "models/resnet/resnet_block.h"
-#include "models/resnet/resnet_config.h"
+#include "models/transformer/exchange.h"
 #include "runtime/base/error.h"
 
 namespace trireme::hugging_face {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/resnet/resnet.h"
 
+#include "models/images/image_config.h"
 #include "models/resnet/resnet_block.h"
 #include "models/resnet/resnet_head.h"
 #include "models/resnet/stem.h"
 
 namespace trireme {
+
 namespace {
 
 // A layer inside its scope.
@@ -34,6 +36,73 @@ Chain resnet_chain(const ResNetOptions& options, const ops::AugmentOptions& augm
   }
   chain.push_back(in_scope<ResNetHead>("", options.classes, augment.mix));
   return chain;
+}
+
+namespace {
+
+using config::IntegerRange;
+
+constexpr std::int64_t max_channels = 1 << 20;
+
+#define RESNET_FIELD(name, ...) TRIREME_MODEL_FIELD(ResNetOptions, name, __VA_ARGS__)
+
+std::vector<config::Field> resnet_fields() {
+  return image_fields<ResNetOptions>({
+      RESNET_FIELD(block, config::one_of<ResNetBlockKind>(), "residual block"),
+      RESNET_FIELD(stages, (IntegerRange{1, 1000, {1, 8}}),
+                   "blocks per stage; each stage after the first halves the image"),
+      RESNET_FIELD(width, IntegerRange{1, 8192},
+                   "channels of the first stage; doubles with each stage"),
+      RESNET_FIELD(stem, config::one_of<ResNetStemKind>(),
+                   "7x7 stride 2 and pooling, or 3x3 for small images"),
+  });
+}
+
+// Each stage but the first halves the image; the ImageNet stem quarters it before.
+void check_sizes(const config::Subject& subject, const ResNetOptions& model,
+                 const ImageExtent& image) {
+  const bool large = model.stem == ResNetStemKind::imagenet;
+  const auto halvings = static_cast<std::int64_t>(model.stages.size()) - 1 + (large ? 2 : 0);
+  const std::int64_t smallest = std::int64_t{1} << halvings;
+  const std::int64_t side = image.short_side();
+  if (side < smallest) {
+    refuse(subject, image.short_key(),
+           "{} pixels are less than one after stem {} and {} stages, which need {}; use "
+           "{} or more{} or fewer stages",
+           side, name_of(model.stem), model.stages.size(), smallest, smallest,
+           large ? ", stem: small" : "");
+  }
+  const std::int64_t widest = (model.width << (model.stages.size() - 1)) *
+                              (model.block == ResNetBlockKind::bottleneck ? 4 : 1);
+  if (widest > max_channels) {
+    refuse(subject, "model.width",
+           "{} grows to {} channels in the last of {} stages, more than {}; use {} or less",
+           model.width, widest, model.stages.size(), max_channels,
+           model.width * max_channels / widest);
+  }
+}
+
+void check_resnet(const config::Subject& subject) {
+  const auto& model = subject.config.model.as<ResNetOptions>();
+  const ImageExtent image = image_extent(model);
+  check_sizes(subject, model, image);
+  check_image_data(subject, image);
+}
+
+}  // namespace
+
+config::ModelFamily resnet_family() {
+  return {.name = resnet_name,
+          .input = config::Input::images,
+          .fields = resnet_fields,
+          .check = check_resnet,
+          .limits = [](const Config& config) { return limits_of(resnet_chain(config)); },
+          .targets_per_sample = [](const ModelConfig&) { return std::int64_t{1}; }};
+}
+
+Chain resnet_chain(const Config& config) {
+  const auto& model = config.model.as<ResNetOptions>();
+  return resnet_chain(model, augment_options(config, image_extent(model)));
 }
 
 }  // namespace trireme

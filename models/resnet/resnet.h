@@ -7,10 +7,18 @@
 
 #include <vector>
 
+#include "runtime/config/key_table.h"
 #include "runtime/nn/model.h"
 #include "runtime/ops/random/augment.h"
 
 namespace trireme {
+
+namespace hugging_face {
+struct Exchange;
+[[nodiscard]] const Exchange& resnet_exchange();
+}  // namespace hugging_face
+
+inline constexpr std::string_view resnet_name = "resnet";
 
 enum class ResNetBlockKind : std::uint8_t { basic, bottleneck };
 [[nodiscard]] constexpr auto names_of(ResNetBlockKind /*key*/) {
@@ -23,7 +31,7 @@ enum class ResNetStemKind : std::uint8_t { imagenet, small };
       {{ResNetStemKind::imagenet, "imagenet"}, {ResNetStemKind::small, "small"}});
 }
 
-// The keys of the model section for family resnet; resnet_config.cpp documents them.
+// The keys of the model section for family resnet; resnet.cpp documents them.
 struct ResNetOptions {
   ResNetBlockKind block = ResNetBlockKind::basic;
   std::vector<std::int64_t> stages = {2, 2, 2, 2};  // blocks; width doubles from stage to stage
@@ -44,5 +52,8 @@ struct ResNetOptions {
 // is applied to the inputs; random only in training.
 [[nodiscard]] Chain resnet_chain(const ResNetOptions& options,
                                  const ops::AugmentOptions& augment = {});
+
+[[nodiscard]] config::ModelFamily resnet_family();
+[[nodiscard]] Chain resnet_chain(const Config& config);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/vit/hugging_face.h"
+#include "models/vit/vit.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/images/image_exchange.h"
-#include "models/vit/vit.h"
-#include "models/vit/vit_config.h"
+#include "models/transformer/exchange.h"
 #include "runtime/base/error.h"
 
 namespace trireme::hugging_face {

@@ -8,9 +8,17 @@
 #include "models/transformer/activation_names.h"
 #include "models/transformer/transformer.h"
 #include "runtime/config/choices.h"
+#include "runtime/config/key_table.h"
 #include "runtime/ops/random/augment.h"
 
 namespace trireme {
+
+namespace hugging_face {
+struct Exchange;
+[[nodiscard]] const Exchange& vit_exchange();
+}  // namespace hugging_face
+
+inline constexpr std::string_view vit_name = "vit";
 
 enum class Pooling : std::uint8_t { class_token, mean };
 [[nodiscard]] constexpr auto names_of(Pooling /*key*/) {
@@ -18,7 +26,7 @@ enum class Pooling : std::uint8_t { class_token, mean };
       {{Pooling::class_token, "class_token"}, {Pooling::mean, "mean"}});
 }
 
-// The keys of the model section for family vit; vit_config.cpp documents them. 0 stands for "auto".
+// The keys of the model section for family vit; vit.cpp documents them. 0 stands for "auto".
 struct VitOptions {
   std::int64_t layers = 4;
   std::int64_t hidden = 256;
@@ -54,5 +62,8 @@ struct VitOptions {
 // Inputs (micro_batch, height, width, channels) u8 or f32; targets (micro_batch) i32. `augment` is
 // applied to the inputs; random only in training.
 [[nodiscard]] Chain vit_chain(const VitOptions& options, const ops::AugmentOptions& augment = {});
+
+[[nodiscard]] config::ModelFamily vit_family();
+[[nodiscard]] Chain vit_chain(const Config& config);
 
 }  // namespace trireme

@@ -267,27 +267,27 @@ std::vector<Field> train_fields() {
       FIELD(train.global_batch, IntegerRange{1, 1 << 30}, "samples per step over all ranks"),
       FIELD(train.micro_batch, IntegerRange{1, 1 << 20}, "samples per forward pass of one rank"),
       FIELD(train.batch_ramp, texts,
-            "STEP:SIZE, the step (from 0) from which on a global batch has so many samples, as "
-            "often as it grows; the last size is train.global_batch"),
+            "growing global batch: a list of STEP:SIZE; from STEP on (counted from 0) a global "
+            "batch has SIZE samples; the last size is train.global_batch"),
       FIELD(train.batch_ramp_form, one_of<RampForm>(),
-            "between two of train.batch_ramp: stepwise = the earlier size; linear = sizes on a "
-            "line, in multiples of the largest number that divides all of them"),
+            "between two entries of train.batch_ramp: stepwise = the earlier size; linear = "
+            "interpolated, in multiples of the greatest common divisor of all sizes"),
       FIELD(train.context_ramp, texts,
-            "STEP:TOKENS, the step (from 0) from which on sequences are so long, as often as they "
-            "grow; the last is model.context. Rows are cut into such sequences: a step keeps its "
-            "tokens"),
+            "growing sequences: a list of STEP:TOKENS; from STEP on (counted from 0) sequences "
+            "have TOKENS tokens; the last is model.context. Longer rows are cut into such "
+            "sequences, so a step keeps its number of tokens"),
       FIELD(train.initial_weights, Text{},
-            "weights to begin with: a safetensors file, an index of several, a directory of either "
-            "or a checkpoint, of any layout; empty = random. What a config leaves out of its model "
-            "section comes from the run that they are of"),
+            "initial weights: a safetensors file, an index of several files, a directory with "
+            "either, or a checkpoint of any layout; empty = random. Keys of the model section that "
+            "the config does not set are taken from the run of the weights"),
       FIELD(train.recompute, one_of<Recompute>(),
-            "activations that backward computes anew instead of keeping them"),
+            "activations that the backward pass recomputes instead of keeping them"),
       FIELD(train.clip_norm, NumberRange{.high = any_size},
             "largest global gradient norm; 0 = no clipping"),
       FIELD(train.label_smoothing, below_one, "target probability spread over all classes"),
       FIELD(train.z_loss, NumberRange{.high = 1},
-            "weight of the squared logarithm of the softmax's denominator in the training loss, "
-            "against logits that drift (published: 1e-4)"),
+            "weight of z-loss, the squared logarithm of the softmax's denominator, in the training "
+            "loss; keeps logits from drifting (published: 1e-4)"),
       FIELD(train.ema_decay, below_one, "decay of the averaged weights; 0 = no average"),
       FIELD(train.eval_every, IntegerRange{0, many},
             "steps between evaluations; 0 = only at the end"),
@@ -295,17 +295,16 @@ std::vector<Field> train_fields() {
             "global batches per evaluation; 0 = the whole validation set"),
       FIELD(train.log_every, IntegerRange{1, many}, "steps between console lines"),
       FIELD(train.non_finite_limit, IntegerRange{1, 1'000'000},
-            "steps in a row with a NaN or infinite loss or gradient, each skipped, before the run "
-            "stops (exit code 6)"),
+            "consecutive steps with a NaN or infinite loss or gradient, all skipped, after which "
+            "the run stops (exit code 6)"),
       FIELD(train.spike_zscore, NumberRange{.high = any_size},
             "skip a batch whose loss lies this many standard deviations above the running mean; 0 "
             "= never"),
       FIELD(train.spike_window, IntegerRange{2, many},
-            "steps that the running mean and standard deviation cover, and before which nothing is "
-            "skipped"),
+            "steps in the running mean and standard deviation; no step before that is skipped"),
       FIELD(train.divergence_check_every, IntegerRange{0, many},
-            "steps between comparisons of the replicas' weights, of which one begins and one ends "
-            "a run (exit code 5 where they differ); 0 = never"),
+            "steps between comparisons of the replicas' weights, also done at the start and at the "
+            "end of a run (exit code 5 if they differ); 0 = never"),
       FIELD(train.noise_scale_every, IntegerRange{0, many},
             "steps between measurements of the gradient noise scale, the batch in samples beyond "
             "which a step gains little (McCandlish et al., 2018); 0 = never"),
@@ -315,13 +314,13 @@ std::vector<Field> train_fields() {
 std::vector<Field> lora_fields() {
   return {
       FIELD(lora.rank, IntegerRange{0, 4096},
-            "rank of the factors that are trained beside frozen weights (LoRA); 0 = all weights "
-            "are trained"),
+            "LoRA: rank of the trained factors; all other weights are frozen; 0 = all weights are "
+            "trained"),
       FIELD(lora.alpha, (NumberRange{.high = 1e6, .low_is_open = true}),
-            "their product counts alpha / rank times"),
+            "LoRA: the product of the factors is scaled by alpha / rank"),
       FIELD(lora.targets, texts,
-            "linear layers of each block that have them: qkv, output (of attention), expand, "
-            "contract (of the MLP)"),
+            "LoRA: linear layers of each block that get factors: qkv, output (attention), expand, "
+            "contract (the MLP's up and down projection)"),
   };
 }
 
@@ -333,8 +332,8 @@ std::vector<Field> optimizer_fields() {
       FIELD(optimizer.learning_rate, NumberRange{.high = 1000}, "peak learning rate"),
       FIELD(optimizer.betas,
             (NumberRange{.low = 0, .high = 1, .high_is_open = true, .items = {2, 2}}),
-            "decay of the first and second moment; of lion, what of the old first moment is in the "
-            "step and what is kept of it (published: 0.9 and 0.99)",
+            "decay of the first and second moment; of lion, weight of the old momentum in the "
+            "step, and decay of the momentum (published: 0.9 and 0.99)",
             optimizers_with(&OptimizerTraits::betas)),
       FIELD(optimizer.epsilon, (NumberRange{.high = 1, .low_is_open = true}),
             "added to the root of the second moment", optimizers_with(&OptimizerTraits::epsilon)),
@@ -343,11 +342,11 @@ std::vector<Field> optimizer_fields() {
             "for weight matrices, filters and token embeddings, not for biases, norms and position "
             "embeddings"),
       FIELD(optimizer.momentum, below_one,
-            "decay of the velocity; of muon that of hidden matrices (published: 0.95)",
+            "decay of the momentum; of muon that of hidden matrices (published: 0.95)",
             optimizers_with(&OptimizerTraits::momentum)),
-      FIELD(optimizer.nesterov, Free{}, "look ahead along the velocity", sgd),
+      FIELD(optimizer.nesterov, Free{}, "Nesterov momentum", sgd),
       FIELD(optimizer.trust_coefficient, (NumberRange{.high = 1000, .low_is_open = true}),
-            "step of a tensor as a share of its norm, at rate 1", lars),
+            "LARS: ratio of a tensor's update to its norm at learning rate 1", lars),
       FIELD(
           optimizer.scale_parameter, Free{},
           "multiply a tensor's learning rate by the root mean square of its values, at least 0.001",
@@ -358,18 +357,20 @@ std::vector<Field> optimizer_fields() {
             "r + (1 - r) (1 + cos(pi p)) / 2, linear is 1 - (1 - r) p, and wsd is 1 and falls "
             "linearly to r over the last decay_fraction of the steps"),
       FIELD(lr_schedule.warmup_steps, IntegerRange{0, many},
-            "steps w of linear rise: step n, counted from 1, has learning_rate n / w up to step w"),
+            "steps w of linear warm-up: step n, counted from 1, has learning_rate n / w up to step "
+            "w"),
       FIELD(lr_schedule.minimum_ratio, NumberRange{.high = 1}, "last rate as a share of the peak"),
       FIELD(lr_schedule.decay_fraction, (NumberRange{.high = 1, .low_is_open = true}),
-            "share of the run, at its end, that decays", wsd),
+            "share of the steps, at the end of the run, over which the rate decays", wsd),
       FIELD(loss_scale.initial, (NumberRange{.high = largest_loss_scale, .low_is_open = true}),
-            "factor on the gradients of the first step", fp16),
+            "loss scale of the first step", fp16),
       FIELD(loss_scale.growth_interval, IntegerRange{1, 1 << 24},
             "steps without overflow after which the scale grows", fp16),
       FIELD(loss_scale.factor, (NumberRange{.low = 1, .high = 65536, .low_is_open = true}),
-            "by which it grows, and falls when a step overflows and is skipped", fp16),
+            "factor by which the scale grows, and falls when a step overflows and is skipped",
+            fp16),
       FIELD(loss_scale.minimum, (NumberRange{.high = largest_loss_scale, .low_is_open = true}),
-            "below this it does not fall; overflows then count for train.non_finite_limit", fp16),
+            "smallest scale; overflows at it count for train.non_finite_limit", fp16),
   };
 }
 
@@ -382,13 +383,13 @@ std::vector<Field> checkpoint_fields() {
       FIELD(checkpoint.keep_every, IntegerRange{0, many},
             "also keep those whose step is a multiple of this; 0 = none"),
       FIELD(checkpoint.failed_limit, IntegerRange{1, 1'000'000},
-            "saves in a row that may fail; the last of them ends the run (exit code 7)"),
+            "consecutive failed saves after which the run stops (exit code 7)"),
       FIELD(checkpoint.async, Free{}, "write checkpoints while training goes on"),
       FIELD(checkpoint.in_memory_every_steps, IntegerRange{0, many},
-            "steps between copies of the state in the memory of the hosts, each rank's also on "
-            "another host: what a start after a failure goes on from; 0 = none"),
+            "steps between checkpoints in the hosts' memory, each rank's also on another host; a "
+            "restart after a failure resumes from them; 0 = none"),
       FIELD(checkpoint.memory_directory, Free{},
-            "where every host keeps them: a memory file system"),
+            "directory of the checkpoints in memory on every host, on a memory file system"),
   };
 }
 
@@ -397,36 +398,32 @@ std::vector<Field> telemetry_fields() {
       FIELD(telemetry.tensorboard, Free{},
             "write event files for TensorBoard into run.directory: tensorboard --logdir"),
       FIELD(telemetry.histograms_every, IntegerRange{0, many},
-            "steps between histograms of every weight, its gradient and what layers hand on, for "
-            "TensorBoard; 0 = none"),
-      FIELD(
-          telemetry.samples_every, IntegerRange{0, many},
-          "steps between samples for TensorBoard: texts that the model continues, or pictures and "
-          "what it takes them for; 0 = none"),
+            "steps between TensorBoard histograms of all weights, gradients and activations; 0 = "
+            "none"),
+      FIELD(telemetry.samples_every, IntegerRange{0, many},
+            "steps between TensorBoard samples: continued texts, or images with predicted and true "
+            "class; 0 = none"),
       FIELD(telemetry.prometheus, Free{},
             "keep metrics.prom in run.directory, for the textfile collector of node_exporter"),
       FIELD(telemetry.prometheus_port, IntegerRange{0, 65535},
             "port on which rank 0 answers Prometheus (/metrics), on all interfaces; 0 = none"),
-      FIELD(
-          telemetry.health_minutes, NumberRange{.high = year_of_minutes},
-          "minutes between self tests of all ranks, of which one begins a run: a matmul of known "
-          "result and a timed exchange name ranks and hosts that are slow or wrong (exit code 5); "
-          "0 = never"),
+      FIELD(telemetry.health_minutes, NumberRange{.high = year_of_minutes},
+            "minutes between self tests of all ranks, also done at the start: a matmul of known "
+            "result and a timed exchange find ranks and hosts that are slow or wrong (exit code "
+            "5); 0 = never"),
       FIELD(telemetry.warning_minutes, NumberRange{.high = year_of_minutes},
-            "minutes between two warnings of one kind while the run goes on: data or checkpoints "
-            "that "
-            "are slow, gradient norms that leap or are 0, a loss that rises; 0 = no warnings"),
-      FIELD(
-          telemetry.weight_digests, IntegerRange{0, 1024},
-          "the certificate has a digest of the weights behind each step, of one of so many groups "
-          "of tensors in turn, and at checkpoints one of each tensor; 1 = of all in every step, 0 "
-          "= none"),
+            "minutes between two warnings of the same kind during a run: slow data or checkpoints, "
+            "a gradient norm that spikes or is 0, a rising loss; 0 = no warnings"),
+      FIELD(telemetry.weight_digests, IntegerRange{0, 1024},
+            "digests of the weights in the certificate: tensors are split into this many groups, "
+            "each step digests one group in turn, each checkpoint every tensor; 1 = all weights in "
+            "every step, 0 = none"),
       FIELD(telemetry.tensor_digests, Free{},
-            "the certificate has a digest of each tensor behind every step, which then waits for "
-            "it: to find out what differs"),
+            "digest every tensor after every step into the certificate, which slows steps: finds "
+            "the first tensor that differs"),
       FIELD(telemetry.trace, Text{},
-            "steps of which all ranks' streams are traced, such as 10-12 or 10, into "
-            "run.directory/trace; \"\" = none"),
+            "steps to trace on all ranks, such as 10-12 or 10, into run.directory/trace; \"\" = "
+            "none"),
   };
 }
 

@@ -15,14 +15,15 @@ std::vector<Field> parallel_fields() {
       FIELD(parallel.tensor, IntegerRange{1, 65536}, "ranks that share each layer's matrices"),
       FIELD(parallel.pipeline, IntegerRange{1, 65536}, "pipeline stages"),
       FIELD(parallel.zero, IntegerRange{0, 3},
-            "what the data-parallel ranks share out: 1 optimizer state, 2 also gradients, 3 also "
-            "parameters"),
-      FIELD(parallel.sequence, Free{},
-            "split norms, dropout and residuals over the tensor ranks, by rows", {},
-            Needs::tensor_split),
+            "ZeRO stage, what is sharded over data-parallel ranks: 1 optimizer state, 2 also "
+            "gradients, 3 also parameters"),
+      FIELD(
+          parallel.sequence, Free{},
+          "sequence parallelism: split norms, dropout and residuals over the tensor ranks, by rows",
+          {}, Needs::tensor_split),
       FIELD(parallel.schedule, one_of<ScheduleKind>(), "order of work in the pipeline"),
       FIELD(parallel.chunks, IntegerRange{1, 1024},
-            "runs of layers per pipeline stage; more than 1 with interleaved"),
+            "virtual stages per pipeline stage; more than 1 with interleaved"),
       FIELD(parallel.stage_layers, (IntegerRange{1, 65536, {0, 65536}}),
             "layers of each stage (with chunks: of each virtual stage), embedding and head "
             "included; empty = balanced by FLOPs"),
@@ -31,15 +32,15 @@ std::vector<Field> parallel_fields() {
                     "bits for every divisor; auto = tensor"),
               "parallel.virtual_tensor"),
       FIELD(parallel.tensor_chunks, IntegerRange{1, 64},
-            "parts of a micro-batch's rows: where tensor ranks add up a layer's output, one is "
-            "multiplied while the sum of the one before travels; 1 = neither is cut",
+            "parts into which a micro-batch's rows are split, so that a tensor-parallel matmul of "
+            "one part overlaps with the all-reduce of the part before; 1 = no split",
             {}, Needs::tensor_split),
       FIELD(parallel.reducer, one_of<ReducerMode>(),
             "reduce gradients during backward or after it; equal bits"),
       FIELD(parallel.reduce_dtype, one_of<ReduceDtype>(),
-            "what data-parallel ranks send of their gradients: fp32, or rounded to the 16 bits of "
-            "precision, which is half; added up in fp32 either way (not with reproducibility: "
-            "layout; for GPUs of one host: between hosts rings of fp32 send less)"),
+            "data type in which data-parallel ranks send gradients: fp32, or the 16-bit type of "
+            "precision, half the bytes; sums are in fp32 either way (not with reproducibility: "
+            "layout; for GPUs of one host: between hosts, rings of fp32 send less)"),
       FIELD(parallel.bucket_megabytes, (NumberRange{.high = 65536, .low_is_open = true}),
             "gradients reduced per collective"),
       FIELD(parallel.check_collectives, Free{},
@@ -53,10 +54,10 @@ std::vector<Field> parallel_fields() {
 std::vector<Field> comm_fields() {
   return {
       FIELD(comm.min_ctas, IntegerRange{0, 64},
-            "fewest thread blocks of a call of NCCL; 0 = NCCL's choice", on_cuda),
+            "least thread blocks (CTAs) of an NCCL call; 0 = NCCL's choice", on_cuda),
       FIELD(comm.max_ctas, IntegerRange{0, 64},
-            "most thread blocks of a call of NCCL; matmuls beside it leave it as many "
-            "multiprocessors; 0 = NCCL's choice",
+            "most thread blocks (CTAs) of an NCCL call; matmuls beside it leave it as many SMs; 0 "
+            "= NCCL's choice",
             on_cuda),
   };
 }

@@ -32,12 +32,14 @@ std::string in_section(std::string_view key, const std::string& value) {
   return fmt::format("{}:\n  {}: {}\n", key.substr(0, dot), key.substr(dot + 1), value);
 }
 
-TEST(RenamedKeys, AreFourAndTheNewNamesAreTheOnesShown) {
+TEST(RenamedKeys, AreSixAndTheNewNamesAreTheOnesShown) {
   std::vector<std::pair<std::string, std::string>> names;
   for (const config::Field* field : renamed_fields())
     names.emplace_back(field->formerly, field->key);
 
   EXPECT_THAT(names, ElementsAre(Pair("model.init_deviation", "model.init_std"),
+                                 Pair("model.rope_low_turns", "model.rope_low_freq_factor"),
+                                 Pair("model.rope_high_turns", "model.rope_high_freq_factor"),
                                  Pair("data.deviation", "data.std"),
                                  Pair("parallel.virtual_tensor", "parallel.tensor_blocks"),
                                  Pair("parallel.watch_seconds", "parallel.timeout_seconds")));

@@ -21,7 +21,7 @@ TransformerOptions with_rope(ops::RopeScaling scaling) {
   options.soft_cap = 0;
   options.qk_norm = false;
   options.rope.scaling = scaling;
-  options.rope.high_turns = 32;
+  options.rope.high_freq_factor = 32;
   return options;
 }
 

@@ -283,16 +283,17 @@ double stretched(const ops::RopeOptions& o, double i, double pairs) {
   if (o.scaling == ops::RopeScaling::linear) return plain / o.factor;
   if (o.scaling == ops::RopeScaling::llama3) {
     const double wave = 2 * pi / plain;
-    if (wave < context / o.high_turns) return plain;
-    if (wave > context / o.low_turns) return plain / o.factor;
-    const double smooth = (context / wave - o.low_turns) / (o.high_turns - o.low_turns);
+    if (wave < context / o.high_freq_factor) return plain;
+    if (wave > context / o.low_freq_factor) return plain / o.factor;
+    const double smooth =
+        (context / wave - o.low_freq_factor) / (o.high_freq_factor - o.low_freq_factor);
     return (1 - smooth) * plain / o.factor + smooth * plain;
   }
   const auto dimension = [&](double turns) {
     return 2 * pairs * std::log(context / (turns * 2 * pi)) / (2 * std::log(o.base));
   };
-  const double low = std::max(std::floor(dimension(o.high_turns)), 0.0);
-  const double high = std::min(std::ceil(dimension(o.low_turns)), 2 * pairs - 1);
+  const double low = std::max(std::floor(dimension(o.high_freq_factor)), 0.0);
+  const double high = std::min(std::ceil(dimension(o.low_freq_factor)), 2 * pairs - 1);
   const double ramp = std::clamp((i - low) / (high - low), 0.0, 1.0);
   return plain / o.factor * ramp + plain * (1 - ramp);
 }
@@ -312,8 +313,8 @@ TEST_P(Rope, StretchesItsAnglesAsPublished) {
        .base = 1e4,
        .scaling = yarn,
        .factor = 4,
-       .low_turns = 1,
-       .high_turns = 32,
+       .low_freq_factor = 1,
+       .high_freq_factor = 32,
        .original_context = 256}};
   constexpr std::int64_t length = 40, size = 32;
   const Shape shape{1, length, 4 * size};

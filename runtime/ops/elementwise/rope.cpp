@@ -32,10 +32,10 @@ void check_rope(std::string_view op, std::string_view name, const Tensor& qkv,
   TRIREME_EXPECTS(options.factor >= 1.0, "{}: a factor of {}, expected 1 or more", op,
                   options.factor);
   if (options.scaling == RopeScaling::linear) return;
-  TRIREME_EXPECTS(options.original_context >= 1 && options.low_turns > 0 &&
-                      options.low_turns < options.high_turns,
+  TRIREME_EXPECTS(options.original_context >= 1 && options.low_freq_factor > 0 &&
+                      options.low_freq_factor < options.high_freq_factor,
                   "{}: an original context of {} and turns from {} to {}", op,
-                  options.original_context, options.low_turns, options.high_turns);
+                  options.original_context, options.low_freq_factor, options.high_freq_factor);
 }
 
 // Of queries and keys.

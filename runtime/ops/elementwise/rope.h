@@ -11,8 +11,8 @@ enum class RopeScaling : std::uint8_t {
   none,
   linear,  // all frequencies over `factor` (Chen et al., 2023)
   // Low frequencies over `factor`, high ones kept, in between a mixture. By turns within the
-  // original context: those of less than low_turns are low, of more than high_turns high
-  // (Llama 3.1).
+  // original context: those of less than low_freq_factor are low, of more than high_freq_factor
+  // high (Llama 3.1).
   llama3,
   // The same with a ramp over the elements of a head between those that make so many turns; queries
   // and keys grow by 0.1 ln(factor) + 1, which sharpens the softmax (Peng et al., YaRN, 2023).
@@ -25,8 +25,8 @@ struct RopeOptions {
   double base = 10000.0;      // element i of a head of size D turns by t * base^(-2i / D) at t
   RopeScaling scaling = RopeScaling::none;
   double factor = 1;                  // 1 or more
-  double low_turns = 1;               // llama3; YaRN's beta_slow
-  double high_turns = 4;              // llama3; YaRN's beta_fast
+  double low_freq_factor = 1;         // llama3; YaRN's beta_slow
+  double high_freq_factor = 4;        // llama3; YaRN's beta_fast
   std::int64_t original_context = 0;  // of llama3 and yarn
   // (B, T) i32: where the document of each position begins in its sequence; turns are counted from
   // there. Absent: from the sequence's begin.

@@ -33,8 +33,8 @@ struct RopeAngles {
         pairs(static_cast<double>(pair_count)),
         scaling(options.scaling),
         factor(options.factor),
-        begin(options.low_turns),
-        end(options.high_turns),
+        begin(options.low_freq_factor),
+        end(options.high_freq_factor),
         original_context(static_cast<double>(options.original_context)) {
     if (scaling != RopeScaling::yarn) return;
     magnitude = 0.1 * std::log(factor) + 1.0;
@@ -42,8 +42,8 @@ struct RopeAngles {
     const auto index = [&](double turns) {
       return pairs * std::log(original_context * turns_per_radian / turns) / log_base;
     };
-    begin = std::max(std::floor(index(options.high_turns)), 0.0);
-    end = std::min(std::ceil(index(options.low_turns)), 2 * pairs - 1);
+    begin = std::max(std::floor(index(options.high_freq_factor)), 0.0);
+    end = std::min(std::ceil(index(options.low_freq_factor)), 2 * pairs - 1);
     if (begin == end) end += 0.001;  // as published
   }
 

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// The keys of the model section that families of transformers share, each declared once: a family
+// has those whose names its options have as members.
+#pragma once
+
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
+#include "models/transformer/activation_names.h"
+#include "models/transformer/head_rules.h"
+#include "models/transformer/transformer.h"
+#include "runtime/config/key_table.h"
+
+namespace trireme {
+
+inline constexpr config::NumberRange rope_theta_range{.low = 1, .high = 1e12, .low_is_open = true};
+
+// The shared keys, and after them a family's own.
+template <typename Options>
+[[nodiscard]] std::vector<config::Field> transformer_fields(std::vector<config::Field> own = {}) {
+  using config::IntegerRange;
+  using config::NumberRange;
+  std::vector<config::Field> rows;
+#define TRIREME_SHARED(name, ...)                \
+  if constexpr (requires(Options o) { o.name; }) \
+  rows.push_back(TRIREME_MODEL_FIELD(Options, name, __VA_ARGS__))
+  TRIREME_SHARED(layers, IntegerRange{1, 1024}, "transformer blocks");
+  TRIREME_SHARED(hidden, IntegerRange{1, 65536}, "width of the residual stream");
+  TRIREME_SHARED(heads, IntegerRange{1, 1024},
+                 "attention heads, of queries; a divisor of model.hidden unless model.head_size "
+                 "is set");
+  TRIREME_SHARED(context, IntegerRange{1, 1 << 20}, "tokens per sequence");
+  TRIREME_SHARED(vocabulary, IntegerRange{2, 2147483647}, "token ids; 256 = bytes");
+  TRIREME_SHARED(dropout, (NumberRange{.low = 0, .high = 1, .high_is_open = true}),
+                 "share of activations dropped");
+  rows.push_back(config::renamed(
+      TRIREME_MODEL_FIELD(Options, init_std,
+                          (NumberRange{.low = 0, .high = 10, .low_is_open = true}),
+                          "standard deviation of the normal that matrices are drawn from; 0.02 as "
+                          "published, about 1/sqrt(hidden) for small models"),
+      "model.init_deviation"));
+  TRIREME_SHARED(activation, config::one_of<ops::ActivationKind>(),
+                 "activation of the MLP; device.fused_epilogues can fuse gelu_tanh into matmuls");
+  TRIREME_SHARED(position_init, config::one_of<PositionInit>(),
+                 "how learned positions start: as published, or as sine waves (small models learn "
+                 "much faster)");
+  TRIREME_SHARED(
+      mup_base_width, (IntegerRange{1, 65536, {}, "off"}),
+      "muP: model.hidden of the small model that learning_rate and init_std were tuned for; wider "
+      "models of the same head size then use them unchanged (Yang et al., 2022)");
+  TRIREME_SHARED(kv_heads, (IntegerRange{1, 1024, {}, "auto"}),
+                 "heads of keys and values (grouped-query attention); divides model.heads; auto = "
+                 "model.heads");
+  TRIREME_SHARED(head_size, (IntegerRange{1, max_head_size, {}, "auto"}),
+                 "width of a head, even; auto = model.hidden / model.heads");
+  TRIREME_SHARED(intermediate, (IntegerRange{1, 1 << 20, {}, "auto"}),
+                 "width of the MLP; auto = 4 x model.hidden, of a gated MLP (llama, gemma3) 8/3 x "
+                 "model.hidden, up to a multiple of 64");
+  TRIREME_SHARED(norm_epsilon, (NumberRange{.low = 0, .high = 1, .low_is_open = true}),
+                 "added to the mean square in RMS norms, to the variance in layer norms");
+  TRIREME_SHARED(
+      gelu, config::one_of<GeluForm>(),
+      "exact GELU, or its tanh approximation, which device.fused_epilogues can fuse into matmuls");
+  TRIREME_SHARED(window, (IntegerRange{1, std::int64_t{1} << 30, {}, "none"}),
+                 "sliding-window attention: tokens that a token attends to, itself included "
+                 "(Mistral; Gemma's local layers); none = all");
+  TRIREME_SHARED(rope_theta, rope_theta_range,
+                 "base of the rotary frequencies; of gemma3 that of global layers, published as "
+                 "1000000");
+  TRIREME_SHARED(
+      rope_factor, (NumberRange{.low = 1, .high = 1e6}),
+      "context extension factor of model.rope_scaling; of gemma3's global layers, linear");
+#undef TRIREME_SHARED
+  std::ranges::move(own, std::back_inserter(rows));
+  return rows;
+}
+
+// A family of token models whose chain follows from transformer_options().
+template <typename Options>
+[[nodiscard]] config::ModelFamily text_family(std::string_view name,
+                                              std::vector<config::Field> (*fields)(),
+                                              void (*check)(const config::Subject&)) {
+  return {
+      .name = name,
+      .input = config::Input::tokens,
+      .splits_tensor = true,
+      .fields = fields,
+      .check = check,
+      .limits =
+          [](const Config& config) {
+            return limits_of(transformer_chain(transformer_options(config.model.as<Options>())));
+          },
+      .targets_per_sample = [](const ModelConfig& model) { return model.as<Options>().context; }};
+}
+
+}  // namespace trireme
