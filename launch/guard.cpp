@@ -11,8 +11,8 @@
 #include <sstream>
 #include <thread>
 
+#include "launch/cli/shared_options.h"
 #include "launch/standard_streams.h"
-#include "launch/usage.h"
 #include "runtime/base/environment.h"
 #include "runtime/base/error.h"
 #include "runtime/comm/mpi.h"
@@ -58,8 +58,9 @@ int guarded_main(const std::function<int()>& body) {
 }
 
 int parse_and_run(CLI::App& app, int argc, char** argv) {
+  const std::vector<std::string> words = with_current_commands({argv + 1, argv + argc});
   try {
-    app.parse(argc, argv);
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
     return static_cast<int>(ExitCode::ok);
   } catch (const CLI::Success& help_or_version) {
     if (launcher_rank() != 0) return 0;
@@ -70,7 +71,6 @@ int parse_and_run(CLI::App& app, int argc, char** argv) {
   } catch (const CLI::RuntimeError& ended) {  // by the command itself, which has said why
     return end_job_alike(ended.get_exit_code());
   } catch (const CLI::ParseError& error) {
-    const std::vector<std::string> words(argv + 1, argv + argc);
     fail(ExitCode::config, "{}\nRun with --help for more information.",
          usage_advice(app, words, error));
   }

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "launch/cli_fwd.h"
 
@@ -19,5 +21,14 @@ namespace trireme {
 
 // Parses and runs the subcommand's callback. Usage errors exit with ExitCode::config.
 [[nodiscard]] int parse_and_run(CLI::App& app, int argc, char** argv);
+
+// What main does: all commands, guarded. Returns the exit code.
+[[nodiscard]] int run_program(int argc, char** argv);
+
+// What to say about a command line that does not parse: names the word that is wrong and what was
+// probably meant, the commands where one is missing, else says what `error` does. `words` are the
+// arguments behind the program's name.
+[[nodiscard]] std::string usage_advice(const CLI::App& app, const std::vector<std::string>& words,
+                                       const CLI::ParseError& error);
 
 }  // namespace trireme

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/program.h"
 
 #include <CLI/CLI.hpp>
 
@@ -23,7 +22,6 @@ int run_program(int argc, char** argv) {
     add_campaign_command(app);
     add_ablate_command(app);
     add_report_command(app);
-    add_verify_run_command(app);
     add_replay_command(app);
     add_top_command(app);
     add_trace_command(app);

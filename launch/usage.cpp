@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/usage.h"
+#include "launch/guard.h"
 
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>

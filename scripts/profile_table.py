@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Where the time of a training step on one core goes, as a Markdown table: `trireme bench model CONFIG --profile` in several
+"""Where the time of a training step on one core goes, as a Markdown table: `trireme bench machine CONFIG --profile` in several
 rounds and precisions by turns, of each operation the round with the median step.
 
     python3 scripts/profile_table.py                                           configs/gpt_tiny.yaml, the GPT of the quickstart

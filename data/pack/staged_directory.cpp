@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "data/shard/file.h"
+#include "runtime/base/environment.h"
 #include "runtime/base/error.h"
-#include "runtime/base/host_name.h"
 #include "runtime/base/log.h"
 
 namespace trireme {

@@ -14,8 +14,8 @@
 
 #include "data/staging/piece_ledger.h"
 #include "runtime/base/checksum.h"
-#include "runtime/base/disk_space.h"
 #include "runtime/base/error.h"
+#include "runtime/base/file.h"
 
 namespace trireme {
 namespace {

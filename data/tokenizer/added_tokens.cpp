@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "data/tokenizer/utf8.h"
+#include "runtime/base/utf8.h"
 
 namespace trireme {
 namespace {

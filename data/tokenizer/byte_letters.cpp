@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "data/tokenizer/utf8.h"
+#include "runtime/base/utf8.h"
 
 namespace trireme {
 namespace {

@@ -11,8 +11,8 @@
 #include <memory>
 #include <utility>
 
-#include "data/tokenizer/utf8.h"
 #include "runtime/base/error.h"
+#include "runtime/base/utf8.h"
 
 namespace trireme {
 namespace {

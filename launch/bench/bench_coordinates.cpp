@@ -18,9 +18,7 @@
 #include "launch/engine/engine.h"
 #include "models/config.h"
 #include "models/gpt/gpt.h"
-#include "models/gpt/gpt_config.h"
 #include "models/llama/llama.h"
-#include "models/llama/llama_config.h"
 #include "runtime/ops/elementwise/elementwise.h"
 
 namespace trireme {

@@ -15,7 +15,7 @@
 #include "launch/campaign/run_progress.h"
 #include "launch/run/file_tail.h"
 #include "runtime/base/atomic_file.h"
-#include "runtime/base/disk_space.h"
+#include "runtime/base/file.h"
 #include "runtime/telemetry/run_directory.h"
 
 namespace trireme::campaign {

@@ -6,16 +6,16 @@
 namespace trireme {
 
 void add_bench_command(CLI::App& app) {
-  auto* const command = app.add_subcommand("bench", "Measure parts of the runtime");
+  auto* const command =
+      app.add_subcommand("bench", "Measure this machine for the planner, and parts of the runtime");
   command->require_subcommand(1);
   command->footer(
-      "Examples: trireme bench data data/kjv\n"
-      "          mpirun -np 4 trireme bench comm configs/gpt_tiny.yaml");
+      "Example: mpirun -np 4 trireme bench machine configs/gpt_tiny.yaml --out this_machine.yaml\n"
+      "The others are for work on Trireme itself.");
+  add_bench_machine(*command);
   add_bench_data(*command);
   add_bench_checkpoint(*command);
-  add_bench_model(*command);
   add_bench_kernels(*command);
-  add_bench_comm(*command);
   add_bench_coordinates(*command);
 }
 

@@ -9,7 +9,6 @@
 #include <memory>
 
 #include "launch/cli/one_process.h"
-#include "launch/exchange/state_diff.h"
 #include "launch/exchange/state_text.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
@@ -125,48 +124,43 @@ void diff(const std::string& left, const std::string& right) {
        found.tensors, a.path, b.path);
 }
 
+struct InspectArguments {
+  std::string path, other;
+  bool tensors = false, config = false, verify = false;
+};
+
 void add_inspect(CLI::App& checkpoint) {
-  struct Arguments {
-    std::string path;
-    bool tensors = false, config = false;
-  };
-  auto* const command =
-      checkpoint.add_subcommand("inspect", "Print what a checkpoint, or a weights file, holds");
-  const auto arguments = std::make_shared<Arguments>();
+  auto* const command = checkpoint.add_subcommand(
+      "inspect", "Print what a checkpoint or a weights file holds, verify it, or compare two");
+  const auto arguments = std::make_shared<InspectArguments>();
   command
       ->add_option("path", arguments->path,
                    "A checkpoint, a weights file, or a run (its newest "
                    "checkpoint, else its weights)")
       ->required();
-  command->add_flag("--tensors", arguments->tensors, "List every tensor");
-  command->add_flag("--config", arguments->config, "List every key of the run's config");
-  command->footer("Example: trireme checkpoint inspect runs/gpt_tiny --tensors");
-  on_one_process(*command,
-                 [arguments] { inspect(arguments->path, arguments->tensors, arguments->config); });
-}
-
-void add_verify(CLI::App& checkpoint) {
-  auto* const command = checkpoint.add_subcommand(
-      "verify", "Read all of a checkpoint and compare its checksums (exit code 4 when damaged)");
-  const auto path = std::make_shared<std::string>();
-  command->add_option("path", *path, "Checkpoint, or a run (all of its)")->required();
-  command->footer("Example: trireme checkpoint verify runs/gpt_tiny");
-  on_one_process(*command, [path] { verify(*path); });
-}
-
-void add_diff(CLI::App& checkpoint) {
-  auto* const command = checkpoint.add_subcommand(
-      "diff",
-      "Compare the values of two runs, checkpoints or weights, of any layouts (exit code 1 when "
-      "they differ)");
-  const auto paths = std::make_shared<std::array<std::string, 2>>();
-  command
-      ->add_option("a", (*paths)[0],
-                   "A checkpoint, a weights file, or a run (its newest weights or checkpoint)")
-      ->required();
-  command->add_option("b", (*paths)[1], "The other")->required();
-  command->footer("Example: trireme checkpoint diff runs/a runs/b/checkpoints/step_00000100");
-  on_one_process(*command, [paths] { diff((*paths)[0], (*paths)[1]); });
+  auto* const other = command->add_option(
+      "other", arguments->other,
+      "Compare the values with those of this one, of any layout (exit code 1 when they differ)");
+  auto* const tensors = command->add_flag("--tensors", arguments->tensors, "List every tensor");
+  auto* const config =
+      command->add_flag("--config", arguments->config, "List every key of the run's config");
+  auto* const verified =
+      command->add_flag("--verify", arguments->verify,
+                        "Read all of a checkpoint, or of all checkpoints of a run, and compare its "
+                        "checksums instead (exit code 4 when damaged)");
+  for (auto* const option : {other, tensors, config})
+    verified->excludes(option);
+  for (auto* const option : {tensors, config})
+    other->excludes(option);
+  command->footer(
+      "Example: trireme checkpoint inspect runs/gpt_tiny --tensors\n"
+      "Example: trireme checkpoint inspect runs/gpt_tiny --verify\n"
+      "Example: trireme checkpoint inspect runs/a runs/b/checkpoints/step_00000100");
+  on_one_process(*command, [arguments] {
+    if (arguments->verify) return verify(arguments->path);
+    if (!arguments->other.empty()) return diff(arguments->path, arguments->other);
+    inspect(arguments->path, arguments->tensors, arguments->config);
+  });
 }
 
 }  // namespace
@@ -177,8 +171,6 @@ void add_checkpoint_commands(CLI::App& app) {
   checkpoint->require_subcommand(1);
   checkpoint->footer("Example: trireme checkpoint inspect runs/gpt_tiny");
   add_inspect(*checkpoint);
-  add_verify(*checkpoint);
-  add_diff(*checkpoint);
   add_exchange_commands(*checkpoint);
 }
 

@@ -31,7 +31,6 @@ void add_plan_command(CLI::App& app);
 void add_report_command(CLI::App& app);
 void add_top_command(CLI::App& app);
 void add_trace_command(CLI::App& app);
-void add_verify_run_command(CLI::App& app);
 
 // `trireme data ...` and what belongs to it.
 void add_data_commands(CLI::App& app);
@@ -46,10 +45,9 @@ void add_exchange_commands(CLI::App& checkpoint);
 // What belongs to `trireme bench`. coordinates: the check of Yang et al., "Tensor Programs V",
 // 2022, appendix D.1.
 void add_bench_checkpoint(CLI::App& bench);
-void add_bench_comm(CLI::App& bench);
 void add_bench_coordinates(CLI::App& bench);
 void add_bench_data(CLI::App& bench);
 void add_bench_kernels(CLI::App& bench);
-void add_bench_model(CLI::App& bench);
+void add_bench_machine(CLI::App& bench);
 
 }  // namespace trireme

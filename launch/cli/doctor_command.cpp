@@ -15,7 +15,7 @@
 #include "launch/engine/data_sets.h"
 #include "launch/job/job_groups.h"
 #include "models/config.h"
-#include "runtime/base/host_name.h"
+#include "runtime/base/environment.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/comm/watchdog/watched.h"
 #include "runtime/telemetry/host.h"
@@ -159,7 +159,7 @@ void add_doctor_command(CLI::App& app) {
                      "Config file that is to run here; checked with its data and directories");
   command->add_option("--hardware", arguments->hardware,
                       "Hardware file, whose links the collectives should reach; see "
-                      "configs/hardware and trireme bench comm --hardware");
+                      "configs/hardware and trireme bench machine --links");
   command->add_flag("--json", arguments->json, "Print JSON instead of the table");
   command->footer(
       "Ends with code 2 where it finds a problem: what a run would fail on. Notes are no "

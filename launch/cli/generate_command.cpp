@@ -15,7 +15,7 @@
 #include "launch/engine/engine.h"
 #include "launch/job/requested_config.h"
 #include "launch/standard_streams.h"
-#include "launch/text/generation.h"
+#include "launch/text/continuation.h"
 #include "models/config.h"
 #include "runtime/config/config.h"
 

@@ -22,18 +22,20 @@ std::int64_t ranks_of_mpirun() {
 
 }  // namespace
 
+void run_on_one_process(const std::function<void()>& work) {
+  // mpirun takes it for a failure when ranks leave before one that ends the job with its error,
+  // and may hang when they are in MPI_Finalize then: they wait before that.
+  std::optional<MpiEnvironment> job;
+  if (ranks_of_mpirun() > 1) {
+    job.emplace(nullptr, nullptr);
+    set_process_label(job->rank(), job->size());
+  }
+  if (launcher_rank() == 0) work();
+  if (job) job->world()->barrier();
+}
+
 void on_one_process(CLI::App& command, std::function<void()> work) {
-  command.callback([work = std::move(work)] {
-    // mpirun takes it for a failure when ranks leave before one that ends the job with its error,
-    // and may hang when they are in MPI_Finalize then: they wait before that.
-    std::optional<MpiEnvironment> job;
-    if (ranks_of_mpirun() > 1) {
-      job.emplace(nullptr, nullptr);
-      set_process_label(job->rank(), job->size());
-    }
-    if (launcher_rank() == 0) work();
-    if (job) job->world()->barrier();
-  });
+  command.callback([work = std::move(work)] { run_on_one_process(work); });
 }
 
 void require_no_ranks(const CLI::App& command) {

@@ -7,8 +7,10 @@
 
 namespace trireme {
 
-// For commands that are the work of one process: under mpirun or srun the first rank does it, so
+// The work of one process: under mpirun or srun the first rank does it, so
 // that nothing is printed or written twice, and the others end with it.
+void run_on_one_process(const std::function<void()>& work);
+// A command that is nothing else.
 void on_one_process(CLI::App& command, std::function<void()> work);
 
 // For commands that start jobs: refuses to be a rank of one, beside which others would start the

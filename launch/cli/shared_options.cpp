@@ -1,9 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/cli/shared_options.h"
 
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+
+#include "launch/guard.h"
+
 namespace trireme {
+namespace {
+
+// All words behind the old ones stay.
+struct OldCommand {
+  std::vector<std::string> old, now;
+};
+
+const std::vector<OldCommand>& old_commands() {
+  static const std::vector<OldCommand> commands{
+      {{"verify-run"}, {"replay"}},
+      {{"checkpoint", "verify"}, {"checkpoint", "inspect", "--verify"}},
+      {{"checkpoint", "diff"}, {"checkpoint", "inspect"}},
+      {{"bench", "comm"}, {"bench", "machine", "--links"}},
+      {{"bench", "model"}, {"bench", "machine"}},
+  };
+  return commands;
+}
+
+}  // namespace
+
+std::vector<std::string> with_current_commands(std::vector<std::string> words) {
+  for (const auto& [old, now] : old_commands()) {
+    if (words.size() < old.size() || !std::ranges::equal(old, std::span(words).first(old.size())))
+      continue;
+    if (launcher_rank() == 0)
+      fmt::print(stderr, "trireme {} is trireme {} now\n", fmt::join(old, " "),
+                 fmt::join(now, " "));
+    words.erase(words.begin(), words.begin() + std::ssize(old));
+    words.insert(words.begin(), now.begin(), now.end());
+    break;
+  }
+  return words;
+}
 
 void add_set_option(CLI::App& command, std::vector<std::string>& overrides,
                     const std::string& what) {

@@ -18,6 +18,10 @@ CLI::Option* add_config_options(CLI::App& command, std::string& config,
                                 std::vector<std::string>& overrides,
                                 const std::string& what = "YAML file, see configs/");
 
+// The words of a command line by the commands of today, the program's name left out: those of
+// earlier versions are still taken, but in no --help, and a notice on stderr says what they are.
+[[nodiscard]] std::vector<std::string> with_current_commands(std::vector<std::string> words);
+
 // --weights (or --checkpoint) and --average.
 void add_weights_options(CLI::App& command, WeightsChoice& choice);
 

@@ -8,8 +8,8 @@
 #include <optional>
 #include <random>
 
+#include "runtime/base/environment.h"
 #include "runtime/base/error.h"
-#include "runtime/base/host_name.h"
 #include "runtime/base/log.h"
 #include "runtime/comm/gather_texts.h"
 

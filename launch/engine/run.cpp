@@ -7,7 +7,7 @@
 #include "launch/engine/options.h"
 #include "launch/engine/state/start_times.h"
 #include "launch/engine/trainer.h"
-#include "runtime/base/host_name.h"
+#include "runtime/base/environment.h"
 #include "runtime/base/log.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/telemetry/run_directory.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/exchange/state_diff.h"
+#include "launch/exchange/state_text.h"
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>

@@ -19,7 +19,7 @@
 #include "launch/exchange/hf_weights.h"
 #include "models/config.h"
 #include "models/registry.h"
-#include "models/resnet/resnet_config.h"
+#include "models/resnet/resnet.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/file.h"
 #include "runtime/checkpoint/files/weight_files.h"

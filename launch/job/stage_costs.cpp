@@ -6,7 +6,7 @@
 
 #include "launch/engine/memory_plan.h"
 #include "launch/engine/options.h"
-#include "runtime/base/host_name.h"
+#include "runtime/base/environment.h"
 #include "runtime/base/log.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/comm/host_stream.h"

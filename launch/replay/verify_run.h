@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme verify-run`: whether a run directory still holds what the run's certificate says, and
-// where and why two runs part.
+// `trireme replay` without steps: whether a run directory still holds what the run's certificate
+// says, and where and why two runs part.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/text/generation.h"
+#include "launch/text/continuation.h"
 
 #include <fmt/format.h>
 

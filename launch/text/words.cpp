@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/text/words.h"
 
-#include "data/tokenizer/utf8.h"
 #include "launch/engine/state/data_record.h"
 #include "runtime/base/error.h"
+#include "runtime/base/utf8.h"
 
 namespace trireme {
 namespace {

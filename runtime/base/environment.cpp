@@ -2,7 +2,9 @@
 #include "runtime/base/environment.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
+#include <array>
 #include <charconv>
 #include <cstdlib>
 #include <initializer_list>
@@ -11,6 +13,7 @@
 #include <set>
 #include <string>
 
+#include "runtime/base/error.h"
 #include "runtime/base/log.h"
 
 namespace trireme {
@@ -57,6 +60,12 @@ std::optional<int> launched_rank() {
 
 std::optional<int> launched_ranks() {
   return first_number({"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_SIZE"}, 1);
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) system_failed("gethostname", "this host");
+  return name.data();
 }
 
 }  // namespace trireme

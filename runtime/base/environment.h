@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers that launchers, schedulers and users leave in the environment. What stands there may be
+// Where this process runs, and the numbers that launchers, schedulers and users leave in the
+// environment. What stands there may be
 // of another job, of another program or misspelled: it is checked where it is read.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace trireme {
@@ -21,5 +23,7 @@ void ignore_variable(const char* name, std::string_view reason);
 // without one.
 [[nodiscard]] std::optional<int> launched_rank();
 [[nodiscard]] std::optional<int> launched_ranks();
+
+[[nodiscard]] std::string host_name();
 
 }  // namespace trireme

@@ -8,8 +8,6 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "runtime/base/disk_space.h"
-
 namespace trireme {
 FileDescriptor::~FileDescriptor() {
   if (is_open()) ::close(descriptor_);

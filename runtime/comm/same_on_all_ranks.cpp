@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/base/checksum.h"
-#include "runtime/base/host_name.h"
+#include "runtime/base/environment.h"
 #include "runtime/comm/comm_label.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/comm/host_stream.h"

@@ -3,6 +3,8 @@
 // first call of any library in the process.
 #pragma once
 
+#include <cstdlib>
+
 namespace trireme {
 
 // Sets, where the user has not,
@@ -12,6 +14,10 @@ namespace trireme {
 //                                    work
 // To be called first thing in main(), before MPI starts (which may look for GPUs) and before there
 // are threads. RankProcess and guarded_main() call it.
-void prepare_gpu_environment() noexcept;
+inline void prepare_gpu_environment() noexcept {
+  // A failure means that there is no memory for two words; whatever comes next will say so.
+  static_cast<void>(::setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0));
+  static_cast<void>(::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0));
+}
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/parallel/stage_balance.h"
+#include "runtime/parallel/stage_plan.h"
 
 #include <algorithm>
 #include <cmath>

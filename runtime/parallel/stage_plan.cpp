@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "runtime/parallel/stage_balance.h"
-
 namespace trireme {
 
 int StagePlan::stage_of_layer(int layer, const ScheduleShape& shape) const {

@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "runtime/base/philox.h"
-#include "runtime/plan/normal.h"
 
 namespace trireme::plan {
 namespace {

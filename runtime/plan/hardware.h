@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the planner knows of a machine: configs/hardware/*.yaml, or what `trireme bench model` and
-// `trireme bench comm` measured. Seconds, bytes, FLOP/s throughout.
+// What the planner knows of a machine: configs/hardware/*.yaml, or what `trireme bench machine`
+// measured. Seconds, bytes, FLOP/s throughout.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/plan/normal.h"
+#include "runtime/plan/cluster.h"
 
 #include <cmath>
 #include <numbers>

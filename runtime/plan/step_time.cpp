@@ -6,10 +6,10 @@
 #include "runtime/base/dtype.h"
 #include "runtime/base/error.h"
 #include "runtime/parallel/schedule_timeline.h"
+#include "runtime/plan/cluster.h"
 #include "runtime/plan/comm_cost.h"
 #include "runtime/plan/data_traffic.h"
 #include "runtime/plan/layer_cost.h"
-#include "runtime/plan/normal.h"
 
 namespace trireme::plan {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "runtime/base/atomic_file.h"
-#include "runtime/base/disk_space.h"
+#include "runtime/base/file.h"
 
 namespace trireme {
 namespace {

@@ -16,8 +16,8 @@
 
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/clock.h"
-#include "runtime/base/disk_space.h"
-#include "runtime/base/host_name.h"
+#include "runtime/base/environment.h"
+#include "runtime/base/file.h"
 #include "runtime/base/json.h"
 #include "runtime/telemetry/lock_support.h"
 

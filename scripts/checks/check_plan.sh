@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# How well does the planner know this machine? Calibrates it (trireme bench model), then trains one small model on layouts of
+# How well does the planner know this machine? Calibrates it (trireme bench machine), then trains one small model on layouts of
 # 1, 2 and 4 ranks and compares the step time that `trireme plan` predicts for each with the measured one. Prints a table
 # and exits with 1 when a prediction is off by more than the tolerance, or when the planner puts two layouts in the wrong
 # order though their measured times differ by more than it. Needs a quiet machine: three minutes on two cores.
@@ -107,7 +107,7 @@ CONFIG
 say "load of the machine: $(cut -d ' ' -f 1-3 /proc/loadavg); it should be below 1"
 # What other programs disturb is said and judged with the rest: runs and calibration by turns, of which the fastest count.
 for ((round = 1; round <= rounds; ++round)); do
-  mpirun -np 2 "$trireme" bench model "$work/model.yaml" --seconds 4 --accept-load --out "$work/hardware.$round.yaml" \
+  mpirun -np 2 "$trireme" bench machine "$work/model.yaml" --seconds 4 --accept-load --out "$work/hardware.$round.yaml" \
     >"$work/bench.$round.log" 2>&1 || die "the calibration failed: $(tail -n 3 "$work/bench.$round.log")"
   while read -r name ranks settings; do
     # shellcheck disable=SC2046,SC2086

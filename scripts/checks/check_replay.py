@@ -199,7 +199,7 @@ def main():
         if options.clean:
             steps = options.clean
             check.train([], "", [f"train.steps={steps}", f"checkpoint.every_steps={steps // 2}"])
-            check.run(check.trireme, ["verify-run", "run"])
+            check.run(check.trireme, ["replay", "run"])
             print(check.run(check.trireme, ["replay", "run", "--step", "1", "--steps", str(steps)]), end="")
             return 0
         chosen = [fault for fault in faults() if fault.short or not options.short]

@@ -14,7 +14,6 @@
 #include <sstream>
 
 #include "runtime/base/atomic_file.h"
-#include "runtime/base/disk_space.h"
 
 namespace trireme {
 namespace {

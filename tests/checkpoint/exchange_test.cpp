@@ -32,7 +32,7 @@ TEST_F(CommandTest, InspectPrintsTheNewestOfARun) {
 TEST_F(CommandTest, VerifyNamesDamagedTensors) {
   save("run", 1, 1, 1);
   save("run", 2, 2, 1);
-  EXPECT_NE(run({"verify", directory_.file("run")}).find("step_00000002: good"), std::string::npos);
+  EXPECT_NE(run({"inspect", "--verify", directory_.file("run")}).find("step_00000002: good"), std::string::npos);
   const std::string path = directory_.file("run/checkpoints/step_00000002");
   const Manifest manifest = open_checkpoint(path).manifest;
   std::string text = test::read_text(path + "/rank_00000.h5");
@@ -42,7 +42,7 @@ TEST_F(CommandTest, VerifyNamesDamagedTensors) {
   expect_error(
       ExitCode::checkpoint,
       [&] {
-        run({"verify", directory_.file("run")});
+        run({"inspect", "--verify", directory_.file("run")});
       },
       "1 of 2 checkpoints is damaged", "rank_00000.h5: tensor model/",
       "does not match its checksum");
@@ -53,12 +53,12 @@ TEST_F(CommandTest, DiffComparesWholeTensorsOfAnyLayout) {
   save("b", 1, 1, 8);
   save("c", 1, 2, 1);
 
-  EXPECT_NE(run({"diff", directory_.file("a"), directory_.file("b")}).find("tensors equal"),
+  EXPECT_NE(run({"inspect", directory_.file("a"), directory_.file("b")}).find("tensors equal"),
             std::string::npos);
   expect_error(
       ExitCode::internal,
       [&] {
-        run({"diff", directory_.file("a"), directory_.file("c")});
+        run({"inspect", directory_.file("a"), directory_.file("c")});
       },
       "tensors differ between");
 }

@@ -38,7 +38,7 @@
 #include <thread>
 
 #include "runtime/comm/comm_label.h"
-#include "runtime/comm/host/tcp/tcp_rendezvous.h"
+#include "runtime/comm/host/tcp/tcp_place.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/comm/nccl.h"
 #include "runtime/comm/watchdog/step_watch.h"

@@ -8,7 +8,7 @@
 #include <future>
 
 #include "runtime/comm/host/tcp/tcp_door.h"
-#include "runtime/comm/host/tcp/tcp_rendezvous.h"
+#include "runtime/comm/host/tcp/tcp_place.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_directory.h"
 

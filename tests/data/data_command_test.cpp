@@ -13,8 +13,8 @@
 #include <string>
 #include <thread>
 
+#include "runtime/base/environment.h"
 #include "runtime/base/error.h"
-#include "runtime/base/host_name.h"
 #include "tests/data/make_images.h"
 #include "tests/data/make_megatron.h"
 #include "tests/support/temporary_directory.h"

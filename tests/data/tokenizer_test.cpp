@@ -7,7 +7,7 @@
 
 #include <random>
 
-#include "data/tokenizer/utf8.h"
+#include "runtime/base/utf8.h"
 #include "tests/data/make_tokenizer.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_directory.h"

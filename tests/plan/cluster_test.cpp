@@ -6,8 +6,6 @@
 #include <cmath>
 #include <limits>
 
-#include "runtime/plan/normal.h"
-
 namespace trireme::plan::test {
 namespace {
 

@@ -16,8 +16,8 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
-#include "runtime/comm/host/job_transfers.h"
 #include "runtime/comm/host/reduce.h"
+#include "runtime/comm/host/transfers.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/device/gpu_environment.h"
 #include "tests/support/mpi_test.h"

@@ -5,8 +5,8 @@
 
 #include "data/pack/interruption.h"
 #include "data/pack/text/json_line.h"
-#include "data/tokenizer/utf8.h"
 #include "runtime/base/error.h"
+#include "runtime/base/utf8.h"
 
 namespace trireme {
 namespace {

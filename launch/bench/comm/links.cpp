@@ -36,7 +36,8 @@ std::optional<plan::Link> slowest_link(Communicator& world, Communicator& group,
   if (slowest[1] == 0) return {};
   if (std::isinf(slowest[1])) {
     fail(ExitCode::config,
-         "bench comm: large messages take no longer than small ones; raise --max-bytes");
+         "bench machine: large messages take no longer than small ones; try again when the machine "
+         "is quiet, or with --links and a larger --max-bytes");
   }
   return plan::Link{.latency = slowest[0], .bandwidth = 1 / slowest[1]};
 }
@@ -46,6 +47,11 @@ std::optional<plan::Link> slowest_link(Communicator& world, Communicator& group,
 plan::Link link_of_all_reduce(const LinkFit& fit, int ranks) {
   return {.latency = fit.latency / (2 * std::ceil(std::log2(ranks))),
           .bandwidth = fit.bandwidth * bus_factor(Verb::all_reduce, ranks)};
+}
+
+MeasureOptions link_options(const Device& device, int repeats) {
+  if (device.type() != DeviceType::cpu) return {.repeats = repeats};
+  return {.repeats = repeats, .batch_seconds = 20e-3, .pause_seconds = 1e-3};
 }
 
 MeasuredLinks measure_links(Communicator& world, Device& device,
@@ -76,7 +82,7 @@ void update_hardware_file(const std::string& path, const MeasuredLinks& links) {
   if (links.inside) hardware.links.inside = *links.inside;
   if (links.between) hardware.links.between = *links.between;
   const std::string comment =
-      fmt::format("Links measured by trireme bench comm, {}: {}{}", version_text(),
+      fmt::format("Links measured by trireme bench machine --links, {}: {}{}", version_text(),
                   links.inside ? "inside a host" : "", links.between ? ", between hosts" : "");
   write_file(path, plan::to_yaml(hardware, comment), ExitCode::config);
 }

@@ -21,6 +21,10 @@ struct MeasuredLinks {
   std::optional<plan::Link> between{};  // the first ranks of several hosts
 };
 
+// How the planner's links are measured on `device`. Streams of a GPU run ahead of the host; on a
+// CPU the work between two collectives waits for the first.
+[[nodiscard]] MeasureOptions link_options(const Device& device, int repeats);
+
 // All-reduces of `sizes` among the ranks of each host, then among the hosts' first ranks; the same
 // result on all ranks. `hosts` by rank. Collective; blocks the host.
 [[nodiscard]] MeasuredLinks measure_links(Communicator& world, Device& device,

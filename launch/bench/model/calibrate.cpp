@@ -5,7 +5,6 @@
 
 #include "launch/plan/step_plan.h"
 #include "models/gpt/gpt.h"
-#include "models/gpt/gpt_config.h"
 
 namespace trireme::model_bench {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From what `trireme bench model` measured to the hardware from which the planner predicts it, and
-// models of other sizes.
+// From what `trireme bench machine` measured to the hardware from which the planner predicts it,
+// and models of other sizes.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `trireme bench model` measures on one rank, and the hardware that the planner needs to
+// What `trireme bench machine` measures on one rank, and the hardware that the planner needs to
 // predict it.
 #pragma once
 

@@ -43,10 +43,10 @@ OperationTime mean_of(const OperationTime& sum, int steps) {
 
 StepProfile profile_step(Device& device, const Config& config, double seconds) {
   if (device.type() != DeviceType::cpu) {
-    fail(
-        ExitCode::config,
-        "bench model --profile times operations on the CPU as they run; of a GPU's, `trireme bench "
-        "kernels` counts what they launch and move");
+    fail(ExitCode::config,
+         "bench machine --profile times operations on the CPU as they run; of a GPU's, `trireme "
+         "bench "
+         "kernels` counts what they launch and move");
   }
   constexpr int min_steps = 5, warm_up = 2;
   const std::shared_ptr<Device> borrowed(&device, [](Device*) {});

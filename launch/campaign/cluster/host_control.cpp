@@ -14,8 +14,8 @@
 #include "launch/run/file_tail.h"
 #include "launch/study/scale/job.h"
 #include "launch/study/scale/launcher.h"
+#include "runtime/base/environment.h"
 #include "runtime/base/error.h"
-#include "runtime/base/host_name.h"
 
 namespace trireme::campaign {
 namespace {

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "runtime/base/host_name.h"
+#include "runtime/base/environment.h"
 #include "runtime/base/json.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/telemetry/host.h"

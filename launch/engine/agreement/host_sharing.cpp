@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "runtime/base/clock.h"
-#include "runtime/base/host_name.h"
+#include "runtime/base/environment.h"
 #include "runtime/comm/gather_texts.h"
 
 namespace trireme {

@@ -3,7 +3,7 @@
 // may be another one, and so may what a relative path leads to: ranks would train on it in silence.
 // Everything here is collective and raises its error, with ranks, hosts and what they have, on all
 // ranks alike (comm/same_on_all_ranks.h). Weights and checkpoints are compared where they are found
-// (checkpoint/restore/same_weights.h).
+// (checkpoint/restore/verify.h).
 #pragma once
 
 #include <string>

@@ -151,8 +151,8 @@ std::optional<FoundCheckpoint> checkpoint_that_fits(Session& session, const Data
   auto found = find_newest_valid(directory, *session.world);
   if (!found) {
     fail(ExitCode::checkpoint,
-         "{}: none of its checkpoints verifies; see trireme checkpoint verify {}, {}", directory,
-         config.run.directory, instead);
+         "{}: none of its checkpoints verifies; see trireme checkpoint inspect --verify {}, {}",
+         directory, config.run.directory, instead);
   }
   try {
     const json state = parse_json<json>(found->manifest.state);

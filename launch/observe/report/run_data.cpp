@@ -16,7 +16,7 @@
 #include "launch/plan/layout_plan.h"
 #include "launch/run/run_places.h"
 #include "models/config.h"
-#include "runtime/base/host_name.h"
+#include "runtime/base/environment.h"
 #include "runtime/checkpoint/files/names.h"
 #include "runtime/telemetry/run_directory.h"
 

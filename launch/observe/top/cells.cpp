@@ -2,53 +2,47 @@
 #include "launch/observe/top/cells.h"
 
 #include <fmt/format.h>
+#include <utf8proc.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdint>
 #include <cstdlib>
 #include <limits>
+
+#include "runtime/base/utf8.h"
 
 namespace trireme::top {
 namespace {
 
 struct Character {
-  std::uint32_t code = 0;
+  utf8proc_int32_t code = 0;
   std::size_t bytes = 1;
   bool valid = false;
 };
 
 Character first_of(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned lead = byte(0);
-  if (lead < 0x80) return {lead, 1, true};
-  const std::size_t bytes = lead >= 0xf0 ? 4 : (lead >= 0xe0 ? 3 : 2);
-  constexpr std::array<std::uint32_t, 5> smallest = {0, 0, 0x80, 0x800, 0x10000};
-  if (lead < 0xc2 || lead > 0xf4 || text.size() < bytes) return {};
-  std::uint32_t code = lead & (0xffU >> (bytes + 1));
-  for (std::size_t i = 1; i < bytes; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return {};
-    code = code << 6 | (byte(i) & 0x3f);
+  const Utf8Step step = utf8_step(text, 0);
+  std::size_t at = 0;
+  if (!step.valid) return {};
+  return {static_cast<utf8proc_int32_t>(next_code_point(text, at)), step.bytes, true};
+}
+
+// Control characters, and marks that turn the direction of what follows.
+bool moves_things(utf8proc_int32_t code) {
+  switch (utf8proc_category(code)) {
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+      return true;
+    default:
+      return false;
   }
-  const bool surrogate = code >= 0xd800 && code < 0xe000;
-  return {code, bytes, code >= smallest[bytes] && code <= 0x10ffff && !surrogate};
 }
 
-// Control characters of both sets, and marks that turn the direction of what follows.
-bool moves_things(std::uint32_t code) {
-  return code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0x200b && code <= 0x200f) ||
-         (code >= 0x2028 && code <= 0x202e) || (code >= 0x2060 && code <= 0x206f) || code == 0xfeff;
-}
-
-std::size_t columns_of_code(std::uint32_t code) {
-  if (code >= 0x300 && code < 0x370) return 0;  // combining marks
-  const bool wide = (code >= 0x1100 && code <= 0x115f) || (code >= 0x2e80 && code <= 0xa4cf) ||
-                    (code >= 0xac00 && code <= 0xd7a3) || (code >= 0xf900 && code <= 0xfaff) ||
-                    (code >= 0xfe30 && code <= 0xfe6f) || (code >= 0xff00 && code <= 0xff60) ||
-                    (code >= 0xffe0 && code <= 0xffe6) || (code >= 0x1f300 && code <= 0x1faff) ||
-                    (code >= 0x20000 && code <= 0x3fffd);
-  return wide ? 2 : 1;
+std::size_t columns_of_code(utf8proc_int32_t code) {
+  return static_cast<std::size_t>(utf8proc_charwidth(code));
 }
 
 constexpr std::string_view mark = "..";

@@ -14,7 +14,7 @@
 #include "launch/observe/top/run_view.h"
 #include "launch/run/run_files.h"
 #include "models/config.h"
-#include "runtime/base/host_name.h"
+#include "runtime/base/environment.h"
 #include "runtime/base/json.h"
 #include "runtime/checkpoint/directory.h"
 #include "runtime/checkpoint/files/names.h"

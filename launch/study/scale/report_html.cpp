@@ -92,7 +92,7 @@ std::string extrapolations(const Study& study, std::span<const Row> rows) {
   std::string text = "<h2>Beyond the measured points</h2>\n";
   if (study.hardware.empty())
     return text +
-           "<p>Needs parallel.hardware: trireme bench model measures this machine for it.</p>\n";
+           "<p>Needs parallel.hardware: trireme bench machine measures this machine for it.</p>\n";
   for (const Extrapolation& one : extrapolate(study, rows)) {
     text += fmt::format(
         "<p>{} scaling: the planner on {}, times {:.3f} (measured / predicted, the median of the "

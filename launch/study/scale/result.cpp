@@ -16,7 +16,7 @@
 #include "launch/run/run_files.h"
 #include "models/config.h"
 #include "runtime/base/atomic_file.h"
-#include "runtime/base/host_name.h"
+#include "runtime/base/environment.h"
 #include "runtime/base/json.h"
 #include "runtime/base/line_reader.h"
 #include "runtime/device/device.h"

@@ -9,7 +9,6 @@
 #include <random>
 
 #include "runtime/base/atomic_file.h"
-#include "runtime/base/disk_space.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/base/host_name.h"
+#include "runtime/base/environment.h"
 #include "runtime/comm/communicator.h"
 
 namespace trireme {

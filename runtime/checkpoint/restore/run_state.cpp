@@ -11,7 +11,7 @@
 #include "runtime/checkpoint/directory.h"
 #include "runtime/checkpoint/files/names.h"
 #include "runtime/checkpoint/files/weight_files.h"
-#include "runtime/checkpoint/restore/same_weights.h"
+#include "runtime/checkpoint/restore/verify.h"
 
 namespace trireme {
 namespace {
@@ -162,7 +162,8 @@ RunState find_state(const std::string& path, Communicator& world, AtEqualSteps p
   if (newest) return of_checkpoint(std::move(*newest));
   if (!place.weights)
     fail(ExitCode::checkpoint,
-         "{}: holds no weights, and no checkpoint that verifies; see trireme checkpoint verify {}",
+         "{}: holds no weights, and no checkpoint that verifies; see trireme checkpoint inspect "
+         "--verify {}",
          path, path);
   require_same_weights(world, in(path, weights_name));
   if (place.averages) require_same_weights(world, in(path, averages_name));

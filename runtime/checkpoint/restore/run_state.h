@@ -34,7 +34,7 @@ struct RunState {
 // `path`: a run, its directory of checkpoints, a checkpoint, a .safetensors file, an index of
 // several, or a directory of either in Hugging Face's names. Collective: rank 0 looks, all ranks
 // verify a checkpoint together, each a part. Raises ExitCode::checkpoint, alike on all ranks, where
-// there is nothing, where ranks find different states (same_weights.h), where a checkpoint that was
+// there is nothing, where ranks find different states (verify.h), where a checkpoint that was
 // named is damaged, or where all of a run are.
 [[nodiscard]] RunState find_state(const std::string& path, Communicator& world,
                                   AtEqualSteps prefer = AtEqualSteps::weights);

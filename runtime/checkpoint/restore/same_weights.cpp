@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/checkpoint/restore/same_weights.h"
+#include "runtime/checkpoint/restore/verify.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -13,7 +13,6 @@
 #include "runtime/checkpoint/directory.h"
 #include "runtime/checkpoint/files/names.h"
 #include "runtime/checkpoint/restore/parallel_reader.h"
-#include "runtime/checkpoint/restore/same_weights.h"
 
 namespace trireme {
 namespace {

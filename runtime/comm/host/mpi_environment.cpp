@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -12,17 +13,16 @@
 #include <thread>
 
 #include "runtime/base/environment.h"
-#include "runtime/base/host_name.h"
 #include "runtime/base/log.h"
 #include "runtime/base/terminal.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/comm/host/end_of_job.h"
 #include "runtime/comm/host/host_communicator.h"
-#include "runtime/comm/host/job_transfers.h"
+#include "runtime/comm/host/mpi_check.h"
 #include "runtime/comm/host/mpi_transfers.h"
-#include "runtime/comm/host/quiet_abort.h"
-#include "runtime/comm/host/tcp/tcp_rendezvous.h"
+#include "runtime/comm/host/tcp/tcp_place.h"
 #include "runtime/comm/host/tcp/tcp_transfers.h"
+#include "runtime/comm/host/transfers.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/comm/watchdog/start_watch.h"
 
@@ -216,6 +216,14 @@ int end_job_alike(int code) noexcept {
   // One is enough, and ends the others.
   if (rank != 0) std::this_thread::sleep_for(patience_at_the_end);
   abort_job(code);
+}
+
+std::string mpi_library_version() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  TRIREME_MPI(MPI_Get_library_version(text.data(), &length));
+  const std::string whole(text.data(), static_cast<std::size_t>(length));
+  return whole.substr(0, whole.find(','));  // "Open MPI v4.1.4"
 }
 
 }  // namespace trireme

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/comm/host/quiet_abort.h"
 
 #include <dlfcn.h>
 

@@ -28,8 +28,8 @@ class Transfers {
   virtual void receive(std::byte* data, std::size_t bytes, int from, MessageTag tag) = 0;
   virtual void broadcast(std::byte* data, std::size_t bytes, int root) = 0;
   virtual void barrier() = 0;
-  // Polls, and sleeps in between (see README.md). Returns how long it has waited, 0 where all was done
-  // at the first polls: a message of a microsecond is not worth reading clocks for.
+  // Polls, and sleeps in between (see README.md). Returns how long it has waited, 0 where all was
+  // done at the first polls: a message of a microsecond is not worth reading clocks for.
   virtual std::chrono::nanoseconds wait_all() = 0;
   // A whole message tagged `note` of any rank, if one has arrived. Does not wait.
   [[nodiscard]] virtual bool receive_note(std::byte* data, std::size_t bytes) = 0;
@@ -50,5 +50,8 @@ class Transfers {
   int size_;
   bool abandoned_ = false;
 };
+
+// A new group of messages between all ranks of the job, or null in a job of one. Collective.
+[[nodiscard]] std::unique_ptr<Transfers> make_job_transfers();
 
 }  // namespace trireme

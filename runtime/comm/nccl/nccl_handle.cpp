@@ -6,7 +6,6 @@
 
 #include "runtime/base/log.h"
 #include "runtime/comm/host/backoff.h"
-#include "runtime/comm/nccl/nccl_monitor.h"
 
 namespace trireme {
 namespace {

@@ -3,7 +3,7 @@
 //
 // Note [The end of a group on NCCL]
 // A kernel whose peer is gone spins for ever, and the host may wait for its stream meanwhile. So a
-// thread of the process (nccl_monitor.h) polls all handles for asynchronous errors and ends the
+// thread of the process (NcclMonitor) polls all handles for asynchronous errors and ends the
 // job, and abort_job() aborts all handles before the process ends, whoever calls it: main with an
 // error, the monitor, the watchdog at a deadline. The results of an aborted call are undefined;
 // nobody gets to use them, for the process ends at once.
@@ -95,6 +95,17 @@ class NcclHandle {
   std::uint64_t calls_ = 0;  // groups of NCCL so far
   Call last_;                // the latest, if there is one
   CommLabel label_;
+};
+
+// the thread that looks at all NCCL communicators of the process. See Note
+// [The end of a group on NCCL].
+class NcclHandle;
+
+class NcclMonitor {
+ public:
+  // Thread-safe. The thread lives while there are handles.
+  static void add(NcclHandle& handle);
+  static void remove(NcclHandle& handle);
 };
 
 }  // namespace trireme

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/comm/nccl/nccl_monitor.h"
 
 #include <pthread.h>
 

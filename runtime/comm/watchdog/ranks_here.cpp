@@ -11,7 +11,7 @@
 #include <optional>
 #include <string_view>
 
-#include "runtime/base/host_name.h"
+#include "runtime/base/environment.h"
 
 namespace trireme {
 namespace {

@@ -20,7 +20,6 @@
 
 #include "runtime/base/environment.h"
 #include "runtime/base/error.h"
-#include "runtime/base/host_name.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/comm/watchdog/ranks_here.h"
 #include "runtime/comm/watchdog/watch_signal.h"

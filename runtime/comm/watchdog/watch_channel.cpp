@@ -4,7 +4,7 @@
 #include <exception>
 #include <type_traits>
 
-#include "runtime/comm/host/job_transfers.h"
+#include "runtime/comm/host/transfers.h"
 
 namespace trireme {
 

@@ -2,9 +2,9 @@
 #include "runtime/config/yaml/text_check.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "runtime/base/error.h"
+#include "runtime/base/utf8.h"
 #include "runtime/config/yaml/document.h"
 
 namespace trireme::config {
@@ -21,20 +21,6 @@ bool is_continuation(char letter) {
   return (static_cast<unsigned char>(letter) & 0xC0U) == 0x80U;
 }
 
-// Bytes of the UTF-8 sequence that starts `text`, or nothing if it is malformed. Overlong forms and
-// surrogates are told apart by the second byte (Unicode standard, table 3-7).
-std::optional<std::size_t> utf8_length(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text[0]);
-  if (lead < 0x80) return 1;
-  const std::size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  if (lead < 0xC2 || lead > 0xF4 || text.size() < length) return std::nullopt;
-  if (!std::ranges::all_of(text.substr(1, length - 1), is_continuation)) return std::nullopt;
-  const auto second = static_cast<unsigned char>(text[1]);
-  const bool malformed = (lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F) ||
-                         (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F);
-  return malformed ? std::nullopt : std::optional(length);
-}
-
 bool indents_with_tab(std::string_view line) {
   const auto start = line.find_first_not_of(" \t\r");
   if (start == std::string_view::npos || line[start] == '#') return false;
@@ -48,12 +34,12 @@ void check_line(std::string_view line, std::string_view name, std::size_t number
       fail(ExitCode::config, "{}:{}: byte {:#04x} is a control character; is this a YAML file?",
            name, number, static_cast<unsigned char>(letter));
     }
-    const auto length = utf8_length(line.substr(at));
-    if (!length) {
+    const Utf8Step step = utf8_step(line, at);
+    if (!step.valid) {
       fail(ExitCode::config, "{}:{}: byte {:#04x} is not UTF-8; is this a YAML file?", name, number,
            static_cast<unsigned char>(letter));
     }
-    at += *length;
+    at += step.bytes;
   }
   if (indents_with_tab(line)) {
     fail(ExitCode::config, "{}:{}: a tab in the indentation; YAML indents with spaces", name,

@@ -5,7 +5,7 @@
 #include <exception>
 
 #include "runtime/device/backends.h"
-#include "runtime/device/cuda/cuda_graph.h"
+#include "runtime/device/cuda/cuda_stream.h"
 #include "runtime/device/cuda_slot.h"
 #include "runtime/device/dry/dry_device.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/device/cuda/cuda_graph.h"
+#include "runtime/device/cuda/cuda_stream.h"
 
 #include <exception>
 

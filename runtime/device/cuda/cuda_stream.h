@@ -74,4 +74,16 @@ class CudaStream final : public Stream {
   std::vector<Buffer> scratch_, workspace_, arrivals_;
 };
 
+// a captured stream.
+class CudaGraph final : public Graph {
+ public:
+  // Records what `work` enqueues on `stream` and on streams forked from it.
+  CudaGraph(CudaStream& stream, const std::function<void()>& work);
+  ~CudaGraph() override;
+  void launch(Stream& stream) override;
+
+ private:
+  cudaGraphExec_t executable_ = nullptr;
+};
+
 }  // namespace trireme

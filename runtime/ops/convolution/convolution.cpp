@@ -4,7 +4,6 @@
 #include "runtime/ops/common/cudnn_graphs.h"
 #include "runtime/ops/common/dispatch.h"
 #include "runtime/ops/common/operands.h"
-#include "runtime/ops/convolution/convolution_cpu.h"
 #include "runtime/ops/convolution/convolution_workspace.h"
 
 namespace trireme::ops {

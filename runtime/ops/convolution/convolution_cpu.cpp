@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/convolution/convolution_cpu.h"
+#include "runtime/ops/convolution/convolution_workspace.h"
 
 #include "runtime/device/cpu/cpu_features.h"
 #include "runtime/device/cpu/cpu_stream.h"

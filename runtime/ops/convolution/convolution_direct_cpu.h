@@ -7,7 +7,7 @@
 
 #include <cstddef>
 
-#include "runtime/ops/convolution/convolution_cpu.h"
+#include "runtime/ops/convolution/convolution_workspace.h"
 
 namespace trireme::ops::cpu::direct {
 

@@ -5,8 +5,8 @@
 
 #include <cstddef>
 
-#include "runtime/ops/convolution/convolution_cpu.h"
 #include "runtime/ops/convolution/convolution_strips_cpu.h"
+#include "runtime/ops/convolution/convolution_workspace.h"
 
 namespace trireme::ops::cpu::direct {
 

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "runtime/ops/convolution/convolution_cpu.h"
+#include "runtime/ops/convolution/convolution_workspace.h"
 
 namespace trireme::ops::cpu::direct {
 

@@ -59,3 +59,11 @@ struct WeightParts {
 }
 
 }  // namespace trireme::ops::cuda
+
+namespace trireme::ops::cpu {
+
+// Of the CPU's two ways to convolve (convolution_direct_cpu.h, convolution_dnnl_cpu.h).
+[[nodiscard]] std::size_t convolution_workspace_bytes(DType dtype, const Shape& x, const Shape& w,
+                                                      const ConvolutionOptions& options);
+
+}  // namespace trireme::ops::cpu

@@ -10,7 +10,7 @@
 #include <charconv>
 #include <filesystem>
 
-#include "runtime/base/host_name.h"
+#include "runtime/base/environment.h"
 
 namespace trireme {
 namespace {

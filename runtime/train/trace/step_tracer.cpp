@@ -4,7 +4,7 @@
 #include <chrono>
 #include <filesystem>
 
-#include "runtime/base/host_name.h"
+#include "runtime/base/environment.h"
 #include "runtime/base/log.h"
 #include "runtime/comm/watchdog/step_watch.h"
 #include "runtime/device/trace/host_trace.h"

@@ -75,7 +75,7 @@ TEST_F(BenchCommTest, MeasuresEveryCollectiveOnEveryGroupAndFeedsThePlanner) {
   std::filesystem::copy_file(TRIREME_HARDWARE_FILE, hardware);
 
   const CommandResult result = trireme(
-      "bench comm " + data_directory() +
+      "bench machine --links " + data_directory() +
           "/gpt.yaml --set parallel.tensor=2 --max-bytes 4096 --factor 32 --repeats 3 --json " +
           report + " --hardware " + hardware,
       4);
@@ -123,15 +123,15 @@ TEST_F(BenchCommTest, AHostThatRunsMoreRanksThanDescribedIsDescribedAnew) {
 }
 
 TEST_F(BenchCommTest, RefusesWhatItCannotMeasure) {
-  const CommandResult alone = trireme("bench comm", 0);
+  const CommandResult alone = trireme("bench machine --links", 0);
   EXPECT_EQ(alone.exit_code, 2);
   EXPECT_THAT(alone.output, HasSubstr("start it with mpirun -np N"));
 
-  const CommandResult missing = trireme("bench comm --hardware /nowhere/here.yaml", 2);
+  const CommandResult missing = trireme("bench machine --links --hardware /nowhere/here.yaml", 2);
   EXPECT_EQ(missing.exit_code, 2);
   EXPECT_THAT(missing.output, HasSubstr("/nowhere/here.yaml"));
 
-  EXPECT_THAT(trireme("bench comm --min-bytes 64 --max-bytes 64", 2).output,
+  EXPECT_THAT(trireme("bench machine --links --min-bytes 64 --max-bytes 64", 2).output,
               HasSubstr("--min-bytes 64 is not below --max-bytes 64"));
 }
 

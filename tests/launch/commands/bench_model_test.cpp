@@ -131,7 +131,7 @@ TEST(BenchModel, WritesAHardwareFileThatThePlannerReads) {
   write_file(config, small_gpt);
   for (const int ranks : {1, 2}) {
     const CommandResult result = run_command(
-        fmt::format("{} -np {} {} bench model {} --seconds 0 --accept-load --out {} 2>&1",
+        fmt::format("{} -np {} {} bench machine {} --seconds 0 --accept-load --out {} 2>&1",
                     TRIREME_MPIEXEC, ranks, TRIREME_BINARY, config, out));
     ASSERT_EQ(result.exit_code, 0) << result.output;
 
@@ -153,7 +153,7 @@ TEST(BenchModel, RefusesToDescribeAMachineThatOthersUse) {
                     out = directory.path() + "/here.yaml";
   write_file(config, small_gpt);
   const std::string bench =
-      fmt::format("{} bench model {} --seconds 0.5 --out {}", TRIREME_BINARY, config, out);
+      fmt::format("{} bench machine {} --seconds 0.5 --out {}", TRIREME_BINARY, config, out);
 
   const std::string beside = directory.path() + "/beside.sh";
   // The programs end with the command, whatever becomes of the test.

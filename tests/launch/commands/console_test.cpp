@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -80,7 +81,7 @@ TEST_F(ConsoleTest, UnderMpirunACommandOfOneProcessPrintsOnceAndOneThatStartsJob
   };
   const std::pair<std::string, std::string> cases[] = {
       {"report " + directory() + "/run", "progress "},
-      {"verify-run " + directory() + "/run", "certificate"},
+      {"replay " + directory() + "/run", "certificate"},
       {"plan --ranks 1 " + data_directory() + "/gpt.yaml", "parameters"},
       {"data inspect " + data_directory() + "/text", "tokens"}};
   for (const auto& [command, line] : cases) {
@@ -249,8 +250,25 @@ TEST_F(ConsoleTest, WhatLooksAtRunsAndMachinesAnswersScriptsInJson) {
   const auto top = answer("top " + run);
   EXPECT_EQ(top["runs"][0]["loss"], report["runs"][0]["loss"]);
   EXPECT_EQ(top["runs"][0]["state"], "finished");
-  EXPECT_EQ(answer("verify-run " + run)["holds"], true);
+  EXPECT_EQ(answer("replay " + run)["holds"], true);
   EXPECT_EQ(answer("doctor")["problems"], 0);
+}
+
+TEST_F(ConsoleTest, CommandsOfEarlierVersionsAreTakenWithANoticeAndAreInNoHelp) {
+  ASSERT_EQ(train_gpt("run", 1).exit_code, 0);
+  const std::string run = " " + directory() + "/run";
+  const std::array<std::string, 3> renamed[] = {
+      {"checkpoint diff", "checkpoint inspect", run + run},
+      {"verify-run", "replay", run},
+      {"checkpoint verify", "checkpoint inspect --verify", run},
+      {"bench comm", "bench machine --links", " --max-bytes 1"}};
+  for (const auto& [old, now, arguments] : renamed) {
+    const CommandResult before = trireme(old + arguments), after = trireme(now + arguments);
+    EXPECT_EQ(before.exit_code, after.exit_code) << old;
+    EXPECT_THAT(before.output, HasSubstr(fmt::format("trireme {} is trireme {} now", old, now)));
+    EXPECT_THAT(before.output, HasSubstr(after.output)) << old;
+  }
+  EXPECT_THAT(trireme("--help").output, Not(HasSubstr("verify-run")));
 }
 
 TEST_F(ConsoleTest, WhatCannotBePrintedChangesNoExitCodeOfAFailure) {

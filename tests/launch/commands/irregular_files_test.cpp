@@ -94,8 +94,8 @@ TEST_F(IrregularFilesTest, OfARunAreNamedOrDoneWithout) {
   ASSERT_GT(files.size(), 15U);
 
   expect_ends(run, files,
-              {"report {0}", "report --json {0}", "top --once {0}", "verify-run {0}",
-               "checkpoint verify {0}", "checkpoint inspect {0}",
+              {"report {0}", "report --json {0}", "top --once {0}", "replay {0}",
+               "checkpoint inspect --verify {0}", "checkpoint inspect {0}",
                "checkpoint export {0} --out {0}/exported", "eval {0}", "trace summary {0}",
                "replay {0} --step 5", "generate {0} --prompt oar --tokens 2",
                "train {0} --set run.directory={0} --set train.steps=7"});
@@ -132,8 +132,8 @@ TEST_F(IrregularFilesTest, WhatATerminalWouldObeyIsShown) {
                                                     "31m";
   fs::rename(run, directory() + "/" + name);
 
-  for (const char* const command : {"report", "report --json", "verify-run", "top --once",
-                                    "top --json", "checkpoint inspect", "eval"}) {
+  for (const char* const command : {"report", "report --json", "replay", "top --once", "top --json",
+                                    "checkpoint inspect", "eval"}) {
     const CommandResult result =
         trireme(fmt::format("{} '{}/{}' 2>&1", command, directory(), name));
     EXPECT_THAT(result.output, AllOf(Not(HasSubstr("\x1b")), Not(HasSubstr("\xc2\x9b"))))

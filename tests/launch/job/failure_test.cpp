@@ -186,7 +186,7 @@ TEST_F(FailureTest, TrainingThatIsDoneIsKeptOnADiskThatTakesItsWeightsButNoCheck
                        HasSubstr("the last checkpoint of the run could not be written: step 9"),
                        HasSubstr("all steps are done, and only more of them would need it")));
   EXPECT_TRUE(weights_of("full") == weights_of("roomy"));
-  EXPECT_EQ(trireme("verify-run " + directory() + "/full").exit_code, 0);
+  EXPECT_EQ(trireme("replay " + directory() + "/full").exit_code, 0);
   const CommandResult again = run_command(train + "/full" + set);
   EXPECT_EQ(again.exit_code, 0) << again.output;
   EXPECT_THAT(again.output, HasSubstr("nothing is left to do"));

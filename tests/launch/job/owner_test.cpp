@@ -56,7 +56,7 @@ TEST_F(OwnerTest, TheSecondJobIsRefusedAndTheFirstUnharmed) {
     const auto steps = steps_of("run");
     for (std::size_t i = 0; i < steps.size(); ++i)
       ASSERT_EQ(steps[i].step, static_cast<std::int64_t>(i) + 1);
-    const CommandResult verified = trireme("checkpoint verify " + directory() + "/run");
+    const CommandResult verified = trireme("checkpoint inspect --verify " + directory() + "/run");
     EXPECT_EQ(verified.exit_code, 0) << verified.output;
     fs::remove_all(directory() + "/run");
   }

@@ -85,7 +85,7 @@ TEST_F(ResultsTest, ARunIsItsNewestStateForEveryCommandAndTheySayWhich) {
   EXPECT_THAT(output("generate " + run + " --tokens 2"), HasSubstr(newest + " (step 7)"));
   EXPECT_THAT(output("checkpoint export " + run + " --out " + path("hf")),
               HasSubstr(newest + " (step 7)"));
-  EXPECT_THAT(output("checkpoint diff " + run + " " + checkpoint("longer", 7)),
+  EXPECT_THAT(output("checkpoint inspect " + run + " " + checkpoint("longer", 7)),
               HasSubstr("tensors equal"));
   const CommandResult begun = train_gpt("begun", 2, {"train.initial_weights=" + run});
   EXPECT_THAT(begun.output, HasSubstr("weights of " + newest + " (step 7)"));
@@ -135,7 +135,7 @@ TEST_F(ResultsTest, ExportAndImportNeedNoConfigAndReplaceNothingUnasked) {
   EXPECT_THAT(output(importing), HasSubstr("model: {family: gpt2, layers: 2, hidden: 32, heads: 2, "
                                            "context: 24, vocabulary: 256}"));
   expect_refusal(importing, 2, "--force to replace it");
-  EXPECT_THAT(output("checkpoint diff " + path("run") + " " + path("back.safetensors")),
+  EXPECT_THAT(output("checkpoint inspect " + path("run") + " " + path("back.safetensors")),
               HasSubstr("28 tensors equal"));
   EXPECT_THAT(output("checkpoint inspect " + path("run")), HasSubstr("step      6"));
 
@@ -162,7 +162,7 @@ TEST_F(ResultsTest, ADirectoryOfTheirsBecomesARunThatGeneratesAndEvaluates) {
   expect_refusal(exporting, 2, "--force to replace it");
   EXPECT_THAT(output(importing), HasSubstr("config.yaml, generation_config.json"));
   expect_refusal(importing, 2, "--force to replace it");
-  EXPECT_THAT(output("checkpoint diff " + path("run") + " " + path("back/weights.safetensors")),
+  EXPECT_THAT(output("checkpoint inspect " + path("run") + " " + path("back/weights.safetensors")),
               HasSubstr("28 tensors equal"));
   const std::string data = " --data " + data_directory() + "/text/validation";
   EXPECT_EQ(loss(path("back") + data + " --set precision=fp32"),
@@ -239,10 +239,10 @@ TEST_F(ResultsTest, SeveralRanksPrintOneCopy) {
   expect_refusal(command + " --set parallel.tensor=3", 2, "start a multiple of 3", 2);
   expect_refusal("generate " + path("run") + " --prompt \"\"", 2, "--prompt: is empty");
 
-  const std::string verified = output("checkpoint verify " + path("run"), 2);
+  const std::string verified = output("checkpoint inspect --verify " + path("run"), 2);
   EXPECT_EQ(verified.find(": good"), verified.rfind(": good"));
   fs::resize_file(checkpoint("run", 6) + "/rank_00000.h5", 100);
-  const CommandResult damaged = trireme("checkpoint verify " + path("run"), 2);
+  const CommandResult damaged = trireme("checkpoint inspect --verify " + path("run"), 2);
   EXPECT_EQ(damaged.exit_code, 4);
   EXPECT_EQ(damaged.output.find("DAMAGED"), damaged.output.rfind("DAMAGED"));
   EXPECT_THAT(damaged.output, Not(HasSubstr("exiting improperly")));
@@ -366,8 +366,8 @@ TEST_F(ResultsTest, PipesAndNumbersThatAreNoneAreRefusedAtOnce) {
 
   expect_refusal("eval " + run + " --weights " + pipe, 4, "not a regular file");
   expect_refusal("eval " + run + " --weights " + path("fake"), 4, "not a regular file", 2);
-  expect_refusal("checkpoint verify " + path("fake"), 4, "not a regular file");
-  expect_refusal("checkpoint diff " + run + " /dev/zero", 4, "not a regular file");
+  expect_refusal("checkpoint inspect --verify " + path("fake"), 4, "not a regular file");
+  expect_refusal("checkpoint inspect " + run + " /dev/zero", 4, "not a regular file");
   expect_refusal("train " + pipe, 2, "not a regular file", 2);
   expect_refusal("scale " + pipe + " --ranks 1 --out " + path("study"), 2, "not a regular file");
   expect_refusal("generate " + run + " --temperature nan", 2, "--temperature");

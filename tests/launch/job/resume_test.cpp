@@ -50,7 +50,7 @@ class ResumeTest : public RunTest {
     EXPECT_EQ(validation_loss_of(a), validation_loss_of(b));
     EXPECT_TRUE(weights_of(a) == weights_of(b));
     const CommandResult compared =
-        trireme(fmt::format("verify-run {}/{} --against {}/{}", directory(), a, directory(), b));
+        trireme(fmt::format("replay {}/{} --against {}/{}", directory(), a, directory(), b));
     EXPECT_EQ(compared.exit_code, 0) << compared.output;
     EXPECT_EQ(chain_of(a), chain_of(b));
   }

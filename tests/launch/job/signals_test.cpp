@@ -83,7 +83,7 @@ TEST_F(SignalsTest, UserSignalsDuringASaveLeadToAnotherCheckpointAndTheSameBits)
   EXPECT_GE(checkpoints().size(), in_time ? 2U : 1U) << result.output;
   for (const std::string& name : checkpoints())
     EXPECT_THAT(name, Not(HasSubstr(".tmp")));
-  const CommandResult verified = trireme("checkpoint verify " + directory() + "/run");
+  const CommandResult verified = trireme("checkpoint inspect --verify " + directory() + "/run");
   EXPECT_EQ(verified.exit_code, 0) << verified.output;
   expect_same_as_whole(settings);
 }

@@ -57,10 +57,10 @@ TEST_F(SnapshotRuns, AreTheSameOnEveryLayout) {
   const CommandResult run = train_gpt("one", 1, with({"parallel.tensor_blocks=2"}));
   ASSERT_EQ(run.exit_code, 0) << run.output;
   const Tensors one = tensors_in(path("one"));
-  EXPECT_THAT(one, AllOf(Contains(Key("weights/blocks.0.attention.qkv.weight at 2")),
-                         Contains(Key("gradients/blocks.0.attention.qkv.weight at 4")),
-                         Contains(Key("activations/blocks.1 at 4")),
-                         Contains(Key("samples/text_1 at 4"))));
+  EXPECT_THAT(
+      one, AllOf(Contains(Key("weights/blocks.0.attention.qkv.weight at 2")),
+                 Contains(Key("gradients/blocks.0.attention.qkv.weight at 4")),
+                 Contains(Key("activations/blocks.1 at 4")), Contains(Key("samples/text_1 at 4"))));
 
   const CommandResult mesh = train_gpt(
       "mesh", 4, with({"parallel.tensor=2", "parallel.pipeline=2", "parallel.tensor_blocks=2"}));

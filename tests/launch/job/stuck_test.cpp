@@ -113,10 +113,10 @@ class StuckTest : public RunTest {
 TEST_F(StuckTest, AStoppedPipelineStageIsNamedWithGroupAndCall) {
   const CommandResult result = strike(2, 1, SIGSTOP, {"parallel.pipeline=2"});
 
-  expect_report(
-      result, AllOf(HasSubstr("rank 1"), HasSubstr("does not answer"),
-                    ContainsRegex("group (pipeline[.a-z0-9]*|model): [a-z_]+[(].* number [0-9]+"),
-                    HasSubstr("parallel.timeout_seconds: 3")));
+  expect_report(result,
+                AllOf(HasSubstr("rank 1"), HasSubstr("does not answer"),
+                      ContainsRegex("group (pipeline[.a-z0-9]*|model): [a-z_]+[(].* number [0-9]+"),
+                      HasSubstr("parallel.timeout_seconds: 3")));
   expect_dump(0, "started[^\n]* number [0-9]+");
 }
 

@@ -45,30 +45,29 @@ TEST_F(VerifyRunTest, ACertificateHoldsUntilAFileOfTheRunChanges) {
   train("run", {"checkpoint.every_steps=4"});
   train("other", {"run.seed=2"});
   const std::string run = path("run");
-  EXPECT_THAT(output("verify-run " + run),
+  EXPECT_THAT(output("replay " + run),
               AllOf(HasSubstr("certificate          steps 1 to "),
                     HasSubstr("has the losses and gradient norms of all"),
                     HasSubstr("weights              are those of step"),
                     HasSubstr("every checksum agrees, and every tensor with the certificate")));
 
   train("undigested", {"telemetry.weight_digests=0"});
-  expect_refusal("verify-run " + run + " --against " + path("undigested"), 2,
+  expect_refusal("replay " + run + " --against " + path("undigested"), 2,
                  "telemetry.weight_digests = 32");
-  expect_refusal("verify-run " + path("nowhere"), 2, "no such directory");
+  expect_refusal("replay " + path("nowhere"), 2, "no such directory");
   fs::copy(run, path("changed"), fs::copy_options::recursive);
   std::ofstream(path("changed/config.yaml"), std::ios::app) << "# a remark\n";
-  expect_refusal("verify-run " + path("changed"), 4, "config.yaml: is not that of the last start");
-  expect_refusal("verify-run " + run + " --against " + path("other"), 4,
-                 "config.yaml        run.seed");
+  expect_refusal("replay " + path("changed"), 4, "config.yaml: is not that of the last start");
+  expect_refusal("replay " + run + " --against " + path("other"), 4, "config.yaml        run.seed");
   fs::copy(path("other/weights.safetensors"), path("changed/weights.safetensors"),
            fs::copy_options::overwrite_existing);
-  expect_refusal("verify-run " + path("changed"), 4, "weights: differ in ");
+  expect_refusal("replay " + path("changed"), 4, "weights: differ in ");
 }
 
 TEST_F(VerifyRunTest, EveryEditOfWhatIsCertifiedShows) {
   train("run", {"train.eval_every=2", "train.ema_decay=0.5", "checkpoint.every_steps=4"});
   train("run", {"train.eval_every=2", "train.ema_decay=0.5", "train.steps=8"});
-  const std::string command = "verify-run " + path("run");
+  const std::string command = "replay " + path("run");
   const auto refused = [&](const std::string& file, const std::string& changed,
                            const std::string& message) {
     const std::string place = path("run/" + file), text = read_file(place);
@@ -133,20 +132,19 @@ TEST_F(VerifyRunTest, ARunThatWasHalfCopiedIsLookedAtToItsEnd) {
     fs::resize_file(run + "/" + file, fs::file_size(run + "/" + file) - bytes);
   };
   cut("weights.safetensors", 100);
-  expect_refusal("verify-run " + run, 4, "weights: " + run + "/weights.safetensors: holds ");
-  EXPECT_THAT(trireme("verify-run " + run).output,
-              HasSubstr("step_00000004        every checksum"));
+  expect_refusal("replay " + run, 4, "weights: " + run + "/weights.safetensors: holds ");
+  EXPECT_THAT(trireme("replay " + run).output, HasSubstr("step_00000004        every checksum"));
 
   fs::remove(run + "/weights.safetensors");
   cut("certificate.jsonl", 30);
-  EXPECT_THAT(output("verify-run " + run), HasSubstr("its last line is cut off"));
+  EXPECT_THAT(output("replay " + run), HasSubstr("its last line is cut off"));
   fs::remove(run + "/certificate.jsonl");
-  expect_refusal("verify-run " + run, 2, "certificate.jsonl: is not there; give the directory of");
+  expect_refusal("replay " + run, 2, "certificate.jsonl: is not there; give the directory of");
 }
 
 TEST_F(VerifyRunTest, OfTwoRunsSaysWhereTheyPartAndWhatTheyWereStartedWithOtherwise) {
   const auto against = [&](const std::string& other) {
-    return "verify-run " + path("run") + " --against " + path(other);
+    return "replay " + path("run") + " --against " + path(other);
   };
   train("run", {"train.eval_every=2"});
   train("same", {"train.eval_every=3"});
@@ -203,7 +201,7 @@ TEST_F(VerifyRunTest, AnEarlierVersionsCertificateIsCheckedWithANotice) {
       R"("chain":"0x42fc9d44f907ded6"})"
       "\n";
   write_file(path("old/certificate.jsonl"), certificate);
-  const std::string command = "verify-run " + path("old");
+  const std::string command = "replay " + path("old");
 
   EXPECT_THAT(output(command),
               AllOf(HasSubstr("steps 1 to 2 in 1 start, chain 0x42fc9d44f907ded6"),
@@ -233,10 +231,10 @@ TEST_F(VerifyRunTest, AveragesThatCannotBeWrittenTakeNoWeightsAway) {
   EXPECT_TRUE(fs::exists(path("run/weights.safetensors"))) << failed.output;
 
   fs::remove_all(averages);
-  expect_refusal("verify-run " + path("run"), 4, "averages: are not there");
+  expect_refusal("replay " + path("run"), 4, "averages: are not there");
   train("run", set);
 
-  EXPECT_THAT(output("verify-run " + path("run")), HasSubstr("averages             are those of"));
+  EXPECT_THAT(output("replay " + path("run")), HasSubstr("averages             are those of"));
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 
 #include "launch/observe/report/run_data.h"
 #include "launch/observe/report/text_report.h"
-#include "runtime/base/host_name.h"
+#include "runtime/base/environment.h"
 #include "runtime/base/line_reader.h"
 #include "runtime/telemetry/lines/line_file.h"
 #include "tests/launch/report/lines.h"

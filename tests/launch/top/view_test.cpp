@@ -10,7 +10,7 @@
 #include "launch/observe/top/frame.h"
 #include "launch/observe/top/run_view.h"
 #include "launch/observe/top/screen.h"
-#include "runtime/base/host_name.h"
+#include "runtime/base/environment.h"
 #include "tests/launch/top/run_files.h"
 
 namespace trireme::top {

@@ -20,7 +20,7 @@ namespace trireme {
 
 // Who a process says to be.
 struct TcpHello {
-  std::uint64_t job = 0;  // a number that the job's processes share (tcp_rendezvous.h)
+  std::uint64_t job = 0;  // a number that the job's processes share (tcp_place.h)
   std::int32_t rank = 0;
   std::int32_t size = 0;   // of the job
   std::uint16_t port = 0;  // where it listens, network order; 0: nowhere

@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "runtime/base/file.h"
 #include "runtime/comm/host/tcp/tcp_secret.h"
 
 namespace trireme {
@@ -27,5 +29,14 @@ struct TcpPlace {
 // Of the environment; empty where WORLD_SIZE is not set or 1. Raises ExitCode::config for a
 // variable that is missing or no number, and for a bad secret.
 [[nodiscard]] std::optional<TcpPlace> tcp_place();
+
+// how processes that no MPI launcher started find each other. Rank 0 listens
+// at the master's address and there only, and tells everybody where the others are; each connection
+// begins with a proof of the job's secret (tcp_handshake.h).
+
+// A connected socket to every other rank, by rank; it does not block. Raises ExitCode::config where
+// other hosts could connect and there is no secret; ExitCode::communication when the ranks are not
+// all there in time, naming who is missing or the address that does not answer.
+[[nodiscard]] std::vector<FileDescriptor> tcp_connect_all(const TcpPlace& place);
 
 }  // namespace trireme

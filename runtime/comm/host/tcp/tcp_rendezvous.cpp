@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/comm/host/tcp/tcp_rendezvous.h"
+#include "runtime/comm/host/tcp/tcp_place.h"
 
 #include <netdb.h>
 #include <sys/socket.h>

@@ -1,53 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/cli/commands.h"
+#include "launch/bench/comm/collectives.h"
 
 #include <fmt/core.h>
-#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "launch/bench/comm/links.h"
 #include "launch/bench/machine_check.h"
-#include "launch/cli/number_check.h"
-#include "launch/cli/shared_options.h"
 #include "launch/job/job_groups.h"
 #include "models/config.h"
 #include "runtime/base/atomic_file.h"
-#include "runtime/base/host_name.h"
+#include "runtime/base/environment.h"
 #include "runtime/comm/gather_texts.h"
 #include "runtime/comm/watchdog/watched.h"
 #include "runtime/telemetry/environment.h"
 
-namespace trireme {
+namespace trireme::comm_bench {
 namespace {
 
 constexpr double slowest_call_seconds = 600;  // for the slowest call
 
-struct CommBenchArguments {
-  std::string config;
-  std::vector<std::string> overrides;
-  std::int64_t min_bytes = 4, max_bytes = std::int64_t{64} << 20;
-  std::int64_t factor = 4;
-  int repeats = 9;
-  std::string json_file, hardware_file;
-  bool accept_load = false;
-};
-
 struct SizeRow {
   std::int64_t bytes = 0;
-  comm_bench::CommTime time;
+  CommTime time;
   double algorithm_bandwidth = 0, bus_bandwidth = 0;  // bytes per second
 };
 
-std::vector<std::int64_t> sizes(const CommBenchArguments& arguments, Verb verb, int ranks) {
+std::vector<std::int64_t> sizes(const CollectiveOptions& arguments, Verb verb, int ranks) {
   std::vector<std::int64_t> all;
   for (std::int64_t bytes = arguments.min_bytes;; bytes *= arguments.factor) {
-    const std::int64_t size =
-        comm_bench::size_of(verb, ranks, std::min(bytes, arguments.max_bytes));
+    const std::int64_t size = size_of(verb, ranks, std::min(bytes, arguments.max_bytes));
     if (all.empty() || size != all.back()) all.push_back(size);
     if (bytes >= arguments.max_bytes) return all;
   }
@@ -61,15 +46,13 @@ void print_head(const Communicator& group) {
 
 void print_row(Verb verb, const SizeRow& row) {
   fmt::print("  {:<14} {:>12} {:>12} {:>12.1f} {:>12.1f} {:>10.1f} {:>10.1f} {:>6}\n",
-             comm_bench::title_of(verb), row.bytes,
-             row.bytes / static_cast<std::int64_t>(sizeof(float)), 1e6 * row.time.median,
-             1e6 * row.time.fastest, 1e-6 * row.algorithm_bandwidth, 1e-6 * row.bus_bandwidth,
-             row.time.wrong);
+             title_of(verb), row.bytes, row.bytes / static_cast<std::int64_t>(sizeof(float)),
+             1e6 * row.time.median, 1e6 * row.time.fastest, 1e-6 * row.algorithm_bandwidth,
+             1e-6 * row.bus_bandwidth, row.time.wrong);
   std::fflush(stdout);
 }
 
-nlohmann::json describe(Verb verb, const std::vector<SizeRow>& rows,
-                        const comm_bench::LinkFit& fit) {
+nlohmann::json describe(Verb verb, const std::vector<SizeRow>& rows, const LinkFit& fit) {
   nlohmann::json lines = nlohmann::json::array();
   for (const SizeRow& row : rows) {
     lines.push_back({{"bytes", row.bytes},
@@ -79,7 +62,7 @@ nlohmann::json describe(Verb verb, const std::vector<SizeRow>& rows,
                      {"bus_bytes_per_second", row.bus_bandwidth},
                      {"wrong", row.time.wrong}});
   }
-  return {{"collective", comm_bench::title_of(verb)},
+  return {{"collective", title_of(verb)},
           {"alpha_seconds", fit.latency},
           {"beta_bytes_per_second", fit.bandwidth},
           {"sizes", std::move(lines)}};
@@ -87,17 +70,17 @@ nlohmann::json describe(Verb verb, const std::vector<SizeRow>& rows,
 
 // Rank 0 prints; the result is the same on all ranks but for that.
 nlohmann::json bench_group(const JobGroups& job, Communicator& group,
-                           const CommBenchArguments& arguments, std::int64_t& wrong) {
+                           const CollectiveOptions& arguments, std::int64_t& wrong) {
   const bool speaks = job.world->rank() == 0;
   if (speaks) print_head(group);
   nlohmann::json collectives = nlohmann::json::array();
-  for (const Verb verb : comm_bench::collectives) {
+  for (const Verb verb : collectives) {
     std::vector<SizeRow> rows;
-    std::vector<comm_bench::TimedBytes> times;
+    std::vector<TimedBytes> times;
     for (const std::int64_t bytes : sizes(arguments, verb, group.size())) {
       SizeRow row{.bytes = bytes,
-                  .time = comm_bench::measure(group, *job.world, *job.device, verb, bytes,
-                                              {.repeats = arguments.repeats})};
+                  .time = measure(group, *job.world, *job.device, verb, bytes,
+                                  {.repeats = arguments.repeats})};
       row.algorithm_bandwidth = static_cast<double>(bytes) / row.time.median;
       row.bus_bandwidth = row.algorithm_bandwidth * bus_factor(verb, group.size());
       if (speaks) print_row(verb, row);
@@ -105,7 +88,7 @@ nlohmann::json bench_group(const JobGroups& job, Communicator& group,
       times.push_back({static_cast<double>(bytes), row.time.median});
       rows.push_back(row);
     }
-    const comm_bench::LinkFit fit = comm_bench::fit_link(times);
+    const LinkFit fit = fit_link(times);
     if (speaks) {
       fmt::print("  {:<14} alpha {:.1f} us, beta {:.1f} MB/s: t = alpha + size / beta\n", "",
                  1e6 * fit.latency, 1e-6 * fit.bandwidth);
@@ -124,12 +107,12 @@ void print_link(std::string_view place, const std::optional<plan::Link>& link) {
   }
 }
 
-void update_hardware(const JobGroups& job, const CommBenchArguments& arguments) {
-  const auto links = comm_bench::measure_links(
-      *job.world, *job.device, gather_texts(*job.world, host_name()),
-      sizes(arguments, Verb::all_reduce, job.world->size()), {.repeats = arguments.repeats});
+void update_hardware(const JobGroups& job, const CollectiveOptions& arguments) {
+  const auto links = measure_links(*job.world, *job.device, gather_texts(*job.world, host_name()),
+                                   sizes(arguments, Verb::all_reduce, job.world->size()),
+                                   link_options(*job.device, arguments.repeats));
   if (job.world->rank() != 0) return;
-  comm_bench::update_hardware_file(arguments.hardware_file, links);
+  update_hardware_file(arguments.hardware_file, links);
   fmt::print("links of {}, by all-reduces of {} ranks per host; domains are hosts of {} ranks\n",
              arguments.hardware_file, links.ranks_per_host,
              plan::load_hardware(arguments.hardware_file).links.domain);
@@ -137,9 +120,11 @@ void update_hardware(const JobGroups& job, const CommBenchArguments& arguments) 
   print_link("between hosts", links.between);
 }
 
-void bench_comm(const CommBenchArguments& arguments) {
+}  // namespace
+
+void bench_collectives(const CollectiveOptions& arguments) {
   if (arguments.min_bytes >= arguments.max_bytes) {
-    fail(ExitCode::config, "bench comm: --min-bytes {} is not below --max-bytes {}",
+    fail(ExitCode::config, "bench machine --links: --min-bytes {} is not below --max-bytes {}",
          arguments.min_bytes, arguments.max_bytes);
   }
   const RankProcess process;
@@ -156,7 +141,7 @@ void bench_comm(const CommBenchArguments& arguments) {
   const bool speaks = job.world->rank() == 0;
   if (job.world->size() == 1)
     fail(ExitCode::config,
-         "bench comm: one rank has nobody to talk to; start it with mpirun -np N");
+         "bench machine --links: one rank has nobody to talk to; start it with mpirun -np N");
   if (!arguments.hardware_file.empty())
     (void)plan::load_hardware(arguments.hardware_file);  // before minutes of measuring
   const MachineCheck machine(arguments.accept_load);
@@ -176,38 +161,8 @@ void bench_comm(const CommBenchArguments& arguments) {
   if (!arguments.hardware_file.empty()) update_hardware(job, arguments);
   job.world->barrier();
   if (wrong > 0)
-    fail(ExitCode::communication, "bench comm: {} elements of the results are wrong", wrong);
+    fail(ExitCode::communication, "bench machine --links: {} elements of the results are wrong",
+         wrong);
 }
 
-}  // namespace
-
-void add_bench_comm(CLI::App& bench_command) {
-  auto* const command = bench_command.add_subcommand(
-      "comm", "Latency and bandwidth of every collective on each process group");
-  const auto arguments = std::make_shared<CommBenchArguments>();
-  add_config_options(*command, arguments->config, arguments->overrides,
-                     "Config whose device and process groups to use (default: the world on the "
-                     "CPU)");
-  command->add_option("--min-bytes", arguments->min_bytes, "Smallest message")
-      ->capture_default_str()
-      ->check(integer_between(std::int64_t{4}, std::int64_t{1} << 32));
-  command->add_option("--max-bytes", arguments->max_bytes, "Largest message")
-      ->capture_default_str()
-      ->check(integer_between(std::int64_t{4}, std::int64_t{1} << 32));
-  command->add_option("--factor", arguments->factor, "From one size to the next")
-      ->capture_default_str()
-      ->check(integer_between(2, 1 << 20));
-  command->add_option("--repeats", arguments->repeats, "Measurements per size; the median counts")
-      ->capture_default_str()
-      ->check(integer_between(1, 10000));
-  command->add_option("--json", arguments->json_file, "Write the measurements to this file, too");
-  command->add_option("--hardware", arguments->hardware_file,
-                      "Write the links' alpha and beta into this hardware file of the planner");
-  add_load_option(*command, arguments->accept_load);
-  command->footer(
-      "Example: mpirun -np 4 trireme bench comm configs/gpt_tiny.yaml "
-      "--set parallel.tensor=2 --max-bytes 4194304");
-  command->callback([arguments] { bench_comm(*arguments); });
-}
-
-}  // namespace trireme
+}  // namespace trireme::comm_bench

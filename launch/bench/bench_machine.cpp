@@ -5,10 +5,12 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 #include <optional>
 
+#include "launch/bench/comm/collectives.h"
 #include "launch/bench/comm/links.h"
 #include "launch/bench/machine_check.h"
 #include "launch/bench/model/calibrate.h"
@@ -18,11 +20,11 @@
 #include "launch/job/job_groups.h"
 #include "models/config.h"
 #include "models/gpt/gpt.h"
-#include "models/gpt/gpt_config.h"
 #include "runtime/base/atomic_file.h"
+#include "runtime/base/environment.h"
+#include "runtime/comm/gather_texts.h"
 #include "runtime/comm/host_stream.h"
 #include "runtime/comm/watchdog/watched.h"
-#include "runtime/plan/comm_cost.h"
 #include "runtime/telemetry/host.h"
 
 namespace trireme {
@@ -32,13 +34,10 @@ constexpr double slowest_work_seconds = 600;
 // Ranks that a host is taken to hold: so many for each core, since they can share one.
 constexpr int max_ranks_per_core = 32;
 
-struct ModelBenchArguments {
-  std::string config;
-  std::vector<std::string> overrides;
+struct MachineArguments : comm_bench::CollectiveOptions {
   std::string out;
   double seconds = 3;
-  bool profile = false;
-  bool accept_load = false;
+  bool links = false, profile = false;
 };
 
 struct ModelTimes {
@@ -95,26 +94,19 @@ void calibrate(plan::Hardware& hardware, Device& device, const Config& config,
   model_bench::calibrate_peak(hardware, single);
 }
 
-// The all-reduce of all ranks as the planner's alpha and beta. Streams of a GPU run ahead of the
-// host; on a CPU the work between two collectives waits for the first.
-plan::Link fit_all_reduce(Communicator& world, Device& device) {
-  comm_bench::MeasureOptions options;
-  if (device.type() == DeviceType::cpu)
-    options = {.repeats = 15, .batch_seconds = 20e-3, .pause_seconds = 1e-3};
-  std::vector<comm_bench::TimedBytes> times;
-  for (const std::int64_t bytes : {std::int64_t{256}, std::int64_t{16} << 10,
-                                   std::int64_t{256} << 10, std::int64_t{4} << 20}) {
-    const std::int64_t size = comm_bench::size_of(Verb::all_reduce, world.size(), bytes);
-    const auto time = comm_bench::measure(world, world, device, Verb::all_reduce, size, options);
-    times.push_back({static_cast<double>(size), time.median});
-  }
-  const comm_bench::LinkFit fit = comm_bench::fit_link(times);
-  if (fit.bandwidth == 0) {
-    fail(ExitCode::internal,
-         "bench model: large all-reduces took no longer than small ones; other work disturbs this "
-         "machine, try again when it is quiet");
-  }
-  return comm_bench::link_of_all_reduce(fit, world.size());
+// The links inside a host and between hosts. Of one rank nothing can be measured; where there is
+// one host, what lies between hosts is taken to be alike.
+void measure_links(plan::Hardware& hardware, const JobGroups& job) {
+  constexpr int repeats = 15;
+  constexpr std::array<std::int64_t, 4> sizes{256, 16 << 10, 256 << 10, 4 << 20};
+  constexpr plan::Link unmeasured{.latency = 1e-5, .bandwidth = 1e9};
+  comm_bench::MeasuredLinks links;
+  if (job.world->size() > 1)
+    links =
+        comm_bench::measure_links(*job.world, *job.device, gather_texts(*job.world, host_name()),
+                                  sizes, comm_bench::link_options(*job.device, repeats));
+  hardware.links.inside = links.inside.value_or(links.between.value_or(unmeasured));
+  hardware.links.between = links.between.value_or(hardware.links.inside);
 }
 
 plan::Hardware describe_node(const Device& device, const MpiEnvironment& mpi) {
@@ -163,7 +155,7 @@ void print_summary(const ModelTimes& measured, const plan::Hardware& hardware, i
   }
 }
 
-void bench_model(const ModelBenchArguments& arguments) {
+void describe_machine(const MachineArguments& arguments) {
   const RankProcess process;
   Provenance where;
   const Config given = load_config(arguments.config, arguments.overrides, &where);
@@ -177,7 +169,7 @@ void bench_model(const ModelBenchArguments& arguments) {
 
   if (arguments.profile) {
     if (ranks > 1)
-      fail(ExitCode::config, "bench model --profile: {} ranks; start it on one", ranks);
+      fail(ExitCode::config, "bench machine --profile: {} ranks; start it on one", ranks);
     fmt::print("{}", to_text(model_bench::profile_step(device, config, arguments.seconds)));
     return;
   }
@@ -191,17 +183,16 @@ void bench_model(const ModelBenchArguments& arguments) {
       hardware.node.crowded_slowdown = crowded_slowdown(measured, ranks, hardware.node.cores);
   }
   world.barrier();
-  constexpr plan::Link unmeasured{.latency = 1e-5, .bandwidth = 1e9};
-  hardware.links.inside = ranks > 1 ? fit_all_reduce(world, device) : unmeasured;
-  hardware.links.between = hardware.links.inside;
+  measure_links(hardware, job);
   if (world.rank() == 0) print_summary(measured, hardware, ranks);
   std::fflush(stdout);
   const std::string load = machine.finish(world, arguments.out);
   if (world.rank() != 0) return;
   const std::string text = plan::to_yaml(
-      hardware, fmt::format("Measured by trireme bench model {} on {} ranks.{}{}", arguments.config,
-                            ranks, ranks > 1 ? "" : "\nThe links were not: start it with mpirun.",
-                            load.empty() ? "" : "\nNot on a quiet machine: " + load + "."));
+      hardware,
+      fmt::format("Measured by trireme bench machine {} on {} ranks.{}{}", arguments.config, ranks,
+                  ranks > 1 ? "" : "\nThe links were not: start it with mpirun.",
+                  load.empty() ? "" : "\nNot on a quiet machine: " + load + "."));
   if (arguments.out.empty()) {
     fmt::print("{}", text);
   } else {
@@ -211,26 +202,64 @@ void bench_model(const ModelBenchArguments& arguments) {
 
 }  // namespace
 
-void add_bench_model(CLI::App& bench_command) {
+void add_bench_machine(CLI::App& bench_command) {
   auto* const command = bench_command.add_subcommand(
-      "model", "Time a config's model on this machine and describe the machine to the planner");
-  const auto arguments = std::make_shared<ModelBenchArguments>();
-  add_config_options(*command, arguments->config, arguments->overrides)->required();
+      "machine", "Measure this machine: a config's model and the collectives, for the planner");
+  const auto arguments = std::make_shared<MachineArguments>();
+  auto* const config =
+      add_config_options(*command, arguments->config, arguments->overrides,
+                         "Config whose model to time, or with --links whose device and process "
+                         "groups to use (without: the world on the CPU)");
   auto* const out =
       command->add_option("--out", arguments->out, "Hardware file to write (default: printed)");
-  command->add_option("--seconds", arguments->seconds, "How long to train for each measurement")
-      ->check(number_between(0, 3600))
-      ->capture_default_str();
-  add_load_option(*command, arguments->accept_load);
+  auto* const seconds =
+      command->add_option("--seconds", arguments->seconds, "How long to train for each measurement")
+          ->check(number_between(0, 3600))
+          ->capture_default_str();
+  auto* const profile =
+      command
+          ->add_flag("--profile", arguments->profile,
+                     "Print how the time of a step on the CPU is spent, by operation, and measure "
+                     "nothing else")
+          ->excludes(out);
+  auto* const links =
+      command
+          ->add_flag("--links", arguments->links,
+                     "Measure latency and bandwidth of every collective on each process group, and "
+                     "nothing else")
+          ->excludes(out)
+          ->excludes(seconds)
+          ->excludes(profile);
+  const auto add_size = [&](const char* name, auto& value, const char* what, auto low, auto high) {
+    command->add_option(name, value, what)
+        ->capture_default_str()
+        ->check(integer_between(low, high))
+        ->needs(links);
+  };
+  constexpr std::int64_t least = 4, most = std::int64_t{1} << 32;
+  add_size("--min-bytes", arguments->min_bytes, "Smallest message", least, most);
+  add_size("--max-bytes", arguments->max_bytes, "Largest message", least, most);
+  add_size("--factor", arguments->factor, "From one size to the next", std::int64_t{2},
+           std::int64_t{1} << 20);
+  add_size("--repeats", arguments->repeats, "Measurements per size; the median counts", 1, 10000);
+  command->add_option("--json", arguments->json_file, "Write the measurements to this file, too")
+      ->needs(links);
   command
-      ->add_flag("--profile", arguments->profile,
-                 "Print how the time of a step on the CPU is spent, by operation, and measure "
-                 "nothing else")
-      ->excludes(out);
+      ->add_option("--hardware", arguments->hardware_file,
+                   "Replace the links of this hardware file by what was measured")
+      ->needs(links);
+  add_load_option(*command, arguments->accept_load);
   command->footer(
-      "Example: mpirun -np 2 trireme bench model configs/gpt_tiny.yaml --out this_machine.yaml\n"
+      "Example: mpirun -np 2 trireme bench machine configs/gpt_tiny.yaml --out this_machine.yaml\n"
+      "Example: mpirun -np 4 trireme bench machine --links configs/gpt_tiny.yaml --set "
+      "parallel.tensor=2 --max-bytes 4194304\n"
       "Start as many ranks as the machine has cores or GPUs.");
-  command->callback([arguments] { bench_model(*arguments); });
+  command->callback([arguments, config] {
+    if (arguments->links) return comm_bench::bench_collectives(*arguments);
+    if (config->empty())
+      fail(ExitCode::config, "bench machine: give a config whose model to time, or --links");
+    describe_machine(*arguments);
+  });
 }
 
 }  // namespace trireme

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/device/cpu/cpu_stream.h"
 #include "runtime/ops/update/loss_guard_math.h"
+#include "runtime/ops/update/noise_scale_math.h"
 #include "runtime/ops/update/optimizer_update.h"
 
 namespace trireme::ops::cpu {
@@ -14,6 +15,13 @@ void guard_loss(Stream& stream, const Tensor& scalars, const Tensor& state, cons
             if (!advance_loss_guard(state, loss, options))
               scalars[StepScalars::gradient_scale] = 0.0F;
           });
+}
+
+void estimate_noise(Stream& stream, const Tensor& state, const Tensor& squares,
+                    const NoiseOptions& options) {
+  enqueue(stream,
+          [state = state.as<double>(), squares = squares.as<double>(),
+           operands = NoiseOperands(options)] { add_measurement(state, squares, operands); });
 }
 
 }  // namespace trireme::ops::cpu

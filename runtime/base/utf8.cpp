@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/tokenizer/utf8.h"
+#include "runtime/base/utf8.h"
 
 #include <cstdint>
 #include <cstring>
