@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -98,13 +97,12 @@ void calibrate(plan::Hardware& hardware, Device& device, const Config& config,
 // one host, what lies between hosts is taken to be alike.
 void measure_links(plan::Hardware& hardware, const JobGroups& job) {
   constexpr int repeats = 15;
-  constexpr std::array<std::int64_t, 4> sizes{256, 16 << 10, 256 << 10, 4 << 20};
   constexpr plan::Link unmeasured{.latency = 1e-5, .bandwidth = 1e9};
   comm_bench::MeasuredLinks links;
   if (job.world->size() > 1)
-    links =
-        comm_bench::measure_links(*job.world, *job.device, gather_texts(*job.world, host_name()),
-                                  sizes, comm_bench::link_options(*job.device, repeats));
+    links = comm_bench::measure_links(*job.world, *job.device,
+                                      gather_texts(*job.world, host_name()), comm_bench::link_sizes,
+                                      comm_bench::link_options(*job.device, repeats));
   hardware.links.inside = links.inside.value_or(links.between.value_or(unmeasured));
   hardware.links.between = links.between.value_or(hardware.links.inside);
 }

@@ -245,15 +245,6 @@ std::unique_ptr<Model> Session::part_of_rows(std::int64_t rows) const {
                                  stages.inputs(pipeline, stage, summaries));
 }
 
-std::unique_ptr<Model> Session::part_built(const BuildOptions& options,
-                                           const ScheduleShape& shape) const {
-  const int stage = mesh.here().pipeline;
-  const auto summaries = summarize(what.chain, device->type(), options);
-  return std::make_unique<Model>(*model, what.chain, options,
-                                 stages.chunks(shape, stage, /*training=*/true),
-                                 stages.inputs(shape, stage, summaries));
-}
-
 std::vector<PlacedParam> Session::placed_params() const {
   std::vector<PlacedParam> placed;
   for (std::size_t i = 0; i < layers.size(); ++i) {

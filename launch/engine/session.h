@@ -86,10 +86,6 @@ struct Session {
   [[nodiscard]] std::vector<PlacedParam> placed_params() const;
   // Of a model that decodes: one with other rows to a pass, which shares parameters and cache.
   [[nodiscard]] std::unique_ptr<Model> part_of_rows(std::int64_t rows) const;
-  // The same layers as the model's, which trains, built with other options and the room that
-  // another schedule asks for; shares its parameters.
-  [[nodiscard]] std::unique_ptr<Model> part_built(const BuildOptions& options,
-                                                  const ScheduleShape& shape) const;
 
  private:
   [[nodiscard]] std::unique_ptr<Model> make_part(bool training) const;

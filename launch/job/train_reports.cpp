@@ -7,11 +7,29 @@
 #include "launch/engine/autotune.h"
 #include "launch/exchange/hf_files.h"
 #include "launch/job/libraries.h"
-#include "launch/job/replays.h"
+#include "launch/job/run_advice.h"
 #include "launch/job/run_results.h"
 #include "runtime/base/log.h"
 
 namespace trireme {
+namespace {
+
+// As measured, and as the schedule predicts it from the stages' own times; nothing where there is
+// no pipeline. Collective over the pipeline.
+std::optional<BubbleShares> pipeline_bubble(Session& session, const ScheduleShape& shape,
+                                            const BubbleMeter& meter) {
+  if (shape.stages == 1) return std::nullopt;
+  const BubbleReport report = meter.report(session.mesh.pipeline());
+  if (session.world->rank() == 0)
+    log::get("train").info(
+        "pipeline bubble: measured {:.1f} %, predicted {:.1f} % from the stages' times, {:.1f} % "
+        "with equal stages ({} x {} micro-batches, {})",
+        100 * report.measured, 100 * report.predicted, 100 * report.ideal, shape.stages,
+        shape.micro_batches, name_of(shape.kind));
+  return BubbleShares{.measured = report.measured, .predicted = report.predicted};
+}
+
+}  // namespace
 
 void TrainReports::weights_missing(const FoundCheckpoint& end) {
   write_results(engine_.session(), end);
@@ -72,33 +90,26 @@ void TrainReports::write_end(const TrainingEnd& ending) {
   // Elsewhere a later run would have other bits where this one took the library's suggestion.
   if (config.device.autotune != "off" && config.reproducibility == Reproducibility::fast)
     complete_tuned_gemms(*session.world, *session.streams.compute, config.device.autotune);
-  ReplayInput input{.facts = ending.start.facts,
-                    .pipeline = pipeline_report(session, state.engine.runner(), ending.bubble),
-                    .last = {},
-                    .reading = engine_.training().batches->read_work()};
-  if (input.pipeline)
-    input.last = last_pass_of(*session.model, *session.streams.compute, state.engine.last_batch(),
-                              state.engine.last_micro_batch());
+  const auto bubble = pipeline_bubble(session, state.engine.runner().shape(), ending.bubble);
+  RunSummary summary;
   if (reporter_) {
-    input.summary = reporter_->ranks.fold().summary();
-    input.summary.wall_seconds = ending.wall_seconds;
+    summary = reporter_->ranks.fold().summary();
+    summary.wall_seconds = ending.wall_seconds;
   }
-  std::vector<Trial> replays = replays_of(session, input);
+  const ReadWork reading = engine_.training().batches->read_work();
+  std::vector<Trial> trials = advice_of_run(session, ending.start.facts, summary, reading);
   session.world->barrier();  // the last wait that has a deadline
   if (!reporter_) return;
   reporter_->exporters.finish(RunEnd::done);
-  std::optional<BubbleShares> bubble;
-  if (const auto& report = input.pipeline)
-    bubble = {.measured = report->measured, .predicted = report->predicted};
   reporter_->ranks.end({.step = config.train.steps,
                         .wall_seconds = ending.wall_seconds,
                         .evaluation_seconds = ending.evaluation_seconds,
                         .checkpoint_after_seconds = ending.checkpoint_after_seconds,
                         .peak_memory_bytes = peak,
                         .bubble = bubble,
-                        .decoded_again = input.reading.decoded_again,
+                        .decoded_again = reading.decoded_again,
                         .load = load,
-                        .replays = std::move(replays),
+                        .trials = std::move(trials),
                         .time = std::chrono::system_clock::now()});
   reporter_->console.finish(reporter_->ranks.fold().summary());
 }

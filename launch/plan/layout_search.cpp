@@ -31,19 +31,6 @@ std::vector<std::int64_t> micro_batch_sizes(std::int64_t global_batch, std::int6
              : divisors(global_batch, std::max<std::int64_t>(1, global_batch / data));
 }
 
-// Batch normalization takes its statistics from the micro-batch, and in layout mode the tree of
-// sums has micro-batches as leaves.
-bool micro_batch_decides_results(const Config& config) {
-  if (config.reproducibility == Reproducibility::layout) return true;
-  const Config whole = with_layout(config, {.micro_batch = config.train.micro_batch});
-  const auto layers = summarize(make_chain(whole), device_type(whole),
-                                build_options(whole, /*tensor_rank=*/0, /*training=*/true));
-  return std::ranges::any_of(layers, [](const LayerSummary& layer) {
-    return std::ranges::any_of(
-        layer.params, [](const ParamSpec& spec) { return spec.kind == ParamKind::statistic; });
-  });
-}
-
 // With the schedules that a pipeline of that many stages may have.
 std::vector<LayoutChoice> with_schedules(LayoutChoice choice, std::int64_t layers) {
   std::vector<LayoutChoice> all{choice};
@@ -123,6 +110,17 @@ std::uint64_t min_bytes(const Config& config, const plan::StepInput& input,
 }
 
 }  // namespace
+
+bool micro_batch_decides_results(const Config& config) {
+  if (config.reproducibility == Reproducibility::layout) return true;
+  const Config whole = with_layout(config, {.micro_batch = config.train.micro_batch});
+  const auto layers = summarize(make_chain(whole), device_type(whole),
+                                build_options(whole, /*tensor_rank=*/0, /*training=*/true));
+  return std::ranges::any_of(layers, [](const LayerSummary& layer) {
+    return std::ranges::any_of(
+        layer.params, [](const ParamSpec& spec) { return spec.kind == ParamKind::statistic; });
+  });
+}
 
 LayoutSearch::LayoutSearch(const Config& given, int ranks, const plan::Hardware& hardware)
     : LayoutSearch(given, planned_environment(ranks, hardware), hardware) {}

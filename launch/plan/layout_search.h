@@ -26,6 +26,9 @@ struct LayoutChoice {
 [[nodiscard]] LayoutChoice choice_of(const Config& config);
 // `config` with that layout, whatever it had; stages are balanced.
 [[nodiscard]] Config with_layout(Config config, const LayoutChoice& choice);
+// Whether other micro-batches give other results: batch normalization takes its statistics from
+// them, and in layout mode they are the leaves of the tree of sums.
+[[nodiscard]] bool micro_batch_decides_results(const Config& config);
 // How many keys differ.
 [[nodiscard]] int distance(const LayoutChoice& a, const LayoutChoice& b);
 // "--set parallel.data=4 --set ...": what makes of `given` a config of that layout.

@@ -109,7 +109,7 @@ struct RunSummary {
   SlowRanks slow{};
   std::vector<RankTimes> ranks{};        // sums of the steps, by rank; may be empty
   double decoded_again = 0;              // of the chunks that rank 0 decoded, the share
-  std::vector<Trial> replays{};          // of what the run itself has replayed
+  std::vector<Trial> trials{};           // those that the run brought along
   std::optional<BubbleShares> bubble{};  // where it was measured
   std::vector<std::string> hosts{};      // by rank; may be empty
   Divergence divergence{};

@@ -20,13 +20,7 @@ std::optional<plan::Link> slowest_link(Communicator& world, Communicator& group,
   // Latency, and the time of a byte: what is largest is slowest.
   std::array<double, 2> slowest{};
   if (group.size() > 1) {
-    std::vector<TimedBytes> times;
-    for (const std::int64_t wished : sizes) {
-      const std::int64_t bytes = size_of(Verb::all_reduce, group.size(), wished);
-      times.push_back({static_cast<double>(bytes),
-                       measure(group, group, device, Verb::all_reduce, bytes, options).median});
-    }
-    const plan::Link link = link_of_all_reduce(fit_link(times), group.size());
+    const plan::Link link = all_reduce_link(group, group, device, sizes, options);
     slowest = {link.latency, 1 / link.bandwidth};
   }
   const HostStream stream;
@@ -47,6 +41,17 @@ std::optional<plan::Link> slowest_link(Communicator& world, Communicator& group,
 plan::Link link_of_all_reduce(const LinkFit& fit, int ranks) {
   return {.latency = fit.latency / (2 * std::ceil(std::log2(ranks))),
           .bandwidth = fit.bandwidth * bus_factor(Verb::all_reduce, ranks)};
+}
+
+plan::Link all_reduce_link(Communicator& group, Communicator& world, Device& device,
+                           std::span<const std::int64_t> sizes, const MeasureOptions& options) {
+  std::vector<TimedBytes> times;
+  for (const std::int64_t wished : sizes) {
+    const std::int64_t bytes = size_of(Verb::all_reduce, group.size(), wished);
+    times.push_back({static_cast<double>(bytes),
+                     measure(group, world, device, Verb::all_reduce, bytes, options).median});
+  }
+  return link_of_all_reduce(fit_link(times), group.size());
 }
 
 MeasureOptions link_options(const Device& device, int repeats) {

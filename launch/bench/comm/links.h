@@ -15,11 +15,21 @@ namespace trireme::comm_bench {
 // seconds of one of 2 log2(ranks) messages, and the bandwidth of the bus.
 [[nodiscard]] plan::Link link_of_all_reduce(const LinkFit& fit, int ranks);
 
+// That of all-reduces of `sizes` on every rank's own `group` of one kind, by the slowest; its
+// bandwidth is 0 where large ones took no longer than small ones. Collective over `world`; blocks
+// the host.
+[[nodiscard]] plan::Link all_reduce_link(Communicator& group, Communicator& world, Device& device,
+                                         std::span<const std::int64_t> sizes,
+                                         const MeasureOptions& options);
+
 struct MeasuredLinks {
   int ranks_per_host = 1;               // at most
   std::optional<plan::Link> inside{};   // one host with several ranks, the slowest of such
   std::optional<plan::Link> between{};  // the first ranks of several hosts
 };
+
+// Bytes of the all-reduces that tell latency from bandwidth.
+inline constexpr std::int64_t link_sizes[] = {256, 16 << 10, 256 << 10, 4 << 20};
 
 // How the planner's links are measured on `device`. Streams of a GPU run ahead of the host; on a
 // CPU the work between two collectives waits for the first.

@@ -11,7 +11,7 @@
 namespace trireme::model_bench {
 
 struct TimedModel {
-  Config config;  // of on_one_rank
+  Config config;  // of on_one_rank, or the layout of a run
   StepSeconds seconds{};
 };
 

@@ -70,7 +70,7 @@ std::optional<RankLine> end_of(const nlohmann::json& json) {
   if (json.contains("bubble")) end.bubble = json.at("bubble").get<BubbleShares>();
   end.decoded_again = number(json, "decoded_again");
   if (json.contains("load")) end.load = json.at("load").get<HostLoad>();
-  end.replays = json.value("replays", std::vector<Trial>{});
+  end.trials = json.value("replays", std::vector<Trial>{});
   return end;
 }
 
@@ -147,7 +147,7 @@ std::string format_json(const RunEnding& end) {
   if (end.bubble) json["bubble"] = nlohmann::json(*end.bubble);
   if (end.decoded_again > 0) json["decoded_again"] = in_thousandths(end.decoded_again);
   if (end.load) json["load"] = nlohmann::json(*end.load);
-  if (!end.replays.empty()) json["replays"] = nlohmann::json(end.replays);
+  if (!end.trials.empty()) json["replays"] = nlohmann::json(end.trials);
   return json.dump() + '\n';
 }
 

@@ -50,7 +50,7 @@ struct RunEnding {
   std::optional<BubbleShares> bubble{};
   double decoded_again = 0;  // as in RunSummary
   std::optional<HostLoad> load{};
-  std::vector<Trial> replays{};
+  std::vector<Trial> trials{};
   std::chrono::system_clock::time_point time{};
 };
 

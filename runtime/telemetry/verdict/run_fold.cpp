@@ -48,7 +48,7 @@ RunSummary RunFold::summary() const {
     summary.bubble = end_->bubble;
     summary.decoded_again = end_->decoded_again;
     summary.load = end_->load;
-    summary.replays = end_->replays;
+    summary.trials = end_->trials;
   }
   const RankMesh mesh = mesh_of(start_.facts);
   // The first steps of a start warm up, each rank in its own time.

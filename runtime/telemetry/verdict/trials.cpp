@@ -91,7 +91,7 @@ void add_larger_micro_batch(std::vector<Trial>& trials, const RunSummary& summar
 }  // namespace
 
 std::vector<Trial> trials_of(const RunSummary& summary, const RunFacts& facts) {
-  std::vector<Trial> trials = summary.replays;
+  std::vector<Trial> trials = summary.trials;
   add_rarer(trials, summary, "train.eval_every", facts.eval_every, summary.evaluation_seconds,
             true);
   add_rarer(trials, summary, "checkpoint.every_steps", facts.checkpoint_every,

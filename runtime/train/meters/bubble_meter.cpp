@@ -2,7 +2,6 @@
 #include "runtime/train/meters/bubble_meter.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "runtime/comm/host_stream.h"
 
@@ -18,7 +17,6 @@ BubbleMeter::BubbleMeter(const PipelineRunner& runner)
 
 void BubbleMeter::add(std::int64_t step) {
   if (step == 0) return;
-  ++steps_;
   micro_batches_ += runner_.micro_batches(step);
   span_ += runner_.span_ms(step);
   for (int chunk = 0; chunk < runner_.shape().chunks; ++chunk) {
@@ -62,13 +60,9 @@ BubbleReport BubbleMeter::report(Communicator& pipeline) const {
     span = std::max(span, *in++);
   }
   const bool split = shape.kind == ScheduleKind::zero_bubble;
-  const Timeline now = simulate(shape, costs);
   return {.measured = 1 - busy / std::max(shape.stages * span, 1e-9),
-          .predicted = now.bubble,
-          .ideal = simulate(shape, uniform_costs(shape, 1, split ? 1 : 2, split ? 1 : 0)).bubble,
-          .costs = std::move(costs),
-          .replay_ms = now.makespan,
-          .span_ms = span / static_cast<double>(std::max<std::int64_t>(steps_, 1))};
+          .predicted = simulate(shape, costs).bubble,
+          .ideal = simulate(shape, uniform_costs(shape, 1, split ? 1 : 2, split ? 1 : 0)).bubble};
 }
 
 }  // namespace trireme

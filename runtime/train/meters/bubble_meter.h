@@ -16,9 +16,6 @@ struct BubbleReport {
   double measured = 0;   // 1 - computing / (stages * time)
   double predicted = 0;  // the schedule with each stage's mean times
   double ideal = 0;      // the schedule with equal stages
-  Costs costs{};         // mean milliseconds by virtual stage, for stage_replay.h
-  double replay_ms = 0;  // the schedule with them, a step
-  double span_ms = 0;    // of the pipeline's time in a step, mean
 };
 
 class BubbleMeter {
@@ -34,7 +31,7 @@ class BubbleMeter {
   const PipelineRunner& runner_;
   std::vector<StageTimes> sums_;  // by chunk
   double span_ = 0;
-  std::int64_t micro_batches_ = 0, steps_ = 0;
+  std::int64_t micro_batches_ = 0;
 };
 
 }  // namespace trireme

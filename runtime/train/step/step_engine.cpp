@@ -208,7 +208,7 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
 // reduced. Whatever this writes, the step writes anew before it reads it.
 void StepEngine::rehearse(std::int64_t step, Slot& slot) {
   Stream& compute = *streams_.compute;
-  const int last = last_micro_batch();  // after which gradients are reduced
+  const int last = static_cast<int>(micro_batches_.count) - 1;  // after which gradients are reduced
   batches_.use_first_for_all();
   streams_.stalls.begin_step(step);
   device_.copy(compute, slot.rng.data(), slot.rng_host.data(), rng_bytes);

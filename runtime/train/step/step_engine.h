@@ -139,9 +139,6 @@ class StepEngine final : private StageWork, private LayerHook {
   void note_pause(const StepPause& pause);
   // Blocks until step `step`, the last or the last but one that was run, is done.
   [[nodiscard]] StepReport read(std::int64_t step);
-  // The last micro-batch of the last step, and its number; until the next step is run.
-  [[nodiscard]] int last_micro_batch() const { return static_cast<int>(micro_batches_.count) - 1; }
-  [[nodiscard]] const Batch& last_batch() const { return batches_.at(last_micro_batch()); }
   // All parameters that this rank holds are whole (but for stage 3) and final.
   void settle();
   // Of step `step`, and of all before it; ignored ones count.

@@ -90,7 +90,7 @@ TEST_F(RankLogTest, WhatIsReadBackGivesTheSameVerdict) {
            .checkpoint_after_seconds = 1,
            .bubble = BubbleShares{.measured = 0.11, .predicted = 0.09},
            .decoded_again = 0.75,
-           .replays = {{.setting = "train.micro_batch=1", .gain = 0.07}}});
+           .trials = {{.setting = "train.micro_batch=1", .gain = 0.07}}});
 
   const RunFold fold = read_back();
 
