@@ -238,7 +238,7 @@ void Trainer::save(std::int64_t done, SaveTo to) {
   if (parts_.checkpoints) parts_.checkpoints->save(done, to);
   const double seconds = seconds_since(start);
   checkpoint_after_seconds_ += seconds;
-  steps_.note_pause({.checkpoint = 1e3 * seconds});
+  steps_.note_pause(TimePart::checkpoint, 1e3 * seconds);
 }
 
 void Trainer::report(std::int64_t step) {
@@ -331,7 +331,7 @@ void Trainer::evaluate(std::int64_t done) {
   const EvaluationResult result = parts_.validation->run();
   const double seconds = seconds_since(start);
   evaluation_seconds_ += seconds;
-  steps_.note_pause({.evaluation = 1e3 * seconds});
+  steps_.note_pause(TimePart::evaluation, 1e3 * seconds);
   if (leader_) write_evaluation(done, result, seconds);
   observer_.evaluated(done, result);
 }

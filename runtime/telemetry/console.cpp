@@ -27,14 +27,14 @@ double mean(double sum, std::int64_t count) {
 }
 
 std::string throughput(const StepTotals& window, ItemKind items) {
-  const double seconds = 1e-3 * window.step_ms;
+  const double seconds = 1e-3 * window[TimePart::step];
   const double rate = seconds > 0 ? static_cast<double>(window.items) / seconds : 0.0;
   return fmt::format("{} {}/s", format_quantity(rate), name_of(items));
 }
 
 std::string time_left(const StepMetrics& last, const StepTotals& window,
                       const ConsoleOptions& options, Pace pace) {
-  pace.step = 1e-3 * mean(window.step_ms, window.steps);
+  pace.step = 1e-3 * mean(window[TimePart::step], window.steps);
   return format_duration(seconds_left(last.step, options.steps, options.facts, pace));
 }
 
@@ -74,15 +74,11 @@ std::string format_step_line(const StepMetrics& last, const StepTotals& window,
   if (last.loss_scale)
     text += fmt::format("  scale {:g}  skipped {}", *last.loss_scale, last.skipped_steps);
   text += fmt::format("  {}  {:.1f} ms", throughput(window, options.items),
-                      mean(window.step_ms, window.steps));
-  const std::tuple<const char*, double, bool> shares[] = {
-      {"data", window.data_wait_ms, true},
-      {"comm", window.exposed_comm_ms, true},
-      {"slower ranks", window.straggler_ms, false},
-      {"bubble", window.bubble_ms, false}};
-  for (const auto& [name, milliseconds, always] : shares) {
-    if (always || milliseconds > 0)
-      text += fmt::format("  {} {:.1f} %", name, percent(milliseconds, window.step_ms));
+                      mean(window[TimePart::step], window.steps));
+  for (const TimeRow& row : times_in_order(time_use::waiting)) {
+    if (row.is(time_use::always) || window[row.part] > 0)
+      text += fmt::format("  {} {:.1f} %", row.word(),
+                          percent(window[row.part], window[TimePart::step]));
   }
   return text + fmt::format("  eta {}\n", time_left(last, window, options, pace));
 }
@@ -107,10 +103,11 @@ std::string format_progress(const StepMetrics& last, const StepTotals& window,
   std::vector<std::string> parts = {fmt::format("loss {:.4f}", last.loss),
                                     throughput(window, options.items),
                                     "eta " + time_left(last, window, options, pace)};
-  const double whole = 1e-3 * window.step_ms;
-  for (const TimeShare& share : shares_of({.totals = window, .wall_seconds = whole})) {
-    const double part = percent(share.seconds, whole);
-    if (part >= 0.5) parts.push_back(fmt::format("{} {:.0f} %", share.short_name, part));
+  const double whole = 1e-3 * window[TimePart::step];
+  const Times seconds = seconds_of({.totals = window, .wall_seconds = whole});
+  for (const TimeRow& row : told_times(time_use::of_run)) {
+    const double part = percent(seconds[row.part], whole);
+    if (part >= 0.5) parts.push_back(fmt::format("{} {:.0f} %", row.word(), part));
   }
   std::string text = position(last.step, options).substr(0, width);
   for (const std::string& part : parts) {

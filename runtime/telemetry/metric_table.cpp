@@ -2,6 +2,7 @@
 #include "runtime/telemetry/metric_table.h"
 
 #include <array>
+#include <vector>
 
 namespace trireme {
 namespace {
@@ -25,20 +26,13 @@ Value optional_of(const S& metrics) {
   return metrics.*member;
 }
 
-Value core_waits(const S& metrics) {
-  return metrics.core_wait_ms + metrics.core_straggler_ms;
+// A second's, of what a step has so much of; 0 where it took no time.
+double rate(const S& metrics, double count) {
+  const double milliseconds = metrics.times[TimePart::step];
+  return milliseconds > 0 ? 1e3 * count / milliseconds : 0.0;
 }
 
-Value item_rate(const S& metrics) {
-  return metrics.step_ms > 0 ? 1e3 * static_cast<double>(metrics.items) / metrics.step_ms : 0.0;
-}
-
-constexpr StepMetric milliseconds(std::string_view name, Value (*value)(const S&),
-                                  std::string_view meaning) {
-  return {{name, "ms", gauge, thousandths, meaning}, value};
-}
-
-constexpr std::array step_table{
+constexpr std::array before_times{
     StepMetric{{"loss", "1", gauge, exact, "training loss, mean over the global batch"},
                of<&S::loss>},
     StepMetric{{"lr", "1", gauge, exact, "learning rate of the step"}, of<&S::learning_rate>},
@@ -79,46 +73,26 @@ constexpr std::array step_table{
     StepMetric{{"items_seen", "items", counter, whole, "trained on so far, over all ranks"},
                of<&S::items_seen>},
     StepMetric{{"items_per_s", "items/s", gauge, thousandths, "throughput of all ranks together"},
-               item_rate},
+               [](const S& m) { return Value(rate(m, static_cast<double>(m.items))); }},
     StepMetric{{"model_gflops_per_s", "GFLOP/s", gauge, thousandths,
                 "rate of the model's own operations over all ranks: three times the forward "
                 "passes, nothing for recomputation"},
                [](const S& m) {
-                 return m.flops > 0 && m.step_ms > 0 ? Value(1e-6 * m.flops / m.step_ms) : Value();
+                 const double flops = rate(m, m.flops);
+                 return flops > 0 ? Value(1e-9 * flops) : Value();
                }},
     StepMetric{{"mfu", "1", gauge, thousandths,
                 "model FLOPs utilization: that rate as a share of the peak of parallel.hardware"},
                [](const S& m) {
-                 return m.flops > 0 && m.step_ms > 0 && m.peak_flops > 0
-                            ? Value(1e3 * m.flops / m.step_ms / m.peak_flops)
-                            : Value();
+                 const double flops = rate(m, m.flops);
+                 return flops > 0 && m.peak_flops > 0 ? Value(flops / m.peak_flops) : Value();
                }},
-    milliseconds("step_ms", of<&S::step_ms>,
-                 "time of the step, mean over the ranks as all that follow; the eight parts from "
-                 "forward_ms to other_ms add up to it"),
-    milliseconds("forward_ms", of<&S::forward_ms>,
-                 "forward passes, without waits for communication"),
-    milliseconds("backward_ms", of<&S::backward_ms>,
-                 "backward passes, without waits for communication"),
-    milliseconds("optimizer_ms", of<&S::optimizer_ms>,
-                 "norm, clip and update, without waits for communication"),
-    milliseconds("data_wait_ms", of<&S::data_wait_ms>,
-                 "waits for the next batch, or for a rank that waited for its own"),
-    milliseconds("exposed_comm_ms", of<&S::exposed_comm_ms>,
-                 "waits for communication that no computation hid"),
-    milliseconds("straggler_ms", of<&S::straggler_ms>,
-                 "waits in communication for a rank whose own work took longer"),
-    milliseconds("bubble_ms", of<&S::bubble_ms>, "waits for neighbours in the pipeline"),
-    milliseconds("other_ms", of<&S::other_ms>, "of the step, and none of these"),
-    milliseconds(
-        "core_wait_ms", core_waits,
-        "of all this and of the time since the step before: threads of a rank had no core (CPU)"),
-    milliseconds("reduce_ms", of<&S::reduce_ms>,
-                 "gradients were being reduced, hidden behind backward or exposed"),
-    StepMetric{{"joules", "J", gauge, thousandths,
-                "energy of processors, or of GPUs, since the step before; where all is counted"},
-               optional_of<&S::joules>},
 };
+
+constexpr StepMetric joules{
+    {"joules", "J", gauge, thousandths,
+     "energy of processors, or of GPUs, since the step before; where all is counted"},
+    optional_of<&S::joules>};
 
 constexpr std::array evaluation_table{
     EvaluationMetric{{"validation_loss", "1", gauge, exact, "loss over the validation set"},
@@ -156,7 +130,14 @@ std::span<const RunMetric> run_metrics() {
 }
 
 std::span<const StepMetric> step_metrics() {
-  return step_table;
+  static const std::vector<StepMetric> all = [] {
+    std::vector<StepMetric> rows(before_times.begin(), before_times.end());
+    for (const TimeRow& row : times_in_order(time_use::metric))
+      rows.push_back({{row.key, "ms", gauge, thousandths, row.meaning}, nullptr, row.part});
+    rows.push_back(joules);
+    return rows;
+  }();
+  return all;
 }
 
 std::span<const EvaluationMetric> evaluation_metrics() {

@@ -35,7 +35,11 @@ struct MetricInfo {
 
 // Empty where this step or evaluation does not have it.
 struct StepMetric : MetricInfo {
-  std::optional<double> (*value)(const StepMetrics& metrics);
+  std::optional<double> (*read)(const StepMetrics& metrics) = nullptr;
+  TimePart time{};  // where `read` is null
+  [[nodiscard]] std::optional<double> value(const StepMetrics& metrics) const {
+    return read != nullptr ? read(metrics) : metrics.times[time];
+  }
 };
 struct EvaluationMetric : MetricInfo {
   std::optional<double> (*value)(const EvaluationMetrics& metrics);

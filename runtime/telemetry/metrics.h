@@ -14,6 +14,7 @@
 
 #include "runtime/telemetry/lines/line_file.h"
 #include "runtime/telemetry/snapshots.h"
+#include "runtime/telemetry/times.h"
 
 namespace trireme {
 
@@ -32,8 +33,7 @@ struct SlowRead {
   double seconds = 0, bytes = 0;  // of these reads, of all threads together
 };
 
-// One optimizer step. Times are wall milliseconds, means over the ranks; those from forward_ms to
-// other_ms add up to step_ms.
+// One optimizer step.
 struct StepMetrics {
   std::int64_t step = 0;  // 1 after the first step
   double loss = 0;        // mean over the global batch
@@ -43,27 +43,7 @@ struct StepMetrics {
   std::int64_t targets = 0;  // of them counted in the loss; written where they are not all
   double flops = 0;          // of the model's own operations in them; 0 = not known
   double peak_flops = 0;     // a second, of all ranks; 0 = not known
-  double step_ms = 0;
-  double forward_ms = 0;  // this and the next two: without waits for communication
-  double backward_ms = 0;
-  double optimizer_ms = 0;
-  double data_wait_ms = 0;     // for the next batch, or for a rank that waited for its own
-  double exposed_comm_ms = 0;  // for communication that no computation hid
-  double straggler_ms = 0;     // in communication, for a rank whose own work took longer
-  double bubble_ms = 0;        // for the neighbours in the pipeline
-  double other_ms = 0;         // of the step, and none of these
-  // Of the parts above but exposed_comm_ms, and of between_ms: threads of a rank had no core.
-  double core_wait_ms = 0;
-  double other_core_wait_ms = 0;  // of that: of other_ms or between_ms
-  double core_straggler_ms = 0;   // of straggler_ms: for a rank that had none
-  double reduce_ms = 0;           // reducing gradients, hidden behind backward or exposed
-  double reduce_wait_ms = 0;      // of that: exposed
-  // Of exposed_comm_ms: for sums of tensor groups, for parameters, for gradients; the rest for
-  // norms.
-  double tensor_comm_ms = 0, gather_comm_ms = 0, reduce_comm_ms = 0;
-  double between_ms = 0;                        // before the step, since the end of the last
-  double checkpoint_ms = 0, evaluation_ms = 0;  // of that
-  double checkpoint_straggler_ms = 0;   // of straggler_ms: for a rank whose checkpoint took longer
+  Times times{};             // milliseconds, means over the ranks
   std::optional<double> loss_scale{};   // of this step, where the loss is scaled
   std::int64_t skipped_steps = 0;       // up to and with this one, because gradients overflowed
   std::int64_t non_finite_steps = 0;    // of this run, skipped with no loss scale to mend it

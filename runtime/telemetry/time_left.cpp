@@ -15,7 +15,9 @@ std::int64_t times_due(std::int64_t done, std::int64_t steps, std::int64_t every
 
 double checkpoint_seconds(const StepTotals& totals, std::int64_t last, const RunFacts& facts) {
   const std::int64_t saves = times_due(last - totals.steps, last, facts.checkpoint_every, false);
-  return saves > 0 ? 1e-3 * parts_of(totals).checkpoint / static_cast<double>(saves) : 0.0;
+  return saves > 0
+             ? 1e-3 * parts_of(totals.times)[TimePart::checkpoint] / static_cast<double>(saves)
+             : 0.0;
 }
 
 double seconds_left(std::int64_t done, std::int64_t steps, const RunFacts& facts,

@@ -10,46 +10,6 @@
 namespace trireme {
 namespace {
 
-// What a step measures and a run sums.
-struct Summed {
-  double StepTotals::*total;
-  double StepMetrics::*metric;
-};
-constexpr Summed summed[] = {
-    {&StepTotals::loss, &StepMetrics::loss},
-    {&StepTotals::step_ms, &StepMetrics::step_ms},
-    {&StepTotals::data_wait_ms, &StepMetrics::data_wait_ms},
-    {&StepTotals::exposed_comm_ms, &StepMetrics::exposed_comm_ms},
-    {&StepTotals::straggler_ms, &StepMetrics::straggler_ms},
-    {&StepTotals::bubble_ms, &StepMetrics::bubble_ms},
-    {&StepTotals::other_ms, &StepMetrics::other_ms},
-    {&StepTotals::core_wait_ms, &StepMetrics::core_wait_ms},
-    {&StepTotals::other_core_wait_ms, &StepMetrics::other_core_wait_ms},
-    {&StepTotals::core_straggler_ms, &StepMetrics::core_straggler_ms},
-    {&StepTotals::reduce_ms, &StepMetrics::reduce_ms},
-    {&StepTotals::reduce_wait_ms, &StepMetrics::reduce_wait_ms},
-    {&StepTotals::tensor_comm_ms, &StepMetrics::tensor_comm_ms},
-    {&StepTotals::gather_comm_ms, &StepMetrics::gather_comm_ms},
-    {&StepTotals::reduce_comm_ms, &StepMetrics::reduce_comm_ms},
-    {&StepTotals::between_ms, &StepMetrics::between_ms},
-    {&StepTotals::checkpoint_ms, &StepMetrics::checkpoint_ms},
-    {&StepTotals::evaluation_ms, &StepMetrics::evaluation_ms},
-    {&StepTotals::checkpoint_straggler_ms, &StepMetrics::checkpoint_straggler_ms},
-    {&StepTotals::forward_ms, &StepMetrics::forward_ms},
-    {&StepTotals::backward_ms, &StepMetrics::backward_ms},
-    {&StepTotals::optimizer_ms, &StepMetrics::optimizer_ms}};
-
-constexpr TimePart parts_of_time[] = {
-    {"compute_ms", "compute", "compute", &TimeParts::compute},
-    {"exposed_comm_ms", "exposed communication", "comm", &TimeParts::exposed_comm},
-    {"straggler_ms", "waits for slower ranks", "slower ranks", &TimeParts::straggler, false},
-    {"core_wait_ms", "waits for cores", "cores", &TimeParts::core_wait, false},
-    {"bubble_ms", "pipeline bubble", "bubble", &TimeParts::bubble, false},
-    {"data_wait_ms", "data wait", "data", &TimeParts::data_wait},
-    {"checkpoint_ms", "checkpoints", "checkpoints", &TimeParts::checkpoint, false},
-    {"evaluation_ms", "evaluation", "evaluation", &TimeParts::evaluation},
-    {"other_ms", "other", "other", &TimeParts::other}};
-
 // What a run loses by one cause.
 struct Loss {
   Trouble trouble;
@@ -65,9 +25,7 @@ std::string name_of(const SlowRank& slow, const RunSummary& summary) {
 
 // The means over the ranks count a straggler's own excess with `compute`: without it the run would
 // be shorter by the whole of it.
-Loss straggler(const RunSummary& summary, const RunFacts& facts) {
-  const StepTotals& totals = summary.totals;
-  const double waits = 1e-3 * parts_of(totals).straggler;
+Loss straggler(const RunSummary& summary, const RunFacts& facts, double waits) {
   const SlowRank& slow = summary.slow.compute;
   if (slow.rank < 0 && facts.uneven_batch)
     return {Trouble::uneven_batch, "waits for ranks that hold more micro-batches", waits};
@@ -94,109 +52,95 @@ std::string load_text(const RunSummary& summary) {
 
 // Ranks that want for cores hold up those that wait for their messages: of such waits it cannot be
 // told what they were for. Each wait for a core holds up all other ranks at most.
-Loss no_core(const RunSummary& summary, const RunFacts& facts) {
-  constexpr double wanting = 0.05;  // of the steps
-  const StepTotals& totals = summary.totals;
-  const double own = totals.core_wait_ms + totals.core_straggler_ms;
-  const double seconds = 1e-3 * own;
+Loss no_core(const RunSummary& summary, const RunFacts& facts, const Times& seconds) {
+  constexpr double wanting = 0.05, worth_telling = 0.02;  // of the steps
+  const double own = seconds[TimePart::core_wait];
+  const double steps = 1e-3 * summary.totals[TimePart::step];
   const SlowRank& slow = summary.slow.core;
   const std::string load = load_text(summary);
-  if (share_cores(facts) || slow.rank < 0) {
-    if (own < wanting * totals.step_ms || facts.ranks < 2)
-      return {Trouble::no_core, "waits for cores" + load, seconds};
-    const double peers = totals.exposed_comm_ms + totals.bubble_ms + parts_of(totals).straggler;
-    if (share_cores(facts)) {
-      return {Trouble::no_core, "waits for cores and for ranks that had none" + load,
-              seconds + 1e-3 * peers};
+  if (!share_cores(facts) && slow.rank >= 0)
+    return {Trouble::no_core_of_rank,
+            fmt::format("straggler, {}, which had no core for {:.1f} s,{}", name_of(slow, summary),
+                        slow.own_seconds, load),
+            own};
+  const Loss alone{Trouble::no_core, "waits for cores" + load, own};
+  if (own < wanting * steps || facts.ranks < 2) return alone;
+  const double peers =
+      seconds[TimePart::exposed_comm] + seconds[TimePart::bubble] + seconds[TimePart::straggler];
+  if (share_cores(facts))
+    return {Trouble::no_core, "waits for cores and for ranks that had none" + load, own + peers};
+  const double behind = std::min(peers, own * (facts.ranks - 1));
+  if (behind < worth_telling * steps) return alone;
+  return {Trouble::no_core, "waits for cores and, it seems, for ranks that had none" + load,
+          own + behind};
+}
+
+// A part that one rank may be the cause of, whose name stands between two texts.
+struct PartOfRank {
+  TimePart part;
+  SlowRank SlowRanks::*slow;
+  Trouble of_all, of_rank;
+  const char *before, *behind;
+};
+constexpr PartOfRank parts_of_ranks[] = {
+    {TimePart::exposed_comm, &SlowRanks::messages, Trouble::exposed_comm, Trouble::late_messages,
+     " behind ", ", whose messages seem to leave late,"},
+    {TimePart::bubble, &SlowRanks::stage, Trouble::bubble, Trouble::uneven_stages,
+     ", in which the others wait for the stage of ", ","},
+    {TimePart::data_wait, &SlowRanks::data, Trouble::data_wait, Trouble::data_wait_of_rank, " of ",
+     ""},
+    // The longest checkpoint is everybody's.
+    {TimePart::checkpoint, &SlowRanks::checkpoint, Trouble::checkpoint, Trouble::checkpoint_of_rank,
+     " of ", ""}};
+
+std::vector<Loss> losses_of(const RunSummary& summary, const RunFacts& facts) {
+  const Times seconds = seconds_of(summary);
+  std::vector<Loss> losses{straggler(summary, facts, seconds[TimePart::straggler]),
+                           no_core(summary, facts, seconds),
+                           {Trouble::evaluation, "evaluation", seconds[TimePart::evaluation]},
+                           {Trouble::other, "other work", seconds[TimePart::other]}};
+  for (const PartOfRank& one : parts_of_ranks) {
+    const SlowRank& slow = summary.slow.*one.slow;
+    Loss loss{one.of_all, std::string(row_of(one.part).name), seconds[one.part]};
+    if (slow.rank >= 0) {
+      loss.trouble = one.of_rank;
+      loss.what += one.before + name_of(slow, summary) + one.behind;
+      if (one.part == TimePart::exposed_comm) loss.seconds = std::min(loss.seconds, slow.seconds);
     }
-    const double behind = std::min(peers, own * (facts.ranks - 1));
-    constexpr double worth_telling = 0.02;  // of the steps
-    if (behind < worth_telling * totals.step_ms)
-      return {Trouble::no_core, "waits for cores" + load, seconds};
-    return {Trouble::no_core, "waits for cores and, it seems, for ranks that had none" + load,
-            seconds + 1e-3 * behind};
+    losses.push_back(std::move(loss));
   }
-  return {Trouble::no_core_of_rank,
-          fmt::format("straggler, {}, which had no core for {:.1f} s,{}", name_of(slow, summary),
-                      slow.own_seconds, load),
-          seconds};
-}
-
-Loss data_wait(const RunSummary& summary) {
-  const double seconds = 1e-3 * summary.totals.data_wait_ms;
-  const SlowRank& slow = summary.slow.data;
-  if (slow.rank < 0) return {Trouble::data_wait, "data wait", seconds};
-  return {Trouble::data_wait_of_rank, "data wait of " + name_of(slow, summary), seconds};
-}
-
-// The longest checkpoint is everybody's.
-Loss checkpoints(const RunSummary& summary) {
-  const double seconds =
-      1e-3 * parts_of(summary.totals).checkpoint + summary.checkpoint_after_seconds;
-  const SlowRank& slow = summary.slow.checkpoint;
-  if (slow.rank < 0) return {Trouble::checkpoint, "checkpoints", seconds};
-  return {Trouble::checkpoint_of_rank, "checkpoints of " + name_of(slow, summary), seconds};
-}
-
-Loss messages(const RunSummary& summary) {
-  const double seconds = 1e-3 * summary.totals.exposed_comm_ms;
-  const SlowRank& slow = summary.slow.messages;
-  if (slow.rank < 0) return {Trouble::exposed_comm, "exposed communication", seconds};
-  return {Trouble::late_messages,
-          fmt::format("exposed communication behind {}, whose messages seem to leave late,",
-                      name_of(slow, summary)),
-          std::min(seconds, slow.seconds)};
-}
-
-Loss bubble(const RunSummary& summary) {
-  const double seconds = 1e-3 * summary.totals.bubble_ms;
-  const SlowRank& slow = summary.slow.stage;
-  if (slow.rank < 0) return {Trouble::bubble, "pipeline bubble", seconds};
-  return {Trouble::uneven_stages,
-          fmt::format("pipeline bubble, in which the others wait for the stage of {},",
-                      name_of(slow, summary)),
-          seconds};
-}
-
-// What the steps and the pauses known by name leave of the wall time, and other work in steps.
-double other_seconds(const RunSummary& summary) {
-  const StepTotals& totals = summary.totals;
-  const double between = summary.wall_seconds - summary.evaluation_seconds -
-                         summary.checkpoint_after_seconds -
-                         1e-3 * (totals.step_ms + totals.checkpoint_ms);
-  return std::max(0.0, between + 1e-3 * (totals.other_ms - totals.other_core_wait_ms));
+  return losses;
 }
 
 // What exposed communication was for, where it is worth telling: " (9.1 %: gradients 7.0 %)".
 std::string comm_parts(const RunSummary& summary) {
-  const StepTotals& totals = summary.totals;
-  const double known = totals.reduce_comm_ms + totals.tensor_comm_ms + totals.gather_comm_ms;
-  const std::pair<const char*, double> parts[] = {
-      {"gradients", totals.reduce_comm_ms},
-      {"sums of tensor groups", totals.tensor_comm_ms},
-      {"gathered parameters", totals.gather_comm_ms},
-      {"norms", known > 0 ? totals.exposed_comm_ms - known : 0}};
   std::string text;
-  for (const auto& [name, milliseconds] : parts) {
+  double rest = summary.totals[TimePart::exposed_comm];
+  const auto add = [&](std::string_view name, double milliseconds) {
+    rest -= milliseconds;
     const double share = percent(1e-3 * milliseconds, summary.wall_seconds);
     if (share >= 0.05) text += fmt::format("{} {} {:.1f} %", text.empty() ? ":" : ",", name, share);
-  }
+  };
+  for (const TimeRow& row : told_times(time_use::of_comm))
+    add(row.name, summary.totals[row.part]);
+  if (rest < summary.totals[TimePart::exposed_comm]) add("norms", rest);
   return text;
 }
 
 std::string time_line(const RunSummary& summary) {
   std::string text = "time: ";
   std::string_view separator;
-  for (const TimeShare& share : shares_of(summary)) {
-    if (!share.always_shown && share.seconds == 0) continue;
+  const Times seconds = seconds_of(summary);
+  for (const TimeRow& row : told_times(time_use::of_run)) {
+    if (!row.is(time_use::always) && seconds[row.part] == 0) continue;
     std::string more;
-    if (share.short_name == "comm") more = comm_parts(summary);
-    if (share.short_name == "bubble" && summary.bubble) {
+    if (row.part == TimePart::exposed_comm) more = comm_parts(summary);
+    if (row.part == TimePart::bubble && summary.bubble) {
       more = fmt::format(": of the pipeline's own time {:.1f} %, predicted {:.1f} %",
                          100 * summary.bubble->measured, 100 * summary.bubble->predicted);
     }
-    text += fmt::format("{}{} {:.1f} s ({:.1f} %{})", std::exchange(separator, ", "), share.name,
-                        share.seconds, percent(share.seconds, summary.wall_seconds), more);
+    text += fmt::format("{}{} {:.1f} s ({:.1f} %{})", std::exchange(separator, ", "), row.name,
+                        seconds[row.part], percent(seconds[row.part], summary.wall_seconds), more);
   }
   return text;
 }
@@ -204,17 +148,18 @@ std::string time_line(const RunSummary& summary) {
 // How far ranks are apart in what they do themselves.
 std::string spread_line(const RunSummary& summary) {
   if (summary.ranks.size() < 2) return {};
-  const std::pair<const char*, double RankTimes::*> parts[] = {
-      {"own work", &RankTimes::compute},
-      {"wait for their own data", &RankTimes::data_wait},
-      {"wait for a core", &RankTimes::core_wait},
-      {"stand still for checkpoints", &RankTimes::checkpoint}};
+  constexpr std::pair<const char*, TimePart> parts[] = {
+      {"own work", TimePart::compute},
+      {"wait for their own data", TimePart::data_wait},
+      {"wait for a core", TimePart::core_wait},
+      {"stand still for checkpoints", TimePart::checkpoint}};
   std::string text;
-  for (const auto& [name, member] : parts) {
-    const auto [least, most] = std::ranges::minmax(summary.ranks, {}, member);
-    if (1e-3 * most.*member < 0.005 * summary.wall_seconds) continue;
-    text += fmt::format("{} {} {:.1f} to {:.1f} s", text.empty() ? "" : ",", name,
-                        1e-3 * least.*member, 1e-3 * most.*member);
+  for (const auto& [name, part] : parts) {
+    const auto of = [part = part](const Times& rank) { return rank[part]; };
+    const auto [least, most] = std::ranges::minmax(summary.ranks | std::views::transform(of));
+    if (1e-3 * most < 0.005 * summary.wall_seconds) continue;
+    text += fmt::format("{} {} {:.1f} to {:.1f} s", text.empty() ? "" : ",", name, 1e-3 * least,
+                        1e-3 * most);
   }
   return text.empty() ? "" : "\nranks:" + text;
 }
@@ -237,37 +182,37 @@ std::string late_line(const RunSummary& summary) {
   };
   const auto& [slow, cause] = *std::ranges::max_element(causes, {}, weight);
   if (slow->rank < 0 || static_cast<std::size_t>(slow->rank) >= summary.ranks.size()) return {};
-  const RankTimes& rank = summary.ranks[static_cast<std::size_t>(slow->rank)];
+  const Times& rank = summary.ranks[static_cast<std::size_t>(slow->rank)];
+  const double late_steps = rank[TimePart::late_steps];
   // Stages of one rank have nobody to be late for.
   const int decimals = slow->seconds < 10 ? 3 : 1;
-  if (rank.late_steps < 1) {
+  if (late_steps < 1) {
     return fmt::format("\n{}: {}, by {:.{}f} s in all", name_of(*slow, summary), cause,
                        slow->seconds, decimals);
   }
-  return fmt::format("\n{} arrives {:.3g} ms late at {:.0f} % of steps: {}, {:.{}f} s in all",
-                     name_of(*slow, summary), rank.late / rank.late_steps,
-                     percent(rank.late_steps,
-                             static_cast<double>(std::max<std::int64_t>(summary.totals.steps, 1))),
-                     cause, slow->seconds, decimals);
+  return fmt::format(
+      "\n{} arrives {:.3g} ms late at {:.0f} % of steps: {}, {:.{}f} s in all",
+      name_of(*slow, summary), rank[TimePart::late] / late_steps,
+      percent(late_steps, static_cast<double>(std::max<std::int64_t>(summary.totals.steps, 1))),
+      cause, slow->seconds, decimals);
 }
 
 }  // namespace
 
 void StepTotals::add(const StepMetrics& metrics) {
-  ++steps;
-  items += metrics.items;
-  for (const auto& [total, metric] : summed)
-    this->*total += metrics.*metric;
-  if (!metrics.joules) return;
-  joules += *metrics.joules;
-  joule_items += metrics.items;
+  add({.steps = 1,
+       .items = metrics.items,
+       .loss = metrics.loss,
+       .times = metrics.times,
+       .joules = metrics.joules.value_or(0),
+       .joule_items = metrics.joules ? metrics.items : 0});
 }
 
 void StepTotals::add(const StepTotals& more) {
   steps += more.steps;
   items += more.items;
-  for (const auto& [total, metric] : summed)
-    this->*total += more.*total;
+  loss += more.loss;
+  times += more.times;
   joules += more.joules;
   joule_items += more.joule_items;
 }
@@ -279,68 +224,44 @@ void Divergence::add(std::int64_t step, double loss) {
     since = step;
 }
 
-std::span<const TimePart> time_parts() {
-  return parts_of_time;
-}
-
 RankMesh mesh_of(const RunFacts& facts) {
   return {.data = facts.data, .tensor = facts.tensor, .pipeline = facts.pipeline};
 }
 
-TimeParts parts_of(const StepTotals& totals) {
-  TimeParts parts{
-      .exposed_comm = totals.exposed_comm_ms,
-      .straggler = totals.straggler_ms - totals.core_straggler_ms - totals.checkpoint_straggler_ms,
-      .core_wait = totals.core_wait_ms + totals.core_straggler_ms,
-      .bubble = totals.bubble_ms,
-      .data_wait = totals.data_wait_ms,
-      .checkpoint = totals.checkpoint_ms + totals.checkpoint_straggler_ms,
-      .evaluation = totals.evaluation_ms,
-      .other = totals.other_ms - totals.other_core_wait_ms + totals.between_ms -
-               totals.checkpoint_ms - totals.evaluation_ms};
+Times parts_of(const Times& times) {
+  using enum TimePart;
+  Times parts = times;
+  parts[straggler] -= times[core_straggler] + times[checkpoint_straggler];
+  parts[checkpoint] += times[checkpoint_straggler];
   // Both are measured by other clocks than what they are parts of.
-  parts.other = std::max(parts.other, 0.0);
-  parts.compute = std::max(totals.step_ms - totals.data_wait_ms - totals.exposed_comm_ms -
-                               totals.straggler_ms - totals.bubble_ms - totals.other_ms -
-                               (totals.core_wait_ms - totals.other_core_wait_ms),
-                           0.0);
+  parts[other] = std::max(times[other] - times[other_core_wait] + times[between_steps] -
+                              times[checkpoint] - times[evaluation],
+                          0.0);
+  parts[compute] = std::max(times[step] - times[data_wait] - times[exposed_comm] -
+                                times[straggler] - times[bubble] - times[other] -
+                                (times[core_wait] - times[core_straggler] - times[other_core_wait]),
+                            0.0);
   return parts;
 }
 
-StepTotals totals_of(const TimeParts& parts, std::int64_t steps) {
-  StepTotals totals{.steps = steps,
-                    .data_wait_ms = parts.data_wait,
-                    .exposed_comm_ms = parts.exposed_comm,
-                    .straggler_ms = parts.straggler,
-                    .bubble_ms = parts.bubble,
-                    .other_ms = parts.other,
-                    .core_wait_ms = parts.core_wait,
-                    .between_ms = parts.checkpoint + parts.evaluation,
-                    .checkpoint_ms = parts.checkpoint,
-                    .evaluation_ms = parts.evaluation};
-  totals.step_ms = parts.compute + parts.exposed_comm + parts.straggler + parts.core_wait +
-                   parts.bubble + parts.data_wait + parts.other;
-  return totals;
-}
-
-std::vector<TimeShare> shares_of(const RunSummary& summary) {
-  constexpr double per_second = 1e3;
-  TimeParts parts = parts_of(summary.totals);
+Times seconds_of(const RunSummary& summary) {
+  using enum TimePart;
+  const Times totals = summary.totals.times * 1e-3;
+  Times seconds = parts_of(totals);
   // What comes behind the last step is in no step's times.
-  parts.checkpoint += per_second * summary.checkpoint_after_seconds;
-  parts.evaluation = per_second * summary.evaluation_seconds;
-  parts.other = per_second * other_seconds(summary);
-  std::vector<TimeShare> shares;
-  for (const TimePart& part : time_parts())
-    shares.push_back(
-        {part.name, part.short_name, parts.*part.member / per_second, part.always_shown});
-  return shares;
+  seconds[checkpoint] += summary.checkpoint_after_seconds;
+  seconds[evaluation] = summary.evaluation_seconds;
+  // What the steps and the pauses known by name leave of the wall time, and other work in steps.
+  seconds[other] = std::max(0.0, summary.wall_seconds - summary.evaluation_seconds -
+                                     summary.checkpoint_after_seconds - totals[step] -
+                                     totals[checkpoint] + totals[other] - totals[other_core_wait]);
+  return seconds;
 }
 
 std::string verdict_text(const RunSummary& summary, const RunFacts& facts) {
   std::string text = time_line(summary);
-  if (const double reduced = summary.totals.reduce_ms; reduced > 0) {
-    const double exposed = std::min(percent(summary.totals.reduce_wait_ms, reduced), 100.0);
+  if (const double reduced = summary.totals[TimePart::reduce]; reduced > 0) {
+    const double exposed = std::min(percent(summary.totals[TimePart::reduce_wait], reduced), 100.0);
     text += fmt::format("\ngradient reduction: {:.1f} s, {:.1f} % hidden, {:.1f} % exposed",
                         1e-3 * reduced, 100 - exposed, exposed);
   }
@@ -361,16 +282,7 @@ std::string verdict(const RunSummary& summary, const RunFacts& given) {
   }
   RunFacts facts = given;
   if (summary.load) facts.other_programs = summary.load->others + summary.load->stolen;
-  const Loss losses[] = {
-      messages(summary),
-      straggler(summary, facts),
-      no_core(summary, facts),
-      bubble(summary),
-      data_wait(summary),
-      checkpoints(summary),
-      {Trouble::evaluation, "evaluation", summary.evaluation_seconds},
-      {Trouble::other, "other work", other_seconds(summary)},
-  };
+  const std::vector<Loss> losses = losses_of(summary, facts);
   const Loss& worst = *std::ranges::max_element(losses, {}, &Loss::seconds);
   const double part = percent(worst.seconds, summary.wall_seconds);
   if (part < worth_naming) {

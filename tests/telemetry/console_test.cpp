@@ -15,6 +15,8 @@
 namespace trireme {
 namespace {
 
+using T = TimePart;
+
 using test::read_text;
 using test::TemporaryDirectory;
 
@@ -27,9 +29,7 @@ StepMetrics step_number(std::int64_t step) {
           .learning_rate = 1e-3,
           .grad_norm = 0.75,
           .items = 4096,
-          .step_ms = 250,
-          .data_wait_ms = 0.5,
-          .exposed_comm_ms = 25};
+          .times = {{T::step, 250}, {T::data_wait, 0.5}, {T::exposed_comm, 25}}};
 }
 
 StepTotals totals_of(const StepMetrics& metrics, int steps = 1) {
@@ -83,9 +83,9 @@ TEST(ConsoleFormat, AnEvaluationLineShowsAccuracyInPercent) {
 
 TEST(ConsoleFormat, ProgressShowsWhereTheTimeGoesAndLeavesOutWhatDoesNotFit) {
   StepMetrics last = step_number(500);
-  last.data_wait_ms = 5;
-  last.straggler_ms = 10;
-  last.bubble_ms = 12.5;
+  last.times[T::data_wait] = 5;
+  last.times[T::straggler] = 10;
+  last.times[T::bubble] = 12.5;
   const StepTotals window = totals_of(last);
   const std::string whole =
       "step  500/1000  loss 2.5000  16.4k tokens/s  eta 2:05  compute 79 %  comm 10 %"
@@ -151,7 +151,7 @@ TEST(ConsoleFormat, TheSummarySaysWhereTheTimeWent) {
 
 TEST(ConsoleFormat, APipelineShowsItsBubble) {
   StepMetrics metrics = step_number(120);
-  metrics.bubble_ms = 50;
+  metrics.times[T::bubble] = 50;
   constexpr ConsoleOptions options{.steps = 1000, .facts = {.ranks = 2, .pipeline = 2}};
   const RunSummary summary{.totals = totals_of(metrics, 400), .wall_seconds = 100};
 
@@ -173,8 +173,8 @@ TEST(ConsoleFormat, APipelineShowsItsBubble) {
 
 TEST(ConsoleFormat, ReductionsTellHowMuchWasHidden) {
   StepMetrics metrics = step_number(120);
-  metrics.reduce_wait_ms = 25;
-  metrics.reduce_ms = 200;
+  metrics.times[T::reduce_wait] = 25;
+  metrics.times[T::reduce] = 200;
   const RunSummary summary{.totals = totals_of(metrics, 400), .wall_seconds = 100};
 
   EXPECT_NE(format_summary(summary, options)
@@ -184,7 +184,7 @@ TEST(ConsoleFormat, ReductionsTellHowMuchWasHidden) {
 
 TEST(ConsoleFormat, ARunBoundByComputationIsSaidToBeSo) {
   StepMetrics metrics = step_number(1);
-  metrics.exposed_comm_ms = 2;
+  metrics.times[T::exposed_comm] = 2;
 
   const auto summary =
       format_summary({.totals = totals_of(metrics, 400), .wall_seconds = 101}, options);

@@ -16,6 +16,8 @@
 namespace trireme {
 namespace {
 
+using T = TimePart;
+
 using test::expect_error;
 using test::read_text;
 using test::TemporaryDirectory;
@@ -32,18 +34,17 @@ StepMetrics sample_step() {
           .grad_norm = 0.5,
           .items = 4096,
           .targets = 4096,
-          .step_ms = 125,
-          .forward_ms = 40.1234,
-          .backward_ms = 80,
-          .optimizer_ms = 2,
-          .data_wait_ms = 0.25,
-          .exposed_comm_ms = 1.5,
-          .straggler_ms = 2.5,
-          .bubble_ms = 3.25,
-          .other_ms = 0.5,
-          .core_wait_ms = 1.25,
-          .core_straggler_ms = 0.5,
-          .reduce_ms = 4.75,
+          .times = {{T::step, 125},
+                    {T::forward, 40.1234},
+                    {T::backward, 80},
+                    {T::optimizer, 2},
+                    {T::data_wait, 0.25},
+                    {T::exposed_comm, 1.5},
+                    {T::straggler, 2.5},
+                    {T::bubble, 3.25},
+                    {T::other, 0.5},
+                    {T::core_wait, 1.75},
+                    {T::reduce, 4.75}},
           .epoch = 7.0 / 12,
           .items_seen = 28672,
           .time = noon};

@@ -14,6 +14,8 @@
 namespace trireme {
 namespace {
 
+using T = TimePart;
+
 using testing::AllOf;
 using testing::EndsWith;
 using testing::HasSubstr;
@@ -114,48 +116,46 @@ TEST(Advice, OneRankIsNeverToldToUseFewerAndNothingThatIsOffIsRaised) {
   }
 }
 
-RunSummary summary_of(const StepMetrics& step) {
-  RunSummary summary{.totals = {}, .wall_seconds = 1e-3 * step.step_ms, .hosts = {"a", "b"}};
-  summary.totals.add(step);
-  return summary;
+RunSummary summary_of(const Times& times) {
+  return {.totals = {.steps = 1, .times = times},
+          .wall_seconds = 1e-3 * times[T::step],
+          .hosts = {"a", "b"}};
 }
 
 constexpr RunFacts two_ranks{.ranks = 2, .data = 2, .host_ranks = 2, .host_cores = 2};
 
 TEST(Verdict, SharesOfARunAddUpToItsTime) {
-  RunSummary summary = summary_of({.step_ms = 1000,
-                                   .data_wait_ms = 50,
-                                   .exposed_comm_ms = 100,
-                                   .straggler_ms = 70,
-                                   .bubble_ms = 30,
-                                   .other_ms = 20,
-                                   .core_wait_ms = 200,
-                                   .core_straggler_ms = 40});
+  RunSummary summary = summary_of({{T::step, 1000},
+                                   {T::data_wait, 50},
+                                   {T::exposed_comm, 100},
+                                   {T::straggler, 70},
+                                   {T::bubble, 30},
+                                   {T::other, 20},
+                                   {T::core_wait, 240},
+                                   {T::core_straggler, 40}});
   summary.wall_seconds = 1.5;
   summary.evaluation_seconds = 0.25;
 
-  const auto shares = shares_of(summary);
+  const Times seconds = seconds_of(summary);
 
-  const double sum = std::accumulate(shares.begin(), shares.end(), 0.0,
-                                     [](double s, const TimeShare& t) { return s + t.seconds; });
-  EXPECT_DOUBLE_EQ(sum, summary.wall_seconds);
-  EXPECT_NEAR(shares[0].seconds, 0.53, 1e-9) << "compute, with a core";
+  EXPECT_DOUBLE_EQ(seconds.sum(time_use::of_run), summary.wall_seconds);
+  EXPECT_NEAR(seconds[T::compute], 0.53, 1e-9) << "compute, with a core";
 }
 
 TEST(Verdict, AThreadOfMessagesWithoutACoreIsNotCountedTwice) {
   const RunSummary summary =
-      summary_of({.step_ms = 100, .other_ms = 60, .core_wait_ms = 75, .other_core_wait_ms = 50});
+      summary_of({{T::step, 100}, {T::other, 60}, {T::core_wait, 75}, {T::other_core_wait, 50}});
 
-  const auto shares = shares_of(summary);
+  const Times seconds = seconds_of(summary);
 
-  EXPECT_NEAR(shares[0].seconds, 0.015, 1e-9) << "compute";
-  EXPECT_NEAR(shares[3].seconds, 0.075, 1e-9) << "waits for cores";
-  EXPECT_NEAR(shares.back().seconds, 0.01, 1e-9) << "other";
+  EXPECT_NEAR(seconds[T::compute], 0.015, 1e-9) << "compute";
+  EXPECT_NEAR(seconds[T::core_wait], 0.075, 1e-9) << "waits for cores";
+  EXPECT_NEAR(seconds[T::other], 0.01, 1e-9) << "other";
 }
 
 TEST(Verdict, CommunicationIsNamedWhateverItIsFor) {
   const std::string text =
-      verdict(summary_of({.step_ms = 100, .exposed_comm_ms = 80}), {.ranks = 2, .tensor = 2});
+      verdict(summary_of({{T::step, 100}, {T::exposed_comm, 80}}), {.ranks = 2, .tensor = 2});
 
   EXPECT_THAT(text, AllOf(StartsWith("verdict: without its exposed communication (80.0 %)"),
                           HasSubstr("5.00 times as fast; lower parallel.tensor"),
@@ -164,7 +164,7 @@ TEST(Verdict, CommunicationIsNamedWhateverItIsFor) {
 
 TEST(Verdict, AStragglerIsNamedAndCostsItsWholeExcess) {
   // Rank 1 takes 40 ms longer, so rank 0 waits 40 ms: 20 ms on average.
-  RunSummary summary = summary_of({.step_ms = 100, .exposed_comm_ms = 30, .straggler_ms = 20});
+  RunSummary summary = summary_of({{T::step, 100}, {T::exposed_comm, 30}, {T::straggler, 20}});
   summary.slow.compute = {.rank = 1, .seconds = 0.04, .own_seconds = 0.08};
 
   EXPECT_THAT(verdict(summary, two_ranks),
@@ -173,7 +173,7 @@ TEST(Verdict, AStragglerIsNamedAndCostsItsWholeExcess) {
 }
 
 TEST(Verdict, RanksThatHoldMoreMicroBatchesAreNoStragglers) {
-  const RunSummary summary = summary_of({.step_ms = 100, .straggler_ms = 40});
+  const RunSummary summary = summary_of({{T::step, 100}, {T::straggler, 40}});
   RunFacts uneven = two_ranks;
   uneven.uneven_batch = true;
 
@@ -185,7 +185,7 @@ TEST(Verdict, RanksThatHoldMoreMicroBatchesAreNoStragglers) {
 
 TEST(Verdict, ARankWithoutACoreIsAStraggler) {
   RunSummary summary =
-      summary_of({.step_ms = 100, .straggler_ms = 30, .core_wait_ms = 30, .core_straggler_ms = 30});
+      summary_of({{T::step, 100}, {T::straggler, 30}, {T::core_wait, 60}, {T::core_straggler, 30}});
   summary.slow.core = {.rank = 1, .seconds = 0.06, .own_seconds = 0.06};
 
   EXPECT_THAT(verdict(summary, two_ranks),
@@ -196,30 +196,30 @@ TEST(Verdict, ARankWithoutACoreIsAStraggler) {
 TEST(Verdict, RanksThatShareCoresAreToldSo) {
   constexpr RunFacts on_one_core{.ranks = 2, .data = 2, .host_ranks = 2, .host_cores = 1};
   const RunSummary summary =
-      summary_of({.step_ms = 100, .exposed_comm_ms = 30, .core_wait_ms = 45});
+      summary_of({{T::step, 100}, {T::exposed_comm, 30}, {T::core_wait, 45}});
 
   EXPECT_THAT(verdict(summary, on_one_core),
               AllOf(HasSubstr("had none (75.0 %)"), HasSubstr("; ranks share cores")));
   EXPECT_THAT(verdict(summary, two_ranks), HasSubstr("; other programs may run on these cores"));
   EXPECT_THAT(
-      verdict(summary_of({.step_ms = 100, .exposed_comm_ms = 80, .core_wait_ms = 1}), on_one_core),
+      verdict(summary_of({{T::step, 100}, {T::exposed_comm, 80}, {T::core_wait, 1}}), on_one_core),
       HasSubstr("without its exposed communication"))
       << "ranks that do not want for cores";
 }
 
 TEST(Verdict, WaitsOfTwoRanksBesideWaitsForCoresAreThoughtToBeForCores) {
   const RunSummary summary =
-      summary_of({.step_ms = 100, .exposed_comm_ms = 40, .core_wait_ms = 30});
+      summary_of({{T::step, 100}, {T::exposed_comm, 40}, {T::core_wait, 30}});
   EXPECT_THAT(verdict(summary, two_ranks),
               HasSubstr("waits for cores and, it seems, for ranks that had none (60.0 %)"));
 
   const RunSummary slow_link =
-      summary_of({.step_ms = 100, .exposed_comm_ms = 80, .core_wait_ms = 6});
+      summary_of({{T::step, 100}, {T::exposed_comm, 80}, {T::core_wait, 6}});
   EXPECT_THAT(verdict(slow_link, two_ranks), HasSubstr("without its exposed communication (80.0"));
 }
 
 TEST(Verdict, SaysWhatOtherProgramsUsedWhereItIsKnown) {
-  RunSummary summary = summary_of({.step_ms = 100, .core_wait_ms = 45});
+  RunSummary summary = summary_of({{T::step, 100}, {T::core_wait, 45}});
   EXPECT_THAT(verdict(summary, {}), HasSubstr("; other programs may run on these cores"));
 
   summary.load = HostLoad{.host = "a", .cores = 2, .others = 1.8};
@@ -232,7 +232,7 @@ TEST(Verdict, SaysWhatOtherProgramsUsedWhereItIsKnown) {
 }
 
 TEST(Verdict, ARunWhoseLossIsNotFiniteGetsNoneOnItsSpeed) {
-  RunSummary summary = summary_of({.step_ms = 100, .exposed_comm_ms = 80});
+  RunSummary summary = summary_of({{T::step, 100}, {T::exposed_comm, 80}});
   for (const double loss : {2.0, std::nan(""), 2.0, std::nan(""), std::nan("")})
     summary.divergence.add(++summary.totals.steps, loss);
 
@@ -253,7 +253,7 @@ TEST(Verdict, NoNetworkIsLookedAtWhereAllRanksAreOnOneHost) {
 }
 
 TEST(Verdict, ASlowDiskOfOneRankIsThatRanks) {
-  RunSummary summary = summary_of({.step_ms = 100, .data_wait_ms = 60});
+  RunSummary summary = summary_of({{T::step, 100}, {T::data_wait, 60}});
   EXPECT_THAT(verdict(summary, two_ranks), HasSubstr("without its data wait (60.0 %)"));
 
   summary.slow.data = {.rank = 1, .seconds = 0.06, .own_seconds = 0.06};
@@ -262,7 +262,7 @@ TEST(Verdict, ASlowDiskOfOneRankIsThatRanks) {
 }
 
 TEST(Verdict, WaitsForChunksThatAreDecodedAgainWantALargerCacheAndNoMoreReaders) {
-  RunSummary summary = summary_of({.step_ms = 100, .data_wait_ms = 60});
+  RunSummary summary = summary_of({{T::step, 100}, {T::data_wait, 60}});
   summary.decoded_again = 0.2;
   EXPECT_THAT(verdict(summary, {}), HasSubstr("raise data.workers"));
 
@@ -273,11 +273,11 @@ TEST(Verdict, WaitsForChunksThatAreDecodedAgainWantALargerCacheAndNoMoreReaders)
 }
 
 TEST(Verdict, CheckpointsOfOneRankAreItsOwn) {
-  RunSummary summary = summary_of({.step_ms = 150,
-                                   .straggler_ms = 50,
-                                   .between_ms = 50,
-                                   .checkpoint_ms = 50,
-                                   .checkpoint_straggler_ms = 50});
+  RunSummary summary = summary_of({{T::step, 150},
+                                   {T::straggler, 50},
+                                   {T::between_steps, 50},
+                                   {T::checkpoint, 50},
+                                   {T::checkpoint_straggler, 50}});
   summary.wall_seconds = 0.2;
   EXPECT_THAT(verdict(summary, two_ranks), HasSubstr("without its checkpoints (50.0 %)"));
 
@@ -287,7 +287,7 @@ TEST(Verdict, CheckpointsOfOneRankAreItsOwn) {
 }
 
 TEST(Verdict, ARankWhoseMessagesLeaveLateIsNamed) {
-  RunSummary summary = summary_of({.step_ms = 100, .exposed_comm_ms = 60});
+  RunSummary summary = summary_of({{T::step, 100}, {T::exposed_comm, 60}});
   summary.slow.messages = {.rank = 0, .seconds = 0.05, .own_seconds = 0.05};
 
   EXPECT_THAT(verdict(summary, two_ranks),
@@ -297,9 +297,9 @@ TEST(Verdict, ARankWhoseMessagesLeaveLateIsNamed) {
 
 TEST(Verdict, SaysByHowMuchARankIsLateAndHowFarRanksAreApart) {
   RunSummary summary =
-      summary_of({.step_ms = 100, .exposed_comm_ms = 10, .tensor_comm_ms = 1, .reduce_comm_ms = 8});
+      summary_of({{T::step, 100}, {T::exposed_comm, 10}, {T::tensor_comm, 1}, {T::reduce_comm, 8}});
   summary.slow.compute = {.rank = 1, .seconds = 0.038, .own_seconds = 0.08};
-  summary.ranks = {{.compute = 40}, {.compute = 78, .late = 38, .late_steps = 1}};
+  summary.ranks = {{{T::compute, 40}}, {{T::compute, 78}, {T::late, 38}, {T::late_steps, 1}}};
 
   EXPECT_THAT(
       verdict_text(summary, two_ranks),
@@ -310,8 +310,8 @@ TEST(Verdict, SaysByHowMuchARankIsLateAndHowFarRanksAreApart) {
 }
 
 TEST(Verdict, LateMessagesAreNamedWhereNothingElseExplainsThem) {
-  RunSummary summary = summary_of({.step_ms = 100, .exposed_comm_ms = 60});
-  summary.ranks = {{.late = 38, .late_steps = 1}, {.late = 20, .late_steps = 1}};
+  RunSummary summary = summary_of({{T::step, 100}, {T::exposed_comm, 60}});
+  summary.ranks = {{{T::late, 38}, {T::late_steps, 1}}, {{T::late, 20}, {T::late_steps, 1}}};
   summary.slow.messages = {.rank = 0, .seconds = 0.05, .own_seconds = 0.05};
   EXPECT_THAT(verdict_text(summary, two_ranks), HasSubstr("\nrank 0 on a arrives"));
 
@@ -322,8 +322,8 @@ TEST(Verdict, LateMessagesAreNamedWhereNothingElseExplainsThem) {
 
 // On a busy machine a rank that waits for its data also lacks a core more often than its peers.
 TEST(Verdict, AWaitThatIsMeasuredIsNamedBeforeOneForCoresThatIsHardlyLonger) {
-  RunSummary summary = summary_of({.step_ms = 100, .data_wait_ms = 10, .core_wait_ms = 20});
-  summary.ranks = {{.late = 30, .late_steps = 1}, {}};
+  RunSummary summary = summary_of({{T::step, 100}, {T::data_wait, 10}, {T::core_wait, 20}});
+  summary.ranks = {{{T::late, 30}, {T::late_steps, 1}}, {}};
   summary.slow.core = {.rank = 0, .seconds = 0.036, .own_seconds = 0.05};
   EXPECT_THAT(verdict_text(summary, two_ranks), HasSubstr("steps: it has no core"));
 
@@ -333,7 +333,7 @@ TEST(Verdict, AWaitThatIsMeasuredIsNamedBeforeOneForCoresThatIsHardlyLonger) {
 }
 
 TEST(Trials, WhatComesMoreRarelyGainsWhatItTook) {
-  RunSummary summary = summary_of({.step = 1, .step_ms = 10000});
+  RunSummary summary = summary_of({{T::step, 10000}});
   summary.totals.steps = 100;
   summary.wall_seconds = 20;
   summary.evaluation_seconds = 10;
@@ -346,11 +346,11 @@ TEST(Trials, WhatComesMoreRarelyGainsWhatItTook) {
 }
 
 TEST(Trials, AreThoseThatTheRunsOwnTimesTell) {
-  RunSummary summary = summary_of({.step_ms = 100,
-                                   .forward_ms = 20,
-                                   .optimizer_ms = 4,
-                                   .exposed_comm_ms = 16,
-                                   .reduce_comm_ms = 16});
+  RunSummary summary = summary_of({{T::step, 100},
+                                   {T::forward, 20},
+                                   {T::optimizer, 4},
+                                   {T::exposed_comm, 16},
+                                   {T::reduce_comm, 16}});
 
   EXPECT_EQ(try_line(summary, {.ranks = 2, .data = 2, .full_recompute = true, .global_batch = 8}),
             "try: train.recompute=none (predicted -20.0 % time, if memory allows), "
@@ -363,7 +363,7 @@ TEST(Trials, AreThoseThatTheRunsOwnTimesTell) {
 
 TEST(Trials, LessShardingSavesWhatEachPassGathers) {
   const RunSummary summary =
-      summary_of({.step_ms = 100, .tensor_comm_ms = 8, .gather_comm_ms = 40});
+      summary_of({{T::step, 100}, {T::tensor_comm, 8}, {T::gather_comm, 40}});
   RunFacts facts{.ranks = 2, .data = 2, .zero = 3, .global_batch = 8, .micro_batch = 2};
 
   // Two micro-batches gather four times what one update does, and 8 ms are behind their passes.
@@ -377,7 +377,7 @@ TEST(Trials, LessShardingSavesWhatEachPassGathers) {
 }
 
 TEST(Verdict, AnEvaluationAtTheEndIsNotToBeMadeRarer) {
-  RunSummary summary = summary_of({.step_ms = 100});
+  RunSummary summary = summary_of({{T::step, 100}});
   summary.wall_seconds = 0.2;
   summary.evaluation_seconds = 0.1;
 

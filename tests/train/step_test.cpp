@@ -115,8 +115,8 @@ class Training {
       stepper.runner().synchronize();
       buffers_in_last_step_ = device.memory_use(MemoryKind::device).allocations - buffers_before;
       news_in_last_step_ = news - news_before;
-      EXPECT_GT(report.step_ms, 0);
-      EXPECT_GE(report.step_ms, report.forward_ms);
+      EXPECT_GT(report.own.times[TimePart::step], 0);
+      EXPECT_GE(report.own.times[TimePart::step], report.own.times[TimePart::forward]);
     }
     stepper.settle();
     return reports;

@@ -12,90 +12,102 @@
 namespace trireme {
 namespace {
 
+using T = TimePart;
+
 using testing::DoubleNear;
 using testing::HasSubstr;
 
 constexpr double rounding = 1e-9;
 
 double sum(const StepSplit& split) {
-  return split.compute + split.data_wait + split.bubble + split.straggler + split.exposed_comm +
-         split.between_steps;
+  return split.times.sum(time_use::split) - split[T::period] - split[T::core_wait];
 }
 
 TEST(TimeSplit, OneRankOnlyComputesAndWaitsForData) {
   // Its comm stream has sums of its own to make.
-  const RankStep rank{.period = 12, .step = 10, .before_reduce = 9, .comm_wait = 1, .data_wait = 2};
+  const Times rank{
+      {T::period, 12}, {T::step, 10}, {T::before_reduce, 9}, {T::comm_wait, 1}, {T::data_wait, 2}};
 
   const StepSplit split = split_step(1, {}, {&rank, 1});
 
-  EXPECT_DOUBLE_EQ(split.compute, 8);
-  EXPECT_DOUBLE_EQ(split.data_wait, 2);
-  EXPECT_DOUBLE_EQ(split.between_steps, 2);
-  EXPECT_DOUBLE_EQ(split.straggler + split.exposed_comm + split.bubble, 0);
+  EXPECT_DOUBLE_EQ(split[T::compute], 8);
+  EXPECT_DOUBLE_EQ(split[T::data_wait], 2);
+  EXPECT_DOUBLE_EQ(split[T::between_steps], 2);
+  EXPECT_DOUBLE_EQ(split[T::straggler] + split[T::exposed_comm] + split[T::bubble], 0);
 }
 
 TEST(TimeSplit, WaitingForASlowerRankIsNoCommunication) {
   // Rank 1 computes 4 ms longer, so rank 0 waits 4 ms before the 1 ms that the messages take.
-  const RankStep ranks[] = {{.period = 10, .step = 10, .before_reduce = 5, .comm_wait = 5},
-                            {.period = 10, .step = 10, .before_reduce = 9, .comm_wait = 1}};
+  const Times ranks[] = {
+      {{T::period, 10}, {T::step, 10}, {T::before_reduce, 5}, {T::comm_wait, 5}},
+      {{T::period, 10}, {T::step, 10}, {T::before_reduce, 9}, {T::comm_wait, 1}}};
 
   const StepSplit split = split_step(1, {.data = 2}, ranks);
 
-  EXPECT_DOUBLE_EQ(split.straggler, 2);
-  EXPECT_DOUBLE_EQ(split.exposed_comm, 1);
-  EXPECT_DOUBLE_EQ(split.compute, 7);
+  EXPECT_DOUBLE_EQ(split[T::straggler], 2);
+  EXPECT_DOUBLE_EQ(split[T::exposed_comm], 1);
+  EXPECT_DOUBLE_EQ(split[T::compute], 7);
   EXPECT_EQ(split.slowest_rank, 1);
 }
 
 TEST(TimeSplit, WaitingForARankThatWaitsForItsDataIsDataWait) {
-  const RankStep ranks[] = {
-      {.period = 10, .step = 10, .before_reduce = 4, .comm_wait = 6},
-      {.period = 10, .step = 10, .before_reduce = 9, .comm_wait = 1, .data_wait = 5}};
+  const Times ranks[] = {{{T::period, 10}, {T::step, 10}, {T::before_reduce, 4}, {T::comm_wait, 6}},
+                         {{T::period, 10},
+                          {T::step, 10},
+                          {T::before_reduce, 9},
+                          {T::comm_wait, 1},
+                          {T::data_wait, 5}}};
 
   const StepSplit split = split_step(1, {.data = 2}, ranks);
 
-  EXPECT_DOUBLE_EQ(split.data_wait, 5) << "half of it rank 0's, for rank 1";
-  EXPECT_DOUBLE_EQ(split.straggler, 0);
-  EXPECT_DOUBLE_EQ(split.exposed_comm, 1);
-  EXPECT_DOUBLE_EQ(split.compute, 4);
+  EXPECT_DOUBLE_EQ(split[T::data_wait], 5) << "half of it rank 0's, for rank 1";
+  EXPECT_DOUBLE_EQ(split[T::straggler], 0);
+  EXPECT_DOUBLE_EQ(split[T::exposed_comm], 1);
+  EXPECT_DOUBLE_EQ(split[T::compute], 4);
 }
 
 TEST(TimeSplit, WaitingForARankWithoutACoreIsTheStragglersPart) {
-  const RankStep ranks[] = {
-      {.period = 10, .step = 10, .before_reduce = 4, .comm_wait = 6, .forward = 4},
-      {.period = 10, .step = 10, .before_reduce = 9, .comm_wait = 1, .forward = 8, .core_wait = 4}};
+  const Times ranks[] = {
+      {{T::period, 10}, {T::step, 10}, {T::before_reduce, 4}, {T::comm_wait, 6}, {T::forward, 4}},
+      {{T::period, 10},
+       {T::step, 10},
+       {T::before_reduce, 9},
+       {T::comm_wait, 1},
+       {T::forward, 8},
+       {T::core_wait, 4}}};
 
   const StepSplit split = split_step(1, {.data = 2}, ranks);
 
-  EXPECT_DOUBLE_EQ(split.straggler, 2.5);
-  EXPECT_DOUBLE_EQ(split.core_straggler, 2);
-  EXPECT_DOUBLE_EQ(split.core_wait, 2);
-  EXPECT_DOUBLE_EQ(split.forward, 6);
-  EXPECT_DOUBLE_EQ(split.other, 0.5);
+  EXPECT_DOUBLE_EQ(split[T::straggler], 2.5);
+  EXPECT_DOUBLE_EQ(split[T::core_straggler], 2);
+  EXPECT_DOUBLE_EQ(split[T::core_wait], 2 + 2);
+  EXPECT_DOUBLE_EQ(split[T::forward], 6);
+  EXPECT_DOUBLE_EQ(split[T::other], 0.5);
 }
 
 TEST(TimeSplit, AThreadThatPollsWithoutACoreForALateRankWaitsForTheRank) {
   // Rank 1 computes 4 ms longer; rank 0's thread had no core for 3 of the 5 ms that it waits, which
   // can have mattered in the last one only.
-  const RankStep ranks[] = {{.period = 10,
-                             .step = 10,
-                             .before_reduce = 5,
-                             .comm_wait = 2,
-                             .core_wait = 3,
-                             .reduce_wait = 2,
-                             .other_core_wait = 3,
-                             .comm_core_wait = 3},
-                            {.period = 10, .step = 10, .before_reduce = 9, .comm_wait = 1}};
+  const Times ranks[] = {
+      {{T::period, 10},
+       {T::step, 10},
+       {T::before_reduce, 5},
+       {T::comm_wait, 2},
+       {T::core_wait, 3},
+       {T::reduce_wait, 2},
+       {T::other_core_wait, 3},
+       {T::comm_core_wait, 3}},
+      {{T::period, 10}, {T::step, 10}, {T::before_reduce, 9}, {T::comm_wait, 1}}};
 
   const StepSplit split = split_step(1, {.data = 2}, ranks);
-  std::vector<RankTimes> sums(2);
+  std::vector<Times> sums(2);
   add_to(sums, {.data = 2}, ranks);
 
-  EXPECT_DOUBLE_EQ(split.straggler, 3 / 2.0);
-  EXPECT_DOUBLE_EQ(split.core_wait + split.core_straggler, 1 / 2.0);
-  EXPECT_DOUBLE_EQ(split.exposed_comm, 1);
-  EXPECT_DOUBLE_EQ(sums[1].late, 3);
-  EXPECT_DOUBLE_EQ(sums[0].core_wait, 1);
+  EXPECT_DOUBLE_EQ(split[T::straggler], 3 / 2.0);
+  EXPECT_DOUBLE_EQ(split[T::core_wait], 1 / 2.0);
+  EXPECT_DOUBLE_EQ(split[T::exposed_comm], 1);
+  EXPECT_DOUBLE_EQ(sums[1][T::late], 3);
+  EXPECT_DOUBLE_EQ(sums[0][T::core_wait], 1);
 }
 
 TEST(LackOfCores, OfTheThreadThatTrainsIsSplitByWhatItDid) {
@@ -126,125 +138,132 @@ TEST(LackOfCores, IsNoneOfAThreadThatSleepsInItsWork) {
 }
 
 TEST(TimeSplit, WaitsForCoresBetweenStepsAreNoComputation) {
-  const RankStep rank{.period = 20,
-                      .step = 10,
-                      .before_reduce = 10,
-                      .forward = 9,
-                      .core_wait = 11,
-                      .between_core_wait = 8,
-                      .other_core_wait = 9};
+  const Times rank{{T::period, 20},        {T::step, 10},      {T::before_reduce, 10},
+                   {T::forward, 9},        {T::core_wait, 11}, {T::between_core_wait, 8},
+                   {T::other_core_wait, 9}};
 
   const StepSplit split = split_step(1, {}, {&rank, 1});
-  std::vector<RankTimes> sums(1);
+  std::vector<Times> sums(1);
   add_to(sums, {}, {&rank, 1});
 
-  EXPECT_DOUBLE_EQ(split.core_wait, 11);
-  EXPECT_DOUBLE_EQ(split.other_core_wait, 9);
-  EXPECT_DOUBLE_EQ(sums[0].compute, 7);
-  EXPECT_DOUBLE_EQ(sums[0].between, 2);
-  EXPECT_DOUBLE_EQ(sums[0].core_wait, 11);
+  EXPECT_DOUBLE_EQ(split[T::core_wait], 11);
+  EXPECT_DOUBLE_EQ(split[T::other_core_wait], 9);
+  EXPECT_DOUBLE_EQ(sums[0][T::compute], 7);
+  EXPECT_DOUBLE_EQ(sums[0][T::between], 2);
+  EXPECT_DOUBLE_EQ(sums[0][T::core_wait], 11);
 }
 
 TEST(TimeSplit, WaitingForAPeerThatStoodInTheBubbleIsBubble) {
   // The neighbour of the first stage's rank 1 is late, so rank 0 waits for rank 1.
-  const RankStep usual{.period = 20, .step = 20, .before_reduce = 12, .comm_wait = 6, .bubble = 8};
-  RankStep held = usual;
-  held.bubble += 5;
-  held.comm_wait -= 5;
-  held.before_reduce += 5;
-  RankStep slow = usual;
-  slow.comm_wait -= 5;
-  slow.before_reduce += 5;
-  const RankStep ranks[] = {usual, held, usual, slow};
+  const Times usual{
+      {T::period, 20}, {T::step, 20}, {T::before_reduce, 12}, {T::comm_wait, 6}, {T::bubble, 8}};
+  Times held = usual;
+  held[T::bubble] += 5;
+  held[T::comm_wait] -= 5;
+  held[T::before_reduce] += 5;
+  Times slow = usual;
+  slow[T::comm_wait] -= 5;
+  slow[T::before_reduce] += 5;
+  const Times ranks[] = {usual, held, usual, slow};
 
   const StepSplit split = split_step(1, {.pipeline = 2, .data = 2}, ranks);
 
-  EXPECT_DOUBLE_EQ(split.bubble, (8 + 5 + 8 + 5 + 8 + 8) / 4.0);
-  EXPECT_DOUBLE_EQ(split.straggler, 5 / 4.0);
-  EXPECT_DOUBLE_EQ(split.exposed_comm, 4 / 4.0);
-  EXPECT_THAT(sum(split), DoubleNear(split.period, rounding));
+  EXPECT_DOUBLE_EQ(split[T::bubble], (8 + 5 + 8 + 5 + 8 + 8) / 4.0);
+  EXPECT_DOUBLE_EQ(split[T::straggler], 5 / 4.0);
+  EXPECT_DOUBLE_EQ(split[T::exposed_comm], 4 / 4.0);
+  EXPECT_THAT(sum(split), DoubleNear(split[T::period], rounding));
 }
 
 TEST(TimeSplit, WaitingForARanksCheckpointIsTheStragglersPart) {
   // Rank 1 stood still for 5 ms longer before the step, so rank 0 waits 4 ms more than the 1 ms of
   // the messages.
-  const RankStep ranks[] = {
-      {.period = 12, .step = 10, .before_reduce = 4, .comm_wait = 6, .checkpoint = 1},
-      {.period = 12, .step = 5, .before_reduce = 4, .comm_wait = 1, .checkpoint = 6}};
+  const Times ranks[] = {{{T::period, 12},
+                          {T::step, 10},
+                          {T::before_reduce, 4},
+                          {T::comm_wait, 6},
+                          {T::checkpoint, 1}},
+                         {{T::period, 12},
+                          {T::step, 5},
+                          {T::before_reduce, 4},
+                          {T::comm_wait, 1},
+                          {T::checkpoint, 6}}};
 
   const StepSplit split = split_step(1, {.data = 2}, ranks);
 
-  EXPECT_DOUBLE_EQ(split.checkpoint, 3.5);
-  EXPECT_DOUBLE_EQ(split.checkpoint_straggler, 2.5);
-  EXPECT_DOUBLE_EQ(split.straggler, 2.5);
-  EXPECT_DOUBLE_EQ(split.exposed_comm, 1);
-  EXPECT_THAT(sum(split), DoubleNear(split.period, rounding));
+  EXPECT_DOUBLE_EQ(split[T::checkpoint], 3.5);
+  EXPECT_DOUBLE_EQ(split[T::checkpoint_straggler], 2.5);
+  EXPECT_DOUBLE_EQ(split[T::straggler], 2.5);
+  EXPECT_DOUBLE_EQ(split[T::exposed_comm], 1);
+  EXPECT_THAT(sum(split), DoubleNear(split[T::period], rounding));
 }
 
 TEST(TimeSplit, ExposedCommunicationIsToldByWhatItWasFor) {
-  const RankStep rank{.period = 10,
-                      .step = 10,
-                      .before_reduce = 6,
-                      .comm_wait = 6,
-                      .reduce_wait = 3,
-                      .tensor_wait = 2,
-                      .gather_wait = 1};
+  const Times rank{{T::period, 10},    {T::step, 10},       {T::before_reduce, 6},
+                   {T::comm_wait, 6},  {T::reduce_wait, 3}, {T::tensor_comm, 2},
+                   {T::gather_comm, 1}};
 
   const StepSplit split = split_step(1, {.data = 2}, std::vector(2, rank));
 
-  EXPECT_DOUBLE_EQ(split.exposed_comm, 6);
-  EXPECT_DOUBLE_EQ(split.reduce_comm, 3);
-  EXPECT_DOUBLE_EQ(split.tensor_comm, 2);
-  EXPECT_DOUBLE_EQ(split.gather_comm, 1);
+  EXPECT_DOUBLE_EQ(split[T::exposed_comm], 6);
+  EXPECT_DOUBLE_EQ(split[T::reduce_comm], 3);
+  EXPECT_DOUBLE_EQ(split[T::tensor_comm], 2);
+  EXPECT_DOUBLE_EQ(split[T::gather_comm], 1);
 }
 
 TEST(RankTimes, TheLastOfItsStageIsLateByItsWorkElseByItsMessages) {
-  const RankStep usual{.period = 100, .step = 100, .comm_wait = 40, .message_wait = 40};
-  RankStep slow = usual, late = usual;
-  slow.comm_wait = slow.message_wait = 10;
-  late.message_wait = 15;
-  std::vector<RankTimes> sums(3);
+  const Times usual{{T::period, 100}, {T::step, 100}, {T::comm_wait, 40}, {T::message_wait, 40}};
+  Times slow = usual, late = usual;
+  slow[T::comm_wait] = slow[T::message_wait] = 10;
+  late[T::message_wait] = 15;
+  std::vector<Times> sums(3);
 
   add_to(sums, {.data = 3}, std::vector{usual, slow, usual});
   add_to(sums, {.data = 3}, std::vector{late, usual, usual});
   add_to(sums, {.data = 3}, std::vector{usual, usual, usual});
 
-  EXPECT_DOUBLE_EQ(sums[1].late, 30);
-  EXPECT_DOUBLE_EQ(sums[1].late_steps, 1);
-  EXPECT_DOUBLE_EQ(sums[0].late, 25);
-  EXPECT_DOUBLE_EQ(sums[0].late_steps, 1);
-  EXPECT_DOUBLE_EQ(sums[2].late_steps, 0);
-  EXPECT_DOUBLE_EQ(sums[1].compute, 60 + 90 + 60);
+  EXPECT_DOUBLE_EQ(sums[1][T::late], 30);
+  EXPECT_DOUBLE_EQ(sums[1][T::late_steps], 1);
+  EXPECT_DOUBLE_EQ(sums[0][T::late], 25);
+  EXPECT_DOUBLE_EQ(sums[0][T::late_steps], 1);
+  EXPECT_DOUBLE_EQ(sums[2][T::late_steps], 0);
+  EXPECT_DOUBLE_EQ(sums[1][T::compute], 60 + 90 + 60);
 }
 
 TEST(RankTimes, ARankThatWasGivenMoreIsNotLateForThat) {
-  const RankStep less{
-      .period = 100, .step = 100, .comm_wait = 50, .message_wait = 50, .micro_batches = 1};
-  const RankStep more{.period = 100, .step = 100, .micro_batches = 2};
-  RankStep slow = more, other = more;
-  other.comm_wait = other.message_wait = 10;
-  std::vector<RankTimes> sums(3);
+  const Times less{{T::period, 100},
+                   {T::step, 100},
+                   {T::comm_wait, 50},
+                   {T::message_wait, 50},
+                   {T::micro_batches, 1}};
+  const Times more{{T::period, 100}, {T::step, 100}, {T::micro_batches, 2}};
+  Times slow = more, other = more;
+  other[T::comm_wait] = other[T::message_wait] = 10;
+  std::vector<Times> sums(3);
 
   add_to(sums, {.data = 3}, std::vector{more, less, less});
-  EXPECT_EQ(sums[0].late_steps, 0);
+  EXPECT_EQ(sums[0][T::late_steps], 0);
   add_to(sums, {.data = 3}, std::vector{other, slow, less});
 
-  EXPECT_DOUBLE_EQ(sums[1].late, 10);
-  EXPECT_EQ(sums[0].late_steps + sums[2].late_steps, 0);
-  EXPECT_EQ(sums[0].micro_batches, 4);
+  EXPECT_DOUBLE_EQ(sums[1][T::late], 10);
+  EXPECT_EQ(sums[0][T::late_steps] + sums[2][T::late_steps], 0);
+  EXPECT_EQ(sums[0][T::micro_batches], 4);
 }
 
 TEST(TimeSplit, StagesOfUnequalWorkAreNoStragglers) {
   // The first stage's last pass ends 3 ms after the second's, which waits for its norm.
-  const RankStep ranks[] = {
-      {.period = 20, .step = 20, .before_reduce = 19, .comm_wait = 0.5},
-      {.period = 20, .step = 20, .before_reduce = 16, .comm_wait = 3.5, .bubble = 4}};
+  const Times ranks[] = {
+      {{T::period, 20}, {T::step, 20}, {T::before_reduce, 19}, {T::comm_wait, 0.5}},
+      {{T::period, 20},
+       {T::step, 20},
+       {T::before_reduce, 16},
+       {T::comm_wait, 3.5},
+       {T::bubble, 4}}};
 
   const StepSplit split = split_step(1, {.pipeline = 2}, ranks);
 
-  EXPECT_DOUBLE_EQ(split.bubble, (4 + 3) / 2.0);
-  EXPECT_DOUBLE_EQ(split.straggler, 0);
-  EXPECT_DOUBLE_EQ(split.exposed_comm, 0.5);
+  EXPECT_DOUBLE_EQ(split[T::bubble], (4 + 3) / 2.0);
+  EXPECT_DOUBLE_EQ(split[T::straggler], 0);
+  EXPECT_DOUBLE_EQ(split[T::exposed_comm], 0.5);
 }
 
 TEST(TimeSplit, PartsAddUpAndNoneIsNegative) {
@@ -252,27 +271,32 @@ TEST(TimeSplit, PartsAddUpAndNoneIsNegative) {
   std::uniform_real_distribution<double> some(0, 1);
   const MeshShape shape{.pipeline = 2, .data = 3, .tensor = 2};
   for (int round = 0; round < 100; ++round) {
-    std::vector<RankStep> ranks;
+    std::vector<Times> ranks;
     for (int r = 0; r < shape.size(); ++r) {
       const double waits[] = {some(engine), some(engine), some(engine)};
       const double step = waits[0] + waits[1] + waits[2] + 2 + some(engine);
-      ranks.push_back(
-          {step + some(engine), step, step - waits[0] / 2, waits[0], waits[1], waits[2]});
+      ranks.push_back({{T::period, step + some(engine)},
+                       {T::step, step},
+                       {T::before_reduce, step - waits[0] / 2},
+                       {T::comm_wait, waits[0]},
+                       {T::bubble, waits[1]},
+                       {T::data_wait, waits[2]}});
     }
 
     const StepSplit split = split_step(1, shape, ranks);
 
-    EXPECT_THAT(sum(split), DoubleNear(split.period, rounding));
-    EXPECT_THAT(split.forward + split.backward + split.optimizer + split.other,
-                DoubleNear(split.compute, rounding));
-    for (const double part : {split.compute, split.data_wait, split.bubble, split.straggler,
-                              split.exposed_comm, split.between_steps})
+    EXPECT_THAT(sum(split), DoubleNear(split[T::period], rounding));
+    EXPECT_THAT(split[T::forward] + split[T::backward] + split[T::optimizer] + split[T::other],
+                DoubleNear(split[T::compute], rounding));
+    for (const double part : {split[T::compute], split[T::data_wait], split[T::bubble],
+                              split[T::straggler], split[T::exposed_comm], split[T::between_steps]})
       EXPECT_GE(part, -rounding);
   }
 }
 
 TEST(TimeSplit, PrintsNumbersThatReadBackExactly) {
-  const std::string line = format_json(StepSplit{.step = 7, .period = 0.1, .slowest_rank = 3});
+  const std::string line =
+      format_json(StepSplit{.step = 7, .times = {{T::period, 0.1}}, .slowest_rank = 3});
 
   EXPECT_THAT(line, HasSubstr("{\"step\":7,\"period_ms\":0.1,"));
   EXPECT_THAT(line, HasSubstr("\"slowest_rank\":3}\n"));
@@ -282,9 +306,9 @@ TEST(SlowReads, AreThoseOfTheRankThatWaitedLongest) {
   std::vector<RankStep> ranks(3);
   EXPECT_FALSE(slow_read_of(ranks).has_value());
   const std::uint64_t file = 0xfedcba9876543210U;
-  ranks[0] = {.data_wait = 3, .slow_file = ToldBits(1), .read_seconds = 9};
-  ranks[1] = {
-      .data_wait = 5, .slow_file = ToldBits(file), .read_seconds = 0.25, .read_bytes = 1000};
+  ranks[0] = {.times = {{T::data_wait, 3}}, .slow_file = {.file = 1, .seconds = 9}};
+  ranks[1] = {.times = {{T::data_wait, 5}},
+              .slow_file = {.file = file, .seconds = 0.25, .bytes = 1000}};
 
   const auto slowest = slow_read_of(ranks);
 

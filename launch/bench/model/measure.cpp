@@ -84,15 +84,15 @@ StepSeconds time_steps(Device& device, const Config& config, double seconds) {
   auto start = Clock::now();
   for (std::int64_t step = 0;; ++step) {
     engine.run(step, batches);
-    const StepReport report = engine.read(step);
+    const Times times = engine.read(step).own.times;
     if (step < warm_up) {
       start = Clock::now();
       continue;
     }
-    forward.push_back(1e-3 * report.forward_ms);
-    backward.push_back(1e-3 * report.backward_ms);
-    optimizer.push_back(1e-3 * report.optimizer_ms);
-    whole.push_back(1e-3 * report.step_ms);
+    forward.push_back(1e-3 * times[TimePart::forward]);
+    backward.push_back(1e-3 * times[TimePart::backward]);
+    optimizer.push_back(1e-3 * times[TimePart::optimizer]);
+    whole.push_back(1e-3 * times[TimePart::step]);
     if (whole.size() >= min_steps && seconds_since(start) > seconds) break;
   }
   engine.settle();

@@ -24,8 +24,9 @@ ordered_json json_events(const Few<Event>& events) {
 ordered_json shares_of_time(const RunData& run) {
   const RunSummary summary = times_of(run);
   ordered_json shares = ordered_json::object();
-  for (const TimeShare& share : shares_of(summary))
-    shares[std::string(share.name)] = share.seconds;
+  const Times seconds = seconds_of(summary);
+  for (const TimeRow& row : told_times(time_use::of_run))
+    shares[std::string(row.name)] = seconds[row.part];
   return {{"wall_seconds", summary.wall_seconds}, {"seconds", shares}};
 }
 

@@ -2,7 +2,6 @@
 #include "launch/observe/report/metrics_history.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <utility>
@@ -13,23 +12,6 @@
 
 namespace trireme::report {
 namespace {
-
-// Parts of a step that the verdict adds up, by the keys of metrics.jsonl.
-struct TotalsKey {
-  std::string_view key;
-  double StepTotals::*sum;
-};
-const std::array totals_keys = {
-    TotalsKey{"step_ms", &StepTotals::step_ms},
-    TotalsKey{"data_wait_ms", &StepTotals::data_wait_ms},
-    TotalsKey{"exposed_comm_ms", &StepTotals::exposed_comm_ms},
-    TotalsKey{"straggler_ms", &StepTotals::straggler_ms},
-    TotalsKey{"bubble_ms", &StepTotals::bubble_ms},
-    TotalsKey{"other_ms", &StepTotals::other_ms},
-    TotalsKey{"core_wait_ms", &StepTotals::core_wait_ms},
-    TotalsKey{"reduce_ms", &StepTotals::reduce_ms},
-    TotalsKey{"reduce_wait_ms", &StepTotals::reduce_wait_ms},
-};
 
 class MetricsReading {
  public:
@@ -48,8 +30,9 @@ class MetricsReading {
     history_.too_long = reader_.too_long();
     history_.torn_end = reader_.torn_end();
     // Lines are written later than what they report: of a short run the clock saw less.
-    history_.running_seconds = std::max(
-        history_.running_seconds, 1e-3 * history_.totals.step_ms + history_.evaluation_seconds);
+    history_.running_seconds =
+        std::max(history_.running_seconds,
+                 1e-3 * history_.totals[TimePart::step] + history_.evaluation_seconds);
     return std::move(history_);
   }
 
@@ -188,7 +171,8 @@ class MetricsReading {
     all.buckets.add(bucket, column_of(numbers.size(), elapsed_column), all.running_seconds);
     all.buckets.add(bucket, column_of(numbers.size() + 1, between_column), 1e3 * between);
     if (const double whole = all.whole_seconds(); whole > 0) {
-      const double useful = 1e-3 * (all.totals.step_ms + milliseconds) - all.repeated_seconds;
+      const double useful =
+          1e-3 * (all.totals[TimePart::step] + milliseconds) - all.repeated_seconds;
       all.buckets.add(bucket, column_of(numbers.size() + 2, goodput_column),
                       std::clamp(useful / whole, 0.0, 1.0));
     }
@@ -210,8 +194,8 @@ class MetricsReading {
     MetricsHistory& all = history_;
     StepTotals& totals = all.totals;
     ++totals.steps;
-    for (const TotalsKey& key : totals_keys)
-      totals.*key.sum += number(key.key);
+    for (const TimeRow& row : told_times(time_use::metric))
+      totals.times[row.part] += number(row.key);
     const double items_before = item_sum_;
     if (const std::string items(line_.items()); !items.empty()) {
       all.items = items;

@@ -18,8 +18,9 @@
 namespace trireme::report {
 
 // Names of columns that reading derives, beside the keys of the lines.
-inline constexpr std::string_view elapsed_column = "elapsed_s";         // running, up to this step
-inline constexpr std::string_view between_column = "between_steps_ms";  // behind the step before
+inline constexpr std::string_view elapsed_column = "elapsed_s";  // running, up to this step
+// Behind the step before, by the lines' time stamps.
+inline constexpr std::string_view between_column = row_of(TimePart::between_steps).key;
 inline constexpr std::string_view goodput_column =
     "goodput";  // new steps' share of the time so far
 

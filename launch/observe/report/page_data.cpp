@@ -148,24 +148,33 @@ std::string heat_maps(const RankHistory& ranks) {
   return "[" + late + waits + "]";
 }
 
-// Means by window of where the time of all ranks went.
+// Means by window of where the time of all ranks went, by its parts' names.
 std::string splits_of(const RankHistory& ranks) {
   if (ranks.windows.empty()) return "null";
   std::vector<double> last;
-  std::map<std::string, std::vector<double>> values;
-  for (const WindowRows& window : ranks.windows) {
+  for (const WindowRows& window : ranks.windows)
     last.push_back(static_cast<double>(window.last));
-    const TimeParts parts = parts_of(window.totals);
-    for (const TimePart& part : time_parts()) {
-      // Sums of thousandths: what is less comes from adding up.
-      const double mean = parts.*part.member / static_cast<double>(window.totals.steps);
-      values[part.key].push_back(std::round(1e6 * mean) / 1e6 + 0.0);
-    }
-  }
   std::string text;
-  for (const auto& [key, means] : values)
-    text += fmt::format(",{}:{}", json_string(key), json_numbers(means));
+  for (const TimeRow& row : told_times(time_use::of_run)) {
+    std::vector<double> means;
+    for (const WindowRows& window : ranks.windows) {
+      // Sums of thousandths: what is less comes from adding up.
+      const double mean =
+          parts_of(window.totals.times)[row.part] / static_cast<double>(window.totals.steps);
+      means.push_back(std::round(1e6 * mean) / 1e6 + 0.0);
+    }
+    text += fmt::format(",{}:{}", json_string(row.name), json_numbers(means));
+  }
   return fmt::format("{{\"last\":{},\"parts\":{{{}}}}}", json_numbers(last), text.substr(1));
+}
+
+// Keys and names of a step's parts, and of what lies between steps.
+std::string phases() {
+  std::string text;
+  for (const TimeRow& row : told_times(time_use::of_step))
+    text += fmt::format("[{},{}],", json_string(row.key), json_string(row.name));
+  return fmt::format("[{}[{},{}]]", text, json_string(between_column),
+                     json_string(row_of(TimePart::between_steps).name));
 }
 
 std::string host_names(const std::vector<std::string>& hosts) {
@@ -198,12 +207,13 @@ std::string page_data(const RunData& run) {
   return fmt::format(
       "{{\"name\":{},\"items\":{},\"stride\":{},\"step\":{},\"seen\":{},\"elapsed\":{},"
       "\"series\":{},\"evaluations\":{},\"skipped\":{},\"failed_saves\":{},\"non_finite\":{},"
-      "\"hosts\":{},\"heat\":{},\"memory\":{},\"windows\":{}}}",
+      "\"hosts\":{},\"heat\":{},\"memory\":{},\"windows\":{},\"phases\":{}}}",
       json_string(run.name), json_string(all.items.empty() ? "items" : all.items), buckets.stride(),
       whole_numbers(buckets), ascending_places(buckets, all.items + "_seen"),
       ascending_places(buckets, elapsed_column), series_of(all), evaluations_of(all),
       events_of(all.skipped), events_of(all.failed_saves), non_finite_of(all),
-      host_names(run.hosts), heat_maps(run.ranks), memory_of(run.figures), splits_of(run.ranks));
+      host_names(run.hosts), heat_maps(run.ranks), memory_of(run.figures), splits_of(run.ranks),
+      phases());
 }
 
 }  // namespace trireme::report

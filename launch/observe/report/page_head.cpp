@@ -65,13 +65,12 @@ std::string headline(const RunData& run) {
   if (run.metrics.steps == 0) return {};
   const Figures figures = figures_of(run);
   const RunSummary times = times_of(run);
-  const TimeShare compute = shares_of(times).front();
-  return headline_html(
-      {{loss_headline(run),
-        {format_quantity(figures.items_per_second),
-         fmt::format("{} per second", run.metrics.items)},
-        {fmt::format("{:.1f} %", percent(compute.seconds, times.wall_seconds)),
-         fmt::format("of {} are {}", format_duration(times.wall_seconds), compute.name)}}});
+  const double compute = seconds_of(times)[TimePart::compute];
+  return headline_html({{loss_headline(run),
+                         {format_quantity(figures.items_per_second),
+                          fmt::format("{} per second", run.metrics.items)},
+                         {fmt::format("{:.1f} %", percent(compute, times.wall_seconds)),
+                          fmt::format("of {} are compute", format_duration(times.wall_seconds))}}});
 }
 
 // The best of several; NaN is never better. A validation loss is compared with none of training,

@@ -18,10 +18,10 @@ std::vector<float> in_rows(const std::vector<float>& values, std::size_t per_row
   return rows;
 }
 
-std::vector<float> values_of(const std::vector<RankTimes>& ranks, double RankTimes::*member) {
+std::vector<float> values_of(const std::vector<Times>& ranks, TimePart part) {
   std::vector<float> values;
-  for (const RankTimes& rank : ranks)
-    values.push_back(static_cast<float>(rank.*member));
+  for (const Times& rank : ranks)
+    values.push_back(static_cast<float>(rank[part]));
   return values;
 }
 
@@ -76,8 +76,8 @@ class RanksReading {
         {.first = window.first,
          .last = window.last,
          .totals = window.totals,
-         .late = in_rows(values_of(window.ranks, &RankTimes::late), per_row),
-         .data_wait = in_rows(values_of(window.ranks, &RankTimes::data_wait), per_row)});
+         .late = in_rows(values_of(window.ranks, TimePart::late), per_row),
+         .data_wait = in_rows(values_of(window.ranks, TimePart::data_wait), per_row)});
     if (history_.windows.size() >= most_windows) halve();
   }
 

@@ -253,9 +253,9 @@ RunSummary summary_of(const RunData& run) {
                      .hosts = run.hosts,
                      .divergence = run.metrics.divergence};
   // metrics.jsonl does not say in which of the other parts its core_wait_ms lies: it stays there.
-  summary.totals.core_wait_ms = 0;
-  summary.wall_seconds =
-      std::max(summary.wall_seconds, 1e-3 * summary.totals.step_ms + summary.evaluation_seconds);
+  summary.totals.times[TimePart::core_wait] = 0;
+  summary.wall_seconds = std::max(
+      summary.wall_seconds, 1e-3 * summary.totals[TimePart::step] + summary.evaluation_seconds);
   return summary;
 }
 

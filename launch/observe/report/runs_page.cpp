@@ -126,12 +126,13 @@ std::string time_bar(const RunData& run) {
   constexpr double worth_showing = 0.1;  // percent
   std::string parts, keys, label;
   const RunSummary summary = times_of(run);
-  for (const TimeShare& share : shares_of(summary)) {
-    std::string colour(share.name);
+  const Times seconds = seconds_of(summary);
+  for (const TimeRow& row : told_times(time_use::of_run)) {
+    std::string colour(row.name);
     std::ranges::replace(colour, ' ', '-');
-    const double part = percent(share.seconds, summary.wall_seconds);
+    const double part = percent(seconds[row.part], summary.wall_seconds);
     if (!(part >= worth_showing)) continue;
-    const std::string text = fmt::format("{} {:.1f} %", share.name, part);
+    const std::string text = fmt::format("{} {:.1f} %", row.name, part);
     parts +=
         fmt::format("<span style=\"flex-grow:{:.1f};background:var(--{})\"></span>", part, colour);
     keys += fmt::format("<li><i style=\"background:var(--{})\"></i>{}</li>\n", colour, text);

@@ -130,7 +130,7 @@ std::string validation_text(const MetricsHistory& all) {
 }
 
 std::string rate_text(const RunData& run, const Figures& figures) {
-  if (run.metrics.totals.step_ms <= 0 || run.metrics.items.empty()) return {};
+  if (run.metrics.totals[TimePart::step] <= 0 || run.metrics.items.empty()) return {};
   return fmt::format("{} {}/s in its steps, {} lately; step {:.1f} ms, {:.1f} lately",
                      format_quantity(figures.items_per_second), run.metrics.items,
                      format_quantity(figures.recent_items_per_second), figures.step_ms,
@@ -139,10 +139,11 @@ std::string rate_text(const RunData& run, const Figures& figures) {
 
 std::string time_text(const RunSummary& summary, double core_wait_ms) {
   std::vector<std::string> parts;
-  for (const TimeShare& share : shares_of(summary)) {
-    if (!share.always_shown && share.seconds <= 0) continue;
-    parts.push_back(fmt::format("{} {:.1f} s ({:.1f} %)", share.name, share.seconds,
-                                percent(share.seconds, summary.wall_seconds)));
+  const Times seconds = seconds_of(summary);
+  for (const TimeRow& row : told_times(time_use::of_run)) {
+    if (!row.is(time_use::always) && seconds[row.part] <= 0) continue;
+    parts.push_back(fmt::format("{} {:.1f} s ({:.1f} %)", row.name, seconds[row.part],
+                                percent(seconds[row.part], summary.wall_seconds)));
   }
   std::string text = fmt::format("{}", fmt::join(parts, ", "));
   if (core_wait_ms > 0)
@@ -227,10 +228,10 @@ std::string bytes_text(double bytes) {
 Figures figures_of(const RunData& run) {
   const MetricsHistory& all = run.metrics;
   const StepTotals& totals = all.totals;
-  const double seconds = 1e-3 * totals.step_ms, count = static_cast<double>(totals.steps);
+  const double seconds = 1e-3 * totals[TimePart::step], count = static_cast<double>(totals.steps);
   Figures figures{.items_per_second = static_cast<double>(totals.items) / seconds,
                   .recent_items_per_second = recent_mean(all.buckets, all.items + "_per_s"),
-                  .step_ms = totals.step_ms / count,
+                  .step_ms = totals[TimePart::step] / count,
                   .recent_step_ms = recent_mean(all.buckets, "step_ms"),
                   .mfu = overall_mean(all.buckets, "mfu")};
   Pace pace{.step = 1e-3 * figures.recent_step_ms};
@@ -261,7 +262,7 @@ std::vector<Fact> facts_of(const RunData& run) {
   if (all.steps > 0) {
     // Else the verdict has it, with the ranks' own times.
     if (run.ranks.fold.steps() == 0)
-      facts.push_back({"time", time_text(summary_of(run), all.totals.core_wait_ms)});
+      facts.push_back({"time", time_text(summary_of(run), all.totals[TimePart::core_wait])});
     facts.push_back({"goodput", goodput_text(all, figures)});
     facts.push_back({"energy", energy_text(run)});
   }

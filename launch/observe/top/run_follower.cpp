@@ -56,11 +56,11 @@ RankRows rows_of(const RankWindow& window, const RunFacts& facts) {
       .first = window.first, .last = window.last, .ranks = static_cast<int>(window.ranks.size())};
   rows.checkpoint_seconds = checkpoint_seconds(window.totals, window.last, facts);
   const auto steps = static_cast<double>(window.last - window.first + 1);
-  for (const RankTimes& rank : window.ranks) {
-    rows.period_ms += rank.period / steps / static_cast<double>(window.ranks.size());
+  for (const Times& rank : window.ranks) {
+    rows.period_ms += rank[TimePart::period] / steps / static_cast<double>(window.ranks.size());
     rows.slowest.push_back({.rank = static_cast<int>(rows.slowest.size()),
-                            .late_ms = rank.late / steps,
-                            .late_share = rank.late_steps / steps});
+                            .late_ms = rank[TimePart::late] / steps,
+                            .late_share = rank[TimePart::late_steps] / steps});
   }
   std::ranges::stable_sort(rows.slowest, std::ranges::greater(), &SlowRankRow::late_ms);
   if (rows.slowest.size() > most_slow_ranks) rows.slowest.resize(most_slow_ranks);

@@ -140,24 +140,25 @@ class Lines {
   }
 
   void phases() {
-    std::array<double, step_parts.size()> sums{};
+    Times sums;
     for (const runs::MetricsLine& step : view_.recent)
-      for (std::size_t part = 0; part < sums.size(); ++part)
-        sums[part] += std::max(step.number(step_parts[part].key, 0), 0.0);
-    const double whole = std::accumulate(sums.begin(), sums.end(), 0.0);
+      for (const TimeRow& row : told_times(time_use::of_step))
+        sums[row.part] += std::max(step.number(row.key, 0), 0.0);
+    const double whole = sums.sum(time_use::of_step);
     if (!(whole > 0)) return;
     constexpr std::size_t name_columns = 13, wide = 60;
     const bool with_times = options_.columns >= wide;
     const std::size_t taken = name_columns + 9 + (with_times ? 13 : 0);
     const std::size_t room = options_.columns > taken ? options_.columns - taken : 0;
-    for (std::size_t part = 0; part < sums.size(); ++part) {
-      const double share = sums[part] / whole;
+    for (const TimeRow& row : times_in_order(time_use::of_step)) {
+      const double share = sums[row.part] / whole;
       if (share < 0.0005) continue;
       std::string text =
-          fmt::format("{} {} {:4.1f} %", padded(step_parts[part].name, name_columns),
+          fmt::format("{} {} {:4.1f} %", padded(row.label(), name_columns),
                       bar(share, std::min<std::size_t>(room, 40), options_.utf8), 100 * share);
       if (with_times)
-        text += fmt::format(" {:>9.1f} ms", sums[part] / static_cast<double>(view_.recent.size()));
+        text +=
+            fmt::format(" {:>9.1f} ms", sums[row.part] / static_cast<double>(view_.recent.size()));
       line(text);
     }
   }

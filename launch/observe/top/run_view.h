@@ -2,7 +2,6 @@
 // What is known of a run that may be going on, from the ends of its files.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -18,20 +17,6 @@
 namespace trireme::top {
 
 using runs::RunStatus;
-
-// A part of a step's time: its key, and how the screen calls it.
-struct StepPart {
-  std::string_view key, name;
-};
-// They add up to step_ms.
-inline constexpr std::array<StepPart, 8> step_parts{{{"forward_ms", "forward"},
-                                                     {"backward_ms", "backward"},
-                                                     {"optimizer_ms", "optimizer"},
-                                                     {"data_wait_ms", "data wait"},
-                                                     {"exposed_comm_ms", "communication"},
-                                                     {"straggler_ms", "slower ranks"},
-                                                     {"bubble_ms", "bubble"},
-                                                     {"other_ms", "other"}}};
 
 // What a run warns of: a skipped batch, a checkpoint that failed, and warnings as such.
 struct WarningLine {

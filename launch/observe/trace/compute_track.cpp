@@ -63,9 +63,9 @@ std::vector<ComputeTrack> compute_tracks(const TraceFile& trace) {
   return tracks;
 }
 
-Times Times::of(std::vector<SpanTimes> any) {
+Intervals Intervals::of(std::vector<SpanTimes> any) {
   std::ranges::sort(any, {}, &SpanTimes::begin);
-  Times times;
+  Intervals times;
   for (const SpanTimes& part : any) {
     if (part.end <= part.begin) continue;
     if (!times.parts.empty() && part.begin <= times.parts.back().end) {
@@ -77,15 +77,15 @@ Times Times::of(std::vector<SpanTimes> any) {
   return times;
 }
 
-std::int64_t Times::length() const {
+std::int64_t Intervals::length() const {
   std::int64_t sum = 0;
   for (const SpanTimes& part : parts)
     sum += part.end - part.begin;
   return sum;
 }
 
-Times Times::common_with(const Times& other) const {
-  Times common;
+Intervals Intervals::common_with(const Intervals& other) const {
+  Intervals common;
   auto theirs = other.parts.begin();
   for (const SpanTimes& part : parts) {
     while (theirs != other.parts.end() && theirs->end <= part.begin)

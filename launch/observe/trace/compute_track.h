@@ -36,12 +36,12 @@ struct ComputeTrack {
 [[nodiscard]] std::vector<ComputeTrack> compute_tracks(const TraceFile& trace);
 
 // Sorted and disjoint.
-struct Times {
+struct Intervals {
   std::vector<SpanTimes> parts;
 
-  [[nodiscard]] static Times of(std::vector<SpanTimes> any);  // their union
+  [[nodiscard]] static Intervals of(std::vector<SpanTimes> any);  // their union
   [[nodiscard]] std::int64_t length() const;
-  [[nodiscard]] Times common_with(const Times& other) const;
+  [[nodiscard]] Intervals common_with(const Intervals& other) const;
 };
 
 }  // namespace trireme

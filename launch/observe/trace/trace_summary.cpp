@@ -80,12 +80,12 @@ class Summary {
       if (span.rank == track.rank && is_message(span.kind))
         messages.push_back({std::max(span.begin, track.begin()), std::min(span.end, track.end())});
     }
-    const Times under_way = Times::of(std::move(messages));
+    const Intervals under_way = Intervals::of(std::move(messages));
     shares.messages = static_cast<double>(under_way.length()) / static_cast<double>(whole);
     shares.hidden =
         under_way.length() == 0
             ? std::numeric_limits<double>::quiet_NaN()
-            : static_cast<double>(under_way.common_with(Times::of(std::move(busy))).length()) /
+            : static_cast<double>(under_way.common_with(Intervals::of(std::move(busy))).length()) /
                   static_cast<double>(under_way.length());
     return shares;
   }

@@ -56,8 +56,8 @@ void RunWarnings::step(const StepMetrics& metrics) {
 
 void RunWarnings::watch_data(const StepMetrics& metrics) {
   if (data_steps_++ == 0) first_data_step_ = metrics.step;
-  data_ms_ += metrics.step_ms;
-  data_wait_ms_ += metrics.data_wait_ms;
+  data_ms_ += metrics.times[TimePart::step];
+  data_wait_ms_ += metrics.times[TimePart::data_wait];
   if (metrics.slow_read) {
     Reader& reader = readers_[metrics.slow_read->rank];
     reader.wait_ms += metrics.slow_read->wait_ms;

@@ -29,18 +29,7 @@ double in_thousandths(double value) {
   return std::isfinite(value) ? std::round(1e3 * value) / 1e3 : 0;
 }
 
-// What of a window stands under which key, beside time_parts() and rank_time_keys.
-constexpr std::pair<const char*, double StepTotals::*> within_keys[] = {
-    {"reduce_ms", &StepTotals::reduce_ms},
-    {"reduce_wait_ms", &StepTotals::reduce_wait_ms},
-    {"reduce_comm_ms", &StepTotals::reduce_comm_ms},
-    {"tensor_comm_ms", &StepTotals::tensor_comm_ms},
-    {"gather_comm_ms", &StepTotals::gather_comm_ms},
-    {"forward_ms", &StepTotals::forward_ms},
-    {"backward_ms", &StepTotals::backward_ms},
-    {"optimizer_ms", &StepTotals::optimizer_ms}};
-
-double number(const nlohmann::json& object, const char* key) {
+double number(const nlohmann::json& object, std::string_view key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_number() ? found->get<double>() : 0.0;
 }
@@ -80,22 +69,24 @@ std::optional<RankLine> window_of(const nlohmann::json& json) {
   const std::int64_t steps = window.last - window.first + 1;
   const auto of_all = static_cast<double>(steps);
   if (steps < 1) return std::nullopt;
-  TimeParts parts;
-  for (const TimePart& part : time_parts())
-    parts.*part.member = of_all * number(json.at("split"), part.key);
-  window.totals = totals_of(parts, steps);
+  window.totals.steps = steps;
+  Times& times = window.totals.times;
+  for (const TimeRow& row : times_in_order(time_use::of_run))
+    times[row.part] = of_all * number(json.at("split"), row.key);
+  times[TimePart::between_steps] = times[TimePart::checkpoint] + times[TimePart::evaluation];
+  times[TimePart::step] = times.sum(time_use::of_run) - times[TimePart::between_steps];
   if (const auto within = json.find("within"); within != json.end()) {
-    for (const auto& [key, member] : within_keys)
-      window.totals.*member = of_all * number(*within, key);
+    for (const TimeRow& row : times_in_order(time_use::within))
+      times[row.part] = of_all * number(*within, row.key);
   }
   const nlohmann::json& by_rank = json.at("by_rank");
   window.ranks.resize(by_rank.at("period_ms").size());
-  for (const auto& [key, member] : rank_time_keys) {
-    const auto values = by_rank.find(key);
+  for (const TimeRow& row : times_in_order(time_use::of_rank)) {
+    const auto values = by_rank.find(row.key);
     if (values == by_rank.end()) continue;
     if (values->size() != window.ranks.size()) return std::nullopt;
     for (std::size_t rank = 0; rank < window.ranks.size(); ++rank)
-      window.ranks[rank].*member = of_all * values->at(rank).get<double>();
+      window.ranks[rank][row.part] = of_all * values->at(rank).get<double>();
   }
   return window;
 }
@@ -119,15 +110,15 @@ std::string format_json(const RunStart& start) {
 std::string format_json(const RankWindow& window) {
   const auto steps = static_cast<double>(std::max<std::int64_t>(window.totals.steps, 1));
   Json split = Json::object(), within = Json::object(), by_rank = Json::object();
-  const TimeParts parts = parts_of(window.totals);
-  for (const TimePart& part : time_parts())
-    split[part.key] = in_thousandths(parts.*part.member / steps);
-  for (const auto& [key, member] : within_keys)
-    within[key] = in_thousandths(window.totals.*member / steps);
-  for (const auto& [key, member] : rank_time_keys) {
-    Json& list = by_rank[key] = Json::array();
-    for (const RankTimes& rank : window.ranks)
-      list.push_back(in_thousandths(rank.*member / steps));
+  const Times parts = parts_of(window.totals.times);
+  for (const TimeRow& row : told_times(time_use::of_run))
+    split[std::string(row.key)] = in_thousandths(parts[row.part] / steps);
+  for (const TimeRow& row : times_in_order(time_use::within))
+    within[std::string(row.key)] = in_thousandths(window.totals[row.part] / steps);
+  for (const TimeRow& row : times_in_order(time_use::of_rank)) {
+    Json& list = by_rank[std::string(row.key)] = Json::array();
+    for (const Times& rank : window.ranks)
+      list.push_back(in_thousandths(rank[row.part] / steps));
   }
   const Json json = {{"steps", {window.first, window.last}},
                      {"timestamp", timestamp_text(window.time)},

@@ -31,7 +31,7 @@ struct RunStart {
 struct RankWindow {
   std::int64_t first = 0, last = 0;  // steps, both included; from 1
   StepTotals totals{};
-  std::vector<RankTimes> ranks{};  // sums over the window
+  std::vector<Times> ranks{};  // sums over the window
   std::chrono::system_clock::time_point time{};
 
   [[nodiscard]] bool empty() const { return totals.steps == 0; }

@@ -9,6 +9,10 @@ namespace {
 
 constexpr double shortest_ms = 10e3, share_of_run = 0.005;
 
+double milliseconds_of(const StepTotals& totals) {
+  return totals[TimePart::step] + totals[TimePart::between_steps];
+}
+
 std::optional<KeepLine> lines_up_to(std::int64_t done, bool again) {
   if (!again) return std::nullopt;
   return [done](std::string_view line) {
@@ -35,7 +39,7 @@ RankLog::RankLog(std::string path, RunStart start, bool again)
   fold_.start(start);
 }
 
-void RankLog::step(const StepMetrics& metrics, std::span<const RankTimes> ranks) {
+void RankLog::step(const StepMetrics& metrics, std::span<const Times> ranks) {
   if (open_.empty()) {
     open_.first = metrics.step;
     open_.ranks.assign(ranks.size(), {});
@@ -44,8 +48,8 @@ void RankLog::step(const StepMetrics& metrics, std::span<const RankTimes> ranks)
   open_.time = metrics.time;
   open_.totals.add(metrics);
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
-    open_.ranks[rank].add(ranks[rank]);
-  const double length = open_.totals.step_ms + open_.totals.between_ms;
+    open_.ranks[rank] += ranks[rank];
+  const double length = milliseconds_of(open_.totals);
   if (length >= std::max(shortest_ms, share_of_run * (written_ms_ + length))) flush();
 }
 
@@ -53,7 +57,7 @@ void RankLog::flush() {
   if (open_.empty()) return;
   file_.append(format_json(open_));
   fold_.add(open_);
-  written_ms_ += open_.totals.step_ms + open_.totals.between_ms;
+  written_ms_ += milliseconds_of(open_.totals);
   open_ = {};
 }
 

@@ -19,7 +19,7 @@ class RankLog {
   RankLog(std::string path, RunStart start, bool again);
 
   // The next step: its metrics over all ranks, and its times by rank.
-  void step(const StepMetrics& metrics, std::span<const RankTimes> ranks);
+  void step(const StepMetrics& metrics, std::span<const Times> ranks);
   // Writes the open window, where there is one: before a checkpoint, and where a run ends.
   void flush();
   // The run has done all its steps; flushes too.

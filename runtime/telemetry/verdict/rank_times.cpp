@@ -2,6 +2,7 @@
 #include "runtime/telemetry/verdict/rank_times.h"
 
 #include <algorithm>
+#include <ranges>
 
 #include "runtime/base/error.h"
 
@@ -14,17 +15,21 @@ constexpr double min_share = 0.02, min_share_of_messages = 0.04;
 // the others wait seems to want most: one is named that waits three times as long as they do.
 constexpr double own_part_of_core_waits = 2.0 / 3;
 
+auto the(TimePart part) {
+  return [part](const Times& rank) { return rank[part]; };
+}
+
 // Waits for cores are known to a part of them only, and the rank of which least is known seems to
 // compute longest.
-double unsure(std::span<const RankTimes> ranks) {
-  return 0.15 * std::ranges::max(ranks, {}, &RankTimes::core_wait).core_wait;
+double unsure(std::span<const Times> ranks) {
+  return 0.15 * std::ranges::max(ranks | std::views::transform(the(TimePart::core_wait)));
 }
 
 // How a rank's values compare with those of the others in its stage that hold as many
 // micro-batches, or, where a stage is one rank, with those of the other stages.
 class Peers {
  public:
-  Peers(const RankMesh& mesh, std::span<const RankTimes> sums) : mesh_(mesh), sums_(sums) {}
+  Peers(const RankMesh& mesh, std::span<const Times> sums) : mesh_(mesh), sums_(sums) {}
 
   // What `value` of each rank exceeds its peers' usual one by.
   template <typename Value>
@@ -33,7 +38,7 @@ class Peers {
     for (int rank = 0; rank < mesh_.size(); ++rank) {
       std::vector<double> others;
       for (int peer = first(rank); peer < first(rank) + group(); ++peer) {
-        if (peer != rank && of(peer).micro_batches == of(rank).micro_batches)
+        if (peer != rank && of(peer)[TimePart::micro_batches] == of(rank)[TimePart::micro_batches])
           others.push_back(value(of(peer)));
       }
       const bool alone = others.empty();
@@ -43,22 +48,19 @@ class Peers {
   }
   // The rank that exceeds the others most, where the excess is `part` of its value or more, and
   // more than `noise`.
-  template <typename Value>
-  [[nodiscard]] SlowRank odd_one(Value value, double part, double noise = 0) const {
+  [[nodiscard]] SlowRank odd_one(TimePart value, double part, double noise = 0) const {
     SlowRank odd;
-    const std::vector<double> excesses = excess(value);
+    const std::vector<double> excesses = excess(the(value));
     for (int rank = 0; rank < mesh_.size(); ++rank) {
-      const double more = excesses[static_cast<std::size_t>(rank)], own = value(of(rank));
-      if (more < part * own || more < noise || more < min_share * of(rank).period ||
+      const double more = excesses[static_cast<std::size_t>(rank)], own = of(rank)[value];
+      if (more < part * own || more < noise || more < min_share * of(rank)[TimePart::period] ||
           1e-3 * more <= odd.seconds)
         continue;
       odd = {.rank = rank, .seconds = 1e-3 * more, .own_seconds = 1e-3 * own};
     }
     return odd;
   }
-  [[nodiscard]] const RankTimes& of(int rank) const {
-    return sums_[static_cast<std::size_t>(rank)];
-  }
+  [[nodiscard]] const Times& of(int rank) const { return sums_[static_cast<std::size_t>(rank)]; }
 
  private:
   [[nodiscard]] int group() const {
@@ -67,30 +69,30 @@ class Peers {
   [[nodiscard]] int first(int rank) const { return rank / group() * group(); }
 
   RankMesh mesh_;
-  std::span<const RankTimes> sums_;
+  std::span<const Times> sums_;
 };
 
 // Whose peers wait longer for messages than it does itself, by more than its own work explains: all
 // leave a collective together, so a rank's work, lateness and waits add up to the same as
 // anybody's.
 SlowRank late_messages(const RankMesh& mesh, const Peers& peers) {
-  const auto arrival = [](const RankTimes& rank) {
-    return rank.compute + rank.data_wait + rank.core_wait + rank.between + rank.bubble;
+  using enum TimePart;
+  const auto arrival = [](const Times& rank) {
+    return rank[compute] + rank[data_wait] + rank[core_wait] + rank[between] + rank[bubble];
   };
-  const std::vector<double> waits =
-      peers.excess([](const RankTimes& rank) { return rank.message_wait; });
+  const std::vector<double> waits = peers.excess(the(message_wait));
   const std::vector<double> works = peers.excess(arrival);
   SlowRank odd;
   // On cores that are wanting, threads that poll for messages come and go by chance.
   double chance = 0;
   for (int rank = 0; rank < mesh.size(); ++rank)
-    chance = std::max(chance, peers.of(rank).core_wait);
+    chance = std::max(chance, peers.of(rank)[core_wait]);
   const bool known =
       mesh.per_stage() > 1 && std::ranges::any_of(waits, [](double wait) { return wait != 0; });
   for (int rank = 0; rank < mesh.size() && known; ++rank) {
     const auto at = static_cast<std::size_t>(rank);
     const double late = -waits[at] - works[at];
-    if (late < chance || late < min_share_of_messages * peers.of(rank).period ||
+    if (late < chance || late < min_share_of_messages * peers.of(rank)[period] ||
         1e-3 * late <= odd.seconds)
       continue;
     odd = {.rank = rank, .seconds = 1e-3 * late, .own_seconds = 1e-3 * late};
@@ -100,11 +102,6 @@ SlowRank late_messages(const RankMesh& mesh, const Peers& peers) {
 
 }  // namespace
 
-void RankTimes::add(const RankTimes& more) {
-  for (const auto& [key, member] : rank_time_keys)
-    this->*member += more.*member;
-}
-
 double lower_median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + (std::ssize(values) - 1) / 2;
@@ -112,17 +109,16 @@ double lower_median(std::vector<double> values) {
   return *middle;
 }
 
-SlowRanks slow_ranks(const RankMesh& mesh, std::span<const RankTimes> sums) {
+SlowRanks slow_ranks(const RankMesh& mesh, std::span<const Times> sums) {
   TRIREME_EXPECTS(static_cast<int>(sums.size()) == mesh.size(), "{} ranks for a mesh of {}",
                   sums.size(), mesh.size());
   const Peers peers(mesh, sums);
   SlowRanks slow;
   SlowRank& longest = mesh.per_stage() > 1 ? slow.compute : slow.stage;
-  longest = peers.odd_one([](const RankTimes& rank) { return rank.compute; }, 0.03, unsure(sums));
-  slow.data = peers.odd_one([](const RankTimes& rank) { return rank.data_wait; }, 0.5);
-  slow.core =
-      peers.odd_one([](const RankTimes& rank) { return rank.core_wait; }, own_part_of_core_waits);
-  slow.checkpoint = peers.odd_one([](const RankTimes& rank) { return rank.checkpoint; }, 0.5);
+  longest = peers.odd_one(TimePart::compute, 0.03, unsure(sums));
+  slow.data = peers.odd_one(TimePart::data_wait, 0.5);
+  slow.core = peers.odd_one(TimePart::core_wait, own_part_of_core_waits);
+  slow.checkpoint = peers.odd_one(TimePart::checkpoint, 0.5);
   slow.messages = late_messages(mesh, peers);
   return slow;
 }

@@ -18,7 +18,7 @@ void RunFold::add(const RankWindow& window) {
   last_step_ = window.last;
   totals_.add(window.totals);
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
-    ranks_[rank].add(window.ranks[rank]);
+    ranks_[rank] += window.ranks[rank];
 }
 
 void RunFold::end(const RunEnding& end) {
@@ -39,9 +39,10 @@ bool RunFold::line(std::string_view line) {
 
 RunSummary RunFold::summary() const {
   RunSummary summary{.totals = totals_, .ranks = ranks_, .hosts = start_.hosts};
-  const double periods = 1e-3 * (totals_.step_ms + totals_.between_ms);
+  const double periods = 1e-3 * (totals_[TimePart::step] + totals_[TimePart::between_steps]);
   summary.wall_seconds = end_ ? std::max(end_->wall_seconds, periods) : periods;
-  summary.evaluation_seconds = end_ ? end_->evaluation_seconds : 1e-3 * totals_.evaluation_ms;
+  summary.evaluation_seconds =
+      end_ ? end_->evaluation_seconds : 1e-3 * totals_[TimePart::evaluation];
   if (end_) {
     summary.checkpoint_after_seconds = end_->checkpoint_after_seconds;
     summary.peak_memory_bytes = end_->peak_memory_bytes;

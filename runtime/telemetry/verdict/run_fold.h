@@ -36,7 +36,7 @@ class RunFold {
  private:
   RunStart start_;
   StepTotals totals_;
-  std::vector<RankTimes> ranks_;
+  std::vector<Times> ranks_;
   std::optional<RunEnding> end_;
   std::int64_t last_step_ = 0;  // that a window has told of
 };

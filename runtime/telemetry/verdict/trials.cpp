@@ -36,7 +36,7 @@ void add_larger_batch(std::vector<Trial>& trials, const RunSummary& summary,
                       const RunFacts& facts) {
   if (facts.global_batch <= 0 || facts.pipeline > 1) return;
   const StepTotals& totals = summary.totals;
-  const double once = 1e-3 * (totals.reduce_comm_ms + totals.optimizer_ms);
+  const double once = 1e-3 * (totals[TimePart::reduce_comm] + totals[TimePart::optimizer]);
   trials.push_back({.setting = fmt::format("train.global_batch={}", 2 * facts.global_batch),
                     .gain = share(once / 2, summary),
                     .of_sample = true});
@@ -47,7 +47,7 @@ void add_no_recompute(std::vector<Trial>& trials, const RunSummary& summary,
                       const RunFacts& facts) {
   if (!facts.full_recompute) return;
   trials.push_back({.setting = "train.recompute=none",
-                    .gain = share(1e-3 * summary.totals.forward_ms, summary),
+                    .gain = share(1e-3 * summary.totals[TimePart::forward], summary),
                     .unless = "if memory allows"});
 }
 
@@ -62,8 +62,8 @@ double micro_batches_of(const RunFacts& facts) {
 // passes of every micro-batch, and both reduce gradients behind each, which shows as waits within
 // the passes (where no tensor group has others).
 double milliseconds_of_passes(const RunSummary& summary, const RunFacts& facts) {
-  const double gathers = facts.zero == 3 ? summary.totals.gather_comm_ms : 0;
-  return gathers + (facts.tensor == 1 ? summary.totals.tensor_comm_ms : 0);
+  const double gathers = facts.zero == 3 ? summary.totals[TimePart::gather_comm] : 0;
+  return gathers + (facts.tensor == 1 ? summary.totals[TimePart::tensor_comm] : 0);
 }
 
 void add_less_sharding(std::vector<Trial>& trials, const RunSummary& summary,
@@ -95,7 +95,9 @@ std::vector<Trial> trials_of(const RunSummary& summary, const RunFacts& facts) {
   add_rarer(trials, summary, "train.eval_every", facts.eval_every, summary.evaluation_seconds,
             true);
   add_rarer(trials, summary, "checkpoint.every_steps", facts.checkpoint_every,
-            1e-3 * parts_of(summary.totals).checkpoint + summary.checkpoint_after_seconds, false);
+            1e-3 * parts_of(summary.totals.times)[TimePart::checkpoint] +
+                summary.checkpoint_after_seconds,
+            false);
   add_no_recompute(trials, summary, facts);
   add_less_sharding(trials, summary, facts);
   add_larger_micro_batch(trials, summary, facts);

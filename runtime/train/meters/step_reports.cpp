@@ -2,6 +2,8 @@
 #include "runtime/train/meters/step_reports.h"
 
 #include <algorithm>
+#include <iterator>
+#include <type_traits>
 #include <utility>
 
 #include "runtime/base/log.h"
@@ -10,47 +12,23 @@
 namespace trireme {
 namespace {
 
-constexpr std::int64_t values = sizeof(RankStep) / sizeof(double);
-
-Tensor tensor_of(RankStep* steps, std::size_t count) {
-  return {reinterpret_cast<std::byte*>(steps), DType::f64,
-          Shape{static_cast<std::int64_t>(count) * values}};
-}
-
-void fill(StepMetrics& metrics, const StepSplit& split) {
-  metrics.step_ms = split.period - split.between_steps;
-  metrics.forward_ms = split.forward;
-  metrics.backward_ms = split.backward;
-  metrics.optimizer_ms = split.optimizer;
-  metrics.data_wait_ms = split.data_wait;
-  metrics.exposed_comm_ms = split.exposed_comm;
-  metrics.straggler_ms = split.straggler;
-  metrics.bubble_ms = split.bubble;
-  metrics.other_ms = split.other;
-  metrics.core_wait_ms = split.core_wait;
-  metrics.other_core_wait_ms = split.other_core_wait;
-  metrics.core_straggler_ms = split.core_straggler;
-  metrics.reduce_ms = split.reduce;
-  metrics.reduce_wait_ms = split.reduce_wait;
-  metrics.tensor_comm_ms = split.tensor_comm;
-  metrics.gather_comm_ms = split.gather_comm;
-  metrics.reduce_comm_ms = split.reduce_comm;
-  metrics.between_ms = split.between_steps;
-  metrics.checkpoint_ms = split.checkpoint;
-  metrics.evaluation_ms = split.evaluation;
-  metrics.checkpoint_straggler_ms = split.checkpoint_straggler;
+Tensor bytes_of(std::vector<RankStep>& steps) {
+  static_assert(std::is_trivially_copyable_v<RankStep>);
+  return {reinterpret_cast<std::byte*>(steps.data()), DType::u8,
+          Shape{static_cast<std::int64_t>(steps.size() * sizeof(RankStep))}};
 }
 
 }  // namespace
 
 std::optional<SlowRead> slow_read_of(std::span<const RankStep> by_rank) {
-  const auto longest = std::ranges::max_element(by_rank, {}, &RankStep::data_wait);
-  if (!(longest->data_wait > 0)) return std::nullopt;
+  const auto wait = [](const RankStep& rank) { return rank.times[TimePart::data_wait]; };
+  const auto longest = std::ranges::max_element(by_rank, {}, wait);
+  if (!(wait(*longest) > 0)) return std::nullopt;
   return SlowRead{.rank = static_cast<int>(longest - by_rank.begin()),
-                  .wait_ms = longest->data_wait,
-                  .file = longest->slow_file.bits(),
-                  .seconds = longest->read_seconds,
-                  .bytes = longest->read_bytes};
+                  .wait_ms = wait(*longest),
+                  .file = longest->slow_file.file,
+                  .seconds = longest->slow_file.seconds,
+                  .bytes = longest->slow_file.bytes};
 }
 
 StepReports::StepReports(const ProcessMesh& mesh, MetricsSink* sink, RankLog* ranks,
@@ -77,15 +55,17 @@ void StepReports::learn(std::int64_t step, std::span<const RankStep> by_rank) {
     if (metrics.weight_digest) {
       *metrics.weight_digest = 0;
       for (const RankStep& rank : by_rank)
-        *metrics.weight_digest += rank.digest.bits();
+        *metrics.weight_digest += rank.digest;
     }
     metrics.slow_read = slow_read_of(by_rank);
-    const StepSplit split = split_step(step, mesh_.shape(), by_rank);
+    std::vector<Times> ranks;
+    std::ranges::transform(by_rank, std::back_inserter(ranks), &RankStep::times);
+    const StepSplit split = split_step(step, mesh_.shape(), ranks);
     if (keep_splits_) splits_.push_back(split);
     write(waiting_[0], split);
     if (ranks_ != nullptr) {
       times_.assign(times_.size(), {});
-      add_to(times_, mesh_.shape(), by_rank);
+      add_to(times_, mesh_.shape(), ranks);
       ranks_->step(waiting_[0].metrics, times_);
     }
   }
@@ -101,8 +81,7 @@ void StepReports::finish() {
   for (std::size_t i = 0; i < steps; ++i)
     own[i] = waiting_[i].own;
   const HostStream stream;
-  mesh_.world().all_gather(*stream, tensor_of(own.data(), steps),
-                           tensor_of(all.data(), all.size()));
+  mesh_.world().all_gather(*stream, bytes_of(own), bytes_of(all));
   for (std::size_t i = 0; i < steps; ++i) {
     for (std::size_t rank = 0; rank < ranks; ++rank)
       of_step[rank] = all[rank * steps + i];
@@ -120,7 +99,7 @@ void StepReports::abandon() noexcept {
     const std::size_t steps = std::exchange(count_, 0);
     for (std::size_t i = 0; i < steps; ++i) {
       waiting_[i].metrics.weight_digest.reset();  // it would be one rank's part
-      write(waiting_[i], split_step(waiting_[i].metrics.step, {}, {&waiting_[i].own, 1}));
+      write(waiting_[i], split_step(waiting_[i].metrics.step, {}, {&waiting_[i].own.times, 1}));
     }
     flush();
   } catch (const std::exception& error) {  // the run's own error is on its way
@@ -129,7 +108,7 @@ void StepReports::abandon() noexcept {
 }
 
 void StepReports::write(Entry& entry, const StepSplit& split) {
-  fill(entry.metrics, split);
+  entry.metrics.times = split.times;
   if (sink_ == nullptr) return;
   sink_->step(entry.metrics);
   if (entry.skipped) sink_->skipped(*entry.skipped);

@@ -53,7 +53,7 @@ class StepReports {
   bool keep_splits_;
   std::array<Entry, 4> waiting_;  // the first `count_`, in order
   std::size_t count_ = 0;
-  std::vector<RankTimes> times_;  // of the step that is written, by rank
+  std::vector<Times> times_;  // of the step that is written, by rank
   std::vector<StepSplit> splits_;
 };
 

@@ -171,7 +171,7 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
                messages = message_wait_seconds();
   const bool on_cpu = device_.type() == DeviceType::cpu;
   const CoreWaitCount begun = on_cpu ? core_waits_.read() : CoreWaitCount{};
-  slot.pause = std::exchange(pause_, {});
+  slot.times = std::exchange(pause_, {});
   const bool rehearses = !began_ && device_.type() == DeviceType::cuda &&
                          (options_.pipeline.stages > 1 || options_.rehearsed);
   if (rehearses) {
@@ -191,8 +191,8 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
   }
   compute.record(*slot.updated);
   compute.record(end_of(step));
-  slot.data_wait_ms = 1e3 * (source.wait_seconds() - waited);
-  slot.message_wait_ms = 1e3 * (message_wait_seconds() - messages);
+  slot.times[TimePart::data_wait] = 1e3 * (source.wait_seconds() - waited);
+  slot.times[TimePart::message_wait] = 1e3 * (message_wait_seconds() - messages);
   if (!on_cpu) return;
   core_count_ = core_waits_.read();
   slot.core.cpu = 1e3 * (thread_cpu_seconds() - computed);
@@ -418,11 +418,6 @@ void StepEngine::after_forward(const Context& context, int index, const Layer& l
 void StepEngine::after_backward(const Context& context, int index, const Layer& layer,
                                 const Tensor& input_gradient) {
   if (views_.on()) views_.layer_done(Seen::gradient, context, index, layer.name(), input_gradient);
-}
-
-void StepEngine::note_pause(const StepPause& pause) {
-  pause_.checkpoint += pause.checkpoint;
-  pause_.evaluation += pause.evaluation;
 }
 
 // Of the collectives, all but the messages of the pipeline's neighbours. A gather that is still

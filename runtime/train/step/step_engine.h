@@ -77,32 +77,12 @@ struct StepOptions {
   std::function<StepFlags()> flags{};
 };
 
-// What the loop did between two steps, in milliseconds.
-struct StepPause {
-  double checkpoint = 0, evaluation = 0;
-};
-
 struct StepReport {
   std::int64_t step = 0;
   double loss = 0;           // mean over the targets of the global batch that count
   std::int64_t targets = 0;  // how many
   double grad_norm = 0;      // before clipping
   double learning_rate = 0;
-  double step_ms = 0;  // from the first to the last of the step's work
-  double gap_ms = 0;   // from the end of the step before, if there was one
-  double forward_ms = 0, backward_ms = 0, optimizer_ms = 0, data_wait_ms = 0, exposed_comm_ms = 0;
-  double reduce_ms = 0;  // gradients were reduced, behind backward or exposed
-  double bubble_ms = 0;  // this stage waited for its neighbours
-  // Passes and update waited for collectives: tensor groups, gathered parameters, the norm. Part of
-  // their times; not of recorded passes.
-  double forward_stall_ms = 0, backward_stall_ms = 0, update_stall_ms = 0;
-  // Of these stalls, and of exposed_comm_ms: for sums of tensor groups in the passes; for
-  // parameters.
-  double tensor_stall_ms = 0, gather_stall_ms = 0;
-  // This rank's threads waited for the messages of peers' collectives, hidden waits included.
-  double message_wait_ms = 0;
-  StepPause pause{};  // before the step
-  CoreTimes core{};   // on a CPU device
   // Where the loss is scaled: the scale of this step, and the steps skipped up to and with it.
   std::optional<double> loss_scale{};
   std::int64_t skipped_steps = 0;
@@ -135,8 +115,8 @@ class StepEngine final : private StageWork, private LayerHook {
 
   // Enqueues step `step` (from 0); at most one earlier step may be unread.
   void run(std::int64_t step, BatchSource& source);
-  // Part of the time before the next step that is run.
-  void note_pause(const StepPause& pause);
+  // A checkpoint or an evaluation before the next step that is run.
+  void note_pause(TimePart part, double milliseconds) { pause_[part] += milliseconds; }
   // Blocks until step `step`, the last or the last but one that was run, is done.
   [[nodiscard]] StepReport read(std::int64_t step);
   // All parameters that this rank holds are whole (but for stage 3) and final.
@@ -163,9 +143,8 @@ class StepEngine final : private StageWork, private LayerHook {
     bool warm = false;     // a step went through it
     bool follows = false;  // a step before this one ran
     std::unique_ptr<Graph> graph{};
-    double data_wait_ms = 0, message_wait_ms = 0;
-    CoreTimes core{};
-    StepPause pause{};
+    Times times{};     // waits for data and messages, pauses before the step
+    CoreTimes core{};  // 0 but on a CPU
   };
   Context context(int chunk, int micro_batch) override;
   void prepare(const Action& action) override;
@@ -183,7 +162,7 @@ class StepEngine final : private StageWork, private LayerHook {
   void reduce(Slot& slot);
   void update(std::int64_t step, Slot& slot);
   void digest_weights(std::int64_t step, Slot& slot);
-  void read_times(std::int64_t step, Slot& slot, StepReport& report) const;
+  [[nodiscard]] RankStep times_of(std::int64_t step, const Slot& slot) const;
   void read_loss_scale(const Slot& slot, StepReport& report) const;
   [[nodiscard]] Slot& slot_of(std::int64_t step) {
     return *slots_[static_cast<std::size_t>(step % 2)];
@@ -210,7 +189,7 @@ class StepEngine final : private StageWork, private LayerHook {
   StepViews views_;
   CoreWaits core_waits_;
   CoreWaitCount core_count_{};  // at the end of the last step
-  StepPause pause_;             // since the last step
+  Times pause_;                 // since the last step
   std::array<std::unique_ptr<Slot>, 2> slots_;
   std::array<std::unique_ptr<Event>, 3> ends_;  // step s at s % 3: there until s + 2 is read
   Slot* slot_ = nullptr;                        // of the step that is being enqueued

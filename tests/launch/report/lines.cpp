@@ -24,12 +24,12 @@ std::string step_line(std::int64_t step, double loss, double seconds) {
   metrics.grad_norm = 1;
   metrics.items = metrics.targets = 1000;
   metrics.items_seen = 1000 * step;
-  metrics.step_ms = 100;
-  metrics.forward_ms = 20;
-  metrics.backward_ms = 40;
-  metrics.optimizer_ms = 10;
-  metrics.data_wait_ms = 20;
-  metrics.exposed_comm_ms = 10;
+  metrics.times[TimePart::step] = 100;
+  metrics.times[TimePart::forward] = 20;
+  metrics.times[TimePart::backward] = 40;
+  metrics.times[TimePart::optimizer] = 10;
+  metrics.times[TimePart::data_wait] = 20;
+  metrics.times[TimePart::exposed_comm] = 10;
   metrics.time = at(seconds);
   return format_json(metrics, ItemKind::tokens);
 }

@@ -112,8 +112,8 @@ TEST_F(ReportReading, TotalsOfAWholeRunAddUp) {
 
   EXPECT_EQ(all.steps, 10);
   EXPECT_EQ(all.last_step, 10);
-  EXPECT_NEAR(all.totals.step_ms, 1000, 1e-9);
-  EXPECT_NEAR(all.totals.data_wait_ms, 200, 1e-9);
+  EXPECT_NEAR(all.totals[TimePart::step], 1000, 1e-9);
+  EXPECT_NEAR(all.totals[TimePart::data_wait], 200, 1e-9);
   EXPECT_EQ(all.totals.items, 10000);
   EXPECT_EQ(all.items, "tokens");
   EXPECT_NEAR(all.running_seconds, 1.6, 1e-3);

@@ -5,7 +5,6 @@
 #include "launch/observe/top/loss_curve.h"
 #include "launch/observe/top/run_set.h"
 #include "launch/run/run_places.h"
-#include "runtime/telemetry/metric_table.h"
 #include "tests/launch/top/run_files.h"
 
 namespace trireme::top {
@@ -17,14 +16,6 @@ using test::RunFiles;
 using test::TemporaryDirectory;
 using test::write_text;
 using testing::ElementsAre;
-
-TEST(RunView, PartsOfAStepAreThoseOfTheTableOfMetrics) {
-  for (const StepPart& part : step_parts) {
-    const auto known = std::ranges::any_of(
-        step_metrics(), [&](const StepMetric& metric) { return metric.name == part.key; });
-    EXPECT_TRUE(known) << part.key;
-  }
-}
 
 TEST(LossCurve, KeepsAMillionStepsInBoundedMemoryAndGoesBackWithTheRun) {
   LossCurve curve;

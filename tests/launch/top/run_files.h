@@ -33,10 +33,10 @@ class RunFiles {
                                    .grad_norm = 0.75,
                                    .items = 4096,
                                    .targets = 4096,
-                                   .step_ms = 100,
-                                   .forward_ms = 30,
-                                   .backward_ms = 50,
-                                   .data_wait_ms = 20,
+                                   .times = {{TimePart::step, 100},
+                                             {TimePart::forward, 30},
+                                             {TimePart::backward, 50},
+                                             {TimePart::data_wait, 20}},
                                    .items_seen = 4096 * step},
                        ItemKind::tokens);
   }

@@ -108,8 +108,10 @@ TEST_F(FollowerTest, TheTimeLeftIsThatOfTheReport) {
 }
 
 TEST_F(FollowerTest, StepsThatWantForCoresSaySo) {
-  run_.append(format_json(StepMetrics{.step = 1, .loss = 2, .step_ms = 100, .core_wait_ms = 40},
-                          ItemKind::tokens));
+  run_.append(format_json(
+      StepMetrics{
+          .step = 1, .loss = 2, .times = {{TimePart::step, 100}, {TimePart::core_wait, 40}}},
+      ItemKind::tokens));
 
   EXPECT_THAT(page_of(look()), HasSubstr("cores      none for 40.0 ms a step  40 %, within"));
 }

@@ -10,6 +10,8 @@
 namespace trireme {
 namespace {
 
+using T = TimePart;
+
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -35,8 +37,7 @@ class RunWarningsTest : public testing::Test {
     std::normal_distribution<double> noise;
     return {.loss = 2 + 0.1 * noise(random_),
             .grad_norm = std::exp(0.4 * noise(random_)),
-            .step_ms = 1000,
-            .data_wait_ms = 5};
+            .times = {{T::step, 1000}, {T::data_wait, 5}}};
   }
   [[nodiscard]] SavedCheckpoint save(double stall_ms, double seconds) {
     return {.step = step_,
@@ -79,7 +80,7 @@ TEST_F(RunWarningsTest, AHealthyRunOfAnyNoiseHasNone) {
 
 TEST_F(RunWarningsTest, SlowDataIsToldOncePerTenMinutesWithTheRankThatWaitedAndItsFile) {
   StepMetrics slow = healthy();
-  slow.data_wait_ms = 250;
+  slow.times[T::data_wait] = 250;
   for (int i = 0; i < 500; ++i) {
     // Rank 0 waits too, in one step of five.
     slow.slow_read = i % 5 == 0 ? SlowRead{.rank = 0, .wait_ms = 600, .file = 6}
@@ -102,7 +103,7 @@ TEST_F(RunWarningsTest, SlowDataIsToldOncePerTenMinutesWithTheRankThatWaitedAndI
 
 TEST_F(RunWarningsTest, SlowDataWhoseChunksAreDecodedAgainAsksForALargerCacheAndNotForReaders) {
   StepMetrics slow = healthy();
-  slow.data_wait_ms = 250;
+  slow.times[T::data_wait] = 250;
   decoded_again_ = 0.9;
   for (int i = 0; i < 20; ++i)
     step(slow);
@@ -114,7 +115,7 @@ TEST_F(RunWarningsTest, SlowDataWhoseChunksAreDecodedAgainAsksForALargerCacheAnd
 
 TEST_F(RunWarningsTest, SlowDataOfAFileThatIsNotKnownNamesTheRank) {
   StepMetrics slow = healthy();
-  slow.data_wait_ms = 250;
+  slow.times[T::data_wait] = 250;
   slow.slow_read = SlowRead{.rank = 2, .wait_ms = 300, .file = 5, .seconds = 1, .bytes = 1};
   for (int i = 0; i < 20; ++i)
     step(slow);
@@ -126,7 +127,7 @@ TEST_F(RunWarningsTest, SlowDataOfAFileThatIsNotKnownNamesTheRank) {
 TEST_F(RunWarningsTest, OneSlowBatchIsNone) {
   for (int i = 0; i < 100; ++i) {
     StepMetrics metrics = healthy();
-    if (i == 50) metrics.data_wait_ms = 900;
+    if (i == 50) metrics.times[T::data_wait] = 900;
     step(metrics);
   }
   EXPECT_THAT(kinds(), IsEmpty());
@@ -208,7 +209,7 @@ TEST_F(RunWarningsTest, ZeroMinutesMeansNone) {
   sources.minutes = 0;
   RunWarnings none(sources);
   for (int i = 0; i < 100; ++i)
-    none.step({.step = i, .step_ms = 1000, .data_wait_ms = 900});
+    none.step({.step = i, .times = {{T::step, 1000}, {T::data_wait, 900}}});
   EXPECT_THAT(kinds(), IsEmpty());
 }
 

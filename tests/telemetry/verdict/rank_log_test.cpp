@@ -5,12 +5,13 @@
 #include <gmock/gmock.h>
 
 #include <fstream>
-#include <numeric>
 
 #include "tests/support/command.h"
 
 namespace trireme {
 namespace {
+
+using T = TimePart;
 
 using test::read_file;
 using testing::HasSubstr;
@@ -25,23 +26,23 @@ RunStart start_at(std::int64_t step) {
 // Rank 1 works 40 ms longer; 4 s of rank 0's time between the steps.
 StepMetrics step_number(std::int64_t step) {
   return {.step = step,
-          .step_ms = 4000,
-          .exposed_comm_ms = 20,
-          .straggler_ms = 20,
-          .reduce_ms = 30,
-          .reduce_comm_ms = 15,
-          .between_ms = 100,
-          .checkpoint_ms = 60};
+          .times = {{T::step, 4000},
+                    {T::exposed_comm, 20},
+                    {T::straggler, 20},
+                    {T::reduce, 30},
+                    {T::reduce_comm, 15},
+                    {T::between_steps, 100},
+                    {T::checkpoint, 60}}};
 }
 
-std::vector<RankTimes> times_by_rank() {
-  return {{.period = 4100, .compute = 3920, .comm_wait = 80, .between = 100},
-          {.period = 4100,
-           .compute = 3960,
-           .comm_wait = 40,
-           .between = 100,
-           .late = 40,
-           .late_steps = 1}};
+std::vector<Times> times_by_rank() {
+  return {{{T::period, 4100}, {T::compute, 3920}, {T::comm_wait, 80}, {T::between, 100}},
+          {{T::period, 4100},
+           {T::compute, 3960},
+           {T::comm_wait, 40},
+           {T::between, 100},
+           {T::late, 40},
+           {T::late_steps, 1}}};
 }
 
 class RankLogTest : public testing::Test {
@@ -100,10 +101,7 @@ TEST_F(RankLogTest, WhatIsReadBackGivesTheSameVerdict) {
   EXPECT_EQ(fold.summary().decoded_again, 0.75);
   EXPECT_EQ(verdict_text(fold.summary(), fold.facts()),
             verdict_text(log.fold().summary(), log.fold().facts()));
-  const auto shares = shares_of(fold.summary());
-  const double sum = std::accumulate(shares.begin(), shares.end(), 0.0,
-                                     [](double s, const TimeShare& t) { return s + t.seconds; });
-  EXPECT_NEAR(sum, 170, 1e-6);
+  EXPECT_NEAR(seconds_of(fold.summary()).sum(time_use::of_run), 170, 1e-6);
   EXPECT_THAT(verdict_text(fold.summary(), fold.facts()), HasSubstr("checkpoints 3.4 s"));
   EXPECT_THAT(verdict_text(fold.summary(), fold.facts()),
               HasSubstr("\ntry: train.micro_batch=1 (predicted -7.0 % time)"));
@@ -117,8 +115,8 @@ TEST_F(RankLogTest, PartsOfEveryWindowAddUpToItsPeriods) {
 
   EXPECT_EQ(window.first, 1);
   EXPECT_EQ(window.last, 3);
-  EXPECT_NEAR(window.totals.step_ms + window.totals.between_ms, 3 * 4100, 0.1);
-  EXPECT_NEAR(window.ranks[1].late, 3 * 40, 0.1);
+  EXPECT_NEAR(window.totals[T::step] + window.totals[T::between_steps], 3 * 4100, 0.1);
+  EXPECT_NEAR(window.ranks[1][T::late], 3 * 40, 0.1);
 }
 
 TEST_F(RankLogTest, OfTwoJobsInOneFileOnesTimesCount) {

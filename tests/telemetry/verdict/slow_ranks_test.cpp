@@ -6,15 +6,17 @@
 namespace trireme {
 namespace {
 
+using T = TimePart;
+
 TEST(SlowRanks, AreNamedByWhatMakesThemSlow) {
   const RankMesh mesh{.data = 3};
-  const RankTimes usual{.period = 1000, .compute = 500, .comm_wait = 500};
-  RankTimes ranks[] = {usual, usual, usual};
+  const Times usual{{T::period, 1000}, {T::compute, 500}, {T::comm_wait, 500}};
+  Times ranks[] = {usual, usual, usual};
   EXPECT_EQ(slow_ranks(mesh, ranks).compute.rank, -1);
 
-  ranks[1].compute = 900;
-  ranks[2].data_wait = 300;
-  ranks[0].checkpoint = 200;
+  ranks[1][T::compute] = 900;
+  ranks[2][T::data_wait] = 300;
+  ranks[0][T::checkpoint] = 200;
   const SlowRanks slow = slow_ranks(mesh, ranks);
 
   EXPECT_EQ(slow.compute.rank, 1);
@@ -27,20 +29,23 @@ TEST(SlowRanks, AreNamedByWhatMakesThemSlow) {
 }
 
 TEST(SlowRanks, AreComparedWithThoseThatHoldAsManyMicroBatches) {
-  const RankTimes less{.period = 1000, .compute = 500, .comm_wait = 500, .micro_batches = 1};
-  const RankTimes more{.period = 1000, .compute = 900, .comm_wait = 100, .micro_batches = 2};
-  RankTimes ranks[] = {more, less, less, less};
+  const Times less{
+      {T::period, 1000}, {T::compute, 500}, {T::comm_wait, 500}, {T::micro_batches, 1}};
+  const Times more{
+      {T::period, 1000}, {T::compute, 900}, {T::comm_wait, 100}, {T::micro_batches, 2}};
+  Times ranks[] = {more, less, less, less};
   EXPECT_EQ(slow_ranks({.data = 4}, ranks).compute.rank, -1);
   EXPECT_EQ(slow_ranks({.data = 4}, ranks).messages.rank, -1);
 
-  ranks[2].compute = 800;
+  ranks[2][T::compute] = 800;
 
   EXPECT_EQ(slow_ranks({.data = 4}, ranks).compute.rank, 2);
   EXPECT_DOUBLE_EQ(slow_ranks({.data = 4}, ranks).compute.seconds, 0.3);
 }
 
 TEST(SlowRanks, OfTwoTheSlowerOneStandsOutAndOneAloneNever) {
-  const RankTimes ranks[] = {{.period = 1000, .core_wait = 10}, {.period = 1000, .core_wait = 400}};
+  const Times ranks[] = {{{T::period, 1000}, {T::core_wait, 10}},
+                         {{T::period, 1000}, {T::core_wait, 400}}};
 
   const SlowRanks slow = slow_ranks({.data = 2}, ranks);
 
@@ -50,44 +55,46 @@ TEST(SlowRanks, OfTwoTheSlowerOneStandsOutAndOneAloneNever) {
 }
 
 TEST(SlowRanks, OfRanksThatAllWaitForCoresOneWaitsThreeTimesAsLongOrIsNotNamed) {
-  RankTimes ranks[] = {{.period = 1000, .core_wait = 150}, {.period = 1000, .core_wait = 350}};
+  Times ranks[] = {{{T::period, 1000}, {T::core_wait, 150}},
+                   {{T::period, 1000}, {T::core_wait, 350}}};
   EXPECT_EQ(slow_ranks({.data = 2}, ranks).core.rank, -1);
 
-  ranks[1].core_wait = 460;
+  ranks[1][T::core_wait] = 460;
 
   EXPECT_EQ(slow_ranks({.data = 2}, ranks).core.rank, 1);
 }
 
 TEST(SlowRanks, LateMessagesAreThoseThatWorkDoesNotExplain) {
-  const RankTimes usual{.period = 1000, .compute = 500, .message_wait = 400};
-  RankTimes ranks[] = {usual, usual, usual};
-  ranks[1].message_wait = 150;
+  const Times usual{{T::period, 1000}, {T::compute, 500}, {T::message_wait, 400}};
+  Times ranks[] = {usual, usual, usual};
+  ranks[1][T::message_wait] = 150;
 
   const SlowRanks slow = slow_ranks({.tensor = 3}, ranks);
 
   EXPECT_EQ(slow.messages.rank, 1);
   EXPECT_DOUBLE_EQ(slow.messages.seconds, 0.25);
-  ranks[2].core_wait = 260;
+  ranks[2][T::core_wait] = 260;
   EXPECT_EQ(slow_ranks({.tensor = 3}, ranks).messages.rank, -1) << "cores are wanting";
-  ranks[2].core_wait = 0;
-  ranks[1].compute += 240;
+  ranks[2][T::core_wait] = 0;
+  ranks[1][T::compute] += 240;
   EXPECT_EQ(slow_ranks({.tensor = 3}, ranks).messages.rank, -1) << "it works as much longer";
 }
 
 TEST(SlowRanks, WhereCoresAreWantingSmallDifferencesSayNothing) {
-  RankTimes ranks[] = {{.period = 1000, .compute = 100, .core_wait = 600},
-                       {.period = 1000, .compute = 180, .core_wait = 600}};
+  Times ranks[] = {{{T::period, 1000}, {T::compute, 100}, {T::core_wait, 600}},
+                   {{T::period, 1000}, {T::compute, 180}, {T::core_wait, 600}}};
   EXPECT_EQ(slow_ranks({.data = 2}, ranks).compute.rank, -1);
 
-  ranks[1].core_wait = 100;
+  ranks[1][T::core_wait] = 100;
   EXPECT_EQ(slow_ranks({.data = 2}, ranks).compute.rank, -1) << "less of its waits may be known";
 
-  ranks[1].compute = 280;
+  ranks[1][T::compute] = 280;
   EXPECT_EQ(slow_ranks({.data = 2}, ranks).compute.rank, 1);
 }
 
 TEST(SlowRanks, StagesOfOneRankAreComparedButAreNoFault) {
-  const RankTimes ranks[] = {{.period = 1000, .compute = 300}, {.period = 1000, .compute = 800}};
+  const Times ranks[] = {{{T::period, 1000}, {T::compute, 300}},
+                         {{T::period, 1000}, {T::compute, 800}}};
 
   const SlowRanks slow = slow_ranks({.pipeline = 2}, ranks);
 

@@ -1,12 +1,5 @@
 "use strict";
 // The charts of one run.
-const phases = [["forward_ms", "forward"], ["backward_ms", "backward"], ["optimizer_ms", "optimizer"], ["exposed_comm_ms", "exposed communication"],
-  ["straggler_ms", "waits for slower ranks"], ["bubble_ms", "pipeline bubble"], ["data_wait_ms", "data wait"], ["other_ms", "other"], ["between_steps_ms", "between steps"]];
-
-// Of windows, in the order of the bar above.
-const windowParts = [["compute_ms", "compute"], ...phases.slice(3, 5), ["core_wait_ms", "waits for cores"], ...phases.slice(5, 7), ["checkpoint_ms", "checkpoints"],
-  ["evaluation_ms", "evaluation"], ["other_ms", "other"]];
-
 const axes = {
   step: { label: "step", write: format.whole, of: (run) => run.step },
   items: { label: "tokens or images", write: format.number, of: (run) => run.seen },
@@ -95,27 +88,25 @@ const runCharts = {
   },
 
   phases(parent, run) {
-    const known = phases.filter(([key]) => run.series[key] && run.series[key].mean.some((v) => v > 0));
+    const known = run.phases.filter(([key]) => run.series[key] && run.series[key].mean.some((v) => v > 0));
     if (known.length === 0) return;
     const original = known.map(([key]) => run.series[key].mean);
     const { data, bands } = charts.stacked([runCharts.axisNow.of(run), ...original]);
     const failed = run.failed_saves.count > 0 ? " " + format.whole(run.failed_saves.count) + " checkpoints could not be written." : "";
-    charts.add(parent, runCharts.base(run, { title: "A step by its parts", data, bands, series: runCharts.parts(known), original, zero: true, yLabel: "ms per step", write: format.milliseconds, axisWrite: format.number,
+    charts.add(parent, runCharts.base(run, { title: "A step by its parts", data, bands, series: runCharts.parts(known.map(([, name]) => name)), original, zero: true, yLabel: "ms per step", write: format.milliseconds, axisWrite: format.number,
       broad: true, caption: "Mean over the ranks; the parts add up to the step, with what lies between steps on top of it." + failed }));
   },
 
-  parts(known) {
-    return known.map(([, label]) => ({ label, index: label, fill: 0.75, width: 0.5, points: { show: false } }));
+  parts(names) {
+    return names.map((label) => ({ label, index: label, fill: 0.75, width: 0.5, points: { show: false } }));
   },
 
   // With everything between steps, by cause; in windows of some seconds.
   windows(parent, run) {
     if (!run.windows || run.windows.last.length < 2) return;
-    const known = windowParts.filter(([key]) => (run.windows.parts[key] || []).some((v) => v > 0));
-    for (const key of Object.keys(run.windows.parts))  // of later versions
-      if (!windowParts.some(([name]) => name === key)) known.push([key, key.replace(/_ms$/, "").replace(/_/g, " ")]);
-    const original = known.map(([key]) => run.windows.parts[key]), { data, bands } = charts.stacked([run.windows.last, ...original]);
-    charts.add(parent, { title: "All time by its causes", xLabel: "step", xWrite: format.whole, data, bands, series: runCharts.parts(known), original, zero: true,
+    const known = Object.entries(run.windows.parts).filter(([, values]) => values.some((v) => v > 0)), original = known.map(([, values]) => values);
+    const { data, bands } = charts.stacked([run.windows.last, ...original]);
+    charts.add(parent, { title: "All time by its causes", xLabel: "step", xWrite: format.whole, data, bands, series: runCharts.parts(known.map(([name]) => name)), original, zero: true,
       yLabel: "ms per step", write: format.milliseconds, axisWrite: format.number, broad: true, caption: "Mean over the ranks, by window of steps; checkpoints and evaluations included." });
   },
 
@@ -144,7 +135,7 @@ const runCharts = {
   // Every series that no chart shows, in its own unit or another, so that those of later versions show too.
   others(parent, run) {
     const shown = new Set(["loss", "lr", "grad_norm", "step_ms", run.items + "_per_s", run.items + "_seen", "epoch", "elapsed_s", "mfu", "model_gflops_per_s", "goodput", "targets",
-      "core_wait_ms", ...phases.map(([key]) => key)]);
+      "core_wait_ms", ...run.phases.map(([key]) => key)]);
     for (const key of Object.keys(run.series)) {
       if (shown.has(key) || !run.series[key].mean.some((v) => v)) continue;
       runCharts.series(parent, run, key, { title: runCharts.titles[key] || key.replace(/_/g, " "), label: runCharts.titles[key], write: key.endsWith("_ms") ? format.milliseconds : format.number, axisWrite: format.number, yLabel: key.endsWith("_ms") ? "ms" : undefined });
