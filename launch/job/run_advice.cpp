@@ -36,11 +36,11 @@ void add_workers(std::vector<Trial>& trials, const Config& config, const RunSumm
   constexpr double busy = 0.8, computing = 0.3, comfortable = 0.9;
   const DataConfig& data = config.data;
   const StepTotals& totals = summary.totals;
-  const double wait = per_step(totals.data_wait_ms, summary),
-               step = per_step(totals.step_ms, summary);
+  const double wait = per_step(totals[TimePart::data_wait], summary),
+               step = per_step(totals[TimePart::step], summary);
   const auto workers = static_cast<double>(data.workers);
-  if (totals.step_ms <= 0 || summary.slow.data.rank >= 0 ||
-      1e3 * reading.seconds < busy * workers * totals.step_ms ||
+  if (totals[TimePart::step] <= 0 || summary.slow.data.rank >= 0 ||
+      1e3 * reading.seconds < busy * workers * totals[TimePart::step] ||
       reading.computing > computing * reading.seconds)
     return;
   // No more pieces of batches are under way than this.
@@ -62,8 +62,8 @@ void add_cache(std::vector<Trial>& trials, const Config& config, const RunSummar
                const ReadWork& reading) {
   // Of several sources each has its own, and which it was is not known.
   if (reading.decoded_again < notable_decoded_again || !config.data.sources.empty()) return;
-  const double wait = per_step(summary.totals.data_wait_ms, summary),
-               step = per_step(summary.totals.step_ms, summary);
+  const double wait = per_step(summary.totals[TimePart::data_wait], summary),
+               step = per_step(summary.totals[TimePart::step], summary);
   const double read = std::min(
       per_step(1e3 * reading.seconds, summary) / static_cast<double>(config.data.workers), step);
   const double then = std::max(step - wait, read * (1 - reading.decoded_again));
@@ -108,7 +108,8 @@ bool worth_it(const Session& session, const RunSummary& summary) {
   if (session.world->size() == 1 ||
       totals.steps * session.pipeline.micro_batches < enough_micro_batches)
     return false;
-  const double most = std::max({totals.reduce_comm_ms, totals.tensor_comm_ms, totals.bubble_ms});
+  const double most = std::max(
+      {totals[TimePart::reduce_comm], totals[TimePart::tensor_comm], totals[TimePart::bubble]});
   return 1e-3 * most >= worth_measuring * summary.wall_seconds;
 }
 

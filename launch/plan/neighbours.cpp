@@ -66,15 +66,15 @@ struct StepParts {
 
 StepParts measured_parts(const StepTotals& totals) {
   const double steps = 1e3 * static_cast<double>(std::max<std::int64_t>(totals.steps, 1));
-  const double norms = std::max(totals.exposed_comm_ms - totals.reduce_comm_ms -
-                                    totals.tensor_comm_ms - totals.gather_comm_ms,
+  const double norms = std::max(totals[TimePart::exposed_comm] - totals[TimePart::reduce_comm] -
+                                    totals[TimePart::tensor_comm] - totals[TimePart::gather_comm],
                                 0.0);
-  return {.passes = (totals.forward_ms + totals.backward_ms) / steps,
-          .optimizer = (totals.optimizer_ms + norms) / steps,
-          .gradients = totals.reduce_comm_ms / steps,
-          .tensor = totals.tensor_comm_ms / steps,
-          .parameters = totals.gather_comm_ms / steps,
-          .waits = totals.bubble_ms / steps};
+  return {.passes = (totals[TimePart::forward] + totals[TimePart::backward]) / steps,
+          .optimizer = (totals[TimePart::optimizer] + norms) / steps,
+          .gradients = totals[TimePart::reduce_comm] / steps,
+          .tensor = totals[TimePart::tensor_comm] / steps,
+          .parameters = totals[TimePart::gather_comm] / steps,
+          .waits = totals[TimePart::bubble] / steps};
 }
 
 StepParts predicted_parts(const plan::StepEstimate& step) {
@@ -101,8 +101,8 @@ class FittedPlanner {
     model_bench::calibrate(
         hardware_,
         std::vector<model_bench::TimedModel>{{config,
-                                              {.forward = totals.forward_ms / steps,
-                                               .backward = totals.backward_ms / steps,
+                                              {.forward = totals[TimePart::forward] / steps,
+                                               .backward = totals[TimePart::backward] / steps,
                                                .optimizer = measured_.optimizer}}},
         machine.matmuls, machine.launch);
     fit_overlap();

@@ -74,7 +74,7 @@ nlohmann::json bench_group(const JobGroups& job, Communicator& group,
   const bool speaks = job.world->rank() == 0;
   if (speaks) print_head(group);
   nlohmann::json collectives = nlohmann::json::array();
-  for (const Verb verb : collectives) {
+  for (const Verb verb : comm_bench::collectives) {
     std::vector<SizeRow> rows;
     std::vector<TimedBytes> times;
     for (const std::int64_t bytes : sizes(arguments, verb, group.size())) {

@@ -49,14 +49,16 @@ plan::StepEstimate estimate(const Config& config, const plan::Hardware& hardware
 RunSummary summary_of(const plan::StepEstimate& step) {
   constexpr double milliseconds = 1e3 * 100;
   StepTotals totals{.steps = 100};
-  totals.forward_ms = milliseconds * step.forward;
-  totals.backward_ms = milliseconds * (step.backward + step.recompute);
-  totals.optimizer_ms = milliseconds * step.optimizer;
-  totals.reduce_comm_ms = milliseconds * step.data_exposed;
-  totals.tensor_comm_ms = milliseconds * step.tensor_exposed;
-  totals.gather_comm_ms = milliseconds * step.gather_exposed;
-  totals.exposed_comm_ms = totals.reduce_comm_ms + totals.tensor_comm_ms + totals.gather_comm_ms;
-  totals.bubble_ms = milliseconds * (step.bubble + step.pipeline_exposed);
+  totals.times[TimePart::forward] = milliseconds * step.forward;
+  totals.times[TimePart::backward] = milliseconds * (step.backward + step.recompute);
+  totals.times[TimePart::optimizer] = milliseconds * step.optimizer;
+  totals.times[TimePart::reduce_comm] = milliseconds * step.data_exposed;
+  totals.times[TimePart::tensor_comm] = milliseconds * step.tensor_exposed;
+  totals.times[TimePart::gather_comm] = milliseconds * step.gather_exposed;
+  totals.times[TimePart::exposed_comm] = totals.times[TimePart::reduce_comm] +
+                                         totals.times[TimePart::tensor_comm] +
+                                         totals.times[TimePart::gather_comm];
+  totals.times[TimePart::bubble] = milliseconds * (step.bubble + step.pipeline_exposed);
   return {.totals = totals, .wall_seconds = 100 * step.total};
 }
 
@@ -126,7 +128,7 @@ TEST(Neighbours, CallsThatAreSlowWhateverTheirSizeAreToBecomeFewer) {
 TEST(Neighbours, APartSavesNoMoreThanItTook) {
   const Config now = run_config({"parallel.pipeline=2", "train.micro_batch=8"});
   RunSummary summary = summary_of(estimate(now));
-  summary.totals.bubble_ms = 0;
+  summary.totals.times[TimePart::bubble] = 0;
 
   EXPECT_THAT(neighbour_trials(now, two_ranks, summary, rates()), IsEmpty());
 }

@@ -134,8 +134,8 @@ TEST_F(EmulatedFailure, SumsOfNvlinkSharpAreRefusedUnlessReproducibilityIsFast) 
                    AllOf(HasSubstr("NCCL_NVLS_ENABLE=1"), HasSubstr("reproducibility: fast")));
     EXPECT_EQ(train(2, {"reproducibility=fast"}).exit_code, 0);
   }
-  ASSERT_EQ(train(2, {"reproducibility=run"}).exit_code, 0);
-  EXPECT_THAT(read_file(directory() + "/run/environment.json"), HasSubstr("NCCL_NVLS_ENABLE"));
+  ASSERT_EQ(train_gpt("pinned", 2, gpt({"reproducibility=run"}).set).exit_code, 0);
+  EXPECT_THAT(read_file(directory() + "/pinned/environment.json"), HasSubstr("NCCL_NVLS_ENABLE"));
 }
 
 TEST_F(EmulatedFailure, ProcessesOfAnotherLauncherDoNotTrainAlone) {
