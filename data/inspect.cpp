@@ -5,17 +5,13 @@
 #include <filesystem>
 #include <vector>
 
-#include "data/megatron/index.h"
 #include "data/sets/image_dataset.h"
-#include "data/sets/megatron_dataset.h"
 #include "data/sets/token_dataset.h"
 #include "data/shard/shard_set.h"
 #include "runtime/base/error.h"
 
 namespace trireme {
 namespace {
-
-constexpr std::uint64_t longest_preview = 4096;
 
 std::string counted(std::uint64_t count, std::string_view singular) {
   return fmt::format("{} {}{}", count, singular, count == 1 ? "" : "s");
@@ -113,18 +109,6 @@ std::string preview_images(ShardSet set, std::uint64_t wanted) {
       data, wanted, [&](std::int32_t label) { return classes[static_cast<std::size_t>(label)]; });
 }
 
-std::string describe_megatron(const std::string& path, std::uint64_t preview) {
-  const MegatronIndex index = open_megatron_index(path);
-  std::string text = fmt::format(
-      "{}\n  kind         tokens of Megatron-LM, {} bytes each\n  tokens       {}\n  documents    "
-      "{}\n  sequences    {}\n",
-      index.data_path, size_of(index.type), index.tokens, index.documents, index.sequences);
-  if (preview == 0 || index.tokens < 2) return text;
-  std::vector<std::int64_t> ids(std::min({preview, index.tokens, longest_preview}));
-  MegatronDataset(path, 1, 0).read_ids(0, ids);
-  return text + fmt::format("  preview\n    {}\n", fmt::join(ids, " "));
-}
-
 }  // namespace
 
 std::string megabytes(std::uint64_t bytes) {
@@ -160,7 +144,6 @@ std::string preview_pictures(const Dataset& data, std::uint64_t wanted,
 }
 
 std::string describe_dataset(const std::string& path, std::uint64_t preview) {
-  if (const auto index = find_megatron_index(path)) return describe_megatron(*index, preview);
   ShardSet set(list_shards(path, ""));
   std::string text = path + "\n" + describe_header(set) + describe_shards(set);
   if (preview == 0) return text;

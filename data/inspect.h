@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A data set in words.
+// Packed shards in words.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,8 @@
 #include "data/sets/dataset.h"
 
 namespace trireme {
+
+inline constexpr std::uint64_t longest_preview = 4096;
 
 // What the data set in `path` (a directory of shards or one shard) holds, a line per shard, and,
 // with `preview` > 0, the first `preview` tokens (as text when they are bytes) or images (as

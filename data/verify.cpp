@@ -6,9 +6,7 @@
 #include <optional>
 
 #include "data/hdf5/child.h"
-#include "data/megatron/index.h"
 #include "data/sets/image_dataset.h"
-#include "data/sets/megatron_dataset.h"
 #include "data/sets/token_dataset.h"
 #include "data/shard/block_checks.h"
 #include "data/shard/shard_set.h"
@@ -156,28 +154,6 @@ void scan_offsets(const Shard& shard, PayloadScan& payload) {
   }
 }
 
-ShardReport verify_megatron(const std::string& index, const ByteProgress& progress) {
-  ShardReport report{.path = index};
-  try {
-    const MegatronIndex found = open_megatron_index(index);
-    report.path = found.data_path;
-    report.bytes = found.tokens * size_of(found.type);
-    if (found.tokens < 2) return report;
-    const MegatronDataset data(index, 1, 0);
-    std::vector<std::int64_t> ids(std::min(bytes_of_a_read / size_of(found.type), found.tokens));
-    for (std::uint64_t done = 0; done < found.tokens;) {
-      const auto part =
-          std::span(ids).first(std::min<std::uint64_t>(ids.size(), found.tokens - done));
-      data.read_ids(done, part);
-      done += part.size();
-      if (progress) progress(part.size() * size_of(found.type));
-    }
-  } catch (const Error& error) {
-    report.problem = error.what();
-  }
-  return report;
-}
-
 }  // namespace
 
 void verify_payload(const Shard& shard, const ByteProgress& progress) {
@@ -219,7 +195,6 @@ void verify_rest(const Shard& shard, const ByteProgress& progress) {
 }
 
 std::vector<ShardReport> verify_dataset(const std::string& path, const ByteProgress& progress) {
-  if (const auto index = find_megatron_index(path)) return {verify_megatron(*index, progress)};
   const ShardList list = list_shards(path, "");
   std::vector<ShardReport> reports;
   bool sound = true;

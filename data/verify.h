@@ -35,8 +35,7 @@ struct ShardReport {
 
 // Opens and verifies every shard of a data set (directory or file), goes on after a broken one,
 // then checks that the shards agree. A problem of the set as a whole is reported under the
-// directory's name. Of tokens of Megatron-LM, which have no checksums, the index is checked, that
-// the .bin file is there to its end, and that every id is one.
+// directory's name.
 [[nodiscard]] std::vector<ShardReport> verify_dataset(const std::string& path,
                                                       const ByteProgress& progress = {});
 

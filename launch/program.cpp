@@ -29,7 +29,6 @@ int run_program(int argc, char** argv) {
     add_eval_command(app);
     add_generate_command(app);
     add_data_commands(app);
-    add_field_commands(*app.get_subcommand("data"));
     add_checkpoint_commands(app);
     add_bench_command(app);
     return parse_and_run(app, argc, argv);

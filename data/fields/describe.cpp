@@ -128,7 +128,7 @@ std::string config_text(const std::vector<std::string>& names, const Guess& foun
         "  not_finite: zero    # {} values of {} samples are missing, NaN or infinite\n",
         not_finite, looked.samples);
   }
-  text += fmt::format("  scaling: mean_std   # of {} samples; of all: trireme data statistics\n",
+  text += fmt::format("  scaling: mean_std   # of {} samples; of all: trireme data inspect --statistics\n",
                       looked.samples);
   text += fmt::format("  mean: [{:.6g}]\n  std: [{:.6g}]\n", fmt::join(means, ", "),
                       fmt::join(deviations, ", "));

@@ -393,7 +393,7 @@ void FieldDataset::settle(const Place& place, std::span<float> values) const {
   if (bad == 0 || options_.not_finite == NotFinite::keep) return;
   fail(ExitCode::data,
        "{}: sample {}: has an input that is missing, NaN or infinite; data.not_finite: zero makes "
-       "these 0 and counts them, and trireme data statistics counts them in all files",
+       "these 0 and counts them, and trireme data inspect --statistics counts them in all files",
        place.unit.name(), place.number);
 }
 

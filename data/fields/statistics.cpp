@@ -132,7 +132,7 @@ Pairs pairs_of_json(const ScaleSource& source) {
     }
   } catch (const json::exception& error) {
     fail(ExitCode::data,
-         "data.statistics: {}: is not what trireme data statistics writes ({}); for an HDF5 file "
+         "data.statistics: {}: is not what trireme data inspect --statistics writes ({}); for an HDF5 file "
          "name the data sets by data.statistics_paths",
          source.file, error.what());
   }

@@ -136,7 +136,7 @@ std::string data_text(const ImageParts& parts, const std::string& label, const S
   if (wrong > 0 || colours.damaged > 0) {
     text += fmt::format(
         "  damaged: skip    # {} cannot be samples, and of {} images looked at {} do not decode; "
-        "all: trireme data verify\n",
+        "all: trireme data inspect --verify\n",
         wrong, colours.images + colours.damaged, colours.damaged);
   }
   return text + fmt::format(

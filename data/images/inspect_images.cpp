@@ -87,7 +87,7 @@ std::vector<ImageSize> some_sizes(const ImageFilesDataset& data, std::int64_t mo
         return PartWanted{{0, 0, 1, 1}, 8};
       }));
       sizes.push_back(size);
-    } catch (const DamagedImage&) {  // `trireme data verify` is for that
+    } catch (const DamagedImage&) {  // `trireme data inspect --verify` is for that
     }
   }
   return sizes;

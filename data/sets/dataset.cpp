@@ -3,7 +3,7 @@
 
 #include "data/megatron/index.h"
 #include "data/sets/image_dataset.h"
-#include "data/sets/megatron_dataset.h"
+#include "data/megatron/megatron_dataset.h"
 #include "data/sets/token_dataset.h"
 #include "data/shard/shard_set.h"
 #include "runtime/base/error.h"

@@ -18,7 +18,7 @@ void check_labels(const Shard& shard, std::uint64_t first, std::span<const std::
     fail(ExitCode::data,
          "{}: image {} has label {}, outside its {} classes (0..{}): the shard is damaged; check "
          "it with "
-         "`trireme data verify` and re-pack",
+         "`trireme data inspect --verify` and re-pack",
          shard.path, first + i, labels[i], classes, classes - 1);
   }
 }

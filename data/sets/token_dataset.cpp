@@ -26,7 +26,7 @@ void refuse_ids(const Shard& shard, std::uint64_t first, std::span<const Token> 
   fail(ExitCode::data,
        "{}: token {} has id {}, outside the vocabulary of {} (ids 0..{}): the shard is damaged or "
        "was packed with the "
-       "wrong vocabulary; check it with `trireme data verify` and re-pack",
+       "wrong vocabulary; check it with `trireme data inspect --verify` and re-pack",
        shard.path, first + static_cast<std::uint64_t>(bad - ids.begin()), *bad,
        shard.header.vocabulary, shard.header.vocabulary - 1);
 }

@@ -26,7 +26,7 @@
 #include "data/loader/permutation.h"
 #include "data/pack/staged_directory.h"
 #include "data/pack/text/token_stream.h"
-#include "data/sets/megatron_dataset.h"
+#include "data/megatron/megatron_dataset.h"
 #include "data/sets/token_dataset.h"
 #include "launch/bench/data/field_rates.h"
 #include "launch/bench/data/image_rates.h"

@@ -34,9 +34,8 @@ void add_trace_command(CLI::App& app);
 
 // `trireme data ...` and what belongs to it.
 void add_data_commands(CLI::App& app);
-void add_field_commands(CLI::App& data);
 void add_data_inspect(CLI::App& data);
-void add_data_verify(CLI::App& data);
+void add_data_preview(CLI::App& data);
 
 // `trireme checkpoint ...` and what belongs to it.
 void add_checkpoint_commands(CLI::App& app);

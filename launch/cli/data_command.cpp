@@ -257,13 +257,13 @@ void add_pack_images(CLI::App& data) {
 }  // namespace
 
 void add_data_commands(CLI::App& app) {
-  auto* const data = app.add_subcommand("data", "Pack, describe, inspect and verify data sets");
+  auto* const data = app.add_subcommand("data", "Pack, inspect and verify data sets");
   data->require_subcommand(1);
   data->footer("Example: trireme data pack-text book.txt --out data/book --validation 0.05");
   add_pack_text(*data);
   add_pack_images(*data);
   add_data_inspect(*data);
-  add_data_verify(*data);
+  add_data_preview(*data);
 }
 
 }  // namespace trireme

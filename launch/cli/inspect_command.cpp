@@ -6,67 +6,94 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <filesystem>
+#include <limits>
 #include <memory>
 
-#include "data/images/image_sources.h"
-#include "data/images/inspect_images.h"
-#include "data/images/verify_images.h"
-#include "data/inspect.h"
-#include "data/megatron/index.h"
+#include "data/fields/statistics.h"
+#include "data/images/files_dataset.h"
+#include "data/kinds.h"
 #include "data/pack/parallel.h"
 #include "data/pack/progress.h"
-#include "data/sets/dataset.h"
-#include "data/shard/shard_set.h"
-#include "data/verify.h"
+#include "data/preview.h"
 #include "launch/cli/number_check.h"
-#include "runtime/base/error.h"
+#include "launch/cli/shared_options.h"
+#include "launch/engine/data_sets.h"
+#include "launch/engine/image_sets.h"
+#include "models/config.h"
 
 namespace trireme {
 namespace {
 
-// Of images in place: which member of an archive has the label.
-void add_label_option(CLI::App& command, std::string& label) {
-  command
-      .add_option("--label", label,
-                  "Member of an archive of images that has a sample's label: cls, txt or "
-                  "json:FIELD, as data.label")
-      ->capture_default_str();
+struct ConfigArguments {
+  std::string config;
+  std::string source;
+  std::vector<std::string> overrides;
+};
+
+struct InspectArguments : ConfigArguments {
+  DataPlace place;
+  std::string out;
+  bool print_config = false, statistics = false, verify = false, quiet = false;
+};
+
+struct PreviewArguments : ConfigArguments {
+  std::string out;
+  std::int64_t samples = 8;
+};
+
+void add_source_option(CLI::App& command, ConfigArguments& arguments) {
+  command.add_option("--source", arguments.source,
+                     "Of a config: which of data.sources, by its name");
 }
 
-constexpr const char* any_data_set =
-    "Directory of shards, of splits, one shard, tokens of Megatron-LM, or images in place: "
-    "archives "
-    "(*.tar, directories of them, patterns) or a directory of class folders";
-
-std::vector<std::string> files_to_verify(const std::string& path) {
-  if (const auto index = find_megatron_index(path))
-    return {std::filesystem::path(*index).replace_extension(".bin").string()};
-  return list_shards(path, "").paths;
+Config config_of(const ConfigArguments& arguments) {
+  Config config = load_config(arguments.config, arguments.overrides);
+  if (arguments.source.empty()) return config;
+  const auto& sources = config.data.sources;
+  const auto found = std::ranges::find(sources, arguments.source, &NamedSource::label);
+  if (found == sources.end())
+    fail(ExitCode::config, "--source: {} is none of data.sources", arguments.source);
+  DataConfig alone;
+  static_cast<DataSource&>(alone) = *found;
+  config.data = std::move(alone);
+  return config;
 }
 
-std::vector<ShardReport> verify_packed(const std::string& path, bool quiet) {
-  std::vector<ShardReport> all;
-  for (const std::string& directory : find_datasets(path)) {
-    std::uint64_t bytes = 0;
-    for (const std::string& file : files_to_verify(directory)) {
-      std::error_code unknown;
-      const auto size = std::filesystem::file_size(file, unknown);
-      if (!unknown) bytes += size;
-    }
-    Progress progress("verifying", bytes, "bytes", !quiet);
-    const std::vector<ShardReport> reports =
-        verify_dataset(directory, [&](std::uint64_t read) { progress.add(read); });
-    all.insert(all.end(), reports.begin(), reports.end());
+// The training data of a config, whatever its model reads. `plain`: as stored, without scaling.
+std::unique_ptr<FieldDataset> open_files(const ConfigArguments& arguments, Config config,
+                                         bool plain) {
+  if (!config.data.in_place()) {
+    fail(ExitCode::config,
+         "{}: data.files names no files; this is for HDF5 files that are read in place (one of "
+         "data.sources: --source NAME)",
+         arguments.config);
   }
-  return all;
+  if (plain) {
+    config.data.scaling = Scaling::none;
+    config.data.not_finite = NotFinite::keep;
+    config.data.input_channels.clear();
+  }
+  // Statistics leave out what is no number.
+  return open_files_alone(config, plain ? std::numeric_limits<float>::quiet_NaN() : 0.0F);
 }
 
-std::vector<ShardReport> verify_in_place(const std::string& path, const std::string& label,
-                                         bool quiet) {
-  ImageVerifier verifier({path}, label_rule(label), usable_cores());
-  Progress progress("decoding", verifier.bytes(), "bytes", !quiet);
-  return verifier.run([&](std::uint64_t read) { progress.add(read); });
+void print_statistics(const InspectArguments& arguments) {
+  const auto dataset = open_files(arguments, config_of(arguments), /*plain=*/true);
+  Progress progress("reading", static_cast<std::uint64_t>(dataset->size()), "samples",
+                    !arguments.quiet);
+  std::uint64_t shown = 0;
+  const auto channels = compute_statistics(*dataset, usable_cores(), [&](std::uint64_t done) {
+    if (done > shown) progress.add(done - shown);
+    shown = std::max(shown, done);
+  });
+  write_statistics(arguments.out, *dataset, channels);
+  fmt::print("{:>8} {:>14} {:>14} {:>14} {:>14} {:>10}\n", "channel", "mean", "std", "min", "max",
+             "not finite");
+  for (std::size_t c = 0; c < channels.size(); ++c) {
+    const ChannelStatistics& of = channels[c];
+    fmt::print("{:>8} {:>14.6g} {:>14.6g} {:>14.6g} {:>14.6g} {:>10}\n", c, of.mean, of.deviation,
+               of.minimum, of.maximum, of.not_finite);
+  }
 }
 
 void report_verified(const std::vector<ShardReport>& all) {
@@ -88,54 +115,144 @@ void report_verified(const std::vector<ShardReport>& all) {
        count == 1 ? "is" : "are", broken->problem);
 }
 
+// Of the training data, where one set is named.
+void take_place(const ConfigArguments& arguments, DataPlace& place) {
+  const DataSource data = config_of(arguments).data;
+  place.names = !data.images.empty()  ? data.images
+                : !data.files.empty() ? data.files
+                                      : std::vector<std::string>{data.path};
+  if (place.names.front().empty())
+    fail(ExitCode::config,
+         "{}: names no data to train on by data.path, data.files or data.images; one of "
+         "data.sources: --source NAME",
+         arguments.config);
+  if (!data.images.empty() && place.label.empty()) place.label = data.label;
+}
+
+// Of what is asked for, what there is no answer to.
+void check_asked(const InspectArguments& arguments, const DataKindRow& kind) {
+  const DataPlace& place = arguments.place;
+  const std::string& name = place.names.front();
+  if (!place.label.empty() && !kind.labels)
+    fail(ExitCode::config, "--label: is for images, and {} holds none", name);
+  if (place.preview > 0 && !kind.preview)
+    fail(ExitCode::config,
+         "--preview: shows tokens or images, and {} holds {}; their samples: trireme data preview "
+         "CONFIG",
+         name, kind.name);
+  if (arguments.verify && kind.verify == nullptr)
+    fail(ExitCode::data,
+         "--verify: {} holds {}, which have no checksums; --statistics reads all that a config "
+         "takes of them",
+         name, kind.name);
+}
+
+void inspect(InspectArguments& arguments) {
+  DataPlace& place = arguments.place;
+  const bool yaml = place.names.size() == 1 && (place.names.front().ends_with(".yaml") ||
+                                                place.names.front().ends_with(".yml"));
+  if (place.names.size() > 1 && arguments.statistics)
+    fail(ExitCode::config, "--statistics: is of the data of one config, and {} paths are given",
+         place.names.size());
+  if (yaml || arguments.statistics) {
+    if (!place.names.empty()) arguments.config = place.names.front();
+    if (arguments.statistics) return print_statistics(arguments);
+    take_place(arguments, place);
+  } else if (place.names.empty() || !arguments.overrides.empty() || !arguments.source.empty()) {
+    fail(ExitCode::config, "{}",
+         place.names.empty() ? "path is required: name data, or a config"
+                             : "--set and --source: are for a config (*.yaml)");
+  }
+  place.progress = !arguments.quiet;
+  const DataKindRow& kind = kind_of_data(place.names);
+  check_asked(arguments, kind);
+  if (arguments.verify) return report_verified(kind.verify(place));
+  const Description found = (arguments.print_config ? kind.config : kind.inspect)(place);
+  fmt::print("{}", found.text);
+  std::fflush(stdout);
+  if (!found.problem.empty()) fail(ExitCode::data, "{}", found.problem);
+}
+
 }  // namespace
 
 void add_data_inspect(CLI::App& data) {
-  struct Arguments {
-    std::string path, label = "cls";
-    std::uint64_t preview = 0;
-  };
-  auto* const command = data.add_subcommand("inspect", "Print what a data set holds");
-  const auto arguments = std::make_shared<Arguments>();
-  command->add_option("path", arguments->path, any_data_set)->required();
-  command->add_option("--preview", arguments->preview, "Show this many tokens or images")
-      ->check(integer_from<std::uint64_t>(1));
-  add_label_option(*command, arguments->label);
-  command->footer(
-      "Examples: trireme data inspect data/kjv --preview 200\n"
-      "          trireme data inspect 'imagenet/train-*.tar'");
-  on_one_process(*command, [arguments] {
-    if (names_images(arguments->path)) {
-      fmt::print("{}", inspect_images({arguments->path}, label_rule(arguments->label),
-                                      arguments->preview, usable_cores()));
-      return;
-    }
-    for (const std::string& path : find_datasets(arguments->path)) {
-      fmt::print("{}", describe_dataset(path, arguments->preview));
-    }
-  });
-}
-
-void add_data_verify(CLI::App& data) {
-  struct Arguments {
-    std::string path, label = "cls";
-    bool quiet = false;
-  };
   auto* const command = data.add_subcommand(
-      "verify",
-      "Read all of a data set and check checksums and ranges, decode all of every image (exit code "
-      "3 when broken)");
-  const auto arguments = std::make_shared<Arguments>();
-  command->add_option("path", arguments->path, any_data_set)->required();
-  add_label_option(*command, arguments->label);
+      "inspect", "Print what a data set holds, verify it, or write a config or statistics of it");
+  const auto arguments = std::make_shared<InspectArguments>();
+  DataPlace& place = arguments->place;
+  command->add_option("path", place.names,
+                      "Directory of shards, of splits, one shard, tokens of Megatron-LM; HDF5 "
+                      "files or images in place: files, directories, patterns, archives (*.tar), "
+                      "a directory of class folders; or a config (*.yaml) that trains on such");
+  auto* const config = command->add_flag(
+      "--config", arguments->print_config,
+      "Print a config that trains on HDF5 files or images in place: also of a directory of splits "
+      "(train, val or validation) of class folders");
+  auto* const verify =
+      command
+          ->add_flag("--verify", arguments->verify,
+                     "Read all of it and check checksums and ranges, decode all of every image "
+                     "(exit code 3 when broken)")
+          ->excludes(config);
+  auto* const statistics =
+      command
+          ->add_flag("--statistics", arguments->statistics,
+                     "Mean, deviation, range and NaN counts of every channel of a config's "
+                     "data.files")
+          ->excludes(config)
+          ->excludes(verify);
+  auto* const out = command->add_option("--out", arguments->out,
+                                        "File for --statistics to write, for data.statistics");
+  out->needs(statistics);
+  statistics->needs(out);
+  command->add_option("--preview", place.preview, "Show this many tokens or images")
+      ->check(integer_from<std::uint64_t>(1))
+      ->excludes(config)
+      ->excludes(verify)
+      ->excludes(statistics);
+  command
+      ->add_option("--label", place.label,
+                   "Member of an archive of images that has a sample's label: cls, txt or "
+                   "json:FIELD, as data.label (default: cls; with --config what is there)")
+      ->excludes(statistics);
+  add_source_option(*command, *arguments);
+  add_set_option(*command, arguments->overrides);
   command->add_flag("--quiet", arguments->quiet, "Show no progress");
   command->footer(
-      "Examples: trireme data verify data/kjv\n"
-      "          trireme data verify imagenet/train");
+      "Examples: trireme data inspect data/kjv --preview 200\n"
+      "          trireme data inspect imagenet/train --verify\n"
+      "          trireme data inspect --config 'imagenet/train-*.tar' > configs/imagenet.yaml\n"
+      "          trireme data inspect configs/deepcam_like.yaml --statistics --out "
+      "data/deepcam.json\n"
+      "Then: data: {scaling: mean_std, statistics: data/deepcam.json}");
+  on_one_process(*command, [arguments] { inspect(*arguments); });
+}
+
+void add_data_preview(CLI::App& data) {
+  const auto arguments = std::make_shared<PreviewArguments>();
+  auto* const command = data.add_subcommand(
+      "preview",
+      "Write samples as PNG files: of data.files a tile per channel, of data.images as the first "
+      "epoch crops them");
+  add_config_options(*command, arguments->config, arguments->overrides);
+  add_source_option(*command, *arguments);
+  command->add_option("--out", arguments->out, "Directory to write to")->required();
+  command->add_option("--samples", arguments->samples, "How many, evenly spread")
+      ->capture_default_str()
+      ->check(integer_between(1, 100000));
+  command->footer("Example: trireme data preview configs/deepcam_like.yaml --out preview");
   on_one_process(*command, [arguments] {
-    const auto& [path, label, quiet] = *arguments;
-    report_verified(names_images(path) ? verify_in_place(path, label, quiet)
-                                       : verify_packed(path, quiet));
+    const Config config = config_of(*arguments);
+    const auto paths =
+        config.data.images.empty()
+            ? write_previews(*open_files(*arguments, config, /*plain=*/false), arguments->out,
+                             arguments->samples)
+            : write_previews(
+                  *open_image_files(image_options(config, config.data, /*training=*/true),
+                                    usable_cores()),
+                  arguments->out, arguments->samples);
+    for (const std::string& path : paths)
+      fmt::print("{}\n", path);
   });
 }
 

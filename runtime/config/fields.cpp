@@ -156,7 +156,7 @@ std::vector<Field> sample_fields() {
       FIELD(
           data.statistics, Text{},
           "where scaling has its numbers, if not data.mean and data.std: a file that trireme data "
-          "statistics has written, or an HDF5 file",
+          "inspect --statistics has written, or an HDF5 file",
           {}, Needs::images),
       FIELD(data.statistics_paths, (Text{.items = {0, 2}}),
             "in an HDF5 file of statistics: data sets of mean and std, or of min and max", {},

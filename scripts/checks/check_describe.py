@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What `trireme data describe` takes for input and label of files that other libraries write.
+"""What `trireme data inspect` takes for input and label of files that other libraries write.
 
 A table: files of h5py, netCDF4, PyTables and MATLAB's v7.3 (as its files are), and the input, label and axes that a
 config has to name, or a part of the words that say why there is none. Cases whose module Python lacks are left out.
@@ -164,7 +164,7 @@ TABLE = [
 
 def check(trireme, write, wanted, words, path):
     write(path)
-    done = subprocess.run([trireme, "data", "describe", path], capture_output=True, text=True)
+    done = subprocess.run([trireme, "data", "inspect", path], capture_output=True, text=True)
     if isinstance(wanted, str):
         right = done.returncode == 3 and wanted.lower() in done.stderr.lower()
     else:

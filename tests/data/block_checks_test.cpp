@@ -77,7 +77,7 @@ TEST_P(BlockChecksOf, EveryFlippedBitIsFoundBeforeItIsUsedWhereverARunStarts) {
     expect_error(
         ExitCode::data, [&] { load(data_, words[3] % 8); }, shard.path,
         fmt::format("block {} (", at / shard.block_bytes), "read for sample", "computed",
-        "trireme data verify " + shard.path);
+        "trireme data inspect --verify " + shard.path);
 
     test::flip_bit(shard.path, shard.data_offset + at, bit);
   }

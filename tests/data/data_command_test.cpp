@@ -64,7 +64,7 @@ class DataCommand : public testing::Test {
     EXPECT_FALSE(fs::exists(directory));
     for (const auto& entry : fs::recursive_directory_iterator(directory_.path())) {
       if (entry.path().extension() != ".h5") continue;
-      const Outcome outcome = run("data verify " + entry.path().parent_path().string());
+      const Outcome outcome = run("data inspect --verify " + entry.path().parent_path().string());
       EXPECT_EQ(outcome.code, static_cast<int>(ExitCode::data)) << entry.path() << outcome.text;
     }
   }
@@ -84,7 +84,7 @@ TEST_F(DataCommand, PacksInspectsAndVerifiesFromStandardInput) {
   expect_outcome(run("data inspect " + out_ + " --preview 5"), ExitCode::ok,
                  {"tokens       90", "documents    1", "tokenizer    bytes", "vocabulary   256",
                   "fingerprint", "01234"});
-  expect_outcome(run("data verify " + out_), ExitCode::ok,
+  expect_outcome(run("data inspect --verify " + out_), ExitCode::ok,
                  {"train/shard_00002.h5: good", "validation/shard_00000.h5: good"});
 }
 
@@ -99,13 +99,13 @@ TEST_F(DataCommand, NamesTheBrokenShardWithExitCodeThree) {
   write_text(out_ + "/shard_00001.h5", bytes);
 
   expect_outcome(
-      run("data verify " + out_), ExitCode::data,
+      run("data inspect --verify " + out_), ExitCode::data,
       {"shard_00000.h5: good", "shard_00001.h5: BROKEN", "1 of 3 files is broken", "block 0 ("});
 }
 
 TEST_F(DataCommand, ExplainsEverySubcommandWithAnExample) {
   for (const std::string name : {"data", "data pack-text", "data pack-images", "data inspect",
-                                 "data verify", "bench data"}) {
+                                 "data preview", "bench data"}) {
     expect_outcome(run(name + " --help"), ExitCode::ok,
                    {"Example", "trireme " + name.substr(0, name.find(' '))});
   }
@@ -142,7 +142,7 @@ TEST_F(DataCommand, LeavesNothingCompleteBehindWhenKilled) {
     if (WIFSIGNALED(status)) {
       expect_nothing_complete(out_);
     } else {
-      EXPECT_EQ(run("data verify " + out_).code, 0);
+      EXPECT_EQ(run("data inspect --verify " + out_).code, 0);
     }
     for (const auto& entry : fs::directory_iterator(directory_.path())) {
       if (entry.is_directory()) fs::remove_all(entry.path());
@@ -364,7 +364,7 @@ TEST_F(FullDisk, FailsCleanlyAtEveryAmountOfSpace) {
     const Outcome outcome =
         run("data pack-text " + directory_.file("small") + " --force --out " + disk_ + "/out");
     if (outcome.code == 0) {
-      EXPECT_EQ(run("data verify " + disk_ + "/out").code, 0);
+      EXPECT_EQ(run("data inspect --verify " + disk_ + "/out").code, 0);
       fs::remove_all(disk_ + "/out");
     } else {
       EXPECT_FALSE(fs::exists(disk_ + "/out")) << free_bytes;
@@ -407,13 +407,13 @@ TEST_F(DataCommand, TokensOfMegatronAreVerifiedShownAndMeasured) {
   write_text(prefix + ".bin",
              test::megatron_data<std::uint16_t>(std::vector<std::int64_t>(4000, 17)));
 
-  expect_outcome(run("data verify " + prefix), ExitCode::ok, {"corpus.bin: good"});
+  expect_outcome(run("data inspect --verify " + prefix), ExitCode::ok, {"corpus.bin: good"});
   expect_outcome(run("data inspect " + prefix + " --preview 3"), ExitCode::ok,
                  {"4000", "17 17 17"});
   expect_outcome(run("bench data " + prefix + " --context 64 --rounds 1 --seconds 0.002"),
                  ExitCode::ok, {"62 samples of 130 bytes", "plain pread", "Trireme loader"});
   write_text(prefix + ".bin", "cut");
-  expect_outcome(run("data verify " + prefix), ExitCode::data,
+  expect_outcome(run("data inspect --verify " + prefix), ExitCode::data,
                  {"BROKEN", "1 of 1 files is broken"});
 }
 

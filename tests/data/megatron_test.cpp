@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/sets/megatron_dataset.h"
+#include "data/megatron/megatron_dataset.h"
 
 #include <gmock/gmock.h>
 
@@ -108,20 +108,19 @@ TEST_F(Megatron, IsVerifiedAsFarAsItCanBeAndShown) {
   std::uint64_t read = 0;
   const auto verify = [&] {
     read = 0;
-    return verify_dataset(prefix_, [&](std::uint64_t bytes) { read += bytes; });
+    return verify_megatron(prefix_ + ".idx", [&](std::uint64_t bytes) { read += bytes; });
   };
-  const std::vector<ShardReport> good = verify();
-  ASSERT_EQ(good.size(), 1U);
-  EXPECT_EQ(good[0].problem, "");
-  EXPECT_EQ(good[0].path, prefix_ + ".bin");
-  EXPECT_EQ(good[0].bytes, count * sizeof(std::int32_t));
-  EXPECT_EQ(read, good[0].bytes);
-  EXPECT_NE(describe_dataset(prefix_, 5).find("0 1 2 3 4\n"), std::string::npos);
+  const ShardReport good = verify();
+  EXPECT_EQ(good.problem, "");
+  EXPECT_EQ(good.path, prefix_ + ".bin");
+  EXPECT_EQ(good.bytes, count * sizeof(std::int32_t));
+  EXPECT_EQ(read, good.bytes);
+  EXPECT_NE(inspect_megatron(prefix_ + ".idx", 5).find("0 1 2 3 4\n"), std::string::npos);
 
   test::flip_bit(prefix_ + ".bin", (count - 1) * sizeof(std::int32_t) + 3, 7);
-  EXPECT_NE(verify()[0].problem.find("token 30000 has id -"), std::string::npos);
+  EXPECT_NE(verify().problem.find("token 30000 has id -"), std::string::npos);
   write_text(prefix_ + ".bin", "cut");
-  EXPECT_NE(verify()[0].problem.find("describes 120004 bytes"), std::string::npos);
+  EXPECT_NE(verify().problem.find("describes 120004 bytes"), std::string::npos);
 }
 
 TEST_F(Megatron, IsRefusedWhereItsTokensAreWrittenToWhileTheyAreRead) {
@@ -202,7 +201,7 @@ TEST_F(Megatron, NeedsTheModelToReadTokensAndEnoughOfThem) {
 
 TEST_F(Megatron, SaysWhatItHoldsAndNothingOfItsTokenizer) {
   write_counting<std::uint16_t>(100, 8);
-  const std::string text = describe_dataset(prefix_, 0);
+  const std::string text = inspect_megatron(prefix_ + ".idx", 0);
   EXPECT_NE(text.find("tokens       100"), std::string::npos) << text;
   EXPECT_NE(text.find("documents    2"), std::string::npos) << text;
   EXPECT_EQ(id_names_at(prefix_, "train").tokenizer, "");

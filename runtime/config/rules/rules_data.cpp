@@ -138,7 +138,7 @@ void check_files(const Subject& subject) {
   }
   if (data.inputs.empty()) {
     refuse(subject, "data.inputs",
-           "not set; give the paths of the input's data sets, which trireme data describe FILE "
+           "not set; give the paths of the input's data sets, which trireme data inspect FILE "
            "prints");
   }
   if (data.target.empty()) {

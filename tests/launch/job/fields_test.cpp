@@ -43,7 +43,7 @@ class FieldsTest : public RunTest {
   [[nodiscard]] std::string described(const std::string& name) const {
     const std::string config = fmt::format("{}/{}.yaml", directory(), name);
     const CommandResult result = run_command(
-        fmt::format("{} data describe {}/{} > {}", TRIREME_BINARY, directory(), name, config));
+        fmt::format("{} data inspect {}/{} > {}", TRIREME_BINARY, directory(), name, config));
     EXPECT_EQ(result.exit_code, 0) << result.output;
     return config;
   }
@@ -150,7 +150,7 @@ TEST_F(FieldsTest, StatisticsScaleARunAndEvalReadsItsValidationFiles) {
   write_files("held_back", 8, packed);
   const std::string config = described("train"), numbers = directory() + "/numbers.json";
   const CommandResult counted =
-      trireme(fmt::format("data statistics {} --quiet --out {}", config, numbers));
+      trireme(fmt::format("data inspect --statistics {} --quiet --out {}", config, numbers));
   ASSERT_EQ(counted.exit_code, 0) << counted.output;
   EXPECT_THAT(read_file(numbers), HasSubstr("\"not_finite\": 0"));
 
@@ -169,6 +169,30 @@ TEST_F(FieldsTest, StatisticsScaleARunAndEvalReadsItsValidationFiles) {
       trireme(fmt::format("data preview {} --samples 2 --out {}/pictures", config, directory()));
   EXPECT_EQ(shown.exit_code, 0) << shown.output;
   EXPECT_THAT(shown.output, HasSubstr("sample_000000_label_"));
+}
+
+TEST_F(FieldsTest, InspectTakesFilesOrTheConfigThatNamesThemAndRefusesWhatTheyHaveNot) {
+  write_files("files", 8, plain);
+  const std::string config = described("files");
+  const CommandResult files = trireme(fmt::format("data inspect {}/files", directory()));
+  const CommandResult named = trireme("data inspect " + config);
+  EXPECT_EQ(named.exit_code, 0) << named.output;
+  EXPECT_EQ(named.output, files.output);
+
+  const std::pair<std::string, std::string> cases[] = {
+      {"--preview 2", "trireme data preview CONFIG"},
+      {"--label txt", "--label: is for images"},
+      {"--set data.window=1", "--set and --source: are for a config"},
+      {"--verify", "HDF5 files in place, which have no checksums"}};
+  for (const auto& [options, problem] : cases) {
+    const CommandResult refused =
+        trireme(fmt::format("data inspect {}/files {}", directory(), options));
+    EXPECT_EQ(refused.exit_code, options == "--verify" ? 3 : 2);
+    EXPECT_THAT(refused.output, HasSubstr(problem));
+  }
+  const CommandResult none = trireme("data inspect");
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.output, HasSubstr("path is required"));
 }
 
 TEST_F(FieldsTest, WeightsMultiplyTheLossesOfTheirSamplesWithTheSameBitsOnAnyRanks) {
@@ -328,7 +352,7 @@ TEST_F(FieldsTest, WhatARunCannotReadIsRefusedByNameWithCode3) {
   EXPECT_FALSE(std::filesystem::exists(directory() + "/cut/config.yaml"));
 
   const CommandResult undescribed =
-      trireme(fmt::format("data describe {}/files/data-004.h5", directory()));
+      trireme(fmt::format("data inspect --config {}/files/data-004.h5", directory()));
   EXPECT_EQ(undescribed.exit_code, 3) << undescribed.output;
 
   const CommandResult both = run(config, "both", 1, "--set data.path=somewhere");

@@ -161,7 +161,7 @@ TEST_F(ImagesTest, ADescribedConfigTrainsAsItStands) {
   write_file(directory() + "/archives/2.tar", tar_of({{"a.jpg", "no label"}}));
   for (const char* const images : {"archives", "folders"}) {
     const CommandResult described =
-        trireme(fmt::format("data describe {}/{}", directory(), images));
+        trireme(fmt::format("data inspect --config {}/{}", directory(), images));
     ASSERT_EQ(described.exit_code, 0) << described.output;
     write_file(directory() + "/described.yaml", described.output);
     const CommandResult trained = trireme(

@@ -7,6 +7,7 @@
 #include "data/sets/document_borders.h"
 #include "data/shard/data_file.h"
 #include "data/shard/file_stamp.h"
+#include "data/verify.h"
 
 namespace trireme {
 
@@ -48,5 +49,12 @@ class MegatronDataset final : public Dataset {
   std::int64_t limit_ = 0;  // every id is below
   std::uint64_t fingerprint_ = 0;
 };
+
+// What it holds, in words, and with `preview` > 0 its first ids. Raises ExitCode::data.
+[[nodiscard]] std::string inspect_megatron(const std::string& index_path, std::uint64_t preview);
+// There are no checksums: checks the index, that the .bin file is there to its end, and that every
+// id is one.
+[[nodiscard]] ShardReport verify_megatron(const std::string& index_path,
+                                          const ByteProgress& progress = {});
 
 }  // namespace trireme

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/sets/megatron_dataset.h"
+#include "data/megatron/megatron_dataset.h"
 
 #include <algorithm>
 #include <array>
 #include <limits>
 
+#include "data/inspect.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 
@@ -116,6 +117,41 @@ void MegatronDataset::read(std::int64_t index, std::span<std::byte> inputs,
       if (done > 0) targets[done - 1] = static_cast<std::int32_t>(ids[i]);
     }
   }
+}
+
+std::string inspect_megatron(const std::string& index_path, std::uint64_t preview) {
+  const MegatronIndex index = open_megatron_index(index_path);
+  std::string text = fmt::format(
+      "{}\n  kind         tokens of Megatron-LM, {} bytes each\n  tokens       {}\n  documents    "
+      "{}\n  sequences    {}\n",
+      index.data_path, size_of(index.type), index.tokens, index.documents, index.sequences);
+  if (preview == 0 || index.tokens < 2) return text;
+  std::vector<std::int64_t> ids(std::min({preview, index.tokens, longest_preview}));
+  MegatronDataset(index_path, 1, 0).read_ids(0, ids);
+  return text + fmt::format("  preview\n    {}\n", fmt::join(ids, " "));
+}
+
+ShardReport verify_megatron(const std::string& index_path, const ByteProgress& progress) {
+  constexpr std::uint64_t bytes_of_a_read = std::uint64_t{4} << 20;
+  ShardReport report{.path = index_path};
+  try {
+    const MegatronIndex found = open_megatron_index(index_path);
+    report.path = found.data_path;
+    report.bytes = found.tokens * size_of(found.type);
+    if (found.tokens < 2) return report;
+    const MegatronDataset data(index_path, 1, 0);
+    std::vector<std::int64_t> ids(std::min(bytes_of_a_read / size_of(found.type), found.tokens));
+    for (std::uint64_t done = 0; done < found.tokens;) {
+      const auto part =
+          std::span(ids).first(std::min<std::uint64_t>(ids.size(), found.tokens - done));
+      data.read_ids(done, part);
+      done += part.size();
+      if (progress) progress(part.size() * size_of(found.type));
+    }
+  } catch (const Error& error) {
+    report.problem = error.what();
+  }
+  return report;
 }
 
 }  // namespace trireme
