@@ -23,6 +23,9 @@ const std::vector<OldCommand>& old_commands() {
       {{"checkpoint", "diff"}, {"checkpoint", "inspect"}},
       {{"bench", "comm"}, {"bench", "machine", "--links"}},
       {{"bench", "model"}, {"bench", "machine"}},
+      {{"data", "describe"}, {"data", "inspect", "--config"}},
+      {{"data", "statistics"}, {"data", "inspect", "--statistics"}},
+      {{"data", "verify"}, {"data", "inspect", "--verify"}},
   };
   return commands;
 }

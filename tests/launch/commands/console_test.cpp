@@ -62,6 +62,19 @@ TEST_F(ConsoleTest, ATypoInACommandOrOptionIsAnsweredWithTheNearest) {
   EXPECT_EQ(ranks.output.find("error:"), ranks.output.rfind("error:")) << ranks.output;
 }
 
+TEST_F(ConsoleTest, CommandsOfEarlierVersionsDoTheSameWithANoticeAndAreInNoHelp) {
+  const std::string data = data_directory() + "/text";
+  const std::string notice = "trireme data verify is trireme data inspect --verify now\n";
+  const CommandResult now = trireme("data inspect --verify --quiet " + data);
+  const CommandResult old = trireme("data verify --quiet " + data);
+  EXPECT_EQ(now.exit_code, 0) << now.output;
+  EXPECT_EQ(old.exit_code, 0);
+  EXPECT_EQ(old.output, notice + now.output);
+  EXPECT_EQ(trireme("data verify " + data + "/none").exit_code, 3);
+  EXPECT_EQ(trireme("data statistics a.yaml").exit_code, 2);
+  EXPECT_THAT(trireme("data --help").output, Not(HasSubstr("describe")));
+}
+
 TEST_F(ConsoleTest, AnErrorShowsWhatATerminalWouldObeyAndIsCut) {
   const CommandResult escape = trireme("report '/a\x1b[31m'");
   const CommandResult cut = trireme("report /" + std::string(60000, 'b'));
