@@ -109,6 +109,14 @@ std::string preview_images(ShardSet set, std::uint64_t wanted) {
       data, wanted, [&](std::int32_t label) { return classes[static_cast<std::size_t>(label)]; });
 }
 
+std::string inspect_dataset(const std::string& path, std::uint64_t preview) {
+  ShardSet set(list_shards(path, ""));
+  std::string text = path + "\n" + describe_header(set) + describe_shards(set);
+  if (preview == 0) return text;
+  const bool tokens = set.shards().front().header.kind == DataKind::tokens;
+  return text + (tokens ? preview_tokens(set, preview) : preview_images(std::move(set), preview));
+}
+
 }  // namespace
 
 std::string megabytes(std::uint64_t bytes) {
@@ -143,12 +151,17 @@ std::string preview_pictures(const Dataset& data, std::uint64_t wanted,
   return text;
 }
 
-std::string describe_dataset(const std::string& path, std::uint64_t preview) {
-  ShardSet set(list_shards(path, ""));
-  std::string text = path + "\n" + describe_header(set) + describe_shards(set);
-  if (preview == 0) return text;
-  const bool tokens = set.shards().front().header.kind == DataKind::tokens;
-  return text + (tokens ? preview_tokens(set, preview) : preview_images(std::move(set), preview));
+Description inspect_packed(const DataPlace& place) {
+  Description found;
+  try {
+    for (const std::string& name : place.names) {
+      for (const std::string& path : find_datasets(name))
+        found.text += inspect_dataset(path, place.preview);
+    }
+  } catch (const Error& error) {
+    found.problem = error.what();
+  }
+  return found;
 }
 
 }  // namespace trireme

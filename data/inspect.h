@@ -6,16 +6,17 @@
 #include <functional>
 #include <string>
 
+#include "data/kinds.h"
 #include "data/sets/dataset.h"
 
 namespace trireme {
 
 inline constexpr std::uint64_t longest_preview = 4096;
 
-// What the data set in `path` (a directory of shards or one shard) holds, a line per shard, and,
-// with `preview` > 0, the first `preview` tokens (as text when they are bytes) or images (as
-// characters). Opens and validates all shards; ExitCode::data as ever.
-[[nodiscard]] std::string describe_dataset(const std::string& path, std::uint64_t preview);
+// What each data set at the names (directories of shards or of splits, or one shard) holds, a line
+// per shard, and, with `preview` > 0, the first tokens (as text when they are bytes) or images (as
+// characters). Opens and validates all shards, up to the first that is wrong.
+[[nodiscard]] Description inspect_packed(const DataPlace& place);
 
 [[nodiscard]] std::string megabytes(std::uint64_t bytes);  // "1.2 MB"
 

@@ -3,23 +3,41 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "data/fields/describe.h"
-#include "data/verify.h"
-
 namespace trireme {
 
 struct DataPlace {
-  std::vector<std::string> names;  // paths, prefixes of Megatron-LM, patterns with * ? []
-  std::string label{};             // of archives of images, as data.label; "": cls, or a guess
-  std::uint64_t preview = 0;       // tokens or images to show
-  bool progress = false;           // on stderr, of verify()
+  std::vector<std::string> names{};  // paths, prefixes of Megatron-LM, patterns with * ? []
+  std::string label{};               // of archives of images, as data.label; "": cls, or a guess
+  std::uint64_t preview = 0;         // tokens or images to show
 };
 
-// Raise ExitCode::data where the data cannot be looked at.
+struct Description {
+  std::string text{};
+  std::string problem{};  // why the text ends there; "" where it is whole
+};
+
+struct ShardReport {
+  std::string path;
+  std::string problem{};  // empty: all is good
+  std::uint64_t bytes = 0;
+  std::vector<std::string> others{};  // what else is wrong
+
+  void add(std::string what) {
+    problem.empty() ? void(problem = std::move(what)) : others.push_back(std::move(what));
+  }
+};
+
+// Called with the bytes read since the last call.
+using ByteProgress = std::function<void(std::uint64_t)>;
+// Called with what begins, and how many bytes it reads; gives whom to tell of them.
+using StartProgress = std::function<ByteProgress(const char* title, std::uint64_t bytes)>;
+
+// Functions raise ExitCode::data where the data cannot be looked at.
 struct DataKindRow {
   std::string_view name;
   bool (*lies_at)(const std::string& name);
@@ -30,7 +48,7 @@ struct DataKindRow {
   // A config that trains on it in place.
   Description (*config)(const DataPlace& place);
   // Reads all of it. Null: there is nothing to compare it with.
-  std::vector<ShardReport> (*verify)(const DataPlace& place);
+  std::vector<ShardReport> (*verify)(const DataPlace& place, const StartProgress& start);
 };
 
 // The kind of all of `names`; packed shards where they are of no other kind.

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <filesystem>
+#include <iterator>
 #include <optional>
 
 #include "data/hdf5/child.h"
@@ -218,6 +220,22 @@ std::vector<ShardReport> verify_dataset(const std::string& path, const ByteProgr
     reports.push_back({.path = path, .problem = error.what()});
   }
   return reports;
+}
+
+std::vector<ShardReport> verify_packed(const DataPlace& place, const StartProgress& start) {
+  std::vector<ShardReport> all;
+  for (const std::string& name : place.names) {
+    for (const std::string& path : find_datasets(name)) {
+      std::uint64_t bytes = 0;
+      for (const std::string& file : list_shards(path, "").paths) {
+        std::error_code unknown;
+        const auto size = std::filesystem::file_size(file, unknown);
+        if (!unknown) bytes += size;
+      }
+      std::ranges::move(verify_dataset(path, start("verifying", bytes)), std::back_inserter(all));
+    }
+  }
+  return all;
 }
 
 }  // namespace trireme

@@ -2,16 +2,13 @@
 // Proof that every byte of a data set is what its packer wrote.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
+#include "data/kinds.h"
 #include "data/shard/shard.h"
 
 namespace trireme {
-
-// Called with the bytes read since the last call.
-using ByteProgress = std::function<void(std::uint64_t)>;
 
 // Reads the whole payload: block checksums, checksum of all, ids inside the vocabulary, document
 // offsets that begin at 0, rise and end at the token count, labels inside the classes. Raises
@@ -22,21 +19,13 @@ void verify_payload(const Shard& shard, const ByteProgress& progress = {});
 // has verified yet, block by block; else all of it, as verify_payload().
 void verify_rest(const Shard& shard, const ByteProgress& progress);
 
-struct ShardReport {
-  std::string path;
-  std::string problem{};  // empty: all is good
-  std::uint64_t bytes = 0;
-  std::vector<std::string> others{};  // what else is wrong
-
-  void add(std::string what) {
-    problem.empty() ? void(problem = std::move(what)) : others.push_back(std::move(what));
-  }
-};
-
 // Opens and verifies every shard of a data set (directory or file), goes on after a broken one,
 // then checks that the shards agree. A problem of the set as a whole is reported under the
 // directory's name.
 [[nodiscard]] std::vector<ShardReport> verify_dataset(const std::string& path,
                                                       const ByteProgress& progress = {});
+// The same of all data sets at the names.
+[[nodiscard]] std::vector<ShardReport> verify_packed(const DataPlace& place,
+                                                     const StartProgress& start);
 
 }  // namespace trireme

@@ -17,6 +17,7 @@
 #include "data/fields/statistics.h"
 #include "data/fields/storage/filters.h"
 #include "data/hdf5/child.h"
+#include "data/pack/parallel.h"
 #include "runtime/base/error.h"
 
 namespace trireme {
@@ -128,8 +129,9 @@ std::string config_text(const std::vector<std::string>& names, const Guess& foun
         "  not_finite: zero    # {} values of {} samples are missing, NaN or infinite\n",
         not_finite, looked.samples);
   }
-  text += fmt::format("  scaling: mean_std   # of {} samples; of all: trireme data inspect --statistics\n",
-                      looked.samples);
+  text += fmt::format(
+      "  scaling: mean_std   # of {} samples; of all: trireme data inspect --statistics\n",
+      looked.samples);
   text += fmt::format("  mean: [{:.6g}]\n  std: [{:.6g}]\n", fmt::join(means, ", "),
                       fmt::join(deviations, ", "));
   return text + training_text(data.size());
@@ -165,12 +167,12 @@ Labels look_at_labels(const FieldDataset& data, const std::string& name) {
 // they are no data set.
 Description described_as(const Guess& found, const std::vector<std::string>& names,
                          const std::vector<std::string>& files, std::size_t processes) {
-  const FieldOptions options{.files = names,
-                             .samples = found.unit,
-                             .inputs = {found.input},
-                             .target = found.target,
-                             .axes = found.axes,
-                             .not_finite = NotFinite::keep};
+  const FieldOptions options{{.files = names,
+                              .samples = found.unit,
+                              .inputs = {found.input},
+                              .target = found.target,
+                              .axes = found.axes,
+                              .not_finite = NotFinite::keep}};
   const FieldDataset data(scan_in_children(files, scan_request(options), processes), options);
   const Labels labels = look_at_labels(data, found.target);
   if (!labels.problem.empty()) return {"", labels.problem};
@@ -293,8 +295,18 @@ std::string training_text(std::int64_t samples) {
       batch, std::clamp<std::int64_t>(batch / 8, 1, 4));
 }
 
-Description describe_files(const std::vector<std::string>& names, std::size_t processes) {
-  const std::vector<std::string> files = expand_files(names);
+bool names_files(const std::string& name) {
+  try {
+    const ShardFacts facts = Hdf5Child::shared()->shard(expand_files({name}).front());
+    return std::ranges::find(facts.attributes, "format", &ShardAttribute::name) ==
+           facts.attributes.end();
+  } catch (const Error&) {  // no HDF5 file, or a damaged one
+    return false;
+  }
+}
+
+Description describe_files(const DataPlace& place) {
+  const std::vector<std::string> files = expand_files(place.names);
   const FileIndex first = scan_in_children(std::span(files).first(1), ScanRequest{}, 1).front();
   const std::vector<StoredField>& fields = first.units.front().fields;
   std::string text = fmt::format("# {} file{}; the first, {} ({} bytes), holds\n", files.size(),
@@ -309,7 +321,7 @@ Description describe_files(const std::vector<std::string>& names, std::size_t pr
   const Guesses found = guess_samples(fields);
   text += beside_text(found);
   if (std::string problem = why_nothing(first, found); !problem.empty()) return {text, problem};
-  const Description config = first_that_holds(found.likely, names, files, processes);
+  const Description config = first_that_holds(found.likely, place.names, files, usable_cores());
   return {text + config.text, config.problem};
 }
 

@@ -2,24 +2,22 @@
 // Looks at HDF5 files and says what they hold and how a run would read them.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "data/kinds.h"
+
 namespace trireme {
 
-struct Description {
-  std::string text;
-  std::string problem;  // why there is no config in the text; "" where there is
-};
+// Whether the first file of a name is an HDF5 file, and no packed shard.
+[[nodiscard]] bool names_files(const std::string& name);
 
-// A config that trains on `names` (files, directories, patterns) as it stands, below comments with
-// what the first file holds: shapes, types, storage, ranges and NaNs. Of the data sets it takes the
-// largest as input and what looks like a label as target. Raises ExitCode::data where the first
-// file cannot be looked at.
-[[nodiscard]] Description describe_files(const std::vector<std::string>& names,
-                                         std::size_t processes);
+// A config that trains on the names (files, directories, patterns) as it stands, below comments
+// with what the first file holds: shapes, types, storage, ranges and NaNs. Of the data sets it
+// takes the largest as input and what looks like a label as target. Raises ExitCode::data where the
+// first file cannot be looked at.
+[[nodiscard]] Description describe_files(const DataPlace& place);
 
 // Whether something of this name is likely a label.
 [[nodiscard]] bool sounds_like_label(const std::string& name);

@@ -8,6 +8,7 @@
 #include <limits>
 #include <set>
 
+#include "data/fields/index_store.h"
 #include "data/fields/split.h"
 #include "data/fields/storage/filters.h"
 #include "runtime/base/checksum.h"
@@ -62,7 +63,9 @@ ScanRequest scan_request(const FieldOptions& options) {
 }
 
 FieldDataset::FieldDataset(std::vector<FileIndex> indexes, const FieldOptions& options)
-    : options_(options), indexes_(std::move(indexes)), reader_(options.cache_bytes) {
+    : options_(options),
+      indexes_(std::move(indexes)),
+      reader_(static_cast<std::size_t>(options.cache_megabytes * 1e6)) {
   take_units();
   name_classes();
   layout_ = {.input_dtype = DType::f32,
@@ -77,7 +80,7 @@ FieldDataset::FieldDataset(std::vector<FileIndex> indexes, const FieldOptions& o
          values->size(), channels);
   }
   scale_.emplace(options_.scale, shape_->channels());
-  const bool identity = shape_->reads().size() == 1 && options_.channels.empty() &&
+  const bool identity = shape_->reads().size() == 1 && options_.input_channels.empty() &&
                         shape_->places().step < 0 &&
                         (options_.axes == "HWC" || options_.axes == "HW" ||
                          options_.axes == "NHWC" || options_.axes == "NHW");
@@ -187,6 +190,18 @@ IdNames FieldDataset::id_names() const {
   return {units_.front().name(), "", class_names_};
 }
 
+std::unique_ptr<Dataset> FieldDataset::held_back() const {
+  if (options_.subset != Subset::training) return nullptr;
+  FieldOptions options = options_;
+  options.subset = Subset::validation;
+  options.class_names = class_names_;
+  return std::make_unique<FieldDataset>(indexes_, options);
+}
+
+void FieldDataset::keep_index(const std::string& path) const {
+  keep_indexes(path, scan_request(options_), indexes_);
+}
+
 void FieldDataset::choose_subset() {
   if (options_.subset != Subset::all && !options_.split_key.empty()) {
     chosen_ = samples_by_key(reader_, units_, *shape_, options_);
@@ -224,7 +239,7 @@ std::uint64_t FieldDataset::make_fingerprint() const {
   add(fmt::format("{} {} {} {} {} {} {} {}", options_.axes, options_.window, options_.window_stride,
                   options_.steps_ahead, options_.validation_fraction,
                   static_cast<int>(options_.subset), size_, first_));
-  for (const auto* const list : {&options_.channels, &options_.crop}) {
+  for (const auto* const list : {&options_.input_channels, &options_.crop}) {
     for (const std::int64_t value : *list)
       add(fmt::format(" {}", value));
     add(";");

@@ -44,6 +44,8 @@ class FieldDataset final : public Dataset {
   void set_touched(std::string files) { touched_ = std::move(files); }
   [[nodiscard]] DecodedChunks decoded_chunks() const override { return reader_.cache().decoded(); }
   [[nodiscard]] std::string shortcomings() const override;
+  [[nodiscard]] std::unique_ptr<Dataset> held_back() const override;
+  void keep_index(const std::string& path) const override;
 
   [[nodiscard]] std::int32_t label(std::int64_t index) const { return read_target(find(index)); }
   [[nodiscard]] const std::vector<FileIndex>& indexes() const { return indexes_; }

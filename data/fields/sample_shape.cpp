@@ -84,7 +84,7 @@ void SampleShape::select_channels(const std::string& subject, std::span<const St
   for (const StoredField& input : inputs)
     all += steps * extent_of(input, places_.channel);
   constexpr std::uint64_t most_channels = 4096;
-  if (all > std::uint64_t{1} << 24 || (options.channels.empty() && all > most_channels)) {
+  if (all > std::uint64_t{1} << 24 || (options.input_channels.empty() && all > most_channels)) {
     fail(ExitCode::data,
          "{}: samples of {} channels, more than {}; select some by "
          "data.input_channels or data.window",
@@ -92,12 +92,12 @@ void SampleShape::select_channels(const std::string& subject, std::span<const St
   }
   // Where each stored channel goes.
   std::vector<std::int64_t> to(static_cast<std::size_t>(all), -1);
-  if (options.channels.empty()) {
+  if (options.input_channels.empty()) {
     for (std::size_t i = 0; i < to.size(); ++i)
       to[i] = static_cast<std::int64_t>(i);
   }
-  for (std::size_t i = 0; i < options.channels.size(); ++i) {
-    const std::int64_t channel = options.channels[i];
+  for (std::size_t i = 0; i < options.input_channels.size(); ++i) {
+    const std::int64_t channel = options.input_channels[i];
     if (channel >= static_cast<std::int64_t>(all) || to[static_cast<std::size_t>(channel)] >= 0) {
       fail(ExitCode::data, "{}: data.input_channels: {} {}", subject, channel,
            channel >= static_cast<std::int64_t>(all)
@@ -106,7 +106,8 @@ void SampleShape::select_channels(const std::string& subject, std::span<const St
     }
     to[static_cast<std::size_t>(channel)] = static_cast<std::int64_t>(i);
   }
-  channels_ = static_cast<std::int64_t>(options.channels.empty() ? all : options.channels.size());
+  channels_ = static_cast<std::int64_t>(
+      options.input_channels.empty() ? all : options.input_channels.size());
   std::size_t first = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const std::uint64_t channels = extent_of(inputs[i], places_.channel);

@@ -107,24 +107,24 @@ std::vector<double> numbers_at(const FileIndex& index, const StoredField& field)
   return numbers;
 }
 
-Pairs pairs_of_hdf5(const ScaleSource& source) {
-  if (source.paths.size() != 2) {
+Pairs pairs_of_hdf5(const FieldSource& source) {
+  if (source.statistics_paths.size() != 2) {
     fail(ExitCode::config, "data.statistics_paths: give two, of {} in {}",
          source.scaling == Scaling::mean_std ? "means and deviations" : "minima and maxima",
-         source.file);
+         source.statistics);
   }
-  const std::vector<std::string> files{source.file};
-  const auto indexes = scan_in_children(files, {.fields = source.paths}, 1);
+  const std::vector<std::string> files{source.statistics};
+  const auto indexes = scan_in_children(files, {.fields = source.statistics_paths}, 1);
   const std::vector<StoredField>& fields = indexes.front().units.front().fields;
   return {numbers_at(indexes.front(), fields[0]), numbers_at(indexes.front(), fields[1]),
-          source.file};
+          source.statistics};
 }
 
-Pairs pairs_of_json(const ScaleSource& source) {
+Pairs pairs_of_json(const FieldSource& source) {
   constexpr std::uint64_t limit = std::uint64_t{1} << 26;
-  const std::string text = read_whole_file(source.file, limit, ExitCode::data);
+  const std::string text = read_whole_file(source.statistics, limit, ExitCode::data);
   const bool mean = source.scaling == Scaling::mean_std;
-  Pairs pairs{{}, {}, source.file};
+  Pairs pairs{{}, {}, source.statistics};
   try {
     for (const json& channel : parse_json<json>(text).at("channels")) {
       pairs.first.push_back(channel.at(mean ? "mean" : "min").get<double>());
@@ -132,16 +132,17 @@ Pairs pairs_of_json(const ScaleSource& source) {
     }
   } catch (const json::exception& error) {
     fail(ExitCode::data,
-         "data.statistics: {}: is not what trireme data inspect --statistics writes ({}); for an HDF5 file "
-         "name the data sets by data.statistics_paths",
-         source.file, error.what());
+         "data.statistics: {}: is not what trireme data inspect --statistics writes ({}); for an "
+         "HDF5 "
+         "file name the data sets by data.statistics_paths",
+         source.statistics, error.what());
   }
   return pairs;
 }
 
-Pairs pairs_of(const ScaleSource& source) {
-  if (source.file.empty()) return {source.mean, source.deviation, "data.mean and data.std"};
-  return source.paths.empty() ? pairs_of_json(source) : pairs_of_hdf5(source);
+Pairs pairs_of(const FieldSource& source) {
+  if (source.statistics.empty()) return {source.mean, source.std, "data.mean and data.std"};
+  return source.statistics_paths.empty() ? pairs_of_json(source) : pairs_of_hdf5(source);
 }
 
 }  // namespace
@@ -239,15 +240,15 @@ void write_statistics(const std::string& path, const FieldDataset& data,
   write_file(path, all.dump(2) + "\n", ExitCode::internal);
 }
 
-ChannelScale load_scale(const ScaleSource& source) {
+ChannelScale load_scale(const FieldSource& source) {
   if (source.scaling == Scaling::none) return {};
   const Pairs pairs = pairs_of(source);
   if (pairs.first.size() != pairs.second.size())
     fail(ExitCode::data, "{}: {} numbers and {} of the other kind", pairs.source,
          pairs.first.size(), pairs.second.size());
-  std::vector<std::int64_t> channels = source.channels;
+  std::vector<std::int64_t> channels = source.input_channels;
   // Numbers that are given are of the channels that are read.
-  const bool given = source.file.empty();
+  const bool given = source.statistics.empty();
   if (channels.empty() || given) {
     channels.resize(pairs.first.size());
     for (std::size_t i = 0; i < channels.size(); ++i)

@@ -32,15 +32,8 @@ struct ChannelStatistics {
 void write_statistics(const std::string& path, const FieldDataset& data,
                       const std::vector<ChannelStatistics>& channels);
 
-struct ScaleSource {
-  Scaling scaling = Scaling::none;
-  std::vector<double> mean{}, deviation{};  // given
-  std::string file{};                       // else; JSON, or with `paths` HDF5
-  std::vector<std::string> paths{};
-  std::vector<std::int64_t> channels{};  // those that are read; empty: all
-};
-
-// Of the channels that are read. Raises ExitCode::data naming file and channel.
-[[nodiscard]] ChannelScale load_scale(const ScaleSource& source);
+// Of the channels that are read: as given, else from the file of statistics. Raises ExitCode::data
+// naming file and channel.
+[[nodiscard]] ChannelScale load_scale(const FieldSource& source);
 
 }  // namespace trireme

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "data/fields/describe.h"
 #include "data/images/inspect_images.h"
 #include "data/images/tar_members.h"
 #include "runtime/base/json.h"
@@ -148,16 +149,16 @@ std::string data_text(const ImageParts& parts, const std::string& label, const S
 
 }  // namespace
 
-Description describe_images(const std::vector<std::string>& names, std::string label,
-                            std::size_t threads) {
-  const ImageParts parts = image_parts(names);
+Description describe_images(const DataPlace& place) {
+  const ImageParts parts = image_parts(place.names);
+  std::string label = place.label;
   const ImageSources sources = find_images(parts.training);
   if (label.empty() && sources.classes.empty()) label = guessed_label(sources.paths.front());
   if (label.empty()) label = "cls";
   ImageOptions options{.images = parts.training, .label = label, .height = 1, .width = 1};
   options.damaged = Damaged::skip;
   constexpr std::int64_t most = 64;
-  SeenImages seen = see_images(options, threads);
+  SeenImages seen = see_images(options);
   const std::int64_t side = side_for(some_sizes(*seen.data, most));
   options.height = options.width = side;
   seen.data =
@@ -166,7 +167,7 @@ Description describe_images(const std::vector<std::string>& names, std::string l
   std::size_t wrong_elsewhere = 0;
   if (!parts.validation.empty()) {
     options.images = parts.validation;
-    const SeenImages others = see_images(options, threads);
+    const SeenImages others = see_images(options);
     classes = std::max(classes, classes_of(*others.data));
     wrong_elsewhere = others.problems.size();
   }
@@ -179,8 +180,7 @@ Description describe_images(const std::vector<std::string>& names, std::string l
        std::span(seen.problems).first(std::min<std::size_t>(seen.problems.size(), 3)))
     text += fmt::format("# {}\n", problem);
   return {text + model_text(side, side, 3, classes) +
-              data_text(parts, label, seen, wrong_elsewhere) + training_text(seen.data->size()),
-          ""};
+          data_text(parts, label, seen, wrong_elsewhere) + training_text(seen.data->size())};
 }
 
 }  // namespace trireme

@@ -203,6 +203,10 @@ std::vector<std::string> ImageFilesDataset::files() const {
   return archives;
 }
 
+void ImageFilesDataset::keep_index(const std::string& path) const {
+  keep_image_indexes(path, {{{}, classes_}, label_rule(options_.label)}, indexes_);
+}
+
 std::string ImageFilesDataset::shortcomings() const {
   if (skipped_ == 0) return "";
   return fmt::format("{} samples whose images did not decode were left out", skipped_.load());

@@ -44,6 +44,7 @@ class ImageFilesDataset final : public Dataset {
   [[nodiscard]] std::string shortcomings() const override;
   [[nodiscard]] std::string touched() const override { return touched_; }
   void set_touched(std::string files) { touched_ = std::move(files); }
+  void keep_index(const std::string& path) const override;
 
   [[nodiscard]] const std::vector<ImageIndex>& indexes() const { return indexes_; }
   [[nodiscard]] const std::vector<std::string>& classes() const { return classes_; }

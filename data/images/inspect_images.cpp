@@ -8,6 +8,7 @@
 #include <map>
 
 #include "data/inspect.h"
+#include "data/pack/parallel.h"
 
 namespace trireme {
 namespace {
@@ -57,9 +58,9 @@ std::string describe_sizes(const ImageFilesDataset& data) {
 
 }  // namespace
 
-SeenImages see_images(const ImageOptions& options, std::size_t threads) {
+SeenImages see_images(const ImageOptions& options) {
   const ImageScan scan{find_images(options.images), label_rule(options.label)};
-  std::vector<ImageIndex> indexes = scan_images(scan, scan.sources.paths, threads);
+  std::vector<ImageIndex> indexes = scan_images(scan, scan.sources.paths, usable_cores());
   SeenImages seen;
   bool any = false;
   for (ImageIndex& index : indexes) {
@@ -93,13 +94,12 @@ std::vector<ImageSize> some_sizes(const ImageFilesDataset& data, std::int64_t mo
   return sizes;
 }
 
-std::string inspect_images(const std::vector<std::string>& names, const LabelRule& rule,
-                           std::uint64_t preview, std::size_t threads) {
+Description inspect_images(const DataPlace& place) {
   constexpr std::int64_t side = 64;
-  ImageOptions options{.images = names, .height = side, .width = side, .resize = side};
-  options.label = rule.field.empty() ? rule.extension : rule.extension + ":" + rule.field;
+  ImageOptions options{.images = place.names, .height = side, .width = side, .resize = side};
+  if (!place.label.empty()) options.label = place.label;
   options.damaged = Damaged::skip;
-  const SeenImages seen = see_images(options, threads);
+  const SeenImages seen = see_images(options);
   const ImageFilesDataset& data = *seen.data;
   const bool folders = !data.classes().empty();
   std::uint64_t bytes = 0;
@@ -114,18 +114,18 @@ std::string inspect_images(const std::vector<std::string>& names, const LabelRul
   }
   std::string text = fmt::format(
       "{}\n  kind         images in place, in {} {}\n  images       {}, {}\n",
-      fmt::join(names, ", "), data.indexes().size(),
+      fmt::join(place.names, ", "), data.indexes().size(),
       folders ? "class folder(s)" : "archive(s) of WebDataset", data.size(), megabytes(bytes));
   text += describe_labels(data) + describe_sizes(data);
   text += fmt::format("  fingerprint  {:016x}\n", data.fingerprint());
   text += lines_of("wrong", seen.problems) + lines_of("left out", notes);
   text += fmt::format("  {}\n{}", folders ? "class folders" : "archives", sources);
-  if (preview == 0) return text;
-  return text + preview_pictures(data, preview, [&](std::int32_t label) {
-           if (label < 0) return std::string("does not decode");
-           return folders ? data.classes()[static_cast<std::size_t>(label)]
-                          : fmt::format("{}", label);
-         });
+  if (place.preview == 0) return {text};
+  return {text + preview_pictures(data, place.preview, [&](std::int32_t label) {
+            if (label < 0) return std::string("does not decode");
+            return folders ? data.classes()[static_cast<std::size_t>(label)]
+                           : fmt::format("{}", label);
+          })};
 }
 
 }  // namespace trireme

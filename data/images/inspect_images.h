@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "data/fields/describe.h"
 #include "data/images/files_dataset.h"
 #include "data/images/image_sources.h"
+#include "data/kinds.h"
 
 namespace trireme {
 
@@ -19,21 +19,23 @@ struct SeenImages {
   std::vector<std::string> problems;        // of the index; not in `data`
 };
 // `options`: images, label, height and width. Raises ExitCode::data where no image has a label.
-[[nodiscard]] SeenImages see_images(const ImageOptions& options, std::size_t threads);
+[[nodiscard]] SeenImages see_images(const ImageOptions& options);
 
 // Full sizes of evenly spread images, at most `most`, those that do not decode left out.
 [[nodiscard]] std::vector<ImageSize> some_sizes(const ImageFilesDataset& data, std::int64_t most);
 
-// What `names` stands for: counts, labels, sizes, what is wrong or left out, a line per archive or
+// What the names stand for: counts, labels, sizes, what is wrong or left out, a line per archive or
 // class folder, and the first `preview` images as characters.
-[[nodiscard]] std::string inspect_images(const std::vector<std::string>& names,
-                                         const LabelRule& rule, std::uint64_t preview,
-                                         std::size_t threads);
+[[nodiscard]] Description inspect_images(const DataPlace& place);
 
-// A config that trains on `names` as it stands, below comments. `label`: as data.label; "": what
-// the first archive seems to have. Of one directory with the splits train and val or validation
-// it takes both.
-[[nodiscard]] Description describe_images(const std::vector<std::string>& names, std::string label,
-                                          std::size_t threads);
+// A config that trains on the names as it stands, below comments. Without a label: what the first
+// archive seems to have. Of one directory with the splits train and val or validation it takes
+// both.
+[[nodiscard]] Description describe_images(const DataPlace& place);
+
+// Decodes all of every image: of a run's crops, parts alone do. A report of each archive or class
+// folder, with all that is wrong in it. Progress may come from any thread.
+[[nodiscard]] std::vector<ShardReport> verify_images(const DataPlace& place,
+                                                     const StartProgress& start);
 
 }  // namespace trireme

@@ -119,39 +119,47 @@ void MegatronDataset::read(std::int64_t index, std::span<std::byte> inputs,
   }
 }
 
-std::string inspect_megatron(const std::string& index_path, std::uint64_t preview) {
-  const MegatronIndex index = open_megatron_index(index_path);
-  std::string text = fmt::format(
-      "{}\n  kind         tokens of Megatron-LM, {} bytes each\n  tokens       {}\n  documents    "
-      "{}\n  sequences    {}\n",
-      index.data_path, size_of(index.type), index.tokens, index.documents, index.sequences);
-  if (preview == 0 || index.tokens < 2) return text;
-  std::vector<std::int64_t> ids(std::min({preview, index.tokens, longest_preview}));
-  MegatronDataset(index_path, 1, 0).read_ids(0, ids);
-  return text + fmt::format("  preview\n    {}\n", fmt::join(ids, " "));
+Description inspect_megatron(const DataPlace& place) {
+  Description found;
+  for (const std::string& name : place.names) {
+    const MegatronIndex index = open_megatron_index(*find_megatron_index(name));
+    found.text += fmt::format(
+        "{}\n  kind         tokens of Megatron-LM, {} bytes each\n  tokens       {}\n  documents  "
+        "  {}\n  sequences    {}\n",
+        index.data_path, size_of(index.type), index.tokens, index.documents, index.sequences);
+    if (place.preview == 0 || index.tokens < 2) continue;
+    std::vector<std::int64_t> ids(std::min({place.preview, index.tokens, longest_preview}));
+    MegatronDataset(index.index_path, 1, 0).read_ids(0, ids);
+    found.text += fmt::format("  preview\n    {}\n", fmt::join(ids, " "));
+  }
+  return found;
 }
 
-ShardReport verify_megatron(const std::string& index_path, const ByteProgress& progress) {
+std::vector<ShardReport> verify_megatron(const DataPlace& place, const StartProgress& start) {
   constexpr std::uint64_t bytes_of_a_read = std::uint64_t{4} << 20;
-  ShardReport report{.path = index_path};
-  try {
-    const MegatronIndex found = open_megatron_index(index_path);
-    report.path = found.data_path;
-    report.bytes = found.tokens * size_of(found.type);
-    if (found.tokens < 2) return report;
-    const MegatronDataset data(index_path, 1, 0);
-    std::vector<std::int64_t> ids(std::min(bytes_of_a_read / size_of(found.type), found.tokens));
-    for (std::uint64_t done = 0; done < found.tokens;) {
-      const auto part =
-          std::span(ids).first(std::min<std::uint64_t>(ids.size(), found.tokens - done));
-      data.read_ids(done, part);
-      done += part.size();
-      if (progress) progress(part.size() * size_of(found.type));
+  std::vector<ShardReport> all;
+  for (const std::string& name : place.names) {
+    ShardReport& report = all.emplace_back(ShardReport{.path = *find_megatron_index(name)});
+    try {
+      const MegatronIndex found = open_megatron_index(report.path);
+      report.path = found.data_path;
+      report.bytes = found.tokens * size_of(found.type);
+      if (found.tokens < 2) continue;
+      const MegatronDataset data(found.index_path, 1, 0);
+      const ByteProgress progress = start("verifying", report.bytes);
+      std::vector<std::int64_t> ids(std::min(bytes_of_a_read / size_of(found.type), found.tokens));
+      for (std::uint64_t done = 0; done < found.tokens;) {
+        const auto part =
+            std::span(ids).first(std::min<std::uint64_t>(ids.size(), found.tokens - done));
+        data.read_ids(done, part);
+        done += part.size();
+        progress(part.size() * size_of(found.type));
+      }
+    } catch (const Error& error) {
+      report.problem = error.what();
     }
-  } catch (const Error& error) {
-    report.problem = error.what();
   }
-  return report;
+  return all;
 }
 
 }  // namespace trireme

@@ -2,12 +2,12 @@
 // Tokens that Megatron-LM has prepared (.bin and .idx), read in place as windows of T + 1 tokens.
 #pragma once
 
+#include "data/kinds.h"
 #include "data/megatron/index.h"
 #include "data/sets/dataset.h"
 #include "data/sets/document_borders.h"
 #include "data/shard/data_file.h"
 #include "data/shard/file_stamp.h"
-#include "data/verify.h"
 
 namespace trireme {
 
@@ -35,8 +35,6 @@ class MegatronDataset final : public Dataset {
   // Tokens from `first` on. Raises ExitCode::data naming one that is no id of the vocabulary.
   void read_ids(std::uint64_t first, std::span<std::int64_t> to) const;
 
-  [[nodiscard]] const MegatronIndex& index() const { return index_; }
-
  private:
   [[nodiscard]] std::uint64_t fingerprint_of_files() const;
 
@@ -50,11 +48,11 @@ class MegatronDataset final : public Dataset {
   std::uint64_t fingerprint_ = 0;
 };
 
-// What it holds, in words, and with `preview` > 0 its first ids. Raises ExitCode::data.
-[[nodiscard]] std::string inspect_megatron(const std::string& index_path, std::uint64_t preview);
+// What the tokens are, and with `preview` > 0 the first ids.
+[[nodiscard]] Description inspect_megatron(const DataPlace& place);
 // There are no checksums: checks the index, that the .bin file is there to its end, and that every
 // id is one.
-[[nodiscard]] ShardReport verify_megatron(const std::string& index_path,
-                                          const ByteProgress& progress = {});
+[[nodiscard]] std::vector<ShardReport> verify_megatron(const DataPlace& place,
+                                                       const StartProgress& start);
 
 }  // namespace trireme

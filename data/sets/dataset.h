@@ -50,6 +50,14 @@ struct SampleLayout {
 [[nodiscard]] SampleLayout image_samples(std::int64_t height, std::int64_t width,
                                          std::int64_t channels);
 
+class Dataset;
+
+// One of several that are mixed.
+struct NamedDataset {
+  std::string name;
+  std::shared_ptr<const Dataset> data;
+};
+
 class Dataset {
  public:
   // `path` is a directory of shards (shard_00000.h5, ...), a directory whose subdirectory
@@ -88,6 +96,14 @@ class Dataset {
                              std::span<std::byte> inputs, std::span<std::int32_t> targets) const {
     read(index, inputs, targets);
   }
+
+  // Of several data sets as one, each; else none.
+  [[nodiscard]] virtual std::span<const NamedDataset> sources() const { return {}; }
+  // Of files of which some samples are for validation and are left out here: those; else null.
+  [[nodiscard]] virtual std::unique_ptr<Dataset> held_back() const { return nullptr; }
+  // Keeps in the file `path` what was learned of files that are read in place, for the next start;
+  // others have nothing to keep.
+  virtual void keep_index(const std::string& path) const { static_cast<void>(path); }
 
   // Multiplies the loss of sample `index`; asked for where layout().weighted. As read().
   [[nodiscard]] virtual float weight(std::int64_t index) const {

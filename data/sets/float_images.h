@@ -34,6 +34,7 @@ class FloatImages final : public Dataset {
   [[nodiscard]] float weight(std::int64_t index) const override { return images_->weight(index); }
   [[nodiscard]] std::string shortcomings() const override { return images_->shortcomings(); }
   [[nodiscard]] std::string touched() const override { return images_->touched(); }
+  void keep_index(const std::string& path) const override { images_->keep_index(path); }
 
  private:
   std::unique_ptr<const Dataset> images_;

@@ -14,10 +14,7 @@ namespace trireme {
 
 class MixtureDataset final : public Dataset {
  public:
-  struct Source {
-    std::string name;
-    std::shared_ptr<const Dataset> data;
-  };
+  using Source = NamedDataset;
   // `recipe` is all that the order depends on besides, for the fingerprint. Raises ExitCode::data,
   // naming both, when samples of two sources differ in shape or in what ids and labels stand for.
   MixtureDataset(std::vector<Source> sources, const std::string& recipe);
@@ -39,7 +36,7 @@ class MixtureDataset final : public Dataset {
   [[nodiscard]] DecodedChunks decoded_chunks() const override;
   [[nodiscard]] std::string shortcomings() const override;
 
-  [[nodiscard]] const std::vector<Source>& sources() const { return sources_; }
+  [[nodiscard]] std::span<const Source> sources() const override { return sources_; }
 
  private:
   struct Place {

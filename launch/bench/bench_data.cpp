@@ -12,21 +12,18 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
-#include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <thread>
+#include <numeric>
 #include <vector>
 
 #include "data/hdf5/library_reader.h"
 #include "data/images/image_sources.h"
 #include "data/loader/permutation.h"
+#include "data/megatron/index.h"
 #include "data/pack/staged_directory.h"
 #include "data/pack/text/token_stream.h"
-#include "data/megatron/megatron_dataset.h"
 #include "data/sets/token_dataset.h"
 #include "launch/bench/data/field_rates.h"
 #include "launch/bench/data/image_rates.h"
@@ -34,14 +31,11 @@
 #include "launch/bench/data/reading.h"
 #include "launch/bench/machine_check.h"
 #include "launch/cli/number_check.h"
-#include "launch/study/scale/job.h"
 #include "runtime/base/error.h"
 #include "runtime/base/philox.h"
 
 namespace trireme {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 struct DataBenchArguments : BenchSize {
   std::string path;
@@ -60,16 +54,7 @@ struct Place {
   std::uint64_t offset = 0;   // in the file
 };
 
-// A reader belongs to one thread; `read` takes the next sample into its own buffer.
-using ReadSample = std::function<void(const Place&)>;
-using MakeReader = std::function<ReadSample()>;
-
-struct Method {
-  std::string name;
-  std::int64_t threads = 1;
-  MakeReader make;
-  double samples_per_second = 0;
-};
+using MakeReader = std::function<ReadOne()>;
 
 // A shard, or the tokens of Megatron-LM.
 struct StoredFile {
@@ -87,9 +72,9 @@ struct Workload {
   std::uint64_t sample_bytes = 0;  // as stored
 };
 
-std::vector<StoredFile> files_of(const Dataset& dataset) {
-  if (const auto* const megatron = dynamic_cast<const MegatronDataset*>(&dataset)) {
-    const MegatronIndex& index = megatron->index();
+std::vector<StoredFile> files_of(const std::string& path, const Dataset& dataset) {
+  if (const auto index_path = find_megatron_index(path)) {
+    const MegatronIndex index = open_megatron_index(*index_path);
     return {{index.data_path, 0, index.tokens, size_of(index.type)}};
   }
   std::vector<StoredFile> files;
@@ -102,7 +87,7 @@ std::vector<StoredFile> files_of(const Dataset& dataset) {
 Workload make_workload(const DataBenchArguments& arguments) {
   Workload work;
   work.dataset = Dataset::open(arguments.path, {.context = arguments.context, .split = "train"});
-  work.files = files_of(*work.dataset);
+  work.files = files_of(arguments.path, *work.dataset);
   const bool tokens = work.dataset->kind() == DataKind::tokens;
   const auto stride = tokens ? static_cast<std::uint64_t>(arguments.context) : 1;
   work.elements = tokens ? stride + 1 : 1;
@@ -136,7 +121,8 @@ MakeReader plain_reader(const Workload& work) {
     files->push_back(open_for_reading(file.path, ExitCode::data));
   return [&work, files] {
     auto buffer = std::make_shared<std::vector<std::byte>>(work.sample_bytes);
-    return [files, buffer](const Place& place) {
+    return [&work, files, buffer](std::size_t sample) {
+      const Place& place = work.places[sample];
       const ssize_t got = ::pread((*files)[place.file].get(), buffer->data(), buffer->size(),
                                   static_cast<off_t>(place.offset));
       if (got != static_cast<ssize_t>(buffer->size()))
@@ -146,15 +132,18 @@ MakeReader plain_reader(const Workload& work) {
 }
 
 // The bytes as stored, ids checked: the same result as the other methods.
-MakeReader stored_reader(const Workload& work) {
-  return [&work]() -> ReadSample {
+MakeReader stored_reader(const Workload& work, const DataBenchArguments& arguments) {
+  std::shared_ptr<const TokenDataset> tokens;
+  if (work.dataset->kind() == DataKind::tokens)
+    tokens = std::make_shared<TokenDataset>(ShardSet(list_shards(arguments.path, "train")),
+                                            arguments.context);
+  return [&work, tokens] {
     auto buffer = std::make_shared<std::vector<std::byte>>(work.sample_bytes);
-    if (const auto* const tokens = dynamic_cast<const TokenDataset*>(work.dataset.get())) {
-      return [tokens, buffer](const Place& place) { tokens->read_stored(place.sample, *buffer); };
-    }
-    return [&work, buffer](const Place& place) {
+    return [&work, tokens, buffer](std::size_t sample) {
+      const std::int64_t index = work.places[sample].sample;
       std::int32_t label = 0;
-      work.dataset->read(place.sample, *buffer, {&label, 1});
+      tokens ? tokens->read_stored(index, *buffer)
+             : work.dataset->read(index, *buffer, {&label, 1});
     };
   };
 }
@@ -165,8 +154,8 @@ MakeReader batch_reader(const Workload& work) {
     auto inputs = std::make_shared<std::vector<std::byte>>(work.dataset->layout().input_bytes());
     auto targets =
         std::make_shared<std::vector<std::int32_t>>(work.dataset->layout().targets.count());
-    return [&work, inputs, targets](const Place& place) {
-      work.dataset->read(place.sample, *inputs, *targets);
+    return [&work, inputs, targets](std::size_t sample) {
+      work.dataset->read(work.places[sample].sample, *inputs, *targets);
     };
   };
 }
@@ -177,86 +166,11 @@ MakeReader library_reader(const Workload& work) {
     readers->push_back(std::make_unique<LibraryReader>(shard));
   return [&work, readers] {
     auto buffer = std::make_shared<std::vector<std::byte>>(work.sample_bytes);
-    return [&work, readers, buffer](const Place& place) {
+    return [&work, readers, buffer](std::size_t sample) {
+      const Place& place = work.places[sample];
       (*readers)[place.file]->read(place.element, work.elements, *buffer);
     };
   };
-}
-
-// Samples per second of one round: every thread walks its own part of the order until time is up.
-double run_round(const Method& method, const Workload& work, double seconds) {
-  std::atomic<std::uint64_t> samples = 0;
-  const auto run = [&](std::size_t thread) {
-    const ReadSample read = method.make();
-    const std::size_t count = work.places.size();
-    std::size_t at = count * thread / static_cast<std::size_t>(method.threads);
-    std::uint64_t done = 0;
-    const auto end = Clock::now() + std::chrono::duration<double>(seconds);
-    do {
-      for (int i = 0; i < 64; ++i, ++done, at = at + 1 == count ? 0 : at + 1)
-        read(work.places[at]);
-    } while (Clock::now() < end);
-    samples += done;
-  };
-  const auto start = Clock::now();
-  {
-    std::vector<std::jthread> pool;
-    for (std::int64_t t = 1; t < method.threads; ++t)
-      pool.emplace_back(run, static_cast<std::size_t>(t));
-    run(0);
-  }
-  return static_cast<double>(samples) / std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-// Runs the Python script on the same shards; 0 and a reason when it cannot.
-double h5py_rate(const DataBenchArguments& arguments, const Workload& work, std::string& reason) {
-  const std::string script = peer_script(arguments.script);
-  if (script.empty()) {
-    reason = fmt::format("{} not found; give --h5py-script", arguments.script);
-    return 0;
-  }
-  std::string command = fmt::format("{} {} --context {} --megabytes {} --rounds {} --seconds {}{}",
-                                    scale::shell_word(arguments.python), scale::shell_word(script),
-                                    arguments.context, arguments.megabytes, arguments.rounds,
-                                    arguments.seconds, arguments.sequential ? " --sequential" : "");
-  for (const Shard& shard : work.dataset->shards())
-    command += " " + scale::shell_word(shard.path);
-  std::FILE* const pipe = ::popen((command + " 2>&1").c_str(), "r");
-  if (pipe == nullptr) system_failed("popen", command);
-  char line[512] = "";
-  double rate = 0;
-  while (std::fgets(line, sizeof(line), pipe) != nullptr) {
-    if (std::sscanf(line, "samples_per_second %lf", &rate) != 1) reason = line;
-  }
-  if (::pclose(pipe) != 0) rate = 0;
-  while (!reason.empty() && reason.back() == '\n')
-    reason.pop_back();
-  return rate;
-}
-
-void print_row(const std::string& name, std::int64_t threads, double rate, double plain,
-               std::uint64_t bytes) {
-  fmt::print("  {:<30} {:>7} {:>10.0f} {:>12.0f} {:>10.1f} %\n", name, threads,
-             rate * static_cast<double>(bytes) * 1e-6, rate, 100 * rate / plain);
-}
-
-void run_methods(std::vector<Method>& methods, const Workload& work,
-                 const DataBenchArguments& arguments) {
-  for (std::int64_t round = 0; round < arguments.rounds; ++round) {
-    for (Method& method : methods) {
-      method.samples_per_second =
-          std::max(method.samples_per_second, run_round(method, work, arguments.seconds));
-    }
-  }
-}
-
-void print_methods(const std::vector<Method>& methods, std::uint64_t bytes) {
-  for (const Method& method : methods) {
-    const auto plain = std::find_if(methods.begin(), methods.end(),
-                                    [&](const Method& it) { return it.threads == method.threads; });
-    print_row(method.name, method.threads, method.samples_per_second, plain->samples_per_second,
-              bytes);
-  }
 }
 
 void print_loader(const DataBenchArguments& arguments, const Workload& work, double plain) {
@@ -267,7 +181,7 @@ void print_loader(const DataBenchArguments& arguments, const Workload& work, dou
                                             .rounds = arguments.rounds,
                                             .seconds = arguments.seconds});
   const auto print = [&](const char* name, double rate) {
-    print_row(name, arguments.threads, rate, plain, work.sample_bytes);
+    print_reading_row(name, arguments.threads, rate, static_cast<double>(work.sample_bytes), plain);
   };
   print("Trireme loader, device batches", rates.later);
   const std::vector<Shard>& shards = work.dataset->shards();
@@ -293,31 +207,38 @@ void bench_packed(const DataBenchArguments& arguments) {
              work.places.size(), work.sample_bytes,
              static_cast<double>(work.places.size() * work.sample_bytes) * 1e-6,
              arguments.sequential ? "sequential" : "shuffled");
-  fmt::print("  {:<30} {:>7} {:>10} {:>12} {:>12}\n", "", "threads", "MB/s", "samples/s",
-             "of pread");
-  std::vector<Method> methods;
+  print_reading_head("MB/s", "of pread");
+  std::vector<ReadingMethod> methods;
   for (const std::int64_t threads : {std::int64_t{1}, arguments.threads}) {
     if (threads == 1 && !methods.empty()) continue;
     methods.push_back({"plain pread", threads, plain_reader(work)});
-    if (shards) methods.push_back({"Trireme reader", threads, stored_reader(work)});
+    if (shards) methods.push_back({"Trireme reader", threads, stored_reader(work, arguments)});
     if (tokens) methods.push_back({"Trireme reader, int32 rows", threads, batch_reader(work)});
     if (shards) methods.push_back({"H5Dread", threads, library_reader(work)});
   }
-  const ReadSample warm = methods.front().make();
-  for (const Place& place : work.places)
-    warm(place);
-  run_methods(methods, work, arguments);
-  print_methods(methods, work.sample_bytes);
-
-  const double plain = methods.front().samples_per_second;
+  std::vector<std::size_t> order(work.places.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  run_rounds(methods, {order, arguments.rounds, arguments.seconds, 64});
+  const auto bytes = static_cast<double>(work.sample_bytes);
+  double plain = 0;
+  for (const ReadingMethod& method : methods) {
+    if (method.name == "plain pread") plain = method.best;
+    print_reading_row(method.name, method.threads, method.best, bytes, plain);
+  }
+  plain = methods.front().best;
   print_loader(arguments, work, plain);
   if (!shards) return;  // the HDF5 library has nothing to read
-  std::string reason;
-  if (const double rate = h5py_rate(arguments, work, reason); rate > 0) {
-    print_row("h5py", 1, rate, plain, work.sample_bytes);
-  } else {
-    fmt::print("  {:<30} not measured: {}\n", "h5py", reason);
-  }
+  PeerScript h5py{
+      arguments.python,
+      arguments.script,
+      "--h5py-script",
+      {"--context", fmt::format("{}", arguments.context), "--megabytes",
+       fmt::format("{}", arguments.megabytes), "--rounds", fmt::format("{}", arguments.rounds),
+       "--seconds", fmt::format("{}", arguments.seconds)}};
+  if (arguments.sequential) h5py.arguments.emplace_back("--sequential");
+  for (const Shard& shard : work.dataset->shards())
+    h5py.arguments.push_back(shard.path);
+  print_peers(h5py, bytes, plain);
 }
 
 // Random bytes in a nameless place when no data set is given.

@@ -42,29 +42,22 @@ struct EvalArguments {
 // Images on their own or packed: pixels are the same, so a run of one is evaluated on the other
 // too.
 void evaluate_on_pixels(const std::string& path, DataConfig& data) {
-  const DataSource defaults;
   data.path.clear();
   data.validation_path.clear();
-  data.images.clear();
-  data.validation_images.clear();
-  data.crop_scale.clear();  // nothing is cropped at random
   if (names_images(path)) {
+    data.images.clear();
     data.validation_images = {path};
-    return;
+    data.crop_scale.clear();  // nothing is cropped at random
+  } else {
+    data.validation_path = path;
+    static_cast<ImageSource&>(data) = {};
+    data.damaged = {};
   }
-  data.validation_path = path;
-  data.crop_scale = defaults.crop_scale;
-  data.crop_ratio = defaults.crop_ratio;
-  data.label = defaults.label;
-  data.eval_resize = defaults.eval_resize;
-  data.reduced_decode = defaults.reduced_decode;
-  data.max_pixels = defaults.max_pixels;
-  data.damaged = defaults.damaged;
 }
 
 void evaluate_on(const std::string& path, DataConfig& data) {
   if (std::ranges::any_of(data.sources, [](const NamedSource& source) {
-        return source.in_place() || source.has_images();
+        return source.kind() != SourceKind::packed;
       })) {
     fail(ExitCode::config,
          "--data: the run's data.sources are read in place, each in its own way; name what to "
@@ -72,12 +65,12 @@ void evaluate_on(const std::string& path, DataConfig& data) {
   }
   for (NamedSource& source : data.sources)
     source.validation_path.clear();
-  if (data.in_place()) {
+  if (data.kind() == SourceKind::files) {
     data.validation_files = {path};
     data.validation_fraction = 0;
     data.validation_values.clear();
     if (data.test_values.empty()) data.split_key.clear();
-  } else if (data.has_images() || names_images(path)) {
+  } else if (data.kind() == SourceKind::images || names_images(path)) {
     evaluate_on_pixels(path, data);
   } else {
     data.validation_path = path;
@@ -112,7 +105,8 @@ void take_classes(const std::string& run, DataConfig& data) {
   const auto trained = ids_of_run(run);
   if (!trained) return;
   const auto take = [&](DataSource& source) {
-    if (source.in_place() && source.class_names.empty()) source.class_names = trained->classes;
+    if (source.kind() == SourceKind::files && source.class_names.empty())
+      source.class_names = trained->classes;
   };
   take(data);
   for (NamedSource& source : data.sources)

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <optional>
 
 #include "data/fields/statistics.h"
 #include "data/images/files_dataset.h"
@@ -62,7 +63,7 @@ Config config_of(const ConfigArguments& arguments) {
 // The training data of a config, whatever its model reads. `plain`: as stored, without scaling.
 std::unique_ptr<FieldDataset> open_files(const ConfigArguments& arguments, Config config,
                                          bool plain) {
-  if (!config.data.in_place()) {
+  if (config.data.kind() != SourceKind::files) {
     fail(ExitCode::config,
          "{}: data.files names no files; this is for HDF5 files that are read in place (one of "
          "data.sources: --source NAME)",
@@ -118,15 +119,13 @@ void report_verified(const std::vector<ShardReport>& all) {
 // Of the training data, where one set is named.
 void take_place(const ConfigArguments& arguments, DataPlace& place) {
   const DataSource data = config_of(arguments).data;
-  place.names = !data.images.empty()  ? data.images
-                : !data.files.empty() ? data.files
-                                      : std::vector<std::string>{data.path};
-  if (place.names.front().empty())
+  place.names = data.place(DataPart::training).names;
+  if (place.names.empty() || place.names.front().empty())
     fail(ExitCode::config,
          "{}: names no data to train on by data.path, data.files or data.images; one of "
          "data.sources: --source NAME",
          arguments.config);
-  if (!data.images.empty() && place.label.empty()) place.label = data.label;
+  if (data.kind() == SourceKind::images && place.label.empty()) place.label = data.label;
 }
 
 // Of what is asked for, what there is no answer to.
@@ -163,10 +162,18 @@ void inspect(InspectArguments& arguments) {
          place.names.empty() ? "path is required: name data, or a config"
                              : "--set and --source: are for a config (*.yaml)");
   }
-  place.progress = !arguments.quiet;
   const DataKindRow& kind = kind_of_data(place.names);
   check_asked(arguments, kind);
-  if (arguments.verify) return report_verified(kind.verify(place));
+  std::optional<Progress> progress;
+  const StartProgress start = [&](const char* title, std::uint64_t bytes) {
+    progress.emplace(title, bytes, "bytes", !arguments.quiet);
+    return [&](std::uint64_t read) { progress->add(read); };
+  };
+  if (arguments.verify) {
+    const std::vector<ShardReport> reports = kind.verify(place, start);
+    progress.reset();
+    return report_verified(reports);
+  }
   const Description found = (arguments.print_config ? kind.config : kind.inspect)(place);
   fmt::print("{}", found.text);
   std::fflush(stdout);
@@ -248,7 +255,7 @@ void add_data_preview(CLI::App& data) {
             ? write_previews(*open_files(*arguments, config, /*plain=*/false), arguments->out,
                              arguments->samples)
             : write_previews(
-                  *open_image_files(image_options(config, config.data, /*training=*/true),
+                  *open_image_files(image_options(config, config.data, DataPart::training),
                                     usable_cores()),
                   arguments->out, arguments->samples);
     for (const std::string& path : paths)

@@ -12,8 +12,6 @@
 
 namespace trireme {
 
-enum class DataPart : std::uint8_t { training, validation };
-
 // The key that names it, for messages: "data.path".
 [[nodiscard]] std::string data_key(const DataConfig& data, DataPart part);
 // What the key says; "" for nothing.
@@ -24,8 +22,8 @@ enum class DataPart : std::uint8_t { training, validation };
 
 // For the model of `config`; of several sources a MixtureDataset. Packed shards are opened by every
 // rank; files in place are looked at by all of them together, each at its part of them, but for
-// those of which run.directory keeps an index, and those that `training`, already open, holds back
-// for validation. Collective. Raises ExitCode::data.
+// those of which run.directory keeps an index, and those that `training`, already open, holds back.
+// Collective. Raises ExitCode::data.
 [[nodiscard]] std::unique_ptr<Dataset> open_dataset(Communicator& world, const Config& config,
                                                     DataPart part,
                                                     const Dataset* training = nullptr);

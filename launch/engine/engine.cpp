@@ -93,7 +93,7 @@ void Engine::open_training_data() {
   const Config& config = session_.config;
   Communicator& world = *session_.world;
   const DataConfig& data = config.data;
-  if (!parts_.training && !data.in_place())
+  if (!parts_.training && data.kind() == SourceKind::packed)
     require_data_on_all_hosts(world, "data.path", data.path);
   std::vector<std::string> validation{data.validation_path};
   for (const NamedSource& source : data.sources) {

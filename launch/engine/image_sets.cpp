@@ -61,9 +61,9 @@ void report_notes(const std::vector<ImageIndex>& indexes) {
 
 }  // namespace
 
-ImageOptions image_options(const Config& config, const DataSource& data, bool training) {
+ImageOptions image_options(const Config& config, const DataSource& data, DataPart part) {
   const ModelTraits traits = traits_of(config.model);
-  ImageOptions options{.images = training ? data.images : data.validation_images,
+  ImageOptions options{.images = data.place(part).names,
                        .label = data.label,
                        .height = traits.image_size,
                        .width = traits.image_width,
@@ -74,7 +74,7 @@ ImageOptions image_options(const Config& config, const DataSource& data, bool tr
                        .damaged = data.damaged,
                        .reduced_decode = data.reduced_decode,
                        .max_pixels = static_cast<std::uint64_t>(data.max_pixels)};
-  if (training && !data.crop_scale.empty())
+  if (part == DataPart::training && !data.crop_scale.empty())
     options.crop = CropRange{{data.crop_scale[0], data.crop_scale[1]},
                              {data.crop_ratio[0], data.crop_ratio[1]}};
   return options;
@@ -111,11 +111,6 @@ std::unique_ptr<ImageFilesDataset> open_images(Communicator& world, const ImageO
       std::make_unique<ImageFilesDataset>(std::move(indexes), scan.sources.classes, options);
   images->set_touched(std::move(touched));
   return images;
-}
-
-void keep_image_index(const std::string& index_file, const ImageFilesDataset& dataset,
-                      const std::string& label) {
-  keep_image_indexes(index_file, {{{}, dataset.classes()}, label_rule(label)}, dataset.indexes());
 }
 
 }  // namespace trireme

@@ -11,18 +11,15 @@
 
 namespace trireme {
 
-// The data section as the data room takes it. With `training` images are cropped at random where
-// the config says so; else, and for evaluation, their centre is taken.
+// The data section as the data room takes it. To train on, images are cropped at random where the
+// config says so; to evaluate on, their centre is taken.
 [[nodiscard]] ImageOptions image_options(const Config& config, const DataSource& data,
-                                         bool training);
+                                         DataPart part);
 
 // Looked through by all ranks together, each at its part of the archives or folders, but for those
 // that `index_file` keeps. Collective. Raises ExitCode::data.
 [[nodiscard]] std::unique_ptr<ImageFilesDataset> open_images(Communicator& world,
                                                              const ImageOptions& options,
                                                              const std::string& index_file);
-
-void keep_image_index(const std::string& index_file, const ImageFilesDataset& dataset,
-                      const std::string& label);
 
 }  // namespace trireme

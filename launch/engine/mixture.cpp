@@ -4,17 +4,16 @@
 #include <fmt/ranges.h>
 
 #include "data/loader/mixture_order.h"
-#include "data/sets/mixture_dataset.h"
 #include "launch/engine/data_sets.h"
 #include "launch/engine/options.h"
 
 namespace trireme {
 namespace {
 
-const MixtureDataset* mixture_of(const Config& config, const Dataset& dataset) {
-  const auto* const mixture = dynamic_cast<const MixtureDataset*>(&dataset);
-  const bool ours = mixture != nullptr && mixture->sources().size() == config.data.sources.size();
-  return ours ? mixture : nullptr;
+// Those of data.sources; none where they are not, or the data set is the program's own.
+std::span<const NamedDataset> sources_of(const Config& config, const Dataset& dataset) {
+  const auto sources = dataset.sources();
+  return sources.size() == config.data.sources.size() ? sources : std::span<const NamedDataset>{};
 }
 
 template <typename Value>
@@ -22,16 +21,17 @@ Value at(const std::vector<Value>& values, std::size_t index) {
   return values.empty() ? Value{} : values[index];
 }
 
-std::shared_ptr<const MixtureOrder> order_of(const Config& config, const MixtureDataset& mixture) {
+std::shared_ptr<const MixtureOrder> order_of(const Config& config,
+                                             std::span<const NamedDataset> sources) {
   const DataConfig& data = config.data;
   MixtureOptions options{.temperature = data.weight_temperature,
                          .global_batch = config.train.global_batch,
                          .steps = config.train.steps,
                          .seed = config.run.seed,
                          .shuffle = data.shuffle};
-  for (std::size_t i = 0; i < mixture.sources().size(); ++i) {
-    options.sources.push_back({.name = mixture.sources()[i].name,
-                               .samples = mixture.sources()[i].data->size(),
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    options.sources.push_back({.name = sources[i].name,
+                               .samples = sources[i].data->size(),
                                .weight = at(data.weights, i),
                                .most_epochs = at(data.source_epochs, i),
                                .first_step = at(data.source_from, i),
@@ -50,22 +50,22 @@ std::string mixture_recipe(const Config& config) {
 }
 
 Sampler make_sampler(const Config& config, const Dataset& dataset) {
-  if (const MixtureDataset* const mixture = mixture_of(config, dataset))
-    return Sampler(order_of(config, *mixture));
+  const auto sources = sources_of(config, dataset);
+  if (!sources.empty()) return Sampler(order_of(config, sources));
   return Sampler(sampler_options(config, dataset.size()));
 }
 
 std::string describe_training_data(const Config& config, const Dataset& dataset) {
-  const MixtureDataset* const mixture = mixture_of(config, dataset);
-  if (mixture == nullptr) return data_text(config.data, DataPart::training);
-  const std::vector<std::int64_t> drawn = order_of(config, *mixture)->drawn(config.train.steps);
+  const auto sources = sources_of(config, dataset);
+  if (sources.empty()) return data_text(config.data, DataPart::training);
+  const std::vector<std::int64_t> drawn = order_of(config, sources)->drawn(config.train.steps);
   const auto all = static_cast<double>(config.train.steps * config.train.global_batch);
   std::vector<std::string> parts;
   for (std::size_t i = 0; i < drawn.size(); ++i) {
     const auto count = static_cast<double>(drawn[i]);
-    parts.push_back(fmt::format("{} ({:.1f} % of the run, {:.2f} epochs)",
-                                mixture->sources()[i].name, 100 * count / all,
-                                count / static_cast<double>(mixture->sources()[i].data->size())));
+    parts.push_back(fmt::format("{} ({:.1f} % of the run, {:.2f} epochs)", sources[i].name,
+                                100 * count / all,
+                                count / static_cast<double>(sources[i].data->size())));
   }
   return fmt::format("{}", fmt::join(parts, ", "));
 }

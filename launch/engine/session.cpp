@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "data/loader/batch_plan.h"
-#include "data/sets/mixture_dataset.h"
 #include "launch/engine/agreement/shared_inputs.h"
 #include "launch/engine/autotune.h"
 #include "launch/engine/data_sets.h"
@@ -102,11 +101,10 @@ struct NamedPart {
 
 // What is evaluated apart.
 std::vector<NamedPart> parts_of(const Dataset& dataset) {
-  const auto* const mixture = dynamic_cast<const MixtureDataset*>(&dataset);
-  if (mixture == nullptr) return {{"", 0, dataset.size()}};
+  if (dataset.sources().empty()) return {{"", 0, dataset.size()}};
   std::vector<NamedPart> parts;
   std::int64_t first = 0;
-  for (const MixtureDataset::Source& source : mixture->sources()) {
+  for (const NamedDataset& source : dataset.sources()) {
     parts.push_back({source.name, first, source.data->size()});
     first += source.data->size();
   }

@@ -45,20 +45,15 @@ std::vector<double> per_channel(const Json& file, const std::string& path, const
 std::string preprocessor_text(const ModelTraits& traits, const DataConfig& data) {
   const std::int64_t side = std::min(traits.image_size, traits.image_width);
   // Packed images have been resized and cropped before.
-  const std::int64_t resized = !data.has_images()     ? side
-                               : data.eval_resize > 0 ? data.eval_resize
-                                                      : centre_resize(side);
+  const std::int64_t resized = data.kind() != SourceKind::images ? side
+                               : data.eval_resize > 0            ? data.eval_resize
+                                                                 : centre_resize(side);
   const auto channels = static_cast<std::size_t>(traits.channels);
   std::vector<double> mean = data.mean, deviation = data.std;
   // Values of any range, of the model's size; an import knows of them before any data is named.
-  const bool in_place = data.in_place() || data.scaling != Scaling::none;
+  const bool in_place = data.kind() == SourceKind::files || data.scaling != Scaling::none;
   if (data.scaling != Scaling::none) {
-    const ChannelScale scale = load_scale({.scaling = data.scaling,
-                                           .mean = data.mean,
-                                           .deviation = data.std,
-                                           .file = data.statistics,
-                                           .paths = data.statistics_paths,
-                                           .channels = data.input_channels});
+    const ChannelScale scale = load_scale(data);
     mean.assign(scale.subtract.begin(), scale.subtract.end());
     deviation.clear();
     for (const float factor : scale.multiply)

@@ -27,7 +27,7 @@ void check_image_data(const config::Subject& subject, const ImageExtent& image) 
     refuse(subject, "data.eval_resize", "{} is less than the {} pixels of the model's short side",
            data.eval_resize, side);
   }
-  if (data.has_images() && image.channels != 1 && image.channels != 3) {
+  if (data.kind() == SourceKind::images && image.channels != 1 && image.channels != 3) {
     refuse(subject, "model.channels", "{}, and images are read with 1 channel or 3",
            image.channels);
   }
@@ -42,7 +42,7 @@ void check_image_data(const config::Subject& subject, const ImageExtent& image) 
            "micro-batch of 2 or more, or 0",
            data.mixup > 0 ? data.mixup : data.cutmix);
   }
-  if (!data.in_place() && !data.path.empty() && image.channels > packed_channels) {
+  if (data.kind() == SourceKind::packed && !data.path.empty() && image.channels > packed_channels) {
     refuse(subject, "model.channels",
            "{}, and packed images have 1 or 3 channels; use 1 or 3, or name HDF5 files by "
            "data.files",

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "runtime/config/choices.h"
+#include "runtime/config/data_source.h"
 #include "runtime/config/model_config.h"
 #include "runtime/config/optimizer_config.h"
 
@@ -38,76 +39,6 @@ struct DeviceConfig {
   bool fused_epilogues = false;
   std::string autotune = "off";  // off | a file
   friend bool operator==(const DeviceConfig&, const DeviceConfig&) = default;
-};
-
-// What one data set is made of: keys of the data section, and of each of data.sources.
-struct DataSource {
-  std::string path;
-  std::string validation_path;
-  std::string test_path;
-  // images
-  std::vector<double> mean;
-  std::vector<double> std;
-  // HDF5 files read in place, instead of `path`
-  std::vector<std::string> files;
-  std::vector<std::string> validation_files;
-  std::vector<std::string> test_files;
-  double validation_fraction = 0;
-  std::string split_key;
-  std::vector<std::string> validation_values;
-  std::vector<std::string> test_values;
-  SampleUnit samples = SampleUnit::file;
-  std::vector<std::string> inputs;
-  std::string target;
-  std::vector<std::string> class_names;  // of labels that are text; empty = sorted
-  std::string mask;
-  std::string weight;
-  std::string axes = "HWC";
-  std::vector<std::int64_t> input_channels;  // empty = all
-  std::vector<std::int64_t> crop;            // top, left, height, width; empty = all
-  std::int64_t window = 0;                   // steps of the axis T; 0 = all
-  std::int64_t window_stride = 1;
-  std::int64_t steps_ahead = 0;
-  bool bfloat16 = false;
-  bool mask_and_scale = true;
-  Scaling scaling = Scaling::none;
-  std::string statistics;                     // a file
-  std::vector<std::string> statistics_paths;  // in it, where it is HDF5
-  NotFinite not_finite = NotFinite::refuse;
-  Damaged damaged = Damaged::refuse;
-  bool outside_links = false;
-  double cache_megabytes = 256;
-  // images of any size read in place, instead of `path`
-  std::vector<std::string> images;
-  std::vector<std::string> validation_images;
-  std::string label = "cls";                             // a member's extension, or extension:field
-  std::vector<double> crop_scale{0.08, 1};               // of the area; empty = the centre
-  std::vector<double> crop_ratio{3.0 / 4.0, 4.0 / 3.0};  // width / height
-  std::int64_t eval_resize = 0;                          // 0 = 8/7 of the short side
-  bool reduced_decode = true;
-  std::int64_t max_pixels = std::int64_t{1} << 27;
-  friend bool operator==(const DataSource&, const DataSource&) = default;
-
-  // Whether the data is HDF5 files read in place, or images.
-  [[nodiscard]] bool in_place() const { return !files.empty() || !validation_files.empty(); }
-  [[nodiscard]] bool has_images() const { return !images.empty() || !validation_images.empty(); }
-  // Whether it says itself what to evaluate on.
-  [[nodiscard]] bool validates() const {
-    return !validation_path.empty() || !validation_files.empty() || !validation_images.empty() ||
-           validation_fraction > 0 || !validation_values.empty();
-  }
-};
-
-// One of several that are mixed.
-struct NamedSource : DataSource {
-  std::string name;  // "": as it says what it reads
-  friend bool operator==(const NamedSource&, const NamedSource&) = default;
-
-  // What reports call it.
-  [[nodiscard]] const std::string& label() const {
-    if (!name.empty()) return name;
-    return !files.empty() ? files.front() : !images.empty() ? images.front() : path;
-  }
 };
 
 struct DataConfig : DataSource {
@@ -134,9 +65,12 @@ struct DataConfig : DataSource {
   friend bool operator==(const DataConfig&, const DataConfig&) = default;
 
   // Whether samples are numbers that are scaled where they are read, not bytes: where any source is
-  // read in place.
+  // HDF5 files read in place.
   [[nodiscard]] bool float_samples() const {
-    return in_place() || std::ranges::any_of(sources, &DataSource::in_place);
+    const auto numbers = [](const DataSource& source) {
+      return source.kind() == SourceKind::files;
+    };
+    return numbers(*this) || std::ranges::any_of(sources, numbers);
   }
   [[nodiscard]] bool has_validation() const { return validates() || sources_validate(); }
   // Whether a source brings a validation set of its own.

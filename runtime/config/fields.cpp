@@ -69,8 +69,8 @@ std::vector<Field> model_fields() {
 
 constexpr Text texts{.items = {0, 1024}};
 
-// What one data set is read from.
-std::vector<Field> data_place_fields() {
+// Packed shards, and what they share with files read in place.
+std::vector<Field> packed_fields() {
   return {
       FIELD(data.path, Text{}, "directory or file of packed shards to train on"),
       FIELD(data.validation_path, Text{}, "packed shards to evaluate on; empty = no evaluation"),
@@ -82,98 +82,79 @@ std::vector<Field> data_place_fields() {
           FIELD(data.std, (NumberRange{.high = any_value, .low_is_open = true, .items = {0, 4096}}),
                 "divides each channel after the mean", {}, Needs::images),
           "data.deviation"),
-      FIELD(data.files, texts,
-            "HDF5 files to train on in place: files, directories (all *.h5, *.hdf5 and *.nc below) "
-            "or patterns with * ? []; instead of data.path",
-            {}, Needs::images),
-      FIELD(data.validation_files, texts, "the same to evaluate on", {}, Needs::images),
-      FIELD(data.test_files, texts, "the same for trireme eval --split test", {}, Needs::images),
-      FIELD(data.validation_fraction, below_one,
-            "share of the samples of data.files, drawn at random, to evaluate on instead of "
-            "training on them",
-            {}, Needs::images),
   };
 }
 
-// What samples are in files read in place.
-std::vector<Field> sample_fields() {
+// HDF5 files read in place: where they lie, what samples are in them, and how they are read.
+std::vector<Field> hdf5_fields() {
   constexpr std::int64_t far = std::int64_t{1} << 40;
   return {
+      FIELD(data.files, texts,
+            "HDF5 files to train on in place: files, directories (all *.h5, *.hdf5 and *.nc below) "
+            "or patterns with * ? []; instead of data.path"),
+      FIELD(data.validation_files, texts, "the same to evaluate on"),
+      FIELD(data.test_files, texts, "the same for trireme eval --split test"),
+      FIELD(data.validation_fraction, below_one,
+            "share of the samples of data.files, drawn at random, to evaluate on instead of "
+            "training on them"),
       FIELD(data.split_key, Text{},
             "what tells samples of data.files for validation and test from those to train on: a "
-            "number or text, named as data.target is, or name: of the file or group",
-            {}, Needs::images),
+            "number or text, named as data.target is, or name: of the file or group"),
       FIELD(data.validation_values, texts,
             "values of data.split_key whose samples are evaluated on; of text and names patterns "
-            "with * ? []",
-            {}, Needs::images),
-      FIELD(data.test_values, texts, "the same for trireme eval --split test", {}, Needs::images),
+            "with * ? []"),
+      FIELD(data.test_values, texts, "the same for trireme eval --split test"),
       FIELD(data.samples, one_of<SampleUnit>(),
-            "what a sample is: a file, a position along the axis N, or a group at a file's root",
-            {}, Needs::images),
-      FIELD(data.inputs, texts, "paths of the data sets whose channels, in order, are the input",
-            {}, Needs::images),
+            "what a sample is: a file, a position along the axis N, or a group at a file's root"),
+      FIELD(data.inputs, texts, "paths of the data sets whose channels, in order, are the input"),
       FIELD(data.target, Text{},
             "label of a sample: path of a data set of integers or text, or path@attribute, or "
-            "@attribute of the file or group",
-            {}, Needs::images),
+            "@attribute of the file or group"),
       FIELD(data.class_names, texts,
             "classes of labels that are text, in the order of their numbers; empty = all that the "
-            "training data has, sorted",
-            {}, Needs::images),
+            "training data has, sorted"),
       FIELD(data.mask, Text{},
             "path of a data set of the inputs' rows and columns, for all samples or each: where it "
-            "is 0, inputs are not looked at and become 0 after scaling",
-            {}, Needs::images),
+            "is 0, inputs are not looked at and become 0 after scaling"),
       FIELD(data.weight, Text{},
             "weight of a sample's loss, which is still divided by the number of samples: a number, "
-            "named as data.target is",
-            {}, Needs::images),
+            "named as data.target is"),
       FIELD(data.axes, Text{.may_be_empty = false},
             "axes of the inputs as stored: H, W, and perhaps C (channels), T (steps) or D (depth), "
-            "which become channels too, and N (samples)",
-            {}, Needs::images),
+            "which become channels too, and N (samples)"),
       FIELD(data.input_channels, (IntegerRange{0, far, {0, 4096}}),
-            "channels to read, of all inputs counted together; empty = all", {}, Needs::images),
+            "channels to read, of all inputs counted together; empty = all"),
       FIELD(data.crop, (IntegerRange{0, far, {0, 4}}),
-            "part to read: top, left, height, width; empty = all", {}, Needs::images),
+            "part to read: top, left, height, width; empty = all"),
       FIELD(data.window, IntegerRange{0, far},
-            "steps of the axis T in a sample, each start being one; 0 = all of them", {},
-            Needs::images),
-      FIELD(data.window_stride, IntegerRange{1, far}, "distance of the steps of a window", {},
-            Needs::images),
+            "steps of the axis T in a sample, each start being one; 0 = all of them"),
+      FIELD(data.window_stride, IntegerRange{1, far}, "distance of the steps of a window"),
       FIELD(data.steps_ahead, IntegerRange{0, far},
-            "the label of a window is that of the step this far behind its last", {},
-            Needs::images),
-      FIELD(data.bfloat16, Free{}, "16-bit unsigned integers are bfloat16", {}, Needs::images),
+            "the label of a window is that of the step this far behind its last"),
+      FIELD(data.bfloat16, Free{}, "16-bit unsigned integers are bfloat16"),
       FIELD(data.mask_and_scale, Free{},
             "numbers are what attributes of netCDF and CF say: _FillValue, missing_value and "
             "valid_range make them missing, which data.not_finite is about, scale_factor and "
-            "add_offset unpack them; false = as they are stored",
-            {}, Needs::images),
+            "add_offset unpack them; false = as they are stored"),
       FIELD(data.scaling, one_of<Scaling>(),
-            "per channel: (value - mean) / std, or (value - min) / (max - min)", {}, Needs::images),
+            "per channel: (value - mean) / std, or (value - min) / (max - min)"),
       FIELD(
           data.statistics, Text{},
           "where scaling has its numbers, if not data.mean and data.std: a file that trireme data "
-          "inspect --statistics has written, or an HDF5 file",
-          {}, Needs::images),
+          "inspect --statistics has written, or an HDF5 file"),
       FIELD(data.statistics_paths, (Text{.items = {0, 2}}),
-            "in an HDF5 file of statistics: data sets of mean and std, or of min and max", {},
-            Needs::images),
+            "in an HDF5 file of statistics: data sets of mean and std, or of min and max"),
       FIELD(data.not_finite, one_of<NotFinite>(),
             "what to do with a NaN or infinity in the inputs: end the run, make it 0 after "
-            "scaling, or nothing",
-            {}, Needs::images),
+            "scaling, or nothing"),
       FIELD(data.damaged, one_of<Damaged>(),
             "what to do with a sample whose data does not decode: end the run, or leave it out, "
             "counted and listed",
-            {}, Needs::images),
+            {}, Needs::in_place),
       FIELD(data.outside_links, Free{},
-            "links and virtual data sets may lead to files outside the folder of their file", {},
-            Needs::images),
+            "links and virtual data sets may lead to files outside the folder of their file"),
       FIELD(data.cache_megabytes, NumberRange{.high = any_size},
-            "decoded chunks that a rank keeps, of which samples share parts", {}, Needs::images),
+            "decoded chunks that a rank keeps, of which samples share parts"),
   };
 }
 
@@ -184,30 +165,24 @@ std::vector<Field> image_fields() {
   return {
       FIELD(data.images, list,
             "images to train on in place: archives of WebDataset (*.tar, directories of them, "
-            "patterns with * ? []), or one directory of class folders; instead of data.path",
-            {}, Needs::images),
-      FIELD(data.validation_images, list, "the same to evaluate on", {}, Needs::images),
+            "patterns with * ? []), or one directory of class folders; instead of data.path"),
+      FIELD(data.validation_images, list, "the same to evaluate on"),
       FIELD(data.label, Text{.may_be_empty = false},
             "member of an archive that has a sample's label, by its extension: cls, txt, or "
-            "json:FIELD",
-            {}, Needs::images),
+            "json:FIELD"),
       FIELD(data.crop_scale, (NumberRange{.high = 1000, .low_is_open = true, .items = {0, 2}}),
             "share of an image's area that a random crop takes, from and to; empty = the centre, "
-            "as for evaluation",
-            {}, Needs::images),
+            "as for evaluation"),
       FIELD(data.crop_ratio, (NumberRange{.high = 1000, .low_is_open = true, .items = {0, 2}}),
-            "width / height of a random crop before it is resized, from and to", {}, Needs::images),
+            "width / height of a random crop before it is resized, from and to"),
       FIELD(data.eval_resize, IntegerRange{0, 1 << 20},
             "short side that images are resized to before their centre is evaluated; 0 = 8/7 of "
-            "the model's, 256 for 224",
-            {}, Needs::images),
+            "the model's, 256 for 224"),
       FIELD(data.reduced_decode, Free{},
             "decode JPEGs at 1/2, 1/4 or 1/8 of their sides where a crop is at least as many times "
-            "the model's size; false = at their full size, slower, pixels as torchvision has them",
-            {}, Needs::images),
+            "the model's size; false = at their full size, slower, pixels as torchvision has them"),
       FIELD(data.max_pixels, IntegerRange{1, most_pixels},
-            "images that claim more are refused before memory is taken for them", {},
-            Needs::images),
+            "images that claim more are refused before memory is taken for them"),
   };
 }
 
@@ -458,10 +433,9 @@ Slot Field::member(Config& config) const {
 
 std::vector<Field> common_fields() {
   std::vector<Field> table;
-  for (auto part :
-       {run_and_device_fields, model_fields, data_place_fields, sample_fields, image_fields,
-        data_fields, mixture_fields, parallel_fields, comm_fields, train_fields, lora_fields,
-        optimizer_fields, checkpoint_fields, telemetry_fields}) {
+  for (auto part : {run_and_device_fields, model_fields, +[] { return source_fields(); },
+                    data_fields, mixture_fields, parallel_fields, comm_fields, train_fields,
+                    lora_fields, optimizer_fields, checkpoint_fields, telemetry_fields}) {
     std::ranges::move(part(), std::back_inserter(table));
   }
   return table;
@@ -469,9 +443,15 @@ std::vector<Field> common_fields() {
 
 const std::vector<Field>& source_fields() {
   static const std::vector<Field> rows = [] {
-    std::vector<Field> all = data_place_fields();
-    std::ranges::move(sample_fields(), std::back_inserter(all));
-    std::ranges::move(image_fields(), std::back_inserter(all));
+    std::vector<Field> all = packed_fields();
+    const auto add = [&](Needs needs, const std::vector<Field>& part) {
+      for (const Field& row : part) {
+        all.push_back(row);
+        if (row.needs == Needs::any_model) all.back().needs = needs;
+      }
+    };
+    add(Needs::hdf5_files, hdf5_fields());
+    add(Needs::image_files, image_fields());
     return all;
   }();
   return rows;

@@ -91,8 +91,16 @@ struct Condition {
 
 // What a model eats.
 enum class Input : std::uint8_t { tokens, images };
-// Rows of this room that only some model families give a meaning.
-enum class Needs : std::uint8_t { any_model, images, tensor_split };
+// Rows of this room that only some model families give a meaning; the last three, families of
+// images, and HDF5 files (data.files), images (data.images) or either of them read in place.
+enum class Needs : std::uint8_t {
+  any_model,
+  tensor_split,
+  images,
+  hdf5_files,
+  image_files,
+  in_place
+};
 
 struct Field {
   std::string key;  // "train.steps"

@@ -12,14 +12,13 @@ constexpr std::string_view family_key = "model.family";
 
 bool has(const ModelFamily& family, Needs needs) {
   switch (needs) {
-    case Needs::images:
-      return family.input == Input::images;
+    case Needs::any_model:
+      return true;
     case Needs::tensor_split:
       return family.splits_tensor;
-    case Needs::any_model:
-      break;
+    default:
+      return family.input == Input::images;
   }
-  return true;
 }
 
 Condition families_of(std::span<const ModelFamily> families, Needs needs) {

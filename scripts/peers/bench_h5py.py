@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The h5py side of `trireme bench data`: reads the same samples of the same shards and prints samples_per_second.
+"""The h5py side of `trireme bench data`: reads the same samples of the same shards and prints its rate.
 
 Example: scripts/peers/bench_h5py.py --context 1024 data/kjv/train/shard_*.h5
 """
@@ -62,7 +62,7 @@ def main():
     for dataset, first in places:
         dataset.read_direct(buffer, numpy.s_[first:first + length], numpy.s_[0:length])
     rates = [run_round(places, buffer, length, arguments.seconds) for _ in range(arguments.rounds)]
-    print("samples_per_second", max(rates))
+    print("rate h5py 1", max(rates))
 
 
 if __name__ == "__main__":

@@ -126,7 +126,7 @@ TEST_F(DatasetTest, LeavesOutTargetsByTheLossMaskAcrossShards) {
     }
   }
 
-  EXPECT_NE(describe_dataset(directory_.path(), 0).find("counted      10 (33.3 %"),
+  EXPECT_NE(inspect_packed({{directory_.path()}}).text.find("counted      10 (33.3 %"),
             std::string::npos);
   for (const ShardReport& report : verify_dataset(directory_.path()))
     EXPECT_EQ(report.problem, "");

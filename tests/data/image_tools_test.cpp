@@ -3,11 +3,11 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 
 #include "data/images/inspect_images.h"
-#include "data/images/verify_images.h"
 #include "data/preview.h"
 #include "data/shard/data_file.h"
 #include "runtime/nn/batch.h"
@@ -40,7 +40,7 @@ class ImageTools : public testing::Test {
     return path;
   }
   static std::vector<ShardReport> verify(const std::string& name) {
-    return ImageVerifier({name}, label_rule("cls"), 2).run({});
+    return verify_images({{name}}, [](auto, auto) { return [](std::uint64_t) {}; });
   }
   // Two archives of 40 images of 90 x 70 and 3 classes.
   std::string write_archives(const std::string& folder, const std::string& extension,
@@ -99,11 +99,12 @@ TEST_F(ImageTools, VerifyingGoesOnBehindWhatIsNoArchiveAndWhatChanges) {
   ASSERT_EQ(::mkfifo((directory_.path() + "/set/1.tar").c_str(), 0600), 0);
   write("set/2.tar", good);
   const std::string changed = write("set/3.tar", good);
-  std::uint64_t read = 0;
+  std::atomic<std::uint64_t> read = 0;
 
-  ImageVerifier verifier({directory_.path() + "/set"}, label_rule("cls"), 1);
-  fs::resize_file(changed, 700);
-  const auto reports = verifier.run([&](std::uint64_t bytes) { read += bytes; });
+  const auto reports = verify_images({{directory_.path() + "/set"}}, [&](auto, auto) {
+    fs::resize_file(changed, 700);
+    return [&](std::uint64_t bytes) { read += bytes; };
+  });
 
   ASSERT_EQ(reports.size(), 4U);
   EXPECT_THAT(reports[0].problem, AllOf(HasSubstr("0.tar"), HasSubstr("compressed by gzip")));
@@ -122,7 +123,7 @@ TEST_F(ImageTools, InspectingCountsImagesLabelsAndSizes) {
   const std::string folder = write_archives("set", "cls", "", "");
   write("set/2.tar", tar_of({{"a.webp", "x"}}));
   write("set/3.tar", tar_of({}));
-  const std::string text = inspect_images({folder}, label_rule("cls"), 1, 2);
+  const std::string text = inspect_images({.names = {folder}, .preview = 1}).text;
   EXPECT_THAT(text, AllOf(HasSubstr("4 archive(s)"), HasSubstr("images       40,"),
                           HasSubstr("3 different, 0 to 2; 13 to 14 images each"),
                           HasSubstr("height 90 to 90, width 70 to 70 (of 40 images)"),
@@ -130,28 +131,29 @@ TEST_F(ImageTools, InspectingCountsImagesLabelsAndSizes) {
   EXPECT_THAT(text, AllOf(HasSubstr("1.tar  20 images"), HasSubstr("3.tar: holds no images"),
                           HasSubstr("image 0, class 0 (0)\n")));
   expect_error(
-      ExitCode::data,
-      [&] { static_cast<void>(inspect_images({folder + "/2.tar"}, label_rule("cls"), 0, 1)); },
-      "a.webp");
+      ExitCode::data, [&] { static_cast<void>(inspect_images({{folder + "/2.tar"}})); }, "a.webp");
 }
 
 TEST_F(ImageTools, DescribingFindsLabelsSplitsAndASizeThatFits) {
   write_archives("json/train", "json", R"({"width": 70, "label": )", "}");
   write_archives("json/val", "json", R"({"width": 70, "label": )", "}");
   const std::string& root = directory_.path();
-  const std::string text = describe_images({root + "/json"}, "", 2).text;
+  const std::string text = describe_images({{root + "/json"}}).text;
   EXPECT_THAT(text, AllOf(HasSubstr("image_size: 64,"), HasSubstr("classes: 3}"),
                           HasSubstr(fmt::format("images: [\"{}/json/train\"]\n", root)),
                           HasSubstr(fmt::format("validation_images: [\"{}/json/val\"]\n", root))));
   EXPECT_THAT(text, AllOf(HasSubstr("label: \"json:label\"\n"), Not(HasSubstr("damaged"))));
   const std::string folder = write_archives("plain", "cls", "", "");
-  EXPECT_THAT(describe_images({folder}, "", 2).text, Not(HasSubstr("label:")));
+  EXPECT_THAT(describe_images({{folder}}).text, Not(HasSubstr("label:")));
   write("plain/2.tar", tar_of({{"a.jpg", "no image"}, {"a.cls", "6"}, {"b.jpg", "no label"}}));
-  EXPECT_THAT(describe_images({folder}, "", 2).text,
+  EXPECT_THAT(describe_images({{folder}}).text,
               AllOf(HasSubstr("classes: 7}"), HasSubstr("damaged: skip    # 1 cannot be samples"),
                     HasSubstr("b.jpg: there is no label b.cls")));
   expect_error(
-      ExitCode::data, [&] { static_cast<void>(describe_images({folder}, "txt", 2)); },
+      ExitCode::data,
+      [&] {
+        static_cast<void>(describe_images({{folder}, "txt"}));
+      },
       "there is no label");
 }
 

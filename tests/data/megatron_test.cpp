@@ -108,14 +108,19 @@ TEST_F(Megatron, IsVerifiedAsFarAsItCanBeAndShown) {
   std::uint64_t read = 0;
   const auto verify = [&] {
     read = 0;
-    return verify_megatron(prefix_ + ".idx", [&](std::uint64_t bytes) { read += bytes; });
+    return verify_megatron({{prefix_}},
+                           [&](const char*, std::uint64_t) {
+                             return [&](std::uint64_t bytes) { read += bytes; };
+                           })
+        .at(0);
   };
   const ShardReport good = verify();
   EXPECT_EQ(good.problem, "");
   EXPECT_EQ(good.path, prefix_ + ".bin");
   EXPECT_EQ(good.bytes, count * sizeof(std::int32_t));
   EXPECT_EQ(read, good.bytes);
-  EXPECT_NE(inspect_megatron(prefix_ + ".idx", 5).find("0 1 2 3 4\n"), std::string::npos);
+  EXPECT_NE(inspect_megatron({.names = {prefix_}, .preview = 5}).text.find("0 1 2 3 4\n"),
+            std::string::npos);
 
   test::flip_bit(prefix_ + ".bin", (count - 1) * sizeof(std::int32_t) + 3, 7);
   EXPECT_NE(verify().problem.find("token 30000 has id -"), std::string::npos);
@@ -201,7 +206,7 @@ TEST_F(Megatron, NeedsTheModelToReadTokensAndEnoughOfThem) {
 
 TEST_F(Megatron, SaysWhatItHoldsAndNothingOfItsTokenizer) {
   write_counting<std::uint16_t>(100, 8);
-  const std::string text = inspect_megatron(prefix_ + ".idx", 0);
+  const std::string text = inspect_megatron({{prefix_}}).text;
   EXPECT_NE(text.find("tokens       100"), std::string::npos) << text;
   EXPECT_NE(text.find("documents    2"), std::string::npos) << text;
   EXPECT_EQ(id_names_at(prefix_, "train").tokenizer, "");

@@ -34,11 +34,11 @@ struct FieldWork {
 };
 
 FieldWork make_work(const FieldBench& bench) {
-  const FieldOptions options{.files = {bench.files},
-                             .inputs = {bench.input},
-                             .target = bench.target,
-                             .axes = bench.axes,
-                             .not_finite = NotFinite::refuse};
+  const FieldOptions options{{.files = {bench.files},
+                              .inputs = {bench.input},
+                              .target = bench.target,
+                              .axes = bench.axes,
+                              .not_finite = NotFinite::refuse}};
   const auto files = expand_files(options.files);
   const auto start = std::chrono::steady_clock::now();
   auto indexes =

@@ -26,9 +26,9 @@ double run_one_round(const ReadingMethod& method, const ReadingRounds& rounds) {
     std::size_t at = rounds.order.size() * static_cast<std::size_t>(thread) /
                      static_cast<std::size_t>(method.threads);
     do {
-      read(rounds.order[at]);
-      at = at + 1 == rounds.order.size() ? 0 : at + 1;
-      ++done;
+      for (int i = 0; i < rounds.at_once;
+           ++i, ++done, at = at + 1 == rounds.order.size() ? 0 : at + 1)
+        read(rounds.order[at]);
     } while (seconds_since(start) < rounds.seconds);
     samples += done;
   };

@@ -35,6 +35,7 @@ struct ReadingRounds {
   std::span<const std::size_t> order;  // of samples
   std::int64_t rounds = 1;
   double seconds = 0;  // of a round
+  int at_once = 1;     // samples between two looks at the clock
 };
 
 // Reads every sample once by the first method, then runs all of them.

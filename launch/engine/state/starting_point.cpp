@@ -15,6 +15,8 @@
 #include "runtime/checkpoint/memory/memory_store.h"
 #include "runtime/checkpoint/restore/run_state.h"
 #include "runtime/comm/gather_texts.h"
+#include "runtime/config/fields.h"
+#include "runtime/config/value.h"
 #include "runtime/telemetry/run_directory.h"
 
 namespace trireme {
@@ -71,20 +73,16 @@ bool is_free(const std::string& key) {
 
 // What data.sources says besides where each of them lies, what it is called and how it is read: all
 // that is no free key for data.path alone. What is there is compared by the fingerprint.
-std::vector<NamedSource> without_places(const std::string& sources) {
+std::vector<std::string> without_places(const std::string& sources) {
   Config config = parse_config("data:\n  sources: " + sources + "\n", "data.sources", {});
-  const DataSource none;
-  for (NamedSource& source : config.data.sources) {
-    source.name.clear();
-    for (auto* const path : {&source.path, &source.validation_path, &source.test_path})
-      path->clear();
-    for (auto* const paths : {&source.files, &source.validation_files, &source.test_files,
-                              &source.images, &source.validation_images})
-      paths->clear();
-    source.max_pixels = none.max_pixels;
-    source.cache_megabytes = none.cache_megabytes;
+  std::vector<std::string> values;
+  for (const NamedSource& source : config.data.sources) {
+    static_cast<DataSource&>(config.data) = source;
+    for (const config::Field& row : config::source_fields()) {
+      if (!is_free(row.key)) values.push_back(config::format_value(row, config));
+    }
   }
-  return config.data.sources;
+  return values;
 }
 
 bool changes_nothing(const std::string& key, const std::string& was, const std::string& value) {

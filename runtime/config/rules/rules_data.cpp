@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the models are fed.
 #include <algorithm>
-#include <array>
-#include <span>
 
 #include "runtime/config/rules/rules.h"
 #include "runtime/config/value.h"
@@ -10,49 +8,14 @@
 namespace trireme::config {
 namespace {
 
-// Keys that mean something for files read in place alone.
-constexpr std::array<std::string_view, 26> file_keys = {"data.validation_fraction",
-                                                        "data.split_key",
-                                                        "data.validation_values",
-                                                        "data.test_values",
-                                                        "data.test_files",
-                                                        "data.class_names",
-                                                        "data.samples",
-                                                        "data.inputs",
-                                                        "data.target",
-                                                        "data.mask",
-                                                        "data.weight",
-                                                        "data.axes",
-                                                        "data.input_channels",
-                                                        "data.crop",
-                                                        "data.window",
-                                                        "data.window_stride",
-                                                        "data.steps_ahead",
-                                                        "data.bfloat16",
-                                                        "data.mask_and_scale",
-                                                        "data.scaling",
-                                                        "data.statistics",
-                                                        "data.statistics_paths",
-                                                        "data.not_finite",
-                                                        "data.outside_links",
-                                                        "data.cache_megabytes",
-                                                        "data.validation_files"};
-
-// And those for images read in place.
-constexpr std::array<std::string_view, 7> image_keys = {
-    "data.label",          "data.crop_scale", "data.crop_ratio",       "data.eval_resize",
-    "data.reduced_decode", "data.max_pixels", "data.validation_images"};
-
-// Keys that are set have an effect.
-void check_unused(const Subject& subject, std::span<const std::string_view> keys,
-                  std::string_view without) {
+// A key that is set has an effect. `without`: what the keys that need this lack.
+void check_unused(const Subject& subject, Needs needs, std::string_view without) {
   const Config defaults = subject.keys.defaults();
-  for (const std::string_view key : keys) {
-    const Field* const field = subject.keys.find(key);
-    TRIREME_EXPECTS(field != nullptr, "{} is not in the table", key);
-    const std::string value = format_value(*field, subject.config);
-    if (value == format_value(*field, defaults)) continue;
-    refuse(subject, key, "{} has no effect without {}; set them or remove it", value, without);
+  for (const Field& field : source_fields()) {
+    const std::string value = format_value(field, subject.config);
+    if (field.needs != needs || value == format_value(field, defaults)) continue;
+    refuse(subject, field.key, "{} has no effect without {}; set them or remove it", value,
+           without);
   }
 }
 
@@ -127,6 +90,11 @@ void check_parts(const Subject& subject) {
   }
 }
 
+[[noreturn]] void refuse_second_kind(const Subject& subject, std::string_view other) {
+  refuse(subject, "data.images", "and {} both say what to train on or to evaluate on; remove one",
+         other);
+}
+
 void check_files(const Subject& subject) {
   const DataConfig& data = subject.config.data;
   if (!data.path.empty() || !data.validation_path.empty() || !data.test_path.empty()) {
@@ -136,6 +104,8 @@ void check_files(const Subject& subject) {
                                            : "data.test_path",
            "packed shards, and data.files; remove one of them");
   }
+  if (!data.images.empty() || !data.validation_images.empty())
+    refuse_second_kind(subject, "data.files");
   if (data.inputs.empty()) {
     refuse(subject, "data.inputs",
            "not set; give the paths of the input's data sets, which trireme data inspect FILE "
@@ -174,12 +144,8 @@ void refuse_second_crop(const Subject& subject) {
 
 void check_images(const Subject& subject) {
   const DataConfig& data = subject.config.data;
-  if (!data.path.empty() || !data.validation_path.empty() || data.in_place()) {
-    refuse(subject, "data.images", "and {} both say what to train on or to evaluate on; remove one",
-           data.in_place()     ? "data.files"
-           : data.path.empty() ? "data.validation_path"
-                               : "data.path");
-  }
+  if (!data.path.empty() || !data.validation_path.empty())
+    refuse_second_kind(subject, data.path.empty() ? "data.validation_path" : "data.path");
   const std::size_t colon = data.label.find(':');
   if (colon == 0 || (colon != data.label.npos && !data.label.starts_with("json:")) ||
       data.label == "json" || data.label == "json:") {
@@ -264,15 +230,13 @@ void check_sources(const Subject& subject) {
              data.weight_temperature);
     return;
   }
-  if (!data.path.empty() || data.in_place() || data.has_images())
+  if (!data.path.empty() || data.kind() != SourceKind::packed)
     refuse(subject, "data.sources", "and {} both say what to train on; remove one of them",
-           data.in_place()     ? "data.files"
-           : data.has_images() ? "data.images"
-                               : "data.path");
+           data.place(DataPart::training).key);
   check_source_scales(subject);
   check_source_names(subject);
   const bool cropped = std::ranges::any_of(data.sources, [](const NamedSource& source) {
-    return source.has_images() && !source.crop_scale.empty();
+    return source.kind() == SourceKind::images && !source.crop_scale.empty();
   });
   if (cropped) refuse_second_crop(subject);
   if (data.last_batch == LastBatch::pad)
@@ -293,13 +257,13 @@ void check_sources(const Subject& subject) {
 
 void check_data(const Subject& subject) {
   const DataConfig& data = subject.config.data;
-  if (data.in_place()) check_files(subject);
-  if (data.has_images()) check_images(subject);
-  if (!data.in_place()) check_unused(subject, file_keys, "data.files");
-  if (!data.has_images()) check_unused(subject, image_keys, "data.images");
-  if (!data.in_place() && !data.has_images())
-    check_unused(subject, std::array<std::string_view, 1>{"data.damaged"},
-                 "data.files or data.images");
+  const SourceKind kind = data.kind();
+  if (kind == SourceKind::files) check_files(subject);
+  if (kind == SourceKind::images) check_images(subject);
+  if (kind != SourceKind::files) check_unused(subject, Needs::hdf5_files, "data.files");
+  if (kind != SourceKind::images) check_unused(subject, Needs::image_files, "data.images");
+  if (kind == SourceKind::packed)
+    check_unused(subject, Needs::in_place, "data.files or data.images");
   check_sources(subject);
   if (data.stage.empty() && data.stage_gigabytes > 0)
     refuse(subject, "data.stage_gigabytes", "{} has no effect without data.stage; name a directory",

@@ -37,7 +37,7 @@ class FieldDamage : public testing::Test {
     return path(name);
   }
   [[nodiscard]] FieldOptions options() const {
-    return {.files = {directory_.path()}, .inputs = {"data"}, .target = "label"};
+    return {{.files = {directory_.path()}, .inputs = {"data"}, .target = "label"}};
   }
   static std::vector<FileIndex> indexes_of(const FieldOptions& options) {
     return scan_in_children(expand_files(options.files), scan_request(options), 1);
@@ -136,7 +136,7 @@ TEST_F(FieldDamage, ShapesThatDifferAreNamedWithBothFiles) {
   wrong.crop = {2, 0, 3, 6};
   expect_refused(wrong, "data.crop: 3 rows from 2");
   wrong.crop = {};
-  wrong.channels = {2};
+  wrong.input_channels = {2};
   expect_refused(wrong, "data.input_channels: 2 is none of the 2 channels");
 }
 
@@ -343,11 +343,11 @@ TEST_F(FieldDamage, VirtualDataSetsAreReadFromTheirSources) {
         H5Dclose);
     write_field(file, "label", {.extents = {2}, .type = H5T_STD_I32LE}, {4, 5});
   }
-  FieldOptions joined{.files = {path("all.h5")},
-                      .samples = SampleUnit::axis,
-                      .inputs = {"data"},
-                      .target = "label",
-                      .axes = "NHW"};
+  FieldOptions joined{{.files = {path("all.h5")},
+                       .samples = SampleUnit::axis,
+                       .inputs = {"data"},
+                       .target = "label",
+                       .axes = "NHW"}};
 
   const auto data = open(joined);
   std::vector<float> sample(12);

@@ -44,7 +44,7 @@ class FieldData : public testing::Test {
     return sample;
   }
   [[nodiscard]] FieldOptions options() const {
-    return {.files = {directory_.path()}, .inputs = {"climate/data"}, .target = "@label"};
+    return {{.files = {directory_.path()}, .inputs = {"climate/data"}, .target = "@label"}};
   }
 
   const TemporaryDirectory directory_;

@@ -162,11 +162,11 @@ TEST_F(FieldData, AxesChannelsAndSeveralInputsAreOneImage) {
                 counting(40, 100));
     write_field(file, "storm", {.extents = {1}, .type = H5T_STD_U8LE}, {1});
   }
-  FieldOptions options{.files = {path("a.h5")},
-                       .inputs = {"wind", "rain"},
-                       .target = "storm",
-                       .axes = "CHW",
-                       .channels = {4, 0, 2}};
+  FieldOptions options{{.files = {path("a.h5")},
+                        .inputs = {"wind", "rain"},
+                        .target = "storm",
+                        .axes = "CHW",
+                        .input_channels = {4, 0, 2}}};
 
   std::int32_t label = 0;
   const FieldDataset data = open(options);
@@ -191,11 +191,11 @@ TEST_F(FieldData, SamplesLieAlongAnAxisAndShareChunksThatAreDecodedOnce) {
                 {.extents = {10}, .type = H5T_STD_I64LE, .chunk = {4}, .storage = deflated()},
                 {0, 1, 2, 0, 1, 2, 0, 1, 2, 0});
   }
-  const FieldDataset data = open({.files = {path("a.h5")},
-                                  .samples = SampleUnit::axis,
-                                  .inputs = {"x"},
-                                  .target = "y",
-                                  .axes = "NHW"});
+  const FieldDataset data = open({{.files = {path("a.h5")},
+                                   .samples = SampleUnit::axis,
+                                   .inputs = {"x"},
+                                   .target = "y",
+                                   .axes = "NHW"}});
   ASSERT_EQ(data.size(), 10);
 
   std::vector<std::jthread> threads;
@@ -224,12 +224,12 @@ TEST_F(FieldData, ChunksThatAreDecodedAgainAreCountedWithTheMemoryThatKeepsThem)
                 counting(6 * 16));
     write_field(file, "y", {.extents = {6}, .type = H5T_STD_I32LE}, {0, 1, 2, 0, 1, 2});
   }
-  FieldOptions of_file{.files = {path("a.h5")},
-                       .samples = SampleUnit::axis,
-                       .inputs = {"x"},
-                       .target = "y",
-                       .axes = "NHW",
-                       .cache_bytes = 2 * 16 * sizeof(float)};  // one chunk
+  FieldOptions of_file{{.files = {path("a.h5")},
+                        .samples = SampleUnit::axis,
+                        .inputs = {"x"},
+                        .target = "y",
+                        .axes = "NHW",
+                        .cache_megabytes = 130e-6}};  // one chunk
   const FieldDataset data = open(of_file);
 
   for (const int i : {0, 1, 2, 4, 0, 3})  // chunks 0, 0, 1, 2, 0, 1
@@ -246,14 +246,14 @@ TEST_F(FieldData, WindowsOfStepsAreSamplesWithTheLabelOfALaterStep) {
     write_field(file, "flow", {.extents = {2, 8, 2, 2}}, counting(64));  // (N, T, H, W)
     write_field(file, "event", {.extents = {2, 8}, .type = H5T_STD_I32LE}, counting(16));
   }
-  const FieldDataset data = open({.files = {path("a.h5")},
-                                  .samples = SampleUnit::axis,
-                                  .inputs = {"flow"},
-                                  .target = "event",
-                                  .axes = "NTHW",
-                                  .window = 3,
-                                  .window_stride = 2,
-                                  .steps_ahead = 1});
+  const FieldDataset data = open({{.files = {path("a.h5")},
+                                   .samples = SampleUnit::axis,
+                                   .inputs = {"flow"},
+                                   .target = "event",
+                                   .axes = "NTHW",
+                                   .window = 3,
+                                   .window_stride = 2,
+                                   .steps_ahead = 1}});
 
   ASSERT_EQ(data.size(), 2 * 3) << "starts 0, 1 and 2: the last label is of step 2 + 4 + 1";
   std::int32_t label = 0;
@@ -275,11 +275,11 @@ TEST_F(FieldData, GroupsAreSamples) {
       write_attribute(opened, "kind", 2 - i);
     }
   }
-  const FieldDataset data = open({.files = {path("a.h5")},
-                                  .samples = SampleUnit::group,
-                                  .inputs = {"image"},
-                                  .target = "@kind",
-                                  .axes = "HW"});
+  const FieldDataset data = open({{.files = {path("a.h5")},
+                                   .samples = SampleUnit::group,
+                                   .inputs = {"image"},
+                                   .target = "@kind",
+                                   .axes = "HW"}});
 
   ASSERT_EQ(data.size(), 3);
   std::int32_t label = -1;

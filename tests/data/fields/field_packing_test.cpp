@@ -34,11 +34,11 @@ class FieldPacking : public FieldData {
       write_attribute(data, name, value, H5T_IEEE_F64LE);
   }
   [[nodiscard]] FieldOptions of_file() const {
-    return {.files = {path("a.nc")},
-            .inputs = {"t"},
-            .target = "@label",
-            .axes = "HW",
-            .not_finite = NotFinite::keep};
+    return {{.files = {path("a.nc")},
+             .inputs = {"t"},
+             .target = "@label",
+             .axes = "HW",
+             .not_finite = NotFinite::keep}};
   }
 };
 

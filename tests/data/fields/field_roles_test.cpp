@@ -25,12 +25,12 @@ TEST_F(FieldData, WhereAMaskIsZeroInputsAreNotLookedAtAndBecomeZeroAfterScaling)
     write_field(file, "all", {.extents = {2, 3}}, {1, 0, 1, 1, 1, 1});
     write_field(file, "turned", {.extents = {3, 2}}, {1, 1, 0, 1, 1, 1});
   }
-  FieldOptions one{.files = {path("a.h5")},
-                   .samples = SampleUnit::axis,
-                   .inputs = {"u"},
-                   .target = "labels",
-                   .mask = "each",
-                   .axes = "NHWC"};
+  FieldOptions one{{.files = {path("a.h5")},
+                    .samples = SampleUnit::axis,
+                    .inputs = {"u"},
+                    .target = "labels",
+                    .mask = "each",
+                    .axes = "NHWC"}};
   one.scale = {.subtract = {100, 100}, .multiply = {2, 2}};
   const FieldDataset data = open(one);
   for (std::size_t i = 0; i < 3; ++i) {
@@ -69,12 +69,12 @@ TEST_F(FieldData, WeightsAreReadPerSampleAndRefusedWhereTheyAreNone) {
     write_field(file, "bad", {.extents = {3}}, {1, -1, std::nan("")});
     write_field(file, "two", {.extents = {2}}, {1, 1});
   }
-  FieldOptions one{.files = {path("a.h5")},
-                   .samples = SampleUnit::axis,
-                   .inputs = {"u"},
-                   .target = "labels",
-                   .weight = "importance",
-                   .axes = "NHW"};
+  FieldOptions one{{.files = {path("a.h5")},
+                    .samples = SampleUnit::axis,
+                    .inputs = {"u"},
+                    .target = "labels",
+                    .weight = "importance",
+                    .axes = "NHW"}};
   const FieldDataset data = open(one);
   EXPECT_TRUE(data.layout().weighted);
   EXPECT_EQ(data.weight(0), 0.5F);
@@ -104,12 +104,12 @@ TEST_F(FieldData, LabelsThatAreTextBecomeClassesInSortedOrder) {
     write_texts(file, "varying", {"storm", "calm", "rain", "calm"}, 0);
     write_texts(file, "long", {std::string(5000, 'x'), "a", "b", "c"}, 0);
   }
-  FieldOptions one{.files = {path("a.h5")},
-                   .samples = SampleUnit::axis,
-                   .inputs = {"u"},
-                   .target = "fixed",
-                   .axes = "NHW",
-                   .classes = 3};
+  FieldOptions one{{.files = {path("a.h5")},
+                    .samples = SampleUnit::axis,
+                    .inputs = {"u"},
+                    .target = "fixed",
+                    .axes = "NHW"}};
+  one.classes = 3;
   for (const char* const target : {"fixed", "varying"}) {
     one.target = target;
     const FieldDataset data = open(one);
@@ -176,12 +176,12 @@ TEST_F(FieldData, AKeyTellsSamplesForTrainingValidationAndTestApart) {
     write_field(file, "year", {.extents = {6}}, {2001, 2002, 2003, 2001, 2002, 2004});
     write_texts(file, "part", {"train", "val_a", "train", "test", "val_b", "train"}, 0);
   }
-  FieldOptions one{.files = {path("a.h5")},
-                   .samples = SampleUnit::axis,
-                   .inputs = {"u"},
-                   .target = "y",
-                   .axes = "NHW",
-                   .subset = Subset::training};
+  FieldOptions one{{.files = {path("a.h5")},
+                    .samples = SampleUnit::axis,
+                    .inputs = {"u"},
+                    .target = "y",
+                    .axes = "NHW"}};
+  one.subset = Subset::training;
   const auto samples = [&](Subset subset) {
     one.subset = subset;
     const FieldDataset data = open(one);

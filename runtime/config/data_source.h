@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one data set is made of: keys of the data section, and of each of data.sources. The data
+// room takes these structs as they are.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/config/choices.h"
+
+namespace trireme {
+
+enum class DataPart : std::uint8_t { training, validation };
+
+// Of HDF5 files read in place. Other kinds share damaged, and mean and std.
+struct FieldSource {
+  std::vector<std::string> files{};  // files, directories, patterns
+  std::vector<std::string> validation_files{};
+  std::vector<std::string> test_files{};
+  // Of the samples, in a random order that depends on nothing, this share is for validation.
+  double validation_fraction = 0;
+  // Or the samples whose key is one of these, and the rest for training without those of `test`.
+  std::string split_key{};                       // a field as `target`, or "name": of file or group
+  std::vector<std::string> validation_values{};  // texts and names: patterns
+  std::vector<std::string> test_values{};
+  SampleUnit samples = SampleUnit::file;
+  std::vector<std::string> inputs{};
+  std::string target{};
+  std::vector<std::string> class_names{};  // of labels that are text; empty = sorted
+  std::string mask{};                      // 0 where inputs are left out; "" for none
+  std::string weight{};                    // of a sample's loss; "" for none
+  std::string axes = "HWC";
+  std::vector<std::int64_t> input_channels{};  // empty = all
+  std::vector<std::int64_t> crop{};            // top, left, height, width; empty = all
+  std::int64_t window = 0;                     // steps of the axis T; 0 = all
+  std::int64_t window_stride = 1;
+  std::int64_t steps_ahead = 0;
+  bool bfloat16 = false;
+  bool mask_and_scale = true;
+  std::vector<double> mean{};
+  std::vector<double> std{};
+  Scaling scaling = Scaling::none;
+  std::string statistics{};                     // a file
+  std::vector<std::string> statistics_paths{};  // in it, where it is HDF5
+  NotFinite not_finite = NotFinite::refuse;
+  Damaged damaged = Damaged::refuse;
+  bool outside_links = false;
+  double cache_megabytes = 256;
+  friend bool operator==(const FieldSource&, const FieldSource&) = default;
+
+  // Whether samples of data.files are held back for validation.
+  [[nodiscard]] bool holds_back() const {
+    return validation_fraction > 0 || !validation_values.empty();
+  }
+};
+
+// Of images of any size read in place.
+struct ImageSource {
+  std::vector<std::string> images;
+  std::vector<std::string> validation_images;
+  std::string label = "cls";                             // a member's extension, or extension:field
+  std::vector<double> crop_scale{0.08, 1};               // of the area; empty = the centre
+  std::vector<double> crop_ratio{3.0 / 4.0, 4.0 / 3.0};  // width / height
+  std::int64_t eval_resize = 0;                          // 0 = 8/7 of the short side
+  bool reduced_decode = true;
+  std::int64_t max_pixels = std::int64_t{1} << 27;
+  friend bool operator==(const ImageSource&, const ImageSource&) = default;
+};
+
+// Packed shards or tokens of Megatron-LM (`path` tells), or files read in place.
+enum class SourceKind : std::uint8_t { packed, files, images };
+
+struct DataSource : FieldSource, ImageSource {
+  std::string path;
+  std::string validation_path;
+  std::string test_path;
+  friend bool operator==(const DataSource&, const DataSource&) = default;
+
+  // Its keys; packed where nothing is named yet. The rules refuse keys of another kind.
+  [[nodiscard]] SourceKind kind() const {
+    if (!files.empty() || !validation_files.empty()) return SourceKind::files;
+    return images.empty() && validation_images.empty() ? SourceKind::packed : SourceKind::images;
+  }
+  // What `part` is read from, and the key that says so: "data.path".
+  struct Place {
+    std::string_view key;
+    std::vector<std::string> names;
+  };
+  [[nodiscard]] Place place(DataPart part) const {
+    const bool training = part == DataPart::training;
+    switch (kind()) {
+      case SourceKind::files:
+        if (training || holds_back()) return {"data.files", files};
+        return {"data.validation_files", validation_files};
+      case SourceKind::images:
+        if (training) return {"data.images", images};
+        return {"data.validation_images", validation_images};
+      case SourceKind::packed:
+        break;
+    }
+    if (training) return {"data.path", {path}};
+    return {"data.validation_path", {validation_path}};
+  }
+  // Whether it says itself what to evaluate on.
+  [[nodiscard]] bool validates() const {
+    return !validation_path.empty() || !validation_files.empty() || !validation_images.empty() ||
+           holds_back();
+  }
+};
+
+// One of several that are mixed.
+struct NamedSource : DataSource {
+  std::string name;  // "": as it says what it reads
+  friend bool operator==(const NamedSource&, const NamedSource&) = default;
+
+  // What reports call it.
+  [[nodiscard]] const std::string& label() const {
+    if (!name.empty()) return name;
+    return !files.empty() ? files.front() : !images.empty() ? images.front() : path;
+  }
+};
+
+}  // namespace trireme
