@@ -9,24 +9,24 @@
 
 namespace trireme {
 
-// From here on the matmuls of all ranks use what rank 0 reads in `file`, which may not exist yet.
-// Raises ExitCode::config where it is broken, or made for another GPU or library. Collective.
+// From here on all ranks' matmuls use the choices that rank 0 reads from `file`, if it exists.
+// Raises ExitCode::config if it is damaged or from another GPU or library. Collective.
 void use_tuned_gemms(Communicator& world, Device& device, const std::string& file);
 
-// What becomes of a matmul that cannot be measured, for its operands find no memory beside the
+// What to do about a matmul that cannot be measured because its operands do not fit beside the
 // model.
 enum class Unmeasured : std::uint8_t {
-  suggestion,  // the library's suggestion computes it, and a warning says so
-  error        // ExitCode::config: another run may find the memory, and would have other bits
+  suggestion,  // use the library's suggestion, with a warning
+  error        // ExitCode::config: a run with more memory would have other bits
 };
 
-// Before the first step, when all ranks have planned their matmuls: rank 0 measures those that any
-// of them computes and the file lacks, and writes the file anew; then all ranks use it. Collective.
+// Call it before the first step, when all ranks have planned their matmuls. Rank 0 measures those
+// that any rank uses and the file lacks, and rewrites the file; then all ranks use it. Collective.
 void tune_gemms(Communicator& world, Stream& stream, const std::string& file,
                 Unmeasured unmeasured);
 
-// After the last step: the same for matmuls that came later (evaluation, generation), for the next
-// run. Collective.
+// The same after the last step, for later matmuls (evaluation, generation): serves the next run.
+// Collective.
 void complete_tuned_gemms(Communicator& world, Stream& stream, const std::string& file);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of a run's data on the disks of its hosts.
+// Copies of a run's data on its hosts' local disks.
 #pragma once
 
 #include <memory>
@@ -12,9 +12,9 @@
 
 namespace trireme {
 
-// Begins to copy what `sets` read to data.stage of every host, by all of its ranks, and returns;
-// null where the config asks for none. Raises ExitCode::config on all ranks where the directory of
-// a host cannot be used; a disk that is full is a line in the log. Collective; blocks the host.
+// Starts to copy the files of `sets` to data.stage of every host, shared among its ranks, and
+// returns; null if the config sets none. Raises ExitCode::config on all ranks if a host's directory
+// cannot be used; a full disk is only logged. Collective; blocks the host.
 [[nodiscard]] std::unique_ptr<Staging> start_staging(Communicator& world, const DataConfig& data,
                                                      const std::vector<const Dataset*>& sets);
 

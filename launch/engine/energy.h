@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-// StepOptions::joules of the rank `local_rank` of its host: on GPUs its own one's, else of the
-// first rank the processors'. Why there is none is logged for debugging. `config` is resolved.
+// StepOptions::joules of this rank: its own GPU's energy, or on CPUs, for local rank 0, the
+// processors'. Logs at debug level why there is none. `config` is resolved.
 [[nodiscard]] std::function<double()> energy_of_rank(int local_rank, const Config& config);
 
 }  // namespace trireme

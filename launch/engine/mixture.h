@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sources that a config mixes.
+// The mixture of data sources that a config defines.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace trireme {
 
-// What decides the order of samples beside what the sources hold, for the fingerprint.
+// The settings, beside the sources' contents, that fix the order of samples; for fingerprints.
 [[nodiscard]] std::string mixture_recipe(const Config& config);
 
-// Of the training data: by the config's sources where `dataset` is made of them.
+// For training data: draws by the config's sources if `dataset` is a mixture.
 [[nodiscard]] Sampler make_sampler(const Config& config, const Dataset& dataset);
 
-// "data/books 70 %, data/web 30 %", as the run begins; of one data set its path.
+// For the log: "data/books 70 %, data/web 30 %", or the path of a single data set.
 [[nodiscard]] std::string describe_training_data(const Config& config, const Dataset& dataset);
 
 }  // namespace trireme

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the config's sections to the options of the rooms that do the work: the only place that
-// translates.
+// Translates config sections into the options of the other rooms; nothing else does.
 #pragma once
 
 #include "data/loader/sampler.h"
@@ -14,23 +13,23 @@ namespace trireme {
 
 [[nodiscard]] ItemKind item_kind(const ModelTraits& traits);
 [[nodiscard]] SamplerOptions sampler_options(const Config& config, std::int64_t samples);
-// Of the pipeline of data-parallel rank `data_rank`; the first has no fewer micro-batches than
-// others. One micro-batch where nothing is trained.
+// Pipeline shape of data-parallel rank `data_rank`; rank 0 has at least as many micro-batches as
+// any other. One micro-batch without training.
 [[nodiscard]] ScheduleShape pipeline_shape(const Config& config, bool training, int data_rank = 0);
-// What decodes has no fp8 products and no split rows: passes of one row fit neither.
+// A decoding model has no fp8 products and no row chunks: neither fits passes of one row.
 [[nodiscard]] BuildOptions build_options(const Config& config, int tensor_rank, bool training,
                                          const DecodeShape& decode = {});
-// Whether a tied parameter's copies have memory of their own: where a pipeline may part them, and
-// where sums must not depend on whether it does.
+// Whether copies of a tied parameter have their own memory: a pipeline may place them on different
+// stages, and some sums must not depend on that.
 [[nodiscard]] bool separates_ties(const Config& config);
 [[nodiscard]] std::int64_t bucket_elements(const Config& config);
-// What data-parallel ranks send of gradients.
+// The dtype in which data-parallel ranks send gradients.
 [[nodiscard]] DType reduced_dtype(const Config& config);
 [[nodiscard]] StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
                                        const ModelTraits& traits);
 [[nodiscard]] ConsoleOptions console_options(const Config& config, const ModelTraits& traits,
                                              const RunFacts& facts);
-// Of a resolved config.
+// `config` is resolved.
 [[nodiscard]] RunFacts run_facts(const Config& config, const CoreCrowd& crowd);
 
 }  // namespace trireme

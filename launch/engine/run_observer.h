@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who follows a run of Engine::run(). The command `train` writes its reports through one
-// (launch/job/train_reports.h); a program overrides what it cares for.
+// The callbacks of Engine::run(). The command `train` writes its reports through one
+// (launch/job/train_reports.h); a program overrides the ones it needs.
 #pragma once
 
 #include <cstdint>
@@ -22,66 +22,65 @@
 
 namespace trireme {
 
-// What is known before the first step.
+// Known before the first step.
 struct TrainingStart {
   const Config& config;
-  bool again = false;     // run.directory holds an earlier start of this run, which goes on
+  bool again = false;     // run.directory holds an earlier start, which this one continues
   std::int64_t done = 0;  // steps of earlier starts
   std::vector<std::string> hosts{};  // by rank
   RunFacts facts{};                  // for advice
 };
 
-// Where rank 0 reports to. All outlive the run; null: nowhere.
+// The sinks of rank 0, which outlive the run; null: no output.
 struct RunSinks {
   MetricsSink* metrics = nullptr;
   RankLog* ranks = nullptr;
   bool keep_splits = false;  // for StepReports::splits()
-  // For rates: of the model by token or image, and what all ranks could do in a second; 0: not
-  // known.
+  // For rates: FLOPs of the model per token or image, and peak FLOP/s of all ranks; 0: unknown.
   double flops_per_item = 0, peak_flops = 0;
 };
 
-// What the steps of a run have come to.
+// Results of a run's steps.
 struct TrainingEnd {
   const TrainingStart& start;
-  StopReason stopped = StopReason::none;  // none: after the last step
+  StopReason stopped = StopReason::none;  // none: ran to the last step
   double final_loss = 0;                  // of the last step
   double wall_seconds = 0, evaluation_seconds = 0;
-  double checkpoint_after_seconds = 0;  // this rank stood still for checkpoints after the last step
+  double checkpoint_after_seconds = 0;  // this rank waited for checkpoints after the last step
   MachineLoad load{};                   // of this rank's host
   BytesByRole memory{};                 // of the rank that holds most
   const BubbleMeter& bubble;
   const StepReports& reports;
 };
 
-// In the order of the calls. "Collective": all ranks call it at the same place, with nothing of the
-// loop's in flight but what is said, so it may communicate. The others must not.
+// In call order. "Collective": all ranks make the call at the same place with none of the loop's
+// work in flight except as stated, so it may communicate. The other calls must not.
 class RunObserver {
  public:
   virtual ~RunObserver() = default;
 
-  // The run has ended earlier, and was killed before its weights were written: `end` has them. No
-  // other call follows. Collective.
+  // The run had ended earlier but was killed before it wrote its weights: `end` has them. No other
+  // call follows. Collective.
   virtual void weights_missing(const FoundCheckpoint& /*end*/) {}
-  // On rank 0, which has just taken run.directory; the other ranks wait. Puts there what should be
-  // seen first, by default config.yaml.
+  // On rank 0, right after it takes run.directory; the other ranks wait. Writes the first files, by
+  // default config.yaml.
   virtual RunSinks open(const TrainingStart& start);
-  // Engine::training() is there, nothing has been computed. Collective.
+  // Engine::training() exists; nothing has been computed. Collective.
   virtual void begin() {}
-  // A step was read, with the same loss and norm on every rank; the next one may be under way.
-  // Local.
+  // A step's report was read; loss and norm are the same on every rank. The next step may be
+  // running. Local.
   virtual void read(const StepReport& /*report*/) {}
-  // `done` steps were started, the last of which may be under way (StepEngine::settle() waits for
-  // it). Collective.
+  // `done` steps were started; the last may still run (StepEngine::settle() waits for it).
+  // Collective.
   virtual void after_step(std::int64_t /*done*/) {}
-  // Those of train.eval_every and of the last step, with the same values on every rank. Local.
+  // Evaluations of train.eval_every and of the last step, equal on every rank. Local.
   virtual void evaluated(std::int64_t /*done*/, const EvaluationResult& /*result*/) {}
   // On rank 0: digests of all tensors, by name (telemetry.tensor_digests).
   virtual void digests(std::int64_t /*done*/, const std::map<std::string, std::string>& /*all*/) {}
-  // Before a checkpoint is written, with all steps reported. Collective.
+  // Before a checkpoint is written; all steps are reported. Collective.
   virtual void saving(std::int64_t /*done*/) {}
-  // After the last step, or the one that the run stops after. Checkpoints are written, or have
-  // failed, which is raised afterwards. Collective.
+  // After the last step of this start. Checkpoints are written or have failed; the error is raised
+  // afterwards. Collective.
   virtual void end(const TrainingEnd& /*ending*/) {}
 };
 

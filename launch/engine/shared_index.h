@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks find out about files together, each about its part of them.
+// Ranks index files together; each rank scans a part of them.
 #pragma once
 
 #include <functional>
@@ -13,19 +13,19 @@
 namespace trireme {
 
 struct IndexWork {
-  // Asked of rank 0 alone: which files there are, and what is known of some of them, by path.
+  // Called on rank 0 alone: the list of files, and the known indexes by path.
   std::function<std::vector<std::string>()> list;
   std::function<std::unordered_map<std::string, std::string>(const std::vector<std::string>&)>
       known;
-  // The index of each of some files, in their order, as bytes; with so many threads or processes.
+  // The index of each of these files, in order, as bytes; uses this many threads or processes.
   std::function<std::vector<std::string>(std::span<const std::string>, std::size_t)> scan;
 };
 
-// The indexes of all files, in their order, on every rank. Collective. Raises, on every rank, the
-// error that the scan of any rank has raised.
+// The indexes of all files, in order, on every rank. Collective. If a scan fails on any rank, all
+// ranks raise its error.
 [[nodiscard]] std::vector<std::string> share_indexes(Communicator& world, const IndexWork& work);
 
-// Threads or processes that look at files, on each of so many ranks.
+// Threads or processes that scan files, on each of `ranks` ranks.
 [[nodiscard]] std::size_t scanners_here(int ranks);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What training says about itself before its first step.
+// What training logs before its first step.
 #pragma once
 
 #include "launch/engine/session.h"
@@ -8,7 +8,7 @@
 namespace trireme {
 
 void log_start(const Session& session, const Dataset& dataset);
-// What training holds on the device, each part on the rank where it is largest. Collective.
+// Device memory of training, each part on the rank where it is largest. Collective.
 void log_memory(Session& session, const Optimizer& optimizer);
 
 }  // namespace trireme

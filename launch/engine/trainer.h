@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loop of Engine::run(): steps, reports, evaluations, guards, checkpoints. Each step is read
-// and reported while the next one computes.
+// The loop of Engine::run(): steps, reports, evaluations, guards, checkpoints. Reads and reports
+// each step while the next one computes.
 #pragma once
 
 #include <optional>
@@ -13,23 +13,23 @@ namespace trireme {
 
 class Trainer {
  public:
-  // On what Engine::begin() has made, with `requests` as its flags. All must outlive it.
+  // Uses the parts that Engine::begin() made, and `requests` as its flags. All must outlive it.
   // Collective.
   Trainer(Engine& engine, RunObserver& observer, StepRequests& requests, const TrainingStart& start,
           const RunSinks& sinks);
 
-  // Raises ExitCode::non_finite and ExitCode::communication on every rank alike.
+  // Raises ExitCode::non_finite and ExitCode::communication on all ranks.
   void run();
-  // On rank 0: leaves start_times.json where a save took longer than those before.
+  // On rank 0: rewrites start_times.json if a save took longer than earlier ones.
   void keep_times();
-  // Without what is only known once the run has ended. Refers to this.
+  // Without what is known only at the end of the run. Refers to this.
   [[nodiscard]] TrainingEnd ending() const;
 
  private:
   void loop();
   void write_trace_of_end() noexcept;
   void run(std::int64_t step);
-  // What is due between two steps. False: the run stops here.
+  // Work due between two steps. Returns false to stop here.
   bool between_steps(std::int64_t done);
   // Reads the steps before `end`; settle_reports() also writes all of them, and is collective.
   void report_up_to(std::int64_t end);
@@ -60,9 +60,9 @@ class Trainer {
   std::optional<StepTracer> tracer_;
   BubbleMeter bubble_;
   StepReports reports_;
-  std::int64_t reported_;        // steps before it are
-  std::int64_t non_finite_ = 0;  // of the run
-  std::int64_t in_a_row_ = 0;    // of the last steps
+  std::int64_t reported_;        // steps before it are reported
+  std::int64_t non_finite_ = 0;  // over the run
+  std::int64_t in_a_row_ = 0;    // consecutive steps, up to now
   StopReason stopped_ = StopReason::none;
   double final_loss_ = 0, evaluation_seconds_ = 0, checkpoint_after_seconds_ = 0, wall_seconds_ = 0;
 };

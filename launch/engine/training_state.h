@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank of a training run holds beside its session: everything that computes, and nothing
-// that touches data or files, so that it can be made on a dry device as well (memory_plan.h).
+// What a rank holds for training beside its session: everything that computes. It touches neither
+// data nor files, so it also works on a dry device (memory_plan.h).
 #pragma once
 
 #include <optional>
@@ -14,13 +14,13 @@
 
 namespace trireme {
 
-// A weight average beside the weights, where the config asks for one. With ZeRO of the own slices.
+// The weight average, if the config has one. With ZeRO it holds this rank's slices.
 class AverageWeights {
  public:
   AverageWeights(Session& session, double decay);
   void update();
   [[nodiscard]] bool enabled() const { return buffer_.data() != nullptr; }
-  // Indexed as Bucket::owned.
+  // Indexed like Bucket::owned.
   [[nodiscard]] Tensor values() const {
     return buffer_.view(DType::f32, Shape{session_.model->params().layout().owned_elements()});
   }
@@ -36,17 +36,17 @@ class AverageWeights {
 };
 
 struct TrainingState {
-  // Starts the average from the parameters as they are. The session must outlive this. Collective.
+  // Starts the average from the current parameters. The session must outlive this. Collective.
   TrainingState(Session& session, StepOptions options);
 
   AverageWeights average;
-  std::optional<WeightDigests> digests;         // where the config asks for them
-  std::optional<ActivationCounts> activations;  // likewise: telemetry.histograms_every
+  std::optional<WeightDigests> digests;         // if configured
+  std::optional<ActivationCounts> activations;  // if configured: telemetry.histograms_every
   StepEngine engine;
   std::optional<ReplicaCheck> replicas;
   std::optional<SelfTest> self_test;
 
-  // Where a checkpoint's values lie.
+  // The values that a checkpoint holds.
   [[nodiscard]] CheckpointValues checkpoint_values() const;
 
  private:

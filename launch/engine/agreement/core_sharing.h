@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which ranks of a job have to share cores, and with what else.
+// Which ranks of a job share cores, and with what other load.
 #pragma once
 
 #include <span>
@@ -13,14 +13,14 @@
 
 namespace trireme {
 
-// Where one rank may run.
+// The cores that one rank may run on.
 struct RankCores {
   std::string host;
-  std::vector<int> cores;  // by its affinity mask, ascending
-  double quota = 0;        // CPU seconds per second that its container may use; 0: any
+  std::vector<int> cores;  // in its affinity mask, ascending
+  double quota = 0;        // CPU seconds per second that its container may use; 0: no limit
 };
 
-// Ranks of one host that have no other cores than these.
+// Ranks of one host that share these cores and have no others.
 struct CoreCrowd {
   std::string host;
   std::vector<int> ranks;
@@ -28,16 +28,16 @@ struct CoreCrowd {
   [[nodiscard]] bool crowded() const { return static_cast<int>(ranks.size()) > cores; }
 };
 
-// The ranks with the fewest cores each.
+// The group with the fewest cores per rank.
 [[nodiscard]] CoreCrowd most_crowded(std::span<const RankCores> by_rank);
-// Of the job. Collective; blocks the host.
+// Over the job. Collective; blocks the host.
 [[nodiscard]] CoreCrowd most_crowded(Communicator& world);
 
-// What one rank's meter tells, with the cores that all ranks of its host used as `own`, and the
-// longest wait of any of them. Collective; blocks the host.
+// Per host: one rank's meter, with `own` summed over the cores that all its ranks used, and the
+// longest wait of any rank. Collective; blocks the host.
 [[nodiscard]] std::vector<std::pair<std::string, MachineLoad>> load_of_hosts(
     Communicator& world, const MachineLoad& own);
-// Of load_of_hosts(): where others took the largest part.
+// The host of load_of_hosts() that lost the largest part to other programs.
 [[nodiscard]] HostLoad most_loaded(Communicator& world, const MachineLoad& own);
 
 }  // namespace trireme

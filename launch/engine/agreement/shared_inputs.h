@@ -15,11 +15,11 @@
 
 namespace trireme {
 
-// First of all; raises ExitCode::config.
+// Call this first; raises ExitCode::config.
 void require_same_program(Communicator& world);
 void require_same_config(Communicator& world, const Config& resolved);
 
-// By fingerprint; `what` names the data set in the message. Raises ExitCode::data.
+// Compares fingerprints; `what` names the data set in the message. Raises ExitCode::data.
 void require_same_data(Communicator& world, std::string_view what, const std::string& path,
                        const Dataset& dataset);
 

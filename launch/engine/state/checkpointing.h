@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training run's checkpoints: what they keep, and who may write when.
+// A training run's checkpoints: what they hold and when they are written.
 #pragma once
 
 #include <optional>
@@ -14,36 +14,36 @@
 
 namespace trireme {
 
-// Beside those of ExitCode: checkpoints could not be written. Nothing that a library raises.
+// Not in ExitCode, because no library raises it: checkpoints could not be written.
 inline constexpr ExitCode unsaved_exit{7};
 
-// Whether the config has checkpoints written, and with them a copy of the state held in memory.
+// Whether the config has checkpoints, and so a copy of the state in memory.
 [[nodiscard]] bool writes_checkpoints(const CheckpointConfig& config);
 
 class Checkpointing {
  public:
-  // Restores what `start` has and allocates what checkpoints need; writes nothing. Collective. All
-  // references must outlive it.
+  // Restores the checkpoint of `start` and allocates what checkpoints need; writes nothing.
+  // Collective. All references must outlive it.
   Checkpointing(Session& session, const TrainingState& state, const Dataset& dataset,
                 const StartingPoint& start, const RunOwner& owner);
 
-  // Once rank 0 has taken the run directory: what is wrong with its directory of checkpoints shows
-  // now, not at the first save. Failed saves are told to `metrics`, which must outlive this; null
-  // on other ranks. Collective.
+  // Call it once rank 0 has taken the run directory: problems with the checkpoint directory show
+  // now, not at the first save. Failed saves go to `metrics`, which must outlive this; null on
+  // other ranks. Collective.
   void open(MetricsSink* metrics);
   // Starts a checkpoint of the state after `done` steps. Collective.
   void save(std::int64_t done, SaveTo to = SaveTo::disk);
-  // Logs a save that has ended since the last call; raises unsaved_exit at the
-  // checkpoint.failed_limit-th failure in a row, but not once save() had the state after the last
-  // step: what the run has computed is still to be written, and require_saved() comes after that.
+  // Logs a save that has ended since the last call. Raises unsaved_exit at the
+  // checkpoint.failed_limit-th failure in a row, but not after save() of the last step: what the
+  // run has computed is written first, then require_saved() raises.
   void report();
   // Waits for what is being written.
   void finish();
-  // Of the saves that report() has seen, from their start to their commit; 0 where there are none.
+  // The longest of the saves that report() has seen, from start to commit; 0 if none.
   [[nodiscard]] double longest_save_seconds() const { return longest_save_seconds_; }
-  // After finish(), of a run that leaves its last state on the disk: frees the memory of the hosts.
+  // Frees the memory of the hosts, after finish() of a run that leaves its last state on disk.
   void forget_memory() noexcept;
-  // Raises unsaved_exit where the last save failed, after finish().
+  // After finish(): raises unsaved_exit if the last save failed.
   void require_saved() const;
 
  private:
@@ -60,9 +60,9 @@ class Checkpointing {
   double longest_save_seconds_ = 0;
   std::optional<std::int64_t> restored_;
   MetricsSink* metrics_ = nullptr;
-  bool trained_ = false;                  // a save of the state after the last step was begun
-  std::int64_t failed_ = 0;               // in a row
-  std::string problem_;                   // of the last that failed
+  bool trained_ = false;                  // a save of the last step's state has begun
+  std::int64_t failed_ = 0;               // failures in a row
+  std::string problem_;                   // of the last failure
   std::optional<CheckpointSaver> saver_;  // from the first save on: it holds a copy of the state
 };
 

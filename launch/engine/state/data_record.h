@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RUN/data.json: what a run was trained on, for other data to be compared with.
+// RUN/data.json records the data that a run was trained on, to compare other data with it.
 #pragma once
 
 #include <optional>
@@ -10,20 +10,19 @@
 
 namespace trireme {
 
-// Called by one rank. Atomic. Writes nothing for a data set that does not say what its ids are.
+// Called by one rank. Atomic. Writes nothing if the data set does not describe its ids.
 void keep_data_record(const std::string& run_directory, const Dataset& training);
 
-// Raises ExitCode::data, naming both, when ids or labels of `data` stand for something else than
-// those the run was trained on (data/sets/id_names.h). Runs from before there was a record are
-// accepted.
+// Raises ExitCode::data, naming both, if ids or labels of `data` mean something else than those the
+// run was trained on (data/sets/id_names.h). Accepts runs from before the record existed.
 void require_ids_of_run(const std::string& run_directory, const Dataset& data);
-// What the record says, or of a run without one, as an import leaves it, its tokenizer; nothing
-// where there is neither.
+// The record's content, or for an imported run without one its tokenizer; nothing if there is
+// neither.
 [[nodiscard]] std::optional<IdNames> ids_of_run(const std::string& run_directory);
-// The same for what `given` says of itself.
+// The same for `given`.
 void require_ids_of_run(const std::string& run_directory, const IdNames& given);
 
-// The tokenizer's file in the run's directory; "" for none.
+// The tokenizer file in the run directory; "" for none.
 [[nodiscard]] std::string tokenizer_of_run(const std::string& run_directory);
 
 }  // namespace trireme

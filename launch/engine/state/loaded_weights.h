@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The weights of a run or a file, read into a session's model.
+// Reads the weights of a run or a file into a session's model.
 #pragma once
 
 #include <string>
@@ -23,15 +23,14 @@ struct LoadedWeights {
   [[nodiscard]] std::string describe() const { return state.describe(kind); }
 };
 
-// Fills the model's parameters. Collective. Raises ExitCode::checkpoint for what is no state of the
-// config's model, ExitCode::config for averages that there are none of.
+// Fills the model's parameters. Collective. Raises ExitCode::checkpoint if the state does not fit
+// the config's model, ExitCode::config if `choice` wants averages that do not exist.
 [[nodiscard]] LoadedWeights load_weights(Session& session, const std::string& run,
                                          const WeightsChoice& choice);
 
-// Raises ExitCode::config, naming both values, where the run that train.initial_weights names has
-// other keys by which the same weights are another model, ExitCode::data where its tokenizer was
-// another than that of `data`. What lengthens a context (rotation, window) is only said, where
-// `speaks`.
+// Raises ExitCode::config, naming both values, if the run of train.initial_weights differs in keys
+// that change what the weights compute; ExitCode::data if its tokenizer differs from that of
+// `data`. Keys that extend a context (rotation, window) are only logged, if `speaks`.
 void require_same_meaning(const Config& config, bool speaks, const Dataset& data);
 
 // Raises ExitCode::non_finite with the first parameter that holds NaN or infinity, for a `result`

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run needs of an allocation's time beside its steps. Each start measures it and leaves it
-// in RUN/start_times.json for the next one, which keeps only as much time for its end as that
-// takes, and refuses a limit that leaves none for steps: it would be requeued for ever.
+// The time of an allocation that a run needs beside its steps. Each start measures it and writes
+// RUN/start_times.json. The next start reserves that much for its end, and refuses a limit that
+// leaves no time for steps: such a run would be requeued for ever.
 #pragma once
 
 #include <optional>
@@ -16,26 +16,24 @@ struct StartTimes {
   double step = 0;
 };
 
-// What the last start left; nothing where there is none or its file is damaged.
+// Of the last start; nothing if there is none or its file is damaged.
 [[nodiscard]] std::optional<StartTimes> last_start_times(const std::string& run_directory);
-// Replaces it. Raises ExitCode::internal where the file cannot be written.
+// Replaces the file. Raises ExitCode::internal if it cannot be written.
 void keep_start_times(const std::string& run_directory, const StartTimes& times);
 
-// The time from TRIREME_START_TIME (seconds since 1970, of the launch scripts) to now, 0 without
-// it.
+// Seconds since TRIREME_START_TIME (seconds since 1970, set by the launch scripts); 0 without it.
 [[nodiscard]] double seconds_since_launch();
 
-// What Slurm says of this job in SLURM_JOB_START_TIME and SLURM_JOB_END_TIME, in seconds; nothing
-// where they are not set, or where they cannot be of a job that runs now: a shell may have outlived
-// the one that it was started in.
+// From Slurm's SLURM_JOB_START_TIME and SLURM_JOB_END_TIME, in seconds. Nothing if they are not set
+// or do not fit a job that runs now: a shell may have outlived its job.
 struct AllocationTimes {
   std::optional<double> whole;  // from its start to its end
   std::optional<double> left;   // from now to its end
 };
 [[nodiscard]] AllocationTimes allocation_times();
 
-// Raises ExitCode::config, with a limit that works, where less than a tenth of `limit` seconds
-// would be left for steps.
+// Raises ExitCode::config, with a limit that works, if less than a tenth of `limit` seconds would
+// remain for steps.
 void require_enough_time(const StartTimes& times, double limit, const std::string& run_directory);
 
 }  // namespace trireme

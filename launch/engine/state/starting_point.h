@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a run begins: what run.directory holds of earlier starts, and what must agree before a run
-// goes on from it. Nothing here writes but a state that
-// was held in memory.
+// Where a run starts: the state that run.directory holds, and what must match it. Read-only, except
+// that state held in memory is written to disk.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +20,13 @@ struct StartRequest {
 
 // Where a run begins.
 struct StartingPoint {
-  std::optional<FoundCheckpoint> checkpoint{};  // it goes on from this one
-  // The steps of the weights that the run has ended with, where that is more than the checkpoint's;
-  // 0: none.
+  std::optional<FoundCheckpoint> checkpoint{};  // the run continues from it
+  // Steps of the final weights, if that is more than the checkpoint's; 0: none.
   std::int64_t finished = 0;
-  bool again = false;      // files of an earlier start are there, and no state, or they go on
+  bool again = false;      // files of an earlier start exist, without state or to be continued
   bool overwrite = false;  // the earlier run is removed first
-  // The checkpoint is of the run's end, whose weights or averages are not there: it was killed in
-  // between, or the disk had no room for them.
+  // The checkpoint is of the run's end but final weights or averages are missing: the run was
+  // killed in between, or the disk was full.
   bool lacks_weights = false;
 
   [[nodiscard]] std::int64_t step() const { return checkpoint ? checkpoint->step : 0; }
@@ -36,24 +34,23 @@ struct StartingPoint {
   [[nodiscard]] bool done(std::int64_t steps) const { return step() >= steps || finished >= steps; }
 };
 
-// The newest state counts: weights of train.steps or more leave nothing to do; else the run goes on
-// from its newest checkpoint that verifies, from the beginning where an earlier start has left
-// neither checkpoint nor weights. Seed, global batch and data must be those of the checkpoint;
-// other keys that differ are logged. With checkpoint.in_memory_every_steps the state in the memory
-// of the hosts is brought to the disk first where it is newer. Collective; rank 0 looks. Raises
-// ExitCode::checkpoint for checkpoints none of which is good, ExitCode::config for what does not
-// fit, for weights of fewer steps without a checkpoint to go on from, and where `fresh` meets a
-// run. `overwrite` counts for the first of a job's starts only: those after a failure or a requeue
-// go on.
+// The newest state counts. Weights of train.steps or more leave nothing to do; else the run
+// continues from its newest checkpoint that verifies, or from the beginning if an earlier start
+// left neither checkpoint nor weights. Seed, global batch and data must match the checkpoint; other
+// differing keys are logged. With checkpoint.in_memory_every_steps a newer state in host memory is
+// first written to disk. Collective; rank 0 reads. Raises ExitCode::checkpoint if no checkpoint is
+// good; ExitCode::config for what does not fit, for weights of fewer steps without a checkpoint,
+// and if `fresh` meets a run. `overwrite` applies only to the first of a job's starts: those after
+// a failure or a requeue continue.
 [[nodiscard]] StartingPoint find_start(Session& session, const Dataset& dataset,
                                        const StartRequest& request);
 
-// On rank 0, once everything else has been checked: removes what is overwritten, and sets weights
-// aside that the run goes back behind.
+// On rank 0, after all other checks: removes what is overwritten, and sets aside weights newer than
+// the start point.
 void clear_the_way(const Config& config, const StartingPoint& start);
 
-// What a checkpoint keeps for the comparisons above, as a JSON object: version, data, config, and
-// the epoch of the start that wrote it.
+// What a checkpoint stores for these comparisons, as a JSON object: version, data, config, and the
+// epoch of the start that wrote it.
 [[nodiscard]] std::string state_text(const Config& config, const Dataset& dataset,
                                      std::int64_t epoch);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks hold in parts, whole on rank 0: to be written, or to compare layouts by. Everything
-// is collective.
+// Gathers distributed tensors on rank 0, to write them or to compare layouts. All functions are
+// collective.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@
 
 namespace trireme {
 
-// Empty but on rank 0. Weights come with statistics.
+// Empty except on rank 0. Includes statistics.
 [[nodiscard]] std::vector<WholeTensor> gather_weights(Session& session);
 [[nodiscard]] std::vector<WholeTensor> gather_average(Session& session,
                                                       const AverageWeights& average);
-// Of both moments.
+// Over both moments.
 [[nodiscard]] std::string optimizer_digest(Session& session, const Optimizer& optimizer);
 
-// What a weights file says about itself; `step`: after how many steps. Local.
+// Metadata of a weights file; `step`: number of steps trained. Local.
 [[nodiscard]] std::map<std::string, std::string> weights_metadata(std::optional<std::int64_t> step);
 
 }  // namespace trireme

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Passes of a model that remembers the texts it has read: keys and values of earlier positions stay
-// in a cache on each rank, for its layers and its tensor blocks, so that a token costs one row
-// instead of a context.
+// Incremental decoding: each rank caches keys and values of earlier positions for its layers and
+// tensor blocks, so a token costs one row instead of a whole context.
 #pragma once
 
 #include <cstdint>
@@ -17,28 +16,27 @@ namespace trireme {
 // DecodeShape::rows.
 [[nodiscard]] DecodeShape decode_shape(const Config& resolved, std::int64_t capacity = 0);
 
-// One copy of the model, on the ranks of one data index: all of them make the same calls.
+// One model replica, on the ranks of one data index; all of them make the same calls.
 class Decoder {
  public:
-  // What is to be read of one text: tokens from position `first` on, which overwrite what was known
-  // from there on. No tokens: the text waits.
+  // New input of one text: tokens from position `first` on; they overwrite the cache from there on.
+  // No tokens: the text waits.
   struct Piece {
     std::int64_t first = 0;
     std::span<const std::int32_t> tokens{};
   };
 
-  // The session was made with a DecodeShape and must outlive this. Collective over the ranks of the
-  // copy.
+  // The session must have a DecodeShape and outlive this. Collective over the replica's ranks.
   explicit Decoder(Session& session);
 
   [[nodiscard]] int texts() const { return texts_; }                        // train.micro_batch
   [[nodiscard]] std::int64_t rows() const { return session_.decode.rows; }  // of a piece at most
   [[nodiscard]] std::int64_t capacity() const { return session_.decode.capacity; }
 
-  // Reads a piece of each text; a piece ends at the capacity at most. With `wanted` logits() are
-  // those behind the last tokens. Collective over the ranks of the copy.
+  // Reads a piece of each text, up to the capacity. If `wanted`, logits() are those after the last
+  // tokens. Collective over the replica's ranks.
   void read(std::span<const Piece> pieces, bool wanted);
-  // One for each token of the vocabulary; empty where this rank does not hold the head.
+  // One per vocabulary entry; empty if this rank does not hold the head.
   [[nodiscard]] std::span<const float> logits(int text);
 
  private:
@@ -57,7 +55,7 @@ class Decoder {
   std::unique_ptr<Model> narrow_model_;  // shares parameters and cache with the session's
   Width wide_, narrow_;
   Buffer tokens_, tokens_host_, spans_, spans_host_, rows_, rows_host_;
-  std::vector<std::int32_t> last_;  // by text: the row of the piece's last token
+  std::vector<std::int32_t> last_;  // per text: the row of the piece's last token
   std::vector<float> logits_;       // of one text
 };
 

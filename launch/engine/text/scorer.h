@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How likely a model thinks given texts are, which is what multiple-choice tasks ask.
+// Log-likelihoods of given texts, as multiple-choice tasks need them.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,21 @@
 
 namespace trireme {
 
-// The tokens from `first` on are scored, 1 or more, behind those before them.
+// Scores the tokens from `first` (at least 1) on, given those before.
 struct ScoredText {
   std::vector<std::int32_t> tokens;
   std::int64_t first = 1;
 };
 
 struct TextScore {
-  double log_likelihood = 0;  // nats, the sum of the tokens that are scored
-  bool greedy = false;        // each of them is the likeliest
+  double log_likelihood = 0;  // nats, summed over the scored tokens
+  bool greedy = false;        // every scored token is the most likely one
 };
 
-// The session was made for evaluation; a micro-batch of it has train.micro_batch texts, and the
-// data ranks share them. A text begins with its last model.context + 1 tokens at most. Collective,
-// with the same texts on all ranks. Raises ExitCode::config, with the text's index, where no token
-// is left before those that are scored, and for ids outside the vocabulary.
+// The session must be for evaluation with train.micro_batch texts per micro-batch; the data ranks
+// share the texts. Only the last model.context + 1 tokens of a text are read. Collective, with the
+// same texts on all ranks. Raises ExitCode::config, with the text's index, if no token is left
+// before the scored ones, and for ids outside the vocabulary.
 [[nodiscard]] std::vector<TextScore> score_texts(Session& session,
                                                  std::span<const ScoredText> texts);
 

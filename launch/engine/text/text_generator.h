@@ -13,40 +13,38 @@
 
 namespace trireme {
 
-// One copy of the model, on the ranks of one data index: all of them make the same calls.
+// One model replica, on the ranks of one data index; all of them make the same calls.
 class TextGenerator {
  public:
   static constexpr std::int64_t half_the_context = -1;
-  static constexpr std::int32_t ended = -2;  // instead of a token: of a text that goes no further
+  static constexpr std::int32_t ended = -2;  // instead of a token: the text has ended
 
-  // The session was made for a config that is resolved for Purpose::generate and must outlive this.
-  // `forget`: how many tokens a text whose context is full forgets at once, from its beginning; the
-  // others are read again, from position 0 on. 0: it ends there. Collective over the ranks of the
-  // copy.
+  // The session must be for a config resolved for Purpose::generate, and outlive this. `forget`:
+  // number of first tokens that a text drops when its context is full; the rest is read again from
+  // position 0. 0: the text ends. Collective over the replica's ranks.
   TextGenerator(Session& session, const SamplingOptions& sampling,
                 std::int64_t forget = half_the_context);
 
   [[nodiscard]] int texts() const { return decoder_.texts(); }  // train.micro_batch
-  // Raises ExitCode::config for an id outside the vocabulary, and for more tokens than the context
-  // has.
+  // Raises ExitCode::config for an id outside the vocabulary, and for more tokens than the context.
   void require_prompt(std::span<const std::int32_t> tokens) const;
-  // Appends tokens to a text, the first of which are a prompt as above.
+  // Appends tokens to a text; the first ones are a prompt as above.
   void feed(std::span<const std::int32_t> tokens, int text = 0);
-  // Of each text the next token, which is appended, or not_finite or `ended`. A text draws as it
-  // would alone, with this seed. Those without tokens wait. Collective over the ranks of the copy.
+  // Appends and returns each text's next token; or returns not_finite or `ended`. Each text draws
+  // as if alone with this seed. Empty texts wait. Collective over the replica's ranks.
   const std::vector<std::int32_t>& step();
-  // The text gets no further tokens.
+  // Ends the text.
   void end(int text) { at(text).over = true; }
-  // Another text takes its place.
+  // Frees the slot for another text.
   void restart(int text) { at(text) = {}; }
-  // Of the only text, or the first. Nothing where the model's answer is not finite or it has ended.
+  // For a single text, or the first. Nothing if it has ended or a logit is not finite.
   [[nodiscard]] std::optional<std::int32_t> next();
 
  private:
   struct Text {
     std::vector<std::int32_t> tokens;
-    std::int64_t begin = 0;  // the token at position 0
-    std::int64_t known = 0;  // positions that the decoder has read
+    std::int64_t begin = 0;  // index of the token at position 0
+    std::int64_t known = 0;  // positions in the decoder's cache
     bool over = false;
 
     [[nodiscard]] std::int64_t unread() const { return std::ssize(tokens) - begin - known; }
@@ -54,7 +52,7 @@ class TextGenerator {
   void require_known(std::span<const std::int32_t> tokens) const;
   [[nodiscard]] Text& at(int text) { return texts_[static_cast<std::size_t>(text)]; }
   void make_room(Text& text) const;
-  // The next piece of every text; false where there is none.
+  // Reads the next piece of every text; false if there is none.
   bool read_pieces();
   void tell_all_stages();
 
