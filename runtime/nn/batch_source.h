@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the training loop and the evaluation get their micro-batches from.
+// The source of micro-batches for training and evaluation.
 #pragma once
 
 #include "runtime/device/device.h"
@@ -7,25 +7,25 @@
 
 namespace trireme {
 
-// What threads beside the caller's have done to read batches, in seconds of all of them together.
+// Work of the reader threads (not the caller's), in seconds summed over all of them.
 struct ReadWork {
   double seconds = 0;
-  double computing = 0;  // of these, on a core
-  // Of the chunks that were decoded to be kept for other samples, the share that had been decoded
-  // before, and the bytes that keeping all takes.
+  double computing = 0;  // the part of it spent on a core
+  // Of the chunks decoded and cached for other samples: the share that was decoded more than once,
+  // and the bytes needed to cache all.
   double decoded_again = 0, chunk_bytes = 0;
 };
 
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
-  // This rank's next micro-batch, in order. It is filled on `copy`, and `compute` waits for it; it
-  // stays valid until the next call, whose refilling in turn waits for the work enqueued on
-  // `compute` so far. Raises ExitCode::data.
+  // This rank's next micro-batch, in order. It is filled on stream `copy`, and `compute` waits for
+  // it. It stays valid until the next call; refilling waits for the work enqueued on `compute` so
+  // far. Raises ExitCode::data.
   virtual const Batch& next(Stream& copy, Stream& compute) = 0;
-  // Seconds that the calling thread has been blocked in next() since the start.
+  // Seconds that next() has blocked its caller since the start.
   [[nodiscard]] virtual double wait_seconds() const = 0;
-  // Since the start; of none where nothing is read.
+  // Since the start; all zero if nothing is read.
   [[nodiscard]] virtual ReadWork read_work() const { return {}; }
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a model is declared and run. A Layer reserves its parameters and activations from a Blueprint
-// in its constructor; after that all memory is known before any of it is allocated. forward and
-// backward only enqueue.
+// in its constructor, so all memory is known before any is allocated. forward and backward only
+// enqueue.
 #pragma once
 
 #include <memory>
@@ -22,12 +22,11 @@ namespace trireme {
 // A tensor of a layer: an offset in one of three arenas.
 struct Activation {
   enum class Space : std::uint8_t {
-    kept,       // lives from forward to backward of a micro-batch: what backward needs
-    scratch,    // lives within one forward or backward call of a layer of the chain; those layers
-                // share it
-    workspace,  // lives within one op call; all ops share it
-    cache       // lives from one pass to the next: what a chain that decodes knows of earlier rows,
-                // or what is made of the weights once a step
+    kept,       // from forward to backward of a micro-batch: what backward needs
+    scratch,    // within one forward or backward call of a chain layer; those layers share it
+    workspace,  // within one op call; all ops share it
+    cache       // from one pass to the next: keys and values of earlier rows in a decoding model,
+                // or values derived from the weights once a step
   };
   Space space = Space::scratch;
   std::size_t offset = 0;
@@ -35,18 +34,18 @@ struct Activation {
   Shape shape;
 };
 
-// A chain that decodes continues texts: a pass takes the next `rows` positions of every sample, and
-// layers keep in the cache space what later passes need of up to `capacity` positions.
+// A decoding model continues texts: a pass takes the next `rows` positions of every sample, and
+// layers cache what later passes need of up to `capacity` positions.
 struct DecodeShape {
   std::int64_t rows = 0;  // 0: a pass takes whole samples
   std::int64_t capacity = 0;
 };
 
-// Low-rank adapters (Hu et al., LoRA, 2021) beside some of the linear layers; all else is frozen.
+// Low-rank adapters (Hu et al., LoRA, 2021) on some linear layers; all other weights are frozen.
 struct AdapterOptions {
-  std::int64_t rank = 0;               // 0: there are none
+  std::int64_t rank = 0;               // 0: no adapters
   float scale = 1;                     // alpha / rank
-  std::vector<std::string> targets{};  // last parts of the layers' names: "qkv"
+  std::vector<std::string> targets{};  // last components of layer names: "qkv"
 };
 
 // What a model is built for; layers read it through their Blueprint.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model is a chain of layers. A Chain says how to make each of them; a Model is what one rank
-// holds of it: one or several runs of layers ("chunks"), their parameters, and the memory of the
-// micro-batches in flight.
+// A model is a chain of layers. A Chain describes how to make each layer; a Model is the part that
+// one rank holds: runs of layers ("chunks"), their parameters, and the memory of the micro-batches
+// in flight.
 #pragma once
 
 #include <functional>
@@ -14,13 +14,13 @@
 namespace trireme {
 
 struct ChainLayer {
-  // Declares everything on the blueprint, whose input() is the output of the layer before.
+  // Declares the layer on the blueprint, whose input() is the previous layer's output.
   std::function<std::unique_ptr<Layer>(Blueprint&)> make;
   bool block = false;  // one of the repeated blocks: what full recomputation recomputes
 };
 using Chain = std::vector<ChainLayer>;
 
-// What is known of every layer before anything is allocated.
+// What is known of every layer before allocation.
 struct LayerSummary {
   std::string name;
   double forward_flops = 0;  // of one micro-batch, on all tensor ranks together
@@ -32,11 +32,11 @@ struct LayerSummary {
 [[nodiscard]] std::vector<LayerSummary> summarize(const Chain& chain, DeviceType device,
                                                   const BuildOptions& options);
 
-// What the layers of a chain allow a run, whatever its layout: asked of them as declared for one
-// sample on one rank. Blocks come first.
+// The limits that the layers of a chain set on any layout, declared for one sample on one rank.
+// Blocks come first.
 [[nodiscard]] ModelLimits limits_of(const Chain& chain);
 
-// Bytes of the layers of a rank, for all micro-batches in flight.
+// Bytes on one rank, for all micro-batches in flight.
 struct ActivationArenas {
   std::size_t kept = 0;       // from forward to backward
   std::size_t scratch = 0;    // shared by the layers
@@ -51,15 +51,15 @@ struct ChunkSpan {
   int slots = 1;
 };
 
-// Told before a layer runs. `unit` and `next` count the layers that this rank holds, in chain
-// order; `next` follows in the same pass, -1 at its end.
+// Called before a layer runs. `unit` and `next` number the layers that this rank holds, in chain
+// order; `next` is the following layer of the same pass, -1 for the last.
 class LayerHook {
  public:
   virtual ~LayerHook() = default;
   virtual void before_forward(int unit, int next) = 0;
   virtual void before_backward(int unit, int next) = 0;  // also before backward_weight
-  // Of layer `index` of the context's chunk, for those who look: what it handed on, nothing of a
-  // head, and the gradient of what it was given.
+  // For observers: the output of layer `index` of the context's chunk (empty for a head), and the
+  // gradient of its input.
   virtual void after_forward(const Context& /*context*/, int /*index*/, const Layer& /*layer*/,
                              const Tensor& /*output*/) {}
   virtual void after_backward(const Context& /*context*/, int /*index*/, const Layer& /*layer*/,
@@ -68,14 +68,14 @@ class LayerHook {
 
 class Model {
  public:
-  // Nothing is allocated before everything is declared. The device must outlive the model. Without
+  // Allocates only after everything is declared. The device must outlive the model. Without
   // `chunks` the model is the whole chain. `input` is the output shape of the layer before the
-  // first chunk's, as summarize() gives it for chunk c in inputs[c].
+  // first chunk; for chunk c summarize() gives it in inputs[c].
   Model(Device& device, const Chain& chain, const BuildOptions& options,
         std::span<const ChunkSpan> chunks = {}, std::span<const Shape> inputs = {},
         const StoreOptions& store = {}, bool separate_ties = false);
-  // The same layers as `other`'s with other rows to a decoding pass: parameters and cache are
-  // other's, which must outlive this.
+  // The layers of `other` with a different number of rows per decoding pass. Shares parameters and
+  // cache with `other`, which must outlive it.
   Model(const Model& other, const Chain& chain, const BuildOptions& options,
         std::span<const ChunkSpan> chunks, std::span<const Shape> inputs);
 
@@ -84,41 +84,41 @@ class Model {
   void backward(const Context& context);
   void backward_weight(const Context& context);
 
-  // A context of this model's memory for micro-batch slot `slot` of a chunk; the caller fills in
+  // A context for micro-batch slot `slot` of a chunk, in this model's memory; the caller fills in
   // the step's values.
   [[nodiscard]] Context context(Stream& stream, const Batch& batch, bool training, int chunk = 0,
                                 int slot = 0) const;
 
-  // For tests: before each pass of a layer all that it may not read yet is filled with NaNs: its
-  // scratch, the workspace, what it keeps and the tensor it is to write. A result that depends on
-  // what lay there is NaN. On in all models where the environment has TRIREME_POISON_ACTIVATIONS=1.
+  // For tests: before each pass of a layer, fills with NaNs all memory that the layer may not read
+  // yet: its scratch, the workspace, its kept activations and its output. A read of stale memory
+  // then yields NaN. TRIREME_POISON_ACTIVATIONS=1 in the environment turns it on for all models.
   void poison_activations(bool wanted) { poisoned_ = wanted; }
 
-  // Where a pipeline receives into and sends from. Empty at the ends of the chain.
+  // Where a pipeline stage receives and sends. Empty at the ends of the chain.
   [[nodiscard]] Tensor input(const Context& context) const;
   [[nodiscard]] Tensor output(const Context& context) const;
   [[nodiscard]] Tensor input_gradient(const Context& context) const;
   [[nodiscard]] Tensor output_gradient(const Context& context) const;
-  // What layer `i` of the context's chunk hands on; empty for a head.
+  // The output of layer `i` of the context's chunk; empty for a head.
   [[nodiscard]] Tensor output_of(const Context& context, std::size_t i) const;
 
-  // Of a model that decodes: nothing is known of any text. Its memory reads as NaNs under
-  // poison_activations() until it is written.
+  // Decoding models: clears the cache of all texts. Under poison_activations() the cache reads as
+  // NaN until it is written.
   void forget(Stream& stream) const;
 
   [[nodiscard]] ParamStore& params() { return *params_; }
   [[nodiscard]] const ParamStore& params() const { return *params_; }
-  // Raises an error where this rank does not hold the head.
+  // Raises an error if this rank does not hold the head.
   [[nodiscard]] const HeadInfo& head() const;
   [[nodiscard]] bool has_head() const { return head_ != nullptr; }
   [[nodiscard]] int chunk_count() const { return static_cast<int>(chunks_.size()); }
   [[nodiscard]] int slots(int chunk) const { return at(chunk).slots; }
-  // The layers of a chunk as the store and the hook count them.
+  // The layers of a chunk, numbered as in the store and the hook.
   [[nodiscard]] UnitRange units(int chunk) const;
   void set_hook(LayerHook* hook) { hook_ = hook; }
-  // From now on training passes of layers are recorded and replayed.
+  // From now on, training passes of layers are recorded as graphs and replayed.
   void use_layer_graphs() { graphs_ = std::make_unique<LayerGraphs>(device_); }
-  // Of the layers held here, for one micro-batch.
+  // Of the layers held here, per micro-batch.
   [[nodiscard]] double forward_flops() const;
   [[nodiscard]] ActivationArenas activation_arenas() const {
     return {kept_.bytes(), scratch_.bytes(), workspace_.bytes()};
@@ -127,7 +127,7 @@ class Model {
     const ActivationArenas arenas = activation_arenas();
     return arenas.kept + arenas.scratch + arenas.workspace;
   }
-  // Of a model that decodes; one that shares another's counts nothing.
+  // 0 unless the model decodes and owns its cache.
   [[nodiscard]] std::size_t cache_bytes() const { return own_cache_.bytes(); }
 
  private:
@@ -135,12 +135,12 @@ class Model {
     Activation value{};     // output of the layer before, kept
     Activation gradient{};  // its gradient: kept at the ends of a chunk, scratch inside
     int region = -1;        // which of the two scratch regions; -1: kept
-    bool exists = false;    // not before the chain's first layer, not after a head
+    bool exists = false;    // false before the chain's first layer and after a head
   };
   struct Chunk {
     std::vector<std::unique_ptr<Layer>> layers;
     std::vector<bool> recomputed;
-    std::vector<Activation> keeps;     // of each layer: all that it keeps, as bytes
+    std::vector<Activation> keeps;     // per layer: everything that it keeps, as bytes
     std::vector<Boundary> boundaries;  // layers.size() + 1
     int slots = 1;
     int first_unit = 0;
@@ -158,7 +158,7 @@ class Model {
   void place_regions(Blueprint& blueprint);
   void allocate(const Blueprint& blueprint);
   void poison(const Context& context, std::size_t i, LayerPass pass) const;
-  // Runs a pass of layer i of a chunk, as a graph where these are in use.
+  // Runs a pass of layer i of a chunk, as a graph if graphs are in use.
   template <typename Work>
   void run(const Context& context, std::size_t i, LayerPass pass, Work&& work);
   [[nodiscard]] const Chunk& at(int chunk) const {
@@ -173,7 +173,7 @@ class Model {
   std::unique_ptr<LayerGraphs> graphs_;
   Arena kept_, scratch_, workspace_, own_cache_;
   const Arena* shared_cache_ = nullptr;
-  std::size_t own_scratch_ = 0;  // of the layers; behind it lie the gradients between them
+  std::size_t own_scratch_ = 0;  // of the layers; the gradients between them follow it
   bool poisoned_ = false;
   Activation losses_{}, hits_{};
 };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ParamSpec: everything there is to know about a parameter, declared once. Allocator, initialiser,
-// tensor sharder, optimizer, reducer, weight files and planner read it. The arenas are in
-// param_store.h.
+// ParamSpec: all properties of a parameter, declared once. Allocator, initialiser, tensor sharder,
+// optimizer, reducer, weight files and planner read it. The arenas are in param_store.h.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@ struct Init {
   Kind kind = Kind::constant;
   float a = 0;  // the constant, the mean, the lower bound or the amplitude
   float b = 0;  // the stddev or the upper bound
-  // Of the steps of what starts so, times the learning rate: an optimizer of Adam's kind.
+  // Multiplies the learning rate of this parameter; only Adam-type optimizers support values but 1.
   float rate = 1;
 
   [[nodiscard]] Init at_rate(float multiplier) const {
@@ -33,12 +32,12 @@ struct Init {
 
 enum class ParamKind : std::uint8_t {
   weight,
-  // A running statistic. Its gradient slot collects this step's value (summed over micro-batches
-  // and ranks like any gradient) and the update is p = decay * p + (1 - decay) * collected: no
-  // second mechanism for batch norm.
+  // A running statistic, such as batch norm's. Its gradient slot collects this step's value, which
+  // is summed over micro-batches and ranks like a gradient; then p = decay * p + (1 - decay) *
+  // collected.
   statistic,
-  // A weight that stays as it is: no gradient, no moments, no collective. Every data-parallel rank
-  // has all of it, whatever the stage of ZeRO.
+  // A weight that is not trained: no gradient, no moments, no collective. Every data-parallel rank
+  // holds all of it in every ZeRO stage.
   frozen
 };
 
@@ -49,22 +48,22 @@ struct ParamSpec {
   bool decay = false;   // weight decay applies
   bool matrix = false;  // read by kernels in the compute dtype; others stay fp32
   bool hidden =
-      false;  // a matrix between hidden activations, (out, in) or filters (out, ...): Muon's
+      false;  // a matrix between hidden activations, (out, in), or filters (out, ...): for Muon
   int shard_axis = -1;  // axis that tensor parallelism splits, 0 or 1; -1: replicated
-  int shard_parts = 1;  // the axis holds this many tensors one after another, each split (q, k, v)
-  int shard_lead = 1;  // the first is so many times as long as each other (queries that share keys)
-  // Parameters with one `tie` always have the same values: they start alike and their gradients are
-  // added up. The one whose name is the tie is the original, the others are its copies. A store
-  // that does not keep ties apart makes them one parameter.
+  int shard_parts = 1;  // the axis holds this many tensors in a row, each split alone (q, k, v)
+  int shard_lead = 1;   // length of the first part in lengths of the others (grouped queries)
+  // Parameters with the same `tie` always have the same values: they start equal and their
+  // gradients are summed. The original is the one named like the tie; the others are copies. A
+  // store without separate ties makes them one parameter.
   std::string tie{};
   ParamKind kind = ParamKind::weight;
   float statistic_decay = 0.9F;
-  bool adapter = false;  // a factor beside a frozen matrix
+  bool adapter = false;  // a low-rank factor of a frozen matrix
 
-  // Parts of one length that make up the axis.
+  // The axis length in units of the shortest part.
   [[nodiscard]] int shard_units() const { return shard_parts - 1 + shard_lead; }
   [[nodiscard]] bool is_copy() const { return !tie.empty() && tie != name; }
-  // What its initial values are keyed by.
+  // The key of its initial values.
   [[nodiscard]] const std::string& identity() const { return tie.empty() ? name : tie; }
 
   friend bool operator==(const ParamSpec& a, const ParamSpec& b) {
@@ -76,15 +75,15 @@ struct ParamId {
   int index = -1;
 };
 
-// The shape in which a rank stores a parameter: the global one, or (local blocks, block...) where
+// The shape in which a rank stores a parameter: the global shape, or (local blocks, block...) if
 // tensor parallelism splits it.
 [[nodiscard]] Shape stored_shape(const ParamSpec& spec, const TensorSplit& split);
 [[nodiscard]] inline bool is_split(const ParamSpec& spec, const TensorSplit& split) {
   return split.blocked() && spec.shard_axis >= 0;
 }
 
-// Runs of elements that are neighbours both in a rank's storage and in the whole tensor, both
-// row-major; `visit(stored, logical, count)` gets the first element of each.
+// Visits runs of elements that are contiguous both in this rank's storage and in the whole tensor
+// (both row-major). `visit(stored, logical, count)` gets the first element of each.
 template <typename Visit>
 void for_each_run(const ParamSpec& spec, const TensorSplit& split, Visit&& visit) {
   if (!is_split(spec, split)) {
@@ -101,7 +100,7 @@ void for_each_run(const ParamSpec& spec, const TensorSplit& split, Visit&& visit
                   spec.name, spec.shape.to_string(), spec.shard_axis, split.blocks);
   for (int b = 0; b < split.local(); ++b) {
     for (std::int64_t o = 0; o < outer; ++o) {
-      std::int64_t before = o * units * inner;  // of this block
+      std::int64_t before = o * units * inner;  // within this block
       for (std::int64_t part = 0; part < spec.shard_parts; ++part) {
         const std::int64_t run = part == 0 ? spec.shard_lead * inner : inner;
         visit(b * block + before, before * split.blocks + (split.first() + b) * run, run);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory behind a ParamLayout: a value for each of its elements, whole or, with ZeRO
-// (Rajbhandari et al., 2020), for own slices only. Of slices the weights of a few units at a time
-// may be whole, in buffers that units take turns in.
+// The memory of a ParamLayout: one value per element, whole or, with ZeRO (Rajbhandari et al.,
+// 2020), only for this rank's slices. Beside slices, a few buffers hold whole weights for one unit
+// each at a time.
 #pragma once
 
 #include <string_view>
@@ -16,52 +16,49 @@ class ParamArena {
  public:
   enum class Form {
     whole,
-    slices,       // own ones, and buffers
-    kept,         // what ParamLayout::kept says, and buffers
-    buffers_only  // or not even those
+    slices,       // this rank's slices, and buffers
+    kept,         // ParamLayout::kept(), and buffers
+    buffers_only  // buffers alone
   };
   struct Options {
-    std::string_view what;  // the values are called in messages
+    std::string_view what;  // name of the values in messages
     DType dtype = DType::f32;
     Form form = Form::whole;
-    int levels = 1;      // arenas of that form; the buffers are of all of them
-    int buffers = 0;     // each holds the weights of any unit
-    bool frozen = true;  // has a place for frozen weights
+    int levels = 1;      // arenas of that form; the buffers are shared by all levels
+    int buffers = 0;     // each holds the weights of any one unit
+    bool frozen = true;  // includes frozen weights
   };
   ParamArena() = default;
-  // `layout` is laid out and outlives the arena.
+  // `layout` must be laid out and outlive the arena.
   ParamArena(Device& device, const ParamLayout& layout, const Options& options);
 
   [[nodiscard]] std::size_t bytes() const;
-  // All elements that it has a place for, weights first; padding stays zero. Only where nothing is
-  // sliced.
+  // All elements, weights first; padding stays zero. Only for Form::whole.
   [[nodiscard]] Tensor whole(int level = 0) const;
-  // Those, or what there is of them, which Bucket::owned or, in the form `kept`, Bucket::kept
-  // indexes.
+  // All elements that the arena holds; Bucket::owned, or in form `kept` Bucket::kept, indexes them.
   [[nodiscard]] Tensor held(int level = 0) const;
-  // In the shape of stored_shape(). Sliced weights must be placed; those of a bucket too.
+  // In the shape of stored_shape(). In sliced forms the parameter's unit must be placed.
   [[nodiscard]] Tensor param(ParamId id, int level = 0) const;
   [[nodiscard]] Tensor bucket(const Bucket& bucket, int level = 0) const;
-  // What there is of a bucket in the form `kept`.
+  // The elements of a bucket that form `kept` holds.
   [[nodiscard]] Tensor kept(const Bucket& bucket) const;
-  // The part of a bucket that this rank owns; empty where there are buffers only.
+  // The slice of a bucket that this rank owns; empty for Form::buffers_only.
   [[nodiscard]] Tensor owned(const Bucket& bucket, int level = 0) const;
-  // The whole weights of `unit` live in `buffer` from now on, in place of another unit's; returns
-  // them.
+  // Makes `buffer` hold the whole weights of `unit` instead of its previous unit's; returns them.
   Tensor place(int unit, int buffer);
 
  private:
   [[nodiscard]] std::int64_t held_elements() const;
   [[nodiscard]] Tensor range(int level, std::int64_t first, std::int64_t count) const;
-  // Elements of one bucket, counted from the beginning of the layout.
+  // Elements of one bucket; `first` counts from the beginning of the layout.
   [[nodiscard]] Tensor elements(const Bucket& bucket, int unit, int level, std::int64_t first,
                                 std::int64_t count) const;
 
   const ParamLayout* layout_ = nullptr;
   Options options_{};
-  std::vector<Buffer> memory_;   // by level
+  std::vector<Buffer> memory_;   // per level
   std::vector<Buffer> buffers_;  // of whole units
-  std::vector<int> buffer_of_;   // by unit; -1: nowhere
+  std::vector<int> buffer_of_;   // per unit; -1: not placed
 };
 
 }  // namespace trireme

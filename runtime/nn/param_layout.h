@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where each parameter lies in the arenas: a pure function of what was declared, equal on all ranks
-// of a data-parallel group but for which slice is whose.
+// Position of each parameter in the arenas: a pure function of the declarations, equal on all ranks
+// of a data-parallel group except for slice ownership.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@
 
 namespace trireme {
 
-// Layers [first, last) as a rank counts those that it holds, in chain order.
+// Layers [first, last) in chain order, numbered among those that this rank holds.
 struct UnitRange {
   int first = 0;
   int last = 0;
@@ -23,27 +23,27 @@ struct ZeroOptions {
   int stage = 0;
   int ranks = 1;  // of the data-parallel group
   int rank = 0;
-  // Matrices and vectors in buckets of their own, so that the former can be gathered in the compute
+  // Separate buckets for matrices and vectors, so that matrices can be gathered in the compute
   // dtype.
   bool vectors_apart = false;
 };
 
-// The unit of reduction and gathering. Its borders are parameter borders. With ZeRO the weights of
-// a bucket are padded to a multiple of the ranks; statistics and frozen weights are never sliced.
+// The unit of reduction and gathering; never splits a parameter. With ZeRO the weights of a bucket
+// are padded to a multiple of the ranks; statistics and frozen weights are never sliced.
 struct Bucket {
   std::int64_t first = 0;  // element range of the arenas
   std::int64_t count = 0;
-  std::int64_t owned = 0;  // where the own slice begins in arenas of own slices
-  std::int64_t kept = 0;   // where ParamLayout::kept begins in arenas of that
-  int params = 0;          // how many parameters must report before it is complete
+  std::int64_t owned = 0;  // start of this rank's slice in arenas of slices
+  std::int64_t kept = 0;   // start of ParamLayout::kept() in arenas of that form
+  int params = 0;          // number of parameters that complete it
   UnitRange units{};
   ParamKind kind = ParamKind::weight;
-  bool matrices = false;  // of matrices alone, where vectors are apart
+  bool matrices = false;  // holds only matrices (vectors_apart)
 };
 
-// A run of neighbouring elements that the optimizer treats alike, within the own slice of a bucket.
+// A run of adjacent elements in this rank's slice of a bucket that the optimizer treats alike.
 struct OwnedRun {
-  ParamId param{};  // the first of the run
+  ParamId param{};  // the first parameter of the run
   int bucket = 0;
   std::int64_t first = 0;  // from the beginning of the slice
   std::int64_t count = 0;
@@ -51,7 +51,7 @@ struct OwnedRun {
   ParamKind kind = ParamKind::weight;
   float statistic_decay = 0;
   float rate = 1;                 // Init::rate
-  bool counted = true;            // in the gradient norm: once among all ranks and tied copies
+  bool counted = true;            // in the gradient norm: once over all ranks and tied copies
   bool counted_in_tensor = true;  // in sums over the ranks that hold parts of this parameter
 };
 
@@ -74,33 +74,33 @@ class ParamLayout {
   [[nodiscard]] std::int64_t offset(ParamId id) const { return entries_[at(id)].offset; }
   [[nodiscard]] int bucket_of(ParamId id) const { return entries_[at(id)].bucket; }
   [[nodiscard]] int unit_of(ParamId id) const { return entries_[at(id)].unit; }
-  // Index -1 where a unit has no parameters.
+  // Index -1 if the unit has no parameters.
   [[nodiscard]] ParamId first_of_unit(int unit) const;
   [[nodiscard]] int unit_count() const { return units_; }
-  // The parameter of that name, index -1 where there is none.
+  // The parameter of that name; index -1 if there is none.
   [[nodiscard]] ParamId find(std::string_view name) const;
 
   [[nodiscard]] std::int64_t elements() const { return elements_; }
   [[nodiscard]] std::int64_t weight_elements() const { return weight_elements_; }
   [[nodiscard]] std::int64_t owned_elements() const { return owned_elements_; }
   [[nodiscard]] std::int64_t kept_elements() const { return kept_elements_; }
-  // Of those that have gradients: all in front of the frozen ones.
+  // Elements with gradients; they precede the frozen ones.
   [[nodiscard]] std::int64_t trained_elements() const { return trained_elements_; }
   [[nodiscard]] std::int64_t owned_trained_elements() const { return owned_trained_elements_; }
   [[nodiscard]] bool trains(ParamId id) const { return spec(id).kind != ParamKind::frozen; }
-  // Whole element counts of all weights but copies and frozen ones, padding not included.
+  // Element count of all whole weights, without copies, frozen weights and padding.
   [[nodiscard]] std::int64_t parameter_count() const;
-  // Arena order: reverse of declaration, weights before statistics before frozen weights; where
-  // vectors are apart, those of a unit behind its matrices, or of a chunk, whose units then share
-  // buckets.
+  // Arena order: reverse declaration order; weights, then statistics, then frozen weights. With
+  // vectors_apart the vectors follow the matrices of their unit, or of their chunk, whose units
+  // then share buckets.
   [[nodiscard]] std::span<const ParamId> order() const { return order_; }
   [[nodiscard]] std::span<const Bucket> buckets() const { return buckets_; }
-  // Runs of neighbours joined, and one for each parameter; of what has gradients.
+  // Runs of trained elements: adjacent ones merged, and one run per parameter.
   [[nodiscard]] std::span<const OwnedRun> owned_runs() const { return owned_; }
   [[nodiscard]] std::span<const OwnedRun> owned_params() const { return owned_params_; }
-  // "bucket 3 (blocks.1.mlp.contract.weight and 11 more)", for messages.
+  // For messages: "bucket 3 (blocks.1.mlp.contract.weight and 11 more)".
   [[nodiscard]] std::string describe_bucket(std::size_t bucket) const;
-  // Elements of the own slice of a bucket, and where it begins in the whole arenas.
+  // Element count of this rank's slice of a bucket, and its start in the whole arenas.
   [[nodiscard]] std::int64_t slice_count(const Bucket& bucket) const;
   [[nodiscard]] std::int64_t slice_first(const Bucket& bucket) const;
   // Elements [first, first + count) of the whole arenas.
@@ -108,14 +108,13 @@ class ParamLayout {
     std::int64_t first = 0;
     std::int64_t count = 0;
   };
-  // Whether a rank keeps of a bucket's fp32 parameters the own slice alone: others it gets rounded,
-  // or for one use.
+  // Whether a rank keeps only its slice of a bucket's fp32 parameters; it receives the other slices
+  // rounded, or for one use.
   [[nodiscard]] bool keeps_slice(const Bucket& bucket) const {
     return bucket.kind == ParamKind::weight && (zero_.stage >= 3 || bucket.matrices);
   }
   // That slice, or the whole bucket.
   [[nodiscard]] Range kept(const Bucket& bucket) const;
-  // The weights of a unit.
   [[nodiscard]] Range unit_weights(int unit) const;
   [[nodiscard]] std::size_t at(ParamId id) const;
 

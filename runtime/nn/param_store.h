@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// All parameters of a rank's part of the model, by name and by bucket: what is declared, and the
-// arenas of its values, compute copies and gradients. Arenas are ordered by when backward finishes
-// parameters (the reverse of declaration), weights before statistics before frozen weights; a
-// bucket is a contiguous range. With ZeRO each data-parallel rank owns one equal slice of every
-// bucket of weights: stage 1 slices the optimizer state, 2 also the gradients, 3 also the
-// parameters; 1 and 2 slice those fp32 parameters that ranks read rounded.
+// All parameters of a rank's part of the model, by name and by bucket: declarations, and the arenas
+// of values, compute copies and gradients. Arena order is the order in which backward finishes
+// parameters (reverse declaration), weights before statistics before frozen weights; a bucket is a
+// contiguous range. With ZeRO each data-parallel rank owns an equal slice of every bucket of
+// weights: stage 1 slices the optimizer state, 2 also gradients, 3 also parameters; 1 and 2 also
+// slice fp32 parameters that ranks read rounded.
 #pragma once
 
 #include <cstdint>
@@ -25,32 +25,31 @@ struct StoreOptions {
 
 class ParamStore {
  public:
-  // `separate_ties`: a copy of a tied parameter has memory of its own.
+  // `separate_ties`: each copy of a tied parameter has its own memory.
   explicit ParamStore(TensorSplit split = {}, bool separate_ties = false)
       : layout_(std::make_unique<ParamLayout>(split, separate_ties)) {}
 
-  // Parameters declared from here on belong to the next unit: a layer of the chain. No bucket spans
-  // two chunks.
+  // Parameters declared from here on belong to the next unit (a layer of the chain). No bucket
+  // spans two chunks.
   void open_chunk() { layout_->open_chunk(); }
   void open_unit() { layout_->open_unit(); }
-  // The same name declared twice is one parameter; its shape must agree.
+  // Declaring a name twice yields one parameter; both shapes must agree.
   ParamId declare(const ParamSpec& spec) { return layout_->declare(spec); }
 
-  // Lays out and allocates; nothing can be declared afterwards. Gradients only when training.
+  // Lays out and allocates; ends the declarations. Allocates gradients only for training.
   void allocate(Device& device, const StoreOptions& options);
   // Draws every parameter from its Init, keyed by (seed, name, element of the whole tensor):
   // independent of rank and layout.
   void initialize(Stream& stream, std::uint64_t seed);
-  // Rewrites the compute copies from the fp32 values: all that this rank can, or those of a bucket
-  // of weights that was gathered in fp32.
+  // Rewrites the compute copies from the fp32 values: all that this rank holds, or those of a
+  // weight bucket that was gathered in fp32.
   void refresh_compute(Stream& stream);
   void refresh_compute(Stream& stream, const Bucket& bucket);
-  // Stage 3, of a bucket of matrices: the own slice, rounded to its place among the compute copies.
-  // Returns it. In the other stages an update leaves it there.
+  // Stage 3, a bucket of matrices: rounds this rank's slice into the compute copies and returns it.
+  // In the other stages the update itself does so.
   Tensor refresh_own(Stream& stream, const Bucket& bucket);
 
-  // Stages 1 and 2: since all compute copies were rewritten those of other ranks' slices are old,
-  // until they are gathered.
+  // Stages 1 and 2: whether compute copies of other ranks' slices are stale until the next gather.
   [[nodiscard]] bool slices_missing() const { return slices_missing_; }
   void note_gathered() { slices_missing_ = false; }
 
@@ -58,32 +57,32 @@ class ParamStore {
   [[nodiscard]] const StoreOptions& options() const { return options_; }
 
   // Views in the shape of stored_shape(). `master` needs a parameter that is kept whole
-  // (ParamLayout::keeps_slice) or, as `compute` in stage 3, a unit that is placed.
+  // (ParamLayout::keeps_slice) or, like `compute` in stage 3, a unit that is placed.
   [[nodiscard]] Tensor master(ParamId id) const { return masters_.param(id); }
-  // Where backward accumulates at the moment.
+  // Where backward accumulates now.
   [[nodiscard]] Tensor gradient(ParamId id) const;
-  // Whether it has one.
+  // Whether the parameter has a gradient.
   [[nodiscard]] bool trains(ParamId id) const { return layout_->trains(id); }
-  // What kernels read: the compute dtype for matrices, fp32 for the rest.
+  // What kernels read: matrices in the compute dtype, the rest in fp32.
   [[nodiscard]] Tensor compute(ParamId id) const;
-  // What a product adds to its rows: on a GPU in the compute dtype, as cuBLASLt reads it, so that
-  // no step rounds it again; on a CPU fp32.
+  // A bias for a matrix product's epilogue: on a GPU in the compute dtype, as cuBLASLt reads it, so
+  // no step rounds it twice; on a CPU in fp32.
   [[nodiscard]] Tensor added(ParamId id) const;
 
   [[nodiscard]] const ParamArena& masters() const { return masters_; }      // f32
   [[nodiscard]] const ParamArena& gradients() const { return gradients_; }  // f32, partial sums
-  // Of nothing where the compute dtype is f32.
+  // Empty if the compute dtype is f32.
   [[nodiscard]] const ParamArena& compute_copies() const { return compute_; }
-  // Memory held, compute copies and buffers of units included.
+  // Bytes held, including compute copies and unit buffers.
   [[nodiscard]] std::size_t parameter_bytes() const { return masters_.bytes() + compute_.bytes(); }
 
-  // Gradients of these units and this kind accumulate in partial sum `level` from now on.
+  // From now on, gradients of these units and this kind accumulate in partial sum `level`.
   void select_level(UnitRange units, ParamKind kind, int level);
-  // Stage 2 and up: the whole weight gradients of `unit` live in this buffer from now on; returns
+  // Stage 2 and up: from now on this buffer holds the whole weight gradients of `unit`; returns
   // them.
   Tensor place_gradients(int unit, int buffer) { return gradients_.place(unit, buffer); }
   static constexpr int gradient_buffers = 2;
-  // Stage 3: likewise its whole parameters; returns the fp32 ones.
+  // Stage 3: the same for its whole parameters; returns the fp32 ones.
   Tensor place_params(int unit, int buffer);
   static constexpr int param_buffers = 3;
 
@@ -92,11 +91,11 @@ class ParamStore {
   [[nodiscard]] bool rounded() const { return options_.compute != DType::f32; }
   [[nodiscard]] bool sliced_masters() const { return options_.zero.stage >= 3; }
 
-  std::unique_ptr<ParamLayout> layout_;  // arenas refer to it
+  std::unique_ptr<ParamLayout> layout_;  // the arenas refer to it
   StoreOptions options_{};
   Device* device_ = nullptr;
   ParamArena masters_, compute_, gradients_;
-  std::vector<int> level_of_;  // by parameter
+  std::vector<int> level_of_;  // per parameter
   bool slices_missing_ = false;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives of tensor-parallel layers (Shoeybi et al., Megatron-LM, 2019; sequence parallel:
-// Korthikanti et al., 2022), and of optimizers over any group. On one rank they cost nothing. Sums
-// follow the tree over ranks of communicator.h, so with each rank's own blocks summed as a tree
-// before, the whole sum is one tree over blocks.
+// Collectives of tensor-parallel layers (Shoeybi et al., Megatron-LM, 2019; sequence parallel:
+// Korthikanti et al., 2022), and of optimizers over any group. Free on one rank. Sums follow the
+// tree over ranks of communicator.h; if each rank first sums its own blocks as a tree, the whole
+// sum is one tree over blocks.
 #pragma once
 
 #include <memory>
@@ -15,22 +15,21 @@ namespace trireme {
 
 class TensorGroup {
  public:
-  // `group`, `comm` and `stalls` must outlive this. `comm` carries collectives that overlap
-  // computation; `stalls` times waits for them, null: nothing does.
+  // `group`, `comm` and `stalls` must outlive this. `comm` runs collectives that overlap
+  // computation; `stalls` times waits for them, null: not timed.
   TensorGroup(Device& device, Communicator& group, Stream& comm, StallClock* stalls = nullptr);
 
   [[nodiscard]] int rank() const { return group_.rank(); }
   [[nodiscard]] int size() const { return group_.size(); }
 
-  // In place; `compute` continues with the result.
+  // In place; later work on `compute` sees the result.
   void all_reduce(Stream& compute, const Tensor& data, ReduceOp op = ReduceOp::sum) const;
-  // `whole` holds size() equal slices of rows; `slice` receives or is this rank's.
+  // `whole` holds size() equal slices of rows; `slice` is this rank's.
   void reduce_scatter(Stream& compute, const Tensor& whole, const Tensor& slice) const;
   void all_gather(Stream& compute, const Tensor& slice, const Tensor& whole) const;
 
-  // The same, started on the comm stream: work enqueued on `compute` until finish() overlaps and
-  // must not touch the tensors. Several may be started, which follow each other, before one
-  // finish() for all.
+  // The same, started on the comm stream. Work enqueued on `compute` before finish() overlaps it
+  // and must not touch the tensors. Several may be started, in order, before one finish() for all.
   void start_all_reduce(Stream& compute, const Tensor& data) const;
   void start_reduce_scatter(Stream& compute, const Tensor& whole, const Tensor& slice) const;
   void finish(Stream& compute) const;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How tensor parallelism cuts parameters. Layers compute in `blocks` fixed blocks, whatever the
-// number of ranks; a rank owns a run of neighbouring blocks. With the same `blocks`, every number
-// of ranks does the same arithmetic, so the bits do not depend on it.
+// How tensor parallelism splits parameters. Layers compute in `blocks` fixed blocks, whatever the
+// number of ranks; a rank owns a run of adjacent blocks. So for equal `blocks` the arithmetic and
+// the bits do not depend on the number of ranks.
 #pragma once
 
 namespace trireme {
