@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: one call as a value small enough for a stream task, and the argument checks
+// Private to this room: a call as a value small enough for a stream task, and the argument checks
 // that all back ends share.
 #pragma once
 
@@ -13,7 +13,7 @@ struct Call {
   Verb verb = Verb::all_reduce;
   DType dtype = DType::f32;
   ReduceOp op = ReduceOp::sum;
-  int doubled = 0;                // ranks, of a reduction: Communicator::set_doubled
+  int doubled = 0;                // ranks that have two leaves in a sum
   int peer = -1;                  // root, destination or source
   const std::byte* in = nullptr;  // null for recv
   std::byte* out = nullptr;       // null for send
@@ -25,13 +25,13 @@ struct Call {
   [[nodiscard]] std::size_t bytes() const {
     return static_cast<std::size_t>(count()) * size_of(dtype);
   }
-  // "all_reduce(f32, count 100, sum)"
+  // For messages: "all_reduce(f32, count 100, sum)"
   [[nodiscard]] std::string to_string() const;
 };
 
 [[nodiscard]] std::string_view name_of(ReduceOp op);
 
-// Each checks counts, dtypes and the peer against `comm` and returns the call. Raises a contract
+// These check counts, dtypes and the peer against `comm` and return the call. They raise a contract
 // error naming the group and both tensors.
 [[nodiscard]] Call make_reduce_call(const Communicator& comm, Verb verb, const Tensor& in,
                                     const Tensor& out, ReduceOp op);

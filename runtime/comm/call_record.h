@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: what ranks tell each other about a call, and the comparison.
+// Private to this room: the description of a call that ranks exchange and compare.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ struct CallRecord {
   static constexpr std::int32_t barrier = 100;
   static constexpr std::int32_t split = 101;
 
-  std::uint64_t sequence = 0;  // collectives of the group so far
+  std::uint64_t sequence = 0;  // number of the group's collectives so far
   std::int64_t count = 0;
   std::int32_t kind = 0;  // a Verb, or barrier or split
   std::int16_t dtype = 0;
@@ -32,14 +32,14 @@ static_assert(sizeof(CallRecord) == 32, "no padding: it travels as bytes");
 [[nodiscard]] std::string to_string(const CallRecord& record);
 [[nodiscard]] bool is_message(const CallRecord& record);    // send or recv
 [[nodiscard]] bool is_host_call(const CallRecord& record);  // barrier or split
-// The records as a u8 tensor, to send or receive.
+// The records as a u8 tensor, for communication.
 [[nodiscard]] Tensor as_bytes(std::span<CallRecord> records);
 
-// `records[r]` is what rank r calls. Raises ExitCode::communication naming the first two ranks that
+// `records[r]` is rank r's call. Raises ExitCode::communication naming the first two ranks that
 // disagree; `label` is this rank's.
 void compare_collective(std::span<const CallRecord> records, const std::string& group,
                         const CommLabel& label);
-// What `sender` sends against what `receiver` expects.
+// Compares what `sender` sends with what `receiver` expects.
 void compare_message(const CallRecord& sent, int sender, const CallRecord& expected, int receiver,
                      const std::string& group, const CommLabel& label);
 

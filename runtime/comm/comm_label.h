@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the calls of a thread are about: training step and tensor, for messages about a call that
-// hangs or disagrees. Setting them is a thread-local store; each call that is watched or checked
-// copies them when it is enqueued. Nothing allocates.
+// The training step and tensor of a thread's calls, for messages about a call that hangs or
+// disagrees. Setting them is a thread-local store; watched and checked calls copy them when
+// enqueued. Nothing allocates.
 #pragma once
 
 #include <array>
@@ -15,13 +15,13 @@ namespace trireme {
 
 struct CommLabel {
   std::int64_t step = -1;       // -1: not in a step
-  std::array<char, 64> text{};  // ends with a zero; longer text was cut
+  std::array<char, 64> text{};  // zero-terminated; longer text is cut
 
-  // ` "bucket 3" of step 12`, with a space in front; what is not set is left out.
+  // ` "bucket 3" of step 12`, with a leading space; omits what is not set.
   [[nodiscard]] std::string to_string() const;
 };
 
-// Of the calling thread.
+// The calling thread's label.
 [[nodiscard]] CommLabel current_comm_label() noexcept;
 void set_comm_step(std::int64_t step) noexcept;
 
@@ -30,7 +30,7 @@ void set_comm_step(std::int64_t step) noexcept;
 class ScopedCommLabel {
  public:
   explicit ScopedCommLabel(std::string_view text) noexcept;
-  // Step and tensor as they were when a call was enqueued.
+  // Restores step and tensor of an enqueued call.
   explicit ScopedCommLabel(const CommLabel& label) noexcept;
   ~ScopedCommLabel();
   ScopedCommLabel(const ScopedCommLabel&) = delete;

@@ -9,9 +9,9 @@
 
 namespace trireme {
 
-// Rank `rank` of `size`. Calls check their arguments, are counted and do nothing. split() gives a
-// group of the same ranks, which is all that a group without peers can know; the groups of a mesh
-// come from ProcessMesh::dry.
+// Rank `rank` of `size`. Calls check their arguments, are counted and do nothing else. split()
+// returns a group of the same ranks, as there are no peers to ask; ProcessMesh::dry makes the
+// groups of a mesh.
 [[nodiscard]] std::unique_ptr<Communicator> make_dry_communicator(int rank, int size,
                                                                   std::string name);
 

@@ -12,11 +12,11 @@ namespace trireme {
 
 // The text of every rank, in rank order, on every rank. Collective; blocks the host.
 [[nodiscard]] std::vector<std::string> gather_texts(Communicator& group, std::string_view own);
-// The same of what `make` gives on each rank. An Error that it raises on some of them all raise, as
-// the first of these has it.
+// Gathers what `make` returns on each rank. If it raises an Error on some ranks, all ranks raise
+// the first of these errors.
 [[nodiscard]] std::vector<std::string> gather_or_raise(Communicator& group,
                                                        const std::function<std::string()>& make);
-// The text of rank `root` on every rank. Collective; blocks the host.
+// Rank `root`'s text on every rank. Collective; blocks the host.
 [[nodiscard]] std::string broadcast_text(Communicator& group, std::string text, int root);
 
 }  // namespace trireme

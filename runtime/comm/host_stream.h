@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For calls on host memory, whatever the device of the job: see the rule about streams in
-// communicator.h. A call runs inline and is over when it returns.
+// A stream for calls on host memory, whatever the device of the job (see communicator.h). A call
+// runs inline and is done when it returns.
 #pragma once
 
 #include <memory>

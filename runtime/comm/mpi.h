@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This process's place in its job. No mpi.h here.
+// This process's rank in its job. Does not include mpi.h.
 #pragma once
 
 #include <memory>
@@ -11,12 +11,12 @@ namespace trireme {
 
 class StartWatch;
 
-// Under mpirun or srun it owns MPI_Init_thread(MPI_THREAD_MULTIPLE)/MPI_Finalize. Without them,
-// processes that have RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT find each other by TCP
-// (Kubernetes, torchrun), where they share TRIREME_SECRET or are on one host; others are jobs of
-// one. Raises ExitCode::communication when the library cannot give MPI_THREAD_MULTIPLE, when the
-// others cannot be reached, and when a launcher started several processes that MPI takes for one
-// each. A job that does not come together within TRIREME_START_SECONDS ends.
+// Under mpirun or srun it owns MPI_Init_thread(MPI_THREAD_MULTIPLE)/MPI_Finalize. Otherwise
+// processes with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT connect by TCP (Kubernetes,
+// torchrun) if they share TRIREME_SECRET or a host; any other process is a job of one. Raises
+// ExitCode::communication if MPI lacks MPI_THREAD_MULTIPLE, if ranks cannot be reached, and if MPI
+// takes each of several launched processes for a job of one. A job that is not complete within
+// TRIREME_START_SECONDS ends.
 class MpiEnvironment {
  public:
   MpiEnvironment(int* argc, char*** argv);
@@ -30,7 +30,7 @@ class MpiEnvironment {
   [[nodiscard]] int local_size() const { return local_size_; }
   // "mpirun", "srun", "RANK and WORLD_SIZE" or "none".
   [[nodiscard]] const std::string& launcher() const { return launcher_; }
-  // A new world group; Single when it has one rank. Collective.
+  // A new world group; Single if it has one rank. Collective.
   [[nodiscard]] std::unique_ptr<Communicator> world() const;
 
  private:
@@ -45,17 +45,16 @@ class MpiEnvironment {
 // "Open MPI v4.1.4"; usable before MPI is up.
 [[nodiscard]] std::string mpi_library_version();
 
-// "[rank 0/4 node7] error: <text>" on stderr and in the log that is kept (base/log.h). Past stdio,
-// whose locks a blocked thread may hold; what cannot be written is lost.
+// Prints "[rank 0/4 node7] error: <text>" on stderr and in the kept log (base/log.h). Bypasses
+// stdio, whose locks a blocked thread may hold; drops what cannot be written.
 void print_error(const std::string& text) noexcept;
 
-// Ends the whole job at once with `code`; usable before MPI is up and from any thread. Flushes
-// output first. What was printed before it stays the last thing on the screen.
+// Flushes output, then ends the whole job with `code`; usable before MPI is up and from any thread.
+// Output from before stays the last on the screen.
 [[noreturn]] void abort_job(int code) noexcept;
 
-// For a command that ends with a `code` other than 0 on every rank alike and without an error.
-// Waits for the other ranks, then ends the job without mpirun's banner; where there is none,
-// returns the code.
+// For a command that ends on every rank with the same non-zero `code` and no error. Waits for the
+// other ranks, then ends the job without mpirun's banner; without mpirun returns the code.
 [[nodiscard]] int end_job_alike(int code) noexcept;
 
 }  // namespace trireme

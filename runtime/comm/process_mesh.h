@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // rank <-> (pipeline, data, tensor) as a pure function:
 //   rank = (pipeline * data_size + data) * tensor_size + tensor
-// Tensor varies fastest, so a tensor group (the chattiest) stays inside a node; pipeline varies
-// slowest.
+// Tensor varies fastest, so that a tensor group, which communicates most, stays inside a node;
+// pipeline varies slowest.
 #pragma once
 
 #include <functional>
@@ -38,18 +38,18 @@ struct MeshCoordinates {
           rank % shape.tensor};
 }
 
-// The rank in the job of rank `rank` of the group `group` that the rank at `here` belongs to:
-// "world", "data", "tensor", "pipeline", "model", and "pipeline.forward0" as "pipeline". Nothing
+// The world rank of rank `rank` in the group `group` that contains the rank at `here`. Groups:
+// "world", "data", "tensor", "pipeline", "model"; "pipeline.forward0" counts as "pipeline". Nothing
 // for other names.
 [[nodiscard]] std::optional<int> world_rank_in(const MeshShape& shape, const MeshCoordinates& here,
                                                std::string_view group, int rank);
 
-// The groups this rank belongs to. Owns the communicators; collective to construct.
+// The groups of this rank. Owns the communicators; construction is collective.
 class ProcessMesh {
  public:
   // `world.size()` must equal shape.size(). `world` must outlive the mesh.
   ProcessMesh(Communicator& world, const MeshShape& shape);
-  // The same groups without peers (dry.h), of rank world.rank(). Not collective.
+  // The same groups without peers (dry.h), for rank world.rank(). Not collective.
   [[nodiscard]] static ProcessMesh dry(Communicator& world, const MeshShape& shape);
 
   [[nodiscard]] const MeshShape& shape() const { return shape_; }
@@ -58,11 +58,11 @@ class ProcessMesh {
   [[nodiscard]] Communicator& data() const { return *data_; }      // same pipeline and tensor index
   [[nodiscard]] Communicator& tensor() const { return *tensor_; }  // same pipeline and data index
   [[nodiscard]] Communicator& pipeline() const { return *pipeline_; }  // same data and tensor index
-  // All ranks with the same data index, which together hold one copy of the model.
+  // All ranks with the same data index: one replica of the model.
   [[nodiscard]] Communicator& model() const { return *model_; }
 
  private:
-  // Makes the group of one axis. Ranks of equal color form it, ordered by key; `size` of them.
+  // Makes one axis's group of `size` ranks: those of equal color, ordered by key.
   using MakeGroup =
       std::function<std::unique_ptr<Communicator>(int color, int key, int size, const char* name)>;
   ProcessMesh(Communicator& world, const MeshShape& shape, const MakeGroup& make);

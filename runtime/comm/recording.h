@@ -5,10 +5,9 @@
 
 namespace trireme {
 
-// Whether graphs of `device` can hold collectives: records one, of a group that is not used for
-// anything else, since NCCL cannot go on with a group after its recording has failed. Logs the
-// reason if not. Collective over `world`, a group of GPUs, and the same on all its ranks; blocks
-// the host.
+// Whether graphs of `device` can hold collectives. Tries to record one on a group of its own,
+// because NCCL cannot use a group after a failed recording. Logs the reason if not. Collective over
+// `world`, a group of GPUs, with the same result on all ranks; blocks the host.
 [[nodiscard]] bool can_record_collectives(Communicator& world, Device& device);
 
 }  // namespace trireme

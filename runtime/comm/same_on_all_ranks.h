@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether all ranks start from the same thing: a config, a program version, a list of files.
+// Checks that all ranks start from the same config, program version or list of files.
 #pragma once
 
 #include <cstddef>
@@ -11,24 +11,24 @@
 
 namespace trireme {
 
-// Compares an XXH3 digest over all ranks; collective, blocks the host. When one differs, every rank
-// raises ExitCode::config naming `what`, rank 0, the first rank that differs from it and their
-// hosts; for text also the first line that differs, as both have it. Only then is the text sent.
+// Compares XXH3 digests over all ranks; collective, blocks the host. If one differs, every rank
+// raises ExitCode::config naming `what`, rank 0, the first rank that differs and their hosts; for
+// text also both versions of the first differing line. Only then is the text sent.
 void check_same_on_all_ranks(Communicator& world, std::string_view what, std::string_view text);
 void check_same_on_all_ranks(Communicator& world, std::string_view what,
                              std::span<const std::byte> bytes);
 
-// One thing that all ranks must start from alike.
+// One fact that must be equal on all ranks at the start.
 struct SharedFact {
   std::string name;     // "data.path"
   std::string value;    // one line, compared: "fingerprint 01234567 (120 samples)"
-  std::string place{};  // where this rank found it; shown, not compared
+  std::string place{};  // where this rank found it; printed, not compared
   ExitCode code = ExitCode::config;
   std::string advice = "start all ranks with the same program, files and arguments";
 };
 
-// The same for one fact. Every rank raises fact.code alike, with which ranks on which hosts have
-// which value.
+// The same for one fact. If it differs, every rank raises fact.code and lists values, ranks and
+// hosts.
 void check_same_on_all_ranks(Communicator& world, const SharedFact& fact);
 
 }  // namespace trireme

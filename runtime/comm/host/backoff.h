@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: the pauses between polls of something that other ranks bring about.
+// Private to this room: pauses between polls while waiting for other ranks.
 #pragma once
 
 #include <sys/prctl.h>
@@ -13,13 +13,13 @@
 
 namespace trireme {
 
-// A peer that is there already answers within the first polls. Then the core is only offered to
-// others between polls (sched_yield): peers of a step answer within milliseconds, and a thread that
-// sleeps wakes late, on virtual machines by 100 us and more. It still sleeps now and then, for
-// sched_yield passes over threads of other sessions and cgroups. Later, much later if the rank
-// stands still until the stream is done, it sleeps between short bursts, for one poll moves no more
-// than fits in the queues of shared memory; the longer the wait so far, the longer the sleep.
-// Measured: scripts/measurements/communication_cpu.txt.
+// A present peer answers within the first polls. Then the core is offered to others between polls
+// (sched_yield): peers of a step answer within milliseconds, and a sleeping thread wakes late, on
+// virtual machines by 100 us and more. It still sleeps now and then, because sched_yield skips
+// threads of other sessions and cgroups. Later it sleeps between short bursts of polls, since one
+// poll moves only what fits in the shared-memory queues; the longer the wait so far, the longer the
+// sleep. If the rank blocks until the stream is done, this begins much later. Measured:
+// scripts/measurements/communication_cpu.txt.
 class Backoff {
  public:
   void pause() {
@@ -33,7 +33,7 @@ class Backoff {
       eager_until_ = now + eager;
     }
     if (now < eager_until_) return std::this_thread::yield();
-    // The kernel may round a sleep up by the thread's timer slack, 50 us unless told otherwise.
+    // By default the kernel may round a sleep up by the thread's timer slack of 50 us.
     thread_local const int slack_set = prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
     static_cast<void>(slack_set);
     const auto waited = now - start_;
@@ -44,7 +44,7 @@ class Backoff {
     burst_ = burst_polls;
   }
 
-  // Since the first polls found nothing; 0 where they found all.
+  // Since the first polls failed; 0 if they succeeded.
   [[nodiscard]] std::chrono::nanoseconds waited() const {
     return start_ == Clock::time_point{} ? Clock::duration{} : Clock::now() - start_;
   }
@@ -54,7 +54,7 @@ class Backoff {
   static constexpr std::chrono::microseconds eager{500}, patience{5000}, idle_patience{250000};
   static constexpr std::chrono::microseconds shortest{50}, longest{250};
   static constexpr int burst_polls = 16;
-  Clock::time_point start_{};  // of the wait, set once the first polls have found nothing
+  Clock::time_point start_{};  // of the wait; set once the first polls have failed
   Clock::time_point eager_until_{};
   int burst_ = burst_polls;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: what threads that end the job need besides abort_job().
+// Private to this room: what threads that end the job need in addition to abort_job().
 #pragma once
 
 #include <chrono>
@@ -8,10 +8,10 @@
 
 namespace trireme {
 
-// mpirun drops what it has not read when a job is aborted, and that may be the error message.
+// When a job is aborted, mpirun drops unread output, which may include the error message.
 inline constexpr std::chrono::milliseconds time_to_read_output{200};
 
-// abort_job() calls it right before the process ends, from any thread. One for the process.
+// abort_job() calls it right before the process ends, from any thread. One per process.
 void set_abort_hook(void (*hook)() noexcept) noexcept;
 
 }  // namespace trireme

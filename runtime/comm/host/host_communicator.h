@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: a group on host memory, over MPI or TCP. Calls become tasks of the given
-// CPU stream.
+// Private to this room: a group on host memory, over MPI or TCP. Calls become tasks of their CPU
+// stream.
 #pragma once
 
 #include "runtime/comm/host/host_engine.h"
@@ -9,8 +9,8 @@ namespace trireme {
 
 class HostCommunicator final : public Communicator {
  public:
-  // Collective: it makes a second group of messages for barrier() and split(), so that these never
-  // meet what is still queued on a stream.
+  // Collective: makes a second message group for barrier() and split(), so these never match
+  // messages that are still queued on a stream.
   HostCommunicator(std::unique_ptr<Transfers> transfers, std::string name);
   ~HostCommunicator() override;
 
@@ -22,7 +22,7 @@ class HostCommunicator final : public Communicator {
   void submit_group_end(Stream& stream) override;
 
  private:
-  struct Shared;  // what queued tasks use; it lives until the last of them is done
+  struct Shared;  // used by queued tasks; lives until the last one is done
 
   HostCommunicator(std::shared_ptr<Shared> shared, std::string name);
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: the collectives over the messages of one group, as run by the thread of a
-// stream. Reductions are ours, not MPI's: every rank gathers its slice from all peers, combines
-// them in the order that reduce.h fixes, and hands the result round. That moves as much as a ring,
-// and the bits depend neither on the library's choice of algorithm nor on how a tensor was cut into
-// calls.
+// Private to this room: collectives over the messages of one group, run by a stream's thread. We
+// reduce ourselves instead of through MPI: every rank gathers its slice from all peers, combines
+// them in the order of reduce.h, and distributes the result. This moves as much data as a ring, and
+// the bits depend neither on MPI's choice of algorithm nor on how a tensor was cut into calls.
 #pragma once
 
 #include <chrono>
@@ -23,11 +22,10 @@ class HostEngine {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
 
-  // Posts a call's messages. Several calls may be started before finish(), which completes them
-  // all.
+  // Posts a call's messages. Several calls may start before finish(), which completes all of them.
   void start(const Call& call);
   void finish();
-  // How long finish() has waited for messages since the last call of this.
+  // How long finish() has waited for messages since the last take_waited().
   [[nodiscard]] std::chrono::nanoseconds take_waited() { return std::exchange(waited_, {}); }
 
  private:
@@ -37,9 +35,8 @@ class HostEngine {
     Call call;
     std::int64_t begin = 0;
     std::int64_t count = 0;
-    std::int64_t slice =
-        0;               // elements of every slice but the last ones, which may be shorter or empty
-    bool whole = false;  // small: everybody gets everything at once and combines it itself
+    std::int64_t slice = 0;  // elements per slice; the last slices may be shorter or empty
+    bool whole = false;  // small: every rank receives all inputs at once and combines them itself
     std::vector<std::byte> scratch;
   };
 

@@ -8,9 +8,8 @@
 
 #include <source_location>
 
-// Raises ExitCode::communication with the call's text, MPI's error class and its explanation. Every
-// communicator carries MPI_ERRORS_RETURN, so that the library returns here and does not end the
-// process itself.
+// Raises ExitCode::communication with the call's text, MPI's error class and its explanation. All
+// communicators use MPI_ERRORS_RETURN, so MPI returns errors instead of ending the process.
 #define TRIREME_MPI(call) ::trireme::detail::check_mpi((call), #call)
 
 namespace trireme::detail {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: messages by MPI.
+// Private to this room: messages over MPI.
 #pragma once
 
 #include <vector>
@@ -11,16 +11,16 @@ namespace trireme {
 
 class MpiTransfers final : public Transfers {
  public:
-  // Owns `comm` from here on.
+  // Takes ownership of `comm`.
   explicit MpiTransfers(MPI_Comm comm);
   ~MpiTransfers() override;
 
-  // Messages above 1 GiB travel in pieces, for MPI counts are ints. Both sides cut alike.
+  // Splits messages above 1 GiB, because MPI counts are ints. Both sides split alike.
   void send(const std::byte* data, std::size_t bytes, int to, MessageTag tag) override;
   void receive(std::byte* data, std::size_t bytes, int from, MessageTag tag) override;
   void broadcast(std::byte* data, std::size_t bytes, int root) override;
   void barrier() override;
-  // Open MPI moves data only inside calls.
+  // Must poll: Open MPI moves data only inside calls.
   std::chrono::nanoseconds wait_all() override;
   [[nodiscard]] bool receive_note(std::byte* data, std::size_t bytes) override;
   [[nodiscard]] std::unique_ptr<Transfers> duplicate() override;

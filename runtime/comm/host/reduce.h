@@ -11,10 +11,10 @@
 
 namespace trireme {
 
-// out[i] = inputs[0][i] op ... op inputs[n-1][i], combined as the tree of base/sum_tree.h over the
-// input index, whose first `doubled` inputs stand for two leaves each. bf16 and f16 are combined in
-// fp32 and rounded once; integers wrap around; max and min of a NaN are NaN. `out` may be one of
-// the inputs.
+// out[i] = inputs[0][i] op ... op inputs[n-1][i], in the order of the tree of base/sum_tree.h over
+// the input index, in which the first `doubled` inputs count as two leaves each. bf16 and f16 are
+// combined in fp32 and rounded once; integers wrap around; max and min of a NaN are NaN. `out` may
+// be one of the inputs.
 void reduce_tree(DType dtype, ReduceOp op, std::span<const std::byte* const> inputs, std::byte* out,
                  std::int64_t count, std::size_t doubled = 0);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: messages between the ranks of one group, which collectives are made of.
-// Calls post a message and return; wait_all() completes what was posted. Messages of one sender,
-// receiver and tag arrive in order. Carried by MPI (mpi_transfers.h) or TCP (tcp_transfers.h).
+// Private to this room: messages between the ranks of one group; collectives are built on them.
+// Calls post a message and return; wait_all() completes all of them. Messages of one sender,
+// receiver and tag arrive in order. Transports: MPI (mpi_transfers.h), TCP (tcp_transfers.h).
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@
 
 namespace trireme {
 
-// User messages and those that collectives are made of never meet.
+// Keeps user messages and those of collectives apart.
 enum class MessageTag : int { user = 1, collective = 2, note = 3 };
 
 class Transfers {
@@ -23,7 +23,7 @@ class Transfers {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
 
-  // The memory stays untouched until wait_all().
+  // The memory must not change until wait_all().
   virtual void send(const std::byte* data, std::size_t bytes, int to, MessageTag tag) = 0;
   virtual void receive(std::byte* data, std::size_t bytes, int from, MessageTag tag) = 0;
   virtual void broadcast(std::byte* data, std::size_t bytes, int root) = 0;
@@ -31,14 +31,14 @@ class Transfers {
   // Polls, and sleeps in between (see README.md). Returns how long it has waited, 0 where all was
   // done at the first polls: a message of a microsecond is not worth reading clocks for.
   virtual std::chrono::nanoseconds wait_all() = 0;
-  // A whole message tagged `note` of any rank, if one has arrived. Does not wait.
+  // Takes a complete message tagged `note` from any rank, if one has arrived. Does not wait.
   [[nodiscard]] virtual bool receive_note(std::byte* data, std::size_t bytes) = 0;
 
-  // A group of the same ranks whose messages never meet this one's. Collective.
+  // A group of the same ranks with separate messages. Collective.
   [[nodiscard]] virtual std::unique_ptr<Transfers> duplicate() = 0;
   // Ranks with equal `color`, ordered by `key`. Collective.
   [[nodiscard]] virtual std::unique_ptr<Transfers> split(int color, int key) = 0;
-  // What the group holds is left to the end of the process: peers may be gone.
+  // Leaks the group's resources until the process ends, because peers may be gone.
   void abandon() { abandoned_ = true; }
 
  protected:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this folder: the calls of one group of the communicator as NCCL calls on a stream.
-// What NCCL has no call for is made of several here:
+// Private to this folder: maps a group's calls to NCCL calls on a stream. Calls that NCCL lacks are
+// composed:
 //   a sum in the order of reduce.h   the parts of a slice from all ranks, one after the other; the
 //                                    sum of these blocks; the sums to all ranks: as in
 //                                    host_engine.h
@@ -17,26 +17,26 @@ namespace trireme {
 
 class NcclCalls {
  public:
-  // Everything must outlive this.
+  // All arguments must outlive this.
   NcclCalls(NcclHandle& handle, int rank, int size, const SumBlocks& sum_blocks);
 
-  // Refuses a dtype that NCCL cannot reduce.
+  // Raises an error for a dtype that NCCL cannot reduce.
   void add(const Call& call);
-  // Enqueues the calls added since the last run, as one unit.
+  // Enqueues the calls added since the last run, in one NCCL group.
   void run(Stream& stream);
 
  private:
   enum class Way : std::uint8_t {
     direct,        // one NCCL call
-    gather_first,  // all_gather of an input that lies at the start of the output
-    copy_after,    // reduce_scatter to the start of its input, by way of scratch memory
+    gather_first,  // all_gather whose input is at the start of the output
+    copy_after,    // reduce_scatter to the start of its input, through scratch memory
     ordered        // a sum in the order of reduce.h
   };
   struct Work {
     Call call;
     Way way = Way::direct;
     std::byte* scratch = nullptr;
-    // Of an ordered sum: elements [begin, begin + count) of the call, or of each slice of a
+    // Ordered sums: elements [begin, begin + count) of the call, or of each slice of a
     // reduce_scatter, are in flight; rank r sums `slice` of them, or fewer at the end.
     std::int64_t begin = 0;
     std::int64_t count = 0;
@@ -68,7 +68,7 @@ class NcclCalls {
   const SumBlocks& sum_blocks_;
   std::vector<Work> works_;
   std::vector<Work> ordered_;  // those with rounds left
-  // The newest is in use. Older ones stay, for freeing device memory may wait for peers.
+  // The newest is in use. Older ones are kept: freeing device memory may wait for peers.
   std::vector<Buffer> scratch_;
 };
 

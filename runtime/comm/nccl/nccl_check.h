@@ -8,8 +8,8 @@
 #include <string>
 
 // Raises ExitCode::communication with the call's text, NCCL's error class, its explanation and its
-// last message. ncclInProgress is no error: every communicator is non-blocking, and whoever calls
-// polls (nccl_handle.h).
+// last message. ncclInProgress is no error: all communicators are non-blocking, and callers poll
+// (nccl_handle.h).
 #define TRIREME_NCCL(call) ::trireme::detail::check_nccl((call), #call)
 
 namespace trireme::detail {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this folder: the NCCL back end. Calls on a cuda stream are NCCL's; calls on a CPU
-// stream, barrier() and what sets up groups go to the host group that it owns.
+// Private to this folder: the NCCL back end. Calls on a cuda stream use NCCL; calls on a CPU
+// stream, barrier() and group setup use the host group that it owns.
 #pragma once
 
 #include <vector>

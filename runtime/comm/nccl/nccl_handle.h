@@ -5,8 +5,8 @@
 // A kernel whose peer is gone spins for ever, and the host may wait for its stream meanwhile. So a
 // thread of the process (NcclMonitor) polls all handles for asynchronous errors and ends the
 // job, and abort_job() aborts all handles before the process ends, whoever calls it: main with an
-// error, the monitor, the watchdog at a deadline. The results of an aborted call are undefined;
-// nobody gets to use them, for the process ends at once.
+// error, the monitor, the watchdog at a deadline. Results of an aborted call are undefined, but
+// nobody uses them, because the process ends at once.
 #pragma once
 
 #include <memory>
@@ -33,12 +33,12 @@ class NcclHandle {
   NcclHandle(const NcclHandle&) = delete;
   NcclHandle& operator=(const NcclHandle&) = delete;
 
-  // Collective; blocks the host. A rank that is in no group gives no color and gets null.
+  // Collective; blocks the host. A rank outside all groups passes no color and gets null.
   [[nodiscard]] std::unique_ptr<NcclHandle> split(std::optional<int> color, int key,
                                                   std::string name);
 
-  // Runs enqueue(ncclComm_t) as one group of NCCL and comes back when its kernel is on the stream.
-  // `call` stands for the group in messages.
+  // Runs enqueue(ncclComm_t) as one NCCL group and returns when its kernel is on the stream.
+  // Messages name the group by `call`.
   template <typename F>
   void issue(const Call& call, F&& enqueue) {
     Lock lock(mutex_);
@@ -53,13 +53,13 @@ class NcclHandle {
     await_ready(lock);
   }
 
-  // For the monitor: what NCCL reports, if it is an error that nobody has raised yet.
+  // For the monitor: NCCL's asynchronous error, if nobody has raised it yet.
   [[nodiscard]] std::optional<std::string> asynchronous_error();
-  // Ends what runs on the GPU, from any thread. Later calls raise.
+  // Aborts the work on the GPU, from any thread. Later calls raise.
   void abort() noexcept;
 
  private:
-  // An error between ncclGroupStart and ncclGroupEnd leaves the thread outside of the group.
+  // Closes the NCCL group even if an error is raised between ncclGroupStart and ncclGroupEnd.
   class GroupScope {
    public:
     GroupScope() { TRIREME_NCCL(ncclGroupStart()); }
@@ -88,12 +88,12 @@ class NcclHandle {
 
   std::string name_;
   std::shared_ptr<const NcclOptions> options_;
-  // Of all below. Never held while waiting, so that the monitor and abort() get it soon.
+  // Guards all members below. Never held while waiting, so the monitor and abort() get it soon.
   std::timed_mutex mutex_;
   ncclComm_t comm_ = nullptr;
   bool aborted_ = false;
-  std::uint64_t calls_ = 0;  // groups of NCCL so far
-  Call last_;                // the latest, if there is one
+  std::uint64_t calls_ = 0;  // NCCL groups so far
+  Call last_;                // the latest call, if any
   CommLabel label_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How often a communicator was called, with how much data, and how long the calls took.
+// Counts, bytes and durations of a communicator's calls.
 #pragma once
 
 #include <array>
@@ -34,10 +34,10 @@ struct VerbStats {
 
 struct CommStats {
   std::array<VerbStats, verb_count> verbs{};
-  // Time the stream spent in calls that are done, waiting for peers included. Zero on asynchronous
+  // Time that the stream spent in finished calls, waits for peers included. Zero for asynchronous
   // back ends.
   double seconds = 0;
-  // Of that, for messages of peers: the rank that others wait for has least of it.
+  // The part of `seconds` spent waiting for peers: lowest on the rank that others wait for.
   double waiting_seconds = 0;
 
   [[nodiscard]] const VerbStats& operator[](Verb verb) const {
@@ -45,7 +45,7 @@ struct CommStats {
   }
 };
 
-// The live counters: calls are counted where they are enqueued, time where they run.
+// The live counters: calls are counted when enqueued, time when they run.
 class CommCounters {
  public:
   void add_call(Verb verb, std::size_t bytes) {

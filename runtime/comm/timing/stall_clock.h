@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a compute stream stands still for communication, by phase of a step. Every wait of one
-// for a collective goes through wait_for_comm().
+// Time that a compute stream waits for communication, by phase of a step. Every such wait for a
+// collective goes through wait_for_comm().
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-// What a wait is for.
+// What a stream waits for.
 enum class StallCause : std::uint8_t { sum, gather };  // of a group's values; of parameters
 
 class StallClock {
@@ -25,9 +25,9 @@ class StallClock {
   void begin_step(std::int64_t step);
   // Of a step whose work is done.
   struct Milliseconds {
-    double forward = 0, backward = 0, update = 0;  // for whatever
-    double gathers = 0;                            // of all three: for parameters
-    double update_sums = 0;                        // of update: for sums, those of norms
+    double forward = 0, backward = 0, update = 0;  // waits for any cause
+    double gathers = 0;                            // parts of all three: for parameters
+    double update_sums = 0;                        // part of update: for sums, those of norms
   };
   [[nodiscard]] Milliseconds milliseconds(std::int64_t step) const;
 
@@ -36,11 +36,11 @@ class StallClock {
   friend void wait_for_comm(Stream& compute, Event& done, StallClock* clock, StallCause cause);
   using Clocks = std::array<StreamClock, 2>;  // by cause
 
-  std::array<Clocks, 3> phases_;  // as StallPhase::Phase
+  std::array<Clocks, 3> phases_;  // by StallPhase::Phase
   Clocks* now_ = nullptr;         // outside of phases waits are not timed
 };
 
-// What is enqueued during the object's life belongs to this phase; phases nest.
+// Work enqueued during the object's life belongs to this phase; phases nest.
 class StallPhase {
  public:
   enum Phase { forward, backward, update };
@@ -54,8 +54,8 @@ class StallPhase {
   StallClock::Clocks* outer_;
 };
 
-// Work enqueued on `compute` from here on starts after `done`. Recorded work is not timed: its
-// events mean nothing to the host. A null clock times nothing.
+// Work enqueued on `compute` from here on starts after `done`. Recorded work is not timed, because
+// the host cannot read its events. A null clock times nothing.
 void wait_for_comm(Stream& compute, Event& done, StallClock* clock, StallCause cause);
 
 }  // namespace trireme

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long pieces of a stream's work take, measured with events. Steps alternate between two sets,
-// so that one is read while the next runs.
+// Measures pieces of a stream's work with events. Steps alternate between two sets, so one can be
+// read while the next runs.
 #pragma once
 
 #include <array>
@@ -15,12 +15,12 @@ class StreamClock {
  public:
   explicit StreamClock(Device& device) : device_(device) {}
 
-  // Later pieces are of step `step`. Makes events in the first two steps only, where every step has
-  // as many pieces.
+  // Later pieces belong to step `step`. Creates events only in the first two steps if every step
+  // has equally many pieces.
   void begin_step(std::int64_t step);
   void start(Stream& stream);
   void stop(Stream& stream);
-  // Of all pieces of a step whose work is done.
+  // Sum over all pieces of a finished step.
   [[nodiscard]] double milliseconds(std::int64_t step) const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: what one rank called in one group, kept for the watchdog. A ring of fixed
-// size; recording locks a mutex that nobody holds for long and allocates nothing.
+// Private to this room: a rank's calls in one group, logged for the watchdog. A ring of fixed size;
+// recording takes a briefly held mutex and allocates nothing.
 #pragma once
 
 #include <array>
@@ -22,14 +22,14 @@ enum class CallState : std::uint8_t { queued, started, done, failed };
 class CallLog {
  public:
   using Clock = std::chrono::steady_clock;
-  using Id = std::uint64_t;  // counts the group's calls from 1
-  // More than a stream queues. Only entries of the last `capacity` calls are still there.
+  using Id = std::uint64_t;  // numbers the group's calls from 1
+  // More than a stream queues. The log holds only the last `capacity` calls.
   static constexpr std::size_t capacity = 512;
 
   struct Entry {
     Id id = 0;
-    // Its `sequence` is the same on all ranks of a call: collectives, barrier and split, and the
-    // messages of each pair and direction are counted apart, from 1.
+    // Its `sequence` is equal on all ranks of a call. Collectives with barrier and split, and the
+    // messages of each pair and direction, are numbered separately from 1.
     CallRecord call;
     CommLabel label;
     CallState state = CallState::queued;
@@ -42,7 +42,7 @@ class CallLog {
     [[nodiscard]] std::string to_string() const;
   };
 
-  // `group` names the group alike on all its ranks; `world_ranks[r]` is the job's rank of its rank
+  // `group` identifies the group on all its ranks; `world_ranks[r]` is the world rank of its rank
   // r.
   CallLog(std::string name, std::uint64_t group, int rank, std::vector<int> world_ranks);
 
@@ -51,24 +51,24 @@ class CallLog {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] const std::vector<int>& world_ranks() const { return world_ranks_; }
 
-  // Numbers the call and keeps it as queued, with the thread's label.
+  // Numbers the call and stores it as queued, with the thread's label.
   [[nodiscard]] Id add(CallRecord call);
-  // Gives back the call's label.
+  // Returns the call's label.
   [[nodiscard]] CommLabel start(Id id) noexcept;
   [[nodiscard]] CommLabel label(Id id) const noexcept;
-  // The host has enqueued the calls first..last; they wait for their turn on the device.
+  // The host has enqueued calls first..last, which now wait for the device.
   void queue_again(Id first, Id last) noexcept;
-  // The calls first..last are over.
+  // Calls first..last have ended.
   void finish(Id first, Id last, CallState end) noexcept;
 
-  // A call that started before `before` is not over, or one failed before it.
+  // Whether a call that started before `before` has not ended, or one failed before it.
   [[nodiscard]] bool stuck_since(Clock::time_point before) const;
-  // A call has started and is not over.
+  // Whether a call has started and not ended.
   [[nodiscard]] bool waits() const;
-  // Nothing is open, or a call failed and what came after it was skipped.
+  // Whether no call is open, or one failed and later ones were skipped.
   [[nodiscard]] bool over() const;
   // Oldest first: the last `last` calls and all open ones.
-  static constexpr std::size_t all_entries = std::size_t{1} << 20;  // more than it ever keeps
+  static constexpr std::size_t all_entries = std::size_t{1} << 20;  // more than it ever holds
   [[nodiscard]] std::vector<Entry> entries(std::size_t last) const;
 
  private:
@@ -84,7 +84,7 @@ class CallLog {
   mutable std::mutex mutex_;
   std::array<Entry, capacity> ring_{};
   Id last_ = 0;
-  Id first_open_ = 1;  // everything before is over
+  Id first_open_ = 1;  // all earlier calls have ended
   std::uint64_t collectives_ = 0, host_calls_ = 0;
   std::vector<std::uint64_t> sends_, recvs_;  // by peer
   bool failed_ = false;

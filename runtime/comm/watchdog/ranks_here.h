@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: the ranks of this job on this host, as the kernel tells of their processes:
-// before MPI_Init is over they cannot be asked.
+// Private to this room: the job's ranks on this host, from the kernel's process table, because
+// ranks cannot be asked before MPI_Init has ended.
 #pragma once
 
 #include <set>

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: a deadline on what the watchdog cannot see yet: the waits for other ranks
-// from the beginning of main until a job's watched groups are there, and in MPI_Finalize, when they
-// are gone. A rank that does not come ends the job with ExitCode::communication and a message that
-// names it where that can be known.
+// Private to this room: a deadline on waits that the watchdog cannot see: from the start of main
+// until the job's watched groups exist, and in MPI_Finalize, after they are gone. A rank that does
+// not come ends the job with ExitCode::communication and a message that names it if possible.
 //
 // Note [The end of a job that does not start]
 // A thread counts the seconds that the process waits while it runs (a suspended job is not late).
-// When they are over it asks every rank, by notes in a group of its own, what it does; all answer
+// At the limit it asks every rank, by notes in its own group, what it does; all ranks answer,
 // whatever their other threads do. With all answers, or after two seconds, it prints who did not
-// answer and who is elsewhere. Of several ranks that notice the lowest speaks; the others give it
-// some seconds. Before there is a group nobody can be asked: then the processes of this host tell
-// (ranks_here.h), and the ranks of a host that knows who is missing speak first.
+// answer and who is elsewhere. If several ranks notice, the lowest reports; the others give it some
+// seconds. Before the group exists, the processes of this host are the only source (ranks_here.h),
+// and ranks of a host that knows who is missing report first.
 #pragma once
 
 #include <list>
@@ -23,11 +22,11 @@
 namespace trireme {
 
 inline constexpr const char* start_seconds_variable = "TRIREME_START_SECONDS";
-// How long a job may take to come together; 120 unless the variable says otherwise, 0: for ever.
-// Raises ExitCode::config for what is no such number.
+// How long a job's ranks may take to connect; 120 unless the variable is set, 0: for ever. Raises
+// ExitCode::config if it is not a valid number.
 [[nodiscard]] double start_seconds();
 
-// One in a process, from the start of MpiEnvironment to its end.
+// One per process, from the start of MpiEnvironment to its end.
 class StartWatch {
  public:
   StartWatch();
@@ -35,7 +34,7 @@ class StartWatch {
   StartWatch(const StartWatch&) = delete;
   StartWatch& operator=(const StartWatch&) = delete;
 
-  // `job` is a group of all ranks in which nobody else sends notes; null: ranks ask no more.
+  // `job` is a group of all ranks whose notes only this uses; null: no more questions.
   void ask_over(std::unique_ptr<Transfers> job);
 
  private:
@@ -43,17 +42,17 @@ class StartWatch {
   std::unique_ptr<Thread> thread_;
 };
 
-// While it lives this thread waits for other ranks. Without a StartWatch nobody looks.
+// Marks that this thread waits for other ranks. Has no effect without a StartWatch.
 class StartWait {
  public:
-  // What SIGTERM does where the program handles it by itself, after a step: there is no run to stop
-  // before the ranks have joined.
+  // What SIGTERM does in a program that otherwise stops after a step: before the ranks have joined
+  // there is no run to stop.
   enum class Stage {
     rendezvous,  // ends the process at once
-    mpi_init,    // the same, unless it is over within seconds
+    mpi_init,    // the same, unless MPI_Init ends within seconds
     joined
   };
-  // `what` is a literal, "MPI_Init"; `seconds` as start_seconds().
+  // `what` is a literal, "MPI_Init"; `seconds` like start_seconds().
   explicit StartWait(std::string_view what, Stage stage = Stage::joined,
                      double seconds = start_seconds());
   ~StartWait();
@@ -64,7 +63,7 @@ class StartWait {
     std::string_view what;
     Stage stage = Stage::joined;
     double limit = 0;   // seconds; 0: none
-    double waited = 0;  // seconds in which the process ran
+    double waited = 0;  // seconds that the process ran
   };
 
  private:

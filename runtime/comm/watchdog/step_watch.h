@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the thread that trains is doing, for traces and the watchdog: a step that makes no progress
-// for as long as a call may wait for other ranks ends the job like a stuck call, and dumps say
-// where each rank stood.
+// The training thread's current activity, for traces and the watchdog. A step without progress for
+// as long as a call may wait for other ranks ends the job like a stuck call; dumps show each rank's
+// activity.
 #pragma once
 
 #include <chrono>
@@ -12,10 +12,10 @@
 
 namespace trireme {
 
-// Writing may take long, also after SIGTERM.
+// Exempt from deadlines: writing may take long, also after SIGTERM.
 inline constexpr std::string_view saving_activity = "saving a checkpoint";
 
-// While it lives, the time between two set_activity() of this process has a deadline; one in a
+// While it exists, the time between two set_activity() of this process has a deadline. One per
 // process.
 class StepWatch {
  public:
@@ -26,7 +26,7 @@ class StepWatch {
 };
 
 // `what` is a literal: "forward", "waiting for data". The step is that of set_comm_step(). Takes a
-// lock that nobody holds for long; allocates nothing. Without a StepWatch it does nothing.
+// briefly held lock; does not allocate. Does nothing without a StepWatch.
 void set_activity(std::string_view what, int chunk = -1, int micro_batch = -1) noexcept;
 
 struct Activity {
@@ -38,7 +38,7 @@ struct Activity {
   // `step 12: forward of chunk 0, micro-batch 3, for 4.2 s`
   [[nodiscard]] std::string to_string() const;
 };
-// Of this process, where a StepWatch lives.
+// Of this process, if it has a StepWatch.
 [[nodiscard]] std::optional<Activity> current_activity() noexcept;
 
 }  // namespace trireme

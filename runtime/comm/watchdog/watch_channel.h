@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: notes between the watchdogs of a job, in a group of messages of their own.
-// Nothing here waits for another rank.
+// Private to this room: notes between the watchdogs of a job, in their own message group. Nothing
+// here waits for another rank.
 #pragma once
 
 #include <list>
@@ -22,11 +22,11 @@ class WatchChannel {
   [[nodiscard]] int size() const { return transfers_ ? transfers_->size() : 1; }
 
   void send(int to, const WatchNote& note);
-  // False when no note has arrived.
+  // False if no note has arrived.
   [[nodiscard]] bool receive(WatchNote& note);
 
  private:
-  std::unique_ptr<Transfers> transfers_;  // null in a job of one
+  std::unique_ptr<Transfers> transfers_;  // null in a job of one rank
   std::list<WatchNote> outgoing_;         // kept to the end: the job ends after its first notes
 };
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: where a group's calls stand that run on a GPU. Two events around the calls
-// tell; the watchdog's thread looks at them, so a call counts as started or over from the first
-// look after it was.
+// Private to this room: the progress of a group's calls on a GPU, from two events around them. The
+// watchdog's thread polls the events, so a call counts as started or ended from the next poll on.
 #pragma once
 
 #include <memory>
@@ -17,18 +16,18 @@ class WatchMarks {
  public:
   explicit WatchMarks(std::shared_ptr<CallLog> log) : log_(std::move(log)) {}
 
-  // Around what enqueues the calls first..last, by the thread that enqueues. While it does, they
-  // count as started: the host may wait there for other ranks. begin() blocks while too many calls
-  // are on their way.
+  // Call them around the code that enqueues calls first..last, on the same thread. In between the
+  // calls count as started, because the host may wait there for other ranks. begin() blocks while
+  // too many calls are in flight.
   void begin(Stream& stream, CallLog::Id first, CallLog::Id last);
   void end(Stream& stream);
-  // Updates the log, from any thread.
+  // Updates the log; callable from any thread.
   void look();
-  // No more calls will come, and all are over.
+  // Call it when all calls have ended and no more will come.
   void close();
 
  private:
-  // Their calls stay in the log's ring.
+  // The log's ring must still hold their calls.
   static constexpr std::size_t capacity = CallLog::capacity / 4;
 
   struct Mark {
@@ -39,8 +38,8 @@ class WatchMarks {
 
   std::shared_ptr<CallLog> log_;
   std::mutex mutex_;
-  std::vector<Mark> ring_;  // events are made when first needed
-  std::size_t oldest_ = 0;  // marks [oldest_, next_) are on their way
+  std::vector<Mark> ring_;  // events are made on first use
+  std::size_t oldest_ = 0;  // marks [oldest_, next_) are in flight
   std::size_t next_ = 0;
 };
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: what watchdogs of different ranks say to each other, once a deadline has
-// passed.
+// Private to this room: messages between watchdogs of different ranks after a deadline.
 #pragma once
 
 #include <array>
@@ -10,20 +9,20 @@
 
 namespace trireme {
 
-// An ask makes its receiver write its dump and send the note back as an answer.
+// An ask makes its receiver write its dump and return the note as an answer.
 struct WatchNote {
   enum class Kind : std::int32_t { ask, answer };
   enum class Verdict : std::int32_t {
     none,       // the ask was only for the dump
     waits_too,  // the receiver is in this call as well
-    over,       // the receiver is done with this call
-    differs,    // the receiver's call of this number is another one
-    late        // the receiver has not come to this call
+    over,       // the receiver has finished this call
+    differs,    // the receiver's call of this number differs
+    late        // the receiver has not reached this call
   };
   Kind kind = Kind::ask;
   std::int32_t from = 0;    // rank in the job
   std::uint64_t group = 0;  // CallLog::group()
-  CallRecord call;          // what the asking rank waits in
+  CallRecord call;          // the call that the asking rank waits in
   std::int32_t asker = 0;   // rank in the group
   std::int32_t question = 0;
   std::int32_t has_call = 0;

@@ -15,21 +15,20 @@ namespace trireme {
 
 using CallLogs = std::vector<std::shared_ptr<CallLog>>;
 
-// What one rank finds out and prints about a call or a step that is stuck: the questions to its
-// peers, their answers, the message.
+// What one rank finds out and prints about a stuck call or step: questions to peers, their answers,
+// the message.
 class WatchReport {
  public:
-  // The call of `logs` that has been stuck the longest; none when all move.
+  // The call of `logs` that has been stuck the longest; none if no call is stuck.
   [[nodiscard]] static std::optional<WatchReport> of_stuck_call(const CallLogs& logs,
                                                                 CallLog::Clock::time_point before,
                                                                 int world_rank, int world_size);
 
-  // This rank has made no progress, and not for want of other ranks; `activity` says with what.
+  // This rank is stuck in `activity`, and not because of other ranks.
   [[nodiscard]] static WatchReport of_stuck_step(const std::string& activity, int world_rank,
                                                  int world_size);
 
-  // One per rank that is waited for, and one to every other rank of the job for the sake of its
-  // dump.
+  // One per rank that is waited for, and one to every other rank of the job to make it dump.
   struct Question {
     int to = 0;  // rank in the job
     WatchNote note;
@@ -39,7 +38,7 @@ class WatchReport {
   void answer(const WatchNote& note);
   [[nodiscard]] bool complete() const { return unanswered_ == 0; }
 
-  // First line: what waits, for how long. The others: who is late and does what.
+  // First line: what waits and for how long. Further lines: who is late and what it does.
   [[nodiscard]] std::string headline() const;
   [[nodiscard]] std::string message(double deadline_seconds) const;
 
@@ -49,17 +48,17 @@ class WatchReport {
   void ask_others(int world_rank, int world_size);
   [[nodiscard]] std::string line(const Question& question) const;
 
-  std::string step_;              // where a step is stuck, else
+  std::string step_;              // for a stuck step; otherwise the next two
   std::shared_ptr<CallLog> log_;  // the group
   CallLog::Entry stuck_;          // and its call
   std::vector<Question> questions_;
   std::size_t unanswered_ = 0;
 };
 
-// Fills in what this rank knows about the call of an ask.
+// Fills in what this rank knows about the call that an ask names.
 void answer_ask(WatchNote& note, const CallLogs& logs, int world_rank);
 
-// The dump file: what the rank was doing, the last calls of every group.
+// The dump file's text: what the rank was doing, and the last calls of every group.
 [[nodiscard]] std::string dump_text(const CallLogs& logs, const std::string& why);
 
 }  // namespace trireme

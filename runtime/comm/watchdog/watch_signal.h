@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: what wakes the watchdog's thread. Launchers end the other ranks of a dead
-// one with SIGTERM and kill them a second later; that second is for the dump.
+// Private to this room: wakes the watchdog's thread. When a rank dies, launchers send SIGTERM to
+// the others and kill them a second later; the dump uses that second.
 #pragma once
 
 #include <chrono>
@@ -13,22 +13,22 @@ class WatchSignal {
   enum class Request : std::uint8_t {
     none,
     dump,
-    hurry,     // SIGTERM came, and the program answers it by itself
-    terminate  // SIGTERM came, and nobody else answers it
+    hurry,     // SIGTERM came, and the program handles it
+    terminate  // SIGTERM came, and nobody else handles it
   };
 
-  // Takes SIGTERM over where it has its default action, and gives it back.
+  // Handles SIGTERM if it has its default action, and restores that.
   static void install();
   static void uninstall();
 
-  // The watchdog's pause, which wake() and the requests cut short.
+  // The watchdog's pause, which wake() and requests cut short.
   static void wait(std::chrono::nanoseconds pause);
   static void wake() noexcept;                    // async-signal-safe
   static void request(Request request) noexcept;  // async-signal-safe
   [[nodiscard]] static Request take() noexcept;
-  // `hurry` was requested at any time so far.
+  // Whether `hurry` was ever requested.
   [[nodiscard]] static bool told_to_stop() noexcept;
-  // Lets SIGTERM do what it would have done.
+  // Lets SIGTERM take its default action.
   static void end_process() noexcept;
 };
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Private to this room: the thread that watches the calls of all groups of this process and ends
-// the job when one is stuck, or a step that waits for nobody.
+// the job if a call, or a step that waits for nobody, is stuck.
 //
 // Note [The end of a stuck job]
 // The rank whose deadline passes first writes its dump and asks all other ranks; their watchdogs
 // write theirs and answer, whatever their other threads do. When all have answered, or after
-// `answer_patience`, it prints the message and aborts the job. Ranks that have been asked leave the
-// end to the one that asked (of several, to the lowest), and end the job themselves when nothing
-// happens. Dumps and messages come before anything that could block, and an alarm stands behind
-// all of it.
+// `answer_patience`, it prints the message and aborts the job. Ranks that were asked leave the
+// abort to the one that asked (of several, the lowest), and end the job themselves if nothing
+// happens. Dumps and messages precede anything that could block, and an alarm backs all of it up.
 #pragma once
 
 #include <atomic>
@@ -25,8 +24,8 @@ namespace trireme {
 
 class Watchdog {
  public:
-  // The one of this process; made by the first who asks for it, which is collective over the job,
-  // and gone with its last owner.
+  // The process's only one. The first caller makes it, which is collective over the job; the last
+  // owner destroys it.
   [[nodiscard]] static std::shared_ptr<Watchdog> of_process(const WatchOptions& options);
 
   explicit Watchdog(const WatchOptions& options);
@@ -37,7 +36,7 @@ class Watchdog {
   [[nodiscard]] int rank() const { return channel_.rank(); }
   [[nodiscard]] int size() const { return channel_.size(); }
   void add(std::shared_ptr<CallLog> log, std::shared_ptr<WatchMarks> marks);
-  // No more calls will come; what is queued is still watched.
+  // No more calls will come; queued ones are still watched.
   void retire(const CallLog* log);
 
  private:
@@ -68,10 +67,10 @@ class Watchdog {
     std::shared_ptr<WatchMarks> marks;
     bool retired = false;
   };
-  std::mutex mutex_;  // of groups_
+  std::mutex mutex_;  // guards groups_
   std::vector<Watched> groups_;
 
-  // Only the thread uses these.
+  // Only the watchdog's thread uses these.
   Clock::time_point awake_since_ = Clock::now();
   Clock::time_point last_turn_ = Clock::now();
   std::optional<WatchReport> report_;
@@ -79,7 +78,7 @@ class Watchdog {
   int led_by_ = -1;            // the rank that will end the job
   bool dumped_ = false;
   bool hurried_ = false;
-  bool dumped_in_a_hurry_ = false;  // a run that then ends well has no use for it
+  bool dumped_in_a_hurry_ = false;  // deleted if the run then ends well
 
   std::atomic<bool> stop_ = false;
   std::thread thread_;  // last: it uses all others

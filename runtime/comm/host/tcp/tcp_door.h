@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: where a rank listens for others of its job. Whoever connects must prove the
-// secret (tcp_handshake.h) within a deadline of its own; all are served at the same time, so that
-// nobody who is slow, silent or a stranger keeps others waiting. Who is turned away is counted and,
-// now and then, logged.
+// Private to this room: the listening side of a rank. Each connection must prove the secret
+// (tcp_handshake.h) within its own deadline. All connections are served at once, so slow, silent or
+// foreign ones delay nobody. Refused connections are counted and sometimes logged.
 #pragma once
 
 #include <functional>
@@ -16,49 +15,49 @@
 
 namespace trireme {
 
-// A process that has proven to be a rank of this job and was told that it is welcome.
+// A process that has proven to be a rank of this job and was accepted.
 struct TcpGuest {
   FileDescriptor socket;
   TcpHello hello;
-  sockaddr_in address{};  // of its end of the connection
+  sockaddr_in address{};  // of the peer's end of the connection
 };
 
 class TcpDoor {
  public:
-  // What of a process must be as here; `rank` is this process's.
+  // Properties that must be equal in every process of the job; `rank` is this process's.
   struct House {
     TcpSecret secret;
     std::uint64_t job = 0;
     int rank = 0;
     int size = 1;
   };
-  // Whether a rank is awaited, or why not.
+  // Accepts a rank or says why not.
   using Judge = std::function<TcpVerdict(int rank)>;
 
-  // Listens at `where`; port 0: one of the system's choice.
+  // Listens at `where`; port 0: the system chooses.
   TcpDoor(House house, const sockaddr_in& where);
 
   [[nodiscard]] sockaddr_in address() const { return own_address(listener_); }
-  // Serves everybody for `pause` at most; returns early with a guest who is welcome.
+  // Serves all connections for at most `pause`; returns early with an accepted guest.
   [[nodiscard]] std::optional<TcpGuest> serve(std::chrono::milliseconds pause, const Judge& judge);
-  // How many were turned away so far.
+  // Number of connections refused so far.
   [[nodiscard]] int refused() const { return refused_; }
 
  private:
-  // Somebody who has connected and not proven anything yet.
+  // A connection without proof yet.
   struct Stranger {
     FileDescriptor socket;
     sockaddr_in address{};
     TcpClock::time_point limit;
     TcpChallenge challenge;
     std::array<std::byte, sizeof(TcpAnswer)> answer{};
-    std::size_t got = 0;  // bytes of the answer
+    std::size_t got = 0;  // bytes of the answer received
   };
   enum class Heard { part, answer, nothing_more };
 
   void accept_all();
   [[nodiscard]] Heard listen_to(Stranger& stranger);
-  // Nothing where the answer is no proof, or the verdict not welcome.
+  // Nothing if the answer is no valid proof or the verdict is not welcome.
   [[nodiscard]] std::optional<TcpGuest> judge_answer(Stranger& stranger, const Judge& judge);
   void refuse(const Stranger& stranger, std::string_view why);
 

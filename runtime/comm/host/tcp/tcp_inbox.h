@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: makes messages of the bytes that peers send, and gives them to those who
-// asked for them: by sender, channel and tag, in order. It knows no sockets: somebody else puts the
-// next bytes of a peer where space() says. What arrives before it is asked for is kept, up to a
-// limit per peer; beyond it the peer's bytes wait where they are until some of it is asked for. So
-// no peer decides how much memory this process takes, whatever lengths it announces.
+// Private to this room: assembles messages from the bytes of peers and matches them with receives
+// by sender, channel and tag, in order. It uses no sockets: the caller puts a peer's next bytes
+// where space() says. Messages that arrive before their receive are kept, up to a limit per peer;
+// beyond it the peer's bytes stay in the socket. So no peer controls this process's memory use,
+// whatever lengths it announces.
 //
-// Threads: one reads (space, arrived), any may receive.
+// Threads: one calls space() and arrived(); any may receive.
 #pragma once
 
 #include <atomic>
@@ -22,33 +22,33 @@
 
 namespace trireme {
 
-// One message under way; whoever posted it keeps it until `done`.
+// One message in flight; the poster keeps it alive until `done`.
 struct TcpRequest {
   std::byte* into = nullptr;        // receives
   const std::byte* from = nullptr;  // sends
   std::size_t bytes = 0;
-  std::string problem;  // set before `done` where the message did not fit
+  std::string problem;  // set before `done` if the message did not fit
   std::atomic<bool> done = false;
 
   void finish(std::size_t arrived);
 };
 
-// Channels keep groups apart; both ends compute the same number.
+// Separates groups; both ends compute the same number.
 using TcpChannel = std::uint64_t;
 
-// In front of every message.
+// Precedes every message.
 struct TcpHeader {
   TcpChannel channel = 0;
-  std::int32_t tag = 0;   // of MessageTag, or one of the two below
+  std::int32_t tag = 0;   // a MessageTag, or one of the two below
   std::int32_t code = 0;  // of an abort
   std::uint64_t bytes = 0;
 };
-// Tags of the mesh's own messages, which have no bytes.
+// Tags of the mesh's own messages, which have no payload.
 inline constexpr std::int32_t tcp_farewell_tag = -1;
 inline constexpr std::int32_t tcp_abort_tag = -2;
 
 struct TcpInboxLimits {
-  // Of each peer, not asked for yet.
+  // Limit per peer for messages that arrive before they are requested.
   std::size_t early_bytes = std::size_t{1} << 30;
   std::size_t early_messages = std::size_t{1} << 16;
 };
@@ -59,42 +59,42 @@ class TcpInbox {
 
   explicit TcpInbox(int size, TcpInboxLimits limits = {});
 
-  // Where the next bytes of `from` belong; empty where it has said farewell, or must wait.
+  // Where the next bytes from `from` go; empty if it has said farewell or must wait.
   [[nodiscard]] std::span<std::byte> space(int from);
-  // So many of them have come. Raises ExitCode::communication where they are no message.
+  // `bytes` bytes have arrived. Raises ExitCode::communication if they are not a valid message.
   [[nodiscard]] Event arrived(int from, std::size_t bytes);
-  // Nothing more is taken from this peer for now: nobody has asked for what it sent.
+  // Whether this peer's socket is not read for now, because nobody has requested its messages.
   [[nodiscard]] bool waits(int from);
   [[nodiscard]] bool has_left(int from);
-  // What an abort says to end with: never 0, whatever the peer sent.
+  // The exit code of an abort message: never 0, whatever the peer sent.
   [[nodiscard]] int abort_code(int from) const;
 
-  // True where a peer that had to wait may go on.
+  // Returns true if a peer that had to wait may continue.
   [[nodiscard]] bool receive(int from, TcpChannel channel, int tag,
                              std::shared_ptr<TcpRequest> request);
-  // A message of this process to itself.
+  // Sends a message of this process to itself.
   void put(int from, TcpChannel channel, int tag, TcpRequest& request);
 
-  enum class Found { nothing, message, message_and_go_on };  // the last as receive()'s true
-  // A whole message from any rank that has arrived.
+  enum class Found { nothing, message, message_and_go_on };  // the last: like true from receive()
+  // Takes a complete message from any rank, if one has arrived.
   [[nodiscard]] Found receive_arrived(TcpChannel channel, int tag, std::byte* into,
                                       std::size_t bytes);
-  // Held for `from`.
+  // Bytes of early messages held for `from`.
   [[nodiscard]] std::size_t early_bytes(int from);
 
  private:
-  // Arrived, or arriving, before it was asked for.
+  // A message that arrives before it is requested.
   struct Early {
-    std::vector<std::byte> bytes;  // as many as have come, and room for the next
+    std::vector<std::byte> bytes;  // grows with what has arrived
     std::size_t total = 0;         // of the whole message
     bool whole = false;
-    std::shared_ptr<TcpRequest> wanted;  // asked for while it was arriving
+    std::shared_ptr<TcpRequest> wanted;  // set if requested during arrival
   };
-  // The message of a peer that is arriving.
+  // The message that is arriving from a peer.
   struct Incoming {
     TcpHeader header;
-    std::size_t got = 0;  // of header and bytes
-    bool placed = false;  // it is known where its bytes go: one of these, or nowhere
+    std::size_t got = 0;  // of header and payload
+    bool placed = false;  // its destination is known: one of these, or nowhere
     std::shared_ptr<TcpRequest> request;
     std::shared_ptr<Early> early;
     bool waits = false;
@@ -103,7 +103,7 @@ class TcpInbox {
   };
   using Key = std::tuple<int, TcpChannel, int>;
 
-  // All with the lock held.
+  // All need the lock.
   void check(const TcpHeader& header) const;
   [[nodiscard]] bool place(int from);
   void finish(int from);

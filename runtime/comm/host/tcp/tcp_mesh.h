@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: a connection to every other rank of the job and the thread that moves
-// messages over them (tcp_inbox.h matches those that arrive). A connection that closes without a
-// farewell is a dead rank, one that sends what is no message a broken one: the job ends.
+// Private to this room: connections to all other ranks of the job, and the thread that moves
+// messages over them (tcp_inbox.h matches arrivals). The job ends if a connection closes without a
+// farewell (a dead rank) or sends invalid data.
 #pragma once
 
 #include <atomic>
@@ -22,9 +22,9 @@ class TcpMesh {
  public:
   using Channel = TcpChannel;
 
-  // `sockets[r]` leads to rank r; this rank's own is empty.
+  // `sockets[r]` connects to rank r; this rank's own is empty.
   TcpMesh(int rank, std::vector<FileDescriptor> sockets);
-  // Says farewell and waits for the peers', unless an error is on its way up.
+  // Says farewell and waits for the peers' farewells, unless the stack is unwinding.
   ~TcpMesh();
   TcpMesh(const TcpMesh&) = delete;
   TcpMesh& operator=(const TcpMesh&) = delete;
@@ -34,16 +34,16 @@ class TcpMesh {
 
   void send(int to, Channel channel, int tag, std::shared_ptr<TcpRequest> request);
   void receive(int from, Channel channel, int tag, std::shared_ptr<TcpRequest> request);
-  // A whole message from any rank that has arrived; false: none has.
+  // Takes a complete message from any rank; false if none has arrived.
   [[nodiscard]] bool receive_arrived(Channel channel, int tag, std::byte* into, std::size_t bytes);
-  // Tells every peer to end with this code, as well as that works.
+  // Tells every peer, as far as possible, to exit with this code.
   void abort(int code) noexcept;
 
  private:
   struct Outgoing {
     TcpHeader header;
     std::shared_ptr<TcpRequest> request;
-    std::size_t sent = 0;  // of header and bytes
+    std::size_t sent = 0;  // of header and payload
   };
   struct Peer {
     FileDescriptor socket;
@@ -62,7 +62,7 @@ class TcpMesh {
   std::vector<Peer> peers_;
   FileDescriptor waker_;
   TcpInbox inbox_;
-  std::mutex mutex_;  // of the peers' outgoing
+  std::mutex mutex_;  // guards outgoing messages of the peers
   std::atomic<bool> stopping_ = false;
   std::thread thread_;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: what a process that no MPI launcher started knows of its job, from the
-// variables RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as PyTorch's launchers and Kubernetes
-// operators set them, and the secret of the job (tcp_secret.h).
+// Private to this room: the job as seen by a process without an MPI launcher, from RANK,
+// WORLD_SIZE, MASTER_ADDR and MASTER_PORT, which PyTorch's launchers and Kubernetes operators set,
+// and the job's secret (tcp_secret.h).
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ struct TcpPlace {
   std::string address;
   int port = 29500;
   TcpSecret secret;
-  // Of TRIREME_JOB_ID, TORCHELASTIC_RUN_ID or SLURM_JOB_ID, the first that is set: keeps jobs apart
-  // that meet at one port with one secret.
+  // From the first that is set of TRIREME_JOB_ID, TORCHELASTIC_RUN_ID and SLURM_JOB_ID: separates
+  // jobs that share a port and a secret.
   std::uint64_t job = 0;
-  double patience_seconds = 0;  // for all others to come; 0: for ever
+  double patience_seconds = 0;  // wait for all other ranks; 0: for ever
 };
 
-// Of the environment; empty where WORLD_SIZE is not set or 1. Raises ExitCode::config for a
-// variable that is missing or no number, and for a bad secret.
+// From the environment; empty if WORLD_SIZE is not set or 1. Raises ExitCode::config for a missing
+// or non-numeric variable and for a bad secret.
 [[nodiscard]] std::optional<TcpPlace> tcp_place();
 
 // how processes that no MPI launcher started find each other. Rank 0 listens

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: messages by TCP, on the connections of a job.
+// Private to this room: messages over a job's TCP connections.
 #pragma once
 
 #include <vector>
@@ -11,13 +11,12 @@ namespace trireme {
 
 class TcpTransfers final : public Transfers {
  public:
-  // The group of all ranks of the job. The mesh must outlive it and what is made of it.
+  // The group of all ranks of the job. The mesh must outlive it and groups made from it.
   explicit TcpTransfers(TcpMesh& mesh);
 
   void send(const std::byte* data, std::size_t bytes, int to, MessageTag tag) override;
   void receive(std::byte* data, std::size_t bytes, int from, MessageTag tag) override;
   void broadcast(std::byte* data, std::size_t bytes, int root) override;
-  // Returns when every rank has come.
   void barrier() override;
   std::chrono::nanoseconds wait_all() override;
   [[nodiscard]] bool receive_note(std::byte* data, std::size_t bytes) override;
