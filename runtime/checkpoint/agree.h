@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts between ranks: entries of a manifest, what went wrong where. Collective; the calls go over
-// MPI whatever the device.
+// Exchanges texts between ranks: manifest entries and problems. Collective; always over the host
+// group, whatever the device.
 #pragma once
 
 #include <exception>
@@ -12,21 +12,20 @@
 
 namespace trireme {
 
-// Every rank's text on rank 0, by rank; nothing elsewhere.
+// All ranks' texts on rank 0, by rank; empty on other ranks.
 [[nodiscard]] std::vector<std::string> gather_texts(Communicator& group, const HostStream& stream,
                                                     const std::string& mine);
 // Rank 0's text on every rank.
 [[nodiscard]] std::string share_text(Communicator& group, const HostStream& stream,
                                      const std::string& text);
-// Every rank's text on every rank, by rank.
+// All ranks' texts on every rank, by rank.
 [[nodiscard]] std::vector<std::string> share_texts(Communicator& group, const HostStream& stream,
                                                    const std::string& mine);
-// The first rank's problem that is not empty, with its rank before it; "" when nobody has one. The
-// same on all ranks.
+// The first non-empty problem, prefixed by its rank; "" if no rank has one. The same on all ranks.
 [[nodiscard]] std::string first_problem(Communicator& group, const HostStream& stream,
                                         const std::string& mine);
 
-// Runs `action`; what goes wrong in it as text, "" for nothing. Local.
+// Runs `action` and returns its error as text; "" for none. Local.
 template <typename Action>
 [[nodiscard]] std::string problem_of(Action&& action) {
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole tensors on one rank, wherever their parts are: pipeline stages, tensor blocks, ZeRO slices.
+// Gathers whole tensors on one rank from pipeline stages, tensor blocks and ZeRO slices.
 #pragma once
 
 #include <functional>
@@ -18,24 +18,24 @@ struct WholeTensor {
   std::vector<float> values;
 };
 
-// Where every parameter is: all of the chain's, in its order, without copies of tied ones.
+// Where a parameter is stored. Lists cover the whole chain in order, without tied copies.
 struct PlacedParam {
   ParamSpec spec{};
   int stage = 0;
 };
 
-// Values that go with the parameters, by bucket, as this rank owns them (its ZeRO slice).
+// Per bucket, this rank's ZeRO slice of values that belong to parameters.
 using OwnedValues = std::function<Tensor(const Bucket&)>;
 
 // Collective over the mesh; blocks the host. World rank 0 gets every tensor, the others nothing.
-// The values may lie on a GPU: they are copied to the host on `comm` and travel between hosts.
-// `with_constants`: what has no moments too, statistics and frozen weights.
+// Values on a GPU are copied to the host on `comm` and sent between hosts. `with_constants`: also
+// tensors without moments (statistics and frozen weights).
 [[nodiscard]] std::vector<WholeTensor> gather_whole(Device& device, const ProcessMesh& mesh,
                                                     Stream& comm, const ParamStore& params,
                                                     std::span<const PlacedParam> placed,
                                                     const OwnedValues& owned, bool with_constants);
 
-// XXH3-64 over names, shapes and bytes, in the order given, as 16 hexadecimal digits.
+// XXH3-64 over names, shapes and bytes in this order, as 16 hexadecimal digits.
 [[nodiscard]] std::string digest_of(std::span<const WholeTensor> tensors);
 
 }  // namespace trireme

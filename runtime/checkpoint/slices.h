@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which elements each rank writes: every element of every tensor exactly once over all ranks. A
-// ZeRO slice is written by its owner; what data-parallel ranks hold alike they divide evenly; of
-// what tensor-parallel ranks hold alike the first writes; of tied copies only the original.
+// Decides which rank writes which elements, so each element of every tensor is written once. The
+// owner writes a ZeRO slice; data-parallel ranks share replicated values evenly; the first rank of
+// a tensor group writes what the group replicates; only originals of ties are written.
 #pragma once
 
 #include <algorithm>
@@ -13,15 +13,14 @@
 
 namespace trireme {
 
-// The memory of a rank that a checkpoint keeps. Views; their owners outlive whoever holds this.
+// A rank's memory that a checkpoint stores. Views; their owners must outlive this.
 struct CheckpointValues {
   ParamStore& params;
-  // Moments of the optimizer and averaged parameters, indexed as Bucket::owned; empty where there
-  // are none.
+  // Optimizer moments and averaged parameters, indexed like Bucket::owned; empty if there are none.
   Tensor first{}, second{}, average{};
-  // Small tensors that every rank holds alike (LossScaler::state), by name.
+  // Small tensors that are equal on every rank (LossScaler::state), by name.
   std::vector<std::pair<std::string, Tensor>> scalars{};
-  // Of these, running means that begin anew where a checkpoint was written without them.
+  // Names of scalars that restart if the checkpoint lacks them: running means.
   std::vector<std::string> measured{};
   [[nodiscard]] bool starts_anew(const std::string& scalar) const {
     return std::ranges::find(measured, scalar) != measured.end();
@@ -33,28 +32,28 @@ struct CheckpointValues {
 
 [[nodiscard]] Blocking blocking_of(const ParamSpec& spec, const TensorSplit& split);
 
-// The tensors of the manifest: those of the whole chain, in its order.
+// The manifest's tensors: those of the whole chain, in order.
 [[nodiscard]] std::vector<ManifestTensor> manifest_tensors(std::span<const PlacedParam> placed,
                                                            const TensorSplit& split);
 
-// A slice of a manifest and where it lies in this rank's arenas.
+// A manifest slice with its place in this rank's arenas.
 struct OwnSlice {
   ManifestSlice slice;
   int bucket = 0;
-  std::int64_t element = 0;  // of the whole arena
+  std::int64_t element = 0;  // index in the whole arena
 };
 [[nodiscard]] std::vector<OwnSlice> own_slices(const ParamLayout& layout, const ProcessMesh& mesh,
                                                std::span<const ManifestTensor> tensors);
 
-// Elements [first, first + count) of the whole arena, from a bucket, where a value of this rank
-// has them; `values` views exactly those.
+// Elements [first, first + count) of the whole arena, in one bucket, for which this rank has a
+// value; `values` views exactly those.
 struct Held {
   std::int64_t first = 0;
   std::int64_t count = 0;
   Tensor values{};
 };
-// What this rank holds of a bucket: of parameters ParamLayout::kept, of moments and averages the
-// own slice. Empty `values` where the bucket has no such value.
+// What this rank holds of a bucket: ParamLayout::kept for parameters, its own slice for moments and
+// averages. Empty `values` if the bucket has no such value.
 [[nodiscard]] Held held_of(const CheckpointValues& values, ValueKind kind, const Bucket& bucket);
 
 }  // namespace trireme

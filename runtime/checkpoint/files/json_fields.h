@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strict reading of JSON that may be damaged or hostile; private to this room. Every refusal is
+// Strict parsing of JSON that may be damaged or hostile; private to this room. Every error is
 // ExitCode::checkpoint and names the file and the field.
 #pragma once
 
@@ -13,10 +13,10 @@ namespace trireme::json_fields {
 
 using json = nlohmann::json;
 
-// Parses `text`; a key that stands twice in an object is refused.
+// Parses `text`; refuses duplicate keys in an object.
 [[nodiscard]] json parse(std::string_view text, const std::string& path);
 
-// An object with exactly the keys given. `where` is how messages call it.
+// An object with exactly the given keys. `where` is its name in messages.
 class Object {
  public:
   Object(const json& value, const std::string& path, std::string where,

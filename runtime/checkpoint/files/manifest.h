@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// manifest.json: what a checkpoint holds, where each element lies and what its bytes must hash to.
-// Everything here comes from a file, so reading checks every number before anything is done with
-// it.
+// manifest.json: a checkpoint's contents, the position of each element and the checksums. The file
+// is untrusted, so every number is checked before use.
 #pragma once
 
 #include <array>
@@ -15,11 +14,11 @@
 
 namespace trireme {
 
-// What is kept of every tensor, in the order of the files. Moments: of weights only.
+// The values stored for every tensor, in file order. Only weights have moments.
 enum class ValueKind : std::uint8_t { model, first, second, average };
 inline constexpr std::array value_kinds = {ValueKind::model, ValueKind::first, ValueKind::second,
                                            ValueKind::average};
-// "model", "optimizer/first", ...: the groups of the HDF5 files.
+// Group names in the HDF5 files: "model", "optimizer/first", ...
 [[nodiscard]] std::string_view name_of(ValueKind kind);
 [[nodiscard]] constexpr bool is_moment(ValueKind kind) {
   return kind == ValueKind::first || kind == ValueKind::second;
@@ -30,20 +29,20 @@ inline constexpr std::array value_kinds = {ValueKind::model, ValueKind::first, V
   return param == ParamKind::weight || !is_moment(kind);
 }
 
-// How the elements of a whole row-major tensor are dealt out to blocks: runs of `run` neighbours in
-// turn, but in the first turn `lead` times as many. One block: run is the whole count.
+// How a whole row-major tensor is distributed over blocks: cyclically in runs of `run` adjacent
+// elements, the first cycle with runs `lead` times as long. One block: run is the whole count.
 struct Blocking {
   std::int64_t blocks = 1;
   std::int64_t run = 1;
   std::int64_t lead = 1;
 
-  // Where element i of a block lies in the whole tensor.
+  // Index in the whole tensor of element i of a block.
   [[nodiscard]] constexpr std::int64_t logical(std::int64_t block, std::int64_t i) const {
     if (i < lead * run) return block * lead * run + i;
-    const std::int64_t turn = i / run;  // counts the first as `lead` of them
+    const std::int64_t turn = i / run;  // counts the first cycle `lead` times
     return (turn * blocks + block) * run + i % run;
   }
-  // How many elements, from i on, are neighbours in the whole tensor too.
+  // The number of elements from i on that are also contiguous in the whole tensor.
   [[nodiscard]] constexpr std::int64_t neighbours(std::int64_t i) const {
     return i < lead * run ? lead * run - i : run - i % run;
   }
@@ -67,14 +66,14 @@ struct ManifestTensor {
   [[nodiscard]] std::int64_t block_count() const { return shape.count() / blocking.blocks; }
 };
 
-// Elements [first, first + count) of one block of a tensor. The values of a file's slices follow
-// one another in each of its datasets, weights before statistics before frozen weights.
+// Elements [first, first + count) of one block of a tensor. Each dataset of a file holds its
+// slices' values contiguously: weights, then statistics, then frozen weights.
 struct ManifestSlice {
   std::int64_t tensor = 0;  // index into Manifest::tensors
   std::int64_t block = 0;
   std::int64_t first = 0;
   std::int64_t count = 0;
-  std::array<std::uint64_t, value_kinds.size()> checksums{};  // XXH3-64, of the kinds it has
+  std::array<std::uint64_t, value_kinds.size()> checksums{};  // XXH3-64, per stored kind
 };
 
 struct ManifestFile {
@@ -88,37 +87,36 @@ struct ManifestFile {
 
 struct Manifest {
   std::int64_t step = 0;
-  MeshShape mesh{};  // under which it was written
+  MeshShape mesh{};  // the writing job's
   int zero = 0;
-  std::vector<ValueKind> kinds;  // ascending; the model always
+  std::vector<ValueKind> kinds;  // ascending; always includes the model
   std::vector<ManifestTensor> tensors;
   std::vector<ManifestFile> files;
   std::uint64_t view_bytes = 0;  // of checkpoint.h5
   std::uint64_t view_checksum = 0;
   std::uint64_t text_checksum = 0;  // XXH3-64 of the file's text, set by read_manifest()
-  std::string state = "{}";         // a JSON object that belongs to the trainer
-  // Small device memory that all ranks hold alike (a loss scale), as hexadecimal bytes.
+  std::string state = "{}";         // the trainer's state, a JSON object
+  // Small device state that is equal on all ranks (a loss scale), as hexadecimal bytes.
   std::vector<std::pair<std::string, std::string>> scalars;
 
   [[nodiscard]] bool has(ValueKind kind) const;
-  [[nodiscard]] std::uint64_t value_bytes() const;  // of all slices and kinds
+  [[nodiscard]] std::uint64_t value_bytes() const;
 };
 
-// JSON of one file's entry, for the way from its rank to rank 0.
+// One file's entry as JSON, which its rank sends to rank 0.
 [[nodiscard]] std::string file_entry_text(const ManifestFile& file,
                                           const std::vector<ValueKind>& kinds,
                                           const std::vector<ManifestTensor>& tensors);
-// The file's whole text. `files` are entries as file_entry_text() makes them; Manifest::files is
-// not read.
+// The whole file's text. `files` are entries from file_entry_text(); Manifest::files is not used.
 [[nodiscard]] std::string manifest_text(const Manifest& manifest,
                                         const std::vector<std::string>& files);
 
-// The last field of the file, with the XXH3-64 of the text before it.
+// The file's last field: the XXH3-64 of the text before it.
 [[nodiscard]] std::string manifest_tail(std::string_view body);
 
-// Both raise ExitCode::checkpoint naming `path` and what is wrong. The first compares the checksum,
-// the second only parses: strict grammar, no unknown or double keys, sizes inside the files,
-// every element of every tensor in exactly one slice.
+// Both raise ExitCode::checkpoint naming `path` and the problem. The first also compares the
+// checksum. Both parse strictly: no unknown or duplicate keys, sizes inside the files, every
+// element of every tensor in exactly one slice.
 [[nodiscard]] Manifest read_manifest(const std::string& path);
 [[nodiscard]] Manifest parse_manifest(std::string_view text, const std::string& path);
 

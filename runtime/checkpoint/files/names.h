@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How files and directories of checkpoints are called.
+// Names of checkpoint files and directories.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,14 +13,14 @@ namespace trireme {
 
 inline constexpr std::string_view manifest_name = "manifest.json";
 inline constexpr std::string_view view_name = "checkpoint.h5";
-// In a run's directory.
+// In a run directory.
 inline constexpr std::string_view checkpoints_name = "checkpoints";
 inline constexpr std::string_view weights_name = "weights.safetensors";
 inline constexpr std::string_view averages_name = "weights_average.safetensors";
-// Hugging Face's.
+// Hugging Face's name.
 inline constexpr std::string_view model_name = "model.safetensors";
 inline constexpr std::string_view model_index_name = "model.safetensors.index.json";
-// Behind the name of a directory that is being written, or removed: not a checkpoint.
+// Suffix of a directory that is being written or removed: not a checkpoint.
 inline constexpr std::string_view partial_suffix = ".tmp";
 inline constexpr std::string_view deleting_suffix = ".deleting";
 
@@ -32,15 +32,15 @@ inline constexpr std::string_view deleting_suffix = ".deleting";
 [[nodiscard]] inline std::string step_directory_name(std::int64_t step) {
   return fmt::format("step_{:08}", step);
 }
-// "step_00000100.e3.tmp": what the third start of a run is writing; without an epoch (0)
-// "step_00000100.tmp". A start that was taken over so touches nothing of its successor's.
+// "step_00000100.e3.tmp": written by the third start of a run; without an epoch (0)
+// "step_00000100.tmp". The epoch keeps a superseded start away from its successor's files.
 [[nodiscard]] inline std::string partial_name(std::int64_t step, std::int64_t epoch) {
   const std::string whose = epoch > 0 ? fmt::format(".e{}", epoch) : std::string();
   return fmt::format("{}{}{}", step_directory_name(step), whose, partial_suffix);
 }
-// Whether a name is that of what is being written or removed.
+// Whether the name is that of a directory being written or removed.
 [[nodiscard]] bool is_leftover(std::string_view directory_name);
-// The step of such a name; nothing for any other name.
+// The step in such a name; nothing for any other name.
 [[nodiscard]] std::optional<std::int64_t> step_of(std::string_view directory_name);
 
 }  // namespace trireme

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// safetensors files: a JSON header, then packed little-endian row-major tensors. The format is
-// that of huggingface/safetensors (FORMAT.md). Every error is ExitCode::checkpoint and
-// names the file and, where one is concerned, the tensor.
+// safetensors files: a JSON header, then packed little-endian row-major tensors, in the format of
+// huggingface/safetensors (FORMAT.md). Every error is ExitCode::checkpoint and names the file and,
+// if there is one, the tensor.
 #pragma once
 
 #include <cstddef>
@@ -24,16 +24,16 @@ struct NamedTensor {
   Tensor tensor;  // host memory
 };
 
-// Writes `tensors` as the file `path`, which appears complete or not at all: temporary file, fsync,
-// rename. An existing file is replaced. Order and padding are those of the reference writer (dtype
-// by alignment, widest first, then name), so the bytes do not depend on the order given. A
-// zero-size tensor is stored; a tensor without data otherwise, a duplicate name, the name
-// "__metadata__" or text that is not UTF-8 is refused.
+// Writes `tensors` as the file `path` atomically: temporary file, fsync, rename. Replaces an
+// existing file. Order and padding are those of the reference writer (dtype by alignment, widest
+// first, then name), so the bytes do not depend on the order given. Stores zero-size tensors;
+// refuses other tensors without data, duplicate names, the name "__metadata__" and text that is not
+// UTF-8.
 void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
                        const std::map<std::string, std::string>& metadata = {});
 
-// What a file is to hold of fp32 weights, stored as f32, bf16 or f16; or a scalar of i64, whose
-// value stands here.
+// An fp32 weight that a file will hold, stored as f32, bf16 or f16; or an i64 scalar with its
+// value.
 struct PlannedTensor {
   std::string name;
   Shape shape{};
@@ -42,15 +42,15 @@ struct PlannedTensor {
   [[nodiscard]] DType dtype() const { return scalar ? DType::i64 : stored; }
 };
 
-// The same, a tensor at a time: `values` gives the elements of tensors[i], in the file's order, but
-// those of scalars. A model that is larger than the memory can be written.
+// The same, one tensor at a time, so that the model may exceed the memory: `values` returns the
+// elements of tensors[i], in file order and without scalars.
 void write_safetensors(const std::string& path, std::span<const PlannedTensor> tensors,
                        const std::map<std::string, std::string>& metadata,
                        const std::function<std::vector<float>(std::size_t)>& values);
 
-// An open file whose header was checked in full before anything was allocated from what it claims:
-// header at most 100 MB, regions contiguous, without overlap or hole, sizes equal to the product of
-// the shape, file size exact, names unique. Reading is thread-safe.
+// An open file. Its whole header is checked before anything is allocated by it: header at most 100
+// MB, regions contiguous without overlap or hole, sizes equal to the product of the shape, exact
+// file size, unique names. Reading is thread-safe.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::string& path);
@@ -59,12 +59,12 @@ class SafetensorsFile {
   SafetensorsFile& operator=(const SafetensorsFile&) = delete;
 
   [[nodiscard]] const std::string& path() const;
-  [[nodiscard]] const std::vector<std::string>& names() const;  // in the order of their data
+  [[nodiscard]] const std::vector<std::string>& names() const;  // in data order
   [[nodiscard]] const std::map<std::string, std::string>& metadata() const;
   [[nodiscard]] bool contains(std::string_view name) const;
 
-  // These raise an error for a name that the file lacks. A dtype without a DType (BOOL, F8_E4M3,
-  // ...) or a rank above Shape::max_rank is refused here, when it is asked for, not at opening.
+  // Raise an error for a name that the file lacks. A dtype without a DType (BOOL, F8_E4M3, ...) or
+  // a rank above Shape::max_rank is refused here, not at opening.
   [[nodiscard]] DType dtype(std::string_view name) const;
   [[nodiscard]] Shape shape(std::string_view name) const;
   [[nodiscard]] std::size_t bytes(std::string_view name) const;

@@ -17,16 +17,16 @@ namespace trireme::safetensors {
 inline constexpr std::uint64_t length_bytes = 8;  // the header's length, little-endian
 inline constexpr std::uint64_t header_limit = 100'000'000;
 
-// One element type of the format; `ours` is empty where no DType corresponds.
+// One element type of the format; `ours` is empty if no DType corresponds.
 struct ElementType {
   std::string_view name;
   std::uint64_t bytes;
   std::optional<DType> ours;
 };
-// nullptr for names this table lacks.
+// nullptr for unknown names.
 [[nodiscard]] const ElementType* find_element_type(std::string_view name);
 [[nodiscard]] const ElementType& element_type(DType type);
-// Place in the reference writer's order, narrow alignment first.
+// Rank in the reference writer's order, narrow alignment first.
 [[nodiscard]] std::size_t order_of(DType type);
 
 struct Entry {
@@ -42,12 +42,12 @@ struct Header {
   std::map<std::string, std::string> metadata;
 };
 
-// Parses the header's text and checks it against the number of data bytes that the file holds.
-// `path` is for messages.
+// Parses the header's text and checks it against the number of data bytes in the file. `path` is
+// for messages.
 [[nodiscard]] Header parse_header(std::string_view text, std::uint64_t data_bytes,
                                   const std::string& path);
 
-// The header as the file holds it: length, JSON and padding. `entries` in the order of their data.
+// The header's bytes: length, JSON and padding. `entries` are in data order.
 [[nodiscard]] std::string make_header(std::span<const Entry> entries,
                                       const std::map<std::string, std::string>& metadata,
                                       const std::string& path);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole tensors wherever files have their elements, and how any part of them, in any layout, is
-// read.
+// Locates whole tensors in files and reads any part of them in any layout.
 #pragma once
 
 #include <map>
@@ -32,8 +31,8 @@ struct StoredValues {
 [[nodiscard]] StoredValues stored_values(const std::string& path, const Manifest& manifest,
                                          ValueKind kind);
 
-// Elements [first, first + count) of what a rank stores of a tensor: whole blocks, from
-// `first_block` on, one after another.
+// Elements [first, first + count) of the part of a tensor that a rank stores: whole contiguous
+// blocks from `first_block` on.
 struct StoredRange {
   Blocking blocking{};
   std::int64_t block_count = 0;  // elements of a block
@@ -46,9 +45,9 @@ struct StoredRange {
 class StoredReader {
  public:
   explicit StoredReader(const StoredValues& values) : values_(values) {}
-  // Reads only the slices that have a part in `range`.
+  // Reads only the slices that overlap `range`.
   void read(const StoredTensor& tensor, const StoredRange& range, float* to);
-  // All of it, row-major.
+  // The whole tensor, row-major.
   [[nodiscard]] std::vector<float> whole(const StoredTensor& tensor);
   [[nodiscard]] std::uint64_t bytes_read() const { return bytes_; }
 
@@ -64,7 +63,7 @@ class StoredReader {
   std::uint64_t bytes_ = 0;
 };
 
-// The first tensor, by name, with a NaN or an infinity in it; "" where there is none. Reads all.
+// The first tensor, by name, that contains NaN or infinity; "" if there is none. Reads all values.
 [[nodiscard]] std::string first_non_finite(const StoredValues& values);
 
 }  // namespace trireme

@@ -15,15 +15,15 @@ namespace trireme {
 
 class WeightFiles {
  public:
-  // A .safetensors file, an .index.json, or a directory that holds model.safetensors or its index,
-  // or a run's weights.safetensors.
+  // A .safetensors file, an .index.json, or a directory with model.safetensors, its index, or a
+  // run's weights.safetensors.
   explicit WeightFiles(const std::string& path);
 
   [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
   [[nodiscard]] bool contains(std::string_view name) const { return of_.contains(name); }
-  // The file that holds a tensor; raises ExitCode::checkpoint for a name that none has.
+  // The file that holds a tensor; raises ExitCode::checkpoint for an unknown name.
   [[nodiscard]] const SafetensorsFile& file_of(std::string_view name) const;
-  // F32, BF16, F16 or F64 as floats.
+  // Converts F32, BF16, F16 or F64 to floats.
   [[nodiscard]] std::vector<float> read(std::string_view name) const;
 
  private:
@@ -36,11 +36,11 @@ class WeightFiles {
   std::map<std::string, const SafetensorsFile*, std::less<>> of_;
 };
 
-// What a directory without model.safetensors and its index holds in their place, and what to do;
-// empty: nothing that is known.
+// For a directory without model.safetensors and its index: what other weights it holds and what to
+// do; empty if it knows none.
 [[nodiscard]] std::string other_weights(const std::string& directory);
 
-// Where the weights of F32 safetensors files lie; `path` as for WeightFiles.
+// Locates the weights of F32 safetensors files; `path` as for WeightFiles.
 [[nodiscard]] StoredValues stored_weights(const std::string& path);
 
 }  // namespace trireme

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of a run's state in the memory of its hosts: files on a memory file system, which outlive
-// the processes that wrote them but not their host. Each rank keeps its own slices, and those of a
-// rank on another host (its buddy's), so that any one host may be lost. After G. Zheng, L. Shi and
-// L. V. Kale, "FTC-Charm++: an in-memory checkpoint-based fault tolerant runtime", CLUSTER 2004.
+// Copies of a run's state in host memory: files on a memory file system, which survive the
+// processes that wrote them but not their host. Each rank keeps its own slices and those of a rank
+// on another host (its buddy), so any one host may be lost. After G. Zheng, L. Shi and L. V. Kale,
+// "FTC-Charm++: an in-memory checkpoint-based fault tolerant runtime", CLUSTER 2004.
 //
 //   <base>/trireme-<id>/<host>/rank_00003/step_00000100/{rank_00003.h5,rank_00007.h5,checkpoint.h5,manifest.json}
 //
-// <id> is drawn when the run first keeps such copies, and stands in <run>/checkpoints/memory.id.
+// <id> is drawn when a run first keeps such copies; <run>/checkpoints/memory.id holds it.
 #pragma once
 
 #include <optional>
@@ -19,11 +19,11 @@
 
 namespace trireme {
 
-// What keeps the copy of each rank's slices: the rank on the next host at the same place among its
-// host's ranks, as far as there is one. -1 where all ranks share a host. `hosts`: of each rank.
+// The buddy of each rank, which keeps a copy of its slices: the rank on the next host with the same
+// local rank, if it exists. -1 if all ranks share a host. `hosts`: per rank.
 [[nodiscard]] std::vector<int> buddies_of(std::span<const std::string> hosts);
 
-// A directory of the host's memory (/dev/shm), and what this host is called.
+// A directory in host memory (/dev/shm), and this host's name.
 struct MemoryPlace {
   std::string base;
   std::string host = host_name();
@@ -34,40 +34,39 @@ class MemoryStore {
   MemoryStore(const MemoryPlace& place, const std::string& id)
       : root_(place.base + "/trireme-" + id), host_(root_ + "/" + place.host) {}
 
-  // Of all hosts, where their directories are one.
+  // For all hosts, if they share the directory.
   [[nodiscard]] const std::string& root() const { return root_; }
-  // This host's.
+  // This host's directory.
   [[nodiscard]] const std::string& host() const { return host_; }
   [[nodiscard]] std::string rank(int rank) const;
 
-  // Makes this host's directory empty, and removes what earlier runs of `run_directory`, an
-  // absolute path, left in `base`. By one rank of a host. Raises ExitCode::config where nothing can
-  // be written there.
+  // Empties this host's directory, and removes from `base` what earlier runs of `run_directory`, an
+  // absolute path, left. Call it on one rank per host. Raises ExitCode::config if it cannot write.
   void clear(const std::string& run_directory) const;
-  // Removes this rank's copies, and the directories above once they are empty. Never raises.
+  // Removes this rank's copies, and empty parent directories. Never raises.
   void forget(int rank) const noexcept;
 
  private:
   std::string root_, host_;
 };
 
-// Where a rank's copies go, and whose it keeps.
+// Where a rank's copies go, and which ranks' copies it keeps.
 struct MemoryCopies {
   MemoryStore store;
-  int to = -1;              // its buddy
-  std::vector<int> from{};  // whose buddy it is
+  int to = -1;              // this rank's buddy
+  std::vector<int> from{};  // ranks whose buddy this is
 };
-// Draws the id where there is none, and clears what the hosts hold. Collective. Raises
-// ExitCode::config, on all ranks, where one cannot write to its memory.
+// Creates the id if there is none, and clears the hosts' memory. Collective. Raises
+// ExitCode::config on all ranks if one cannot write to its memory.
 [[nodiscard]] MemoryCopies prepare_memory(const MemoryPlace& place, const std::string& checkpoints,
                                           Communicator& group);
 
-// The id in a run's directory of checkpoints; nothing where it never kept copies in memory.
+// The id in a run's checkpoint directory; nothing if the run never kept copies in memory.
 [[nodiscard]] std::optional<std::string> memory_id(const std::string& checkpoints);
-// Brings the newest state that the hosts hold whole in memory into the run's directory of
-// checkpoints, as a checkpoint like any other, unless one as new is there. It is not verified here.
-// Collective; blocks the host. Raises ExitCode::checkpoint on all ranks where it could not be
-// written. `place`: as it was for the start that kept them.
+// Writes the newest state that is complete in the hosts' memory to the run's checkpoint directory,
+// as a normal checkpoint, unless one as new exists. Does not verify it. Collective; blocks the
+// host. Raises ExitCode::checkpoint on all ranks if it cannot be written. `place`: as in the start
+// that kept the copies.
 void recover_from_memory(const MemoryPlace& place, const std::string& checkpoints,
                          Communicator& world);
 

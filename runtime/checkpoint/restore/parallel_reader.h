@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several threads of a rank read at once: one alone keeps neither a disk array nor the memory busy.
-// Private to this room.
+// Reads with several threads per rank, because one thread cannot saturate a disk array or the
+// memory. Private to this room.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@ namespace trireme {
 
 inline constexpr int reading_threads = 4;
 
-// work(0) ... work(count - 1), each on a thread of its own, the first on this one. Returns when all
-// have ended; raises the error of the first that failed.
+// Runs work(0) ... work(count - 1), each on its own thread, the first on this one. Returns when all
+// have ended; raises the error of the lowest-numbered failure.
 void run_in_parallel(int count, const std::function<void(int)>& work);
 
 class ParallelReader {
@@ -22,7 +22,7 @@ class ParallelReader {
     for (int i = 0; i < reading_threads; ++i)
       readers_.emplace_back(values);
   }
-  // As StoredReader::read.
+  // Like StoredReader::read.
   void read(const StoredTensor& tensor, const StoredRange& range, float* to);
   [[nodiscard]] std::uint64_t bytes_read() const;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a checkpoint of any layout to the memory of a rank of any other.
+// Restores a checkpoint of any layout into ranks of any other layout.
 #pragma once
 
 #include <span>
@@ -12,27 +12,26 @@
 namespace trireme {
 
 struct RestoreReport {
-  std::uint64_t bytes = 0;  // that this rank read
+  std::uint64_t bytes = 0;  // read by this rank
   double milliseconds = 0;
 };
 
-// What keeps a model from being continued from a checkpoint: tensors that one of them lacks or
-// whose shapes differ, values that are not in it. "" when nothing does. For messages: one line
-// each.
+// Why a model cannot continue from a checkpoint: missing tensors, differing shapes, missing values.
+// "" if it can. For messages: one line each.
 [[nodiscard]] std::string differences(const Manifest& manifest, std::span<const PlacedParam> placed,
                                       const CheckpointValues& values);
 
-// Fills masters, moments, averages and scalars of this rank, and refreshes the compute copies;
-// each rank reads only what it holds, and waits for nobody. The checkpoint was verified
-// (find_newest_valid). Blocks the host; `stream` must be idle for the values. Raises
-// ExitCode::checkpoint with the differences, if there are any, before anything is changed.
+// Fills this rank's masters, moments, averages and scalars, and refreshes the compute copies. Each
+// rank reads only what it holds, without communication. The checkpoint must be verified
+// (find_newest_valid). Blocks the host; `stream` must not use the values. Raises
+// ExitCode::checkpoint with the differences before anything is changed.
 RestoreReport restore_checkpoint(const FoundCheckpoint& from, Device& device, Stream& stream,
                                  std::span<const PlacedParam> placed,
                                  const CheckpointValues& values);
 
-// The weights and statistics alone, from wherever they lie (run_state.h); `from` names that in
-// messages. Moments, averages and scalars stay as they are. Raises ExitCode::checkpoint with the
-// differences before anything is changed. Adapters that `stored` has none of stay as they are too.
+// Only weights and statistics, from any source (run_state.h); `from` names it in messages. Moments,
+// averages, scalars, and adapters that `stored` lacks stay as they are. Raises ExitCode::checkpoint
+// with the differences before anything is changed.
 RestoreReport restore_weights(const StoredValues& stored, const std::string& from, Device& device,
                               Stream& stream, std::span<const PlacedParam> placed,
                               ParamStore& params);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which state of a run a command means. One rule for all of them: a run stands for its newest
-// state, the weights that it ended with or its newest checkpoint that verifies, whichever has more
-// steps.
+// Finds the state of a run that a command means. One rule for all commands: a run's newest state,
+// which is its final weights or its newest checkpoint that verifies, whichever has more steps.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +12,21 @@
 
 namespace trireme {
 
-// What is taken of a run whose weights and newest checkpoint are of the same step. The weights are
-// the same; the checkpoint has moments too, and is read twice.
+// Which to use if a run's weights and newest checkpoint are of the same step. The weights are
+// equal; the checkpoint also has moments, and is read twice.
 enum class AtEqualSteps : std::uint8_t { weights, checkpoint };
 
 struct RunState {
-  std::string path;                  // a checkpoint's directory, or as WeightFiles takes it
-  std::optional<std::int64_t> step;  // nothing: weights that do not say it
-  std::optional<FoundCheckpoint> checkpoint;  // verified; nothing: weights
-  std::string average_path;                   // the averages that a run's weights have beside them
+  std::string path;                           // a checkpoint directory, or a path for WeightFiles
+  std::optional<std::int64_t> step;           // nothing: the weights do not say
+  std::optional<FoundCheckpoint> checkpoint;  // verified; nothing if these are plain weights
+  std::string average_path;                   // averages stored beside a run's weights
 
   [[nodiscard]] bool has(ValueKind kind) const;
-  // Where the values of a kind lie. Raises ExitCode::config for averages that it has not, and says
-  // what has them.
+  // Locates the values of a kind. Raises ExitCode::config for averages that it lacks, and says
+  // where they exist.
   [[nodiscard]] StoredValues values(ValueKind kind) const;
-  // "runs/a/checkpoints/step_00000100 (step 100)", for messages.
+  // For messages: "runs/a/checkpoints/step_00000100 (step 100)".
   [[nodiscard]] std::string describe(ValueKind kind = ValueKind::model) const;
 };
 
@@ -39,8 +38,8 @@ struct RunState {
 [[nodiscard]] RunState find_state(const std::string& path, Communicator& world,
                                   AtEqualSteps prefer = AtEqualSteps::weights);
 
-// After how many steps a run wrote a weights file; nothing where it does not say, as those of older
-// versions and of other programs. Raises ExitCode::checkpoint for what is no safetensors file.
+// The step stored in a run's weights file; nothing if the file has none (older versions, other
+// programs). Raises ExitCode::checkpoint if it is not a safetensors file.
 [[nodiscard]] std::optional<std::int64_t> step_of_weights(const std::string& path);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a checkpoint's bytes are those that were written.
+// Verifies that a checkpoint's bytes are those that were written.
 #pragma once
 
 #include <optional>
@@ -13,21 +13,20 @@ namespace trireme {
 
 struct Damage {
   std::string file;
-  std::string tensor;  // "" where no tensor is concerned
+  std::string tensor;  // "" if no tensor is concerned
   std::string what;
   [[nodiscard]] std::string describe() const;
   friend bool operator==(const Damage&, const Damage&) = default;
 };
 
-// Reads everything and compares every checksum; all damage that there is. Of `shares` callers each
-// looks at its part, in about equal bytes. Bytes between the values belong to nothing and are not
-// looked at.
+// Reads everything, compares every checksum and returns all damage. Each of `shares` callers reads
+// a part of about equal bytes. Padding between values is not read.
 [[nodiscard]] std::vector<Damage> verify_checkpoint(const std::string& path,
                                                     const Manifest& manifest, int share = 0,
                                                     int shares = 1);
 
-// Whether the manifest can be read and every file that it names is there with its size; no value is
-// read.
+// Whether the manifest can be read and every file that it names exists with its size; reads no
+// values.
 [[nodiscard]] bool looks_complete(const std::string& path) noexcept;
 
 struct FoundCheckpoint {
@@ -36,20 +35,19 @@ struct FoundCheckpoint {
   Manifest manifest;
 };
 
-// The manifest of a checkpoint's directory, which may have been moved or given a name of its own,
-// but not that of another step. Raises ExitCode::checkpoint.
+// The manifest of a checkpoint directory, which may be moved or renamed, but not to another step's
+// name. Raises ExitCode::checkpoint.
 [[nodiscard]] FoundCheckpoint open_checkpoint(const std::string& path);
 
-// The newest checkpoint in a run's directory of checkpoints that verifies; why a newer one is
-// passed over is logged. Those of fewer than `least` steps are not looked at. Collective: the ranks
-// read together, each a part. Raises ExitCode::checkpoint where ranks find different ones at a
-// path.
+// The newest checkpoint of at least `least` steps in a run's checkpoint directory that verifies;
+// logs why newer ones are skipped. Collective: each rank reads a part. Raises ExitCode::checkpoint
+// if ranks find different checkpoints at a path.
 [[nodiscard]] std::optional<FoundCheckpoint> find_newest_valid(const std::string& directory,
                                                                Communicator& world,
                                                                std::int64_t min_step = 0);
 
-// The checkpoint that `path` is, verified likewise. Raises ExitCode::checkpoint, alike on all
-// ranks, where it is damaged or not the same for all.
+// The checkpoint at `path`, verified the same way. Raises ExitCode::checkpoint on all ranks if it
+// is damaged or differs between ranks.
 [[nodiscard]] FoundCheckpoint open_valid(const std::string& path, Communicator& world);
 
 // Whether all ranks read the same checkpoint or weights: a copy on one host, or what a relative

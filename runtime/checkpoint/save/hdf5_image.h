@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An HDF5 file that exists in memory only; see Note [Own writes] in rank_file.h. Included by
-// sources of this room only.
+// An HDF5 file in memory; see Note [Own writes] in rank_file.h. Private to this room.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +11,7 @@
 
 namespace trireme::hdf5 {
 
-// check(result, "call"): raises ExitCode::internal where the library says no.
+// check(result, "call") raises ExitCode::internal if the library reports an error.
 [[nodiscard]] inline auto internal_check(const std::string& path) {
   return [&path](auto result, std::string_view call,
                  std::source_location where = std::source_location::current()) {
@@ -20,11 +19,11 @@ namespace trireme::hdf5 {
   };
 }
 
-// Link properties: the groups on the way to a name are made with it.
+// Link properties that create intermediate groups.
 [[nodiscard]] Handle intermediate_groups(const std::string& path);
 
-// Made inside a Session that is open as long as it lives. All metadata that fits into
-// metadata_bytes comes first in the file; values, which nobody writes, take no memory.
+// Must be created inside a Session that outlives it. All metadata that fits into metadata_bytes
+// precedes the values in the file; the values are never written and take no memory.
 class ImageFile {
  public:
   static constexpr std::size_t metadata_bytes = std::size_t{64} << 10;
@@ -32,15 +31,15 @@ class ImageFile {
   // `path` is for messages.
   explicit ImageFile(const std::string& path);
   [[nodiscard]] hid_t id() const { return file_; }
-  // Bytes of the file, values included.
+  // File size in bytes, values included.
   [[nodiscard]] std::uint64_t size() const;
-  // Closes the file, of which nothing else may be open; its first `count` bytes.
+  // Closes the file, in which nothing else may be open; returns its first `count` bytes.
   [[nodiscard]] std::vector<std::byte> finish(std::size_t count);
 
  private:
-  // What the library uses as the file's memory.
+  // The memory that the library uses as the file.
   struct Memory {
-    std::vector<std::byte> kept;  // its contents when the file was closed
+    std::vector<std::byte> kept;  // the contents at closing
     std::size_t bytes = 0;
   };
   static void* resize(void* memory, std::size_t bytes, H5FD_file_image_op_t, void* to);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A copy of what this rank writes, in page-locked memory that is allocated once: training goes on
-// while it is written.
+// A copy of what this rank saves, in page-locked memory that is allocated once, so that training
+// continues during the write.
 #pragma once
 
 #include <array>
@@ -16,18 +16,17 @@ class Snapshot {
   Snapshot(Device& device, const ProcessMesh& mesh, const CheckpointValues& values,
            std::span<const ManifestTensor> tensors);
 
-  // Makes the pages of the memory be there before training waits for a copy into them. Not in the
-  // constructor, which also runs where memory is only counted (engine/memory_plan.h).
+  // Touches the memory's pages before training waits for a copy into them. The constructor cannot,
+  // because it also runs where memory is only counted (engine/memory_plan.h).
   void touch();
-  // Enqueues the copies; what was enqueued before is in them, what comes after is not. The host
-  // does not wait.
+  // Enqueues the copies, in stream order; does not block the host.
   void take(Stream& stream);
-  // Blocks until the copies are done; the milliseconds that they took.
+  // Blocks until the copies are done; returns their duration in milliseconds.
   [[nodiscard]] double wait() const;
 
   [[nodiscard]] std::span<const OwnSlice> slices() const { return slices_; }
-  // The values of all slices, one after another; statistics have no moments. Once wait()
-  // has returned. Aligned for DirectFile.
+  // The values of all slices, contiguous; statistics have no moments. Valid after wait(). Aligned
+  // for DirectFile.
   [[nodiscard]] std::span<const std::byte> values(ValueKind kind) const;
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> scalars() const;
 
@@ -37,12 +36,12 @@ class Snapshot {
   std::vector<OwnSlice> slices_;
   struct Values {
     Buffer memory;
-    std::span<std::byte> aligned;  // within it
+    std::span<std::byte> aligned;  // part of it
   };
   std::array<Values, value_kinds.size()> values_;
   std::vector<Buffer> scalars_;
   std::unique_ptr<Event> begun_, taken_;
-  std::unique_ptr<Event> copied_;  // behind taken_, for the thread that writes
+  std::unique_ptr<Event> copied_;  // follows taken_; for the writing thread
 };
 
 }  // namespace trireme

@@ -11,7 +11,7 @@
 
 namespace trireme {
 
-// The file appears complete or not at all.
+// Writes the file atomically.
 void save_weights(const std::string& path, std::span<const WholeTensor> tensors,
                   const std::map<std::string, std::string>& metadata);
 
