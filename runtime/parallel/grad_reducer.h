@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums gradients over micro-batches and over the data-parallel group. Overlapped: a bucket goes to
-// the comm stream as soon as its last gradient is there, while backward goes on (Li et al., PyTorch
-// Distributed, VLDB 2020). Inline: the same buckets, waited for at once. Both give the same bits.
+// Sums gradients over micro-batches and the data-parallel group. Overlapped: a bucket goes to the
+// comm stream once its last gradient is ready, while backward continues (Li et al., PyTorch
+// Distributed, VLDB 2020). Inline: each bucket is waited for at once. Both give the same bits.
 //
 // ZeRO stages 0 and 1 sum the micro-batches first and reduce (0: all-reduce, 1: reduce-scatter)
-// with the last of them. Stages 2 and 3 keep no whole gradients: every micro-batch reduces each
-// layer's into the ranks' slices and gives the memory back.
+// with the last one. Stages 2 and 3 keep no whole gradients: every micro-batch reduces each layer's
+// gradients into the ranks' slices and frees the memory.
 #pragma once
 
 #include <memory>
@@ -21,16 +21,16 @@
 
 namespace trireme {
 
-// How the gradients of a rank's micro-batches add up.
+// How the gradients of a rank's micro-batches are summed.
 enum class GradientSum : std::uint8_t {
-  running,  // one after another into the same memory
-  // As a balanced binary tree over the micro-batch index, of which the tree over ranks
-  // (communicator.h) is the top: the same bits whoever holds which micro-batch.
+  running,  // sequentially into the same memory
+  // As a balanced binary tree over the micro-batch index, topped by the tree over ranks
+  // (communicator.h): the same bits whichever rank holds which micro-batch.
   tree
 };
 
-// Told of the gradients that a micro-batch alone has left in a bucket of weights, before they are
-// added to others: where they add up as a tree, below ZeRO stage 2.
+// Called with the gradients of a single micro-batch in a bucket of weights, before they are added
+// to others. Needs tree sums, below ZeRO stage 2.
 class GradientProbe {
  public:
   virtual ~GradientProbe() = default;
@@ -41,19 +41,19 @@ struct ReducerOptions {
   ReducerMode mode = ReducerMode::overlapped;
   GradientSum sum = GradientSum::running;
   DType sent = DType::f32;        // of messages between ranks; sums are f32
-  int micro_batches = 1;          // of this rank
+  int micro_batches = 1;          // on this rank
   std::vector<UnitRange> chunks;  // the layers of each chunk
 };
 
-// Where partial sums are while micro-batches come in: the binary counter over `m` that makes the
-// tree. A pure function.
+// The partial sums that exist while micro-batches arrive: the binary counter over `m` that forms
+// the tree. A pure function.
 struct PartialSums {
   GradientSum sum = GradientSum::running;
-  bool sharded = false;  // each micro-batch arrives complete in memory of its own (stages 2 and 3)
+  bool sharded = false;  // each micro-batch arrives complete in its own memory (stages 2 and 3)
   int micro_batches = 1;
   [[nodiscard]] int levels() const;
   [[nodiscard]] int leaf(int m) const;    // level that micro-batch m accumulates into
-  [[nodiscard]] int merges(int m) const;  // how many times the top level is added to the one below
+  [[nodiscard]] int merges(int m) const;  // number of times the top level is added to the one below
 };
 
 class GradReducer final : public GradientSink {
@@ -61,29 +61,28 @@ class GradReducer final : public GradientSink {
   // `group` and `params` must outlive the reducer. `comm` is the stream of the group's collectives.
   GradReducer(Device& device, Communicator& group, ParamStore& params, Stream& compute,
               Stream& comm, const ReducerOptions& options);
-  // What StoreOptions::gradient_levels must be.
+  // The required StoreOptions::gradient_levels.
   [[nodiscard]] static int levels(const ReducerOptions& options, int zero_stage);
 
-  // Until the next call; null: nobody looks.
+  // Until the next call; null: none.
   void set_probe(GradientProbe* probe) { probe_ = probe; }
-  // Of this rank from the next step on; at most those of the options.
+  // On this rank from the next step on; at most ReducerOptions::micro_batches.
   void set_micro_batches(int count);
   void begin_step(std::int64_t step = 0);
-  // Around the forward of a micro-batch, which collects running statistics.
+  // Call around the forward of a micro-batch, which collects running statistics.
   void before_forward(int chunk, int micro_batch);
   void after_forward(int chunk, int micro_batch);
-  // Around the pass that accumulates parameter gradients. In between each parameter reports ready
-  // once.
+  // Call around the pass that accumulates parameter gradients. In between each parameter reports
+  // ready once.
   void before_backward(int chunk, int micro_batch);
   void open_unit(int unit);
   void ready(ParamId id) override;
   void after_backward(int chunk, int micro_batch);
-  // Enqueues what is left; the comm stream has the sums in level 0 of the store.
+  // Enqueues the remaining reductions; the comm stream has the sums in level 0 of the store.
   void finish();
-  // The compute stream continues when the comm stream is done so far.
+  // Makes the compute stream wait for the comm stream's work so far.
   void join();
-  // How long the comm stream reduced gradients in a step that is done: what was hidden behind
-  // backward and what was not.
+  // Time that the comm stream reduced gradients in a finished step, hidden behind backward or not.
   [[nodiscard]] double milliseconds(std::int64_t step) const { return clock_.milliseconds(step); }
 
  private:
@@ -94,11 +93,11 @@ class GradReducer final : public GradientSink {
     UnitRange units{};
     std::vector<int> buckets;
     Span weights, statistics;  // in the arenas of partial sums
-    int micro_batch = -1;      // in backward now
+    int micro_batch = -1;      // now in backward
   };
   [[nodiscard]] bool sharded_gradients() const { return params_.options().zero.stage >= 2; }
-  // With stages 2 and 3 neighbouring micro-batches are on different ranks, so the tree joins ranks
-  // below the micro-batches of one rank; statistics must follow.
+  // With stages 2 and 3 adjacent micro-batches are on different ranks, so the tree first joins
+  // ranks, then the micro-batches of a rank; statistics must follow.
   [[nodiscard]] bool ranks_first() const {
     return sharded_gradients() && options_.sum == GradientSum::tree;
   }
@@ -122,16 +121,16 @@ class GradReducer final : public GradientSink {
   ReducerOptions options_;
   GradientProbe* probe_ = nullptr;
   PartialSums weights_, statistics_;
-  std::optional<RoundedSum> rounded_;  // of weights' gradients, where they are not sent in f32
+  std::optional<RoundedSum> rounded_;  // of weights' gradients, if not sent in f32
   StreamClock clock_;
   std::vector<Chunk> chunks_;
   std::vector<std::string> labels_;  // by bucket
-  std::vector<int> missing_;         // by bucket: parameters that have not reported
+  std::vector<int> missing_;         // per bucket: parameters that have not reported
   int next_buffer_ = 0;
   std::vector<int> buffer_of_unit_;
   std::unique_ptr<Event> ready_event_, reduced_event_;
   std::vector<std::unique_ptr<Event>> buffer_free_;
-  std::vector<bool> buffer_used_;  // in this step, so that its event means something
+  std::vector<bool> buffer_used_;  // in this step, so its event is valid
 };
 
 }  // namespace trireme

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Brings ZeRO's sliced parameters together again. Stages 1 and 2: after each update, and before the
-// first use, every rank gathers all buckets, in the order in which the next forward reads them,
-// while that forward already runs. Stage 3: a layer's parameters are gathered before each use, one
-// layer ahead, into one of a few buffers that layers take turns in.
+// Gathers ZeRO's sliced parameters. Stages 1 and 2: after each update all buckets are gathered, in
+// the order in which the next forward reads them, overlapping that forward. Stage 3: a layer's
+// parameters are gathered before each use, one layer ahead, into one of a few shared buffers.
 #pragma once
 
 #include <memory>
@@ -18,17 +17,17 @@ namespace trireme {
 class ParamGatherer {
  public:
   // All must outlive this. `comm` is the stream of the group's collectives; `stalls` times waits
-  // for them, null: nothing does.
+  // for them, null: not timed.
   ParamGatherer(Device& device, Communicator& group, ParamStore& params, Stream& compute,
                 Stream& comm, StallClock* stalls = nullptr);
 
-  // The optimizer has updated the own slices.
+  // Call it after the optimizer has updated this rank's slices.
   void after_update();
-  // The compute stream may read the parameters of `unit`; `next` (-1: none) will follow.
+  // Makes the parameters of `unit` readable on the compute stream; `next` (-1: none) will follow.
   void before_use(int unit, int next);
-  // Stages 1 and 2: all parameters are whole.
+  // Stages 1 and 2: makes all parameters whole.
   void finish();
-  // What was enqueued since all parameters were whole has not run.
+  // Discards what was enqueued since all parameters were whole, because it did not run.
   void forget();
 
  private:
@@ -46,8 +45,8 @@ class ParamGatherer {
   std::unique_ptr<Event> updated_;
   std::vector<std::unique_ptr<Event>> gathered_;  // by bucket, or in stage 3 by buffer
   std::vector<bool> pending_;                     // likewise: not yet waited for
-  std::vector<int> unit_in_;                      // stage 3: by buffer; -1 = nothing current
-  std::vector<std::int64_t> used_;                // likewise: when it was last asked for
+  std::vector<int> unit_in_;                      // stage 3: by buffer; -1 = none
+  std::vector<std::int64_t> used_;                // likewise: time of last use
   std::int64_t clock_ = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The four channels of a pipeline stage (schedule.h): each a stream and a group of its own, so that
-// transfers wait for nobody but their own channel.
+// The four channels of a pipeline stage (schedule.h): each has its own stream and group, so
+// transfers wait only for their own channel.
 #pragma once
 
 #include <array>
@@ -13,8 +13,8 @@ namespace trireme {
 
 class PipelineLinks {
  public:
-  // Collective over `pipeline`, whose rank is the stage. On one stage there are no channels. On
-  // GPUs a byte goes over each channel, so that nothing connects in the middle of a step.
+  // Collective over `pipeline`, whose rank is the stage. A single stage has no channels. On GPUs
+  // sends a byte over each channel, so that nothing connects in the middle of a step.
   PipelineLinks(Device& device, Communicator& pipeline, const ScheduleShape& shape);
 
   // The stream of a send or receive action.

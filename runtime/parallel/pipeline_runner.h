@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a stage's list of actions: computations on the compute stream, transfers on their channels,
+// Runs a stage's action list: computations on the compute stream, transfers on their channels, with
 // events in between. The host only enqueues.
 #pragma once
 
@@ -11,21 +11,21 @@
 
 namespace trireme {
 
-// What the runner asks its owner to enqueue.
+// What the runner calls its owner for.
 class StageWork {
  public:
   virtual ~StageWork() = default;
-  // The context of a micro-batch of this rank (from 0), in its slot.
+  // The context of this rank's micro-batch (from 0), in its slot.
   [[nodiscard]] virtual Context context(int chunk, int micro_batch) = 0;
-  // What must be there before a computation and is not part of its time: its batch.
+  // Fetches what a computation needs (its batch) and is not part of its time.
   virtual void prepare(const Action& /*action*/) {}
   virtual void compute(const Action& action) = 0;
 };
 
-// Where a step's time went on this stage, in milliseconds.
+// Times of a step on this stage, in milliseconds.
 struct StageTimes {
   double forward = 0, backward = 0, backward_weight = 0;
-  double bubble = 0;  // the compute stream waited for a neighbour
+  double bubble = 0;  // the compute stream waited for a neighbour stage
 };
 
 class PipelineRunner {
@@ -34,35 +34,35 @@ class PipelineRunner {
   PipelineRunner(Device& device, Model& model, Communicator& pipeline, Stream& compute,
                  const ScheduleShape& shape);
 
-  // Enqueues one step of so many micro-batches, those of the shape at most and the same number on
-  // all stages. Times are kept for two steps, by the parity of `step`.
+  // Enqueues one step of `micro_batches`, at most those of the shape and equal on all stages. Keeps
+  // times for two steps, by the parity of `step`.
   void run(std::int64_t step, int micro_batches, StageWork& work);
-  // Of a step that was run.
+  // For a step that was run.
   [[nodiscard]] int micro_batches(std::int64_t step) const {
     return plans_[step % 2].micro_batches;
   }
-  // Of a step whose work is done.
+  // For a finished step.
   [[nodiscard]] StageTimes times(std::int64_t step) const;
-  // The same by chunk.
+  // The same per chunk.
   [[nodiscard]] StageTimes times(std::int64_t step, int chunk) const;
-  // From where the first computation had its input to the end of the last.
+  // From when the first computation had its input to the end of the last.
   [[nodiscard]] double span_ms(std::int64_t step) const;
   [[nodiscard]] const ScheduleShape& shape() const { return shape_; }
   [[nodiscard]] int stage() const { return stage_; }
-  // Forward only, through all chunks, of one micro-batch.
+  // Forward only, through all chunks, for one micro-batch.
   void forward_only(int micro_batch, StageWork& work);
   void synchronize() const { links_.synchronize(); }
 
  private:
-  // Marks in the two streams' order what one slot of a chunk goes through.
+  // Events of the two streams for one slot of a chunk.
   struct SlotEvents {
-    std::unique_ptr<Event> freed;            // compute: last use over
+    std::unique_ptr<Event> freed;            // compute: last use is over
     std::unique_ptr<Event> input, gradient;  // received
     std::unique_ptr<Event> output, dinput;   // compute: ready to send
-    std::unique_ptr<Event> sent;             // the input's gradient has left
+    std::unique_ptr<Event> sent;             // the input's gradient was sent
   };
   struct ActionTimes {
-    std::unique_ptr<Event> begin, ready, end;  // ready: what it waited for is there
+    std::unique_ptr<Event> begin, ready, end;  // ready: its inputs have arrived
   };
   struct Plan {
     int micro_batches = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of f32 values over a group whose messages have 16 bits: half the bytes of the group's own
-// collectives. Every rank rounds its values once; whoever owns a slice adds the ranks' in f32, as
-// the tree of the reproducible collectives (ops/update/block_sum.h) on every back end; where all
-// ranks want the sum it is rounded once more, to the same bits on each.
+// Sums f32 values over a group with 16-bit messages: half the bytes of the group's own collectives.
+// Every rank rounds its values once; the owner of a slice adds all ranks' values in f32, in the
+// tree order of reproducible collectives (ops/update/block_sum.h) on every back end. If all ranks
+// want the sum it is rounded once more, to the same bits on each.
 #pragma once
 
 #include "runtime/comm/communicator.h"
@@ -11,16 +11,16 @@ namespace trireme {
 
 class RoundedSum {
  public:
-  // Of up to `largest` elements a call. `group` must outlive this; calls go to its one stream.
+  // For calls of up to `largest` elements. `group` must outlive this; all calls use one stream.
   RoundedSum(Device& device, Communicator& group, DType dtype, std::int64_t largest);
 
-  // The sum into `values` of every rank.
+  // Sums into `values` on every rank.
   void all_reduce(Stream& stream, const Tensor& values) const;
-  // `in` has a slice for each rank; out = the sum of the own one, which may be that of `in`.
+  // `in` has one slice per rank; out = the sum of this rank's, and may be that slice of `in`.
   void reduce_scatter(Stream& stream, const Tensor& in, const Tensor& out) const;
 
  private:
-  // Slice j of the ranks' rounded values, on rank j: (size, slice).
+  // Slice j of all ranks' rounded values, on rank j: (size, slice).
   [[nodiscard]] Tensor exchanged(Stream& stream, const Tensor& values, std::int64_t slice) const;
 
   Device& device_;

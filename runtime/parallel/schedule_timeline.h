@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a schedule would take: replays the lists of all stages, event by event, against given costs
-// on given cores and links. No devices.
+// The predicted time of a schedule: an event simulation of all stages with given costs, cores and
+// links. No devices.
 #pragma once
 
 #include <limits>
@@ -12,30 +12,29 @@ namespace trireme {
 // Seconds for one micro-batch, per virtual stage.
 struct Costs {
   std::vector<double> forward;
-  std::vector<double> backward;  // the part that gives the gradient of the input
+  std::vector<double> backward;  // the part that computes the input's gradient
   std::vector<double> backward_weight;
-  double transfer = 0;  // of one activation or gradient to the neighbour
+  double transfer = 0;  // of one activation or gradient to the neighbour stage
 };
-// Every virtual stage alike.
+// The same costs for every virtual stage.
 [[nodiscard]] Costs uniform_costs(const ScheduleShape& shape, double forward, double backward,
                                   double backward_weight, double transfer = 0);
-// Under schedules that do not split it, a backward takes both of its parts.
+// In schedules that do not split it, a backward takes both parts.
 [[nodiscard]] double seconds_of(const ScheduleShape& shape, const Costs& costs, int stage,
                                 const Action& action);
 
 enum class LinkModel : std::uint8_t {
-  channels,  // by the rules of schedule.h, one message after another in each
-  unlimited  // every message is on its way at once; slots are taken to be free
+  channels,  // by the rules of schedule.h, one message at a time in each
+  unlimited  // messages never wait for each other or for slots
 };
-// What the stages of one pipeline run on.
+// The hardware of one pipeline.
 struct PipelineResources {
-  // Cores that the stages share; a fraction where several pipelines share them. All computations
-  // that are ready get equal shares of them (processor sharing, Kleinrock, 1967), none more than
-  // one core.
+  // Cores that the stages share; fractional if several pipelines share them. All ready computations
+  // get equal shares (processor sharing, Kleinrock, 1967), at most one core each.
   double cores = std::numeric_limits<double>::infinity();
-  // Seconds until the scheduler gives a stage that waits the core of another that computes. What
-  // arrives is noticed when a computation that has the core ends, so after the mean of them at
-  // most, or when the scheduler ends its turn.
+  // Seconds until the scheduler gives the core of a computing stage to a waiting one. An arrival is
+  // noticed when the running computation ends, on average at most one mean computation later, or
+  // when its time slice ends.
   double scheduling_delay = 0;
   LinkModel links = LinkModel::channels;
 };
@@ -47,14 +46,13 @@ struct Span {
 };
 
 struct Timeline {
-  std::vector<std::vector<Span>> stages;  // computations in their order
+  std::vector<std::vector<Span>> stages;  // computations in order
   double makespan = 0;
   std::vector<double> busy;  // seconds in computations, per stage
   double bubble = 0;         // 1 - sum(busy) / (stages * makespan)
-  // Per stage, the most (chunk, micro-batch) pairs between the start of their forward and the end
-  // of their last use.
+  // Per stage, the most (chunk, micro-batch) pairs between start of forward and end of last use.
   std::vector<int> peak_in_flight;
-  // Empty, or what every stage that cannot go on waits for; the rest then covers what ran.
+  // Empty, or what every blocked stage waits for; the rest then covers what ran.
   std::string deadlock;
 };
 [[nodiscard]] Timeline simulate(const Schedule& schedule, const Costs& costs,

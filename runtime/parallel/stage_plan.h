@@ -13,18 +13,18 @@
 namespace trireme {
 
 struct StagePlan {
-  std::vector<int> first_layer;  // by virtual stage, and one past the end: the chain's length
+  std::vector<int> first_layer;  // by virtual stage, plus the chain's length at the end
 
   [[nodiscard]] int stage_of_layer(int layer, const ScheduleShape& shape) const;
-  // The chunks of a stage, with the slots that the schedule needs (1 where `training` is false).
+  // The chunks of a stage, with the schedule's number of slots (1 if `training` is false).
   [[nodiscard]] std::vector<ChunkSpan> chunks(const ScheduleShape& shape, int stage,
                                               bool training) const;
-  // For each chunk, the shape of what it receives; rank 0 at the beginning of the chain.
+  // Per chunk, the shape of its received input; rank 0 at the start of the chain.
   [[nodiscard]] std::vector<Shape> inputs(const ScheduleShape& shape, int stage,
                                           std::span<const LayerSummary> layers) const;
 };
 
-// Balanced by FLOPs, or as `layers_per_stage` says (by virtual stage; empty: balanced).
+// Balanced by FLOPs, or by `layers_per_stage` (per virtual stage; empty: balanced).
 [[nodiscard]] StagePlan plan_stages(std::span<const LayerSummary> layers,
                                     const ScheduleShape& shape,
                                     std::span<const std::int64_t> layers_per_stage = {});

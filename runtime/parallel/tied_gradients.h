@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adds up the gradients of tied parameters that are kept apart: a table read by the first and the
-// last layer of the chain. Both copies then take the same step and stay equal. Runs after the
-// reduction over data-parallel ranks, on the own slices, so that the sum has one order: original
-// plus copy.
+// Adds the gradients of separately stored tied parameters: a table read by the first and the last
+// layer of the chain. Both copies then take the same step and stay equal. Runs after the
+// data-parallel reduction, on this rank's slices, so the sum has one order: original plus copy.
 #pragma once
 
 #include <vector>
@@ -14,8 +13,8 @@ namespace trireme {
 
 class TiedGradients {
  public:
-  // `pipeline` joins the stages that hold the other copies: the original is on the first, the copy
-  // on the last. `params` and `pipeline` must outlive this.
+  // `pipeline` joins the stages of both copies: the first has the original, the last the copy.
+  // `params` and `pipeline` must outlive this.
   TiedGradients(Device& device, Communicator& pipeline, const ParamStore& params);
 
   // Enqueued on `comm`, which has the reduced gradients.
@@ -24,7 +23,7 @@ class TiedGradients {
  private:
   struct Tie {
     int bucket = -1;
-    int partner = -1;  // bucket of the copy in the same store; -1: on another stage
+    int partner = -1;  // copy's bucket in the same store; -1: on another stage
     int peer = -1;     // that stage
   };
 
