@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of runtime/config/config.h for the model families of this program.
+// runtime/config/config.h for the model families of this program.
 #pragma once
 
 #include "runtime/config/config.h"
 
 namespace trireme {
 
-// Of all keys, those of the families included.
+// All keys, including those of the families.
 [[nodiscard]] const config::KeyTable& key_table();
 
 [[nodiscard]] Config default_config();

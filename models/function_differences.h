@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether weights mean the same in two models.
+// Whether equal weights compute the same function in two models.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ struct FunctionDifference {
   std::string key, ours, theirs;  // "model.rope_theta" and both values
 };
 
-// The keys by which the same weights answer otherwise in `ours` than in `theirs`. What training
-// alone reads does not count, nor does the context where positions are rotary.
+// The keys that make the same weights compute another function in `ours` than in `theirs`. Ignores
+// keys that only training reads, and the context if positions are rotary.
 [[nodiscard]] std::vector<FunctionDifference> function_differences(const ModelConfig& ours,
                                                                    const ModelConfig& theirs);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the config's `model` section to a model: the one place that knows all families.
+// Makes a model from the config's `model` section: the only place that knows all families.
 #pragma once
 
 #include <memory>
@@ -15,19 +15,19 @@ namespace trireme {
 
 using InputKind = config::Input;
 
-// What a model eats, for data sets and reports.
+// The inputs and targets of a model, for data sets and reports.
 struct ModelTraits {
   InputKind input = InputKind::tokens;
   std::int64_t targets_per_sample = 1;  // tokens of a sequence, or one label
-  std::int64_t rows_per_sample = 1;     // that matmuls of blocks see
-  std::string item_name;                // what throughput counts: "tokens" or "images"
-  // Of tokens.
-  bool generates = false;  // each position knows only those before it: it can continue texts
+  std::int64_t rows_per_sample = 1;     // rows of a block's matmuls
+  std::string item_name;                // the unit of throughput: "tokens" or "images"
+  // Token models:
+  bool generates = false;  // causal: can continue texts
   std::int64_t context = 0;
   std::int64_t vocabulary = 0;
-  std::int64_t mask_token = 0;  // of a model that tells hidden tokens, else 0
+  std::int64_t mask_token = 0;  // of a masked language model, else 0
   double mask_share = 0;
-  // Of images: (image_size, image_width, channels) u8, or f32 from files that are read in place.
+  // Image models: (image_size, image_width, channels) u8, or f32 from files read in place.
   std::int64_t image_size = 0;
   std::int64_t image_width = 0;
   std::int64_t channels = 0;
@@ -55,7 +55,7 @@ struct Family {
 [[nodiscard]] std::unique_ptr<Model> make_model(Device& device, const Config& config,
                                                 std::int64_t micro_batch, bool training);
 
-// The dtype that kernels compute in for a resolved `precision`; with fp8 all but its matmuls.
+// The compute dtype of kernels for a resolved `precision`; with fp8, of all but the matmuls.
 [[nodiscard]] DType compute_dtype(Precision precision);
 
 }  // namespace trireme

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // BERT (Devlin et al., 2019) for masked language modelling: token, position and token type
-// embeddings with a norm, post-norm blocks without a causal mask, and a head of one more layer, a
-// norm and the token table with a bias. Samples are of one segment: the first token type.
+// embeddings with a norm, post-norm blocks without a causal mask, and a head with one more layer, a
+// norm and the token table with a bias. Samples have one segment (the first token type).
 // Initialisation as for gpt/gpt.h.
 #pragma once
 

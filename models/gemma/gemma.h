@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text models of Gemma 3 (Gemma Team, 2025): RMS norms before and behind both branches whose
-// scales count from 1, normalised heads, a gated MLP with the tanh form of GELU, a scaled embedding
-// whose table is the head, and layers that attend to a window, each N-th to all tokens with another
-// rotary base. Vocabulary padded to a multiple of 64. Initialisation as for gpt/gpt.h.
+// The text models of Gemma 3 (Gemma Team, 2025): RMS norms with scale offset 1 before and after
+// both branches, normalised heads, a gated MLP with tanh GELU, a scaled embedding tied to the head,
+// and windowed attention, except that every N-th layer attends to all tokens with another rotary
+// base. Vocabulary padded to a multiple of 64. Initialisation as for gpt/gpt.h.
 #pragma once
 
 #include "models/transformer/transformer.h"
@@ -17,8 +17,7 @@ struct Exchange;
 
 inline constexpr std::string_view gemma_name = "gemma3";
 
-// The keys of the model section for family gemma3; gemma.cpp documents them. 0 stands for "auto",
-// or for none of it.
+// Keys of the model section for family gemma3, documented in gemma.cpp. 0 means "auto" or "none".
 struct GemmaOptions {
   std::int64_t layers = 4;
   std::int64_t hidden = 256;
@@ -40,13 +39,13 @@ struct GemmaOptions {
   friend bool operator==(const GemmaOptions&, const GemmaOptions&) = default;
 };
 
-// With every "auto" in its place.
+// Resolves every "auto".
 [[nodiscard]] TransformerOptions transformer_options(const GemmaOptions& options);
 
 [[nodiscard]] config::ModelFamily gemma_family();
 
 namespace hugging_face {
-// Gemma3ForCausalLM, both ways.
+// Gemma3ForCausalLM, import and export.
 [[nodiscard]] const Exchange& gemma_exchange();
 }  // namespace hugging_face
 

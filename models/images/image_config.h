@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What families of images share in the config: the rules between a model's image and the data
-// section, and the augmentation that this asks for.
+// Config shared by image families: the rules between a model's image size and the data section, and
+// the resulting augmentation.
 #pragma once
 
 #include "runtime/config/rules/rules.h"
@@ -8,13 +8,12 @@
 
 namespace trireme {
 
-// Of the images that a model reads, under the keys model.image_size, model.image_width and
-// model.channels.
+// The image size of a model, from the keys model.image_size, model.image_width and model.channels.
 struct ImageExtent {
   std::int64_t height = 0, width = 0, channels = 0;
 
   [[nodiscard]] std::int64_t short_side() const { return std::min(height, width); }
-  // The key that the short side has.
+  // The key of the short side.
   [[nodiscard]] std::string_view short_key() const {
     return width < height ? "model.image_width" : "model.image_size";
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What config.json says alike of every family of images.
+// config.json entries shared by all image families.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@ namespace trireme::hugging_face {
 
 // "image_size": one number, or [height, width] where they differ.
 [[nodiscard]] std::string image_size_text(std::int64_t height, std::int64_t width);
-// "id2label": a name for each class, by which transformers counts them.
+// "id2label": one name per class; transformers counts the classes by it.
 [[nodiscard]] std::string class_names_text(std::int64_t classes);
 
-// Of their config.json: two where nothing is said of them.
+// The number of classes in their config.json; two if it does not say.
 [[nodiscard]] std::int64_t classes_of(const HfKeys& keys);
 struct ImageSides {
   std::int64_t height, width;  // width 0: the same

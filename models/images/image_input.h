@@ -8,13 +8,13 @@
 
 namespace trireme {
 
-// How the pictures of a micro-batch are mixed: drawn alike by the layer that mixes them and by the
-// one that mixes their labels, wherever a pipeline cuts.
+// How the images of a micro-batch are mixed. The layers that mix images and labels draw the same
+// choices, wherever a pipeline cuts.
 class MixChoices {
  public:
   MixChoices(Blueprint& blueprint, const ops::MixOptions& options);
 
-  // Whether this pass mixes: in training alone.
+  // Whether this pass mixes: only in training.
   [[nodiscard]] bool active(const Context& context) const {
     return context.training && options_.mixes();
   }
@@ -28,8 +28,8 @@ class MixChoices {
   Activation shares_{}, boxes_{};
 };
 
-// What stands first in a model of images: u8 or f32 pictures (B, H, W, C) -> augmented, normalised
-// and, where that is asked for, mixed.
+// The first layer of an image model: u8 or f32 images (B, H, W, C) -> augmented, normalised and
+// optionally mixed.
 class ImageInput {
  public:
   ImageInput(Blueprint& blueprint, const Shape& image, const ops::AugmentOptions& augment);
@@ -39,12 +39,11 @@ class ImageInput {
  private:
   ops::AugmentOptions augment_;
   MixChoices mix_;
-  Activation plain_{};  // before they are mixed
+  Activation plain_{};  // before mixing
 };
 
-// Cross-entropy of logits (B, classes) against the labels of the batch, mixed as its pictures are,
-// with its weights of samples: what ends a model of images. Logits become their gradient in
-// training.
+// The end of an image model: cross-entropy of logits (B, classes) against the batch's labels, mixed
+// like the images, with sample weights. In training, logits are overwritten by their gradient.
 class ClassLoss {
  public:
   ClassLoss(Blueprint& blueprint, const ops::MixOptions& mix) : mix_(blueprint, mix) {}

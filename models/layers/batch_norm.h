@@ -6,9 +6,9 @@
 
 namespace trireme {
 
-// Batch normalisation of an NHWC tensor with an optional fused ReLU. Training uses the statistics
-// of the micro-batch. The running statistics are parameters of kind `statistic`: the mean over all
-// micro-batches of the global batch, so they do not depend on how many ranks share it.
+// Batch normalisation of an NHWC tensor with an optional fused ReLU. Training uses the
+// micro-batch's statistics. The running statistics are parameters of kind `statistic`: means over
+// all micro-batches of the global batch, so they do not depend on the number of ranks.
 class BatchNorm {
  public:
   // Declares "<name>.weight", "<name>.bias", "<name>.running_mean", "<name>.running_variance"
@@ -16,20 +16,20 @@ class BatchNorm {
   BatchNorm(Blueprint& blueprint, std::string_view name, const Shape& input, bool relu,
             float initial_scale = 1.0F);
 
-  // y = normalised x (+ summand), then ReLU where asked for.
+  // y = normalised x (+ summand), then ReLU if configured.
   void forward(const Context& context, const Tensor& y, const Tensor& x,
                const ops::BatchNormSummand& summand = {}) const;
-  // Normalised x as another's summand, which that one computes in passing.
+  // Describes normalised x as a summand of another batch norm, which computes it on the fly.
   [[nodiscard]] ops::BatchNormSummand as_summand(const Context& context, const Tensor& x) const {
     return {.x = x, .channels = take_statistics(context, x)};
   }
-  // dx may alias dy, but where forward had a summand: then `sum` is its y, and dy becomes the
-  // gradient of the summand.
+  // dx may alias dy unless forward had a summand: then `sum` is the summand's y, and dy becomes the
+  // summand's gradient.
   void backward(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x,
                 const Tensor& sum = {}) const;
 
  private:
-  // What normalises x: its own statistics in training, else the running ones.
+  // The statistics that normalise x: its own in training, otherwise the running ones.
   [[nodiscard]] ops::BatchNormChannels take_statistics(const Context& context,
                                                        const Tensor& x) const;
 

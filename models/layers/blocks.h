@@ -5,23 +5,23 @@
 
 namespace trireme {
 
-// Block b, of this shape, of a tensor that holds blocks one after another: this rank's blocks of a
-// parameter, what they compute, or runs of rows.
+// Block b, of this shape, of a tensor of concatenated blocks: this rank's blocks of a parameter,
+// their outputs, or runs of rows.
 [[nodiscard]] inline Tensor block_of(const Tensor& blocks, std::int64_t b, const Shape& shape) {
   return blocks.range(b * shape.count(), shape.count()).reshaped(shape);
 }
 
-// That of block b of one value a block, where there are any.
+// Block b's entry in a tensor with one value per block; empty if there are none.
 [[nodiscard]] inline Tensor value_of(const Tensor& values, std::int64_t b) {
   return values.empty() ? values : values.range(b, 1);
 }
 
-// `count` blocks of this shape (B, T, width) one after another.
+// `count` concatenated blocks of this shape (B, T, width).
 [[nodiscard]] inline Shape blocks_of(std::int64_t count, const Shape& block) {
   return {count, block[0], block[1], block[2]};
 }
 
-// The memory of one activation under another shape, which may be smaller.
+// The memory of an activation under another shape, which may be smaller.
 [[nodiscard]] inline Activation reshaped(Activation activation, const Shape& shape) {
   activation.shape = shape;
   return activation;

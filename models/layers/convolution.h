@@ -16,8 +16,8 @@ class Convolution {
 
   [[nodiscard]] const Shape& output_shape() const { return output_; }
   void forward(const Context& context, const Tensor& y, const Tensor& x) const;
-  // Accumulates and reports the weight gradient. An empty dx skips the input gradient, to which
-  // `addend` is added where it is given.
+  // Accumulates and reports the weight gradient. An empty dx skips the input gradient; `addend`, if
+  // given, is added to dx.
   void backward(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x,
                 const Tensor& addend = {}) const;
   [[nodiscard]] double forward_flops() const;

@@ -5,8 +5,8 @@
 
 namespace trireme {
 
-// Dropout on the local rows of the residual stream, at the end of a branch. Its backward also is
-// where the rows of a gradient come together for the matmuls of that branch.
+// Dropout on the local rows of the residual stream, at the end of a branch. Its backward also
+// gathers the gradient's rows for the matmuls of that branch.
 class Dropout {
  public:
   // `site` is relative to the current scope; it keys the mask.
@@ -16,13 +16,13 @@ class Dropout {
   [[nodiscard]] bool active(const Context& context) const {
     return context.training && probability_ > 0;
   }
-  // True when backward gives the values that it is given, all of them.
+  // True when backward returns its input unchanged and whole.
   [[nodiscard]] bool keeps_gradient() const { return probability_ == 0 && !rows_.split(); }
   void forward(const Context& context, const Tensor& y) const;  // in place
-  // From the gradient behind the mask, local rows, to the one in front of it, all rows. That is dy
-  // itself where nothing is dropped, gathered or kept; dy never changes.
+  // From the gradient after the mask (local rows) to the one before it (all rows). Returns dy
+  // itself if nothing is dropped, gathered or kept; dy never changes.
   [[nodiscard]] Tensor backward(const Context& context, const Tensor& dy) const;
-  // What backward returned, in backward_weight of a split backward.
+  // What backward returned, for backward_weight of a split backward.
   [[nodiscard]] Tensor gradient(const Context& context) const { return context(gradient_); }
 
  private:

@@ -6,30 +6,29 @@
 
 namespace trireme {
 
-// How a linear layer is split into tensor blocks, and so which operand they share.
+// How a linear layer is split into tensor blocks, which decides the operand they share.
 enum class LinearKind : std::uint8_t {
   column,  // x; dy has a block for each. backward_input comes before backward_weight
   row      // dy; x has a block for each. backward_weight comes before backward_input
 };
 
-// The three matmuls of a linear layer of `blocks` weights (O, I), each on N rows, of 8-bit floats.
-// One scale per operand: tensor blocks are operands of their own, so the bits do not depend on
-// which rank holds which block, and no rank asks another for a maximum.
+// The three matmuls of a linear layer of `blocks` weights (O, I), each on N rows, in 8-bit floats.
+// One scale per operand. Each tensor block is a separate operand, so the bits do not depend on
+// which rank holds it, and ranks need not exchange maxima.
 //
-// What is read how often: weights are quantised, as they are and transposed, where
-// Context::weights_changed says so, if BuildOptions::keep_fp8_weights gives them memory of their
-// own; else in forward, and encoded again, by the same scale, in backward. x is quantised in
-// forward and encoded transposed, by the same scale, in backward. dy is quantised for both of its
-// products at once, unless they are apart (split backward) or one is missing (frozen weights).
-// Quantising x or dy reads it once for its largest magnitude, unless whoever wrote it has left that
-// in x_amax() or dy_amax().
+// Reads: if BuildOptions::keep_fp8_weights gives weights their own memory, they are quantised,
+// plain and transposed, when Context::weights_changed; otherwise in forward, and encoded again with
+// the same scale in backward. x is quantised in forward and encoded transposed with the same scale
+// in backward. dy is quantised for both of its products at once, unless they are separate (split
+// backward) or one is missing (frozen weights). Quantising x or dy first reads it for its largest
+// magnitude, unless its writer has left that in x_amax() or dy_amax().
 class Fp8Matmuls {
  public:
   Fp8Matmuls(Blueprint& blueprint, LinearKind kind, std::int64_t rows, const Shape& weight,
              std::int64_t blocks);
 
-  // u32: room for the largest magnitudes of x in a forward pass and of dy in a backward pass, from
-  // their being written to the product: of each block, or (1) of the operand that blocks share.
+  // u32 buffers for the largest magnitudes of x in a forward and of dy in a backward pass, valid
+  // from writing to the product: per block, or (1) for a shared operand.
   [[nodiscard]] Tensor x_amax(const Context& context) const {
     return context(amax_).range(0, shares_x() ? 1 : amax_.shape[0]);
   }
@@ -37,8 +36,8 @@ class Fp8Matmuls {
     return context(amax_).range(0, shares_x() ? amax_.shape[0] : 1);
   }
 
-  // Of block b; all blocks of a pass in order, nothing between them that uses workspace. Operands
-  // as in ops/linear.h, and of x or dy the largest magnitude, (1) u32, where it is known.
+  // For block b; call it for all blocks in order, with no other use of workspace in between.
+  // Operands as in ops/linear.h, plus the largest magnitude, (1) u32, of x or dy if it is known.
   void forward(const Context& context, std::int64_t b, const Tensor& y, const Tensor& x,
                const Tensor& w, const Tensor& bias, const Tensor& residual,
                const Tensor& x_amax) const;
@@ -48,18 +47,17 @@ class Fp8Matmuls {
                        const Tensor& x, const Tensor& dy_amax) const;
 
  private:
-  // The operand of an activation that has codes in workspace.
+  // Which of the two operands with codes in workspace.
   enum class Place : std::uint8_t { first, second };
   [[nodiscard]] Tensor in_workspace(const Context& context, Place place, DType format,
                                     const Shape& shape) const;
   [[nodiscard]] Tensor scale_at(const Context& context, const Activation& scales,
                                 std::int64_t i) const;
-  // w and w^T where they are kept.
+  // w and w^T, if kept.
   [[nodiscard]] ops::Fp8Operand kept_weight(const Context& context, std::int64_t b) const;
-  // dy's codes, of which the product that comes first makes both: its own in workspace, the other's
-  // in `later_`.
+  // Codes of dy. The first product makes both: its own in workspace, the other's in `later_`.
   [[nodiscard]] ops::Fp8Operand gradient(const Context& context, std::int64_t b) const;
-  // dy's codes for one product, made for that alone.
+  // Codes of dy made for a single product.
   [[nodiscard]] ops::Fp8Matrix gradient_alone(const Context& context, const Tensor& dy,
                                               bool transposed, const Tensor& amax) const;
   [[nodiscard]] bool shares_x() const { return kind_ == LinearKind::column; }

@@ -17,7 +17,7 @@ class Linear {
                const Tensor& residual = {}) const;
   // Accumulates and reports the parameter gradients; dx is overwritten.
   void backward(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x) const;
-  // Its two halves, for layers that split their backward.
+  // The two halves, for a split backward.
   void backward_input(const Context& context, const Tensor& dx, const Tensor& dy) const;
   void backward_weight(const Context& context, const Tensor& dy, const Tensor& x) const;
 

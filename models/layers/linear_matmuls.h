@@ -8,12 +8,12 @@
 
 namespace trireme {
 
-// The three matmuls of a linear layer of `blocks` weights (O, I), each on N rows: of the compute
-// dtype, or with `fp8` of 8-bit floats, in the order that Fp8Matmuls wants.
+// The three matmuls of a linear layer of `blocks` weights (O, I), each on N rows: in the compute
+// dtype, or with `fp8` in 8-bit floats, in the order that Fp8Matmuls requires.
 class LinearMatmuls {
  public:
-  // Largest magnitudes of a block, (1) u32, which 8-bit floats need: of the operand x or dy, where
-  // whoever wrote it has left it, and room for that of what GELU gives, where that is wanted.
+  // A block's largest magnitudes, (1) u32, for 8-bit floats: of the operand x or dy if its writer
+  // has left it, and a buffer for that of GELU's output if wanted.
   struct Amax {
     Tensor operand{}, result{};
   };
@@ -21,20 +21,20 @@ class LinearMatmuls {
   LinearMatmuls(Blueprint& blueprint, LinearKind kind, std::int64_t rows, const Shape& weight,
                 std::int64_t blocks, bool fp8);
 
-  // Those of Fp8Matmuls, or absent: who writes x or dy leaves its largest magnitudes there.
+  // Those of Fp8Matmuls, or absent; the writer of x or dy stores its largest magnitudes there.
   [[nodiscard]] Tensor x_amax(const Context& context) const {
     return fp8_ ? fp8_->x_amax(context) : Tensor{};
   }
   [[nodiscard]] Tensor dy_amax(const Context& context) const {
     return fp8_ ? fp8_->dy_amax(context) : Tensor{};
   }
-  // As the ops of ops/linear.h, of block b.
+  // Like the ops of ops/linear.h, for block b.
   void forward(const Context& context, std::int64_t b, const Tensor& y, const Tensor& x,
                const Tensor& w, const Tensor& bias = {}, const Tensor& residual = {},
                const Tensor& x_amax = {}) const;
   void forward_gelu(const Context& context, std::int64_t b, const Tensor& y, const Tensor& pre,
                     const Tensor& x, const Tensor& w, const Tensor& bias, const Amax& amax) const;
-  // `pre`, when given: dx is also taken back through the GELU that made this layer's input of it.
+  // `pre`, if given: dx is also propagated through the GELU that produced this layer's input.
   void backward_input(const Context& context, std::int64_t b, const Tensor& dx, const Tensor& dy,
                       const Tensor& w, const Tensor& pre, const Amax& amax) const;
   void backward_weight(const Context& context, std::int64_t b, const Tensor& dw, const Tensor& db,

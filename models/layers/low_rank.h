@@ -5,15 +5,15 @@
 
 namespace trireme {
 
-// The weight of a linear layer that an adapter is beside: (outputs, inputs), split over the tensor
-// blocks along `axis`, as ParamSpec has it.
+// The weight of a linear layer with an adapter: (outputs, inputs), split over the tensor blocks
+// along `axis`, as in ParamSpec.
 struct AdaptedWeight {
   std::int64_t outputs = 0, inputs = 0;
   int axis = 0, parts = 1, lead = 1;
   std::int64_t rows = 0;  // of a micro-batch, B * T
 };
 
-// A (rows, width) tensor of each tensor block, one behind the other, or one that serves all.
+// A (rows, width) tensor per tensor block, contiguous, or a single one that all blocks share.
 struct BlockedRows {
   Tensor all;
   std::int64_t blocks = 1;
@@ -25,18 +25,18 @@ struct BlockedRows {
   }
 };
 
-// y += s x A^T B^T beside a linear layer whose own weight stays as it is (Hu et al., LoRA, 2021):
-// A (rank, inputs) is drawn from +-1 / sqrt(inputs), B (outputs, rank) starts at zero, s = alpha /
-// rank. The factor along the split axis is split as the weight is, the other is whole on every
-// rank; its gradient is summed over the tensor blocks as a tree, then over the ranks. Products with
-// a factor are of one shape whatever the number of blocks here is, so the bits are those of any
-// layout. Nothing is kept from forward to backward.
+// y += s x A^T B^T on top of a frozen linear layer (Hu et al., LoRA, 2021): A (rank, inputs) is
+// drawn from +-1 / sqrt(inputs), B (outputs, rank) starts at zero, s = alpha / rank. The factor
+// along the split axis is split like the weight; the other is whole on every rank, and its gradient
+// is summed over the tensor blocks as a tree, then over the ranks. Products with a factor have the
+// same shape for any number of local blocks, so the bits are those of any layout. Keeps nothing
+// from forward to backward.
 class LowRankAdapter {
  public:
   // Declares "lora_a" and "lora_b" in the current scope.
   LowRankAdapter(Blueprint& blueprint, const AdaptedWeight& weight);
 
-  // Split by outputs: x serves all blocks; by inputs: y of one block or of each.
+  // Split by outputs: all blocks share x; split by inputs: y has one block or each block's.
   void forward(const Context& context, const BlockedRows& y, const BlockedRows& x) const;
   // dx += s dy B A.
   void backward_input(const Context& context, const BlockedRows& dx, const BlockedRows& dy) const;
@@ -62,7 +62,7 @@ class LowRankAdapter {
   ParamId a_id_, b_id_;
   Activation workspace_{};  // two of (rows, rank), one of (rows, outputs)
   std::size_t narrow_bytes_ = 0;
-  Activation partial_{};  // (local blocks, ...) f32: gradients of the factor that is not split
+  Activation partial_{};  // (local blocks, ...) f32: gradients of the unsplit factor
 };
 
 }  // namespace trireme

@@ -13,34 +13,34 @@ enum class NormKind : std::uint8_t {
 struct NormStyle {
   NormKind kind = NormKind::layer;
   double epsilon = 1e-5;
-  double offset = 0;  // of an RMS norm: what its scale adds to; see ops/norm/rms_norm.h
+  double offset = 0;  // RMS norm: added to its scale; see ops/norm/rms_norm.h
 };
 
-// Normalisation of the last axis of the local rows of the residual stream. With tensor blocks the
-// parameter gradients are summed over runs of rows, then over the tree of runs, and with split rows
-// over the ranks.
+// Normalises the last axis of the residual stream's local rows. With tensor blocks the parameter
+// gradients are summed over runs of rows, then over the tree of runs, and with split rows over the
+// ranks.
 class Norm {
  public:
-  // `gain`: what the scale starts at; scale and bias move at that rate, so that a norm of another
-  // gain is one of gain 1 whose result is multiplied.
-  // Declares "<name>.weight" and, of a layer norm, "<name>.bias" (C), not decayed; keeps its
-  // statistics of each row.
+  // `gain`: initial scale; multiplies the learning rate of scale and bias, so the norm behaves like
+  // one of gain 1 whose result is multiplied.
+  // Declares "<name>.weight" and, for a layer norm, "<name>.bias" (C), not decayed; keeps
+  // statistics per row.
   Norm(Blueprint& blueprint, std::string_view name, const NormStyle& options, const RowSplit& rows,
        float gain = 1);
 
-  // `amax` (1) u32, here and below, may be absent: receives the largest magnitude of y, or of dx.
+  // `amax` (1) u32, here and below: receives the largest magnitude of y or dx; may be absent.
   void forward(const Context& context, const Tensor& y, const Tensor& x,
                const Tensor& amax = {}) const;
-  // dx is overwritten, or added to when `accumulate`. Accumulates and reports the parameter
-  // gradients; with a split backward they are left to backward_weight.
+  // dx is overwritten, or added to if `accumulate`. Accumulates and reports the parameter
+  // gradients; with a split backward, backward_weight does that.
   void backward(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x,
                 bool accumulate, const Tensor& amax = {}) const;
-  // Whether backward can leave it: not where rows are taken in runs.
+  // Whether backward can write `amax`: not if rows are processed in runs.
   [[nodiscard]] bool measures_gradient() const { return rows_.runs() == 0; }
   void backward_weight(const Context& context, const Tensor& dy, const Tensor& x) const;
 
  private:
-  // Of some rows; `row`: the first of them. Either half of the gradients may be absent.
+  // For some rows, the first of which is `row`. Either gradient may be absent.
   struct Gradients {
     Tensor dx{}, weight{}, bias{}, amax{};
   };
@@ -56,7 +56,7 @@ class Norm {
   RowSplit rows_;
   bool split_backward_;
   ParamId weight_, bias_;
-  Activation mean_{}, rstd_;  // (local rows); no mean of an RMS norm
+  Activation mean_{}, rstd_;  // (local rows); RMS norms have no mean
   Activation partial_{};      // (runs, 1 or 2, C) f32: gradients of scale and shift
 };
 

@@ -5,30 +5,29 @@
 
 namespace trireme {
 
-// The sum, over all tensor blocks, of what each of them contributes to every row of the residual
-// stream. Blocks here are added as a tree, then ranks are (see tensor_group.h). The sum stays f32
-// until it is complete, whatever the compute dtype: rounded per rank, its bits would depend on
-// which blocks share one. Where they may (BuildOptions::rounded_sums) it is, which halves what is
-// sent. Reserves scratch, of which one layer of the chain needs one; nothing
-// without tensor blocks.
+// Sums the contributions of all tensor blocks to every row of the residual stream: first local
+// blocks as a tree, then ranks (see tensor_group.h). The sum stays f32 until it is complete,
+// whatever the compute dtype: if it were rounded per rank, its bits would depend on which blocks
+// share a rank. BuildOptions::rounded_sums allows that, which halves the traffic. Reserves scratch,
+// once per layer of the chain; nothing without tensor blocks.
 class PartialSum {
  public:
   PartialSum(Blueprint& blueprint, const RowSplit& rows);
 
   [[nodiscard]] const RowSplit& rows() const { return rows_; }
-  // Where this rank's block b leaves its contribution, (B, T, C).
+  // Where local block b writes its contribution, (B, T, C).
   [[nodiscard]] Tensor block(const Context& context, std::int64_t b) const;
-  // Once all blocks did. Work enqueued until finish() overlaps with the communication.
+  // Call it when all blocks are written. Work enqueued until finish() overlaps the communication.
   void start(const Context& context) const;
 
-  // The same in parts of the rows (BuildOptions::tensor_chunks), 0 to chunks() - 1 in this order:
-  // of each all blocks (rows / chunks, C), then its start. One finish() after the last.
+  // The same in chunks of rows (BuildOptions::tensor_chunks), 0 to chunks() - 1 in this order:
+  // write all blocks (rows / chunks, C) of a chunk, then start it. One finish() after the last.
   [[nodiscard]] std::int64_t chunks() const { return chunks_; }
   [[nodiscard]] Shape chunk_of(const Shape& whole) const;
   [[nodiscard]] Tensor block(const Context& context, std::int64_t b, std::int64_t chunk) const;
   void start(const Context& context, std::int64_t chunk) const;
 
-  // The local rows of the sum: f32, or the compute dtype where sums are rounded.
+  // The local rows of the sum: f32, or the compute dtype if sums are rounded.
   [[nodiscard]] Tensor finish(const Context& context) const;
 
  private:

@@ -9,33 +9,33 @@
 
 namespace trireme {
 
-// y = x W^T + b + residual whose inputs are split over the tensor ranks (row parallel in
-// Megatron-LM's terms): x (local blocks, B, T, inputs / blocks), y the local rows of (B, T, C). The
-// matmuls of the blocks are summed, then bias and residual are added once. One block is a plain
-// linear layer. Where the blueprint adapts it, its weights are frozen and an adapter is beside it.
+// y = x W^T + b + residual with inputs split over the tensor ranks (row parallel in Megatron-LM): x
+// (local blocks, B, T, inputs / blocks), y the local rows of (B, T, C). The blocks' matmuls are
+// summed, then bias and residual are added once. One block is a plain linear layer. If the
+// blueprint adapts it, its weights are frozen and it has an adapter.
 class RowLinear {
  public:
-  // Declares "<name>.weight" (C, inputs), decayed, and with `bias` "<name>.bias" (C), which no rank
-  // splits.
+  // Declares "<name>.weight" (C, inputs), decayed, and with `bias` "<name>.bias" (C), which is not
+  // split.
   RowLinear(Blueprint& blueprint, std::string_view name, std::int64_t inputs, bool bias, Init init,
             const PartialSum& sum);
 
   [[nodiscard]] const Shape& block_shape() const { return block_; }  // (B, T, inputs / blocks)
-  // Room for the largest magnitudes of x, (local blocks), and of dy, (1), or absent: whoever writes
-  // them leaves those there, and passes it on.
+  // Buffers for the largest magnitudes of x, (local blocks), and of dy, (1), or absent: whoever
+  // writes x or dy fills them and passes them on.
   [[nodiscard]] Tensor x_amax(const Context& context) const { return matmul_.x_amax(context); }
   [[nodiscard]] Tensor dy_amax(const Context& context) const { return matmul_.dy_amax(context); }
   // The residual may be absent.
   void forward(const Context& context, const Tensor& y, const Tensor& x, const Tensor& residual,
                const Tensor& x_amax = {}) const;
-  // dy holds all rows. Accumulates and reports the parameter gradients; with a split backward they
-  // are left to backward_weight.
+  // dy holds all rows. Accumulates and reports the parameter gradients; with a split backward,
+  // backward_weight does that.
   void backward(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x,
                 const Tensor& dy_amax = {}) const {
     backward_gelu(context, dx, dy, x, {}, dy_amax, {});
   }
-  // The same where x was gelu(pre): dx is that of pre. dx_amax (local blocks): receives its largest
-  // magnitudes, where they are wanted.
+  // The same if x was gelu(pre): dx is the gradient of pre. dx_amax (local blocks) receives its
+  // largest magnitudes, if not absent.
   void backward_gelu(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x,
                      const Tensor& pre, const Tensor& dy_amax, const Tensor& dx_amax) const;
   void backward_weight(const Context& context, const Tensor& dy, const Tensor& x) const;

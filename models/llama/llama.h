@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Llama (Touvron et al., 2023) and what is built like it: Qwen 2 and 3, Mistral. Rotary positions,
-// RMS norm, SwiGLU, queries that share keys; biases and normalised heads where a model has them.
+// Llama (Touvron et al., 2023) and its relatives Qwen 2 and 3 and Mistral. Rotary positions, RMS
+// norm, SwiGLU, grouped-query attention; biases and normalised heads where a model has them.
 // Vocabulary padded to a multiple of 64. Initialisation as for gpt/gpt.h.
 #pragma once
 
@@ -55,7 +55,7 @@ struct LlamaOptions {
   friend bool operator==(const LlamaOptions&, const LlamaOptions&) = default;
 };
 
-// With every "auto" in its place.
+// Resolves every "auto".
 [[nodiscard]] TransformerOptions transformer_options(const LlamaOptions& options);
 [[nodiscard]] inline Chain llama_chain(const LlamaOptions& options) {
   return transformer_chain(transformer_options(options));

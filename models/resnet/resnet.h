@@ -38,7 +38,7 @@ struct ResNetOptions {
   std::int64_t width = 64;  // channels of the first stage (before bottleneck expansion)
   ResNetStemKind stem = ResNetStemKind::imagenet;
   std::int64_t image_size = 224;
-  std::int64_t image_width = 0;  // 0 = auto: image_size, which then is the height alone
+  std::int64_t image_width = 0;  // 0 = auto: image_size, which is otherwise the height
   std::int64_t channels = 3;
   std::int64_t classes = 1000;
   friend bool operator==(const ResNetOptions&, const ResNetOptions&) = default;

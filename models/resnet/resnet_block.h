@@ -17,10 +17,10 @@ struct ResNetBlockOptions {
   [[nodiscard]] std::int64_t outputs() const { return bottleneck ? 4 * width : width; }
 };
 
-// y = relu(branch(x) + shortcut(x)). The branch is a row of convolution + batch norm units, ReLU
-// after all but the last; the shortcut is the identity or a 1x1 convolution + batch norm where the
-// shape changes. The last norm of the branch ends the block: it adds the shortcut, which it
-// normalises in passing, and takes the ReLU of the sum.
+// y = relu(branch(x) + shortcut(x)). The branch is a sequence of convolution + batch norm units,
+// with ReLU after all but the last; the shortcut is the identity, or a 1x1 convolution + batch norm
+// if the shape changes. The branch's last norm also normalises and adds the shortcut and applies
+// the ReLU of the sum.
 class ResNetBlock final : public Layer {
  public:
   ResNetBlock(Blueprint& blueprint, std::string name, const ResNetBlockOptions& options);
@@ -45,7 +45,7 @@ class ResNetBlock final : public Layer {
 
   std::vector<Unit> branch_;
   std::optional<Unit> shortcut_;
-  Activation dx_branch_;  // where there is a shortcut
+  Activation dx_branch_;  // if there is a shortcut
 };
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What activations are called in configs and in Hugging Face's config.json.
+// Names of activations in configs and in Hugging Face's config.json.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ namespace ops {
 }
 }  // namespace ops
 
-// model.gelu, of families that have GELU alone.
+// model.gelu, for families that only have GELU.
 enum class GeluForm : std::uint8_t { exact, tanh };
 [[nodiscard]] constexpr auto names_of(GeluForm /*key*/) {
   return std::to_array<Named<GeluForm>>({{GeluForm::exact, "exact"}, {GeluForm::tanh, "tanh"}});
@@ -30,7 +30,7 @@ enum class GeluForm : std::uint8_t { exact, tanh };
 
 namespace hugging_face {
 
-// Hugging Face's names. Of several names of one kind, we write the first.
+// Hugging Face's names. If one kind has several, export writes the first.
 inline constexpr auto activation_names = std::to_array<Named<ops::ActivationKind>>(
     {{ops::ActivationKind::gelu_tanh, "gelu_new"},
      {ops::ActivationKind::gelu_tanh, "gelu_pytorch_tanh"},

@@ -10,27 +10,27 @@
 
 namespace trireme {
 
-// From the normalised rows (B, T, C) to the heads' results: projection, normalisation and rotation
-// of queries and keys, attention. A tensor block has heads / V of the queries' heads and kv_heads
-// / V of the keys'; what follows holds n blocks.
+// From normalised rows (B, T, C) to the heads' outputs: projection, normalisation and rotation of
+// queries and keys, attention. A tensor block has heads / V query heads and kv_heads / V key heads;
+// n blocks are local.
 class SelfAttention {
  public:
   // Declares "attention.qkv" and, with qk_norm, "attention.query_norm" and "attention.key_norm".
   SelfAttention(Blueprint& blueprint, const TransformerOptions& options, const PartialSum& sum);
 
   [[nodiscard]] const Shape& projected_shape() const { return projected_.shape; }
-  // (B, T, heads * head size / V): of one block.
+  // (B, T, heads * head size / V), per block.
   [[nodiscard]] const Shape& attended_block() const { return attended_block_; }
   [[nodiscard]] Tensor attended(const Context& context) const { return context(attended_); }
 
-  // Where who writes the normalised rows leaves their largest magnitude, to be passed on, or
+  // Where the writer of the normalised rows stores their largest magnitude, to be passed on, or
   // absent.
   [[nodiscard]] Tensor amax(const Context& context) const { return qkv_.x_amax(context); }
 
   void forward(const Context& context, const Tensor& normed, const Tensor& normed_amax = {}) const;
-  // Makes `attended` once more from the projection, where it is not kept.
+  // Recomputes `attended` from the projection, if it is not kept.
   void attend_again(const Context& context) const;
-  // dprojected = the gradient of the projection from that of `attended`.
+  // dprojected = the projection's gradient, from the gradient of `attended`.
   void backward(const Context& context, const Tensor& dprojected, const Tensor& dattended) const;
   // From there to the local rows of the normalised input, and to the weights.
   void backward_input(const Context& context, const Tensor& dnormed, const Tensor& dprojected,
@@ -54,10 +54,10 @@ class SelfAttention {
   ColumnLinear qkv_;
   std::optional<HeadNorms> head_norms_;
   Shape attended_block_;
-  // projected: of the product, (n, B, T, (heads + 2 kv_heads) / V * D); prepared: what attention
-  // reads, the same memory unless heads are normalised. lse (n, B, heads / V, T).
+  // projected: the product (n, B, T, (heads + 2 kv_heads) / V * D); prepared: attention's input,
+  // the same memory unless heads are normalised. lse (n, B, heads / V, T).
   Activation projected_, prepared_, lse_{}, attended_;
-  Activation keys_{}, values_{};  // (n, B, capacity, kv_heads / V * D): of a chain that decodes
+  Activation keys_{}, values_{};  // (n, B, capacity, kv_heads / V * D): decoding models
 };
 
 }  // namespace trireme

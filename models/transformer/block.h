@@ -10,10 +10,10 @@
 
 namespace trireme {
 
-// Pre-norm transformer block: r = x + attention(norm(x)); y = r + mlp(norm(r)), where options have
-// branch_norms with a norm of what each branch adds. (B, T, C) -> (B, T, C). Tensor parallel as in
-// Megatron-LM (Shoeybi et al., 2019): a block of tensors holds 1 / V of the heads and of the wide
-// activations, with n of the V blocks on this rank.
+// Pre-norm transformer block: r = x + attention(norm(x)); y = r + mlp(norm(r)); with branch_norms
+// each branch's output is normalised before it is added. (B, T, C) -> (B, T, C). Tensor parallel as
+// in Megatron-LM (Shoeybi et al., 2019): a tensor block holds 1 / V of the heads and of the wide
+// activations; n of the V blocks are on this rank.
 class TransformerBlock final : public Layer {
  public:
   TransformerBlock(Blueprint& blueprint, const TransformerOptions& options, std::int64_t index);
@@ -28,32 +28,32 @@ class TransformerBlock final : public Layer {
   void backward_weight(const Context& context, const Tensor& x) override;
 
  private:
-  // The norm behind a branch.
+  // The norm after a branch.
   struct BranchNorm {
     BranchNorm(Blueprint& blueprint, std::string_view name, const NormStyle& style,
                const RowSplit& rows);
     Norm norm;
-    Activation branch;    // local rows: what the norm reads
-    Activation gradient;  // local rows; kept where weight gradients come later
+    Activation branch;    // local rows: the norm's input
+    Activation gradient;  // local rows; kept if weight gradients come later
   };
   void reserve(Blueprint& blueprint);
-  // Where one writes all rows and values of a tensor that is multiplied next, its largest magnitude
-  // is known; `amax` is where, or absent.
+  // The largest magnitude of a matmul operand is known if one rank writes all its rows and values:
+  // then returns `amax`, else absent.
   [[nodiscard]] Tensor whole_amax(const Tensor& amax) const {
     return rows_.split() ? Tensor{} : amax;
   }
   [[nodiscard]] Tensor middle_gradient_amax(const Context& context) const;
-  // Of the gradient that `norm` gives to `branch`.
+  // For the gradient that `norm` passes to `branch`.
   [[nodiscard]] static Tensor branch_amax(const Context& context, const BranchNorm& norm,
                                           const Dropout& dropout, const RowLinear& branch);
-  // All rows of the normalised x.
+  // All rows of normalised x.
   void normalize(const Context& context, const Norm& norm, const Tensor& normed, const Tensor& x,
                  const Tensor& amax) const;
   // out = residual + dropout(branch(in)), or residual + norm(dropout(branch(in))).
   void project(const Context& context, const RowLinear& branch, const Dropout& dropout,
                const std::optional<BranchNorm>& norm, const Tensor& out, const Tensor& in,
                const Tensor& residual, const Tensor& amax) const;
-  // From the gradient of what a branch adds, local rows, to that of its last product, all rows.
+  // From the gradient of a branch's output, local rows, to that of its last product, all rows.
   [[nodiscard]] Tensor backward_branch(const Context& context, const Dropout& dropout,
                                        const std::optional<BranchNorm>& norm,
                                        const Tensor& gradient, const Tensor& amax) const;
@@ -73,7 +73,7 @@ class TransformerBlock final : public Layer {
   std::optional<BranchNorm> mlp_norm_;
   Dropout attention_dropout_, mlp_dropout_;
   Activation normed1_, middle_, normed2_;  // normed: all rows (B, T, C); middle: local rows
-  // Gradients. Unless weight gradients come later those of the two halves share memory.
+  // Gradients. Those of the two halves share memory unless weight gradients come later.
   Activation dnormed2_, dattended_, dprojected_, dnormed1_;
   Activation dbranch_{};  // local rows, with branch norms
 };

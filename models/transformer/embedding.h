@@ -9,14 +9,13 @@
 
 namespace trireme {
 
-// The token table, under the name by which the embedding or the head declares it: a tied one, or a
-// table of its own.
+// The token table, under the name that the embedding or the head declares: tied, or a table of its
+// own.
 [[nodiscard]] ParamSpec token_table_spec(const TransformerOptions& options,
                                          std::string name = "embedding.token.weight");
 
-// Tokens (B, T) -> the local rows of the hidden states (B, T, C), normalised where the options say
-// so. With tensor blocks each holds a
-// run of rows of the token table.
+// Tokens (B, T) -> the local rows of the hidden states (B, T, C), normalised if the options say so.
+// Each tensor block holds a run of the token table's rows.
 class Embedding final : public Layer {
  public:
   Embedding(Blueprint& blueprint, const TransformerOptions& options);
@@ -32,25 +31,25 @@ class Embedding final : public Layer {
  private:
   void look_up_blocks(const Context& context, const Tensor& tokens, const Tensor& y) const;
   void add_positions(const Context& context, const Tensor& y) const;
-  // (T, C): what every sample's rows get, of positions and of the first token type.
+  // (T, C): added to every sample's rows, from positions and the first token type.
   [[nodiscard]] Tensor added_rows(const Context& context) const;
   void accumulate_added(const Context& context, const Tensor& dy, const Tensor& tokens) const;
-  // Behind the norm or the scale, all rows -> before it, all rows.
+  // From the gradient after the norm or scale to the one before it; all rows.
   [[nodiscard]] Tensor backward_norm(const Context& context, const Tensor& dy) const;
   void accumulate(const Context& context, const Tensor& gradient, const Tensor& tokens) const;
 
   RowSplit rows_;
   TensorSplit tensor_;
   bool split_backward_;
-  float scale_;        // of what is looked up
+  float scale_;        // of the looked-up rows
   Shape table_block_;  // (padded vocabulary / blocks, C)
   Dropout dropout_;
-  ParamId tokens_, positions_;  // positions only where they are learned
+  ParamId tokens_, positions_;  // positions only if they are learned
   ParamId types_;
   std::optional<Norm> norm_;
-  Activation sum_{}, dsum_{};              // before the norm: local rows, and all
+  Activation sum_{}, dsum_{};              // before the norm: local rows, and all rows
   Activation added_{}, added_gradient_{};  // (T, C), with token types
-  Activation found_{};  // (local blocks, B, T, C): what each block knows of every token
+  Activation found_{};  // (local blocks, B, T, C): each block's rows for every token
 };
 
 }  // namespace trireme

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a family tells of its form in Hugging Face's libraries, both ways: names, shapes and
-// config.json. Files are read and written in launch/checkpoint.
+// The form of a family in Hugging Face's libraries, for import and export: names, shapes and
+// config.json. launch/exchange reads and writes the files.
 #pragma once
 
 #include <optional>
@@ -24,33 +24,32 @@ struct HfTensor {
   Shape shape{};
 };
 
-// One tensor of ours, and the Hugging Face tensors whose rows it concatenates.
+// One of our tensors, and the Hugging Face tensors whose rows it concatenates.
 struct NamePair {
   std::string ours;
   std::vector<HfTensor> hf;
   // Hugging Face's Conv1D has (in, out), our linear layers (out, in). Only with a single tensor.
   bool transposed = false;
-  // Rows that we have more than they: the vocabulary is padded. No token and no loss reaches them.
+  // Our additional rows: the vocabulary is padded. No token or loss uses them.
   std::int64_t padding_rows = 0;
-  // Hugging Face has (out, in, height, width), ours is (out, height, width, in). Only with a
-  // single tensor.
+  // Hugging Face has (out, in, height, width), we have (out, height, width, in). Only with a single
+  // tensor.
   bool filters = false;
-  Shape our_shape{};  // where it does not follow from hf: the same values otherwise counted
+  Shape our_shape{};  // if it does not follow from hf: the same values in another shape
 };
 
-// What the families whose layers are told apart by name have in common: their lists are made by a
-// class of it.
+// Shared by families that name layers by kind: their lists are made by a class of it.
 class NameList {
  protected:
   void add(std::string ours, std::string hf, const Shape& shape) {
     pairs_.push_back({.ours = std::move(ours), .hf = {{std::move(hf), shape}}});
   }
-  // Weight and bias; of a norm where the weight has one extent.
+  // Weight and bias; of a norm if the weight has one extent.
   void linear(const std::string& ours, const std::string& hf, const Shape& weight) {
     add(ours + ".weight", hf + ".weight", weight);
     add(ours + ".bias", hf + ".bias", {weight[0]});
   }
-  // Our one matrix of queries, keys and values, each (hidden, hidden), and its bias.
+  // Our single matrix of queries, keys and values, each (hidden, hidden), with its bias.
   void qkv(const std::string& ours, const std::string& hf, std::int64_t hidden) {
     for (const auto& [part, shape] :
          {std::pair{".weight", Shape{hidden, hidden}}, {".bias", Shape{hidden}}}) {
@@ -64,28 +63,28 @@ class NameList {
   std::vector<NamePair> pairs_;
 };
 
-// Of a model with rotary positions and a gated MLP, as Llama and what is built like it call them.
+// For models with rotary positions and a gated MLP: the names of Llama and its relatives.
 [[nodiscard]] std::vector<NamePair> decoder_names(const TransformerOptions& model);
 
 struct Exchange {
   // Every tensor, in chain order.
   std::vector<NamePair> (*names)(const ModelConfig& model);
-  // config.json of the same model: what transformers needs to know beside the weights. Raises
-  // ExitCode::config for a model that transformers has no kind for.
+  // The config.json of the model for transformers. Raises ExitCode::config if transformers has no
+  // such model.
   std::string (*config_json)(const ModelConfig& model);
-  // A Hugging Face name as it stands in `names`, without the prefix that some files add;
-  // nothing for tensors that are not parameters of ours.
+  // A Hugging Face name as in `names`, without the prefix that some files add; nothing for tensors
+  // that are not our parameters.
   std::optional<std::string> (*plain_name)(std::string_view hf, const ModelConfig& model);
-  // Their model_types of this family, and config.json of one of these as a model of ours. Raises
-  // ExitCode::config for a setting that we do not have.
+  // Their model_types of this family, and the import of such a config.json. Raises ExitCode::config
+  // for an unsupported setting.
   std::span<const std::string_view> types;
   void (*read)(const HfKeys& keys, std::string_view type, ModelConfig& model);
-  // Puts every "auto" in its place, and one value wherever any of several means the same function
-  // of the same weights; null: there is nothing to do.
+  // Resolves every "auto", and picks one value among those that mean the same function of the same
+  // weights; null: nothing to do.
   void (*spell)(ModelConfig& model);
-  // Where they keep the token table, and the head that may be tied to it; empty: no tokens.
+  // Their names of the token table, and of the head that may be tied to it; empty: no tokens.
   std::string_view tokens, head;
-  // Their counters of the batches that running statistics have seen, i64 scalars; null: none.
+  // Their batch counters of running statistics, i64 scalars; null: none.
   std::vector<std::string> (*counters)(const ModelConfig& model) = nullptr;
 };
 

@@ -7,10 +7,10 @@
 
 namespace trireme {
 
-// Final norm, output projection, tied or not, and cross-entropy. The local rows of (B, T, C) ->
-// losses of the context, on every rank. With tensor blocks each holds a run of the classes and
-// logits are never put together: blocks exchange row maxima and sums. A chain that decodes ends
-// with the logits of a row of each sample.
+// Final norm, output projection (tied or not) and cross-entropy. The local rows of (B, T, C) ->
+// losses of the context, on every rank. Each tensor block holds a run of the classes, and logits
+// are never gathered: blocks exchange row maxima and sums. A decoding model ends with the logits of
+// one row per sample.
 class LanguageHead final : public Layer {
  public:
   LanguageHead(Blueprint& blueprint, const TransformerOptions& options);
@@ -25,7 +25,7 @@ class LanguageHead final : public Layer {
 
  private:
   void block_losses(const Context& context) const;
-  // Of a chain that decodes: of (B, rows, C) the rows whose logits are wanted.
+  // Decoding models: the rows of (B, rows, C) whose logits are wanted.
   [[nodiscard]] Tensor pick(const Context& context, const Tensor& x) const;
 
   RowSplit rows_;
@@ -34,7 +34,7 @@ class LanguageHead final : public Layer {
   PartialSum sum_;
   Norm norm_;
   ColumnLinear project_;
-  Activation picked_{};           // (B, 1, C): of a pass that decodes more than a row
+  Activation picked_{};           // (B, 1, C): if a decoding pass has more than one row
   Activation normed_;             // (B, T, C): all rows
   Activation dnormed_;            // local rows
   Activation maxima_{}, sums_{};  // (B T) f32, (local blocks, B T, sums) f64; with tensor blocks

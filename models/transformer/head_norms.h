@@ -6,17 +6,17 @@
 
 namespace trireme {
 
-// RMS normalisation of every head of queries and keys. All heads share a scale, so its gradient is
-// summed over the tensor blocks, then over the tensor ranks.
+// RMS normalisation of each query and key head. All heads share a scale, so its gradient is summed
+// over the tensor blocks, then over the tensor ranks.
 class HeadNorms {
  public:
-  // `options` are those of one tensor block; `packed` (n, B, T, (heads + 2 kv_heads) * D).
-  // Declares "attention.query_norm.weight" and "attention.key_norm.weight" (D), not decayed.
+  // `options` are for one tensor block; `packed` (n, B, T, (heads + 2 kv_heads) * D). Declares
+  // "attention.query_norm.weight" and "attention.key_norm.weight" (D), not decayed.
   HeadNorms(Blueprint& blueprint, const ops::HeadNormOptions& options, const Shape& packed);
 
   void forward(const Context& context, const Tensor& y, const Tensor& x) const;
-  // dx takes the place of dy. The parameter gradients are accumulated and reported, or left to
-  // backward_weight where backward is split.
+  // dx overwrites dy. Parameter gradients are accumulated and reported; with a split backward,
+  // backward_weight does that.
   void backward(const Context& context, const Tensor& dy, const Tensor& x) const;
   void backward_weight(const Context& context) const;
 

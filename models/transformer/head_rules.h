@@ -6,20 +6,20 @@
 
 namespace trireme {
 
-// That model.heads divides model.hidden into heads that kernels take. Raises ExitCode::config.
+// Raises ExitCode::config unless model.heads divides model.hidden into supported head sizes.
 void check_heads_of_hidden(const config::Subject& subject, std::int64_t hidden, std::int64_t heads);
 
-// The same of a model whose heads may be apart from the hidden width (`given`: model.head_size is),
-// share keys and have rotary positions.
+// The same for models whose head size may differ from hidden / heads (`given`: model.head_size is
+// set), with grouped queries and rotary positions.
 void check_rotary_heads(const config::Subject& subject, const TransformerOptions& model,
                         bool given);
 
-// Of a gated MLP: two thirds of the 4 x hidden of an MLP with two matrices, so that three cost as
-// much.
+// For a gated MLP: two thirds of 4 x hidden, so its three matrices cost as much as the two of a
+// plain MLP.
 [[nodiscard]] std::int64_t balanced_intermediate(std::int64_t hidden);
 
-// That the optimizer has learning rates by parameter where widths are transferred from
-// model.mup_base_width. Raises ExitCode::config.
+// Checks that the optimizer supports per-parameter learning rates, which transfer from
+// model.mup_base_width needs. Raises ExitCode::config.
 void check_width_transfer(const config::Subject& subject, std::int64_t base_width);
 
 // TransformerOptions::width.

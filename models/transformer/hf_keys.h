@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keys of a config.json of Hugging Face's libraries. What is neither read, nor known to change
-// nothing, nor at the value that models here have, is refused by name.
+// The keys of a Hugging Face config.json. Refuses by name every key that is not read, not known to
+// be irrelevant, and not at the value that our models have.
 #pragma once
 
 #include <cstdint>
@@ -19,25 +19,25 @@ class HfKeys {
   using Json = nlohmann::json;
   HfKeys(const Json& object, std::string path, std::string where = "");
 
-  // Present, and not null.
+  // Present and not null.
   [[nodiscard]] const Json* find(std::string_view key) const;
-  // Present, or null.
+  // Present, may be null.
   [[nodiscard]] bool has(std::string_view key) const;
-  // Where the key is missing or null, `otherwise`.
+  // `otherwise` if the key is missing or null.
   [[nodiscard]] std::string text(std::string_view key, const std::string& otherwise = "") const;
   [[nodiscard]] bool flag(std::string_view key, bool otherwise) const;
   [[nodiscard]] double number(std::string_view key, double otherwise) const;
-  // Raise where it is missing or null.
+  // Raises an error if it is missing or null.
   [[nodiscard]] double number(std::string_view key) const;
   [[nodiscard]] std::int64_t size(std::string_view key) const;
-  // `missing` where it is missing, 0 where it is null.
+  // `missing` if it is missing, 0 if it is null.
   [[nodiscard]] std::int64_t size_or(std::string_view key, std::int64_t missing) const;
-  // Where it is there it must have this value.
+  // If present, it must have this value.
   void expect(std::string_view key, const Json& wanted, std::string_view ours) const;
-  // Whatever its value, it changes nothing in this model.
+  // Accepts any value: the key does not change this model.
   void ignore(std::string_view key) const { read_.emplace(key); }
   [[noreturn]] void refuse(std::string_view key, std::string_view what) const;
-  // Refuses the first key that could change the model and that nobody has read.
+  // Refuses the first unread key that could change the model.
   void expect_nothing_else() const;
 
   [[nodiscard]] const std::string& path() const { return path_; }
@@ -49,7 +49,7 @@ class HfKeys {
 };
 
 namespace hugging_face {
-// Raise where they name one that is none of `activation_names`, or no GELU.
+// Raises an error unless the name is in `activation_names`, or for GELU is a GELU.
 [[nodiscard]] ops::ActivationKind read_activation(const HfKeys& keys, const char* key,
                                                   const char* missing);
 [[nodiscard]] GeluForm read_gelu(const HfKeys& keys);

@@ -8,9 +8,9 @@
 namespace trireme {
 
 // The second branch of a block, from the normalised rows to the input of its last product: an
-// activation of one product, which computes gelu_tanh itself where it can, or gated: of two that
-// are one matrix (gates, then values). A tensor block has intermediate / V of the wide activations;
-// what follows holds n blocks.
+// activation of one product, which computes gelu_tanh itself if it can; or gated, with the two
+// products as one matrix (gates, then values). A tensor block has intermediate / V of the wide
+// activations; n blocks are local.
 class Mlp {
  public:
   // Declares "mlp.expand" and "mlp.contract".
@@ -18,22 +18,22 @@ class Mlp {
 
   [[nodiscard]] const RowLinear& contract() const { return contract_; }
   [[nodiscard]] Tensor activated(const Context& context) const { return context(activated_); }
-  // The gradient of `expanded`; only inside backward, or kept for a split one.
+  // The gradient of `expanded`; valid only inside backward, or kept for a split one.
   [[nodiscard]] const Activation& dexpanded() const { return dexpanded_; }
 
-  // Where who writes the normalised rows leaves their largest magnitude, to be passed on, or
+  // Where the writer of the normalised rows stores their largest magnitude, to be passed on, or
   // absent.
   [[nodiscard]] Tensor amax(const Context& context) const { return expand_.x_amax(context); }
-  // The largest magnitudes of `activated`, as forward has left them.
+  // The largest magnitudes of `activated`, from forward.
   [[nodiscard]] Tensor activated_amax(const Context& context) const {
     return contract_.x_amax(context);
   }
 
   void forward(const Context& context, const Tensor& normed, const Tensor& normed_amax) const;
-  // Makes `activated` once more, where it is not kept.
+  // Recomputes `activated`, if it is not kept.
   void activate_again(const Context& context) const { activate(context, {}); }
-  // From the gradient behind the last product, all rows, to the local rows of the normalised input.
-  // gradient_amax: its largest magnitude, where it is known.
+  // From the gradient of the last product's output, all rows, to the local rows of the normalised
+  // input. gradient_amax: its largest magnitude, if known.
   void backward(const Context& context, const Tensor& dnormed, const Tensor& gradient,
                 const Tensor& normed, const Tensor& gradient_amax = {}) const;
   void backward_weight(const Context& context, const Tensor& gradient, const Tensor& normed) const;
@@ -52,9 +52,9 @@ class Mlp {
   std::int64_t blocks_;  // n
   ColumnLinear expand_;
   RowLinear contract_;
-  // expanded (n, B, T, F / V), or twice as wide where it is gated; activated (n, B, T, F / V).
+  // expanded (n, B, T, F / V), or twice as wide if gated; activated (n, B, T, F / V).
   Activation expanded_, activated_, dexpanded_;
-  Activation dactivated_{};  // where it is gated
+  Activation dactivated_{};  // if gated
 };
 
 }  // namespace trireme

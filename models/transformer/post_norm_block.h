@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-// The block of the first transformers (Vaswani et al., 2017) and of BERT, which normalises sums:
+// The block of the original transformer (Vaswani et al., 2017) and of BERT, which normalises sums:
 // m = norm1(x + attention(x)); y = norm2(m + mlp(m)). (B, T, C) -> (B, T, C). Parameters and tensor
 // blocks are those of TransformerBlock.
 class PostNormBlock final : public Layer {
@@ -25,27 +25,27 @@ class PostNormBlock final : public Layer {
   void backward_weight(const Context& context, const Tensor& x) override;
 
  private:
-  // One branch and the norm behind it.
+  // A branch and the norm after it.
   struct Branch {
     Branch(Blueprint& blueprint, std::string_view name, const TransformerOptions& options,
            const RowSplit& rows);
     Dropout dropout;
-    Activation sum;              // local rows: what the norm reads
-    Activation normed_gradient;  // local rows; kept where weight gradients come later
+    Activation sum;              // local rows: the norm's input
+    Activation normed_gradient;  // local rows; kept if weight gradients come later
   };
   // out = residual + dropout(product(in)).
   void project(const Context& context, const RowLinear& product, const Dropout& dropout,
                const Tensor& out, const Tensor& in, const Tensor& residual,
                const Tensor& amax) const;
-  // From the gradient behind the norm to that of the sum before it, which is returned.
+  // Returns the gradient of the sum before the norm, from the gradient after it.
   Tensor backward_norm(const Context& context, const Norm& norm, const Branch& branch,
                        const Tensor& gradient, const Tensor& amax) const;
-  // `amax` where the norm's gradient reaches the branch's last product as it is, else absent.
+  // `amax` if the branch's last product gets the norm's gradient unchanged, else absent.
   [[nodiscard]] static Tensor branch_amax(const Norm& norm, const Branch& branch,
                                           const Tensor& amax) {
     return norm.measures_gradient() && branch.dropout.keeps_gradient() ? amax : Tensor{};
   }
-  // All rows of x, as forward has left them.
+  // All rows of x, from forward.
   [[nodiscard]] Tensor whole_input(const Context& context, const Tensor& x) const;
 
   std::string context_name_;
@@ -58,7 +58,7 @@ class PostNormBlock final : public Layer {
   Mlp mlp_;
   Norm norm2_;
   Branch first_, second_;
-  Activation input_{};  // (B, T, C), where x has only some rows
+  Activation input_{};  // (B, T, C), if x has only some rows
   Activation middle_;   // (B, T, C): all rows between the branches
   Activation dsum_, dattended_, dprojected_;
 };

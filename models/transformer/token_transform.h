@@ -7,9 +7,8 @@
 
 namespace trireme {
 
-// y = activation(x W^T + b), the local rows of (B, T, C) both: what stands between BERT's last
-// block and the norm of its head. Every tensor rank computes all rows: beside the blocks that is
-// little.
+// y = activation(x W^T + b), on the local rows of (B, T, C): between BERT's last block and its
+// head's norm. Every tensor rank computes all rows, which costs little compared to the blocks.
 class TokenTransform final : public Layer {
  public:
   // Declares "transform.weight" (C, C) and "transform.bias".
@@ -25,7 +24,7 @@ class TokenTransform final : public Layer {
   void backward_weight(const Context& context, const Tensor& x) override;
 
  private:
-  // All rows of a tensor of local ones, in `whole` where they are not the same.
+  // All rows of a local tensor; uses `whole` if rows are split.
   [[nodiscard]] Tensor gathered(const Context& context, const Activation& whole,
                                 const Tensor& local) const;
   void keep_own(const Context& context, const Tensor& local, const Tensor& whole) const;
@@ -35,7 +34,7 @@ class TokenTransform final : public Layer {
   ops::ActivationKind activation_;
   Linear linear_;
   Activation pre_, dpre_;                            // (B, T, C): all rows
-  Activation input_{}, activated_{}, dactivated_{};  // the same, where rows are split
+  Activation input_{}, activated_{}, dactivated_{};  // the same, if rows are split
 };
 
 }  // namespace trireme

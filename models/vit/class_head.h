@@ -8,9 +8,9 @@
 
 namespace trireme {
 
-// Final norm, then the class token's row or the mean of all rows, a linear classifier and
-// cross-entropy. The local rows of (B, T, C) -> losses of the context, on every rank: tensor ranks
-// all compute the few logits whole.
+// Final norm, the class token's row or the mean of all rows, a linear classifier and cross-entropy.
+// The local rows of (B, T, C) -> losses of the context, on every rank: all tensor ranks compute the
+// few logits whole.
 class ClassHead final : public Layer {
  public:
   // Declares "final_norm" and "classifier".
@@ -28,7 +28,7 @@ class ClassHead final : public Layer {
   void backward_weight(const Context& context, const Tensor& x) override;
 
  private:
-  // (B, T, C) as an image of one column, which the pooling of images reads.
+  // (B, T, C) as an image of one column, for the image pooling op.
   [[nodiscard]] Tensor as_image(const Tensor& rows) const;
 
   RowSplit rows_;

@@ -8,8 +8,8 @@
 namespace trireme {
 
 // u8 or f32 images (B, H, W, channels) -> augmented, normalised, cut into patches -> the local rows
-// of (B, T, C): each patch times one matrix, with its bias, behind the class token; positions are
-// added to all. Every tensor rank computes all rows: beside a block that is little.
+// of (B, T, C): one matrix with bias maps each patch, the class token is prepended, and positions
+// are added. Every tensor rank computes all rows, which costs little compared to a block.
 class PatchEmbedding final : public Layer {
  public:
   // Declares "patch.weight" (C, patch * patch * channels), pixels in reading order, channels
@@ -27,7 +27,7 @@ class PatchEmbedding final : public Layer {
  private:
   [[nodiscard]] Tensor added_rows(const Context& context) const;
   void accumulate(const Context& context, const Tensor& dy) const;
-  // Rows of (T, C) that begin with the class token's, and those of the patches.
+  // Slices of (T, C): the class token's row, and the patches' rows.
   [[nodiscard]] Tensor class_row(const Tensor& rows) const;
   [[nodiscard]] Tensor patch_rows(const Tensor& rows) const;
 
@@ -37,8 +37,8 @@ class PatchEmbedding final : public Layer {
   ImageInput input_;
   ParamId weight_, bias_, class_token_, positions_;
   Activation image_, patches_;           // (B, H, W, channels); (B, T, patch * patch * channels)
-  Activation embedded_{};                // (B, T, C), where only some rows are local
-  Activation added_, added_gradient_{};  // (T, C): what is added to every sample's rows
+  Activation embedded_{};                // (B, T, C), if rows are split
+  Activation added_, added_gradient_{};  // (T, C): added to every sample's rows
   Dropout dropout_;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vision transformer (Dosovitskiy et al., 2021): patches of an image, each mapped to a row of the
-// residual stream by one product, learned positions, the pre-norm block of transformer/ without a
-// mask, a final norm, and a linear classifier on a class token or on the mean of all rows.
-// Initialisation as for gpt/gpt.h, positions and class token with init_std.
+// Vision transformer (Dosovitskiy et al., 2021): a linear map of image patches to rows of the
+// residual stream, learned positions, pre-norm blocks (transformer/) without a mask, a final norm,
+// and a linear classifier on a class token or on the mean of all rows. Initialisation as for
+// gpt/gpt.h, positions and class token with init_std.
 #pragma once
 
 #include "models/transformer/activation_names.h"
@@ -50,13 +50,13 @@ struct VitOptions {
   [[nodiscard]] std::int64_t class_tokens() const {
     return pooling == Pooling::class_token ? 1 : 0;
   }
-  // Rows of a sample: patches, and the class token before them.
+  // Rows per sample: the patches and the class token.
   [[nodiscard]] std::int64_t rows() const {
     return class_tokens() + (image_size / patch) * (width_of_images() / patch);
   }
 };
 
-// With every "auto" in its place; its context is the rows of a sample.
+// Resolves every "auto"; the context is the number of rows per sample.
 [[nodiscard]] TransformerOptions transformer_options(const VitOptions& options);
 
 // Inputs (micro_batch, height, width, channels) u8 or f32; targets (micro_batch) i32. `augment` is
