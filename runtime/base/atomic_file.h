@@ -11,12 +11,11 @@
 
 namespace trireme {
 
-// Writes to a temporary of a random name beside `path`; commit() makes it durable and gives it its
-// name in one step: a link of that name is replaced, not followed; what is no regular file, or
-// leads to none (/dev/stdout), is refused, for the rename would take its place. Without commit()
-// (an error) `path` is as it was before, and the destructor removes the temporary; what a kill
-// leaves is removed by the next AtomicFile of this path (and by the next owner of a run's
-// directory).
+// Writes to a temporary with a random name beside `path`; commit() makes it durable and renames it.
+// The rename replaces a link, it does not follow it. Paths that are not regular files or lead to
+// none (/dev/stdout) are refused, because the rename would replace them. Without commit() (an
+// error) `path` stays as it was and the destructor removes the temporary; what a kill leaves is
+// removed by the next AtomicFile of this path (and by the next owner of a run directory).
 class AtomicFile {
  public:
   AtomicFile(const std::string& path, ExitCode code);
@@ -37,11 +36,11 @@ class AtomicFile {
   FileDescriptor file_;
 };
 
-// Refuses what write_file would: a device, a pipe or a directory at `path`, or no directory for it.
-// For a program that has long to work before it writes.
+// Raises what write_file would: a device, pipe or directory at `path`, or no parent directory. For
+// programs that work long before they write.
 void require_writable(const std::string& path, ExitCode code);
 
-// The whole of `text` as the file `path`, atomically.
+// Writes `text` as the file `path`, atomically.
 void write_file(const std::string& path, std::string_view text, ExitCode code);
 
 }  // namespace trireme

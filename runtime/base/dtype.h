@@ -48,7 +48,7 @@ enum class DType : std::uint8_t {
   return 0;
 }
 
-// "f32", "bf16", ...: the spelling used in messages and files.
+// The spelling in messages and files: "f32", "bf16", ...
 [[nodiscard]] std::string_view name_of(DType type);
 
 // bfloat16 (upper half of an IEEE float). Conversion rounds to nearest even and keeps NaN a NaN.
@@ -69,8 +69,8 @@ struct bf16 {
 static_assert(sizeof(bf16) == 2);
 
 // IEEE half precision. Conversion rounds to nearest even, overflows to infinity and keeps NaN a
-// NaN. Without branches, so that loops over it vectorise; powers of two scale exactly, so that a
-// contraction to fma changes nothing.
+// NaN. Branch-free, so loops over it vectorise; powers of two scale exactly, so contraction to fma
+// changes nothing.
 struct f16 {
   std::uint16_t bits = 0;
 
@@ -78,9 +78,9 @@ struct f16 {
   TRIREME_HOST_DEVICE explicit f16(float value) {
     const auto word = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t magnitude = word & 0x7fffffffU;
-    // Adding 2^(e + 13) leaves 10 bits after the point of a value of exponent e; below the normal
-    // halves the exponent stays, and with it the place of the last bit. The first factor takes
-    // everything from 2^16 to infinity.
+    // Adding 2^(e + 13) to a value of exponent e leaves 10 fraction bits; below the normal halves
+    // the exponent, and so the place of the last bit, is fixed. The first factor maps all from 2^16
+    // up to infinity.
     const float scaled = std::bit_cast<float>(magnitude) * 0x1p+112F * 0x1p-110F;
     const std::uint32_t exponent = word & 0x7f800000U;
     const std::uint32_t bias = (exponent < 0x38800000U ? 0x38800000U : exponent) + 0x07800000U;
@@ -91,7 +91,7 @@ struct f16 {
   }
   TRIREME_HOST_DEVICE explicit operator float() const {
     const std::uint32_t magnitude = bits & 0x7fffU;
-    // The exponent is raised by 224 and lowered by multiplying, which infinity and NaN survive.
+    // Raises the exponent by 224, then lowers it by a multiplication, which keeps infinity and NaN.
     const float normal = std::bit_cast<float>((magnitude << 13) + 0x70000000U) * 0x1p-112F;
     const float small = std::bit_cast<float>(magnitude | 0x3f000000U) - 0.5F;
     const auto value = std::bit_cast<std::uint32_t>(magnitude < 0x400U ? small : normal);

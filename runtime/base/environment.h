@@ -11,16 +11,16 @@
 
 namespace trireme {
 
-// The whole number in the variable `name`; nothing where it is not set or is empty. Anything but a
-// number from `min` to `max` is told in a warning, once per process, and left out.
+// The integer in the variable `name`; nothing if it is unset or empty. Anything but a number from
+// `min` to `max` is ignored with a warning, once per process.
 [[nodiscard]] std::optional<std::int64_t> environment_number(const char* name, std::int64_t min,
                                                              std::int64_t max);
 
-// Says in a warning, once per process, that the variable `name` is left out, and why.
+// Warns, once per process, that the variable `name` is ignored, and why.
 void ignore_variable(const char* name, std::string_view reason);
 
-// This process's rank, and the number of processes, as a launcher of MPI or Slurm says; nothing
-// without one.
+// This process's rank and the number of processes, from the MPI or Slurm launcher; nothing without
+// one.
 [[nodiscard]] std::optional<int> launched_rank();
 [[nodiscard]] std::optional<int> launched_ranks();
 

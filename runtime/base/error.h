@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one error layer. User errors say what is wrong and how to fix it; internal and library errors
-// also say where: "file:line: MPI_Allreduce(...) failed: MPI_ERR_COMM (...)". `main` adds
-// "[rank 3/8 host] " and ends the whole job with the exit code carried here.
+// The error layer. User errors say what is wrong and how to fix it; internal and library errors
+// also say where: "file:line: MPI_Allreduce(...) failed: MPI_ERR_COMM (...)". `main` adds "[rank
+// 3/8 host] " and ends the whole job with the error's exit code.
 #pragma once
 
 #include <fmt/format.h>
@@ -40,7 +40,7 @@ template <typename... Args>
   throw Error(code, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// Raises "file:line: <call> failed: <reason>", the form of every failing library call.
+// Raises "file:line: <call> failed: <reason>", the form of all failed library calls.
 [[noreturn]] void library_failed(std::string_view call, std::string_view reason,
                                  ExitCode code = ExitCode::internal,
                                  std::source_location where = std::source_location::current());
@@ -55,7 +55,7 @@ namespace detail {
                                      std::source_location where);
 }
 
-// A broken contract between two places of our own code.
+// A broken contract between two parts of our own code.
 #define TRIREME_EXPECTS(condition, ...)                                           \
   do {                                                                            \
     if (!(condition)) [[unlikely]]                                                \
@@ -63,7 +63,7 @@ namespace detail {
                                             std::source_location::current());     \
   } while (false)
 
-// Runs `action`, adding "<context>: " in front of the message of an Error that leaves it.
+// Runs `action`; prefixes the message of an Error that it raises with "<context>: ".
 template <typename Action>
 decltype(auto) with_context(std::string_view context, Action&& action) {
   try {
@@ -73,7 +73,7 @@ decltype(auto) with_context(std::string_view context, Action&& action) {
   }
 }
 
-// "rank 3/8 host": set once by main after MPI is up; only messages read it.
+// "rank 3/8 host": main sets it once after MPI is up; only messages read it.
 void set_process_label(int rank, int size);
 [[nodiscard]] const std::string& process_label();
 

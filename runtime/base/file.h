@@ -33,40 +33,38 @@ class FileDescriptor {
 
   [[nodiscard]] int get() const { return descriptor_; }
   [[nodiscard]] bool is_open() const { return descriptor_ >= 0; }
-  // Closes and reports what close() says; delayed write errors of network file systems appear here.
+  // Closes and raises errors of close(), where delayed write errors of network file systems appear.
   void close(const std::string& path, ExitCode code);
 
  private:
   int descriptor_ = -1;
 };
 
-// Waits where `path` is a named pipe that nobody writes to: for input that may be a stream.
+// For input that may be a stream: blocks if `path` is a named pipe without a writer.
 [[nodiscard]] FileDescriptor open_for_reading(const std::string& path, ExitCode code);
-// For every other file that a user names. A named pipe, device, socket or directory is refused at
-// once.
+// For all other files that a user names. Refuses a named pipe, device, socket or directory at once.
 [[nodiscard]] FileDescriptor open_regular_file(const std::string& path, ExitCode code);
 
-// What open_regular_file() raises where no descriptor is left, with how to get more. Not by a code
-// of the caller: nothing is wrong with the file, and where the program starts again there may be
-// room.
+// Raised by open_regular_file() if no descriptor is left, with how to get more. Not with the
+// caller's code: the file is all right, and a restart may succeed.
 [[noreturn]] void too_many_open_files(const std::string& path);
 
-// Size in bytes of a regular file; anything else (directory, device) is an error.
+// Size in bytes of a regular file; raises an error for anything else (directory, device).
 [[nodiscard]] std::uint64_t regular_file_size(const FileDescriptor& file, const std::string& path,
                                               ExitCode code);
 
-// What regular_file_size() raises of a pipe or device that cannot even be opened.
+// The error of regular_file_size() for a pipe or device that cannot even be opened.
 [[noreturn]] void refuse_irregular_file(const std::string& path, ExitCode code);
 
-// The whole of a regular file of at most `limit` bytes.
+// Reads a regular file of at most `limit` bytes.
 [[nodiscard]] std::string read_whole_file(const std::string& path, std::uint64_t limit,
                                           ExitCode code);
 
-// The same; nothing where there is no such file.
+// The same; nothing if the file does not exist.
 [[nodiscard]] std::optional<std::string> read_file_if_exists(const std::string& path,
                                                              std::uint64_t limit, ExitCode code);
 
-// Fills `to` from `offset`; a file that ends early is an error. Safe from several threads.
+// Fills `to` from `offset`; raises an error if the file ends early. Thread-safe.
 void read_exactly(const FileDescriptor& file, const std::string& path, std::uint64_t offset,
                   std::span<std::byte> to, ExitCode code);
 
@@ -74,16 +72,16 @@ void read_exactly(const FileDescriptor& file, const std::string& path, std::uint
 void write_fully(const FileDescriptor& file, const std::string& path,
                  std::span<const std::byte> data, ExitCode code);
 
-// The same at `offset`; safe from several threads.
+// The same at `offset`; thread-safe.
 void write_fully_at(const FileDescriptor& file, const std::string& path, std::uint64_t offset,
                     std::span<const std::byte> data, ExitCode code);
 
 // fsync of a file or directory by path.
 void sync_path(const std::string& path, ExitCode code = ExitCode::internal);
-// The directory that holds `path` ("." when the path has none).
+// The directory that holds `path` ("." if the path has none).
 [[nodiscard]] std::string parent_directory(const std::string& path);
-// Raises an error in the user's words for a full disk, a quota or a file size limit, else the POSIX
-// error as it is. Reads errno.
+// Raises a clear error for a full disk, a quota or a file size limit, otherwise the POSIX error.
+// Reads errno.
 [[noreturn]] void write_failed(const std::string& call, const std::string& path,
                                ExitCode code = ExitCode::internal);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// 8-bit floats (Micikevicius et al., "FP8 formats for deep learning", 2022), as tensor cores read
-// them. Host and device code. Conversion rounds to nearest even and saturates, infinity too; NaN
-// becomes 0x7f: what __nv_cvt_float_to_fp8 gives with __NV_SATFINITE.
+// 8-bit floats (Micikevicius et al., "FP8 formats for deep learning", 2022) of tensor cores. Host
+// and device code. Conversion rounds to nearest even and saturates, infinity too; NaN becomes 0x7f,
+// like __nv_cvt_float_to_fp8 with __NV_SATFINITE.
 #pragma once
 
 #include <bit>
@@ -12,12 +12,12 @@
 namespace trireme {
 namespace detail {
 
-// Mantissa bits, exponent bias, and the largest finite value. Without branches, as f16.
+// Mantissa bits, exponent bias, and the largest finite value. Branch-free like f16.
 template <int mantissa, int bias>
 TRIREME_HOST_DEVICE inline std::uint8_t to_float8(float value, float largest) {
   constexpr int shift = 23 - mantissa;
   constexpr std::uint32_t smallest_normal = static_cast<std::uint32_t>(128 - bias) << 23;
-  // Its last bit counts what the last bit of a code below the normal ones counts.
+  // Its last bit has the weight of a subnormal code's last bit.
   constexpr std::uint32_t magic = static_cast<std::uint32_t>(128 - bias + shift) << 23;
   const auto word = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t given = word & 0x7fffffffU;

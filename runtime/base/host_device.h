@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Marks what runs on the CPU and inside CUDA kernels alike: element types, random numbers, the
+// Marks functions that run on the CPU and in CUDA kernels: element types, random numbers, the
 // arithmetic of one element.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON of files and of other ranks. All of it is parsed here (scripts/lint.sh), so that no reader
-// meets values that are nested more deeply than the stack bears where they are copied or written.
+// Parses all JSON from files and other ranks (scripts/lint.sh checks that), so that no value is
+// nested too deeply for the stack when it is copied or written.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,10 @@
 
 namespace trireme {
 
-// No file of ours and no tokenizer comes near.
+// Deeper than any file of ours or any tokenizer.
 inline constexpr std::size_t deepest_json = 128;
 
-// Whether objects and lists of `text` are nested more deeply, looking at brackets alone.
+// Whether objects and lists of `text` are nested more deeply; counts brackets only.
 [[nodiscard]] inline bool is_nested_too_deeply(std::string_view text) {
   std::size_t depth = 0;
   bool in_text = false;
@@ -38,7 +38,7 @@ class JsonTooDeep : public nlohmann::json::exception {
 };
 static_assert(deepest_json == 128, "as the message says");
 
-// Raises Json::exception for what is no JSON, and JsonTooDeep. `callback` is the library's.
+// Raises Json::exception for invalid JSON, and JsonTooDeep. `callback` is the library's.
 template <typename Json = nlohmann::json>
 [[nodiscard]] Json parse_json(std::string_view text,
                               typename Json::parser_callback_t callback = nullptr) {
@@ -46,15 +46,15 @@ template <typename Json = nlohmann::json>
   return Json::parse(text, std::move(callback));
 }
 
-// The library's "discarded" value instead, which is no object, list, number or text.
+// Returns the library's "discarded" value instead, which is no object, list, number or text.
 template <typename Json = nlohmann::json>
 [[nodiscard]] Json json_or_discarded(std::string_view text) {
   if (is_nested_too_deeply(text)) return Json(Json::value_t::discarded);
   return Json::parse(text, nullptr, /*allow_exceptions=*/false);
 }
 
-// The values of `text` one after another; false where the reader stopped or it is no JSON, which
-// the reader's parse_error() has been told.
+// Passes the values of `text` to the reader in order; false if the reader stopped or the JSON is
+// invalid, which the reader's parse_error() has reported.
 [[nodiscard]] inline bool read_json_events(std::string_view text,
                                            nlohmann::json_sax<nlohmann::json>& reader) {
   if (is_nested_too_deeply(text)) return reader.parse_error(0, "", JsonTooDeep());

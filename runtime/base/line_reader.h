@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines of a file of any size, in the memory of one of them.
+// Reads lines of a file of any size in the memory of one line.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@ namespace trireme {
 
 class LineReader {
  public:
-  // Raises `code`, with the path and the reason, where the file cannot be read or is none.
+  // Raises `code`, with the path and the reason, if the file cannot be read or is not a file.
   explicit LineReader(std::string path, std::size_t longest = std::size_t{16} << 20,
                       ExitCode code = ExitCode::data);
 
-  // The next whole line without its end; good until the next call. Nothing at the end of the file
-  // as it was when it was reached: a run may append more.
+  // The next complete line without its end; valid until the next call. Nothing at the current end
+  // of the file; a run may append more.
   [[nodiscard]] std::optional<std::string_view> next();
-  // Of the last line, from 1.
+  // Number of the last line, from 1.
   [[nodiscard]] std::int64_t number() const { return number_; }
-  // Lines over `longest` bytes, which were passed over.
+  // Number of skipped lines, longer than `longest` bytes.
   [[nodiscard]] std::int64_t too_long() const { return too_long_; }
-  // Bytes behind the last line's end: half a line of a run that writes, or was killed.
+  // Whether bytes follow the last complete line: a run is writing, or was killed.
   [[nodiscard]] bool torn_end() const { return torn_end_; }
 
  private:

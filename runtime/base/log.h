@@ -17,13 +17,13 @@ void initialize(int rank);
 // The logger of a subsystem ("data", "comm", "train", ...); made on first use, thread-safe.
 [[nodiscard]] spdlog::logger& get(std::string_view subsystem);
 
-// From now on every line also goes to the end of the file `path`; those logged so far go first.
-// Rank 0 makes the file, other ranks add to it where they see it. A file that cannot be opened or
-// written to is no error: the console has the same lines.
+// From now on every line is also appended to the file `path`, starting with those logged so far.
+// Rank 0 makes the file, other ranks append if they see it. A file that cannot be opened or written
+// is no error: the console has the same lines.
 void keep_in(const std::string& path);
 
-// Lines that reach the console past the loggers (a step's, an error's), for the file of keep_in
-// alone and in the form of the others. Nothing before keep_in. Takes no lock and allocates nothing.
+// For lines that bypass the loggers on the console (steps, errors): writes them only to keep_in's
+// file, in the loggers' form. Does nothing before keep_in. Takes no lock and allocates nothing.
 void keep(spdlog::level::level_enum level, std::string_view subsystem,
           std::string_view lines) noexcept;
 

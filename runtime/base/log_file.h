@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file that keeps what the console shows; see keep_in() in log.h. Private to log.cpp and its
-// tests.
+// The file of keep_in() in log.h, a copy of the console's output. Private to log.cpp and its tests.
 #pragma once
 
 #include <spdlog/sinks/base_sink.h>
@@ -13,13 +12,13 @@
 
 namespace trireme::log {
 
-// Of the process; all loggers write to it. Before it is opened it remembers a few pages of lines.
+// One per process; all loggers write to it. Buffers a few pages of lines until it is opened.
 class LogFile : public spdlog::sinks::base_sink<std::mutex> {
  public:
   [[nodiscard]] static const std::shared_ptr<LogFile>& of_process();
 
   void open(const std::string& path, bool create);
-  // One write() per line, so that lines of several processes do not mix on a local file system.
+  // One write() per line, so lines of several processes do not mix on a local file system.
   void append(spdlog::level::level_enum level, int rank, std::string_view subsystem,
               std::string_view line) const noexcept;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory that files are written to, held by its descriptor. The way to it may lead through
-// links (`runs -> /scratch/runs`): they are the user's. Inside of it none is followed, whoever has
-// planted it there: files are made new, and what they are made from has a name that nobody knows
-// before. Raises the error code that it was opened with; every error names the path.
+// A directory for output files, held by descriptor. Links in the path to it are followed (`runs ->
+// /scratch/runs`): they are the user's. Links inside it are never followed, as others may have
+// planted them: files are created new, from temporaries with unpredictable names. Raises the error
+// code that it was opened with; every error names the path.
 #pragma once
 
 #include <string>
@@ -16,24 +16,23 @@ class OutputDirectory {
  public:
   OutputDirectory(std::string path, ExitCode code);
 
-  // The directory `name` in it, made where it is missing. A link in its place is refused.
+  // Its subdirectory `name`, made if missing. Refuses a link of that name.
   [[nodiscard]] OutputDirectory subdirectory(const std::string& name) const;
 
-  // A new file in the place of whatever file or link has the name. `flags`: open(2)'s, how it is
-  // accessed.
+  // Creates a new file, replacing a file or link of that name. `flags`: access flags of open(2).
   [[nodiscard]] FileDescriptor create(const std::string& name, int flags) const;
-  // The regular file of that name as it is, made where it is missing if `flags` have O_CREAT. A
-  // link, symbolic or hard, a pipe or a device in its place is refused.
+  // Opens the regular file of that name, made if missing and `flags` have O_CREAT. Refuses a link
+  // (symbolic or hard), a pipe or a device.
   [[nodiscard]] FileDescriptor open(const std::string& name, int flags) const;
-  // The same without a look at what it is: not open, and errno, where that fails.
+  // The same without checking what it is; on failure returns a closed descriptor and sets errno.
   [[nodiscard]] FileDescriptor try_open(const std::string& name, int flags) const;
 
-  // A new file "<name>.<16 random hexadecimal digits>.tmp", and that name. It is locked (flock)
-  // while its descriptor is open: how a temporary in use is told from one that a kill left.
+  // Creates a file "<name>.<16 random hexadecimal digits>.tmp"; returns its name too. It is locked
+  // (flock) while its descriptor is open, which tells a temporary in use from a dead one.
   [[nodiscard]] std::pair<std::string, FileDescriptor> create_temporary(
       const std::string& name) const;
-  // Removes the temporaries that killed processes left, of files called `name`, or of all (""). One
-  // whose lock cannot be asked for stays.
+  // Removes temporaries of killed processes, for files called `name`, or all (""). Keeps those
+  // whose lock cannot be tested.
   void remove_dead_temporaries(const std::string& name) const;
 
   void rename(const std::string& from, const std::string& to) const;
@@ -54,10 +53,10 @@ class OutputDirectory {
   FileDescriptor directory_;
 };
 
-// ExitCode `code` where a link, symbolic or hard, stands at `path`: for what would be written
-// through it, with what to do about it.
+// Raises ExitCode `code`, with what to do, if `path` is a symbolic or hard link, to avoid writing
+// through it.
 void refuse_link(const std::string& path, ExitCode code);
-// The same of an open file that has more than one name.
+// The same for an open file with more than one name.
 void refuse_second_name(const FileDescriptor& file, const std::string& path, ExitCode code);
 
 }  // namespace trireme

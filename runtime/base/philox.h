@@ -11,7 +11,7 @@
 
 namespace trireme {
 
-// What a stream of numbers is for; part of the key, so that purposes never share numbers.
+// The purpose of a random stream; part of the key, so purposes never share numbers.
 enum class RandomPurpose : std::uint32_t {
   init = 1,
   dropout = 2,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages in the wire format of protocol buffers
-// (https://protobuf.dev/programming-guides/encoding), for the few that we write and never read:
-// field numbers stand where the message is filled.
+// Writes the wire format of protocol buffers (https://protobuf.dev/programming-guides/encoding) for
+// the few messages that we only write; the code that fills a message has its field numbers.
 #pragma once
 
 #include <bit>
@@ -46,13 +45,13 @@ class ProtobufWriter {
     for (const double value : values)
       little_endian(std::bit_cast<std::uint64_t>(value));
   }
-  // A message within this one; `fill()` adds its fields to this writer.
+  // A nested message; `fill()` adds its fields to this writer.
   template <typename Fill>
   void message(int field, Fill fill) {
     tag(field, Wire::bytes);
     const std::size_t start = bytes_.size();
     fill();
-    // The length goes before what it counts; messages are short, and their bytes move cheaply.
+    // The length precedes the content; messages are short, so moving their bytes is cheap.
     const std::string content = bytes_.substr(start);
     bytes_.resize(start);
     varint(content.size());

@@ -42,7 +42,7 @@ class Shape {
   std::int64_t count_ = 1;
 };
 
-// A contiguous row-major view; it owns nothing. A default-made Tensor is empty and means "absent".
+// A contiguous row-major view without ownership. A default-constructed Tensor means "absent".
 struct Tensor {
   std::byte* data = nullptr;
   DType dtype = DType::f32;
