@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory is laid out before it is allocated. A Layout hands out offsets; an Arena is one Buffer of
+// Memory is laid out before it is allocated. A Layout assigns offsets; an Arena is one Buffer of
 // the layout's size. The planner sums the same Layouts without allocating.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: one maker per back end, and what else the CUDA back end does. That is a
-// library of its own, which a program may be linked without: cuda_slot.h.
+// Private to this room: one factory per back end, and other functions of the CUDA back end, a
+// library that a program may be linked without (cuda_slot.h).
 #pragma once
 
 #include <memory>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device, Stream, Event, Buffer: the only doors to memory and execution. Semantics are CUDA's on
+// Device, Stream, Event, Buffer: all memory and execution go through them. Semantics are CUDA's on
 // every back end: work enqueued on a stream runs in order, asynchronously to other streams, and
-// events order streams. The CPU compute stream runs inline (enqueueing is doing); CPU comm and copy
-// streams each have a worker thread. There is no default stream.
+// events order streams. The CPU compute stream runs inline; CPU comm and copy streams have a worker
+// thread each. There is no default stream.
 #pragma once
 
 #include <array>
@@ -25,25 +25,24 @@ enum class DeviceType : std::uint8_t { cpu, cuda };
 enum class StreamKind : std::uint8_t {
   compute,
   comm,
-  link,  // as comm; of messages that a neighbour stands and waits for
+  link,  // like comm; for messages that a neighbour stage waits for
   copy
 };
 enum class MemoryKind : std::uint8_t {
   device,  // what kernels read and write
-  host     // page-locked where the back end can; the source and target of asynchronous copies
+  host     // page-locked if possible; for asynchronous copies
 };
 
 enum class EventKind : std::uint8_t {
   order,   // for wait(), reached() and synchronize()
-  timed,   // also milliseconds_since(), which costs a GPU a time stamp
-  awaited  // as order; synchronize() gives its core away, for threads beside the one of the steps
+  timed,   // also milliseconds_since(), which costs a time stamp on GPUs
+  awaited  // like order; synchronize() yields the core, for threads beside the training thread
 };
 
 [[nodiscard]] std::string_view name_of(DeviceType type);
 [[nodiscard]] std::string_view name_of(MemoryKind kind);
 
-// A point in a stream's work. Re-recording moves it. An event that was never recorded counts as
-// reached.
+// A point in a stream's work. Recording again moves it. A never recorded event counts as reached.
 class Event {
  public:
   virtual ~Event() = default;
@@ -51,7 +50,7 @@ class Event {
   Event& operator=(const Event&) = delete;
   // True once all work before the last record is done. Does not block.
   [[nodiscard]] virtual bool reached() const = 0;
-  // Blocks the host until reached. Raises the error of a stream task that failed before this point.
+  // Blocks the host until reached. Raises the error of a stream task that failed before it.
   virtual void synchronize() = 0;
   // Milliseconds from `start` to this event; both must be reached and EventKind::timed.
   [[nodiscard]] virtual double milliseconds_since(const Event& start) const = 0;
@@ -66,20 +65,20 @@ enum class MatmulPrecision : std::uint8_t {
   tf32  // operands rounded to 10 bits of mantissa for the tensor cores; CUDA only
 };
 
-// How operations on a stream compute, where there is a choice; read when one is enqueued. All but
-// `reproducible` speak of CUDA only.
+// How operations compute if there is a choice; read when one is enqueued. All but `reproducible`
+// apply only to CUDA.
 struct ExecutionPolicy {
   MatmulPrecision matmul = MatmulPrecision::fp32;
-  // The same operands give the same bits in every run, also where that takes longer or more memory.
+  // Equal operands give equal bits in every run, even if that costs time or memory.
   bool reproducible = true;
-  // Matmuls and convolutions also compute what follows them (GELU, bias gradients, sums), before
-  // their result is rounded.
+  // Matmuls and convolutions also compute what follows (GELU, bias gradients, sums), before their
+  // result is rounded.
   bool fused_epilogues = false;
-  // Multiprocessors that matmuls leave to collectives, which run beside them.
+  // Multiprocessors that matmuls leave to concurrent collectives.
   int reserved_processors = 0;
 };
 
-// What becomes of the work that is asked of a device. What is not run is only noted (work_log.h).
+// What happens to work enqueued on a device. Work that does not run is only logged (work_log.h).
 enum class Execution : std::uint8_t {
   run,
   host,  // operations run on the host up to what they would launch
@@ -98,7 +97,7 @@ class Stream {
   virtual void synchronize() = 0;
   [[nodiscard]] virtual StreamKind kind() const = 0;
   [[nodiscard]] virtual Device& device() const = 0;
-  // Inside Device::capture: what is enqueued is recorded, and events mean nothing to the host.
+  // Inside Device::capture: work is recorded, and events mean nothing to the host.
   [[nodiscard]] virtual bool capturing() const { return false; }
   void set_policy(const ExecutionPolicy& policy) { policy_ = policy; }
   [[nodiscard]] const ExecutionPolicy& policy() const { return policy_; }
@@ -110,15 +109,15 @@ class Stream {
   ExecutionPolicy policy_;
 };
 
-// What memory is for, as messages name it. Buffers made during the life of a MemoryScope, on its
-// thread, are for its role.
+// The use of memory, as messages name it. Buffers made on a thread during a MemoryScope have its
+// role.
 enum class MemoryRole : std::uint8_t {
   other,
   parameters,
   gradients,
   optimizer,
   activations,
-  staging,   // batches on their way
+  staging,   // batches in transit
   workspace  // of operations and libraries
 };
 inline constexpr std::size_t memory_roles = 7;
@@ -136,13 +135,13 @@ class MemoryScope {
   MemoryRole before_;
 };
 
-// ExitCode::internal. Says what was asked for and what the rest is taken by.
+// ExitCode::internal. Says what was requested and what uses the rest.
 class OutOfMemory final : public Error {
  public:
   OutOfMemory(const std::string& message, MemoryRole role, std::size_t bytes, std::size_t room)
       : Error(ExitCode::internal, message), role(role), bytes(bytes), room(room) {}
   MemoryRole role;
-  std::size_t bytes;  // for this role: held and asked for
+  std::size_t bytes;  // held and requested for this role
   std::size_t room;   // held for it and free
 };
 
@@ -189,11 +188,11 @@ struct MemoryUse {
   std::array<std::size_t, memory_roles> by_role{};  // of current_bytes
 };
 
-// Where a process stands among those of its host.
+// A process's place among those of its host.
 struct DevicePlace {
-  int local_rank = 0;  // chooses the GPU
+  int local_rank = 0;  // selects the GPU
   int local_size = 1;
-  bool share = false;  // several ranks may take turns on one GPU
+  bool share = false;  // several ranks may share a GPU
 };
 
 // A recorded piece of a stream's work (a CUDA graph): replayed in one launch, on the same memory.
@@ -210,12 +209,12 @@ class Graph {
 
 class Device {
  public:
-  // Raises ExitCode::config when the back end is not in this build, finds no device or has fewer
-  // of them than ranks, saying what is missing.
+  // Raises ExitCode::config if this build lacks the back end, or it finds fewer devices than ranks,
+  // and says what is missing.
   [[nodiscard]] static std::unique_ptr<Device> create(DeviceType type,
                                                       const DevicePlace& place = {});
   [[nodiscard]] static bool in_build(DeviceType type);
-  // How many this process could use; 0 also where the driver is missing.
+  // Number of usable devices; 0 without a driver.
   [[nodiscard]] static int count(DeviceType type) noexcept;
   virtual ~Device() = default;
   Device(const Device&) = delete;
@@ -225,20 +224,18 @@ class Device {
   [[nodiscard]] virtual Execution execution() const { return Execution::run; }
   [[nodiscard]] virtual std::unique_ptr<Stream> make_stream(StreamKind kind) = 0;
   [[nodiscard]] virtual std::unique_ptr<Event> make_event(EventKind kind = EventKind::order) = 0;
-  // Asynchronous on `stream`; host memory must come from MemoryKind::host and stay alive until
-  // done.
+  // Asynchronous on `stream`; host memory must be MemoryKind::host and live until the copy is done.
   virtual void copy(Stream& stream, void* to, const void* from, std::size_t bytes) = 0;
   virtual void fill_zero(Stream& stream, void* to, std::size_t bytes) = 0;
-  // Records what `work` enqueues on `stream`, and on streams that wait for it and that it waits for
+  // Records what `work` enqueues on `stream`, and on streams that are forked from it and joined
   // again, instead of running it. Everything must have run once before. Raises ExitCode::config
-  // where the device cannot or `work` does what a graph cannot hold, with the reason; nothing has
-  // run then.
+  // with the reason if the device or a graph cannot do this; then nothing has run.
   [[nodiscard]] virtual std::unique_ptr<Graph> capture(Stream& stream,
                                                        const std::function<void()>& work) = 0;
-  // True where this device computes in bf16 natively (else bf16 matmuls are computed in fp32 and
+  // Whether this device computes in bf16 natively (otherwise bf16 matmuls run in fp32 and are
   // rounded).
   [[nodiscard]] virtual bool has_native_bf16() const = 0;
-  // What live Buffers hold, in bytes as asked for. Thread-safe.
+  // Bytes of live Buffers, as requested. Thread-safe.
   [[nodiscard]] MemoryUse memory_use(MemoryKind kind) const;
 
  protected:
@@ -246,7 +243,7 @@ class Device {
   // Returns 64-byte aligned memory or raises OutOfMemory.
   [[nodiscard]] virtual std::byte* allocate(std::size_t bytes, MemoryKind kind) = 0;
   virtual void release(std::byte* data, std::size_t bytes, MemoryKind kind) noexcept = 0;
-  // `place`: "the host" or "GPU 0"; of its `total` bytes, `free` are left (0: not known).
+  // `place`: "the host" or "GPU 0"; `free` of its `total` bytes are left (0: unknown).
   [[noreturn]] void out_of_memory(std::size_t bytes, MemoryKind kind, std::string_view place,
                                   std::size_t free = 0, std::size_t total = 0) const;
 
@@ -255,7 +252,7 @@ class Device {
   void note_allocated(std::size_t bytes, MemoryKind kind, MemoryRole role);
   void note_released(std::size_t bytes, MemoryKind kind, MemoryRole role) noexcept;
 
-  mutable std::mutex use_mutex_;  // loader threads make buffers too
+  mutable std::mutex use_mutex_;  // loader threads also make buffers
   MemoryUse use_[2];
 };
 

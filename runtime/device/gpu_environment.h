@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the CUDA driver shall find in the environment of this process, which it reads once, at the
-// first call of any library in the process.
+// Environment variables for the CUDA driver, which reads them once, at the process's first CUDA
+// call.
 #pragma once
 
 #include <cstdlib>
 
 namespace trireme {
 
-// Sets, where the user has not,
-//   CUDA_MODULE_LOADING=EAGER        a kernel that is loaded at its first launch may wait for the
-//                                    whole device, and so for a receive that waits for this rank
+// Sets, unless the user has:
+//   CUDA_MODULE_LOADING=EAGER        loading a kernel at its first launch may wait for the whole
+//                                    device, and so for a receive that waits for this rank
 //   CUDA_DEVICE_MAX_CONNECTIONS=32   a stream that shares a hardware queue waits for the other's
 //                                    work
 // To be called first thing in main(), before MPI starts (which may look for GPUs) and before there

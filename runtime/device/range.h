@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Named ranges of the host's work: phases of a step, layers. On a profiler's timeline Nsight shows
-// the kernels that were enqueued meanwhile under them; in a traced step (trace/trace_log.h) each is
-// a span of the compute stream. Otherwise nothing.
+// Named ranges of host work: phases of a step, layers. Nsight shows the kernels enqueued within
+// them on its timeline; in a traced step (trace/trace_log.h) each is a span of the compute stream.
+// Otherwise they do nothing.
 #pragma once
 
 #include <string>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a thread asks of devices, noted as it is asked: operations with the bytes that they declare
-// (ops/common/dispatch.h), the kernels and library calls below them, copies, messages. On a device
-// that runs nothing (Execution) this is all that happens, so a step of any size is counted at once
-// and without a GPU, by the code that would run it.
+// Logs a thread's work on devices: operations with their declared bytes (ops/common/dispatch.h),
+// the kernels and library calls in them, copies, messages. On a device that runs nothing
+// (Execution) only this happens, so a step of any size can be counted at once, without a GPU, by
+// the code that would run it.
 #pragma once
 
 #include <chrono>
@@ -14,13 +14,13 @@
 
 namespace trireme {
 
-// What an operation moves between a device's memory and its kernels, each pass over an operand
-// counted, and what it computes.
+// What an operation moves between memory and kernels, counting each pass over an operand, and what
+// it computes.
 struct Traffic {
   double read = 0, written = 0;  // bytes
-  double flops = 0;              // of matmuls, attention and convolutions: 2 a multiply-add
-  double smallest = 0;           // dimension of a matmul; of attention the size of a head
-  int kernels = 1;               // that it launches on a GPU
+  double flops = 0;              // of matmuls, attention and convolutions; a multiply-add counts 2
+  double smallest = 0;           // dimension of a matmul; for attention the head size
+  int kernels = 1;               // launched on a GPU
 };
 
 enum class WorkKind : std::uint8_t {
@@ -28,11 +28,11 @@ enum class WorkKind : std::uint8_t {
   library,  // a call of cuBLASLt, cuDNN or CUB
   copy,
   fill,
-  message  // a collective or a message of a group of more than one rank
+  message  // a collective or message in a group of several ranks
 };
 [[nodiscard]] std::string_view name_of(WorkKind kind);
 
-// How a kernel is launched.
+// A kernel's launch shape.
 struct WorkGrid {
   std::int64_t blocks = 0;
   int threads = 0;               // of a block
@@ -44,40 +44,40 @@ struct WorkItem {
   std::string name;
   double bytes = 0;    // of copies, fills and messages
   WorkGrid grid{};     // of kernels
-  int kernels = 1;     // that a library call launches, as far as is known
-  int operation = -1;  // index in WorkLog::operations(), -1: of none
-  std::string range;   // "backward/block.3": the Ranges (device/range.h) that are open
+  int kernels = 1;     // launched by a library call, as far as known
+  int operation = -1;  // index in WorkLog::operations(), -1: none
+  std::string range;   // "backward/block.3": the open Ranges (device/range.h)
 };
 
 struct WorkOperation {
   std::string name;
   Traffic traffic;
   std::string range;
-  // Of the host, until it was enqueued: on a CPU's compute stream, which runs inline, of the work.
+  // Host time to enqueue it; on a CPU's compute stream, which runs inline, to do it.
   double seconds = 0;
 };
 
 class WorkLog {
  public:
-  // Notes what its thread asks for during its life, also of devices that run. One at a time.
+  // Logs its thread's work during its life, on all devices. One at a time.
   WorkLog();
   ~WorkLog();
   WorkLog(const WorkLog&) = delete;
   WorkLog& operator=(const WorkLog&) = delete;
-  // Of this thread, or null.
+  // This thread's log, or null.
   [[nodiscard]] static WorkLog* current();
 
   void begin_range(const char* name);
   void end_range();
-  // An operation that is carried out by others, which end before it: what they move is in what it
-  // declares, what they launch is its own.
+  // An operation built from others, which end before it: it declares what they move, and owns what
+  // they launch.
   void begin_operation(const char* name, const Traffic& traffic);
   void end_operation();
   void note(WorkKind kind, std::string name, double bytes = 0, int kernels = 1);
   void note_kernel(std::string name, const WorkGrid& grid);
 
   [[nodiscard]] bool inside_operation() const { return depth_ > 0; }
-  // Forgets what was noted, between operations.
+  // Clears the log, between operations.
   void clear();
 
   [[nodiscard]] const std::vector<WorkOperation>& operations() const { return operations_; }
@@ -86,10 +86,10 @@ class WorkLog {
  private:
   std::vector<WorkOperation> operations_;
   std::vector<WorkItem> items_;
-  int depth_ = 0;                                // of operations
-  std::chrono::steady_clock::time_point began_;  // the outermost of those that are open
-  std::string range_;                            // of those that are open
-  std::vector<std::size_t> lengths_;             // of range_ before each of them
+  int depth_ = 0;                                // of nested operations
+  std::chrono::steady_clock::time_point began_;  // start of the outermost open operation
+  std::string range_;                            // open ranges
+  std::vector<std::size_t> lengths_;             // length of range_ before each of them
 };
 
 namespace detail {
@@ -99,7 +99,7 @@ inline WorkLog* WorkLog::current() {
   return detail::current_work_log;
 }
 
-// Around an operation; `traffic` is asked for only where somebody counts.
+// Around an operation; `traffic` is only called while a log exists.
 class OperationScope {
  public:
   template <typename GetTraffic>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host as a device. MemoryKind::device and ::host are the same memory, counted apart.
+// The host as a device. MemoryKind::device and ::host are the same memory, counted separately.
 #pragma once
 
 #include <memory>
@@ -22,11 +22,10 @@ class CpuDevice final : public Device {
   [[nodiscard]] bool has_native_bf16() const override;
 
  protected:
-  // From 4 MiB on, blocks are aligned to and advised for 2 MiB pages. Every block is followed by
-  // guard bytes that release() checks: a kernel that wrote past the end stops the program there.
+  // From 4 MiB on, blocks are aligned to and advised for 2 MiB pages. Guard bytes follow every
+  // block and release() checks them: a kernel that wrote past the end stops the program there.
   [[nodiscard]] std::byte* allocate(std::size_t bytes, MemoryKind kind) override;
-  // While an exception unwinds the stack, queued tasks may still use the memory: cancels and awaits
-  // them first.
+  // During unwinding queued tasks may still use the memory: cancels them and waits first.
   void release(std::byte* data, std::size_t bytes, MemoryKind kind) noexcept override;
 
  private:

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An event is a (stream, ticket) pair, so a wait captures the point as recorded at that time,
-// whatever the event is recorded for later. The time stamp is written by a task on the recording
-// stream.
+// An event is a (stream, ticket) pair, so a wait uses the point recorded at that time, even if the
+// event is recorded again later. A task on the recording stream writes the time stamp.
 #pragma once
 
 #include <chrono>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: bit i of a CpuFeatures set. The list holds what compilers emit unasked under
-// -march=native.
+// Private: bit i of a CpuFeatures set. Lists what compilers emit by themselves under -march=native.
 #pragma once
 
 #include "runtime/device/cpu/cpu_features.h"
@@ -34,8 +33,7 @@ enum class CpuFeatureBit : unsigned {
 #undef TRIREME_BIT
 };
 
-// A constant, so that reading it runs no code of the file that is compiled for the target
-// processor.
+// A constant, so that reading it runs no code of the file that is compiled for the target CPU.
 extern const CpuFeatures compiled_features;
 
 }  // namespace trireme

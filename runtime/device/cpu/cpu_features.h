@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this build's machine code may use and what this processor offers, as bit sets.
+// CPU features that this build uses and that this processor has, as bit sets.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,9 @@ namespace trireme {
 
 using CpuFeatures = std::uint64_t;
 
-// Ends the process with exit code 2 and a message when the build uses instructions that this
-// processor lacks, which would otherwise end in SIGILL somewhere. `main` calls it first; linking it
-// in also runs it before static constructors. Its own code is compiled for the oldest processor of
-// the family.
+// Ends the process with exit code 2 and a message if the build uses instructions that this
+// processor lacks; otherwise the process would die of SIGILL. `main` calls it first; linking it
+// also runs it before static constructors. Compiled for the oldest processor of the family.
 void check_cpu_supports_build() noexcept;
 
 // Native bf16 matrix arithmetic: AVX512_BF16 or AMX_BF16.

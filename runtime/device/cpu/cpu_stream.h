@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // CPU streams. Back-end code (ops, comm) puts host work on one with enqueue(stream, task):
-//   compute        runs the task inline on the calling thread; what it throws reaches the caller at
-//   once comm and copy  run it on the stream's worker thread, in order; see stream_core.h for
-//   failures
+//   compute        runs the task inline on the calling thread; exceptions reach the caller at once
+//   comm and copy  run it on the stream's worker thread, in order; stream_core.h has the failures
 // A task is a callable of at most 160 bytes, stored in place. Several threads may enqueue on one
 // stream.
 #pragma once
@@ -19,11 +18,10 @@ namespace trireme {
 class CpuStream final : public Stream {
  public:
   CpuStream(Device& device, StreamKind kind);
-  // Finishes what is queued. While an exception unwinds the stack it skips it instead, for the
-  // peers that a collective would wait for may be gone.
+  // Finishes queued work; during unwinding skips it, because the peers of a collective may be gone.
   ~CpuStream() override;
 
-  // The CPU stream behind `stream`; another back end's stream is a contract error.
+  // Casts to CpuStream; another back end's stream is a contract error.
   [[nodiscard]] static CpuStream& of(Stream& stream);
 
   void record(Event& event) override;
@@ -46,7 +44,7 @@ class CpuStream final : public Stream {
  private:
   Device& device_;
   StreamKind kind_;
-  std::shared_ptr<StreamCore> core_;  // shared with the events recorded here, which may live longer
+  std::shared_ptr<StreamCore> core_;  // shared with the events recorded here, which may outlive it
   std::thread worker_;
 };
 
@@ -60,8 +58,8 @@ void enqueue(Stream& stream, F&& task) {
   return StreamCore::current_awaited();
 }
 
-// True inside a task whose stream is being torn down by an exception: a task that polls for a peer
-// gives up then.
+// True inside a task whose stream is being destroyed by unwinding: tasks that poll for a peer then
+// give up.
 [[nodiscard]] inline bool stream_cancelled() noexcept {
   return StreamCore::current_cancelled();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to the CUDA back end: what streams are asked for is noted here (device/work_log.h), and
-// whether it is to run. For host code, too, which launch.h is not.
+// Private to the CUDA back end: logs launches on a stream (device/work_log.h) and decides whether
+// they run. Host code may include it, unlike launch.h.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,9 @@ struct Grid {
   std::size_t shared_bytes = 0;  // dynamic, see dynamic_shared()
 };
 
-// Notes what a stream is asked for, where somebody counts; false: it is not to be launched.
+// Logs a launch if a WorkLog counts; false: do not launch.
 [[nodiscard]] bool asked_to_launch(Stream& stream, const void* kernel, const Grid& grid);
-// The same for a call of a library that is known to launch so many kernels.
+// The same for a library call that launches this number of kernels.
 [[nodiscard]] bool asked_to_call(Stream& stream, const char* library, int kernels = 1);
 
 }  // namespace trireme::cuda

@@ -6,14 +6,14 @@
 
 #include <source_location>
 
-// Raises ExitCode::internal with the call's text, CUDA's name of the error and its explanation.
+// Raises ExitCode::internal with the call's text, CUDA's error name and its explanation.
 #define TRIREME_CUDA(call) ::trireme::detail::check_cuda((call), #call)
 
 namespace trireme::detail {
 
 void check_cuda(cudaError_t code, const char* call,
                 std::source_location where = std::source_location::current());
-// For destructors: prints instead.
+// For destructors: prints the error instead.
 void report_cuda(cudaError_t code, const char* call) noexcept;
 
 }  // namespace trireme::detail

@@ -9,15 +9,15 @@
 
 namespace trireme {
 
-// Compute capability below which nothing here is built or tuned: bf16 tensor cores begin at 8.0.
+// Oldest supported compute capability: bf16 tensor cores begin at 8.0.
 inline constexpr int oldest_capability = 80;
 
 class CudaDevice final : public Device {
  public:
   explicit CudaDevice(const DevicePlace& place);
-  // A GPU that is only described, for Execution::host: no call of CUDA is made for it.
+  // A described GPU for Execution::host; makes no CUDA calls.
   CudaDevice(int capability, int multiprocessors);
-  // The CUDA device behind `device`; another back end's is a contract error.
+  // Casts to CudaDevice; another back end's device is a contract error.
   [[nodiscard]] static CudaDevice& of(Device& device);
 
   [[nodiscard]] DeviceType type() const override { return DeviceType::cuda; }
@@ -48,11 +48,11 @@ class CudaDevice final : public Device {
   bool described_ = false;
 };
 
-// "13.0" of 13000, as the runtime counts versions.
+// "13.0" from 13000, the runtime's version number.
 [[nodiscard]] std::string cuda_version_text(int version);
 
-// How many GPUs this process sees. Raises ExitCode::config, saying what is missing and what to do,
-// where there is no driver, one too old for the runtime, or no GPU.
+// The number of GPUs that this process sees. Raises ExitCode::config, with what is missing and what
+// to do, if there is no driver, one too old for the runtime, or no GPU.
 [[nodiscard]] int cuda_device_count();
 
 }  // namespace trireme

@@ -9,8 +9,8 @@
 
 namespace trireme {
 
-// Makes `device` the current one of this thread. On another, CUDA would open a context there, of
-// half a gigabyte; every thread begins on GPU 0.
+// Makes `device` current on this thread. Threads start on GPU 0, where CUDA would otherwise create
+// a context of half a gigabyte.
 void choose_device(int device);
 
 class CudaEvent final : public Event {
@@ -33,11 +33,11 @@ class CudaEvent final : public Event {
 
 class CudaStream final : public Stream {
  public:
-  // Comm streams have the greatest priority: their few blocks go first, and what they carry is what
-  // peers wait for. Streams never wait for the legacy default stream.
+  // Comm streams have the highest priority: their few blocks run first, as peers wait for them.
+  // Streams never wait for the legacy default stream.
   CudaStream(Device& device, StreamKind kind);
   ~CudaStream() override;
-  // The CUDA stream behind `stream`; another back end's stream is a contract error.
+  // Casts to CudaStream; another back end's stream is a contract error.
   [[nodiscard]] static CudaStream& of(Stream& stream);
 
   void record(Event& event) override;
@@ -47,25 +47,23 @@ class CudaStream final : public Stream {
   [[nodiscard]] Device& device() const override { return device_; }
   [[nodiscard]] cudaStream_t handle() const { return handle_; }
   [[nodiscard]] bool capturing() const override;
-  // Whether what is launched is to run, beside being noted (Execution). Without it there is no
-  // handle.
+  // Whether launches run, and are not just logged (Execution). Otherwise there is no handle.
   [[nodiscard]] bool runs() const { return handle_ != nullptr; }
 
-  // Device memory for the kernels of one op on this stream, aligned to 256 bytes; the next op's
-  // call gives out the same bytes. Grows to the largest request and stays, so that a steady step
-  // allocates nothing; growing while a graph is recorded is refused. What it has outgrown stays,
-  // too: freeing memory waits for the whole device, which may wait for a peer that waits for this
-  // rank.
+  // Device memory for the kernels of one op on this stream, aligned to 256 bytes; the next op
+  // reuses it. Grows to the largest request, so a steady step allocates nothing; growing while a
+  // graph is recorded is refused. Outgrown buffers are kept: freeing memory waits for the whole
+  // device, which may wait for a peer that waits for this rank.
   [[nodiscard]] std::byte* scratch(std::size_t bytes) { return grow(scratch_, bytes); }
-  // For the libraries' products on this stream: what Hopper's fastest algorithms ask for.
+  // Workspace of the libraries' matmuls on this stream, as Hopper's fastest algorithms need.
   static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
   [[nodiscard]] std::byte* workspace() { return grow(workspace_, workspace_bytes); }
-  // `count` counters at which the blocks of one kernel arrive (ops/common/arrivals_cuda.h): zero
-  // before it, and it leaves them so. Kept and grown as scratch is, beside it.
+  // `count` counters for the arrival of one kernel's blocks (ops/common/arrivals_cuda.h): zero
+  // before the kernel and after it. Kept and grown like scratch, but separate.
   [[nodiscard]] unsigned* arrivals(std::size_t count);
 
  private:
-  // The newest of the buffers.
+  // Returns the newest buffer.
   [[nodiscard]] std::byte* grow(std::vector<Buffer>& buffers, std::size_t bytes);
 
   Device& device_;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to the CUDA back end: how kernels are launched and what they share. Kernel sources are
-// also compiled for the host against tests/emulation, so they launch through here and never with
-// <<<>>>.
+// Private to the CUDA back end: kernel launches and shared helpers. Kernel sources are also
+// compiled for the host against tests/emulation, so they launch through here and never with <<<>>>.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +18,8 @@ inline constexpr std::size_t static_shared_limit = 48 * 1024;
   return (a + b - 1) / b;
 }
 
-// Blocks for a grid-stride loop over `count` items, `per_block` of them at a time: at most as many
-// as fill the GPU.
+// Blocks for a grid-stride loop over `count` items, `per_block` at a time: at most as many as fill
+// the GPU.
 [[nodiscard]] inline Grid grid_for(Stream& stream, std::int64_t count, std::int64_t per_block,
                                    int threads = 256) {
   const std::int64_t fill =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What threads of this process do while steps are traced: the training thread's activities, the
-// loader's reads, counters. Any thread may note something; it takes a look at one flag when nothing
-// is traced, and two looks at the clock and a place in a fixed table when something is.
+// Traces this process's threads during traced steps: the training thread's activities, the loader's
+// reads, counters. Any thread may add entries; that costs a flag check if nothing is traced,
+// otherwise two clock reads and a slot of a fixed table.
 #pragma once
 
 #include <atomic>
@@ -14,33 +14,33 @@
 namespace trireme {
 
 enum class HostTraceKind : std::uint8_t {
-  activity,  // of the thread that trains; numbers: chunk and micro-batch
-  read,      // of a loader's thread; numbers: batch and part
+  activity,  // of the training thread; numbers: chunk and micro-batch
+  read,      // of a loader thread; numbers: batch and part
   counter    // begin == end; the first number is the value
 };
 
 struct HostTraceEntry {
   HostTraceKind kind = HostTraceKind::activity;
   std::string_view name;            // a literal
-  int thread = 0;                   // from 0, in the order in which they noted something first
+  int thread = 0;                   // from 0, by first entry
   std::int64_t begin = 0, end = 0;  // TraceClock
   std::int64_t numbers[2] = {-1, -1};
 };
 
 class HostTrace {
  public:
-  // More than this is counted as lost.
+  // Entries beyond this are counted as lost.
   static constexpr std::size_t capacity = std::size_t{1} << 15U;
 
   [[nodiscard]] static bool on() noexcept { return on_.load(std::memory_order_relaxed); }
-  // Forgets what was noted before. One in a process at a time.
+  // Clears earlier entries. Only one trace per process at a time.
   static void start() noexcept;
   static void stop() noexcept;
   struct Entries {
-    std::vector<HostTraceEntry> entries;  // in no order
+    std::vector<HostTraceEntry> entries;  // unordered
     std::size_t lost = 0;
   };
-  // Of the time between start() and stop().
+  // Entries between start() and stop().
   [[nodiscard]] static Entries entries();
 
   static void add(HostTraceKind kind, std::string_view name, std::int64_t begin, std::int64_t end,
@@ -50,14 +50,14 @@ class HostTrace {
     const std::int64_t now = TraceClock::now();
     add(HostTraceKind::counter, name, now, now, value, -1);
   }
-  // The calling thread, which trains, goes over to something else.
+  // The calling thread, which trains, starts another activity.
   static void set_activity(std::string_view what, int chunk, int micro_batch) noexcept;
 
  private:
   inline static std::atomic<bool> on_ = false;
 };
 
-// A read of a loader's thread, for as long as the object lives. `name` is a literal.
+// A loader thread's read during the object's life. `name` is a literal.
 class HostTraceSpan {
  public:
   HostTraceSpan(std::string_view name, std::int64_t first, std::int64_t second) noexcept

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The clock that traces are taken by: nanoseconds of this host's steady clock.
+// The clock of traces: this host's steady clock, in nanoseconds.
 #pragma once
 
 #include <atomic>
@@ -15,8 +15,7 @@ class TraceClock {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count() +
            ahead_.load(std::memory_order_relaxed);
   }
-  // For tests of how clocks are compared: from here on this process's clock is `nanoseconds` ahead
-  // of what it is.
+  // For tests of clock comparison: from here on this process's clock is `nanoseconds` ahead.
   static void put_ahead(std::int64_t nanoseconds) noexcept { ahead_ = nanoseconds; }
   [[nodiscard]] static std::int64_t ahead() noexcept { return ahead_; }
 

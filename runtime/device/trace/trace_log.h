@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the streams of this rank work at in traced steps, by pairs of timing events around the work
-// that a thread enqueues: passes and layers (the Ranges of device/range.h), waits, collectives and
-// messages (every call that goes through Communicator::issue), copies. Places and their events are
-// made beforehand; a traced step records events and nothing else, so it neither waits nor changes
-// the order of work. Recorded work (CUDA graphs) is left out: its events mean nothing to the host.
+// Traces this rank's streams in traced steps, by pairs of timing events around the work that a
+// thread enqueues: passes and layers (the Ranges of device/range.h), waits, collectives and
+// messages (every call through Communicator::issue), copies. Slots and events are made beforehand;
+// a traced step only records events, so it neither waits nor reorders work. Recorded work (CUDA
+// graphs) is left out, because the host cannot read its events.
 #pragma once
 
 #include <array>
@@ -21,16 +21,16 @@ namespace trireme {
 
 enum class TraceKind : std::uint8_t {
   step,
-  pass,     // a Range that no other is around
+  pass,     // an outermost Range
   layer,    // a Range within another
-  wait,     // the stream stands still for another one
+  wait,     // the stream waits for another one
   message,  // a collective, a send or a receive
   copy
 };
 
-// What a call of a group is.
+// A group's call.
 struct TraceCall {
-  const void* group = nullptr;  // tells groups apart
+  const void* group = nullptr;  // identifies the group
   std::string_view group_name;
   int group_rank = 0, group_size = 1;
   std::string_view verb;  // a literal
@@ -38,7 +38,7 @@ struct TraceCall {
   std::int64_t bytes = 0;
 };
 
-// One span as it is read in the end. Times are TraceClock's.
+// One span as finally read. Times are TraceClock's.
 struct TracedSpan {
   TraceKind kind = TraceKind::step;
   int stream = 0;  // index in Traced::streams
@@ -61,53 +61,53 @@ struct Traced {
   };
   struct StreamName {
     StreamKind kind = StreamKind::compute;
-    std::string group;  // of the first call on it, where it has no part in anything else
+    std::string group;  // of the first call on it, if it takes part in nothing else
   };
   std::vector<StreamName> streams;  // the compute stream first
   std::vector<Group> groups;
-  std::vector<TracedSpan> spans;  // in the order in which they were enqueued
-  std::int64_t lost = 0;          // for which there was no place
-  std::int64_t error = 0;         // ns by which the device's clock may be off the host's
+  std::vector<TracedSpan> spans;  // in enqueue order
+  std::int64_t lost = 0;          // spans without a slot
+  std::int64_t error = 0;         // ns, uncertainty of the device's clock against the host's
 };
 
 class TraceLog {
  public:
-  // A rank never keeps more spans than this; what is above is counted.
+  // A rank keeps at most this number of spans; the rest is only counted.
   static constexpr std::size_t most_spans = std::size_t{1} << 20U;
   static constexpr std::size_t name_bytes = 64;
 
-  // Of the work of `compute` and of other streams of its device, which must outlive the log.
+  // Traces `compute` and other streams of its device, which must outlive the log.
   TraceLog(Device& device, Stream& compute);
   ~TraceLog();
   TraceLog(const TraceLog&) = delete;
   TraceLog& operator=(const TraceLog&) = delete;
 
-  // Of this thread, between begin_step() and end_step(), or null.
+  // This thread's log between begin_step() and end_step(), or null.
   [[nodiscard]] static TraceLog* current();
 
-  // Makes places for so many more spans, so that they need not be made while a step is enqueued.
+  // Makes slots for this number of additional spans in advance.
   void reserve(std::size_t more);
-  // What the thread enqueues from here on is of step `step`. Without `keep` it is only counted: how
-  // many places a step will need.
+  // The thread's work from here on belongs to step `step`. Without `keep` it is only counted, to
+  // learn the number of slots.
   void begin_step(std::int64_t step, bool keep);
   void end_step();
   [[nodiscard]] std::size_t counted() const { return counted_; }
-  // Whether spans are kept, not just counted.
+  // Whether spans are kept or only counted.
   [[nodiscard]] bool keeps() const { return keep_; }
 
   void begin_range(const char* name);
   void end_range();
   void set_activity(std::string_view what, int chunk, int micro_batch);
-  // Gives a number for close(); below 0: not kept.
+  // Returns a number for close(); below 0: not kept.
   [[nodiscard]] int open(TraceKind kind, Stream& stream, std::string_view name);
   void close(int span, Stream& stream);
-  // False within another call, for decorators make calls of their own: then there is no end_call().
+  // False within another call, as decorators make calls of their own: then skip end_call().
   [[nodiscard]] bool begin_call(const TraceCall& call, Stream& stream, std::string_view label,
                                 bool in_group);
   void end_call(Stream& stream, bool in_group);
   void end_group(Stream& stream);
 
-  // Everything kept so far; waits for it on the host. After it the log is empty.
+  // Everything kept so far; waits for it on the host. Empties the log.
   [[nodiscard]] Traced take();
 
  private:
@@ -119,9 +119,9 @@ class TraceLog {
     int chunk = -1, micro_batch = -1, peer = -1;
     std::int64_t step = 0, bytes = 0, enqueued = 0;
     std::string_view verb;
-    std::array<char, name_bytes> name{};  // ends with a zero; longer names are cut
+    std::array<char, name_bytes> name{};  // zero-terminated; longer names are cut
   };
-  // A moment by both clocks.
+  // A moment on both clocks.
   struct Anchor {
     std::unique_ptr<Event> event;
     std::int64_t time = 0, error = 0;
@@ -137,7 +137,7 @@ class TraceLog {
 
   Device& device_;
   Stream& compute_;
-  std::unique_ptr<Stream> anchors_;  // idle, so that an event on it is reached at once
+  std::unique_ptr<Stream> anchors_;  // idle, so an event on it is reached at once
   Anchor first_anchor_;
   std::deque<Span> spans_;
   std::size_t used_ = 0, counted_ = 0;
@@ -145,7 +145,7 @@ class TraceLog {
   bool keep_ = false, in_call_ = false;
   int chunk_ = -1, micro_batch_ = -1, step_span_ = -1, call_ = -1;
   std::string_view activity_;
-  std::array<int, most_nested> ranges_{};  // that are open
+  std::array<int, most_nested> ranges_{};  // open ranges
   std::size_t depth_ = 0;
   std::array<int, most_nested> of_group_{};  // calls between group_begin and group_end
   std::size_t in_group_ = 0;
@@ -171,7 +171,7 @@ inline TraceLog* TraceLog::current() {
   return detail::current_trace_log;
 }
 
-// A span on `stream` for as long as the object lives, where a step is traced.
+// A span on `stream` during the object's life, if a step is traced.
 class TraceSpan {
  public:
   TraceSpan(TraceKind kind, Stream& stream, std::string_view name)
