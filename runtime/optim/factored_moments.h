@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Second moments of matrices by the mean squares of their rows and columns (Shazeer and Stern,
-// "Adafactor", 2018), of the whole model on every rank: rows + columns values a matrix. Whatever a
-// layout cuts, only the sums of squares are added up over ranks.
+// Second moments of matrices from the mean squares of their rows and columns (Shazeer and Stern,
+// "Adafactor", 2018), for the whole model on every rank: rows + columns values per matrix. In every
+// layout only the sums of squares are added over ranks.
 #pragma once
 
 #include <map>
@@ -21,18 +21,18 @@ class FactoredMoments {
   FactoredMoments(Device& device, Stream& stream, const ParamStore& params,
                   std::span<const ParamSpec> chain, bool exact);
 
-  // The sums of squares of the own gradients.
+  // Sums the squares of this rank's gradients.
   void sum(Stream& stream);
-  // What is to be added over ranks that hold other parts of the model, between sum and update.
+  // To be added over the ranks that hold other parts of the model, between sum and update.
   [[nodiscard]] Tensor sums() const;
   void update(Stream& stream, const Tensor& scalars);
-  // Of the own gradients: a run for each row, for update() with UpdatePart::direction.
+  // This rank's gradients, one run per row, for update() with UpdatePart::direction.
   [[nodiscard]] const ops::UpdateTable& rows() const { return rows_; }
-  // (n) f32, which every rank has alike: all that a checkpoint must keep.
+  // (n) f32, equal on every rank: all that a checkpoint must store.
   [[nodiscard]] Tensor state() const;
 
  private:
-  // Neighbours in this rank's storage of a parameter: part of a matrix, row by row.
+  // Adjacent elements in this rank's storage of a parameter: part of a matrix, row by row.
   struct Block {
     std::int64_t first = 0, row = 0, column = 0, rows = 0, columns = 0;
   };

@@ -14,10 +14,10 @@ struct LrSchedule {
   std::int64_t steps = 1000;
   std::int64_t warmup_steps = 0;
   double minimum_ratio = 0.0;   // final rate / peak
-  double decay_fraction = 0.2;  // wsd: part of `steps` that decays
+  double decay_fraction = 0.2;  // wsd: fraction of `steps` that decays
 
-  // step counts from 0. Warm-up is linear and its first step is not zero: peak * (step + 1) /
-  // warmup_steps. The last step, steps - 1, comes out at peak * minimum_ratio.
+  // step counts from 0. Warm-up is linear and starts above zero: peak * (step + 1) / warmup_steps.
+  // The last step, steps - 1, has peak * minimum_ratio.
   [[nodiscard]] double at(std::int64_t step) const;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Newton-Schulz half of Muon (Jordan et al., 2024) over everything that a layout cuts:
-// a matrix in tensor blocks stays there, for the blocks only have to add up their Gram matrices (as
-// a tree over blocks: the same bits for any number of ranks); slices of ZeRO are gathered, a bucket
-// at a time, and each rank works on the matrices that its own slice touches.
+// The Newton-Schulz half of Muon (Jordan et al., 2024) in every layout: matrices in tensor blocks
+// stay there, because blocks only add their Gram matrices (as a tree over blocks: the same bits for
+// any number of ranks); ZeRO slices are gathered, one bucket at a time, and each rank processes the
+// matrices that its slice overlaps.
 #pragma once
 
 #include <array>
@@ -16,15 +16,15 @@ namespace trireme {
 
 class Muon {
  public:
-  // `slices`: the ranks that hold slices of the buckets; `tensor`: those that hold tensor blocks.
-  // Null where there are none. Everything must outlive this.
+  // `slices`: the ranks with slices of the buckets; `tensor`: those with tensor blocks. Null if
+  // there are none. Everything must outlive this.
   Muon(Device& device, const ParamStore& params, const TensorGroup* slices,
        const TensorGroup* tensor);
 
-  // The own slices of the gradients hold directions: those of hidden matrices (ParamSpec::hidden)
-  // become about orthogonal, with entries of size 0.2 in the mean square whatever the shape, so
-  // that AdamW's learning rates and decay suit them (Liu et al., "Muon is scalable for LLM
-  // training", 2025). Queries, keys and values are matrices of their own.
+  // This rank's gradient slices hold directions. Those of hidden matrices (ParamSpec::hidden)
+  // become nearly orthogonal, with root mean square entries of 0.2 for any shape, so that AdamW's
+  // learning rates and decay fit (Liu et al., "Muon is scalable for LLM training", 2025). Queries,
+  // keys and values are separate matrices.
   void orthogonalize(Stream& stream);
 
  private:
@@ -54,7 +54,7 @@ class Muon {
   static std::vector<Part> parts_of(const ParamSpec& spec, const TensorSplit& split);
   void allocate();
   void orthogonalize(Stream& stream, const Tensor& x, const Part& part);
-  // (side, side) f32: of the matrix whose local blocks are y(blocks, length, side).
+  // (side, side) f32: for the matrix whose local blocks are y(blocks, length, side).
   [[nodiscard]] Tensor gram_of(Stream& stream, const Tensor& y, const Part& part);
 
   Device& device_;
