@@ -5,7 +5,7 @@
 //   const RankProcess process;  // mpirun, srun, RANK and WORLD_SIZE over TCP, or alone
 //   const Config config = read_config(process, "configs/gpt_tiny.yaml", {"train.steps=50"});
 //   Engine engine(process, config);
-//   engine.begin();  // initial weights, or where run.directory has been left
+//   engine.begin();  // initial weights, or the newest state in run.directory
 //   while (engine.steps_done() < config.train.steps) {
 //     const StepReport step = engine.step();
 //     if (process.mpi.rank() == 0) fmt::print("{} {:.4f}\n", step.step + 1, step.loss);

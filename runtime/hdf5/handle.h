@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ownership and error checking for the HDF5 C library. Included only by sources
-// that call the library: here, in data/hdf5 and in runtime/checkpoint.
+// Ownership and error checks for the HDF5 C library. Included only by sources that call the
+// library: here, in data/hdf5 and in runtime/checkpoint.
 #pragma once
 
 #include <hdf5.h>
@@ -15,8 +15,8 @@
 
 namespace trireme::hdf5 {
 
-// The library keeps global state and may be built without its own lock: every use happens inside a
-// Session, one at a time. Also silences the library's printing; its error stack ends up in our
+// The library has global state and possibly no lock of its own, so every use must be inside a
+// Session, one at a time. Also silences the library's printing; its error stack goes into our
 // messages.
 class Session {
  public:
@@ -29,15 +29,15 @@ class Session {
 // The innermost entry of the library's error stack.
 [[nodiscard]] std::string last_error();
 
-// "newer than this program's HDF5 library, or damaged; ..." with what to do, where `reason` of the
-// library is a version that it does not know; else nothing.
+// "newer than this program's HDF5 library, or damaged; ..." with what to do, if the library's
+// `reason` is an unknown version; else nothing.
 [[nodiscard]] std::string advice_for_newer_file(std::string_view reason);
 
-// Raises "<call>(<subject>) failed: <reason>", or of a file newer than the library that advice.
+// Raises "<call>(<subject>) failed: <reason>", or that advice for a file newer than the library.
 [[noreturn]] void call_failed(std::string_view call, std::string_view subject, ExitCode code,
                               std::source_location where);
 
-// Passes a non-negative result on; a negative one is a failed call.
+// Returns a non-negative result; a negative one is a failed call.
 template <typename Result>
 Result checked(Result result, std::string_view call, std::string_view subject,
                ExitCode code = ExitCode::data,
@@ -63,7 +63,7 @@ class Handle {
     return *this;
   }
   operator hid_t() const { return id_; }  // NOLINT: reads as the C library's own identifier
-  // Closes now; a negative status of the library is returned, since closing a file writes to it.
+  // Closes now and returns the library's status, because closing a file writes to it.
   [[nodiscard]] herr_t close() { return id_ < 0 ? 0 : close_(std::exchange(id_, -1)); }
 
  private:
@@ -71,8 +71,8 @@ class Handle {
   Close close_ = nullptr;
 };
 
-// File access properties: no file locks, which parallel file systems often lack; no
-// file of ours is ever changed in place.
+// File access properties without file locks, which parallel file systems often lack; our files are
+// never changed in place.
 [[nodiscard]] Handle access_properties(std::string_view subject);
 
 }  // namespace trireme::hdf5
