@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files, directories and patterns to a list of files.
+// Expands files, directories and patterns to a list of files.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace trireme {
 
-// In the order given; what a directory or pattern stands for is sorted by path. Of a directory all
-// files below that end in .h5, .hdf5, .he5 or .nc. A file that comes twice is taken once. Raises
-// ExitCode::data naming what stands for no file.
+// In the given order; files from a directory or pattern are sorted by path. A directory gives all
+// files below it that end in .h5, .hdf5, .he5 or .nc. Duplicates are dropped. Raises ExitCode::data
+// naming an entry without files.
 [[nodiscard]] std::vector<std::string> expand_files(const std::vector<std::string>& names);
 
-// Those that a pattern with * ? [] stands for, sorted; perhaps none. `key` is named where a
-// directory of it cannot be read. Raises ExitCode::data.
+// The files that match a pattern with * ? [], sorted; may be empty. Messages about an unreadable
+// directory name `key`. Raises ExitCode::data.
 [[nodiscard]] std::vector<std::string> files_like(std::string_view key, const std::string& pattern);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Indexes of files kept in a file, so that a run that goes on asks nothing of the HDF5 library.
+// Indexes of files, stored so that a continued run need not query the HDF5 library.
 #pragma once
 
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-// With the stamps of all files that the indexes lead to. Atomic.
+// Also stores the stamps of all files that the indexes use. Atomic.
 void keep_indexes(const std::string& path, const ScanRequest& request,
                   std::span<const FileIndex> indexes);
 
@@ -19,13 +19,13 @@ void keep_indexes(const std::string& path, const ScanRequest& request,
 
 struct KeptIndexes {
   std::vector<FileIndex> indexes;
-  std::string touched;  // "a.h5 and 2 more were": files written to since that kept their size
+  std::string touched;  // "a.h5 and 2 more were": files written to since, with unchanged size
 };
 
-// Of those of `files` that `path` has an index of for the same request, and that have not changed
-// since, by all that the file system tells. None where `path` is not there, or is damaged: that is
-// no error. A file whose ctime alone is another is looked at again, with a warning: it may have
-// been restored with its time of change, or written to and that set back.
+// The stored indexes of those of `files` that have not changed, for the same request, as far as the
+// file system tells. Empty, without an error, if `path` is missing or damaged. A file with only
+// another ctime is indexed again, with a warning: it may have been restored with its old
+// modification time, or written to and that time set back.
 [[nodiscard]] KeptIndexes kept_indexes(const std::string& path, const ScanRequest& request,
                                        std::span<const std::string> files);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How one sample's channels, rows and columns lie in the data sets of its inputs. Pure: of extents
-// and options.
+// Position of a sample's channels, rows and columns in its input data sets. A pure function of
+// extents and options.
 #pragma once
 
 #include <cstdint>
@@ -14,26 +14,26 @@
 
 namespace trireme {
 
-// Which axis of a data set is which; -1: it has none.
+// The index of each axis in a data set; -1: it has none.
 struct AxisPlaces {
   int sample = -1, step = -1, channel = -1, row = -1, column = -1;
   std::size_t axes = 0;
 };
 [[nodiscard]] AxisPlaces axis_places(const std::string& axes);
 
-// Channels that are read together from one input: a box of steps and channels, each of which goes
-// to a channel of the sample or, as -1, nowhere.
+// Channels read together from one input: a box of steps and channels. Each goes to a channel of the
+// sample, or with -1 nowhere.
 struct ChannelRead {
   std::size_t input = 0;
-  std::uint64_t first_step = 0, steps = 1;  // from the start of the window on
+  std::uint64_t first_step = 0, steps = 1;  // relative to the window's start
   std::uint64_t first_channel = 0, channels = 1;
   std::vector<std::int64_t> to;  // (steps, channels)
 };
 
 class SampleShape {
  public:
-  // From the inputs of one unit. Raises ExitCode::data, beginning with `subject`, where they have
-  // other axes than options.axes, differ, or have not what is selected.
+  // For the inputs of one unit. Raises ExitCode::data, beginning with `subject`, if their axes are
+  // not those of options.axes, they differ, or the selection does not exist.
   SampleShape(const std::string& subject, std::span<const StoredField> inputs,
               const FieldOptions& options);
 
@@ -45,11 +45,11 @@ class SampleShape {
   [[nodiscard]] std::uint64_t top() const { return top_; }
   [[nodiscard]] std::uint64_t left() const { return left_; }
 
-  // Samples of a unit with these inputs: positions along N times windows along T.
+  // Number of samples in a unit with these inputs: positions along N times windows along T.
   [[nodiscard]] std::uint64_t samples(std::span<const StoredField> inputs) const;
   [[nodiscard]] std::uint64_t windows(const StoredField& input) const;
-  // Of a sample number of a unit: its position along N, the first step of its window, and the step
-  // that its label belongs to.
+  // For a sample of a unit: its position along N, the first step of its window, and its label's
+  // step.
   struct Position {
     std::uint64_t sample = 0, step = 0, label_step = 0;
   };
@@ -57,7 +57,7 @@ class SampleShape {
   [[nodiscard]] bool windowed() const { return window_ > 0; }
   [[nodiscard]] std::uint64_t steps_ahead() const { return ahead_; }
 
-  // The same shape as another unit's; else what differs.
+  // How these inputs' shape differs from this one; nothing if it is equal.
   [[nodiscard]] std::optional<std::string> difference(std::span<const StoredField> inputs) const;
 
  private:
@@ -67,7 +67,7 @@ class SampleShape {
                  std::span<const std::int64_t> to);
 
   AxisPlaces places_;
-  std::vector<StoredField> first_;  // extents alone
+  std::vector<StoredField> first_;  // only extents
   std::int64_t height_ = 0, width_ = 0, channels_ = 0;
   std::uint64_t top_ = 0, left_ = 0;
   std::uint64_t window_ = 0, stride_ = 1, ahead_ = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stored numbers to the (H, W, C) floats of a sample: put in order, scaled, looked at. Private to
+// Converts stored numbers to the (H, W, C) floats of a sample: ordered, scaled, checked. Private to
 // this folder.
 #pragma once
 
@@ -16,9 +16,9 @@ namespace trireme {
 class RowScale {
  public:
   RowScale(const ChannelScale& scale, std::int64_t channels);
-  // In place. Returns how many values were NaN or infinite before.
+  // In place. Returns the number of values that were NaN or infinite before.
   [[nodiscard]] std::uint64_t apply(std::span<float> values) const;
-  // The same, but these are made 0.
+  // The same, but sets these to 0.
   [[nodiscard]] std::uint64_t apply_and_clear(std::span<float> values) const;
 
  private:
@@ -26,11 +26,11 @@ class RowScale {
   std::uint64_t run(std::span<float> values) const;
 
   bool scales_ = false;
-  // Repeated over many pixels, so that loops over them are long.
+  // Repeated over many pixels to make loops long.
   std::vector<float> subtract_, multiply_;
 };
 
-// `rows` rows of what `read` gives, dense and in the order of `places`, into the channels of
+// Copies `rows` rows that `read` yields, dense and in the order of `places`, into the channels of
 // `to` (rows, width, channels).
 void place_channels(const AxisPlaces& places, const ChannelRead& read, std::int64_t rows,
                     std::int64_t width, std::int64_t channels, const float* from, float* to);

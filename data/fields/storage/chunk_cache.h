@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoded chunks of which several samples read a part: each is decoded once however many threads
-// want it at the same time, and the latest used stay within a limit of bytes.
+// Cache of decoded chunks that several samples share: each is decoded once even if several threads
+// request it, and the latest used stay within a byte limit.
 #pragma once
 
 #include <condition_variable>
@@ -31,12 +31,12 @@ class ChunkCache {
     friend bool operator==(const Key&, const Key&) = default;
   };
 
-  // The chunk of `key`, by `decode` where it is not there. An error of `decode` goes to its caller
-  // alone; who waited for it tries itself. One lock: it is held for a look-up, and chunks take far
-  // longer to decode.
+  // The chunk of `key`; calls `decode` if it is not cached. An error of `decode` reaches only its
+  // caller; threads that waited try themselves. A single lock, held only for look-ups, because
+  // decoding takes far longer.
   [[nodiscard]] DecodedChunk get(const Key& key,
                                  const std::function<std::vector<std::byte>()>& decode);
-  [[nodiscard]] DecodedChunks decoded() const;  // what `decode` was called for
+  [[nodiscard]] DecodedChunks decoded() const;  // counts calls of `decode`
 
  private:
   struct Hash {
@@ -47,7 +47,7 @@ class ChunkCache {
     }
   };
   struct Entry {
-    DecodedChunk chunk;  // null while it is decoded
+    DecodedChunk chunk;  // null while being decoded
     std::list<Key>::iterator age;
   };
   void count(const Key& key);
@@ -57,10 +57,10 @@ class ChunkCache {
   mutable std::mutex mutex_;
   std::condition_variable settled_;
   std::unordered_map<Key, Entry, Hash> entries_;
-  std::list<Key> ages_;  // the latest used first; of what is decoded
+  std::list<Key> ages_;  // decoded ones, latest used first
   std::size_t bytes_ = 0;
   DecodedChunks decoded_;
-  std::unordered_map<const StoredField*, std::vector<bool>> once_;  // by chunk: was decoded
+  std::unordered_map<const StoredField*, std::vector<bool>> once_;  // by chunk: has been decoded
 };
 
 }  // namespace trireme

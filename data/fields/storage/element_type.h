@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers as HDF5 files store them, and how they become ours.
+// Number types of HDF5 files, and their conversion.
 #pragma once
 
 #include <cstddef>
@@ -25,18 +25,18 @@ struct ElementType {
   }
 };
 
-// Of text, which is kept as numbers of names (StoredField::names).
+// Text, stored as indexes of names (StoredField::names).
 inline constexpr ElementType text_numbers{ElementKind::unsigned_integer, 4, false};
 
-// What the attributes of a data set say of its numbers, by the conventions of netCDF and CF: which
-// are missing, and how what they stand for is had from what is stored.
+// netCDF and CF attributes of a data set: which values are missing, and how stored numbers are
+// unpacked.
 struct NumberPacking {
   std::vector<double> missing{};                            // stored numbers
-  double least = -std::numeric_limits<double>::infinity();  // stored ones outside are missing
+  double least = -std::numeric_limits<double>::infinity();  // stored values outside are missing
   double most = std::numeric_limits<double>::infinity();
   double scale = 1, offset = 0;
-  bool single_product = false, single_sum = false;  // float32 is what numpy would compute these in
-  std::string unused{};                             // attributes that say nothing, and why
+  bool single_product = false, single_sum = false;  // numpy would compute these in float32
+  std::string unused{};                             // attributes without effect, and why
   friend bool operator==(const NumberPacking&, const NumberPacking&) = default;
 
   [[nodiscard]] bool is_none() const { return *this == NumberPacking{.unused = unused}; }
@@ -45,8 +45,8 @@ struct NumberPacking {
 // "float32", "big-endian uint16", "bfloat16".
 [[nodiscard]] std::string name_of(const ElementType& type);
 
-// As float32: wider numbers are rounded to nearest, which may make them infinite; missing ones are
-// NaN. `from` may lie at any address, and holds to.size() elements.
+// As float32: wider numbers are rounded to nearest, possibly to infinity; missing values become
+// NaN. `from` may be unaligned and holds to.size() elements.
 void to_floats(const ElementType& type, const NumberPacking& packing, const std::byte* from,
                std::span<float> to);
 

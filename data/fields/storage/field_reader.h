@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Boxes of data sets, read by pread and decoded by the calling thread, without the HDF5 library.
+// Reads and decodes boxes of data sets on the calling thread, by pread, without the HDF5 library.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ struct Box {
   Extents start{}, count{};
 };
 
-// A chunk that does not decode.
+// A chunk that cannot be decoded.
 class DamagedChunk : public Error {
  public:
   explicit DamagedChunk(const std::string& message) : Error(ExitCode::data, message) {}
@@ -29,8 +29,8 @@ class FieldReader {
  public:
   explicit FieldReader(std::size_t cache_bytes) : cache_(cache_bytes) {}
 
-  // The elements of `box`, as stored, in C order. `owner` is the file of the index that `field`
-  // belongs to. Any number of threads. Raises ExitCode::data naming file, data set and chunk.
+  // The elements of `box`, as stored, in C order. `owner` is the file index that contains `field`.
+  // Thread-safe. Raises ExitCode::data naming file, data set and chunk.
   void read(const FileIndex& owner, const StoredField& field, const Box& box,
             std::span<std::byte> to) const;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HDF5's own filters but deflate, and framing that several others share. Private to this folder.
+// HDF5's own filters except deflate, and framing that other filters share. Private to this folder.
 #pragma once
 
 #include <cstddef>
@@ -10,26 +10,26 @@
 
 namespace trireme {
 
-// Puts the bytes of elements together again: byte k of all of them stands k-th. Bytes that make no
-// whole element stand at the end as they are. Returns from.size(). Raises ExitCode::data where `to`
-// is shorter.
+// Reassembles the bytes of elements: byte k of all elements is stored as the k-th run. Bytes of an
+// incomplete element follow unchanged. Returns from.size(). Raises ExitCode::data if `to` is
+// shorter.
 std::size_t unshuffle(std::size_t element_bytes, std::span<const std::byte> from,
                       std::span<std::byte> to);
 
-// The same for `to` alone, elements from `first` on of those of `from`, which are whole.
+// The same for the part `to`: elements from `first` on of those in `from`, which are complete.
 void unshuffle_part(std::size_t element_bytes, std::span<const std::byte> from, std::size_t first,
                     std::span<std::byte> to);
 
-// Compares the four bytes at the end with the checksum of those before, which it copies.
+// Compares the four last bytes with the checksum of those before, which it copies.
 std::size_t check_fletcher32(std::span<const std::byte> from, std::span<std::byte> to);
 
 // Undoes szip (the extended Golomb-Rice codes of CCSDS 121.0-B) by libaec. `values`: option mask,
-// elements of a block, bits of an element, elements of a line. `scratch` grows to less than twice
-// to.size(). Raises ExitCode::data for a broken stream, and for values that no writer gives.
+// elements per block, bits per element, elements per line. `scratch` grows to less than twice
+// to.size(). Raises ExitCode::data for a broken stream and for values that no writer uses.
 std::size_t unszip(std::span<const std::uint32_t> values, std::span<const std::byte> from,
                    std::span<std::byte> to, std::vector<std::byte>& scratch);
 
-// Numbers and bytes in turn; running out of them is damage of `filter`.
+// Reads numbers and bytes; running out of them means that `filter`'s data is damaged.
 class BigEndianReader {
  public:
   BigEndianReader(std::span<const std::byte> from, std::string_view filter)

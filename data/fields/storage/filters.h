@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The filters of HDF5 chunks, undone: each by the library that is known for it.
+// Undoes the filters of HDF5 chunks with the library for each.
 #pragma once
 
 #include <cstddef>
@@ -11,19 +11,19 @@
 
 namespace trireme {
 
-// "deflate", or the name that a file gives.
+// "deflate", or the name stored in the file.
 [[nodiscard]] std::string filter_name(const FilterStep& step);
 
-// Raises ExitCode::data, naming the filter and what to do about it, for one that is not known here.
-// `subject` begins the message.
+// Raises ExitCode::data, naming the filter and what to do, for an unknown one. `subject` begins the
+// message.
 void require_known_filters(const std::string& subject, const std::vector<FilterStep>& filters);
 
-// Whether shuffle of whole elements of `element_bytes` is the last filter to be undone of a chunk
-// that has gone through all but those of the mask `skipped`: unshuffle_part may do that.
+// Whether shuffle of whole elements of `element_bytes` is the last filter to undo, for a chunk with
+// all filters but those of the mask `skipped`: then unshuffle_part can do it.
 [[nodiscard]] bool ends_in_shuffle(const std::vector<FilterStep>& filters, std::uint32_t skipped,
                                    std::size_t element_bytes);
 
-// Decodes chunks. For one thread.
+// Decodes chunks. Not thread-safe.
 class ChunkDecoder {
  public:
   ChunkDecoder();
@@ -31,9 +31,9 @@ class ChunkDecoder {
   ChunkDecoder(const ChunkDecoder&) = delete;
   ChunkDecoder& operator=(const ChunkDecoder&) = delete;
 
-  // Undoes the filters of `stored`, but for those of the mask `skipped`, into exactly `to`.
-  // `element_bytes` for filters that do not say it. Raises ExitCode::data with the filter's name
-  // and the reason.
+  // Undoes the filters of `stored` except those of the mask `skipped`, into exactly `to`.
+  // `element_bytes` is for filters that do not store it. Raises ExitCode::data with the filter's
+  // name and the reason.
   void decode(const std::vector<FilterStep>& filters, std::uint32_t skipped,
               std::span<const std::byte> stored, std::span<std::byte> to);
 
