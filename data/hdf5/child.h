@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks the HDF5 library about files that anybody may have written. What a file says can make the
-// library crash, so it runs in a child process with limits on memory and time; a file that ends the
-// child is an error that names the file. The child is this very program, started anew as
-// `PROGRAM hdf5-child`: nothing has to be installed beside it, and neither MPI nor CUDA are in it.
+// Runs the HDF5 library on untrusted files. A malicious file can crash the library, so it runs in a
+// child process with limits on memory and time; a file that ends the child is an error naming the
+// file. The child is this program itself, started as `PROGRAM hdf5-child`: nothing else need be
+// installed, and it uses neither MPI nor CUDA.
 #pragma once
 
 #include <sys/types.h>
@@ -20,15 +20,15 @@
 
 namespace trireme {
 
-// The first call of main in a program that opens packed shards or HDF5 files: returns, or, where
-// the program was started as such a child, answers its parent and ends the process.
+// Call it first in main in a program that opens packed shards or HDF5 files. Returns, or, if the
+// program was started as such a child, answers its parent and ends the process.
 void serve_hdf5_child(int argc, char** argv);
 
-// Started by its first question, ended with this object. Any number of threads; one question at a
-// time. Questions raise ExitCode::data, naming the file, where it cannot be read.
+// The first question starts the child; the destructor ends it. Thread-safe; one question at a time.
+// Questions raise ExitCode::data, naming the file, if it cannot be read.
 class Hdf5Child {
  public:
-  // The one that somebody holds, else a new one. Held by whoever asks about many files.
+  // The shared child, made if nobody holds one. Hold it while asking about many files.
   [[nodiscard]] static std::shared_ptr<Hdf5Child> shared();
 
   Hdf5Child() = default;
@@ -42,15 +42,15 @@ class Hdf5Child {
  private:
   [[nodiscard]] std::string ask(const std::string& path, const ScanRequest* request);
   void start();
-  int end();  // its exit status
+  int end();  // returns the exit status
 
   std::mutex mutex_;
   FileDescriptor socket_;
   pid_t process_ = -1;
 };
 
-// The indexes of `paths`, in order, by up to `processes` children. Raises ExitCode::data naming the
-// first file that cannot be read.
+// The indexes of `paths`, in order, from up to `processes` children. Raises ExitCode::data naming
+// the first file that cannot be read.
 [[nodiscard]] std::vector<FileIndex> scan_in_children(std::span<const std::string> paths,
                                                       const ScanRequest& request,
                                                       std::size_t processes);

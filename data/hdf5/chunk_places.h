@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the HDF5 library reads the numbers of a data set from. It is not asked for that: up to
-// version 2.0 H5Dget_chunk_info_by_coord names wrong chunks where an index counts them along other
-// axes than the data set, and so does H5Dget_chunk_info; each of their calls also walks over all
-// chunks. H5Dread is right, and a file driver of our own sees where its reads go.
+// Finds the file offsets of a data set's chunks. Up to version 2.0, H5Dget_chunk_info_by_coord and
+// H5Dget_chunk_info return wrong chunks if an index orders them along other axes than the data set;
+// each call also walks over all chunks. H5Dread is right, so a file driver of our own records where
+// its reads go.
 #pragma once
 
 #include <string>
@@ -12,16 +12,16 @@
 
 namespace trireme {
 
-// Access properties of the files that the functions below look at.
+// Access properties that the functions below require.
 [[nodiscard]] hdf5::Handle watched_access_properties(const std::string& subject);
 
-// The chunk of `data`, of that type, which begins at the element `at`. Of one that was never
-// written the offset is never_written.
+// The chunk of `data`, of that type, that begins at element `at`. Its offset is never_written if it
+// was never written.
 [[nodiscard]] StoredChunk place_of_chunk(hid_t data, hid_t type, const hsize_t* at,
                                          const std::string& subject);
 
-// The byte of the file that H5Dread begins with to read the element `at`, or never_written where it
-// reads nothing.
+// The first byte of the file that H5Dread reads for element `at`; never_written if it reads
+// nothing.
 [[nodiscard]] std::uint64_t place_of_element(hid_t data, hid_t type, const hsize_t* at,
                                              const std::string& subject);
 

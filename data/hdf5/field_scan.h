@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks the HDF5 library where the data sets and attributes of a file lie. The library can be made
-// to crash by what a file says: call this in a process that may (child.h).
+// Asks the HDF5 library where a file's data sets and attributes are. A malicious file can crash the
+// library, so call this only in a child process (child.h).
 #pragma once
 
 #include <string>
@@ -11,17 +11,17 @@
 namespace trireme {
 
 struct ScanRequest {
-  // "climate/data", "climate/data@label", "@label": of a file, or of each group at its root. Empty:
-  // everything that can be read, and notes of the rest.
+  // "climate/data", "climate/data@label", "@label": in a file, or in each group at its root. Empty:
+  // everything that can be read, with notes on the rest.
   std::vector<std::string> fields{};
-  bool groups = false;         // a unit per group at the root
-  bool outside_links = false;  // follow links to files outside the folder of this one
-  bool bfloat16 = false;       // of 16-bit unsigned integers
-  bool unpack = true;          // by the attributes of netCDF and CF
+  bool groups = false;         // one unit per group at the root
+  bool outside_links = false;  // follow links to files outside this file's folder
+  bool bfloat16 = false;       // read 16-bit unsigned integers as such
+  bool unpack = true;          // by netCDF and CF attributes
   friend bool operator==(const ScanRequest&, const ScanRequest&) = default;
 };
 
-// Raises ExitCode::data, naming the file and what in it cannot be read and why.
+// Raises ExitCode::data, naming the file, the object that cannot be read, and why.
 [[nodiscard]] FileIndex scan_file(const std::string& path, const ScanRequest& request);
 
 }  // namespace trireme

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One data set or attribute, as the HDF5 library describes it, into what reading it takes. Sources
-// of this folder alone include this.
+// Converts the HDF5 library's description of a data set or attribute to what reading needs. Private
+// to this folder.
 #pragma once
 
 #include <string>
@@ -12,16 +12,16 @@
 
 namespace trireme {
 
-// Raise ExitCode::data, with file and object, for what is not there or cannot be read.
+// Raise ExitCode::data, with file and object, if it is missing or cannot be read.
 [[nodiscard]] StoredField scan_data_set(const ObjectPlace& place, const ScanRequest& request,
                                         int depth = 0);
 [[nodiscard]] StoredField scan_attribute(const ObjectPlace& place, const std::string& name,
                                          const ScanRequest& request);
 
-// What the attributes of a data set of numbers say of them.
+// Reads the packing attributes of a data set.
 void scan_packing(const ObjectPlace& place, const ScanRequest& request, StoredField& field);
-// The library reads the sources of a virtual data set as they are stored. Raises ExitCode::data
-// where attributes of `source` say something of its numbers that those of `place` do not.
+// The library reads the sources of a virtual data set as stored. Raises ExitCode::data if `source`
+// has packing attributes that `place` lacks.
 void require_same_packing(const ObjectPlace& place, const ObjectPlace& source,
                           const ScanRequest& request);
 
@@ -29,7 +29,7 @@ void require_same_packing(const ObjectPlace& place, const ObjectPlace& source,
 [[nodiscard]] std::vector<std::string> members_of(const OpenHdf5& file, const std::string& group);
 [[nodiscard]] std::vector<std::string> attributes_of(const ObjectPlace& place);
 
-// The type of numbers, or nothing. `why` says what the type is instead.
+// Whether it is a number type. If not, `why` says what it is.
 [[nodiscard]] bool element_type_of(hid_t type, bool bfloat16, ElementType& to, std::string& why);
 
 // The sources of a virtual data set.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same bytes through the HDF5 library's own read call: the yardstick of `trireme bench data`
+// Reads the same bytes by the HDF5 library's own read call: the reference of `trireme bench data`
 // and of tests.
 #pragma once
 

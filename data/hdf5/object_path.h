@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Paths in HDF5 files, followed link by link: through soft links and, where they stay in the folder
-// of their file, to other files.
+// Resolves paths in HDF5 files link by link: through soft links and, inside the file's folder, to
+// other files.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 namespace trireme {
 
 struct OpenHdf5 {
-  std::string path;  // as given, or where a link leads
+  std::string path;  // as given, or the target of a link
   hdf5::Handle file;
 };
 
@@ -19,16 +19,16 @@ struct OpenHdf5 {
 
 struct ObjectPlace {
   std::shared_ptr<OpenHdf5> file;
-  std::string path;  // without links
+  std::string path;  // with links resolved
 };
 
-// Raises ExitCode::data where there is no such object, links lead in circles or to where they may
+// Raises ExitCode::data if there is no such object, or links form a cycle or lead where they may
 // not.
 [[nodiscard]] ObjectPlace resolve_object(std::shared_ptr<OpenHdf5> file, const std::string& path,
                                          bool outside_links);
 
-// The file that a link, or a virtual data set, in `from` names. Raises ExitCode::data where it lies
-// outside the folder of `from` and may not.
+// The file that a link or virtual data set in `from` names. Raises ExitCode::data if it is outside
+// the folder of `from` without permission.
 [[nodiscard]] std::string linked_file(const OpenHdf5& from, const std::string& name,
                                       bool outside_links);
 

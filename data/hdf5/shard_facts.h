@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the HDF5 library says of a packed shard: the attributes and data sets of its root group.
+// The HDF5 library's view of a packed shard: attributes and data sets of its root group.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace trireme {
 struct ShardAttribute {
   enum class Kind : std::uint8_t { other, not_scalar, integer, text } kind = Kind::other;
   std::string name{};
-  std::uint64_t number = 0;  // of an integer; 0 where it is negative
+  std::uint64_t number = 0;  // integer value; 0 if it is negative
   std::string text{};        // of fixed-length text
 };
 
@@ -20,7 +20,7 @@ struct ShardDataset {
   static constexpr std::uint64_t no_address = ~std::uint64_t{0};
 
   std::string name{};
-  std::string storage{};  // contiguous, compact, chunked, virtual; link; empty: it is no data set
+  std::string storage{};  // contiguous, compact, chunked, virtual; link; empty: not a data set
   std::string type{};     // "uint16", "big-endian uint16", "other"
   bool filtered = false;
   bool external = false;
@@ -34,11 +34,11 @@ struct ShardFacts {
   std::vector<ShardDataset> datasets{};
 };
 
-// By the HDF5 library, which a file can crash: called in the child (child.h) alone. Raises
+// Uses the HDF5 library, which a file can crash: call it only in the child (child.h). Raises
 // ExitCode::data.
 [[nodiscard]] ShardFacts read_shard_facts(const std::string& path);
 
-// Bytes, and back. Raises ExitCode::data for bytes that end early.
+// Serialise and parse. Raises ExitCode::data for truncated bytes.
 void append_facts(std::string& to, ShardFacts facts);
 [[nodiscard]] ShardFacts parse_facts(std::string_view bytes);
 

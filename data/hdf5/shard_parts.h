@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pieces shared by the sources that read and write shards through the HDF5 library.
+// Shared by the sources that read and write shards through the HDF5 library.
 #pragma once
 
 #include <algorithm>
@@ -15,20 +15,20 @@ namespace trireme::hdf5 {
 
 // Raises ExitCode::data: "<path>: <what>; <how to get a good shard>".
 [[noreturn]] void refuse(const std::string& path, std::string_view what);
-// The same of an error of the library, which names the path.
+// The same for an error of the library, which names the path.
 [[noreturn]] void refuse(const Error& error);
 
-// Of the name, or null.
+// The element with this name, or null.
 template <typename Named>
 [[nodiscard]] const Named* find_named(const std::vector<Named>& all, std::string_view name) {
   const auto at = std::ranges::find(all, name, &Named::name);
   return at == all.end() ? nullptr : &*at;
 }
 
-// Checks the attributes; gives the stored header checksum, which must equal the computed one.
+// Checks the attributes; returns the stored header checksum, which must equal the computed one.
 [[nodiscard]] ShardHeader read_header(const std::string& path, const ShardFacts& facts,
                                       std::uint64_t& checksum);
-// The attributes of the table of block checksums. False where the shard has none of it.
+// Reads the attributes of the block checksum table. False if the shard has none.
 [[nodiscard]] bool read_block_attributes(const ShardFacts& facts, Shard& shard);
 // Writes all attributes and header_xxh3.
 void write_header(const std::string& path, hid_t file, const ShardHeader& header);
