@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random resized crops, as ResNets are trained on ImageNet: a share of the image's area and a ratio
-// of sides, both drawn at random (Szegedy et al., "Going deeper with convolutions", CVPR 2015).
+// Random resized crops, as in ImageNet training of ResNets: a random share of the image's area with
+// a random aspect ratio (Szegedy et al., "Going deeper with convolutions", CVPR 2015).
 #pragma once
 
 #include <array>
@@ -15,8 +15,8 @@ struct CropRange {
   std::array<double, 2> ratio{3.0 / 4.0, 4.0 / 3.0};  // width / height, uniform in its logarithm
 };
 
-// A pure function of its arguments: Philox keyed by `seed` at (sample, epoch, attempt). After ten
-// attempts that do not fit into the image the centre, as much of it as the ratios allow.
+// A pure function: Philox keyed by `seed` at (sample, epoch, attempt). After ten attempts that do
+// not fit into the image, returns the largest centre crop that the ratios allow.
 [[nodiscard]] Region random_crop(const ImageSize& image, const CropRange& range, std::uint64_t seed,
                                  std::int64_t sample, std::int64_t epoch);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the images of a data set lie that is read in place: what has been learned of a tar archive
-// or a class folder. Plain data, which goes from process to process and is kept beside a run.
+// Where the images of a data set that is read in place are: the index of a tar archive or a class
+// folder. Plain data, sent between processes and stored with a run.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 namespace trireme {
 
-// 16 bytes for each sample: what a rank keeps in memory of an archive.
+// 16 bytes per sample: a rank's memory for an archive.
 struct StoredImage {
-  // Of an archive: where its bytes begin. Of a folder: where its name ends in ImageIndex::names.
+  // Archive: where its bytes begin. Folder: where its name ends in ImageIndex::names.
   std::uint64_t place = 0;
   std::uint32_t bytes = 0;
   std::int32_t label = 0;
@@ -24,7 +24,7 @@ inline constexpr std::uint64_t most_image_bytes = std::uint64_t{1} << 30;
 
 struct FolderState {
   std::string path;
-  std::int64_t modified = 0;  // nanoseconds: another one where names came or went
+  std::int64_t modified = 0;  // nanoseconds; changes when names are added or removed
   friend bool operator==(const FolderState&, const FolderState&) = default;
 };
 
@@ -32,30 +32,30 @@ struct ImageIndex {
   std::string path;  // of the archive or the class folder
   bool folder = false;
   FileState state;                   // of an archive
-  std::vector<FolderState> folders;  // of a class folder: itself and those below
+  std::vector<FolderState> folders;  // of a class folder: itself and its subfolders
   std::uint64_t digest = 0;          // of the archive's headers and labels
   std::vector<StoredImage> images;
-  std::string names;                   // of a folder's files, below it, one behind the other
-  std::vector<std::int64_t> modified;  // of each of them, nanoseconds
-  // What cannot be samples: "PLACE: reason". Refused, or with data.damaged: skip listed.
+  std::string names;                   // concatenated relative paths of a folder's files
+  std::vector<std::int64_t> modified;  // per file, nanoseconds
+  // What cannot be samples: "PLACE: reason". An error, or with data.damaged: skip only listed.
   std::vector<std::string> problems;
-  std::vector<std::string> notes;  // what was left out as it is no image
+  std::vector<std::string> notes;  // files ignored because they are not images
   friend bool operator==(const ImageIndex&, const ImageIndex&) = default;
 
-  // Of a file of a folder, below it.
+  // Relative path of a folder's file.
   [[nodiscard]] std::string_view name_of(std::size_t image) const;
-  [[nodiscard]] std::uint64_t image_bytes() const;  // of all of them
+  [[nodiscard]] std::uint64_t image_bytes() const;  // of all images
 };
 
-// Bytes, and back. What comes back is checked as if it had come from a stranger: whatever parses
-// can be read without reaching beyond memory. Raises ExitCode::data.
+// Serialise and parse. Parsing treats its input as untrusted: what parses can be read within the
+// bounds of memory. Raises ExitCode::data.
 [[nodiscard]] std::string bytes_of(ImageIndex index);
 [[nodiscard]] ImageIndex parse_image_index(std::string_view bytes);
 
-// Whether what the index was made of is still the same, by sizes and times of change.
+// Whether the indexed files are unchanged, by sizes and modification times.
 [[nodiscard]] bool is_as_it_was(const ImageIndex& index);
 
-// Time of change of a folder. Raises ExitCode::data.
+// Modification time of a folder. Raises ExitCode::data.
 [[nodiscard]] FolderState state_of_folder(const std::string& path);
 
 }  // namespace trireme

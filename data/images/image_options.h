@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run reads of images in place: the keys of the config's data section, as this room takes
-// them.
+// Options for images read in place, from the config's data section.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +22,14 @@ struct ImageOptions {
   std::string label = "cls";
   std::int64_t height = 0, width = 0, channels = 3;  // of samples
   std::int64_t classes = 0;                          // of the model; 0: any
-  std::optional<CropRange> crop{};                   // training; without it the centre is taken
+  std::optional<CropRange> crop{};                   // for training; without it the centre crop
   std::uint64_t seed = 0;                            // of crops
-  // Without a crop the image is scaled until its short side is this, and the centre taken; 0: 8/7
-  // of the sample's short side, 256 for 224. (Sides that differ: until it covers them, scaled
-  // alike.)
+  // Without a crop the image is scaled until its short side has this length, and its centre is
+  // taken; 0: 8/7 of the sample's short side, 256 for 224. (If height and width differ: until it
+  // covers the sample, with the aspect ratio kept.)
   std::int64_t resize = 0;
   Damaged damaged = Damaged::refuse;
-  bool reduced_decode = true;  // of JPEGs, where the sample is much smaller than the crop
+  bool reduced_decode = true;  // of JPEGs, if the sample is much smaller than the crop
   std::uint64_t max_pixels = std::uint64_t{1} << 27;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the config names as images to read in place, and what is learned of it.
+// Images to read in place: finds and indexes what the config names.
 #pragma once
 
 #include <span>
@@ -12,45 +12,45 @@
 namespace trireme {
 
 struct ImageSources {
-  std::vector<std::string> paths;    // archives, or class folders in order of their classes
-  std::vector<std::string> classes;  // of class folders; empty: archives, whose labels are numbers
+  std::vector<std::string> paths;    // archives, or class folders in class order
+  std::vector<std::string> classes;  // of class folders; empty: archives, which have numeric labels
 };
 
-// Of archives (*.tar), directories that hold some, and patterns with * ? []; or of one directory of
-// class folders. Archives come in the order given, sorted where a directory or a pattern stands
-// for several, each once; classes are sorted by name. Raises ExitCode::data naming what stands for
-// neither, or for both.
+// From archives (*.tar), directories of archives, and patterns with * ? []; or from one directory
+// of class folders. Archives keep the given order, sorted within a directory or pattern, without
+// duplicates; classes are sorted by name. Raises ExitCode::data naming an entry that is neither or
+// both.
 [[nodiscard]] ImageSources find_images(const std::vector<std::string>& names);
 
-// Whether a name is of images, as far as names tell: *.tar, a directory that holds some, or class
-// folders with images in them. Not where packed shards lie.
+// Whether a name refers to images, judged by names: *.tar, a directory of archives, or class
+// folders with images. False for directories of packed shards.
 [[nodiscard]] bool names_images(const std::string& name);
 
-// Of one path of these; `label`: its class, of a folder. Raises ExitCode::data.
+// Indexes one of the paths; `label`: a folder's class. Raises ExitCode::data.
 [[nodiscard]] ImageIndex index_of_folder(const std::string& path, std::int32_t label);
 
 struct ImageScan {
   ImageSources sources;
   LabelRule rule;
 };
-// Of some paths of the sources, in their order, by so many threads.
+// Indexes some paths of the sources, in order, on this number of threads.
 [[nodiscard]] std::vector<ImageIndex> scan_images(const ImageScan& scan,
                                                   std::span<const std::string> paths,
                                                   std::size_t threads);
 
-// Kept beside a run.
+// Stores the indexes with a run.
 void keep_image_indexes(const std::string& path, const ImageScan& scan,
                         std::span<const ImageIndex> indexes);
 
 struct KeptImages {
-  std::vector<ImageIndex> good;   // of the sources, by their sizes and times of change
-  std::vector<ImageIndex> stale;  // of sources that have changed since
+  std::vector<ImageIndex> good;   // unchanged sources, by sizes and modification times
+  std::vector<ImageIndex> stale;  // sources that have changed since
 };
-// None where `path` is not there, is damaged or for other sources: that is no error.
+// Empty, without an error, if `path` is missing, damaged or for other sources.
 [[nodiscard]] KeptImages kept_images(const std::string& path, const ImageScan& scan);
 
-// Files that were written to between two looks at one source and kept their size, so that the
-// fingerprint may be the same: the archive, or files of the folder.
+// Files that were written to between two indexings of a source and kept their size, so the
+// fingerprint may be equal: the archive, or files of the folder.
 [[nodiscard]] std::vector<std::string> touched_files(const ImageIndex& before,
                                                      const ImageIndex& now);
 

@@ -15,7 +15,7 @@ struct Pixels {
   std::vector<std::uint8_t> data;
 };
 
-// Grey to RGB by repetition; RGB to grey by the luma weights of ITU-R BT.601.
+// Grey to RGB by repetition; RGB to grey by ITU-R BT.601 luma weights.
 [[nodiscard]] Pixels with_channels(Pixels image, std::int64_t channels);
 
 }  // namespace trireme

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images at another size: linear interpolation whose support widens when shrinking (a triangle
-// filter, as Pillow's BILINEAR), so that small results do not alias.
+// Resizes images: linear interpolation with wider support when shrinking (a triangle filter, like
+// Pillow's BILINEAR), so small results do not alias.
 #pragma once
 
 #include <cstdint>
@@ -10,31 +10,31 @@
 
 namespace trireme {
 
-// Where the output positions along one side lie in the input. Number i of `count` is centred at
-// origin + (first + i + 0.5) * step and made of the input positions around it in [low, high).
+// Maps output positions along one side to the input. Output i of `count` has its centre at origin +
+// (first + i + 0.5) * step and uses the input positions around it in [low, high).
 struct Axis {
   double origin = 0, step = 1;
   std::int64_t first = 0, count = 0;
   std::int64_t low = 0, high = 0;
 };
 
-// The part of an image that is shown, by rows and columns of the output.
+// The visible part of an image, per row and column of the output.
 struct View {
   Axis rows, columns;
 };
 
-// All of `region`, stretched to `height` x `width`; what lies around it has no part in it.
+// Stretches `region` to `height` x `width`; pixels around it are not used.
 [[nodiscard]] View view_of_region(const Region& region, std::int64_t height, std::int64_t width);
-// The image scaled until it covers `cover`, and of that the centre of `height` x `width`.
+// Scales the image until it covers `cover`, and takes the centre of `height` x `width`.
 [[nodiscard]] View view_of_centre(const ImageSize& image, const ImageSize& cover,
                                   std::int64_t height, std::int64_t width);
 
-// What of the image has a part in the view.
+// The part of the image that the view uses.
 [[nodiscard]] Region needed_for(const View& view);
-// The most that a JPEG may be reduced by as it is decoded without having to be enlarged again.
+// The largest JPEG reduction at decoding that needs no enlargement afterwards.
 [[nodiscard]] std::int64_t reduction_for(const View& view);
 
-// The view of an image of which `part` is decoded, with needed_for() in it; `to` is (H, W, C).
+// Draws the view from `part`, a decoded part that contains needed_for(); `to` is (H, W, C).
 void resample(const DecodedPart& part, const View& view, std::span<std::uint8_t> to);
 
 // Scales the short side to `size` and crops the centre to size x size.

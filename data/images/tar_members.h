@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The regular files of a tar archive, one header after the other: ustar (POSIX.1-1988), pax
-// (POSIX.1-2001) and GNU tar's long names and large numbers. Headers are checked as if a stranger
-// had written them.
+// Iterates over the regular files of a tar archive: ustar (POSIX.1-1988), pax (POSIX.1-2001), and
+// GNU tar's long names and large numbers. Headers are treated as untrusted.
 #pragma once
 
 #include <cstdint>
@@ -16,40 +15,40 @@
 
 namespace trireme {
 
-// An archive that cannot be read on from some place.
+// An archive that cannot be read beyond some place.
 class BrokenTar : public Error {
  public:
   explicit BrokenTar(const std::string& message) : Error(ExitCode::data, message) {}
 };
 
-// A name for a message: control characters as \xNN.
+// A name for messages: control characters as \xNN.
 [[nodiscard]] std::string shown_name(std::string_view name);
 
 struct TarMember {
   std::string name;
-  std::uint64_t offset = 0, bytes = 0;  // of its content, inside the archive
+  std::uint64_t offset = 0, bytes = 0;  // of its content in the archive
 };
 
 class TarMembers {
  public:
-  // `file` is open at `path`, has `bytes`, and outlives this.
+  // `file` is open at `path`, has `bytes` bytes, and outlives this.
   TarMembers(const FileDescriptor& file, std::string path, std::uint64_t bytes);
 
-  // Directories are passed over; nullopt at the end mark, behind which are zeros alone. Raises
-  // BrokenTar, naming byte and member, for a header that is damaged or of another format, a member
-  // that reaches beyond the archive, a missing end mark, and whatever is no plain file: links,
-  // devices, pipes, sparse files.
+  // Skips directories; nullopt at the end mark, which only zeros may follow. Raises BrokenTar,
+  // naming byte and member, for a header that is damaged or of another format, a member that
+  // exceeds the archive, a missing end mark, and anything but plain files: links, devices, pipes,
+  // sparse files.
   [[nodiscard]] std::optional<TarMember> next();
 
-  // All of a member of at most `limit` bytes. Raises ExitCode::data.
+  // The content of a member of at most `limit` bytes. Raises ExitCode::data.
   [[nodiscard]] std::string content(const TarMember& member, std::uint64_t limit);
 
-  // XXH3-64 of the headers and of the contents asked for so far.
+  // XXH3-64 of the headers and of the contents read so far.
   [[nodiscard]] std::uint64_t digest() const { return digest_.value(); }
 
  private:
   struct Header;
-  // What the headers before a member say of it.
+  // Information in extra headers before a member.
   struct Extra {
     std::optional<std::string> long_name, path;
     std::optional<std::uint64_t> size;
