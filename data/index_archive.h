@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain data as bytes, and back: little-endian numbers, lists and texts behind their lengths. What
-// comes back is bounded by the bytes that are there; whether it makes sense is its reader's.
-// A structure says in `transfer(archive, value)` what it consists of, for both directions.
+// Serialises plain data: little-endian numbers, and lists and texts with a length prefix. Parsing
+// never allocates beyond the given bytes; the caller checks the meaning. A structure lists its
+// members in `transfer(archive, value)`, for both directions.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace trireme {
 
-// Elements of lists that are copied as they lie in memory: numbers, and structures without padding.
+// List elements that are copied as raw memory: numbers, and structures without padding.
 template <typename Element>
 inline constexpr bool is_plain_element = std::is_arithmetic_v<Element> ||
                                          std::is_same_v<Element, std::byte> ||
@@ -53,8 +53,8 @@ class IndexWriter {
 
 class IndexParser {
  public:
-  // `subject` is named in errors: "an index of HDF5 files". Raises ExitCode::data for bytes that
-  // end early or lie too deep.
+  // Errors name `subject`: "an index of HDF5 files". Raises ExitCode::data for bytes that end early
+  // or are nested too deeply.
   IndexParser(std::string_view from, std::string_view subject) : from_(from), subject_(subject) {}
   [[nodiscard]] bool at_end() const { return from_.empty(); }
 
@@ -71,7 +71,7 @@ class IndexParser {
       if (!list.empty()) std::memcpy(list.data(), bytes.data(), bytes.size());
     } else {
       if (++depth_ > deepest) fail(ExitCode::data, "{} is too deep", subject_);
-      // The smallest of these elements, a text, takes 8 bytes.
+      // The smallest such element, a text, takes 8 bytes.
       constexpr std::uint64_t least = 8;
       const std::uint64_t elements = count(least);
       for (std::uint64_t i = 0; i < elements; ++i)
@@ -87,7 +87,7 @@ class IndexParser {
     from_.remove_prefix(bytes);
     return taken;
   }
-  // Of a list whose elements take so many bytes at least: what is left bounds what is allocated.
+  // Length of a list with elements of at least `least` bytes; the remaining bytes bound it.
   std::uint64_t count(std::uint64_t least) {
     std::uint64_t value = 0;
     (*this)(value);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples as pictures, to be looked at.
+// Writes samples as pictures.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace trireme {
 
-// Grey PNG files sample_<index>_label_<label>.png in `directory`, of `count` samples evenly spread:
-// channels side by side, each from black at its least value to white at its greatest; what is NaN
-// or infinite is black. Returns their paths.
+// Writes `count` evenly spaced samples as grey PNG files sample_<index>_label_<label>.png in
+// `directory`: channels side by side, each scaled from black at its minimum to white at its
+// maximum; NaN and infinity are black. Returns the paths.
 [[nodiscard]] std::vector<std::string> write_previews(const FieldDataset& data,
                                                       const std::string& directory,
                                                       std::int64_t count);
 
-// The same of images, as read() gives them, in their colours; not of those left out as damaged.
+// The same for images from read(), in colour; skips damaged ones.
 [[nodiscard]] std::vector<std::string> write_previews(const ImageFilesDataset& data,
                                                       const std::string& directory,
                                                       std::int64_t count);

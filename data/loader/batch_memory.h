@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where batches lie: what a Loader allocates, known from the samples' shapes alone.
+// Memory of batches: what a Loader allocates, computed from the samples' shapes alone.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,15 @@
 namespace trireme {
 
 struct LoaderOptions {
-  std::int64_t workers = 2;   // threads that read
+  std::int64_t workers = 2;   // reader threads
   std::int64_t prefetch = 4;  // host buffers of one micro-batch each
-  std::int64_t held = 1;  // latest batches that stay valid on the device; a pipeline needs several
-  // Rows of tokens are cut into sequences, whose length depends on the step; nothing: they are
-  // whole.
+  std::int64_t held = 1;  // latest batches that stay valid on the device; pipelines need several
+  // Token rows are cut into sequences whose length depends on the step; nothing: they stay whole.
   std::optional<BatchRamp> context{};
 };
 
-// One batch of `rows` samples in one buffer, laid out alike on host and device, so that moving it
-// is one copy.
+// A batch of `rows` samples in one buffer, with the same layout on host and device, so one copy
+// moves it.
 struct BatchMemory {
   BatchMemory(Device& device, const SampleLayout& sample, std::int64_t rows, MemoryKind kind);
   Buffer buffer;
@@ -34,7 +33,7 @@ struct LoaderMemory {
   LoaderMemory(Device& device, const SampleLayout& sample, std::int64_t rows,
                const LoaderOptions& options);
   std::vector<BatchMemory> host;    // options.prefetch
-  std::vector<BatchMemory> device;  // options.held, and the one on its way
+  std::vector<BatchMemory> device;  // options.held, and the one in transit
 };
 
 }  // namespace trireme

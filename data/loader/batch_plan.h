@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The micro-batches of one rank, in order: which sample stands in each row.
+// The micro-batches of one rank, in order: the sample of each row.
 #pragma once
 
 #include <cstdint>
@@ -24,19 +24,19 @@ struct SampleRun {
 class BatchPlan {
  public:
   // Training. A step has M = global_batch / micro_batch micro-batches; data-parallel rank r of D
-  // owns a run of them, or when `strided` r, r + D, r + 2 D, ... Batch k of the plan is number
-  // k mod n of its n at step first_step + k / n. Where `slices` are equal, M is the step's on a
-  // ramp; elsewhere there is none.
+  // owns a contiguous run of them, or with `strided` r, r + D, r + 2 D, ... Batch k of the plan is
+  // number k mod n of its n at step first_step + k / n. With a batch ramp, which needs equal
+  // `slices`, M is that of the step.
   [[nodiscard]] static BatchPlan training(const Sampler& sampler, std::int64_t micro_batch,
                                           const BatchSlices& slices, std::int64_t rank,
                                           std::int64_t first_step, bool strided = false);
-  // With equal slices; raises ExitCode::config where there are none.
+  // With equal slices; raises ExitCode::config if that is impossible.
   [[nodiscard]] static BatchPlan training(const Sampler& sampler, std::int64_t micro_batch,
                                           std::int64_t rank, std::int64_t ranks,
                                           std::int64_t first_step, bool strided = false);
 
   // One pass over runs of samples in order, each sample once: micro-batch k * D + r of the pass is
-  // batch k of rank r of D. Every run begins with a micro-batch, and rows beyond its end are
+  // batch k of rank r of D. Every run starts a new micro-batch, and rows beyond its end are
   // padding. Every rank gets the same number of batches. The pass repeats after count() batches.
   [[nodiscard]] static BatchPlan evaluation(std::span<const SampleRun> runs,
                                             std::int64_t micro_batch, std::int64_t rank,
@@ -46,16 +46,16 @@ class BatchPlan {
                                             std::int64_t rank, std::int64_t ranks);
 
   [[nodiscard]] std::int64_t micro_batch() const { return micro_batch_; }
-  // Batches of this rank per step (training) or per pass (evaluation).
-  // Of a ramp the largest step's.
+  // Batches of this rank per step (training) or per pass (evaluation). With a ramp, those of the
+  // largest step.
   [[nodiscard]] std::int64_t count() const { return count_; }
-  // The step that a training batch is of.
+  // The step of a training batch.
   [[nodiscard]] std::int64_t step_of(std::int64_t batch) const;
-  // Row `row` of batch `batch` (from 0, without end); sample -1 = padding.
+  // Row `row` of batch `batch` (from 0, unbounded); sample -1 = padding.
   [[nodiscard]] SampleId at(std::int64_t batch, std::int64_t row) const;
 
  private:
-  // Of a batch in training: its step, and its number among that step's micro-batches.
+  // Training: the step of a batch, and its number in that step.
   struct Place {
     std::int64_t step = 0, micro = 0;
   };
@@ -73,8 +73,8 @@ class BatchPlan {
   std::int64_t rank_ = 0;
   std::int64_t ranks_ = 1;
   std::int64_t count_ = 0;
-  std::int64_t first_micro_ = 0;  // of a step, where ranks have different numbers of them
-  bool equal_ = true;             // they have not
+  std::int64_t first_micro_ = 0;  // within a step, if ranks have different numbers of them
+  bool equal_ = true;             // ranks have equally many
   std::int64_t first_step_ = 0;
   bool strided_ = false;
 };

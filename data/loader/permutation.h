@@ -9,8 +9,8 @@ namespace trireme {
 // A Feistel network over the smallest power of two that holds `size`, with cycle walking: outputs
 // outside [0, size) are encrypted again until they fall inside (Black and Rogaway, "Ciphers with
 // arbitrary finite domains", CT-RSA 2002). The round function is Philox keyed by (seed, shuffle) at
-// counter (epoch, round, half), so any position is computed alone, in constant expected time (under
-// two walks).
+// counter (epoch, round, half), so each position is computed alone, in constant expected time
+// (under two walks).
 class Permutation {
  public:
   Permutation(std::uint64_t size, std::uint64_t seed, std::uint64_t epoch);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sample and the pass over the data that it belongs to.
+// A sample with its epoch.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which sample stands where: a pure function of (seed, step, slot), the same on every rank and
-// layout.
+// The sample at each position: a pure function of (seed, step, slot), equal on every rank and in
+// every layout.
 #pragma once
 
 #include <cstdint>
@@ -25,30 +25,29 @@ struct SamplerOptions {
 
 class Sampler {
  public:
-  // Raises ExitCode::data when there are fewer samples than one global batch, unless padding.
+  // Raises ExitCode::data if there are fewer samples than one global batch, unless padding.
   explicit Sampler(const SamplerOptions& options);
-  // Of several sources.
+  // For several sources.
   explicit Sampler(std::shared_ptr<const MixtureOrder> mixture);
 
-  // drop: N / G rounded down; pad: rounded up. Of a mixture: its sources' samples together.
+  // drop: N / G rounded down; pad: rounded up. With a mixture: over the samples of all sources.
   [[nodiscard]] std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
   [[nodiscard]] std::int64_t global_batch() const { return options_.global_batch; }
   [[nodiscard]] const BatchRamp& ramp() const { return ramp_; }
-  // Passes over the data, as a fraction, after so many steps.
+  // Fractional passes over the data after `done` steps.
   [[nodiscard]] double epochs(std::int64_t done) const;
-  // The sample at `slot` in [0, G) of the global batch of `step` (from 0). Position
-  // i = (step mod steps_per_epoch) * G + slot of epoch step / steps_per_epoch holds
-  // permutation(seed, epoch)(i mod N); of a mixture: see there. On a ramp steps of another size
-  // follow where those before ended: a batch that goes beyond the end of an epoch begins the next
-  // one, or fills up, as the last of an epoch does.
+  // The sample at `slot` in [0, G) of the global batch of `step` (from 0). Position i = (step mod
+  // steps_per_epoch) * G + slot of epoch step / steps_per_epoch holds permutation(seed, epoch)(i
+  // mod N); MixtureOrder defines mixtures. On a ramp, steps of another size continue where the
+  // previous ones ended: a batch that crosses the end of an epoch starts the next one, or is filled
+  // up like the last batch of an epoch.
   [[nodiscard]] SampleId at(std::int64_t step, std::int64_t slot) const;
-  // The samples of a step, in the order of its global batch, and their digest, which a run's
-  // certificate has.
+  // The samples of a step in global batch order, and their digest for a run's certificate.
   [[nodiscard]] std::vector<std::int64_t> samples(std::int64_t step) const;
   [[nodiscard]] std::uint64_t samples_digest(std::int64_t step) const;
 
  private:
-  // Where a run of steps of one size begins.
+  // Start of a run of steps of one size.
   struct Start {
     std::int64_t first_step = 0, size = 0, epoch = 0, position = 0;
   };
@@ -61,7 +60,7 @@ class Sampler {
   SamplerOptions options_;
   BatchRamp ramp_;
   std::vector<Start> starts_;
-  std::shared_ptr<const MixtureOrder> mixture_;  // where there is one
+  std::shared_ptr<const MixtureOrder> mixture_;  // if there is one
   std::int64_t steps_per_epoch_;
 };
 

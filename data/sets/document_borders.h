@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the documents of a data set of tokens begin, for windows of it.
+// Document starts of a token data set, for its windows.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@ namespace trireme {
 class DocumentBorders {
  public:
   DocumentBorders() = default;
-  // Of the shards one behind the other; a part that continues is no new document. Reads all
-  // /document_offsets and raises ExitCode::data where they do not rise strictly from 0 to the
-  // number of tokens.
+  // Over all shards in order; a part that continues starts no new document. Reads all
+  // /document_offsets and raises ExitCode::data unless they rise strictly from 0 to the number of
+  // tokens.
   explicit DocumentBorders(const ShardSet& shards);
   explicit DocumentBorders(const MegatronIndex& index);
 
-  // starts[i] = where the document of token first + i begins, counted from `first`; 0 where that is
-  // at `first` or before.
+  // starts[i] = start of the document of token first + i, relative to `first`; 0 if it starts at
+  // `first` or earlier.
   void fill(std::uint64_t first, std::span<std::int32_t> starts) const;
 
  private:
-  std::vector<std::uint64_t> starts_;  // rising strictly
+  std::vector<std::uint64_t> starts_;  // strictly ascending
 };
 
 }  // namespace trireme

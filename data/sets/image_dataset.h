@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Image shards: sample i is image i of the concatenation of all shards, with its label.
+// Image shards: sample i is image i of all shards concatenated, with its label.
 #pragma once
 
 #include <vector>
@@ -11,8 +11,8 @@ namespace trireme {
 
 class ImageDataset final : public Dataset {
  public:
-  // A label is read with its image, and checked then; those of images of less than 128 kB, which a
-  // second read would slow down, are all read and checked here, and stay in memory.
+  // A label is read and checked with its image; for images under 128 kB a second read would be too
+  // slow, so the constructor reads and checks all their labels and keeps them in memory.
   explicit ImageDataset(ShardSet shards);
 
   [[nodiscard]] DataKind kind() const override { return DataKind::images; }
@@ -31,8 +31,8 @@ class ImageDataset final : public Dataset {
   std::vector<std::int32_t> labels_;  // of small images; else empty
 };
 
-// Raises ExitCode::data naming the first label that is not one of the shard's classes; `first` is
-// the position of labels[0] in the shard.
+// Raises ExitCode::data naming the first label that is not a class of the shard; `first` is the
+// position of labels[0] in the shard.
 void check_labels(const Shard& shard, std::uint64_t first, std::span<const std::int32_t> labels);
 
 }  // namespace trireme

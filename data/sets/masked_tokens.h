@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Masked language modelling (Devlin et al., 2019): a data set of tokens of which some are hidden.
+// Masked language modelling (Devlin et al., 2019): hides some tokens of a token data set.
 #pragma once
 
 #include <memory>
@@ -9,17 +9,17 @@
 namespace trireme {
 
 struct MaskOptions {
-  double share = 0.15;  // of the tokens that are asked for
+  double share = 0.15;  // of tokens to predict
   std::int32_t mask = 0;
-  std::int32_t vocabulary = 0;  // that random tokens are drawn from, the mask left out
+  std::int32_t vocabulary = 0;  // range of random tokens, the mask token excluded
   std::uint64_t seed = 0;
   bool every_epoch =
-      true;  // others each time; else those of the first, for a validation that stays
+      true;  // new choices each epoch; else those of the first, for stable validation
 };
 
-// Of the tokens asked for 80 % become the mask, 10 % another token, 10 % stay. Which, and what they
-// become, is a pure function of (seed, epoch, sample, place). Targets are the tokens asked for, and
-// ignored_target at all other places. At least one token of a sample is asked for.
+// Of the tokens to predict 80 % become the mask, 10 % another token, 10 % stay. The choices are a
+// pure function of (seed, epoch, sample, place). Targets are the tokens to predict, and
+// ignored_target elsewhere. Each sample has at least one.
 class MaskedTokens final : public Dataset {
  public:
   MaskedTokens(std::unique_ptr<Dataset> tokens, const MaskOptions& options);

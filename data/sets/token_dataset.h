@@ -8,12 +8,12 @@
 
 namespace trireme {
 
-// Sample i is the window [i * T, i * T + T + 1) of the concatenation of all shards; windows may
-// cross shard borders. Inputs are its first T tokens, targets its last T, those that a loss mask
-// leaves out masked_target. N = (tokens - 1) / T samples.
+// Sample i is the window [i * T, i * T + T + 1) of all shards concatenated; windows may cross shard
+// borders. Inputs are its first T tokens, targets its last T; the loss mask replaces targets by
+// masked_target. N = (tokens - 1) / T samples.
 class TokenDataset final : public Dataset {
  public:
-  // `documents`: keeps where they begin, 8 bytes each.
+  // `documents`: stores their starts, 8 bytes each.
   TokenDataset(ShardSet shards, std::int64_t context, bool documents = false);
 
   [[nodiscard]] DataKind kind() const override { return DataKind::tokens; }
@@ -26,7 +26,7 @@ class TokenDataset final : public Dataset {
 
   void document_starts(std::int64_t index, std::span<std::int32_t> starts) const override;
 
-  // Window `index` as stored (u16 or u32), (T + 1) * size_of(dtype) bytes, ids checked.
+  // Window `index` as stored (u16 or u32), (T + 1) * size_of(dtype) bytes, with checked ids.
   void read_stored(std::int64_t index, std::span<std::byte> window) const;
 
  private:
@@ -46,7 +46,7 @@ class TokenDataset final : public Dataset {
   std::uint64_t vocabulary_;
 };
 
-// The largest of `ids`: a check of many ids at the speed of memory. Instantiated for u16 and u32.
+// The largest of `ids`, at memory speed, to check many ids. Instantiated for u16 and u32.
 template <typename Token>
 [[nodiscard]] Token largest(std::span<const Token> ids);
 

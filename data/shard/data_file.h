@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files that samples are read from. All readers of data open them here, so that whoever copies
-// a file to a disk of this host (staging/staging.h) has to tell nobody: reads go there from the
-// moment the copy is complete.
+// The files that samples are read from. All data readers open them here, so once a local copy
+// (staging/staging.h) is complete, all reads use it.
 #pragma once
 
 #include <atomic>
@@ -18,18 +17,17 @@
 
 namespace trireme {
 
-// The copy of one file, if there is one; the same object for all of this process who ask for it.
-// Any number of threads.
+// The local copy of one file, if any; one object per process and file. Thread-safe.
 class LocalCopy {
  public:
   [[nodiscard]] static std::shared_ptr<LocalCopy> of(const std::string& path);
 
-  // From now on `copy`, which holds the same bytes, is read instead; the first one that there is.
+  // From now on reads use `copy`, which has the same bytes; only the first call counts.
   void publish(std::string copy);
-  // It is read no more, with a line in the log that says why; false: it was not read anyway.
+  // Stops reads from the copy and logs why; false if there is no copy in use.
   bool withdraw(std::string_view why);
   [[nodiscard]] bool is_there() const { return state_.load(std::memory_order_acquire) == there; }
-  [[nodiscard]] const std::string& path() const { return path_; }  // once it is there
+  [[nodiscard]] const std::string& path() const { return path_; }  // once published
 
  private:
   enum State : std::uint8_t { none, arriving, there, gone };
@@ -37,23 +35,23 @@ class LocalCopy {
   std::atomic<State> state_ = none;
 };
 
-// As InputFile, which it is until there is a copy. Sizes and states are those of the file itself.
+// Like InputFile, but uses the copy if there is one. Sizes and states are those of the file itself.
 class DataFile {
  public:
-  // Raises ExitCode::data when the path is missing, unreadable or not a regular file.
+  // Raises ExitCode::data if the path is missing, unreadable or not a regular file.
   explicit DataFile(std::string path);
 
-  // As InputFile::read(). A copy that cannot be read is withdrawn, and the file is read.
+  // Like InputFile::read(). If the copy cannot be read, withdraws it and reads the file.
   void read(std::uint64_t offset, std::span<std::byte> to) const;
   [[nodiscard]] std::uint64_t size() const { return source_.size(); }
   [[nodiscard]] const std::string& path() const { return source_.path(); }
-  // The file itself, whatever copy there is.
+  // The file itself, even if there is a copy.
   [[nodiscard]] const InputFile& source() const { return source_; }
-  // Raises ExitCode::data where the file has changed since `watch` was made; what becomes of it
-  // while a copy is read does not matter.
+  // Raises ExitCode::data if the file has changed since `watch` was made; changes do not matter
+  // while a copy is read.
   void require_unchanged(const ChangeWatch& watch) const;
-  // What was read is wrong: whether it may have been a copy, which is then withdrawn, so that
-  // reading again reads the file.
+  // Call it when read data is wrong: true if it may have come from a copy, which is withdrawn, so
+  // that a second read uses the file.
   [[nodiscard]] bool leave_copy(std::string_view why) const { return copy_->withdraw(why); }
 
  private:
@@ -66,7 +64,7 @@ class DataFile {
   InputFile source_;
   std::shared_ptr<LocalCopy> copy_;
   std::shared_ptr<ReadTimes> times_;
-  std::unique_ptr<Opened> opened_;  // the copy, at the first read of it
+  std::unique_ptr<Opened> opened_;  // the copy, opened at its first read
 };
 
 }  // namespace trireme

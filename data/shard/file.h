@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// POSIX files as the data room needs them: positioned reads by many threads, and temporary storage
-// without a name.
+// POSIX files for the data room: positioned reads from many threads, and unnamed temporary storage.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +11,14 @@
 
 namespace trireme {
 
-// A regular file opened for reading. read() may be called from any number of threads at once.
+// A regular file opened for reading. read() is thread-safe.
 class InputFile {
  public:
-  // Raises ExitCode::data when the path is missing, unreadable or not a regular file.
+  // Raises ExitCode::data if the path is missing, unreadable or not a regular file.
   explicit InputFile(std::string path);
 
-  // Fills `to` from byte `offset`. Raises ExitCode::data naming the file and the byte when the
-  // storage fails or the file is shorter than that (it was cut after it had been opened).
+  // Fills `to` from byte `offset`. Raises ExitCode::data naming the file and the byte if the
+  // storage fails or the file is too short (truncated after it was opened).
   void read(std::uint64_t offset, std::span<std::byte> to) const;
   [[nodiscard]] std::uint64_t size() const { return size_; }
   [[nodiscard]] const std::string& path() const { return path_; }
@@ -31,8 +30,8 @@ class InputFile {
   std::uint64_t size_ = 0;
 };
 
-// Nameless storage next to `directory`'s contents, for input that cannot be read twice. Gone when
-// closed, however the process ends.
+// Unnamed storage in `directory`'s file system, for input that cannot be read twice. Freed on
+// close, however the process ends.
 class SpoolFile {
  public:
   explicit SpoolFile(const std::string& directory);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a file that is read in place is still the one that it was: all that a file system can
-// tell without reading it.
+// Detects changes of files that are read in place, from file system metadata alone.
 #pragma once
 
 #include <atomic>
@@ -13,43 +12,42 @@
 namespace trireme {
 
 struct FileStamp {
-  // Not the device: a network file system that is mounted again may have another number.
+  // Without the device: a remounted network file system may have another number.
   std::uint64_t inode = 0, size = 0;
-  // Nanoseconds. Writing moves both; `modified` can be set back, `changed` (ctime) cannot, but also
-  // moves with `access` and with names.
+  // Nanoseconds. Writing updates both; `modified` can be set back, `changed` (ctime) cannot, but it
+  // also changes with `access` and names.
   std::int64_t modified = 0, changed = 0;
-  std::uint64_t access = 0;  // of mode, owner, group and number of names
+  std::uint64_t access = 0;  // from mode, owner, group and link count
   friend bool operator==(const FileStamp&, const FileStamp&) = default;
 };
 
-// Of a regular file that is there. Raises ExitCode::data.
+// Of an existing regular file. Raises ExitCode::data.
 [[nodiscard]] FileStamp stamp_of_file(const std::string& path);
 [[nodiscard]] FileStamp stamp_of_file(const FileDescriptor& file, const std::string& path);
 
-// How a file of these stamps may have come to hold other bytes: "it has 7 bytes and had 9"; ""
-// where it has not. A later `changed` beside another `access` is taken for what chmod, chown or ln
-// do.
+// How a file with these stamps may have got other bytes: "it has 7 bytes and had 9"; "" if it has
+// not. A later `changed` with another `access` is attributed to chmod, chown or ln.
 [[nodiscard]] std::string difference(const FileStamp& before, const FileStamp& now);
 
 // Raises ExitCode::data: the file has changed since the run began, and how.
 [[noreturn]] void refuse_changed_file(const std::string& path, const std::string& how);
 
-// Compares an open file with what it was when this was made. Any number of threads.
+// Compares an open file with its state at construction. Thread-safe.
 class ChangeWatch {
  public:
   ChangeWatch(const FileDescriptor& file, const std::string& path);
-  // Looks every 10 ms at most. Raises ExitCode::data where the file has changed.
+  // Checks at most every 10 ms. Raises ExitCode::data if the file has changed.
   void check(const FileDescriptor& file, const std::string& path) const;
-  // The same, whenever it looked last.
+  // The same without that limit.
   void check_now(const FileDescriptor& file, const std::string& path) const;
-  // At the beginning.
+  // The stamp at construction.
   [[nodiscard]] const FileStamp& stamp() const { return stamp_; }
 
  private:
   FileStamp stamp_;
   mutable std::mutex mutex_;
   mutable FileStamp latest_;                     // guarded by mutex_
-  mutable std::atomic<std::int64_t> looked_at_;  // by a clock of its own, nanoseconds
+  mutable std::atomic<std::int64_t> looked_at_;  // by its own clock, nanoseconds
 };
 
 }  // namespace trireme

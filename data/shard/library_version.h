@@ -5,7 +5,7 @@
 
 namespace trireme {
 
-// Version of the HDF5 library found at run time, "1.10.8".
+// Version of the HDF5 library at run time, "1.10.8".
 [[nodiscard]] std::string hdf5_version();
 
 }  // namespace trireme

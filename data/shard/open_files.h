@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The latest used of many files, open for pread: more files than a process may have open. Each is
-// compared with what it was when it was indexed.
+// An LRU cache of files open for pread, for more files than a process may open. Each is compared
+// with its state at indexing.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@
 
 namespace trireme {
 
-// Whatever opens a file of data to keep it open calls this with its descriptor, the lowest that was
-// free, which so tells how many are in use, by whomever. Raises the soft limit to the hard one;
-// where little room is left for others (connections, checkpoints, logs) closes the files of all
-// OpenFiles that were not used for longest; raises ExitCode::internal where none is left.
+// Everything that opens a data file and keeps it open calls this with its descriptor. The kernel
+// assigns the lowest free number, so it shows how many are in use. Raises the soft limit to the
+// hard one; if little room is left for others (connections, checkpoints, logs) closes the least
+// recently used files of all OpenFiles; raises ExitCode::internal if no room is left.
 void leave_room_for_others(int descriptor, const std::string& path);
 
 class OpenFiles {
@@ -36,10 +36,10 @@ class OpenFiles {
     void check() const { data.require_unchanged(watch); }
   };
 
-  // `path`, whose size is to be `bytes`. Stays open as long as somebody holds it. `modified`: its
-  // time of change when it was indexed, perhaps by another host, whose copy has another; 0: not
-  // known. Any number of threads. Raises ExitCode::data where the file is gone, another one than it
-  // was, or was written to since this object was made.
+  // Opens `path`, which must have `bytes` bytes. Stays open while somebody holds it. `modified`:
+  // its modification time at indexing, perhaps on another host with its own copy; 0: unknown.
+  // Thread-safe. Raises ExitCode::data if the file is gone, was replaced, or was written to since
+  // this object was made.
   [[nodiscard]] std::shared_ptr<const File> open(const std::string& path, std::uint64_t bytes,
                                                  std::int64_t modified = 0);
 
@@ -51,10 +51,10 @@ class OpenFiles {
     std::shared_ptr<const File> file;
   };
   using Age = std::list<Kept>::iterator;
-  // Of all objects of this class; its mutex guards their entries_ too.
+  // Of all OpenFiles; its mutex also guards their entries_.
   struct Ages {
     std::mutex mutex;
-    std::list<Kept> files;  // the latest used first
+    std::list<Kept> files;  // latest used first
   };
   static Ages& ages();
   [[nodiscard]] std::shared_ptr<const File> find(const std::string& path);
@@ -62,8 +62,8 @@ class OpenFiles {
 
   std::unordered_map<std::string, Age> entries_;
   std::mutex mutex_;
-  std::unordered_map<std::string, FileStamp> stamps_;  // of every file when it was opened last
-  std::int64_t made_at_;                               // as files' times
+  std::unordered_map<std::string, FileStamp> stamps_;  // of every file when it was last opened
+  std::int64_t made_at_;                               // on the clock of file times
 };
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long this process waits for each file that samples are read from, and what it decodes twice.
+// Time that this process waits for each data file, and chunks that it decodes twice.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 
 namespace trireme {
 
-// Of one file; the same object for all of this process who ask for it. Any number of threads.
+// For one file; one object per process and file. Thread-safe.
 class ReadTimes {
  public:
   [[nodiscard]] static std::shared_ptr<ReadTimes> of(const std::string& path);
@@ -33,23 +33,22 @@ struct SlowFile {
   std::uint64_t bytes = 0;
 };
 
-// Of the files that are open that whose reads took longest since the last call; nothing where none
-// was read from.
+// The open file with the longest reads since the last call; nothing if none was read.
 [[nodiscard]] std::optional<SlowFile> slowest_file();
 
-// Chunks that were decoded to be kept for other samples.
+// Chunks decoded into the cache for other samples.
 struct DecodedChunks {
-  std::uint64_t count = 0, again = 0;  // again: of these, had been decoded before
-  std::uint64_t bytes = 0;             // that keeping all chunks of their data sets takes
+  std::uint64_t count = 0, again = 0;  // again: of these, decoded before
+  std::uint64_t bytes = 0;             // to cache all chunks of their data sets
   DecodedChunks& operator+=(const DecodedChunks& more) {
     count += more.count, again += more.again, bytes += more.bytes;
     return *this;
   }
 };
 
-// By which another process of the job knows a path: the same in all of them.
+// A number by which other processes of the job know a path; the same in all of them.
 [[nodiscard]] std::uint64_t number_of_path(const std::string& path);
-// Of the paths that this process has opened; "" where it is none of them.
+// For paths that this process has opened; "" otherwise.
 [[nodiscard]] std::string path_of_number(std::uint64_t number);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one shard file says about itself. FORMAT.md specifies the file format.
+// The metadata of a shard file. FORMAT.md specifies the file format.
 #pragma once
 
 #include <cstdint>
@@ -19,24 +19,23 @@ enum class DataKind : std::uint8_t { tokens, images };
 
 [[nodiscard]] std::string_view name_of(DataKind kind);
 
-// Tokens with a loss mask have the later one: a program that knows nothing of masks would train on
+// Tokens with a loss mask have the later version: older programs would ignore the mask and train on
 // all of them.
 inline constexpr std::uint64_t shard_version = 1, masked_shard_version = 2;
 
-// Bytes of the data that share a checksum: what packers write for tokens; for images it is one
-// image, which is read whole anyway. A window that first meets a block of tokens reads all of it:
-// 1.67 times the bytes at context 1,024; blocks of 64 kB would make a rank of 512 read 33 times its
-// share.
+// Bytes of token data per checksum; for images a block is one image, which is read whole anyway.
+// The first window in a block reads all of it: 1.67 times the bytes at context 1,024; with blocks
+// of 64 kB a rank of 512 would read 33 times its share.
 inline constexpr std::uint64_t token_block_bytes = 4096;
-// Of document offsets, labels and loss masks.
+// For document offsets, labels and loss masks.
 inline constexpr std::uint64_t index_block_bytes = 4096;
-// What a reader takes for tokens, in powers of two.
+// Limits that a reader accepts for tokens, powers of two.
 inline constexpr std::uint64_t shortest_cut_block = 512, longest_cut_block = 65536;
 
-// What a batch has in place of a target that a loss mask leaves out.
+// Replaces the target of a token that the loss mask excludes.
 inline constexpr std::int32_t masked_target = -1;
 
-// Of a loss mask: token i is bit i % 8, from the lowest, of byte i / 8.
+// Loss mask: token i is bit i % 8, from the lowest, of byte i / 8.
 [[nodiscard]] constexpr std::uint64_t loss_mask_bytes(std::uint64_t tokens) {
   return tokens / 8 + (tokens % 8 != 0 ? 1 : 0);
 }
@@ -51,21 +50,21 @@ struct ShardHeader {
   std::uint64_t count = 0;  // tokens or images in this shard
   // tokens
   std::uint64_t documents = 0;  // parts of documents in this shard
-  bool continues = false;       // the first part began before this shard
-  std::string tokenizer;        // "bytes", or as Tokenizer::name() says
+  bool continues = false;       // the first part continues from an earlier shard
+  std::string tokenizer;        // "bytes", or Tokenizer::name()
   std::uint64_t vocabulary = 0;
-  // Tokens that count as targets; without a value there is no loss mask and all do.
+  // Number of target tokens; nothing: there is no loss mask and all are targets.
   std::optional<std::uint64_t> counted = std::nullopt;
   // images
   std::uint64_t height = 0;
   std::uint64_t width = 0;
   std::uint64_t channels = 0;
   std::vector<std::string> classes;
-  // XXH3-64 of the payload: the data, then the offsets or labels, then the loss mask.
+  // XXH3-64 of the payload: data, then offsets or labels, then the loss mask.
   std::uint64_t payload_checksum = 0;
 };
 
-// A shard that has passed every check of open_shard.
+// A shard that passed all checks of open_shard.
 struct Shard {
   std::string path;
   ShardHeader header;
@@ -73,14 +72,14 @@ struct Shard {
   std::uint64_t file_bytes = 0;
   std::uint64_t data_offset = 0;   // byte of the first token or image
   std::uint64_t index_offset = 0;  // byte of the first document offset (u64) or label (i32)
-  std::uint64_t mask_offset = 0;   // byte of the loss mask, a bit per token, where there is one
-  std::uint64_t block_bytes = 0;   // of the data for each block checksum; 0: there are none
+  std::uint64_t mask_offset = 0;   // byte of the loss mask, a bit per token, if it exists
+  std::uint64_t block_bytes = 0;   // data bytes per block checksum; 0: there are none
   std::uint64_t table_offset = 0;  // byte of the first block checksum (u32)
   std::uint64_t table_checksum = 0;
-  // Of a data set's shard that has a table; copies of the shard share what has been verified.
+  // If the shard has a table; copies of this object share the verified state.
   std::shared_ptr<BlockChecks> blocks = nullptr;
 
-  [[nodiscard]] std::uint64_t element_bytes() const;  // bytes of one token or one image
+  [[nodiscard]] std::uint64_t element_bytes() const;  // of one token or one image
   [[nodiscard]] std::uint64_t data_bytes() const { return header.count * element_bytes(); }
   [[nodiscard]] std::uint64_t index_bytes() const;
   [[nodiscard]] std::uint64_t data_blocks() const {
@@ -107,7 +106,7 @@ using Attributes = std::vector<std::pair<std::string, AttributeValue>>;
 // XXH3-64 of "name=value\n" over all attributes, in order.
 [[nodiscard]] std::uint64_t header_checksum(const ShardHeader& header);
 
-// "uint16" <-> DType::u16: the spelling in the file. Parsing an unknown spelling gives DType::f32.
+// The spelling in the file, "uint16" <-> DType::u16. Parsing an unknown spelling gives DType::f32.
 [[nodiscard]] std::string_view stored_name(DType dtype);
 [[nodiscard]] DType dtype_from_stored_name(std::string_view name);
 
@@ -117,8 +116,8 @@ using Attributes = std::vector<std::pair<std::string, AttributeValue>>;
 // "shard_00007.h5"
 [[nodiscard]] std::string shard_file_name(std::uint64_t index);
 
-// Asks the HDF5 library in a child (hdf5/child.h) about `path` and validates all of it but the
-// payload's bytes. Raises ExitCode::data naming the file, what is wrong and the fix.
+// Asks the HDF5 library in a child (hdf5/child.h) about `path` and validates all but the payload's
+// bytes. Raises ExitCode::data naming the file, the problem and the fix.
 [[nodiscard]] Shard open_shard(const std::string& path);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All shards of one data set, validated against each other and open for pread.
+// All shards of a data set, validated against each other and open for pread.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@ namespace trireme {
 
 struct ShardList {
   std::vector<std::string> paths;  // in order
-  bool complete = true;            // a whole directory; false for one shard named by its own path
+  bool complete = true;            // a whole directory; false for a single shard by its own path
 };
 
-// The shard files of a directory in order, or the one file that `path` is. `split` names the
-// subdirectory to look into when `path` has none. Raises ExitCode::data when there are none or the
+// The shard files of a directory in order, or the single file `path`. `split` names the
+// subdirectory to search if `path` has no shards. Raises ExitCode::data if there are none or the
 // numbering has a gap.
 [[nodiscard]] ShardList list_shards(const std::string& path, const std::string& split);
 
 class ShardSet {
  public:
-  // Raises ExitCode::data when a shard is invalid or the shards disagree in kind, dtype, tokenizer,
-  // vocabulary, image size, classes, or in how many they are.
-  // `check_blocks` = false leaves the block checksums alone: to measure what they cost.
+  // Raises ExitCode::data if a shard is invalid or the shards disagree in kind, dtype, tokenizer,
+  // vocabulary, image size, classes or their number. `check_blocks` = false ignores block
+  // checksums, to measure their cost.
   explicit ShardSet(const ShardList& list, bool check_blocks = true);
 
   [[nodiscard]] const std::vector<Shard>& shards() const { return shards_; }
@@ -36,14 +36,14 @@ class ShardSet {
   [[nodiscard]] std::uint64_t elements() const {
     return starts_.back();
   }  // tokens or images of all shards
-  // Fills `to` with the data (tokens, images) of `shard` from byte `first` of it on, checked
-  // against its block checksums where it has them. `sample` is named where they do not match.
+  // Fills `to` with data (tokens, images) of `shard` from byte `first` on, checked against its
+  // block checksums if it has any. Errors name `sample`.
   void read(std::size_t shard, std::uint64_t first, std::span<std::byte> to,
             std::optional<std::int64_t> sample) const;
-  // The same of its document offsets or labels.
+  // The same for its document offsets or labels.
   void read_index(std::size_t shard, std::uint64_t first, std::span<std::byte> to,
                   std::optional<std::int64_t> sample) const;
-  // The same of its loss mask, which it has.
+  // The same for its loss mask, which must exist.
   void read_mask(std::size_t shard, std::uint64_t first, std::span<std::byte> to,
                  std::optional<std::int64_t> sample) const;
   // The shard that holds element `position` of the concatenation.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes one shard as a stream; the payload never has to fit in memory.
+// Writes a shard as a stream; the payload need not fit in memory.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@
 
 namespace trireme {
 
-// The file appears under `path` only when finish() has written, checksummed and synced all of it;
-// until then it has a temporary name, which the destructor removes. Space for the whole payload is
-// reserved before the first byte, so a full disk shows at once. Errors: ExitCode::internal for a
-// full disk or a failing write.
+// The file appears as `path` only when finish() has written, checksummed and synced all of it;
+// before, it has a temporary name, which the destructor removes. Space for the whole payload is
+// reserved first, so a full disk shows at once. Errors: ExitCode::internal for a full disk or a
+// failed write.
 class ShardWriter {
  public:
-  // `header` must be complete but for `documents`, `counted` and `payload_checksum`.
+  // `header` must be complete except for `documents`, `counted` and `payload_checksum`.
   ShardWriter(std::string path, ShardHeader header);
   ~ShardWriter();
   ShardWriter(const ShardWriter&) = delete;
@@ -27,8 +27,8 @@ class ShardWriter {
   // Appends `count` tokens (of the header's dtype) or images.
   void write(const void* elements, std::uint64_t count);
   // Exactly header.count elements must have been written. Tokens: the start of each document in
-  // this shard, first 0, then header.count. `loss_mask`: loss_mask_bytes(header.count) bytes, or
-  // none, and then all tokens count.
+  // this shard (first 0), then header.count. `loss_mask`: loss_mask_bytes(header.count) bytes, or
+  // empty if all tokens are targets.
   void finish(std::span<const std::uint64_t> document_offsets,
               std::span<const std::byte> loss_mask = {});
   // Images: header.count labels.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is there of a copy that several processes make together: a small file beside the copy.
+// Progress of a copy that several processes make together: a small file beside the copy.
 #pragma once
 
 #include <cstdint>
@@ -12,28 +12,28 @@ namespace trireme {
 
 // A piece of a copy.
 struct StagedPiece {
-  std::uint64_t checksum = 0;     // XXH3-64 of what was read of the file
-  std::uint64_t verified_by = 0;  // the job that has last read the copy and found it so; 0: none
+  std::uint64_t checksum = 0;     // XXH3-64 of the bytes read from the file
+  std::uint64_t verified_by = 0;  // the last job that verified the copy; 0: none
 };
 
-// Any number of processes, of one job or of several, may have one file of these open. A piece
-// belongs to who has claimed it; a process that ends, however it ends, gives up its claims.
+// Any number of processes and jobs may open the same ledger. A piece belongs to the process that
+// claimed it; its claims end with the process, however it ends.
 class PieceLedger {
  public:
   [[nodiscard]] static std::uint64_t bytes_for(std::uint64_t pieces) {
     return pieces * sizeof(StagedPiece);
   }
-  // Makes the file where it is missing or of another size: no piece is there.
+  // Creates the file if it is missing or has another size: without any piece.
   static void prepare(const OutputDirectory& directory, const std::string& name,
                       std::uint64_t pieces);
 
-  // Of a prepared file; is_open() is false where there is none.
+  // Opens a prepared file; is_open() is false if there is none.
   PieceLedger(const OutputDirectory& directory, const std::string& name, std::uint64_t pieces);
   [[nodiscard]] bool is_open() const { return file_.is_open(); }
-  // Somebody has given up the copy.
+  // Whether a process has given up the copy.
   [[nodiscard]] bool is_removed() const;
 
-  // False where another has it. Raises ExitCode::internal where files cannot be locked.
+  // False if another process has it. Raises ExitCode::internal if files cannot be locked.
   [[nodiscard]] bool claim(std::uint64_t piece) const;
   void release(std::uint64_t piece) const noexcept;
   [[nodiscard]] StagedPiece read(std::uint64_t piece) const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One file on its way to a disk of this host, as one process works on it.
+// A file's copy on a disk of this host; one process's part of making it.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ class StagedCopy {
  public:
   enum class State : std::uint8_t { waiting, worked, complete, given_up };
 
-  // `job`: the same for all processes that share this work, and not 0.
+  // `job`: equal in all processes that share this work, and not 0.
   StagedCopy(StageSource source, const OutputDirectory& directory, std::uint64_t job);
 
-  // Does the pieces that nobody else does: copies them, reads them back from the disk and compares
-  // checksums; of pieces that an earlier job has copied only the latter; of a packed shard, once,
-  // its own checksums too. complete: all pieces are there and found right by processes of this job,
-  // and readers have been told (data_file.h). given_up: nobody copies it any more, with a line in
-  // the log from who has found out why.
+  // Does the pieces that no other process does: copies them, reads them back from the disk and
+  // compares checksums; pieces copied by an earlier job are only read back; for a packed shard also
+  // checks its own checksums, once. complete: processes of this job have verified all pieces, and
+  // readers use the copy (data_file.h). given_up: nobody copies it any more; the process that found
+  // out why has logged it.
   [[nodiscard]] State advance(const StopAsked& stop);
 
   [[nodiscard]] const StageSource& source() const { return source_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies data files to a disk of this host beside a run that reads them.
+// Copies data files to a disk of this host while a run reads them.
 #pragma once
 
 #include <condition_variable>
@@ -14,23 +14,23 @@
 
 namespace trireme {
 
-// What `sets` read, in order and each once, as it is now. Raises ExitCode::data for a file that is
-// gone.
+// The files of `sets`, in order, each once, with their current state. Raises ExitCode::data if a
+// file is gone.
 [[nodiscard]] std::vector<StageSource> stage_sources(std::span<const Dataset* const> sets);
 
-// A thread of low priority, one in each process of the host, that takes pieces of the first files
-// until all are there. What it has not finished when it ends stays for the next job.
+// A low-priority thread, one per process of the host, that copies pieces of the first files until
+// all are complete. Unfinished work is left for the next job.
 class Staging {
  public:
-  // `directory` has reserved what is to be copied. `job`: as StagedCopy. `reports`: this one says
-  // when all is done.
+  // `directory` has reserved the space. `job`: as in StagedCopy. `reports`: this process logs the
+  // end.
   Staging(StageDirectory directory, std::vector<StageSource> sources, std::uint64_t job,
           bool reports);
-  ~Staging();  // within some MB
+  ~Staging();  // stops within some MB
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  // Until no file is left to be copied here.
+  // Waits until no file is left to copy here.
   void wait();
 
  private:
@@ -42,7 +42,7 @@ class Staging {
   StageDirectory directory_;
   bool reports_;
   std::deque<std::unique_ptr<StagedCopy>> pending_;
-  std::vector<std::unique_ptr<StagedCopy>> complete_;  // readers look at what these hold
+  std::vector<std::unique_ptr<StagedCopy>> complete_;  // keeps the copies that readers use
 
   std::mutex mutex_;
   std::condition_variable changed_;

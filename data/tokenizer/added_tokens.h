@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens that are found in the text before it is cut, as they are written: <|endoftext|>.
+// Added tokens, which are matched literally before the text is split: <|endoftext|>.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace trireme {
 
-// A part of a text: an added token, or text between them.
+// A part of a text: an added token, or the text between two of them.
 struct TextPiece {
   TextSpan span;
   std::optional<std::uint32_t> token;
@@ -24,7 +24,7 @@ class AddedTokens {
   explicit AddedTokens(std::vector<AddedToken> tokens);
 
   [[nodiscard]] bool empty() const { return tokens_.empty(); }
-  // Appends the parts of `text`, in order: of the tokens that begin first the longest.
+  // Appends the parts of `text`, in order; of tokens that begin at the same place the longest.
   void split(std::string_view text, Splitter::Scratch& scratch,
              std::vector<TextPiece>& pieces) const;
 
@@ -33,15 +33,15 @@ class AddedTokens {
     std::vector<std::pair<unsigned char, std::uint32_t>> next;
     std::int32_t token = -1;
   };
-  // The longest token that begins at text[at]; null: none.
+  // The longest token at text[at]; null: none.
   [[nodiscard]] const AddedToken* find(std::string_view text, std::size_t at) const;
   [[nodiscard]] bool stands_alone(std::string_view text, TextSpan span,
                                   Splitter::Scratch& scratch) const;
 
   std::vector<AddedToken> tokens_;
-  std::vector<Node> nodes_;  // a tree of letters; the first is its root
+  std::vector<Node> nodes_;  // a trie; the first is its root
   std::vector<bool> begins_;
-  std::optional<Splitter> word_;  // where a token needs it
+  std::optional<Splitter> word_;  // if a token needs it
 };
 
 }  // namespace trireme

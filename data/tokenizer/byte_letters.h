@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte-level tokenizers write every byte as a printable letter (space as U+0120), so that a token
-// is text in their files.
+// Byte-level tokenizers write every byte as a printable letter (space as U+0120), so tokens are
+// text in their files.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-// The bytes that `token`, valid UTF-8, stands for; nothing where a letter stands for no byte.
+// The bytes of `token`, valid UTF-8; nothing if a letter means no byte.
 [[nodiscard]] std::optional<std::string> bytes_of_letters(std::string_view token);
 
 }  // namespace trireme

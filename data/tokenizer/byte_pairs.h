@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte-pair encoding of one word: its bytes, of which the pair that was learned first becomes one
-// token, again and again.
+// Byte-pair encoding of a word: starts from its bytes and repeatedly merges the pair that was
+// learned first.
 #pragma once
 
 #include <array>
@@ -18,15 +18,14 @@ class BytePairs {
  public:
   explicit BytePairs(const TokenizerSpec& spec);
 
-  // A thread's memory, most of it the words that it met lately, which are most of what it meets.
+  // Per-thread memory, mostly a cache of recent words, which are most of the input.
   class Scratch {
    public:
     Scratch() : lately_(lately) {}
 
    private:
     friend class BytePairs;
-    // One line of a cache. The last byte of the word is its length, so that an empty entry is no
-    // word's.
+    // A cache entry. The word's last byte is its length, so an empty entry matches no word.
     struct alignas(64) Word {
       static constexpr std::size_t longest = 23;
       std::array<std::uint64_t, 3> word{};
@@ -38,7 +37,7 @@ class BytePairs {
       std::int32_t before, after;  // -1: none
     };
     struct Pair {
-      std::uint64_t order;  // rank, then place: the smallest is merged first
+      std::uint64_t order;  // rank, then place; the smallest is merged first
       std::uint32_t left, right;
     };
     static constexpr std::size_t lately = 1 << 16;  // words, 4 MB
@@ -56,7 +55,7 @@ class BytePairs {
     std::uint32_t rank = 0;
     static constexpr std::uint64_t none = ~std::uint64_t{0};
   };
-  // The number of the merge of a pair; -1: they stay apart.
+  // The index of a pair's merge; -1: none.
   [[nodiscard]] std::int64_t rank_of(std::uint32_t left, std::uint32_t right) const;
   void push_pair(Scratch& scratch, std::int32_t place) const;
   void merge(std::string_view word, Scratch& scratch, std::vector<std::uint32_t>& ids) const;
@@ -65,7 +64,7 @@ class BytePairs {
   std::vector<std::uint32_t> joined_;  // by rank
   std::vector<Slot> slots_;            // open addressing
   int shift_ = 0;
-  // Where whole words come first.
+  // For whole words that are tokens.
   std::unordered_map<std::string, std::uint32_t> words_;
 };
 

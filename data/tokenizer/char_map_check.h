@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one part of a SentencePiece model that its library follows without looking where it leads.
+// Checks the part of a SentencePiece model that its library reads without bounds checks.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace trireme {
 
-// Raises ExitCode::data, naming `path`, for a model (a message ModelProto in the wire format of
-// Protocol Buffers) that is cut, or in whose tables of characters (a trie as of Darts-clone, and
-// the texts that its leaves name) any text could lead out of the table.
+// Raises ExitCode::data, naming `path`, for a model (a ModelProto in protobuf wire format) that is
+// truncated, or whose character tables (a Darts-clone trie and the texts of its leaves) some input
+// could read out of bounds.
 void check_char_maps(std::string_view model, const std::string& path);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unicode normalization form C: letters and their accents as one code point where there is one.
+// Unicode normalization form C: composes letters and accents into single code points.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-// NFC of valid UTF-8. Gives `text` itself, or what it has put into `buffer`.
+// NFC of valid UTF-8. Returns `text` itself, or a view of `buffer`.
 [[nodiscard]] std::string_view composed(std::string_view text, std::string& buffer);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Patterns of tokenizer files, which are written for Oniguruma, in the words of PCRE2.
+// Converts patterns of tokenizer files, written for Oniguruma, to PCRE2.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace trireme {
 
-// Constructs that both libraries understand alike are kept, \s and \S become the white space of
-// Unicode. Raises ExitCode::data, naming `place` and the construct, for any other: a pattern that
-// nearly means the same would give other tokens.
+// Keeps constructs that both libraries understand alike; \s and \S become Unicode white space.
+// Raises ExitCode::data, naming `place` and the construct, for all others, because a slightly
+// different pattern would give other tokens.
 [[nodiscard]] std::string to_pcre2(std::string_view pattern, const std::string& place);
 
-// A pattern that matches `text` and nothing else.
+// A pattern that matches exactly `text`.
 [[nodiscard]] std::string literal_pattern(std::string_view text);
 
 }  // namespace trireme

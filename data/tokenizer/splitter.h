@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cuts text into the pieces that merges never cross.
+// Splits text into pieces that merges never cross.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct TextSpan {
   std::size_t begin = 0, end = 0;
 };
 
-// One rule for any number of threads; what a thread needs of its own is in a Scratch.
+// Thread-safe; the state of a thread is in a Scratch.
 class Splitter {
  public:
   class Scratch {
@@ -33,25 +33,25 @@ class Splitter {
     std::unique_ptr<State> state_;
   };
 
-  // Raises ExitCode::data, naming `place`, for a pattern that PCRE2 refuses or that matches nothing
-  // at all as well.
+  // Raises ExitCode::data, naming `place`, for a pattern that PCRE2 refuses or that also matches
+  // the empty text.
   Splitter(const SplitRule& rule, const std::string& place);
   ~Splitter();
   Splitter(Splitter&&) noexcept;
   Splitter& operator=(Splitter&&) noexcept;
 
-  // Appends the pieces of `text`, which is valid UTF-8.
+  // Appends the pieces of `text`, which must be valid UTF-8.
   void split(std::string_view text, Scratch& scratch, std::vector<TextSpan>& pieces) const;
 
-  // The same as far as `stop`; where the text goes on behind its end in a way that is not known
-  // (`open`), as far as the pieces do not depend on that. Gives the end of the last of them.
+  // The same up to `stop`; if unknown text follows (`open`), only pieces that do not depend on it.
+  // Returns the end of the last piece.
   std::size_t split_part(std::string_view text, std::size_t stop, bool open, Scratch& scratch,
                          std::vector<TextSpan>& pieces) const;
 
-  // Whether every piece follows from where it begins, which split_part() needs.
+  // Whether every piece depends only on its start, as split_part() needs.
   [[nodiscard]] bool is_local() const;
 
-  // Whether the pattern matches somewhere.
+  // Whether the pattern matches anywhere.
   [[nodiscard]] bool matches(std::string_view text, Scratch& scratch) const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kinds of tokenizers have in common, behind Tokenizer and TextEncoder (tokenizer.h),
-// which say what the functions do.
+// The interface of the kinds of tokenizers behind Tokenizer and TextEncoder (tokenizer.h documents
+// the functions).
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace trireme {
 
-// Of one thread.
+// For one thread.
 class EncoderKind {
  public:
   virtual ~EncoderKind() = default;
@@ -25,7 +25,7 @@ class EncoderKind {
 class TokenizerKind {
  public:
   virtual ~TokenizerKind() = default;
-  // Equal where all texts have the same tokens; nothing where only the file says so.
+  // Equal if all texts have the same tokens; nothing if the kind cannot tell.
   [[nodiscard]] virtual std::optional<std::uint64_t> meaning() const { return std::nullopt; }
   [[nodiscard]] virtual std::uint32_t vocabulary() const = 0;
   [[nodiscard]] virtual std::optional<std::uint32_t> id_of(std::string_view token) const = 0;
@@ -35,7 +35,7 @@ class TokenizerKind {
   [[nodiscard]] virtual std::unique_ptr<EncoderKind> encoder() const = 0;
 };
 
-// Of the content of the file `path`. Raise ExitCode::data, naming it and what is wrong.
+// From the content of the file `path`. Raise ExitCode::data, naming it and the problem.
 [[nodiscard]] std::unique_ptr<const TokenizerKind> open_byte_level(const std::string& text,
                                                                    const std::string& path);
 [[nodiscard]] std::unique_ptr<const TokenizerKind> open_sentence_piece(const std::string& content,

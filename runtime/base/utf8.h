@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// UTF-8 text that anybody may have written.
+// Handling of untrusted UTF-8 text.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace trireme {
 
-// What stands at text[at]: a whole code point of so many bytes, or so many bytes that belong to
-// none (the longest start of one, as Unicode recommends and Python's errors="replace" counts them).
+// The bytes at text[at]: a whole code point, or invalid bytes (the longest start of one, as Unicode
+// recommends and Python's errors="replace" counts them).
 struct Utf8Step {
   std::size_t bytes = 1;
   bool valid = true;
@@ -19,10 +19,10 @@ struct Utf8Step {
 // The first byte that is not UTF-8; npos: there is none.
 [[nodiscard]] std::size_t first_invalid_utf8(std::string_view text);
 
-// `text` with a U+FFFD for every invalid step; `replaced` counts them.
+// `text` with U+FFFD for every invalid step; `replaced` counts them.
 [[nodiscard]] std::string with_replaced_utf8(std::string_view text, std::size_t& replaced);
 
-// The code point at text[at] of valid UTF-8; moves `at` behind it.
+// The code point at text[at] of valid UTF-8; advances `at`.
 [[nodiscard]] char32_t next_code_point(std::string_view text, std::size_t& at);
 
 }  // namespace trireme
