@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A packer that is told to stop takes its unfinished output with it.
+// Lets a packer that is told to stop remove its unfinished output.
 #pragma once
 
 #include <signal.h>
@@ -8,9 +8,9 @@
 
 namespace trireme {
 
-// While it lives, the first SIGINT, SIGTERM or SIGHUP makes stop_if_asked() raise, and its
-// destructor ends the process by that signal once the stack is unwound. A second one ends the
-// process at once. Signals that were ignored stay so. One at a time.
+// While it exists, the first SIGINT, SIGTERM or SIGHUP makes stop_if_asked() raise, and the
+// destructor ends the process by that signal after unwinding. A second signal ends the process at
+// once. Ignored signals stay ignored. One at a time.
 class Interruption {
  public:
   Interruption();
@@ -23,7 +23,7 @@ class Interruption {
   std::array<struct sigaction, signals_.size()> before_{};
 };
 
-// For loops over blocks and images, in any thread. Raises ExitCode::internal.
+// For loops over blocks and images, on any thread. Raises ExitCode::internal.
 void stop_if_asked();
 
 }  // namespace trireme

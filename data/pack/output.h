@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules about output directories and splits that all packers share.
+// Rules for output directories and splits, shared by all packers.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@ namespace trireme {
 // split and fraction.
 void check_output_options(const std::string& output, const std::string& split,
                           std::optional<double> validation);
-// Raises ExitCode::config when `output` lies in the directory `input`, whose next packing would
-// read the shards.
+// Raises ExitCode::config if `output` is inside the directory `input`: packing again would read the
+// shards.
 void check_output_outside(const std::string& output, const std::string& input);
 // output, or output/split.
 [[nodiscard]] std::string output_of(const std::string& output, const std::string& split);
-// {"", total} without a fraction, {"train", total} for 0, else {"train", total - v},
-// {"validation", v} with v = fraction of total, rounded, both at least 1. Raises ExitCode::data
-// when `total` is too small for that.
+// {"", total} without a fraction, {"train", total} for 0, else {"train", total - v}, {"validation",
+// v} with v = fraction of total, rounded, both at least 1. Raises ExitCode::data if `total` is too
+// small for that.
 [[nodiscard]] std::vector<std::pair<std::string, std::uint64_t>> split_sizes(
     std::uint64_t total, std::optional<double> validation, const std::string& unit);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A loop over independent items on several threads.
+// Loops over independent items on several threads.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,12 @@
 
 namespace trireme {
 
-// Calls `body(i)` once for each i in [0, count). The error of the smallest failing i is raised,
+// Calls `body(i)` once for each i in [0, count). Raises the error of the smallest failing i,
 // whatever the number of threads.
 void parallel_for(std::size_t count, std::size_t threads,
                   const std::function<void(std::size_t)>& body);
 
-// Threads for such a loop where nobody says how many: one per core, 16 at most.
+// Default number of threads for such a loop: one per core, at most 16.
 [[nodiscard]] std::size_t usable_cores();
 
 }  // namespace trireme

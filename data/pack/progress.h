@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Progress of a long command on stderr: a line that rewrites itself on a terminal, else a line now
-// and then.
+// Progress of a long command on stderr: on a terminal a line that rewrites itself, otherwise
+// occasional lines.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@ namespace trireme {
 
 class Progress {
  public:
-  // `unit` "bytes" prints MB and MB/s; any other unit is printed as it is. Silent when `shown` is
+  // `unit` "bytes" prints MB and MB/s; other units are printed as given. Silent if `shown` is
   // false.
   Progress(std::string label, std::uint64_t total, std::string unit, bool shown);
   ~Progress();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where images to pack come from.
+// Sources of images to pack.
 #pragma once
 
 #include <cstdint>
@@ -32,20 +32,19 @@ class ImageSource {
 
 // An IDX file of unsigned bytes, (N, H, W) or (N, H, W, C), plain or gzip, and the IDX file of its
 // labels. `class_names` may be empty: then the classes are "0".."<largest label>". Decompressed
-// images are kept in nameless storage in `spool_directory`. Raises ExitCode::data for anything that
-// does not fit.
+// images go to unnamed storage in `spool_directory`. Raises ExitCode::data for invalid input.
 [[nodiscard]] std::unique_ptr<ImageSource> open_idx(const std::string& images,
                                                     const std::string& labels,
                                                     std::vector<std::string> class_names,
                                                     const std::string& spool_directory);
 
 struct SplitSource {
-  std::string name;  // train, validation, test; empty where the input is not split
+  std::string name;  // train, validation, test; empty if the input is not split
   std::unique_ptr<ImageSource> source;
 };
 
-// The images of a directory (image_tree.h), one source per split, all with the same classes. Images
-// larger than `max_pixels` are refused before they are decoded.
+// The images of a directory (image_tree.h), one source per split, all with the same classes.
+// Refuses images larger than `max_pixels` before decoding them.
 [[nodiscard]] std::vector<SplitSource> open_image_folder(
     const std::string& directory, const std::vector<std::string>& class_names,
     std::uint64_t max_pixels);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cuts a stream of bytes into batches for threads: whole documents, or whole lines.
+// Cuts a stream of bytes into batches for threads: at document ends or line ends.
 #pragma once
 
 #include <functional>
@@ -14,21 +14,21 @@
 namespace trireme {
 
 inline constexpr std::size_t batch_bytes = std::size_t{1} << 20;
-// A document that cannot be cut, or a line, is held whole.
+// A line, or a document that cannot be cut, is held whole.
 inline constexpr std::size_t longest_document = std::size_t{1} << 30;
 
 using GiveBatch = std::function<void(std::unique_ptr<TextBatch>)>;
 
-// Each file is a document, or each part of it that a separator ends.
+// A document is a file, or a part of it that a separator ends.
 class DocumentCutter {
  public:
-  // `tokenizer`: null where tokens are bytes.
+  // `tokenizer`: null if tokens are bytes.
   DocumentCutter(const Tokenizer* tokenizer, std::string separator, GiveBatch give);
-  // Of one file after another; `file` must stay.
+  // Starts the next file; `file` must stay alive.
   void begin_file(const std::string* file);
   void add(std::span<const std::byte> bytes);
   void end_file();
-  void finish();  // gives what is left
+  void finish();  // passes on the rest
 
  private:
   void add_to_document(std::span<const std::byte> bytes);
@@ -42,10 +42,10 @@ class DocumentCutter {
   GiveBatch give_;
   std::unique_ptr<TextBatch> batch_;
   const std::string* file_ = nullptr;
-  std::uint64_t offset_ = 0;   // in the file, of the end of what is there
-  std::size_t document_ = 0;   // bytes of the open document at the end of the batch
-  bool begins_ = true;         // the open document has no part before
-  std::size_t try_again_ = 0;  // bytes of the open document, before which it is not to be cut
+  std::uint64_t offset_ = 0;   // in the file, at the end of the held bytes
+  std::size_t document_ = 0;   // bytes of the open document, at the end of the batch
+  bool begins_ = true;         // this is the open document's first part
+  std::size_t try_again_ = 0;  // bytes of the open document; no cut before them
 };
 
 // Each line is a JSON object.

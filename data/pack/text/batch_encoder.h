@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches of text to tokens.
+// Encodes batches of text to tokens.
 #pragma once
 
 #include <optional>
@@ -16,19 +16,19 @@ struct EncodeOptions {
   const Tokenizer* tokenizer = nullptr;       // null: tokens are bytes
   std::vector<std::uint32_t> begin{}, end{};  // of each document
   std::string json_field{};                   // empty: no JSON lines, or dialogues
-  const Dialogue* dialogue = nullptr;         // of JSON lines that are such
+  const Dialogue* dialogue = nullptr;         // if the JSON lines are dialogues
   bool skip_bad = false;                      // lines
-  bool refuse_invalid = false;                // UTF-8, which is replaced otherwise
+  bool refuse_invalid = false;                // UTF-8, which is otherwise replaced
 };
 
-// Of one thread. The options must outlive it.
+// For one thread. The options must outlive it.
 class BatchEncoder {
  public:
   explicit BatchEncoder(const EncodeOptions& options);
 
   void encode(TextBatch& batch);
-  // The tokens of parts that encode() has left open, one behind another, and of the first part of
-  // `next`: the last of them; appended to `ids`. False: it is open too.
+  // Appends to `ids` the tokens of parts that encode() left open, concatenated, and of the last of
+  // them, the first part of `next`. False if that is open too.
   [[nodiscard]] bool encode_joined(const std::string& open, bool begins, TextBatch& next,
                                    std::vector<std::uint32_t>& ids);
 
@@ -37,7 +37,7 @@ class BatchEncoder {
   [[nodiscard]] bool encode_part(std::string_view text, const DocumentPart& part,
                                  std::string_view after, TextBatch& batch,
                                  std::vector<std::uint32_t>& ids);
-  // Of a line, appended to the batch without begin and end tokens. Else says what is wrong with it.
+  // Encodes a line into the batch without begin and end tokens, or returns what is wrong with it.
   [[nodiscard]] std::string encode_line(std::string_view line, TextBatch& batch);
   void encode_text(std::string_view text, std::vector<std::uint32_t>& ids);
 

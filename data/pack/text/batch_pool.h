@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that work on batches of text, which come back in the order in which they were given.
+// Threads that process batches of text; batches return in the order in which they were put.
 #pragma once
 
 #include <condition_variable>
@@ -17,18 +17,18 @@ namespace trireme {
 
 class BatchPool {
  public:
-  // Called by one thread at a time for each number of a thread.
+  // Thread number `thread` makes one call at a time.
   using Work = std::function<void(TextBatch&, std::size_t thread)>;
 
   BatchPool(std::size_t threads, Work work);
-  ~BatchPool();  // what is not begun is dropped
+  ~BatchPool();  // drops batches that have not begun
   BatchPool(const BatchPool&) = delete;
   BatchPool& operator=(const BatchPool&) = delete;
 
   void put(std::unique_ptr<TextBatch> batch);
-  // Whether take() should come before the next put(): memory is bounded so.
+  // Whether take() should precede the next put(), to bound memory.
   [[nodiscard]] bool is_full() const { return order_.size() >= most_; }
-  // The oldest batch, once it is done; null: there is none. Raises what its work has raised.
+  // The oldest batch, once it is done; null: there is none. Raises its work's error.
   [[nodiscard]] std::unique_ptr<TextBatch> take();
 
  private:
@@ -40,7 +40,7 @@ class BatchPool {
 
   Work work_;
   std::size_t most_;
-  std::deque<std::shared_ptr<Entry>> order_;  // of the caller alone
+  std::deque<std::shared_ptr<Entry>> order_;  // used by the caller alone
 
   std::mutex mutex_;
   std::condition_variable given_, finished_;

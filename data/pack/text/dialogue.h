@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Examples for fine-tuning, one a JSON line: what was asked is read, what is answered is learnt.
+// Fine-tuning examples in JSON lines: prompts are read, answers are learned.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,24 @@
 
 namespace trireme {
 
-// Tokens, and 1 for each that is a target, else 0.
+// Tokens, and per token 1 if it is a target, else 0.
 struct MarkedTokens {
   std::vector<std::uint32_t>& ids;
   std::vector<std::uint8_t>& counted;
 };
 
-// Any number of threads may use one.
+// Thread-safe.
 class Dialogue {
  public:
   // Without a template: {"prompt": text, "completion": text}, each encoded alone. `tokenizer` is
-  // null for bytes, which have no template. Raises ExitCode::config, naming `tokenizer_path`, where
-  // it lacks a special token of the template.
+  // null for bytes, which have no template. Raises ExitCode::config, naming `tokenizer_path`, if it
+  // lacks a special token of the template.
   Dialogue(const Tokenizer* tokenizer, ChatTemplate chat, const std::string& tokenizer_path);
 
-  // Appends the tokens of the line. Those of the completion and the `end` behind it count; of a
-  // conversation those of the assistant's contents with the token that ends its turn. A token that
-  // holds the end of a header and the begin of a content counts, as with transformers. Returns what
-  // is wrong with the line, or "" where nothing is.
+  // Appends the line's tokens. Targets are those of the completion and the `end` after it, or in a
+  // conversation those of the assistant's contents and the token that ends its turn. As in
+  // transformers, a token that spans the end of a header and the start of a content is a target.
+  // Returns the line's problem, or "".
   [[nodiscard]] std::string encode(std::string_view line, TextEncoder* encoder,
                                    std::span<const std::uint32_t> end, MarkedTokens to) const;
 
@@ -39,7 +39,7 @@ class Dialogue {
                                         std::span<const std::uint32_t> end, MarkedTokens to) const;
   void encode_message(const std::string& role, std::string_view content, TextEncoder& encoder,
                       MarkedTokens to) const;
-  // How many of the tokens end in the first `bytes` of their text.
+  // Number of tokens that end within the first `bytes` of their text.
   [[nodiscard]] std::size_t tokens_within(std::span<const std::uint32_t> ids,
                                           std::size_t bytes) const;
 

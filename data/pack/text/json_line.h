@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One line of a JSON lines file: an object, of which one field is the text.
+// A line of a JSON lines file: an object with the text in one field.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-// The text of `field`. False where there is none; then `text` says why.
+// Reads the text of `field`. False if there is none; then `text` says why.
 [[nodiscard]] bool read_json_line(std::string_view line, const std::string& field,
                                   std::string& text);
 

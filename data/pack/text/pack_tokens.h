@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text to tokens, kept until all is read: how many there are is known at the end only.
+// Encodes text to tokens and spools them, because their number is known only at the end.
 #pragma once
 
 #include <memory>
@@ -19,11 +19,11 @@ struct SpooledTokens {
   std::string tokenizer = "bytes";
   std::uint64_t vocabulary = 256;
   std::uint64_t replaced = 0;          // invalid UTF-8 that became U+FFFD
-  std::vector<std::string> bad_lines;  // messages, one per line that was left out
+  std::vector<std::string> bad_lines;  // messages, one per skipped line
 };
 
 // Raises ExitCode::data for text that cannot be read, ExitCode::config for options that the
-// tokenizer cannot honour. A begin and an end token are added to each document.
+// tokenizer does not support. Adds begin and end tokens to each document.
 [[nodiscard]] SpooledTokens spool_tokens(const std::vector<TextPart>& parts,
                                          const PackTextOptions& options,
                                          const std::string& directory);

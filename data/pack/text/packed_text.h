@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text that may be packed with gzip or zstd.
+// Text that may be compressed with gzip or zstd.
 #pragma once
 
 #include <functional>
@@ -9,8 +9,8 @@
 
 namespace trireme {
 
-// As read_part(), with what a gzip or zstd file holds; any other file as it is. `read` counts the
-// bytes of the file. Raises ExitCode::data, naming the file, for damaged ones.
+// Like read_part(), but decompresses gzip and zstd files; `read` counts the bytes of the file.
+// Raises ExitCode::data, naming the file, for damaged ones.
 void read_text_part(const TextPart& part, const std::function<void(std::uint64_t)>& read,
                     const std::function<void(std::span<const std::byte>)>& take);
 

@@ -11,11 +11,11 @@ namespace trireme {
 
 class SeparatorSearch {
  public:
-  // An empty one is nowhere.
+  // An empty separator never matches.
   explicit SeparatorSearch(std::string separator);
 
   void reset() { matched_ = 0; }
-  // Bytes up to and including the next separator's last one; all of them when none ends here.
+  // Number of bytes up to the end of the next separator, or all bytes if none ends here.
   [[nodiscard]] std::size_t next_end(std::span<const std::byte> bytes, bool& found);
 
  private:

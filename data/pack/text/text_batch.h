@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A piece of work for one thread: about a megabyte of text, and the tokens that it becomes.
+// A work item for one thread: about a megabyte of text, and its tokens.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-// A document, or a part of a long one.
+// A document, or part of a long one.
 struct DocumentPart {
   std::size_t bytes = 0;
   const std::string* file = nullptr;
@@ -19,22 +19,22 @@ struct DocumentPart {
 
 struct TokenRun {
   std::size_t tokens = 0;
-  bool begins = true;  // a document
+  bool begins = true;  // the part begins a document
 };
 
 struct TextBatch {
   std::string text;
-  std::vector<DocumentPart> parts;  // of the text, in order; where it is no JSON lines
-  std::string after;  // what follows the last part, where that does not end its document
+  std::vector<DocumentPart> parts;  // of the text, in order; unless these are JSON lines
+  std::string after;                // text after the last part, if its document continues
   // JSON lines, of one file:
   const std::string* lines_of = nullptr;
   std::uint64_t first_line = 1;
 
-  // What became of it: a run for each part, or for each line that has text.
+  // The result: a run per part, or per line with text.
   std::vector<std::uint32_t> ids;
-  std::vector<std::uint8_t> counted;  // 1 for each id that is a target; empty: all are
+  std::vector<std::uint8_t> counted;  // 1 for each target id; empty: all are
   std::vector<TokenRun> runs;
-  bool last_part_is_open = false;  // its tokens depend on what follows; it has a run without tokens
+  bool last_part_is_open = false;  // its tokens depend on what follows; its run has no tokens
   std::uint64_t replaced = 0;      // invalid UTF-8
   std::vector<std::string> bad_lines;
   std::exception_ptr error;

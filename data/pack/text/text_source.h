@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inputs of pack-text as one stream of bytes of known length.
+// The inputs of pack-text as one byte stream of known length.
 #pragma once
 
 #include <functional>
@@ -12,21 +12,21 @@
 
 namespace trireme {
 
-// One file, or a copy of a stream that cannot be read twice (stdin, a pipe).
+// A file, or a copy of a stream that cannot be read twice (stdin, a pipe).
 struct TextPart {
   std::string name;
   std::uint64_t bytes = 0;
   std::shared_ptr<SpoolFile> spool;  // null for a regular file
 };
 
-// Expands `inputs`: files as given; directories to all their files (file_tree.h); "-" is stdin.
-// Streams are copied to nameless storage in `spool_directory`. Empty files are left out. Raises
-// ExitCode::data for what is missing or unreadable, or when nothing has any bytes.
+// Expands `inputs`: files; directories to all their files (file_tree.h); "-" is stdin. Copies
+// streams to unnamed storage in `spool_directory`. Skips empty files. Raises ExitCode::data for
+// what is missing or unreadable, or if there are no bytes at all.
 [[nodiscard]] std::vector<TextPart> list_text(const std::vector<std::string>& inputs,
                                               const std::string& spool_directory);
 
-// Feeds the part to `take` in blocks. Raises ExitCode::data when a file has changed its size since
-// it was listed.
+// Passes the part to `take` in blocks. Raises ExitCode::data if a file's size has changed since it
+// was listed.
 void read_part(const TextPart& part, const std::function<void(std::span<const std::byte>)>& take);
 
 }  // namespace trireme

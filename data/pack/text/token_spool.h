@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens, where documents begin and which tokens count, in nameless files: shards say at their
-// start how many they hold.
+// Tokens, document starts and target marks in unnamed files: a shard's header needs their number.
 #pragma once
 
 #include <functional>
@@ -16,18 +15,18 @@ namespace trireme {
 
 class TokenSpool {
  public:
-  // `dtype` is u16 or u32, into which every id fits. `masked`: tokens come with what counts.
+  // `dtype` is u16 or u32 and fits every id. `masked`: tokens come with target marks.
   TokenSpool(const std::string& directory, DType dtype, bool masked = false);
 
   void begin_document();
-  // `counted`, of a masked spool: 1 for each token that is a target, else 0.
+  // `counted`, for a masked spool: 1 for each target token, else 0.
   void add(std::span<const std::uint32_t> ids, std::span<const std::uint8_t> counted = {});
   [[nodiscard]] std::uint64_t tokens() const { return tokens_; }
 
-  // Tokens as they are stored, and a byte for each where they are masked.
+  // Tokens as stored, and a byte for each if masked.
   using Take =
       std::function<void(std::span<const std::byte> tokens, std::span<const std::byte> counted)>;
-  // All of it, in order: `begin_document` before the first token of each document.
+  // Replays everything in order; calls `begin_document` before the first token of each document.
   void replay(const std::function<void()>& begin_document, const Take& take);
 
  private:

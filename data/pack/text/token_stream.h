@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cuts a stream of tokens into the shards of one data set.
+// Cuts a token stream into the shards of one data set.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,12 @@ class TokenStream {
   TokenStream(std::string directory, std::uint64_t total, std::uint64_t shard_tokens, DType dtype,
               std::string tokenizer = "bytes", std::uint64_t vocabulary = 256);
 
-  // The next token starts a document. Tokens before the first such call continue one that began
-  // elsewhere.
+  // The next token starts a document. Tokens before the first call continue an earlier document.
   void begin_document() { at_document_start_ = true; }
-  // Appends tokens that are of the stream's dtype; at most total in all. `counted`: a byte for each
-  // token, 1 where it is a target; empty for all tokens of a stream without a loss mask.
+  // Appends tokens of the stream's dtype, at most `total` in all. `counted`: a byte per token, 1
+  // for targets; empty for a stream without a loss mask.
   void add(std::span<const std::byte> tokens, std::span<const std::byte> counted = {});
-  // All tokens must have been added.
+  // Call it after adding all tokens.
   void finish();
 
   [[nodiscard]] std::uint64_t left() const { return total_ - written_; }
