@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which micro-batches of a global batch each data-parallel rank holds, as a pure function of how
-// many there are: a run of them for each rank, none without any.
+// Distributes the micro-batches of a global batch over the data-parallel ranks, as a pure function
+// of their number: a contiguous, non-empty run per rank.
 #pragma once
 
 #include <cstdint>
@@ -16,38 +16,38 @@ class BatchSlices {
     std::int64_t first = 0, count = 0;
   };
 
-  // Runs that differ by one at most, the longer ones first.
+  // Run lengths differ by at most one, longer runs first.
   [[nodiscard]] static BatchSlices even(std::int64_t micro_batches, std::int64_t ranks);
   // Every run is a node of the binary tree over micro-batches whose left half is the largest power
-  // of two below their number (runtime/parallel/grad_reducer.h). From aligned runs of the smallest
-  // power of two that makes no more than `ranks` of them the last ones are halved until there are
-  // as many.
+  // of two below their number (runtime/parallel/grad_reducer.h). Starts from aligned runs of the
+  // smallest power of two that gives at most `ranks` runs, then halves the last ones until there
+  // are `ranks`.
   [[nodiscard]] static BatchSlices tree(std::int64_t micro_batches, std::int64_t ranks);
 
   [[nodiscard]] std::int64_t micro_batches() const { return micro_batches_; }
   [[nodiscard]] std::int64_t ranks() const { return ranks_; }
   [[nodiscard]] Run of(std::int64_t rank) const;
   [[nodiscard]] std::int64_t largest() const { return of(0).count; }
-  // Every rank holds as many.
+  // Every rank holds the same number.
   [[nodiscard]] bool equal() const { return largest() * ranks_ == micro_batches_; }
-  // The first so many ranks stand for two leaves each in the tree over ranks
-  // (Communicator::set_doubled): none where that is the balanced one.
+  // The first doubled() ranks hold two leaves each of the tree over ranks
+  // (Communicator::set_doubled); 0 if that tree is balanced.
   [[nodiscard]] std::int64_t doubled() const;
-  // "2, 1, 1", and of many ranks "2 x 100, 1 x 28"
+  // "2, 1, 1", or for many ranks "2 x 100, 1 x 28"
   [[nodiscard]] std::string to_string() const;
 
  private:
   BatchSlices(std::int64_t micro_batches, std::int64_t ranks) noexcept
       : micro_batches_(micro_batches), ranks_(ranks) {}
 
-  // The first `wide_ranks_` have runs of `wide_`, the others of `narrow_`; what is beyond the end
-  // is cut off the last one's.
+  // The first `wide_ranks_` have runs of `wide_`, the others of `narrow_`; the last run is
+  // shortened to fit.
   std::int64_t micro_batches_, ranks_;
   std::int64_t wide_ = 1, wide_ranks_ = 0, narrow_ = 1;
   bool tree_ = false;
 };
 
-// Of a config whose rules were checked.
+// For a checked config.
 [[nodiscard]] BatchSlices batch_slices(const Config& config);
 
 }  // namespace trireme

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys that have one of several named values: each an enum with the one table of its names, which
-// parsing, printing, messages and the table of keys read. The rooms that do the work use the same
-// types.
+// Keys with named values: each is an enum with one table of names, which parsing, printing,
+// messages and the key table use. The rooms that do the work use the same types.
 #pragma once
 
 #include <array>
@@ -18,8 +17,7 @@ struct Named {
   std::string_view name;
 };
 
-// An enum E with a table: a function names_of(E) beside it, of every value in the order in which
-// messages list them.
+// An enum E with a function names_of(E) beside it: a table of all values in the order of messages.
 template <typename E>
 concept Choice = std::is_enum_v<E> && requires(E value) {
   names_of(value).front().name;
@@ -41,7 +39,7 @@ template <Choice E>
   return std::nullopt;
 }
 
-// device.type. automatic: cuda when the build has it and a GPU is there.
+// device.type. automatic: cuda if the build supports it and there is a GPU.
 enum class DeviceChoice : std::uint8_t { cpu, cuda, automatic };
 [[nodiscard]] constexpr auto names_of(DeviceChoice /*key*/) {
   return std::to_array<Named<DeviceChoice>>({{DeviceChoice::cpu, "cpu"},
@@ -49,14 +47,14 @@ enum class DeviceChoice : std::uint8_t { cpu, cuda, automatic };
                                              {DeviceChoice::automatic, "auto"}});
 }
 
-// data.documents: what a sequence of several texts is to attention and positions.
+// data.documents: how attention and positions treat a sequence of several documents.
 enum class Documents : std::uint8_t { joined, separate };
 [[nodiscard]] constexpr auto names_of(Documents /*key*/) {
   return std::to_array<Named<Documents>>(
       {{Documents::joined, "joined"}, {Documents::separate, "separate"}});
 }
 
-// device.graphs: what is recorded as CUDA graphs once it has run, and replayed from then on.
+// device.graphs: what is recorded as CUDA graphs after its first run and then replayed.
 enum class GraphMode : std::uint8_t {
   off,
   layer,  // each pass of a layer
@@ -67,7 +65,7 @@ enum class GraphMode : std::uint8_t {
       {{GraphMode::off, "off"}, {GraphMode::layer, "layer"}, {GraphMode::step, "step"}});
 }
 
-// precision: what matmuls compute in.
+// precision: the number format of matmuls.
 enum class Precision : std::uint8_t { fp32, tf32, bf16, fp16, fp8, automatic };
 [[nodiscard]] constexpr auto names_of(Precision /*key*/) {
   return std::to_array<Named<Precision>>({{Precision::automatic, "auto"},
@@ -90,26 +88,26 @@ enum class Reproducibility : std::uint8_t {
                                                 {Reproducibility::layout, "layout"}});
 }
 
-// data.last_batch: what happens to the samples of an epoch that do not fill a global batch.
+// data.last_batch: treatment of an epoch's samples that do not fill a global batch.
 enum class LastBatch : std::uint8_t {
-  drop,  // they are left out of this epoch
-  pad    // the batch is filled up with the first samples of the same epoch
+  drop,  // skipped in this epoch
+  pad    // filled up with the first samples of the same epoch
 };
 [[nodiscard]] constexpr auto names_of(LastBatch /*key*/) {
   return std::to_array<Named<LastBatch>>({{LastBatch::drop, "drop"}, {LastBatch::pad, "pad"}});
 }
 
-// Between two points of a ramp.
+// Interpolation between two points of a ramp.
 enum class RampForm : std::uint8_t { stepwise, linear };
 [[nodiscard]] constexpr auto names_of(RampForm /*key*/) {
   return std::to_array<Named<RampForm>>(
       {{RampForm::stepwise, "stepwise"}, {RampForm::linear, "linear"}});
 }
 
-// data.samples: what one sample of an HDF5 file is.
+// data.samples: the unit of an HDF5 file that is a sample.
 enum class SampleUnit : std::uint8_t {
-  file,  // all of a file
-  axis,  // a position along the axis N of its data sets
+  file,  // a whole file
+  axis,  // a position along axis N of its data sets
   group  // a group at the root of a file
 };
 [[nodiscard]] constexpr auto names_of(SampleUnit /*key*/) {
@@ -128,9 +126,9 @@ enum class Scaling : std::uint8_t {
       {{Scaling::none, "none"}, {Scaling::mean_std, "mean_std"}, {Scaling::min_max, "min_max"}});
 }
 
-// data.not_finite: what becomes of a NaN or an infinity among the inputs.
+// data.not_finite: treatment of NaN and infinity in inputs.
 enum class NotFinite : std::uint8_t {
-  refuse,  // the run ends
+  refuse,  // end the run
   zero,    // 0 after scaling, which is the mean
   keep
 };
@@ -139,7 +137,7 @@ enum class NotFinite : std::uint8_t {
       {{NotFinite::refuse, "refuse"}, {NotFinite::zero, "zero"}, {NotFinite::keep, "keep"}});
 }
 
-// data.damaged: what becomes of a sample that cannot be decoded.
+// data.damaged: treatment of samples that cannot be decoded.
 enum class Damaged : std::uint8_t { refuse, skip };
 [[nodiscard]] constexpr auto names_of(Damaged /*key*/) {
   return std::to_array<Named<Damaged>>({{Damaged::refuse, "refuse"}, {Damaged::skip, "skip"}});
@@ -154,33 +152,32 @@ enum class ScheduleKind : std::uint8_t { gpipe, one_f_one_b, interleaved, zero_b
                                              {ScheduleKind::zero_bubble, "zero-bubble"}});
 }
 
-// parallel.reduce_dtype: what data-parallel ranks send of their gradients.
+// parallel.reduce_dtype: the dtype in which data-parallel ranks send gradients.
 enum class ReduceDtype : std::uint8_t { fp32, compute };
 [[nodiscard]] constexpr auto names_of(ReduceDtype /*key*/) {
   return std::to_array<Named<ReduceDtype>>(
       {{ReduceDtype::fp32, "fp32"}, {ReduceDtype::compute, "compute"}});
 }
 
-// parallel.reducer: gradients are reduced during backward or after it.
+// parallel.reducer: reduce gradients during backward or after it.
 enum class ReducerMode : std::uint8_t { overlapped, inline_after_backward };
 [[nodiscard]] constexpr auto names_of(ReducerMode /*key*/) {
   return std::to_array<Named<ReducerMode>>(
       {{ReducerMode::overlapped, "overlapped"}, {ReducerMode::inline_after_backward, "inline"}});
 }
 
-// train.recompute: which activations backward computes anew instead of keeping them.
+// train.recompute: activations that backward recomputes instead of keeping them.
 enum class Recompute : std::uint8_t {
   none,
   selective,  // attention and activation functions (Korthikanti et al., 2022)
-  full        // everything inside a block: only its input is kept (Chen et al., 2016)
+  full        // everything in a block but its input (Chen et al., 2016)
 };
 [[nodiscard]] constexpr auto names_of(Recompute /*key*/) {
   return std::to_array<Named<Recompute>>(
       {{Recompute::none, "none"}, {Recompute::selective, "selective"}, {Recompute::full, "full"}});
 }
 
-// lr_schedule.name. wsd: warm-up, stable, then a linear decay over the last part (Hu et al.,
-// MiniCPM, 2024).
+// lr_schedule.name. wsd: warm-up, stable, then linear decay (Hu et al., MiniCPM, 2024).
 enum class LrDecay : std::uint8_t { constant, linear, cosine, wsd };
 [[nodiscard]] constexpr auto names_of(LrDecay /*key*/) {
   return std::to_array<Named<LrDecay>>({{LrDecay::constant, "constant"},

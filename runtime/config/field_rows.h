@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of the table of keys share. Private to this room.
+// Shared by the files of the key table. Private to this room.
 #pragma once
 
 #include <vector>
@@ -17,7 +17,7 @@ inline const Condition on_cuda{"device.type", {"cuda"}};
 
 }  // namespace trireme::config
 
-// The key is spelled by the member it sets, so the two cannot differ.
+// Spells the key by the member it sets, so the two cannot differ.
 #define FIELD(path, ...)                                                     \
   Field {                                                                    \
 #path, [](Config & config) -> Slot { return &config.path; }, __VA_ARGS__ \

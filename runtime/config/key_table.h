@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of all keys of a program: this room's rows and those of the model families that it was
-// built with.
+// All keys of a program: this room's rows and those of its model families.
 #pragma once
 
 #include <span>
@@ -15,17 +14,17 @@ namespace trireme::config {
 
 struct Subject;
 
-// What the room of the models tells of a family; all that this room knows of models.
+// A model family, as the room of the models describes it; this room knows nothing else of models.
 struct ModelFamily {
   std::string_view name{};  // a value of model.family
   Input input = Input::tokens;
-  bool splits_tensor = false;  // its layers can be split over tensor ranks
-  // Rows of the model section, made with TRIREME_MODEL_FIELD. Families may share a key: it is one
-  // row then, that of the first, and their defaults are equal.
+  bool splits_tensor = false;  // tensor ranks can split its layers
+  // Rows of the model section, made with TRIREME_MODEL_FIELD. Families may share a key: it is then
+  // one row, that of the first family, and the defaults must be equal.
   std::vector<Field> (*fields)() = nullptr;
-  // The rules between the family's own keys. Raises ExitCode::config through refuse().
+  // Checks rules between the family's own keys. Raises ExitCode::config through refuse().
   void (*check)(const Subject& subject) = nullptr;
-  // Of the declared chain; the keys have passed `check`. Nothing is allocated.
+  // Limits of the declared chain, after `check`. Allocates nothing.
   ModelLimits (*limits)(const Config& config) = nullptr;
   std::int64_t (*targets_per_sample)(const ModelConfig& model) = nullptr;
 };
@@ -39,14 +38,14 @@ class KeyTable {
   [[nodiscard]] std::span<const Field> fields() const { return fields_; }
   // The row of `key`, or null.
   [[nodiscard]] const Field* find(std::string_view key) const;
-  // The row that `key` was the name of in earlier versions, or null.
+  // The row with this former key, or null.
   [[nodiscard]] const Field* find_former(std::string_view key) const;
   [[nodiscard]] bool is_section(std::string_view name) const;
-  // Names that may stand inside `section` ("" = top level, which includes the sections).
+  // Names allowed in `section` ("" = top level, with the section names).
   [[nodiscard]] std::vector<std::string_view> names_in(std::string_view section) const;
 
   [[nodiscard]] const ModelFamily& family_of(const Config& config) const;
-  // "gpt2 or llama": the families for which such a row means something.
+  // "gpt2 or llama": the families in which such a row has a meaning.
   [[nodiscard]] std::string families_with(Needs needs) const;
   [[nodiscard]] Config defaults() const;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The config's `model` section: the name of a family and the options of every family, whose types
-// belong to the room of the models.
+// The config's `model` section: the family name and the options of every family, whose types belong
+// to the room of the models.
 #pragma once
 
 #include <any>
@@ -12,9 +12,9 @@ namespace trireme {
 
 class ModelConfig {
  public:
-  std::string family;  // a name that the table of keys knows; empty: the first of them
+  std::string family;  // a name in the key table; empty: its first family
 
-  // The options of one family; its defaults until they are set.
+  // The options of one family; its defaults if not set.
   template <typename Options>
   [[nodiscard]] const Options& as() const {
     static const Options defaults{};

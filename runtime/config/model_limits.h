@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a declared model allows a run to do with it: told by its layers (nn/layer.h), checked by the
-// rules of resolve_config, which know no model.
+// The limits that a declared model sets for a run: reported by its layers (nn/layer.h), checked by
+// the rules of resolve_config, which know no models.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-// A size, under the name that messages give it: its key, or what it is made of.
+// A size with its name in messages: its key, or its parts.
 struct Extent {
   std::int64_t value = 0;
   std::string name;
@@ -17,20 +17,20 @@ struct Extent {
 };
 
 struct ModelLimits {
-  std::int64_t layers = 0;  // of the chain, first and last included
-  // What a number of tensor blocks must divide, each extent once; empty: layers cannot be split
-  // over tensor ranks.
+  std::int64_t layers = 0;  // of the chain, including the first and the last
+  // The number of tensor blocks must divide all of these; empty: tensor ranks cannot split the
+  // layers.
   std::vector<Extent> tensor;
-  // Rows of the residual stream that one sample has, where these are split too; 0: they are not.
+  // Rows of the residual stream per sample, if they can be split; 0: they cannot.
   Extent rows;
-  // Of the activation that matmuls with fused epilogues compute; 0: the model has none.
+  // Width of the activation computed by fused matmul epilogues; 0: the model has none.
   Extent gelu;
-  bool convolutions = false;         // whose sums cuDNN may compute beside them
-  bool fp8 = false;                  // has linear layers that multiply 8-bit floats
-  bool selective_recompute = false;  // has activations that Recompute::selective does not keep
+  bool convolutions = false;         // cuDNN may fuse their sums
+  bool fp8 = false;                  // has linear layers that can use 8-bit floats
+  bool selective_recompute = false;  // has activations that Recompute::selective drops
   bool splits_backward = true;       // every layer does
   std::vector<std::string> adapted;  // roles of linear layers that may have low-rank adapters
-  bool documents = false;            // can keep the texts of a sequence apart
+  bool documents = false;            // can separate the documents of a sequence
 };
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Section optimizer of a config, and what is special to each optimizer: one row.
+// The optimizer section of a config, and the traits of each optimizer in one row.
 #pragma once
 
 #include <algorithm>
@@ -14,19 +14,19 @@ namespace trireme {
 
 // optimizer.name
 enum class OptimizerKind : std::uint8_t { adafactor, adamw, lamb, lars, lion, muon, sgd };
-// What is special to an optimizer, beside its steps in ops/update/optimizer_update_math.h.
+// Traits of an optimizer; its steps are in ops/update/optimizer_update_math.h.
 struct OptimizerTraits {
   OptimizerKind kind{};
   std::string_view name{};
-  int moments = 0;                                        // kept for each weight
-  bool betas = false, epsilon = false, momentum = false;  // keys that it reads
-  bool momentum_may_be_absent = false;  // with momentum 0 it keeps one moment fewer
-  bool bias_correction = false;         // of the moments, by powers of betas
-  bool own_rates = false;     // follows the learning rates that parameters have of their own
-  bool direction = false;     // first makes a direction of each gradient
-  bool factored = false;      // directions by the mean squares of rows and columns
-  bool trust_ratios = false;  // each tensor's step is as long as norms say
-  bool orthogonal = false;    // hidden matrices step along orthogonal directions, others as adamw
+  int moments = 0;                                        // kept per weight
+  bool betas = false, epsilon = false, momentum = false;  // keys that it uses
+  bool momentum_may_be_absent = false;  // with momentum 0 it keeps one moment less
+  bool bias_correction = false;         // of the moments, from powers of betas
+  bool own_rates = false;               // supports per-parameter learning rates
+  bool direction = false;               // first computes a direction from each gradient
+  bool factored = false;                // directions by the mean squares of rows and columns
+  bool trust_ratios = false;            // scales each tensor's step by norms
+  bool orthogonal = false;  // orthogonal directions for hidden matrices, AdamW for others
 };
 inline constexpr auto optimizer_table = std::to_array<OptimizerTraits>(
     {{.kind = OptimizerKind::adafactor,
@@ -90,7 +90,7 @@ struct OptimizerConfig {
   bool nesterov = false;
   double trust_coefficient = 0.001;
   bool scale_parameter = false;
-  // Numbers that are kept for each weight beside it.
+  // Number of moments kept per weight.
   [[nodiscard]] int moments() const {
     const OptimizerTraits& traits = traits_of(name);
     return traits.moments - (traits.momentum_may_be_absent && momentum == 0 ? 1 : 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keys that name files and directories.
+// Keys that name files and directories.
 #pragma once
 
 #include <filesystem>
@@ -10,8 +10,7 @@
 
 namespace trireme::config {
 
-// What a run reads; data.files and data.images may be patterns. Empty where the config names
-// nothing.
+// Inputs of a run; data.files and data.images may be patterns. Empty for keys without a value.
 [[nodiscard]] inline std::vector<std::string*> input_paths(Config& config) {
   std::vector<std::string*> paths{&config.train.initial_weights, &config.parallel.hardware};
   const auto add = [&](DataSource& data) {
@@ -29,11 +28,11 @@ namespace trireme::config {
   return paths;
 }
 
-// The part of a pattern that holds no *, ? or [: a whole path where there is none of these.
+// The part of a pattern before any *, ? or [; the whole path if there is none.
 [[nodiscard]] std::filesystem::path fixed_part(const std::string& pattern);
 
-// A relative path that is nothing in the current directory but something in `beside` becomes that
-// one. Found nowhere it stays as written, so that the error about it names what the user wrote.
+// If a relative path does not exist in the current directory but does in `beside`, replaces it by
+// the latter. Otherwise keeps it as written, so that errors name what the user wrote.
 void resolve_path(std::string& path, const std::filesystem::path& beside);
 
 }  // namespace trireme::config

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// "Did you mean": the nearest of a few words.
+// "Did you mean": the nearest of a list of words.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,7 @@ class KeyTable;
 [[nodiscard]] std::string_view closest(std::string_view text,
                                        std::span<const std::string_view> words);
 
-// What to say about a key that does not exist: "did you mean model.heads?" or the names of its
-// section.
+// Advice for an unknown key: "did you mean model.heads?" or the names in its section.
 [[nodiscard]] std::string advice_for_unknown_key(const KeyTable& keys, std::string_view key);
 
 }  // namespace trireme::config

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One value: from a YAML node into its member, and back to YAML text.
+// Converts one value from a YAML node to its member, and back to YAML text.
 #pragma once
 
 #include <string>
@@ -10,9 +10,7 @@
 namespace trireme::config {
 
 // Checks `node` against the type and limits of `field` and stores it in `config`, for every family
-// that shares the key. Raises
-// ExitCode::config with `place`
-// ("a.yaml:3: train.steps") in front.
+// that shares the key. Raises ExitCode::config, prefixed with `place` ("a.yaml:3: train.steps").
 void assign(const Field& field, const Node& node, Config& config, const std::string& place);
 
 // The value of `field` as YAML that assign reads back to the same value.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules behind resolve_config, one function per subject. Each raises ExitCode::config through
+// The rules of resolve_config, one function per subject. Each raises ExitCode::config through
 // refuse().
 #pragma once
 
@@ -19,7 +19,7 @@ struct Subject {
   const Environment& environment;
   const Provenance& where;
   Purpose purpose;
-  ModelLimits limits{};  // of the model, once its own keys are known to be good
+  ModelLimits limits{};  // of the model, once its own keys are checked
 
   [[nodiscard]] const ModelFamily& family() const { return keys.family_of(config); }
 };
@@ -33,18 +33,18 @@ template <typename... Args>
 }
 
 void check_device(const Subject& subject);      // device, precision, comm
-void check_applicable(const Subject& subject);  // keys of another model, optimizer or schedule
+void check_applicable(const Subject& subject);  // keys for another model, optimizer or schedule
 void check_matmuls(const Subject& subject);     // precision and epilogues against the model
 void check_documents(const Subject& subject);   // against the model
 void check_adapters(const Subject& subject);    // lora against the model and what trains
 void check_layout(const Subject& subject);      // parallel.* against the rank count
 void check_batch(const Subject& subject);  // global_batch, micro_batch; parallel.data is resolved
 void check_parallel(const Subject& subject);  // parallel.* against model and batch
-void check_split(const Subject& subject);     // of that, tensor and pipeline against the model
+void check_split(const Subject& subject);     // tensor and pipeline against the model
 void check_data(const Subject& subject);
 void check_schedule(const Subject& subject);  // steps, warm-up, optimizer
 
-// Parallel ranks that are not along the data axis.
+// Number of ranks along all axes but data.
 [[nodiscard]] std::int64_t other_ranks(const ParallelConfig& parallel);
 
 // "1, 2 or 4".

@@ -8,13 +8,13 @@
 
 namespace trireme {
 
-// Steps that are traced, counted from 1.
+// Traced steps, counted from 1.
 struct TraceSteps {
   std::int64_t first = 0, last = 0;
   friend bool operator==(const TraceSteps&, const TraceSteps&) = default;
 };
 
-// The whole trace is kept in memory until its last step is over.
+// The whole trace stays in memory until its last step ends.
 inline constexpr std::int64_t most_traced_steps = 100;
 
 // `text` is "10-12" or "10"; nothing for anything else.

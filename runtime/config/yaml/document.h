@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// YAML text -> a small tree with line numbers. Only the part of YAML that a config needs: one
-// document of plain maps, lists and scalars. Anchors, aliases, tags, duplicate keys and deep
-// nesting are refused.
+// Parses YAML text to a small tree with line numbers. Supports only what a config needs: one
+// document of plain maps, lists and scalars. Refuses anchors, aliases, tags, duplicate keys and
+// deep nesting.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ struct Node {
   Kind kind = Kind::null;
   int line = 1;                     // 1-based
   std::string text{};               // of a scalar
-  bool quoted = false;              // a scalar that YAML says is text
+  bool quoted = false;              // a scalar marked as text by its quotes
   std::vector<std::string> keys{};  // of a map, beside `items`
   std::vector<int> key_lines{};     // of a map, beside `items`
   std::vector<Node> items{};        // of a list or map
@@ -26,11 +26,11 @@ inline constexpr std::size_t max_depth = 32;
 inline constexpr std::size_t max_items = 1024;  // of one map or list
 inline constexpr std::size_t max_bytes = std::size_t{1} << 20;
 
-// Parses `text`; `name` stands in front of messages as "name:line: ". An empty document gives a
-// null node. Raises ExitCode::config.
+// Parses `text`; messages begin with `name` as "name:line: ". An empty document gives a null node.
+// Raises ExitCode::config.
 [[nodiscard]] Node parse_document(std::string_view text, std::string_view name);
 
-// Reads a file for parse_document. Raises ExitCode::config when it is missing, a directory, or over
+// Reads a file for parse_document. Raises ExitCode::config if it is missing, a directory, or over
 // max_bytes.
 [[nodiscard]] std::string read_text_file(const std::string& path);
 

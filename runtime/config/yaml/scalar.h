@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain YAML scalars as typed values. Stricter than YAML 1.1: no octal, no underscores, no yes/no,
-// no NaN or infinity.
+// Parses plain YAML scalars. Stricter than YAML 1.1: no octal, underscores, yes/no, NaN or
+// infinity.
 #pragma once
 
 #include <cstdint>
@@ -28,14 +28,14 @@ struct Parsed {
     std::string_view text);                                        // a negative number is too_large
 [[nodiscard]] Parsed<double> parse_number(std::string_view text);  // 1, 0.5, 1e-3
 
-// What a user who wrote `text` may have meant, as "; write 1000", or "".
+// A guess at what the user meant by `text`, as "; write 1000", or "".
 [[nodiscard]] std::string integer_hint(std::string_view text);
 [[nodiscard]] std::string number_hint(std::string_view text);
 
-// `"abc"`, `the number 1.5`, `a list`, `no value`: what stands there, for messages.
+// For messages: `"abc"`, `the number 1.5`, `a list`, `no value`.
 [[nodiscard]] std::string describe(const Node& node);
 
-// `text` as a YAML scalar that reads back as the same text; quoted only where YAML needs it.
+// `text` as a YAML scalar that reads back equal; quoted only if necessary.
 [[nodiscard]] std::string quote_if_needed(const std::string& text);
 
 }  // namespace trireme::config

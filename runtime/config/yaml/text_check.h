@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text rules that come before and beside YAML.
+// Checks of config text before parsing.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,14 @@
 
 namespace trireme::config {
 
-// Refuses (ExitCode::config, "name:line: ...") what cannot be a config: control characters, bytes
-// that are not UTF-8, tabs as indentation, more than max_bytes.
+// Refuses (ExitCode::config, "name:line: ...") control characters, invalid UTF-8, tabs as
+// indentation, and more than max_bytes.
 void check_text(std::string_view text, std::string_view name);
 
 // True for text without control characters.
 [[nodiscard]] bool is_printable(std::string_view text);
 
-// `text` for a message: control characters shown as \xNN, cut after 60 bytes.
+// `text` for messages: control characters as \xNN, cut after 60 bytes.
 [[nodiscard]] std::string printable(std::string_view text);
 
 }  // namespace trireme::config
