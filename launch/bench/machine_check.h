@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a benchmark had its machines to itself: what it measured beside other programs describes
-// them as well, and is no description of a machine for the planner.
+// Whether a benchmark had its machines to itself. Measurements beside other programs do not
+// describe the machine alone, so the planner must not use them.
 #pragma once
 
 #include <string>
@@ -16,14 +16,14 @@ namespace trireme {
 
 class MachineCheck {
  public:
-  // From here on the machine is watched.
+  // Starts watching the machine.
   explicit MachineCheck(bool accept_load) : accept_load_(accept_load) {}
 
-  // What disturbed it, host by host; empty where it was quiet. Logs it on rank 0, and raises
-  // ExitCode::internal on all ranks where `file` (empty: none) would be written from it and load
-  // was not accepted. Collective.
+  // Load by other programs per host; empty if there was none. Logs it on rank 0, and raises
+  // ExitCode::internal on all ranks if `file` (empty: none) would be written and load was not
+  // accepted. Collective.
   [[nodiscard]] std::string finish(Communicator& world, const std::string& file) const;
-  // The same of a benchmark of one process on `threads` threads that writes no such file.
+  // The same for a benchmark of one process on `threads` threads that writes no such file.
   void finish(std::int64_t threads) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a disk does without us: the other side of `trireme bench checkpoint`.
+// Plain disk I/O, the reference of `trireme bench checkpoint`.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,12 @@
 
 namespace trireme {
 
-// `bytes` from one warm buffer of 1 MiB through the page cache, then fsync: what
-// `dd if=/dev/zero bs=1M conv=fsync` does. Raises ExitCode::checkpoint.
+// Writes `bytes` from one warm buffer of 1 MiB through the page cache, then fsync, like
+// `dd if=/dev/zero bs=1M conv=fsync`. Raises ExitCode::checkpoint.
 void write_plainly(const std::string& path, std::uint64_t bytes);
 
-// The whole file, in calls of 1 MiB, to memory that holds all of it. The constructor makes the
-// memory, and touches it, so that read() does nothing but read.
+// Reads the whole file in calls of 1 MiB to memory that holds all of it. The constructor allocates
+// and touches the memory, so that read() only reads.
 class PlainReader {
  public:
   explicit PlainReader(std::uint64_t bytes) : memory_(bytes) {}
@@ -24,9 +24,8 @@ class PlainReader {
   std::vector<std::byte> memory_;
 };
 
-// Makes the kernel of this host forget what it holds of the files in `directory` and below; they
-// must be clean (fsync). False where one stays nonetheless: a file system in memory, another
-// process that maps it.
+// Evicts the files in `directory` and below from this host's page cache; they must be clean
+// (fsync). False if one stays: a memory file system, or another process maps it.
 bool drop_page_cache(const std::string& directory);
 
 // Share of the pages of the files in `directory` and below that this host's page cache holds.

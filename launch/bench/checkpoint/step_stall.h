@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What asynchronous saves cost the training steps beside them.
+// Measures how much asynchronous saves slow down training steps.
 #pragma once
 
 #include <string>
@@ -11,21 +11,21 @@
 
 namespace trireme {
 
-// Milliseconds, one value per round but for the counts.
+// Milliseconds, one value per round, except for the counts.
 struct StepStall {
-  int steps = 0;               // of each round and side: until a save is written, at least
+  int steps = 0;               // per round and side: at least until a save is written
   std::vector<double> plain;   // a step without a save
-  std::vector<double> longer;  // all steps of a round with one save, beyond as many without
+  std::vector<double> longer;  // extra time of a round with one save over a round without
   std::vector<double> copy;    // to host memory, on the training stream
-  std::vector<double> held;    // the host, in save()
+  std::vector<double> held;    // the host blocked in save()
 };
 
-// Trains on `source`, rounds with a save and without in turn; `save_seconds`: about how long one
-// takes. Collective.
+// Trains on `source`, alternating rounds with and without a save; `save_seconds`: estimate of a
+// save. Collective.
 [[nodiscard]] StepStall measure_stall(Session& session, StepEngine& engine, BatchSource& source,
                                       CheckpointSaver& saver, double save_seconds, int rounds);
 
-// In lines. What is less than steps vary by is called noise.
+// As text. Differences below the variation of steps are called noise.
 [[nodiscard]] std::string stall_text(const StepStall& stall);
 
 }  // namespace trireme

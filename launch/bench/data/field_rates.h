@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading speed of HDF5 files in place, a sample a file: pread of the stored bytes, the decoder
-// alone behind it, our reader, h5py and PyTorch's DataLoader with h5py in its workers.
+// Reading speed of HDF5 files in place, one sample per file: pread of the stored bytes, the decoder
+// alone after it, our reader, h5py, and PyTorch's DataLoader with h5py in its workers.
 #pragma once
 
 #include <string>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading speed of images in place: pread of the stored bytes, decoding all of them, our reader
-// with random resized crops, the loader to device batches, and torchvision under PyTorch's
-// DataLoader.
+// Reading speed of images in place: pread of the stored bytes, full decoding, our reader with
+// random resized crops, the loader to device batches, and torchvision with PyTorch's DataLoader.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A counted step as text for people and as JSON for programs, with the time that each operation
-// would take at the rates of a hardware file.
+// A counted step as text and as JSON, with the time of each operation at the rates of a hardware
+// file.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace trireme::kernel_bench {
 
-// max(flops / rate, bytes / bandwidth) of each call, + launch for each launch; of one launch a call
-// where launches are not known.
+// Sum over calls of max(flops / rate, bytes / bandwidth), plus launch overhead per launch (one per
+// call if launches are unknown).
 [[nodiscard]] double roofline_seconds(const OperationCount& operation, Precision precision,
                                       const plan::Hardware& hardware);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one training step of a config asks of one GPU, counted and not run
-// (runtime/device/work_log.h), by pass, kind of layer and operation.
+// The work of one training step on one GPU, counted without running it (runtime/device/work_log.h),
+// by pass, layer kind and operation.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +16,20 @@ namespace trireme::kernel_bench {
 struct KernelCount {
   WorkKind kind = WorkKind::kernel;
   std::string name{};
-  std::int64_t calls = 0;     // that the host makes
-  std::int64_t launches = 0;  // of kernels, those of libraries as far as they are known
-  double bytes = 0;           // of copies and fills; of messages what the rank sends
-  WorkGrid grid{};            // of kernels; of calls that differ the one of most blocks
+  std::int64_t calls = 0;     // by the host
+  std::int64_t launches = 0;  // of kernels, including libraries' as far as known
+  double bytes = 0;           // copies and fills; messages: what the rank sends
+  WorkGrid grid{};            // of kernels; if calls differ, the one with most blocks
 };
 
 struct OperationCount {
-  std::string
-      pass{};  // "forward", "backward", "reduce", "optimizer", or "" for the rest of the step
+  std::string pass{};   // "forward", "backward", "reduce", "optimizer", or "" for the rest
   std::string layer{};  // "block" of layer "block.3"; "" outside of layers
-  std::string name{};   // "layer_norm_forward"; "" for what is asked outside of operations
+  std::string name{};   // "layer_norm_forward"; "" for work outside of operations
   std::int64_t calls = 0;
   Traffic traffic{};                   // the sum; `smallest` of the last
   std::vector<KernelCount> kernels{};  // none without the CUDA back end
-  // Of each kind of call: seconds depend on its own traffic.
+  // Of each kind of call: seconds depend on each call's own traffic.
   std::vector<Traffic> single{};
 
   [[nodiscard]] std::int64_t launches() const;
@@ -40,21 +39,21 @@ struct OperationCount {
 struct StepCount {
   bool launches = false;  // the CUDA back end is in the build, so kernels are known
   std::int64_t micro_batches = 1;
-  std::vector<OperationCount> operations{};  // of a whole step, in the order of their first call
+  std::vector<OperationCount> operations{};  // of a whole step, in order of their first call
 };
 
-// Of rank 0 of a resolved config; its second step, at which nothing is done for the first time.
+// For rank 0 of a resolved config; its second step, which has no first-time work.
 [[nodiscard]] StepCount count_step(const Config& config);
-// The same from what a log holds of a step, on whatever device.
+// The same from a log of a step, on any device.
 [[nodiscard]] StepCount count_of(const WorkLog& log, std::int64_t micro_batches);
 
-// Whether a pass is done once for each micro-batch.
+// Whether a pass runs once per micro-batch.
 [[nodiscard]] bool repeats(const OperationCount& operation);
 
-// Of the whole step by name, "all_to_all bf16 (data)", in the order of their first calls.
+// Over the whole step by name, "all_to_all bf16 (data)", in order of their first call.
 [[nodiscard]] std::vector<KernelCount> messages(const StepCount& count);
 
-// Sums over a micro-batch (the mean of those of a step), or over what is done once a step.
+// Sums over a micro-batch (a step's mean), or over what runs once per step.
 struct Totals {
   double launches = 0, host_calls = 0, read = 0, written = 0, flops = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the time of a step goes, operation by operation, on a processor.
+// Time of a step on a CPU, by operation.
 #pragma once
 
 #include <string>
@@ -15,19 +15,19 @@ namespace trireme::model_bench {
 struct OperationTime {
   std::string name;
   double calls = 0, seconds = 0;
-  Traffic traffic{};  // as declared for a GPU's kernels: each pass over an operand
+  Traffic traffic{};  // as declared for GPU kernels: each pass over an operand
 };
 
 struct StepProfile {
   int steps = 0;
-  double seconds = 0;                     // of a step: the mean, as of the operations
+  double seconds = 0;                     // mean per step, also for operations
   std::vector<OperationTime> operations;  // the longest first
-  double flops_limit = 0;                 // of very large matmuls, a second
-  double bytes_limit = 0;                 // of copies, read and written, a second
+  double flops_limit = 0;                 // of very large matmuls, per second
+  double bytes_limit = 0;                 // of copies, read and written, per second
 };
 
-// Trains `config` (of on_one_rank) on made-up batches for at least `seconds` and five steps. Raises
-// ExitCode::config for a GPU, whose work ends when no operation is open any more.
+// Trains `config` (of on_one_rank) on synthetic batches for at least `seconds` and five steps.
+// Raises ExitCode::config for a GPU, whose work is asynchronous to operations.
 [[nodiscard]] StepProfile profile_step(Device& device, const Config& config, double seconds);
 
 // As a table.

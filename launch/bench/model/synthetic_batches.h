@@ -7,8 +7,7 @@
 
 namespace trireme::model_bench {
 
-// One micro-batch of random tokens or pixels, again and again: a model to be timed needs no data
-// set.
+// Repeats one micro-batch of random tokens or pixels, so that timing a model needs no data set.
 class SyntheticBatches final : public BatchSource {
  public:
   SyntheticBatches(Device& device, const Config& config);
