@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `trireme doctor` has found out, rank by rank, and the table of it.
+// Findings of `trireme doctor` by rank, and their table.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace trireme::doctor {
 
 enum class Severity : std::uint8_t {
   fine,
-  note,    // works, but slower or less safely than it could
+  note,    // works, but slower or less safely than possible
   problem  // a run will fail
 };
 
@@ -20,7 +20,7 @@ struct Finding {
   Severity severity = Severity::fine;
   std::string subject;  // "cores"
   std::string text;     // what was found
-  std::string fix;      // what to do about it; empty where nothing is wrong
+  std::string fix;      // the remedy; empty if nothing is wrong
   friend bool operator==(const Finding&, const Finding&) = default;
 };
 
@@ -38,7 +38,7 @@ class Findings {
   void add(Finding finding) { all_.push_back(std::move(finding)); }
   [[nodiscard]] const std::vector<Finding>& all() const { return all_; }
 
-  // For the way to another rank.
+  // To send to another rank.
   [[nodiscard]] std::string serialized() const;
   [[nodiscard]] static Findings parse(std::string_view text);
 
@@ -46,12 +46,12 @@ class Findings {
   std::vector<Finding> all_;
 };
 
-// One row per finding, equal ones of several ranks together, in the order in which they were made.
-// The last line counts notes and problems.
+// One row per finding, merging equal ones of several ranks, in order. The last line counts notes
+// and problems.
 [[nodiscard]] std::string table(std::span<const Findings> by_rank);
 // The same for scripts: {"problems", "notes", "findings": [{"severity", "subject", ...}]}.
 [[nodiscard]] std::string json_table(std::span<const Findings> by_rank);
-// Of all ranks.
+// Over all ranks.
 [[nodiscard]] int problems(std::span<const Findings> by_rank);
 
 [[nodiscard]] constexpr double in_gib(std::uint64_t bytes) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank sees of its host. No check here talks to another rank.
+// Checks of one rank's host, without communication.
 #pragma once
 
 #include <filesystem>
@@ -13,16 +13,15 @@ namespace trireme::doctor {
 
 // CPU, cores, memory, shared memory, NUMA nodes, open files.
 void check_host(Findings& findings, const MpiEnvironment& mpi, const Config& config);
-// The launcher, MPI, and the versions of every library as compiled and as found.
+// The launcher, MPI, and every library's version at compile time and run time.
 void check_libraries(Findings& findings, const MpiEnvironment& mpi);
-// Driver, GPUs and how they are linked. `needed`: the config asks for them.
+// Driver, GPUs and their links. `needed`: the config requires GPUs.
 void check_gpus(Findings& findings, const MpiEnvironment& mpi, bool needed);
-// Interfaces and what Open MPI and NCCL were told about them. `hosts`: of the job.
+// Interfaces and their settings for Open MPI and NCCL. `hosts`: number in the job.
 void check_network(Findings& findings, int hosts);
 // `path`, or the nearest directory above it that exists.
 [[nodiscard]] std::filesystem::path nearest_directory(const std::string& path);
-// The file system under `path`, by a short test of writing and reading in the nearest directory
-// that exists.
+// The file system of `path`, by a short write and read test in the nearest existing directory.
 void check_storage(Findings& findings, const std::string& subject, const std::string& path);
 
 }  // namespace trireme::doctor

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What measured values mean. Pure functions; each adds one finding.
+// Judges measured values. Pure functions; each adds one finding.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@
 
 namespace trireme::doctor {
 
-// Ranks that have to take turns on cores, in a job of `ranks`.
+// Ranks that share cores, in a job of `ranks`.
 void judge_cores(Findings& findings, const CoreCrowd& crowd, int ranks);
-// What else uses the cores of a host that no rank computes on.
+// Other load on a host's cores, while no rank computes.
 void judge_load(Findings& findings, const std::string& host, const MachineLoad& load);
-// Seconds of each rank for the same work.
+// Seconds of each rank for equal work.
 void judge_speeds(Findings& findings, std::span<const double> seconds,
                   std::span<const std::string> hosts);
-// What `ranks` ranks of one host will hold together in its memory.
+// Total planned memory of `ranks` ranks on one host.
 void judge_planned_memory(Findings& findings, std::uint64_t planned, int ranks,
                           const HostMemory& memory);
-// All-reduce on groups whose usual times are not known. `text` describes them; `small_seconds` is
-// of 8 bytes, `bandwidth` the bus bandwidth of large ones in MB/s.
+// All-reduce on groups without known reference times. `text` describes them; `small_seconds` is for
+// 8 bytes, `bandwidth` is the bus bandwidth for large ones in MB/s.
 void judge_collectives(Findings& findings, const std::string& text, double small_seconds,
                        double bandwidth);
 

@@ -8,10 +8,10 @@ namespace trireme::doctor {
 
 struct NetworkInterface {
   std::string name;
-  int megabits = 0;  // per second, as the driver says; 0: it does not
+  int megabits = 0;  // per second, from the driver; 0: unknown
 };
 
-// With an IPv4 address, up, but the loopback.
+// Those that are up with an IPv4 address, without loopback.
 [[nodiscard]] std::vector<NetworkInterface> network_interfaces();
 
 }  // namespace trireme::doctor
