@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether weights mean the same here as where they come from: a forward pass on inputs that lie
-// beside them in Hugging Face's directory, against the logits that another program stored there.
+// Checks that weights compute the same here as at their source: a forward pass on inputs from the
+// Hugging Face directory, compared with logits that another program stored there.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace trireme {
 
-// In the directory, a safetensors file: input_ids (B, T) i32 or i64, or pixel_values (B, channels,
+// A safetensors file in the directory: input_ids (B, T) i32 or i64, or pixel_values (B, channels,
 // height, width) f32, normalised; and logits (B, T, vocabulary) or (B, classes) f32.
 inline constexpr const char* expectations_file = "trireme_expectations.safetensors";
 
@@ -24,18 +24,18 @@ struct Expectations {
   std::vector<float> logits{};
 };
 
-// Nothing where the directory has none. Raises ExitCode::checkpoint for a file that is not one of
-// `model`'s.
+// Nothing if the directory has none. Raises ExitCode::checkpoint for a file that does not fit
+// `model`.
 [[nodiscard]] std::optional<Expectations> read_expectations(const std::string& directory,
                                                             const ModelConfig& model);
 
-// Runs the model in fp32 on one CPU, all of it in memory, and says how far its logits are. Raises
-// ExitCode::checkpoint, with the largest difference and its place, where one is above 1e-4 of the
-// largest logit, or of 1 where that is less.
+// Runs the model in fp32 on one CPU, held whole in memory, and reports the error of its logits.
+// Raises ExitCode::checkpoint, with the largest difference and its place, if one exceeds 1e-4 of
+// the largest logit (at least 1).
 void check_forward(const Expectations& expected, const ModelConfig& model,
                    const WeightsChoice& weights);
 
-// What the model answers to fixed inputs, as such a file in `directory`.
+// Writes such a file for fixed inputs to `directory`.
 void write_expectations(const std::string& directory, const ModelConfig& model,
                         const WeightsChoice& weights);
 

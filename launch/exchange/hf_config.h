@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The config.json that Hugging Face's libraries have beside weights, as a model of ours.
+// Converts the config.json of Hugging Face's libraries to our model config.
 #pragma once
 
 #include <string>
@@ -8,12 +8,11 @@
 
 namespace trireme {
 
-// Raises ExitCode::config for a kind of model that is not ours, or one of ours with a setting that
-// we do not have.
+// Raises ExitCode::config for an unsupported kind of model or setting.
 [[nodiscard]] ModelConfig model_of_hf_config(const std::string& path);
 
-// It must describe `model`, but for what weights do not depend on: the context where positions are
-// rotary, dropout. A missing file is no fault.
+// Checks that it describes `model`, except for what weights do not depend on: dropout, and the
+// context of rotary models. A missing file is no error.
 void check_hf_config(const std::string& path, const ModelConfig& model);
 
 }  // namespace trireme

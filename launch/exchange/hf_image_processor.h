@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// preprocessor_config.json of Hugging Face's libraries: how pictures are resized, cropped and
-// normalised before a model reads them.
+// preprocessor_config.json of Hugging Face's libraries: resize, crop and normalisation of input
+// images.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@ namespace trireme {
 
 inline constexpr const char* preprocessor_file = "preprocessor_config.json";
 
-// The file's text, of what a run's evaluation does: short side resized, centre taken, normalised.
+// The file's text for a run's evaluation: short side resized, centre crop, normalised.
 [[nodiscard]] std::string preprocessor_text(const ModelTraits& traits, const DataConfig& data);
 
-// The line of a config of ours that normalises as the directory's file says, "data: {mean: [...],
-// std: [...]}\n", with scaling: mean_std where values are not divided by 255, or "" where there is
-// none. Raises ExitCode::checkpoint for what is no such file, ExitCode::config for pixels that are
-// scaled otherwise and for another number of channels.
+// The line of our config with the normalisation of the directory's file, "data: {mean: [...], std:
+// [...]}\n", plus scaling: mean_std if values are not divided by 255; "" if there is no file.
+// Raises ExitCode::checkpoint for an invalid file, ExitCode::config for pixels scaled otherwise and
+// for another number of channels.
 [[nodiscard]] std::string read_preprocessor(const std::string& directory,
                                             const ModelTraits& traits);
 

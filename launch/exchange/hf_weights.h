@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights in Hugging Face's names, held against what a model of ours has.
+// Hugging Face weights, checked against the tensors of our model.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +15,23 @@
 
 namespace trireme {
 
-// Their tensors by the names that Exchange::names gives them. Errors are ExitCode::checkpoint and
-// name the tensor.
+// Their tensors by the names of Exchange::names. Errors are ExitCode::checkpoint and name the
+// tensor.
 class HfWeights {
  public:
   // `path` as for WeightFiles.
   HfWeights(const std::string& path, const hugging_face::Exchange& exchange,
             const ModelConfig& model);
 
-  // Raises where it is not there, or another than the model's.
+  // Raises an error if the tensor is missing or does not fit the model.
   void require(const hugging_face::HfTensor& part);
-  // Raises for a tensor that nobody has required.
+  // Raises an error for a tensor that was not required.
   void expect_nothing_else() const;
-  // Tensors that the model has no place for and does not need, but for counters and a tied head.
+  // Tensors that the model does not use, without counters and a tied head.
   [[nodiscard]] const std::vector<std::string>& left_out() const { return left_out_; }
-  // A tied head, where there is one, must be the tokens.
+  // If there is a tied head, it must equal the token table.
   [[nodiscard]] std::vector<float> read(const hugging_face::HfTensor& part) const;
-  // The most that one of the counters says; nothing where there are none.
+  // The largest of the counters; nothing if there are none.
   [[nodiscard]] std::optional<std::int64_t> batches(std::span<const std::string> counters) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state that a checkpoint's manifest carries, for people.
+// Prints the state in a checkpoint's manifest.
 #pragma once
 
 #include "runtime/checkpoint/restore/run_state.h"
@@ -8,9 +8,8 @@
 
 namespace trireme {
 
-// Lines of "name      value": what Checkpointing wrote into the manifest. Of the config the keys
-// that differ from the defaults, one a line; all of them with `whole_config`. Text that is not a
-// run's state is named as such.
+// Lines of "name      value" from the manifest. Of the config only keys that differ from their
+// defaults, one per line; with `whole_config` all keys. Says so if the text is not a run's state.
 [[nodiscard]] std::string describe_state(const std::string& state, bool whole_config);
 
 // `trireme checkpoint inspect`: two states of runs, tensor by tensor.
