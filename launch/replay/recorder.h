@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes down what a rank's steps are made of, one line a tensor, for a comparison with another
-// execution: rank_N.jsonl, and with values rank_N.f32 beside it.
+// Records the tensors of a rank's steps, one line per tensor, to compare with another execution:
+// rank_N.jsonl, and with values rank_N.f32.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@
 namespace trireme {
 
 struct RecorderOptions {
-  std::string directory;  // is there
+  std::string directory;  // must exist
   int rank = 0;
   std::int64_t first = 0, last = 0;  // steps, from 1
-  bool values = false;               // not only digests
+  bool values = false;               // values too, not only digests
 };
 
 class Recorder final : public StepObserver {
  public:
-  // Raises ExitCode::config where the files cannot be made.
+  // Raises ExitCode::config if the files cannot be created.
   explicit Recorder(RecorderOptions options);
 
   [[nodiscard]] bool wants(std::int64_t step) const override {
@@ -30,7 +30,7 @@ class Recorder final : public StepObserver {
   }
   // Waits for the stream.
   void see(Stream& stream, const Observed& what, const Tensor& values) override;
-  // All of it is in the files. Raises ExitCode::internal.
+  // Flushes the files. Raises ExitCode::internal.
   void finish();
 
  private:

@@ -10,20 +10,20 @@
 namespace trireme {
 
 struct RunCheck {
-  std::vector<std::string> lines;     // what was looked at and how it stands, for people
-  std::vector<std::string> problems;  // a sentence each; none: all of it holds
+  std::vector<std::string> lines;     // what was checked, and the result, for people
+  std::vector<std::string> problems;  // one sentence each; empty: everything holds
 };
-// A line, or a problem where it does not hold.
+// Adds a line, or a problem if it does not hold.
 void add(RunCheck& check, std::string_view what, const std::string& finding, bool holds);
 
-// Raises ExitCode::config for a directory without a certificate.
+// Raises ExitCode::config if the directory has no certificate.
 [[nodiscard]] std::string certificate_in(const std::string& directory);
 
-// The chain of the certificate, and beside it config.yaml, config.user.yaml, environment.json,
-// metrics.jsonl, the weights, their averages and the checkpoints, as far as they are there.
+// Checks the chain of the certificate and, as far as they exist, config.yaml, config.user.yaml,
+// environment.json, metrics.jsonl, the weights, their averages and the checkpoints.
 [[nodiscard]] RunCheck verify_run(const std::string& directory);
-// Whether `other` did the same, step by step and evaluation by evaluation: else the first that
-// differs, and in what, and all that the two runs were started with otherwise.
+// Whether `other` did the same, step by step and evaluation by evaluation; if not, the first that
+// differs, in which quantity, and all differences in how the runs were started.
 [[nodiscard]] RunCheck compare_runs(const std::string& directory, const std::string& other);
 
 }  // namespace trireme
