@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A text that is being continued: what of it may be shown, and where it ends.
+// A text being generated: which part of it may be shown, and where it ends.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@
 namespace trireme {
 
 struct StopRules {
-  std::int64_t tokens = 0;         // so many, and no more
-  std::vector<std::string> texts;  // in front of the first of these; not of any if empty
-  std::vector<std::int32_t> ids;   // in front of these
+  std::int64_t tokens = 0;         // limit
+  std::vector<std::string> texts;  // ends before the first of these; empty: none
+  std::vector<std::int32_t> ids;   // ends before one of these
 };
 
 class Continuation {
@@ -24,14 +24,14 @@ class Continuation {
   // Both must outlive this.
   Continuation(const Words& words, const StopRules& rules) : words_(words), rules_(rules) {}
 
-  // The next token, or TextGenerator's value for none. What may be shown since the last call: the
-  // beginning of what may become a stop text waits until that is known.
+  // Takes the next token, or TextGenerator's value for none. Returns the text that may be shown
+  // since the last call; a possible beginning of a stop text is held back until decided.
   std::string take(std::int32_t token);
 
   [[nodiscard]] bool over() const { return !reason_.empty(); }
   // "length", "stop", "context" or "not_finite"; "": not over.
   [[nodiscard]] const std::string& reason() const { return reason_; }
-  // Without what stopped it.
+  // Without the stop text.
   [[nodiscard]] const std::string& text() const { return text_; }
   [[nodiscard]] const std::vector<std::int32_t>& ids() const { return ids_; }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Log-likelihoods of continuations, in and out as JSON lines: what tasks with given answers need.
+// Log-likelihoods of continuations, as JSON lines in and out: for tasks with given answers.
 #pragma once
 
 #include <string>
@@ -13,17 +13,17 @@ namespace trireme {
 struct ScoredFile {
   std::string path;
   std::vector<ScoredText> texts;
-  std::vector<std::size_t> bytes;  // of each continuation; 0: given by ids
+  std::vector<std::size_t> bytes;  // per continuation; 0: given by ids
 };
 
-// Lines {"context": "...", "continuation": "..."}, or with "context_ids" and "continuation_ids".
-// Spaces that end a context are read with the continuation, and both are encoded together, as
-// lm-evaluation-harness does. Raises ExitCode::config, naming the line.
+// Reads lines {"context": "...", "continuation": "..."}, or with "context_ids" and
+// "continuation_ids". Trailing spaces of a context move to the continuation, and both are encoded
+// together, as in lm-evaluation-harness. Raises ExitCode::config, naming the line.
 [[nodiscard]] ScoredFile read_continuations(const std::string& path, const Words& words);
 
-// A line for each text, in order.
+// One line per text, in order.
 [[nodiscard]] std::string score_lines(const ScoredFile& file, std::span<const TextScore> scores);
-// What they come to.
+// Totals.
 [[nodiscard]] std::string score_summary(const ScoredFile& file, std::span<const TextScore> scores);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of one JSON object a line.
+// JSON lines files.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class JsonLine {
 
   [[nodiscard]] const std::string& where() const { return where_; }  // "FILE:LINE"
   [[nodiscard]] bool has(const char* key) const;
-  // The text or the token ids under `key`. Raises ExitCode::config, naming the line.
+  // The text or token ids of `key`. Raises ExitCode::config, naming the line.
   [[nodiscard]] std::string text(const char* key) const;
   [[nodiscard]] std::vector<std::int32_t> ids(const char* key) const;
 
@@ -27,8 +27,8 @@ class JsonLine {
   std::string where_;
 };
 
-// Calls action for each line that is not blank, in order. Raises ExitCode::config, naming the line,
-// for what is no object.
+// Calls `action` for each non-blank line, in order. Raises ExitCode::config, naming the line, if it
+// is not an object.
 void each_json_line(const std::string& path, const std::function<void(const JsonLine&)>& action);
 
 }  // namespace trireme

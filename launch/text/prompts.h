@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The texts that `trireme generate` continues.
+// The prompts of `trireme generate`.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@ struct Prompt {
 
 [[nodiscard]] Prompt prompt_of_text(const std::string& text, const Words& words,
                                     const std::string& what = "--prompt");
-// One JSON object a line: {"prompt": "..."} or {"prompt_ids": [...]}; other keys may stand beside.
+// One JSON object per line: {"prompt": "..."} or {"prompt_ids": [...]}; other keys are ignored.
 // Raises ExitCode::config, naming the line.
 [[nodiscard]] std::vector<Prompt> read_prompts(const std::string& path, const Words& words);
 
-// The tokens that end a text, by the generation_config.json (or config.json) that an import left in
-// the run's directory.
+// The end tokens from the generation_config.json (or config.json) that an import left in the run
+// directory.
 [[nodiscard]] std::vector<std::int32_t> end_tokens_of_run(const std::string& run);
 
 }  // namespace trireme

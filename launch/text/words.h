@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tokens of a run's model stand for: bytes, or what a tokenizer says.
+// The meaning of a model's tokens: bytes, or those of a tokenizer.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@ namespace trireme {
 
 class Words {
  public:
-  // `tokenizer`: tokenizer.json or *.model; "": that in the run's directory, where an import leaves
-  // it. Without either a vocabulary of 256 is one of bytes, and others are not known. Raises
-  // ExitCode::config for a tokenizer with more ids than the model, ExitCode::data for another than
-  // the run's data was packed with.
+  // `tokenizer`: tokenizer.json or *.model; "": the one that an import left in the run directory.
+  // Without either, a vocabulary of 256 means bytes, and others are unknown. Raises
+  // ExitCode::config for a tokenizer with more ids than the model, ExitCode::data if it differs
+  // from the one that packed the run's data.
   Words(const std::string& run, std::string tokenizer, std::int64_t vocabulary);
 
   [[nodiscard]] bool known() const { return bytes_ || tokenizer_.has_value(); }
-  // Raises ExitCode::config, naming `what`, for text that is not UTF-8 where a tokenizer reads it,
-  // and where the words are not known.
+  // Raises ExitCode::config, naming `what`, for text that is not UTF-8 with a tokenizer, and if the
+  // vocabulary is unknown.
   [[nodiscard]] std::vector<std::int32_t> tokens_of(std::string_view text,
                                                     const std::string& what) const;
-  // May be a part of a letter.
+  // May be an incomplete UTF-8 sequence.
   [[nodiscard]] std::string text_of(std::int32_t token) const;
 
  private:
