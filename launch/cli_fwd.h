@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CLI11's types for headers: the library itself costs seconds in each source that includes it.
+// Forward declarations of CLI11's types, because including the library costs seconds per source.
 #pragma once
 
 namespace CLI {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands around every command: one error message, the right exit code, and the end of the
-// whole job.
+// Wraps every command: one error message, the right exit code, and the end of the whole job.
 #pragma once
 
 #include <functional>
@@ -11,12 +10,12 @@
 
 namespace trireme {
 
-// Runs `body` and returns its exit code. An exception is printed as "[rank 3/8 host] message" and
-// ends every rank of the job with the code it carries (ExitCode::internal for anything but an
-// Error). An error that all ranks meet alike is printed once, by rank 0.
+// Runs `body` and returns its exit code. Prints an exception as "[rank 3/8 host] message" and ends
+// every rank of the job with its code (ExitCode::internal for anything but an Error). Rank 0 alone
+// prints an error that all ranks have in common.
 [[nodiscard]] int guarded_main(const std::function<int()>& body);
 
-// This process's rank as its launcher says it, for what comes before MPI is up; 0 without one.
+// This process's rank from its launcher, for use before MPI is up; 0 without one.
 [[nodiscard]] int launcher_rank();
 
 // Parses and runs the subcommand's callback. Usage errors exit with ExitCode::config.

@@ -1,27 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// Standard input, output and error as a process may find them: closed, full, or left by the reader.
+// Handles standard streams that are closed, full, or have lost their reader.
 #pragma once
 
 namespace trireme {
 
-// First in main. A standard descriptor that is closed becomes /dev/null, so that no file or socket
-// of ours gets its number and the lines meant for the screen. What cannot be written to stdout or
-// stderr any more is lost and ends no work: neither a reader who left ("| head -1") nor a full disk
-// raises a signal or an error of stdio. Standard output shows what a terminal would obey
-// (without_controls). Programs that the command starts find the usual signal.
+// Call it first in main. Redirects a closed standard descriptor to /dev/null, so that no file or
+// socket gets its number. Output that cannot be written is lost without an error: neither a reader
+// that left ("| head -1") nor a full disk raises a signal or a stdio error. Escapes control
+// characters for a terminal on standard output (without_controls). Child processes get the default
+// signal action.
 void open_standard_streams() noexcept;
 
-// For commands that do nothing but print, for as long as somebody reads: SIGPIPE ends them, as is
-// usual.
+// For commands that only print: SIGPIPE ends them, as usual.
 void end_with_reader() noexcept;
 
-// For commands whose output is text as a model or a user wrote it: a terminal gets it without what
-// it would obey, as from all other commands, but a file or a program as it is. `to_terminals`:
-// these too, as all that is in it is ours, colours among it.
+// For commands that output a model's or user's text: terminals get it escaped, as from all
+// commands, but files and programs get it unchanged. `to_terminals`: terminals too, for output that
+// is entirely ours, with colours.
 void give_text_as_it_is(bool to_terminals = false) noexcept;
 
-// Writes what is left. The errno of what was lost of standard output though its reader is there; 0:
-// nothing.
+// Flushes. Returns the errno of lost standard output whose reader still exists; 0: none.
 [[nodiscard]] int flush_output() noexcept;
 
 }  // namespace trireme

@@ -10,8 +10,8 @@
 
 namespace trireme {
 
-// Real numbers from `low` to `high`: CLI::Range and CLI::PositiveNumber let nan through, which is
-// neither below nor above anything.
+// Real numbers from `low` to `high`. CLI::Range and CLI::PositiveNumber accept nan, because it
+// compares as neither below nor above anything.
 [[nodiscard]] inline CLI::Validator number_between(double low, double high) {
   const auto check = [low, high](const std::string& text) -> std::string {
     double value = 0;
@@ -21,8 +21,8 @@ namespace trireme {
   return {check, fmt::format("NUMBER in [{:g} - {:g}]", low, high)};
 }
 
-// Whole numbers from `low` to `high`, in decimal digits: CLI11 makes the largest T of those beyond
-// it, wraps negative ones, and reads 010 as eight.
+// Integers from `low` to `high`, in decimal digits. CLI11 saturates larger ones, wraps negative
+// ones, and reads 010 as eight.
 template <typename T>
 [[nodiscard]] CLI::Validator integer_between(T low, T high) {
   const auto check = [low, high](const std::string& text) -> std::string {
@@ -38,7 +38,7 @@ template <typename T>
   return {check, fmt::format("INTEGER in [{} - {}]", low, high)};
 }
 
-// To what T holds.
+// Up to the largest T.
 template <typename T>
 [[nodiscard]] CLI::Validator integer_from(T low) {
   return integer_between(low, std::numeric_limits<T>::max());

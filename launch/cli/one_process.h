@@ -13,8 +13,8 @@ void run_on_one_process(const std::function<void()>& work);
 // A command that is nothing else.
 void on_one_process(CLI::App& command, std::function<void()> work);
 
-// For commands that start jobs: refuses to be a rank of one, beside which others would start the
-// same jobs.
+// For commands that start jobs: refuses to run as a rank of a job, because every rank would start
+// the same jobs.
 void require_no_ranks(const CLI::App& command);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `trireme plan` is asked, and the part of it that draws schedules.
+// Arguments of `trireme plan`, and the part of it that draws schedules.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ struct PlanArguments {
   double budget = 0;
   std::string json;
   std::string generate;  // BATCHxTOKENS
-  // The schedule. Without a config these are the pipeline; with one they replace its values.
+  // The schedule. Without a config these define the pipeline; with one they override its values.
   bool print_schedule = false;
   std::optional<int> stages, micro_batches, chunks;
   std::optional<std::string> schedule;
