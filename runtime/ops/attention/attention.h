@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fused self-attention over a packed projection, blocked with an online softmax (Dao et al.,
-// FlashAttention, 2022): no T x T matrix is kept; backward recomputes probabilities from the
-// log-sum-exp. Several heads of queries may share one of keys and values (Ainslie et al., GQA,
-// 2023).
+// FlashAttention, 2022): keeps no T x T matrix; backward recomputes probabilities from the
+// log-sum-exp. Several query heads may share a key and value head (Ainslie et al., GQA, 2023).
 #pragma once
 
 #include <string>
@@ -14,17 +13,17 @@ namespace trireme::ops {
 struct AttentionOptions {
   std::int64_t heads = 0;     // of queries
   std::int64_t kv_heads = 0;  // of keys and of values; query head h reads h / (heads / kv_heads)
-  bool causal = true;         // a query sees its own position and earlier ones, else all
-  std::int64_t window = 0;    // of these the last so many (Beltagy et al., 2020); 0: all; causal
+  bool causal = true;         // a query attends to its own position and earlier ones, else to all
+  std::int64_t window = 0;    // only to the last N of these (Beltagy et al., 2020); 0: all; causal
   double soft_cap = 0;        // scores s become soft_cap * tanh(s / soft_cap); 0: they stay
   double scale = 0;           // of the scores; 0: 1 / sqrt(D)
-  // (B, T) i32: where the document of each position begins in its sequence, not falling and not
-  // behind the position. A query sees its own document alone; causal. Absent: a sequence is one.
+  // (B, T) i32: start of each position's document in its sequence, non-decreasing and not after the
+  // position. A query only attends to its own document; causal. Absent: a sequence is one document.
   Tensor document_starts{};
 };
 
-// qkv(B, T, (heads + 2 kv_heads) * D): queries of all heads, then keys, then values. out(B, T,
-// heads * D). lse(B, heads, T) f32. f32, bf16 or f16.
+// qkv(B, T, (heads + 2 kv_heads) * D): all heads' queries, then keys, then values. out(B, T, heads
+// * D). lse(B, heads, T) f32. f32, bf16 or f16.
 void attention_forward(Stream& stream, const Tensor& out, const Tensor& lse, const Tensor& qkv,
                        const AttentionOptions& options);
 
@@ -32,17 +31,17 @@ void attention_forward(Stream& stream, const Tensor& out, const Tensor& lse, con
 void attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout, const Tensor& out,
                         const Tensor& lse, const Tensor& qkv, const AttentionOptions& options);
 
-// The next rows of texts whose earlier keys and values are in caches: qkv(B, R, (heads + 2
-// kv_heads) * D) packed as above, keys and values (B, capacity, kv_heads * D). Of sample b the
-// first spans[b][1] rows are real and stand at the positions from spans[b][0] on, all below the
-// capacity; their keys and values are put into the caches, then they see what is there, themselves
-// included. out(B, R, heads * D) is zero in other rows. On the CPU a row has the bits of
-// attention_forward over the whole text. Causal only. spans (B, 2) i32.
+// Incremental attention: new rows qkv(B, R, (heads + 2 kv_heads) * D), packed as above, attend to
+// caches of earlier keys and values (B, capacity, kv_heads * D). In sample b the first spans[b][1]
+// rows are real, at positions from spans[b][0] on, all below the capacity; their keys and values
+// are first added to the caches, so they also attend to themselves. out(B, R, heads * D) is zero in
+// other rows. On the CPU a row has the bits of attention_forward over the whole text. Causal only.
+// spans (B, 2) i32.
 void attention_cached_forward(Stream& stream, const Tensor& out, const Tensor& keys,
                               const Tensor& values, const Tensor& qkv, const Tensor& spans,
                               const AttentionOptions& options);
 
-// What runs them on `device`: "cuDNN 9.19.0" where it has a plan for the shape (the log says for
+// The implementation on `device`: "cuDNN 9.19.0" if it has a plan for the shape (the log says for
 // which), or "own kernels".
 [[nodiscard]] std::string attention_backend(DeviceType device, DType compute);
 

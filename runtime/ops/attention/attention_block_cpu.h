@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: what attention's forward and backward share: the blocking of the (query, key) plane and
+// Private: shared by attention's forward and backward: the blocking of the (query, key) plane and
 // the scores of one block.
 #pragma once
 
@@ -11,17 +11,17 @@
 
 namespace trireme::ops::cpu {
 
-// Both are whole numbers of tile_rows and of tile_columns at every vector width. A block of scores
-// and the keys' panels fill about half of the first-level cache at head size 64.
+// Both are multiples of tile_rows and tile_columns at every vector width. A block of scores and the
+// key panels fill about half of the first-level cache at head size 64.
 inline constexpr std::int64_t query_block = 48;
 inline constexpr std::int64_t key_block = 96;
-// Rows of a block of scores lie this far apart: not a power of two.
+// Distance between rows of scores; not a power of two.
 inline constexpr std::int64_t score_stride = key_block + 16;
 static_assert(query_block % tile_rows == 0 && key_block % tile_rows == 0);
 static_assert(key_block % tile_columns == 0);
 
-// Block of queries [query, query + queries) and keys [key, key + keys). The query in row `row` sees
-// the keys [hidden(row), visible(row)) of it, which may be none.
+// Block of queries [query, query + queries) and keys [key, key + keys). The query in row `row`
+// attends to keys [hidden(row), visible(row)) of the block, possibly none.
 struct Block {
   const AttentionSizes& sizes;
   std::int64_t query;
@@ -36,24 +36,24 @@ struct Block {
   [[nodiscard]] std::int64_t visible(std::int64_t row) const {
     return std::clamp<std::int64_t>(sizes.causal ? query + row + 1 - key : keys, 0, keys);
   }
-  // The same of all queries of a strip together.
+  // The same over all queries of a strip.
   [[nodiscard]] std::int64_t strip_hidden(std::int64_t strip) const {
     return hidden(strip * tile_rows);
   }
   [[nodiscard]] std::int64_t strip_visible(std::int64_t strip) const {
     return visible((strip + 1) * tile_rows - 1);
   }
-  // How many keys a sum over those of a strip takes, from strip_hidden on.
+  // Number of keys in a sum over a strip's keys, from strip_hidden on.
   [[nodiscard]] std::int64_t strip_seen(std::int64_t strip) const {
     return std::max<std::int64_t>(strip_visible(strip) - strip_hidden(strip), 0);
   }
-  // No block of keys before this one has any that these queries see.
+  // Whether no earlier block of keys is visible to these queries.
   [[nodiscard]] bool first() const { return key == sizes.first_key(query) / key_block * key_block; }
 };
 
-// scores = left * right for the part of the block that is visible, in whole tiles: the rows of
-// queries (head size `size`, contiguous) times the transposed keys. Panels are the outer loop: one
-// stays in the first-level cache while all strips use it.
+// scores = left * right for the visible part of the block, in whole tiles: rows of queries (head
+// size `size`, contiguous) times transposed keys. Panels are the outer loop: one stays in the
+// first-level cache while all strips use it.
 inline void block_scores(const Block& block, std::int64_t size, const float* left,
                          const Panels& right, float* scores) {
   const std::int64_t strips = block.strips();
@@ -67,7 +67,7 @@ inline void block_scores(const Block& block, std::int64_t size, const float* lef
   }
 }
 
-// 1 - 2 / (1 + e^2x); near zero, where that cancels, the odd polynomial of the series.
+// 1 - 2 / (1 + e^2x); near zero, where that cancels, the odd polynomial of its series.
 [[gnu::always_inline]] inline Vector tanh_vector(Vector x) {
   const Vector square = x * x;
   Vector series = broadcast(62.0F / 2835.0F);
@@ -78,7 +78,7 @@ inline void block_scores(const Block& block, std::int64_t size, const float* lef
   return square < 0.0625F ? x + x * square * series : large;
 }
 
-// Scores under the soft cap, scaled, in place: [0, end) of a row, whole vectors.
+// Applies the soft cap to scores and scales them, in place: [0, end) of a row, whole vectors.
 inline void cap_row(float* row, std::int64_t end, const AttentionSizes& sizes) {
   const float inverse = sizes.scale / sizes.soft_cap;
   for (std::int64_t i = 0; i < end; i += lanes)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: attention's forward for one head with an online softmax, over a whole packed sample or
-// over the end of a text whose keys are cached: the same code, the same bits.
+// Private: attention's forward for one head with an online softmax, for a whole packed sample or
+// for the end of a text with cached keys: the same code, the same bits.
 #pragma once
 
 #include <cmath>
@@ -25,8 +25,8 @@ struct Softmax {
   }
 };
 
-// Turns a row of scores into exp2(factor * (score - top)), zero outside [hidden, visible) up to
-// `end` (a whole number of vectors). Returns what the sums of earlier blocks must be multiplied by.
+// Replaces a row of scores by exp2(factor * (score - top)), zero outside [hidden, visible) up to
+// `end` (a whole number of vectors). Returns the factor for the sums of earlier blocks.
 inline float exponentiate_row(float* row, std::int64_t hidden, std::int64_t visible,
                               std::int64_t end, float factor, float& top, float& sum) {
   constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
@@ -53,13 +53,13 @@ inline float exponentiate_row(float* row, std::int64_t hidden, std::int64_t visi
   return correction;
 }
 
-// Rows are counted by position; `sizes.length` positions have keys.
+// Rows are numbered by position; `sizes.length` positions have keys.
 template <typename T>
 class HeadForward {
  public:
   explicit HeadForward(const AttentionSizes& sizes) : sizes_(sizes), w_(workspace(sizes)) {}
 
-  // Keys and values of the heads that follow, for queries from this one on.
+  // Packs keys and values of the next heads, for queries from this one on.
   void pack(const HeadRows<const T>& keys, const HeadRows<const T>& values,
             std::int64_t first_query) const {
     const std::int64_t first = first_block(first_query);
@@ -67,7 +67,7 @@ class HeadForward {
     pack_panels(w_.values, values, sizes_.length, sizes_.size, first);
   }
 
-  // The results of the queries [first_query, sizes.length); lse may be null.
+  // The outputs of queries [first_query, sizes.length); lse may be null.
   void run(const HeadRows<T>& out, float* lse, const HeadRows<const T>& queries,
            std::int64_t first_query) const {
     for (std::int64_t query = first_query; query < sizes_.length; query += query_block) {
@@ -120,7 +120,7 @@ class HeadForward {
     return sizes_.first_key(query) / key_block * key_block;
   }
 
-  // One block of keys for one block of queries.
+  // Processes one block of keys for one block of queries.
   void step(const Block& block, Softmax& softmax) const {
     block_scores(block, sizes_.size, w_.queries,
                  {w_.keys.at(0, block.key), sizes_.size, w_.keys.columns - block.key}, w_.scores);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: attention by our own CUDA kernels, for what cuDNN does not run. Operands as in
-// attention.h, already checked.
+// Private: attention by our own CUDA kernels, where cuDNN has no plan. Operands as in attention.h,
+// already checked.
 #pragma once
 
 #include "runtime/ops/attention/attention.h"

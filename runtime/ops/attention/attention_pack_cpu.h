@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: copies of one attention head's operands in the forms that tile products read, always
-// f32, padded with zeros.
+// Private: packs an attention head's operands for tile products, always in f32, padded with zeros.
 #pragma once
 
 #include <algorithm>
@@ -26,8 +25,8 @@ void pack_left(float* to, const HeadRows<const T>& from, std::int64_t first, std
   std::fill(to + rows * columns, to + padded_rows * columns, 0.0F);
 }
 
-// Right operand: the common axis is the position, columns are the head's elements. Positions before
-// `begin` stay as they are.
+// Right operand: the common axis is the position, columns are the head's elements. Does not write
+// positions before `begin`.
 template <typename T>
 void pack_panels(const Panels& to, const HeadRows<const T>& from, std::int64_t rows,
                  std::int64_t columns, std::int64_t begin = 0) {
@@ -67,8 +66,8 @@ void transpose_rows(float* to, std::int64_t to_stride, const HeadRows<const T>& 
   }
 }
 
-// Right operand: the common axis is the head's element, columns are positions, from `begin` on,
-// which is a whole number of tile_columns.
+// Right operand: the common axis is the head's element, columns are positions from `begin` on, a
+// multiple of tile_columns.
 template <typename T>
 void pack_transposed(const Panels& to, const HeadRows<const T>& from, std::int64_t rows,
                      std::int64_t begin = 0) {

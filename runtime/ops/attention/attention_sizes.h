@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: the sizes of packed attention, where its heads lie, and which keys a query sees; shared
-// by every back end.
+// Private: sizes of packed attention, head offsets, and the keys that a query attends to; shared by
+// all back ends.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ struct HeadRows {
   [[nodiscard]] TRIREME_HOST_DEVICE T* row(std::int64_t position) const {
     return data + (position - first) * stride;
   }
-  // The same rows, of which the first counts as `position`.
+  // The same rows, with the first one at `position`.
   [[nodiscard]] TRIREME_HOST_DEVICE HeadRows from(std::int64_t position) const {
     return {data, stride, position};
   }
@@ -37,8 +37,8 @@ struct AttentionSizes {
   bool causal;
   float soft_cap;              // 0: none
   float scale;                 // of the products
-  float score_scale;           // of what the softmax takes: `scale`, or 1 behind a soft cap
-  const std::int32_t* starts;  // of documents: of all samples, then of the one chosen; may be null
+  float score_scale;           // of the softmax's input: `scale`, or 1 after a soft cap
+  const std::int32_t* starts;  // of documents: of all samples, then of the chosen one; may be null
 
   AttentionSizes(const Tensor& qkv, const AttentionOptions& options)
       : batch(qkv.shape[0]),
@@ -55,15 +55,15 @@ struct AttentionSizes {
         starts(options.document_starts.empty() ? nullptr
                                                : options.document_starts.as<std::int32_t>()) {}
 
-  // From here on keys and queries are those of this sample; once.
+  // Selects this sample for later calls; call it once.
   TRIREME_HOST_DEVICE void choose(std::int64_t sample) {
     if (starts != nullptr) starts += sample * length;
   }
 
-  // Heads of queries that share one of keys.
+  // Query heads per key head.
   [[nodiscard]] TRIREME_HOST_DEVICE std::int64_t group() const { return heads / kv_heads; }
 
-  // Of qkv(B, T, (heads + 2 kv_heads) * D).
+  // For qkv(B, T, (heads + 2 kv_heads) * D).
   template <typename T>
   [[nodiscard]] TRIREME_HOST_DEVICE HeadRows<T> queries(T* qkv, std::int64_t sample,
                                                         std::int64_t head) const {
@@ -79,7 +79,7 @@ struct AttentionSizes {
                                                        std::int64_t key_head) const {
     return packed(qkv, sample, heads + kv_heads + key_head);
   }
-  // Of out(B, T, heads * D).
+  // For out(B, T, heads * D).
   template <typename T>
   [[nodiscard]] TRIREME_HOST_DEVICE HeadRows<T> result(T* out, std::int64_t sample,
                                                        std::int64_t head) const {
@@ -87,8 +87,8 @@ struct AttentionSizes {
     return {out + sample * length * stride + head * size, stride};
   }
 
-  // Keys [first_key(query), end_of_keys(query)) are seen. Neither falls from query to query; of a
-  // query behind the last it is that of the last.
+  // A query attends to keys [first_key(query), end_of_keys(query)). Both are non-decreasing;
+  // queries past the last have the last one's.
   [[nodiscard]] TRIREME_HOST_DEVICE std::int64_t first_key(std::int64_t query) const {
     const std::int64_t in_window = window > 0 && query >= window ? query + 1 - window : 0;
     if (starts == nullptr) return in_window;
@@ -98,7 +98,7 @@ struct AttentionSizes {
   [[nodiscard]] TRIREME_HOST_DEVICE std::int64_t end_of_keys(std::int64_t query) const {
     return causal && query < length ? query + 1 : length;
   }
-  // Queries [first_query(key), end_of_queries(key)) see it.
+  // Queries [first_query(key), end_of_queries(key)) attend to the key.
   [[nodiscard]] TRIREME_HOST_DEVICE std::int64_t first_query(std::int64_t key) const {
     return causal ? key : 0;
   }
@@ -108,7 +108,7 @@ struct AttentionSizes {
   }
 
  private:
-  // The first of the queries in (key, end) whose document begins behind the key, else `end`.
+  // The first query in (key, end) whose document begins after the key, else `end`.
   [[nodiscard]] TRIREME_HOST_DEVICE std::int64_t end_of_document(std::int64_t key,
                                                                  std::int64_t end) const {
     std::int64_t low = key + 1;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Private: tiles of attention heads in shared memory, f32, and their products. 256 threads as 16 x
-// 16: thread (y, x) has rows y * R + i of the left operand, and of a product either the columns x +
-// 16 j (scores) or the columns 4 x + 64 c + e (head elements). `padded`: the head size, filled up
-// with zeros to a multiple of 64.
+// 16: thread (y, x) has rows y * R + i of the left operand, and of a product either columns x + 16
+// j (scores) or columns 4 x + 64 c + e (head elements). `padded`: the head size, padded with zeros
+// to a multiple of 64.
 #pragma once
 
 #include "runtime/ops/attention/attention_sizes.h"
@@ -14,8 +14,8 @@ namespace trireme::ops::cuda {
 inline constexpr int tile_side = 16;
 inline constexpr int tile_threads = tile_side * tile_side;
 
-// Rows lie this far apart: four banks more than a power of two, so that 16 threads that read
-// packs of four from neighbouring rows do not meet in a bank.
+// Distance between rows: a power of two plus four banks, so that 16 threads that read packs of four
+// from adjacent rows have no bank conflicts.
 template <int columns>
 inline constexpr int tile_stride = columns + 4;
 
@@ -118,7 +118,7 @@ __device__ void store_head_rows(const HeadRows<T>& head, std::int64_t first, std
   }
 }
 
-// The reduction over the 16 threads that share rows.
+// Reduces over the 16 threads that share rows.
 template <typename Op>
 __device__ float row_threads_reduce(float value, Op op) {
   for (int lanes = tile_side / 2; lanes > 0; lanes /= 2)
@@ -126,12 +126,12 @@ __device__ float row_threads_reduce(float value, Op op) {
   return value;
 }
 
-// A product of a query and a key, scaled where a soft cap limits it.
+// The product of a query and a key, scaled if a soft cap limits it.
 __device__ inline float capped(float product, const AttentionSizes& sizes) {
   if (sizes.soft_cap == 0.0F) return product;
   return sizes.soft_cap * tanhf(product * sizes.scale / sizes.soft_cap);
 }
-// How the scaled score that the softmax takes grows with the product.
+// Derivative of the softmax's input by the product.
 __device__ inline float score_slope(float score, const AttentionSizes& sizes) {
   if (sizes.soft_cap == 0.0F) return sizes.scale;
   const float share = score / sizes.soft_cap;

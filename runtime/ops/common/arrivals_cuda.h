@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to the CUDA kernels: the last block to come does what needs all blocks' results, in place
-// of a second kernel.
+// Private to the CUDA kernels: the last block to arrive does what needs all blocks' results, which
+// saves a second kernel.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,8 +9,8 @@
 
 namespace trireme::ops::cuda {
 
-// Whether this block is the last of `blocks` to come here with this counter, which is 0 before and
-// after. It then sees what the others wrote before they came. All threads of the block call.
+// Whether this block is the last of `blocks` to arrive at this counter, which is 0 before and
+// after. It then sees what the others wrote before. All threads of the block must call.
 inline __device__ bool last_to_arrive(unsigned* counter, unsigned blocks) {
   __shared__ bool last;
   __syncthreads();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to the CUDA kernels: sums over the rows of an (M, C) matrix, a result per channel, in two
-// stages. A block takes a slice of the rows of some neighbouring packs of channels; its lanes take
-// every lanes-th row, and are joined as a tree; a second kernel joins the slices. Slices depend on
-// the shape only: so do the bits.
+// Private to the CUDA kernels: per-channel sums over the rows of an (M, C) matrix, in two stages. A
+// block takes a slice of the rows for some adjacent packs of channels; its lanes take every
+// lanes-th row and are joined as a tree; a second kernel joins the slices. Slices, and so the bits,
+// depend only on the shape.
 #pragma once
 
 #include <bit>
@@ -15,13 +15,13 @@ namespace trireme::ops::cuda {
 inline constexpr int channel_threads = 256;
 
 struct ChannelTiles {
-  // Blocks that keep 132 multiprocessors busy: for sums, which hold many registers, and for passes
-  // that only map elements.
+  // Blocks that keep 132 multiprocessors busy: for sums, which use many registers, and for
+  // element-wise passes.
   static constexpr std::int64_t sum_blocks = 2 * 132;
   static constexpr std::int64_t map_blocks = 8 * 132;
 
   std::int64_t rows, channels;
-  int packs;  // side by side in a block, a power of two
+  int packs;  // adjacent in a block, a power of two
   std::int64_t tiles, slices, rows_per_slice;
 
   ChannelTiles(std::int64_t rows_, std::int64_t channels_, int width, std::int64_t blocks)
@@ -46,7 +46,7 @@ struct ChannelTiles {
   }
 };
 
-// What a thread of such a block does: rows begin, begin + step, ... < end of the pack of channels
+// The work of a thread in such a block: rows begin, begin + step, ... < end of the pack of channels
 // from `channel` on. Threads beyond the last channel have no rows.
 struct ChannelPlace {
   int lane, step;
@@ -65,8 +65,8 @@ struct ChannelPlace {
   }
 };
 
-// Joins the values of threads whose index is equal modulo `packs`; the first `packs` threads get
-// them. `count` values were joined in a thread's `own`: Join(count, others)(own, other) adds
+// Joins the values of threads with equal index modulo `packs`; the first `packs` threads get the
+// results. `count` values were joined in a thread's `own`: Join(count, others)(own, other) adds
 // others.
 template <typename Join, int width, typename Value>
 __device__ void join_lanes(Value (&own)[width], double count, int packs) {
@@ -99,7 +99,7 @@ inline constexpr int channels_per_block = 8;  // of the second stage
           .threads = channel_threads};
 }
 
-// Joins partial(slices, C) for one channel of the block's; threads below channels_per_block get it.
+// Joins partial(slices, C) for a channel of the block; threads below channels_per_block get it.
 template <typename Join, typename Value>
 __device__ Value join_slices(const Value* partial, const ChannelTiles& tiles,
                              std::int64_t channel) {

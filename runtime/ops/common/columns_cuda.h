@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to the CUDA kernels: sums over the rows of a matrix, in two stages with a fixed order in
-// one kernel: blocks leave partial sums in the stream's scratch, and whichever comes last adds them
-// up. Nothing is added atomically; the number of partial sums depends on the shape only.
+// Private to the CUDA kernels: column sums of a matrix in two fixed-order stages of one kernel:
+// blocks write partial sums to the stream's scratch, and the last block adds them. No atomics; the
+// number of partial sums depends only on the shape.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,13 @@
 
 namespace trireme::ops::cuda {
 
-// Where `outputs` vectors of column sums are added to.
+// Destinations of `outputs` vectors of column sums, which are accumulated.
 template <int outputs>
 struct ColumnTargets {
   float* to[outputs];
 };
 
-inline constexpr int column_groups = 8;  // warps of a block: each takes every eighth row
+inline constexpr int column_groups = 8;  // warps per block: each takes every eighth row
 inline constexpr int column_threads = 32 * column_groups;
 
 // Joins the groups' sums of a block in order; group 0 has the result. `shared` holds
@@ -47,9 +47,9 @@ __device__ void add_pack(Pack<float, width>& to, const Pack<float, width>& pack)
     to[j] += pack[j];
 }
 
-// targets += sums over the rows of what `terms` makes of them: terms(row, column, sums) adds one
-// row's pack, sums[output][element of the pack]. Blocks of the same columns leave their sums in
-// partial(chunks, outputs, tiles * 32 * width), and the last of them adds those up.
+// targets += sums over the rows of `terms`: terms(row, column, sums) adds one row's pack to
+// sums[output][element of the pack]. Blocks of the same columns write their sums to partial(chunks,
+// outputs, tiles * 32 * width), and the last of them adds those.
 template <int outputs, int width, typename Terms>
 __global__ void __launch_bounds__(column_threads)
     column_sums_kernel(ColumnTargets<outputs> targets, float* partial, unsigned* arrivals,
@@ -100,8 +100,8 @@ template <int outputs, int width, typename Terms>
 void add_column_sums(Stream& stream, const ColumnTargets<outputs>& targets, const Terms& terms,
                      std::int64_t rows, std::int64_t columns) {
   if (rows == 0 || columns == 0) return;
-  constexpr std::int64_t min_rows = 32;        // of a block: four a warp
-  constexpr std::int64_t wanted_blocks = 528;  // four a multiprocessor of a Hopper GPU
+  constexpr std::int64_t min_rows = 32;        // per block: four per warp
+  constexpr std::int64_t wanted_blocks = 528;  // four per multiprocessor of a Hopper GPU
   const std::int64_t tiles = trireme::cuda::ceil_div(columns, 32 * width);
   const std::int64_t max_blocks = std::max<std::int64_t>(1, wanted_blocks / tiles);
   const std::int64_t chunk_rows =
@@ -116,15 +116,15 @@ void add_column_sums(Stream& stream, const ColumnTargets<outputs>& targets, cons
                         chunk_rows, chunks);
 }
 
-// What a kernel whose every block has sums for all columns leaves them in, to be added up by its
-// last blocks (add_block_sums).
+// Destination for a kernel whose blocks all have sums for all columns; its last blocks add them
+// (add_block_sums).
 template <int outputs>
 struct BlockSums {
   ColumnTargets<outputs> targets;
-  float* partial;      // (blocks + column_groups, outputs, stride); null: nothing is wanted
+  float* partial;      // (blocks + column_groups, outputs, stride); null: not wanted
   unsigned* arrivals;  // column_groups + 1
   std::int64_t columns;
-  std::int64_t stride;  // columns, and what makes the last pack of them whole
+  std::int64_t stride;  // columns, rounded up to whole packs
 
   [[nodiscard]] __device__ float* row(std::int64_t block, int output) const {
     return partial + (block * outputs + output) * stride;
@@ -143,8 +143,8 @@ template <int outputs>
   return {targets, partial, cuda.arrivals(column_groups + 1), columns, stride};
 }
 
-// targets += the sums of all blocks, each of which has written its own. Of every eighth block the
-// last to come adds those up (one block alone would read megabytes); the last of these the rest.
+// targets += the sums that all blocks have written. The last block of every eighth block's group
+// adds that group (one block alone would read megabytes); the last of these adds the groups.
 template <int outputs>
 __device__ void add_block_sums(const BlockSums<outputs>& sums) {
   constexpr int width = pack_width<float>;
@@ -169,7 +169,7 @@ __device__ void add_block_sums(const BlockSums<outputs>& sums) {
     auto total = load_pack<width>(grouped + i);
     for (std::int64_t from = 1; from < groups; ++from)
       add_pack(total, load_pack<width>(grouped + from * all + i));
-      // Compared, not indexed: an index would put the targets into memory of the thread's own.
+      // By comparison: indexing would move the targets to local memory.
 #pragma unroll
     for (int o = 0; o < outputs; ++o) {
       const std::int64_t column = i - o * sums.stride;

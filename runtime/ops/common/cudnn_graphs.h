@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: the graphs that cuDNN runs for attention and convolution. A plan is made at the first
-// use of its key and kept for the life of the process; running one allocates nothing. Where
-// cudnn-frontend is not in the build (cudnn_graphs.cpp) there is no plan for anything.
+// Private: cuDNN graphs for attention and convolution. A plan is made at the first use of its key
+// and kept for the life of the process; running one allocates nothing. Without cudnn-frontend in
+// the build (cudnn_graphs.cpp) there are no plans.
 #pragma once
 
 #include <compare>
@@ -17,9 +17,9 @@
 
 namespace trireme::ops::cuda {
 
-// Attention over the packed projection (B, T, heads + 2 kv_heads, size) as AttentionOptions say;
-// f16 or bf16. One with a soft cap is refused: our graph has none. Operands, forward: q, k, v, out,
-// lse; backward: q, k, v, out, lse, dout, dq, dk, dv.
+// Attention over the packed projection (B, T, heads + 2 kv_heads, size) with AttentionOptions; f16
+// or bf16. Refuses a soft cap, which our graph lacks. Operands, forward: q, k, v, out, lse;
+// backward: q, k, v, out, lse, dout, dq, dk, dv.
 struct AttentionGraph {
   enum class Pass : std::uint8_t { forward, backward } pass;
   DType dtype;
@@ -28,21 +28,20 @@ struct AttentionGraph {
   std::int64_t window = 0;
   float scale = 0;  // of the scores; 0: 1 / sqrt(size)
   float soft_cap = 0;
-  bool deterministic =
-      false;  // matters to backward only; its workspace then grows with length squared
+  bool deterministic = false;  // only for backward, whose workspace then grows with length squared
   friend auto operator<=>(const AttentionGraph&, const AttentionGraph&) = default;
 };
 
 // Operands, forward: x, w, y; backward_input: dy, w, dx; backward_weight: dy, x, dw. With `adds` a
-// tensor like the result comes before it, which is added before the result is rounded. Always the
-// same bits for the same operands.
+// tensor like the result precedes it and is added before the result is rounded. Equal operands
+// always give equal bits.
 struct ConvolutionGraph {
   enum class Pass : std::uint8_t { forward, backward_input, backward_weight } pass;
   DType dtype;
-  DType result;  // f32 is asked for dw; plans that give only `dtype` are second choice
+  DType result;  // f32 for dw; plans with `dtype` are the second choice
   ConvolutionGeometry geometry;
   bool tf32;                    // f32 operands may be rounded to 10 bits of mantissa
-  std::size_t workspace_limit;  // plans that want more are passed over
+  std::size_t workspace_limit;  // plans that need more are skipped
   bool adds = false;            // not with forward
   friend auto operator<=>(const ConvolutionGraph&, const ConvolutionGraph&) = default;
 };
@@ -54,7 +53,7 @@ using CudnnGraph = std::variant<AttentionGraph, ConvolutionGraph>;
 
 // What cuDNN offers for a graph.
 struct CudnnOffer {
-  std::int64_t candidates = 0;  // plans that may run it; the first is taken
+  std::int64_t candidates = 0;  // plans that could run it; the first is used
   std::string engine;           // the name of that plan
   std::size_t workspace_bytes = 0;
   std::string refusal;  // why there is none
@@ -66,29 +65,29 @@ class CudnnPlan {
   CudnnPlan(const CudnnPlan&) = delete;
   CudnnPlan& operator=(const CudnnPlan&) = delete;
   [[nodiscard]] virtual std::size_t workspace_bytes() const = 0;
-  // Of the last operand.
+  // Dtype of the last operand.
   [[nodiscard]] virtual DType result() const = 0;
-  // Enqueues the graph. `operands` in the order given above.
+  // Enqueues the graph. `operands` in the above order.
   virtual void run(Stream& stream, std::span<void* const> operands, void* workspace) const = 0;
 
  protected:
   CudnnPlan() = default;
 };
 
-// "9.19.0", or empty where cuDNN is not in the build. Raises an error where the library that was
-// found at run time cannot serve a program compiled for this one.
+// "9.19.0", or empty if cuDNN is not in the build. Raises an error if the run-time library cannot
+// serve a program compiled for this one.
 [[nodiscard]] std::string cudnn_version();
 
-// The plan for the current GPU, or null: not in the build, or cuDNN has none (logged once a graph).
+// The plan for the current GPU; null without cuDNN or if it has none (logged once per graph).
 [[nodiscard]] const CudnnPlan* cudnn_plan(const CudnnGraph& graph);
 
-// The plan for the stream's GPU. One that is only described (Execution::host) gets a plan that is
-// noted and not run, for every graph but attention with a soft cap. From a thread's second call
-// with a graph on neither allocates nor locks.
+// The plan for the stream's GPU. For a described GPU (Execution::host) returns a plan that is only
+// logged, for every graph but attention with a soft cap. From a thread's second call with a graph
+// on it neither allocates nor locks.
 [[nodiscard]] const CudnnPlan* cudnn_plan_for(const Stream& stream, const CudnnGraph& graph);
 
-// Asks about a GPU that is only described (compute capability 90 is major 9, minor 0; cuDNN's own
-// JSON of device properties): for machines without one.
+// Asks about a described GPU (compute capability 90 is major 9, minor 0; cuDNN's own JSON of device
+// properties), on machines without one.
 [[nodiscard]] CudnnOffer cudnn_offer(const CudnnGraph& graph, int compute_capability,
                                      const std::string& device_properties);
 

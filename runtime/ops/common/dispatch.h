@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one place where an op chooses its back end. `op.cpp` names its kernels,
+// Chooses the back end of an op; nothing else does. `op.cpp` names its kernels,
 //   TRIREME_KERNEL(layer_norm_forward);
 // checks its operands, then
 //   TRIREME_DISPATCH(stream, layer_norm_forward, reads(x, gamma, beta).writes(y, mean, rstd),
 //                    y, mean, rstd, x, gamma, beta, epsilon)
-// declares what a GPU's kernels read and write of them (traffic.h) and calls
-// cpu::layer_norm_forward(stream, y, mean, ...), or the one that the CUDA back end provides
-// (cuda_slot.h), both of the public function's own type. A program that is linked without that back
-// end refuses by name. Where somebody counts (device/work_log.h), the call is noted.
+// declares what GPU kernels read and write of them (traffic.h) and calls
+// cpu::layer_norm_forward(stream, y, mean, ...), or the function of the CUDA back end
+// (cuda_slot.h); both have the public function's type. A program linked without that back end
+// raises an error that names it. A WorkLog (device/work_log.h) records the call.
 #pragma once
 
 #include "runtime/base/error.h"
@@ -24,7 +24,7 @@
 #define TRIREME_DISPATCH(stream, function, passes, ...) \
   TRIREME_DISPATCH_AS(#function, stream, function, passes, __VA_ARGS__)
 
-// Noted as `name`.
+// Logged as `name`.
 #define TRIREME_DISPATCH_AS(name, stream, function, passes, ...)                                  \
   do {                                                                                            \
     const OperationScope operation_scope((name), [&] { return (passes).total(); });               \

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: what every op on oneDNN needs. Source compatible with oneDNN 2.5 to 3.x: in 2.x a
-// primitive_desc is made from an operation descriptor, in 3.x from the arguments themselves.
+// Private: shared by all ops on oneDNN. Source compatible with oneDNN 2.5 to 3.x: in 2.x a
+// primitive_desc is made from an operation descriptor, in 3.x directly from the arguments.
 //
-// oneDNN runs on the calling thread alone: a rank owns one core. Primitives, memory objects and
-// scratchpads are cached per thread and shape, so that a steady call creates nothing.
+// oneDNN uses only the calling thread, because a rank has one core. Primitives, memory objects and
+// scratchpads are cached per thread and shape, so a steady call creates nothing.
 #pragma once
 
 #include <array>
@@ -22,11 +22,11 @@
 namespace trireme::ops::cpu {
 
 [[nodiscard]] const dnnl::engine& dnnl_engine();
-// The calling thread's stream; its first use on a thread holds that thread's OpenMP to one thread.
+// The calling thread's stream; its first use limits that thread's OpenMP to one thread.
 [[nodiscard]] const dnnl::stream& dnnl_stream();
-// f32 or bf16 (and the integer types oneDNN knows); anything else is a broken contract.
+// f32 or bf16 (and oneDNN's integer types); anything else is a broken contract.
 [[nodiscard]] dnnl::memory::data_type dnnl_type(DType type);
-// Attributes with the scratchpad in our hands; every cached primitive is made with them.
+// Attributes with a user-managed scratchpad; every cached primitive must use them.
 [[nodiscard]] dnnl::primitive_attr dnnl_attributes();
 
 // Raises "<call> failed: <status> (<oneDNN's text>)".
@@ -49,8 +49,8 @@ decltype(auto) dnnl_checked(std::string_view call, Action&& action,
   }
 }
 
-// The primitive_desc of a forward primitive (matmul, convolution_forward, ...) for the arguments
-// that follow the engine in oneDNN 3 and make up the operation descriptor in oneDNN 2.
+// The primitive_desc of a forward primitive (matmul, convolution_forward, ...); the arguments
+// follow the engine in oneDNN 3 and form the operation descriptor in oneDNN 2.
 template <typename Primitive, typename... Args>
 typename Primitive::primitive_desc dnnl_describe(const dnnl::primitive_attr& attributes,
                                                  const Args&... args) {
@@ -62,7 +62,7 @@ typename Primitive::primitive_desc dnnl_describe(const dnnl::primitive_attr& att
 #endif
 }
 
-// The same for a backward primitive; `forward` is the primitive_desc of its forward.
+// The same for a backward primitive; `forward` is its forward's primitive_desc.
 template <typename Primitive, typename Forward, typename... Args>
 typename Primitive::primitive_desc dnnl_describe_backward(const dnnl::primitive_attr& attributes,
                                                           const Forward& forward,
@@ -113,11 +113,11 @@ class CachedPrimitive {
   ScratchBlock scratchpad_;
   std::array<dnnl::memory, max_arguments + 1> memories_;
   std::array<dnnl_exec_arg_t, max_arguments + 1> arguments_{};
-  std::size_t given_ = 0;  // arguments whose pointer comes with each call
+  std::size_t given_ = 0;  // arguments whose pointer is passed with each call
   std::size_t total_ = 0;
 };
 
-// What a primitive is for and every fact that it was made from; unused places are zero.
+// The purpose of a primitive and all values that it was made from; unused entries are zero.
 struct PrimitiveKey {
   enum class Kind : std::uint32_t { matmul, convolution, pooling, normalization, reorder, other };
 
@@ -131,7 +131,7 @@ struct PrimitiveKey {
 CachedPrimitive& store_primitive(const PrimitiveKey& key,
                                  std::unique_ptr<CachedPrimitive> primitive);
 
-// The calling thread's primitive for `key`, made by `make()` (a unique_ptr) on first use.
+// The calling thread's primitive for `key`; the first use calls `make()` (a unique_ptr).
 template <typename Make>
 CachedPrimitive& cached_primitive(const PrimitiveKey& key, Make&& make) {
   if (CachedPrimitive* const found = find_primitive(key)) return *found;

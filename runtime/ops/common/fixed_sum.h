@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of float data in double with one fixed order, whatever the vector width: element i of a
-// chunk goes to partial sum i mod 16, the partial sums are added pairwise, the chunks in order.
-// Both terms (x and x^2) are exact in double, so the bits depend on the data only.
+// Sums float data in double in one fixed order, whatever the vector width: element i of a chunk
+// goes to partial sum i mod 16, the partial sums are added pairwise, the chunks in order. Both
+// terms (x and x^2) are exact in double, so the bits depend only on the data.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to the CUDA kernels: fixed_sum (fixed_sum.h) on the GPU, to the same bits. 16 lanes of a
-// warp are the 16 partial sums of a chunk; a warp of the last block then adds the chunks in order.
+// Private to the CUDA kernels: fixed_sum (fixed_sum.h) on the GPU, with the same bits. 16 lanes of
+// a warp are the 16 partial sums of a chunk; a warp of the last block adds the chunks in order.
 #pragma once
 
 #include "runtime/ops/common/arrivals_cuda.h"
@@ -12,8 +12,8 @@ namespace trireme::ops::cuda {
 inline constexpr int fixed_sum_threads = 256;
 inline constexpr int chunks_per_block = fixed_sum_threads / static_cast<int>(sum_lanes);
 
-// Of the elements of one chunk, `stride` apart, by 16 lanes of a warp whose lanes all call; `end`
-// is 0 for lanes without a chunk.
+// Sums the elements of one chunk, `stride` apart, with 16 lanes of a warp. All lanes must call;
+// `end` is 0 for lanes without a chunk.
 template <bool squares>
 __device__ double sum_of_chunk(const float* x, std::int64_t begin, std::int64_t end,
                                std::int64_t stride = 1) {
@@ -30,7 +30,7 @@ __device__ double sum_of_chunk(const float* x, std::int64_t begin, std::int64_t 
   return partial;
 }
 
-// Every lane of the warp gets `sums` added one after the other.
+// Every lane of the warp gets the sequential sum of `sums`.
 inline __device__ double sum_in_order(const double* sums, std::int64_t chunks) {
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
   double sum = 0.0;
@@ -46,7 +46,7 @@ inline __device__ double sum_in_order(const double* sums, std::int64_t chunks) {
   return sum;
 }
 
-// total(1) += the sums of the chunks, one after the other, for which sums(chunks) is room.
+// total(1) += the chunk sums, sequentially; sums(chunks) is scratch for them.
 template <bool squares>
 __global__ void fixed_sum_kernel(double* total, double* sums, unsigned* arrivals,
                                  std::int64_t chunks, const float* x, std::int64_t count) {

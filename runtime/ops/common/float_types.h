@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads and stores of the compute dtypes as float, and the one switch over them. Private to this
-// room.
+// Loads and stores compute dtypes as float, with a single switch over them. Private to this room.
 #pragma once
 
 #include "runtime/base/dtype.h"
@@ -45,8 +44,7 @@ TRIREME_HOST_DEVICE inline void store(f8e5m2& to, float value) {
   return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
 }
 
-// Calls action(float{}), action(bf16{}) or action(f16{}): the argument only carries the element
-// type.
+// Calls action(float{}), action(bf16{}) or action(f16{}); the argument only carries the type.
 template <typename Action>
 decltype(auto) visit_compute_dtype(DType dtype, Action&& action) {
   TRIREME_EXPECTS(is_compute_dtype(dtype), "{} is not a compute dtype", name_of(dtype));

@@ -5,12 +5,12 @@
 
 namespace trireme::ops {
 
-// Version of the oneDNN library found at run time, "2.6.3".
+// Version of the oneDNN library at run time, "2.6.3".
 [[nodiscard]] std::string onednn_version();
-// Likewise, empty where it is not in the build. Raises ExitCode::config where the one that was
-// found is too old for it.
+// Likewise; empty if it is not in the build. Raises ExitCode::config if the run-time library is too
+// old for the build.
 [[nodiscard]] std::string cudnn_version();
-// Likewise; any is taken.
+// Likewise; accepts any version.
 [[nodiscard]] std::string cublaslt_version();
 
 }  // namespace trireme::ops

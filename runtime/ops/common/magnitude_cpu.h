@@ -18,7 +18,7 @@ std::uint32_t largest_magnitude_of(const T* x, std::int64_t count) {
   return result;
 }
 
-// Behind the task that writes x: its largest magnitude, where `amax` is wanted.
+// Enqueue it after the task that writes x: stores its largest magnitude, unless `amax` is absent.
 template <typename T>
 void enqueue_magnitude(Stream& stream, const Tensor& amax, const Tensor& x) {
   if (amax.empty()) return;

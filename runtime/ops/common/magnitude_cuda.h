@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to the CUDA kernels: a kernel leaves the largest magnitude of what it stores. Blocks join
-// theirs at counters of the stream: of integers, so in whatever order they come.
+// Private to the CUDA kernels: a kernel stores the largest magnitude of its output. Blocks join
+// theirs at counters of the stream; they are integers, so the order does not matter.
 #pragma once
 
 #include <cuda/atomic>
@@ -11,8 +11,8 @@
 
 namespace trireme::ops::cuda {
 
-// The largest magnitude of values of T that a thread has seen; of 16-bit ones their own bits, of
-// even and odd elements side by side.
+// The largest magnitude of a thread's values of T; for 16-bit types on their bits, with even and
+// odd elements side by side.
 template <typename T>
 class MagnitudesSeen {
  public:
@@ -33,7 +33,7 @@ class MagnitudesSeen {
         see_pair(__builtin_bit_cast(std::uint16_t, pack[j]));
     }
   }
-  // Of the pack at `column` of a row, whatever it has beyond the row's end.
+  // For the pack at `column` of a row; ignores elements past the row's end.
   template <bool aligned, int width>
   __device__ void see(Pack<T, width> pack, std::int64_t column, std::int64_t columns) {
     if constexpr (!aligned) {
@@ -71,14 +71,14 @@ class MagnitudesSeen {
   std::uint32_t bits_ = 0;
 };
 
-// By value, an argument of the kernel.
+// Passed by value to the kernel.
 struct LargestMagnitude {
-  std::uint32_t* result;  // null: it is not wanted
-  unsigned* so_far;  // and behind it how many blocks have come: zero before the kernel and after
+  std::uint32_t* result;  // null: not wanted
+  unsigned* so_far;  // followed by the count of arrived blocks: zero before the kernel and after
 
   [[nodiscard]] TRIREME_HOST_DEVICE bool wanted() const { return result != nullptr; }
 
-  // All threads of each block call, once, with what each stored.
+  // All threads of each block must call it, once, with what each stored.
   template <int threads, typename T>
   __device__ void leave(const MagnitudesSeen<T>& stored) const {
     using Joined = ::cuda::atomic_ref<unsigned, ::cuda::thread_scope_device>;
@@ -97,7 +97,7 @@ struct LargestMagnitude {
 // For one kernel on this stream. `amax` may be absent.
 [[nodiscard]] inline LargestMagnitude largest_magnitude_in(Stream& stream, const Tensor& amax) {
   if (amax.empty()) return {};
-  constexpr std::size_t first = 64;  // behind those of the sums that the same kernel may leave
+  constexpr std::size_t first = 64;  // after those of sums in the same kernel
   return {amax.as<std::uint32_t>(), CudaStream::of(stream).arrivals(first + 2) + first};
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of an op's operands, the same wording everywhere: op, operand, what it is, what it should
-// be. Private to this room.
+// Checks of an op's operands with uniform messages: op, operand, actual and expected value. Private
+// to this room.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@
 
 namespace trireme::ops {
 
-// One per call of an op: Operands check("adamw"); check.shape("m", m, parameter.shape);
+// One per op call: Operands check("adamw"); check.shape("m", m, parameter.shape);
 class Operands {
  public:
   explicit Operands(std::string_view op) : op_(op) {}
@@ -24,9 +24,9 @@ class Operands {
   void count(std::string_view name, const Tensor& tensor, std::int64_t expected) const;
   // present, dtype and shape at once.
   void is(std::string_view name, const Tensor& tensor, DType dtype, const Shape& expected) const;
-  // `result` is the one element of `dtype` that all of x, f32 of any shape, is reduced to.
+  // `result` is the single element of `dtype` to which x, f32 of any shape, is reduced.
   void reduction(std::string_view name, const Tensor& result, DType dtype, const Tensor& x) const;
-  // `amax`, which may be absent: one u32 apart from the tensor (magnitude.h).
+  // `amax`, which may be absent: one u32, disjoint from the tensor (magnitude.h).
   void largest_magnitude(const Tensor& amax, std::string_view of_name, const Tensor& of) const;
   // No byte in common. Absent tensors are disjoint from everything.
   void disjoint(std::string_view name, const Tensor& tensor, std::string_view other_name,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to the CUDA kernels: memory moves in packs of 16 bytes where every operand is aligned to
-// them, else element by element. Kernels take the width as a template argument and are otherwise
-// the same.
+// Private to the CUDA kernels: memory is accessed in packs of 16 bytes if every operand is aligned
+// to them, else by element. The width is a template argument of the kernels.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -15,7 +14,7 @@ namespace trireme::ops::cuda {
 
 inline constexpr int pack_bytes = 16;
 
-// `width` elements that travel together.
+// `width` elements that are moved together.
 template <typename T, int width>
 struct alignas(width * sizeof(T) > pack_bytes ? pack_bytes : width * sizeof(T)) Pack {
   T values[width];
@@ -32,8 +31,8 @@ template <typename T, int width>
 __device__ void store_pack(T* to, const Pack<T, width>& pack) {
   *reinterpret_cast<Pack<T, width>*>(to) = pack;
 }
-// To global memory, in one store: of a pack whose elements were changed in place nvcc makes four.
-// Takes registers, so not where there are none to spare.
+// Stores to global memory in one instruction: nvcc splits a pack whose elements were changed in
+// place into four. Needs registers.
 template <typename T, int width>
 __device__ void store_at_once(T* to, const Pack<T, width>& pack) {
 #if defined(__CUDA_ARCH__)
@@ -49,7 +48,7 @@ __device__ void store_at_once(T* to, const Pack<T, width>& pack) {
 template <typename T>
 inline constexpr int pack_width = pack_bytes / static_cast<int>(sizeof(T));
 
-// Whether rows of `row` elements from here on all begin at a pack.
+// Whether all rows of `row` elements from here on start at a pack.
 template <typename T>
 [[nodiscard]] bool packs_fit(const T* data, std::int64_t row, int width) {
   return reinterpret_cast<std::uintptr_t>(data) % (static_cast<std::size_t>(width) * sizeof(T)) ==
@@ -57,8 +56,8 @@ template <typename T>
          row % width == 0;
 }
 
-// Calls action(width) with std::integral_constant<int, width>: as wide as the compute dtype T
-// allows when `fits`, else 1.
+// Calls action(width) with std::integral_constant<int, width>: the widest pack of compute dtype T
+// if `fits`, else 1.
 template <typename T, typename Action>
 void with_width(bool fits, Action&& action) {
   if (fits) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: what one thread has made for each kind of call of a library. A look-up is a hash and
+// Private: a thread's cache of what it made per kind of library call. A look-up is a hash and
 // hardly more than one comparison; it neither allocates nor locks.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace trireme::ops {
 
-// Mixes numbers into one.
+// Combines numbers into a hash.
 class PlanHash {
  public:
   template <typename... Numbers>
@@ -26,15 +26,15 @@ class PlanHash {
   std::uint64_t hash_ = 0xcbf29ce484222325ULL;
 };
 
-// Keys have == and a free function plan_hash(key). Values stay where they are.
+// Keys need == and a free function plan_hash(key). Values have stable addresses.
 template <typename Key, typename Value>
 class PlanTable {
  public:
-  // Null: nothing was inserted for `key`.
+  // Null if `key` is missing.
   [[nodiscard]] Value* find(const Key& key) const {
     return slots_.empty() ? nullptr : slots_[place_of(slots_, key)].value.get();
   }
-  // In place of what was there.
+  // Replaces an existing value.
   Value& insert(const Key& key, std::unique_ptr<Value> value) {
     if (2 * (size_ + 1) > slots_.size()) grow();
     Slot& slot = slots_[place_of(slots_, key)];
@@ -53,7 +53,7 @@ class PlanTable {
     Key key;
     std::unique_ptr<Value> value;  // null: free
   };
-  using Slots = std::vector<Slot>;  // a power of two of them, at most half of them taken
+  using Slots = std::vector<Slot>;  // a power of two, at most half of them used
 
   [[nodiscard]] static std::size_t place_of(const Slots& slots, const Key& key) {
     std::size_t at = plan_hash(key) & (slots.size() - 1);

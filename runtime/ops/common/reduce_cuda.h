@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to the CUDA kernels: reductions over a warp and a block in a fixed order, so that equal
+// Private to the CUDA kernels: reductions over a warp and a block in a fixed order, so equal
 // operands give equal bits in every run. No atomics.
 #pragma once
 
@@ -17,7 +17,7 @@ struct Sum {
   }
 };
 struct Max {
-  // NaN wins, so that it stays visible.
+  // NaN wins, so it stays visible.
   template <typename T>
   __device__ T operator()(T a, T b) const {
     if constexpr (std::is_floating_point_v<T>) {
@@ -27,7 +27,7 @@ struct Max {
   }
 };
 
-// Every lane gets the reduction over its warp, all of whose lanes must call.
+// Every lane gets the reduction over its warp; all lanes must call.
 template <typename T, typename Op>
 __device__ T warp_reduce(T value, Op op) {
   for (int lanes = warp_size / 2; lanes > 0; lanes /= 2)
@@ -35,8 +35,8 @@ __device__ T warp_reduce(T value, Op op) {
   return value;
 }
 
-// Every thread gets the reduction over its block of `threads` (a multiple of 32), all of which must
-// call; `identity` is the empty reduction. Ends with a barrier: calls may follow each other.
+// Every thread gets the reduction over its block of `threads` (a multiple of 32); all must call.
+// `identity` is the empty reduction. Ends with a barrier, so calls may follow each other.
 template <int threads, typename T, typename Op>
 __device__ T block_reduce(T value, T identity, Op op) {
   static_assert(threads % warp_size == 0 && threads <= warp_size * warp_size);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: at which position of its text a row of (B, T, ...) stands.
+// Private: the position in its text of a row of (B, T, ...).
 #pragma once
 
 #include <algorithm>
@@ -10,11 +10,11 @@
 
 namespace trireme::ops {
 
-// Row t of a sample stands at t, or with spans (B, 2) i32 at spans[b][0] + t; padding behind the
-// `count` positions that there are stands at the last.
+// Row t of a sample is at position t, or with spans (B, 2) i32 at spans[b][0] + t; padding after
+// the last of `count` positions is at the last one.
 struct RowPositions {
   const std::int32_t* spans;   // may be null
-  const std::int32_t* starts;  // of documents, (B, T), from which positions count; may be null
+  const std::int32_t* starts;  // document starts, (B, T), from which positions count; may be null
   std::int64_t length;
   std::int64_t count;
   std::int64_t first = 0;  // with documents: position of the first row of a sequence

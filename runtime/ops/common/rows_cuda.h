@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to the CUDA kernels: rows that a warp or a block reads, a pack a thread at a time. Which
-// thread gets which element depends on the row's length only, never on its alignment, and so do the
-// bits of sums over it.
+// Private to the CUDA kernels: rows read by a warp or a block, one pack per thread at a time. The
+// assignment of elements to threads, and so the bits of sums, depend only on the row's length, not
+// on its alignment.
 #pragma once
 
 #include <concepts>
@@ -12,8 +12,8 @@
 
 namespace trireme::ops::cuda {
 
-// The pack at `column` of a row of `columns`; elements beyond its end are zero. `aligned`: every
-// pack of the row is whole and aligned.
+// The pack at `column` of a row of `columns`; elements past its end are zero. `aligned`: all packs
+// of the row are whole and aligned.
 template <bool aligned, typename T>
 __device__ Pack<T, pack_width<T>> row_pack(const T* row, std::int64_t column,
                                            std::int64_t columns) {
@@ -43,7 +43,7 @@ __device__ void store_row_pack(T* row, std::int64_t column, std::int64_t columns
   }
 }
 
-// `width` f32 values (gamma, bias, ...) that belong to a pack of another dtype.
+// `width` f32 values (gamma, bias, ...) for a pack of another dtype.
 template <bool aligned, int width>
 __device__ Pack<float, width> row_floats(const float* row, std::int64_t column,
                                          std::int64_t columns) {
@@ -64,8 +64,8 @@ __device__ Pack<float, width> row_floats(const float* row, std::int64_t column,
   return values;
 }
 
-// Whether rows of `columns` elements from here on hold whole, aligned packs of the compute dtype
-// `Compute` (f32 operands next to them hold several packs each).
+// Whether rows of `columns` elements from here on consist of whole, aligned packs of the compute
+// dtype `Compute` (f32 operands beside them have several packs each).
 template <typename Compute, typename T>
 [[nodiscard]] bool rows_align(const T* data, std::int64_t columns) {
   return reinterpret_cast<std::uintptr_t>(data) % pack_bytes == 0 &&
@@ -82,8 +82,8 @@ void with_flag(bool flag, Action&& action) {
   }
 }
 
-// The packs of a row of (rows, columns) as one flat range, for element-wise kernels that need the
-// column: 32 bits, for divisions of 64 cost as much as the memory traffic.
+// The packs of all rows of (rows, columns) as one flat range, for element-wise kernels that need
+// the column: in 32 bits, because 64-bit divisions cost as much as the memory traffic.
 struct RowPacks {
   unsigned rows;
   unsigned per_row;  // packs

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to the CUDA kernels: where in a table of runs a kernel is.
+// Private to the CUDA kernels: finds a place in a table of runs.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -8,8 +8,7 @@
 
 namespace trireme::ops::cuda {
 
-// The last of `runs` entries (at least one) whose `first` is not beyond `place`; they ascend, and
-// the first one begins at 0.
+// The last of `runs` (at least one) entries with `first` <= `place`; they ascend from 0.
 template <typename Entry>
 __device__ int last_from(const Entry* entries, int runs, std::int64_t Entry::*first,
                          std::int64_t place) {

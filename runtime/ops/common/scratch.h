@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: memory that a CPU kernel needs beside its operands. A kernel holds one
-// `static thread_local ScratchBlock`; it grows to the largest request and then stays, so a steady
-// training step allocates nothing.
+// Private: scratch memory of CPU kernels. A kernel has one `static thread_local ScratchBlock`; it
+// grows to the largest request and stays, so a steady training step allocates nothing.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +10,7 @@ namespace trireme::ops::cpu {
 
 // Bytes held by all ScratchBlocks of the process.
 [[nodiscard]] std::size_t scratch_bytes();
-// How often any ScratchBlock asked the system for memory; a steady step adds none.
+// Number of allocations by all ScratchBlocks; a steady step adds none.
 [[nodiscard]] std::size_t scratch_allocations();
 
 class ScratchBlock {
@@ -24,8 +23,8 @@ class ScratchBlock {
       : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
   ScratchBlock& operator=(ScratchBlock&&) = delete;
 
-  // At least `bytes` bytes, 64-byte aligned. Contents are undefined and earlier pointers may be
-  // invalid after a request larger than any before.
+  // At least `bytes` bytes, 64-byte aligned, with undefined contents. A request larger than all
+  // before may invalidate earlier pointers.
   [[nodiscard]] std::byte* at_least(std::size_t bytes);
   [[nodiscard]] float* floats(std::size_t count) {
     return reinterpret_cast<float*>(at_least(count * sizeof(float)));

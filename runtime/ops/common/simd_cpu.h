@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: one vector register of floats, written with the compiler's vector extensions, so the
-// same source is AVX-512, AVX2 or plain SSE code. Only register-blocked kernels need it; other
-// loops are plain loops under `omp simd`.
+// Private: a vector register of floats by the compiler's vector extensions: the same source gives
+// AVX-512, AVX2 or SSE code. Only register-blocked kernels need it; other loops are plain loops
+// with `omp simd`.
 #pragma once
 
 #include <cstddef>
@@ -32,15 +32,15 @@ using UnalignedVector =
   *reinterpret_cast<UnalignedVector*>(to) = value;
 }
 
-// bf16 and f16 values widen to floats and round to nearest even, as their scalar types do.
+// bf16 and f16 values widen to floats and round to nearest even, like their scalar types.
 using Words = std::uint32_t __attribute__((vector_size(lanes * sizeof(std::uint32_t))));
 using HalfWords = std::uint16_t
     __attribute__((vector_size(lanes * sizeof(std::uint16_t)), aligned(2), may_alias));
 
 namespace detail {
 
-// A bf16 value is the high half of a float. As shuffles both ways are one instruction with AVX-512;
-// GCC 12 makes four of a conversion.
+// A bf16 value is the high half of a float. As shuffles, both directions are one AVX-512
+// instruction; GCC 12 makes four of a conversion.
 template <std::size_t... i>
 [[gnu::always_inline]] inline Vector as_high_halves(HalfWords halves, std::index_sequence<i...>) {
   return reinterpret_cast<Vector>(
@@ -93,8 +93,8 @@ template <std::size_t... i>
       __builtin_convertvector(kept | ((word >> 16) & 0x8000U), HalfWords);
 }
 
-// 2 * lanes neighbours as two vectors, for maps of single elements, which ask for no order: of bf16
-// the even ones and the odd ones, which takes three instructions less than their order.
+// 2 * lanes adjacent elements as two vectors, for element-wise maps, which need no order: for bf16
+// the even and the odd ones, which saves three instructions.
 struct VectorPair {
   Vector first;
   Vector second;
@@ -122,7 +122,7 @@ using UnalignedWords =
 [[gnu::always_inline]] inline Vector broadcast(float value) {
   return value - Vector{};
 }
-// Second operand where they are unordered.
+// Returns the second operand if they are unordered.
 [[gnu::always_inline]] inline Vector maximum(Vector a, Vector b) {
   return a > b ? a : b;
 }
@@ -132,7 +132,7 @@ using UnalignedWords =
 
 namespace detail {
 
-// The lanes turned by `by`.
+// The lanes rotated by `by`.
 template <std::size_t by, std::size_t... i>
 [[gnu::always_inline]] inline Vector turned(Vector v, std::index_sequence<i...>) {
   return __builtin_shufflevector(v, v, ((i + by) % lanes)...);
@@ -140,7 +140,7 @@ template <std::size_t by, std::size_t... i>
 
 }  // namespace detail
 
-// Over the lanes, pairwise: a fixed order. Lane i takes lane i + half; only the first counts.
+// Reduces over the lanes, pairwise in a fixed order: lane i takes lane i + half; lane 0 counts.
 template <std::size_t half = lanes / 2>
 [[gnu::always_inline]] inline float sum_of(Vector v) {
   v += detail::turned<half>(v, std::make_index_sequence<lanes>());
@@ -158,8 +158,8 @@ template <std::size_t half = lanes / 2>
     return maximum_of<half / 2>(v);
 }
 
-// Turns `lanes` rows of `lanes` values into columns, in place. Each of the log2(lanes) rounds
-// interleaves row i with row i + lanes / 2.
+// Transposes `lanes` rows of `lanes` values in place. Each of the log2(lanes) rounds interleaves
+// row i with row i + lanes / 2.
 [[gnu::always_inline]] inline void transpose(Vector (&rows)[lanes]) {
   using Integers = std::int32_t __attribute__((vector_size(lanes * sizeof(std::int32_t))));
   Integers low{}, high{};
@@ -184,7 +184,7 @@ template <std::size_t half = lanes / 2>
 
 namespace detail {
 
-// e^r * 2^n for the n that `shifted` = n + 1.5 * 2^23 holds. See vector_math_cpu.h for the method.
+// e^r * 2^n, where `shifted` = n + 1.5 * 2^23. vector_math_cpu.h describes the method.
 [[gnu::always_inline]] inline Vector exp_scaled(Vector r, Vector shifted) {
   Vector q = broadcast(0x1.6a244cp-10F);
   q = q * r + 0x1.1239d4p-7F;
@@ -198,7 +198,7 @@ namespace detail {
 
 }  // namespace detail
 
-// 2^x for x < 127.5 (not checked); below 2^-126.5 zero.
+// 2^x for x < 127.5 (unchecked); zero below 2^-126.5.
 [[gnu::always_inline]] inline Vector exp2_vector(Vector x) {
   const Vector magic = broadcast(0x1.8p+23F);
   const Vector limited = maximum(broadcast(-127.0F), x);
@@ -206,7 +206,7 @@ namespace detail {
   return detail::exp_scaled((limited - (shifted - magic)) * 0x1.62e430p-1F, shifted);
 }
 
-// e^x with the limits of fast_exp.
+// e^x within the limits of fast_exp.
 [[gnu::always_inline]] inline Vector exp_vector(Vector x) {
   const Vector magic = broadcast(0x1.8p+23F);
   const Vector limited = maximum(broadcast(-88.0F), minimum(broadcast(88.3762F), x));

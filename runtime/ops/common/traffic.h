@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: how an op declares what its kernels on a GPU move (device/work_log.h), one expression
-// beside its operands in TRIREME_DISPATCH:
+// Private: how an op declares the memory traffic of its GPU kernels (device/work_log.h), in an
+// expression beside its operands in TRIREME_DISPATCH:
 //   reads(x, gamma, beta).writes(y, mean, rstd)
-// Each pass of a kernel over an operand counts: one that two kernels read is named twice. Absent
-// operands count nothing. tests/emulation/traffic_test.cpp holds every declaration against the
-// loads and stores of the kernels.
+// Each pass of a kernel over an operand counts, so an operand read by two kernels is named twice.
+// Absent operands count nothing. tests/emulation/traffic_test.cpp compares all declarations with
+// the kernels' loads and stores.
 #pragma once
 
 #include <algorithm>
@@ -27,17 +27,17 @@ class Passes {
     ((total_.written += bytes_of(tensors)), ...);
     return std::move(*this);
   }
-  // Read, changed and written.
+  // Read, modified and written.
   template <typename... Tensors>
   Passes&& updates(const Tensors&... tensors) && {
     return std::move(*this).reads(tensors...).writes(tensors...);
   }
-  // Written, and read before where `adds`.
+  // Written, and with `adds` read before.
   Passes&& writes_or_adds(bool adds, const Tensor& tensor) && {
     if (adds) total_.read += bytes_of(tensor);
     return std::move(*this).writes(tensor);
   }
-  // Where `condition` holds.
+  // If `condition` holds.
   template <typename... Tensors>
   Passes&& reads_if(bool condition, const Tensors&... tensors) && {
     if (condition) ((total_.read += bytes_of(tensors)), ...);
@@ -48,7 +48,7 @@ class Passes {
     if (condition) ((total_.written += bytes_of(tensors)), ...);
     return std::move(*this);
   }
-  // Parts of tensors, and memory beside the operands.
+  // Parts of tensors, and memory other than operands.
   Passes&& bytes(double read, double written) && {
     total_.read += read;
     total_.written += written;
@@ -59,13 +59,13 @@ class Passes {
     total_.smallest = static_cast<double>(std::min({m, n, k}));
     return std::move(*this);
   }
-  // In so many kernels where one does not do it all; tests/launch/emulated/kernel_counts_test.cpp
-  // holds the numbers against what is launched.
+  // The number of kernels, if not one; tests/launch/emulated/kernel_counts_test.cpp compares it
+  // with the launches.
   Passes&& kernels(int count) && {
     total_.kernels = count;
     return std::move(*this);
   }
-  // `smallest`: of attention the size of a head.
+  // `smallest`: for attention the head size.
   Passes&& flops(double flops, std::int64_t smallest = 0) && {
     total_.flops += flops;
     total_.smallest = static_cast<double>(smallest);

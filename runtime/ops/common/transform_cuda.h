@@ -9,7 +9,7 @@
 
 namespace trireme::ops::cuda {
 
-// Calls seen(pack) with what is stored. y may be any of the operands.
+// Calls seen(pack) with each stored pack. y may alias any operand.
 template <int width, typename T, typename F, typename Seen, typename... Operands>
 __device__ void transform_elements(T* y, std::int64_t count, const F& f, const Seen& seen,
                                    const Operands*... operands) {
@@ -41,7 +41,7 @@ __global__ void transform_kernel(T* y, std::int64_t count, F f, const Operands*.
 
 inline constexpr int transform_threads = 256;
 
-// Also leaves the largest magnitude of y.
+// Also stores the largest magnitude of y.
 template <int width, typename T, typename F, typename... Operands>
 __global__ void measured_transform_kernel(LargestMagnitude magnitude, T* y, std::int64_t count, F f,
                                           const Operands*... operands) {
@@ -51,7 +51,7 @@ __global__ void measured_transform_kernel(LargestMagnitude magnitude, T* y, std:
   magnitude.leave<transform_threads>(seen);
 }
 
-// Calls action(width, grid): as wide as all operands allow, else 1.
+// Calls action(width, grid) with the widest pack that all operands allow.
 template <typename T, typename... Operands, typename Action>
 void with_transform_grid(Stream& stream, const T* y, std::int64_t count, const Action& action,
                          const Operands*... operands) {
@@ -78,7 +78,7 @@ void transform(Stream& stream, T* y, std::int64_t count, F f, const Operands*...
       operands...);
 }
 
-// The same, which leaves the largest magnitude of y in `amax`, where that is wanted.
+// The same; also stores the largest magnitude of y in `amax`, unless absent.
 template <typename T, typename F, typename... Operands>
 void transform_measured(Stream& stream, const Tensor& amax, T* y, std::int64_t count, F f,
                         const Operands*... operands) {

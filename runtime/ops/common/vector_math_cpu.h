@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: exp and its kin without branches or calls, so that loops around them vectorise. Largest
-// error about 1 unit in the last place of float. NaN in, NaN out.
+// Private: exp and relatives without branches or calls, so loops around them vectorise. Maximum
+// error about 1 ulp of float. NaN in, NaN out.
 //
-// exp(r) on |r| <= ln(2)/2 is 1 + r + r^2 q(r); q is the polynomial of degree 4 with the smallest
-// largest relative error of the whole (3.1e-9), found by reweighted least squares.
+// exp(r) for |r| <= ln(2)/2 is 1 + r + r^2 q(r); q is the polynomial of degree 4 with the smallest
+// maximum relative error of the result (3.1e-9), found by reweighted least squares.
 #pragma once
 
 #include <bit>
@@ -25,9 +25,9 @@ namespace detail {
   return (q * r) * r + r + 1.0F;
 }
 
-// An integral float and 2 to its power, both from the bits of x + 1.5 * 2^23: that sum has no room
-// for a fraction, so it rounds x to the nearest integer n, ties to even, and holds n in its lowest
-// bits. For |x| < 127.5; n = -127 gives the power zero.
+// An integral float and 2 to its power, from the bits of x + 1.5 * 2^23: that sum has no fraction
+// bits, so it rounds x to the nearest integer n, ties to even, and holds n in its lowest bits. For
+// |x| < 127.5; n = -127 gives the power zero.
 struct IntegerPower {
   float n;
   float power;
@@ -39,7 +39,7 @@ struct IntegerPower {
   return {shifted - magic, std::bit_cast<float>(exponent)};
 }
 
-// Limits that let NaN pass.
+// Clamps; NaN passes.
 [[gnu::always_inline]] inline float limit(float x, float low, float high) {
   const float below = x > high ? high : x;
   return below < low ? low : below;
@@ -47,9 +47,9 @@ struct IntegerPower {
 
 }  // namespace detail
 
-// e^x; results below 2^-126 are zero, above 2^127.5 they stay there.
+// e^x; underflows to zero below 2^-126, saturates at 2^127.5.
 [[gnu::always_inline]] inline float fast_exp(float x) {
-  // ln(2) in two parts: n * high is exact for the n that occur.
+  // ln(2) in two parts: n * high is exact for all n that occur.
   constexpr float high = 0x1.62e400p-1F;
   constexpr float low = 0x1.7f7d1cp-20F;
   const float limited = detail::limit(x, -88.0F, 88.3762F);
@@ -58,7 +58,7 @@ struct IntegerPower {
   return detail::exp_reduced(r) * power;
 }
 
-// 2^x; results below 2^-126 are zero, above 2^127.5 they stay there.
+// 2^x; underflows to zero below 2^-126, saturates at 2^127.5.
 [[gnu::always_inline]] inline float fast_exp2(float x) {
   const float limited = detail::limit(x, -127.0F, 127.499F);
   const auto [n, power] = detail::nearest_power(limited);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: direct convolution on NHWC in fp32. A strip of input rows small enough for the
-// second-level cache is copied once, with its zero padding and as f32 (so bf16 operands are
-// computed in f32 and rounded once), and register tiles run over it. No im2col matrix is made: in
-// NHWC the taps of one kernel row are one contiguous run.
+// Private: direct convolution on NHWC in fp32. A strip of input rows that fits the second-level
+// cache is copied once, with zero padding and as f32 (so bf16 operands are computed in f32 and
+// rounded once), and register tiles run over it. No im2col matrix: in NHWC the taps of a kernel row
+// are contiguous.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: what direct convolution works out from the shapes alone, both when the workspace is laid
-// out and when it runs.
+// Private: direct convolution's plan, from shapes alone; used for workspace layout and execution.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +9,7 @@
 
 namespace trireme::ops::cpu::direct {
 
-// A 1x1 convolution without stride or padding is a matrix product: its pixels are taken as fewer,
+// A 1x1 convolution without stride or padding is a matrix product: treats its pixels as fewer,
 // longer rows, which split better into tiles.
 [[nodiscard]] ConvolutionGeometry flattened(const ConvolutionGeometry& g);
 
@@ -26,7 +25,7 @@ struct WorkspaceSizes {
   [[nodiscard]] WorkspaceParts carve(std::byte* workspace) const;
 };
 
-// `in_place`: f32 activations without padding are read where they are.
+// `in_place`: unpadded f32 activations are read in place.
 struct ForwardPlan {
   PaddedImages images;  // x
   StripPlan strips;     // of output rows
@@ -35,8 +34,8 @@ struct ForwardPlan {
   ForwardPlan(const ConvolutionGeometry& g, DType dtype);
 };
 
-// Row q of dy, counted with the padding, is the last of those that dx rows q * stride - padding ..
-// + stride - 1 depend on.
+// Row q of dy, counted with padding, is the last one that dx rows q * stride - padding .. + stride
+// - 1 depend on.
 struct BackwardPlan {
   PaddedImages images;               // dy
   std::int64_t first_row, last_row;  // q in [first_row, last_row)
@@ -51,10 +50,10 @@ struct WeightPlan {
   StripPlan strips;     // of output rows
   // Few input channels: output channels fill the vectors, and the sums are transposed at the end.
   bool few_inputs;
-  // Many channels: dy is packed in tiles of columns and x is gathered block by block.
+  // Many channels: dy is packed in column tiles and x is gathered block by block.
   bool packed;
-  // Whether x and dy are copied into the strip: padding, bf16, or vectors that would read past the
-  // end.
+  // Whether x and dy are copied into the strip, because of padding, bf16, or vectors that would
+  // read past the end.
   bool copy_x, copy_dy;
   WorkspaceSizes sizes;  // panels: transposed sums, or a tile and a block; strip: x; partial: dy
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: every extent of one convolution, for the back ends; a plain value.
+// Private: all extents of a convolution, for the back ends; a plain value.
 #pragma once
 
 #include <compare>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: convolution by our own CUDA kernels, for what cuDNN does not run. Operands as in
+// Private: convolution by our own CUDA kernels, where cuDNN has no plan. Operands as in
 // convolution.h, already checked.
 #pragma once
 
@@ -16,7 +16,7 @@ void simt_convolution_backward_weight(Stream& stream, const ConvolutionGeometry&
                                       const Tensor& dw, const Tensor& dy, const Tensor& x,
                                       const Tensor& workspace);
 
-// dw(f32) += the `parts` addends of `dtype` that follow one another at `from`, in their order.
+// dw(f32) += the `parts` contiguous addends of `dtype` at `from`, in order.
 void add_weight_gradients(Stream& stream, const Tensor& dw, const std::byte* from, DType dtype,
                           std::int64_t parts);
 

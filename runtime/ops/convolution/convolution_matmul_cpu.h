@@ -10,8 +10,8 @@
 
 namespace trireme::ops::cpu::direct {
 
-// A row of neighbouring result pixels: where the first one's sources begin, and its first element
-// in the result.
+// A row of adjacent result pixels: where the first one's sources begin, and its first element in
+// the result.
 struct Segment {
   const float* source;
   std::int64_t out;
@@ -19,16 +19,16 @@ struct Segment {
 
 template <typename T>
 struct Gemm {
-  std::int64_t pixel_step;              // floats between neighbouring pixels of the source
+  std::int64_t pixel_step;              // floats between adjacent pixels of the source
   std::int64_t run_step, runs, length;  // as in TileDepth
   const float* panels;
   T* out;
   std::int64_t channels;  // of the result
-  std::int64_t out_step;  // elements between neighbouring pixels of a segment
-  std::int64_t pixels;    // of each segment
+  std::int64_t out_step;  // elements between adjacent pixels of a segment
+  std::int64_t pixels;    // per segment
 };
 
-// Depth (floats of a run, over runs) that is worked on at a time: its part of a panel stays in the
+// Depth (floats of a run, over runs) processed at a time: its part of a panel stays in the
 // first-level cache while the strip passes.
 inline constexpr std::int64_t depth_at_once = 768;
 
@@ -37,7 +37,7 @@ struct DepthChunk {
   bool begins, ends;
 };
 
-// Whole runs while they are short, else parts of one run.
+// Whole runs if they are short, else parts of one run.
 template <typename Body>
 void for_each_chunk(std::int64_t runs, std::int64_t length, const Body& body) {
   const std::int64_t runs_at_once = std::max<std::int64_t>(1, depth_at_once / length);
@@ -52,7 +52,7 @@ void for_each_chunk(std::int64_t runs, std::int64_t length, const Body& body) {
   }
 }
 
-// What one pass over a strip's pixels works on: one block of channels, one chunk of depth.
+// The work of one pass over a strip's pixels: one block of channels, one chunk of depth.
 template <typename T>
 struct BlockPass {
   T* out;  // the block's first channel
@@ -100,7 +100,7 @@ void pass_rows(const Gemm<T>& gemm, std::span<const Segment> segments, const Blo
   }
 }
 
-// The same with tiles that go on in the next row.
+// The same with tiles that continue in the next row.
 template <typename T>
 void pass_short_rows(const Gemm<T>& gemm, std::span<const Segment> segments,
                      const BlockPass<T>& pass) {
@@ -126,8 +126,8 @@ void pass_short_rows(const Gemm<T>& gemm, std::span<const Segment> segments,
   });
 }
 
-// One block of channels. `partial` holds a block of all the strip's pixels, for results that cannot
-// be summed up in place: bf16, or fewer channels than the block is wide.
+// One block of channels. `partial` holds it for all of the strip's pixels, for results that cannot
+// be summed in place: bf16, or fewer channels than the block is wide.
 template <typename T>
 void multiply_block(const Gemm<T>& gemm, const float* panel, std::int64_t channel,
                     std::int64_t width, std::span<const Segment> segments, float* partial) {

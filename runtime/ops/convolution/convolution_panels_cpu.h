@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: weights rearranged so that a tile reads them in order. Blocks of output channels (of dx:
-// input channels) lie one after the other; inside a block, (tap, channel) rows of one block width,
-// the missing channels of the last block being zero.
+// Private: weights rearranged for sequential reads by a tile. Blocks of output channels (for dx:
+// input channels) follow each other; in a block, (tap, channel) rows of one block width, with zeros
+// for the missing channels of the last block.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace trireme::ops::cpu::direct {
 
-// One residue class of input coordinates along an axis: coordinates i with (i + padding) mod stride
-// equal to `residue` see the taps residue, residue + stride, ... Their gradient is a stride-1
-// convolution of dy with these taps in reverse.
+// A residue class of input coordinates along an axis: coordinates i with (i + padding) mod stride
+// equal to `residue` use the taps residue, residue + stride, ... Their gradient is a stride-1
+// convolution of dy with these taps reversed.
 struct TapClass {
   std::int64_t residue, taps;
 
@@ -23,7 +23,7 @@ struct TapClass {
 
 template <typename T>
 void pack_forward(const ConvolutionGeometry& g, float* panels, const T* w);
-// Returns the end of what it wrote.
+// Returns the end of the written data.
 template <typename T>
 float* pack_backward(const ConvolutionGeometry& g, const TapClass& vertical,
                      const TapClass& horizontal, float* panels, const T* w);

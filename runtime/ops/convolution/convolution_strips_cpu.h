@@ -11,15 +11,15 @@
 
 namespace trireme::ops::cpu::direct {
 
-// Floats of padded input that one strip may hold: with a panel of weights it stays in a
-// second-level cache of 512 KiB.
+// Maximum floats of padded input per strip: with a panel of weights it fits a second-level cache of
+// 512 KiB.
 inline constexpr std::int64_t strip_floats = 96 * 1024;
-// A strip for weight gradients holds at least so many floats and output pixels.
+// Minimum floats and output pixels of a strip for weight gradients.
 inline constexpr std::int64_t min_weight_strip_floats = 16 * 1024;
 inline constexpr std::int64_t weight_strip_pixels = 196;
-// Output pixels of one strip, unless a single row has more: bounds its partial results.
+// Output pixels per strip, unless a single row has more: bounds its partial results.
 inline constexpr std::int64_t strip_pixels = 1024;
-// What tiles may read past the last pixel of a strip.
+// Floats that tiles may read past the last pixel of a strip.
 inline constexpr std::int64_t strip_slack = 2 * lanes;
 
 // An image batch (images, height, width, channels) with zeros around each image.
@@ -53,14 +53,14 @@ void copy_padded_rows(const PaddedImages& p, float* to, const T* image, std::int
   }
 }
 
-// How a batch is cut into strips: whole images, several at a time when they are small, or rows of
-// one image.
+// How a batch is cut into strips: whole images, several at a time if they are small, or rows of one
+// image.
 struct StripPlan {
-  std::int64_t images;       // in one strip
-  std::int64_t rows;         // output rows of each image in one strip
-  std::int64_t source_rows;  // padded rows kept for each image, at most
+  std::int64_t images;       // per strip
+  std::int64_t rows;         // output rows per image and strip
+  std::int64_t source_rows;  // maximum of padded rows kept per image
 
-  // `total` output rows of `pixels` pixels an image; n of them need n * step + extra padded rows.
+  // `total` output rows of `pixels` pixels per image; n of them need n * step + extra padded rows.
   StripPlan(const PaddedImages& p, std::int64_t total, std::int64_t pixels, std::int64_t step,
             std::int64_t extra, std::int64_t floats) {
     const std::int64_t whole = (total * step + extra) * p.pitch();
@@ -79,7 +79,7 @@ struct StripPlan {
   }
 };
 
-// Width of the panel block that starts at `channel`: two vectors, or one where that is enough.
+// Width of the panel block that starts at `channel`: two vectors, or one if that suffices.
 [[nodiscard]] inline std::int64_t width_of_block(std::int64_t channel, std::int64_t channels) {
   return channels - channel > lanes ? block_width : lanes;
 }

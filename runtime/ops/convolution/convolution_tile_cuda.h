@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to the convolution kernels: the windows of images that their implicit matrix products
-// gather.
+// Private to the convolution kernels: image windows that their implicit matrix products gather.
 #pragma once
 
 #include "runtime/ops/common/float_types.h"
@@ -9,9 +8,9 @@
 
 namespace trireme::ops::cuda {
 
-constexpr int nowhere = 0x40000000;  // beyond every image
+constexpr int nowhere = 0x40000000;  // outside every image
 
-// What kernels read of a ConvolutionGeometry.
+// The part of a ConvolutionGeometry that kernels read.
 struct Extents {
   int batch, height, width, in, out_height, out_width, out, kernel_height, kernel_width;
   int stride, padding;
@@ -36,20 +35,20 @@ struct Extents {
   __host__ __device__ int taps() const { return kernel_height * kernel_width * in; }
 
  private:
-  // Pixels and taps are counted in int, with room to add some.
+  // Pixels and taps are counted in int, with some headroom.
   static int fit(std::int64_t extent) {
     TRIREME_EXPECTS(extent < nowhere, "convolution: {} pixels or taps are too many", extent);
     return static_cast<int>(extent);
   }
 };
 
-// A place of the tile that stands for a pixel: where its window begins in the other image.
+// A tile's place for a pixel: where its window begins in the other image.
 struct Window {
   std::int64_t image_row;  // first row of its image, over the whole batch
   int top, left;
 };
 
-// Far above any image: nothing is read there.
+// Far above any image, so nothing is read.
 __device__ inline Window no_window() {
   return {0, -nowhere, 0};
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Private: the two register-blocked inner loops of direct convolution. Both hold a tile of up to
 // `tile_height` rows by two vectors in registers and add outer products of a row of broadcast
-// floats with a row of vectors; `tile_height` and two vectors fill the register file.
+// floats with a row of vectors, which fills the register file.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ inline constexpr int tile_height = lanes == 16 ? 12 : 6;
 inline constexpr std::int64_t block_width = 2 * lanes;
 
 // Keeps the compiler from folding a load into each multiply-add that uses it: narrow tiles would
-// then wait for the load ports.
+// then be bound by the load ports.
 [[gnu::always_inline]] inline void keep_in_register(Vector& value) {
 #if defined(__x86_64__)
   asm("" : "+v"(value));
@@ -26,16 +26,16 @@ inline constexpr std::int64_t block_width = 2 * lanes;
 }
 
 // Where a tile's pixels are read and written. Pixels of one row are `step` apart, and only the
-// first place of each array counts; a tile that crosses rows has an address for each pixel.
+// first entry of each array is used; a tile that crosses rows has an address per pixel.
 struct TilePixels {
   const float* source[tile_height];
   float* to[tile_height];
   std::int64_t step, to_step;
 };
 
-// One block of output channels: to[p][c] (+)= sum over runs and their floats k of
-// source[p][run * run_step + k] * panel[run * length + k][c]. A run is what one row of taps
-// touches: in NHWC neighbouring taps are neighbours in memory.
+// One block of output channels: to[p][c] (+)= sum over runs and their floats k of source[p][run *
+// run_step + k] * panel[run * length + k][c]. A run covers one row of taps: in NHWC adjacent taps
+// are adjacent in memory.
 struct TileDepth {
   std::int64_t run_step, runs, length;
   const float* panel;
@@ -89,7 +89,7 @@ void convolve_tile(const TilePixels& at, const TileDepth& depth) {
   }
 }
 
-// Pixels of a strip: where they begin and how far the next pixel, row and image are.
+// Pixels of a strip: start, and distances to the next pixel, row and image.
 struct PixelGrid {
   const float* data;
   std::int64_t step, row, image;
@@ -148,8 +148,8 @@ void with_height(std::int64_t n, const Tile& tile) {
   with_height(n, tile, std::make_integer_sequence<int, tile_height>{});
 }
 
-// Splits [0, count) into the fewest tiles, of nearly equal heights: a small last tile could not
-// hide the latency of its multiply-adds. Calls body(first, height).
+// Splits [0, count) into the fewest tiles of nearly equal height: a small last tile could not hide
+// the latency of its multiply-adds. Calls body(first, height).
 template <typename Body>
 void for_each_height(std::int64_t count, const Body& body) {
   const std::int64_t tiles = (count + tile_height - 1) / tile_height;
@@ -159,7 +159,7 @@ void for_each_height(std::int64_t count, const Body& body) {
   }
 }
 
-// Whether rows of so many pixels are cut better across their ends: their own tiles would be too low
+// Whether rows of `pixels` pixels are better cut across their ends, as their own tiles are too low
 // to hide the latency of the multiply-adds. Tall tiles have too few registers left for addresses.
 [[nodiscard]] constexpr bool rows_are_short(std::int64_t pixels) {
   const std::int64_t tiles = (pixels + tile_height - 1) / tile_height;

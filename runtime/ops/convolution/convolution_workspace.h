@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: the scratch memory of a convolution on a GPU, by its shape alone: a build without CUDA
-// plans the same bytes that a run on GPUs asks for.
+// Private: scratch memory of a convolution on a GPU, from its shape alone: a build without CUDA
+// plans the same bytes that a GPU run requests.
 #pragma once
 
 #include <algorithm>
@@ -10,19 +10,19 @@
 
 namespace trireme::ops::cuda {
 
-// What the engine gives a plan of cuDNN at most: a function of the shape, so that memory is known
-// before there is a plan. Tensor cores want channels in eights; of other images (the first layer's,
-// of 3) plans make a padded copy.
+// The engine's workspace limit for a cuDNN plan: a function of the shape, so memory is known before
+// the plan. Tensor cores need multiples of eight channels; for other images (the first layer's 3)
+// plans make a padded copy.
 [[nodiscard]] inline std::size_t plan_workspace_limit(DType dtype, const ConvolutionGeometry& g) {
   const std::int64_t padded = g.in % 8 == 0 ? 0 : g.batch * g.height * g.width * (g.in / 8 + 1) * 8;
   return (std::size_t{64} << 20) + static_cast<std::size_t>(padded) * size_of(dtype);
 }
 
-// How backward_weight of our own kernels divides the pixels: enough blocks for any GPU, whatever
-// the GPU, so that the sums and the workspace depend on the shape alone.
+// How backward_weight of our own kernels divides the pixels: into enough blocks for any GPU, so the
+// sums and the workspace depend only on the shape.
 struct WeightParts {
-  static constexpr std::int64_t tile = 64, depth = 32;  // of matmul_tile_cuda.h
-  std::int64_t run;                                     // pixels of one part, whole panels
+  static constexpr std::int64_t tile = 64, depth = 32;  // as in matmul_tile_cuda.h
+  std::int64_t run;                                     // pixels per part, whole panels
   std::int64_t count;
   std::int64_t tiles;
 
@@ -44,13 +44,13 @@ struct WeightParts {
   return g.out * g.kernel_height * g.kernel_width * g.in;
 }
 
-// What cuDNN writes of dw before it is added, in front of its own scratch.
+// cuDNN's dw before it is added; precedes its own scratch.
 [[nodiscard]] inline std::size_t gradient_bytes(const ConvolutionGeometry& g) {
   return (static_cast<std::size_t>(filter_elements(g)) * sizeof(float) + 255) / 256 * 256;
 }
 
-// The largest of the three passes. `cudnn`: whether it may run them; our own kernels may have to in
-// any case.
+// The maximum of the three passes. `cudnn`: whether it may run them; our own kernels may be needed
+// in any case.
 [[nodiscard]] inline std::size_t workspace_bytes(DType dtype, const ConvolutionGeometry& g,
                                                  bool cudnn) {
   const auto own =

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a vision transformer moves before its first product and after its last block: images cut
-// into patches, and the first row of each sample. Values are copied, never computed. f32, bf16 or
-// f16.
+// Data movement of a vision transformer before its first product and after its last block: images
+// cut into patches, and the first row of each sample. Copies values only. f32, bf16 or f16.
 #pragma once
 
 #include "runtime/device/device.h"
@@ -9,9 +8,9 @@
 namespace trireme::ops {
 
 // y(B, before + P, size * size * C) from images(B, H, W, C): row `before` + i of a sample is patch
-// i in reading order, its pixels in reading order, its channels innermost; the rows before are
-// zero. `size` divides H and W; P = H * W / size^2. A product of the rows is then a convolution
-// whose stride is its window.
+// i in reading order, with pixels in reading order and channels innermost; the first `before` rows
+// are zero. `size` divides H and W; P = H * W / size^2. A product of the rows is then a convolution
+// whose stride is its window size.
 void cut_patches(Stream& stream, const Tensor& y, const Tensor& images, std::int64_t size,
                  std::int64_t before);
 

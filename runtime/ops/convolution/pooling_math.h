@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which input pixels a window holds and which windows hold an input pixel, shared by every back
-// end.
+// The input pixels of a window and the windows of an input pixel, shared by all back ends.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +23,7 @@ struct PoolingGeometry {
         options(pooling) {}
 };
 
-// Positions of the window at output coordinate `out` that lie inside [0, size): [first, last).
+// Positions of the window at output coordinate `out` inside [0, size): [first, last).
 struct WindowRange {
   std::int64_t origin, first, last;
 
@@ -35,7 +34,7 @@ struct WindowRange {
         last(std::min(options.window, size - origin)) {}
 };
 
-// Output coordinates whose window holds input coordinate `in`: [first, last].
+// Output coordinates whose window contains input coordinate `in`: [first, last].
 struct CoverRange {
   std::int64_t first, last;
 
@@ -48,7 +47,7 @@ struct CoverRange {
   }
 };
 
-// Pixels that an average sums before their sum joins the total: less rounding.
+// Pixels that an average sums before it adds them to the total, for less rounding.
 inline constexpr std::int64_t average_run = 32;
 
 }  // namespace trireme::ops

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions between the two products of an MLP. f32, bf16 or f16, computed in f32.
-// `amax` (1) u32 may be absent: receives what quantize_fp8 wants to know of the result.
+// Activation functions between the two products of an MLP. f32, bf16 or f16, computed in f32.
+// `amax` (1) u32 receives the result's largest magnitude for quantize_fp8; may be absent.
 //
 // To add a kind: a value here, its functor and its case in activation_math.h, its names in
 // models/transformer/activation_names.h.
@@ -11,8 +11,8 @@
 namespace trireme::ops {
 
 enum class ActivationKind : std::uint8_t {
-  gelu_tanh,   // GELU (Hendrycks & Gimpel, 2016), approximated by a tanh: GPT-2
-  gelu_exact,  // x Phi(x), Phi the normal distribution: BERT, ViT
+  gelu_tanh,   // GELU (Hendrycks & Gimpel, 2016), tanh approximation: GPT-2
+  gelu_exact,  // x Phi(x), Phi the normal CDF: BERT, ViT
   silu,        // x / (1 + e^-x) (Elfwing et al., 2017)
   relu2        // max(x, 0)^2 (So et al., 2021): Nemotron, nanochat
 };

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each activation as a functor for every back end, private to this room: value(x) = f(x),
-// slope(x) = f'(x), times(v, x) = v f(x).
+// Each activation as a functor for all back ends, private to this room: value(x) = f(x), slope(x) =
+// f'(x), times(v, x) = v f(x).
 //
 // GELU's tanh form as a logistic: 0.5 x (1 + tanh(u)) = x / (1 + e^-2u), u = k (x + 0.044715 x^3),
-// which keeps its relative precision where the tanh comes close to -1.
+// which keeps relative precision where the tanh approaches -1.
 //
-// The exact form needs the tail Phi(-a), a = |x|, to its relative precision: e^(-a^2 / 2) q(t) with
-// t = 1 / (1 + 0.35 a), q the polynomial without a constant whose largest relative error on
-// 0 <= a <= 20 is least (4.4e-8), found by reweighted least squares.
+// The exact form needs the tail Phi(-a), a = |x|, with relative precision: e^(-a^2 / 2) q(t) with t
+// = 1 / (1 + 0.35 a), and q the polynomial without a constant term with the smallest maximum
+// relative error on 0 <= a <= 20 (4.4e-8), found by reweighted least squares.
 //
-// V is one value or a vector of them; Math brings exp, minimum and maximum for it, the latter two
-// returning their second argument where that is NaN, and pick(x, a, b): a where x < 0, else b.
+// V is a value or a vector; Math supplies exp, minimum and maximum for it (the latter two return
+// their second argument if it is NaN), and pick(x, a, b): a where x < 0, else b.
 #pragma once
 
 #include "runtime/base/host_device.h"
@@ -31,7 +31,7 @@ struct GeluTanh {
     return factor * value(x);
   }
 
-  // Its derivative. Beyond 20 that is 0 or 1 to the last bit; the limit keeps products finite.
+  // Its derivative. Beyond 20 it is exactly 0 or 1; the limit keeps products finite.
   [[gnu::always_inline]] TRIREME_HOST_DEVICE static V slope(V x) {
     const V limited = Math::maximum(-20.0F, Math::minimum(20.0F, x));
     const V square = limited * limited;

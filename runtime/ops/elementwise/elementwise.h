@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small element-wise operations and fixed-order sums. f32, bf16 or f16 unless said otherwise.
+// Small element-wise operations and fixed-order sums. f32, bf16 or f16 unless stated otherwise.
 #pragma once
 
 #include "runtime/device/device.h"
@@ -20,7 +20,7 @@ void relu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Ten
 // y = x converted between compute dtypes (round to nearest even).
 void cast(Stream& stream, const Tensor& y, const Tensor& x);
 
-// total(1) f64 += sum of x (f32), added up in fixed chunks in f64: the same bits for the same x.
+// total(1) f64 += sum of x (f32), in fixed chunks in f64: the same bits for the same x.
 void accumulate_sum(Stream& stream, const Tensor& total, const Tensor& x);
 
 }  // namespace trireme::ops

@@ -6,7 +6,7 @@
 
 namespace trireme::ops {
 
-// How the angles of a model that learned shorter contexts are stretched.
+// How the angles of a model trained on shorter contexts are scaled.
 enum class RopeScaling : std::uint8_t {
   none,
   linear,  // all frequencies over `factor` (Chen et al., 2023)
@@ -14,33 +14,33 @@ enum class RopeScaling : std::uint8_t {
   // original context: those of less than low_freq_factor are low, of more than high_freq_factor
   // high (Llama 3.1).
   llama3,
-  // The same with a ramp over the elements of a head between those that make so many turns; queries
-  // and keys grow by 0.1 ln(factor) + 1, which sharpens the softmax (Peng et al., YaRN, 2023).
+  // The same with a linear ramp over the head's elements between these two; queries and keys are
+  // scaled by 0.1 ln(factor) + 1, which sharpens the softmax (Peng et al., YaRN, 2023).
   yarn
 };
 
 struct RopeOptions {
   std::int64_t heads = 0;     // of queries
   std::int64_t kv_heads = 0;  // of keys and of values; divides `heads`
-  double base = 10000.0;      // element i of a head of size D turns by t * base^(-2i / D) at t
+  double base = 10000.0;      // at t, element i of a head of size D rotates by t * base^(-2i / D)
   RopeScaling scaling = RopeScaling::none;
   double factor = 1;                  // 1 or more
   double low_freq_factor = 1;         // llama3; YaRN's beta_slow
   double high_freq_factor = 4;        // llama3; YaRN's beta_fast
   std::int64_t original_context = 0;  // of llama3 and yarn
-  // (B, T) i32: where the document of each position begins in its sequence; turns are counted from
-  // there. Absent: from the sequence's begin.
+  // (B, T) i32: start of each position's document in its sequence; positions count from there.
+  // Absent: from the start of the sequence.
   Tensor document_starts{};
 };
 
-// qkv(B, T, (heads + 2 kv_heads) * D), D even: the queries of all heads, then keys, then values.
-// Queries and keys are rotated; element i < D / 2 forms a pair with i + D / 2 ("rotate_half", as
-// Llama and Hugging Face order them). A compute dtype, computed in f32. Row t stands at position t,
-// or with spans (B, 2) i32 at spans[b][0] + t, of `positions` that there are.
+// qkv(B, T, (heads + 2 kv_heads) * D), D even: all heads' queries, then keys, then values. Rotates
+// queries and keys; element i < D / 2 pairs with i + D / 2 ("rotate_half", the order of Llama and
+// Hugging Face). A compute dtype, computed in f32. Row t is at position t, or with spans (B, 2) i32
+// at spans[b][0] + t, below `positions`.
 void rope_forward(Stream& stream, const Tensor& qkv, const RopeOptions& options,
                   const Tensor& spans = {}, std::int64_t positions = 0);
 
-// The gradient: dqkv is turned back.
+// The gradient: rotates dqkv back.
 void rope_backward(Stream& stream, const Tensor& dqkv, const RopeOptions& options);
 
 }  // namespace trireme::ops

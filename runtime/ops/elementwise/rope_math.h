@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: the angles of rotary positions, shared by every back end. Turns are kept in double: at
-// position 100,000 a float angle would be off by 0.004.
+// Private: angles of rotary positions, shared by all back ends. In double: at position 100,000 a
+// float angle would be off by 0.004.
 #pragma once
 
 #include <algorithm>
@@ -17,9 +17,9 @@ struct Rotation {
   float cosine, sine;
 };
 
-// What the options come to: pair i of a head turns by base^(-i / pairs) a position, of which a
-// share is divided by `factor`. The share follows a ramp from `begin` to `end`: of the turns that
-// the pair makes in the original context, or of i.
+// Resolved options: pair i of a head rotates by base^(-i / pairs) per position, a share of which is
+// divided by `factor`. The share is a ramp from `begin` to `end` over the pair's rotations in the
+// original context, or over i.
 struct RopeAngles {
   static constexpr double turns_per_radian = 0.15915494309189535;
 
@@ -38,7 +38,7 @@ struct RopeAngles {
         original_context(static_cast<double>(options.original_context)) {
     if (scaling != RopeScaling::yarn) return;
     magnitude = 0.1 * std::log(factor) + 1.0;
-    // The (fractional) index whose pair makes so many turns.
+    // The (fractional) index of the pair with `turns` rotations.
     const auto index = [&](double turns) {
       return pairs * std::log(original_context * turns_per_radian / turns) / log_base;
     };
@@ -49,7 +49,7 @@ struct RopeAngles {
 
   [[nodiscard]] TRIREME_HOST_DEVICE double frequency(std::int64_t i) const {
     const double plain = std::exp(-log_base * static_cast<double>(i) / pairs);
-    double scaled = 0;  // how much of it
+    double scaled = 0;  // the scaled share
     if (scaling == RopeScaling::linear) scaled = 1;
     if (scaling == RopeScaling::llama3)
       scaled = 1 - ramp(original_context * plain * turns_per_radian);
@@ -57,7 +57,7 @@ struct RopeAngles {
     return plain * (1 - scaled) + plain / factor * scaled;
   }
 
-  // Of pair `i` at `position`.
+  // For pair `i` at `position`.
   [[nodiscard]] TRIREME_HOST_DEVICE Rotation rotation(std::int64_t position, std::int64_t i) const {
     const double turns = static_cast<double>(position) * frequency(i) * turns_per_radian;
     const SineCosine direction = portable_sine_cosine(turns - std::floor(turns));
@@ -72,8 +72,8 @@ struct RopeAngles {
   }
 };
 
-// (first, second) turned by the angle; `second` is what lies D / 2 further. Fused by hand:
-// compilers would do so in some loops and not in others.
+// (first, second) rotated by the angle; `second` is the element at D / 2 further. Explicit fma:
+// compilers would fuse in some loops and not in others.
 TRIREME_HOST_DEVICE inline float rotated_first(Rotation r, float first, float second) {
   return std::fma(first, r.cosine, -(second * r.sine));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to cublaslt_cuda.cpp: one kind of matmul as the library describes it.
+// Private to cublaslt_cuda.cpp: the library's description of one kind of matmul.
 #pragma once
 
 #include <cublasLt.h>
@@ -25,20 +25,19 @@ template <typename Handle, cublasStatus_t (*destroy)(Handle)>
 using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroy<Handle, destroy>>;
 
 [[nodiscard]] GemmKey key_of(const Stream& stream, const Gemm& gemm);
-// The largest power of two that every address is a multiple of, up to the 16 bytes that loads take
-// at once: how much more there is depends on the layout of a run, and an algorithm must not.
+// The largest power of two, up to 16 bytes (the widest load), that divides every address: a larger
+// alignment depends on a run's layout, and an algorithm must not.
 [[nodiscard]] std::uint32_t common_alignment(const Gemm& gemm);
 
 class GemmPlan {
  public:
-  // Descriptions hold the pointers of one call; algorithms are suggested for complete ones.
+  // Descriptions hold one call's pointers; the library suggests algorithms for complete ones.
   GemmPlan(const GemmKey& key, const Gemm& gemm);
 
-  // The first `most` algorithms that the library would try, best first; none where it has not this
-  // matmul.
+  // The library's first `most` algorithms, best first; empty if it lacks this matmul.
   [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> suggest(cublasLtHandle_t handle,
                                                           int max_count) const;
-  // What the library says of an algorithm from elsewhere: its status, or a workspace too large.
+  // The library's verdict on an algorithm from elsewhere: its status, or a too large workspace.
   [[nodiscard]] cublasStatus_t check(cublasLtHandle_t handle,
                                      const cublasLtMatmulAlgo_t& algorithm) const;
   void run(cublasLtHandle_t handle, CudaStream& stream, const Gemm& gemm,

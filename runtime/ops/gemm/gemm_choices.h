@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Algorithms of matmuls that were found fastest on a GPU, as a file keeps them. See Note
-// [Tuned GEMMs] in gemm_tuning.h.
+// The fastest measured matmul algorithms on a GPU, and their file. See Note [Tuned GEMMs] in
+// gemm_tuning.h.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 namespace trireme::ops {
 
 struct GemmChoice {
-  std::array<std::uint64_t, 8> algorithm{};  // the library's own words, valid in that version only
+  std::array<std::uint64_t, 8> algorithm{};  // opaque; valid for this library version only
   double microseconds = 0;                   // measured when it was chosen
 };
 
@@ -24,8 +24,8 @@ struct GemmChoices {
 
   // One line per product, each with its checksum.
   [[nodiscard]] std::string to_text() const;
-  // Raises ExitCode::config naming `file`, the line and what is wrong with it: not of this format,
-  // changed, or made on another GPU or by another version than `gpu` and `library`.
+  // Raises ExitCode::config naming `file`, the line and the problem: wrong format, modified, or
+  // from another GPU or version than `gpu` and `library`.
   [[nodiscard]] static GemmChoices parse(std::string_view text, std::string_view file,
                                          const std::string& gpu, const std::string& library);
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to the CUDA back end: what an algorithm of a matmul is chosen for.
+// Private to the CUDA back end: the key of a matmul algorithm.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ enum class Epilogue : std::uint8_t {
   bias,          // + bias per row of D
   gelu_bias,     // bias, kept in `aux`, then GELU
   dgelu,         // times GELU'(aux)
-  bias_gradient  // D as without; the sums of B over k go to `bias_gradient`
+  bias_gradient  // plain D; the sums of B over k go to `bias_gradient`
 };
 
 // D(m, n) = A(m, k) B(k, n), column-major.
@@ -27,7 +27,7 @@ struct GemmKey {
   DType type_a = DType::f32, type_b = DType::f32, output = DType::f32;
   Epilogue epilogue = Epilogue::none;
   std::uint32_t alignment = 16;  // of every address, in bytes; 16 or less
-  int processors = 0;            // multiprocessors to plan for; 0: all
+  int processors = 0;            // multiprocessors to use; 0: all
   bool tf32 = false;             // f32 operands rounded to TF32
 
   friend auto operator<=>(const GemmKey&, const GemmKey&) = default;
@@ -35,7 +35,7 @@ struct GemmKey {
 
 [[nodiscard]] std::size_t plan_hash(const GemmKey& key);
 
-// "768 8192 3072 TN bf16 bf16 bf16 bias 16 0 fp32", and back; nothing where the text is no key.
+// "768 8192 3072 TN bf16 bf16 bf16 bias 16 0 fp32", and back; nothing if the text is not a key.
 [[nodiscard]] std::string to_text(const GemmKey& key);
 [[nodiscard]] std::optional<GemmKey> parse_gemm_key(std::string_view text);
 

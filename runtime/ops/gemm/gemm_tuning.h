@@ -2,14 +2,14 @@
 // Measured algorithms of matmuls on a GPU.
 //
 // Note [Tuned GEMMs]
-// Which algorithm multiplies decides the bits of the result, and a measurement is never the same
-// twice. So a file pins what was measured. A run begins with the file's algorithms, the same on all
-// ranks; before its first step every rank plans its matmuls (StepEngine::rehearse), one rank
-// measures what any of them lacks and adds it to the file, and all take it from there. Nothing is
-// measured while the run trains: a matmul that comes later (evaluation) is the library's first
-// suggestion. Equal files therefore give equal bits, the run that made a file has those of the runs
-// that read it, and replicas agree. With reproducibility: run and layout nothing is added to the
-// file later, and what cannot be measured is an error: either would give the next run other bits.
+// The algorithm decides the bits of a result, and measurements vary. So a file pins the measured
+// choices. A run starts with the file's algorithms, equal on all ranks. Before its first step every
+// rank plans its matmuls (StepEngine::rehearse), one rank measures those that are missing and adds
+// them to the file, and all ranks use them. Nothing is measured during training: a later matmul
+// (evaluation) uses the library's first suggestion. So equal files give equal bits, the run that
+// made a file has the bits of the runs that read it, and replicas agree. With reproducibility: run
+// and layout nothing is added later, and a failed measurement is an error: either would change the
+// next run's bits.
 //
 // All raise ExitCode::config in a program without the CUDA back end.
 #pragma once
@@ -21,18 +21,18 @@
 
 namespace trireme::ops {
 
-// This GPU, this library, no matmuls.
+// This GPU and library, without matmuls.
 [[nodiscard]] GemmChoices no_gemm_choices(Device& device);
 
-// From here on matmuls use these. An algorithm that the library then refuses raises
-// ExitCode::config naming `file` and the matmul.
+// From here on matmuls use these choices. If the library refuses one, raises ExitCode::config
+// naming `file` and the matmul.
 void use_gemm_choices(GemmChoices choices, std::string file);
 
-// Those computed so far in this process whose algorithm is the library's suggestion.
+// The matmuls so far in this process that used the library's suggestion.
 [[nodiscard]] std::vector<GemmKey> unmeasured_gemms();
 
-// The fastest of up to 16 algorithms that the library suggests, on operands of zeros in memory that
-// is allocated for it. Blocks the host; not while a graph is captured.
+// The fastest of up to 16 algorithms that the library suggests, measured on zeros in newly
+// allocated memory. Blocks the host; not during graph capture.
 [[nodiscard]] GemmChoice measure_gemm(Stream& stream, const GemmKey& key);
 
 }  // namespace trireme::ops

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layer matmuls. Weights are (out, in), row-major, as in PyTorch's Linear.
-// x, w, y, dy, dx share one compute dtype (f32, bf16 or f16); dw and db are f32, and so is bias,
-// which on CUDA may be of y's dtype instead. Matmuls accumulate in fp32.
+// Matmuls of linear layers. Weights are (out, in), row-major, as in PyTorch's Linear. x, w, y, dy,
+// dx share a compute dtype (f32, bf16 or f16); dw and db are f32, and so is bias, which on CUDA may
+// have y's dtype instead. Matmuls accumulate in fp32.
 #pragma once
 
 #include "runtime/device/device.h"
@@ -22,14 +22,14 @@ void linear_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, c
 void linear_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db, const Tensor& dy,
                             const Tensor& x);
 
-// The two matmuls beside a GELU, with it. Where the device fuses epilogues (Device::
-// fused_epilogues), the wide activations are passed over once less and GELU sees sums before they
-// are rounded; elsewhere the bits are those of the ops one after the other.
+// The two matmuls beside a GELU, fused with it. If the device fuses epilogues (Device::
+// fused_epilogues), one pass over the wide activations is saved and GELU sees unrounded sums;
+// otherwise the bits are those of separate ops.
 // pre(N, O) = x(N, I) w(O, I)^T + bias(O); y(N, O) = gelu(pre). bias may be absent.
 void linear_gelu_forward(Stream& stream, const Tensor& y, const Tensor& pre, const Tensor& x,
                          const Tensor& w, const Tensor& bias = {});
 
-// dx(N, I) = dy(N, O) w(O, I) * gelu'(pre(N, I)): back through a layer that read gelu(pre).
+// dx(N, I) = dy(N, O) w(O, I) * gelu'(pre(N, I)): backward of a layer whose input was gelu(pre).
 void linear_gelu_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
                                 const Tensor& pre);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: what a linear layer does to the rows of its matmul and to those of its gradient, shared
-// by the matmuls themselves and by the ops of bias.h: the same code, the same bits.
+// Private: row operations of a linear layer's matmul and its gradient, shared by the matmuls and
+// the ops of bias.h: the same code, the same bits.
 #pragma once
 
 #include <algorithm>
@@ -11,11 +11,10 @@
 
 namespace trireme::ops::cpu {
 
-// Rows of a weight-gradient step: their padded copies stay in the second-level cache.
+// Rows per weight-gradient step: their padded copies fit the second-level cache.
 inline constexpr std::int64_t chunk_reduction = 256;
 
-// y = product + bias + residual; bias and residual may be null. y may be the product or the
-// residual.
+// y = product + bias + residual; bias and residual may be null. y may alias either.
 template <typename T, typename Sum>
 void finish_rows(T* y, std::int64_t y_stride, const Sum* sums, std::int64_t sums_stride,
                  const float* bias, const T* residual, std::int64_t residual_stride,
@@ -44,7 +43,7 @@ void finish_rows(T* y, std::int64_t y_stride, const Sum* sums, std::int64_t sums
   }
 }
 
-// db += sum over rows, first within the chunk: a long column then loses fewer bits.
+// db += sum over rows, first within the chunk, which loses fewer bits in long columns.
 template <typename T>
 void add_chunk_sums(float* db, float* chunk_sum, const T* dy, std::int64_t stride,
                     std::int64_t rows, std::int64_t columns) {

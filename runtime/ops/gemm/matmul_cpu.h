@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: matmuls of oneDNN, and the copies that prepare their operands.
+// Private: oneDNN matmuls, and the copies that prepare their operands.
 #pragma once
 
 #include <algorithm>
@@ -12,20 +12,20 @@ namespace trireme::ops::cpu {
 
 enum class Transpose : bool { no, yes };
 
-// A row-major matrix as oneDNN sees it: `stride` elements from one row to the next.
+// A row-major matrix for oneDNN: `stride` elements between rows.
 struct MatrixView {
   const float* data;
   std::int64_t stride;
   Transpose transpose = Transpose::no;
 };
 
-// c(M, N) = a(M, K) b(K, N) + beta * c, in f32. a and b are given as stored; when transposed,
-// stored as (K, M) and (N, K). Inner blocking is oneDNN's own and depends on the sizes only.
+// c(M, N) = a(M, K) b(K, N) + beta * c, in f32. a and b are given as stored; transposed means
+// stored as (K, M) and (N, K). oneDNN's inner blocking depends only on the sizes.
 void matmul(std::int64_t m, std::int64_t n, std::int64_t k, const MatrixView& a,
             const MatrixView& b, float beta, float* c, std::int64_t c_stride);
 
-// A row length for copies: off the powers of two, for rows at such a distance fall into few sets of
-// the first-level cache and evict each other (weight gradients ran at half speed).
+// A row length for copies that avoids powers of two: rows at such distances share few sets of the
+// first-level cache and evict each other (weight gradients ran at half speed).
 [[nodiscard]] constexpr std::int64_t padded_stride(std::int64_t columns) {
   return (columns + 15) / 16 * 16 + 16;
 }
@@ -43,18 +43,18 @@ void copy_rows(float* to, std::int64_t to_stride, const T* from, std::int64_t fr
   }
 }
 
-// --- bf16 where the processor multiplies bf16 itself, and f32 weight gradients. ---
+// --- bf16 on processors that multiply bf16 natively, and f32 weight gradients. ---
 
 // Whether oneDNN's f32 products read a transposed left operand at full speed: with AVX-512 of Intel
-// (by batch-reduce kernels) 152 to 174 GFLOP/s of a core's 180, against 127 to 164 of dnnl_sgemm
-// and 138 to 164 from rows copied apart; not on an AMD Zen 5, 189 to 225 of 266 against 220 to 238
-// from rows copied apart. A fact of the processor alone.
+// (batch-reduce kernels) 152 to 174 GFLOP/s of a core's 180, against 127 to 164 for dnnl_sgemm and
+// 138 to 164 from copied rows; not on an AMD Zen 5, with 189 to 225 of 266 against 220 to 238 from
+// copied rows. Depends only on the processor.
 [[nodiscard]] bool multiplies_transposed_well();
 
-// y(N, O) = x w^T + bias + residual; bias (f32) and residual (as y) may be null.
+// y(N, O) = x w^T + bias + residual; bias (f32) and residual (y's dtype) may be null.
 void native_forward(DType dtype, std::int64_t rows, std::int64_t outputs, std::int64_t inputs,
                     void* y, const void* x, const void* w, const float* bias, const void* residual);
-// dx(N, I) = dy w, added to dx when `accumulate`.
+// dx(N, I) = dy w, or += if `accumulate`.
 void native_backward_input(DType dtype, std::int64_t rows, std::int64_t outputs,
                            std::int64_t inputs, void* dx, const void* dy, const void* w,
                            bool accumulate);

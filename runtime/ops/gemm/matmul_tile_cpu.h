@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: small matmuls on packed operands that stay in the first-level cache, the inner
-// loop of attention. A tile of `tile_rows` x `tile_columns` of the result lives in registers while
-// the common axis runs (Goto & van de Geijn, "Anatomy of high-performance matrix multiplication",
-// 2008).
+// Private: small matmuls on packed operands in the first-level cache, the inner loop of attention.
+// A tile of `tile_rows` x `tile_columns` of the result stays in registers along the common axis
+// (Goto & van de Geijn, "Anatomy of high-performance matrix multiplication", 2008).
 //
-// Right operands (K, N) are packed in panels: columns [p * tile_columns, ...) of all K rows lie
-// together, row after row, the last panel being as narrow as whole vectors allow. Left operands are
-// read element by element at any stride. Everything is padded with zeros to whole strips and
-// vectors, so there are no edge cases inside.
+// Right operands (K, N) are packed in panels: columns [p * tile_columns, ...) of all K rows are
+// contiguous, row after row; the last panel is as narrow as whole vectors allow. Left operands are
+// read element by element at any stride. Everything is zero-padded to whole strips and vectors, so
+// there are no edge cases.
 #pragma once
 
 #include <algorithm>
@@ -74,7 +73,7 @@ template <int vectors, bool accumulate, bool unit_step>
 // A packed right operand: rows of K, columns rounded up to whole vectors.
 struct Panels {
   float* data;
-  std::int64_t rows;     // K as packed, zeros included
+  std::int64_t rows;     // K as packed, including zeros
   std::int64_t columns;  // a multiple of lanes
 
   [[nodiscard]] static std::int64_t padded(std::int64_t columns) {
@@ -89,7 +88,7 @@ struct Panels {
   }
 };
 
-// The tile of c at a panel that is `width` wide (one or two vectors).
+// The tile of c for a panel of `width` (one or two) vectors.
 template <bool unit_step>
 [[gnu::noinline]] void panel_tile(std::int64_t width, bool accumulate, std::int64_t count,
                                   const LeftOperand& left, const float* b, float* c,

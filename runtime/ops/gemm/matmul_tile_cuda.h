@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to the CUDA kernels: matmuls in f32 by SIMT, for what the libraries do not
-// multiply. A block makes 64 x 64 results, gathering both factors into shared memory 32 terms at a
-// time; every result is one sum in a fixed order.
+// Private to the CUDA kernels: matmuls in f32 by SIMT, for cases that the libraries do not support.
+// A block computes 64 x 64 results, gathering both factors into shared memory 32 terms at a time;
+// every result is one sum in a fixed order.
 #pragma once
 
 #include "runtime/device/cuda/launch.h"
@@ -10,14 +10,14 @@ namespace trireme::ops::cuda {
 
 constexpr int tile = 64;
 constexpr int depth = 32;
-constexpr int side = 16;  // threads along one side of the tile; each makes 4 x 4 results
+constexpr int side = 16;  // threads along a side of the tile; each computes 4 x 4 results
 constexpr int threads = side * side;
 constexpr int reach = tile / side;
 
-// One factor: [term][row or column of the tile]; the odd pitch keeps transposed writes apart.
+// One factor: [term][row or column of the tile]; the odd pitch avoids bank conflicts.
 using Panel = float[depth][tile + 1];
 
-// panel[term][place] = at(place, term), neighbouring threads on neighbouring terms ...
+// panel[term][place] = at(place, term), adjacent threads on adjacent terms ...
 template <typename At>
 __device__ void fill_along_terms(Panel& panel, const At& at) {
   const int term = static_cast<int>(threadIdx.x) % depth;
@@ -25,7 +25,7 @@ __device__ void fill_along_terms(Panel& panel, const At& at) {
     panel[term][place] = at(place, term);
 }
 
-// ... or on neighbouring places.
+// ... or on adjacent places.
 template <typename At>
 __device__ void fill_along_places(Panel& panel, const At& at) {
   const int place = static_cast<int>(threadIdx.x) % tile;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one element becomes, shared by every back end.
+// Arithmetic of one element, shared by all back ends.
 #pragma once
 
 #include <cmath>

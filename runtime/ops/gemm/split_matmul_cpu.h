@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: f32 products on processors that multiply tiles of bf16 (AMX), in parts.
+// Private: f32 products from bf16 parts, on processors with bf16 tiles (AMX).
 //
-// Note [Products in parts]: a float is the sum of three bf16 values, each rounded from what those
-// before leave over: 8 bits three times hold its 24. Six of the nine products of parts are summed
-// in f32; those left out are below 2^-25 of the product, less than one rounding of f32. Against
-// references in f64 the error is that of f32 products or less
-// (scripts/measurements/products_cpu.txt). Tiles take parts and sums below 2^-126 as zero, so
+// Note [Products in parts]: a float is the sum of three bf16 values, each rounded from the
+// remainder of those before: three times 8 bits hold its 24. Six of the nine products of parts are
+// summed in f32; the others are below 2^-25 of the product, less than one rounding of f32. Against
+// references in f64 the error is at most that of f32 products
+// (scripts/measurements/products_cpu.txt). Tiles flush parts and sums below 2^-126 to zero, so
 // values below 2^-109 have fewer than 24 bits here, those below 2^-126 none. Infinite operands and
-// those above 3.39e38 make NaN.
-// As Henry, Tang & Heinecke, "Leveraging the bfloat16 artificial intelligence datatype for
-// higher-precision computations", 2019.
+// those above 3.39e38 give NaN. As in Henry, Tang & Heinecke, "Leveraging the bfloat16 artificial
+// intelligence datatype for higher-precision computations", 2019.
 //
 // An element is one sum in the order of the common axis, however rows and columns are cut: a row
 // has the same bits alone, in any batch and in any split of the columns.
@@ -23,20 +22,20 @@
 
 namespace trireme::ops::cpu {
 
-// Whether this program, the processor and the system have such tiles; ONEDNN_MAX_CPU_ISA below
-// AVX512_CORE_AMX says no.
+// Whether the program, the processor and the system have such tiles; an ONEDNN_MAX_CPU_ISA below
+// AVX512_CORE_AMX disables them.
 [[nodiscard]] bool multiplies_in_parts();
 
-// Values along the common axis that a tile takes, rows or columns of a tile, and of a result.
+// Values along the common axis per tile; rows or columns of a tile and of a result.
 inline constexpr std::int64_t part_depth = 32;
 inline constexpr std::int64_t part_rows = 16;
 inline constexpr std::int64_t part_result = 2 * part_rows;
 // Blocks of rows and of the common axis: packed they fill a third of the second-level cache.
 inline constexpr std::int64_t part_row_block = 256;
 inline constexpr std::int64_t part_depth_block = 512;
-// Columns that stay there while all rows of a block use them; rows of the result are written along.
+// Columns that stay there while all rows of a block use them; result rows are written in between.
 inline constexpr std::int64_t part_column_run = 256;
-// Columns packed at a time: bounds the scratch of vocabularies.
+// Columns packed at a time: bounds the scratch for vocabularies.
 inline constexpr std::int64_t part_column_block = 2048;
 
 struct ResultTile {
@@ -46,7 +45,7 @@ struct ResultTile {
   std::int64_t stride;
 };
 
-// Configures the calling thread's tiles as long as it lives.
+// Configures the calling thread's tiles during its life.
 class PartTiles {
  public:
   PartTiles();
@@ -60,24 +59,24 @@ class PartTiles {
   const std::int64_t lines = (count + part_result - 1) / part_result * part_result;
   return lines * ((depth + part_depth - 1) / part_depth * part_depth) * 6;
 }
-// Rows [first, first + count) of a left operand (M, K), or columns of a right one (K, N), for
+// Packs rows [first, first + count) of a left operand (M, K), or columns of a right one (K, N), for
 // `depth` values of the common axis from `at` on.
 void pack_left_parts(std::byte* to, const MatrixView& a, std::int64_t first, std::int64_t count,
                      std::int64_t at, std::int64_t depth);
 void pack_right_parts(std::byte* to, const MatrixView& b, std::int64_t first, std::int64_t count,
                       std::int64_t at, std::int64_t depth);
-// tile = left right, or tile += left right; both packed, from the tile's first row and column on.
+// tile = left right, or tile += left right; both packed, from the tile's first row and column.
 void multiply_parts(const ResultTile& tile, const std::byte* left, const std::byte* right,
                     std::int64_t depth, bool accumulate);
 
-// c(M, N) = a(M, K) b(K, N), or c += a b when `accumulate`; a and b as `matmul` takes them, c
-// contiguous. Calls finish(row, column, tile) as soon as a tile is complete.
+// c(M, N) = a(M, K) b(K, N), or c += a b if `accumulate`; a and b as in `matmul`, c contiguous.
+// Calls finish(row, column, tile) once a tile is complete.
 template <typename Finish>
 void split_matmul(std::int64_t m, std::int64_t n, std::int64_t k, const MatrixView& a,
                   const MatrixView& b, bool accumulate, float* c, Finish&& finish) {
   static thread_local ScratchBlock scratch;
   const std::int64_t deepest = std::min(part_depth_block, k);
-  // A few rows use packed columns once: those stay in the second-level cache until then.
+  // With few rows, packed columns are used once and stay in the second-level cache until then.
   const std::int64_t column_block =
       std::min(n, m <= part_result ? part_column_run : part_column_block);
   const std::int64_t left_bytes = part_bytes(std::min(part_row_block, m), deepest);

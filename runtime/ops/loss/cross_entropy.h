@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fused softmax and cross-entropy. Replaces the logits by their gradient in place, so the
-// probabilities are never stored.
+// Fused softmax and cross-entropy. Overwrites the logits with their gradient, so probabilities are
+// never stored.
 #pragma once
 
 #include "runtime/device/device.h"
@@ -8,28 +8,27 @@
 namespace trireme::ops {
 
 struct CrossEntropyOptions {
-  std::int64_t classes =
-      0;  // columns [classes, Vp) are padding: they get probability and gradient zero
+  std::int64_t classes = 0;  // columns [classes, Vp) are padding with zero probability and gradient
   float label_smoothing = 0.0F;  // target = (1 - s) * one-hot + s / classes (Szegedy et al., 2016)
   float z_loss =
       0.0F;  // adds z_loss * (log of the sum of e^logits)^2 (Chowdhery et al., PaLM, 2022)
   float gradient_scale = 1.0F;        // multiplies dlogits: 1 / (target count of the global batch)
   const float* loss_scale = nullptr;  // one value on the device, multiplies dlogits too
   const float* weights = nullptr;  // (N) on the device: each multiplies its row's loss and dlogits
-  // (N) on the device: the share of a row's target in the loss; the target of the next row, of the
-  // first after the last, has the rest. Rows whose own or other target is -1 have theirs whole.
+  // (N) on the device: a row's share of its own target in the loss; the rest goes to the target of
+  // the next row (cyclic). Rows whose own or other target is -1 use only their own.
   const float* shares = nullptr;
-  bool write_gradient = true;  // false leaves the logits as they are (evaluation)
+  bool write_gradient = true;  // false keeps the logits (evaluation)
 };
 
-// logits(N, Vp), a compute dtype, become dlogits. targets(N) i32; -1 rows have loss, hit and
-// gradient zero. losses(N) f32: nats per row, with the smoothed target and z_loss, times the row's
-// weight. hits(N) f32: 1 where the arg-max is the target; may be absent. A target that is no class
-// is an error on the CPU; on a GPU its loss is NaN.
+// logits(N, Vp), a compute dtype, become dlogits. targets(N) i32; rows with -1 have zero loss, hit
+// and gradient. losses(N) f32: nats per row, with smoothing and z_loss, times the row's weight.
+// hits(N) f32: 1 if the arg-max is the target; may be absent. An invalid target is an error on the
+// CPU; on a GPU its loss is NaN.
 void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& hits, const Tensor& logits,
                    const Tensor& targets, const CrossEntropyOptions& options);
 
-// total(1) f64 += how many of targets, i32 of any shape, are not -1.
+// total(1) f64 += number of targets (i32, any shape) that are not -1.
 void count_targets(Stream& stream, const Tensor& total, const Tensor& targets);
 
 }  // namespace trireme::ops

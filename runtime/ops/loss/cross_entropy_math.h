@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: the arithmetic of one row's loss, shared by every back end.
+// Private: arithmetic of one row's loss, shared by all back ends.
 #pragma once
 
 #include <cmath>
@@ -9,7 +9,7 @@
 
 namespace trireme::ops {
 
-// Over a whole row, relative to its largest value.
+// Sums over a whole row, relative to its largest value.
 struct RowSums {
   double exponentials = 0.0;  // of x - largest
   double distances = 0.0;     // x - largest, for the smoothed part of the target
@@ -26,7 +26,7 @@ TRIREME_HOST_DEVICE inline float row_loss(const RowSums& sums, double target_dis
   return static_cast<float>(log_sum - (1.0 - smoothing) * target_distance - smoothed + z_loss);
 }
 
-// What multiplies e^(x - largest) in the gradient: its share in the softmax, more with z_loss,
+// The factor of e^(x - largest) in the gradient: its share in the softmax, plus a term of z_loss,
 // whose derivative by x is 2 z_loss log_sum softmax(x).
 TRIREME_HOST_DEVICE inline float softmax_factor(double exponentials, double largest, float scale,
                                                 const CrossEntropyOptions& options) {
@@ -40,7 +40,7 @@ TRIREME_HOST_DEVICE inline float row_weight(const CrossEntropyOptions& options, 
   return options.weights == nullptr ? 1.0F : options.weights[row];
 }
 
-// The other target of a row and the share of its own; whole where there is no other.
+// The other target of a row and the share of its own, which is whole if there is no other.
 struct TargetMix {
   std::int64_t other = -1;
   float share = 1.0F;
@@ -54,7 +54,7 @@ TRIREME_HOST_DEVICE inline TargetMix target_mix(const CrossEntropyOptions& optio
   return {other, options.shares[row]};
 }
 
-// Read when the row is computed: the loss scale changes between replays of a captured step.
+// Read when the row is computed, because the loss scale changes between replays of a captured step.
 TRIREME_HOST_DEVICE inline float gradient_scale_of(const CrossEntropyOptions& options) {
   const float* const scale = options.loss_scale;
   return scale == nullptr ? options.gradient_scale : options.gradient_scale * *scale;

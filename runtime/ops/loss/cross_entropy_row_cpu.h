@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: one row of softmax and cross-entropy, shared by the fused op and the one over blocks of
-// the vocabulary.
+// Private: one row of softmax and cross-entropy, shared by the fused and the block-wise op.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +12,7 @@
 
 namespace trireme::ops::cpu {
 
-// Float sums over at most this many values join in double: 50,000 classes keep their last bits.
+// Float sums of at most this many values are added in double, which keeps the last bits.
 inline constexpr std::int64_t row_chunk = 2048;
 
 template <typename T>
@@ -25,7 +24,7 @@ float largest_of(const T* row, std::int64_t count) {
   return result;
 }
 
-// Leaves e^(x - largest) in `exponentials`.
+// Writes e^(x - largest) to `exponentials`.
 template <typename T>
 RowSums exponentiate(float* exponentials, const T* row, float top, std::int64_t count) {
   RowSums sums;
@@ -47,16 +46,16 @@ RowSums exponentiate(float* exponentials, const T* row, float top, std::int64_t 
   return sums;
 }
 
-// Columns of a row's target and of the one that it is mixed with, -1 where they are in none of
-// them, and the share of its own.
+// Columns of a row's target and of the one mixed with it, -1 if they are outside, and the share of
+// the first.
 struct RowTargets {
   std::int64_t own = -1;
   std::int64_t other = -1;
   float share = 1.0F;
 };
 
-// row[0, count) = dlogits, row[count, stride) = 0. exponential_sum and largest are those of the
-// whole row.
+// row[0, count) = dlogits, row[count, stride) = 0. exponential_sum and largest are over the whole
+// row.
 template <typename T>
 void write_row_gradient(T* row, const float* exponentials, std::int64_t count, std::int64_t stride,
                         const RowTargets& targets, double exponential_sum, float largest,

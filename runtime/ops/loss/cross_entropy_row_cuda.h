@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: one row of softmax and cross-entropy by a block of threads, shared by the fused op and
-// the one over blocks of the vocabulary.
+// Private: one row of softmax and cross-entropy by a block of threads, shared by the fused and the
+// block-wise op.
 #pragma once
 
 #include <cfloat>
@@ -11,13 +11,13 @@
 
 namespace trireme::ops::cuda {
 
-// Long rows get as many threads as a block has: few rows are then on their way at once, and the
-// second look at each finds it in the second-level cache.
+// Long rows get the maximum number of threads per block: then few rows are in flight, and the
+// second pass over each hits the second-level cache.
 inline constexpr int long_row_threads = 1024;
 inline constexpr int short_row_threads = 128;
 inline constexpr std::int64_t short_row = 4096;
 
-// e^x of T's precision: 16-bit values need no correction of x log2(e).
+// e^x with T's precision: 16-bit values need no correction of x log2(e).
 template <typename T>
 __device__ float row_exp(float x) {
   if constexpr (sizeof(T) == 2) {
@@ -27,7 +27,7 @@ __device__ float row_exp(float x) {
   }
 }
 
-struct Largest {  // of numbers: a NaN shows in the sums
+struct Largest {  // ignores NaN, which shows in the sums
   __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
 };
 
@@ -56,7 +56,7 @@ struct RowGradient {
     own = scale * (1.0F - options.label_smoothing);
   }
 
-  // What column i takes of the target of the row, and of the one it is mixed with.
+  // Column i's share of the row's target, and of the one mixed with it.
   __device__ float taken(std::int64_t i, const TargetMix& mix) const {
     if (mix.other >= 0 && i == mix.other) return own * (1.0F - mix.share);
     return mix.other >= 0 ? own * mix.share : own;
@@ -69,8 +69,8 @@ struct RowGradient {
   }
 };
 
-// row[0, filled) = dlogits, row[filled, stride) = 0. target: its column, or -1. Rows without a
-// target at all are zero altogether: filled = 0.
+// row[0, filled) = dlogits, row[filled, stride) = 0. target: its column, or -1. Rows without any
+// target are all zero: filled = 0.
 template <int threads, bool aligned, typename T>
 __device__ void write_row_gradient(T* row, std::int64_t filled, std::int64_t stride,
                                    std::int64_t target, const RowGradient& gradient,

@@ -7,36 +7,36 @@
 namespace trireme::ops {
 
 // y(B, T, C) = token_table(V, C)[tokens(B, T)] + position_table(P, C)[t], P >= T; the position
-// table may be absent. tokens are i32 in [0, V): validated where data enters, not here.
-// document_starts(B, T) i32, here and below: where the document of each position begins in its
-// sequence; its positions are counted from there. Absent: from the sequence's begin.
+// table may be absent. tokens are i32 in [0, V): validated on input, not here. document_starts(B,
+// T) i32, here and below: start of each position's document in its sequence; positions count from
+// there. Absent: from the start of the sequence.
 void embedding_forward(Stream& stream, const Tensor& y, const Tensor& tokens,
                        const Tensor& token_table, const Tensor& position_table = {},
                        const Tensor& document_starts = {});
 
-// Adds dy(B, T, C) into the f32 gradients (V, C) and (P, C), in a fixed order: same bits every run.
-// Either gradient may be absent.
+// Adds dy(B, T, C) to the f32 gradients (V, C) and (P, C), in a fixed order: the same bits in every
+// run. Either may be absent.
 void embedding_backward(Stream& stream, const Tensor& d_token_table, const Tensor& d_position_table,
                         const Tensor& dy, const Tensor& tokens, const Tensor& document_starts = {});
 
-// The pieces of a vocabulary that is split by rows: table(rows, C) holds the token rows
-// [first_row, first_row + rows). y(B, T, C) is +0 for tokens of other blocks and 0 + row for those
-// of this one: never -0, so that the sum over blocks is the same for every split.
+// For a vocabulary split by rows: table(rows, C) holds the token rows [first_row, first_row +
+// rows). y(B, T, C) is +0 for tokens of other blocks and 0 + row for its own: never -0, so that the
+// sum over blocks is equal for every split.
 void embedding_partial_forward(Stream& stream, const Tensor& y, const Tensor& tokens,
                                const Tensor& table, std::int64_t first_row);
 
-// y(B, T, C) = x(B, T, C) + position_table(P, C)[t]: what embedding_forward makes of the token rows
-// x. y may alias x. With document_starts the rows of y are the positions from `first` on of their
-// sequences, of which P are as many as the longest has. With spans (B, 2) i32 row t stands at
-// position spans[b][0] + t; without documents.
+// y(B, T, C) = x(B, T, C) + position_table(P, C)[t]: the second half of embedding_forward. y may
+// alias x. With document_starts the rows of y are the positions from `first` on of their sequences,
+// the longest of which has P. With spans (B, 2) i32 row t is at position spans[b][0] + t; without
+// documents.
 void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& position_table,
                    const Tensor& document_starts = {}, std::int64_t first = 0,
                    const Tensor& spans = {});
 
-// Adds dy(B, T, C) into d_position_table(P, C) f32: the bits of embedding_backward.
+// Adds dy(B, T, C) to d_position_table(P, C) f32, with the bits of embedding_backward.
 void add_positions_backward(Stream& stream, const Tensor& d_position_table, const Tensor& dy);
 
-// Adds dy(B, T, C) into d_table(rows, C) f32 for the tokens of this block: per row the bits of
+// Adds dy(B, T, C) to d_table(rows, C) f32 for this block's tokens; each row has the bits of
 // embedding_backward.
 void embedding_partial_backward(Stream& stream, const Tensor& d_table, const Tensor& dy,
                                 const Tensor& tokens, std::int64_t first_row);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch normalisation over N, H, W of an NHWC tensor (Ioffe & Szegedy, 2015), with the sum and the
-// ReLU that end a residual block taken in the same pass. x, y, dy, dx: f32, bf16 or f16; everything
-// per channel: f32.
+// Batch normalisation over N, H, W of an NHWC tensor (Ioffe & Szegedy, 2015), optionally fused with
+// the sum and ReLU at the end of a residual block. x, y, dy, dx: f32, bf16 or f16; per-channel
+// values: f32.
 #pragma once
 
 #include "runtime/device/device.h"
@@ -13,20 +13,19 @@ struct BatchNormOptions {
   bool relu = false;  // y = max(normalised (+ summand), 0)
 };
 
-// What normalises each channel, (C) each: (x - mean) / sqrt(variance + epsilon) * gamma + beta.
+// Per-channel values, (C) each: (x - mean) / sqrt(variance + epsilon) * gamma + beta.
 struct BatchNormChannels {
   Tensor gamma, beta, mean, variance;
 };
 
-// What is added to the normalised values: x, or x normalised by its own channels where it has
-// them. Both summands are rounded to the dtype of y first, so a sum has the bits of separate
-// passes.
+// Added to the normalised values: x, or x normalised by its own channels if it has them. Both
+// summands are first rounded to the dtype of y, so a sum has the bits of separate passes.
 struct BatchNormSummand {
   Tensor x;
   BatchNormChannels channels{};
 };
 
-// The running statistics' accumulators, (C) each; absent: nothing is accumulated.
+// Accumulators of the running statistics, (C) each; absent: none.
 struct BatchNormRunning {
   Tensor mean_sum{}, variance_sum{};
   float weight = 1.0F;
@@ -37,15 +36,15 @@ struct BatchNormRunning {
 void batch_norm_statistics(Stream& stream, const Tensor& mean, const Tensor& variance,
                            const Tensor& x, const BatchNormRunning& running = {});
 
-// y from given statistics. y may alias x and the summand.
+// y from the given statistics. y may alias x and the summand.
 void batch_norm_apply(Stream& stream, const Tensor& y, const Tensor& x,
                       const BatchNormChannels& channels, const BatchNormOptions& options,
                       const BatchNormSummand& summand = {});
 
-// The gradient through statistics and apply: dx is overwritten; dgamma, dbeta are accumulated. What
-// options.relu cut off is found from x again, and dx may alias dy. Where apply had a summand, `sum`
-// is its y: what the ReLU cut off is found from that, and dy is overwritten with the gradient of
-// the sum, which is the summand's too; dx is apart from dy.
+// The gradient through statistics and apply: dx is overwritten; dgamma, dbeta are accumulated. The
+// ReLU's mask is recomputed from x, and dx may alias dy. If apply had a summand, `sum` is its y and
+// gives the mask, dy is overwritten with the gradient of the sum (also the summand's), and dx must
+// not alias dy.
 void batch_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                          const Tensor& dbeta, const Tensor& dy, const Tensor& x,
                          const BatchNormChannels& channels, const BatchNormOptions& options,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arithmetic of one channel, shared by every back end.
+// Arithmetic of one channel, shared by all back ends.
 #pragma once
 
 #include <algorithm>
@@ -18,15 +18,15 @@ struct Moments {
   double mean, squares;
 };
 
-// The moments of `added` values from their sums around a pivot.
+// The moments of `added` values, from their sums around a pivot.
 TRIREME_HOST_DEVICE inline Moments moments_around(double pivot, double sum, double sum_of_squares,
                                                   double added, double inverse) {
   const double offset = sum * inverse;
   return {pivot + offset, std::max(sum_of_squares - offset * offset * added, 0.0)};
 }
 
-// Joins the moments of `before` values with those of `added` more (Chan, Golub & LeVeque, "Updating
-// formulae and a pairwise algorithm for computing sample variances", 1979).
+// Merges the moments of `before` values with those of `added` more (Chan, Golub & LeVeque,
+// "Updating formulae and a pairwise algorithm for computing sample variances", 1979).
 struct MomentsJoin {
   double before, share;
 
@@ -46,7 +46,7 @@ TRIREME_HOST_DEVICE inline float normalized(float x, float mean, float scale, fl
   return (x - mean) * scale + shift;
 }
 
-// A NaN passes: hiding it here would only move the failure elsewhere.
+// NaN passes, because hiding it here would only move the failure elsewhere.
 TRIREME_HOST_DEVICE inline float relu_of(float value) {
   return value < 0.0F ? 0.0F : value;
 }
@@ -58,13 +58,13 @@ TRIREME_HOST_DEVICE float rounded(float value) {
   return load(result);
 }
 
-// The largest float that is 0 once rounded to T: half of T's smallest denormal number.
+// The largest float that rounds to 0 in T: half of T's smallest subnormal.
 template <typename T>
 inline constexpr float rounds_to_zero = std::is_same_v<T, float> ? 0.0F
                                         : std::is_same_v<T, f16> ? 0x1p-25F
                                                                  : 0x1p-134F;
 
-// What of a gradient passes a ReLU whose input was `value` before it was rounded to T.
+// The gradient through a ReLU whose input was `value` before rounding to T.
 template <typename T>
 TRIREME_HOST_DEVICE float through_relu(float gradient, float value) {
   return value > rounds_to_zero<T> ? gradient : 0.0F;
@@ -89,8 +89,8 @@ struct ChannelGradient {
   }
 };
 
-// Turns a biased variance of n values into the unbiased one. One value has none; its biased one (0)
-// stands in.
+// Converts a biased variance of n values to the unbiased one. For one value keeps the biased one
+// (0).
 TRIREME_HOST_DEVICE inline float unbiased_factor(std::int64_t n) {
   return n == 1 ? 1.0F : static_cast<float>(static_cast<double>(n) / static_cast<double>(n - 1));
 }

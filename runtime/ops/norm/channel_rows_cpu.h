@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An (M, C) matrix with few channels wastes a vector loop's start-up on every row. Here several
-// rows are taken as one wide row, and what belongs to a channel is repeated along it. Private to
-// this room.
+// For (M, C) matrices with few channels, whose rows are too short for vector loops: treats several
+// rows as one wide row, and repeats per-channel values along it. Private to this room.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +31,7 @@ struct ChannelRows {
         wide[c] += wide[i + c];
     }
   }
-  // Rows whose data stay in the first-level cache between two passes over them.
+  // Rows whose data stay in the first-level cache between two passes.
   [[nodiscard]] std::int64_t chunk_rows() const {
     const std::int64_t wide_rows = std::clamp<std::int64_t>(4096 / width, 16, 32);
     return wide_rows * repeat;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Root-mean-square normalisation of each head of queries and keys in a packed projection, with one
-// scale for all queries and one for all keys (Henry et al., query-key normalisation, 2020; as Qwen3
-// has it). A compute dtype; scales, statistics and their gradients are f32.
+// RMS normalisation of each query and key head in a packed projection, with one scale for all
+// queries and one for all keys (Henry et al., query-key normalisation, 2020; as in Qwen3). A
+// compute dtype; scales, statistics and their gradients are f32.
 #pragma once
 
 #include "runtime/device/device.h"
@@ -15,14 +15,14 @@ struct HeadNormOptions {
   float offset = 0;  // added to the scales; see rms_norm.h
 };
 
-// y and x (B, T, (heads + 2 kv_heads) * D), apart in memory: queries, keys, values; the values are
-// copied. Scales (D). rstd(B, T, heads + kv_heads) is kept for backward.
+// y and x (B, T, (heads + 2 kv_heads) * D), disjoint: queries, keys, values; values are copied.
+// Scales (D). rstd(B, T, heads + kv_heads) is kept for backward.
 void head_norm_forward(Stream& stream, const Tensor& y, const Tensor& rstd, const Tensor& x,
                        const Tensor& query_gamma, const Tensor& key_gamma,
                        const HeadNormOptions& options);
 
-// dqkv, the gradient of y, becomes that of x. d_query_gamma(D) and d_key_gamma(D) are accumulated,
-// in a fixed order.
+// Replaces dqkv, the gradient of y, by that of x. d_query_gamma(D) and d_key_gamma(D) are
+// accumulated in a fixed order.
 void head_norm_backward(Stream& stream, const Tensor& dqkv, const Tensor& d_query_gamma,
                         const Tensor& d_key_gamma, const Tensor& x, const Tensor& rstd,
                         const Tensor& query_gamma, const Tensor& key_gamma,

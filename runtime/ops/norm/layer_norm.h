@@ -8,14 +8,14 @@
 namespace trireme::ops {
 
 // y = (x - mean) * rstd * gamma + beta per row; mean(N) and rstd(N) are kept for backward. `amax`
-// (1) u32, here and below, may be absent: receives what quantize_fp8 wants to know of y, or of dx.
+// (1) u32, here and below: the largest magnitude of y or dx for quantize_fp8; may be absent.
 void layer_norm_forward(Stream& stream, const Tensor& y, const Tensor& mean, const Tensor& rstd,
                         const Tensor& x, const Tensor& gamma, const Tensor& beta,
                         float epsilon = 1e-5F, const Tensor& amax = {});
 
-// dx += gradient (it is added to the residual stream's gradient) when `accumulate`, else dx =
-// gradient. dgamma(C), dbeta(C) are accumulated. Without dx, or without both dgamma and dbeta, only
-// the rest is computed, to the same bits.
+// dx += gradient if `accumulate` (for the residual stream's gradient), else dx = gradient.
+// dgamma(C), dbeta(C) are accumulated. Without dx, or without both dgamma and dbeta, only the rest
+// is computed, to the same bits.
 void layer_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                          const Tensor& dbeta, const Tensor& dy, const Tensor& x,
                          const Tensor& gamma, const Tensor& mean, const Tensor& rstd,

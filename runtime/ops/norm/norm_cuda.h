@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: layer norm (`centered`) and RMS norm over rows. A warp takes a short row and a block a
-// long one; either holds it in registers, so that memory is read once. Rows above `widest_held` are
-// read again from the cache.
+// Private: layer norm (`centered`) and RMS norm over rows. A warp takes a short row, a block a long
+// one; both hold it in registers, so memory is read once. Rows above `widest_held` are read again
+// from the cache.
 #pragma once
 
 #include "runtime/ops/common/columns_cuda.h"
@@ -9,15 +9,15 @@
 
 namespace trireme::ops::cuda {
 
-// Elements of a row that one of `threads` threads holds: few, so that enough rows are on their way.
+// Elements of a row per thread: few, so that enough rows are in flight.
 template <int threads>
 inline constexpr int held_values = threads == 512 ? 16 : 8;
 inline constexpr std::int64_t widest_held = std::int64_t{512} * held_values<512>;
 template <int threads>
 inline constexpr int norm_block = threads == warp_size ? 256 : threads;
 
-// Blocks of which a multiprocessor takes at least so many at a time: where magnitudes are wanted of
-// the large ones two, for room for three would have the compiler keep values in memory.
+// Minimum of resident blocks per multiprocessor; two for large ones with magnitudes, because three
+// would spill registers.
 template <int threads, bool measured>
 inline constexpr int least_blocks = measured&& threads == 512 ? 2 : 0;
 
@@ -44,8 +44,8 @@ __device__ float row_sum(float value) {
   }
 }
 
-// Calls f(k, column) for this thread's packs of a row: `held` of them in unrolled code, or, with
-// none held, as many as there are, always with k = 0.
+// Calls f(k, column) for this thread's packs of a row: `held` of them in unrolled code, or with
+// none held all of them, with k = 0.
 template <int threads, int width, int held, typename F>
 __device__ void each_pack(std::int64_t columns, F f) {
   const int thread = static_cast<int>(threadIdx.x) % threads;
@@ -61,7 +61,7 @@ __device__ void each_pack(std::int64_t columns, F f) {
   }
 }
 
-// What a pack of a row is multiplied with, of NormForward or NormBackward.
+// The factors of a pack of a row, from NormForward or NormBackward.
 template <bool centered, bool aligned, int width, typename Parameters>
 __device__ Pack<float, width> scales_at(const Parameters& p, std::int64_t column) {
   auto gamma = row_floats<aligned, width>(p.gamma, column, p.columns);
@@ -90,13 +90,13 @@ struct NormForward {
   LargestMagnitude magnitude;  // of y
 };
 
-// `seen`: what this thread stores, where its largest magnitude is wanted (`measured`).
+// `seen`: this thread's stored values, if their largest magnitude is wanted (`measured`).
 template <bool centered, int threads, bool held, bool aligned, bool measured, typename T>
 __device__ void normalize_row(const NormForward<T>& p, std::int64_t row, MagnitudesSeen<T>& seen) {
   constexpr int width = pack_width<T>;
   constexpr int packs = held ? held_values<threads> / width : 0;
   const std::int64_t columns = p.columns;
-  // What is normalised, re-read where it is not held.
+  // The input of the normalisation, read again unless held.
   const T* const in = (p.sum == nullptr ? p.x : p.sum) + row * columns;
   Pack<T, width> values[held ? packs : 1] = {};
   const auto value_pack = [&](int k, std::int64_t column) {
@@ -184,9 +184,8 @@ struct NormBackward {
   LargestMagnitude magnitude;  // of dx
 };
 
-// `seen`: what is stored, where its largest magnitude is wanted.
-// With n = (x - mean) rstd and g = dy gamma: dx = rstd (g - mean(g) - n mean(g n)), without mean(g)
-// where nothing is centered.
+// `seen`: stored values, if their largest magnitude is wanted. With n = (x - mean) rstd and g = dy
+// gamma: dx = rstd (g - mean(g) - n mean(g n)), without mean(g) unless centered.
 template <bool centered, bool aligned, typename T, int width>
 __device__ void store_dx(const NormBackward<T>& p, std::int64_t row, std::int64_t column,
                          const Pack<T, width>& dy, const Pack<T, width>& x, float center,
@@ -206,8 +205,8 @@ __device__ void store_dx(const NormBackward<T>& p, std::int64_t row, std::int64_
   if (p.magnitude.wanted()) seen.template see<aligned>(pack, column, p.columns);
 }
 
-// What this block's rows add to dgamma (and dbeta) goes to `channels`. One code for all outputs,
-// whichever are wanted: another kernel might round differently.
+// Adds this block's rows to dgamma (and dbeta) in `channels`. One code for all combinations of
+// outputs: another kernel might round differently.
 template <bool centered, int threads, bool aligned, typename T>
 __global__ void __launch_bounds__(norm_block<threads>)
     norm_backward_kernel(NormBackward<T> p, BlockSums<centered ? 2 : 1> channels) {
@@ -215,7 +214,7 @@ __global__ void __launch_bounds__(norm_block<threads>)
   constexpr int packs = held_values<threads> / width;
   constexpr int groups = norm_block<threads> / threads;
   constexpr int outputs = centered ? 2 : 1;
-  // The next row is on its way while this one is computed, where registers suffice.
+  // Prefetches the next row while this one is computed, if registers suffice.
   constexpr bool ahead = threads < 512;
   const int group = static_cast<int>(threadIdx.x) / threads;
   const std::int64_t columns = p.columns;
@@ -295,7 +294,7 @@ __global__ void __launch_bounds__(norm_block<threads>)
   add_block_sums(channels);
 }
 
-// dx of rows that are too long to be held: a block each.
+// dx of rows too long for registers: one block each.
 template <bool centered, bool aligned, typename T>
 __global__ void __launch_bounds__(512) norm_wide_dx_kernel(NormBackward<T> p) {
   constexpr int threads = 512;
@@ -395,8 +394,8 @@ void norm_backward(Stream& stream, const NormBackward<T>& p) {
     }
     with_row_threads(p.columns, [&](auto threads) {
       constexpr int block = norm_block<threads>;
-      // What a Hopper GPU holds at a time: four blocks a multiprocessor, three of 256 threads for a
-      // row, one of 512.
+      // Resident blocks of a Hopper GPU: four per multiprocessor, three of 256 threads per row, one
+      // of 512.
       constexpr std::int64_t max_blocks = threads <= 128 ? 528 : threads == 256 ? 396 : 132;
       const std::int64_t blocks =
           std::min(trireme::cuda::ceil_div(p.rows, block / threads), max_blocks);

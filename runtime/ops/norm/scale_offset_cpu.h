@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: what the scales of RMS norms count from. No offset is a type of its own: an addition of
-// 0 would change no value, but which products the compiler fuses.
+// Private: the offset of RMS norm scales. No offset is a separate type: adding 0 would change no
+// value, but which products the compiler fuses.
 #pragma once
 
 namespace trireme::ops::cpu {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Image batches to normalised tensors, with random crop and flip keyed by (seed, epoch,
-// sample id): the same picture on every layout, worker count and device.
+// Image batches to normalised tensors, with random crop and flip keyed by (seed, epoch, sample id):
+// the same image in every layout, worker count and device.
 #pragma once
 
 #include <array>
@@ -11,17 +11,17 @@ namespace trireme::ops {
 
 struct AugmentOptions {
   std::int64_t crop_padding =
-      0;  // pad by this on all sides (with zeros after normalisation), crop back at random
-  bool flip = false;            // horizontal, with probability one half
-  bool random = true;           // false: evaluation, neither crop nor flip
+      0;               // pad all sides by this (zeros after normalisation), crop back at random
+  bool flip = false;   // horizontal, with probability one half
+  bool random = true;  // false: evaluation, neither crop nor flip
   std::array<float, 4> mean{};  // of bytes: per channel, in units of [0, 1]
   std::array<float, 4> stddev{1, 1, 1, 1};
   std::uint64_t seed = 0;
-  MixOptions mix{};  // what the model does with the augmented pictures; augment itself does not
+  MixOptions mix{};  // applied by the model after augmentation; augment ignores it
 };
 
-// y(B, H, W, C), a compute dtype, from images(B, H, W, C); sample_ids(B) and epochs(B) i64. Images
-// of u8 are normalised, C <= 4; those of f32 have been, where they were read, and C is any.
+// y(B, H, W, C), a compute dtype, from images(B, H, W, C); sample_ids(B) and epochs(B) i64. u8
+// images are normalised, C <= 4; f32 images already are, with any C.
 void augment(Stream& stream, const Tensor& y, const Tensor& images, const Tensor& sample_ids,
              const Tensor& epochs, const AugmentOptions& options);
 

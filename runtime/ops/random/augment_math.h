@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The random choices of one sample, shared by every back end: a pure function of (seed, sample id,
+// The random choices of a sample, shared by all back ends: a pure function of (seed, sample id,
 // epoch).
 #pragma once
 

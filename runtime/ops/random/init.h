@@ -15,8 +15,8 @@ void fill_normal(Stream& stream, const Tensor& x, std::uint64_t seed, std::uint6
 void fill_uniform(Stream& stream, const Tensor& x, std::uint64_t seed, std::uint64_t parameter,
                   std::int64_t first, float low, float high);
 void fill_constant(Stream& stream, const Tensor& x, float value);
-// x = elements first, first + 1, ... of w(P, C) = amplitude * sin(p / 10000^(2i/C)) at [p, 2i], of
-// the cosine at [p, 2i + 1]; C: `width` (Vaswani et al., 2017).
+// x = elements first, first + 1, ... of w(P, C) = amplitude * sin(p / 10000^(2i/C)) at [p, 2i],
+// cosine at [p, 2i + 1]; C: `width` (Vaswani et al., 2017).
 void fill_sinusoid(Stream& stream, const Tensor& x, std::int64_t first, std::int64_t width,
                    float amplitude);
 

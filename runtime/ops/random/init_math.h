@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Box-Muller in double with our own logarithm, sine and cosine, built from additions, products,
-// divisions, square roots and explicit fused multiply-adds only: IEEE 754 fixes every one of these,
-// so the numbers have the same bits on every machine, compiler and back end (libm's do not).
+// Box-Muller in double with our own logarithm, sine and cosine, built only from additions,
+// products, divisions, square roots and explicit fused multiply-adds: IEEE 754 fixes all of these,
+// so the bits are equal on every machine, compiler and back end (those of libm are not).
 #pragma once
 
 #include <bit>
@@ -42,7 +42,7 @@ struct SineCosine {
   double sine, cosine;
 };
 
-// Of 2 pi u, |u| < 2^49: u is taken to within an eighth of a turn exactly, then Taylor.
+// Of 2 pi u, |u| < 2^49: u is reduced exactly to within an eighth of a turn, then Taylor.
 TRIREME_HOST_DEVICE inline SineCosine portable_sine_cosine(double u) {
   constexpr double round_to_integer = 6755399441055744.0;  // 1.5 * 2^52
   const double shifted = std::fma(u, 4.0, round_to_integer);
@@ -73,7 +73,7 @@ TRIREME_HOST_DEVICE inline SineCosine portable_sine_cosine(double u) {
   return {(quarter & 2U) != 0 ? -sine : sine, ((quarter + 1U) & 2U) != 0 ? -cosine : cosine};
 }
 
-// 2^-(a b) for 0 <= a b < 1000: the whole part is the exponent, the rest e^(f ln 2) by Taylor.
+// 2^-(a b) for 0 <= a b < 1000: the integer part is the exponent, the rest e^(f ln 2) by Taylor.
 TRIREME_HOST_DEVICE inline double portable_inverse_power(double a, double b) {
   constexpr double round_to_integer = 6755399441055744.0;  // 1.5 * 2^52
   const double shifted = std::fma(a, b, round_to_integer);

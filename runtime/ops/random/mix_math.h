@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How one sample is mixed, shared by every back end: a pure function of (seed, epoch, sample id).
+// How a sample is mixed, shared by all back ends: a pure function of (seed, epoch, sample id).
 #pragma once
 
 #include <cmath>
@@ -14,12 +14,12 @@ struct MixChoice {
   std::int32_t box[MixBox::count] = {};
 };
 
-// Beta(a, a) by Joehnk's rejection, in logarithms: powers of small a underflow. Try k takes two
-// words of draw k.
+// Beta(a, a) by Joehnk's rejection, in logarithms, because powers of small a underflow. Try k takes
+// two words of draw k.
 TRIREME_HOST_DEVICE inline double draw_beta(const Philox& random, std::uint64_t sample,
                                             std::uint64_t epoch, double a) {
   constexpr int tries = 4096;
-  constexpr std::uint64_t draws = std::uint64_t{1} << 32;  // of an epoch
+  constexpr std::uint64_t draws = std::uint64_t{1} << 32;  // per epoch
   for (std::uint64_t k = 1; k <= tries; ++k) {
     const auto words = random(sample, epoch + k * draws);
     const auto logarithm = [a](std::uint32_t word) {
@@ -31,10 +31,10 @@ TRIREME_HOST_DEVICE inline double draw_beta(const Philox& random, std::uint64_t 
   return 0.5;
 }
 
-// The box of CutMix has sqrt(1 - share) of either side around a centre drawn anywhere, and is cut
-// at the borders; the share is then that of the pixels which stay.
+// CutMix's box has sides of sqrt(1 - share) around a centre drawn anywhere, and is clipped at the
+// borders; the share is then that of the remaining pixels.
 TRIREME_HOST_DEVICE inline MixChoice mix_of(const MixOptions& options, std::int64_t sample,
-                                                std::int64_t epoch) {
+                                            std::int64_t epoch) {
   const Philox random = Philox::keyed(options.seed, RandomPurpose::mix);
   const auto id = static_cast<std::uint64_t>(sample), pass = static_cast<std::uint64_t>(epoch);
   const auto words = random(id, pass);
@@ -61,7 +61,7 @@ TRIREME_HOST_DEVICE inline MixChoice mix_of(const MixOptions& options, std::int6
   return choice;
 }
 
-// What row n of a batch shows at (row, column): its own value, the other's, or their sum.
+// Value of row n of a batch at (row, column): its own, the other's, or their weighted sum.
 struct PixelMix {
   float own, other;
 };

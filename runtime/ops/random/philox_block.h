@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Philox for whole runs of elements. 64 consecutive counters give 256 words; word w of counter j
-// belongs to element 64 w + j of its block of 256, so that both a vector unit and a warp produce
-// and consume neighbouring elements without shuffles.
+// Philox for runs of elements. 64 consecutive counters give 256 words; word w of counter j belongs
+// to element 64 w + j of its block of 256, so vector units and warps produce and consume adjacent
+// elements without shuffles.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct PhiloxBlock {
 // Counters (hi, 64 * block + j) for j = 0..63; the same words as Philox::operator() gives.
 inline void philox_block(PhiloxBlock& out, const Philox& key, std::uint64_t hi,
                          std::uint64_t block) {
-  // One block never crosses 2^32 in the low word: 64 divides it.
+  // A block never crosses 2^32 in the low word, because 64 divides it.
   const std::uint64_t lo = block * static_cast<std::uint64_t>(philox_counters);
 #pragma omp simd
   for (std::int64_t j = 0; j < philox_counters; ++j) {
@@ -29,7 +29,7 @@ inline void philox_block(PhiloxBlock& out, const Philox& key, std::uint64_t hi,
     auto c2 = static_cast<std::uint32_t>(hi);
     auto c3 = static_cast<std::uint32_t>(hi >> 32);
     std::uint32_t k0 = key.key0, k1 = key.key1;
-#if !defined(__CUDACC__)  // nvcc knows no GCC unroll
+#if !defined(__CUDACC__)  // nvcc does not know GCC unroll
 #pragma GCC unroll 10
 #endif
     for (int round = 0; round < 10; ++round) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fixed-point number behind exact sums, shared by every back end.
+// The fixed-point number of exact sums, shared by all back ends.
 #pragma once
 
 #include <algorithm>
@@ -13,11 +13,11 @@
 
 namespace trireme::ops {
 
-// The state as a number to add to. Trivial, so that it can lie in shared memory.
+// The state as an accumulator. Trivial, so that it can be in shared memory.
 struct ExactSum {
   // The lowest bit: the square of the smallest subnormal.
   static constexpr int lowest = -298;
-  // How many add() the limbs hold between two carry(): each adds less than 2^33.
+  // Number of add() between two carry(): each adds less than 2^33.
   static constexpr std::int64_t adds_before_carry = std::int64_t{1} << 28;
 
   std::int64_t limbs[exact_sum_limbs];
@@ -30,7 +30,7 @@ struct ExactSum {
     *this += state;
     carry();
   }
-  // Word by word; the limbs of a sum after carry() have room for 2^30 others of that kind.
+  // Word by word; after carry() the limbs have room for 2^30 other such sums.
   TRIREME_HOST_DEVICE void operator+=(const std::uint64_t* state) {
     for (int i = 0; i < exact_sum_limbs; ++i)
       limbs[i] += static_cast<std::int64_t>(state[i]);
@@ -57,7 +57,7 @@ struct ExactSum {
     limb[2] += high >> 32;
   }
 
-  // Brings every limb into [0, 2^32): the one form of this sum.
+  // Brings every limb into [0, 2^32): the canonical form.
   TRIREME_HOST_DEVICE void carry() {
     std::int64_t over = 0;
     for (std::int64_t& limb : limbs) {
@@ -68,7 +68,7 @@ struct ExactSum {
   }
 
   // After carry(). Rounded to nearest, ties to even: the leading 64 bits, the last of which also
-  // stands for all that follow, and then the processor's conversion.
+  // represents all lower ones, then the processor's conversion.
   [[nodiscard]] TRIREME_HOST_DEVICE double value() const {
     if (nans != 0) return std::numeric_limits<double>::quiet_NaN();
     if (infinities != 0) return std::numeric_limits<double>::infinity();
@@ -98,17 +98,17 @@ TRIREME_HOST_DEVICE inline double power_of_two(int exponent) {
   return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
 }
 
-// Floating point adds exactly (Demmel and Nguyen, "Fast reproducible floating-point summation",
+// Exact floating-point addition (Demmel and Nguyen, "Fast reproducible floating-point summation",
 // 2013): a square is exact in double. Adding and subtracting 1.5 * 2^52 u rounds it to a multiple
 // of u; the multiples of a block fit a double, so their sum is exact in any order, and the
-// remainders go to the next finer u. Each block chooses u by its largest value; what it sums goes
-// to the fixed-point number as an integer. One pass over a block takes two bins.
+// remainders go to the next finer u. Each block chooses u by its largest value; its sum goes to the
+// fixed-point number as an integer. One pass over a block fills two bins.
 struct ExactBins {
   static constexpr std::int64_t block = 512;  // terms
   // Terms of a bin are at most 2^bits u, and their sum at most 2^53 u.
   static constexpr int bits = 44;
   static_assert(block << bits <= std::int64_t{1} << 53);
-  // Passes until nothing can be left: 7 times two bins cover all squares there are.
+  // Passes until nothing can remain: 7 times two bins cover all possible squares.
   static constexpr int passes = 7;
 
   int first, second;  // the lowest bits of the bins
@@ -121,7 +121,7 @@ struct ExactBins {
         first_round(1.5 * power_of_two(first + 52)),
         second_round(1.5 * power_of_two(second + 52)) {}
 
-  // A term as its parts in both bins and the rest.
+  // A term's parts in both bins, and the rest.
   struct Parts {
     double coarse, fine, rest;
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a step's loss may change the weights, decided on the device before the update.
+// Decides on the device, before the update, whether a step's loss may change the weights.
 #pragma once
 
 #include "runtime/device/device.h"
@@ -10,11 +10,11 @@ namespace trireme::ops {
 // the first step.
 struct LossGuardState {
   enum Index : int {
-    mean,  // of the losses of the last `window` steps, newer ones weighing more
+    mean,  // of the last `window` losses, with exponential weights
     variance,
     seen,     // finite losses of the whole run
-    spikes,   // steps of the whole run that were left out for their loss
-    zscore,   // of the last loss from the mean before it; 0 where there was none
+    spikes,   // steps of the whole run skipped for their loss
+    zscore,   // of the last loss against the previous mean; 0 if there was none
     verdict,  // LossVerdict of the last step
     count
   };
@@ -23,19 +23,18 @@ struct LossGuardState {
 enum class LossVerdict : int { accepted, non_finite, spike };
 
 struct LossGuardOptions {
-  double zscore = 0;  // more standard deviations above the mean are a spike; 0 = nothing is
-  double window = 1;  // steps that mean and variance cover, and before which nothing is a spike
-  // `sums` holds the micro-batches of this many ranks one rank after another, and a rank's k-th is
-  // number k * interleave + rank of the global batch; 1: they are in order.
+  double zscore = 0;  // a spike is more standard deviations above the mean; 0 = off
+  double window = 1;  // steps in mean and variance; earlier steps are never spikes
+  // `sums` holds the micro-batches of this many ranks, rank after rank, and a rank's k-th is number
+  // k * interleave + rank of the global batch; 1: in order.
   std::int64_t interleave = 1;
 };
 
-// sums(micro-batches, LossSums::count) f64, added up in the order of the global batch; the loss is
-// their mean over the targets that count. A loss that is not finite, or a spike, sets
-// scalars[StepScalars::gradient_scale] to 0, with which the update leaves everything as it is. A
-// finite loss then enters mean and variance; a spike's with the largest value that would have been
-// none, so that one outlier does not blind the rule and a new level is accepted after some steps.
-// The same bits on every back end.
+// sums(micro-batches, LossSums::count) f64, added in global batch order; the loss is their mean
+// over the counted targets. A non-finite loss or a spike sets scalars[StepScalars::gradient_scale]
+// to 0, with which the update changes nothing. A finite loss then updates mean and variance; a
+// spike is clipped to the spike threshold first, so one outlier does not blind the rule and a new
+// level is accepted after some steps. The same bits on every back end.
 void guard_loss(Stream& stream, const Tensor& scalars, const Tensor& state, const Tensor& sums,
                 const LossGuardOptions& options);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Written so that no compiler has a product and a sum to fuse or not.
+// Written without any product and sum that a compiler could fuse.
 #pragma once
 
 #include <cmath>

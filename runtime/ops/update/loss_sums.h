@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every micro-batch of a step leaves of its loss: columns of a (micro-batches, count) f64
-// tensor. Targets of -1 add to none of them; the loss of a step, and so its gradient, is the mean
-// over the targets that are counted.
+// The loss contributions of each micro-batch of a step: columns of a (micro-batches, count) f64
+// tensor. Targets of -1 add nothing; a step's loss, and so its gradient, is the mean over the
+// counted targets.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@ namespace trireme::ops {
 struct LossSums {
   enum Index : int {
     loss,     // nats
-    hits,     // predictions that were right
-    top5,     // targets among the five likeliest; counted in evaluations only
-    targets,  // that count
+    hits,     // correct predictions
+    top5,     // targets among the five most likely; only in evaluations
+    targets,  // number of counted ones
     count
   };
 };
 
-// At least one: a step whose targets are all ignored has loss and gradient zero.
+// At least one: a step with all targets ignored has zero loss and gradient.
 TRIREME_HOST_DEVICE inline double counted_targets(const double* sums, std::int64_t micro_batches) {
-  double count = 0.0;  // whole numbers: no order has other bits
+  double count = 0.0;  // integers: the bits do not depend on the order
   for (std::int64_t k = 0; k < micro_batches; ++k)
     count += sums[k * LossSums::count + LossSums::targets];
   return count > 1.0 ? count : 1.0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: the arithmetic of a measurement, shared by every back end.
+// Private: arithmetic of a measurement, shared by all back ends.
 #pragma once
 
 #include <cmath>
@@ -9,12 +9,12 @@
 
 namespace trireme::ops {
 
-// What a kernel takes of the options.
+// The kernel's part of the options.
 struct NoiseOperands {
   double small, large, micro_batches, decay, targets;
   const float* loss_scale;  // may be null
   const double* sums;       // may be null
-  std::int64_t rows;        // of sums
+  std::int64_t rows;        // number of sums
 
   explicit NoiseOperands(const NoiseOptions& options)
       : small(options.small),
@@ -32,7 +32,7 @@ TRIREME_HOST_DEVICE inline void add_measurement(double* state, const double* squ
   double factor = p.loss_scale == nullptr ? 1.0 : 1.0 / static_cast<double>(*p.loss_scale);
   if (p.sums != nullptr) factor *= p.targets / counted_targets(p.sums, p.rows);
   factor *= factor;
-  // What a micro-batch adds is its mean gradient divided by their number.
+  // A micro-batch contributes its mean gradient divided by the number of micro-batches.
   const double of_small = squares[0] * p.micro_batches * factor, of_large = squares[1] * factor;
   if (!std::isfinite(of_small) || !std::isfinite(of_large)) return;
   const double square = (p.large * of_large - p.small * of_small) / (p.large - p.small);

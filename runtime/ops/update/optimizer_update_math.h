@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The update of one element, shared by every back end. A step whose gradient scale is 0 (see
-// clip_scale) must be skipped by the caller: 0 * infinity would poison the moments.
+// The update of one element, shared by all back ends. The caller must skip a step whose gradient
+// scale is 0 (see clip_scale): 0 * infinity would poison the moments.
 #pragma once
 
 #include <cmath>
@@ -14,19 +14,19 @@
 
 namespace trireme::ops {
 
-// What a step goes over in a run, element by element: target = step(target, states..., source).
+// Element-wise operands of a step in a run: target = step(target, states..., source).
 struct StepOperands {
   float* target;
   const float* source;
-  float* states[2];  // of which a step takes state_count
+  float* states[2];  // the step uses state_count of them
 };
 
-// What a step needs of every run of a table beside parameter and gradient.
+// What a step needs of a table's runs besides parameter and gradient.
 struct StepNeeds {
   bool first = false, second = false, ratio = false;
 };
 
-// A step that makes the parameter, and its copy in the compute dtype, from its gradient.
+// A step that updates the parameter, and its copy in the compute dtype, from its gradient.
 template <int states, bool ratio = false>
 struct ParameterStep {
   static constexpr int state_count = states;
@@ -42,7 +42,7 @@ TRIREME_HOST_DEVICE inline float decay_of(const UpdateEntry& run, float weight_d
   return run.decays ? weight_decay / run.rate : 0.0F;
 }
 
-// What adamw and lamb step along, with g = gradient * scalars[gradient_scale]:
+// The direction of adamw and lamb, with g = gradient * scalars[gradient_scale]:
 //   m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  (m / c1) / (sqrt(v / c2) + eps)
 // m and v are the first and second moment, c1 = 1 - b1^t and c2 = 1 - b2^t.
 struct AdamDirection {
@@ -70,8 +70,8 @@ struct AdamDirection {
   }
 };
 
-// p -= lr * (direction + decay * p), with lr the learning rate times the run's and decay =
-// weight_decay over the run's rate, or 0 (Loshchilov & Hutter, 2019).
+// p -= lr * (direction + decay * p), where lr is the learning rate times the run's rate and decay
+// is weight_decay divided by the run's rate, or 0 (Loshchilov & Hutter, 2019).
 struct AdamWStep : ParameterStep<2> {
   static constexpr const char* name = "adamw";
   AdamDirection direction;
@@ -89,9 +89,9 @@ struct AdamWStep : ParameterStep<2> {
   }
 };
 
-// LAMB (You et al., "Large batch optimization for deep learning", 2020) steps along AdamW's
-// direction as far as trust_ratios says. First half, in place of the gradient: direction + decay *
-// p. The runs' rates are 1, here and below.
+// LAMB (You et al., "Large batch optimization for deep learning", 2020) scales AdamW's direction by
+// trust_ratios. First half, replacing the gradient: direction + decay * p. The runs' rates are 1,
+// here and below.
 struct LambDirectionStep {
   static constexpr const char* name = "lamb_direction";
   static constexpr int read = 4;
@@ -148,10 +148,10 @@ struct LarsStep : ParameterStep<1, true> {
   }
 };
 
-// Adafactor (Shazeer and Stern, "Adaptive learning rates with sublinear memory cost", 2018), at the
-// schedule's learning rate and without a first moment, as T5 uses it. First half, of runs that are
-// rows, with what factored_moments has for the row in the ratio and for the columns in the first
-// moment: g * row * column.
+// Adafactor (Shazeer and Stern, "Adaptive learning rates with sublinear memory cost", 2018), with
+// the schedule's learning rate and no first moment, as in T5. First half, for runs that are rows,
+// with factored_moments' row factor in the ratio and its column factors in the first moment: g *
+// row * column.
 struct AdafactorDirectionStep {
   static constexpr const char* name = "adafactor_direction";
   static constexpr int state_count = 0;
@@ -162,7 +162,7 @@ struct AdafactorDirectionStep {
     return {run.gradient, run.first, {}};
   }
 
-  float row;  // and the gradient scale
+  float row;  // times the gradient scale
 
   TRIREME_HOST_DEVICE AdafactorDirectionStep(const UpdateOptions& /*options*/,
                                              const UpdateEntry& run, const float* scalars)
@@ -191,7 +191,7 @@ struct AdafactorStep : ParameterStep<0, true> {
 };
 
 // Muon (Jordan et al., 2024), for matrices between hidden activations. First half: the momentum
-// and, in place of the gradient, Nesterov's look ahead along it,
+// and, replacing the gradient, Nesterov's look-ahead,
 //   b = momentum b + g;  gradient = g + momentum b
 // b is the first moment.
 struct MuonDirectionStep {
@@ -210,7 +210,7 @@ struct MuonDirectionStep {
                                         const float* scalars)
       : momentum(options.momentum), gradient_scale(scalars[StepScalars::gradient_scale]) {}
 
-  // Returns the buffer; `gradient` becomes the direction.
+  // Returns the new buffer; `gradient` becomes the direction.
   TRIREME_HOST_DEVICE float operator()(float b, float& direction, float gradient) const {
     const float g = gradient * gradient_scale;
     b = momentum * b + g;
@@ -219,8 +219,7 @@ struct MuonDirectionStep {
   }
 };
 
-// Second half, once newton_schulz.h has made the direction of that: p -= lr * (direction + decay
-// p).
+// Second half, after newton_schulz.h has computed the direction: p -= lr * (direction + decay p).
 struct MuonStep : ParameterStep<0> {
   static constexpr const char* name = "muon";
   float decay, learning_rate;
@@ -235,7 +234,7 @@ struct MuonStep : ParameterStep<0> {
   }
 };
 
-// The ratio and the scale of trust_ratios; count: 0 where there are no counts.
+// The ratio and the scale of trust_ratios; count: 0 without counts.
 TRIREME_HOST_DEVICE inline void trust_ratio(float* ratio, const double* squares, double count,
                                             float gradient_scale, const TrustOptions& options) {
   const double parameter = std::sqrt(squares[0]), direction = std::sqrt(squares[1]);
@@ -298,14 +297,14 @@ struct LionStep : ParameterStep<1> {
   }
 };
 
-// With d = g + decay * p as PyTorch has it:
+// With d = g + decay * p as in PyTorch:
 //   b = momentum b + d;  p -= lr * (nesterov ? d + momentum b : b)
 // b is the first moment; `states`: 1 with momentum.
 template <int states>
 struct SgdStep : ParameterStep<states> {
   static constexpr const char* name = "sgd";
   float momentum, decay, learning_rate, gradient_scale;
-  // What g and b contribute to the step: (1, momentum) for Nesterov, else (0, 1).
+  // Weights of g and b in the step: (1, momentum) for Nesterov, else (0, 1).
   float gradient_weight, buffer_weight;
 
   TRIREME_HOST_DEVICE SgdStep(const UpdateOptions& options, const UpdateEntry& run,
@@ -358,7 +357,7 @@ void visit_step(OptimizerKind kind, UpdatePart part, const UpdateOptions& option
   }
 }
 
-// GradientFactors as kernels read them.
+// GradientFactors for kernels.
 struct FactorPointers {
   const float* loss_scale;
   const double* sums;
@@ -379,8 +378,8 @@ struct FactorPointers {
 };
 
 struct Clip {
-  float norm;            // of the gradients without their factors
-  float gradient_scale;  // takes the factors off and clips; 0 = skip the step
+  float norm;            // of the gradients without these factors
+  float gradient_scale;  // removes the factors and clips; 0 = skip the step
 
   TRIREME_HOST_DEVICE Clip(double sum_of_squares, float limit, float factor)
       : norm(static_cast<float>(std::sqrt(sum_of_squares) / static_cast<double>(factor))),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensors that a step goes over, as tables on the device: one launch for all of them, however
-// many a model has. Made once; the tensors stay where they are and outlive the table, and the table
-// outlives what was enqueued with it.
+// The tensors of a step as tables on the device, so one launch covers any number of them. Made
+// once; the tensors must stay in place and outlive the table, and the table must outlive the work
+// enqueued with it.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,19 @@
 
 namespace trireme::ops {
 
-// What an optimizer updates alike: all f32 and of one size but for `compute` and `ratio`; of those
-// that an optimizer does not ask for, none need be there.
+// Tensors that an optimizer updates alike: all f32 and of one size except `compute` and `ratio`;
+// those that the optimizer does not use may be absent.
 struct UpdateRun {
   Tensor parameter{};
   Tensor gradient{};
-  Tensor compute{};  // the parameter rounded to a compute dtype, one in a table; may be absent
+  Tensor compute{};          // the parameter in the table's compute dtype; may be absent
   Tensor first{}, second{};  // moments
   Tensor ratio{};            // factors of the step
   bool decays = false;
-  float rate = 1;  // multiplies the learning rate; the decay stays that of the learning rate
+  float rate = 1;  // multiplies the learning rate, not the decay
 };
 
-// UpdateRun as kernels read it.
+// UpdateRun for kernels.
 struct UpdateEntry {
   float* parameter;
   float* gradient;
@@ -32,18 +32,18 @@ struct UpdateEntry {
   float *first, *second;
   const float* ratio;
   std::int64_t count;
-  std::int64_t tile;  // the first of its tiles among those of the table
+  std::int64_t tile;  // number of its first tile in the table
   float rate;
   bool decays;
 };
 
 class UpdateTable {
  public:
-  // What a block of threads takes at a time; no tile has elements of two runs.
+  // Elements per thread block; no tile spans two runs.
   static constexpr std::int64_t tile_elements = 4096;
 
   UpdateTable() = default;
-  // Waits for the stream, until the table is on the device.
+  // Blocks until the table is on the device.
   UpdateTable(Stream& stream, std::span<const UpdateRun> runs);
 
   [[nodiscard]] std::span<const UpdateEntry> entries() const { return entries_; }
@@ -70,30 +70,30 @@ class UpdateTable {
   bool first_ = true, second_ = true, ratio_ = true, aligned_ = true;
 };
 
-// `values` on the device; waits for the stream.
+// `values` on the device; blocks until copied.
 [[nodiscard]] Buffer uploaded(Stream& stream, std::span<const std::byte> values);
 
-// Values whose squares go to one of several totals. Runs come in the order of their totals.
+// Values whose squares are added to one of several totals. Runs are ordered by total.
 struct SquaresRun {
   Tensor values{};  // f32
   std::int64_t total = 0;
-  std::int64_t stride = 1;  // every so many of the values counts, the first one does
+  std::int64_t stride = 1;  // only every stride-th value counts, from the first on
 };
 
 struct SquaresEntry {
   const float* values;
-  std::int64_t count;  // of the values that count
-  std::int64_t part;   // the first of its parts among those of the table
+  std::int64_t count;  // number of counted values
+  std::int64_t part;   // number of its first part in the table
   std::int64_t stride;
 };
 
 class SquaresTable {
  public:
-  // Elements of a part: a chunk of fixed_sum.h, or what is long beside the words of an exact sum.
+  // Elements per part: a chunk of fixed_sum.h, or many compared with the words of an exact sum.
   static constexpr std::int64_t part_elements = 4096, exact_part_elements = 65536;
 
   SquaresTable() = default;
-  // `exact`: for sum_squares_exact, else for sum_squares. Waits as UpdateTable.
+  // `exact`: for sum_squares_exact, else for sum_squares. Blocks like UpdateTable.
   SquaresTable(Stream& stream, std::span<const SquaresRun> runs, std::int64_t totals, bool exact);
 
   [[nodiscard]] bool exact() const { return exact_; }
@@ -107,7 +107,7 @@ class SquaresTable {
   [[nodiscard]] std::span<const std::int64_t> first_run() const { return first_run_; }
   [[nodiscard]] const SquaresEntry* entries_on_device() const;
   [[nodiscard]] const std::int64_t* first_run_on_device() const;
-  // On the device: room for the sum of each part, then of each run.
+  // On the device: scratch for the sum of each part, then of each run.
   [[nodiscard]] std::byte* sums() const { return sums_.data(); }
 
  private:
@@ -118,7 +118,7 @@ class SquaresTable {
   bool exact_ = false;
 };
 
-// For the CPU: the values of a run that count, one after the other, in `room` where they are not.
+// For the CPU: the counted values of a run, contiguous; copied to `room` if necessary.
 inline const float* neighbours(const SquaresEntry& run, std::vector<float>& room) {
   if (run.stride == 1) return run.values;
   room.resize(static_cast<std::size_t>(run.count));
@@ -128,7 +128,7 @@ inline const float* neighbours(const SquaresEntry& run, std::vector<float>& room
 }
 
 // totals(n) f64 = sums of squares. Each run in the fixed chunks of fixed_sum.h, then runs in order:
-// no atomics, the same bits for the same values.
+// no atomics, equal bits for equal values.
 void sum_squares(Stream& stream, const Tensor& totals, const SquaresTable& table);
 
 // states(n * exact_sum_words) u64 = exact sums of squares (exact_sum.h), every limb below 2^32.
