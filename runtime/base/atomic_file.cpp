@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-// `path`, which an atomic file may replace.
+// Returns `path` if an atomic file may replace it.
 const std::string& replaceable(const std::string& path, ExitCode code) {
   namespace fs = std::filesystem;
   std::error_code ignored;
@@ -21,7 +21,7 @@ const std::string& replaceable(const std::string& path, ExitCode code) {
   const fs::file_status status = fs::status(path, ignored);
   if (fs::is_directory(status)) fail(code, "{}: is a directory; name a file", path);
   const bool device = fs::exists(status) && !fs::is_regular_file(status);
-  // Where a link stands for what a process has open.
+  // A link to something that a process has open.
   const bool stream = fs::is_symlink(path, ignored) && fs::equivalent(directory, "/dev", ignored);
   if (device || stream)
     fail(code, "{}: is a device or a pipe, and a file would take its place; name a file", path);

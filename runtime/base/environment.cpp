@@ -19,7 +19,7 @@
 namespace trireme {
 namespace {
 
-// Of the first of these that is set.
+// The first of these variables that is set.
 std::optional<int> first_number(std::initializer_list<const char*> names, int min) {
   for (const char* const name : names) {
     if (const auto value = environment_number(name, min, std::numeric_limits<int>::max()))

@@ -15,7 +15,7 @@ FileDescriptor::~FileDescriptor() {
 
 void FileDescriptor::close(const std::string& path, ExitCode code) {
   if (!is_open()) return;
-  // After EINTR the descriptor is gone on Linux: closing again could close somebody else's file.
+  // On Linux EINTR has closed the descriptor: closing again could close another thread's file.
   if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) {
     write_failed("close", path, code);
   }
@@ -28,7 +28,7 @@ FileDescriptor open_for_reading(const std::string& path, ExitCode code) {
 }
 
 FileDescriptor open_regular_file(const std::string& path, ExitCode code) {
-  // O_NONBLOCK: opening a named pipe or a device must not wait; for files it means nothing.
+  // O_NONBLOCK: opening a named pipe or a device must not block; it has no effect on files.
   constexpr int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
   FileDescriptor file(::open(path.c_str(), flags));
   if (!file.is_open() && (errno == EMFILE || errno == ENFILE)) too_many_open_files(path);
@@ -119,7 +119,7 @@ void write_fully_at(const FileDescriptor& file, const std::string& path, std::ui
 void sync_path(const std::string& path, ExitCode code) {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.is_open()) system_failed("open", path, code);
-  // Some network file systems cannot sync a directory and say EINVAL.
+  // Some network file systems cannot sync a directory and return EINVAL.
   if (::fsync(file.get()) != 0 && errno != EINVAL) write_failed("fsync", path, code);
 }
 

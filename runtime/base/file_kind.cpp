@@ -14,8 +14,8 @@ namespace {
 using namespace std::string_view_literals;
 
 struct Kind {
-  std::string_view begin;  // what stands at byte `at`
-  std::string_view words;  // what it is; what to do
+  std::string_view begin;  // the bytes at `at`
+  std::string_view words;  // what it is, and what to do
   std::size_t at = 0;
 };
 
@@ -66,7 +66,7 @@ constexpr std::array kinds = {
     Kind{"%PDF"sv, "a PDF document"},
 };
 
-// Archives of ZIP tell by their first member what wrote them.
+// The first member of a ZIP archive shows which program wrote it.
 std::string_view kind_of_zip(std::string_view first) {
   constexpr std::size_t name_at = 30;
   const std::string_view name = first.substr(std::min(name_at, first.size()), 200);
@@ -104,7 +104,7 @@ std::string_view kind_of_text(std::string_view text) {
 
 std::string describe_first_bytes(std::string_view first) {
   if (first.empty()) return "empty (0 bytes); copy or download it again";
-  // Before the pickles: these begin with a length, which may be any number.
+  // Before the pickles: safetensors files begin with a length of any value.
   if (is_safetensors(first)) return "a safetensors file";
   for (const Kind& kind : kinds) {
     if (first.size() >= kind.at && first.substr(kind.at).starts_with(kind.begin))
@@ -116,7 +116,7 @@ std::string describe_first_bytes(std::string_view first) {
         "of zeros in its first {} bytes, as a copy that was cut off leaves it; copy "
         "or download it again",
         first.size());
-  // UTF-8 has no control characters but white space.
+  // Text has no control characters except white space.
   if (std::ranges::none_of(first, [](char letter) {
         return static_cast<unsigned char>(letter) < ' ' && !std::strchr("\t\r\n\f", letter);
       }))

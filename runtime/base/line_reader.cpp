@@ -17,8 +17,7 @@ LineReader::LineReader(std::string path, std::size_t longest, ExitCode code)
       longest_(longest),
       buffer_(std::min(longest, std::size_t{1} << 20)) {}
 
-// A hole of a sparse file has no line end, however large it says it is; true where one was left
-// out.
+// Skips a hole of a sparse file, which has no line end; returns whether there was one.
 bool LineReader::skip_hole() {
   const off_t at = ::lseek(file_.get(), 0, SEEK_CUR);
   const off_t data = ::lseek(file_.get(), at, SEEK_DATA);
@@ -26,8 +25,8 @@ bool LineReader::skip_hole() {
   return data > at;
 }
 
-// False at the end of the file. Makes room first: what was given out goes, and the buffer grows up
-// to the longest line.
+// False at the end of the file. First drops consumed bytes; the buffer grows up to the longest
+// line.
 bool LineReader::fill() {
   std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
   end_ -= std::exchange(begin_, 0);

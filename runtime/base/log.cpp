@@ -30,11 +30,11 @@ spdlog::level::level_enum level_for(int rank) {
   const auto usual = rank == 0 ? spdlog::level::info : spdlog::level::warn;
   const char* const wanted = std::getenv("TRIREME_LOG");
   if (wanted == nullptr) return usual;
-  // spdlog reads every unknown word as "off"; a misspelled level must not hide errors.
+  // spdlog maps every unknown word to "off"; a misspelled level must not hide errors.
   return is_level(wanted) ? spdlog::level::from_str(wanted) : usual;
 }
 
-// The message, for people: it may hold names out of anybody's files.
+// Escapes the message, which may contain names from untrusted files.
 class ShownMessage final : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm& /*time*/,

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t max_remembered = 64 << 10;
 
-// "[2026-11-22 12:01:02.345] [info] [3] [data] " as spdlog's pattern in log.cpp writes it.
+// "[2026-11-22 12:01:02.345] [info] [3] [data] ", equal to spdlog's pattern in log.cpp.
 std::string_view head_of_line(spdlog::level::level_enum level, int rank, std::string_view subsystem,
                               std::array<char, 128>& to) {
   const auto now = std::chrono::system_clock::now();
@@ -41,7 +41,7 @@ const std::shared_ptr<LogFile>& LogFile::of_process() {
 }
 
 void LogFile::open(const std::string& path, bool create) {
-  // No link of somebody else's is followed, symbolic or hard, and no FIFO is waited for.
+  // Does not follow links of other users, symbolic or hard, or block on a FIFO.
   const int flags = O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   const int opened = ::open(path.c_str(), create ? flags | O_CREAT : flags, 0666);
   struct stat status {};

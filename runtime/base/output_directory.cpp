@@ -17,7 +17,7 @@
 namespace trireme {
 namespace {
 
-constexpr mode_t file_mode = 0666;  // cut by the user's umask, like the next
+constexpr mode_t file_mode = 0666;  // limited by the user's umask, like the next
 constexpr mode_t directory_mode = 0777;
 constexpr int directory_flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
 
@@ -34,7 +34,7 @@ std::string random_text(const std::string& path, ExitCode code) {
 bool is_temporary_of(std::string_view file, std::string_view name) {
   if (!file.ends_with(temporary_suffix)) return false;
   file.remove_suffix(temporary_suffix.size());
-  if (file.size() < random_digits + 2) return false;  // a name, a dot
+  if (file.size() < random_digits + 2) return false;  // room for a name and a dot
   const std::string_view digits = file.substr(file.size() - random_digits);
   file.remove_suffix(random_digits);
   return digits.find_first_not_of("0123456789abcdef") == std::string_view::npos &&
@@ -48,7 +48,7 @@ bool is_temporary_of(std::string_view file, std::string_view name) {
        path);
 }
 
-// Whoever keeps the other name would find there what is written here.
+// The owner of the other name could read what is written here.
 void refuse_second_name(const struct stat& status, const std::string& path, ExitCode code) {
   if (!S_ISREG(status.st_mode) || status.st_nlink <= 1) return;
   fail(code,
@@ -118,7 +118,7 @@ std::pair<std::string, FileDescriptor> OutputDirectory::create_temporary(
     FileDescriptor file = open_new(temporary, O_WRONLY);
     if (!file.is_open() && errno == EEXIST) continue;
     if (!file.is_open()) write_failed("open", path_of(name), code_);
-    // Who clears dead ones may have been faster than the lock.
+    // A process that removes dead ones may have been faster than the lock.
     struct stat status {};
     const bool taken = ::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (::fstat(file.get(), &status) != 0) system_failed("fstat", path_of(temporary), code_);
@@ -151,7 +151,7 @@ void OutputDirectory::remove(const std::string& name) const noexcept {
 }
 
 void OutputDirectory::sync() const {
-  // Some network file systems cannot sync a directory and say EINVAL.
+  // Some network file systems cannot sync a directory and return EINVAL.
   if (::fsync(directory_.get()) != 0 && errno != EINVAL) write_failed("fsync", path_, code_);
 }
 

@@ -20,12 +20,12 @@ std::size_t columns(int descriptor) {
   return size.ws_col;
 }
 
-// Of ASCII, and in UTF-8 the second byte of those from U+0080 to U+009F, which begins with 0xc2.
+// In ASCII, and in UTF-8 the second byte of U+0080 to U+009F, after 0xc2.
 bool is_control(unsigned char letter, unsigned char before) {
   return letter < 0x20 || letter == 0x7f || (before == 0xc2 && letter >= 0x80 && letter < 0xa0);
 }
 
-// mpirun gives ranks a terminal of its own.
+// mpirun gives ranks their own pseudo-terminal.
 bool has_launcher() {
   return std::getenv("OMPI_COMM_WORLD_RANK") != nullptr;
 }

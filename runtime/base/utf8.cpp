@@ -13,7 +13,7 @@ unsigned byte_at(std::string_view text, std::size_t at) {
   return static_cast<unsigned char>(text[at]);
 }
 
-// Bytes of ASCII from `at` on, in steps of eight.
+// Skips ASCII from `at` on, eight bytes at a time.
 std::size_t skip_ascii(std::string_view text, std::size_t at) {
   constexpr std::uint64_t high_bits = 0x8080808080808080;
   for (; at + 8 <= text.size(); at += 8) {

@@ -6,7 +6,7 @@
 namespace trireme {
 namespace {
 
-// Only read from where the text is sent: a view has no const form.
+// Only read when the text is sent: Tensor has no const form.
 Tensor view_of(const std::string& text) {
   return {reinterpret_cast<std::byte*>(const_cast<char*>(text.data())), DType::u8,
           Shape{static_cast<std::int64_t>(text.size())}};

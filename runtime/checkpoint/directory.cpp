@@ -28,7 +28,7 @@ void rename_directory(const std::string& from, const std::string& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) system_failed("rename", to, ExitCode::checkpoint);
 }
 
-// A job that was taken over may still write its last file there, or clear the directory itself.
+// A superseded job may still write its last file there, or remove the directory itself.
 void remove_tree(const std::string& path) {
   std::error_code error, ignored;
   const auto disturbed = [&] {
@@ -42,7 +42,7 @@ void remove_tree(const std::string& path) {
 
 void remove_directory(const std::string& path) {
   const std::string doomed = path + std::string(deleting_suffix);
-  remove_tree(doomed);  // of an earlier attempt
+  remove_tree(doomed);  // from an earlier attempt
   rename_directory(path, doomed);
   remove_tree(doomed);
 }

@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-// Whole buckets, in host memory, of a value that each data-parallel rank may hold only a slice of.
+// Whole buckets, in host memory, of a value that data-parallel ranks may hold only slices of.
 class BucketValues {
  public:
   BucketValues(Device& device, const ProcessMesh& mesh, Stream& comm, const ParamStore& params,

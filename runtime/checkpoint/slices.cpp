@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-// A cache line of floats: cuts between replicas fall on the same borders as ZeRO's.
+// A cache line of floats: cuts between replicas fall on the same boundaries as ZeRO's.
 constexpr std::int64_t cut_alignment = 16;
 
 // The part of a bucket that this rank writes.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Checked decorator. Before a collective, on the same stream, all ranks of the group exchange a
-// record of what they are about to do and compare; a receive is compared with the record of the
-// send. Records travel over groups of their own, so they never meet the inner communicator's
-// messages, and those of barrier() and split(), which belong to the host, never meet those of
-// streams. A disagreement raises before the inner call starts, so nobody hangs in it. Records are
-// the host's: before a call on a GPU's stream the host itself waits for its peers' records.
+// The Checked decorator. Before a collective, on the same stream, all ranks of the group exchange
+// and compare records of the call; a receive is compared with the record of the send. Records use
+// groups of their own, so they never match messages of the inner communicator, and those of
+// barrier() and split(), which run on the host, never match those of streams. A disagreement raises
+// before the inner call starts, so no rank hangs in it. Records are on the host: before a call on a
+// GPU stream the host itself waits for its peers' records.
 #include <vector>
 
 #include "runtime/comm/call_record.h"
@@ -66,8 +66,7 @@ class CheckedCommunicator final : public Communicator {
     CommLabel label = current_comm_label();
   };
 
-  // Collectives are compared one by one, for ranks that disagree may also disagree on how many
-  // there are.
+  // Compares collectives one by one, because ranks that disagree may also disagree on their number.
   void check(Stream& of_calls, std::span<const Pending> calls) {
     Stream& stream = is_host_stream(of_calls) ? of_calls : *host_stream_;
     for (const Pending& pending : calls) {

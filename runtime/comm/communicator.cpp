@@ -78,7 +78,7 @@ void Communicator::issue(Stream& stream, const Call& call) {
                   "the calls between group_begin and group_end of group {} use several streams",
                   name());
   TraceLog* const trace = TraceLog::current();
-  // A group of one has nobody to wait for.
+  // A group of one rank never waits.
   const bool traced = trace != nullptr && size_ > 1 && begin_trace(*trace, stream, call);
   submit(stream, call);
   if (traced) trace->end_call(stream, in_group_);

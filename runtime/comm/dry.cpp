@@ -25,7 +25,7 @@ class DryCommunicator final : public Communicator {
     counters().add_call(call.verb, call.bytes());
     WorkLog* const log = WorkLog::current();
     if (log == nullptr) return;
-    if (size() == 1) {  // as SingleCommunicator
+    if (size() == 1) {  // as in SingleCommunicator
       if (call.in != nullptr && call.out != nullptr) note_copy(call.out, call.in, call.bytes());
     } else {
       const double sent = call.verb == Verb::recv ? 0 : bus_factor(call.verb, size());

@@ -16,7 +16,7 @@ std::vector<std::string> gather_texts(Communicator& group, std::string_view own)
   std::vector<std::int64_t> lengths(ranks);
   group.all_gather(*stream, {reinterpret_cast<std::byte*>(&length), DType::i64, Shape{1}},
                    {reinterpret_cast<std::byte*>(lengths.data()), DType::i64, Shape{group.size()}});
-  // Everybody sends as much as the longest.
+  // All ranks send the length of the longest text.
   const std::int64_t width = std::max<std::int64_t>(1, *std::ranges::max_element(lengths));
   std::string padded(own);
   padded.resize(static_cast<std::size_t>(width));
@@ -40,7 +40,7 @@ std::vector<std::string> gather_or_raise(Communicator& group,
     code = error.code();
     own = error.what();
   }
-  // Behind the text how it went.
+  // Appends the result code to the text.
   own.append(reinterpret_cast<const char*>(&code), sizeof(code));
   std::vector<std::string> texts = gather_texts(group, own);
   for (std::string& text : texts) {

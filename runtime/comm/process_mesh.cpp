@@ -39,8 +39,8 @@ ProcessMesh::ProcessMesh(Communicator& world, const MeshShape& shape, const Make
          shape.pipeline, shape.data, shape.tensor, shape.size(), world.size(), shape.size());
   }
   here_ = coordinates_of(shape, world.rank());
-  // A group's color is the rank of its first member: the own coordinates with the group's axis at
-  // zero.
+  // A group's color is the rank of its first member: this rank's coordinates with the group's axis
+  // set to zero.
   const auto group = [&](MeshCoordinates first, int key, int size, const char* name) {
     return make(rank_of(shape, first), key, size, name);
   };

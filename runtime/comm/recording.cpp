@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-// The recording is never replayed, for another rank's may have failed.
+// The recording is never replayed, because another rank's may have failed.
 bool records_here(Communicator& trial, Device& device) {
   const auto stream = device.make_stream(StreamKind::comm);
   const Buffer memory(device, sizeof(float), MemoryKind::device);

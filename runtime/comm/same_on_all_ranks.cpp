@@ -95,7 +95,7 @@ void check(Communicator& world, std::string_view what, std::span<const std::byte
        text_r.size());
 }
 
-// Ranks that have the same value, in rank order.
+// Ranks with the same value, in rank order.
 struct Party {
   std::string value, place;  // the place of the first
   std::vector<std::string> ranks;

@@ -79,7 +79,7 @@ void Device::note_released(std::size_t bytes, MemoryKind kind, MemoryRole role) 
 void Device::out_of_memory(std::size_t bytes, MemoryKind kind, std::string_view place,
                            std::size_t free, std::size_t total) const {
   MemoryUse use = memory_use(kind);
-  if (type() == DeviceType::cpu) {  // both kinds are the host's
+  if (type() == DeviceType::cpu) {  // both kinds are host memory
     const MemoryKind other = kind == MemoryKind::host ? MemoryKind::device : MemoryKind::host;
     const MemoryUse more = memory_use(other);
     for (std::size_t i = 0; i < memory_roles; ++i)

@@ -37,7 +37,7 @@ void WorkLog::begin_range(const char* name) {
   range_ += name;
 }
 
-// A range may have been opened before the log was.
+// A range may have been opened before the log.
 void WorkLog::end_range() {
   if (lengths_.empty()) return;
   range_.resize(lengths_.back());

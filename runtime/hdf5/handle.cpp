@@ -34,8 +34,8 @@ std::string advice_for_newer_file(std::string_view reason) {
     return {};
   unsigned major = 0, minor = 0, release = 0;
   static_cast<void>(H5get_libversion(&major, &minor, &release));
-  // Of a library, LATEST is its own format. A filter makes h5repack write data sets; else it copies
-  // them, whose format then stays.
+  // LATEST is the library's own newest format. With a filter h5repack rewrites data sets; otherwise
+  // it copies them in their old format.
   return fmt::format(
       "its format is newer than the HDF5 library of this program, {}.{}.{}, or it is damaged ({}); "
       "write it anew for that with the HDF5 that wrote it: `h5repack -j 0 -k {} -f GZIP=4 IN OUT`, "

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-// Keeps reports back: what they enqueue is another stream's, and must happen at every replay.
+// Delays reports, because what they enqueue is on another stream and must happen at every replay.
 class ReadyList final : public GradientSink {
  public:
   explicit ReadyList(std::vector<ParamId>& ids) : ids_(ids) {}
@@ -23,7 +23,7 @@ class ReadyList final : public GradientSink {
 LayerGraphs::Key LayerGraphs::key_of(const Context& context, int unit, LayerPass pass) {
   const std::byte* weights = nullptr;
   const std::byte* gradients = nullptr;
-  // The parameters of a unit move together.
+  // All parameters of a unit are moved together.
   if (const ParamId first = context.params.layout().first_of_unit(unit); first.index >= 0) {
     weights = context.params.compute(first).data;
     if (pass != LayerPass::forward) gradients = context.params.gradient(first).data;

@@ -18,7 +18,7 @@ std::size_t bytes_of(const Shape& shape, DType dtype) {
   return static_cast<std::size_t>(shape.count()) * size_of(dtype);
 }
 
-// With ones in all bits, NaN in every float type. Regions of arenas are padded to whole f32.
+// All bits set is NaN in every float type. Regions of arenas are padded to whole f32.
 void fill_nan(Stream& stream, std::byte* data, std::size_t bytes) {
   const auto count = static_cast<std::int64_t>(align_up(bytes, sizeof(float)) / sizeof(float));
   if (count > 0)
@@ -154,16 +154,16 @@ void Model::build(Blueprint& blueprint, const Chain& chain, const ChunkSpan& spa
   chunks_.push_back(std::move(chunk));
 }
 
-// True when the gradient of boundary i is handed down, in place, to the chunk's input.
+// True if the gradient of boundary i becomes the chunk's input gradient in place.
 bool Model::reaches_input(const Chunk& chunk, std::size_t i) {
   if (!chunk.boundaries[0].exists) return false;
   return std::all_of(chunk.layers.begin(), chunk.layers.begin() + static_cast<std::ptrdiff_t>(i),
                      [](const auto& layer) { return layer->backward_in_place(); });
 }
 
-// The gradients at the ends of a chunk are kept: messages come and go while other micro-batches
-// compute. Inside they alternate between two scratch regions, since a layer needs at most the
-// gradient on each of its two sides. A layer that works in place hands its region on.
+// The gradients at the ends of a chunk are kept, because messages come and go while other
+// micro-batches compute. Inside they alternate between two scratch regions, as a layer needs at
+// most the gradients on its two sides. A layer that works in place keeps its region.
 void Model::lay_out_boundaries(Blueprint& blueprint, Chunk& chunk, const Shape& input) {
   const std::size_t count = chunk.layers.size();
   chunk.boundaries.resize(count + 1);
@@ -192,8 +192,8 @@ void Model::lay_out_boundaries(Blueprint& blueprint, Chunk& chunk, const Shape& 
   }
 }
 
-// The two regions lie above the layers' own scratch and serve all chunks: one of them runs at a
-// time.
+// The two regions lie above the layers' own scratch and are shared by all chunks, of which one runs
+// at a time.
 void Model::place_regions(Blueprint& blueprint) {
   std::size_t widest = 0;
   for (const Chunk& chunk : chunks_) {

@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-// A cache line of floats: views of neighbouring parameters never share one.
+// A cache line of floats, never shared by views of adjacent parameters.
 constexpr std::int64_t element_alignment = 16;
 
 constexpr std::int64_t round_up(std::int64_t value, std::int64_t unit) {
@@ -55,8 +55,8 @@ std::int64_t ParamLayout::parameter_count() const {
                          });
 }
 
-// Chunks never share a bucket, for their micro-batches come and go apart. Nor do units whose
-// gradients or parameters are there for a short time only. Tied parameters are alone, so that their
+// Chunks never share a bucket, because their micro-batches are not in step; nor do units whose
+// gradients or parameters exist only briefly. Tied parameters have their own buckets, so that their
 // copies are sliced alike.
 bool ParamLayout::starts_bucket(ParamId id, ParamId before, std::int64_t target) const {
   const Entry &here = entries_[at(id)], &there = entries_[at(before)];
@@ -115,7 +115,7 @@ void ParamLayout::lay_out(const ZeroOptions& zero, std::int64_t bucket_elements)
     order_.push_back({i});
   std::ranges::stable_sort(order_, {}, [&](ParamId id) { return spec(id).kind; });
   if (zero.vectors_apart) {
-    // Vectors are few: where units may share buckets, those of a chunk do.
+    // Vectors are small: if units may share buckets, those of a chunk do.
     std::ranges::stable_sort(order_, {}, [&](ParamId id) {
       const Entry& entry = entries_[at(id)];
       return std::tuple(spec(id).kind, zero.stage >= 2 ? -entry.unit : -entry.chunk,
@@ -144,13 +144,13 @@ std::int64_t ParamLayout::slice_first(const Bucket& bucket) const {
   return bucket.first + (sliced ? zero_.rank * slice_count(bucket) : 0);
 }
 
-// The slice of each bucket cut at parameter borders, with neighbours that are alike joined.
+// Cuts each bucket's slice at parameter boundaries and merges adjacent runs that are alike.
 void ParamLayout::find_owned_runs() {
   for (std::size_t i = 0; i < order_.size(); ++i) {
     const ParamSpec& spec = specs_[at(order_[i])];
     const Entry& entry = entries_[at(order_[i])];
     const Bucket& bucket = buckets_[static_cast<std::size_t>(entry.bucket)];
-    if (bucket.kind == ParamKind::frozen) return;  // the last of all
+    if (bucket.kind == ParamKind::frozen) return;  // frozen ones come last
     const bool last = i + 1 == order_.size() || bucket_of(order_[i + 1]) != entry.bucket;
     const std::int64_t end = last ? bucket.first + bucket.count : offset(order_[i + 1]);
     const std::int64_t slice = slice_first(bucket);

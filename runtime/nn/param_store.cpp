@@ -20,8 +20,8 @@ void ParamStore::allocate(Device& device, const StoreOptions& options) {
   masters_ = ParamArena(
       device, *layout_,
       {.what = "parameters", .form = Form::kept, .buffers = sliced_masters() ? param_buffers : 0});
-  // Of sliced masters only what is frozen has whole copies: own slices beside them are of no use,
-  // and there are few weights where most are frozen.
+  // Sliced masters keep whole copies only of frozen weights: slices beside them have no use, and
+  // few weights are trained if most are frozen.
   const bool keeps_frozen = layout_->trained_elements() < layout_->elements();
   const Form copies = !rounded()          ? Form::buffers_only
                       : !sliced_masters() ? Form::whole
@@ -42,7 +42,7 @@ void ParamStore::allocate(Device& device, const StoreOptions& options) {
                            .frozen = false});
 }
 
-// What this rank keeps of it.
+// Initialises the part of a parameter that this rank keeps.
 void ParamStore::initialize_param(Stream& stream, ParamId id, std::uint64_t seed) {
   const ParamSpec& spec = layout_->spec(id);
   const Bucket& bucket = layout_->buckets()[static_cast<std::size_t>(layout_->bucket_of(id))];
@@ -73,7 +73,7 @@ void ParamStore::initialize_param(Stream& stream, ParamId id, std::uint64_t seed
 }
 
 void ParamStore::initialize(Stream& stream, std::uint64_t seed) {
-  ops::fill_constant(stream, masters_.held(), 0.0F);  // padding included
+  ops::fill_constant(stream, masters_.held(), 0.0F);  // including padding
   for (const ParamId id : layout_->order())
     initialize_param(stream, id, seed);
   refresh_compute(stream);

@@ -82,7 +82,7 @@ void FactoredMoments::add_runs(const OwnedRun& run, const ParamStore& params,
   const Tensor gradients = params.gradients().owned(bucket),
                masters = params.masters().owned(bucket);
   const ops::FactoredMatrix& matrix = matrices_[matrix_of_.at(spec.identity())];
-  // Element i of the parameter's storage is here in the own slice.
+  // Index of the parameter's storage element i in this rank's slice.
   const std::int64_t origin = layout.offset(run.param) - layout.slice_first(bucket);
   for (const Block& block : blocks_of(spec, layout.split())) {
     const std::int64_t here = origin + block.first, width = block.columns;

@@ -13,7 +13,7 @@ LossScaler::LossScaler(Device& device, const ops::LossScaleOptions& options)
   values[ops::LossScaleState::skipped_steps] = 0.0F;
   const auto stream = device.make_stream(StreamKind::compute);
   device.copy(*stream, state_.data(), host.data(),
-              state_.bytes());  // the stream's end waits for it
+              state_.bytes());  // the stream's destructor waits for it
 }
 
 Tensor LossScaler::state() const {

@@ -46,7 +46,7 @@ std::vector<Muon::Part> Muon::parts_of(const ParamSpec& spec, const TensorSplit&
   TRIREME_EXPECTS(spec.shape.rank() > 1 && (spec.shard_axis != 1 || spec.shard_parts == 1),
                   "parameter {} {} is no hidden matrix", spec.name, spec.shape.to_string());
   const std::int64_t rows = spec.shape[0], columns = spec.shape.count() / rows;
-  // As AdamW's steps, a matrix of orthonormal rows or columns has entries of 1 / sqrt(longer side).
+  // As AdamW's steps: entries of a matrix of orthonormal rows or columns are 1 / sqrt(longer side).
   const auto factor = [](std::int64_t r, std::int64_t c) {
     return 0.2F * std::sqrt(static_cast<float>(std::max(r, c)));
   };
@@ -137,7 +137,7 @@ Tensor Muon::gram_of(Stream& stream, const Tensor& y, const Part& part) {
   const Tensor grams = grams_.view(DType::f32, Shape{count, side, side});
   const Tensor gram = grams_.view(DType::f32, Shape{side, side});
   device_.fill_zero(stream, grams.data, grams.bytes());
-  // One call a block, whatever their number here, and the tree over them: no layout has other bits.
+  // One call per block and a tree over blocks, for any number here: equal bits in every layout.
   for (std::int64_t b = 0; b < count; ++b) {
     const Tensor block = block_of(y, b, Shape{part.length(), side});
     ops::linear_backward_weight(stream, block_of(grams, b, Shape{side, side}), {}, block, block);

@@ -51,8 +51,8 @@ Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerConfig& 
   join(model_, ranks.model);
   const MemoryScope scope(MemoryRole::optimizer);
   if (loss_scale) scaler_.emplace(device, *loss_scale);
-  const auto stream = device.make_stream(StreamKind::compute);  // whose end waits for it all
-  // A stage whose weights are all frozen has none of them, which is not the same as no moments.
+  const auto stream = device.make_stream(StreamKind::compute);  // its end waits for all
+  // A stage with all weights frozen has no moments, but the optimizer still does.
   const std::size_t state =
       std::max(static_cast<std::size_t>(params.layout().owned_trained_elements()), std::size_t{1}) *
       sizeof(float);
@@ -87,8 +87,7 @@ void Optimizer::make_tables(Stream& stream) {
     }
     ops::UpdateRun tensors = tensors_of(run);
     if (ratios_) tensors.ratio = ratios_->ratio(run.param);
-    // Biases and norms step as far as their direction is long, as the papers of LAMB and LARS have
-    // it.
+    // Biases and norms have ratio 1, as in the papers of LAMB and LARS.
     if (ratios_ && (run.decay || factored_) && run.counted_in_tensor)
       trusted.push_back({run.param, tensors.parameter, tensors.gradient});
     (muon_ && layout.spec(run.param).hidden ? hidden : weights).push_back(tensors);
@@ -118,7 +117,7 @@ void Optimizer::prepare(std::int64_t step, double learning_rate) {
   values[ops::StepScalars::gradient_scale] = 1.0F;
   const auto t = static_cast<double>(step + 1);
   const auto correction = [&](double beta) {
-    const auto rounded = static_cast<float>(beta);  // as the kernels have it
+    const auto rounded = static_cast<float>(beta);  // rounded as in the kernels
     return traits_.bias_correction ? static_cast<float>(1.0 - std::pow(rounded, t)) : 1.0F;
   };
   values[ops::StepScalars::bias_correction1] = correction(config_.betas[0]);

@@ -10,9 +10,9 @@
 
 namespace trireme {
 
-// Tree: micro-batch m stands on top of one finished subtree for each bit that is set in m, and
-// every carry of m + 1 joins two of equal size. After the last one all that are left are joined,
-// smallest first.
+// Tree: micro-batch m is added on top of one finished subtree per bit set in m, and every carry of
+// m + 1 merges two of equal size. After the last one the remaining subtrees are merged, smallest
+// first.
 int PartialSums::leaf(int m) const {
   if (sum == GradientSum::tree) return std::popcount(static_cast<unsigned>(m));
   return sharded ? std::min(m, 1) : 0;
@@ -104,8 +104,7 @@ void GradReducer::merge(Stream& stream, const Span& span, int leaf, int merges) 
     ops::add_in_place(stream, partial(span, level - 1), partial(span, level));
 }
 
-// A step begins after join(): what earlier ones did is over, and their events are none of a
-// recorded graph's.
+// A step begins after join(): earlier work is done, and its events belong to no recorded graph.
 void GradReducer::begin_step(std::int64_t step) {
   clock_.begin_step(step);
   buffer_used_.assign(buffer_used_.size(), false);
@@ -151,8 +150,8 @@ void GradReducer::before_backward(int chunk, int micro_batch) {
   if (options_.sum == GradientSum::tree) zero(compute_, here.weights, leaf);
 }
 
-// Stages 2 and 3: memory for the gradients of one more layer, once the comm stream is done with
-// what was there.
+// Stages 2 and 3: assigns memory for the gradients of one more layer, once the comm stream is done
+// with its previous contents.
 void GradReducer::open_unit(int unit) {
   if (!sharded_gradients() || params_.layout().unit_weights(unit).count == 0) return;
   const int buffer = next_buffer_;
@@ -188,13 +187,13 @@ void GradReducer::ready(ParamId id) {
   if (last(micro_batch) && options_.mode == ReducerMode::overlapped) launch(bucket, micro_batch);
 }
 
-// All collectives of a group go to one stream: two would not keep the same order on every rank.
+// All collectives of a group use one stream: two could be ordered differently on different ranks.
 void GradReducer::hand_over() {
   compute_.record(*ready_event_);
   comm_.wait(*ready_event_);
 }
 
-// Of a bucket that is whole: with ZeRO into the own slice of partial sum `level`.
+// Reduces a complete bucket: with ZeRO into this rank's slice of partial sum `level`.
 void GradReducer::sum_over_ranks(const Bucket& bucket, int level) {
   const bool weights = bucket.kind == ParamKind::weight;
   const Tensor whole = params_.gradients().bucket(bucket);

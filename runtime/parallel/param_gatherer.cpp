@@ -30,8 +30,8 @@ ParamGatherer::ParamGatherer(Device& device, Communicator& group, ParamStore& pa
   }
 }
 
-// Of matrices nobody reads more than the rounded values: owners round them, below stage 3 in the
-// update. Norms and biases are read in fp32.
+// Matrices are only read rounded: owners round them, below stage 3 in the update. Norms and biases
+// are read in fp32.
 void ParamGatherer::gather(std::size_t index) {
   const Bucket& bucket = params_.layout().buckets()[index];
   const ScopedCommLabel label(labels_[index]);
@@ -97,8 +97,7 @@ std::size_t ParamGatherer::buffer_of(int unit) const {
   return static_cast<std::size_t>(std::ranges::find(unit_in_, unit) - unit_in_.begin());
 }
 
-// Into the buffer that was asked for longest ago: never that of the layer at work, which was asked
-// for last.
+// Fetches into the least recently requested buffer, which is never that of the current layer.
 void ParamGatherer::fetch(int unit) {
   if (params_.layout().unit_weights(unit).count == 0) return;
   ++clock_;
@@ -111,7 +110,7 @@ void ParamGatherer::fetch(int unit) {
   params_.place_params(unit, static_cast<int>(buffer));
   unit_in_[buffer] = unit;
   pending_[buffer] = true;
-  // Whatever computed from this buffer, and the update before, is in the compute stream already.
+  // All work that used this buffer, and the previous update, is already in the compute stream.
   compute_.record(*updated_);
   comm_.wait(*updated_);
   const auto buckets = params_.layout().buckets();

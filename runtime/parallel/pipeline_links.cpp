@@ -10,9 +10,8 @@
 namespace trireme {
 namespace {
 
-// Links around the ring of stages are coloured so that the two that meet at a stage differ: two
-// streams never meet in one group. A ring of odd length needs a third colour for the link that
-// closes it.
+// Links around the ring of stages are coloured so that the two at a stage differ: then two streams
+// never share a group. A ring of odd length needs a third colour for the last link.
 std::size_t colour_of_link(int from, int stages) {
   return static_cast<std::size_t>(from == stages - 1 && stages % 2 == 1 ? 2 : from % 2);
 }
@@ -34,8 +33,8 @@ PipelineLinks::PipelineLinks(Device& device, Communicator& pipeline, const Sched
   if (shape.stages == 1) return;
   const bool ring = shape.chunks > 1;
   const bool has_next = ring || stage_ + 1 < shape.stages, has_previous = ring || stage_ > 0;
-  // One after another, before NCCL makes streams of its own: streams that are made near each other
-  // are in different hardware queues of the GPU.
+  // Made consecutively and before NCCL makes its streams: adjacent streams are in different
+  // hardware queues of the GPU.
   for (const ActionKind transfer : {ActionKind::send_forward, ActionKind::recv_backward,
                                     ActionKind::recv_forward, ActionKind::send_backward}) {
     const bool onward =
@@ -50,7 +49,7 @@ PipelineLinks::PipelineLinks(Device& device, Communicator& pipeline, const Sched
     return false;
   };
   for (std::size_t i = 0; i < groups_.size(); ++i) {
-    if (!is_used(i % 3)) continue;  // a communicator of NCCL has memory and a thread
+    if (!is_used(i % 3)) continue;  // an NCCL communicator has memory and a thread
     groups_[i] = pipeline.split(
         0, pipeline.rank(),
         fmt::format("{}.{}{}", pipeline.name(), i < 3 ? "forward" : "backward", i % 3));
@@ -72,9 +71,9 @@ PipelineLinks::PipelineLinks(Device& device, Communicator& pipeline, const Sched
   if (device.type() == DeviceType::cuda) connect(device);
 }
 
-// NCCL connects two ranks at the first message between them, and lets neither of their hosts go on
-// before both have posted it. A schedule posts receives long before the other stage comes to send.
-// A stage has one link of a colour at most, so stages that take the colours in turn always meet.
+// NCCL connects two ranks at their first message, and blocks both hosts until both have posted it.
+// A schedule posts receives long before the other stage sends. A stage has at most one link per
+// colour, so stages that take the colours in turn always meet.
 void PipelineLinks::connect(Device& device) const {
   const Buffer memory(device, channels_.size(), MemoryKind::device);
   const ScopedCommLabel label("connection of the stages");

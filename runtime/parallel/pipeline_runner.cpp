@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-// A receive is up to three tasks of its stream: a wait for its slot, the message, an event.
+// A receive takes up to three tasks of its stream: wait for its slot, message, event.
 static_assert(3 * receives_ahead <= StreamCore::capacity);
 
 std::string_view activity_of(ActionKind computation) {
@@ -60,7 +60,7 @@ PipelineRunner::SlotEvents& PipelineRunner::slot(const Action& action) {
   return of_chunk[static_cast<std::size_t>(action.micro_batch) % of_chunk.size()];
 }
 
-// Whether a computation reads what a neighbour sends.
+// Whether a computation reads a neighbour stage's message.
 bool PipelineRunner::receives(const Action& action) const {
   const int at = virtual_stage(shape_, stage_, action.chunk);
   if (action.kind == ActionKind::forward) return at > 0;
@@ -113,7 +113,7 @@ void PipelineRunner::transfer(const Action& action, StageWork& work) {
       channel.record(*events.input);
       break;
     case ActionKind::recv_backward:
-      // The slot's earlier gradient was read before its forward ran again.
+      // The slot's previous gradient was read before its forward ran again.
       channel.wait(*events.output);
       links_.start(action, model_.output_gradient(context));
       channel.record(*events.gradient);
@@ -142,7 +142,7 @@ void PipelineRunner::forward_only(int micro_batch, StageWork& work) {
       transfer({ActionKind::recv_forward, chunk, micro_batch}, work);
       compute_.wait(*events.input);
     }
-    // The last message out of this slot must have left before it is written again.
+    // The last message from this slot must be sent before it is overwritten.
     compute_.wait(*events.sent);
     work.compute(forward);
     compute_.record(*events.output);

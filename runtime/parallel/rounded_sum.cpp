@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-// Elements of each rank's slice of `count`; the last one may be padded.
+// Elements per rank of `count`; the last slice may be padded.
 std::int64_t slice_of(std::int64_t count, int ranks) {
   return (count + ranks - 1) / ranks;
 }

@@ -14,7 +14,7 @@ using Violation = std::optional<std::string>;
 
 constexpr std::size_t action_kinds = 7;
 
-// The list of one stage by itself.
+// Checks the list of one stage.
 class StageCheck {
  public:
   StageCheck(const Schedule& schedule, int stage)
@@ -70,7 +70,7 @@ class StageCheck {
     return fmt::format("stage {}: {} {}", stage_, text_of(action, shape_.chunks), what);
   }
 
-  // What must stand before `action`, then what it changes.
+  // Checks the preconditions of `action`, then applies it.
   Violation follow(const Action& action) {
     if (auto violation = check_order(action)) return violation;
     if (auto violation = check_ahead(action)) return violation;
@@ -126,7 +126,7 @@ class StageCheck {
     return {};
   }
 
-  // Receives that no computation has read yet.
+  // Counts receives that no computation has read yet.
   Violation check_ahead(const Action& action) {
     if (action.kind == ActionKind::forward && !is_first(action.chunk)) --inputs_ahead_;
     if (action.kind == ActionKind::backward && !is_last(action.chunk)) --gradients_ahead_;
@@ -163,7 +163,7 @@ class StageCheck {
   const std::vector<Action>& actions_;
   const std::vector<int>& slots_;
   std::array<std::vector<char>, action_kinds> listed_;  // [kind][chunk, micro-batch]
-  std::vector<std::array<int, 3>> passed_;  // [chunk][compute kind]: the micro-batch that is due
+  std::vector<std::array<int, 3>> passed_;  // [chunk][compute kind]: the next micro-batch
   std::vector<std::vector<int>> holders_;   // [chunk][slot]: micro-batch or free
   int in_flight_ = 0, inputs_ahead_ = 0, gradients_ahead_ = 0;
 };
@@ -175,7 +175,7 @@ std::vector<Action> of_kind(const std::vector<Action>& actions, ActionKind kind)
   return found;
 }
 
-// The lists of all stages are complete, so the two ends of a channel can differ in order alone.
+// All stages' lists are complete, so the two ends of a channel can only differ in order.
 Violation check_channel(const Schedule& schedule, int stage, ActionKind kind) {
   const ScheduleShape& shape = schedule.shape;
   const auto sends = of_kind(schedule.actions[static_cast<std::size_t>(stage)], kind);

@@ -15,7 +15,7 @@ std::vector<Action> gpipe_order(int micro_batches) {
   return order;
 }
 
-// Warm-up forwards, then one forward and one backward in turn, then the backwards that are left.
+// Warm-up forwards, then alternating forwards and backwards, then the remaining backwards.
 // `at(kind, k)` is the k-th forward or backward of `count`.
 template <typename At>
 std::vector<Action> alternate(int warm_up, int count, const At& at) {
@@ -38,7 +38,7 @@ std::vector<Action> one_f_one_b_order(const ScheduleShape& shape, int stage) {
   });
 }
 
-// The same paper, section 2.2.2: groups of `stages` micro-batches pass chunk after chunk.
+// Same paper, section 2.2.2: groups of `stages` micro-batches pass chunk after chunk.
 std::vector<Action> interleaved_order(const ScheduleShape& shape, int stage) {
   const int stages = shape.stages;
   const int warm_up = 2 * (stages - stage - 1) + (shape.chunks - 1) * stages;

@@ -15,10 +15,10 @@ constexpr double never = std::numeric_limits<double>::infinity();
 
 struct Transfer {
   Action action;
-  double listed = 0;  // when the stage reached it in its list
+  double listed = 0;  // time at which the stage reached it in its list
 };
 
-// In order: one starts when the one before is done.
+// In order: each transfer starts when the previous one is done.
 struct Channel {
   std::vector<Transfer> transfers;
   std::size_t next = 0;
@@ -29,14 +29,14 @@ struct Channel {
 
 struct StageState {
   std::size_t next = 0;  // in its list
-  // When its computation ends or what it waits for arrives; never where nobody knows yet.
+  // When its computation ends or its input arrives; never if that is unknown yet.
   double wakes_at = 0;
   std::array<Channel, 4> channels;                              // by action kind
   std::vector<double> input_at, gradient_at, gradient_sent_at;  // by (chunk, micro-batch)
 };
 
-// From event to event: a computation ends, or what one waits for arrives. The last span of a stage
-// that computes has the end that it comes to at the present rate.
+// Event-driven: a computation ends, or an awaited input arrives. The last span of a computing stage
+// has the end predicted at the present rate.
 class Replay {
  public:
   Replay(const Schedule& schedule, const Costs& costs, const PipelineResources& resources)
@@ -89,10 +89,10 @@ class Replay {
     return sum / count;
   }
 
-  // When its last computation is over.
+  // End of its last computation.
   double computes_until(int stage) { return spans(stage).empty() ? 0 : spans(stage).back().end; }
 
-  // When what `action` reads has arrived.
+  // Arrival time of the input of `action`.
   double arrival(int stage, const Action& action) {
     const int here = virtual_stage(shape_, stage, action.chunk);
     if (action.kind == ActionKind::forward && here > 0) return state(stage).input_at[pair(action)];
@@ -101,7 +101,7 @@ class Replay {
     return 0;
   }
 
-  // To the next computation of the list, which begins or has to wait.
+  // Advances to the next computation of the list, which starts or waits.
   void follow_list(int stage) {
     StageState& here = state(stage);
     const std::vector<Action>& actions = list(stage);
@@ -114,7 +114,7 @@ class Replay {
     spans(stage).push_back({action, now_, here.wakes_at});
   }
 
-  // Equal shares of the cores for all that compute (processor sharing), none more than one core.
+  // Equal shares of the cores for all computing stages (processor sharing), at most one core each.
   void share_cores() {
     if (resources_.cores >= shape_.stages) return;
     double active = 0;
@@ -152,8 +152,8 @@ class Replay {
       there.wakes_at = arrival(peer.stage, list(peer.stage)[there.next]);
   }
 
-  // When the slot of an input is free: its last user's gradient has left it. That its last use is
-  // over follows from the list, which puts the receive behind it.
+  // When an input's slot is free: its last user's gradient was sent. The end of its last use
+  // follows from the list, where the receive comes after it.
   double slot_free_at(int stage, const Action& receive) {
     const auto& of_chunk = schedule_.slots[static_cast<std::size_t>(stage)];
     const int before = receive.micro_batch - of_chunk[static_cast<std::size_t>(receive.chunk)];
@@ -161,8 +161,8 @@ class Replay {
     return state(stage).gradient_sent_at[pair({receive.kind, receive.chunk, before})];
   }
 
-  // The next send of a channel if the other end has posted its receive. Its times follow from what
-  // it waits for alone, so they may lie ahead.
+  // Performs the next send of a channel if its receive is posted. Its times depend only on what it
+  // waits for, so they may be in the future.
   bool move(int stage, ActionKind kind) {
     Channel& sends = channel(state(stage), kind);
     if (!sends.waits()) return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the order of computations to the list with transfers, and the slots that this takes.
+// Adds transfers to the order of computations, and counts the slots needed.
 #include <algorithm>
 
 #include "runtime/base/error.h"
@@ -14,13 +14,13 @@ void expect_supported(const ScheduleShape& shape, int stage) {
   TRIREME_EXPECTS(stage >= 0 && stage < shape.stages, "no stage {} of {}", stage, shape.stages);
 }
 
-// An input is received one computation ahead of its forward, so what that computation frees cannot
-// hold it yet.
+// An input is received one computation ahead of its forward, so it cannot use a slot that this
+// computation frees.
 std::vector<int> count_slots(const ScheduleShape& shape, int stage,
                              const std::vector<Action>& order) {
   std::vector<int> peak(static_cast<std::size_t>(shape.chunks), 0);
   std::vector<int> alive = peak;
-  int freed_last = -1;  // the chunk of which the previous computation freed a slot
+  int freed_last = -1;  // the chunk whose slot the previous computation freed
   for (const Action& action : order) {
     const auto chunk = static_cast<std::size_t>(action.chunk);
     if (action.kind == ActionKind::forward) {
@@ -34,13 +34,13 @@ std::vector<int> count_slots(const ScheduleShape& shape, int stage,
   return peak;
 }
 
-// Lists the computations of a stage with its transfers around them.
+// Lists a stage's computations with its transfers.
 class Lister {
  public:
   Lister(const ScheduleShape& shape, int stage, const std::vector<Action>& order)
       : shape_(shape), stage_(stage), order_(order), slots_(count_slots(shape, stage, order)) {
-    // Both ends of a channel compute in the same order, so the order of computations is that of
-    // the channel: on the first and last stage, less the chunk without a peer.
+    // Both ends of a channel compute in the same order, so the order of computations is also the
+    // channel's; on the first and last stage without the chunk that has no peer.
     for (const Action& action : order) {
       if (action.kind == ActionKind::forward && !is_first(action.chunk)) inputs_.push_back(action);
       if (action.kind == ActionKind::backward && !is_last(action.chunk))
@@ -66,7 +66,7 @@ class Lister {
   }
 
  private:
-  // Micro-batches of a chunk that are through; they pass in order, so a count says which.
+  // Completed micro-batches of a chunk; they pass in order, so a count suffices.
   struct Done {
     int forward = 0;
     int freed = 0;
@@ -77,7 +77,7 @@ class Lister {
     return virtual_stage(shape_, stage_, chunk) == virtual_stages(shape_) - 1;
   }
 
-  // Both channels as far as they may go now.
+  // Adds receives of both channels as early as allowed.
   void add_receives() {
     const std::size_t last_input = std::min(inputs_.size(), read_inputs_ + receives_ahead);
     for (; next_input_ < last_input; ++next_input_) {
@@ -106,9 +106,9 @@ class Lister {
   int stage_;
   const std::vector<Action>& order_;
   std::vector<int> slots_;
-  std::vector<Action> inputs_, gradients_;  // the computations that wait for a receive, in order
+  std::vector<Action> inputs_, gradients_;  // computations that wait for a receive, in order
   std::size_t next_input_ = 0, next_gradient_ = 0;
-  std::size_t read_inputs_ = 0, read_gradients_ = 0;  // of them, by computations listed so far
+  std::size_t read_inputs_ = 0, read_gradients_ = 0;  // of these, those listed so far
   std::vector<Done> computed_;
   std::vector<Action> listed_;
 };

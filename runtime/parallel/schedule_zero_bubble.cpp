@@ -6,14 +6,13 @@
 
 namespace trireme {
 
-// 1F1B with the weight gradients `stage` micro-batches behind the input gradients: stage s holds
-// stages - s micro-batches for the backward and s more for the weights, so every stage holds as
-// many as stage 0 of 1F1B. Those s weight gradients fill the end of the step, where 1F1B waits.
+// 1F1B with weight gradients delayed by `stage` micro-batches after the input gradients: stage s
+// holds stages - s micro-batches for the backward and s more for the weights, so every stage holds
+// as many as stage 0 of 1F1B. Those s weight gradients fill the end of the step, where 1F1B waits.
 //
-// A weight gradient stands in front of the backward of its round and not behind it: it frees the
-// slot of the next forward's input one computation earlier, so that the input can be received
-// ahead without another slot. The last round has no input to receive and hands its gradient on
-// first.
+// A weight gradient precedes the backward of its round: that frees the slot of the next forward's
+// input one computation earlier, so the input can be received ahead without another slot. The last
+// round has no input to receive and sends its gradient first.
 std::vector<Action> zero_bubble_order(int stages, int micro_batches, int stage) {
   std::vector<Action> order;
   int forwards = 0;

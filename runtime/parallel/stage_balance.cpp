@@ -14,7 +14,7 @@ constexpr double impossible = std::numeric_limits<double>::infinity();
 constexpr double tolerance = 1e-9;
 
 // Dynamic programming from the last layer back: best[p][i] is the least value of layers i... in p
-// runs, where a run's value is joined to the value of those behind it.
+// runs, combining a run's value with that of the following runs.
 class Cutter {
  public:
   explicit Cutter(std::span<const double> cost) : layers_(cost.size()), before_(layers_ + 1, 0.0) {

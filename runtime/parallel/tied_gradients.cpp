@@ -21,7 +21,7 @@ TiedGradients::TiedGradients(Device& device, Communicator& pipeline, const Param
     });
     const bool original_here = layout.find(spec.tie).index >= 0;
     if (original_here && copy != layout.order().end()) {
-      if (spec.is_copy()) continue;  // the original's entry serves both
+      if (spec.is_copy()) continue;  // the original's entry covers both
       tie.partner = layout.bucket_of(*copy);
     } else {
       if (pipeline.size() == 1) continue;  // one parameter read twice

@@ -16,7 +16,7 @@ void refuse(const std::string& path, const std::string& where, std::string_view 
 }
 
 json parse(std::string_view text, const std::string& path) {
-  // The library takes a zero byte for the end of the text, which would hide what follows it.
+  // The library ends the text at a zero byte, which would hide what follows it.
   if (text.find('\0') != std::string_view::npos) refuse(path, "text", "holds a zero byte");
   std::vector<std::set<std::string>> keys;
   const auto watch = [&](int /*level*/, json::parse_event_t event, json& value) {
@@ -80,7 +80,7 @@ std::uint64_t Object::hash(std::string_view key) const {
 
 std::int64_t number_of(const json& value, std::int64_t min, std::int64_t max,
                        const std::string& path, const std::string& where) {
-  // What is beyond 63 bits is unsigned and cannot be compared as signed.
+  // Values beyond 63 bits are unsigned and cannot be compared as signed.
   const bool fits =
       value.is_number_unsigned() && value.get<std::uint64_t>() <= static_cast<std::uint64_t>(max);
   if (!fits || value.get<std::int64_t>() < min)

@@ -88,7 +88,7 @@ std::string manifest_text(const Manifest& manifest, const std::vector<std::strin
   const auto add = [&](std::string_view key, const std::string& value) {
     text += fmt::format("\"{}\": {},\n", key, value);
   };
-  // One element per line: a person looks at this file when something is wrong.
+  // One element per line, for people who look for a fault.
   const auto lines = [](const std::vector<std::string>& items) {
     return fmt::format("[\n{}\n]", fmt::join(items, ",\n"));
   };

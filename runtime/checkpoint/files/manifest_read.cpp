@@ -17,10 +17,10 @@ using json_fields::number_of;
 using json_fields::Object;
 using json_fields::refuse;
 
-// Far beyond any model, and far from the end of 64 bits when multiplied by the bytes of an element.
+// Far above any model; times the bytes of an element it is far from overflow.
 constexpr std::int64_t element_limit = std::int64_t{1} << 56;
 constexpr std::int64_t byte_limit = std::int64_t{1} << 60;
-constexpr std::int64_t rank_limit = 99'999;  // what a file name has digits for
+constexpr std::int64_t rank_limit = 99'999;  // limited by the digits in a file name
 constexpr std::uint64_t text_limit = std::uint64_t{1} << 31;
 
 class Reader {
@@ -93,7 +93,7 @@ class Reader {
     const Object tensor(value, path_, where, {"name", "shape", "kind", "blocks", "run"}, {"lead"});
     ManifestTensor entry;
     entry.name = tensor.text("name");
-    // A name is a link in HDF5 files and stands in messages.
+    // A name becomes a link in HDF5 files and appears in messages.
     const bool plain = !entry.name.empty() && entry.name != "." && entry.name != ".." &&
                        std::ranges::none_of(entry.name, [](char letter) {
                          return letter == '/' || static_cast<unsigned char>(letter) < ' ';
@@ -168,13 +168,13 @@ class Reader {
     const auto kind_of = [&](const ManifestSlice& other) {
       return it_.tensors[static_cast<std::size_t>(other.tensor)].kind;
     };
-    // The values of a slice stand at the same place in every dataset because of this.
+    // This order gives a slice's values the same place in every dataset.
     if (!file.slices.empty() && kind_of(file.slices.back()) > tensor.kind)
       refuse(path_, where, "is of a weight behind statistics or frozen weights");
     file.slices.push_back(slice);
   }
 
-  // Every dataset lies inside its file, apart from the header and the other datasets.
+  // Checks that every dataset is inside its file and overlaps neither the header nor another one.
   void check_files() const {
     if (static_cast<int>(it_.files.size()) != it_.mesh.size())
       refuse(path_, "files", fmt::format("are {} of {} ranks", it_.files.size(), it_.mesh.size()));
@@ -201,7 +201,7 @@ class Reader {
     }
   }
 
-  // Every element of every tensor is in exactly one slice.
+  // Checks that every element of every tensor is in exactly one slice.
   void check_cover() const {
     std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>> all;
     for (const ManifestFile& file : it_.files) {

@@ -23,14 +23,14 @@ struct Item {
   std::string_view name;
   DType dtype;
   Shape shape;
-  std::size_t place;  // as given
+  std::size_t place;  // index in the caller's list
 
   [[nodiscard]] std::uint64_t bytes() const {
     return static_cast<std::uint64_t>(shape.count()) * size_of(dtype);
   }
 };
 
-// The reference writer's order; it depends on the tensors only.
+// The reference writer's order; depends only on the tensors.
 void put_in_order(const std::string& path, std::vector<Item>& items) {
   std::ranges::sort(items, {}, &Item::name);
   const auto twice = std::ranges::adjacent_find(items, {}, &Item::name);
@@ -67,7 +67,7 @@ std::vector<T> rounded_to(const std::vector<float>& values) {
   return rounded;
 }
 
-// write(file, place) writes the tensor that was given there.
+// write(file, place) writes the tensor with that index.
 template <typename Write>
 void write_items(const std::string& path, std::vector<Item> items,
                  const std::map<std::string, std::string>& metadata, Write&& write) {
@@ -167,7 +167,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : impl_(std::make_uniq
   std::array<std::byte, safetensors::length_bytes> prefix{};
   read_exactly(self.file, path, 0, prefix, code);
   const auto length = std::bit_cast<std::uint64_t>(prefix);
-  // Nothing is allocated from the file's word before it is compared with what the file can hold.
+  // Checks the claimed length against the file before anything is allocated.
   if (length > safetensors::header_limit || length > size - prefix.size()) {
     fail(code,
          "{}: is not a safetensors file or is truncated (header of {} bytes, file of {}): it is {}",
@@ -211,7 +211,7 @@ Shape SafetensorsFile::shape(std::string_view name) const {
     fail(ExitCode::checkpoint, "{}: tensor '{}': rank {} is not supported; at most {}", impl_->path,
          name, entry.extents.size(), Shape::max_rank);
   }
-  // A zero extent lets the others be anything; those that Shape cannot hold are refused.
+  // With a zero extent the other extents may be anything; refuses those that Shape cannot hold.
   std::vector<std::int64_t> extents;
   std::int64_t count = 1;
   for (const std::uint64_t extent : entry.extents) {

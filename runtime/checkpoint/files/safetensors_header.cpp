@@ -17,7 +17,7 @@ namespace {
 
 using json = nlohmann::json;
 
-// In the reference writer's order: by alignment, then as its enumeration has them.
+// In the reference writer's order: by alignment, then by its enumeration.
 constexpr std::array element_types = {
     ElementType{"BOOL", 1, {}},        ElementType{"U8", 1, DType::u8},
     ElementType{"I8", 1, {}},          ElementType{"F8_E5M2", 1, {}},
@@ -30,9 +30,9 @@ constexpr std::array element_types = {
     ElementType{"U64", 8, DType::u64},
 };
 
-// Accepts exactly the grammar of the header and stops at the first token outside it, so that a
-// hostile header (deep nesting, huge arrays) costs nothing before it is refused. Duplicate keys,
-// which a document model would silently merge, are seen here.
+// Accepts exactly the header's grammar and stops at the first other token, so that a hostile header
+// (deep nesting, huge arrays) costs nothing. Detects duplicate keys, which a document model would
+// silently merge.
 class HeaderReader : public nlohmann::json_sax<json> {
  public:
   explicit HeaderReader(Header& header) : header_(header) {}
@@ -199,7 +199,7 @@ class HeaderReader : public nlohmann::json_sax<json> {
   std::string problem_;
 };
 
-// Bytes that the shape asks for; empty for element types of unknown width and on overflow.
+// Bytes for this shape; empty for element types of unknown width and on overflow.
 std::optional<std::uint64_t> expected_bytes(const Entry& entry, const ElementType& type) {
   std::uint64_t total = type.bytes;
   for (const std::uint64_t extent : entry.extents) {
@@ -218,7 +218,7 @@ void check_regions(const Header& header, std::uint64_t data_bytes, const std::st
     }
     next = entry.end;
     const ElementType* const type = find_element_type(entry.dtype);
-    if (type == nullptr) continue;  // refused when it is asked for
+    if (type == nullptr) continue;  // refused when it is read
     const auto bytes = expected_bytes(entry, *type);
     if (!bytes || *bytes != entry.end - entry.begin) {
       fail(ExitCode::checkpoint,
@@ -234,7 +234,7 @@ void check_regions(const Header& header, std::uint64_t data_bytes, const std::st
   }
 }
 
-// JSON text of a string; not UTF-8 is the caller's mistake.
+// `text` as a JSON string; invalid UTF-8 is the caller's error.
 std::string quoted(const std::string& text, const std::string& path) {
   try {
     return json(text).dump();
@@ -261,8 +261,8 @@ const ElementType& element_type(DType type) {
 }
 
 Header parse_header(std::string_view text, std::uint64_t data_bytes, const std::string& path) {
-  // The format wants '{' first, where JSON would allow white space, and the JSON library takes a
-  // zero byte for the end of the text, which would hide what follows it.
+  // The format requires '{' first, where JSON would allow white space, and the JSON library ends
+  // the text at a zero byte, which would hide what follows it.
   if (!text.starts_with('{') || text.find('\0') != std::string_view::npos) {
     fail(ExitCode::checkpoint, "{}: is not a safetensors file (its header is not JSON)", path);
   }

@@ -9,9 +9,9 @@ namespace trireme {
 namespace {
 
 constexpr std::int64_t piece_elements = std::int64_t{1} << 18;
-constexpr std::size_t files_open = 64;  // of possibly thousands of ranks' files
+constexpr std::size_t files_open = 64;  // of possibly thousands
 
-// The smallest and the largest element of the whole tensor in a range.
+// The smallest and largest index in the whole tensor of a range's elements.
 std::pair<std::int64_t, std::int64_t> bounds_of(const StoredRange& range) {
   std::int64_t min = std::numeric_limits<std::int64_t>::max(), max = -1;
   for (std::int64_t at = range.first, end = range.first + range.count; at < end;) {
@@ -24,7 +24,7 @@ std::pair<std::int64_t, std::int64_t> bounds_of(const StoredRange& range) {
   return {min, max};
 }
 
-// The first of [from, to) for which `holds` is true, as it is for all after it; `to` if none.
+// The first of [from, to) for which `holds` is true (it then is for all after it); `to` if none.
 template <typename Holds>
 std::int64_t first_where(std::int64_t from, std::int64_t to, Holds&& holds) {
   while (from < to) {
@@ -34,8 +34,8 @@ std::int64_t first_where(std::int64_t from, std::int64_t to, Holds&& holds) {
   return from;
 }
 
-// Puts `count` neighbouring elements of the whole tensor, from `logical` on, where `range` wants
-// them.
+// Copies `count` contiguous elements of the whole tensor, from `logical` on, to their places in
+// `range`.
 void scatter(const float* from, std::int64_t logical, std::int64_t count, const StoredRange& range,
              float* to) {
   for (std::int64_t n = 0; count > 0; logical += n, from += n, count -= n) {
@@ -113,7 +113,7 @@ void StoredReader::read_scattered(const StoredTensor& tensor, const StoredSlice&
   const auto [min, max] = bounds_of(range);
   const Blocking& blocking = tensor.blocking;
   const auto logical = [&](std::int64_t i) { return blocking.logical(slice.block, i); };
-  // Elements of a block come in the order of the whole tensor.
+  // Elements of a block are in the order of the whole tensor.
   const std::int64_t end = slice.first + slice.count;
   const std::int64_t first =
       first_where(slice.first, end, [&](std::int64_t i) { return logical(i) >= min; });

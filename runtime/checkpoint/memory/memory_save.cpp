@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A save into the memory of the hosts.
+// A save to the memory of the hosts.
 #include <fcntl.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// Of a rank's file, at once on the way to its buddy.
+// Size of the pieces in which a rank's file is sent to its buddy.
 constexpr std::int64_t piece_bytes = std::int64_t{4} << 20;
 
 Tensor view_of(std::span<std::byte> bytes) {
@@ -35,8 +35,8 @@ std::vector<std::int64_t> share_sizes(Communicator& group, const HostStream& str
   return sizes;
 }
 
-// Another rank's file as it arrives. A memory that is full is no reason to leave its rank waiting:
-// the rest is received and dropped.
+// Another rank's file as it arrives. Full memory must not block that rank: the rest is received and
+// dropped.
 class ArrivingFile {
  public:
   ArrivingFile(const OutputDirectory& directory, int from, std::int64_t bytes)
@@ -45,7 +45,7 @@ class ArrivingFile {
   }
 
   [[nodiscard]] int from() const { return from_; }
-  // Where the piece at `offset` is to arrive; empty behind the end.
+  // Destination of the piece at `offset`; empty past the end.
   [[nodiscard]] std::span<std::byte> piece(std::int64_t offset) {
     const auto bytes = std::clamp<std::int64_t>(bytes_ - offset, 0, piece_bytes);
     piece_.resize(static_cast<std::size_t>(bytes));
@@ -68,13 +68,13 @@ class ArrivingFile {
   std::vector<std::byte> piece_;
 };
 
-// Sends this rank's file to its buddy while those of others arrive, piece by piece. Collective;
-// what goes wrong with a file is returned, and has no rank wait.
+// Sends this rank's file to its buddy and receives those of others, piece by piece. Collective;
+// file errors are returned and block no rank.
 std::string exchange_copies(const MemoryCopies& copies,
                             const std::optional<OutputDirectory>& directory, Communicator& group,
                             const HostStream& stream, std::int64_t own_bytes) {
   const std::vector<std::int64_t> sizes = share_sizes(group, stream, own_bytes);
-  if (std::ranges::find(sizes, 0) != sizes.end()) return "";  // some rank has no file, and says why
+  if (std::ranges::find(sizes, 0) != sizes.end()) return "";  // a rank without a file says why
   std::vector<ArrivingFile> arriving;
   for (const int from : copies.from)
     arriving.emplace_back(*directory, from, sizes[static_cast<std::size_t>(from)]);
@@ -117,7 +117,7 @@ void remove_other_steps(const std::string& directory, std::int64_t step) {
     if (entry.path().filename() != step_directory_name(step)) fs::remove_all(entry, ignored);
 }
 
-// Gives this rank's copies their name, once all ranks have theirs.
+// Commits this rank's copies, once all ranks have theirs.
 void commit(const OutputDirectory& partial, const std::string& path, const SharedFiles& files) {
   write_whole(partial, view_name, files.view);
   write_whole(partial, manifest_name, files.manifest);
@@ -169,7 +169,7 @@ void run_memory_save(const SaveContext& context, std::int64_t step, const std::s
   }
   report.problem = problem;
   report.commit_ms = 1e3 * seconds_since(start);
-  // Until here the copies of the step before were the newest whole ones.
+  // Until here the copies of the previous step were the newest complete ones.
   if (report.committed()) remove_other_steps(directory, step);
   std::error_code ignored;
   if (partial) fs::remove_all(partial->path(), ignored);

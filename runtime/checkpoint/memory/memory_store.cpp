@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// In a store's root: the run's directory, for those who find it later.
+// File in a store's root that names the run directory.
 constexpr const char* run_name = "run";
 constexpr std::uint64_t longest_text = 4096;
 
@@ -28,14 +28,14 @@ std::string id_path(const std::string& checkpoints) {
   return checkpoints + "/memory.id";
 }
 
-// Of earlier runs of the same directory, which has been emptied since.
+// Left by earlier runs of this directory, which was emptied since.
 void remove_abandoned(const std::string& root, const std::string& run_directory) {
   std::error_code error;
   for (fs::directory_iterator entry(parent_directory(root), error), end; !error && entry != end;
        entry.increment(error)) {
     const std::string path = entry->path().string();
     if (!entry->path().filename().string().starts_with("trireme-") || path == root) continue;
-    std::error_code ignored;  // another user's
+    std::error_code ignored;  // belongs to another user
     try {
       const auto run = read_file_if_exists(path + "/" + run_name, longest_text, ExitCode::config);
       if (run && *run == run_directory) fs::remove_all(path, ignored);
@@ -49,7 +49,7 @@ void remove_abandoned(const std::string& root, const std::string& run_directory)
 
 std::vector<int> buddies_of(std::span<const std::string> hosts) {
   std::map<std::string, std::size_t> order;
-  std::vector<std::vector<int>> ranks;  // by host, in the order of their first ranks
+  std::vector<std::vector<int>> ranks;  // per host, in the order of their first ranks
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
     const auto [host, first] = order.try_emplace(hosts[rank], ranks.size());
     if (first) ranks.emplace_back();
@@ -81,7 +81,7 @@ void MemoryStore::clear(const std::string& run) const {
          "0",
          host_, error.message());
   }
-  fs::permissions(root_, fs::perms::owner_all, error);  // weights are the user's
+  fs::permissions(root_, fs::perms::owner_all, error);  // only the user may read weights
   write_file(root_ + "/" + run_name, run, ExitCode::config);
 }
 
@@ -104,7 +104,7 @@ std::optional<std::string> memory_id(const std::string& checkpoints) {
 
 namespace {
 
-// Drawn and written where there is none.
+// Creates and stores the id if there is none.
 std::string make_memory_id(const std::string& checkpoints) {
   if (auto id = memory_id(checkpoints)) return *id;
   std::random_device random;

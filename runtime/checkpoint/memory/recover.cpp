@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the copies in the hosts' memory to a checkpoint on the disk.
+// Writes the copies in the hosts' memory to disk as a checkpoint.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -24,17 +24,17 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// A directory with one rank's copies of one step, as its host found it.
+// A directory with one rank's copies of a step, as found on its host.
 struct HeldCopy {
   std::int64_t step = 0;
-  std::uint64_t manifest = 0;  // its checksum: starts of a run may have written a step differently
+  std::uint64_t manifest = 0;  // its checksum, which starts of a run may differ in
   std::string path;
-  std::vector<std::string> files{};  // of those that the manifest names, the ones that are here
-  std::size_t of = 0;                // how many it names
+  std::vector<std::string> files{};  // of the files in the manifest, those that are here
+  std::size_t of = 0;                // number of files in the manifest
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HeldCopy, step, manifest, path, files, of)
 
-// What one rank brings to the disk.
+// The files that one rank writes to disk.
 struct Transfer {
   int rank = 0;
   std::string from, name;
@@ -76,8 +76,8 @@ std::vector<HeldCopy> copies_on_this_host(const MemoryStore& store) {
   return copies;
 }
 
-// The newest step of which every file is somewhere. By rank: what its host has, and nothing where
-// another rank of that host has told it.
+// The newest step whose files all exist somewhere. `by_rank`: each host's files once, reported by
+// one of its ranks.
 Recovery newest_whole(const std::vector<std::vector<HeldCopy>>& by_rank, std::int64_t newer_than) {
   struct Found {
     std::size_t of = 0;
@@ -133,13 +133,13 @@ std::int64_t newest_on_disk(const std::string& checkpoints) {
   return newest;
 }
 
-// The same on all ranks; collective.
+// Equal on all ranks; collective.
 Recovery find_recovery(const MemoryPlace& place, const std::string& id,
                        const std::string& checkpoints, Communicator& world,
                        const HostStream& stream) {
   const bool first = world.rank() == 0;
   const std::vector<std::string> hosts = share_texts(world, stream, place.host);
-  std::vector<HeldCopy> held;  // the first rank of a host speaks for it
+  std::vector<HeldCopy> held;  // reported by the first rank of a host
   if (std::ranges::find(hosts, place.host) - hosts.begin() == world.rank())
     held = copies_on_this_host(MemoryStore(place, id));
   Recovery recovery;
@@ -153,7 +153,7 @@ Recovery find_recovery(const MemoryPlace& place, const std::string& id,
   return parse_json(share_text(world, stream, first ? json(recovery).dump() : "")).get<Recovery>();
 }
 
-// What goes wrong, the same on all ranks.
+// Returns the problem, equal on all ranks.
 std::string write_recovery(const Recovery& recovery, const std::string& checkpoints,
                            Communicator& world, const HostStream& stream) {
   const std::string name = partial_name(recovery.step, 0);

@@ -7,13 +7,13 @@
 namespace trireme {
 namespace {
 
-// Less is not worth a thread.
+// Fewer elements are not worth a thread.
 constexpr std::int64_t min_elements = std::int64_t{1} << 20;
 
 }  // namespace
 
 void run_in_parallel(int count, const std::function<void(int)>& work) {
-  std::vector<std::future<void>> others;  // a future of async() waits when it is destroyed
+  std::vector<std::future<void>> others;  // the destructor of an async() future waits
   for (int i = 1; i < count; ++i)
     others.push_back(std::async(std::launch::async, work, i));
   work(0);

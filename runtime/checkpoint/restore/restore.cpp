@@ -22,7 +22,7 @@ class Restorer {
     ParallelReader reader(stored);
     const ParamLayout& layout = values_.params.layout();
     const auto buckets = layout.buckets();
-    // Parameters come in the order of the arena.
+    // Parameters are in arena order.
     auto next = layout.order().begin();
     for (std::size_t b = 0; b < buckets.size(); ++b) {
       const Held held = held_of(values_, kind, buckets[b]);
@@ -48,7 +48,7 @@ class Restorer {
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
 
  private:
-  // From element `filled` of the arena on; where it ends.
+  // Fills the arena from element `filled` on; returns the end.
   std::int64_t fill(ParamId id, const Held& held, std::int64_t filled, const StoredValues& stored,
                     ParallelReader& reader) {
     const ParamLayout& layout = values_.params.layout();
@@ -84,7 +84,7 @@ class Restorer {
       stage.copied = device_.make_event();
       stage.memory = Buffer(device_, piece_elements * sizeof(float), MemoryKind::host);
     }
-    stage.copied->synchronize();  // of two turns ago
+    stage.copied->synchronize();  // of two iterations ago
     reader.read(tensor, range, reinterpret_cast<float*>(stage.memory.data()));
     device_.copy(stream_, to.data, stage.memory.data(), to.bytes());
     stream_.record(*stage.copied);
@@ -97,7 +97,7 @@ class Restorer {
     device_.fill_zero(stream_, gap.data, gap.bytes());
   }
 
-  // Filled by the host while the device copies from the other.
+  // Double buffer: the host fills one while the device copies from the other.
   struct Stage {
     Buffer memory;
     std::unique_ptr<Event> copied;

@@ -21,12 +21,12 @@ using json = nlohmann::json;
 
 enum class PlaceKind : std::uint8_t { checkpoint, checkpoints, run, weights };
 
-// What rank 0 finds at a path.
+// What rank 0 found at a path.
 struct Place {
   PlaceKind kind = PlaceKind::weights;
   bool weights = false, averages = false;  // of a run
   std::optional<std::int64_t> step;        // of the weights
-  std::int64_t min_step = 0;               // checkpoints of fewer steps are not looked at
+  std::int64_t min_step = 0;               // minimum step of checkpoints
   std::string problem;
 };
 
@@ -39,7 +39,7 @@ bool exists(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-// Weights of older versions do not say their step: the time of writing decides.
+// Weights of older versions have no step: then the modification time decides.
 std::int64_t first_step_beside_undated(const std::string& run) {
   constexpr std::int64_t none = std::numeric_limits<std::int64_t>::max();
   const auto all = list_checkpoints(in(run, checkpoints_name));

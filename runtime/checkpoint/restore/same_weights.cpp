@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint64_t block_bytes = std::uint64_t{64} << 10;
 constexpr std::uint64_t blocks_of_all = 1024;
 
-// All of a file of up to `most` blocks; of a larger one so many, the first and the last among them.
+// All of a file of up to `max_blocks` blocks; else `max_blocks` of it, with the first and last.
 void add_blocks(Checksum& sum, const std::string& path, std::uint64_t max_blocks) {
   const FileDescriptor file = open_regular_file(path, ExitCode::checkpoint);
   const std::uint64_t size = regular_file_size(file, path, ExitCode::checkpoint);

@@ -47,7 +47,7 @@ std::vector<Unit> units_of(const Manifest& manifest) {
   return units;
 }
 
-// One file at a time, for units come file by file.
+// Keeps one file open, because units are ordered by file.
 class Verifier {
  public:
   Verifier(const std::string& directory, const Manifest& manifest)
@@ -112,7 +112,7 @@ class Verifier {
   std::vector<Damage> damages_;
 };
 
-// What rank 0 finds in the directory, newest first, one path per line.
+// The checkpoints that rank 0 finds in the directory, newest first, one path per line.
 std::string list_text(const std::string& directory, std::int64_t min_step) {
   std::string text;
   for (const StepDirectory& found : list_checkpoints(directory))
@@ -120,7 +120,7 @@ std::string list_text(const std::string& directory, std::int64_t min_step) {
   return text;
 }
 
-// This rank's part of the work; what is wrong as text.
+// Does this rank's part of the work; returns the problem as text.
 std::string problem_opening(const std::string& path, Communicator& world, FoundCheckpoint& found) {
   try {
     found = open_checkpoint(path);
@@ -158,7 +158,7 @@ std::vector<Damage> verify_checkpoint(const std::string& path, const Manifest& m
   });
   std::vector<Damage> all;
   for (const std::vector<Damage>& part : found) {
-    // Several may have met the same bad file.
+    // Several ranks may have found the same bad file.
     std::ranges::copy_if(part, std::back_inserter(all), [&](const Damage& damage) {
       return std::ranges::find(all, damage) == all.end();
     });
@@ -170,7 +170,7 @@ FoundCheckpoint open_checkpoint(const std::string& path) {
   FoundCheckpoint found{.path = path,
                         .manifest = read_manifest(path + "/" + std::string(manifest_name))};
   found.step = found.manifest.step;
-  // "a/", "a/." and "." mean the directory that they stand for.
+  // "a/", "a/." and "." mean the directory itself.
   const auto step = step_of(std::filesystem::weakly_canonical(path).filename().string());
   if (step && *step != found.step)
     fail(ExitCode::checkpoint, "{}: its manifest is of step {}; the directory was renamed", path,

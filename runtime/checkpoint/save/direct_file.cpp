@@ -11,10 +11,10 @@
 namespace trireme {
 namespace {
 
-// One call's worth: enough for network file systems to send in parallel.
+// Bytes per call: enough for network file systems to send in parallel.
 constexpr std::size_t write_bytes = std::size_t{8} << 20;
 
-// The file system, or the kind of memory, cannot do it; the page cache can.
+// Direct I/O is not supported by this file system or memory; the page cache is.
 bool is_unsupported(int error) {
   return error == EINVAL || error == EOPNOTSUPP || error == EFAULT;
 }
@@ -35,7 +35,7 @@ DirectFile::DirectFile(const OutputDirectory& directory, const std::string& name
 
 void DirectFile::require_room(std::uint64_t bytes) const {
   struct statvfs disk {};
-  // Some file systems do not tell: the writes will.
+  // Some file systems do not report space; then the writes fail instead.
   if (::fstatvfs(cached_.get(), &disk) != 0 || disk.f_blocks == 0) return;
   if (bytes <= std::uint64_t{disk.f_bfree} * disk.f_frsize) return;
   errno = ENOSPC;

@@ -7,7 +7,7 @@
 namespace trireme::hdf5 {
 namespace {
 
-// Values begin on pages.
+// Values are page-aligned.
 constexpr hsize_t page = 4096;
 
 }  // namespace
@@ -24,8 +24,8 @@ void* ImageFile::resize(void* memory, std::size_t bytes, H5FD_file_image_op_t, v
   return std::realloc(memory, bytes);
 }
 
-// The library gives the memory back when it has closed the file: the moment to keep it. A flush
-// would show it earlier, but first makes the memory as large as the file with all its values.
+// The library frees the memory after closing the file; this keeps it. A flush would return it
+// earlier, but first grows the memory to the size of the file with all its values.
 herr_t ImageFile::release(void* memory, H5FD_file_image_op_t, void* to) {
   auto& it = *static_cast<Memory*>(to);
   const auto* const data = static_cast<const std::byte*>(memory);
@@ -53,7 +53,7 @@ ImageFile::ImageFile(const std::string& path) : path_(path), memory_(std::make_u
   callbacks.udata_free = [](void*) { return herr_t{0}; };
   callbacks.udata = memory_.get();
   check(H5Pset_file_image_callbacks(access, &callbacks), "H5Pset_file_image_callbacks");
-  // One block for all metadata at the beginning, so that it is contiguous.
+  // A single block for all metadata, at the start, to make it contiguous.
   check(H5Pset_meta_block_size(access, metadata_bytes), "H5Pset_meta_block_size");
   check(H5Pset_alignment(access, page, page), "H5Pset_alignment");
   check(H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V110), "H5Pset_libver_bounds");
@@ -73,7 +73,7 @@ std::vector<std::byte> ImageFile::finish(std::size_t count) {
   internal_check(path_)(file_.close(), "H5Fclose");
   std::vector<std::byte> image = std::move(memory_->kept);
   TRIREME_EXPECTS(!image.empty(), "{}: the library kept the file open", path_);
-  image.resize(count);  // what the library did not write is zero
+  image.resize(count);  // zero what the library did not write
   return image;
 }
 

@@ -19,7 +19,7 @@ Handle one_dimension(std::uint64_t elements, const std::string& path) {
           H5Sclose};
 }
 
-// Contiguous, its place in the file chosen now, its values written by nobody but us.
+// Contiguous, allocated early; only our own writes fill its values.
 std::uint64_t place_dataset(hid_t file, const char* name, std::uint64_t elements,
                             const std::string& path) {
   const auto checked = hdf5::internal_check(path);

@@ -46,7 +46,7 @@ void hash_values(const Snapshot& snapshot, const Manifest& manifest, ValueKind k
   }
 }
 
-// Files of ranks on another host are not here when the directory is not shared.
+// Files of other hosts are missing here if the directory is not shared.
 void check_visible(const OutputDirectory& directory, const ManifestFile& file) {
   const std::string path = directory.path_of(file.name);
   const FileDescriptor opened = open_regular_file(path, ExitCode::checkpoint);
@@ -58,7 +58,7 @@ void check_visible(const OutputDirectory& directory, const ManifestFile& file) {
          path, size, file.bytes);
 }
 
-// On rank 0, with every rank's entry.
+// On rank 0, with all ranks' entries.
 void commit(Manifest& manifest, const std::vector<std::string>& entries,
             const OutputDirectory& partial, const std::string& path, const SaverOptions& options) {
   const SharedFiles files = shared_files(manifest, entries, partial.path());
@@ -80,7 +80,7 @@ std::string commit_or_clear(Manifest& manifest, const std::vector<std::string>& 
     if (!problem.empty()) problem = "rank 0: " + problem;
   }
   if (!problem.empty()) {
-    std::error_code ignored;  // the next start clears what stays
+    std::error_code ignored;  // the next start removes leftovers
     if (partial) std::filesystem::remove_all(partial->path(), ignored);
     log::get("checkpoint").error("step {}: no checkpoint was written: {}", manifest.step, problem);
   }
@@ -102,7 +102,7 @@ ManifestFile write_rank_file(const OutputDirectory& directory, int rank, const S
   entry.header_checksum = xxh3_of(plan.header);
   for (const OwnSlice& own : snapshot.slices())
     entry.slices.push_back(own.slice);
-  // The disk works meanwhile. A future of async() waits when it is destroyed.
+  // Overlaps hashing with the disk. The destructor of an async() future waits.
   auto hashed = std::async(std::launch::async, [&] {
     for (const ValueKind kind : manifest.kinds)
       hash_values(snapshot, manifest, kind, entry);
@@ -112,7 +112,7 @@ ManifestFile write_rank_file(const OutputDirectory& directory, int rank, const S
   file.write(0, plan.header);
   for (const ValueKind kind : manifest.kinds)
     file.write(plan.offsets[static_cast<std::size_t>(kind)], snapshot.values(kind));
-  // The library reserves a little behind the last value.
+  // The library reserves some bytes after the last value.
   file.finish(plan.bytes);
   hashed.get();
   return entry;
@@ -128,7 +128,7 @@ void write_whole(const OutputDirectory& directory, std::string_view name, std::s
 
 SharedFiles shared_files(Manifest& manifest, const std::vector<std::string>& entries,
                          const std::string& directory) {
-  manifest.view_bytes = 1;  // not known yet; the parser wants a file
+  manifest.view_bytes = 1;  // unknown yet; the parser requires a file
   manifest.files = parse_manifest(manifest_text(manifest, entries),
                                   fmt::format("{}/{}", directory, manifest_name))
                        .files;

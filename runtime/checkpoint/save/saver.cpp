@@ -16,7 +16,7 @@
 namespace trireme {
 namespace {
 
-// Rank 0 alone touches the directory; the others hear whether it could.
+// Only rank 0 touches the directory; the others learn whether it succeeded.
 void prepare_directory(Communicator& group, const SaverOptions& options) {
   std::string problem;
   if (group.rank() == 0) {
@@ -90,7 +90,7 @@ struct CheckpointSaver::State {
   }
 
   SaverOptions options;                       // constant from the first save on
-  const std::unique_ptr<Communicator> group;  // used by the thread alone once it runs
+  const std::unique_ptr<Communicator> group;  // used only by the thread once it runs
   const Manifest manifest;
   Snapshot snapshot;
   std::optional<MemoryCopies> memory;  // constant from the first save on
@@ -98,17 +98,17 @@ struct CheckpointSaver::State {
   mutable std::mutex mutex;
   std::condition_variable changed;
   bool pending = false, ending = false;
-  bool prepared = false;  // of the calling thread
+  bool prepared = false;  // used by the calling thread
   SaveTo to = SaveTo::disk;
   std::int64_t step = 0;
   std::string text;
-  SaveReport report;                // of the save that is being written
-  std::optional<SaveReport> ended;  // of the last, until it is taken
+  SaveReport report;                // of the running save
+  std::optional<SaveReport> ended;  // of the last save, until taken
   std::int64_t failures = 0;
-  std::int64_t good = -1;           // the step of the last that is known to be committed
-  std::set<std::int64_t> unusable;  // changed only while nothing is pending
+  std::int64_t good = -1;           // the last step known to be committed
+  std::set<std::int64_t> unusable;  // changed only while no save is pending
   std::exception_ptr broken;
-  std::thread thread;  // last: it uses all of the above
+  std::thread thread;  // last: it uses all members above
 };
 
 CheckpointSaver::CheckpointSaver(Device& device, const ProcessMesh& mesh,
@@ -134,8 +134,8 @@ CheckpointSaver::~CheckpointSaver() {
   {
     const std::lock_guard lock(state_->mutex);
     if (state_->pending && std::uncaught_exceptions() > 0) {
-      // The write may wait for a peer for ever. The process ends soon; until then the thread keeps
-      // what it uses.
+      // The write may wait for a peer for ever. The process ends soon; until then the thread owns
+      // its state.
       state_->thread.detach();
       static_cast<void>(state_.release());
       return;
@@ -198,7 +198,7 @@ std::int64_t CheckpointSaver::failures() const {
 void CheckpointSaver::note_restored(std::int64_t step) {
   const std::lock_guard lock(state_->mutex);
   state_->good = step;
-  // The newest good one was taken; whatever lies beyond it was passed over.
+  // The newest good checkpoint was chosen; later ones were skipped.
   for (const StepDirectory& found : list_checkpoints(state_->options.directory)) {
     if (found.step > step) state_->unusable.insert(found.step);
   }

@@ -9,7 +9,7 @@ using hdf5::Handle;
 
 namespace {
 
-// A regular part of a tensor: along each axis `count` blocks of `block` elements, `stride` apart.
+// A regular part of a tensor: per axis `count` blocks of `block` elements, `stride` apart.
 struct Box {
   std::vector<hsize_t> start, stride, count, block;
   std::int64_t elements = 0;
@@ -20,7 +20,7 @@ Box box_of(std::size_t rank) {
           std::vector<hsize_t>(rank, 1), std::vector<hsize_t>(rank, 1), 1};
 }
 
-// The elements [from, to) of a row-major tensor as boxes, in order: at most 2 rank - 1 of them.
+// The elements [from, to) of a row-major tensor as boxes, in order: at most 2 rank - 1.
 void add_interval(std::vector<Box>& boxes, const Shape& shape, std::size_t axis, const Box& outer,
                   std::int64_t from, std::int64_t to) {
   if (from >= to) return;
@@ -53,8 +53,8 @@ void add_interval(std::vector<Box>& boxes, const Shape& shape, std::int64_t from
   add_interval(boxes, shape, 0, box_of(shape.rank()), from, to);
 }
 
-// Whole runs [from, to) of a block of a matrix that is cut along its second axis: a strided box per
-// part of a row, one for all whole rows.
+// Whole runs [from, to) of a block of a matrix split along its second axis: a strided box per
+// partial row, one for all whole rows.
 void add_matrix_runs(std::vector<Box>& boxes, const ManifestTensor& tensor, std::int64_t block,
                      std::int64_t from, std::int64_t to) {
   const std::int64_t blocks = tensor.blocking.blocks, run = tensor.blocking.run;
@@ -75,7 +75,7 @@ void add_matrix_runs(std::vector<Box>& boxes, const ManifestTensor& tensor, std:
   }
 }
 
-// Where the elements of a slice lie in the whole tensor, in the slice's order.
+// The places of a slice's elements in the whole tensor, in slice order.
 std::vector<Box> boxes_of(const ManifestTensor& tensor, const ManifestSlice& slice) {
   const std::int64_t blocks = tensor.blocking.blocks, run = tensor.blocking.run;
   const Shape& shape = tensor.shape;
@@ -129,7 +129,7 @@ class ViewBuilder {
  private:
   struct Part {
     std::size_t file;
-    std::int64_t at;  // elements of the file's datasets before it
+    std::int64_t at;  // preceding elements in the file's datasets
     const ManifestSlice* slice;
   };
 

@@ -15,7 +15,7 @@ struct HostCommunicator::Shared {
         control(engine.transfers().duplicate()),
         counters(std::make_shared<CommCounters>()) {}
 
-  // Runs `action` of the engine and counts its time.
+  // Runs `action` of the engine and records its time.
   template <typename Action>
   void timed(Action action) {
     const auto start = std::chrono::steady_clock::now();
@@ -26,7 +26,7 @@ struct HostCommunicator::Shared {
     counters->add_waiting(static_cast<std::uint64_t>(engine.take_waited().count()));
   }
 
-  // Two streams at once would mix their messages: better an error than wrong numbers.
+  // Two concurrent streams would mix their messages: an error is better than wrong numbers.
   void enter() {
     TRIREME_EXPECTS(!busy.exchange(true, std::memory_order_acquire),
                     "two streams use a communicator at the same time, or an earlier call failed");
@@ -47,7 +47,7 @@ HostCommunicator::HostCommunicator(std::shared_ptr<Shared> shared, std::string n
       shared_(std::move(shared)) {}
 
 HostCommunicator::~HostCommunicator() {
-  // Freeing is collective in name; a rank that unwinds does not count on its peers.
+  // Freeing is collective, but a rank that unwinds cannot rely on its peers.
   if (std::uncaught_exceptions() > 0) {
     shared_->engine.transfers().abandon();
     shared_->control->abandon();

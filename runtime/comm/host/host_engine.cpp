@@ -11,7 +11,7 @@ namespace {
 
 // Below this, one exchange of whole tensors beats two of slices.
 constexpr std::size_t whole_bytes = 4096;
-// A larger reduction goes through in rounds, which bounds the scratch memory.
+// Larger reductions take several rounds, which bounds the scratch memory.
 constexpr std::size_t round_bytes = std::size_t{32} << 20;
 constexpr std::size_t slice_alignment = 64;
 constexpr std::size_t usual_group = 64;
@@ -64,7 +64,7 @@ void HostEngine::finish() {
     for (std::size_t i = 0; i < active_; ++i)
       post_results(reductions_[i]);
     waited_ += transfers_->wait_all();
-    // Reductions with rounds left move to the front and go on; ranks agree on which those are.
+    // Reductions with rounds left move to the front; all ranks agree on which those are.
     std::size_t kept = 0;
     for (std::size_t i = 0; i < active_; ++i) {
       if (!advance(reductions_[i])) continue;
@@ -82,7 +82,7 @@ void HostEngine::gather(const Call& call) {
   const std::size_t bytes = scaled(call.in_count, call.dtype);
   if (bytes == 0) return;
   std::byte* const own = call.out + bytes * static_cast<std::size_t>(rank_);
-  // First, for in place the input may lie where a peer's part arrives.
+  // Copied first, because in place the input may overlap where a peer's part arrives.
   if (own != call.in) std::memmove(own, call.in, bytes);
   for (int step = 1; step < size_; ++step) {
     const int from = peer(size_ - step);
@@ -145,7 +145,7 @@ bool HostEngine::advance(Reduction& reduction) {
 void HostEngine::post_slices(Reduction& reduction) {
   const Call& call = reduction.call;
   const bool scatter = call.verb == Verb::reduce_scatter;
-  // Where the part of this round lies that `owner` will combine.
+  // The part of this round that `owner` combines.
   const auto part = [&](int owner) -> Range {
     if (scatter) return {call.out_count * owner + reduction.begin, reduction.count};
     if (reduction.whole) return {reduction.begin, reduction.count};

@@ -30,14 +30,14 @@ namespace trireme {
 namespace {
 
 constexpr unsigned abort_patience_s = 10;
-// How long the ranks of a job that ends with a code wait for each other.
+// How long ranks of a job that ends with a code wait for each other.
 constexpr std::chrono::seconds patience_at_the_end{5};
 
 std::atomic<void (*)() noexcept> abort_hook = nullptr;
 // Set before MPI_Init, which may never return.
 std::atomic<bool> mpi_was_started = false;
 
-// What the launchers of MPI libraries set: mpirun of Open MPI and MPICH, srun with a PMI.
+// Set by the launchers of MPI libraries: mpirun of Open MPI and MPICH, srun with a PMI.
 bool has_launcher() {
   for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMIX_NAMESPACE", "PMI_RANK",
                                  "PMI_SIZE", "PMI_FD", "MPI_LOCALNRANKS"}) {
@@ -46,7 +46,7 @@ bool has_launcher() {
   return false;
 }
 
-// Each would believe to be the whole job and write to the same run directory.
+// Otherwise each rank would take itself for the whole job and write to the same run directory.
 void require_connected_ranks() {
   const int started = launched_ranks().value_or(1);
   if (started <= 1) return;
@@ -56,23 +56,23 @@ void require_connected_ranks() {
        started);
 }
 
-// All other groups are copies, so that nobody else has messages in this one.
+// All other groups are copies, so nothing else sends messages in this one.
 std::unique_ptr<Transfers> notes_of_all_ranks() {
   auto all = std::make_unique<MpiTransfers>(MPI_COMM_WORLD);
   all->abandon();  // not ours to free
   return all;
 }
 
-// The connections of a job without MPI; the groups of all ranks come from one.
+// The connections of a job without MPI; the groups of all ranks are made from one.
 struct TcpJob {
   explicit TcpJob(const TcpPlace& place) : mesh(place.rank, tcp_connect_all(place)), world(mesh) {}
   TcpMesh mesh;
   TcpTransfers world;
 };
 
-std::unique_ptr<TcpJob> tcp_job;  // one for the process, as MPI is
+std::unique_ptr<TcpJob> tcp_job;  // one per process, like MPI
 
-// The same for processes of one host, and of no other.
+// Equal for processes of one host, and only for those.
 std::string host_identity() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string boot;
@@ -96,7 +96,7 @@ MpiEnvironment::MpiEnvironment(int* argc, char*** argv) : watch_(std::make_uniqu
 void MpiEnvironment::start_mpi(int* argc, char*** argv) {
   int provided = MPI_THREAD_SINGLE;
   mpi_was_started = true;
-  // For a start that does not end.
+  // For a start that does not complete.
   if (const auto rank = launched_rank(), ranks = launched_ranks(); rank && ranks && *rank < *ranks)
     set_process_label(*rank, *ranks);
   {
@@ -127,10 +127,10 @@ void MpiEnvironment::start_tcp() {
   const TcpPlace place = *tcp_place();
   rank_ = place.rank;
   size_ = place.size;
-  set_process_label(rank_, size_);  // for what goes wrong before the others are found
+  set_process_label(rank_, size_);  // for errors before the ranks are connected
   log::initialize(rank_);
   {
-    // The rendezvous has the deadline itself, and more to say.
+    // The rendezvous has the deadline itself and a better message.
     constexpr double later = 20;
     const StartWait wait("the rendezvous", StartWait::Stage::rendezvous,
                          place.patience_seconds > 0 ? place.patience_seconds + later : 0);
@@ -145,10 +145,10 @@ void MpiEnvironment::start_tcp() {
 }
 
 MpiEnvironment::~MpiEnvironment() {
-  // A rank that unwinds must not wait in MPI_Finalize for peers that wait for it: abort_job comes
+  // A rank that unwinds must not wait in MPI_Finalize for peers that wait for it: abort_job is
   // next.
   if (std::uncaught_exceptions() > 0) return;
-  watch_->ask_over(nullptr);  // what follows takes the messages with it
+  watch_->ask_over(nullptr);  // MPI_Finalize ends its messages
   const StartWait wait("MPI_Finalize");
   tcp_job.reset();
   if (detail::mpi_is_up() && MPI_Finalize() != MPI_SUCCESS)
@@ -189,8 +189,8 @@ void abort_job(int code) noexcept {
   }
   std::fflush(stdout);
   std::fflush(stderr);
-  // If the launcher is gone too, MPI_Abort may never return, nor may a driver that is asked to stop
-  // its kernels; the default action of SIGALRM ends us then.
+  // If the launcher is gone too, MPI_Abort may never return, nor may a driver that stops its
+  // kernels; then the default action of SIGALRM ends the process.
   std::signal(SIGALRM, SIG_DFL);
   alarm(abort_patience_s);
   if (detail::mpi_is_up()) std::this_thread::sleep_for(time_to_read_output);
@@ -202,7 +202,7 @@ void abort_job(int code) noexcept {
 }
 
 int end_job_alike(int code) noexcept {
-  // srun prints no banner, and gives an aborted job a code of its own.
+  // srun prints no banner, and gives an aborted job its own code.
   if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr || !detail::mpi_is_up()) return code;
   MPI_Request all = MPI_REQUEST_NULL;
   int rank = 0, here = 0;
@@ -213,7 +213,7 @@ int end_job_alike(int code) noexcept {
            std::chrono::steady_clock::now() < until)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  // One is enough, and ends the others.
+  // One rank is enough to end the others.
   if (rank != 0) std::this_thread::sleep_for(patience_at_the_end);
   abort_job(code);
 }

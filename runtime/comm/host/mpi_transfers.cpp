@@ -45,7 +45,7 @@ MpiTransfers::MpiTransfers(MPI_Comm comm)
 
 MpiTransfers::~MpiTransfers() {
   if (!abandoned() && detail::mpi_is_up())
-    MPI_Comm_free(&comm_);  // unchecked: a destructor, and nothing follows from it
+    MPI_Comm_free(&comm_);  // unchecked: a destructor, and it has no consequence
 }
 
 MPI_Request* MpiTransfers::add() {

@@ -10,10 +10,10 @@
 namespace trireme {
 namespace {
 
-// Elements combined at a time; the partial sums of a tree level stay in the first-level cache.
+// Elements combined at a time; the partial sums of a tree level fit the first-level cache.
 constexpr std::int64_t block = 1024;
 
-// What a stored element is combined in.
+// The type in which stored elements are combined.
 template <typename T>
 struct Wide {
   using type =
@@ -139,7 +139,7 @@ void reduce_tree(DType dtype, ReduceOp op, std::span<const std::byte* const> inp
       return reduce_as<std::int64_t>(op, inputs, out, count, doubled);
     case DType::f8e4m3:
     case DType::f8e5m2:
-      // Each tensor has its own scale, so that codes of two ranks do not add up.
+      // Each tensor has its own scale, so codes of two ranks cannot be added.
       TRIREME_EXPECTS(false, "{} values are not reduced", name_of(dtype));
   }
 }

@@ -11,7 +11,7 @@ namespace {
 
 // Below this, one exchange of whole tensors beats two of slices.
 constexpr std::size_t whole_bytes = 4096;
-// A larger sum goes through in rounds, which bounds the scratch memory.
+// Larger sums take several rounds, which bounds the scratch memory.
 constexpr std::size_t round_bytes = std::size_t{32} << 20;
 constexpr std::size_t alignment = 64;
 constexpr std::size_t usual_group = 64;
@@ -47,7 +47,7 @@ ncclDataType_t type_of(DType dtype) {
     case DType::f8e4m3:
     case DType::f8e5m2:
     case DType::u16:
-      break;  // it could move them, which is done in bytes, but not add them
+      break;  // NCCL could move them, as bytes, but not add them
     case DType::u32:
       return ncclUint32;
     case DType::u64:
@@ -97,7 +97,7 @@ NcclCalls::Way NcclCalls::way_of(const Call& call) const {
 }
 
 void NcclCalls::run(Stream& stream) {
-  // NCCL skips empty calls, too, but not without a launch.
+  // NCCL also skips empty calls, but launches a kernel.
   std::erase_if(works_, [](const Work& work) { return work.call.count() == 0; });
   if (works_.empty()) return;
   const cudaStream_t handle = CudaStream::of(stream).handle();
@@ -107,8 +107,8 @@ void NcclCalls::run(Stream& stream) {
   place_scratch(stream.device());
   for (const Work& work : works_)
     copy_before(stream, work);
-  // NCCL pairs the messages of two ranks by their order. Those that collectives are made of come
-  // first, in the collectives' order, which all ranks share; the caller's keep theirs.
+  // NCCL pairs the messages of two ranks by order. Messages of composed collectives come first, in
+  // the collectives' order, which all ranks share; the caller's keep their order.
   const auto of_messages = [](const Work& work) {
     return work.way == Way::ordered || work.call.verb == Verb::all_to_all;
   };
@@ -156,8 +156,8 @@ void NcclCalls::run_ordered(Stream& stream) {
   }
 }
 
-// The next round. The rounds of reduce_scatter take the same range of every slice, those of
-// all_reduce are consecutive ranges, each cut into slices.
+// Starts the next round. reduce_scatter's rounds take the same range of every slice; all_reduce's
+// rounds are consecutive ranges, each cut into slices.
 bool NcclCalls::advance(Work& work) const {
   const Call& call = work.call;
   const auto round = static_cast<std::int64_t>(round_bytes / size_of(call.dtype));
@@ -178,7 +178,7 @@ bool NcclCalls::gathers_whole(const Work& work) const {
   return work.call.verb == Verb::all_reduce && scaled(work.count, work.call.dtype) <= whole_bytes;
 }
 
-// What `owner` sums of the input in this round.
+// The part of the input that `owner` sums in this round.
 NcclCalls::Range NcclCalls::part_of(const Work& work, int owner) const {
   if (work.call.verb == Verb::reduce_scatter) {
     return {work.call.out_count * owner + work.begin, work.count};
@@ -242,7 +242,7 @@ void NcclCalls::post(ncclComm_t comm, cudaStream_t stream, const Work& work) con
   }
 }
 
-// What only moves, moves as bytes.
+// Pure data movement uses bytes.
 void NcclCalls::post_direct(ncclComm_t comm, cudaStream_t stream, const Call& call,
                             std::byte* out) const {
   const auto in_bytes = scaled(call.in_count, call.dtype);

@@ -36,7 +36,7 @@ std::string_view name_of(ncclResult_t result) {
 
 std::string text_of(ncclResult_t result) {
   std::string text = fmt::format("{}: {}", name_of(result), ncclGetErrorString(result));
-  // Of the process, for the communicator that it belongs to may be gone.
+  // Per process, because its communicator may be gone.
   const char* const last = ncclGetLastError(nullptr);
   if (last != nullptr && *last != '\0') text += fmt::format(" ({})", last);
   if (result == ncclUnhandledCudaError || result == ncclSystemError)

@@ -46,7 +46,7 @@ std::unique_ptr<Communicator> NcclCommunicator::host_sibling(std::string name) {
 
 namespace {
 
-// An older library may lack functions and fields of its configuration.
+// An older library may lack functions and configuration fields.
 void check_library() {
   int version = 0;
   TRIREME_NCCL(ncclGetVersion(&version));
@@ -67,7 +67,7 @@ std::unique_ptr<Communicator> make_nccl_world(std::unique_ptr<Communicator> host
   if (host->size() == 1) return host;
   if (options.repeatable) require_repeatable_sums();
   check_library();
-  // Over a group that goes away again: the calls of `host` itself are the caller's to count.
+  // On a temporary group, because calls of `host` itself are the caller's to count.
   const auto setup = host->host_sibling(host->name() + ".setup");
   check_same_on_all_ranks(*setup, "the NCCL library", nccl_library_version());
   prepare_for_shared_gpus(*setup, device, options.share_gpus);

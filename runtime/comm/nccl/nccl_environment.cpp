@@ -16,7 +16,7 @@
 namespace trireme {
 namespace {
 
-// The GPU's address on the bus: device numbers differ between processes.
+// The GPU's bus address: device numbers differ between processes.
 std::string gpu_address(Device& device) {
   std::array<char, 32> bus{};
   TRIREME_CUDA(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()),
@@ -24,9 +24,9 @@ std::string gpu_address(Device& device) {
   return bus.data();
 }
 
-// NCCL compares the GPUs of ranks on one host, so each rank is made a host of its own. Shared
-// memory and peer access then do not apply; messages go through sockets, on one host those of the
-// loopback interface. Ranks take turns on the GPU: few and simple thread blocks keep a turn short.
+// NCCL compares the GPUs of ranks on a host, so each rank is declared a host of its own. That
+// disables shared memory and peer access: messages use sockets, on one host those of the loopback
+// interface. Ranks take turns on the GPU: few, simple thread blocks keep turns short.
 std::vector<std::pair<std::string, std::string>> settings(int rank, bool one_host) {
   std::vector<std::pair<std::string, std::string>> result = {
       {"NCCL_HOSTID", fmt::format("rank{}", rank)},
@@ -76,7 +76,7 @@ void prepare_for_shared_gpus(Communicator& group, Device& device, bool may_share
       std::ranges::all_of(hosts, [&](const std::string& host) { return host == hosts[0]; });
   std::string set;
   for (const auto& [name, value] : settings(group.rank(), one_host)) {
-    if (std::getenv(name.c_str()) != nullptr) continue;  // the user's, or an earlier group's
+    if (std::getenv(name.c_str()) != nullptr) continue;  // set by the user or an earlier group
     if (setenv(name.c_str(), value.c_str(), 0) != 0) system_failed("setenv", name);
     set += fmt::format(" {}={}", name, value);
   }

@@ -12,8 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The lock is held for single calls of NCCL only; one that hangs inside is left to the end of the
-// process.
+// The lock is held only for single NCCL calls; one that hangs is left until the process ends.
 constexpr std::chrono::seconds abort_patience{1};
 
 }  // namespace
@@ -44,7 +43,7 @@ NcclHandle::~NcclHandle() {
     return;
   }
   try {
-    TRIREME_NCCL(ncclCommFinalize(comm_));  // the calls that are still queued come to their end
+    TRIREME_NCCL(ncclCommFinalize(comm_));  // completes calls that are still queued
     await_ready(lock);
     TRIREME_NCCL(ncclCommDestroy(comm_));
   } catch (const std::exception& error) {
@@ -54,8 +53,8 @@ NcclHandle::~NcclHandle() {
 
 ncclConfig_t NcclHandle::config() const {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;    // only such a communicator can be aborted while a call waits for peers
-  config.splitShare = 0;  // shared resources would let the abort of one group hurt its relatives
+  config.blocking = 0;    // a blocking communicator cannot be aborted while a call waits for peers
+  config.splitShare = 0;  // with shared resources the abort of one group could damage its relatives
   config.commName = name_.c_str();
   if (options_->min_ctas > 0) config.minCTAs = options_->min_ctas;
   if (options_->max_ctas > 0) config.maxCTAs = options_->max_ctas;
@@ -97,8 +96,8 @@ void NcclHandle::expect_usable() const {
   if (aborted_) fail(ExitCode::communication, "{}: the group was aborted", where());
 }
 
-// A non-blocking communicator may need several polls: it connects at first, and its own thread puts
-// the kernels on the stream.
+// A non-blocking communicator may need several polls: it connects lazily, and its own thread
+// enqueues the kernels.
 void NcclHandle::await_ready(Lock& lock) {
   const auto start = Clock::now();
   Backoff backoff;
@@ -129,7 +128,7 @@ void NcclHandle::await_ready(Lock& lock) {
 
 std::optional<std::string> NcclHandle::asynchronous_error() {
   const Lock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock() || aborted_ || comm_ == nullptr) return {};  // the next look will tell
+  if (!lock.owns_lock() || aborted_ || comm_ == nullptr) return {};  // the next poll will tell
   ncclResult_t state = ncclSuccess;
   ncclResult_t result = ncclCommGetAsyncError(comm_, &state);
   if (result == ncclSuccess) result = state;

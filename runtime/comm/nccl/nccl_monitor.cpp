@@ -23,7 +23,7 @@ constexpr auto pause_between_looks = 100ms;
 constexpr auto abort_patience = 1s;
 
 struct Monitor {
-  std::timed_mutex mutex;  // of all below
+  std::timed_mutex mutex;  // guards all members below
   std::condition_variable_any changed;
   std::vector<NcclHandle*> handles;
   bool stop = false;
@@ -58,7 +58,7 @@ void look_for_errors() {
 }
 
 std::thread start_thread() {
-  // Signals belong to the main thread.
+  // Only the main thread handles signals.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);

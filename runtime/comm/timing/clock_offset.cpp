@@ -19,9 +19,9 @@
 namespace trireme {
 namespace {
 
-// Crystals of computers are within 100 ppm, and two of them drift apart by twice that at most.
+// Computer clocks are within 100 ppm, so two of them drift apart by at most twice that.
 constexpr double largest_drift = 500e-6;
-constexpr std::int64_t for_all_ranks = 500'000'000;  // ns, where answers are slow
+constexpr std::int64_t for_all_ranks = 500'000'000;  // ns, if answers are slow
 
 template <typename T>
 Tensor bytes_of(std::span<T> values) {
@@ -29,7 +29,7 @@ Tensor bytes_of(std::span<T> values) {
           Shape{static_cast<std::int64_t>(values.size_bytes())}};
 }
 
-// Ranks that share cores with others answer late most of the time: they are asked again and again.
+// Ranks that share cores often answer late, so they are asked repeatedly.
 struct Patience {
   static constexpr int least = 24, most = 2000;
   static constexpr std::int64_t quick_enough = 50'000;  // ns of a round trip
@@ -69,9 +69,9 @@ void answer(Communicator& group, Stream& stream) {
   }
 }
 
-// The steady clock counts from the start of a kernel, as a time namespace may shift it; so it is
-// one for all processes that have both in common. Where that cannot be told, and where a test has
-// put the clock ahead, the rank has its own.
+// The steady clock counts from the kernel's start, shifted by a time namespace, so processes that
+// share both share a clock. If that is unknown, or a test has shifted the clock, the rank has its
+// own.
 std::string clock_of_this_rank(int rank) {
   std::ifstream boot("/proc/sys/kernel/random/boot_id");
   std::string id;
@@ -81,7 +81,7 @@ std::string clock_of_this_rank(int rank) {
   return known ? id + place.data() : std::to_string(rank);
 }
 
-// By rank, the first one that has the same clock.
+// Per rank, the first rank with the same clock.
 std::vector<int> keepers_of_clocks(Communicator& group) {
   const std::vector<std::string> clocks = gather_texts(group, clock_of_this_rank(group.rank()));
   std::vector<int> keepers;

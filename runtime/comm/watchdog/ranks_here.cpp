@@ -18,13 +18,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of a file of /proc, whose size nobody knows before.
+// Content of a file in /proc, whose size is unknown.
 std::string text_of(const fs::path& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// In the environment that a process was started with; each variable ends with a zero.
+// From the environment of a process; each variable is zero-terminated.
 std::optional<std::string> value_in(std::string_view variables, std::string_view name) {
   for (std::size_t at = 0; at < variables.size();) {
     const std::string_view entry = variables.substr(at, variables.find('\0', at) - at);
@@ -56,9 +56,9 @@ std::optional<int> rank_in(std::string_view variables) {
   return {};
 }
 
-// What a rank's processes, such as a script around the program, say of it.
+// What a rank's processes, such as a wrapper script, say about it.
 struct Processes {
-  std::string first, stopped;  // their numbers
+  std::string first, stopped;  // process ids
   bool runs_program = false;
 };
 

@@ -31,14 +31,14 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 constexpr double usual_seconds = 120;
-// Of a rank that waits, and of one that only answers.
+// Pause of a rank that waits, and of one that only answers.
 constexpr auto short_pause = 50ms, long_pause = 250ms;
-// A process that did not run for longer was stopped.
+// A process that did not run for longer was suspended.
 constexpr std::chrono::duration<double> longest_turn = 1s;
 constexpr auto start_answer_patience = 2s;
-// From then on a rank that was asked no longer believes that the one that asked will end the job.
+// After this time a rank that was asked no longer expects the asking rank to end the job.
 constexpr auto start_end_patience = 5s;
-// Once SIGTERM has come, in seconds of the whole wait.
+// In seconds of the whole wait, after SIGTERM.
 constexpr double longest_mpi_init_in_a_hurry = 5;
 constexpr double longest_hurried_start = 15;
 constexpr std::size_t waits_in_message = 16;
@@ -51,7 +51,7 @@ struct Waits {
 };
 
 Waits& waits() {
-  static auto* const instance = new Waits;  // threads may wait until the end of the process
+  static auto* const instance = new Waits;  // threads may wait until the process ends
   return *instance;
 }
 
@@ -59,7 +59,7 @@ struct Note {
   enum class Kind : std::int32_t { ask, answer };
   Kind kind = Kind::ask;
   std::int32_t from = 0;
-  std::array<char, 56> text{};  // where the sender waits; ends with a zero
+  std::array<char, 56> text{};  // where the sender waits; zero-terminated
 };
 
 }  // namespace
@@ -95,7 +95,7 @@ StartWait::~StartWait() {
 class StartWatch::Thread {
  public:
   Thread() {
-    // Signals belong to the main thread.
+    // Only the main thread handles signals.
     sigset_t every, before;
     sigfillset(&every);
     pthread_sigmask(SIG_SETMASK, &every, &before);
@@ -160,10 +160,10 @@ class StartWatch::Thread {
     return entry.limit > 0 && entry.waited > entry.limit;
   }
 
-  // Ends the job, unless a lower rank is about to.
+  // Ends the job, unless a lower rank will.
   void end(const StartWait::Entry& wait) {
     if (WatchSignal::told_to_stop() && wait.stage != StartWait::Stage::joined) {
-      // Without a word: a launcher sends it to the peers of a rank that has had the last one.
+      // Silently: launchers send SIGTERM to the peers of a rank that has reported.
       std::signal(SIGTERM, SIG_DFL);
       sigset_t only;
       sigemptyset(&only);
@@ -182,7 +182,7 @@ class StartWatch::Thread {
     abort_job(static_cast<int>(ExitCode::communication));
   }
 
-  // Where ranks cannot ask each other, the message of one is enough: the lowest on the host that
+  // If ranks cannot ask each other, one message is enough: from the lowest rank on the host that
   // knows who is missing.
   [[nodiscard]] std::chrono::milliseconds time_for_others() const {
     constexpr std::int64_t most = std::numeric_limits<int>::max(), last = 10;
@@ -275,7 +275,7 @@ class StartWatch::Thread {
     job_->send(reinterpret_cast<const std::byte*>(&kept), sizeof(kept), to, MessageTag::note);
   }
 
-  // A network that fails is no reason to wait for ever.
+  // A network failure must not make it wait for ever.
   template <typename Action>
   void guarded(Action action) {
     try {
@@ -286,8 +286,8 @@ class StartWatch::Thread {
     }
   }
 
-  bool stop_ = false;  // of waits().mutex
-  RanksHere here_;     // for a wait in which nobody can be asked
+  bool stop_ = false;  // guarded by waits().mutex
+  RanksHere here_;     // for a wait in which no rank can be asked
   std::mutex job_mutex_;
   std::unique_ptr<Transfers> job_;
   std::list<Note> sent_;  // kept: the job ends after its first notes
@@ -296,7 +296,7 @@ class StartWatch::Thread {
   int answers_left_ = 0;
   int led_by_ = -1;  // the rank that will end the job
   Clock::time_point give_up_;
-  std::thread thread_;  // last: it uses all others
+  std::thread thread_;  // last: it uses all members above
 };
 
 StartWatch::StartWatch() : thread_(std::make_unique<Thread>()) {}

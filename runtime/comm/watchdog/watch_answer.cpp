@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank tells about itself: answers to other watchdogs and the dump file.
+// What a rank reports about itself: answers to other watchdogs and the dump file.
 #include <algorithm>
 
 #include "runtime/base/error.h"

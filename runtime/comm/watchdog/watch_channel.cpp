@@ -13,7 +13,7 @@ static_assert(std::is_trivially_copyable_v<WatchNote>, "it travels as bytes");
 WatchChannel::WatchChannel() : transfers_(make_job_transfers()) {}
 
 WatchChannel::~WatchChannel() {
-  // With notes on their way the job is ending; a rank that unwinds does not count on its peers.
+  // With notes in flight the job is ending; a rank that unwinds cannot rely on its peers.
   if (transfers_ && (!outgoing_.empty() || std::uncaught_exceptions() > 0)) transfers_->abandon();
 }
 

@@ -49,7 +49,7 @@ void WatchMarks::look() {
       }
       if (!mark.over->reached()) return;
       log_->finish(mark.first, mark.last, CallState::done);
-    } catch (const Error&) {  // of the GPU; whoever waits for the stream raises it
+    } catch (const Error&) {  // a GPU error; waiting for the stream raises it
       log_->finish(mark.first, mark.last, CallState::failed);
     }
   }

@@ -45,8 +45,7 @@ std::optional<WatchReport> WatchReport::of_stuck_call(const CallLogs& logs,
   WatchReport report;
   report.log_ = stuck_log;
   report.stuck_ = stuck;
-  // Calls between group_begin and group_end wait together; of several collectives the first stands
-  // for all.
+  // Calls between group_begin and group_end wait together; the first collective represents all.
   bool asked_collective = false;
   for (const CallLog::Entry& entry : stuck_log->entries(0)) {
     if (entry.state != CallState::started) continue;

@@ -50,7 +50,7 @@ void WatchSignal::uninstall() {
   if (!installed || sigaction(SIGTERM, nullptr, &now) != 0) return;
   installed = false;
   if (now.sa_handler == on_terminate) std::signal(SIGTERM, SIG_DFL);
-  // One that came after the watchdog's last look.
+  // A request after the watchdog's last poll.
   if (take() == Request::terminate) end_process();
 }
 

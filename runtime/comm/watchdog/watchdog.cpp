@@ -24,15 +24,14 @@ using namespace std::chrono_literals;
 using Clock = CallLog::Clock;
 
 constexpr auto answer_patience = 2s;
-// From then on a rank that was asked no longer believes that the one that asked will end the job.
+// After this time a rank that was asked no longer expects the asking rank to end the job.
 constexpr auto end_patience = 5s;
 constexpr unsigned last_resort_s = 12;
-// Within a step, once SIGTERM has come; a checkpoint may take its time.
+// Limit within a step after SIGTERM; checkpoints are exempt.
 constexpr auto longest_in_a_hurry = 15s;
 constexpr auto longest_pause = 250ms;
 constexpr auto pause_in_report = 10ms;
-// A process that did not run for so long was stopped, and its peers probably with it (a suspended
-// job).
+// A process that did not run for this long was suspended, and probably its peers too.
 constexpr auto stopped_gap = 2s;
 
 void write_file_now(const std::filesystem::path& path, const std::string& text) {
@@ -42,14 +41,14 @@ void write_file_now(const std::filesystem::path& path, const std::string& text) 
   write_fully(file, path, std::as_bytes(std::span(text)), ExitCode::internal);
 }
 
-// Ends the process even if what follows blocks.
+// Ends the process even if later work blocks.
 void arm_last_resort() {
   std::signal(SIGALRM, SIG_DFL);
   alarm(last_resort_s);
 }
 
 std::thread start_thread(Watchdog* self, void (*body)(Watchdog*)) {
-  // Signals belong to the main thread.
+  // Only the main thread handles signals.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -118,7 +117,7 @@ void Watchdog::run() {
     try {
       turn(Clock::now());
     } catch (const std::exception& error) {
-      // Nobody else would end a stuck job: go on, without the peers' help.
+      // Nothing else would end a stuck job: continues without the peers' help.
       lose_channel(error.what());
     }
   }
@@ -198,7 +197,7 @@ void Watchdog::look_for_trouble(Clock::time_point now) {
   if (report_) ask();
 }
 
-// A rank that waits for others is not at fault: the call's own deadline tells.
+// A rank that waits for others is not at fault: the call's own deadline applies.
 void Watchdog::look_for_stuck_step(Clock::time_point before) {
   const auto activity = current_activity();
   if (!activity || activity->since >= before) return;
@@ -225,7 +224,7 @@ void Watchdog::conclude() {
                         options_.directory);
   }
   print_error(text);
-  // The launcher's SIGTERM has nobody left to take it and would cost a second.
+  // Nothing handles the launcher's SIGTERM any more; waiting for it would cost a second.
   WatchSignal::uninstall();
   abort_job(static_cast<int>(ExitCode::communication));
 }
@@ -240,7 +239,7 @@ void Watchdog::dump(const std::string& why) {
   }
 }
 
-// Before and after the steps there is nothing to tell: a refused command leaves no file behind.
+// Outside of steps there is nothing to dump: a refused command leaves no file.
 void Watchdog::dump_in_a_hurry() {
   if (dumped_ || !current_activity()) return;
   dump("told to end (SIGTERM or SIGINT)");

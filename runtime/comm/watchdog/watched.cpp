@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Watched decorator. On a CPU stream a call becomes one task that notes in the group's CallLog
-// that it has started, makes the call of the inner group on a stream that runs inline, and notes
-// that it is over. So a watched call costs its stream no more tasks than another; the watchdog's
-// thread reads the log. On another stream the inner group's call is enqueued between two events
-// (watch_marks.h).
+// The Watched decorator. On a CPU stream a call becomes one task that logs its start in the group's
+// CallLog, makes the inner group's call on an inline stream, and logs its end. So a watched call
+// costs its stream no additional task; the watchdog's thread reads the log. On other streams the
+// inner group's call is enqueued between two events (watch_marks.h).
 #include "runtime/comm/watchdog/watched.h"
 
 #include <atomic>
@@ -17,7 +16,7 @@
 namespace trireme {
 namespace {
 
-// Unless told otherwise, the calls first..last have failed when this goes out of scope.
+// By default the calls first..last count as failed when this goes out of scope.
 class Outcome {
  public:
   Outcome(CallLog& log, CallLog::Id first, CallLog::Id last)
@@ -37,7 +36,7 @@ class Outcome {
   CallState state_ = CallState::failed;
 };
 
-// What queued tasks use; it lives until the last of them is done.
+// Used by queued tasks; lives until the last one is done.
 class WatchedGroup {
  public:
   WatchedGroup(std::unique_ptr<Communicator> inner, std::shared_ptr<CallLog> log)
@@ -64,7 +63,7 @@ class WatchedGroup {
     inner_->group_end(*stream_);
     outcome.done();
   }
-  // Left to the end of the process.
+  // Leaks it until the process ends.
   static void abandon(const std::shared_ptr<WatchedGroup>& group) { group->self_ = group; }
 
  private:
@@ -92,7 +91,7 @@ class WatchedCommunicator final : public Communicator {
   ~WatchedCommunicator() override {
     const auto log = group_->shared_log();
     watchdog_->retire(log.get());
-    // A rank that unwinds frees nothing that its peers have a part in.
+    // A rank that unwinds frees nothing that its peers use.
     if (std::uncaught_exceptions() > 0) {
       WatchedGroup::abandon(group_);
       return;
@@ -133,7 +132,7 @@ class WatchedCommunicator final : public Communicator {
   }
 
  private:
-  // The calls between group_begin and group_end go to the device together, at the end.
+  // Enqueues the calls between group_begin and group_end together, at the end.
   void submit_on_device(Stream& stream, const Call& call) {
     Communicator& inner = group_->inner();
     if (!in_group()) return on_device(stream, last_, last_, [&] { inner.issue(stream, call); });
@@ -141,11 +140,11 @@ class WatchedCommunicator final : public Communicator {
     inner.issue(stream, call);
   }
 
-  // enqueue() puts the calls first..last on the stream.
+  // enqueue() enqueues the calls first..last.
   template <typename F>
   void on_device(Stream& stream, CallLog::Id first, CallLog::Id last, F enqueue) {
     Outcome outcome(group_->log(), first, last);
-    if (stream.capturing()) {  // what a graph will do, nobody can tell call by call
+    if (stream.capturing()) {  // calls in a graph cannot be tracked one by one
       enqueue();
       return outcome.done();
     }
@@ -164,12 +163,12 @@ class WatchedCommunicator final : public Communicator {
   std::shared_ptr<Watchdog> watchdog_;
   std::shared_ptr<WatchMarks> marks_;
   std::shared_ptr<WatchedGroup> group_;
-  // Of the open group, or the last call.
+  // In the open group, or the last call.
   CallLog::Id first_ = 0;
   CallLog::Id last_ = 0;
 };
 
-// Tells the members each other's rank in the job and agrees on a number for the group.
+// Exchanges the members' world ranks and agrees on a number for the group.
 std::shared_ptr<CallLog> make_log(Communicator& group, int world_rank) {
   struct Member {
     std::uint32_t world_rank = 0;
@@ -182,7 +181,7 @@ std::shared_ptr<CallLog> make_log(Communicator& group, int world_rank) {
     return {reinterpret_cast<std::byte*>(range.data()), DType::u8,
             Shape{static_cast<std::int64_t>(range.size_bytes())}};
   };
-  // Over a group that goes away again: the calls of `group` itself are the caller's to count.
+  // On a temporary group, because calls of `group` itself are the caller's to count.
   const auto once = group.host_sibling(group.name() + ".members");
   const HostStream stream;
   once->all_gather(*stream, bytes_of({&own, 1}), bytes_of(members));
@@ -196,7 +195,7 @@ std::shared_ptr<CallLog> make_log(Communicator& group, int world_rank) {
 
 std::unique_ptr<Communicator> watch(std::unique_ptr<Communicator> inner,
                                     std::shared_ptr<Watchdog> watchdog) {
-  // Nobody to wait for.
+  // A single rank never waits.
   if (inner->size() == 1) return inner;
   auto log = make_log(*inner, watchdog->rank());
   return std::make_unique<WatchedCommunicator>(std::move(inner), std::move(watchdog),
@@ -211,7 +210,7 @@ std::unique_ptr<Communicator> WatchedCommunicator::split(int color, int key, std
   return part;
 }
 
-// Of the inner group's own, which knows how to do without a part on the device.
+// Made by the inner group, which can omit the device part.
 std::unique_ptr<Communicator> WatchedCommunicator::host_sibling(std::string name) {
   const CallLog::Id id = begin_host_call(CallRecord::split);
   Outcome outcome(group_->log(), id, id);

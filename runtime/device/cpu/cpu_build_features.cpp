@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled with the flags of the rest of the build: the compiler's macros tell what it may emit.
+// Compiled with the flags of the rest of the build, so the compiler's macros tell what it may emit.
 #include "runtime/device/cpu/cpu_feature_bits.h"
 
 namespace trireme {
 namespace {
 
-// An undefined macro stays its own name when made a string; a defined one becomes "1".
+// An undefined macro stringifies to its own name, a defined one to "1".
 #define TRIREME_TEXT_OF(x) #x
 #define TRIREME_IS_ON(x) (TRIREME_TEXT_OF(x)[0] == '1')
 

@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t alignment = 64;
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 constexpr int guard_value = 0xA5;
-// AddressSanitizer has red zones of its own; guard bytes would hide the first overrun from it.
+// AddressSanitizer has its own red zones; guard bytes would hide the first overrun from it.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr std::size_t guard_bytes = 0;
 #else
@@ -78,11 +78,11 @@ std::byte* CpuDevice::allocate(std::size_t bytes, MemoryKind kind) {
   if (total < bytes || posix_memalign(&data, huge ? huge_page : alignment, total) != 0) {
     out_of_memory(bytes, kind, "the host");
   }
-  // Only advice: without huge pages everything works, a little slower.
+  // Only advice: without huge pages everything works, slightly slower.
   if (huge) static_cast<void>(madvise(data, total, MADV_HUGEPAGE));
   auto* const block = static_cast<std::byte*>(data);
 #if !defined(NDEBUG)
-  std::memset(block, 0xFF, bytes);  // all floats NaN: reading before writing shows
+  std::memset(block, 0xFF, bytes);  // all floats NaN: exposes reads before writes
 #endif
   std::memset(block + bytes, guard_value, guard_bytes);
   return block;
@@ -100,7 +100,7 @@ void CpuDevice::release(std::byte* data, std::size_t bytes, MemoryKind kind) noe
 
 void CpuDevice::quiesce() noexcept {
   if (StreamCore::on_worker())
-    return;  // a task that fails must not wait for its own or another stream
+    return;  // a failing task must not wait for its own or another stream
   const std::lock_guard lock(mutex_);
   for (const auto& weak : cores_) {
     if (const auto core = weak.lock()) core->cancel();

@@ -8,7 +8,7 @@ namespace trireme {
 struct CpuEvent::State {
   std::mutex mutex;
   Point point;
-  std::uint64_t generation = 0;  // counts records; a stamp of an older one is dropped
+  std::uint64_t generation = 0;  // counts records; stamps of older ones are dropped
   std::uint64_t stamped = 0;     // the generation that `time` belongs to
   Clock::time_point time;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiled for the baseline processor and free of inline functions shared with the rest of the
-// program (the linker could pick their other copies): it must run where the build does not.
+// program (the linker could pick their other copies), because it must run where the build does not.
 #include "runtime/device/cpu/cpu_features.h"
 
 #include <stdio.h>
@@ -27,7 +27,7 @@ CpuFeatures present_features() noexcept {
 #undef TRIREME_COLLECT
   return set;
 #else
-  return compiled_features;  // no list for this processor family; trust the build
+  return compiled_features;  // no list for this processor family: assume it fits
 #endif
 }
 
@@ -67,7 +67,7 @@ void check_cpu_supports_build() noexcept {
 }
 
 namespace {
-// Before the constructors of static objects, which are compiled for the target processor too.
+// Runs before static constructors, which are also compiled for the target processor.
 [[gnu::constructor(101)]] void check_before_constructors() {
   check_cpu_supports_build();
 }

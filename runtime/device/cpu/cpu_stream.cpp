@@ -15,7 +15,7 @@
 namespace trireme {
 namespace {
 
-// The kernel's struct sched_attr in its first version; headers of C libraries differ.
+// First version of the kernel's struct sched_attr; headers of C libraries differ.
 struct SchedulingAttributes {
   std::uint32_t size = 48, policy = 0;
   std::uint64_t flags = 0;
@@ -25,9 +25,9 @@ struct SchedulingAttributes {
 };
 static_assert(sizeof(SchedulingAttributes) == 48);
 
-// A thread that sends wakes beside a computation. Linux from 6.6 on lets that run on for what is
-// left of its slice, milliseconds, unless the thread that wakes asks for shorter slices (from 6.12
-// on; others ignore it). A hint: where it is refused, the neighbour waits longer.
+// A thread that sends wakes beside a computation. Since Linux 6.6 that computation runs on for the
+// rest of its slice, milliseconds, unless the waking thread asks for shorter slices (since 6.12;
+// other versions ignore it). A hint: if it is refused, the neighbour waits longer.
 void ask_for_short_slices() {
   SchedulingAttributes attributes;
   if (syscall(SYS_sched_getattr, 0, &attributes, sizeof(attributes), 0U) != 0) return;
@@ -37,7 +37,7 @@ void ask_for_short_slices() {
   syscall(SYS_sched_setattr, 0, &attributes, 0U);
 }
 
-// Signals belong to the main thread: the worker starts with all of them blocked.
+// Only the main thread handles signals: the worker starts with all of them blocked.
 std::thread start_worker(const std::shared_ptr<StreamCore>& core, StreamKind kind) {
   sigset_t all;
   sigset_t before;

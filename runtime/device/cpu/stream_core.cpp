@@ -52,8 +52,8 @@ void StreamCore::wake_worker() {
 }
 
 bool StreamCore::await_work() {
-  // A task that follows within a microsecond finds the worker awake; longer would take the core
-  // from the thread that computes.
+  // A task that follows within a microsecond finds the worker awake; spinning longer would take the
+  // core from the computing thread.
   for (int i = 0; i < 1000; ++i) {
     if (pushed_ > completed_) return true;
   }
@@ -98,7 +98,7 @@ void StreamCore::complete(Ticket ticket, std::optional<Failure> failure) {
   if (awaited_ > ticket) return;
   {
     const std::lock_guard lock(mutex_);
-    awaited_ = nobody;  // who still waits says so again
+    awaited_ = nobody;  // remaining waiters set it again
   }
   done_.notify_all();
 }

@@ -66,7 +66,7 @@ namespace cuda {
 int count_cuda_devices() noexcept {
   int count = 0;
   const cudaError_t found = cudaGetDeviceCount(&count);
-  static_cast<void>(cudaGetLastError());  // unchecked: takes the error off the record
+  static_cast<void>(cudaGetLastError());  // unchecked: clears the error
   return found == cudaSuccess ? count : 0;
 }
 
@@ -152,14 +152,14 @@ std::byte* CudaDevice::allocate(std::size_t bytes, MemoryKind kind) {
     if (reserved == nullptr) out_of_memory(bytes, kind, "the address space");
     return reserved;
   }
-  choose_device(index_);  // loader threads allocate too
+  choose_device(index_);  // loader threads also allocate
   void* data = nullptr;
   const cudaError_t code = kind == MemoryKind::device
                                ? cudaMalloc(&data, bytes)
                                : cudaHostAlloc(&data, bytes, cudaHostAllocDefault);
   if (code == cudaErrorMemoryAllocation) {
     std::size_t free = 0, total = 0;
-    static_cast<void>(cudaGetLastError());  // unchecked: takes the error off the record
+    static_cast<void>(cudaGetLastError());  // unchecked: clears the error
     TRIREME_CUDA(cudaMemGetInfo(&free, &total));
     out_of_memory(bytes, kind, fmt::format("GPU {}", index_), free, total);
   }
@@ -169,8 +169,8 @@ std::byte* CudaDevice::allocate(std::size_t bytes, MemoryKind kind) {
 
 void CudaDevice::release(std::byte* data, std::size_t bytes, MemoryKind kind) noexcept {
   if (described_) return release_reserved(data, bytes);
-  // With an error on its way up, kernels may wait for a peer that waits for this rank, and freeing
-  // waits for them. The end of the process frees it.
+  // During unwinding kernels may wait for a peer that waits for this rank, and freeing waits for
+  // the kernels. The end of the process frees the memory.
   if (std::uncaught_exceptions() > 0) return;
   detail::report_cuda(cudaSetDevice(index_), "cudaSetDevice");
   if (kind == MemoryKind::device) {

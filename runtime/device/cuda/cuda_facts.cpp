@@ -13,7 +13,7 @@ std::string link_between(int from, int to) {
   int reachable = 0, atomics = 0;
   TRIREME_CUDA(cudaDeviceCanAccessPeer(&reachable, from, to));
   if (reachable == 0) return "host";
-  // Atomics on a peer's memory are native over NVLink only.
+  // Only over NVLink are atomics on a peer's memory native.
   TRIREME_CUDA(cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, from, to));
   return atomics != 0 ? "NVLink" : "PCIe";
 }

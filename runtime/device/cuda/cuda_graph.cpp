@@ -14,10 +14,10 @@ namespace {
 
 CudaGraph::CudaGraph(CudaStream& stream, const std::function<void()>& work) {
   cudaGraph_t graph = nullptr;
-  // Thread-local: loader threads and the watchdog go on calling CUDA meanwhile.
+  // Thread-local, because loader threads and the watchdog call CUDA meanwhile.
   TRIREME_CUDA(cudaStreamBeginCapture(stream.handle(), cudaStreamCaptureModeThreadLocal));
   std::string reason;
-  std::exception_ptr other;  // a failure that is none of the recording
+  std::exception_ptr other;  // an error that is not the recording's
   try {
     work();
   } catch (const Error& error) {
@@ -26,7 +26,7 @@ CudaGraph::CudaGraph(CudaStream& stream, const std::function<void()>& work) {
       other = std::current_exception();
   }
   const cudaError_t ended = cudaStreamEndCapture(stream.handle(), &graph);
-  static_cast<void>(cudaGetLastError());  // unchecked: takes the error off the record
+  static_cast<void>(cudaGetLastError());  // unchecked: clears the error
   if (ended != cudaSuccess && reason.empty())
     reason = fmt::format("{} ({})", cudaGetErrorName(ended), cudaGetErrorString(ended));
   cudaError_t made = cudaSuccess;

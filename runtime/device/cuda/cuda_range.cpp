@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVTX is header-only, and does next to nothing where no profiler listens.
+// NVTX is header-only and nearly free without a profiler.
 #include "runtime/device/backends.h"
 #include "runtime/device/cuda_slot.h"
 
@@ -13,7 +13,7 @@ namespace cuda {
 
 #if __has_include(<nvtx3/nvToolsExt.h>)
 void begin_cuda_range(const char* name) noexcept {
-  static_cast<void>(nvtxRangePushA(name));  // how deep it is nested
+  static_cast<void>(nvtxRangePushA(name));  // the result is the nesting depth
 }
 
 void end_cuda_range() noexcept {

@@ -15,8 +15,7 @@ void choose_device(int device) {
   current = device;
 }
 
-// A wait of the host spins, for the shortest delay; one that sleeps costs tens of microseconds
-// more.
+// Host waits spin for the lowest latency; a sleeping wait costs tens of microseconds more.
 static unsigned flags_of(EventKind kind) {
   switch (kind) {
     case EventKind::order:
@@ -46,7 +45,7 @@ CudaEvent& CudaEvent::of(Event& event) {
 }
 
 bool CudaEvent::reached() const {
-  choose_device(device_);  // a watchdog's thread asks, too
+  choose_device(device_);  // the watchdog's thread also calls it
   const cudaError_t state = cudaEventQuery(handle_);
   if (state == cudaErrorNotReady) return false;
   TRIREME_CUDA(state);
@@ -54,7 +53,7 @@ bool CudaEvent::reached() const {
 }
 
 void CudaEvent::synchronize() {
-  choose_device(device_);  // loader threads wait, too
+  choose_device(device_);  // loader threads also wait
   TRIREME_CUDA(cudaEventSynchronize(handle_));
 }
 
@@ -76,7 +75,7 @@ CudaStream::CudaStream(Device& device, StreamKind kind) : device_(device), kind_
 }
 
 CudaStream::~CudaStream() {
-  if (!runs() || std::uncaught_exceptions() > 0) return;  // as for memory: see CudaDevice::release
+  if (!runs() || std::uncaught_exceptions() > 0) return;  // like memory: see CudaDevice::release
   report_cuda(cudaStreamSynchronize(handle_), "cudaStreamSynchronize");
   report_cuda(cudaStreamDestroy(handle_), "cudaStreamDestroy");
 }
@@ -88,8 +87,7 @@ CudaStream& CudaStream::of(Stream& stream) {
   return *found;
 }
 
-// Inside a graph a time is taken at every replay; an event that orders streams is resolved into the
-// graph's edges.
+// In a graph a timed event is recorded at every replay; ordering events become edges of the graph.
 void CudaStream::record(Event& event) {
   if (!runs()) return;
   const CudaEvent& here = CudaEvent::of(event);
@@ -116,7 +114,7 @@ bool CudaStream::capturing() const {
 }
 
 unsigned* CudaStream::arrivals(std::size_t count) {
-  constexpr std::size_t first_count = 1024;  // of hardly any kernel does it have to grow
+  constexpr std::size_t first_count = 1024;  // hardly any kernel makes it grow
   const std::size_t held = arrivals_.size();
   std::byte* const counters = grow(arrivals_, std::max(count, first_count) * sizeof(unsigned));
   if (arrivals_.size() > held && runs())

@@ -24,7 +24,7 @@ std::string demangled(const char* symbol) {
   return status == 0 ? std::string(text.get()) : std::string(symbol);
 }
 
-// Neither the result, nor namespaces, nor arguments.
+// Drops result type, namespaces and arguments.
 std::string shortened(std::string name) {
   for (const char* const part : {"(anonymous namespace)::", "trireme::", "ops::", "cuda::"}) {
     for (auto at = name.find(part); at != std::string::npos; at = name.find(part))
@@ -35,13 +35,13 @@ std::string shortened(std::string name) {
   return name;
 }
 
-// Where the program lies in memory, relative to the addresses in its file.
+// The program's load address relative to the addresses in its file.
 std::uintptr_t load_offset() {
   std::uintptr_t offset = 0;
   dl_iterate_phdr(
       [](dl_phdr_info* info, std::size_t, void* found) {
         *static_cast<std::uintptr_t*>(found) = info->dlpi_addr;
-        return 1;  // the first is the program
+        return 1;  // the first entry is the program
       },
       &offset);
   return offset;
@@ -53,7 +53,7 @@ std::span<const T> table(std::span<const char> file, std::size_t offset, std::si
   return {reinterpret_cast<const T*>(file.data() + offset), bytes / sizeof(T)};
 }
 
-// Mangled names of the program's functions by their addresses in its file.
+// Mangled names of the program's functions by address in its file.
 std::map<std::uintptr_t, std::string> read_symbols() {
   std::map<std::uintptr_t, std::string> symbols;
   constexpr std::uint64_t largest = std::uint64_t{1} << 32;

@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-// Constructors write a few numbers into host memory; everything larger is only laid out.
+// Constructors write small values into host memory; larger buffers are only laid out.
 constexpr std::size_t smallest_reserved = std::size_t{64} << 10;
 
 class DryEvent final : public Event {

@@ -12,8 +12,7 @@ struct Place {
   std::atomic<bool> written = false;
 };
 
-// Of the whole process and never freed, so that a thread that is late writes into memory that is
-// there. Pages that no trace has used cost nothing.
+// Global and never freed, so a late thread writes into valid memory. Unused pages cost nothing.
 std::array<Place, HostTrace::capacity> places;
 std::atomic<std::size_t> taken = 0;
 std::atomic<int> threads = 0;
@@ -22,7 +21,7 @@ struct {
   std::string_view what;
   int chunk = -1, micro_batch = -1;
   std::int64_t since = 0;
-} activity;  // of the thread that trains
+} activity;  // of the training thread
 
 int thread_number() noexcept {
   thread_local const int number = threads.fetch_add(1, std::memory_order_relaxed);

@@ -42,7 +42,7 @@ TraceLog::Span TraceLog::make_span() {
   return span;
 }
 
-// Of several tries the one that took the host the least time.
+// The fastest of several attempts.
 TraceLog::Anchor TraceLog::take_anchor() {
   Anchor best;
   for (int i = 0; i < anchor_tries; ++i) {
@@ -138,8 +138,8 @@ void TraceLog::close(int span, Stream& stream) {
   done.closed = true;
 }
 
-// The outermost range of a computation is called as the schedule calls it, which tells the two
-// halves of a split backward pass apart.
+// The outermost range of a computation has the schedule's name, which distinguishes the two halves
+// of a split backward.
 void TraceLog::begin_range(const char* name) {
   const bool outermost = depth_ == 0;
   const bool named = outermost && chunk_ >= 0 && !activity_.empty();
@@ -182,7 +182,7 @@ void TraceLog::end_call(Stream& stream, bool in_group) {
   call_ = not_kept;
 }
 
-// The calls of a group are carried out together, at its end.
+// The calls of a group run together, at its end.
 void TraceLog::end_group(Stream& stream) {
   if (&stream.device() != &device_) return;
   for (std::size_t i = 0; i < in_group_; ++i)
@@ -212,9 +212,9 @@ TracedSpan TraceLog::read(const Span& span, std::int64_t begin_of_step, const Ev
   return traced;
 }
 
-// The device's clock is held against the host's before the steps and after them. A GPU gives times
-// between two events as 32-bit numbers of milliseconds, so each step is measured from the one
-// before, and what is in it from its own begin.
+// The device's clock is compared with the host's before and after the steps. A GPU returns times
+// between two events as 32-bit floats of milliseconds, so each step is measured from the previous
+// one, and its contents from its own start.
 Traced TraceLog::take() {
   Traced traced{.streams = {}, .groups = {}, .spans = {}, .lost = std::exchange(lost_, 0)};
   for (std::size_t i = 0; i < used_; ++i) {

@@ -22,7 +22,7 @@ void linear_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, c
 void linear_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db, const Tensor& dy,
                             const Tensor& x);
 
-// The two matmuls beside a GELU, fused with it. If the device fuses epilogues (Device::
+// The two matmuls beside a GELU, fused with it. If the policy fuses epilogues (ExecutionPolicy::
 // fused_epilogues), one pass over the wide activations is saved and GELU sees unrounded sums;
 // otherwise the bits are those of separate ops.
 // pre(N, O) = x(N, I) w(O, I)^T + bias(O); y(N, O) = gelu(pre). bias may be absent.

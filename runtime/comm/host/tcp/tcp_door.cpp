@@ -14,9 +14,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Of each stranger, to prove the secret.
+// Time for a connection to prove the secret.
 constexpr auto patience = 5s;
-// At the same time, beside as many as the job has ranks; the oldest has to go.
+// Limit of open connections beside the job's ranks; the oldest is closed.
 constexpr int max_strangers = 128;
 constexpr auto pause_between_logs = 1s;
 
@@ -68,8 +68,8 @@ void TcpDoor::accept_all() {
         FileDescriptor(::accept4(listener_.get(), reinterpret_cast<sockaddr*>(&stranger.address),
                                  &length, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!stranger.socket.is_open()) {
-      // A connection that broke while it waited is nobody's fault here. Without descriptors the
-      // oldest makes room; the others wait.
+      // A connection that broke while queued is ignored. Without descriptors the oldest is closed;
+      // the others wait.
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if ((errno == EMFILE || errno == ENFILE) && !strangers_.empty()) {
         refuse(strangers_.front(), "too many are connected");
@@ -81,7 +81,7 @@ void TcpDoor::accept_all() {
     }
     stranger.limit = TcpClock::now() + patience;
     stranger.challenge = make_challenge();
-    // It fits into the empty buffer of a new connection; one that does not take it is no guest.
+    // It fits the empty buffer of a new connection; if not, the peer is no rank.
     if (!send_all(stranger.socket, bytes_of(stranger.challenge), TcpClock::now())) {
       refuse(stranger, "it left without a proof of the job's secret");
       continue;

@@ -16,8 +16,8 @@ constexpr bool travels =
 static_assert(travels<TcpChallenge> && travels<TcpAnswer> && travels<TcpReply>,
               "they travel as bytes, and proofs cover all of them");
 
-// What a proof covers: whose it is, so that a process cannot be answered with its own words, and
-// the parts.
+// The content of a proof: its role, so that a process's own words cannot be replayed to it, and the
+// parts.
 template <typename... Parts>
 std::string statement(std::string_view whose, const Parts&... parts) {
   std::string bytes(whose);

@@ -12,7 +12,7 @@ namespace trireme {
 namespace {
 
 constexpr std::size_t min_room = std::size_t{64} << 10;
-// No machine has it: not a length but garbage.
+// No machine has this much memory: a longer length is garbage.
 constexpr std::uint64_t longest_message = std::uint64_t{1} << 48;
 
 bool is_message_tag(std::int32_t tag) {
@@ -43,7 +43,7 @@ std::span<std::byte> TcpInbox::space(int from) {
   const std::size_t left = peer.header.bytes - done;
   if (peer.request) return {peer.request->into + done, left};
   if (!peer.early) return std::span(nowhere_).first(std::min(left, nowhere_.size()));
-  // Memory follows what has come, not what was announced.
+  // Memory grows with received bytes, not with the announced length.
   std::vector<std::byte>& bytes = peer.early->bytes;
   if (bytes.size() == done) bytes.resize(done + std::min(left, std::max(done, min_room)));
   return std::span(bytes).subspan(done);
@@ -75,7 +75,7 @@ void TcpInbox::check(const TcpHeader& header) const {
   fail(ExitCode::communication, "tag {}, {} bytes", header.tag, header.bytes);
 }
 
-// Whether it is known where the message that begins goes.
+// Whether the destination of the message that begins is known.
 bool TcpInbox::place(int from) {
   Incoming& peer = at(from);
   const std::size_t bytes = peer.header.bytes;
@@ -84,7 +84,7 @@ bool TcpInbox::place(int from) {
     peer.request = found->second.front();
     found->second.pop_front();
     if (found->second.empty()) wanted_.erase(found);
-    // One that does not fit is read all the same, and thrown away.
+    // A message that does not fit is read and dropped.
     if (peer.request->bytes != bytes) std::exchange(peer.request, nullptr)->finish(bytes);
   } else if (peer.early_messages < limits_.early_messages &&
              bytes <= limits_.early_bytes - peer.early_bytes) {
@@ -130,8 +130,8 @@ void TcpInbox::forget(const Key& key, const std::shared_ptr<Early>& early) {
   if (found->second.empty()) early_.erase(found);
 }
 
-// Its message may have a place now; one without bytes is over with that, and nothing comes to say
-// so.
+// Its message may now have a destination; an empty one is complete with that, without further
+// input.
 bool TcpInbox::wake(int from) {
   if (!at(from).waits || !place(from)) return false;
   if (at(from).header.bytes == 0) finish(from);
@@ -141,7 +141,7 @@ bool TcpInbox::wake(int from) {
 bool TcpInbox::receive(int from, TcpChannel channel, int tag, std::shared_ptr<TcpRequest> request) {
   const std::lock_guard lock(mutex_);
   const Key key{from, channel, tag};
-  // Messages that arrived early are taken in their order.
+  // Takes messages that arrived early in order.
   if (const auto found = early_.find(key); found != early_.end()) {
     for (const std::shared_ptr<Early>& early : found->second) {
       if (early->wanted != nullptr) continue;
@@ -166,7 +166,7 @@ void TcpInbox::put(int from, TcpChannel channel, int tag, TcpRequest& request) {
   early->total = request.bytes;
   early->whole = true;
   request.done.store(true, std::memory_order_release);
-  // Of one's own there is no limit, and deliver() takes off what is added here.
+  // No limit for messages to itself; deliver() subtracts what is added here.
   at(from).early_bytes += early->total;
   ++at(from).early_messages;
   if (const auto found = wanted_.find(key); found != wanted_.end()) {
@@ -207,7 +207,7 @@ bool TcpInbox::has_left(int from) {
 }
 
 int TcpInbox::abort_code(int from) const {
-  // Only the lowest byte reaches whoever started the process.
+  // Only the lowest byte of an exit code reaches the parent process.
   constexpr int max = 255;
   const int code = incoming_[static_cast<std::size_t>(from)].header.code;
   return code >= 1 && code <= max ? code : static_cast<int>(ExitCode::communication);

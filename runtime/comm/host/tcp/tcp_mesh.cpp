@@ -82,12 +82,12 @@ bool TcpMesh::receive_arrived(Channel channel, int tag, std::byte* into, std::si
 
 void TcpMesh::wake() const noexcept {
   const std::uint64_t one = 1;
-  static_cast<void>(!::write(waker_.get(), &one, sizeof(one)));  // full: it is awake anyway
+  static_cast<void>(!::write(waker_.get(), &one, sizeof(one)));  // full: it is already awake
 }
 
 void TcpMesh::abort(int code) noexcept {
-  // Whatever was on its way is void now: the note may follow half a message, which the peer
-  // notices as a broken connection. Both end it.
+  // Messages in flight are void now: the note may follow half a message, which the peer sees as a
+  // broken connection. Both end it.
   const TcpHeader header{.tag = tcp_abort_tag, .code = code};
   for (const Peer& peer : peers_) {
     if (peer.socket.is_open() && peer.outgoing.empty())
@@ -101,7 +101,7 @@ void TcpMesh::lost(int rank, const std::string& how) {
   abort_job(static_cast<int>(ExitCode::communication));
 }
 
-// Who must wait is only looked at for its end.
+// A peer that must wait is only polled for its end.
 short TcpMesh::events_of(int rank) {
   const bool sends = !peers_[static_cast<std::size_t>(rank)].outgoing.empty();
   if (inbox_.has_left(rank)) return static_cast<short>(sends ? POLLOUT : 0);
@@ -143,7 +143,7 @@ void TcpMesh::write_some(int rank) {
     {
       const std::lock_guard lock(mutex_);
       if (peer.outgoing.empty()) return;
-      next = &peer.outgoing.front();  // stays where it is while others are added
+      next = &peer.outgoing.front();  // has a stable address while others are added
     }
     auto* const head = reinterpret_cast<std::byte*>(&next->header);
     std::array<iovec, 2> parts{};

@@ -19,9 +19,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Of one attempt to be let in; a rank that is busy with others answers later.
+// Time for one connection attempt; a busy rank answers later.
 constexpr auto patience_of_attempt = 10s;
-// Rank 0 knows who is missing: it shall be the first to give up.
+// Rank 0 knows who is missing, so it should be the first to give up.
 constexpr auto longer_than_rank_0 = 5s;
 constexpr auto look_at_others = 200ms;
 
@@ -90,8 +90,8 @@ struct Host {
 };
 using MakeHello = std::function<TcpHello(const FileDescriptor&)>;
 
-// Both sides prove the secret. Empty when this process is welcome, else what went wrong, which may
-// go better the next time. A verdict that comes from a rank of the job is final.
+// Both sides prove the secret. Returns "" if this process is accepted, else the problem, which may
+// be temporary. A verdict from a rank of the job is final.
 std::string introduce(const FileDescriptor& socket, const Host& host, const TcpPlace& place,
                       const TcpHello& hello, TcpClock::time_point limit) {
   TcpChallenge challenge;
@@ -115,10 +115,10 @@ std::string introduce(const FileDescriptor& socket, const Host& host, const TcpP
   return "";
 }
 
-// Until it lets us in: ranks start in any order.
+// Retries until accepted, because ranks start in any order.
 FileDescriptor knock(const Host& host, const TcpPlace& place, const Sockets& sockets,
                      const MakeHello& make_hello, TcpClock::time_point limit) {
-  std::string turned_away;  // says more than that the time was over in a later attempt
+  std::string turned_away;  // more informative than a later timeout
   for (auto pause = 20ms;; pause = std::min<std::chrono::milliseconds>(pause * 2, 500ms)) {
     const auto attempt =
         std::min<TcpClock::time_point>(limit, TcpClock::now() + patience_of_attempt);
@@ -139,7 +139,7 @@ FileDescriptor knock(const Host& host, const TcpPlace& place, const Sockets& soc
   }
 }
 
-// What an other host would need to know, who is told the same name.
+// Warns if the master's name means loopback here, because other hosts get the same name.
 void warn_of_loopback(const TcpPlace& place, const sockaddr_in& address) {
   if (!is_loopback(address) || place.address == "localhost" || place.address.starts_with("127."))
     return;
@@ -149,7 +149,7 @@ void warn_of_loopback(const TcpPlace& place, const sockaddr_in& address) {
       place.address, text_of(address));
 }
 
-// Rank 0 greets everybody, then sends the table of addresses.
+// Rank 0 accepts all ranks, then sends the address table.
 void host_all(const TcpPlace& place, const sockaddr_in& address, Sockets& sockets,
               TcpClock::time_point limit) {
   warn_of_loopback(place, address);
@@ -201,7 +201,7 @@ void join_all(const TcpPlace& place, const sockaddr_in& address, Sockets& socket
               TcpClock::time_point limit) {
   TcpHello hello{.job = place.job, .rank = place.rank, .size = place.size};
   std::optional<TcpDoor> door;
-  // Others reach this rank where rank 0 sees it.
+  // Other ranks reach this rank at the address that rank 0 sees.
   const auto with_door = [&](const FileDescriptor& socket) {
     if (!door) {
       sockaddr_in where = own_address(socket);

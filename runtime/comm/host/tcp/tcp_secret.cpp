@@ -52,7 +52,7 @@ TcpSecret TcpSecret::of_environment() {
   if (!value.empty() && !path.empty())
     fail(ExitCode::config, "TRIREME_SECRET and TRIREME_SECRET_FILE={} are set; unset one", path);
   if (value.empty()) value = read_secret(path);
-  // The value itself stays out of messages.
+  // Messages must not contain the value.
   if (value.size() < min_bytes) {
     fail(ExitCode::config, "{}: a secret of {} bytes can be guessed; use {}",
          path.empty() ? "TRIREME_SECRET" : fmt::format("TRIREME_SECRET_FILE={}", path),

@@ -24,7 +24,7 @@ const sockaddr* plain(const sockaddr_in& address) {
   return reinterpret_cast<const sockaddr*>(&address);
 }
 
-// Until the socket is ready for `events`, broken, or `limit` has passed (false).
+// Waits until the socket is ready for `events` or broken; false if `limit` has passed.
 bool wait_for(const FileDescriptor& socket, short events, TcpClock::time_point limit) {
   for (;;) {
     pollfd waiting{socket.get(), events, 0};

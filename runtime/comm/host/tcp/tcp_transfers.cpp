@@ -58,7 +58,7 @@ void TcpTransfers::broadcast(std::byte* data, std::size_t bytes, int root) {
     send(data, bytes, (root + step) % size(), MessageTag::collective);
 }
 
-// Dissemination: after round k each rank has heard, at second hand, of 2^(k + 1) others.
+// Dissemination barrier: after round k each rank has heard, indirectly, from 2^(k + 1) ranks.
 void TcpTransfers::barrier() {
   for (int distance = 1; distance < size(); distance *= 2) {
     send(nullptr, 0, (rank() + distance) % size(), MessageTag::collective);
