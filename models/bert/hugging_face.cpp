@@ -86,19 +86,19 @@ std::string bert_config(const ModelConfig& config) {
       options.dropout, options.norm_epsilon);
 }
 
-// The decoder is the token table, its bias stands twice in old files; the pooler and the head for
-// pairs of sentences do not reach the tokens.
+// The decoder is the token table, whose bias appears twice in old files; the pooler and the head
+// for sentence pairs do not affect the tokens.
 std::optional<std::string> bert_plain_name(std::string_view hf, const ModelConfig& /*model*/) {
   const bool copy = hf.starts_with("cls.predictions.decoder.");
   const bool beside = hf.starts_with("bert.pooler.") || hf.starts_with("cls.seq_relationship.");
   if (copy || beside || hf == "bert.embeddings.position_ids") return {};
-  std::string plain(hf);  // before 2019 norms were gamma and beta
+  std::string plain(hf);  // before 2019 the norms' parameters were gamma and beta
   if (hf.ends_with(".LayerNorm.gamma")) return plain.substr(0, plain.size() - 5) + "weight";
   if (hf.ends_with(".LayerNorm.beta")) return plain.substr(0, plain.size() - 4) + "bias";
   return plain;
 }
 
-// The id that hides tokens stands with their tokenizer; that of the published vocabularies is 103.
+// The mask token's id is in their tokenizer; in the published vocabularies it is 103.
 void read_bert(const HfKeys& keys, std::string_view /*type*/, ModelConfig& config) {
   config.family = bert_name;
   auto& model = config.as<BertOptions>();

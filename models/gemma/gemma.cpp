@@ -139,18 +139,18 @@ std::string gemma_config(const ModelConfig& config) {
       model.layers, model.hidden, model.heads, model.kv_heads, model.head_size, model.intermediate,
       model.context, model.vocabulary, model.norm.epsilon,
       divisor > 0 ? divisor : static_cast<double>(model.head_size),
-      // Hugging Face needs a number: a window of the whole context is no window.
+      // Hugging Face requires a number; a window of the whole context has no effect.
       model.window > 0 ? model.window : model.context, fmt::join(layers, ", "), options.rope_theta,
       options.rope_local_theta, scaling);
 }
 
-// A tied head may stand beside the tokens.
+// Files may contain a tied head besides the tokens.
 std::optional<std::string> gemma_plain_name(std::string_view hf, const ModelConfig& /*model*/) {
   if (hf == "lm_head.weight") return {};
   return std::string(hf);
 }
 
-// By layer_types or, where it is missing, by the pattern of older files.
+// From layer_types or, if it is missing, from the pattern of older files.
 std::int64_t read_global_every(const HfKeys& keys, std::int64_t layers) {
   constexpr std::int64_t published = 6;
   const std::int64_t pattern = keys.size_or("sliding_window_pattern", published);
@@ -179,7 +179,7 @@ double read_factor(const HfKeys& rope) {
   return rope.number("factor");
 }
 
-// Since version 5 of transformers by kind of layer in rope_parameters, before beside rope_scaling.
+// Per layer kind in rope_parameters since transformers 5, before that beside rope_scaling.
 void read_rope(const HfKeys& keys, GemmaOptions& model) {
   model.rope_theta = keys.number("rope_theta", 1e6);
   model.rope_local_theta = keys.number("rope_local_base_freq", 10000);
@@ -231,7 +231,7 @@ void read_gemma(const HfKeys& keys, std::string_view /*type*/, ModelConfig& conf
   keys.expect("use_bidirectional_attention", false, "our causal attention");
   keys.ignore("cache_implementation");
   read_rope(keys, model);
-  if (model.global_every == 0) model.rope_factor = 1;  // of no layer
+  if (model.global_every == 0) model.rope_factor = 1;  // no layer uses it
 }
 
 void spell_gemma(ModelConfig& model) {
@@ -247,7 +247,7 @@ void spell_gemma(ModelConfig& model) {
     options.rope_theta = options.rope_local_theta;
     options.rope_factor = 1;
   }
-  if (options.window == 0) options.window = options.context;  // as exports say it
+  if (options.window == 0) options.window = options.context;  // as exports write it
   options.context = 0;
 }
 

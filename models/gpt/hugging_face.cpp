@@ -14,7 +14,7 @@ namespace {
 
 enum class Scope : std::uint8_t { before_blocks, block, after_blocks };
 
-// The table: "{}" is the number of the block.
+// A row of the table; "{}" is the block number.
 struct Row {
   Scope scope;
   std::string_view ours, hf;
@@ -39,7 +39,7 @@ constexpr std::array rows = {
     Row{Scope::after_blocks, "final_norm.bias", "ln_f.bias", false},
 };
 
-// In the form of Hugging Face: (in, out).
+// In Hugging Face's form: (in, out).
 Shape shape_of(std::string_view hf, const GptOptions& model) {
   const std::int64_t c = model.hidden;
   if (hf == "wte.weight") return {model.vocabulary, c};
@@ -100,7 +100,7 @@ std::string gpt2_config(const ModelConfig& config) {
       activation_name(model.activation), model.dropout, model.dropout);
 }
 
-// Masks are no parameters; the head is tied to the tokens.
+// Masks are not parameters; the head is tied to the tokens.
 std::optional<std::string> gpt2_plain_name(std::string_view hf, const ModelConfig& /*model*/) {
   constexpr std::string_view prefix = "transformer.";
   if (hf.starts_with(prefix)) hf.remove_prefix(prefix.size());

@@ -6,7 +6,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::int64_t packed_channels = 4;  // that the normalisation of bytes has room for
+constexpr std::int64_t packed_channels = 4;  // limit of the byte normalisation
 
 void check_per_channel(const config::Subject& subject, std::string_view key,
                        const std::vector<double>& values, std::int64_t channels) {
@@ -60,7 +60,7 @@ ops::AugmentOptions augment_options(const Config& config, const ImageExtent& ima
                                       .width = image.width,
                                       .seed = config.run.seed}};
   const auto to_float = [](double value) { return static_cast<float>(value); };
-  // Files read in place are scaled where they are read.
+  // Files read in place are scaled when read.
   if (!config.data.float_samples()) {
     TRIREME_EXPECTS(config.data.mean.size() <= augment.mean.size() &&
                         config.data.std.size() <= augment.stddev.size(),

@@ -28,7 +28,7 @@ ops::BatchNormChannels BatchNorm::take_statistics(const Context& context, const 
     return {gamma, beta, params.compute(running_mean_), params.compute(running_variance_)};
   const ops::BatchNormChannels channels{gamma, beta, context(mean_), context(variance_)};
   ops::BatchNormRunning running{.weight = context.statistic_weight};
-  if (!context.recomputing) {  // else collected the first time
+  if (!context.recomputing) {  // otherwise already collected
     running.mean_sum = params.gradient(running_mean_);
     running.variance_sum = params.gradient(running_variance_);
   }

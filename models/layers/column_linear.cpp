@@ -108,7 +108,7 @@ void ColumnLinear::accumulate(const Context& context, const Tensor& dy, const Te
   }
 }
 
-// The adapter's own sums over ranks come after those of dx.
+// The adapter's sums over ranks follow those of dx.
 void ColumnLinear::finish_weights(const Context& context, const Tensor& dy, const Tensor& x) const {
   if (adapter_) adapter_->backward_weight(context, {dy, blocks_}, {x});
   if (!context.params.trains(weight_)) return;

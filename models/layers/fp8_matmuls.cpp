@@ -6,7 +6,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::int64_t alignment = 256;  // what tensor cores read fastest
+constexpr std::int64_t alignment = 256;  // the fastest for tensor cores
 
 std::int64_t aligned(std::int64_t bytes) {
   return (bytes + alignment - 1) / alignment * alignment;
@@ -27,7 +27,7 @@ Fp8Matmuls::Fp8Matmuls(Blueprint& blueprint, LinearKind kind, std::int64_t rows,
       together_(blueprint.options().training && !blueprint.options().split_backward &&
                 blueprint.options().adapters.rank == 0) {
   const std::int64_t outputs = weight[0], inputs = weight[1];
-  // First operands: x (N, I), dy (N, O), one as it is or transposed; second ones: w (O, I) and x.
+  // First operands: x (N, I), dy (N, O), one of them transposed; second ones: w (O, I) and x.
   second_ = static_cast<std::size_t>(aligned(rows * std::max(outputs, inputs)));
   scale_ = second_ + static_cast<std::size_t>(aligned(std::max(weight.count(), rows * inputs)));
   workspace_ = blueprint.workspace(scale_ + sizeof(float));

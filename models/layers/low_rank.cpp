@@ -36,7 +36,7 @@ LowRankAdapter::LowRankAdapter(Blueprint& blueprint, const AdaptedWeight& weight
                                .shard_lead = column_ ? weight.lead : 1,
                                .adapter = true});
   const auto bytes = [&](std::int64_t width) {
-    constexpr std::size_t alignment = 256;  // what tensor cores read fastest
+    constexpr std::size_t alignment = 256;  // the fastest for tensor cores
     const std::size_t all = static_cast<std::size_t>(rows_ * width) * size_of(blueprint.compute());
     return (all + alignment - 1) / alignment * alignment;
   };
@@ -48,7 +48,7 @@ LowRankAdapter::LowRankAdapter(Blueprint& blueprint, const AdaptedWeight& weight
   partial_ = blueprint.scratch({blocks_, whole[0], whole[1]}, DType::f32);
 }
 
-// No op that an adapter calls has a workspace of its own.
+// No op of an adapter uses workspace itself.
 Tensor LowRankAdapter::in_workspace(const Context& context, std::size_t offset,
                                     std::int64_t width) const {
   return context.workspace.at(workspace_.offset + offset, workspace_.dtype, Shape{rows_, width});

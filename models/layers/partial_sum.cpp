@@ -41,8 +41,8 @@ void PartialSum::start(const Context& context) const {
   start(context, context(sum_), context(blocks_out_));
 }
 
-// A sum that lies where the blocks do takes the place of what earlier chunks have used: chunk c's
-// begins at the size of c of them, its blocks at the size of c times all.
+// A sum that shares the blocks' memory overwrites blocks of earlier chunks: chunk c's sum begins at
+// the size of c sums, its blocks at the size of all blocks of c chunks.
 void PartialSum::start(const Context& context, std::int64_t chunk) const {
   const Shape shape = chunk_of(rows_.whole());
   const Tensor blocks = context(blocks_out_)

@@ -47,7 +47,7 @@ void RowLinear::forward(const Context& context, const Tensor& y, const Tensor& x
   ops::add_bias_residual(context.stream, y, sum_.finish(context), bias, residual);
 }
 
-// Leaves the blocks' products to be summed.
+// Writes the blocks' products, to be summed.
 void RowLinear::multiply(const Context& context, const Tensor& x, const Tensor& weight,
                          const Tensor& x_amax) const {
   if (sum_.chunks() > 1) {

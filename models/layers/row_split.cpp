@@ -8,7 +8,7 @@ namespace trireme {
 RowSplit::RowSplit(const Blueprint& blueprint, std::int64_t length, std::int64_t hidden)
     : whole_{blueprint.micro_batch(), length, hidden}, local_(whole_) {
   const TensorSplit& tensor = blueprint.tensor();
-  if (blueprint.decodes()) return;  // few rows, of which nothing is summed
+  if (blueprint.decodes()) return;  // few rows, over which nothing is summed
   split_ = blueprint.options().sequence && tensor.ranks > 1;
   if (!tensor.blocked()) return;
   TRIREME_EXPECTS(rows() % tensor.blocks == 0, "{} rows of a micro-batch in {} tensor blocks",

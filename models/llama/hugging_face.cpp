@@ -102,7 +102,7 @@ std::string llama_config(const ModelConfig& config) {
       model.rope.base, rope_json(model.rope), window, model.tied_head);
 }
 
-// Old files hold the frequencies too; a tied head may stand beside the tokens.
+// Old files also hold the frequencies; files may contain a tied head besides the tokens.
 std::optional<std::string> llama_plain_name(std::string_view hf, const ModelConfig& model) {
   if (hf.ends_with(".rotary_emb.inv_freq")) return {};
   if (hf == "lm_head.weight" && model.as<LlamaOptions>().tied_head) return {};
@@ -121,7 +121,7 @@ void read_scaling(const HfKeys& keys, const HfKeys& rope, const std::string& typ
   if (!by_contexts) model.rope_factor = rope.number("factor");
   if (*scaling == ops::RopeScaling::linear) return;
   model.rope_original_context = model.context;
-  for (const HfKeys* const object : {&rope, &keys})  // that beside the object comes first
+  for (const HfKeys* const object : {&rope, &keys})  // the nested object has priority
     if (object->find(learned) != nullptr) model.rope_original_context = object->size(learned);
   if (by_contexts)
     model.rope_factor =
@@ -137,13 +137,13 @@ void read_scaling(const HfKeys& keys, const HfKeys& rope, const std::string& typ
   };
   model.rope_low_freq_factor = or_published("beta_slow", 1);
   model.rope_high_freq_factor = or_published("beta_fast", 32);
-  // One of both alone is not looked at.
+  // Either one alone is ignored.
   if (rope.number("mscale", 0) != 0 && rope.number("mscale_all_dim", 0) != 0)
     rope.refuse("mscale", "which our rotary positions lack");
   rope.ignore("mscale_all_dim");
 }
 
-// Before version 5 transformers had rope_theta beside rope_scaling, since then both in
+// Before version 5 transformers had rope_theta beside rope_scaling, since then both are in
 // rope_parameters.
 void read_rope(const HfKeys& keys, LlamaOptions& model) {
   model.rope_theta = keys.number("rope_theta", 10000.0);
@@ -165,7 +165,7 @@ void read_rope(const HfKeys& keys, LlamaOptions& model) {
   rope.expect_nothing_else();
 }
 
-// How many layers attend to all tokens by layer_types; nothing where the key is missing.
+// Number of layers that attend to all tokens by layer_types; nothing if the key is missing.
 std::optional<std::int64_t> whole_layers(const HfKeys& keys, std::int64_t layers) {
   const Json* const types = keys.find("layer_types");
   if (types == nullptr) return std::nullopt;
@@ -183,8 +183,8 @@ std::optional<std::int64_t> whole_layers(const HfKeys& keys, std::int64_t layers
   return whole;
 }
 
-// Of all layers. Mistral's have it all; those of Qwen by layer_types, or behind the first
-// max_window_layers.
+// The window of all layers. In Mistral all layers have it; in Qwen those in layer_types, or those
+// from max_window_layers on.
 std::int64_t window_of(const HfKeys& keys, std::string_view type, std::int64_t layers) {
   constexpr std::int64_t published_window = 4096, published_whole = 28;
   const bool qwen = type.starts_with("qwen");

@@ -45,7 +45,7 @@ class ResNetNames : NameList {
   }
 
  private:
-  // A convolution and the batch norm behind it; `filters` (out, in, height, width).
+  // A convolution with its batch norm; `filters` (out, in, height, width).
   void unit(const std::string& convolution, const std::string& norm, const std::string& hf,
             const Shape& filters) {
     add(convolution + ".weight", hf + "convolution.weight", filters);
@@ -80,7 +80,7 @@ class ResNetNames : NameList {
   const ResNetOptions& options_;
 };
 
-// What ResNetForImageClassification cannot be.
+// Refuses what ResNetForImageClassification does not support.
 void check_kind(const ResNetOptions& model) {
   if (model.stem != ResNetStemKind::imagenet)
     fail(ExitCode::config,
@@ -149,7 +149,7 @@ std::vector<std::int64_t> sizes_of(const HfKeys& keys, const char* key) {
   return list->get<std::vector<std::int64_t>>();
 }
 
-// Hugging Face's model reads images of any size and need not say which: 224 as published.
+// Hugging Face's model accepts any image size and need not store one: 224 as published.
 void read_resnet(const HfKeys& keys, std::string_view /*type*/, ModelConfig& config) {
   config.family = resnet_name;
   auto& model = config.as<ResNetOptions>();
@@ -183,7 +183,7 @@ void read_resnet(const HfKeys& keys, std::string_view /*type*/, ModelConfig& con
     keys.ignore(key);
 }
 
-// The weights read pictures of any size.
+// The weights fit any image size.
 void spell_resnet(ModelConfig& model) {
   auto& options = model.as<ResNetOptions>();
   options.image_size = options.image_width = 0;

@@ -58,7 +58,7 @@ std::vector<config::Field> resnet_fields() {
   });
 }
 
-// Each stage but the first halves the image; the ImageNet stem quarters it before.
+// Every stage but the first halves the image; before them the ImageNet stem quarters it.
 void check_sizes(const config::Subject& subject, const ResNetOptions& model,
                  const ImageExtent& image) {
   const bool large = model.stem == ResNetStemKind::imagenet;

@@ -62,13 +62,13 @@ void ResNetBlock::forward(const Context& context, const Tensor& x, const Tensor&
 
 void ResNetBlock::backward(const Context& context, const Tensor& x, const Tensor& y,
                            const Tensor& dy, const Tensor& dx) {
-  // dx is the sum of both summands' gradients: the convolution that comes last adds the other one.
+  // dx is the sum of both summands' gradients: the last convolution adds the other one.
   const Tensor dx_branch = shortcut_ ? context(dx_branch_) : dx;
   Tensor gradient = dy;
   for (std::size_t i = branch_.size(); i-- > 0;) {
     const Unit& unit = branch_[i];
     const Tensor dconvolved = context(unit.gradient);
-    // The last unit's leaves in dy the gradient of both summands.
+    // The last unit writes the gradient of both summands to dy.
     unit.norm.backward(context, dconvolved, gradient, context(unit.convolved),
                        unit.normed ? Tensor{} : y);
     const Tensor input = i > 0 ? context(*branch_[i - 1].normed) : x;

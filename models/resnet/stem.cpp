@@ -20,7 +20,7 @@ Shape image_shape(const Blueprint& blueprint, const ResNetOptions& options) {
   return {blueprint.micro_batch(), options.image_size, width_of_images(options), options.channels};
 }
 
-// Also the shape of what the stem hands on: follows from the options alone.
+// The stem's output shape, from the options alone.
 Shape stem_output(const Blueprint& blueprint, const ResNetOptions& options) {
   const std::int64_t window = window_of(options);
   const Shape convolved = ops::convolution_output_shape(

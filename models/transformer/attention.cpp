@@ -13,7 +13,7 @@ ColumnOptions projection(const TransformerOptions& options) {
           .bias = options.biases != Biases::none};
 }
 
-// With the documents of the micro-batch, where they are apart.
+// Adds the micro-batch's documents, if they are separate.
 template <typename Options>
 Options of_documents(Options options, const Context& context) {
   options.document_starts = context.batch.document_starts;
@@ -71,7 +71,7 @@ Tensor SelfAttention::lse_block(const Context& context, std::int64_t b) const {
   return block_of(context(lse_), b, {lse_.shape[1], lse_.shape[2], lse_.shape[3]});
 }
 
-// Without normalised heads the rotation is in place, and not to be repeated.
+// Without normalised heads the rotation is in place and must not be repeated.
 void SelfAttention::prepare(const Context& context) const {
   const Tensor prepared = context(prepared_);
   if (head_norms_) head_norms_->forward(context, prepared, context(projected_));
@@ -151,7 +151,7 @@ void SelfAttention::add_limits(ModelLimits& limits) const {
 }
 
 double SelfAttention::forward_flops() const {
-  // Keys that a query sees on average: half of them with a mask.
+  // Keys per query on average: half of them with a causal mask.
   const auto length = static_cast<double>(context_length_);
   const auto window = static_cast<double>(options_.window);
   double keys = options_.causal ? length / 2 : length;

@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-// `shape` in the memory of `of` where it fits, else in its own.
+// `shape` in the memory of `of` if it fits, else in its own.
 Activation within(Blueprint& blueprint, const Activation& of, const Shape& shape) {
   return shape.count() <= of.shape.count() ? reshaped(of, shape) : blueprint.scratch(shape);
 }
@@ -103,7 +103,7 @@ void TransformerBlock::forward(const Context& context, const Tensor& x, const Te
           mlp_.activated_amax(context));
 }
 
-// Of the gradient between the two branches, which the second norm completes.
+// For the gradient between the two branches, which the second norm completes.
 Tensor TransformerBlock::middle_gradient_amax(const Context& context) const {
   const bool known =
       !attention_norm_ && norm2_.measures_gradient() && attention_dropout_.keeps_gradient();
@@ -187,7 +187,7 @@ void TransformerBlock::add_limits(ModelLimits& limits) const {
   mlp_.add_limits(limits);
   limits.rows = {rows_.whole()[1], context_name_};
   limits.fp8 = true;
-  // Of causal models; others end in layers that would have to be trained whole.
+  // Only for causal models; others end in layers that would have to be trained whole.
   if (limits.documents) limits.adapted = {"qkv", "output", "expand", "contract"};
   limits.selective_recompute = true;
 }

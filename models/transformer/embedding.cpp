@@ -98,7 +98,7 @@ void Embedding::forward(const Context& context, const Tensor& x, const Tensor& y
   dropout_.forward(context, y);
 }
 
-// One block finds a token and the others leave zero, so the sum is exact in any dtype.
+// One block has each token's row and the others write zero, so the sum is exact in any dtype.
 void Embedding::look_up_blocks(const Context& context, const Tensor& tokens,
                                const Tensor& y) const {
   const Tensor found = context(found_), table = context.params.compute(tokens_);
@@ -153,7 +153,7 @@ Tensor Embedding::backward_norm(const Context& context, const Tensor& dy) const 
   return whole;
 }
 
-// Local rows may begin and end within a sequence: one call for each sequence that they touch.
+// Local rows may begin and end within a sequence: one call per overlapping sequence.
 void Embedding::add_positions(const Context& context, const Tensor& y) const {
   const Tensor table = added_rows(context);
   const Tensor& starts = context.batch.document_starts;
@@ -205,8 +205,7 @@ void Embedding::accumulate(const Context& context, const Tensor& gradient,
     ops::embedding_backward(context.stream, d_table, d_positions, dy, tokens, starts);
   }
   if (learned) context.ready(positions_);
-  context.ready(
-      tokens_);  // where the tied head is the same parameter, it has added its part before
+  context.ready(tokens_);  // a tied head that is the same parameter has reported before
 }
 
 }  // namespace trireme

@@ -94,7 +94,7 @@ void LanguageHead::block_losses(const Context& context) const {
   if (tensor_.local() > 1) ops::sum_blocks(context.stream, total, sums);
   if (context.tensor != nullptr) context.tensor->all_reduce(context.stream, total);
   for (std::int64_t b = 0; b < tensor_.local(); ++b) {
-    const bool writes = b == 0;  // every block would write the same losses
+    const bool writes = b == 0;  // all blocks would write the same losses
     ops::cross_entropy_block_finish(context.stream, writes ? context.losses : Tensor{},
                                     writes ? context.hits : Tensor{}, block_of(logits, b, block),
                                     maxima, total, targets, first_class(b), options);

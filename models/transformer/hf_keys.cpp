@@ -13,9 +13,8 @@
 namespace trireme {
 namespace {
 
-// They say where a file is from, how a text is sampled, how weights are drawn or trained, how
-// passes are computed and which outputs are kept, or belong to heads that no model here has: the
-// same weights answer the same whatever their values.
+// Keys on a file's origin, sampling, initialisation, training, execution and outputs, or of heads
+// that no model here has: they do not change what the weights compute.
 constexpr std::array<std::string_view, 90> harmless = {
     // of the file
     "model_type", "architectures", "transformers_version", "_name_or_path", "name_or_path",
@@ -45,7 +44,7 @@ constexpr std::array<std::string_view, 90> harmless = {
     "pooler_act", "pooler_output_size", "pooler_fc_size", "pooler_num_attention_heads",
     "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type", "directionality"};
 
-// The value that says what all models here do anyway.
+// The value that all models here implement.
 struct Neutral {
   std::string_view key, value;  // in JSON
 };

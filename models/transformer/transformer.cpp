@@ -12,7 +12,7 @@
 namespace trireme {
 
 Init init_of(PositionInit positions, double std) {
-  // Large enough to stand out of the token table, whose rows start near 0.02: attention then finds
+  // Large compared with the token table, whose rows start near 0.02: attention then finds
   // neighbours early.
   constexpr float sinusoid_amplitude = 0.1F;
   if (positions == PositionInit::sinusoidal) return Init::sinusoid(sinusoid_amplitude);

@@ -53,7 +53,7 @@ class VitNames : NameList {
   TransformerOptions model_;
 };
 
-// What ViTForImageClassification cannot be.
+// Refuses what ViTForImageClassification does not support.
 void check_kind(const VitOptions& model) {
   if (model.pooling != Pooling::class_token)
     fail(ExitCode::config,
@@ -97,7 +97,7 @@ std::string vit_config(const ModelConfig& config) {
       options.channels, class_names_text(options.classes));
 }
 
-// The pooler of ViTModel does not reach the classifier.
+// ViTModel's pooler does not affect the classifier.
 std::optional<std::string> vit_plain_name(std::string_view hf, const ModelConfig& /*model*/) {
   if (hf.starts_with("vit.pooler.")) return {};
   return std::string(hf);

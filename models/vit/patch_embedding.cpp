@@ -57,7 +57,7 @@ Tensor PatchEmbedding::patch_rows(const Tensor& rows) const {
   return rows.range(first * C, (rows.shape[0] - first) * C).reshaped({rows.shape[0] - first, C});
 }
 
-// positions, with the class token in the first row and the bias in those of the patches
+// Positions, plus the class token in the first row and the bias in the patches' rows.
 Tensor PatchEmbedding::added_rows(const Context& context) const {
   const Tensor added = context(added_), positions = context.params.compute(positions_);
   ops::add_bias_residual(context.stream, patch_rows(added), patch_rows(positions),
