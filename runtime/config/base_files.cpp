@@ -45,7 +45,7 @@ std::optional<Base> take_base(Node& root, const std::string& name) {
 
 std::string file_of(const Base& base, const fs::path& beside) {
   const fs::path file = (beside / base.written).lexically_normal();
-  std::error_code ignored;  // what cannot be examined is not there
+  std::error_code ignored;  // a path that cannot be examined counts as absent
   if (!fs::is_regular_file(file, ignored)) {
     fail(ExitCode::config,
          "{}: {}: there is no file {}; a base is looked for beside the file that names it",
@@ -70,7 +70,7 @@ void refuse_circle(const std::vector<ConfigFile>& files, const std::string& next
 }  // namespace
 
 std::vector<ConfigFile> read_with_bases(const std::string& path) {
-  std::vector<ConfigFile> files;  // the one that was asked for first
+  std::vector<ConfigFile> files;  // the requested file first
   for (std::optional<std::string> next = path; next.has_value();) {
     ConfigFile file{*next};
     file.root = parse_document(read_text_file(file.name), file.name);

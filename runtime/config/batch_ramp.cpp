@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-// Whose product, all samples of a run, is a 64-bit number.
+// Their product bounds the samples of a run to 64 bits.
 constexpr std::int64_t last_step = std::int64_t{1} << 32, largest_size = std::int64_t{1} << 30;
 
 std::int64_t common_divisor(std::span<const BatchRamp::Point> points) {
@@ -34,7 +34,7 @@ BatchRamp::BatchRamp(std::span<const Point> points, RampForm form) {
     if (form == RampForm::stepwise || i + 1 == points.size()) continue;
     const auto [end, last] = points[i + 1];
     const std::int64_t steps = end - step, units = (last - size) / unit;
-    // The first step at which `k` more units are reached.
+    // The first step at which the size has grown by `k` units.
     for (std::int64_t k = 1; k < units; ++k)
       append(step + (k * steps + units - 1) / units, size + k * unit);
   }

@@ -34,8 +34,7 @@ BatchSlices BatchSlices::tree(std::int64_t micro_batches, std::int64_t ranks) {
   slices.wide_ = static_cast<std::int64_t>(
       std::bit_ceil(static_cast<std::uint64_t>(parts_of(micro_batches, ranks))));
   slices.narrow_ = std::max<std::int64_t>(slices.wide_ / 2, 1);
-  // Runs of `narrow_` would be more than there are ranks, or as many: each that is too many makes
-  // one rank of two.
+  // Runs of `narrow_` would be as many as ranks or more: each excess one merges two into one rank.
   slices.wide_ranks_ = slices.wide_ == 1 ? ranks : parts_of(micro_batches, slices.narrow_) - ranks;
   return slices;
 }
@@ -67,7 +66,7 @@ std::string BatchSlices::to_string() const {
 
 BatchSlices batch_slices(const Config& config) {
   const std::int64_t count = config.train.global_batch / config.train.micro_batch;
-  // ZeRO 2 and 3 deal micro-batches out in turn, as many to each rank.
+  // ZeRO 2 and 3 deal micro-batches out round-robin, equally many per rank.
   const bool tree = config.reproducibility == Reproducibility::layout && config.parallel.zero < 2;
   return tree ? BatchSlices::tree(count, config.parallel.data)
               : BatchSlices::even(count, config.parallel.data);

@@ -8,7 +8,7 @@
 namespace trireme::config {
 namespace {
 
-// Whether a later hand (the command line, or a file for its base) set `cause` than `key`.
+// Whether `cause` was set later (command line, or a file over its base) than `key`.
 bool met_by(const Provenance& where, std::string_view cause, std::string_view key) {
   const auto later = where.hands.find(cause), earlier = where.hands.find(key);
   return later != where.hands.end() && earlier != where.hands.end() &&
@@ -55,14 +55,14 @@ void ignore(const KeyTable& keys, const Field& field, std::string_view cause, Co
   where.hands.erase(where.hands.find(field.key));
 }
 
-// Rows of the table that mean something with one value of another key only.
+// Rows of the table that depend on another key's value.
 void ignore_conditional(const KeyTable& keys, Config& config, Provenance& where) {
   const Config defaults = keys.defaults();
   for (const Field& field : keys.fields()) {
     const Condition& condition = field.only_with;
     if (condition.key.empty() || !met_by(where, condition.key, field.key)) continue;
     const std::string actual = format_value(field_of(keys, condition.key), config);
-    const bool open = condition.key == "device.type" && actual == "auto";  // decided on the host
+    const bool open = condition.key == "device.type" && actual == "auto";  // resolved on the host
     if (open || condition.allows(actual) ||
         format_value(field, config) == format_value(field, defaults))
       continue;

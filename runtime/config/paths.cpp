@@ -8,7 +8,7 @@ namespace fs = std::filesystem;
 
 void make_absolute(std::string& path) {
   if (path.empty()) return;
-  std::error_code error;  // of a current directory that is gone: the path stays as it is
+  std::error_code error;  // the current directory is gone: the path stays as written
   const fs::path whole = fs::absolute(path, error).lexically_normal();
   if (!error) path = whole.string();
 }
@@ -41,7 +41,7 @@ std::string config_of_weights(const std::string& path) {
   } else if (run.parent_path().filename() == "checkpoints") {
     run = run.parent_path().parent_path();
   }
-  std::error_code ignored;  // what cannot be examined is not there
+  std::error_code ignored;  // a path that cannot be examined counts as absent
   const fs::path file = run / "config.yaml";
   return fs::is_regular_file(file, ignored) ? file.string() : "";
 }

@@ -29,8 +29,8 @@ std::string place_in_file(std::string_view name, int line, std::string_view key)
   return fmt::format("{}:{}: {}", name, line, printable(key));
 }
 
-// The shell has already undone its quoting, so a value is taken as typed; only lists and quoted
-// text are YAML.
+// The shell has removed its quoting, so a value is taken literally; only lists and quoted text are
+// YAML.
 Node override_value(std::string_view text, bool is_text, const std::string& place) {
   const bool is_yaml =
       !text.empty() && (text[0] == '[' || text[0] == '{' || text[0] == '"' || text[0] == '\'');
@@ -46,16 +46,16 @@ class ConfigReader {
 
   void read(const ConfigFile& file);
   void apply(const std::vector<std::string>& overrides);
-  // What a run reads, beside `directory` where it is not in the current one.
+  // Resolves input paths relative to `directory` if they are not in the current one.
   void find_paths(const std::filesystem::path& directory) {
     for (std::string* const input : input_paths(config_))
       resolve_path(*input, directory);
   }
-  // The config, with the places of its keys in `where`.
+  // Returns the config, and the places of its keys in `where`.
   Config finish(Provenance& where);
 
  private:
-  // A key as it was typed, and where.
+  // A key as typed, with its place.
   struct Given {
     std::string key;
     std::string place;  // "a.yaml:3: train.steps" | "--set train.steps=5"
@@ -66,18 +66,18 @@ class ConfigReader {
   void read_section(const std::string& section, const Node& node, int line);
   void read_key(const std::string& key, const Node& node, int line);
   void refuse_dotted_key(const std::string& key, int line) const;
-  // The row of a key, also by its name of earlier versions; null for none.
+  // The row of a key, by its present or former name; null for none.
   const Field* find(const Given& given);
   void refuse_twice(const Field& field, const Given& given);
-  // True for a key that is gone: with the value that it had, it has no effect.
+  // Whether the key was removed and this value had no effect.
   bool is_removed(const Given& given, const Node& value);
 
   const KeyTable& keys_;
-  std::string name_;  // of the file that is being read
+  std::string name_;  // of the file being read
   Config config_;
   Provenance where_;
-  int hand_ = -1;                       // the files count from 0, and then comes the command line
-  std::map<std::string, Given> given_;  // by the key of today, of this hand
+  int hand_ = -1;                       // files count from 0; the command line comes last
+  std::map<std::string, Given> given_;  // this hand's keys by present name
   std::string removed_;                 // "parallel.context, telemetry.trace"
 };
 
@@ -128,7 +128,7 @@ void ConfigReader::read_key(const std::string& key, const Node& node, int line) 
 }
 
 void ConfigReader::read_section(const std::string& section, const Node& node, int line) {
-  if (node.kind == Node::Kind::null) return;  // every key commented out
+  if (node.kind == Node::Kind::null) return;  // every key is commented out
   if (node.kind != Node::Kind::map) {
     const auto names = keys_.names_in(section);
     fail(ExitCode::config, "{}: expected a section of keys{}, found {}",
@@ -170,7 +170,7 @@ void ConfigReader::read_root(const Node& root) {
 void ConfigReader::read(const ConfigFile& file) {
   name_ = where_.file = file.name;
   ++hand_;
-  given_.clear();  // of the hand before
+  given_.clear();  // from the previous hand
   read_root(file.root);
 }
 
@@ -221,7 +221,7 @@ Config ConfigReader::finish(Provenance& where) {
   return std::move(config_);
 }
 
-// Commands that read one file for many purposes say it once.
+// Commands that read a file several times log it once.
 void log_once(const std::vector<std::string>& notices) {
   static std::mutex mutex;
   static std::set<std::string> said;
@@ -254,9 +254,9 @@ Config parse_config(const config::KeyTable& keys, const std::string& text, const
 
 namespace {
 
-// The model section of the run that train.initial_weights names, for what a config leaves out: the
-// same weights under other keys are another model. That of the run itself where the other is gone
-// and this one goes on.
+// The model section of the run in train.initial_weights, for keys that the config leaves out: the
+// same weights with other keys are another model. If that run is gone and this one continues, this
+// run's own.
 std::optional<config::ConfigFile> model_of_weights(const Config& config) {
   const std::string& weights = config.train.initial_weights;
   std::string path = config_of_weights(weights);
@@ -295,7 +295,7 @@ Config load_config(const config::KeyTable& keys, const std::string& path,
   Config result = read(std::nullopt, places);
   try {
     if (const auto model = model_of_weights(result)) result = read(model, places);
-  } catch (const Error&) {  // no reason to refuse the config of a run that says it all
+  } catch (const Error&) {  // no reason to refuse the config of a complete run
     if (!places.places.contains("model.family")) throw;
   }
   config::log_once(places.notices);

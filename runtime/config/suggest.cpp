@@ -12,7 +12,7 @@
 namespace trireme::config {
 namespace {
 
-constexpr std::size_t longest_typo = 64;  // longer words are no typos, and the table stays small
+constexpr std::size_t longest_typo = 64;  // longer words are not typos; keeps the table small
 
 bool same_letter(char a, char b) {
   return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));

@@ -15,7 +15,7 @@
 namespace trireme::config {
 namespace {
 
-// What assign knows while it looks at one scalar.
+// Context of assign for one scalar.
 struct Reader {
   const Field& field;
   const std::string& place;
@@ -100,7 +100,7 @@ struct Reader {
     out.set(word_of(node, std::get<Choices>(field.limits)));
   }
 
-  // YAML says true and false in several words; these two are how this key is written.
+  // YAML has several words for true and false; this key uses these two.
   void read_switch(const Node& node, const Choices& choices, bool& out) const {
     const auto boolean = node.quoted ? std::nullopt : parse_boolean(node.text);
     out = boolean ? *boolean : word_of(node, choices) == choices.words[1];
@@ -140,7 +140,7 @@ struct Reader {
       read(node.items[i], out[i]);
   }
 
-  // A path alone, or keys of the data section in braces.
+  // A path, or keys of the data section in braces.
   void read(const Node& node, std::vector<NamedSource>& out) const {
     if (node.kind == Node::Kind::list)
       expect_list(node, std::get<DataSets>(field.limits).items, out);
@@ -231,7 +231,7 @@ struct Formatter {
     return fmt::format("[{}]", fmt::join(values, ", "));
   }
 
-  // As short as it was written: what is at its default is left out.
+  // The short form: omits defaults.
   static std::string written_source(const NamedSource& source) {
     const Config defaults;
     Config scratch;

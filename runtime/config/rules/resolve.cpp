@@ -13,9 +13,9 @@ void resolve_device(Config& config, const Environment& environment) {
   config.precision = native ? Precision::bf16 : Precision::fp32;
 }
 
-// What is left of parallel.* where nothing is trained: one copy of the model on every rank, unless
-// the command line splits it. A text to generate has no other use for several ranks, so there the
-// run's own split holds where the ranks are a multiple of it.
+// parallel.* without training: one model replica per rank, unless the command line splits it.
+// Generating a single text has no other use for several ranks, so there the run's own split applies
+// if the number of ranks is a multiple of it.
 ParallelConfig without_training(const config::Subject& subject) {
   const ParallelConfig& was = subject.config.parallel;
   const auto asked = [&](std::string_view key) { return subject.where.overridden.contains(key); };

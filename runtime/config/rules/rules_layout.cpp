@@ -63,8 +63,8 @@ void check_layout(const Subject& subject) {
 
 namespace {
 
-// Sizes of micro-batches that make the global batch one for every data rank, of as many for each
-// where they must be `alike`.
+// micro_batch sizes that give every data rank at least one micro-batch, and with `alike` equally
+// many.
 std::string micro_batch_fixes(const TrainConfig& train, std::int64_t ranks, bool alike) {
   if (alike && train.global_batch % ranks != 0) return {};
   auto sizes =
@@ -84,7 +84,7 @@ std::string global_batch_fixes(const TrainConfig& train, std::int64_t unit, std:
 
 }  // namespace
 
-// Data ranks may hold different numbers of micro-batches, but one at least (batch_slices.h).
+// Data ranks may hold different numbers of micro-batches, at least one each (batch_slices.h).
 void check_batch(const Subject& subject) {
   const TrainConfig& train = subject.config.train;
   const std::int64_t ranks = subject.config.parallel.data, zero = subject.config.parallel.zero;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the model, the batch and the parallel modes allow each other. parallel.data and
+// Rules between the model, the batch and the parallel modes. parallel.data and
 // parallel.tensor_blocks are resolved.
 #include <algorithm>
 #include <bit>
@@ -23,7 +23,7 @@ std::int64_t micro_batches(const Config& config) {
   return config.train.global_batch / config.train.micro_batch;
 }
 
-// What a number of tensor ranks or blocks must divide.
+// The number of tensor ranks or blocks must divide these.
 std::vector<Extent> divided_by_blocks(const Subject& subject) {
   std::vector<Extent> divided = subject.limits.tensor;
   const Extent& rows = subject.limits.rows;
@@ -34,7 +34,7 @@ std::vector<Extent> divided_by_blocks(const Subject& subject) {
   return divided;
 }
 
-// `parts`, the value of `key`, must divide the model; the values offered are multiples of `unit`.
+// `parts`, the value of `key`, must divide the model; suggests multiples of `unit`.
 void check_divides(const Subject& subject, std::string_view key, std::int64_t parts,
                    std::int64_t unit) {
   const std::vector<Extent> divided = divided_by_blocks(subject);
@@ -165,7 +165,7 @@ void check_chunks(const Subject& subject) {
   }
 }
 
-// Of the interleaved schedule, on every data rank.
+// For the interleaved schedule, on every data rank.
 void check_rounds(const Subject& subject) {
   const Config& config = subject.config;
   const ParallelConfig& parallel = config.parallel;
@@ -212,8 +212,8 @@ void check_pipeline(const Subject& subject) {
   }
 }
 
-// Micro-batches are leaves of one binary tree; where ranks hold as many each, these fit it when
-// they are whole subtrees (parallel/grad_reducer.h).
+// Micro-batches are leaves of one binary tree; ranks with equally many fit it if their
+// micro-batches are whole subtrees (parallel/grad_reducer.h).
 bool aligned(std::int64_t batches, std::int64_t data, std::int64_t zero) {
   if (batches % data != 0) return false;
   const std::int64_t local = batches / data;
@@ -231,7 +231,7 @@ void check_reproducible(const Subject& subject) {
            blocks, tensor);
   }
   const std::int64_t batches = micro_batches(config), data = config.parallel.data;
-  // Below ZeRO 2 ranks hold what fits the tree (batch_slices.h).
+  // Below ZeRO 2 the slices always fit the tree (batch_slices.h).
   if (config.parallel.zero < 2 || aligned(batches, data, config.parallel.zero)) return;
   constexpr std::size_t all = 1 << 20;
   std::vector<std::int64_t> fitting = near_divisors(batches, data, 1, all);
@@ -259,7 +259,7 @@ void check_reduce_dtype(const Subject& subject) {
            "the number of ranks; use fp32, or reproducibility run or fast");
 }
 
-// Of gradients of single micro-batches.
+// The noise scale needs gradients of single micro-batches.
 void check_noise(const Subject& subject) {
   const Config& config = subject.config;
   const TrainConfig& train = config.train;
@@ -296,7 +296,7 @@ bool ramp_fits(const Config& config, std::int64_t size) {
          aligned(batches, parallel.data, parallel.zero);
 }
 
-// The nearest sizes on both sides that this layout can take.
+// The nearest sizes above and below that this layout allows.
 std::vector<std::int64_t> ramp_neighbours(const Config& config, std::int64_t size) {
   const std::int64_t unit = config.train.micro_batch * config.parallel.data;
   std::vector<std::int64_t> sizes;
@@ -312,7 +312,7 @@ std::vector<std::int64_t> ramp_neighbours(const Config& config, std::int64_t siz
   return sizes;
 }
 
-// Each size against the layout; the largest is train.global_batch, which all else is planned for.
+// Checks each size against the layout; the largest is train.global_batch.
 void check_ramp(const Subject& subject) {
   const Config& config = subject.config;
   const TrainConfig& train = config.train;
@@ -350,7 +350,7 @@ void check_ramp(const Subject& subject) {
   for (const BatchRamp::Phase& phase : ramp.phases()) {
     if (!ramp_fits(config, phase.size)) {
       const bool between = std::ranges::find(points, phase.size, &BatchRamp::Point::size) ==
-                           points.end();  // on the line, not in the list
+                           points.end();  // interpolated, not in the list
       refuse(subject, key,
              "{} samples from step {} on cannot be shared alike by parallel.data = {} ranks in "
              "micro-batches of {}{}; {} {}",

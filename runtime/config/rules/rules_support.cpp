@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cannot be honoured: by this build, or by the chosen model and optimizer.
+// Options that this build, or the chosen model and optimizer, cannot honour.
 #include "runtime/config/batch_ramp.h"
 #include "runtime/config/rules/rules.h"
 #include "runtime/config/value.h"
@@ -51,7 +51,7 @@ void check_device(const Subject& subject) {
   }
 }
 
-// Sequences shorter than a row are told apart as documents are.
+// Sequences shorter than a row are separated like documents.
 void check_context_ramp(const Subject& subject) {
   const Config& config = subject.config;
   constexpr std::string_view key = "train.context_ramp";

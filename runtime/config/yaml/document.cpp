@@ -17,8 +17,8 @@ namespace {
 constexpr std::string_view not_a_key =
     "expected a word as key; is a bracket, brace or quote left open?";
 
-// Builds the tree from parser events. Refusing inside the event keeps hostile input small: the
-// parser recurses no deeper than max_depth, and no alias is ever expanded.
+// Builds the tree from parser events. Refusing inside the event bounds hostile input: the parser
+// recurses no deeper than max_depth, and no alias is expanded.
 class TreeBuilder final : public YAML::EventHandler {
  public:
   explicit TreeBuilder(std::string_view name) : name_(name) {}
@@ -62,8 +62,7 @@ class TreeBuilder final : public YAML::EventHandler {
     fail(ExitCode::config, "{}:{}: {}", name_, mark.line + 1, message);
   }
 
-  // "?" and "!" are the parser's own marks for plain and quoted scalars; anything else was written
-  // by the user.
+  // "?" and "!" are the parser's marks for plain and quoted scalars; anything else is the user's.
   void refuse_extras(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) const {
     if (anchor != 0) refuse(mark, "YAML anchors are not allowed; write the value out");
     if (!tag.empty() && tag != "?" && tag != "!")

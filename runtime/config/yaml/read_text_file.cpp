@@ -26,7 +26,7 @@ std::string read_text_file(const std::string& path) {
          "copy what it gives into a file",
          path);
 
-  // Sizes are not trusted: files of /proc have none. One byte over the limit is enough to know.
+  // Reported sizes are unreliable (0 in /proc), so reads one byte over the limit.
   std::string text(max_bytes + 1, '\0');
   std::size_t size = 0;
   while (size < text.size()) {

@@ -49,8 +49,7 @@ Parsed<std::int64_t> parse_integer(std::string_view text) {
   return parse_digits<std::int64_t>(text);
 }
 
-// from_chars reports a minus sign before an unsigned number as malformed; here the digits are known
-// to be good.
+// from_chars rejects a minus sign before an unsigned number; here the digits are known to be valid.
 Parsed<std::uint64_t> parse_unsigned(std::string_view text) {
   return parse_digits<std::uint64_t>(text);
 }
