@@ -47,7 +47,7 @@ std::int64_t head_size(const Tensor& qkv, const AttentionOptions& options) {
   return AttentionSizes(qkv, options).size;
 }
 
-// Of the two products of forward, over what a query sees where a sequence is one document.
+// FLOPs of forward's two products, over the visible keys if a sequence is one document.
 double forward_flops(const Tensor& qkv, const AttentionOptions& options) {
   const AttentionSizes sizes(qkv, options);
   double pairs = 0;
@@ -64,9 +64,9 @@ Passes forward_passes(const Tensor& out, const Tensor& lse, const Tensor& qkv,
       .flops(forward_flops(qkv, options), head_size(qkv, options));
 }
 
-// Scores are computed anew, then four products for two. Of f32 our own kernels: the rows' sums of
-// dout * out, then a pass for keys and values and one for queries. Else as cuDNN does it: one pass,
-// beside which dq is added up in f32 and rounded.
+// Backward recomputes scores, then does four products for forward's two. In f32 our own kernels:
+// row sums of dout * out, then a pass for keys and values and one for queries. Otherwise like
+// cuDNN: one pass, beside which dq is summed in f32 and rounded.
 Passes backward_passes(const Tensor& dqkv, const Tensor& dout, const Tensor& out, const Tensor& lse,
                        const Tensor& qkv, const AttentionOptions& options) {
   Passes passes = reads(dout, out, qkv, dout, lse)

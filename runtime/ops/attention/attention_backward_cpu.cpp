@@ -16,8 +16,8 @@
 namespace trireme::ops::cpu {
 namespace {
 
-// Scores become probabilities, and `slopes` (dO V^T) become dS; both zero where a query does not
-// see a key, up to the end of the block of keys.
+// Scores become probabilities, and `slopes` (dO V^T) become dS; both are zero for keys that a query
+// does not attend to, up to the end of the block of keys.
 void differentiate_row(float* scores, float* slopes, std::int64_t hidden, std::int64_t visible,
                        std::int64_t computed, const AttentionSizes& sizes, float log2_sum,
                        float delta) {
@@ -63,7 +63,7 @@ struct Workspace {
   float* scores;          // (query_block, score_stride)
   float* score_slopes;    // (query_block, score_stride)
   std::int64_t stride;
-  std::int64_t key_rows;  // one block of keys, or where heads share keys all of them
+  std::int64_t key_rows;  // one block of keys, or all keys if heads share them
 
   explicit Workspace(const AttentionSizes& sizes)
       : stride(Panels::padded(sizes.size)),
@@ -116,7 +116,7 @@ struct Backward {
   const T* qkv;
   AttentionSizes sizes;
 
-  // Everything that belongs to queries, once a head.
+  // Packs everything that belongs to queries, once per head.
   void pack_queries(const Workspace& w, const HeadRows<const T>& queries,
                     const HeadRows<const T>& slopes, const HeadRows<const T>& outputs,
                     const float* head_lse) const {
@@ -140,7 +140,7 @@ struct Backward {
   }
 
   // gradient(keys, size) += left^T right: the strips are keys, the common axis is the queries that
-  // see them.
+  // attend to them.
   void add_key_gradient(const Block& block, const float* left, const Panels& right, float* gradient,
                         std::int64_t stride) const {
     for (std::int64_t p = 0; p < stride; p += tile_columns) {

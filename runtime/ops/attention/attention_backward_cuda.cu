@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two kernels, each of which computes the probabilities anew: blocks of keys gather dK and dV from
-// all their queries, blocks of queries gather dQ from all their keys. Nothing is added by two
-// blocks, so there are no atomics and the bits are the same in every run.
+// Two kernels that both recompute the probabilities: blocks of keys gather dK and dV from all their
+// queries, blocks of queries gather dQ from all their keys. No two blocks add to the same value, so
+// there are no atomics and the bits are equal in every run.
 #include "runtime/ops/attention/attention_kernels_cuda.h"
 #include "runtime/ops/attention/attention_tile_cuda.h"
 
@@ -11,7 +11,7 @@ namespace {
 template <int padded>
 inline constexpr int backward_rows = padded == 256 ? 1 : 2;
 
-// Two own tiles, two others, two of weights.
+// Two tiles of its own, two others, two of weights.
 template <int padded>
 inline constexpr std::size_t backward_shared = [] {
   constexpr int rows = tile_side * backward_rows<padded>;
@@ -45,7 +45,7 @@ struct Backward {
   AttentionSizes sizes;
 };
 
-// One tile's ds and, of keys' tiles, p from the products of queries and keys and of dout and
+// A tile's ds and, for tiles of keys, p, from the products of queries and keys and of dout and
 // values.
 template <int R, int rows, bool keys_own>
 __device__ void weigh(float* slopes, float* weights, const float (&s)[R][R],
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(tile_threads, 1) attention_backward_kernel(Bac
   sizes.choose(sample);
   const std::int64_t own_head = blockIdx.x / tiles % own_heads;
   const std::int64_t key_head = keys_own ? own_head : own_head / sizes.group();
-  // The tiles with most work first.
+  // Tiles with the most work first.
   const std::int64_t own_tile = keys_own ? blockIdx.x % tiles : tiles - 1 - blockIdx.x % tiles;
   const std::int64_t first = own_tile * rows;
   const HeadRows<const T> keys = sizes.keys(p.qkv, sample, key_head);

@@ -9,7 +9,7 @@ namespace {
 constexpr int cached_warps = 4;
 constexpr int cached_threads = cached_warps * warp_size;
 
-// Of one pass; keys(B, capacity, kv_heads * D) and values alike.
+// One pass; keys(B, capacity, kv_heads * D), values likewise.
 template <typename T>
 struct Cached {
   T* keys;
@@ -24,7 +24,7 @@ struct Cached {
   }
 };
 
-// A block for a row of a pass: its keys and values, all heads.
+// One block per row of a pass: its keys and values, all heads.
 template <typename T>
 __global__ void append_kernel(Cached<T> cached, const T* qkv, AttentionSizes sizes) {
   const std::int64_t sample = blockIdx.x / sizes.length, row = blockIdx.x % sizes.length;
@@ -40,7 +40,7 @@ __global__ void append_kernel(Cached<T> cached, const T* qkv, AttentionSizes siz
   }
 }
 
-// What a warp knows of the keys that it has seen: lane l has the elements l + 32 e of the sums.
+// A warp's state over the keys so far: lane l has elements l + 32 e of the sums.
 template <int elements>
 struct RunningSoftmax {
   float top = -INFINITY, sum = 0.0F;
@@ -56,7 +56,7 @@ struct RunningSoftmax {
   }
 };
 
-// A block for a row and head; its warps take turns with the keys, and the first adds up.
+// One block per row and head; its warps process keys in turn, and the first one combines them.
 template <int elements, typename T>
 __global__ void __launch_bounds__(cached_threads)
     cached_kernel(T* out, Cached<T> cached, const T* qkv, AttentionSizes sizes) {
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(cached_threads)
     float total = 0.0F, value = 0.0F;
 #pragma unroll
     for (int w = 0; w < cached_warps; ++w) {
-      if (totals[w] == 0.0F) continue;  // it had no key
+      if (totals[w] == 0.0F) continue;  // it had no keys
       const float share = expf(tops[w] - top);
       total += totals[w] * share;
       value += partial[w][column] * share;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention on a GPU: by cuDNN where it has a plan for the shape, else by our own kernels.
+// Attention on a GPU: by cuDNN if it has a plan for the shape, else by our own kernels.
 #include <array>
 
 #include "runtime/device/cuda/cuda_stream.h"
@@ -17,7 +17,7 @@ using Pass = AttentionGraph::Pass;
 const CudnnPlan* plan_for(const Stream& stream, Pass pass, const Tensor& qkv,
                           const AttentionSizes& sizes) {
   if (qkv.dtype == DType::f32) return nullptr;  // cuDNN's is f16 and bf16 only
-  // Its ragged form takes a number of sequences that is part of the plan; documents are data.
+  // cuDNN's ragged form fixes the number of sequences in the plan; documents are data.
   if (sizes.starts != nullptr) return nullptr;
   return cudnn_plan_for(
       stream,
@@ -35,7 +35,7 @@ const CudnnPlan* plan_for(const Stream& stream, Pass pass, const Tensor& qkv,
                      .deterministic = pass == Pass::backward && stream.policy().reproducible});
 }
 
-// The first queries, keys and values of a packed projection.
+// The first queries, keys and values in a packed projection.
 std::array<void*, 3> parts_of(const Tensor& packed, const AttentionSizes& sizes) {
   const auto part = [&](std::int64_t heads) {
     return packed.data + static_cast<std::size_t>(heads * sizes.size) * size_of(packed.dtype);

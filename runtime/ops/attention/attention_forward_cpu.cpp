@@ -32,7 +32,7 @@ struct Forward {
   }
 };
 
-// Rows of one pass and, by position, what the caches hold.
+// Rows of one pass and the caches by position.
 template <typename T>
 struct CachedForward {
   T* out;
@@ -43,7 +43,7 @@ struct CachedForward {
   std::int64_t capacity;
   AttentionSizes sizes;  // of a pass
 
-  // All heads of keys or of values of a sample's cache.
+  // All key or value heads of a sample's cache.
   [[nodiscard]] HeadRows<T> cached(T* cache, std::int64_t sample) const {
     const std::int64_t width = sizes.kv_heads * sizes.size;
     return {cache + sample * capacity * width, width};

@@ -5,7 +5,7 @@
 namespace trireme::ops::cuda {
 namespace {
 
-// Rows a thread has: as many as a block's shared memory takes on every GPU from Ampere on.
+// Rows per thread: as many as fit a block's shared memory on every GPU since Ampere.
 template <int padded>
 inline constexpr int forward_rows = padded == 256 ? 2 : 4;
 
@@ -16,7 +16,7 @@ inline constexpr std::size_t forward_shared = [] {
   return sizeof(float) * rows * (2 * tile_stride<padded> + tile_stride<rows>);
 }();
 
-// A block for a tile of queries of a head; keys tile after tile with an online softmax.
+// One block per tile of a head's queries; loops over tiles of keys with an online softmax.
 template <int padded, typename T>
 __global__ void __launch_bounds__(tile_threads)
     attention_forward_kernel(T* out, float* lse, const T* qkv, AttentionSizes sizes) {
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(tile_threads)
   const std::int64_t index = blockIdx.x / tiles;
   const std::int64_t sample = index / sizes.heads, head = index % sizes.heads;
   sizes.choose(sample);
-  const std::int64_t query = (tiles - 1 - blockIdx.x % tiles) * rows;  // those with most keys first
+  const std::int64_t query = (tiles - 1 - blockIdx.x % tiles) * rows;  // most keys first
   const HeadRows<const T> keys = sizes.keys(qkv, sample, head / sizes.group());
   const HeadRows<const T> values = sizes.values(qkv, sample, head / sizes.group());
   // Scores are compared unscaled, or capped; base 2.
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(tile_threads)
       }
       const float largest_yet =
           fmaxf(top[i], row_threads_reduce(largest, [](float a, float b) { return fmaxf(a, b); }));
-      // In front of its window, or document, a row has seen nothing yet.
+      // Before its window or document a row has no keys yet.
       const float new_top = largest_yet == -INFINITY ? 0.0F : largest_yet;
       const float correction = exp2f(factor * (top[i] - new_top));
       top[i] = largest_yet;

@@ -11,8 +11,8 @@
 namespace trireme::ops::cuda {
 namespace {
 
-// What profilers show of cuDNN 9: attention's backward is three kernels (the rows' sums of dout *
-// out, the products, dq rounded from f32), everything else one.
+// Kernel counts as in profiles of cuDNN 9: attention's backward is three kernels (row sums of dout
+// * out, the products, dq rounded from f32), everything else one.
 class CountedPlan final : public CudnnPlan {
  public:
   explicit CountedPlan(const CudnnGraph& graph) {

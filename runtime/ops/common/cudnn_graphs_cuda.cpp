@@ -36,7 +36,7 @@ void check(cudnnStatus_t status, std::string_view call,
   library_failed(call, cudnnGetErrorString(status), ExitCode::internal, where);
 }
 
-// What follows is the library's log of every engine that it tried.
+// The rest is the library's log of every engine it tried.
 std::string first_line(fe::error_t status) {
   const std::string text = status.get_message();
   return text.substr(0, text.find('\n'));
@@ -55,7 +55,7 @@ fe::DataType_t type_of(DType dtype) {
   }
 }
 
-// Makes the tensors of one graph; the uid of an operand is its place in the operand list.
+// Makes a graph's tensors; an operand's uid is its index in the operand list.
 class Operands {
  public:
   explicit Operands(Graph& graph) : graph_(graph) {}
@@ -171,7 +171,7 @@ void define(Graph& graph, const ConvolutionGraph& c) {
 
 void narrow(Graph& /*graph*/, const AttentionGraph& /*attention*/) {}
 
-// Of the plans that the heuristics propose, those that keep our promises.
+// Keeps those of the heuristics' plans that keep our promises.
 void narrow(Graph& graph, const ConvolutionGraph& c) {
   std::vector<fe::NumericalNote_t> refused{fe::NumericalNote_t::NONDETERMINISTIC,
                                            fe::NumericalNote_t::REDUCED_PRECISION_REDUCTION,
@@ -184,8 +184,8 @@ void narrow(Graph& graph, const ConvolutionGraph& c) {
   graph.deselect_workspace_greater_than(static_cast<std::int64_t>(c.workspace_limit));
 }
 
-// A graph on its way to a plan. It is a Graph of cudnn-frontend that lets its proposed engine
-// configurations be counted before one of them is built.
+// A graph before it has a plan: a cudnn-frontend Graph whose proposed engine configurations can be
+// counted before one is built.
 class Proposal : public Graph {
  public:
   // From definition to checked support; the error of the first step that fails.
@@ -222,7 +222,7 @@ class Proposal : public Graph {
   }
 };
 
-// What serves a graph, best first.
+// The graphs that can serve a request, best first.
 std::vector<CudnnGraph> choices(const CudnnGraph& graph) {
   std::vector<CudnnGraph> result{graph};
   if (const auto* const c = std::get_if<ConvolutionGraph>(&graph);
@@ -234,7 +234,7 @@ std::vector<CudnnGraph> choices(const CudnnGraph& graph) {
   return result;
 }
 
-// One per GPU. A cuDNN handle carries one stream at a time, hence the lock around each enqueueing.
+// One per GPU. A cuDNN handle has one stream at a time, hence the lock around each enqueue.
 struct Library {
   std::mutex mutex;
   cudnnHandle_t handle = nullptr;
@@ -272,7 +272,7 @@ class Plan final : public CudnnPlan {
 };
 
 Library& library_of_current_gpu() {
-  // Never destroyed: at the end of the process the driver may be gone before static objects are.
+  // Never destroyed: at exit the driver may unload before static objects are destroyed.
   static auto& libraries = *new std::map<int, Library>;
   static std::mutex mutex;
   int gpu = 0;
@@ -290,7 +290,7 @@ std::string version_text(std::size_t version) {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
-// Which kernels attention ran on is worth a line of every run; of convolutions there are dozens.
+// The kernels of attention deserve a line in every run; there are dozens of convolutions.
 void log_plan(const CudnnGraph& graph, const CudnnPlan& plan) {
   const bool attention = std::holds_alternative<AttentionGraph>(graph);
   log::get("ops").log(attention ? spdlog::level::info : spdlog::level::debug,

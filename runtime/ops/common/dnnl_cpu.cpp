@@ -110,7 +110,7 @@ void CachedPrimitive::execute(std::span<const void* const> pointers) {
                   given_);
   std::size_t place = 0;
   for (const void* const pointer : pointers) {
-    // oneDNN takes sources through the same non-const handle; it writes to destinations only.
+    // oneDNN passes sources through the same non-const handle but only writes to destinations.
     dnnl_check(dnnl_memory_set_data_handle(memories_[place].get(true), const_cast<void*>(pointer)),
                "dnnl_memory_set_data_handle");
     ++place;

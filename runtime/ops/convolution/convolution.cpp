@@ -42,7 +42,7 @@ void check_workspace(const Operands& check, const Stream& stream, const Tensor& 
                   "convolution: the workspace is not aligned to 64 bytes");
 }
 
-// Padding multiplied, too.
+// Includes products with padding.
 double flops(const Tensor& y, const Tensor& w) {
   return 2.0 * static_cast<double>(y.count()) *
          static_cast<double>(w.shape[1] * w.shape[2] * w.shape[3]);
@@ -71,7 +71,7 @@ Shape convolution_output_shape(const Shape& x, const Shape& w, const Convolution
 std::size_t convolution_workspace_bytes(DeviceType device, DType dtype, const Shape& x,
                                         const Shape& w, const ConvolutionOptions& options) {
   if (device == DeviceType::cpu) return cpu::convolution_workspace_bytes(dtype, x, w, options);
-  // A build without the cuda backend plans for one that has it, with cuDNN.
+  // A build without the CUDA back end plans for one that has it, with cuDNN.
   const bool cudnn = cuda_slot<&convolution_forward> == nullptr || !cuda::cudnn_version().empty();
   return cuda::workspace_bytes(dtype, ConvolutionGeometry(x, w, options), cudnn);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolution on a GPU: by cuDNN where it has a plan for the shape, else by our own kernels.
+// Convolution on a GPU: by cuDNN if it has a plan for the shape, else by our own kernels.
 #include <array>
 
 #include "runtime/device/cuda_slot.h"
@@ -14,8 +14,8 @@ namespace {
 
 using Pass = ConvolutionGraph::Pass;
 
-// The gradient of a weight is asked for in f32: it is added to others. Null where `adds` is not
-// wanted of this stream.
+// Weight gradients are requested in f32, because they are accumulated. Null if this stream does not
+// want `adds`.
 const CudnnPlan* plan_for(const Stream& stream, Pass pass, DType dtype,
                           const ConvolutionGeometry& g, bool adds = false) {
   if (adds && !stream.policy().fused_epilogues) return nullptr;

@@ -12,8 +12,8 @@ namespace {
 // A strip has at most this many segments: a row each.
 using Segments = std::array<Segment, strip_pixels>;
 
-// Brings padded rows [first, first + count) of image n into the strip's place `slot`, or finds them
-// where they are.
+// Copies padded rows [first, first + count) of image n to the strip's `slot`, or points to them in
+// place.
 template <typename T>
 const float* source_rows(const PaddedImages& p, const StripPlan& plan, float* strip, const T* data,
                          std::int64_t n, std::int64_t slot, std::int64_t first,
@@ -82,8 +82,8 @@ struct InputClass {
   }
 };
 
-// Appends the class's rows of image n that padded dy rows [q, q + rows) determine, together with
-// those they reach back to; these begin at `source`.
+// Appends the class's rows of image n that padded dy rows [q, q + rows) determine, with the dy rows
+// they need; these begin at `source`.
 std::size_t add_segments(const ConvolutionGeometry& g, const PaddedImages& p,
                          const InputClass& part, Segments& segments, std::size_t used,
                          const float* source, std::int64_t n, std::int64_t q, std::int64_t rows) {
@@ -99,7 +99,7 @@ std::size_t add_segments(const ConvolutionGeometry& g, const PaddedImages& p,
   return used;
 }
 
-// Pixels that no tap reaches.
+// Zeroes pixels that no tap reaches.
 template <typename T>
 void clear_segments(const Gemm<T>& gemm, std::span<const Segment> segments) {
   for (const Segment& segment : segments) {

@@ -22,8 +22,8 @@ PaddedImages padded_input(const ConvolutionGeometry& g) {
           g.width + 2 * g.padding};
 }
 
-// Padding of dy: the taps that reach back, and the rows and columns beyond the last output that
-// input coordinates still map to.
+// Padding of dy: for the taps that reach back, and for rows and columns beyond the last output that
+// input coordinates map to.
 PaddedImages padded_gradient(const ConvolutionGeometry& g) {
   const std::int64_t top = (g.kernel_height - 1) / g.stride;
   const std::int64_t left = (g.kernel_width - 1) / g.stride;
@@ -41,7 +41,7 @@ std::int64_t strip_size(const PaddedImages& images, const StripPlan& strips) {
   return strips.images * strips.source_rows * images.pitch() + strip_slack;
 }
 
-// Each strip reads and writes all of dw once, so it must not be too short.
+// Each strip reads and writes all of dw once, so it must be long enough.
 std::int64_t weight_strip_floats(const ConvolutionGeometry& g, const PaddedImages& images) {
   const std::int64_t image_pixels = g.out_height * g.out_width;
   std::int64_t floats = 0;

@@ -17,8 +17,8 @@ PixelGrid moved(const PixelGrid& grid, std::int64_t floats) {
   return {grid.data + floats, grid.step, grid.row, grid.image};
 }
 
-// Where the sums of `height` output channels from `o` on over floats [j, j + width) of tap row `kh`
-// go: into dw itself, or by way of `spare` when the run ends inside the block.
+// Destination of the sums of `height` output channels from `o` on over floats [j, j + width) of tap
+// row `kh`: dw itself, or `spare` if the run ends inside the block.
 void sum_into_weights(const ConvolutionGeometry& g, PixelSum job, float* dw, std::int64_t o,
                       std::int64_t height, std::int64_t kh, std::int64_t j, float* spare) {
   const std::int64_t run = g.kernel_width * g.in, filter = g.kernel_height * run;
@@ -40,9 +40,9 @@ void sum_into_weights(const ConvolutionGeometry& g, PixelSum job, float* dw, std
   }
 }
 
-// Many input channels: vectors hold what a run of x has in order, a tile is some output channels.
-// All (row of taps, run) sums of these output channels follow each other, so that their columns of
-// dy stay in the first-level cache.
+// Many input channels: vectors hold contiguous floats of a run of x, a tile is some output
+// channels. All (row of taps, run) sums of these output channels are consecutive, so their columns
+// of dy stay in the first-level cache.
 void add_strip(const ConvolutionGeometry& g, const Strip& strip, float* dw, float* spare) {
   const std::int64_t run = g.kernel_width * g.in;
   for_each_height(g.out, [&](std::int64_t o, std::int64_t height) {
@@ -61,7 +61,7 @@ void add_strip(const ConvolutionGeometry& g, const Strip& strip, float* dw, floa
   });
 }
 
-// Copies the block of x at `from` for every pixel of the strip, one after the other.
+// Copies the block of x at `from` for every pixel of the strip, contiguously.
 void gather_block(float* to, const PixelGrid& from, const Strip& strip, std::int64_t out_width,
                   std::int64_t width) {
   for (std::int64_t image = 0; image < strip.images; ++image) {
@@ -75,8 +75,8 @@ void gather_block(float* to, const PixelGrid& from, const Strip& strip, std::int
   }
 }
 
-// Many channels on both sides: pixels are then so far apart that they fall on few sets of a cache.
-// So dy comes as tiles of columns (see pack_columns), each block of x is gathered once for all of
+// Many channels on both sides: pixels are then so far apart that they share few sets of a cache. So
+// dy is packed in tiles of columns (see pack_columns), each block of x is gathered once for all of
 // them, and a tile's loop runs over all pixels of the strip.
 void add_strip_packed(const ConvolutionGeometry& g, const Strip& strip, float* dw, float* spare,
                       float* block) {
@@ -141,7 +141,7 @@ void pack_columns(const ConvolutionGeometry& g, float* to, const T* dy, std::int
     const T* from = dy + o;
     std::int64_t p = 0;
     if constexpr (std::is_same_v<T, float>) {
-      // Whole vectors: the next pixel overwrites what was too much. The last one has no next.
+      // Whole vectors: the next pixel overwrites the excess. The last pixel has no next.
       for (; p + 1 < pixels && o + lanes <= g.out; ++p, from += g.out, to += height) {
         store_vector(to, load_vector(from));
       }
@@ -157,7 +157,7 @@ template <typename T>
 PixelGrid dy_strip(const ConvolutionGeometry& g, const WeightPlan& plan, float* strip, const T* dy,
                    std::int64_t n, std::int64_t images, std::int64_t h, std::int64_t rows) {
   const std::int64_t row = g.out_width * g.out, image = g.out_height * row;
-  // More than one image only in whole, so the strip is contiguous in dy.
+  // Several images only as a whole, so the strip is contiguous in dy.
   const T* const from = dy + n * image + h * row;
   if (plan.packed) {
     pack_columns(g, strip, from, images * rows * g.out_width);

@@ -33,7 +33,7 @@ PrimitiveKey key_of(Part part, DType dtype, const ConvolutionGeometry& g) {
            g.width, g.in, g.out, g.kernel_height, g.kernel_width, g.stride, g.padding}};
 }
 
-// What oneDNN wants to know of one convolution.
+// oneDNN's descriptions of a convolution.
 struct Descriptions {
   memory::desc x, y, any_weight, any_weight_gradient;
   memory::dims strides, padding;
@@ -97,7 +97,7 @@ CachedPrimitive& weight_primitive(DType dtype, const ConvolutionGeometry& g) {
   });
 }
 
-// Weights from our layout into the one chosen for `part`'s primitive.
+// Reorders weights from our layout to that of `part`'s primitive.
 CachedPrimitive& weight_to_library(Part part, DType dtype, const ConvolutionGeometry& g) {
   return cached_primitive(key_of(part, dtype, g), [&] {
     const Descriptions descriptions(dtype, g);

@@ -44,13 +44,13 @@ __global__ void forward_kernel(Extents g, T* y, const T* x, const T* w) {
   });
 }
 
-// The rows (or columns) of x with one remainder modulo the stride meet every stride-th tap: for
-// them the gradient is a convolution of dy without a stride and without zeros between its terms.
+// Rows (or columns) of x with the same remainder modulo the stride use every stride-th tap: their
+// gradient is a convolution of dy without stride and without zeros between its terms.
 struct Residue {
   int first_tap;  // of the taps first_tap, first_tap + stride, ...
   int taps;
-  int offset;  // dy row = offset + (row of x) / stride - tap number
-  int extent;  // how many rows of x
+  int offset;  // dy row = offset + (row of x) / stride - tap index
+  int extent;  // number of such rows of x
 
   __device__ Residue(int remainder, int extent_of_x, int kernel, int stride, int padding)
       : first_tap((remainder + padding) % stride),
@@ -59,7 +59,7 @@ struct Residue {
         extent(remainder < extent_of_x ? (extent_of_x - remainder + stride - 1) / stride : 0) {}
 };
 
-// dx(pixel, i) = sum over (tap, o) of dy(pixel - tap, o) w(o, tap, i), one remainder pair a block.
+// dx(pixel, i) = sum over (tap, o) of dy(pixel - tap, o) w(o, tap, i), a remainder pair per block.
 template <typename T>
 __global__ void backward_input_kernel(Extents g, int pixel_tiles, T* dx, const T* dy, const T* w) {
   __shared__ Panel rows;

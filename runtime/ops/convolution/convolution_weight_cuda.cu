@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weight gradients: the pixels are cut into runs, each block sums one, and the runs' sums are added
-// in their order. No atomics.
+// Weight gradients: the pixels are cut into runs, each block sums one run, and the sums are added
+// in order. No atomics.
 #include "runtime/ops/convolution/convolution_kernels_cuda.h"
 #include "runtime/ops/convolution/convolution_tile_cuda.h"
 #include "runtime/ops/convolution/convolution_workspace.h"

@@ -7,7 +7,7 @@
 
 namespace trireme::ops::cpu {
 
-// All in bytes: a row of a patch is a run of its row of the image.
+// In bytes: a row of a patch is contiguous in its image row.
 void cut_patches(Stream& stream, const Tensor& y, const Tensor& images, std::int64_t size,
                  std::int64_t before) {
   const Shape& x = images.shape;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread per pack of values of what is written; packs lie within one row of a patch.
+// One thread per output pack; packs do not cross rows of a patch.
 #include "runtime/device/cuda/launch.h"
 #include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/pack_cuda.h"
@@ -12,7 +12,7 @@ constexpr int threads = 256;
 
 struct PatchGrid {
   std::int64_t down, across, size, before;
-  std::int64_t run;  // values of a row of a patch
+  std::int64_t run;  // values per row of a patch
 };
 
 // Calls body(i) for the first values of this thread's packs of [0, count).

@@ -13,7 +13,7 @@ TRIREME_KERNEL(global_average_pool_backward);
 
 namespace {
 
-// A position inside the window is kept in one byte.
+// A position in the window is stored in one byte.
 constexpr std::int64_t largest_window = 16;
 
 void check_nhwc(const Operands& check, std::string_view name, const Tensor& tensor) {

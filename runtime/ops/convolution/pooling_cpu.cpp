@@ -9,7 +9,7 @@ namespace trireme::ops::cpu {
 
 namespace {
 
-// Channels handled together: their running values fit in registers or the first-level cache.
+// Channels processed together: their running values fit registers or the first-level cache.
 constexpr std::int64_t channel_block = 64;
 
 template <typename T>
@@ -37,7 +37,7 @@ void max_pool_pixel(T* y, std::uint8_t* index, const T* image, const PoolingGeom
 #pragma omp simd
         for (std::int64_t k = 0; k < count; ++k) {
           const float value = load(x[k]);
-          // A NaN wins and stays. No && or ||: they would be branches.
+          // NaN wins and stays. No && or ||, which would be branches.
           const bool better = (value > best[k]) | (value != value);
           best[k] = better ? value : best[k];
           where[k] = better ? position : where[k];
@@ -66,7 +66,7 @@ void max_pool(T* y, std::uint8_t* index, const T* x, const PoolingGeometry& g) {
   }
 }
 
-// Gathers from every window that holds the pixel, so each value is summed in f32 and rounded once.
+// Gathers from every window with the pixel, so each value is summed in f32 and rounded once.
 template <typename T>
 void max_pool_gradient_pixel(T* dx, const T* dy, const std::uint8_t* index,
                              const PoolingGeometry& g, std::int64_t h, std::int64_t w) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One thread per pack of channels of an output pixel (forward) or of an input pixel (backward,
-// which gathers). Sums have the CPU's order, so the bits are the CPU's.
+// which gathers). Sums are in the CPU's order, so the bits are equal.
 #include "runtime/device/cuda/launch.h"
 #include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/pack_cuda.h"
@@ -12,8 +12,8 @@ namespace {
 
 constexpr int most_threads = 256;
 
-// Calls body(n, h, w, c), c the first channel of its pack, for the packs of an (N, H, W, C) tensor
-// that are this thread's.
+// Calls body(n, h, w, c), with c the first channel of its pack, for this thread's packs of an (N,
+// H, W, C) tensor.
 template <int width, typename Body>
 __device__ void for_each_pack(std::int64_t batch, std::int64_t height, std::int64_t columns,
                               std::int64_t channels, const Body& body) {
@@ -44,7 +44,7 @@ __global__ void max_pool_kernel(T* y, std::uint8_t* index, const T* x, PoolingGe
                 c);
             for (int k = 0; k < width; ++k) {
               const float value = load(pack[k]);
-              // A NaN wins and stays.
+              // NaN wins and stays.
               if (fresh || value > best[k] || value != value) {
                 best[k] = value;
                 where[k] = position;
@@ -184,7 +184,7 @@ void global_average_pool_forward(Stream& stream, const Tensor& y, const Tensor& 
     const bool fits = packs_fit(x.as<T>(), channels, widest) && packs_fit(y.as<T>(), 0, widest);
     with_width<T>(fits, [&](auto width) {
       constexpr int w = decltype(width)::value;
-      // A warp a block: few results of many values fill more multiprocessors.
+      // One warp per block: few results of many values then use more multiprocessors.
       trireme::cuda::launch(stream, grid_of(stream, y.count(), w, 32), average_kernel<w, T>,
                             y.as<T>(), x.as<T>(), x.shape[0], x.shape[1] * x.shape[2], channels);
     });

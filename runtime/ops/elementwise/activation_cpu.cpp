@@ -11,8 +11,8 @@
 namespace trireme::ops::cpu {
 namespace {
 
-// Whole vectors, in pairs (simd_cpu.h): as a loop over single values the compiler takes the limits
-// of exp as branches and drags them through all that follows, at half the speed for bf16.
+// Whole vectors, in pairs (simd_cpu.h): in a scalar loop the compiler turns the limits of exp into
+// branches, which halves the speed for bf16.
 struct VectorMath {
   using Value = Vector;
   [[gnu::always_inline]] static Vector exp(Vector x) { return exp_vector(x); }
@@ -29,7 +29,7 @@ struct VectorMath {
 
 constexpr std::int64_t step = 2 * lanes;
 
-// Calls action(first element, how many).
+// Calls action(first element, count).
 template <typename Action>
 [[gnu::always_inline]] inline void each_pair(std::int64_t count, Action&& action) {
   std::int64_t i = 0;

@@ -11,7 +11,7 @@ namespace {
 
 struct ScalarMath {
   using Value = float;
-  // Finite, as on the CPU: products with what underflows meanwhile stay 0.
+  // Finite, as on the CPU: products with underflowed values stay 0.
   __device__ static float exp(float x) { return expf(x < 88.0F ? x : 88.0F); }
   __device__ static float minimum(float a, float b) { return a < b ? a : b; }
   __device__ static float maximum(float a, float b) { return a > b ? a : b; }
@@ -29,7 +29,7 @@ struct Backward {
   __device__ float operator()(float dy, float x) const { return dy * F::slope(x); }
 };
 
-constexpr int gated_threads = 256;  // of a block
+constexpr int gated_threads = 256;  // per block
 
 template <typename F, bool aligned, typename T, bool measured>
 __global__ void gated_forward_kernel(T* y, const T* x, RowPacks packs, std::int64_t columns,

@@ -39,7 +39,7 @@ void relu_forward(Stream& stream, const Tensor& y, const Tensor& a, const Tensor
     using T = decltype(type);
     const T* second = b.empty() ? nullptr : b.as<T>();
     enqueue(stream, [to = y.as<T>(), first = a.as<T>(), second, n = y.count()] {
-      // A NaN passes: hiding it here would only move the failure elsewhere.
+      // NaN passes, because hiding it here would only move the failure elsewhere.
       if (second == nullptr) {
 #pragma omp simd
         for (std::int64_t i = 0; i < n; ++i) {

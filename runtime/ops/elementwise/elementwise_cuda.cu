@@ -14,7 +14,7 @@ struct Scale {
   float factor;
   __device__ float operator()(float a) const { return a * factor; }
 };
-// A NaN passes: hiding it here would only move the failure elsewhere.
+// NaN passes, because hiding it here would only move the failure elsewhere.
 struct Relu {
   __device__ float operator()(float a) const { return a < 0.0F ? 0.0F : a; }
   __device__ float operator()(float a, float b) const { return (*this)(a + b); }

@@ -38,7 +38,7 @@ void check_rope(std::string_view op, std::string_view name, const Tensor& qkv,
                   options.original_context, options.low_freq_factor, options.high_freq_factor);
 }
 
-// Of queries and keys.
+// Traffic of queries and keys.
 Passes turned(const Tensor& qkv, const RopeOptions& options) {
   const auto all = static_cast<double>(options.heads + 2 * options.kv_heads);
   const double bytes = static_cast<double>(qkv.bytes()) *

@@ -14,8 +14,8 @@
 namespace trireme::ops::cpu {
 namespace {
 
-// table(2, length, pairs): cosines, then sines. It stays, for all layers turn by the same angles,
-// which cost more than the rotation.
+// table(2, length, pairs): cosines, then sines. Kept, because all layers use the same angles, which
+// cost more than the rotation.
 const float* rotations(const RopeAngles& angles, std::int64_t length, std::int64_t pairs) {
   static thread_local ScratchBlock block;
   static thread_local std::optional<RopeAngles> made;
@@ -64,8 +64,8 @@ struct Rope {
     }
   }
 
-  // Arrays of known length of floats alone, for the compiler vectorises no loop over elements that
-  // it has to convert, and none of unknown length over these.
+  // Float arrays of constant length, because the compiler does not vectorise loops that convert
+  // elements, nor such loops of unknown length.
   [[gnu::always_inline]] void turn_all(float (&first)[lanes], float (&second)[lanes],
                                        const float* cosines, const float* sines) const {
     float turned_first[lanes], turned_second[lanes];

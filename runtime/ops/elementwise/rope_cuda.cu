@@ -9,15 +9,15 @@ namespace trireme::ops::cuda {
 namespace {
 
 struct Sizes {
-  std::int64_t length;         // rows that stand at positions of their own
+  std::int64_t length;         // number of rows with distinct positions
   std::int64_t width;          // of a position's row
   std::int64_t rotated;        // heads: of queries and keys
   std::int64_t pairs;          // half a head's size
   const std::int32_t* starts;  // of documents, (B, T); may be null
 };
 
-// table(2, length, D / 2): cosines, then sines. One for all heads, and all samples that stand at
-// the same positions, for the angles cost more than the rotation.
+// table(2, length, D / 2): cosines, then sines. One for all heads, and for all samples at the same
+// positions, because the angles cost more than the rotation.
 __global__ void angles_kernel(float* table, Sizes sizes, RowPositions positions, RopeAngles angles,
                               float direction) {
   const std::int64_t count = sizes.length * sizes.pairs;

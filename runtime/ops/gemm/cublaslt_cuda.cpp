@@ -24,7 +24,7 @@ namespace {
 class Library {
  public:
   Library() { TRIREME_CUBLASLT(cublasLtCreate(&handle_)); }
-  // Kept to the end of the process: the driver may be gone before static objects are.
+  // Never destroyed: the driver may unload before static objects are destroyed.
   [[nodiscard]] static Library& get() {
     static auto* const instance = new Library;
     return *instance;
@@ -66,7 +66,7 @@ class Library {
  private:
   using Algorithm = std::optional<cublasLtMatmulAlgo_t>;  // none: the library has no such matmul
 
-  // Plans carry the pointers of one call, so every thread has its own.
+  // Plans hold one call's pointers, so every thread has its own.
   struct Entry {
     GemmPlan plan;
     Algorithm algorithm;
@@ -76,7 +76,7 @@ class Library {
     unsigned generation = 0;
   };
 
-  // Locks and allocates only where this thread has not met the key.
+  // Locks and allocates only for a key that is new to this thread.
   Entry& entry_for(const GemmKey& key, const Gemm& p) {
     static thread_local ThreadPlans mine;
     if (const unsigned now = generation_.load(std::memory_order_acquire); mine.generation != now) {
@@ -89,7 +89,7 @@ class Library {
     return mine.table.insert(key, std::move(entry));
   }
 
-  // The same for all threads.
+  // Shared by all threads.
   [[nodiscard]] Algorithm algorithm_for(const GemmKey& key, const GemmPlan& plan) {
     const std::lock_guard lock(mutex_);
     if (const auto found = algorithms_.find(key); found != algorithms_.end()) return found->second;
@@ -131,7 +131,7 @@ class Library {
   std::atomic<unsigned> generation_{0};  // of the choices
 };
 
-// Operands of zeros for a matmul that is only measured, each aligned as its key says and no more.
+// Zero operands for a matmul that is only measured, aligned exactly as its key says.
 class Operands {
  public:
   Operands(Stream& stream, const GemmKey& key) : stream_(stream), key_(key) {
@@ -202,7 +202,7 @@ GemmChoice Library::measure(CudaStream& stream, const GemmKey& key, const Gemm& 
 
 }  // namespace
 
-// As work logs name it.
+// The name in work logs.
 static const char* call_of(Epilogue epilogue) {
   constexpr std::array names{"cublasLtMatmul", "cublasLtMatmul + bias", "cublasLtMatmul + GELU",
                              "cublasLtMatmul * GELU'", "cublasLtMatmul + bias gradient"};
@@ -219,7 +219,7 @@ bool fuses(Stream& stream, const Gemm& gemm) {
   if (!stream.policy().fused_epilogues) return false;
   if (gemm.aux != nullptr && (gemm.m % aux_columns != 0 || common_alignment(gemm) < aux_alignment))
     return false;
-  // A GPU that is only described is taken to have them all.
+  // A described GPU is assumed to support all epilogues.
   if (stream.device().execution() != Execution::run) return true;
   return Library::get().has(CudaStream::of(stream), gemm);
 }

@@ -52,7 +52,7 @@ void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttribut
       cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)));
 }
 
-// Multiprocessors that a matmul plans for; 0 = all.
+// Multiprocessors that a matmul may use; 0 = all.
 int processors_of(const Stream& stream) {
   const int reserved = stream.policy().reserved_processors;
   return reserved == 0 ? 0
@@ -87,7 +87,7 @@ GemmKey key_of(const Stream& stream, const Gemm& p) {
           .epilogue = p.epilogue,
           .alignment = common_alignment(p),
           .processors = processors_of(stream),
-          // Rounding to TF32 only happens to f32 operands, and only when asked for.
+          // Only f32 operands are rounded to TF32, and only if requested.
           .tf32 = p.type_a == DType::f32 && stream.policy().matmul == MatmulPrecision::tf32};
 }
 
@@ -114,7 +114,7 @@ GemmPlan::GemmPlan(const GemmKey& key, const Gemm& p)
     set(description, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET,
         static_cast<std::int32_t>(key.processors));
   }
-  // Sums that tensor cores keep with fewer bits, for forward matmuls only: gradients are e5m2.
+  // Tensor cores' fast accumulation, with fewer bits, only for forward: gradients are e5m2.
   if (key.type_a == DType::f8e4m3 && key.type_b == DType::f8e4m3)
     set(description, CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{1});
   a_ = key.transpose_a ? matrix(key.type_a, key.k, key.m) : matrix(key.type_a, key.m, key.k);
@@ -147,7 +147,7 @@ std::vector<cublasLtMatmulAlgo_t> GemmPlan::suggest(cublasLtHandle_t handle, int
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(handle, description_.get(), a_.get(), b_.get(), d_.get(),
                                      d_.get(), made, max_count, results.data(), &found);
-  // Some versions of the library call an epilogue that they lack an invalid value.
+  // Some library versions report a missing epilogue as an invalid value.
   const bool lacks_epilogue = has_epilogue_ && status == CUBLAS_STATUS_INVALID_VALUE;
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || lacks_epilogue) return {};
   check_cublaslt(status, "cublasLtMatmulAlgoGetHeuristic");

@@ -89,7 +89,7 @@ void linear_fp8(Stream& stream, const Tensor& y, const Fp8Matrix& a, const Fp8Ma
                    reads(a.codes, a.scale, b.codes, b.scale, bias, residual)
                        .writes(y)
                        .multiplies(y.shape.rows(), y.shape.back(), a.codes.shape.back())
-                       // One to round an f32 bias, or to add it to an f32 result.
+                       // One more to round an f32 bias, or to add it to an f32 result.
                        .kernels(bias.empty() || bias.dtype != DType::f32 ? 1 : 2),
                    y, a, b, bias, residual);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Codes are widened, which is exact, and multiplied in f32. Chunk sizes are fixed numbers: the same
+// Codes are widened, which is exact, and multiplied in f32. Chunk sizes are constants: the same
 // call gives the same bits.
 #include <algorithm>
 
@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t chunk_rows = 512;
 constexpr std::int64_t chunk_columns = 2048;
 
-// What is written of x (rows, columns); codes or turned may be null.
+// The outputs for x (rows, columns); codes or turned may be null.
 template <typename Code, typename T>
 struct Encoding {
   Code *codes, *turned;
@@ -25,13 +25,13 @@ struct Encoding {
   const T* x;
   std::int64_t rows, columns;
 
-  // From the largest magnitude, where that is known.
+  // From the largest magnitude, if it is known.
   void find_scale(const std::uint32_t* amax) const {
     const std::uint32_t largest = amax == nullptr ? largest_magnitude_of(x, rows * columns) : *amax;
     *scale = Fp8Scale(largest, Code::largest).scale;
   }
 
-  // Tile by tile, so that what is turned stays in the first-level cache.
+  // Tile by tile, so that the transposed part stays in the first-level cache.
   void operator()() const {
     constexpr std::int64_t side = 64;
     const float inverse = Fp8Scale(*scale).inverse;

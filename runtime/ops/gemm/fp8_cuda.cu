@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matmuls go to cuBLASLt where it takes them, the others to a kernel of our own.
+// Uses cuBLASLt if it supports the matmul, else our own kernel.
 #include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/magnitude_cuda.h"
 #include "runtime/ops/elementwise/bias.h"
@@ -16,8 +16,7 @@ using trireme::cuda::Grid;
 using trireme::cuda::grid_for;
 using trireme::cuda::launch;
 
-// partial(blocks): the largest magnitude_of x that each block saw. Of integers, so their order is
-// all one.
+// partial(blocks): the largest magnitude_of x per block. Integers, so the order does not matter.
 template <int width, typename T>
 __global__ void magnitude_kernel(std::uint32_t* partial, const T* x, std::int64_t count) {
   MagnitudesSeen<T> seen;
@@ -30,8 +29,8 @@ __global__ void magnitude_kernel(std::uint32_t* partial, const T* x, std::int64_
   if (threadIdx.x == 0) partial[blockIdx.x] = mine;
 }
 
-// x, where its codes go (either may be null) and what its scale comes from: partial magnitudes, of
-// which the whole tensor's is one, or with count 0 the scale as it stands.
+// x, the destination of its codes (either may be null) and the source of its scale: partial
+// magnitudes, whose maximum is the tensor's, or with count 0 an existing scale.
 template <typename Code, typename T>
 struct Encoding {
   Code *codes, *turned;
@@ -41,7 +40,7 @@ struct Encoding {
   const T* x;
   std::int64_t rows, columns;
 
-  // All threads of a block must call. The first one writes the scale down.
+  // All threads of a block must call. The first one stores the scale.
   [[nodiscard]] __device__ Fp8Scale find_scale() const {
     if (partials == 0) return Fp8Scale(*scale);
     std::uint32_t mine = 0;
@@ -69,10 +68,10 @@ __global__ void encode_kernel(Encoding<Code, T> e) {
   }
 }
 
-// Codes of x^T, and of x where they are wanted: one tile a block, read and written along its rows.
+// Codes of x^T, and of x if wanted: one tile per block, read and written along its rows.
 template <int width, typename Code, typename T>
 __global__ void encode_turned_kernel(Encoding<Code, T> e) {
-  constexpr int pitch = tile + 4;  // the rows of a column lie in different banks
+  constexpr int pitch = tile + 4;  // puts the rows of a column in different banks
   constexpr int packs = tile / width;
   __shared__ Code turned[tile][pitch];
   const Fp8Scale factor = e.find_scale();
@@ -121,7 +120,7 @@ void visit_encoding(const Fp8Operand& q, const Tensor& x, const Action& action) 
                                 .x = x.as<T>(),
                                 .rows = x.shape.rows(),
                                 .columns = x.shape.back()};
-      // What is turned is read and written along rows of its own; else all is one row.
+      // A transposed output is read and written by rows; otherwise all is one row.
       const std::int64_t row = e.turned == nullptr ? x.count() : e.columns;
       const bool fits = packs_fit(e.x, row, pack_width<T>) &&
                         packs_fit(e.codes, 0, pack_width<T>) &&
@@ -227,7 +226,7 @@ void quantize_fp8(Stream& stream, const Fp8Operand& q, const Tensor& x, const Te
       encode<w>(stream, e);
       return;
     }
-    // Every block of the second kernel reads what every block of the first one leaves.
+    // Every block of the second kernel reads all results of the first.
     constexpr std::int64_t most_partials = 2 * threads;
     const std::int64_t count = x.count();
     Grid grid = grid_for(stream, count, threads * w, threads);
@@ -267,7 +266,7 @@ void linear_fp8(Stream& stream, const Tensor& y, const Fp8Matrix& a, const Fp8Ma
     multiply_by_kernel(stream, y, a, b, bias, residual);
     return;
   }
-  // To an f32 result of 8-bit operands the library adds bf16 only.
+  // With 8-bit operands and an f32 result the library only adds bf16.
   const bool bias_follows = !bias.empty() && y.dtype == DType::f32;
   if (!bias.empty() && !bias_follows) {
     gemm.epilogue = Epilogue::bias;

@@ -36,7 +36,7 @@ class Reader {
     rest_.remove_prefix(end + 1);
     return line;
   }
-  // A header line of this word, and what it must say.
+  // Reads a header line with this word, which must have this value.
   void expect(std::string_view word, const std::string& value) {
     const std::string_view line = next();
     if (!line.starts_with(word)) refuse(fmt::format("'{}...' is expected", word));

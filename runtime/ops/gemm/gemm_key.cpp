@@ -70,7 +70,7 @@ std::optional<GemmKey> parse_gemm_key(std::string_view text) {
   std::string arithmetic;
   in >> key.alignment >> key.processors >> arithmetic;
   key.tf32 = arithmetic == "tf32";
-  // Exactly what to_text() writes: no second spelling, no sign, nothing behind.
+  // Exactly what to_text() writes: no other spelling, sign or trailing text.
   if (!in || key.m < 1 || key.n < 1 || key.k < 1 || key.processors < 0 ||
       !std::has_single_bit(key.alignment) || to_text(key) != text)
     return std::nullopt;

@@ -65,7 +65,7 @@ void check_backward_input(std::string_view op, const Tensor& dx, const Tensor& d
   check.disjoint("dx", dx, "w", w);
 }
 
-// An f32 bias is rounded to the dtype of a 16-bit product first, which then reads that.
+// For a 16-bit product an f32 bias is first rounded to its dtype.
 Passes forward_passes(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias) {
   const double rounded = bias.empty() || y.dtype == bias.dtype
                              ? 0

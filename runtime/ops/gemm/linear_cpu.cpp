@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes of chunks are fixed numbers, never measured at run time: the same call gives the same bits.
+// Chunk sizes are constants, never measured at run time: the same call gives the same bits.
 #include "runtime/ops/gemm/linear.h"
 
 #include <algorithm>
@@ -23,16 +23,16 @@ struct Sizes {
   [[nodiscard]] bool empty() const { return rows == 0 || outputs == 0 || inputs == 0; }
 };
 
-// What a row chunk of a matmul and its operands still find in the outer caches.
+// A row chunk of a matmul and its operands fit the outer caches.
 constexpr std::int64_t chunk_rows = 512;
-// Outputs taken at a time where whole rows would need scratch without bound (vocabularies).
+// Outputs processed at a time if whole rows would need unbounded scratch (vocabularies).
 constexpr std::int64_t chunk_outputs = 2048;
 
 std::size_t as_size(std::int64_t count) {
   return static_cast<std::size_t>(count);
 }
 
-// What is done to a tile of y(N, O) while it lies in the first-level cache.
+// Applied to a tile of y(N, O) while it is in the first-level cache.
 struct AddBiasResidual {
   const float* bias;      // may be null
   const float* residual;  // as y; may be null
@@ -69,7 +69,7 @@ void forward(const Sizes& n, float* y, const float* x, const float* w, const flo
   }
 }
 
-// 16 bits without arithmetic of that kind: chunks are widened, multiplied in f32 and rounded once.
+// 16-bit types without native arithmetic: chunks are widened, multiplied in f32 and rounded once.
 template <typename T>
 void forward(const Sizes& n, T* y, const T* x, const T* w, const float* bias, const T* residual) {
   const std::int64_t stride = padded_stride(n.inputs);
@@ -101,7 +101,7 @@ void backward_input(const Sizes& n, float* dx, const float* dy, const float* w, 
     return;
   }
   MatrixView weights{w, n.inputs};
-  // Measured: of the widths between 256 and 3072 only 256 gains (6 to 10 %), 512 a little.
+  // Measured: of widths between 256 and 3072 only 256 gains (6 to 10 %), 512 a little.
   if (n.inputs % 256 == 0 && n.inputs <= 512) {
     static thread_local ScratchBlock block;
     const std::int64_t stride = padded_stride(n.inputs);
@@ -164,7 +164,7 @@ void backward_weight(const Sizes& n, float* dw, float* db, const T* dy, const T*
   }
 }
 
-// The same without copies of rows, where a transposed dy is read at full speed.
+// The same without copying rows, if a transposed dy is read at full speed.
 void whole_backward_weight(DType dtype, const Sizes& n, float* dw, const void* dy, const void* x) {
   if (dtype != DType::f32 || !multiplies_in_parts()) {
     native_backward_weight(dtype, n.rows, n.outputs, n.inputs, dw, dy, x);

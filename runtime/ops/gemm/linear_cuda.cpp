@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row-major matrices are the transposes of what cuBLASLt sees, so y = x w^T is y^T = w x^T there.
+// Row-major matrices are transposed for cuBLASLt, so y = x w^T is y^T = w x^T there.
 #include "runtime/device/cuda_slot.h"
 #include "runtime/ops/elementwise/activation.h"
 #include "runtime/ops/elementwise/bias.h"

@@ -37,7 +37,7 @@ std::unique_ptr<CachedPrimitive> make_matmul(const memory::desc& a, const memory
 
 void matmul(std::int64_t m, std::int64_t n, std::int64_t k, const MatrixView& a,
             const MatrixView& b, float beta, float* c, std::int64_t c_stride) {
-  static_cast<void>(dnnl_stream());  // holds this thread to one core
+  static_cast<void>(dnnl_stream());  // limits this thread to one core
   dnnl_check(dnnl_sgemm(a.transpose == Transpose::yes ? 'T' : 'N',
                         b.transpose == Transpose::yes ? 'T' : 'N', m, n, k, 1.0F, a.data, a.stride,
                         b.data, b.stride, beta, c, c_stride),

@@ -31,7 +31,7 @@ __global__ void copy_kernel(T* y, float* x, std::int64_t count, float factor) {
   }
 }
 
-// A block of threads does one tile: either side is read and written along its rows.
+// One tile per block of threads: both sides are read and written along rows.
 template <bool loads, typename T>
 __global__ void transpose_kernel(T* y, float* x, std::int64_t rows, std::int64_t columns,
                                  std::int64_t tiles, float factor) {

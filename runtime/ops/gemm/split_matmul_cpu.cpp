@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one use of intrinsics in this room: the compiler's vector extensions know no tiles.
+// The only use of intrinsics in this room, because the compiler's vector extensions lack tiles.
 #include "runtime/ops/gemm/split_matmul_cpu.h"
 
 #include "runtime/base/error.h"
@@ -21,14 +21,14 @@ constexpr std::int64_t tile_bytes = 1024;  // 16 rows of 64 bytes
 constexpr std::int64_t block_bytes = parts * tile_bytes;
 static_assert(lanes == part_rows);
 
-// What LDTILECFG reads: eight tiles of 16 rows of 64 bytes.
+// The data of LDTILECFG: eight tiles of 16 rows of 64 bytes.
 struct alignas(64) TileConfig {
   std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
   std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
   std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-// The largest part of each of 16 floats, as bf16 in 32-bit words; leaves the rest.
+// Removes the leading bf16 part of each of 16 floats and returns it in 32-bit words.
 [[gnu::always_inline]] inline __m512i take_part(__m512& values) {
   const __m512i words =
       _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(values)));
@@ -60,7 +60,7 @@ void store_block(std::byte* to, __m512i (&words)[parts][lanes], bool transposed)
 
 // 16 rows of 32 values of the common axis.
 void pack_along(std::byte* to, const float* from, std::int64_t stride, bool transposed) {
-  // Of 32 neighbours the even ones are the low halves.
+  // Of 32 adjacent values the even ones are the low halves.
   const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
   const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
   __m512i words[parts][lanes];
@@ -93,7 +93,7 @@ void pack_across(std::byte* to, const float* from, std::int64_t stride, bool tra
 }
 
 // `along`: `from` holds `count` rows of `depth` values of the common axis, otherwise `depth` rows
-// of `count`. A block that is not whole goes through zeros.
+// of `count`. An incomplete block is padded with zeros.
 void pack_block(std::byte* to, const float* from, std::int64_t stride, bool along,
                 std::int64_t count, std::int64_t depth, bool transposed) {
   float whole[part_rows * part_depth];
@@ -110,8 +110,8 @@ void pack_block(std::byte* to, const float* from, std::int64_t stride, bool alon
   along ? pack_along(to, from, stride, transposed) : pack_across(to, from, stride, transposed);
 }
 
-// Of an operand whose element (line, k) is data[line * stride + k] where `along`, else
-// data[k * stride + line].
+// Packs an operand whose element (line, k) is data[line * stride + k] if `along`, else data[k *
+// stride + line].
 void pack_parts(std::byte* to, const float* data, std::int64_t stride, bool along,
                 std::int64_t count, std::int64_t depth, bool transposed) {
   const std::int64_t lines = (count + part_result - 1) / part_result * part_result;
@@ -145,7 +145,7 @@ void multiply_tiles(float* c, std::int64_t stride, const std::byte* left, const 
   const std::int64_t blocks = (depth + part_depth - 1) / part_depth;
   const std::byte* const left2 = left + blocks * block_bytes;
   const std::byte* const right2 = right + blocks * block_bytes;
-  // The builtins take numbers of tiles, so these cannot be functions.
+  // The builtins need constant tile numbers, so these cannot be functions.
 #define TRIREME_LOAD_LEFT(part)                      \
   _tile_loadd(4, left + at + (part)*tile_bytes, 64); \
   _tile_loadd(5, left2 + at + (part)*tile_bytes, 64)

@@ -11,7 +11,7 @@ TRIREME_KERNEL(count_targets);
 
 namespace {
 
-// Of what options point to, a value a row.
+// Bytes of optional per-row operands.
 double row_bytes(const CrossEntropyOptions& options, const Tensor& targets) {
   const int given = (options.weights != nullptr ? 1 : 0) + (options.shares != nullptr ? 1 : 0);
   return static_cast<double>(targets.count()) * given * sizeof(float);

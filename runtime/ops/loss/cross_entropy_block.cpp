@@ -30,7 +30,7 @@ void check_rows(const Operands& check, std::string_view name, const Tensor& tens
   check.disjoint(name, tensor, "logits", logits);
 }
 
-// What the last two phases share.
+// Checks shared by the last two phases.
 void check_phase(const Operands& check, std::string_view op, const Tensor& logits,
                  const Tensor& maxima, const Tensor& sums, const Tensor& targets,
                  std::int64_t first_class, const CrossEntropyOptions& options) {

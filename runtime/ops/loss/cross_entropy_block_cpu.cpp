@@ -26,7 +26,7 @@ struct Block {
         classes(all) {}
 
   [[nodiscard]] T* row(std::int64_t index) const { return logits + index * width; }
-  // Columns that are no padding.
+  // Columns that are not padding.
   [[nodiscard]] std::int64_t filled() const {
     return std::clamp(classes - first_class, std::int64_t{0}, width);
   }

@@ -11,7 +11,7 @@ template <typename T>
 struct Block {
   T* logits;
   std::int64_t width;
-  std::int64_t filled;  // columns that are no padding
+  std::int64_t filled;  // columns that are not padding
   std::int64_t first_class;
   CrossEntropyOptions options;
 

@@ -18,8 +18,8 @@ struct CrossEntropy {
   CrossEntropyOptions options;
 };
 
-// What a thread knows of its part of a row: sums relative to the largest value so far, which starts
-// at the least finite one: differences from minus infinity would be NaN.
+// A thread's state over its part of a row: sums relative to the largest value so far, which starts
+// at the lowest finite value, because differences from minus infinity would be NaN.
 struct Online {
   float top = -FLT_MAX;
   float exponentials = 0.0F;
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(threads) cross_entropy_kernel(CrossEntropy<T> 
     }
     return;
   }
-  // Kept before the gradient replaces it.
+  // Saved before the gradient overwrites it.
   const bool known = target < classes;
   const float own = known ? load(row[target]) : nanf("");
   const TargetMix mix = target_mix(p.options, p.targets, blockIdx.x, p.rows);
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(threads) cross_entropy_kernel(CrossEntropy<T> 
   }
 }
 
-// One block: whole numbers, so no order has other bits.
+// One block; sums of integers, so the order does not matter.
 __global__ void __launch_bounds__(long_row_threads)
     count_targets_kernel(double* total, const std::int32_t* targets, std::int64_t count) {
   double mine = 0.0;

@@ -69,7 +69,7 @@ void check_first_row(std::string_view op, std::int64_t first_row) {
   TRIREME_EXPECTS(first_row >= 0, "{}: the first row is {}, expected 0 or more", op, first_row);
 }
 
-// Rows of a table that tokens of y(B, T, C) look up, at most: they may be all different.
+// Upper bound of table rows that tokens of y(B, T, C) read: all may differ.
 double rows_of(const Tensor& table, const Tensor& y) {
   return static_cast<double>(std::min(y.bytes(), table.bytes()));
 }
@@ -81,15 +81,14 @@ double positions_of(const Tensor& table, const Tensor& y) {
                              static_cast<double>(size_of(table.dtype));
 }
 
-// Tokens of equal rows are brought together by a radix sort: a histogram, its sums and a pass for
-// each 8 bits of a row's number, with a kernel before that writes the keys and one behind that
-// adds.
+// A radix sort groups equal rows: a histogram, its sums and a pass per 8 bits of a row's number,
+// plus a kernel that writes the keys and one that adds.
 int token_gradient_kernels(const Tensor& d_tokens) {
   const auto bits = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(d_tokens.shape[0])));
   return 4 + (bits + 7) / 8;
 }
 
-// dy is read for either table. Sorting the tokens takes a few bytes a token.
+// Each table's gradient reads dy. Sorting takes a few bytes per token.
 Passes gradient_passes(const Tensor& d_tokens, const Tensor& d_positions, const Tensor& dy,
                        const Tensor& tokens) {
   const double values = static_cast<double>(dy.count()) * sizeof(float);

@@ -51,7 +51,7 @@ void embedding_forward(Stream& stream, const Tensor& y, const Tensor& tokens,
   });
 }
 
-// One row after the other: each gradient row is a sum in the order of the batch.
+// Sequential: each gradient row is a sum in batch order.
 void embedding_backward(Stream& stream, const Tensor& d_token_table, const Tensor& d_position_table,
                         const Tensor& dy, const Tensor& tokens, const Tensor& document_starts) {
   const std::int64_t rows = tokens.count();
@@ -110,7 +110,7 @@ void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tenso
   });
 }
 
-// In the order of embedding_backward.
+// In the same order as embedding_backward.
 void add_positions_backward(Stream& stream, const Tensor& d_position_table, const Tensor& dy) {
   visit_compute_dtype(dy.dtype, [&](auto type) {
     using T = decltype(type);
@@ -122,7 +122,7 @@ void add_positions_backward(Stream& stream, const Tensor& d_position_table, cons
   });
 }
 
-// In the order of embedding_backward.
+// In the same order as embedding_backward.
 void embedding_partial_backward(Stream& stream, const Tensor& d_table, const Tensor& dy,
                                 const Tensor& tokens, std::int64_t first_row) {
   visit_compute_dtype(dy.dtype, [&](auto type) {

@@ -10,7 +10,7 @@
 namespace trireme::ops::cuda {
 namespace {
 
-// Where a pack of a row comes from: of a whole table, of a block of one, of a tensor.
+// Source of a row's pack: a whole table, a block of one, or a tensor.
 template <typename T>
 struct TokenRows {
   const T* table;
@@ -72,7 +72,7 @@ __global__ void embed_kernel(T* y, Source source, const T* positions, RowPacks p
   });
 }
 
-// `rows`: what the source's rows begin at.
+// `rows`: start of the source's rows.
 template <typename T, typename Source>
 void embed(Stream& stream, const Tensor& y, const Source& source, const T* rows,
            const Tensor& position_table, const RowPositions& position) {
@@ -89,13 +89,13 @@ void embed(Stream& stream, const Tensor& y, const Source& source, const T* rows,
             });
 }
 
-// Columns of a lane in the gradient of a table row: few, for the rows of a frequent token are read
-// one after the other, and more warps then share that work.
+// Columns per lane in the gradient of a table row: few, because a frequent token's rows are read
+// sequentially, and more warps then share that work.
 inline constexpr int gradient_width = 4;
-inline constexpr int gradient_columns = warp_size * gradient_width;  // of a warp
+inline constexpr int gradient_columns = warp_size * gradient_width;  // per warp
 
-// table(rows, C) += for each row the dy rows of its tokens, in the tokens' order. A warp for
-// `gradient_columns` columns of every place in the sorted tokens; the first of a row's adds all.
+// table(rows, C) += for each row the dy rows of its tokens, in order. A warp per place in the
+// sorted tokens and `gradient_columns` columns; a row's first place adds all.
 template <bool packed, typename T>
 __global__ void __launch_bounds__(256)
     table_gradient_kernel(float* table, const T* dy, SortedTokens sorted, std::int64_t count,
@@ -162,8 +162,8 @@ void add_table_gradient(Stream& stream, const Tensor& d_table, const Tensor& dy,
                         d_table.as<float>(), dy.as<T>(), sorted, count, rows, columns);
 }
 
-// Calls visit(t) for each position of a sequence that is number `position` of its document, in
-// order; starts(T) may be null.
+// Calls visit(t) for each sequence position that is at `position` in its document, in order;
+// starts(T) may be null.
 template <typename Visit>
 __device__ void each_at(const std::int32_t* starts, std::int64_t position, std::int64_t length,
                         Visit visit) {

@@ -27,8 +27,8 @@ __global__ void make_keys_kernel(std::uint32_t* rows, std::uint32_t* positions,
   }
 }
 
-// Sorts on `stream` with `bytes` of `temporary` memory; where that is null, sets `bytes` to what it
-// needs instead.
+// Sorts on `stream` with `bytes` of `temporary` memory; if that is null, only sets `bytes` to the
+// required size.
 void sort_pairs(Stream& stream, std::byte* temporary, std::size_t& bytes, Keys& rows,
                 Keys& positions, std::int64_t count, int bits) {
   // A histogram, its sums and a pass for each digit of 8 bits.

@@ -16,7 +16,7 @@ std::int64_t filled_of(const Tensor& logits, const ClassBlock& block) {
   return std::clamp(block.classes - block.first, std::int64_t{0}, logits.shape[1]);
 }
 
-// Classes of [0, count) with a logit above `value`, or with `ties` one equal to it.
+// Number of classes in [0, count) with a logit above `value`, or with `ties` equal to it.
 template <bool ties, typename T>
 std::int64_t count_before(const T* row, std::int64_t count, float value) {
   std::int32_t before = 0;  // as wide as a float: half the work of 64 bits

@@ -15,7 +15,7 @@ struct RankBlock {
   const std::int32_t* targets;
   std::int64_t rows;
   std::int64_t width;
-  std::int64_t filled;  // columns that are no padding
+  std::int64_t filled;  // columns that are not padding
   std::int64_t first;
 
   RankBlock(const Tensor& tensor, const Tensor& labels, const ClassBlock& block)
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(threads)
   ranks[blockIdx.x] = accumulate ? ranks[blockIdx.x] + rank : rank;
 }
 
-// One block: whole numbers, so no order has other bits.
+// One block; sums of integers, so the order does not matter.
 __global__ void __launch_bounds__(long_row_threads)
     count_below_kernel(double* total, const float* values, std::int64_t count, float limit) {
   double mine = 0.0;

@@ -106,7 +106,7 @@ void batch_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
     check.disjoint("dx", dx, "sum", sum);
     check.disjoint("dy", dy, "sum", sum);
   }
-  // Sums first, then dx; between them what they make of the channels.
+  // Sums, then per-channel factors, then dx.
   const bool normalises = options.relu && sum.empty();
   const BatchNormChannels& of = channels;
   TRIREME_DISPATCH(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Statistics take one trip to memory. A chunk of rows is summed around a pivot near its mean (the
-// mean so far, at first the first row), so that squares do not cancel; the chunks are merged in
-// order in double.
+// Statistics read memory once. A chunk of rows is summed around a pivot near its mean (the mean so
+// far; at first the first row), so that squares do not cancel; chunks are merged in order in
+// double.
 #include <algorithm>
 
 #include "runtime/device/cpu/cpu_stream.h"
@@ -14,7 +14,7 @@ namespace trireme::ops::cpu {
 
 namespace {
 
-// Arrays of one call, carved from one block that stays.
+// Arrays of one call, carved from one persistent block.
 struct Scratch {
   double* total1;
   double* total2;
@@ -53,7 +53,7 @@ void sums_around(const ChannelRows& rows, float* sum1, float* sum2, const float*
   rows.fold(sum2);
 }
 
-// Leaves the mean in total1 and the sum of squared differences from it in total2.
+// Writes the mean to total1 and the sum of squared differences from it to total2.
 template <typename T>
 void statistics(const ChannelRows& rows, const Scratch& s, const T* x, std::int64_t count) {
   float *const pivot = s.a, *const sum1 = s.b, *const sum2 = s.c;
@@ -114,7 +114,7 @@ struct Application {
   BatchNormOptions options;
 };
 
-// No restrict: y may be the very elements of x or of the summand.
+// No restrict: y may alias x or the summand.
 template <Summand added, bool relu, typename T>
 void apply(const ChannelRows& rows, const Application<T>& a) {
   const Scratch s(rows);
@@ -140,7 +140,7 @@ void apply(const ChannelRows& rows, const Application<T>& a) {
   });
 }
 
-// What shows where ReLU cut the gradient off.
+// The tensor from which the ReLU's mask is recomputed.
 enum class Mask { none, input, sum };
 
 template <typename T>
@@ -154,7 +154,7 @@ struct Gradient {
   float epsilon;
 };
 
-// total1 = sum of dy, total2 = sum of dy * (x - mean). Of a sum, dy is masked in place.
+// total1 = sum of dy, total2 = sum of dy * (x - mean). With Mask::sum, dy is masked in place.
 template <Mask mask, typename T>
 void gradient_sums(const ChannelRows& rows, const Scratch& s, const Gradient<T>& g) {
   float *const sum1 = s.a, *const sum2 = s.b, *const mean = s.c, *const scale = s.d,

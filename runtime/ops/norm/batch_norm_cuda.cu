@@ -11,7 +11,7 @@ namespace {
 
 using trireme::cuda::launch;
 
-constexpr int run = 32;  // rows that a thread sums before their sum is joined
+constexpr int run = 32;  // rows that a thread sums before merging
 
 // Rows of the run that begins at `row`.
 __device__ int run_length(const ChannelPlace& at, std::int64_t row) {
@@ -58,7 +58,7 @@ __global__ void statistics_kernel(Moments* partial, const T* x, ChannelTiles til
     partial[at.slice * tiles.channels + at.channel + k] = own[k];
 }
 
-// Where the running statistics are gathered; null: nowhere.
+// Accumulators of the running statistics; null: none.
 struct Running {
   float *mean_sum, *variance_sum;
   float weight, correction;
@@ -88,7 +88,7 @@ struct Channels {
         variance(from.variance.as<float>()) {}
 };
 
-// What a thread needs to normalise its pack of channels.
+// A thread's factors for normalising its pack of channels.
 template <int width>
 struct Normalization {
   float mean[width] = {}, scale[width] = {}, shift[width] = {};
@@ -152,7 +152,7 @@ struct GradientSumsJoin {
   }
 };
 
-// What shows where ReLU cut the gradient off.
+// The tensor from which the ReLU's mask is recomputed.
 enum class Mask { none, input, sum };
 
 template <typename T>
@@ -165,7 +165,7 @@ struct Gradient {
   float epsilon;
 };
 
-// partial(slices, C). Of a sum, dy is masked in place.
+// partial(slices, C). With Mask::sum, dy is masked in place.
 template <Mask mask, int width, typename T>
 __global__ void gradient_sums_kernel(GradientSums* partial, Gradient<T> g, ChannelTiles tiles) {
   const ChannelPlace at(tiles, width);
@@ -203,7 +203,7 @@ __global__ void gradient_sums_kernel(GradientSums* partial, Gradient<T> g, Chann
     partial[at.slice * tiles.channels + at.channel + k] = own[k];
 }
 
-// factors(3, C): what dx takes of dy, of 1 and of x - mean.
+// factors(3, C) of dy, of 1 and of x - mean in dx.
 template <typename T>
 __global__ void finish_gradient_kernel(float* factors, Gradient<T> g, const GradientSums* partial,
                                        ChannelTiles tiles) {
@@ -267,7 +267,7 @@ void gradient(Stream& stream, const Gradient<T>& g, const Shape& shape) {
   auto* const factors = reinterpret_cast<float*>(scratch + partial_bytes);
   launch(stream, sums.grid(), gradient_sums_kernel<mask, width, T>, partial, g, sums);
   launch(stream, channel_grid(channels), finish_gradient_kernel<T>, factors, g, partial, sums);
-  // Of a sum, dy is masked by now.
+  // With Mask::sum, dy is already masked.
   constexpr Mask left = mask == Mask::sum ? Mask::none : mask;
   launch(stream, map.grid(), gradient_kernel<left, width, T>, g, factors, map);
 }

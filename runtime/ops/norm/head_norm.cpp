@@ -29,7 +29,7 @@ Shape check_input(const Operands& check, std::string_view op, const Tensor& x, c
   return scale;
 }
 
-// Of queries and keys.
+// Bytes of queries and keys.
 double normed_bytes(const Tensor& x, const HeadNormOptions& options) {
   const auto all = static_cast<double>(options.heads + 2 * options.kv_heads);
   return static_cast<double>(x.bytes()) * static_cast<double>(options.heads + options.kv_heads) /

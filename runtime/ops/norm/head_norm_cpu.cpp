@@ -57,7 +57,7 @@ struct Forward {
   }
 };
 
-// Rows whose sums are added apart before they join the total: a long column loses fewer bits.
+// Rows summed separately before the total, so a long column loses fewer bits.
 constexpr std::int64_t chunk = 64;
 
 template <typename T, typename Offset>

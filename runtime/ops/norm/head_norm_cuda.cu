@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A warp for each head of queries and keys.
+// One warp per query and key head.
 #include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/columns_cuda.h"
 #include "runtime/ops/common/reduce_cuda.h"

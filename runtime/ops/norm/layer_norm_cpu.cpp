@@ -23,7 +23,7 @@ struct Forward {
   std::int64_t columns;
   float epsilon;
 
-  // Three passes over a row; the last two find it in the first-level cache.
+  // Three passes over a row; the last two hit the first-level cache.
   void operator()() const {
     const float scale = 1.0F / static_cast<float>(columns);
     for (std::int64_t row = 0; row < rows; ++row) {
@@ -51,12 +51,12 @@ struct Forward {
   }
 };
 
-// Rows taken together, so that dgamma and dbeta are read and written once for all of them.
+// Rows processed together, so that dgamma and dbeta are read and written once for all of them.
 constexpr std::int64_t group = 4;
-// Rows whose dgamma and dbeta are summed apart before they join the total.
+// Rows whose dgamma and dbeta are summed separately before the total.
 constexpr std::int64_t chunk = 64;
 
-// One code for all outputs, whichever are wanted: another loop might round differently.
+// One code for all combinations of outputs: another loop might round differently.
 template <typename T>
 struct Backward {
   T* dx;          // null: only dgamma and dbeta are wanted

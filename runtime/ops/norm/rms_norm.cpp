@@ -11,7 +11,7 @@ TRIREME_KERNEL(rms_norm_backward);
 
 namespace {
 
-// x, and what has a value a row or a column of it.
+// Checks x, and operands with one value per row or column.
 void check_input(const Operands& check, const Tensor& x, const Tensor& gamma, const Tensor& rstd) {
   check.compute_dtype("x", x);
   TRIREME_EXPECTS(x.shape.rank() >= 1, "rms_norm: x has shape {}, expected at least one extent",

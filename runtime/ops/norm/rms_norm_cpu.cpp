@@ -18,7 +18,7 @@ struct Forward {
   float* rstd;
   const T* x;
   const float* gamma;
-  const T* residual;  // null, as is `sum`: x itself is normalised
+  const T* residual;  // null, like `sum`: x itself is normalised
   T* sum;
   std::int64_t rows;
   std::int64_t columns;
@@ -52,10 +52,10 @@ struct Forward {
   }
 };
 
-// Rows whose dgamma is summed apart before it joins the total: a long column loses fewer bits.
+// Rows whose dgamma is summed separately before the total, so a long column loses fewer bits.
 constexpr std::int64_t chunk = 64;
 
-// One code for both outputs, whichever are wanted: another loop might round differently.
+// One code for both outputs: another loop might round differently.
 template <typename T, typename Offset>
 struct Backward {
   T* dx;          // null: only dgamma is wanted

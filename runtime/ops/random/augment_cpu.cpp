@@ -31,7 +31,7 @@ struct NormalizeTable {
   }
 };
 
-// Floats are kept as they are.
+// Floats are copied.
 template <typename T>
 struct AsTheyAre {
   AsTheyAre(const AugmentOptions& /*options*/, std::int64_t /*channels*/) {}

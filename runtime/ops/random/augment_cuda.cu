@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each thread draws its image's choice once and makes several packs of output with it.
+// Each thread draws its image's choice once and uses it for several packs.
 #include "runtime/device/cuda/launch.h"
 #include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/pack_cuda.h"
@@ -28,7 +28,7 @@ __device__ float normalized(const Batch<float>& /*batch*/, float value, int /*ch
 }
 
 __device__ float normalized(const Batch<std::uint8_t>& b, std::uint8_t byte, int c) {
-  // No index into the options: they would be copied to memory of the thread.
+  // Without indexing the options, which would copy them to local memory.
   float mean = b.options.mean[0], stddev = b.options.stddev[0];
   for (int k = 1; k < 4; ++k) {
     mean = c == k ? b.options.mean[k] : mean;
@@ -37,7 +37,7 @@ __device__ float normalized(const Batch<std::uint8_t>& b, std::uint8_t byte, int
   return normalized_byte(byte, mean, stddev);
 }
 
-// An element of an image; counted on, since a division takes as long as everything else here.
+// An element of an image; incremented, because a division takes as long as everything else here.
 struct Place {
   int row, column, channel;
 

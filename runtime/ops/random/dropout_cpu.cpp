@@ -23,7 +23,7 @@ struct Dropout {
   const std::uint64_t* rng;
   std::uint64_t layer;
   float probability;
-  std::int64_t first;  // of the elements of the whole batch, one sample after the other
+  std::int64_t first;  // index in the whole batch, sample after sample
   std::int64_t count;
   std::int64_t per_sample;  // elements
 

@@ -21,13 +21,13 @@ struct Dropout {
   std::uint64_t layer;
   std::uint32_t threshold;
   float scale;
-  std::int64_t first;  // of the elements of the whole batch, one sample after the other
+  std::int64_t first;  // index in the whole batch, sample after sample
   std::int64_t count;
   std::int64_t per_sample;  // elements
 };
 
-// A thread draws `width` neighbouring counters of a block, which decide over four runs of `width`
-// elements each. `aligned`: every such run that lies inside is a pack.
+// A thread draws `width` adjacent counters of a block, for four runs of `width` elements each.
+// `aligned`: every such run inside is a pack.
 template <int width, bool aligned, typename T>
 __global__ void dropout_kernel(Dropout<T> p, std::int64_t first_sample, std::int64_t blocks,
                                std::int64_t items) {
@@ -88,7 +88,7 @@ void run(Stream& stream, const Dropout<T>& p) {
                         p, first_sample, blocks, items);
 }
 
-// Of the whole batch's elements, [first, first + y.count()).
+// Elements [first, first + y.count()) of the whole batch.
 void drop_range(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& sample_ids,
                 const Tensor& rng, std::uint64_t layer, float probability, std::int64_t first,
                 std::int64_t per_sample) {

@@ -42,7 +42,7 @@ void uniforms_of_block(float* out, const Philox& key, std::uint64_t parameter, s
   }
 }
 
-// Writes elements [first, first + n) of an endless tensor that is made block by block.
+// Writes elements [first, first + n) of an infinite tensor generated block by block.
 template <std::int64_t block, typename Make>
 void fill_range(float* x, std::int64_t first, std::int64_t n, const Make& make) {
   alignas(64) float values[block];

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread per Philox counter: counter j of a block of 64 makes its elements j, 64 + j, ..., so
-// that a warp writes neighbouring elements. The arithmetic leaves nothing to contract: the bits are
-// the CPU's.
+// One thread per Philox counter: counter j of a block of 64 makes elements j, 64 + j, ..., so a
+// warp writes adjacent elements. Nothing can be contracted, so the bits are the CPU's.
 #include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/transform_cuda.h"
 #include "runtime/ops/random/init.h"
@@ -36,7 +35,7 @@ struct Uniform {
   }
 };
 
-// Elements [first, first + count) of an endless tensor whose blocks hold 64 counters each.
+// Elements [first, first + count) of an infinite tensor with blocks of 64 counters.
 template <typename Make>
 __global__ void fill_kernel(float* x, std::int64_t first, std::int64_t count, Philox key,
                             std::uint64_t parameter, Make make) {

@@ -10,7 +10,7 @@
 namespace trireme::ops::cpu {
 namespace {
 
-// Elements summed at a time; the partial sums of a tree's levels stay in the first-level cache.
+// Elements summed at a time; the partial sums of all tree levels fit the first-level cache.
 constexpr std::int64_t strip = 1024;
 
 double load(double value) {
@@ -22,7 +22,7 @@ void store(double& to, double value) {
 using ops::load;
 using ops::store;
 
-// Accumulator: what values are combined in.
+// Accumulator: the type of the sums.
 template <typename To, typename From, typename Accumulator>
 struct BlockSum {
   To* y;

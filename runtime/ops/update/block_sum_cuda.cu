@@ -16,12 +16,12 @@ __device__ void store(double& to, double value) {
 using ops::load;
 using ops::store;
 
-// Blocks that a tree of so many levels takes.
+// Tree levels of the kernel for few blocks, and of the one for any number.
 inline constexpr int few_levels = 5;
 inline constexpr int all_levels = 32;
 
-// One more sum of 2^first leaves behind `leaves` others, as a binary counter carries. What is
-// indexed is known at compile time, so the levels are registers.
+// Adds a sum of 2^first leaves after `leaves` others, like a binary counter's carry. Indices are
+// compile-time constants, so the levels are registers.
 template <int first, int levels, int width, typename Accumulator>
 __device__ void count_in(Accumulator (&level)[levels][width], Accumulator (&value)[width],
                          unsigned leaves) {
@@ -38,9 +38,9 @@ __device__ void count_in(Accumulator (&level)[levels][width], Accumulator (&valu
   }
 }
 
-// The tree, block after block like a binary counter: level l holds the sum of the last whole 2^l
-// leaves, and the levels left at the end are joined from the right. The first `doubled` blocks are
-// two leaves each.
+// The tree, block after block like a binary counter: level l holds the sum of the last complete 2^l
+// leaves, and the remaining levels are joined from the right. The first `doubled` blocks are two
+// leaves each.
 template <int levels, int width, typename To, typename From, typename Accumulator>
 __global__ void sum_blocks_kernel(To* y, const From* x, unsigned blocks, unsigned doubled,
                                   std::int64_t size) {

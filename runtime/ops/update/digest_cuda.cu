@@ -11,11 +11,11 @@ namespace trireme::ops::cuda {
 namespace {
 
 constexpr int threads = 256;
-// Of a thread's turn: loads that are on their way at once.
+// Per iteration of a thread: loads in flight.
 constexpr int terms = 8;
 
-// Where elements of a part lie whose rows are apart. A 64-bit division takes as long as all else
-// here; the quotient of doubles is at most one off, below 2^53 elements.
+// Places of elements in strided rows. A 64-bit division would take as long as everything else here;
+// the quotient of doubles is off by at most one below 2^53 elements.
 struct Rows {
   DigestPlaces places;
   double inverse_width;
@@ -34,7 +34,7 @@ struct Rows {
   }
 };
 
-// Integers: the order in which the blocks' atomics arrive changes no bit.
+// Integers: the order of the blocks' atomics does not matter.
 template <bool apart>
 __global__ void digest_kernel(std::uint64_t* digest, const float* x, std::int64_t count,
                               Rows rows) {

@@ -21,8 +21,8 @@ double term(double remainder) {
   return remainder;
 }
 
-// Takes the two bins below 2^top out of the terms of `from`, which are smaller; the remainders
-// are `rest`, which may be `from`. Returns whether any is left.
+// Extracts the two bins below 2^top from the smaller terms of `from`; remainders go to `rest`,
+// which may be `from`. Returns whether any is not zero.
 template <typename T>
 bool take_bins(ExactSum& sum, double* rest, const T* from, std::int64_t count, int top) {
   const ExactBins bins(top);
@@ -71,7 +71,7 @@ void add_block(ExactSum& sum, const float* x, std::int64_t count) {
   }
 }
 
-// Leaves the sum carried.
+// Leaves the sum in canonical form.
 void add_values(ExactSum& sum, const float* x, std::int64_t n) {
   constexpr std::int64_t stretch = ExactSum::adds_before_carry / (2 * ExactBins::passes) * block;
   for (std::int64_t begin = 0; begin < n; begin += stretch) {

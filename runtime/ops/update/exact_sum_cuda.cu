@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A warp takes a block of terms at a time, 16 to a lane, and adds what its bins hold to a number of
-// its own in shared memory; the warps' and then the blocks' numbers are added word by word.
+// A warp takes a block of terms at a time, 16 per lane, and adds its bins to its own number in
+// shared memory; the numbers of warps, then of blocks, are added word by word.
 #include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/reduce_cuda.h"
 #include "runtime/ops/common/runs_cuda.h"
@@ -21,7 +21,7 @@ struct Largest {
   }
 };
 
-// Adds the lanes' `x`; all lanes call, the first one writes.
+// Adds the lanes' `x`; all lanes must call, the first one writes.
 __device__ void add_block(ExactSum& sum, float (&x)[terms]) {
   const bool writes = threadIdx.x % warp_size == 0;
   std::uint32_t largest = 0;
@@ -67,9 +67,8 @@ __device__ void add_block(ExactSum& sum, float (&x)[terms]) {
   }
 }
 
-// sums(gridDim, exact_sum_words): what the block's warps add to `parts`, which begin as zero. A
-// warp's number needs no carry on the way: adds_before_carry blocks of terms are more than any
-// memory holds.
+// sums(gridDim, exact_sum_words): the warps' numbers in `parts`, initially zero. A warp's number
+// needs no intermediate carry: adds_before_carry blocks of terms exceed any memory.
 struct BlockSums {
   ExactSum parts[warps];
 
@@ -82,8 +81,8 @@ struct BlockSums {
       words[i] = 0;
     __syncthreads();
   }
-  // The squares of elements [begin, end), `apart` in x, whose blocks of terms are `stride` apart
-  // for the warp.
+  // The squares of elements [begin, end), `apart` in x; the warp's blocks of terms are `stride`
+  // apart.
   __device__ void add(const float* x, std::int64_t begin, std::int64_t end, std::int64_t stride,
                       std::int64_t apart = 1) {
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
@@ -158,7 +157,7 @@ __global__ void join_sums_kernel(std::uint64_t* state, const std::uint64_t* sums
   total.store(state);
 }
 
-// states(totals, exact_sum_words) of the sums of the parts; a block for each total, whose threads
+// states(totals, exact_sum_words) from the sums of the parts; one block per total, whose threads
 // each take a word of every `groups`-th part.
 __global__ void join_parts_kernel(std::uint64_t* states, const std::uint64_t* sums,
                                   const SquaresEntry* entries, const std::int64_t* first_run,

@@ -16,7 +16,7 @@ bool skipped(const float* scalars) {
   return scalars[StepScalars::gradient_scale] == 0.0F;
 }
 
-// Elements that stay in the first-level cache between the update and its rounding.
+// Elements that stay in the first-level cache between update and rounding.
 constexpr std::int64_t block = 1024;
 
 template <typename T>

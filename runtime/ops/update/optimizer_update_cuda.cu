@@ -107,8 +107,8 @@ __global__ void part_sums_kernel(double* sums, const SquaresEntry* entries, int 
 
 constexpr int join_threads = 1024;
 
-// totals(n) of the sums of the parts. A block has a total, a warp of it a run at a time, whose
-// parts it adds in order; then the runs are.
+// totals(n) from the sums of the parts. One block per total; its warps each take a run at a time
+// and add its parts in order; then the runs are added.
 __global__ void join_parts_kernel(double* totals, double* sums, const SquaresEntry* entries,
                                   const std::int64_t* first_run, int runs, std::int64_t parts) {
   constexpr int warps = join_threads / warp_size;
@@ -136,7 +136,7 @@ struct Average {
   }
 };
 
-// A block has a matrix.
+// One block per matrix.
 __global__ void factored_moments_kernel(float* state, float* roots, const double* totals,
                                         const float* scalars, const FactoredMatrix* matrices) {
   if (skipped(scalars)) return;

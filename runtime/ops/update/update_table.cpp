@@ -32,7 +32,7 @@ bool begins_at(const Tensor& tensor, std::size_t bytes) {
 
 }  // namespace
 
-// Through a little pinned memory at a time.
+// In small pieces through pinned memory.
 Buffer uploaded(Stream& stream, std::span<const std::byte> values) {
   Device& device = stream.device();
   constexpr std::size_t most = std::size_t{16} << 10;
@@ -141,7 +141,7 @@ const std::int64_t* SquaresTable::first_run_on_device() const {
 
 namespace {
 
-// Two kernels: the parts of `words` u64 or f64 each, and what joins them.
+// Two kernels: one for the parts, of `words` u64 or f64 each, and one that joins them.
 Passes over(const SquaresTable& table, std::int64_t words, std::int64_t joined) {
   const auto values = static_cast<double>(table.elements()) * sizeof(float);
   const auto entries =
