@@ -23,8 +23,8 @@ namespace trireme {
 namespace {
 
 [[noreturn]] void end_job(ExitCode code, const std::string& message) {
-  // Most errors (config, data) strike all ranks at once: rank 0 then prints and ends the job before
-  // the others do. Where MPI is not up yet that takes it some tenths of a second.
+  // Most errors (config, data) occur on all ranks: rank 0 then prints and ends the job before the
+  // others do, which takes it some tenths of a second while MPI is not up.
   if (launcher_rank() != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
   print_error(message);
   abort_job(static_cast<int>(code));
@@ -39,8 +39,8 @@ int launcher_rank() {
 int guarded_main(const std::function<int()>& body) {
   prepare_gpu_environment();
   open_standard_streams();
-  // A file size limit (ulimit -f) then fails the write, which names the file, and does not kill the
-  // process.
+  // Then a file size limit (ulimit -f) fails the write, which names the file, instead of killing
+  // the process.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
     check_cpu_supports_build();
@@ -68,7 +68,7 @@ int parse_and_run(CLI::App& app, int argc, char** argv) {
     const int code = app.exit(help_or_version, text, text);
     fmt::print("{}", text.str());
     return code;
-  } catch (const CLI::RuntimeError& ended) {  // by the command itself, which has said why
+  } catch (const CLI::RuntimeError& ended) {  // from the command itself, which has printed why
     return end_job_alike(ended.get_exit_code());
   } catch (const CLI::ParseError& error) {
     fail(ExitCode::config, "{}\nRun with --help for more information.",

@@ -20,10 +20,10 @@ namespace {
 struct StandardStream {
   int descriptor;
   bool shows_controls;
-  int error = 0;  // errno of the first write that failed
+  int error = 0;  // errno of the first failed write
   char last = '\0';
 };
-// Loggers, which write to standard error, have colours; they and print_error() see to the rest.
+// Loggers write coloured lines to standard error; they and print_error() escape texts themselves.
 StandardStream standard_output{STDOUT_FILENO, true}, standard_error{STDERR_FILENO, false};
 
 void write_what_can_be(StandardStream& stream, std::string_view text) {
@@ -38,7 +38,7 @@ void write_what_can_be(StandardStream& stream, std::string_view text) {
   }
 }
 
-// Says that all was written: fmt::print() throws at anything else, in the midst of the work.
+// Always reports success: otherwise fmt::print() would throw in the middle of the work.
 ssize_t write_to(void* cookie, const char* data, std::size_t size) {
   auto& stream = *static_cast<StandardStream*>(cookie);
   const std::string_view text(data, size);
@@ -50,7 +50,7 @@ ssize_t write_to(void* cookie, const char* data, std::size_t size) {
   return static_cast<ssize_t>(size);
 }
 
-// `file`, or without memory the usual stream.
+// Wraps `file`; without memory returns the usual stream.
 std::FILE* wrapped(std::FILE* file, StandardStream& stream, int buffering) {
   std::FILE* const own = ::fopencookie(
       &stream, "w", {.read = nullptr, .write = write_to, .seek = nullptr, .close = nullptr});
@@ -62,11 +62,11 @@ std::FILE* wrapped(std::FILE* file, StandardStream& stream, int buffering) {
 }  // namespace
 
 void open_standard_streams() noexcept {
-  // open() takes the lowest number that is free: the one that was found closed.
+  // open() returns the lowest free number: the closed descriptor.
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) < 0) static_cast<void>(::open("/dev/null", O_RDWR));
   }
-  // Not SIG_IGN, which exec() would hand down.
+  // Not SIG_IGN, which exec() would pass on.
   std::signal(SIGPIPE, [](int) {});
   stdout = wrapped(stdout, standard_output, ::isatty(STDOUT_FILENO) == 1 ? _IOLBF : _IOFBF);
   stderr = wrapped(stderr, standard_error, _IONBF);

@@ -48,9 +48,9 @@ std::string about_command(const std::string& word, const CLI::App& app, const st
   return text + fmt::format("\nCommands: {}", fmt::join(names, ", "));
 }
 
-// The second setting of "--set a=1 b=2"; "" where every setting has a --set of its own.
+// The second setting of "--set a=1 b=2"; "" if every setting has its own --set.
 std::string setting_without_set(const std::vector<std::string>& words) {
-  int behind = -1;  // words since the last --set; -1 behind another option
+  int behind = -1;  // words since the last --set; -1 after another option
   for (const std::string& word : words) {
     if (word.starts_with('-')) {
       behind = word == "--set" ? 0 : -1;

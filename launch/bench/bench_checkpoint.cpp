@@ -37,7 +37,7 @@ struct CheckpointBenchArguments {
   std::string json;
 };
 
-// Below the user's directory, of our own name: removed before and after.
+// A directory of our own below the user's, removed before and after.
 class Scratch {
  public:
   Scratch(Communicator& world, const std::string& directory)
@@ -72,8 +72,7 @@ struct CheckpointFigures {
   std::optional<StepStall> stall{};
 };
 
-// Of an even number the mean of the middle two.
-// One line of the table; `beside`: what it is compared with.
+// A line of the table; `beside`: the reference.
 struct Line {
   const char* key;
   const char* name;
@@ -113,7 +112,7 @@ void print(const CheckpointFigures& measured, int rounds) {
   }
   fmt::print("{:<26} {:7.0f} MB/s  {:8.1f} ms\n", "copy to host memory",
              megabytes / scale::median_of(rates.copy), 1e3 * scale::median_of(rates.copy));
-  // Memory that is short pushes files out again.
+  // Memory pressure evicts files again.
   constexpr double warm = 0.99;
   if (const double held = scale::median_of(rates.warm_share); held < warm) {
     fmt::print("the page cache held only {:.0f} % of the files when they should have been warm\n",
@@ -149,7 +148,7 @@ std::unique_ptr<Communicator> watched_world(const RankProcess& process) {
                       {.deadline_seconds = ParallelConfig{}.timeout_seconds, .directory = {}});
 }
 
-// Weights and both moments of AdamW, shared out as ZeRO does.
+// Weights and both moments of AdamW, sharded as with ZeRO.
 CheckpointFigures measure_size(const RankProcess& process,
                                const CheckpointBenchArguments& arguments) {
   constexpr std::int64_t tensors = 16, width = 1024, bytes_per_weight = 12;
@@ -188,7 +187,7 @@ CheckpointFigures measure_size(const RankProcess& process,
           .rates = measure_checkpoints(state, saver, scratch.path(), arguments.rounds)};
 }
 
-// The model, optimizer and layout of a config; training steps too.
+// The model, optimizer and layout of a config; also times training steps.
 CheckpointFigures measure_config(const RankProcess& process,
                                  const CheckpointBenchArguments& arguments) {
   const Config config = read_config(process, arguments.config, arguments.overrides);

@@ -25,7 +25,7 @@ namespace trireme {
 namespace {
 
 // Above this power of the width a layer's activations count as growing: a few steps at a few widths
-// leave about 0.1 of chance.
+// have an error of about 0.1.
 constexpr double growing = 0.25;
 
 struct CoordinateArguments {
@@ -40,10 +40,10 @@ using Sizes = std::vector<double>;
 
 struct Width {
   std::int64_t hidden = 0;
-  Sizes before{}, after{};  // any step, and all of them
+  Sizes before{}, after{};  // per step, and over all steps
 };
 
-// More heads of the same size.
+// With more heads of the same size.
 Config widened(Config config, std::int64_t factor, bool transfers) {
   const auto widen = [&](auto& model) {
     const std::int64_t base = model.mup_base_width > 0 ? model.mup_base_width : model.hidden;
@@ -114,7 +114,7 @@ Width measure(const Config& config, std::int64_t hidden, std::int64_t steps) {
   return width;
 }
 
-// The power of the width that a layer's magnitudes follow: least squares of the logarithms.
+// The exponent by which a layer's magnitudes grow with the width: least squares of logarithms.
 double power_of(const std::vector<Width>& widths, Sizes Width::*when, std::size_t layer) {
   double x = 0, y = 0, xx = 0, xy = 0;
   for (const Width& width : widths) {
@@ -129,7 +129,7 @@ double power_of(const std::vector<Width>& widths, Sizes Width::*when, std::size_
   return (n * xy - x * y) / (n * xx - x * x);
 }
 
-// Prints a table; the largest power in it.
+// Prints a table and returns its largest exponent.
 double print_table(const std::vector<Width>& widths, Sizes Width::*when,
                    const std::vector<std::string>& layers, const std::string& title) {
   fmt::print("{}\n{:<14}", title, "layer");
@@ -171,7 +171,7 @@ void check_coordinates(const CoordinateArguments& arguments) {
     return config.model.family == gpt2_name ? config.model.as<GptOptions>().hidden
                                             : config.model.as<LlamaOptions>().hidden;
   };
-  // Refused before anything is measured.
+  // Refuses invalid configs before any measurement.
   static_cast<void>(resolve_config(widened(narrow, 1, /*transfers=*/true), {.ranks = 1}, nullptr));
   for (const bool transfers : {false, true}) {
     std::vector<Width> widths;

@@ -25,8 +25,8 @@ struct KernelBenchArguments {
   std::string json;
 };
 
-// The option's, the config's, or the H100 described beside the config, wherever this is called
-// from.
+// The option's, the config's, or the described H100 beside the config, whatever the current
+// directory.
 std::string hardware_file(const KernelBenchArguments& arguments, const Config& config) {
   if (!arguments.hardware.empty()) return arguments.hardware;
   if (!config.parallel.hardware.empty()) return config.parallel.hardware;

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What the user names: a checkpoint, a run, or a run's directory of checkpoints. Oldest first.
+// `path`: a checkpoint, a run, or a run's checkpoint directory. Oldest first.
 std::vector<std::string> checkpoints_at(const std::string& path) {
   if (fs::exists(path + "/" + std::string(manifest_name))) return {path};
   if (fs::is_regular_file(path)) return {};
@@ -33,7 +33,7 @@ std::vector<std::string> checkpoints_at(const std::string& path) {
   return paths;
 }
 
-// What a run has that wrote no checkpoints, or a weights file that was named.
+// For a run without checkpoints, or a weights file.
 void inspect_weights(const std::string& path, bool tensors) {
   const RunState state = find_state(path, *make_single_communicator());
   const WeightFiles files(state.path);

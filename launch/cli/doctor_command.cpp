@@ -32,7 +32,7 @@ struct DoctorArguments {
   bool json = false;
 };
 
-// The config as this job would run it, or why it cannot.
+// The config as this job would run it, or a finding why it cannot.
 std::optional<Config> read_config(doctor::Findings& findings, const RankProcess& process,
                                   const DoctorArguments& arguments) {
   if (arguments.config.empty()) return {};
@@ -61,7 +61,7 @@ void check_dataset(doctor::Findings& findings, const Config& config, DataPart pa
   }
 }
 
-// Groups as training would make them, on the device that it would use.
+// The groups of training, on its device.
 void check_collectives(doctor::Findings& findings, const RankProcess& process,
                        const std::optional<Config>& config, Communicator& world,
                        const std::vector<std::string>& hosts,
@@ -76,14 +76,14 @@ void check_collectives(doctor::Findings& findings, const RankProcess& process,
     findings.problem(config && config->device.type == DeviceChoice::cuda ? "gpu" : "device",
                      problem, "");
   }
-  // Everybody or nobody.
+  // All ranks or none.
   const auto problems = gather_texts(world, problem);
   if (std::ranges::any_of(problems, [](const auto& text) { return !text.empty(); })) return;
   const JobGroups job(world, std::move(device), resolved);
   check_groups(findings, job.mesh, *job.device, hosts, hardware ? &*hardware : nullptr);
 }
 
-// Where the ranks of a job would compute.
+// Whether the job would compute on the CPU.
 bool on_cpu(const Config& config, const CudaFacts& gpus) {
   return config.device.type == DeviceChoice::cpu ||
          (config.device.type == DeviceChoice::automatic && gpus.gpus.empty());
@@ -124,7 +124,7 @@ int examine(const DoctorArguments& arguments) {
   doctor::check_load(findings, *world);
   doctor::check_stragglers(findings, *world, hosts, crowd);
   doctor::check_links(findings, *world, hosts);
-  // Files and a mesh need a config that every rank could read.
+  // Data files and mesh are checked only if every rank could read the config.
   const auto readable = gather_texts(*world, arguments.config.empty() || config ? "yes" : "no");
   if (std::ranges::find(readable, "no") == readable.end()) {
     if (config && mpi.local_rank() == 0 && on_cpu(settings, gpus))
@@ -145,7 +145,7 @@ int examine(const DoctorArguments& arguments) {
   if (mpi.rank() == 0)
     fmt::print("{}", arguments.json ? doctor::json_table(by_rank) : doctor::table(by_rank));
   std::fflush(stdout);
-  world->barrier();  // nobody ends the job before the table is out
+  world->barrier();  // no rank may end the job before the table is printed
   return doctor::problems(by_rank);
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The config of the run that a checkpoint or a weights file lies in.
+// The config of the run that contains a checkpoint or a weights file.
 Config config_for(const std::string& path, const std::string& given) {
   if (!given.empty()) return load_config(given, {});
   fs::path directory = fs::absolute(path).lexically_normal();

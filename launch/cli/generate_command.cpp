@@ -47,7 +47,7 @@ std::vector<Prompt> prompts_of(const GenerateArguments& arguments, const Words& 
   return prompts;
 }
 
-// On the device and the ranks that the job has.
+// For the device and ranks of this job.
 Config config_of(const GenerateArguments& arguments, const RankProcess& process,
                  Provenance& where) {
   std::vector<std::string> overrides{"parallel.data=auto"};
@@ -62,7 +62,7 @@ Config config_of(const GenerateArguments& arguments, const RankProcess& process,
   return resolve_config(std::move(config), process.environment(), &where, Purpose::generate);
 }
 
-// Positions that the longest text fills.
+// Positions of the longest text.
 std::int64_t capacity_for(const std::vector<Prompt>& prompts, std::int64_t tokens) {
   std::size_t longest = 0;
   for (const Prompt& prompt : prompts)
@@ -70,7 +70,7 @@ std::int64_t capacity_for(const std::vector<Prompt>& prompts, std::int64_t token
   return static_cast<std::int64_t>(longest) + tokens;
 }
 
-// On standard error, which is not part of the text.
+// On standard error, separate from the text.
 void print_origin(const Session& session, const LoadedWeights& weights, std::size_t prompts) {
   const MeshShape& mesh = session.mesh.shape();
   constexpr double mib = 1 << 20;
@@ -88,7 +88,7 @@ void print_origin(const Session& session, const LoadedWeights& weights, std::siz
                prompts == 1 ? "one prompt: the others wait" : fmt::format("{} prompts", prompts));
 }
 
-// May be given several times; a text in brackets is no list.
+// Repeatable; text in brackets is not parsed as a list.
 void one_text_each(CLI::Option& option) {
   option.expected(1)->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
@@ -118,10 +118,10 @@ void generate(const GenerateArguments& arguments) {
   Session& session = engine.session();
   const LoadedWeights weights = engine.load_weights(arguments.run, arguments.weights);
   if (process.mpi.rank() == 0) print_origin(session, weights, prompts.size());
-  // Texts that are shorter than the context forget nothing.
+  // Texts shorter than the context drop nothing.
   const std::int64_t forget = std::min(arguments.forget, session.decode.capacity);
   TextGenerator generator = engine.generator(arguments.sampling, forget);
-  // On all ranks alike, before any of them writes.
+  // On all ranks, before any of them writes.
   for (const Prompt& prompt : prompts)
     with_context(prompt.where, [&] { generator.require_prompt(prompt.ids); });
   const bool lines = arguments.json || prompts.size() > 1;

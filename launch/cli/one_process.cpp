@@ -23,8 +23,8 @@ std::int64_t ranks_of_mpirun() {
 }  // namespace
 
 void run_on_one_process(const std::function<void()>& work) {
-  // mpirun takes it for a failure when ranks leave before one that ends the job with its error,
-  // and may hang when they are in MPI_Finalize then: they wait before that.
+  // mpirun reports a failure if ranks leave before the one that ends the job with its error, and
+  // may hang if they are then in MPI_Finalize, so they wait first.
   std::optional<MpiEnvironment> job;
   if (ranks_of_mpirun() > 1) {
     job.emplace(nullptr, nullptr);

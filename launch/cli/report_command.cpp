@@ -28,7 +28,7 @@ struct ReportArguments {
   bool metrics = false, text_only = false, json = false;
 };
 
-// Of one run beside what it reads, of several here: none of them is the others' place.
+// For one run in its directory; for several in the current directory.
 std::string output_path(const ReportArguments& arguments,
                         const std::vector<report::RunData>& runs) {
   if (!arguments.output.empty()) return arguments.output;

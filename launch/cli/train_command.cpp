@@ -36,10 +36,10 @@ void list_keys() {
   }
 }
 
-// The engine is gone when the exit code is thrown: it takes an exception for a failure of the run.
+// Destroys the engine before the exit code is thrown: it takes an exception for a failed run.
 StopReason run_and_report(const RankProcess& process, const Config& config,
                           const RunRequest& request, ReportRequest reported) {
-  // Before anything that takes time: a broken description of the machine ends the run here.
+  // First, so that a broken hardware file ends the run early.
   const PlannedStep planned = process.mpi.rank() == 0 ? planned_step(config) : PlannedStep{};
   Engine engine(process, config);
   TrainReports reports(engine, planned, std::move(reported));
@@ -52,7 +52,7 @@ void train(const TrainArguments& arguments, const std::vector<std::string>& comm
   if (arguments.list_keys) return list_keys();
   if (arguments.config.empty())
     fail(ExitCode::config, "trireme train: no config file given; see trireme train --help");
-  const SignalRequests signals;  // before anything that takes time
+  const SignalRequests signals;  // before anything slow
   const RankProcess process;
   auto [given, where, requested] =
       load_requested(arguments.config, arguments.overrides, process.mpi.size());

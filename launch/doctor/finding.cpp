@@ -45,7 +45,7 @@ std::vector<Row> rows_of(std::span<const Findings> by_rank) {
       }
     }
   }
-  // Findings of one subject stand together, in the order of their first rank.
+  // Findings of one subject are grouped, in the order of their first rank.
   std::vector<std::string> subjects;
   for (const Row& row : rows) {
     if (std::ranges::find(subjects, row.finding.subject) == subjects.end())

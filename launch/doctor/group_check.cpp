@@ -27,7 +27,7 @@ struct Kind {
   Communicator* group;
 };
 
-// The lowest rank of the group that `rank` is in.
+// The lowest rank in the group of `rank`.
 int first_of_group(plan::MeshAxis axis, const MeshShape& shape, int rank) {
   MeshCoordinates at = coordinates_of(shape, rank);
   (axis == plan::MeshAxis::tensor ? at.tensor
@@ -36,7 +36,7 @@ int first_of_group(plan::MeshAxis axis, const MeshShape& shape, int rank) {
   return rank_of(shape, at);
 }
 
-// Every rank's measurement of its own group.
+// All ranks' measurements of their own group.
 std::vector<GroupTimes> measure(const ProcessMesh& mesh, Communicator& group, Device& device) {
   const GroupTimes own{
       .small = comm_bench::measure(group, group, device, Verb::all_reduce, small).median,
@@ -63,7 +63,7 @@ std::string describe(const Communicator& group, const GroupTimes& times) {
       bus_bandwidth(times, group.size()));
 }
 
-// Groups of one kind against the median of them.
+// Compares groups of one kind with their median.
 void compare(Findings& findings, const Communicator& group,
              const std::map<int, GroupTimes>& by_first, const std::vector<std::string>& hosts) {
   constexpr double tolerated = 3;

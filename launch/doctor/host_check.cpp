@@ -30,7 +30,7 @@ void check_cpu(Findings& findings, const HostCpu& cpu, const Config& config) {
   }
 }
 
-// Ranks, their loader threads and comm threads on the cores that they may use.
+// Compares ranks with their loader and comm threads to the available cores.
 void check_cores(Findings& findings, const HostCpu& cpu, const MpiEnvironment& mpi,
                  const Config& config) {
   const int ranks = mpi.local_size();

@@ -93,7 +93,7 @@ void check_shared(Findings& findings, Communicator& world, const std::string& di
   try {
     if (world.rank() == 0)
       static_cast<void>(OutputDirectory(place.string(), ExitCode::config).create(name, O_WRONLY));
-  } catch (const Error&) {  // shows nowhere then, which is what is said
+  } catch (const Error&) {  // it then shows on no host, which is reported
   }
   world.barrier();
   const auto blind = hosts_without(world, token);
@@ -163,7 +163,7 @@ void check_load(Findings& findings, Communicator& world) {
   const LoadMeter meter;
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   MachineLoad own = meter.read();
-  own.waited = 0;  // it wanted none
+  own.waited = 0;  // it needed none
   const auto hosts = load_of_hosts(world, own);
   if (world.rank() != 0) return;
   for (const auto& [host, load] : hosts)

@@ -10,7 +10,7 @@
 namespace trireme::doctor {
 namespace {
 
-// The lower median of all but one, of two or more.
+// The lower median of all values but one (at least two values).
 double usual_of_others(std::span<const double> values, std::size_t left_out) {
   std::vector<double> others;
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -85,7 +85,7 @@ void judge_planned_memory(Findings& findings, std::uint64_t planned, int ranks,
 
 void judge_collectives(Findings& findings, const std::string& text, double small_seconds,
                        double bandwidth) {
-  constexpr double late = 5e-3, narrow = 20;  // seconds, MB/s: worse than any network for this
+  constexpr double late = 5e-3, narrow = 20;  // seconds, MB/s: beyond any network
   if (small_seconds > late || bandwidth < narrow) {
     findings.note("collectives", text + "; a step waits for several of these",
                   "look whether ranks share cores (above), at the choice of interface "

@@ -19,11 +19,11 @@ using Clock = std::chrono::steady_clock;
 
 struct Link {
   std::string a, b;
-  double trip = 0;       // seconds there and back of 8 bytes
+  double trip = 0;       // round trip of 8 bytes in seconds
   double bandwidth = 0;  // MB/s
 };
 
-// Both ends call this; the result is the first one's.
+// Both ends must call this; the first one's result counts.
 double exchange(Communicator& world, Stream& stream, const Tensor& data, int first, int second,
                 int rounds) {
   double best = HUGE_VAL;
@@ -41,7 +41,7 @@ double exchange(Communicator& world, Stream& stream, const Tensor& data, int fir
   return best;
 }
 
-// Of every pair of first ranks of hosts; known to rank 0.
+// Between all pairs of first ranks of hosts; result on rank 0.
 std::vector<Link> measure_links(Communicator& world, const std::vector<std::string>& hosts,
                                 const std::vector<int>& leaders) {
   constexpr std::int64_t bytes = 1 << 20;
@@ -67,7 +67,7 @@ std::vector<Link> measure_links(Communicator& world, const std::vector<std::stri
   return links;
 }
 
-// MB/s of this host's fastest interface; 0: not known.
+// MB/s of this host's fastest interface; 0: unknown.
 double interface_speed() {
   int fastest = 0;
   for (const NetworkInterface& interface : network_interfaces())
@@ -78,7 +78,7 @@ double interface_speed() {
 }  // namespace
 
 void check_links(Findings& findings, Communicator& world, const std::vector<std::string>& hosts) {
-  // Hosts by their first ranks; beyond this many, pairs would take long.
+  // Maximum number of hosts, as pairs take long.
   constexpr std::size_t max_hosts = 16;
   std::vector<int> leaders;
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) {

@@ -25,7 +25,7 @@ int speed_of(const std::string& interface) {
   return file >> megabits && megabits > 0 ? megabits : 0;
 }
 
-// Bridges and tunnels of container engines, which other hosts do not reach.
+// Bridges and tunnels of container engines, unreachable from other hosts.
 bool is_host_local(const std::string& name) {
   constexpr std::array prefixes = {"docker", "virbr", "br-", "cni", "flannel", "podman", "lxc"};
   return std::ranges::any_of(prefixes,

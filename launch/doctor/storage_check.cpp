@@ -43,7 +43,7 @@ std::string name_of_file_system(unsigned long type) {
   return fmt::format("type {:#x}", type);
 }
 
-// A file that is gone again at the end, whatever happens.
+// A file that is always removed at the end.
 class TestFile {
  public:
   explicit TestFile(const fs::path& directory)
@@ -57,7 +57,7 @@ class TestFile {
   TestFile(const TestFile&) = delete;
   TestFile& operator=(const TestFile&) = delete;
 
-  // MB/s, until the bytes are on the disk.
+  // MB/s, including fsync.
   double write_and_sync() const {
     const std::vector<char> bytes(test_bytes, 'x');
     const auto start = Clock::now();

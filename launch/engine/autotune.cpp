@@ -15,7 +15,7 @@
 namespace trireme {
 namespace {
 
-// Empty where there is no such file yet. One that could not be written later is refused now.
+// Empty if the file does not exist yet. Refuses now a file that could not be written later.
 std::string read_if_there(const std::string& file) {
   const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
   if (!std::filesystem::is_directory(folder)) {
@@ -32,7 +32,7 @@ ops::GemmChoices parse(const std::string& text, Device& device, const std::strin
   return text.empty() ? choices : ops::GemmChoices::parse(text, file, choices.gpu, choices.library);
 }
 
-// What any rank computed by a suggestion, each once.
+// All ranks' matmuls that used a suggestion, each once.
 std::set<ops::GemmKey> unmeasured_anywhere(Communicator& world) {
   std::string own;
   for (const ops::GemmKey& key : ops::unmeasured_gemms())
@@ -51,7 +51,7 @@ std::set<ops::GemmKey> unmeasured_anywhere(Communicator& world) {
   return keys;
 }
 
-// On rank 0. How many of them were measured and are in the file now.
+// On rank 0. Returns how many were measured and are now in the file.
 std::size_t measure(const std::set<ops::GemmKey>& keys, Stream& stream, const std::string& file,
                     Unmeasured unmeasured) {
   ops::GemmChoices choices = parse(read_if_there(file), stream.device(), file);

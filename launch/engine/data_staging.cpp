@@ -18,7 +18,7 @@ namespace {
 
 constexpr double bytes_per_gigabyte = 1e9;
 
-// What one rank raises all raise, with its host.
+// If a rank raises an error, all raise it, with its host.
 void together(Communicator& world, const std::function<void()>& action) {
   static_cast<void>(gather_or_raise(world, [&] {
     with_context(host_name(), action);
@@ -26,7 +26,7 @@ void together(Communicator& world, const std::function<void()>& action) {
   }));
 }
 
-// One number for all ranks, unlike those of other jobs.
+// A number equal on all ranks and unlike other jobs'.
 std::uint64_t number_of_job(Communicator& world) {
   std::random_device device;
   std::string digits;

@@ -32,7 +32,7 @@ std::function<double()> energy_of_rank(int local_rank, const Config& config) {
     log::get("train").debug("energy is not counted: {}", source.problem);
     return [] { return not_known; };
   }
-  // The first step would have what the start took.
+  // Skips the first step, which would include the energy of the start.
   return [counter = std::shared_ptr(std::move(source.counter)), first = true]() mutable {
     const double joules = counter->take().value_or(not_known);
     return std::exchange(first, false) ? not_known : joules;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank that is only planned holds beside its state of training: the memory of data and
-// checkpoints.
+// The memory of data and checkpoints that a planned rank holds besides its training state.
 #include "launch/engine/data_sets.h"
 #include "launch/engine/engine.h"
 #include "launch/engine/options.h"
@@ -9,7 +8,7 @@
 namespace trireme {
 namespace {
 
-// In a run's order, but for what only data and files have.
+// In a run's order, without what needs data or files.
 struct DryMemory {
   DryMemory(const Session& session, const TrainingState& state) {
     Device& device = *session.device;
@@ -26,7 +25,7 @@ struct DryMemory {
       loaders.emplace_back(device, samples, rows, loader_options(config.data));
     loaders.emplace_back(device, samples, rows, training_loader_options(session));
     if (config.device.graphs != GraphMode::step || session.pipeline.stages > 1) return;
-    // Where steps are recorded, batches stand still (train/step/static_batches.h).
+    // If steps are recorded, batches stay in place (train/step/static_batches.h).
     const MemoryScope scope(MemoryRole::staging);
     for (int i = 0; i < session.pipeline.micro_batches; ++i)
       static_batches.emplace_back(device, samples, rows, MemoryKind::device);

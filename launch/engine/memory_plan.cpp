@@ -13,12 +13,12 @@
 namespace trireme {
 namespace {
 
-// CudaStream::workspace_bytes, which no machine without CUDA can ask: 32 MiB for the matmuls of
-// the one stream that multiplies.
+// CudaStream::workspace_bytes, which is unknown without CUDA: 32 MiB for the matmuls of the single
+// compute stream.
 constexpr std::uint64_t matmul_workspace_bytes = std::uint64_t{32} << 20;
 
-// See "Scratch memory" in runtime/comm/README.md: the parts of all peers, of a bucket of gradients
-// or of a tensor-parallel sum, in rounds of 32 MiB at most.
+// See "Scratch memory" in runtime/comm/README.md: the parts of all peers, for a gradient bucket or
+// a tensor-parallel sum, in rounds of at most 32 MiB.
 std::uint64_t communication_scratch(const Session& session) {
   constexpr std::int64_t round_bytes = std::int64_t{32} << 20;
   const bool by_tree = session.device->type() == DeviceType::cpu ||
@@ -60,7 +60,7 @@ std::uint64_t kept_without_recompute(const Session& session, std::span<const Chu
   return kept;
 }
 
-// With what the back end adds to the engine's own buffers.
+// Adds the back end's memory to the engine's buffers.
 HeldMemory held_memory_of(const Session& session) {
   HeldMemory held = held_memory(*session.device);
   if (session.device->type() == DeviceType::cuda)
@@ -90,7 +90,7 @@ void describe_activations(const Session& session, StageMemory& memory, bool trai
     memory.recompute_saves = kept_without_recompute(session, chunks) - of_layers;
 }
 
-// `plan` fills in what the first rank of a stage holds.
+// `plan` fills in the memory of a stage's first rank.
 std::vector<StageMemory> each_stage(const Config& config,
                                     const std::function<void(int rank, StageMemory&)>& plan) {
   const MeshShape shape = mesh_shape(config.parallel);

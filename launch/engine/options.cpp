@@ -35,14 +35,14 @@ StepSizes step_sizes(const TrainConfig& train) {
           .before = [ramp, rows](std::int64_t step) { return ramp.samples_before(step) / rows; }};
 }
 
-// Where several micro-batches use them, and a rank has weights of its own.
+// If several micro-batches use them, and a rank has its own weights.
 bool keeps_fp8_weights(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
   return config.precision == Precision::fp8 && parallel.zero < 3 &&
          batch_slices(config).largest() > 1;
 }
 
-// Of a config that somebody put beside a run, too, which may have auto for its data ranks.
+// Also for a config file put beside a run, which may have auto for its data ranks.
 bool has_uneven_batch(const Config& config) {
   return config.parallel.data > 1 &&
          config.train.global_batch >= config.train.micro_batch * config.parallel.data &&
@@ -71,7 +71,7 @@ ScheduleShape pipeline_shape(const Config& config, bool training, int data_rank)
                       .stages = static_cast<int>(parallel.pipeline),
                       .micro_batches = static_cast<int>(batch_slices(config).of(data_rank).count),
                       .chunks = static_cast<int>(parallel.chunks)};
-  // One stage has nobody to overlap with: every schedule is then forward, backward in turn.
+  // A single stage cannot overlap: every schedule then alternates forward and backward.
   if (shape.stages == 1 && shape.kind != ScheduleKind::zero_bubble)
     shape.kind = ScheduleKind::one_f_one_b;
   if (const auto reason = unsupported(shape))

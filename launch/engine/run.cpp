@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Engine::run(): a whole run, from where it begins to its last checkpoint.
+// Engine::run(): a whole run, from its start point to its last checkpoint.
 #include <algorithm>
 #include <set>
 
@@ -15,7 +15,7 @@
 namespace trireme {
 namespace {
 
-// Of the leader, rank 0, which has the clock.
+// For rank 0, the leader, whose clock counts.
 StepRequestOptions request_options(const Config& config, bool leader, std::int64_t until) {
   Deadlines deadlines;
   if (config.run.deadline_minutes > 0) deadlines.configured = 60 * config.run.deadline_minutes;
@@ -32,7 +32,7 @@ StepRequestOptions request_options(const Config& config, bool leader, std::int64
           .seconds_before = leader ? seconds_since_launch() : 0};
 }
 
-// Before the run begins; on rank 0.
+// On rank 0, before the run begins.
 void check_time_limit(const Config& config) {
   const auto limit = allocation_times().whole;
   const auto times = last_start_times(config.run.directory);

@@ -35,7 +35,7 @@ std::size_t scanners_here(int ranks) {
 }
 
 std::vector<std::string> share_indexes(Communicator& world, const IndexWork& work) {
-  Texts files, indexes;  // an index is never empty: "" stands for a file that nobody knows
+  Texts files, indexes;  // an index is never empty: "" means unknown
   if (world.rank() == 0) {
     files = work.list();
     auto known = work.known(files);

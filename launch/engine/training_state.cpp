@@ -19,7 +19,7 @@ std::optional<WeightDigests> digests_of(Session& session) {
 std::optional<ActivationCounts> activations_of(const Session& session) {
   const std::int64_t every = session.config.telemetry.histograms_every;
   if (every == 0) return std::nullopt;
-  // On one rank that holds all rows of all that tensor ranks split.
+  // Computed on one rank that holds all rows of everything that tensor ranks split.
   BuildOptions alone = build_options(session.config, 0, /*training=*/true);
   alone.tensor = {};
   alone.sequence = false;
@@ -75,7 +75,7 @@ void AverageWeights::update() {
   if (!enabled()) return;
   const ParamStore& params = session_.model->params();
   Stream& compute = *session_.streams.compute;
-  // Averages lie one behind the other, and so do most masters: one launch for neighbours.
+  // Averages are contiguous, and so are most masters: one launch for adjacent ones.
   Tensor average, masters;
   for (const Bucket& bucket : params.layout().buckets()) {
     const Tensor next = params.masters().owned(bucket);

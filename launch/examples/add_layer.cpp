@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model with a layer of one's own: GPT-2 with an adapter (Houlsby et al., 2019) before its head.
-// A layer declares its parameters and activations in its constructor, and enqueues its forward and
-// backward; from the declaration follow memory, optimizer state, ZeRO, checkpoints, the pipeline's
-// cuts and the plan.
+// A model with your own layer: GPT-2 with an adapter (Houlsby et al., 2019) before its head. A
+// layer declares its parameters and activations in its constructor, and enqueues its forward and
+// backward; memory, optimizer state, ZeRO, checkpoints, pipeline cuts and the plan follow from the
+// declaration.
 //
 //   mpirun -np 2 add_layer gpt.yaml data.path=data/book/train parallel.pipeline=2
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ namespace {
 using trireme::Context;
 using trireme::Tensor;
 
-// y = x + contract(gelu(expand(x))), (B, T, C) -> (B, T, C) over a narrow middle (B, T, M).
+// y = x + contract(gelu(expand(x))), (B, T, C) -> (B, T, C), with a narrow middle (B, T, M).
 class Adapter final : public trireme::Layer {
  public:
   Adapter(trireme::Blueprint& blueprint, std::int64_t middle)
@@ -30,7 +30,7 @@ class Adapter final : public trireme::Layer {
         expand_(blueprint, "expand", output_shape()[2], middle, trireme::Init::normal(0.02F)),
         contract_(blueprint, "contract", middle, output_shape()[2], trireme::Init::constant(0)) {
     const trireme::Shape narrow{output_shape()[0], output_shape()[1], middle};
-    expanded_ = blueprint.keep(narrow);  // backward reads both, so they live until then
+    expanded_ = blueprint.keep(narrow);  // backward reads both, so they are kept
     activated_ = blueprint.keep(narrow);
     gradient_ = blueprint.scratch(narrow);
   }
@@ -62,7 +62,7 @@ class Adapter final : public trireme::Layer {
   trireme::Activation expanded_, activated_, gradient_;
 };
 
-// The config's model with the adapter in front of its last layer.
+// The config's model with the adapter before its last layer.
 trireme::OwnModel adapted_model(const trireme::Config& config) {
   if (config.parallel.tensor != 1) {
     trireme::fail(trireme::ExitCode::config,
@@ -72,7 +72,7 @@ trireme::OwnModel adapted_model(const trireme::Config& config) {
   trireme::Chain chain = trireme::make_chain(config);
   chain.insert(chain.end() - 1,
                {.make = [](trireme::Blueprint& blueprint) -> std::unique_ptr<trireme::Layer> {
-                 const auto scope = blueprint.layer("adapter");  // its parameters' names begin so
+                 const auto scope = blueprint.layer("adapter");  // prefix of its parameters' names
                  return std::make_unique<Adapter>(blueprint, 16);
                }});
   return {.chain = std::move(chain), .traits = trireme::traits_of(config.model)};
@@ -95,12 +95,12 @@ void train(const std::string& file, const std::vector<std::string>& overrides) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  trireme::serve_hdf5_child(argc, argv);  // before anything else
+  trireme::serve_hdf5_child(argc, argv);  // first
   try {
     if (argc < 2)
       trireme::fail(trireme::ExitCode::config, "usage: {} CONFIG [KEY=VALUE]...", argv[0]);
     train(argv[1], {argv + 2, argv + argc});
-  } catch (const trireme::Error& error) {  // the other ranks may wait for this one
+  } catch (const trireme::Error& error) {  // other ranks may be waiting for this one
     trireme::print_error(error.what());
     trireme::abort_job(static_cast<int>(error.code()));
   }

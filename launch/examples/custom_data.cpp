@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A data set of one's own: sequences that count in steps, made as they are read. Everything else is
-// the engine's: which sample stands where in which epoch, on how many ranks, read ahead by threads
-// and copied beside the computation; and the run, as `trireme train` does it, which this program
-// only follows.
+// Your own data set: arithmetic sequences, generated when read. The engine does everything else:
+// the order of samples in each epoch on any number of ranks, prefetching by threads, overlapped
+// copies, and the run, as in `trireme train`, which this program only observes.
 //
 //   mpirun -np 2 custom_data gpt.yaml
 #include <fmt/format.h>
@@ -15,8 +14,8 @@
 
 namespace {
 
-// Sample i is n, n + s, n + 2 s, ... modulo the vocabulary, with a start and a step that follow
-// from i. Its targets are the tokens that come next.
+// Sample i is n, n + s, n + 2 s, ... modulo the vocabulary, with start and step derived from i. Its
+// targets are the following tokens.
 class Counting final : public trireme::Dataset {
  public:
   Counting(std::int64_t samples, std::int64_t context, std::int64_t vocabulary)
@@ -25,12 +24,12 @@ class Counting final : public trireme::Dataset {
   [[nodiscard]] trireme::DataKind kind() const override { return trireme::DataKind::tokens; }
   [[nodiscard]] std::int64_t size() const override { return samples_; }
   [[nodiscard]] const trireme::SampleLayout& layout() const override { return layout_; }
-  // Of all that samples depend on: a run goes on from a checkpoint only with the same.
+  // Over all that samples depend on: a run continues from a checkpoint only if it is equal.
   [[nodiscard]] std::uint64_t fingerprint() const override {
     return static_cast<std::uint64_t>(samples_ << 20 ^ vocabulary_);
   }
 
-  // Called by several threads at once.
+  // Called by several threads concurrently.
   void read(std::int64_t index, std::span<std::byte> inputs,
             std::span<std::int32_t> targets) const override {
     const auto tokens =
@@ -48,7 +47,7 @@ class Counting final : public trireme::Dataset {
   trireme::SampleLayout layout_;
 };
 
-// Is told of each step while the next one computes, and of evaluations.
+// Called for each step while the next one computes, and for evaluations.
 class Progress final : public trireme::RunObserver {
  public:
   explicit Progress(bool speaks) : speaks_(speaks) {}
@@ -62,7 +61,7 @@ class Progress final : public trireme::RunObserver {
   }
 
  private:
-  bool speaks_;  // one rank does
+  bool speaks_;  // on one rank
 };
 
 void train(const std::string& file, const std::vector<std::string>& overrides) {
@@ -75,7 +74,7 @@ void train(const std::string& file, const std::vector<std::string>& overrides) {
   trireme::Engine engine(process, config, trireme::Purpose::train,
                          {.training = counting, .validation = unseen});
   Progress progress(process.mpi.rank() == 0);
-  engine.run(progress);  // from the newest checkpoint of run.directory, if there is one
+  engine.run(progress);  // from the newest checkpoint in run.directory, if there is one
 }
 
 }  // namespace
@@ -85,7 +84,7 @@ int main(int argc, char** argv) {
     if (argc < 2)
       trireme::fail(trireme::ExitCode::config, "usage: {} CONFIG [KEY=VALUE]...", argv[0]);
     train(argv[1], {argv + 2, argv + argc});
-  } catch (const trireme::Error& error) {  // the other ranks may wait for this one
+  } catch (const trireme::Error& error) {  // other ranks may be waiting for this one
     trireme::print_error(error.what());
     trireme::abort_job(static_cast<int>(error.code()));
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training loop of one's own: what a step does is the engine's, what happens between steps is
-// this program's. Here the run stops as soon as the validation loss has not become better for a
-// while (early stopping), and keeps a checkpoint of each best.
+// Your own training loop: the engine does the steps, this program what happens between them. Here
+// the run stops once the validation loss has not improved for a while (early stopping), and keeps a
+// checkpoint of each best.
 //
 //   mpirun -np 2 train_gpt gpt.yaml data.path=data/book/train
 //   data.validation_path=data/book/validation train.steps=500
@@ -20,14 +20,14 @@
 namespace {
 
 constexpr std::int64_t steps_between_evaluations = 10;
-constexpr int patience = 3;  // evaluations without a better loss
+constexpr int patience = 3;  // evaluations without improvement
 
 void train(const std::string& file, const std::vector<std::string>& overrides) {
   const trireme::RankProcess process;  // mpirun, srun, RANK and WORLD_SIZE over TCP, or alone
   const bool speaks = process.mpi.rank() == 0;
   const trireme::Config config = trireme::read_config(process, file, overrides);
   trireme::Engine engine(process, config);
-  engine.begin();  // at the newest checkpoint of run.directory, if there is one
+  engine.begin();  // at the newest checkpoint in run.directory, if there is one
 
   double best = std::numeric_limits<double>::infinity();
   int without_progress = 0;
@@ -36,7 +36,7 @@ void train(const std::string& file, const std::vector<std::string>& overrides) {
     if (speaks)
       fmt::print("step {} loss {} norm {:.3f}\n", step.step + 1, step.loss, step.grad_norm);
     if (engine.steps_done() % steps_between_evaluations != 0) continue;
-    // Every rank gets the same result, so that all of them decide alike.
+    // All ranks get the same result, so they decide alike.
     const double loss = engine.evaluate().loss;
     if (speaks) fmt::print("validation {}\n", loss);
     without_progress = loss < best ? 0 : without_progress + 1;
@@ -52,12 +52,12 @@ void train(const std::string& file, const std::vector<std::string>& overrides) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  trireme::serve_hdf5_child(argc, argv);  // before anything else
+  trireme::serve_hdf5_child(argc, argv);  // first
   try {
     if (argc < 2)
       trireme::fail(trireme::ExitCode::config, "usage: {} CONFIG [KEY=VALUE]...", argv[0]);
     train(argv[1], {argv + 2, argv + argc});
-  } catch (const trireme::Error& error) {  // the other ranks may wait for this one
+  } catch (const trireme::Error& error) {  // other ranks may be waiting for this one
     trireme::print_error(error.what());
     trireme::abort_job(static_cast<int>(error.code()));
   }

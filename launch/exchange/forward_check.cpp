@@ -34,7 +34,7 @@ std::vector<T> values_of(const SafetensorsFile& file, const char* name) {
   return values;
 }
 
-// (B, C, H, W) <-> (B, H, W, C): `from` as rows x columns matrices of each picture, turned.
+// (B, C, H, W) <-> (B, H, W, C): transposes `from` as a rows x columns matrix per image.
 std::vector<float> turned(const std::vector<float>& from, std::int64_t rows, std::int64_t columns) {
   std::vector<float> to(from.size());
   const std::int64_t picture = rows * columns;
@@ -87,7 +87,7 @@ void read_pixels(const SafetensorsFile& file, const ModelTraits& traits, Expecta
   expected.logits_shape = {texts, traits.classes};
 }
 
-// Inputs that depend on nothing but the model's sizes.
+// Inputs that depend only on the model's sizes.
 Expectations fixed_inputs(const ModelTraits& traits) {
   Expectations fixed;
   if (reads_tokens(traits)) {
@@ -106,7 +106,7 @@ Expectations fixed_inputs(const ModelTraits& traits) {
   return fixed;
 }
 
-// Needs no data.
+// A config without data.
 Config config_for(const ModelConfig& model, std::int64_t samples) {
   Config config = default_config();
   config.model = model;
@@ -116,7 +116,7 @@ Config config_for(const ModelConfig& model, std::int64_t samples) {
   return resolve_config(std::move(config), {}, nullptr, Purpose::generate);
 }
 
-// One token after another through the cache: no more logits are held than a row of each text.
+// One token at a time through the cache, so only one row of logits per text is held.
 std::vector<float> decoded(Session& session, const Expectations& inputs) {
   Decoder decoder(session);
   const std::int64_t texts = inputs.inputs_shape[0], length = inputs.inputs_shape[1];
@@ -140,7 +140,7 @@ std::vector<float> decoded(Session& session, const Expectations& inputs) {
   return logits;
 }
 
-// A pass over whole samples, on the CPU, where the host may look at the device's memory.
+// A pass over whole samples, on the CPU, whose memory the host can read.
 std::vector<float> passed(Session& session, const Expectations& inputs) {
   const std::int64_t samples = inputs.inputs_shape[0];
   const HeadInfo& head = session.model->head();
@@ -214,7 +214,7 @@ void check_forward(const Expectations& expected, const ModelConfig& model,
     largest = std::max(largest, std::abs(static_cast<double>(expected.logits[i])));
     const double difference =
         std::abs(static_cast<double>(logits[i]) - static_cast<double>(expected.logits[i]));
-    if (!(difference <= worst)) {  // a NaN is the worst
+    if (!(difference <= worst)) {  // NaN is the worst
       worst = difference;
       at = i;
     }

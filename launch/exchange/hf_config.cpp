@@ -54,7 +54,7 @@ ModelConfig model_of_hf_config(const std::string& path) {
   ModelConfig model;
   read_model(keys, type, model);
   keys.expect_nothing_else();
-  // Values are held to the limits of our keys, and to the rules between them.
+  // Applies the limits of our keys, and the rules between them.
   Config config = default_config();
   config.model = model;
   config = parse_config(to_yaml(config), path + " as a config of ours", {});

@@ -42,10 +42,10 @@ std::vector<std::string> counters_of(const ModelConfig& model) {
   return counters == nullptr ? std::vector<std::string>{} : counters(model);
 }
 
-// Of imported weights: what their counters said.
+// For imported weights: the value of their batch counters.
 constexpr const char* batches_key = "batches_tracked";
 
-// Batches that the running statistics have seen: one of each step.
+// Batches seen by the running statistics: one per step.
 std::int64_t batches_behind(const RunState& from) {
   if (!from.path.ends_with(".safetensors")) return from.step.value_or(0);
   const SafetensorsFile file(from.path);
@@ -74,7 +74,7 @@ void make_directory(const std::string& path) {
          error.message());
 }
 
-// (rows, columns) -> (columns, rows), of each of as many matrices as there are.
+// (rows, columns) -> (columns, rows), for each matrix.
 std::vector<float> transposed(const std::vector<float>& from, std::int64_t rows,
                               std::int64_t columns) {
   std::vector<float> to(from.size());
@@ -89,8 +89,8 @@ std::vector<float> transposed(const std::vector<float>& from, std::int64_t rows,
   return to;
 }
 
-// Rows and columns of the matrices of a Hugging Face tensor that are stored transposed here: the
-// whole tensor, or one matrix a filter.
+// Rows and columns of matrices in a Hugging Face tensor that we store transposed: the whole tensor,
+// or one matrix per filter.
 struct Turned {
   std::int64_t rows = 0, columns = 0;
 };
@@ -99,7 +99,7 @@ Turned turned(const NamePair& pair, const Shape& hf) {
   return pair.transposed ? Turned{hf[0], hf[1]} : Turned{};
 }
 
-// The shape of our tensor, made of Hugging Face's.
+// The shape of our tensor, from Hugging Face's.
 Shape our_shape(const NamePair& pair) {
   const Shape& first = pair.hf.front().shape;
   if (pair.our_shape.rank() > 0) return pair.our_shape;
@@ -115,7 +115,7 @@ std::string directory_of(const std::string& weights) {
   return fs::is_directory(weights) ? weights : parent_directory(weights);
 }
 
-// The directory of the run that weights or a checkpoint lie in, for its tokenizer.
+// The directory of the run that contains weights or a checkpoint, for its tokenizer.
 std::string text_files_of(const std::string& state) {
   fs::path directory = fs::absolute(directory_of(state)).lexically_normal();
   for (int level = 0; level < 3; ++level, directory = directory.parent_path()) {
@@ -136,7 +136,7 @@ std::vector<float> to_ours(const NamePair& pair, const HfWeights& weights) {
   return values;
 }
 
-// Of ours, with what an adapter beside it adds: W + alpha / rank B A.
+// Reads our weights merged with their adapters: W + alpha / rank B A.
 class MergedReader {
  public:
   MergedReader(const RunState& from, const StoredValues& stored, const LoraConfig& lora)
@@ -172,7 +172,7 @@ class MergedReader {
   }
 
  private:
-  // In double, for the sum is rounded once.
+  // In double, so the sum is rounded once.
   void add_product(std::vector<float>& values, const std::vector<float>& b,
                    const std::vector<float>& a, const Shape& shape) const {
     const auto columns = static_cast<std::size_t>(shape[1]);
@@ -198,14 +198,14 @@ class MergedReader {
   StoredReader reader_;
 };
 
-// The place of one Hugging Face tensor in ours.
+// The part of our tensor that is one Hugging Face tensor.
 struct Part {
   const NamePair* pair;
   std::int64_t first;  // element
 };
 
-// Before anything is written: a place for the run that a config and weights of theirs make. What of
-// their tokenizer is not read here, or "".
+// Before anything is written: a run directory for their config and weights. Returns what their
+// tokenizer has that we do not support, or "".
 std::string make_run(const std::string& from, const ModelConfig& model,
                      const Destination& destination) {
   if (fs::exists(destination.to + "/metrics.jsonl"))
@@ -219,7 +219,7 @@ std::string make_run(const std::string& from, const ModelConfig& model,
   return unread;
 }
 
-// What answers otherwise than it should is not left for use.
+// Removes weights that fail the check.
 void keep_if_as_expected(const Expectations& expected, const ModelConfig& model,
                          const std::string& file) {
   try {
@@ -315,7 +315,7 @@ ModelConfig model_of_hugging_face(const std::string& weights) {
 }
 
 std::string model_section(const ModelConfig& model) {
-  // Said even where they are the default.
+  // Written even if they have their default.
   static constexpr std::array<std::string_view, 5> of_text = {
       "model.layers", "model.hidden", "model.heads", "model.context", "model.vocabulary"};
   static constexpr std::array<std::string_view, 7> of_images = {

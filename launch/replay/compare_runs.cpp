@@ -16,7 +16,7 @@ namespace {
 
 using Step = CertificateRecord::Step;
 
-// Of steps for which both have the digest of every tensor: names the first that differs.
+// For steps with digests of every tensor in both: names the first that differs.
 bool tensors_differ(std::int64_t step, const CertificateRecord& a, const CertificateRecord& b,
                     RunCheck& check) {
   const auto here = a.tensors_after.find(step), there = b.tensors_after.find(step);
@@ -30,7 +30,7 @@ bool tensors_differ(std::int64_t step, const CertificateRecord& a, const Certifi
   return false;
 }
 
-// Certificates of other versions, or of another setting, lack some of what is compared.
+// Certificates of other versions or settings lack some of the compared values.
 void require_alike(const CertificateRecord& a, const CertificateRecord& b, const std::string& path,
                    const std::string& other) {
   if (a.starts.empty() || b.starts.empty()) return;
@@ -44,7 +44,7 @@ void require_alike(const CertificateRecord& a, const CertificateRecord& b, const
       path, here, other, there);
 }
 
-// The first step that differs; 0: none of those that both have.
+// The first step that differs; 0: none of the common ones.
 std::int64_t compare_steps(const CertificateRecord& a, const CertificateRecord& b,
                            RunCheck& check) {
   const std::pair<const char*, std::string Step::*> parts[] = {
@@ -76,7 +76,7 @@ std::int64_t compare_steps(const CertificateRecord& a, const CertificateRecord& 
   return 0;
 }
 
-// Of the steps before `parted` (0: of all), for which both have one.
+// Of common evaluations before step `parted` (0: all).
 void compare_evaluations(const CertificateRecord& a, const CertificateRecord& b,
                          std::int64_t parted, RunCheck& check) {
   std::int64_t equal = 0;
@@ -103,7 +103,7 @@ void compare_tensors(const char* what, const TensorDigests& a, const TensorDiges
   add(check, what, a.size() == b.size() ? "equal" : "of other tensors", a.size() == b.size());
 }
 
-// That the step was made in; of step 0 the last.
+// The start that made the step; for step 0 the last.
 const CertificateStart& start_of(const CertificateRecord& record, std::int64_t step) {
   const auto later = std::ranges::find_if(record.starts, [&](const CertificateStart& start) {
     return step > 0 && start.after >= step;
@@ -116,7 +116,7 @@ report::RunData settings_of(const std::string& directory) {
   return {.directory = directory, .family = config.model.family, .settings = values_by_key(config)};
 }
 
-// What the runs were started with, key by key.
+// Lists differing settings of the two starts, key by key.
 void add_settings(const std::string& directory, const std::string& other, RunCheck& check) {
   try {
     const std::vector<report::RunData> runs{settings_of(directory), settings_of(other)};
@@ -132,7 +132,7 @@ void add_settings(const std::string& directory, const std::string& other, RunChe
   }
 }
 
-// All that is known of why the runs part, at `step`.
+// Lists the known reasons why the runs differ at `step`.
 void add_causes(const CertificateStart& here, const CertificateStart& there, RunCheck& check) {
   const auto said = [&](const char* what, const std::string& left, const std::string& right) {
     if (left != right) add(check, what, fmt::format("{} here; {} there", left, right), true);

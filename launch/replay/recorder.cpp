@@ -15,7 +15,7 @@
 namespace trireme {
 namespace {
 
-// The bits of element i, widened: of bf16 as f32, which has them in front; of others with zeros.
+// The bits of element i, widened: bf16 as f32 (its upper half), others with zeros.
 std::uint32_t word_of(const std::byte* data, DType dtype, std::int64_t i) {
   const std::size_t size = size_of(dtype);
   std::uint32_t word = 0;

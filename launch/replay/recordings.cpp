@@ -21,9 +21,9 @@ namespace {
 namespace fs = std::filesystem;
 using Pieces = std::vector<RecordedPiece>;
 
-constexpr int behind_forward = 1 << 20;  // more layers than any chain has
+constexpr int behind_forward = 1 << 20;  // above the number of layers in any chain
 
-// Passes of a micro-batch: its batch, layers forward, layers backward, each with its parameters.
+// Order within a micro-batch: its batch, layers forward, layers backward, each with its parameters.
 TensorKey key_of(const nlohmann::json& line) {
   TensorKey key;
   key.step = line.at("step").get<std::int64_t>();
@@ -85,7 +85,7 @@ std::string value_text(float value, bool is_float) {
   return fmt::format("{}", std::bit_cast<std::uint32_t>(value));
 }
 
-// The first element of a piece that is another there.
+// Names the first element of a piece that differs from the reference.
 std::string odd_element(const Recording& recording, const RecordedPiece& piece,
                         const std::map<std::int64_t, float>& expected) {
   for (const auto& [place, value] : recording.values({piece})) {
@@ -104,7 +104,7 @@ bool has_values(const Pieces& pieces) {
   return std::ranges::all_of(pieces, [](const RecordedPiece& piece) { return piece.at >= 0; });
 }
 
-// Ranks that have one region alike count once.
+// Ranks with the same region count once.
 std::uint64_t whole_digest(const Pieces& pieces) {
   std::map<std::vector<std::int64_t>, std::uint64_t> regions;
   for (const RecordedPiece& piece : pieces)
@@ -115,7 +115,7 @@ std::uint64_t whole_digest(const Pieces& pieces) {
   return sum;
 }
 
-// Where ranks have the same region: whose digest most of them do not have.
+// Among ranks with the same region: those whose digest is in the minority.
 std::vector<const RecordedPiece*> minority(const Pieces& pieces) {
   std::map<std::vector<std::int64_t>, std::map<std::uint64_t, std::size_t>> votes;
   std::map<std::vector<std::int64_t>, std::size_t> voters;
@@ -131,8 +131,8 @@ std::vector<const RecordedPiece*> minority(const Pieces& pieces) {
   return odd;
 }
 
-// Pieces that are not what the reference has; by region where it has the same regions, else by the
-// sum of all, or of ranks that do not agree those who are few.
+// Pieces that differ from the reference; by region if it has the same regions, else by the sum of
+// all, or, if ranks disagree, the minority.
 std::vector<const RecordedPiece*> odd_pieces(const Recording& recording, const Pieces& pieces,
                                              const Recording& reference, const Pieces& expected) {
   std::map<std::vector<std::int64_t>, std::uint64_t> regions;
@@ -230,7 +230,7 @@ std::string difference_in(const TensorKey& key, const Recording& recording, cons
     return tensor_text(key, pieces) + ": was computed twice (the schedule)";
   auto odd = odd_pieces(recording, pieces, reference, expected);
   if (odd.empty()) return {};
-  // Who made it wrong, not who was sent it.
+  // The rank that produced it, not the one that received it.
   if (!std::ranges::all_of(odd, &RecordedPiece::received))
     std::erase_if(odd, [](const RecordedPiece* piece) { return piece->received; });
   std::string element;

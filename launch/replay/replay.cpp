@@ -30,13 +30,13 @@ namespace {
 using Step = CertificateRecord::Step;
 using Digests = std::map<std::string, std::string>;
 
-// What replaying gave.
+// Result of a replay.
 struct Replayed {
-  std::string checkpoint;                           // where it began; empty: at the beginning
-  std::int64_t after = 0;                           // and behind which step
+  std::string checkpoint;                           // its start; empty: step 0
+  std::int64_t after = 0;                           // the step of that start
   std::vector<Step> steps;                          // from after + 1 on
-  std::map<std::int64_t, Digests> tensors_after{};  // where the certificate has them
-  std::string tensor{};                             // the first that the other recording has not
+  std::map<std::int64_t, Digests> tensors_after{};  // if the certificate has them
+  std::string tensor{};                             // the first that differs in `against`
 };
 
 constexpr std::string_view restored = "restored weights";
@@ -45,7 +45,7 @@ struct Difference {
   std::int64_t step = 0;
   std::string what;  // "loss"
   std::string here, there;
-  std::string tensor;  // where one is known
+  std::string tensor;  // if known
 };
 
 CertificateRecord certificate_of(const ReplayRequest& request) {
@@ -65,7 +65,7 @@ CertificateRecord certificate_of(const ReplayRequest& request) {
   return record;
 }
 
-// The start in which a step ran.
+// The start that ran a step.
 const CertificateStart& start_of_step(const CertificateRecord& record, std::int64_t step) {
   const CertificateStart* found = &record.starts.front();
   for (const CertificateStart& start : record.starts)
@@ -73,7 +73,7 @@ const CertificateStart& start_of_step(const CertificateRecord& record, std::int6
   return *found;
 }
 
-// What is rounded in messages is none of a layout.
+// Rounded messages are not part of a layout.
 bool is_of_layout(const std::string& set) {
   return set.starts_with("parallel.") && !set.starts_with("parallel.reduce_dtype");
 }
@@ -116,7 +116,7 @@ Config replay_config(const RankProcess& process, const ReplayRequest& request,
   return resolve_config(std::move(config), process.environment(), &where);
 }
 
-// The newest that verifies of those before `step`.
+// The newest checkpoint before `step` that verifies.
 std::optional<FoundCheckpoint> checkpoint_before(const std::string& run, std::int64_t step,
                                                  Communicator& world) {
   auto found = list_checkpoints(RunDirectory::checkpoints_in(run));
@@ -163,7 +163,7 @@ void require_same_data(const Engine& engine, const CertificateStart& start,
        data, run, start.data);
 }
 
-// Empty, or with an earlier recording, which it replaces.
+// Empty, or with an earlier recording, which is replaced.
 void make_recording_directory(const std::string& directory) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -179,7 +179,7 @@ void make_recording_directory(const std::string& directory) {
   }
 }
 
-// Collective. Null where nothing is recorded.
+// Collective. Null without recording.
 std::unique_ptr<Recorder> recorder_for(const Session& session, const ReplayRequest& request) {
   if (request.record.empty()) return nullptr;
   if (session.config.parallel.sequence && session.config.parallel.tensor > 1)
@@ -200,7 +200,7 @@ std::unique_ptr<Recorder> recorder_for(const Session& session, const ReplayReque
                                                     .values = request.values});
 }
 
-// On rank 0, what it says goes to all.
+// Rank 0 compares; all ranks get its text.
 std::string compare_with(const ReplayRequest& request, Communicator& world) {
   if (request.record.empty() || request.against.empty()) return {};
   std::string text;
@@ -248,7 +248,7 @@ Replayed run_again(const RankProcess& process, const ReplayRequest& request, con
   return replayed;
 }
 
-// The first tensor whose digests differ; empty where none does.
+// The first tensor whose digests differ; empty if none does.
 std::string odd_tensor(const std::map<std::int64_t, Digests>& a,
                        const std::map<std::int64_t, Digests>& b, std::int64_t step) {
   const auto here = a.find(step), there = b.find(step);
@@ -260,7 +260,7 @@ std::string odd_tensor(const std::map<std::int64_t, Digests>& a,
   return {};
 }
 
-// What of a step came first: its samples, its loss, its gradients, its weights.
+// The first difference within a step: samples, loss, gradients or weights.
 std::optional<Difference> first_difference(const Replayed& replayed,
                                            const CertificateRecord& record) {
   const auto certified = [&](std::int64_t step) -> const Step& {
@@ -300,7 +300,7 @@ std::string_view meaning_of(const std::string& what) {
   return "behind the gradients' norm: the update, or the memory of the weights";
 }
 
-// What differs between here and there beside the layout.
+// Differences between here and there besides the layout.
 std::string circumstances(const std::string& run, const CertificateStart& start,
                           const std::vector<std::string>& overrides) {
   std::string text;
@@ -331,9 +331,9 @@ struct Comparison {
   [[nodiscard]] bool same_layout() const { return layout == start.layout; }
 };
 
-// From the step that differs to the first tensor that does.
+// Commands that find the first differing tensor of the differing step.
 std::string next_commands(std::int64_t step, const Comparison& how) {
-  const bool own = how.ranks > 1 || how.same_layout();  // else one rank, of a run of several
+  const bool own = how.ranks > 1 || how.same_layout();  // else one rank, for a run of several
   const int ranks = own ? how.ranks : how.ranks_of_run;
   std::string data, all;
   for (const std::string& set : how.request.overrides) {

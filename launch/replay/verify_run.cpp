@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A damaged file is a finding like any other.
+// Damaged files are reported as problems.
 template <typename Look>
 void whatever_happens(RunCheck& check, std::string_view what, const Look& look) {
   try {
@@ -64,7 +64,7 @@ std::string other_digest(std::string_view whose, const std::string& found,
   return fmt::format("the XXH3-64 of {} is {}, in the certificate {}", whose, found, certified);
 }
 
-// The files of the last start; one of an earlier version has no digest of some.
+// Checks the files of the last start; earlier versions lack some digests.
 void check_files(const std::string& directory, const CertificateRecord& record, RunCheck& check) {
   if (record.starts.empty()) return;
   constexpr std::uint64_t largest = std::uint64_t{1} << 26;
@@ -93,22 +93,21 @@ void check_files(const std::string& directory, const CertificateRecord& record, 
 
 using CertifiedSteps = std::map<std::int64_t, const CertificateRecord::Step*>;
 
-// Empty where the line has the value. Numbers of metrics.jsonl print with digits that read back to
-// the same one.
+// Empty if the line has the value. Numbers in metrics.jsonl have enough digits to read back equal.
 std::string other_value(const nlohmann::json& line, const char* key, const std::string& certified) {
   const double value = std::strtod(certified.c_str(), nullptr);
   const auto found = line.find(key);
   const bool there = found != line.end();
   if (there &&
       (std::isfinite(value) ? found->is_number() && exact_text(found->get<double>()) == certified
-                            : found->is_null()))  // what is not finite is null in JSON
+                            : found->is_null()))  // non-finite values are null in JSON
     return {};
   return fmt::format("has {} at step {}, the certificate {}",
                      there ? fmt::format("{} {}", key, found->dump()) : fmt::format("no {}", key),
                      line["step"].dump(), value);
 }
 
-// Empty where nothing is wrong with what a line says of a step.
+// Empty if the line's values for a step are right.
 std::string wrong_value(const nlohmann::json& line, const CertifiedSteps& steps,
                         const CertificateRecord& record) {
   if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer())
@@ -125,7 +124,7 @@ std::string wrong_value(const nlohmann::json& line, const CertifiedSteps& steps,
   return other_value(line, "validation_loss", evaluated->second);
 }
 
-// Why a line whose values are right is not the one that the certificate has next.
+// Why a line with right values is not the certificate's next one.
 std::string wrong_digest(const CertificateRecord& record, std::size_t next,
                          const std::string& digest) {
   if (next == record.metrics.size()) return "is not certified";
@@ -137,9 +136,9 @@ std::string wrong_digest(const CertificateRecord& record, std::size_t next,
   return "was changed: " + other_digest("the line", digest, begin->digest);
 }
 
-// Every line is certified, in the same order; of the starts of earlier versions, which come first,
-// the steps' losses and norms alone, and their last line may be ahead. A run that was killed may
-// have certified one that it did not come to write.
+// Every line must be certified, in order. For starts of earlier versions, which come first, only
+// the steps' losses and norms, and their last line may be ahead. A killed run may have certified a
+// line that it did not write.
 void check_metrics(const std::string& directory, const CertificateRecord& record, RunCheck& check) {
   CertifiedSteps steps;
   for (const CertificateRecord::Step& step : record.steps)
@@ -228,7 +227,7 @@ void check_weights(const std::string& directory, const CertificateRecord& record
     const auto found = metadata.find("step");
     const std::string step = found == metadata.end() ? "?" : found->second;
     const std::int64_t last = record.steps.empty() ? 0 : record.steps.back().step;
-    // A run that got more steps goes on beside those that it had ended with.
+    // A run that got more steps keeps the weights of its earlier end.
     const bool earlier = std::strtoll(step.c_str(), nullptr, 10) < last;
     const bool is_old = record.starts.empty() || record.starts.back().user_config.empty();
     return add(check, "weights",
@@ -241,10 +240,10 @@ void check_weights(const std::string& directory, const CertificateRecord& record
   check_tensors("weights", path, record.weights_step, record.tensors, check);
 }
 
-// The first tensor whose values are not those that the run had; empty where all are.
+// The first tensor whose values differ from the run's; empty if none does.
 std::string uncertified_tensor(const FoundCheckpoint& checkpoint, const CertificateRecord& record) {
   const auto after = record.tensors_after.find(checkpoint.step);
-  const bool is_last = after == record.tensors_after.end();  // then held against the weights
+  const bool is_last = after == record.tensors_after.end();  // then compared with the weights
   const TensorDigests& certified = is_last ? record.tensors : after->second;
   const StoredValues stored = stored_values(checkpoint.path, checkpoint.manifest, ValueKind::model);
   StoredReader reader(stored);

@@ -14,7 +14,7 @@ std::string Continuation::shown_up_to(std::size_t end) {
   return text;
 }
 
-// Where the first stop text begins, of those that end behind `from`; npos: there is none.
+// Start of the first stop text that ends after `from`; npos: none.
 std::size_t Continuation::first_stop(std::size_t from) const {
   std::size_t first = std::string::npos;
   for (const std::string& stop : rules_.texts) {
@@ -24,7 +24,7 @@ std::size_t Continuation::first_stop(std::size_t from) const {
   return first;
 }
 
-// Without the longest end of the text that a stop text may begin with.
+// Length without the longest suffix that may begin a stop text.
 std::size_t Continuation::certain() const {
   std::size_t end = text_.size();
   for (const std::string& stop : rules_.texts) {

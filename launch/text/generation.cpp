@@ -13,8 +13,8 @@
 namespace trireme {
 namespace {
 
-// Where the output goes: on standard output as it comes, of the job's first rank, or into a text
-// that the others' share is put together with.
+// Destination: standard output while generating, on the job's first rank, or a text that is merged
+// with the other ranks' share.
 struct Output {
   bool shown = false;
   std::string* held = nullptr;
@@ -27,7 +27,7 @@ struct Output {
   }
 };
 
-// Continues prompts, as many at a time as the model has texts; the next begins where one has ended.
+// Continues prompts, as many at a time as the model has texts; the next replaces a finished one.
 class Generation {
  public:
   Generation(TextGenerator& generator, const StopRules& stop, const Words& words,
@@ -40,7 +40,7 @@ class Generation {
         places_(static_cast<std::size_t>(generator_.texts()), prompts.size()),
         continuations_(prompts.size(), Continuation(words, stop)) {}
 
-  // False where the model's answer was not finite.
+  // False if a logit was not finite.
   bool run() {
     for (int text = 0; text < generator_.texts(); ++text)
       begin_next(text);
@@ -82,7 +82,7 @@ class Generation {
     print_finished();
   }
 
-  // In the order of the prompts.
+  // In prompt order.
   void print_finished() {
     for (; printed_ < prompts_.size() && continuations_[printed_].over(); ++printed_) {
       if (lines_) output_.write(line(prompts_[printed_], continuations_[printed_]));
@@ -95,7 +95,7 @@ class Generation {
     if (words_.known()) object["text"] = continuation.text();
     object["ids"] = continuation.ids();
     object["reason"] = continuation.reason();
-    // A text may end within a letter.
+    // A text may end within a UTF-8 sequence.
     return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   }
 
@@ -104,14 +104,14 @@ class Generation {
   std::span<const Prompt> prompts_;
   bool lines_;
   Output output_;
-  std::vector<std::size_t> places_;  // by text: its prompt, or none
+  std::vector<std::size_t> places_;  // per text: its prompt, or none
   std::vector<Continuation> continuations_;
   std::size_t next_ = 0, printed_ = 0;
   bool finite_ = true;
 };
 
-// The copies of the model share the prompts, round by round, so that what is done is written while
-// the rest is not; of a round each copy has every so manieth.
+// Model replicas share the prompts in rounds, so that finished ones are written early; within a
+// round each replica takes every N-th prompt.
 class SharedPrompts {
  public:
   SharedPrompts(Session& session, std::span<const Prompt> prompts, bool lines)
@@ -121,7 +121,7 @@ class SharedPrompts {
     round_ = copies == 1 ? prompts.size() : copies * texts * batches_a_round;
   }
 
-  // False where an answer of any copy was not finite. Collective.
+  // False if a logit was not finite on any replica. Collective.
   bool run(TextGenerator& generator, const StopRules& stop, const Words& words) {
     for (std::size_t first = 0; first < prompts_.size(); first += round_) {
       const std::vector<Prompt> own = own_of(first);
@@ -140,7 +140,7 @@ class SharedPrompts {
 
  private:
   static constexpr std::size_t batches_a_round = 8;
-  static constexpr const char* not_finite_mark = "x";  // lines are objects
+  static constexpr const char* not_finite_mark = "x";  // lines are JSON objects
 
   [[nodiscard]] std::vector<Prompt> own_of(std::size_t first) const {
     const MeshShape& mesh = session_.mesh.shape();
@@ -152,7 +152,7 @@ class SharedPrompts {
     return own;
   }
 
-  // `all`: of every rank, the lines of its copy.
+  // `all`: per rank, its replica's lines.
   void write_in_order(const std::vector<std::string>& all) const {
     const MeshShape& mesh = session_.mesh.shape();
     std::vector<std::istringstream> copies;

@@ -18,7 +18,7 @@ using Json = nlohmann::json;
 struct JsonObject {
   Json value;
 
-  // What is under `key`, as a message says it.
+  // The value of `key`, for messages.
   [[nodiscard]] std::string said(const char* key) const {
     const auto found = value.find(key);
     return found == value.end() ? "missing"

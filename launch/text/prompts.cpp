@@ -16,7 +16,7 @@ using Json = nlohmann::json;
 
 constexpr std::uint64_t settings_limit = std::uint64_t{1} << 24;
 
-// One id or a list of them; what is neither is not for us.
+// One id or a list of ids; other values are ignored.
 std::vector<std::int32_t> end_tokens_in(const std::string& path) {
   const Json object = json_or_discarded(read_whole_file(path, settings_limit, ExitCode::config));
   if (!object.is_object() || !object.contains("eos_token_id")) return {};

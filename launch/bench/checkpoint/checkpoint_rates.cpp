@@ -72,7 +72,7 @@ class Rounds {
         restore_checkpoint(*found_, state_.device, state_.stream, state_.placed, state_.values));
   }
 
-  // Emptying the page cache, and saves that go past it, leave little of the files there.
+  // Evictions and direct writes leave little of the files in the page cache.
   void warm_up() {
     reader_.read(plain_);
     verify();
@@ -86,7 +86,7 @@ class Rounds {
     return std::ranges::count(cold, "cold") == world_.size();
   }
 
-  // All of a round's cold figures or none: a page that the kernel holds on to spoils them.
+  // Cold figures of a round are all or none: a page that stays cached spoils them.
   void read_cold() {
     if (!forget()) return;
     const double plain = timed([&] { reader_.read(plain_); });
@@ -106,7 +106,7 @@ class Rounds {
   const std::string& directory_;
   const std::string plain_;
   std::int64_t step_ = 0;
-  std::uint64_t own_bytes_;  // of this rank's file: the constructor saves once
+  std::uint64_t own_bytes_;  // size of this rank's file, from a save in the constructor
   PlainReader reader_;
   SaveReport last_;
   std::optional<FoundCheckpoint> found_;

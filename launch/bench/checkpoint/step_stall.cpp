@@ -15,7 +15,7 @@ namespace {
 
 constexpr int warm_up_steps = 3;
 constexpr int max_steps = 100;
-// The saver does not write the step again that it wrote last.
+// The saver does not rewrite the last written step.
 constexpr std::int64_t saved_before = 1'000'000;
 
 class Steps {
@@ -23,8 +23,8 @@ class Steps {
   Steps(Session& session, StepEngine& engine, BatchSource& source)
       : session_(session), engine_(engine), source_(source) {}
 
-  // Milliseconds of `count` steps, the first of which comes behind `before`; as in training, a step
-  // is read while the next one runs.
+  // Milliseconds of `count` steps after `before`; as in training, a step is read while the next one
+  // runs.
   template <typename Before>
   double run(int count, Before&& before) {
     session_.world->barrier();
@@ -47,7 +47,7 @@ class Steps {
   std::int64_t step_ = 0;
 };
 
-// The same on all ranks, whose clocks differ.
+// Equal on all ranks, although their clocks differ.
 int steps_beside(Communicator& world, double save_seconds, double step_ms) {
   const int own =
       std::clamp(static_cast<int>(std::ceil(1e3 * save_seconds / step_ms)) + 1, 2, max_steps);
@@ -86,7 +86,7 @@ StepStall measure_stall(Session& session, StepEngine& engine, BatchSource& sourc
 std::string stall_text(const StepStall& stall) {
   const double step = scale::median_of(stall.plain), longer = scale::median_of(stall.longer),
                copy = scale::median_of(stall.copy);
-  std::vector<double> beyond;  // of each round, percent of a step
+  std::vector<double> beyond;  // per round, percent of a step
   for (std::size_t round = 0; round < stall.longer.size(); ++round)
     beyond.push_back(100 * (stall.longer[round] - stall.copy[round]) / step);
   const auto [least, most] = std::ranges::minmax(beyond);
@@ -100,7 +100,7 @@ std::string stall_text(const StepStall& stall) {
         "{:<26} {:.1f} ms longer, {:.1f} % of a step beyond copying ({:.1f} to {:.1f} %)\n", name,
         longer, scale::median_of(beyond), least, most);
   } else {
-    // Some rounds were shorter with a save than without: what it costs is less than steps vary.
+    // Some rounds with a save were shorter than those without: the cost is below the noise.
     text +=
         fmt::format("{:<26} no longer than the noise: {:.1f} to {:.1f} % of a step in {} rounds\n",
                     name, least, most, beyond.size());

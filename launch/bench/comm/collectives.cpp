@@ -68,7 +68,7 @@ nlohmann::json describe(Verb verb, const std::vector<SizeRow>& rows, const LinkF
           {"sizes", std::move(lines)}};
 }
 
-// Rank 0 prints; the result is the same on all ranks but for that.
+// Rank 0 prints; otherwise all ranks have the same result.
 nlohmann::json bench_group(const JobGroups& job, Communicator& group,
                            const CollectiveOptions& arguments, std::int64_t& wrong) {
   const bool speaks = job.world->rank() == 0;
@@ -143,7 +143,7 @@ void bench_collectives(const CollectiveOptions& arguments) {
     fail(ExitCode::config,
          "bench machine --links: one rank has nobody to talk to; start it with mpirun -np N");
   if (!arguments.hardware_file.empty())
-    (void)plan::load_hardware(arguments.hardware_file);  // before minutes of measuring
+    (void)plan::load_hardware(arguments.hardware_file);  // fails early, before minutes of measuring
   const MachineCheck machine(arguments.accept_load);
   nlohmann::json groups = nlohmann::json::array();
   std::int64_t wrong = 0;

@@ -8,7 +8,7 @@ namespace trireme::comm_bench {
 // 1 / t^2.
 LinkFit fit_link(std::span<const TimedBytes> times) {
   TRIREME_EXPECTS(!times.empty(), "no times");
-  constexpr double one_size = 1e-12;  // of the sizes' spread: they are all the same
+  constexpr double one_size = 1e-12;  // relative spread below which all sizes are equal
   double w = 0, wx = 0, wxx = 0, wt = 0, wxt = 0;
   for (const auto& [x, t] : times) {
     const double weight = 1 / (t * t);

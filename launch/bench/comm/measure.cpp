@@ -13,9 +13,9 @@
 namespace trireme::comm_bench {
 namespace {
 
-constexpr int max_calls = 256;  // of a batch
+constexpr int max_calls = 256;  // per batch
 
-// What rank `rank` puts at element `i`: sums over thousands of ranks are exact in f32.
+// Rank `rank`'s value at element `i`: sums over thousands of ranks are exact in f32.
 constexpr std::int64_t period = 11;
 float value_of(int rank, std::int64_t i) {
   return static_cast<float>((rank + i) % period);
@@ -51,7 +51,7 @@ class Call {
     for (std::int64_t i = 0; i < sizes_.in; ++i)
       values[i] = value_of(group.rank(), i);
     device.copy(*stream_, in_.data(), host_.data(), in_.bytes());
-    // A broadcast works in place: its root has the values, the others have not.
+    // A broadcast works in place: only its root has the values.
     if (verb == Verb::broadcast && group.rank() == root) {
       device.copy(*stream_, out_.data(), host_.data(), out_.bytes());
     } else {
@@ -60,7 +60,7 @@ class Call {
     stream_->synchronize();
   }
 
-  // Seconds of a call on this rank.
+  // Seconds per call on this rank.
   double run(int calls, double pause_seconds) {
     group_.barrier();
     if (pause_seconds > 0) {
@@ -76,7 +76,7 @@ class Call {
     return seconds_since(start) / calls;
   }
 
-  // Elements of the result that are not what they should be.
+  // Number of wrong elements in the result.
   std::int64_t wrong() {
     device_.copy(*stream_, host_.data(), out_.data(), out_.bytes());
     stream_->synchronize();
@@ -168,7 +168,7 @@ void reduce(Communicator& world, std::vector<double>& values, ReduceOp op) {
   world.all_reduce(*stream, tensor, tensor, op);
 }
 
-// The same on all ranks.
+// Equal on all ranks.
 int calls_of_a_batch(Communicator& world, double seconds_of_a_call, double batch_seconds) {
   std::vector<double> slowest{seconds_of_a_call};
   reduce(world, slowest, ReduceOp::max);

@@ -19,7 +19,7 @@ namespace {
 struct ImageWork {
   std::unique_ptr<ImageFilesDataset> data;
   std::vector<std::size_t> order;
-  double bytes = 0;  // of a sample as stored, on average
+  double bytes = 0;  // mean stored size of a sample
 };
 
 ImageWork make_image_work(const ImageBench& bench, const ImageOptions& options) {
@@ -36,14 +36,14 @@ ImageWork make_image_work(const ImageBench& bench, const ImageOptions& options) 
   const double limit = static_cast<double>(bench.megabytes) * 1e6 / work.bytes;
   const auto samples =
       static_cast<std::uint64_t>(std::clamp(limit, 1.0, static_cast<double>(size)));
-  // Anywhere in all of them.
+  // A random sample of all data.
   const Permutation order(size, 1, 0);
   for (std::uint64_t i = 0; i < samples; ++i)
     work.order.push_back(static_cast<std::size_t>(order(i)));
   return work;
 }
 
-// `read` gets the stored bytes of a sample.
+// `read` receives a sample's stored bytes.
 template <typename Read>
 std::function<ReadOne()> stored_reader(const ImageWork& work, Read read) {
   return [&work, read] {

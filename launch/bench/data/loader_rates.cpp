@@ -27,8 +27,8 @@ struct Pass {
   double nanoseconds = 0;  // of all threads' processor time, per sample
 };
 
-// The whole way to a device batch: worker threads, ring, copy stream. Ends with the first of the
-// two limits.
+// The whole path to a device batch: worker threads, ring, copy stream. Ends at the first of the two
+// limits.
 Pass loader_pass(const Dataset& data, std::int64_t threads, double seconds, std::uint64_t samples) {
   const std::unique_ptr<Device> device = Device::create(DeviceType::cpu);
   const auto copy = device->make_stream(StreamKind::copy),
@@ -38,7 +38,7 @@ Pass loader_pass(const Dataset& data, std::int64_t threads, double seconds, std:
   Loader loader(*device, data, BatchPlan::training(sampler, rows, 0, 1, 0),
                 {.workers = threads, .prefetch = 8});
   const auto start = std::chrono::steady_clock::now();
-  const std::clock_t used = std::clock();  // by the process
+  const std::clock_t used = std::clock();  // by this process
   std::uint64_t done = 0;
   double elapsed = 0;
   while (elapsed < seconds && done < samples) {

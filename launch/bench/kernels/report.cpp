@@ -14,7 +14,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-// What is printed of a pass: its share of one micro-batch, or of the step.
+// The printed share of a pass: per micro-batch, or per step.
 struct Part {
   std::string title;
   bool repeated;
@@ -48,7 +48,7 @@ void add_operation(std::string& text, const OperationCount& each, const Part& pa
   }
 }
 
-// A line for each kind of layer, in the order of their first operations.
+// A line per kind of layer, in the order of their first operations.
 void add_layers(std::string& text, const StepCount& count, const Part& part, Precision precision,
                 const plan::Hardware& hardware) {
   struct Layer {

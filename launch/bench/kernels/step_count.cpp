@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::array<std::string_view, 4> passes{"forward", "backward", "reduce", "optimizer"};
 
-// "backward/block.3" is of pass "backward" and of layer kind "block".
+// "backward/block.3" has pass "backward" and layer kind "block".
 void place(OperationCount& at, std::string_view range) {
   const std::string_view first = range.substr(0, range.find('/'));
   if (std::ranges::find(passes, first) == passes.end()) return;
@@ -60,7 +60,7 @@ Totals totals(const StepCount& count, bool repeated, double share) {
   return sum;
 }
 
-// Of copies and fills on the device the same bytes are read and written, or written.
+// Copies on the device read and write the same bytes, fills only write.
 void add_copies(OperationCount& row, const WorkItem& item) {
   if (item.kind == WorkKind::copy) row.traffic.read += item.bytes;
   if (item.kind == WorkKind::copy || item.kind == WorkKind::fill) row.traffic.written += item.bytes;
@@ -116,7 +116,7 @@ StepCount count_of(const WorkLog& log, std::int64_t micro_batches) {
 
 StepCount count_step(const Config& config) {
   Config counted = config;
-  counted.device.graphs = GraphMode::off;  // their replays launch the same kernels
+  counted.device.graphs = GraphMode::off;  // graph replays launch the same kernels
   RankResources resources = dry_resources(counted, 0);
   resources.device = make_counting_device(DeviceType::cuda);
   WorkLog log;

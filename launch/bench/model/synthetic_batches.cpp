@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t alignment = 64;
 
-// Lays tensors one after another.
+// Places tensors one after another.
 class Places {
  public:
   std::size_t add(const Shape& shape, DType dtype) {
@@ -39,7 +39,7 @@ Tensor view(const Buffer& memory, std::size_t offset, DType dtype, const Shape& 
   return {memory.data() + offset, dtype, shape};
 }
 
-// Random tokens or pixels, and sample i in row i.
+// Draws random tokens or pixels; row i is sample i.
 void draw_all(const Batch& batch, const ModelTraits& model, const Philox& random) {
   const auto draw_input = [&]<typename T>(T /*type*/, std::int64_t limit) {
     draw<T>(batch.inputs.data, batch.inputs.count(), limit, random, 0);

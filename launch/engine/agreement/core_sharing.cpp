@@ -14,7 +14,7 @@
 namespace trireme {
 namespace {
 
-// Ranks of `host` that may run on no other cores than `cores`.
+// Ranks of `host` that may use no cores other than `cores`.
 CoreCrowd crowd_on(std::span<const RankCores> by_rank, const std::string& host,
                    const std::vector<int>& cores) {
   CoreCrowd crowd{.host = host, .ranks = {}, .cores = std::max(1, static_cast<int>(cores.size()))};
@@ -75,7 +75,7 @@ std::vector<std::pair<std::string, MachineLoad>> load_of_hosts(Communicator& wor
     auto found = std::ranges::find(hosts, host, [](const auto& entry) { return entry.first; });
     if (found == hosts.end()) found = hosts.insert(hosts.end(), {host, MachineLoad{}});
     MachineLoad& load = found->second;
-    // Ranks may be bound to cores of their own: the one that may use most tells of others.
+    // Ranks may be bound to different cores: the one with the most cores reports other programs.
     if (rank.at("cores") > load.cores) {
       load.cores = rank.at("cores");
       load.busy = rank.at("busy");

@@ -19,11 +19,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double file_patience_seconds = 3;  // for NFS, which remembers that a name was not there
+constexpr double file_patience_seconds = 3;  // for NFS, which caches missing names
 
 bool exists_now(const std::string& path) {
   std::error_code ignored;
-  // Reading the directory makes NFS ask the server.
+  // Reading the directory makes NFS query the server.
   const fs::directory_iterator refreshed(fs::absolute(path, ignored).parent_path(), ignored);
   return fs::exists(path, ignored);
 }

@@ -28,7 +28,7 @@ Checkpointing::Checkpointing(Session& session, const TrainingState& state, const
               start.checkpoint->path, 1e-6 * static_cast<double>(report.bytes),
               report.milliseconds);
   }
-  // Its memory is part of what is checked.
+  // Before training, so that its memory is checked too.
   if (writes_checkpoints(session.config.checkpoint)) make_saver();
 }
 
@@ -93,7 +93,7 @@ void Checkpointing::report() {
           report->copy_ms, report->write_ms, report->commit_ms);
 }
 
-// What the disk has is as good as before, and the memory's next turn comes soon: no reason to end.
+// The disk's state is unaffected, and the next copy to memory comes soon: no reason to end.
 void Checkpointing::note_copy(const SaveReport& report) const {
   if (session_.world->rank() != 0) return;
   if (!report.committed()) {
@@ -108,7 +108,7 @@ void Checkpointing::note_copy(const SaveReport& report) const {
           report.commit_ms);
 }
 
-// The report is the same on all ranks.
+// The report is equal on all ranks.
 void Checkpointing::note_failure(const SaveReport& report) {
   if (session_.world->rank() == 0) owner_.require();  // nothing more to try
   ++failed_;

@@ -20,7 +20,7 @@ std::string record_path(const std::string& run_directory) {
   return run_directory + "/data.json";
 }
 
-// Folder names need not be UTF-8; what is compared later went the same way.
+// Folder names need not be UTF-8; both sides of a comparison are converted alike.
 std::string record_text(const json& values) {
   return values.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
@@ -49,7 +49,7 @@ void keep_data_record(const std::string& run_directory, const Dataset& training)
 void require_ids_of_run(const std::string& run_directory, const Dataset& data) {
   const IdNames names = data.id_names();
   if (names.source.empty()) return;
-  // Through the record's text, which may not hold a name as it is.
+  // Compares through the record's text, which may not contain a name unchanged.
   require_ids_of_run(run_directory, names_in(parse_json<json>(record_of(data)), names.source));
 }
 
@@ -60,7 +60,7 @@ void require_ids_of_run(const std::string& run_directory, const IdNames& given) 
 std::string tokenizer_of_run(const std::string& run_directory) {
   for (const char* const name : {"tokenizer.json", "tokenizer.model"}) {
     std::string path = run_directory + "/" + name;
-    std::error_code ignored;  // what cannot be examined is not there
+    std::error_code ignored;  // a path that cannot be examined counts as absent
     if (std::filesystem::is_regular_file(path, ignored)) return path;
   }
   return {};

@@ -39,7 +39,7 @@ void require_same_meaning(const Config& config, bool speaks, const Dataset& data
   auto trained = ids_of_run(std::filesystem::path(file).parent_path().string());
   const IdNames given = data.id_names();
   if (!trained || given.source.empty()) return;
-  trained->classes.clear();  // a head may learn other classes
+  trained->classes.clear();  // a head may learn new classes
   require_same_ids(*trained, given);
 }
 

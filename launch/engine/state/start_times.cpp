@@ -18,16 +18,16 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-// Of the limit: below, a start is hardly worth its while.
+// Of the limit; with less a start is not worthwhile.
 constexpr double min_share_of_steps = 0.1;
-// Of a limit that is recommended.
+// Of a recommended limit.
 constexpr double good_share_of_steps = 0.5;
 
 std::string times_path(const std::string& run_directory) {
   return run_directory + "/start_times.json";
 }
 
-// The last second that Slurm's own dates, of four digits, can say.
+// The last second of Slurm's four-digit dates.
 constexpr std::int64_t last_time = 253'402'300'799;
 
 double seconds_now() {

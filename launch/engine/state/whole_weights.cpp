@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-// Parameters or values that go with them, whole, on rank 0. Collective.
+// Gathers parameters, or values indexed like them, on rank 0. Collective.
 std::vector<WholeTensor> gather(Session& session, const OwnedValues& owned, bool with_statistics) {
   return gather_whole(*session.device, session.mesh, *session.streams.comm, session.model->params(),
                       session.placed_params(), owned, with_statistics);

@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::int64_t prompt_rows = 64;
 
-// A single row is multiplied by other code than many, of other bits in f32, and several times as
-// fast: where bits matter a pass has as many rows as that code begins at.
+// A single row uses other matmul code than many rows, with other bits in f32 and several times as
+// fast: if bits matter, a pass has the minimum number of rows of the general code.
 constexpr std::int64_t rows_of_equal_bits = 16;
 
 std::int64_t narrow_rows(const Session& session) {
@@ -83,7 +83,7 @@ Decoder::Decoder(Session& session)
   pair(rows_, rows_host_, texts_ * session.model->head().logits.shape.back() * split.blocks);
 }
 
-// The host's memory may still be read by the pass before.
+// The previous pass may still be reading the host memory.
 void Decoder::stage(std::span<const Piece> pieces, std::int64_t rows) {
   stream_.synchronize();
   auto* const tokens = reinterpret_cast<std::int32_t*>(tokens_host_.data());

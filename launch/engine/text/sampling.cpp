@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-// The likeliest first, `count` of them.
+// The `count` most likely tokens, most likely first.
 std::vector<std::int32_t> likeliest(std::span<const float> logits, std::size_t count) {
   std::vector<std::int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
@@ -25,7 +25,7 @@ std::vector<std::int32_t> likeliest(std::span<const float> logits, std::size_t c
   return order;
 }
 
-// How many of the weights, which fall, together have this share of all; one at least.
+// How many of the descending weights have this total share; at least one.
 std::size_t nucleus(std::span<const double> weights, double share) {
   const double wanted = share * std::accumulate(weights.begin(), weights.end(), 0.0);
   double sum = 0;

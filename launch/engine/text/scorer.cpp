@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-// A row of a micro-batch: what the model reads and what it is asked for.
+// Checks a text for a row of a micro-batch: the model's input and targets.
 void check(const ScoredText& text, std::size_t index, std::int64_t context,
            std::int64_t vocabulary) {
   const auto count = std::ssize(text.tokens);
@@ -40,7 +40,7 @@ class Scoring final : public StageWork {
     batch_ = {inputs_.view(DType::i32, shape_), targets_.view(DType::i32, shape_), {}, {}};
   }
 
-  // Rows without a text, and what is not scored, have no target.
+  // Rows without a text, and unscored tokens, have no target.
   void stage(std::span<const ScoredText> texts) {
     auto* const inputs = reinterpret_cast<std::int32_t*>(inputs_host_.data());
     auto* const targets = reinterpret_cast<std::int32_t*>(targets_host_.data());
@@ -74,7 +74,7 @@ class Scoring final : public StageWork {
     device.copy(stream_, hits_host_.data(), here.hits.data, here.hits.bytes());
   }
 
-  // Once the stream is done.
+  // Call it after synchronizing the stream.
   [[nodiscard]] TextScore score(std::int64_t row) const {
     const auto* const targets = reinterpret_cast<const std::int32_t*>(targets_host_.data());
     const auto* const losses = reinterpret_cast<const float*>(losses_host_.data());
@@ -109,7 +109,7 @@ std::vector<TextScore> score_texts(Session& session, std::span<const ScoredText>
   const ProcessMesh& mesh = session.mesh;
   const bool tells = session.model->has_head() && mesh.here().tensor == 0;
   const auto rows = static_cast<std::size_t>(session.config.train.micro_batch);
-  std::vector<double> values(2 * texts.size(), 0.0);  // of one rank each, zero elsewhere
+  std::vector<double> values(2 * texts.size(), 0.0);  // each set by one rank, zero on the others
   std::size_t batch = 0;
   for (std::size_t first = 0; first < texts.size(); first += rows, ++batch) {
     if (static_cast<int>(batch % static_cast<std::size_t>(mesh.shape().data)) != mesh.here().data)

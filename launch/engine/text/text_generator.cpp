@@ -77,7 +77,7 @@ bool TextGenerator::read_pieces() {
   return true;
 }
 
-// The last one has drawn.
+// The last stage has drawn the token.
 void TextGenerator::tell_all_stages() {
   Communicator& pipeline = session_.mesh.pipeline();
   const Tensor told{reinterpret_cast<std::byte*>(drawn_.data()), DType::i32,
