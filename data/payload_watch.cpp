@@ -58,7 +58,7 @@ std::optional<FileStamp> PayloadWatch::stamp_of(const std::string& path) {
 }
 
 void PayloadWatch::run() {
-  // Of this thread alone. Where it is refused, the share of time still holds.
+  // For this thread only. If it is refused, the time share still applies.
   static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), lowest_priority));
   try {
     verify_all();
@@ -114,7 +114,7 @@ void PayloadWatch::verify_changed(std::size_t index) {
                         before.path);
 }
 
-// Sleeps so long that reading and checking take the share of time that they may.
+// Sleeps long enough that reading and checking keep their share of time.
 PayloadWatch::Order PayloadWatch::pace() {
   const std::chrono::duration<double> busy = std::chrono::steady_clock::now() - block_start_;
   const Order order = wait(busy * (1 / options_.share - 1));

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t gap = 2;  // pixels between channels
 
-// Channels in a grid as square as it gets.
+// Channels in a nearly square grid.
 struct Grid {
   std::int64_t columns = 0, width = 0, height = 0;
 };
@@ -72,7 +72,7 @@ void write_png(const std::string& path, const Picture& picture) {
     library_failed(fmt::format("png_image_write_to_file({})", path), image.message);
 }
 
-// `draw` gives the picture of a sample; the label is read with it.
+// `draw` returns the picture of a sample; the label is read with it.
 template <typename Draw>
 std::vector<std::string> write_pictures(const Dataset& data, const std::string& directory,
                                         std::int64_t count, Draw&& draw) {

@@ -20,7 +20,7 @@ bool has_ending(const fs::path& path) {
   return std::ranges::find(endings, path.extension().string()) != endings.end();
 }
 
-// Samples that would be missing in silence.
+// Its samples would be missing silently.
 [[noreturn]] void refuse_no_file(const fs::directory_entry& entry) {
   std::error_code broken;
   fail(ExitCode::data,
@@ -36,7 +36,7 @@ std::vector<std::string> files_below(const std::string& directory) {
   std::error_code error;
   fs::recursive_directory_iterator at(directory, error);
   for (; !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
-    std::error_code broken;  // a link to nothing
+    std::error_code broken;  // a broken link
     if (!has_ending(at->path()) || at->is_directory(broken)) continue;
     if (!at->is_regular_file(broken)) refuse_no_file(*at);
     files.push_back(at->path().string());

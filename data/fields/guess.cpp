@@ -31,8 +31,8 @@ bool is_integer(const StoredField& field) {
                               field.type.kind == ElementKind::unsigned_integer);
 }
 
-// Attributes that conventions give a meaning, besides those whose names begin as below: HDF5
-// (dimension scales, images), PyTables, pandas, CF (its appendix A).
+// Attributes with a conventional meaning, besides those with the prefixes below: HDF5 (dimension
+// scales, images), PyTables, pandas, CF (its appendix A).
 constexpr std::string_view reserved_attributes =
     " NAME REFERENCE_LIST PALETTE INTERLACE_MODE DISPLAY_ORIGIN"
     " VERSION TITLE FLAVOR EXTDIM NROWS FILTERS AUTO_INDEX DIRTY PSEUDOATOM H5PATH"
@@ -45,12 +45,12 @@ constexpr std::string_view reserved_attributes =
     " leap_month leap_year month_lengths external_variables ";
 constexpr std::array<std::string_view, 8> reserved_beginnings{
     "_", "MATLAB_", "DIMENSION_", "PYTABLES_", "FIELD_", "IMAGE_", "pandas_", "quantization_"};
-// What the attribute CLASS says where HDF5 or PyTables has written it.
+// Values of CLASS in objects written by HDF5 or PyTables.
 constexpr std::string_view classes_of_objects =
     " DIMENSION_SCALE IMAGE PALETTE GROUP ARRAY CARRAY EARRAY VLARRAY TABLE INDEX CSINDEX "
     "INDEXARRAY"
     " LASTROWS UNKNOWN ";
-// Whose texts name data sets that say where and of what another is.
+// Their texts name data sets with coordinates or metadata of another one.
 constexpr std::string_view naming_attributes =
     " coordinates bounds climatology grid_mapping ancillary_variables ";
 
@@ -58,7 +58,7 @@ bool has_word(std::string_view words, const std::string& word) {
   return words.find(" " + word + " ") != std::string_view::npos;
 }
 
-// What there is in a file, and what of it says something about other things in it.
+// A file's objects, and which of them only describe others.
 class FileListing {
  public:
   explicit FileListing(const std::vector<StoredField>& fields) : fields_(fields) {
@@ -71,7 +71,7 @@ class FileListing {
     }
   }
 
-  // The one text of an attribute of the object; "" where there is none.
+  // The single text of an object's attribute; "" if there is none.
   [[nodiscard]] std::string text(const std::string& object, std::string_view name) const {
     const auto found =
         std::ranges::find(fields_, fmt::format("{}@{}", object, name), &StoredField::name);
@@ -90,7 +90,7 @@ class FileListing {
            std::ranges::any_of(reserved_beginnings,
                                [&](std::string_view begin) { return name.starts_with(begin); });
   }
-  // Places along axes, indexes of PyTables, and what MATLAB keeps for itself.
+  // Coordinates, PyTables indexes, and MATLAB's internal objects.
   [[nodiscard]] bool is_bookkeeping(const std::string& name) const {
     const std::string kind = text(name, "MATLAB_class");
     const std::string path = "/" + name, leaf = path.substr(path.rfind('/') + 1);
@@ -105,7 +105,7 @@ class FileListing {
   std::set<std::string, std::less<>> described_by_;
 };
 
-// The data set with most elements among those with at least rows and columns.
+// The largest data set with at least rows and columns.
 const StoredField* largest_input(const FileListing& listing,
                                  const std::vector<StoredField>& fields) {
   const StoredField* best = nullptr;
@@ -117,8 +117,8 @@ const StoredField* largest_input(const FileListing& listing,
   return best;
 }
 
-// One number per sample, or a text whose name says so: with such a name before any other, data sets
-// before attributes, those of the input's own group before others.
+// One number per sample, or a text with a label-like name. Label-like names first, data sets before
+// attributes, the input's own group before others.
 std::vector<std::string> labels_among(const FileListing& listing,
                                       const std::vector<StoredField>& fields, std::uint64_t count,
                                       const std::string& input) {
@@ -143,8 +143,8 @@ std::vector<std::string> labels_among(const FileListing& listing,
   return names;
 }
 
-// Channels are the shortest of three axes, the last where two are; of four the last or the first
-// where that is the shortest, and the others are a volume's.
+// Channels are the shortest of three axes, the last one on ties; of four axes the last or first if
+// that is the shortest, otherwise they form a volume.
 std::string axes_of(std::span<const std::uint64_t> extents) {
   if (extents.size() == 2) return "HW";
   if (extents.size() == 4) {
@@ -160,7 +160,7 @@ std::string without_group(const std::string& name, const std::string& group) {
   return name.substr(group.size() + (name[group.size()] == '/' ? 1 : 0));
 }
 
-// Fields below a group of the root, under names inside it.
+// Fields below a group of the root, with names relative to it.
 std::vector<StoredField> below(const std::vector<StoredField>& fields, const std::string& group) {
   std::vector<StoredField> inside;
   for (const StoredField& field : fields) {
@@ -179,8 +179,8 @@ std::vector<std::string> path_parts(const std::string& path) {
   return parts;
 }
 
-// Data sets whose paths differ from the input's in the name of one group, and which may replace it
-// but for lengths. `where`: which group of the path.
+// Data sets whose paths differ from the input's in one group name, and which match it except for
+// lengths. `where`: index of that group in the path.
 std::vector<const StoredField*> siblings(const std::vector<StoredField>& fields,
                                          const StoredField& input, std::size_t where) {
   const std::vector<std::string> path = path_parts(input.name);
@@ -195,7 +195,7 @@ std::vector<const StoredField*> siblings(const std::vector<StoredField>& fields,
   return found;
 }
 
-// "demo_" of "demo_12"; "" of names without a number.
+// "demo_" of "demo_12"; "" for names without a number.
 std::string stem_of(const std::string& name) {
   const std::size_t end = name.find_last_not_of("0123456789") + 1;
   return end < name.size() ? name.substr(0, end) + "#" : "";
@@ -219,7 +219,7 @@ Guesses guess_samples(const std::vector<StoredField>& fields) {
   const FileListing listing(fields);
   const StoredField* const input = largest_input(listing, fields);
   if (input == nullptr) return {};
-  // MATLAB's arrays lie in files with their axes in reverse.
+  // MATLAB stores arrays with reversed axes.
   const bool reversed = !listing.text(input->name, "MATLAB_class").empty();
   const auto axes = [&](std::span<const std::uint64_t> extents) {
     std::string letters = axes_of(extents);
@@ -242,7 +242,7 @@ Guesses guess_samples(const std::vector<StoredField>& fields) {
                            labels_among(listing, fields, extents[last], input->name));
     if (along) return add_beside(fields, *input, result), result;
   }
-  // As many data sets of one shape and name in as many groups are samples each.
+  // Equally named data sets of one shape in many groups are one sample each.
   const std::string group = input->name.substr(0, input->name.find('/'));
   if (group != input->name) {
     const auto alike = siblings(fields, *input, 0);

@@ -15,7 +15,7 @@
 namespace trireme {
 namespace {
 
-// Indexes are of one request: a line for the whole of it.
+// The request of the indexes, as one line.
 std::string line_of(const ScanRequest& request) {
   std::string line = fmt::format("trireme-index 3 {} {} {} {}", request.groups,
                                  request.outside_links, request.bfloat16, request.unpack);
@@ -24,7 +24,7 @@ std::string line_of(const ScanRequest& request) {
   return line;
 }
 
-// Of a file that an index leads to.
+// The stamp of a file that an index uses.
 struct KeptStamp {
   std::string path;
   std::uint64_t size = 0;
@@ -44,7 +44,7 @@ KeptStamp stamp_now(const std::string& path) {
   return {path, now.size, now.modified, now.changed};
 }
 
-// The files of an index: its own, and those that links and virtual data sets lead to.
+// The files of an index: its own, and targets of links and virtual data sets.
 std::set<std::string> files_of(const FileIndex& index) {
   std::set<std::string> files{index.path};
   const auto add = [&](const auto& self, const StoredField& field) -> void {
@@ -59,7 +59,7 @@ std::set<std::string> files_of(const FileIndex& index) {
   return files;
 }
 
-// The kept stamps and what has become of their files, each looked at once.
+// The stored stamps and the current state of their files, each checked once.
 class Stamps {
  public:
   explicit Stamps(std::vector<KeptStamp> kept) {
@@ -67,7 +67,7 @@ class Stamps {
       kept_.emplace(stamp.path, std::move(stamp));
   }
 
-  // Whether `file` is as it was.
+  // Whether `file` is unchanged.
   bool holds(const std::string& file) {
     const auto [known, fresh] = holds_.try_emplace(file, false);
     if (fresh) known->second = compare(file);
@@ -111,7 +111,7 @@ void keep_indexes(const std::string& path, const ScanRequest& request,
   std::vector<KeptStamp> stamps;
   for (const std::string& file : files)
     stamps.push_back(stamp_now(file));
-  // What an index says of its own file is of when it was looked at.
+  // An index's own file has the state at indexing.
   for (const FileIndex& index : indexes) {
     const auto at = std::ranges::lower_bound(stamps, index.path, {}, &KeptStamp::path);
     at->modified = index.state.modified;

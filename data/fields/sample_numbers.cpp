@@ -17,7 +17,7 @@ std::uint64_t extent_at(const StoredField& field, int axis) {
   return field.extents[static_cast<std::size_t>(axis)];
 }
 
-// Axes of the inputs that a mask has too, in their order.
+// Axes of the inputs that a mask also has, in order.
 std::vector<int> mask_axes(const AxisPlaces& places, bool samples) {
   std::vector<int> axes{places.row, places.column};
   if (samples && places.sample >= 0) axes.push_back(places.sample);
@@ -117,7 +117,7 @@ void read_mask(const FieldReader& reader, const UnitFields& unit, const SampleSh
   reader.read(unit.file(), field, box, stored);
   to_floats(field.type, field.packing, stored.data(), values);
   std::ranges::replace_if(
-      values, [](float value) { return std::isnan(value); }, 0.0F);  // nothing says it is valid
+      values, [](float value) { return std::isnan(value); }, 0.0F);  // missing: not valid
   if (places.row < places.column) return mask.swap(values);
   for (std::size_t i = 0; i < mask.size(); ++i)
     mask[i] = values[i % width * rows + i / width];

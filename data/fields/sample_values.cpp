@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint32_t exponent_bits = 0x7f800000U;
 
-// Without their signs, NaN and infinity are the largest of all bit patterns.
+// Without sign, NaN and infinity have the largest bit patterns.
 bool all_finite(std::span<const float> values) {
   constexpr std::uint32_t magnitude_bits = 0x7fffffffU;
   std::uint32_t largest = 0;
@@ -19,8 +19,8 @@ bool all_finite(std::span<const float> values) {
   return largest < exponent_bits;
 }
 
-// How many were NaN or infinite, which become 0 where `clear`. A difference and a product leave the
-// compiler nothing to fuse, so a value is the same wherever it is computed.
+// Counts NaN and infinity, which become 0 if `clear`. A difference and a product cannot be fused,
+// so a value is the same wherever it is computed.
 template <bool scaled, bool clear>
 std::uint32_t scale_part(float* values, std::size_t count, const float* subtract,
                          const float* multiply) {
@@ -72,7 +72,7 @@ std::uint64_t RowScale::apply_and_clear(std::span<float> values) const {
 
 void place_channels(const AxisPlaces& places, const ChannelRead& read, std::int64_t rows,
                     std::int64_t width, std::int64_t channels, const float* from, float* to) {
-  // Strides of the dense box, by axis.
+  // Strides of the dense box, per axis.
   std::array<std::int64_t, most_axes> counts{};
   const auto set = [&](int axis, std::int64_t count) {
     if (axis >= 0) counts[static_cast<std::size_t>(axis)] = count;

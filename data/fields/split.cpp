@@ -25,7 +25,7 @@ std::string_view key_of(const Wanted& wanted) {
   return wanted.part == Subset::validation ? "data.validation_values" : "data.test_values";
 }
 
-// Says of each value that the key has which part it belongs to.
+// Maps each key value to its part.
 class Parts {
  public:
   explicit Parts(const FieldOptions& options) : key_(options.split_key) {
@@ -82,7 +82,7 @@ class Parts {
   std::set<std::string> seen_;
 };
 
-// The part of every element of the key.
+// The part of each element of the key.
 std::vector<Subset> parts_of(const FieldReader& reader, const UnitFields& unit,
                              const StoredField& key, Parts& parts) {
   constexpr std::uint64_t most = std::uint64_t{1} << 28;
@@ -104,7 +104,7 @@ std::vector<Subset> parts_of(const FieldReader& reader, const UnitFields& unit,
   return result;
 }
 
-// Of one unit: a part for all its samples, or for each element of its key.
+// For one unit: a part for all its samples, or for each element of its key.
 std::vector<Subset> parts_of_unit(const FieldReader& reader, const UnitFields& unit,
                                   const SampleShape& shape, const FieldOptions& options,
                                   Parts& parts) {

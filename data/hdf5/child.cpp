@@ -23,13 +23,13 @@ namespace trireme {
 namespace {
 
 // Note [The child's protocol]
-// Standard input of the child is a socket. Both sides write messages: a length and as many bytes. A
-// question is a ChildQuestion; its answer begins with 'a', or with 'e' and is an error's text. The
-// parent believes nothing of it: answers are parsed and checked as a stranger's.
+// Standard input of the child is a socket. Both sides send messages: a length and that many bytes.
+// A question is a ChildQuestion; its answer starts with 'a', or with 'e' before an error's text.
+// The parent does not trust it: answers are parsed and checked as untrusted input.
 constexpr const char* child_argument = "hdf5-child";
 struct Limits {
-  rlim_t seconds;  // of processor time
-  rlim_t memory;   // bytes beyond what the program itself maps
+  rlim_t seconds;  // CPU time
+  rlim_t memory;   // bytes in addition to the program's own mappings
 };
 constexpr Limits limits_of_index{60, rlim_t{4} << 30};
 constexpr Limits limits_of_shard{5, rlim_t{256} << 20};
@@ -66,7 +66,7 @@ bool send_message(int to, std::string_view bytes) {
   return true;
 }
 
-// Takes memory only for what arrives: a length may be a lie.
+// Allocates only for received bytes, because the length is not trusted.
 bool receive_bytes(int from, std::uint64_t count, std::string& to) {
   constexpr std::uint64_t at_once = 1 << 18;
   while (to.size() < count) {
@@ -80,7 +80,7 @@ bool receive_bytes(int from, std::uint64_t count, std::string& to) {
   return true;
 }
 
-// None where the other side has ended.
+// None if the other side has ended.
 std::optional<std::string> receive_message(int from) {
   std::string head, bytes;
   std::uint64_t length = 0;
@@ -99,7 +99,7 @@ void limit(decltype(RLIMIT_AS) what, rlim_t value) {
   static_cast<void>(::setrlimit(what, &wanted));
 }
 
-// Of all address space of this process, now.
+// Address space of this process, now.
 rlim_t mapped_bytes() {
   unsigned long pages = 0;
   if (std::FILE* const file = std::fopen("/proc/self/statm", "r")) {
@@ -115,7 +115,7 @@ void allow(const Limits& limits) {
   if (::getrusage(RUSAGE_SELF, &used) == 0)
     limit(RLIMIT_CPU,
           static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec) + limits.seconds + 1);
-    // Sanitizers reserve terabytes of addresses.
+    // Sanitizers reserve terabytes of address space.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   limit(RLIMIT_AS, own_memory + limits.memory);
 #endif
@@ -135,20 +135,20 @@ std::string answer_to(const std::string& message) {
       append_index(answer, scan_file(path, question.request));
     }
   } catch (const std::exception& error) {
-    const std::string what = error.what();  // of the library's calls some know the object alone
+    const std::string what = error.what();  // some library errors only name the object
     answer = "e" + (what.find(path) == std::string::npos ? path + ": " + what : what);
   }
   return answer;
 }
 
-// Ends with its parent, whose end of the socket is then closed.
+// Ends with its parent, which closes its end of the socket.
 [[noreturn]] void serve() {
   limit(RLIMIT_CORE, 0);
   limit(RLIMIT_FSIZE, 0);
-  // What is meant for the job is its parent's to obey.
+  // Signals to the job are for its parent to handle.
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2})
     std::signal(signal, SIG_IGN);
-  // No filter of a plugin runs here; metadata needs none.
+  // Plugin filters are disabled; metadata does not need them.
   ::setenv("HDF5_PLUGIN_PRELOAD", "::", 1);
   while (const auto question = receive_message(STDIN_FILENO)) {
     if (!send_message(STDIN_FILENO, answer_to(*question))) break;
@@ -216,7 +216,7 @@ std::string Hdf5Child::ask(const std::string& path, const ScanRequest* request) 
     if (answer && answer->starts_with('a')) return answer->substr(1);
     if (answer && answer->starts_with('e')) throw Error(ExitCode::data, answer->substr(1));
     const int status = end();
-    // Once more where an earlier file may have damaged the library's memory.
+    // Retries, because an earlier file may have damaged the library's memory.
     if (fresh) refuse_file(path, status);
   }
 }
@@ -237,7 +237,7 @@ void Hdf5Child::start() {
   ::posix_spawn_file_actions_adddup2(&files, theirs.get(), STDIN_FILENO);
   ::posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
   ::posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  // Nothing else of this process, such as MPI's sockets.
+  // Inherits nothing else, such as MPI's sockets.
   ::posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
   std::string name = "trireme", argument = child_argument;
   char* const arguments[] = {name.data(), argument.data(), nullptr};
@@ -250,7 +250,7 @@ void Hdf5Child::start() {
 }
 
 int Hdf5Child::end() {
-  ::kill(process_, SIGKILL);  // does nothing to one that has ended
+  ::kill(process_, SIGKILL);  // no effect on an ended process
   int status = 0;
   while (::waitpid(process_, &status, 0) < 0) {
     if (errno != EINTR) system_failed("waitpid", "the process that reads HDF5 metadata");

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#if __has_include(<H5FDdevelop.h>)  // of HDF5 1.13 and later
+#if __has_include(<H5FDdevelop.h>)  // HDF5 1.13 and later
 #include <H5FDdevelop.h>
 #endif
 
@@ -21,8 +21,7 @@ using hdf5::Handle;
 
 namespace {
 
-// The read of raw data that a call of the library leads to. One call is watched at a time, under
-// the lock of a Session.
+// Records the raw data read that a library call causes. One call at a time, under a Session's lock.
 struct Watch {
   enum class Then : std::uint8_t { read, leave, refuse } then = Then::read;
   std::uint64_t offset = never_written;
@@ -34,7 +33,7 @@ Watch& watch() {
 }
 
 struct WatchedFile {
-  H5FD_t head{};  // first: the library knows this part
+  H5FD_t head{};  // must be first, for the library
   FileDescriptor file;
   haddr_t size = 0;
   haddr_t allocated = 0;
@@ -73,7 +72,7 @@ herr_t read_file(H5FD_t* file, H5FD_mem_t kind, hid_t, haddr_t at, std::size_t b
     if (got == 0) break;
     next += got, at += static_cast<haddr_t>(got), bytes -= static_cast<std::size_t>(got);
   }
-  std::fill_n(next, bytes, '\0');  // as the library's drivers do behind the end of a file
+  std::fill_n(next, bytes, '\0');  // like the library's drivers past the end of a file
   return 0;
 }
 
@@ -82,7 +81,7 @@ hid_t driver() {
     H5FD_class_t it{};
 #ifdef H5FD_CLASS_VERSION
     it.version = H5FD_CLASS_VERSION;
-    it.value = static_cast<H5FD_class_value_t>(511);  // of the range for tests and own use
+    it.value = static_cast<H5FD_class_value_t>(511);  // in the range for tests and private use
 #endif
     it.name = "trireme-watched";
     it.maxaddr = static_cast<haddr_t>(std::numeric_limits<off_t>::max());
@@ -106,7 +105,7 @@ hid_t driver() {
   return registered;
 }
 
-// Calls `call` while raw data are left unread.
+// Calls `call` while raw data reads are suppressed.
 template <typename Call>
 Watch watched(Watch::Then then, Call&& call) {
   watch() = {.then = then};
@@ -124,7 +123,7 @@ Handle watched_access_properties(const std::string& subject) {
 
 StoredChunk place_of_chunk(hid_t data, hid_t type, const hsize_t* at, const std::string& subject) {
   hsize_t bytes = 0;
-  // 1.10 says of a missing chunk what it says of an index that it cannot read, H5Dread does not.
+  // HDF5 1.10 reports a missing chunk like an unreadable index; H5Dread does not.
   if (H5Dget_chunk_storage_size(data, at, &bytes) < 0 || bytes == 0) {
     if (place_of_element(data, type, at, subject) == never_written) return {};
     fail(ExitCode::data, "{}: the HDF5 library reads a chunk that it does not find", subject);
@@ -132,7 +131,7 @@ StoredChunk place_of_chunk(hid_t data, hid_t type, const hsize_t* at, const std:
   std::uint32_t skipped = 0;
   herr_t result = -1;
   const Watch seen = watched(Watch::Then::leave, [&] {
-    char nothing = 0;  // nothing is read to it
+    char nothing = 0;  // never written to
 #if H5_VERSION_GE(2, 0, 0)
     result = H5Dread_chunk1(data, H5P_DEFAULT, at, &skipped, &nothing);
 #else
@@ -160,7 +159,7 @@ std::uint64_t place_of_element(hid_t data, hid_t type, const hsize_t* at,
   }
   herr_t result = -1;
   const Watch seen = watched(Watch::Then::refuse, [&] {
-    std::array<char, 64> element{};  // numbers have 8 bytes at most
+    std::array<char, 64> element{};  // numbers have at most 8 bytes
     result = H5Dread(data, type, memory, space, H5P_DEFAULT, element.data());
   });
   if (seen.offset == never_written) checked(result, "H5Dread", subject);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the attributes of netCDF and CF say of the numbers of a data set, as Python's netCDF4 takes
-// them: https://docs.unidata.ucar.edu/netcdf-c/current/attribute_conventions.html
+// Packing attributes of netCDF and CF, interpreted like Python's netCDF4:
+// https://docs.unidata.ucar.edu/netcdf-c/current/attribute_conventions.html
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -20,7 +20,7 @@ bool is_floating(const ElementType& type) {
   return type.kind == ElementKind::floating || type.kind == ElementKind::brain_float;
 }
 
-// Whether numpy computes with numbers of these types in float32: with one that holds all of both.
+// Whether numpy computes with these types in float32, i.e. if it holds all values of both.
 bool is_single(const ElementType& a, const ElementType& b) {
   const auto fits = [](const ElementType& type) {
     return type.bytes < 4 || (type.bytes == 4 && is_floating(type));
@@ -28,15 +28,14 @@ bool is_single(const ElementType& a, const ElementType& b) {
   return fits(a) && fits(b) && (is_floating(a) || is_floating(b));
 }
 
-// The number that netCDF fills with what was never written. Bytes have none: an image would lose
-// its white.
+// netCDF's default fill value. Bytes have none: images would lose their white.
 std::optional<double> default_fill(const ElementType& type) {
-  constexpr double floating = 9.9692099683868690e+36;  // a float32 too
+  constexpr double floating = 9.9692099683868690e+36;  // exact in float32 too
   if (type.bytes == 1 || type.kind == ElementKind::brain_float) return std::nullopt;
   if (is_floating(type)) return type.bytes == 2 ? std::nullopt : std::optional(floating);
   const double values = std::ldexp(1.0, 8 * type.bytes);
   if (type.kind == ElementKind::unsigned_integer)
-    return type.bytes == 8 ? values : values - 1;         // 2^64 - 2 is no double
+    return type.bytes == 8 ? values : values - 1;         // 2^64 - 2 is not a double
   return type.bytes == 8 ? -values / 2 : 1 - values / 2;  // nor is 2 - 2^63
 }
 
@@ -106,7 +105,7 @@ class PackingScan {
     return found;
   }
 
-  // netCDF-3 has no unsigned types: signed numbers may stand for them.
+  // netCDF-3 has no unsigned types, so signed ones may represent them.
   void take_sign() {
     const auto sign = attribute("_Unsigned");
     unsigned_ = sign && sign->is_text() && stored_.kind == ElementKind::signed_integer &&
@@ -119,8 +118,8 @@ class PackingScan {
       make_unsigned(part.field);
   }
 
-  // Of an attribute the numbers that the data set can hold, as it holds them; where it cannot hold
-  // all of them, it cannot be told what they are of.
+  // The attribute's numbers as the data set stores them; nothing if it cannot store all of them,
+  // because their meaning is then unclear.
   [[nodiscard]] std::optional<std::vector<double>> stored_numbers(const std::string& name) {
     auto found = numbers(name);
     if (!found) return std::nullopt;
@@ -165,7 +164,7 @@ class PackingScan {
     const auto doubles = std::ranges::unique(missing);
     missing.erase(doubles.begin(), doubles.end());
   }
-  // Whether netCDF made this data set, or something else gave it the fill value of netCDF.
+  // Whether netCDF made this data set, or another program set netCDF's fill value.
   [[nodiscard]] bool fills_with(double standard) const {
     return has_attribute(place_, "/", "_NCProperties") ||
            (!field_.fill.empty() && to_double(stored_, field_.fill.data()) == standard);

@@ -56,7 +56,7 @@ class Scanner {
     return field;
   }
 
-  // Names of the root's members that are groups, sorted by the library.
+  // Names of the root's groups, sorted by the library.
   std::vector<std::string> groups() {
     std::vector<std::string> found;
     for (const std::string& name : members_of(*file_, "/")) {
@@ -78,7 +78,7 @@ class Scanner {
         fail(ExitCode::data, "{}: holds more than {} objects", file_->path, most_objects);
       try {
         const ObjectPlace place = resolve_object(file_, path, request_.outside_links);
-        // A group behind a link is listed where it lies.
+        // A group behind a link is listed at its own place.
         if (is_group(place)) {
           if (place.file == file_ && place.path == path) list(unit, notes, path, depth + 1);
           continue;
@@ -94,7 +94,7 @@ class Scanner {
   void list_attributes(StoredUnit& unit, std::vector<std::string>& notes, const std::string& path) {
     const ObjectPlace place = resolve_object(file_, path, request_.outside_links);
     for (const std::string& name : attributes_of(place)) {
-      // By which axes and dimension scales (of netCDF too) find each other.
+      // These link axes with dimension scales (also in netCDF).
       if (name == "DIMENSION_LIST" || name == "REFERENCE_LIST") continue;
       try {
         unit.fields.push_back(field("", (path.empty() ? "" : path.substr(1)) + "@" + name));

@@ -65,7 +65,7 @@ void scan_fill(const ObjectPlace& place, hid_t properties, hid_t type, StoredFie
   checked(H5Pget_fill_value(properties, type, field.fill.data()), "H5Pget_fill_value", place.path);
 }
 
-// Whether anything was ever written.
+// Whether any data was written.
 bool is_allocated(const ObjectPlace& place, hid_t data) {
   H5D_space_status_t status = H5D_SPACE_STATUS_ERROR;
   checked(H5Dget_space_status(data, &status), "H5Dget_space_status", place.path);
@@ -79,14 +79,14 @@ void scan_contiguous(const ObjectPlace& place, hid_t data, hid_t type, hid_t pro
   field.chunk_extents = field.extents;
   StoredChunk chunk;
   chunk.bytes = field.elements() * field.type.bytes;
-  // Not by H5Dget_offset, which behind a user block names a place of what has none.
+  // Not by H5Dget_offset: with a user block it returns an offset for data without storage.
   constexpr std::array<hsize_t, most_axes> first{};
   if (is_allocated(place, data))
     chunk.offset = place_of_element(data, type, first.data(), place.path);
   field.chunks = {chunk};
 }
 
-// Before the library is made to read where a damaged file says.
+// Checks offsets before the library reads at them, because the file may be damaged.
 void check_inside(const ObjectPlace& place, const StoredField& field) {
   const StoredChunk& chunk = field.chunks.front();
   const std::uint64_t end = state_of_file(place.file->path).size;
@@ -97,8 +97,8 @@ void check_inside(const ObjectPlace& place, const StoredField& field) {
                        chunk.offset, end));
 }
 
-// Two ways through the library have to agree on where data lie: the one that the index is made by,
-// and that of H5Dread itself.
+// Two ways through the library must agree on data offsets: the one that builds the index, and
+// H5Dread's.
 void check_place(const ObjectPlace& place, hid_t data, hid_t type, const hsize_t* at,
                  const StoredChunk& chunk) {
   const std::uint64_t read = place_of_element(data, type, at, place.path);
@@ -132,11 +132,11 @@ void scan_chunks(const ObjectPlace& place, hid_t data, hid_t type, hid_t propert
   for (std::size_t number = 0; number < field.chunks.size(); ++number) {
     StoredChunk& stored = field.chunks[number];
     stored = place_of_chunk(data, type, at.data(), place.path);
-    bool whole = true;  // no part of it lies outside the data set
+    bool whole = true;  // no part of it is outside the data set
     for (std::size_t i = 0; i < axes; ++i)
       whole = whole && field.extents[i] - at[i] >= chunk[i];
     if (!whole && (options & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS) != 0) stored.skipped = ~0U;
-    // A few of many: each is looked for by the library once more.
+    // Only a few of many, because the library searches each again.
     if (number % (field.chunks.size() / 4 + 1) == 0)
       check_place(place, data, type, at.data(), stored);
     for (std::size_t i = axes; i-- > 0;) {
@@ -156,7 +156,7 @@ void scan_content(const ObjectPlace& place, hid_t data, hid_t type, StoredField&
           place.path);
 }
 
-// Texts of one object; the library makes those of varying length anew, and takes them back.
+// Texts of one object; the library allocates variable-length ones, and frees them.
 template <typename Read>
 void scan_texts(const ObjectPlace& place, hid_t type, hid_t space, Read&& read,
                 StoredField& field) {
@@ -179,7 +179,7 @@ void scan_texts(const ObjectPlace& place, hid_t type, hid_t space, Read&& read,
     }
     texts.emplace_back(text == nullptr ? "" : std::string(text, ::strnlen(text, most)));
     if (texts.back().size() > most_bytes) refuse(place, "holds texts of more than 4096 bytes");
-    // Fixed lengths may be filled up by spaces, as Fortran does.
+    // Fixed-length texts may be padded with spaces, as in Fortran.
     texts.back().erase(texts.back().find_last_not_of(' ') + 1);
   }
   if (varying && count > 0)
@@ -231,7 +231,7 @@ StoredField scan_data_set(const ObjectPlace& place, const ScanRequest& request, 
       scan_content(place, data, type, field);
       break;
     case H5D_CONTIGUOUS:
-      // A few numbers, such as a file's label, go with the index: reading them takes no pread.
+      // A few numbers, such as a file's label, are stored in the index, to save a pread.
       scan_contiguous(place, data, type, properties, field);
       if (field.elements() * field.type.bytes <= most_bytes_inside &&
           field.chunks.front().offset != never_written) {

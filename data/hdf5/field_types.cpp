@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Types of numbers, and the sources of virtual data sets.
+// Number types, and the sources of virtual data sets.
 #include <array>
 
 #include "data/hdf5/field_storage.h"
@@ -59,8 +59,8 @@ std::string kind_of(H5T_class_t kind) {
   }
 }
 
-// A selection that is one box; its start and count, which stay empty for all of a space: the
-// library may not know its extents.
+// Start and count of a selection that is one box. Both stay empty for a whole space, whose extents
+// the library may not know.
 bool box_of(hid_t space, std::vector<hsize_t>& start, std::vector<hsize_t>& count) {
   const H5S_sel_type kind = H5Sget_select_type(space);
   if (kind == H5S_SEL_ALL) return true;
@@ -85,8 +85,7 @@ bool box_of(hid_t space, std::vector<hsize_t>& start, std::vector<hsize_t>& coun
   return false;
 }
 
-// The source with as many axes as the virtual data set: axes of one element are put in where it has
-// none.
+// Adds axes of one element to the source until it has as many as the virtual data set.
 bool widen(const std::vector<hsize_t>& wanted, std::vector<hsize_t>& from,
            std::vector<hsize_t>& count, StoredField& source) {
   for (std::size_t i = 0; i < wanted.size(); ++i) {
@@ -109,7 +108,7 @@ bool widen(const std::vector<hsize_t>& wanted, std::vector<hsize_t>& from,
   return count.size() == wanted.size();
 }
 
-// A text of H5Pget_virtual_filename or _dsetname.
+// The text of H5Pget_virtual_filename or _dsetname.
 template <typename Get>
 std::string text_of(Get get, hid_t properties, std::size_t index, const std::string& subject) {
   const ssize_t length =

@@ -59,7 +59,7 @@ class Plugins {
   }
 
  private:
-  // Libraries stay loaded: their functions are called until the process ends.
+  // Libraries stay loaded, because their functions are called until the process ends.
   void load(const std::string& path) {
     void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
@@ -93,7 +93,7 @@ std::size_t undo_by_plugin(std::uint32_t id, const std::vector<std::uint32_t>& v
                            std::span<const std::byte> from, std::span<std::byte> to) {
   const H5Z_class2_t* const filter = plugins().find(id);
   if (filter == nullptr) fail(ExitCode::data, "filter {}: is not known here", id);
-  // A filter may put another buffer into the place of this one, which it then frees.
+  // A filter may replace this buffer by another, and frees it then.
   std::size_t room = std::max<std::size_t>(from.size(), 1);
   void* memory = std::malloc(room);
   if (memory == nullptr) fail(ExitCode::internal, "filter {}: out of memory", id);

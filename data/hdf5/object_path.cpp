@@ -37,7 +37,7 @@ std::vector<char> link_value(const ObjectPlace& at, const std::string& link, std
   return value;
 }
 
-// Follows `link`, which is none of a file's own objects; what is left of the way is in `rest`.
+// Follows `link`, which is not a hard link; the remaining path is in `rest`.
 void follow(ObjectPlace& at, const std::string& link, const H5L_info_t& info,
             std::deque<std::string>& rest, bool outside_links) {
   const std::vector<char> value = link_value(at, link, info.u.val_size);

@@ -8,7 +8,7 @@
 namespace trireme::hdf5 {
 namespace {
 
-// Scalar attributes of the root group; any other type than the one asked for is refused.
+// Scalar attributes of the root group; refuses any type but the requested one.
 class AttributeReader {
  public:
   using Kind = ShardAttribute::Kind;
@@ -17,7 +17,7 @@ class AttributeReader {
   [[nodiscard]] std::uint64_t integer(const char* name) const {
     return find(name, Kind::integer, "an integer").number;
   }
-  // Text of variable length lies in a heap without checksums.
+  // Variable-length text is stored in a heap without checksums.
   [[nodiscard]] std::string text(const char* name) const {
     return find(name, Kind::text, "fixed-length text of at most 16 MiB").text;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Validation of what the HDF5 library says of a shard, and of where the data sets lie.
+// Validates the HDF5 library's description of a shard, and the data sets' offsets.
 #include <array>
 #include <cstring>
 
@@ -76,7 +76,7 @@ class DatasetCheck {
                               fmt::join(set_->extents, ", "), fmt::join(expected, ", ")));
   }
 
-  // Byte offset of the data, after proof that [offset, offset + bytes) lies inside the file.
+  // Byte offset of the data, after checking that [offset, offset + bytes) is inside the file.
   [[nodiscard]] std::uint64_t offset_of(std::uint64_t bytes) const {
     const std::uint64_t offset = set_->address;
     if (offset == ShardDataset::no_address)

@@ -45,7 +45,7 @@ Handle create_file(const std::string& path) {
   return {written(id, "H5Fcreate", path), H5Fclose};
 }
 
-// Contiguous, allocated now, never filled, without time stamps: equal input gives equal files.
+// Contiguous, allocated early, never filled, without time stamps: equal input gives equal files.
 Handle create_dataset(hid_t file, const char* name, hid_t type, const std::vector<hsize_t>& extents,
                       const std::string& path) {
   const Handle space(
@@ -62,7 +62,7 @@ Handle create_dataset(hid_t file, const char* name, hid_t type, const std::vecto
           H5Dclose};
 }
 
-// One-dimensional, written whole.
+// One-dimensional, written in one call.
 void write_dataset(hid_t file, const char* name, hid_t type, std::span<const std::byte> bytes,
                    std::uint64_t elements, const std::string& path) {
   Handle dataset = create_dataset(file, name, type, {elements}, path);
@@ -70,10 +70,10 @@ void write_dataset(hid_t file, const char* name, hid_t type, std::span<const std
   written(dataset.close(), "H5Dclose", path);
 }
 
-// Disk blocks for the first `bytes` of the file, so that the library's own writes cannot run out of
-// space.
+// Reserves disk blocks for the first `bytes` of the file, so that the library's own writes cannot
+// run out of space.
 void reserve(const FileDescriptor& file, std::uint64_t bytes, const std::string& path) {
-  // Reserving beyond the end of a file ignores `ulimit -f`; writing there would not.
+  // Reserving past the end of a file ignores `ulimit -f`; writing there does not.
   rlimit limit{};
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
       bytes > limit.rlim_cur) {
@@ -120,8 +120,8 @@ ShardWriter::ShardWriter(std::string path, ShardHeader header) : state_(std::mak
     it.extents.insert(it.extents.end(), {head.height, head.width, head.channels});
   const std::uint64_t bytes = head.count * it.element_bytes();
 
-  // The first blocks are reserved before the library writes: its handling of a full disk is not
-  // ours to trust.
+  // The first blocks are reserved before the library writes, because its handling of a full disk is
+  // unreliable.
   it.descriptor = OutputDirectory(parent_directory(it.path), ExitCode::internal)
                       .create(std::filesystem::path(it.temporary).filename(), O_RDWR);
   try {
@@ -131,7 +131,7 @@ ShardWriter::ShardWriter(std::string path, ShardHeader header) : state_(std::mak
               : head.dtype == DType::u32    ? H5T_NATIVE_UINT32
                                             : H5T_NATIVE_UINT16;
     it.file = create_file(it.temporary);
-    // Creating truncates, which gives the blocks back.
+    // Creating truncates, which frees the blocks.
     reserve(it.descriptor, bytes + metadata_reserve, it.path);
     it.payload = create_dataset(it.file, head.kind == DataKind::images ? "images" : "tokens",
                                 it.type, it.extents, it.path);
@@ -234,7 +234,7 @@ void ShardWriter::commit(const char* name, std::int64_t type, std::span<const st
     written(it.payload.close(), "H5Dclose", it.path);
     written(it.file.close(), "H5Fclose", it.path);
   }
-  // Gives back what was reserved beyond the end.
+  // Frees the space reserved past the end.
   const off_t end = ::lseek(it.descriptor.get(), 0, SEEK_END);
   if (end < 0) system_failed("lseek", it.path);
   size = static_cast<std::uint64_t>(end);

@@ -42,7 +42,7 @@ DecodedPart decode_part(std::span<const std::byte> bytes, std::int64_t channels,
   } else if (starts_with(bytes, png)) {
     part.pixels = decode_png(bytes, max_pixels);
     part.size = {part.pixels.height, part.pixels.width};
-    static_cast<void>(choose(part.size));  // all of it is there already
+    static_cast<void>(choose(part.size));  // the whole image is decoded
   } else {
     throw DamagedImage(fmt::format("is {}", bytes.empty() ? "empty" : "neither JPEG nor PNG"));
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// By libjpeg-turbo's own interface: TurboJPEG's decodes whole images alone.
+// Uses libjpeg-turbo's own interface, because TurboJPEG's decodes only whole images.
 #include <csetjmp>
 #include <cstdio>
 
@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-// libjpeg reports by longjmp: every function that sets a jump holds nothing with a destructor.
+// libjpeg reports by longjmp, so functions with setjmp must not hold objects with destructors.
 class JpegReader {
  public:
   explicit JpegReader(std::span<const std::byte> bytes) : bytes_(bytes) {
@@ -30,7 +30,7 @@ class JpegReader {
   JpegReader(const JpegReader&) = delete;
   JpegReader& operator=(const JpegReader&) = delete;
 
-  // False with message() set when the file is damaged; so in all below.
+  // Like all below, returns false with message() set if the file is damaged.
   [[nodiscard]] bool read_header() {
     if (setjmp(jump_) != 0) return false;  // NOLINT: libjpeg's way to report
     jpeg_mem_src(&it_, reinterpret_cast<const unsigned char*>(bytes_.data()),
@@ -39,7 +39,7 @@ class JpegReader {
     return true;
   }
 
-  // From now on rows hold the columns of `window` alone, in the image reduced to size().
+  // From now on rows hold only the columns of `window`, in the image reduced to size().
   [[nodiscard]] bool start(const PartWanted& wanted) {
     if (setjmp(jump_) != 0) return false;  // NOLINT
     const bool grey = it_.jpeg_color_space == JCS_GRAYSCALE;
@@ -51,8 +51,8 @@ class JpegReader {
     size_ = {it_.output_height, it_.output_width};
     window_ = reduced(wanted.region, wanted.reduction);
     if (window_.width == size_.width) return true;
-    // A column more on either side of what chroma samples are spread over, so that the pixels at
-    // the edges are those of the whole image.
+    // One more column on each side than chroma samples cover, so that edge pixels equal those of
+    // the whole image.
     auto left = static_cast<JDIMENSION>(std::max<std::int64_t>(0, window_.left - margin));
     const std::int64_t end = std::min(size_.width, window_.left + window_.width + margin);
     auto width = static_cast<JDIMENSION>(end - left);
@@ -79,7 +79,7 @@ class JpegReader {
     return true;
   }
 
-  // Whether the mark at its end lies behind what has been read. Compressed data cannot hold it.
+  // Whether the end marker follows what has been read. Compressed data cannot contain it.
   [[nodiscard]] bool has_end() const {
     const auto* const from = reinterpret_cast<const std::byte*>(it_.src->next_input_byte);
     for (const std::byte* at = bytes_.data() + bytes_.size() - 1; at > from; --at) {
@@ -101,7 +101,7 @@ class JpegReader {
   [[nodiscard]] const char* message() const { return message_; }
 
  private:
-  // Pixels: a chroma sample covers up to four columns, and is interpolated with its neighbours.
+  // Pixels: a chroma sample covers up to four columns and is interpolated with its neighbours.
   static constexpr std::int64_t margin = 16;
 
   static JpegReader& self(j_common_ptr it) { return *static_cast<JpegReader*>(it->client_data); }
@@ -109,11 +109,11 @@ class JpegReader {
     (*it->err->format_message)(it, self(it).message_);
     longjmp(self(it).jump_, 1);  // NOLINT
   }
-  // A warning (a missing end, corrupt entropy data) fails, too.
+  // Warnings (a missing end, corrupt entropy data) also fail.
   static void on_message(j_common_ptr it, int level) {
     if (level < 0) on_error(it);
   }
-  // Stops files that decode for hours.
+  // Stops files that would decode for hours.
   static void on_progress(j_common_ptr it) {
     constexpr int most_scans = 500;
     JpegReader& reader = self(it);

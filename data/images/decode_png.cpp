@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pixels as they are stored: no gamma, profile or transparency is applied, 16 bits keep their high
-// byte. libpng's simplified interface would apply gAMA and treat 16 bits as linear light.
+// Pixels as stored: without gamma, profile or transparency; 16-bit values keep their high byte.
+// libpng's simplified interface would apply gAMA and treat 16 bits as linear light.
 #include <png.h>
 
 #include <csetjmp>
@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-// libpng reports by longjmp: every function that sets a jump holds nothing with a destructor.
+// libpng reports by longjmp, so functions with setjmp must not hold objects with destructors.
 class PngReader {
  public:
   explicit PngReader(std::span<const std::byte> bytes) : left_(bytes) {
@@ -24,16 +24,16 @@ class PngReader {
   PngReader(const PngReader&) = delete;
   PngReader& operator=(const PngReader&) = delete;
 
-  // False with message() set when the file is damaged; so in all below.
+  // Like all below, returns false with message() set if the file is damaged.
   [[nodiscard]] bool read_header() {
     if (setjmp(png_jmpbuf(png_)) != 0) return false;  // NOLINT: libpng's way to report
     png_set_read_fn(png_, this, read_bytes);
-    // Ancillary chunks but tRNS are not parsed at all.
+    // Ancillary chunks except tRNS are not parsed.
     png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
     png_read_info(png_, info_);
     return true;
   }
-  // From now on a row has 1 or 3 bytes a pixel, or an index.
+  // From now on a row has 1 or 3 bytes per pixel, or an index.
   [[nodiscard]] bool choose_transforms() {
     if (setjmp(png_jmpbuf(png_)) != 0) return false;  // NOLINT
     const int type = png_get_color_type(png_, info_);
@@ -56,7 +56,7 @@ class PngReader {
   [[nodiscard]] std::int64_t height() const { return png_get_image_height(png_, info_); }
   [[nodiscard]] std::int64_t channels() const { return png_get_channels(png_, info_); }
   [[nodiscard]] std::size_t row_bytes() const { return png_get_rowbytes(png_, info_); }
-  // Of an image of indices; empty for others.
+  // For indexed images; empty for others.
   [[nodiscard]] std::span<const png_color> palette() const {
     png_colorp colours = nullptr;
     int count = 0;

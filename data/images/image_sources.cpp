@@ -26,7 +26,7 @@ constexpr std::string_view what_is_read =
     "archives of WebDataset (*.tar), or one directory of class folders <class>/<image>.jpg";
 
 struct Listing {
-  Names archives, folders;  // below a directory, sorted
+  Names archives, folders;  // in a directory, sorted
 };
 
 Listing list_directory(const std::string& path) {
@@ -51,7 +51,7 @@ std::string last_part(const std::string& path) {
   return fs::path(path).filename().string();
 }
 
-// In small letters, without its dot.
+// Lower case, without the dot.
 std::string extension_of(const std::string& path) {
   std::string extension = fs::path(path).extension().string();
   if (!extension.empty()) extension.erase(0, 1);
@@ -61,7 +61,7 @@ std::string extension_of(const std::string& path) {
   return extension;
 }
 
-// Whose classes would be "train" and "val".
+// Their classes would be "train" and "val".
 void refuse_splits(const std::string& path, const Names& folders) {
   const auto split = [](const std::string& folder) {
     const std::string name = last_part(folder);
@@ -138,7 +138,7 @@ ImageSources find_images(const std::vector<std::string>& names) {
 bool names_images(const std::string& name) {
   std::error_code error;
   if (!fs::is_directory(name, error)) return name.ends_with(".tar");
-  constexpr std::size_t most = 10'000;  // files looked at: of another kind there may be millions
+  constexpr std::size_t most = 10'000;  // examined files: there may be millions of others
   std::size_t looked_at = 0;
   bool found = false;
   for (fs::recursive_directory_iterator at(name, error), end;

@@ -7,12 +7,12 @@
 namespace trireme {
 namespace {
 
-// The input positions that make each output position, and their weights (sum 1).
+// Per output position the input positions with their weights (sum 1).
 struct Taps {
   struct Run {
     std::int64_t first = 0;
     std::size_t count = 0;
-    std::size_t weights = 0;  // place of the first
+    std::size_t weights = 0;  // index of the first
   };
   std::vector<Run> runs;
   std::vector<float> weights;
@@ -61,7 +61,7 @@ void make_taps(const Axis& axis, Taps& taps) {
   }
 }
 
-// One row of C channels -> count positions, as floats. `left`: position of row[0].
+// Resamples one row of C channels to `count` positions, as floats. `left`: position of row[0].
 template <std::size_t C>
 void resample_row(const Taps& taps, std::int64_t left, const std::uint8_t* row, float* to) {
   for (const Taps::Run& run : taps.runs) {
@@ -86,7 +86,7 @@ Axis reduced(const Axis& axis, std::int64_t by, std::int64_t side) {
           std::min((axis.high + by - 1) / by, side)};
 }
 
-// What a thread needs again for every image.
+// Buffers that a thread reuses for every image.
 struct Scratch {
   Taps rows, columns;
   std::vector<float> across;  // (rows, width C): resampled along the row
@@ -109,7 +109,7 @@ View view_of_region(const Region& region, std::int64_t height, std::int64_t widt
 
 View view_of_centre(const ImageSize& image, const ImageSize& cover, std::int64_t height,
                     std::int64_t width) {
-  // Sides in proportion, one of them exactly covered.
+  // Sides in proportion, one of them covered exactly.
   const bool by_height = image.height * cover.width <= image.width * cover.height;
   const std::int64_t from = by_height ? image.height : image.width,
                      to = by_height ? cover.height : cover.width;

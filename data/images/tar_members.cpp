@@ -10,7 +10,7 @@ namespace trireme {
 namespace {
 
 constexpr std::uint64_t block_bytes = 512;
-// Small members (labels) and the headers between them come by one read.
+// Small members (labels) and the headers between them are read at once.
 constexpr std::uint64_t window_bytes = 16 * 1024;
 constexpr std::uint64_t most_extra_bytes = 1 << 20;
 constexpr std::uint64_t most_name_bytes = 4096;
@@ -24,7 +24,7 @@ std::string_view text_of(std::span<const std::byte> bytes) {
   return all.substr(0, all.find('\0'));
 }
 
-// Octal digits, or GNU's big-endian numbers behind a set bit.
+// Octal digits, or GNU's big-endian numbers, marked by the top bit.
 std::optional<std::uint64_t> number_of(std::span<const std::byte> field) {
   std::uint64_t value = 0;
   if (field.front() == std::byte{0x80}) {
@@ -43,7 +43,7 @@ std::optional<std::uint64_t> number_of(std::span<const std::byte> field) {
   return value;
 }
 
-// "" for what is none of these.
+// "" if it is none of these.
 std::string_view compressor_of(std::span<const std::byte> begin) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 4> known{
       {{"\x1f\x8b", "gzip"},
@@ -99,7 +99,7 @@ struct TarMembers::Header {
     const std::string_view magic(reinterpret_cast<const char*>(block.data()) + 257, 8);
     return magic == std::string_view("ustar\00000", 8) || magic == std::string_view("ustar  ", 8);
   }
-  // The sum of all bytes, those of the sum itself taken as spaces.
+  // The sum of all bytes, with its own field as spaces.
   [[nodiscard]] bool has_right_sum() const {
     constexpr std::size_t place = 148, bytes = 8;
     std::uint64_t sum = bytes * ' ';
@@ -189,7 +189,7 @@ void TarMembers::set_record(std::string_view key, std::string_view value, bool g
   extra.size = number;
 }
 
-// "LENGTH KEY=VALUE\n", the length being that of the whole record.
+// "LENGTH KEY=VALUE\n", where the length is that of the whole record.
 void TarMembers::read_records(const std::string& records, bool global, Extra& extra) const {
   for (std::string_view rest = records; !rest.empty();) {
     std::size_t length = 0;
@@ -206,7 +206,7 @@ void TarMembers::read_records(const std::string& records, bool global, Extra& ex
   }
 }
 
-// A header of a header: of the next member, or with 'g' of all that follow.
+// An extra header, for the next member or with 'g' for all following ones.
 void TarMembers::read_extra(const Header& header, Extra& extra) {
   const char type = header.type();
   const auto bytes = header.size();
@@ -226,7 +226,7 @@ void TarMembers::read_extra(const Header& header, Extra& extra) {
   at_ = end;
 }
 
-// Padding up to a whole record of the archive, and no second archive.
+// Only padding to a whole record may follow, no second archive.
 void TarMembers::check_rest(std::uint64_t at) {
   constexpr std::uint64_t most = std::uint64_t{1} << 30, piece = 1 << 16;
   if (bytes_ - at > most) refuse(at, fmt::format("{} bytes follow the end mark", bytes_ - at));
@@ -258,7 +258,7 @@ void TarMembers::check(const Header& header) const {
 
 std::optional<TarMember> TarMembers::next() {
   Extra extra;
-  bool announced = false;  // a member has to follow
+  bool announced = false;  // a member must follow
   while (true) {
     header_ = at_;
     const Header header{block(at_)};

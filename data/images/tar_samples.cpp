@@ -14,10 +14,10 @@ namespace trireme {
 namespace {
 
 struct Part {
-  std::string key, extension;  // in small letters
+  std::string key, extension;  // lower case
 };
 
-// Empty key: no part of a sample.
+// Empty key: not part of a sample.
 Part part_of(const std::string& name) {
   const std::size_t slash = name.rfind('/');
   const std::size_t base = slash == name.npos ? 0 : slash + 1;
@@ -138,7 +138,7 @@ class ArchiveIndexer {
       return problem(image.name, fmt::format("there is no label {}.{} beside it; data.label says "
                                              "which member has labels",
                                              shown_name(key), rule_.extension));
-    if (!sample.label) return;  // a problem already
+    if (!sample.label) return;  // already a problem
     if (image.bytes == 0) return problem(image.name, "is empty");
     if (image.bytes > most_image_bytes) return problem(image.name, "has more than a gigabyte");
     index_.images.push_back({image.offset, static_cast<std::uint32_t>(image.bytes), *sample.label});
@@ -149,7 +149,7 @@ class ArchiveIndexer {
   TarMembers members_;
   ImageIndex index_;
   std::unordered_map<std::string, Sample> samples_;
-  std::vector<const std::string*> order_;  // keys as they first come
+  std::vector<const std::string*> order_;  // keys in order of first occurrence
 };
 
 }  // namespace
@@ -180,7 +180,7 @@ std::string member_at(const std::string& path, std::uint64_t place) {
     while (const auto member = members.next()) {
       if (member->offset == place) return shown_name(member->name);
     }
-  } catch (const Error&) {  // of what has changed meanwhile: the place has to do
+  } catch (const Error&) {  // a changed file: messages only have the offset
   }
   return fmt::format("the member at byte {}", place);
 }

@@ -71,7 +71,7 @@ BatchPlan BatchPlan::evaluation(std::span<const SampleRun> runs, std::int64_t mi
 BatchPlan::Place BatchPlan::place(std::int64_t batch) const {
   if (!equal_) return {first_step_ + batch / count_, first_micro_ + batch % count_};
   const BatchRamp& ramp = sampler_->ramp();
-  const std::int64_t together = micro_batch_ * ranks_;  // samples of one batch of every rank
+  const std::int64_t together = micro_batch_ * ranks_;  // samples in one batch of all ranks
   const std::int64_t sample = ramp.samples_before(first_step_) + batch * together;
   const std::int64_t step = ramp.step_of(sample), count = ramp.size_at(step) / together;
   const std::int64_t own = (sample - ramp.samples_before(step)) / together;

@@ -14,7 +14,7 @@
 namespace trireme {
 namespace {
 
-// Between two looks at whether a busy compute stream has come to its end.
+// Between polls of a busy compute stream.
 constexpr auto look_again = std::chrono::microseconds(200);
 
 static_assert(masked_target == ignored_target);
@@ -56,7 +56,7 @@ Loader::Loader(Device& device, const Dataset& dataset, const BatchPlan& plan,
 
 Loader::~Loader() {
   stop();
-  // A copy may still read a host buffer; a failed stream has told its error elsewhere.
+  // A copy may still read a host buffer; the error of a failed stream was raised elsewhere.
   for (const Slot& slot : slots_) {
     try {
       slot.copied->synchronize();
@@ -94,8 +94,8 @@ void Loader::work() {
     }
     lock.lock();
     if (error) {
-      // Parts are handed out in order, so every earlier batch is complete or in other workers'
-      // hands.
+      // Parts are assigned in order, so every earlier batch is complete or assigned to other
+      // workers.
       slot.error = error;
       failed_ = true;
       room_.notify_all();
@@ -151,8 +151,8 @@ void Loader::fill_row(Slot& slot, SampleId id, std::int64_t row) const {
     slot.host.batch.weights.as<float>()[row] = padding ? 0.0F : dataset_.weight(id.sample);
 }
 
-// Into sequences of the step's length, each of which begins as a document does. What follows the
-// last token of one stays its target.
+// Cuts into sequences of the step's length, each like a document of its own. The target of a
+// sequence's last token stays the following token.
 void Loader::cut_sequences(const Batch& batch, std::int64_t number, std::int64_t row) const {
   const auto length = batch.document_starts.count() / plan_.micro_batch();
   const std::span starts(batch.document_starts.as<std::int32_t>() + row * length,
@@ -165,7 +165,7 @@ void Loader::cut_sequences(const Batch& batch, std::int64_t number, std::int64_t
   }
 }
 
-// The token behind a document's last is another's first: no target.
+// The token after a document's end belongs to another document, so it is no target.
 void Loader::separate_documents(const Batch& batch, std::int64_t sample, std::int64_t row) const {
   const auto length = static_cast<std::size_t>(dataset_.layout().targets.count());
   const auto index = static_cast<std::size_t>(row);
@@ -185,15 +185,15 @@ void Loader::separate_documents(const Batch& batch, std::int64_t sample, std::in
 }
 
 bool Loader::is_ready(std::int64_t batch) {
-  // A slot is free for this batch only once the batch before it in the ring was issued.
+  // A slot is free for this batch only once its previous batch was issued.
   if (batch >= issued_ + static_cast<std::int64_t>(slots_.size())) return false;
   const Slot& slot = slot_of(batch);
   const std::lock_guard lock(mutex_);
   return slot.done == parts_ && !slot.error;
 }
 
-// A GPU that still computes misses nothing: often the batch is late because the buffers of the ring
-// wait for that very work. The wait counts from when there is nothing left to do.
+// A busy GPU misses nothing: often the batch is late because the ring's buffers wait for that work.
+// The wait counts from when the stream is idle.
 void Loader::await(std::int64_t batch) {
   Slot& slot = slot_of(batch);
   const auto settled = [&] { return slot.done == parts_ || slot.error != nullptr; };
@@ -223,7 +223,7 @@ void Loader::issue(std::int64_t batch, Stream& copy) {
   room_.notify_all();
 }
 
-// Batches that are read and not yet on their way to the device.
+// Batches that were read but not issued yet.
 std::int64_t Loader::queued() {
   const std::lock_guard lock(mutex_);
   return std::ranges::count_if(slots_, [&](const Slot& slot) { return slot.done == parts_; });

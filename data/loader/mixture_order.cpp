@@ -14,7 +14,7 @@ constexpr int block_bits = 16;
 constexpr std::uint64_t block_size = std::uint64_t{1} << block_bits;
 constexpr int share_bits = 32;
 constexpr std::uint64_t whole_share = std::uint64_t{1} << share_bits;
-// Intervals of neighbouring blocks differ by one key at either end, and none may be negative.
+// Intervals of adjacent blocks differ by one key at either end, and none may be negative.
 constexpr double least_share = 2.0 / static_cast<double>(block_size);
 
 std::uint64_t reversed(std::uint64_t offset) {
@@ -24,20 +24,20 @@ std::uint64_t reversed(std::uint64_t offset) {
   return key;
 }
 
-// Keys below a share in the blocks before `block`.
+// Number of keys below a share in the blocks before `block`.
 std::uint64_t keys_before(std::uint64_t block, std::uint64_t share) {
   const auto keys = static_cast<unsigned __int128>(block) * block_size;
   return static_cast<std::uint64_t>(keys * share >> share_bits);
 }
 
-// Keys below a share in one block.
+// Number of keys below a share in one block.
 std::uint64_t keys_in(std::uint64_t block, std::uint64_t share) {
   return keys_before(block + 1, share) - keys_before(block, share);
 }
 
-// How many of the first `offset` positions of a block have keys below `limit`: each bit of `offset`
-// that is set stands for positions whose upper bits are known and whose `free` lower ones are any,
-// so that their keys are as many numbers at equal distances.
+// Number of the first `offset` positions of a block with keys below `limit`. Each set bit of
+// `offset` is a group of positions with known upper bits and arbitrary `free` lower ones, so their
+// keys are equally spaced.
 std::uint64_t count_below(std::uint64_t offset, std::uint64_t scramble, std::uint64_t limit) {
   std::uint64_t count = 0;
   for (int free = 0; free <= block_bits; ++free) {
@@ -80,7 +80,7 @@ std::vector<bool> MixtureOrder::sources_at(std::int64_t step,
   std::vector<bool> in;
   for (std::size_t i = 0; i < drawn.size(); ++i) {
     const MixtureSource& source = options_.sources[i];
-    // One that has not enough left for a whole batch has had its epochs.
+    // A source with less than a whole batch left has completed its epochs.
     const bool has_left = source.most_epochs == 0 ||
                           drawn[i] + options_.global_batch <= source.most_epochs * source.samples;
     in.push_back(has_left && step >= source.first_step &&
@@ -117,7 +117,7 @@ MixtureOrder::Phase MixtureOrder::make_phase(std::int64_t step, const std::vecto
     phase.shares.push_back(
         static_cast<std::uint64_t>(std::llround(before / sum * static_cast<double>(whole_share))));
   }
-  // The last that is in the mixture ends at exactly 1.
+  // The last source in the mixture ends at exactly 1.
   for (std::size_t i = phase.shares.size(); i-- > 1 && !in[i - 1];)
     phase.shares[i - 1] = phase.shares[i] = whole_share;
   phase.shares.back() = whole_share;
@@ -132,7 +132,7 @@ std::int64_t MixtureOrder::end_of(const Phase& phase, const std::vector<bool>& i
       if (border > phase.first_step) end = std::min(end, border);
     }
     if (!in[i] || source.most_epochs == 0) continue;
-    // The last step whose samples it still has; one batch it has by sources_at().
+    // The last step for which it has samples; sources_at() ensures one batch.
     std::int64_t good = phase.first_step + 1, bad = end + 1;
     while (bad - good > 1) {
       const std::int64_t step = good + (bad - good) / 2;

@@ -35,7 +35,7 @@ std::uint64_t Permutation::operator()(std::uint64_t index) const {
     return words[0];
   };
   do {
-    // Halves of unequal width stay in place and take turns, so every width gives a bijection.
+    // Halves of unequal width stay in place and alternate, so every width gives a bijection.
     std::uint64_t low = index & mask(low_bits_), high = index >> low_bits_;
     for (unsigned round = 0; round < rounds; round += 2) {
       high ^= scramble(round, low) & mask(high_bits_);

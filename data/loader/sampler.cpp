@@ -29,13 +29,13 @@ Sampler::Sampler(const SamplerOptions& options)
   }
 }
 
-// How many batches of one size an epoch still has from a position on.
+// Number of batches of one size left in an epoch from a position on.
 std::int64_t Sampler::steps_from(std::int64_t position, std::int64_t size) const {
   const std::int64_t left = std::max<std::int64_t>(options_.samples - position, 0);
   return options_.last_batch == LastBatch::pad ? (left + size - 1) / size : left / size;
 }
 
-// Where the batch of a step begins.
+// Start of a step's batch.
 Sampler::Place Sampler::place(std::int64_t step) const {
   const Start& start = *std::prev(std::ranges::upper_bound(starts_, step, {}, &Start::first_step));
   std::int64_t steps = step - start.first_step;

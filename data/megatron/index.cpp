@@ -33,7 +33,7 @@ Value value_at(std::span<const std::byte> bytes, std::size_t at) {
 
 class IndexReader {
  public:
-  // `starts`, where given, receives those of documents.
+  // `starts`, if given, receives the document starts.
   explicit IndexReader(const std::string& path, std::vector<std::uint64_t>* starts = nullptr)
       : file_(path), starts_(starts) {
     index_.index_path = path;
@@ -75,7 +75,7 @@ class IndexReader {
     index_.type = static_cast<MegatronType>(type);
     index_.sequences = value_at<std::uint64_t>(header, 18);
     bounds_ = value_at<std::uint64_t>(header, 26);
-    // In this order nothing overflows.
+    // This order avoids overflow.
     if (index_.sequences == 0 || index_.sequences > file_.size() / 12 || bounds_ < 2 ||
         bounds_ > file_.size() / 8 ||
         index_header_bytes + 12 * index_.sequences + 8 * bounds_ != file_.size())
@@ -137,7 +137,7 @@ class IndexReader {
     index_.documents = bounds_ - 1;
   }
 
-  // The document that begins with this sequence; none at the end, one where several are empty.
+  // Adds the document that begins with this sequence; none at the end, one if several are empty.
   void add_start(std::size_t sequence) {
     if (starts_ == nullptr || sequence == begins_.size()) return;
     const std::uint64_t start = begins_[sequence];
@@ -147,7 +147,7 @@ class IndexReader {
 
   InputFile file_;
   std::vector<std::uint64_t>* starts_;
-  std::vector<std::uint64_t> begins_;  // first tokens of sequences, where documents are asked for
+  std::vector<std::uint64_t> begins_;  // first tokens of sequences, if document starts are wanted
   MegatronIndex index_;
   std::uint64_t bounds_ = 0;
   Checksum checksum_;
@@ -172,7 +172,7 @@ std::size_t size_of(MegatronType type) {
 
 std::optional<std::string> find_megatron_index(const std::string& path) {
   if (path.ends_with(".idx")) return path;
-  std::error_code ignored;  // a path that cannot be examined is left to who opens it
+  std::error_code ignored;  // opening a path that cannot be examined reports the error
   if (!path.empty() && !fs::exists(path, ignored) && fs::is_regular_file(path + ".idx", ignored))
     return path + ".idx";
   return std::nullopt;

@@ -29,7 +29,7 @@ class Walk {
  public:
   explicit Walk(const std::string& directory) {
     scan(directory, files_);
-    // Links come after everything that is there by itself; they may lead to more links.
+    // Links are followed after all real files and folders; they may lead to more links.
     while (!links_to_folders_.empty()) {
       std::vector<std::string> links = std::exchange(links_to_folders_, {});
       std::sort(links.begin(), links.end());
@@ -79,7 +79,7 @@ class Walk {
     const std::string path = entry.path().string();
     if (entry.path().filename().string().starts_with('.')) return note(hidden_, path);
     const bool link = entry.is_symlink();
-    std::error_code broken;  // to nothing, or in a circle
+    std::error_code broken;  // broken or circular link
     const fs::file_type type = fs::status(path, broken).type();
     if (link && (broken || type == fs::file_type::not_found)) return note(dangling_, path);
     if (type == fs::file_type::directory) {

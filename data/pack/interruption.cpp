@@ -23,7 +23,7 @@ Interruption::Interruption() {
   asked = 0;
   struct sigaction ours {};
   ours.sa_handler = on_signal;
-  ours.sa_flags = SA_RESETHAND;  // no SA_RESTART: a read of a quiet pipe returns
+  ours.sa_flags = SA_RESETHAND;  // no SA_RESTART: interrupts a blocking read of a pipe
   for (std::size_t i = 0; i < signals_.size(); ++i) {
     if (::sigaction(signals_[i], nullptr, &before_[i]) != 0) system_failed("sigaction", "");
     if (before_[i].sa_handler != SIG_IGN) ::sigaction(signals_[i], &ours, nullptr);

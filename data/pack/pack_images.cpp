@@ -54,14 +54,14 @@ void check_options(const PackImagesOptions& options, bool folder) {
   check_output_outside(options.output, options.input);
 }
 
-// What all images have when they are packed, and the one that said so where nothing is resized.
+// The size of all packed images, and the image that set it if there is no resizing.
 struct PackedSize {
   std::int64_t height = 0;
   std::int64_t width = 0;
   std::string model;
 };
 
-// Reads images by index, brings them to one size, and writes them as shards.
+// Reads images by index, resizes them, and writes them as shards.
 class ImagePacker {
  public:
   ImagePacker(const ImageSource& source, const PackImagesOptions& options)
@@ -71,7 +71,7 @@ class ImagePacker {
                                      : std::max(1U, std::thread::hardware_concurrency())),
         channels_(options.channels > 0 ? options.channels : source.natural_channels()) {}
 
-  // The indices that decode, in order; the messages of the others go to `skipped`.
+  // The indices that can be decoded, in order; messages about the others go to `skipped`.
   std::vector<std::size_t> without_bad(std::vector<std::string>& skipped) const {
     std::vector<std::string> problems(source_.size());
     Progress progress("checking", source_.size(), "images", options_.progress);
@@ -94,7 +94,7 @@ class ImagePacker {
     return good;
   }
 
-  // Of one image, or the size asked for.
+  // The size of one image, or the requested size.
   [[nodiscard]] PackedSize size_of(std::size_t index) const {
     if (options_.resize > 0) return {options_.resize, options_.resize, source_.name(index)};
     const Pixels image = source_.load(index, channels_);
@@ -178,7 +178,7 @@ std::vector<std::size_t> shuffled(const std::vector<std::size_t>& indices, std::
   return out;
 }
 
-// The images of one source, in the order in which they are written.
+// The images of one source, in writing order.
 struct Packing {
   std::string split;  // of the input
   ImagePacker packer;

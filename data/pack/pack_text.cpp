@@ -17,7 +17,7 @@
 namespace trireme {
 namespace {
 
-// Sends the stream to the training split until that is full, then to the validation split.
+// Sends the stream to the training split until it is full, then to the validation split.
 class SplitStreams {
  public:
   explicit SplitStreams(std::size_t token_bytes) : token_bytes_(token_bytes) {}

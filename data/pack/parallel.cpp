@@ -19,7 +19,7 @@ void parallel_for(std::size_t count, std::size_t threads,
   std::mutex mutex;
   std::size_t first_failure = count;
   std::exception_ptr error;
-  // Items are taken in order, so every item before the smallest failing one is taken, too.
+  // Items are taken in order, so every item before the smallest failing one is processed too.
   const auto run = [&] {
     while (!failed) {
       const std::size_t i = next++;

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The first entry below `directory` that is neither a shard nor a directory of shards; empty when
+// The first entry below `directory` that is neither a shard nor a directory of shards; empty if
 // there is none.
 std::string foreign_entry(const fs::path& directory) {
   for (const auto& entry : fs::recursive_directory_iterator(directory)) {
@@ -55,22 +55,22 @@ void check_target(const std::string& target, bool replace) {
 
 constexpr const char* stage_infix = ".partial-";
 
-// "<target>.partial-<pid>-<host>": other hosts may see the directory, too.
+// "<target>.partial-<pid>-<host>", because other hosts may see the directory.
 std::string stage_of(const std::string& target) {
   return fmt::format("{}{}{}-{}", target, stage_infix, ::getpid(), host_name());
 }
 
-// Whether the process that `suffix`, "<pid>-<host>", names is known to be gone.
+// Whether the process of `suffix`, "<pid>-<host>", is known to have ended.
 bool is_dead(const std::string& suffix) {
   pid_t pid = 0;
   const auto [end, status] = std::from_chars(suffix.data(), suffix.data() + suffix.size(), pid);
   if (status != std::errc{} || pid <= 0 || end != suffix.data() + suffix.find('-')) return false;
   if (suffix.substr(suffix.find('-') + 1) != host_name()) return false;
-  if (pid == ::getpid()) return true;  // in another container, or long ago
+  if (pid == ::getpid()) return true;  // from another container, or long ago
   return ::kill(pid, 0) != 0 && errno == ESRCH;
 }
 
-// Removes what killed packers left of this target; of others that may still run, it speaks.
+// Removes leftovers of dead packers of this target; reports those that may still run.
 void clear_leftovers(const fs::path& target) {
   const std::string prefix = target.filename().string() + stage_infix;
   std::vector<fs::path> found;
@@ -139,16 +139,15 @@ void StagedDirectory::commit() {
          target_);
   } else if (::renameat2(AT_FDCWD, stage_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) !=
              0) {
-    // File systems that cannot exchange two names: the target is absent for a moment, never half
-    // new.
+    // On file systems that cannot exchange two names the target is absent for a moment, but never
+    // half new.
     const std::string old = stage_ + ".old";
     if (::rename(target_.c_str(), old.c_str()) != 0) system_failed("rename", target_);
     if (::rename(stage_.c_str(), target_.c_str()) != 0) system_failed("rename", target_);
     stage_ = old;
   }
   sync_path(parent_directory(target_));
-  // What is still under the stage's name is the data set that was replaced; the destructor removes
-  // it.
+  // The stage's name now holds the replaced data set; the destructor removes it.
 }
 
 }  // namespace trireme

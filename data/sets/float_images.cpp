@@ -6,7 +6,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::size_t levels = 256;  // of a byte
+constexpr std::size_t levels = 256;  // values of a byte
 
 }  // namespace
 
@@ -34,8 +34,7 @@ void FloatImages::read_in_epoch(std::int64_t epoch, std::int64_t index, std::spa
                                 std::span<std::int32_t> targets) const {
   check_request(index, inputs, targets);
   const std::span to(reinterpret_cast<float*>(inputs.data()), inputs.size() / sizeof(float));
-  // The bytes lie at the end of where the floats go, so that each is read before it is written
-  // over.
+  // The bytes are at the end of the floats' memory, so each is read before it is overwritten.
   const std::span<std::byte> bytes = inputs.last(to.size());
   images_->read_in_epoch(epoch, index, bytes, targets);
   const std::size_t channels = values_.size() / levels;

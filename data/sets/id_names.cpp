@@ -13,8 +13,8 @@
 namespace trireme {
 namespace {
 
-// "huggingface:<file name>:xxh3=<digits>:tokens=<digits>": the file may have had any name. The last
-// part is missing in shards of earlier versions, and in those of SentencePiece.
+// "huggingface:<file name>:xxh3=<digits>:tokens=<digits>": the file name may be anything. Shards of
+// earlier versions and of SentencePiece lack the last part.
 std::string_view part_of(std::string_view tokenizer, std::string_view mark) {
   constexpr std::size_t digits = 16;
   const std::size_t at = tokenizer.rfind(mark);
@@ -65,13 +65,13 @@ void require_same_classes(const IdNames& wanted, const IdNames& given) {
 
 IdNames id_names_of(const Shard& shard) {
   IdNames names{shard.path, shard.header.tokenizer, shard.header.classes};
-  // What the format stores for an empty list is one empty name.
+  // The format stores an empty list as one empty name.
   if (std::ranges::all_of(names.classes, &std::string::empty)) names.classes.clear();
   return names;
 }
 
 IdNames id_names_at(const std::string& path, const std::string& split) {
-  if (const auto index = find_megatron_index(path)) return {*index, "", {}};  // it does not say
+  if (const auto index = find_megatron_index(path)) return {*index, "", {}};  // it is unknown
   return id_names_of(open_shard(list_shards(path, split).paths.front()));
 }
 

@@ -23,7 +23,7 @@ MaskedTokens::MaskedTokens(std::unique_ptr<Dataset> tokens, const MaskOptions& o
                   options.vocabulary);
 }
 
-// Word 0 of a place asks for it, word 1 says what becomes of it, word 2 which other token.
+// Word 0 of a place selects it, word 1 decides what it becomes, word 2 the other token.
 void MaskedTokens::read_in_epoch(std::int64_t epoch, std::int64_t index,
                                  std::span<std::byte> inputs,
                                  std::span<std::int32_t> targets) const {
@@ -37,7 +37,7 @@ void MaskedTokens::read_in_epoch(std::int64_t epoch, std::int64_t index,
     return random(static_cast<std::uint64_t>(index),
                   pass << place_bits | static_cast<std::uint64_t>(place));
   };
-  // Where none is drawn this one is asked for all the same.
+  // If no place is selected, this one is.
   std::int64_t always = below(draw(count)[0], count);
   for (std::int64_t place = 0; place < count && always >= 0; ++place) {
     if (static_cast<double>(Philox::uniform(draw(place)[0])) < options_.share) always = -1;

@@ -22,7 +22,7 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> to) const {
 SpoolFile::SpoolFile(const std::string& directory) : directory_(directory) {
   file_ = FileDescriptor(::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (file_.get() >= 0) return;
-  // File systems without O_TMPFILE: a named file whose name is removed at once.
+  // For file systems without O_TMPFILE: a named file that is unlinked at once.
   std::string name = directory + "/.spool-XXXXXX";
   file_ = FileDescriptor(::mkostemp(name.data(), O_CLOEXEC));
   if (file_.get() < 0) system_failed("mkostemp", name, ExitCode::internal);

@@ -27,7 +27,7 @@ FileStamp stamp_from(const struct stat& found) {
                                             found.st_gid, found.st_nlink))};
 }
 
-// To a few milliseconds, for a few nanoseconds.
+// Precise to some milliseconds, in some nanoseconds.
 std::int64_t coarse_time() {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);

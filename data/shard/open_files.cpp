@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-// Of descriptors; the soft one, raised.
+// The soft limit of descriptors, raised.
 std::size_t raised_limit() {
   constexpr rlim_t most = 65536;
   rlimit limit{};
@@ -26,7 +26,7 @@ std::size_t raised_limit() {
 }  // namespace
 
 OpenFiles::Ages& OpenFiles::ages() {
-  static Ages& all = *new Ages;  // never destroyed: owners may be later
+  static Ages& all = *new Ages;  // never destroyed: owners may outlive it
   return all;
 }
 
@@ -35,7 +35,7 @@ void leave_room_for_others(int descriptor, const std::string& path) {
   const std::size_t limit = raised_limit(), others = std::max(limit / 4, comfortable);
   std::size_t used = static_cast<std::size_t>(descriptor) + 1;
   if (used + others <= limit) return;
-  std::vector<std::shared_ptr<const OpenFiles::File>> closed;  // after the lock
+  std::vector<std::shared_ptr<const OpenFiles::File>> closed;  // destroyed after unlocking
   OpenFiles::Ages& ages = OpenFiles::ages();
   const std::lock_guard lock(ages.mutex);
   for (; used + others > limit && !ages.files.empty(); --used) {
@@ -87,7 +87,7 @@ std::shared_ptr<const OpenFiles::File> OpenFiles::open(const std::string& path, 
   compare(*file, bytes, modified);
   const std::lock_guard lock(ages().mutex);
   const auto [entry, fresh] = entries_.try_emplace(path);
-  if (!fresh) return entry->second->file;  // of another thread meanwhile
+  if (!fresh) return entry->second->file;  // opened by another thread meanwhile
   ages().files.push_front({this, path, file});
   entry->second = ages().files.begin();
   return file;

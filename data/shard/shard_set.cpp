@@ -126,7 +126,7 @@ ShardSet::ShardSet(const ShardList& list, bool check_blocks) {
   const auto child = Hdf5Child::shared();  // one for all shards
   for (const std::string& path : paths) {
     Shard shard = open_shard(path);
-    // A shard given by its own path stands for itself, whatever its number.
+    // A shard given by its own path may have any number.
     check_agrees(shards_.empty() ? shard : shards_.front(), shard,
                  list.complete ? shards_.size() : shard.header.shard_index);
     files_.emplace_back(path);

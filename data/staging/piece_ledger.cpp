@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-// Locks of open file descriptions: unlike a process's own they are also between threads, and stay
+// Locks of open file descriptions: unlike process locks they also work between threads, and stay
 // when another descriptor of the file is closed.
 struct flock lock_of(std::uint64_t piece, short type) {
   struct flock lock {};
@@ -58,7 +58,7 @@ bool PieceLedger::claim(std::uint64_t piece) const {
 
 void PieceLedger::release(std::uint64_t piece) const noexcept {
   struct flock lock = lock_of(piece, F_UNLCK);
-  static_cast<void>(::fcntl(file_.get(), F_OFD_SETLK, &lock));  // else with the descriptor
+  static_cast<void>(::fcntl(file_.get(), F_OFD_SETLK, &lock));  // or on close
 }
 
 StagedPiece PieceLedger::read(std::uint64_t piece) const {

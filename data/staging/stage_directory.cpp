@@ -23,16 +23,16 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr mode_t private_directory = 0700;
-constexpr std::size_t longest_part = 100;  // of a file's own name
+constexpr std::size_t longest_part = 100;  // of the original file name
 
-// What lies in the directory of one file's copy, by its name without what follows the last dot.
+// The files of one copy in the directory, which share a name up to the last dot.
 struct StoredCopy {
   std::string name;
   std::uint64_t bytes = 0;
   fs::file_time_type changed = fs::file_time_type::min();
 };
 
-// Takes turns with other jobs; the lock goes with the descriptor.
+// Excludes other jobs; the lock ends with the descriptor.
 FileDescriptor locked(const OutputDirectory& directory, const std::string& name) {
   FileDescriptor file = directory.open(name, O_RDWR | O_CREAT);
   while (::flock(file.get(), LOCK_EX) != 0) {
@@ -59,14 +59,14 @@ std::vector<StoredCopy> copies_in(const std::string& directory) {
   return copies;
 }
 
-// False, and errno, where that fails. Where a file system cannot reserve, a full disk shows while
-// the file is copied.
+// False, with errno, on failure. If a file system cannot reserve, a full disk shows during the
+// copy.
 bool allocate(const FileDescriptor& file, off_t size) {
   if (::ftruncate(file.get(), size) != 0) return false;
   return ::fallocate(file.get(), 0, 0, size) == 0 || errno == EOPNOTSUPP;
 }
 
-// Decides and makes room; under the lock of the directory.
+// Chooses copies and makes room; needs the directory's lock.
 class Reservation {
  public:
   Reservation(const OutputDirectory& directory, std::span<const StageSource> sources,
@@ -130,7 +130,7 @@ class Reservation {
                                    source.path, source.state.size, why);
   }
 
-  // False where the disk has no room, or fails.
+  // False if the disk is full or fails.
   bool reserve(const StageSource& source) {
     try {
       const std::string path = directory_.path_of(source.copy_name());
@@ -140,7 +140,7 @@ class Reservation {
       constexpr std::uint64_t block = 512;  // the unit of st_blocks
       const bool whole = static_cast<std::uint64_t>(status.st_size) == source.state.size &&
                          static_cast<std::uint64_t>(status.st_blocks) * block >= source.state.size;
-      if (!whole && !plan_.problem.empty()) return false;  // said once, and not tried again
+      if (!whole && !plan_.problem.empty()) return false;  // reported once, not retried
       while (!whole && !allocate(copy, static_cast<off_t>(source.state.size))) {
         if (errno == EINTR || (errno == ENOSPC && make_way())) continue;
         write_failed("fallocate", path);
@@ -159,7 +159,7 @@ class Reservation {
   std::span<const StageSource> sources_;
   std::uint64_t limit_;
   std::uint64_t others_bytes_ = 0;
-  std::vector<StoredCopy> others_;  // that may be removed, the oldest first
+  std::vector<StoredCopy> others_;  // removable ones, oldest first
   StagingPlan plan_;
 };
 

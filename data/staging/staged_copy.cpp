@@ -19,7 +19,7 @@ constexpr std::uint64_t copy_block_bytes = std::uint64_t{4} << 20;
 
 struct Stopped {};
 
-// Calls `use` for each block of the bytes from `first` to `end`.
+// Calls `use` for each block of bytes [first, end).
 template <typename Use>
 void for_blocks(std::uint64_t first, std::uint64_t end, const StopAsked& stop, Use&& use) {
   std::vector<std::byte> buffer(std::min(copy_block_bytes, end - first));
@@ -41,7 +41,7 @@ std::uint64_t checksum_of_part(const FileDescriptor& file, const std::string& pa
   return sum.value();
 }
 
-// Releases what it has claimed.
+// Releases its claim.
 class PieceClaim {
  public:
   PieceClaim(const PieceLedger& ledger, std::uint64_t piece)
@@ -107,7 +107,7 @@ StagedCopy::State StagedCopy::work(const Open& files, const StopAsked& stop) {
   return State::complete;
 }
 
-// True where it has done something for a piece.
+// Returns whether it did anything for a piece.
 bool StagedCopy::settle(const Open& files, std::uint64_t piece, const StopAsked& stop) {
   const PieceClaim claim(files.ledger, piece);
   if (!claim) return false;
@@ -131,14 +131,14 @@ void StagedCopy::copy_piece(const Open& files, std::uint64_t piece, const StopAs
   const std::uint64_t first = piece * source_.piece_bytes,
                       end = std::min(first + source_.piece_bytes, source_.state.size);
   files.ledger.write(piece, {});
-  files.ledger.write(source_.pieces(), {});  // the content is another one
+  files.ledger.write(source_.pieces(), {});  // the content has changed
   Checksum sum;
   for_blocks(first, end, stop, [&](std::uint64_t at, std::span<std::byte> block) {
     from.read(at, block);
     sum.update(block);
     write_fully_at(files.copy, files.path, at, block, ExitCode::internal);
   });
-  // So that what is read back comes from the disk.
+  // So that reading back reads from the disk.
   if (::fdatasync(files.copy.get()) != 0) write_failed("fdatasync", files.path);
   static_cast<void>(::posix_fadvise(files.copy.get(), static_cast<off_t>(first),
                                     static_cast<off_t>(end - first), POSIX_FADV_DONTNEED));
@@ -150,7 +150,7 @@ void StagedCopy::copy_piece(const Open& files, std::uint64_t piece, const StopAs
   bytes_copied_ += end - first;
 }
 
-// By one process, of any job, since the last piece was copied.
+// Checked by one process, of any job, since the last piece was copied.
 bool StagedCopy::content_is_checked(const Open& files, const StopAsked& stop) {
   const std::uint64_t whole = source_.pieces();
   const PieceClaim claim(files.ledger, whole);
@@ -170,7 +170,7 @@ void StagedCopy::require_unchanged() const {
   fail(ExitCode::data, "it has changed since it was to be copied");
 }
 
-// Said once, by who has removed it.
+// Logged once, by the process that removed it.
 StagedCopy::State StagedCopy::give_up(const Open& files, const std::string& why) {
   const std::string ledger = directory_.path_of(source_.ledger_name());
   if (!files.ledger.is_removed() && ::unlink(ledger.c_str()) == 0) {

@@ -15,7 +15,7 @@ namespace trireme {
 namespace {
 
 constexpr int low_priority = 10;
-// Between looks at what other processes have in hand.
+// Between polls of other processes' work.
 constexpr std::chrono::milliseconds look_again{50};
 
 }  // namespace
@@ -64,7 +64,7 @@ bool Staging::stopping() {
 }
 
 void Staging::run() {
-  // Of this thread alone; where it is refused, it competes.
+  // For this thread only; if it is refused, the thread competes.
   static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), low_priority));
   const auto start = std::chrono::steady_clock::now();
   while (!stopping()) {
@@ -87,7 +87,7 @@ void Staging::run() {
   changed_.notify_all();
 }
 
-// The first in order that there is something to do for: the sooner it is complete.
+// Works on the first file with work to do, to complete it soon.
 StagedCopy::State Staging::advance_first() {
   for (auto it = pending_.begin(); it != pending_.end(); ++it) {
     const StagedCopy::State state = (*it)->advance([this] { return stopping(); });
@@ -99,7 +99,7 @@ StagedCopy::State Staging::advance_first() {
   return StagedCopy::State::waiting;
 }
 
-// Behind the last one.
+// After the last file.
 void Staging::report(double seconds) const {
   if (!pending_.empty()) return;
   std::uint64_t bytes = 0, copied = 0;

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-// A letter of a word, as the regular expressions of Rust have it.
+// A word character, as in Rust's regular expressions.
 constexpr const char* word_letter = "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\p{Join_Control}]";
 
 bool is_white_space(char32_t code) {
@@ -17,7 +17,7 @@ bool is_white_space(char32_t code) {
          code == 0x202F || code == 0x205F || code == 0x3000;
 }
 
-// Where the code point that ends at `end` begins.
+// Start of the code point that ends at `end`.
 std::size_t previous(std::string_view text, std::size_t end) {
   do
     --end;

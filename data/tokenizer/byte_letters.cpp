@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int16_t no_byte = -1;
 
-// GPT-2's: a byte that Latin-1 prints is itself, the others follow from U+0100 on.
+// GPT-2's: printable Latin-1 bytes map to themselves, the others to U+0100 and up.
 constexpr std::array<std::int16_t, 0x144> byte_of_letter = [] {
   std::array<std::int16_t, 0x144> table{};
   table.fill(no_byte);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte-level BPE, as a tokenizer.json says.
+// Byte-level BPE from a tokenizer.json.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,8 +23,8 @@ bool is_space(char byte) {
   return byte == ' ' || (byte >= '\t' && byte <= '\r');
 }
 
-// Between a word and a space, or behind a line's end. Most patterns have a piece begin there, and
-// encode_part() sees whether this one has.
+// Between a word and a space, or after a line end. Most patterns start a piece there, and
+// encode_part() checks that.
 bool may_cut(char before, char behind, bool only_before_space) {
   if (is_letter(before) && behind == ' ') return true;
   return !only_before_space && before == '\n' && !is_space(behind);
@@ -41,7 +41,7 @@ std::vector<AddedToken> added_tokens_of(const TokenizerSpec& spec, bool normaliz
   return found;
 }
 
-// Added tokens do not reach across a cut.
+// Added tokens must not cross a cut.
 bool can_be_cut(const TokenizerSpec& spec) {
   return std::ranges::none_of(spec.added, [&](const AddedToken& token) {
     if (token.single_word || token.strip_left || token.strip_right) return true;
@@ -80,7 +80,7 @@ class ByteLevel final : public TokenizerKind {
   }
   [[nodiscard]] std::size_t last_cut(std::string_view text) const override;
   [[nodiscard]] std::size_t lookahead() const override {
-    constexpr std::size_t pieces = 1024;  // more than what one depends on, but in odd texts
+    constexpr std::size_t pieces = 1024;  // more than a piece depends on, except in odd texts
     return 2 * longest_added + pieces;
   }
   [[nodiscard]] std::unique_ptr<EncoderKind> encoder() const override;
@@ -119,11 +119,11 @@ class ByteLevelEncoder final : public EncoderKind {
                                  std::vector<std::uint32_t>& ids) override;
 
  private:
-  // As far as `stop`, of a text that is known as far as `known`; more than its size: all of it.
+  // Up to `stop`, of a text that is known up to `known`; if that exceeds its size, all of it is.
   // False: no piece ends at `stop`.
   bool encode_raw(std::string_view text, std::size_t stop, std::size_t known,
                   std::vector<std::uint32_t>& ids);
-  // As far as `stop`, of a text that goes on where `open`.
+  // Up to `stop`, of a text that continues if `open`.
   bool encode_normalized(std::string_view text, std::size_t stop, bool open,
                          std::vector<std::uint32_t>& ids);
   bool encode_between(std::string_view text, std::size_t stop, bool open,
@@ -147,12 +147,12 @@ void ByteLevelEncoder::encode(std::string_view text, bool /*begins*/,
     TRIREME_EXPECTS(false, "a whole text of {} bytes ends at a piece", text.size());
 }
 
-// How a part begins makes no difference.
+// The start of a part does not matter.
 bool ByteLevelEncoder::encode_part(std::string_view part, bool /*begins*/, std::string_view after,
                                    std::vector<std::uint32_t>& ids) {
   const std::size_t before = ids.size();
   const std::string text = fmt::format("{}{}", part, after);
-  // Of an added token at the very end there may be a part only, which is no text.
+  // The end may hold only a part of an added token, which must not be encoded as text.
   std::size_t known = text.size() - std::min(after.size(), 2 * parts.longest_added);
   while (known > part.size() && (static_cast<unsigned char>(text[known]) & 0xC0U) == 0x80)
     --known;
@@ -181,7 +181,7 @@ bool ByteLevelEncoder::encode_raw(std::string_view text, std::size_t stop, std::
       if (!encode_normalized(both, inside.size(), open, ids)) return false;
       continue;
     }
-    // A cut is a place that no composition reaches across.
+    // No composition crosses a cut.
     std::string_view whole = composed(inside, composed_part);
     const std::size_t inside_size = whole.size();
     if (!rest.empty()) {

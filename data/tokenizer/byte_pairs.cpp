@@ -10,7 +10,7 @@ namespace trireme {
 namespace {
 
 constexpr std::uint64_t golden = 0x9E3779B97F4A7C15;
-// The id of a symbol that is part of the one before it; no token has it.
+// Marks a symbol merged into the previous one; no token has this id.
 constexpr std::uint32_t merged = ~std::uint32_t{0};
 
 std::uint64_t pair_key(std::uint32_t left, std::uint32_t right) {
@@ -29,7 +29,7 @@ BytePairs::BytePairs(const TokenizerSpec& spec)
     std::size_t at = (key * golden) >> shift_;
     while (slots_[at].pair != Slot::none && slots_[at].pair != key)
       at = (at + 1) % slots_.size();
-    // Of a pair that is listed twice the last counts.
+    // If a pair is listed twice, the last one counts.
     slots_[at] = {key, static_cast<std::uint32_t>(joined_.size())};
     joined_.push_back(merge.joined);
   }
@@ -103,7 +103,7 @@ void BytePairs::merge(std::string_view word, Scratch& scratch,
     scratch.pairs_.pop_back();
     const auto place = static_cast<std::int32_t>(pair.order & 0xFFFFFFFFU);
     Scratch::Symbol& left = symbols[static_cast<std::size_t>(place)];
-    // One of the two may have become part of another since.
+    // Either may have been merged since.
     if (left.id != pair.left || left.after < 0) continue;
     Scratch::Symbol& right = symbols[static_cast<std::size_t>(left.after)];
     if (right.id != pair.right) continue;

@@ -24,7 +24,7 @@ class WireReader {
 
   struct WireField {
     std::uint64_t number = 0;
-    std::string_view content;  // of a text, bytes or message; empty for numbers
+    std::string_view content;  // of a text, bytes or nested message; empty for numbers
   };
   [[nodiscard]] std::optional<WireField> next() {
     if (bytes_.empty()) return std::nullopt;
@@ -76,8 +76,8 @@ std::uint32_t word_at(std::string_view bytes, std::size_t word) {
   return value;
 }
 
-// Size of the trie, trie, texts that end with a zero each. A node at p whose offset is o has its
-// children at p ^ o ^ letter, and its value, where it has one, at p ^ o.
+// Size of the trie, the trie, zero-terminated texts. A node at p with offset o has its children at
+// p ^ o ^ letter, and its value, if any, at p ^ o.
 void check_char_map(std::string_view map, const std::string& path) {
   if (map.empty()) return;
   constexpr std::uint32_t leaf = std::uint32_t{1} << 31, value_bits = leaf - 1, letters = 0xFF;

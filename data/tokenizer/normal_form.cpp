@@ -18,12 +18,11 @@ namespace trireme {
 namespace {
 
 constexpr utf8proc_int32_t plane_end = 0x10000;
-// No code point below composes with another or is changed.
+// No lower code point composes with another or changes.
 constexpr unsigned char first_lead_that_may = 0xCC;  // of U+0300
 
-// Marks, and letters that compose, which are newer than Unicode 9. The tokenizers library has the
-// tables of that version, which leave them alone; scripts/checks/check_tokenizer.py goes through
-// them.
+// Marks and composing letters newer than Unicode 9. The tokenizers library has that version's
+// tables, which leave them unchanged; scripts/checks/check_tokenizer.py checks all of them.
 constexpr std::array<std::pair<char32_t, char32_t>, 39> newer = {
     {{0x7FD, 0x7FD},     {0x897, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},
      {0xC3C, 0xC3C},     {0xD3B, 0xD3C},     {0xEBA, 0xEBA},     {0xECE, 0xECE},
@@ -42,7 +41,7 @@ bool is_newer(char32_t code) {
   return after != newer.begin() && code <= std::prev(after)->second;
 }
 
-// Code points that NFC leaves as they are whatever stands beside them.
+// Code points that NFC leaves unchanged in any context.
 class Inert {
  public:
   Inert() {
@@ -53,7 +52,7 @@ class Inert {
       int bound = 0;
       const auto count =
           utf8proc_decompose_char(code, parts.data(), parts.size(), UTF8PROC_DECOMPOSE, &bound);
-      // What a decomposition holds behind its first part is what composes.
+      // All but the first part of a decomposition can compose.
       for (utf8proc_ssize_t i = 1; i < count; ++i) {
         const auto part = static_cast<std::size_t>(parts[static_cast<std::size_t>(i)]);
         if (part < plane_end) changes_.set(part);
@@ -64,7 +63,7 @@ class Inert {
   }
   [[nodiscard]] bool operator()(char32_t code) const {
     if (code < plane_end) return !changes_[code];
-    // Emoji and ideographs; of the rest above, some are combined.
+    // Emoji and ideographs; some of the other code points above combine.
     return (code >= 0x1F000 && code <= 0x1FAFF) || (code >= 0x20000 && code < 0x2F800);
   }
 

@@ -16,10 +16,10 @@ namespace {
 
 using sentencepiece::SentencePieceProcessor;
 
-constexpr std::string_view space_mark = "\u2581";  // stands for a space in pieces
+constexpr std::string_view space_mark = "\u2581";  // represents a space in pieces
 
-// In what way text behind a cut before a space is encoded, so that its tokens are those of the
-// whole: the model adds a space before a text, or it leaves the first space of a text alone.
+// How to encode text after a cut before a space, so that its tokens equal those of the whole text:
+// the model adds a space before a text, or keeps a text's first space.
 enum class Continuation : std::uint8_t { impossible, without_space, as_it_is };
 
 bool is_ascii_letter(char byte) {
@@ -54,7 +54,7 @@ class SentencePiece final : public TokenizerKind {
   [[nodiscard]] std::size_t lookahead() const override { return 0; }
   [[nodiscard]] std::unique_ptr<EncoderKind> encoder() const override;
 
-  // Of a text, or of what follows a cut.
+  // A text, or text after a cut.
   void encode(std::string_view text, bool begins, std::vector<int>& ids) const {
     if (!begins && continuation_ == Continuation::without_space) text.remove_prefix(1);
     const auto status = processor_.Encode(text, &ids);
@@ -73,7 +73,7 @@ class SentencePiece final : public TokenizerKind {
   Continuation continuation_ = Continuation::as_it_is;
 };
 
-// Then none reaches across the place between a letter and a space.
+// Then no piece crosses the boundary between a letter and a space.
 bool SentencePiece::pieces_begin_at_spaces() const {
   for (int id = 0; id < processor_.GetPieceSize(); ++id) {
     std::string_view piece = processor_.IdToPiece(id);
@@ -86,7 +86,7 @@ bool SentencePiece::pieces_begin_at_spaces() const {
   return true;
 }
 
-// What a model does with spaces shows in what it makes of them.
+// Tests how the model treats spaces by encoding some.
 Continuation SentencePiece::find_continuation() {
   if (!pieces_begin_at_spaces()) return Continuation::impossible;
   constexpr std::array<std::pair<const char*, const char*>, 5> words = {
@@ -114,7 +114,7 @@ std::string SentencePiece::text_of(std::uint32_t id) const {
   const int piece_id = static_cast<int>(id);
   std::string piece = processor_.IdToPiece(piece_id);
   if (processor_.IsControl(piece_id)) return "";
-  if (processor_.IsUnknown(piece_id)) return " \u2047 ";  // as the library has it
+  if (processor_.IsUnknown(piece_id)) return " \u2047 ";  // as in the library
   if (processor_.IsByte(piece_id)) {                      // "<0x0A>"
     const int value = std::stoi(piece.substr(3, 2), nullptr, 16);
     return {static_cast<char>(value)};

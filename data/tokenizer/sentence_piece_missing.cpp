@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In the place of sentence_piece.cpp where the library was not there when the program was built.
+// Replaces sentence_piece.cpp in builds without the library.
 #include "data/tokenizer/tokenizer_kind.h"
 #include "runtime/base/error.h"
 

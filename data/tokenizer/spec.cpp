@@ -19,7 +19,7 @@ namespace {
 
 using json = nlohmann::json;
 
-// Ids are dense; a table by id is made.
+// Ids must be dense, because there is a table by id.
 constexpr std::uint64_t spare_ids = 4096, spread_of_ids = 16;
 constexpr const char* gpt2_pattern =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
@@ -90,7 +90,7 @@ class SpecReader {
     std::array<bool, 256> found{};
     last_id_ = spread_of_ids * vocabulary.size() + spare_ids;
     for (const auto& [token, value] : vocabulary.items()) {
-      if (token.empty()) continue;  // some have one, which nothing leads to
+      if (token.empty()) continue;  // some have an empty token, which nothing produces
       const auto id = value.get<std::uint64_t>();
       ids_.emplace(token, static_cast<std::uint32_t>(id));
       auto bytes = bytes_of_letters(token);
@@ -153,7 +153,7 @@ class SpecReader {
       const auto id = it.at("id").get<std::uint64_t>();
       if (token.text.empty()) damaged("added_tokens has an empty one");
       const auto known = ids_.find(token.text);
-      // As the tokenizers library counts.
+      // Counted as in the tokenizers library.
       const std::uint64_t expected = known != ids_.end()                           ? known->second
                                      : spec_.added.empty() || last < model_tokens_ ? model_tokens_
                                                                                    : last + 1;
@@ -236,7 +236,7 @@ class SpecReader {
 
 std::uint64_t checksum_of(const TokenizerSpec& spec) {
   Checksum all;
-  const auto add = [&](std::string_view text) {  // its length tells texts apart
+  const auto add = [&](std::string_view text) {  // the length prefix separates texts
     const auto size = static_cast<std::uint64_t>(text.size());
     all.update(std::as_bytes(std::span(&size, 1)));
     all.update(std::as_bytes(std::span(text)));

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-// White_Space of Unicode. \s of PCRE2 has U+180E besides.
+// Unicode White_Space. PCRE2's \s also has U+180E.
 constexpr std::string_view white_space =
     "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}"
     "\\x{3000}";
@@ -66,7 +66,7 @@ class PatternReader {
     refuse(fmt::format("the group '{}'", pattern_.substr(at_, 4)), groups);
   }
 
-  // {n}, {n,} and {n,m}. What may follow makes them lazy here and something else there.
+  // {n}, {n,} and {n,m}. A following sign makes them lazy in PCRE2, but not in Oniguruma.
   void read_counts() {
     const std::size_t end = pattern_.find('}', at_);
     const std::string_view counts = pattern_.substr(at_, end - at_);
@@ -94,7 +94,7 @@ class PatternReader {
     }
   }
 
-  // Scripts and general categories, which both libraries name alike; their groups differ.
+  // Scripts and general categories, with the same names in both libraries; their groups differ.
   void read_property() {
     const std::size_t end = pattern_.find('}', at_);
     const std::string_view name = here(2) == '{' && end != std::string_view::npos
@@ -145,7 +145,7 @@ std::string literal_pattern(std::string_view text) {
   std::string pattern;
   for (const char letter : text) {
     const auto byte = static_cast<unsigned char>(letter);
-    // Only ASCII punctuation is special, and may always be escaped.
+    // Only ASCII punctuation is special, and can always be escaped.
     if (byte < 0x80 && std::ispunct(byte) != 0) pattern += '\\';
     pattern += letter;
   }

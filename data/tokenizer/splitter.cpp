@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-// Of the compiled patterns: grows to what nested repeats need.
+// Stack of compiled patterns: grows as nested repeats need it.
 constexpr std::size_t first_stack_bytes = 32 << 10, last_stack_bytes = 64 << 20;
 
 std::string pcre2_text(int code) {
@@ -48,10 +48,10 @@ struct Splitter::Scratch::State {
   Owner<pcre2_match_data_8, pcre2_match_data_free_8> match;
   Owner<pcre2_match_context_8, pcre2_match_context_free_8> context;
   Owner<pcre2_jit_stack_8, pcre2_jit_stack_free_8> stack;
-  std::vector<std::pair<TextSpan, bool>> marked;  // with whether it is a match
+  std::vector<std::pair<TextSpan, bool>> marked;  // true: a match
 
-  // The first match of `code` at or behind `from`. False: there is none, or in a text that is open
-  // it depends on what follows.
+  // The first match of `code` at or after `from`. False if there is none, or if in an open text it
+  // depends on what follows.
   bool find(const pcre2_code_8* code, std::string_view text, std::size_t from, bool open,
             TextSpan& found) {
     const std::uint32_t options = PCRE2_NO_UTF_CHECK | (open ? PCRE2_PARTIAL_HARD : 0U);
@@ -69,7 +69,7 @@ Splitter::Scratch::Scratch() : state_(std::make_unique<State>()) {
   state_->match.reset(made(pcre2_match_data_create_8(1, nullptr), "pcre2_match_data_create(1)"));
   state_->context.reset(
       made(pcre2_match_context_create_8(nullptr), "pcre2_match_context_create()"));
-  // Null where the library was built without its compiler; it interprets patterns then.
+  // Null if the library lacks its JIT compiler; it then interprets patterns.
   state_->stack.reset(pcre2_jit_stack_create_8(first_stack_bytes, last_stack_bytes, nullptr));
   pcre2_jit_stack_assign_8(state_->context.get(), nullptr, state_->stack.get());
 }
@@ -153,8 +153,8 @@ void Splitter::split(std::string_view text, Scratch& scratch, std::vector<TextSp
   if (!is_local()) join(marked, pieces);
 }
 
-// A match goes to the piece before it or behind it, unless a match stands there; or all that are
-// beside one another become one.
+// Joins a match with the piece before or after it, unless that is a match; or merges all adjacent
+// ones.
 void Splitter::join(const std::vector<std::pair<TextSpan, bool>>& marked,
                     std::vector<TextSpan>& pieces) const {
   const std::size_t first = pieces.size();

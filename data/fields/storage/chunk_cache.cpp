@@ -37,7 +37,7 @@ void ChunkCache::keep(const Key& key, const DecodedChunk& chunk) {
   ages_.push_front(key);
   entry = {chunk, ages_.begin()};
   bytes_ += chunk->size();
-  // The one just decoded goes too where it alone is above the limit; its readers hold it.
+  // Also evicts the chunk just decoded if it alone exceeds the limit; its readers hold it.
   while (bytes_ > limit_ && !ages_.empty()) {
     const auto oldest = entries_.find(ages_.back());
     bytes_ -= oldest->second.chunk->size();

@@ -28,7 +28,7 @@ constexpr std::uint64_t swapped(std::uint64_t value) {
   return __builtin_bswap64(value);
 }
 
-// The bits of an element and what they mean.
+// The bits of an element and their value.
 template <typename Bits, typename Value>
 struct Element {
   using Word = Bits;
@@ -84,7 +84,7 @@ void convert_all(const ElementType& type, const std::byte* from, std::span<To> t
   });
 }
 
-// A loop for each step: the compiler fuses no product with its sum, which would round otherwise.
+// One loop per step, so that no product is fused with its sum, which would round otherwise.
 void unpack(const NumberPacking& packing, std::span<double> values) {
   for (double& value : values) {
     const bool missing = value < packing.least || value > packing.most ||

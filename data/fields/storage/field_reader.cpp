@@ -11,13 +11,13 @@
 namespace trireme {
 namespace {
 
-// The lengths of consecutive elements in two arrays of the same axes that stand together in both.
+// Runs of elements that are contiguous in both of two arrays with the same axes.
 struct Runs {
-  std::size_t outer = 0;       // axes to walk
-  std::uint64_t elements = 1;  // of a run
+  std::size_t outer = 0;       // number of axes to iterate over
+  std::uint64_t elements = 1;  // per run
 };
 
-// Of a box of `count` inside an array of `inside`, copied into one of `target`.
+// For a box of `count` inside an array of `inside`, copied into one of `target`.
 Runs runs_of(std::size_t axes, const Extents& count, const Extents& inside, const Extents& target) {
   Runs runs{.outer = axes};
   while (runs.outer > 0) {
@@ -28,7 +28,7 @@ Runs runs_of(std::size_t axes, const Extents& count, const Extents& inside, cons
   return runs;
 }
 
-// Element number of `at` in an array of `extents`.
+// Index of `at` in an array of `extents`.
 std::uint64_t position(std::size_t axes, const Extents& at, const Extents& extents) {
   std::uint64_t place = 0;
   for (std::size_t i = 0; i < axes; ++i)
@@ -43,7 +43,7 @@ class BoxRead {
           std::span<std::byte> to)
       : files_(files), cache_(cache), owner_(owner), target_(box.count), to_(to) {}
 
-  // `box` of `field` goes to `at` in the target.
+  // Reads `box` of `field` to `at` in the target.
   void read(const StoredField& field, const Box& box, const Extents& at) {
     if (!field.parts.empty()) return read_parts(field, box, at);
     if (!field.content.empty() || field.chunks.empty()) {
@@ -81,7 +81,7 @@ class BoxRead {
         if (++now[i] <= last[i]) break;
         now[i] = first[i];
       }
-      if (i >= axes) return;  // wrapped around at the first axis, or none
+      if (i >= axes) return;  // wrapped around at the first axis, or no axes
     }
   }
 
@@ -112,7 +112,7 @@ class BoxRead {
       decode(field, number, decoded);
       return copy(field, memory.data(), extents, part.start, part.count, at);
     }
-    // The bytes of elements are put together on the way to where they go.
+    // Unshuffles on the way to the target.
     decode(field, number, decoded, 1);
     walk(field, extents, part.start, part.count, at,
          [&](std::uint64_t from, std::size_t to, std::size_t run) {
@@ -120,7 +120,7 @@ class BoxRead {
          });
   }
 
-  // Whether `part` is what of a chunk lies inside the data set: nobody else then wants of it.
+  // Whether `part` is all of a chunk inside the data set: then no other read needs the chunk.
   static bool is_all_of(const StoredField& field, std::uint64_t number, const Box& part) {
     for (std::size_t i = field.extents.size(); i-- > 0;) {
       const std::uint64_t width = field.chunk_extents[i];
@@ -132,7 +132,7 @@ class BoxRead {
     return true;
   }
 
-  // But for the filters of the mask `left`.
+  // Without the filters of the mask `left`.
   void decode(const StoredField& field, std::uint64_t number, std::span<std::byte> to,
               std::uint32_t left = 0) {
     const StoredChunk& chunk = field.chunks[static_cast<std::size_t>(number)];
@@ -152,7 +152,7 @@ class BoxRead {
     }
   }
 
-  // Of unfiltered chunks only what is asked for is read.
+  // Of unfiltered chunks reads only what is requested.
   void read_plain(const StoredField& field, const StoredChunk& chunk, const Extents& extents,
                   const Box& part, const Extents& at) {
     const OpenFiles::File& file = file_of(field);
@@ -162,7 +162,7 @@ class BoxRead {
          });
   }
 
-  // From an array in memory, or where that is null the fill value.
+  // From an array in memory, or the fill value if that is null.
   void copy(const StoredField& field, const std::byte* from, const Extents& extents,
             const Extents& start, const Extents& count, const Extents& at) {
     walk(field, extents, start, count, at,
@@ -206,7 +206,7 @@ class BoxRead {
 
   void read_parts(const StoredField& field, const Box& box, const Extents& at) {
     const std::size_t axes = field.extents.size();
-    // What no source covers is the fill value.
+    // Elements without a source are the fill value.
     Extents extents{};
     std::ranges::copy(field.extents, extents.begin());
     copy(field, nullptr, extents, box.start, box.count, at);
@@ -231,7 +231,7 @@ class BoxRead {
     return field.file.empty() ? owner_.path : field.file;
   }
 
-  // Opened, or looked at again, once per read.
+  // Opened, or checked again, once per read.
   const OpenFiles::File& file_of(const StoredField& field) {
     const std::string& path = path_of(field);
     if (file_ != nullptr && file_->data.path() == path) return *file_;

@@ -11,7 +11,7 @@ namespace {
 
 using Bytes = std::uint8_t __attribute__((vector_size(16), aligned(1), may_alias));
 
-// a0 b0 a1 b1 ... of the lower or upper halves.
+// Interleaves the lower or upper halves: a0 b0 a1 b1 ...
 Bytes low(Bytes a, Bytes b) {
   return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
 }
@@ -25,9 +25,9 @@ struct Planes {
   Bytes at[width];  // byte k of 16 elements
 };
 
-// 16 elements of `width` bytes from as many planes: interleaving i with i + width / 2 until
-// elements are whole. By values and unrolled, so that planes stay in registers; stored one by one,
-// since a wide load of what narrow stores have just written waits for all of them.
+// 16 elements of `width` bytes from as many planes: interleaves i with i + width / 2 until elements
+// are complete. By value and unrolled, so planes stay in registers; stored one by one, because a
+// wide load right after narrow stores waits for all of them.
 template <std::size_t width, std::size_t step = 1>
 [[gnu::always_inline]] inline void interleave(const Planes<width>& now, std::byte* to) {
   if constexpr (step == width) {
@@ -45,7 +45,7 @@ template <std::size_t width, std::size_t step = 1>
   }
 }
 
-// Byte k of the elements lies `stride` bytes behind byte k - 1.
+// Byte k of the elements is `stride` bytes after byte k - 1.
 template <std::size_t width>
 void unshuffle_wide(const std::byte* from, std::size_t stride, std::size_t elements,
                     std::byte* to) {
@@ -81,7 +81,7 @@ void unshuffle_any(std::size_t width, const std::byte* from, std::size_t stride,
   }
 }
 
-// As HDF5 computes it: sums of big-endian 16-bit words, an odd last byte as the upper half of one.
+// HDF5's variant: sums of big-endian 16-bit words, with an odd last byte as the upper half of one.
 std::uint32_t fletcher32_of(std::span<const std::byte> bytes) {
   constexpr std::size_t words_without_overflow = 360;
   std::uint32_t low = 0, high = 0;
@@ -138,7 +138,7 @@ std::size_t check_fletcher32(std::span<const std::byte> from, std::span<std::byt
   std::uint32_t stored = 0;
   std::memcpy(&stored, from.data() + data.size(), sum_bytes);
   const std::uint32_t computed = fletcher32_of(data);
-  // Files of HDF5 before 1.6.3 on little-endian machines have the bytes of each half swapped.
+  // HDF5 before 1.6.3 swapped the bytes of each half on little-endian machines.
   const std::uint32_t old = (computed & 0x00ff00ffU) << 8 | (computed & 0xff00ff00U) >> 8;
   if (stored != computed && stored != old) {
     fail(ExitCode::data, "fletcher32: the checksum is {:08x}, and of its bytes {:08x}", stored,

@@ -22,7 +22,7 @@ extern "C" {
 namespace trireme {
 namespace {
 
-// Numbers of the registry of HDF5 filters.
+// Ids in the registry of HDF5 filters.
 enum FilterId : std::uint32_t {
   deflate = 1,
   shuffle = 2,
@@ -43,7 +43,7 @@ enum FilterId : std::uint32_t {
   fail(ExitCode::data, "{}: {}", filter, why);
 }
 
-// Each takes what is stored, may write to.size() bytes and says how many it has written.
+// Each decodes `stored`, writes at most to.size() bytes and returns their number.
 
 std::size_t inflate(libdeflate_decompressor* decoder, std::span<const std::byte> stored,
                     std::span<std::byte> to) {
@@ -83,8 +83,8 @@ std::size_t unblosc(std::span<const std::byte> stored, std::span<std::byte> to) 
   return decoded;
 }
 
-// 8 bytes of size and 4 of the size of a block, big-endian; then blocks behind their sizes. A block
-// that did not shrink is stored as it is.
+// 8 bytes of size and 4 of block size, big-endian; then blocks with a size prefix. Blocks that did
+// not shrink are stored unchanged.
 std::size_t unlz4(std::span<const std::byte> stored, std::span<std::byte> to) {
   BigEndianReader reader(stored, "lz4");
   const std::uint64_t whole = reader.number(8);
@@ -109,7 +109,7 @@ std::size_t unlz4(std::span<const std::byte> stored, std::span<std::byte> to) {
   return static_cast<std::size_t>(whole);
 }
 
-// Where the bytes of a chunk can be behind a filter: compressors were free to make them longer.
+// Room for a chunk after a filter, as compressors may expand it.
 std::size_t room_for(std::size_t chunk_bytes) {
   constexpr std::size_t slack = 65536;
   return chunk_bytes + chunk_bytes / 8 + slack;
@@ -142,7 +142,7 @@ struct ChunkDecoder::Scratch {
   std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)> inflater{
       libdeflate_alloc_decompressor(), &libdeflate_free_decompressor};
   std::array<std::vector<std::byte>, 2> buffers;
-  std::vector<std::byte> lines;  // of szip
+  std::vector<std::byte> lines;  // for szip
 
   std::size_t undo(const FilterStep& step, std::span<const std::byte> from,
                    std::span<std::byte> to) {
@@ -216,7 +216,7 @@ void ChunkDecoder::decode(const std::vector<FilterStep>& filters, std::uint32_t 
   std::span<const std::byte> from = stored;
   for (std::size_t left = applied.size(); left-- > 0;) {
     std::span<std::byte> target = to;
-    // The last filter to be undone writes to the end; one before it may still give more bytes.
+    // The last filter to undo writes to the target; earlier ones may yield more bytes.
     if (left > 0) {
       std::vector<std::byte>& buffer = scratch_->buffers[left % 2];
       if (buffer.size() < room_for(to.size())) buffer.resize(room_for(to.size()));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Indexes as bytes: little-endian numbers, lists and texts behind their lengths.
+// Serialised indexes: little-endian numbers, and lists and texts with a length prefix.
 #include "data/fields/storage/field_index.h"
 #include "data/index_archive.h"
 
 namespace trireme {
 
 inline constexpr std::uint64_t field_index_mark =
-    0x3358444e49544854;  // "THTINDX3": changes with the format, and with how chunks are found
+    0x3358444e49544854;  // "THTINDX3": changes with the format and the way chunks are found
 
 template <typename Archive>
 void transfer(Archive& archive, ElementType& type) {

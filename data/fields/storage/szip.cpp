@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-// What the filter has in its file: bits of a mask, and sizes in elements.
+// The filter's values in a file: bits of a mask, and sizes in elements.
 struct SzipValues {
   std::uint32_t options, block, bits, line;
 };
@@ -28,7 +28,7 @@ SzipValues values_of(std::span<const std::uint32_t> values) {
   return szip;
 }
 
-// Bytes of the first 4 of a chunk: what it decodes to.
+// The decoded size, in the first 4 bytes of a chunk.
 std::size_t decoded_bytes(std::span<const std::byte> from, std::size_t room) {
   constexpr std::size_t size_bytes = 4;
   if (from.size() < size_bytes) fail(ExitCode::data, "szip: it ends early");
@@ -39,7 +39,7 @@ std::size_t decoded_bytes(std::span<const std::byte> from, std::size_t room) {
   return bytes;
 }
 
-// Decodes into `to` and gives the bytes that are of the stream.
+// Decodes into `to` and returns the number of valid bytes.
 std::size_t decode_stream(const SzipValues& szip, std::uint32_t width,
                           std::span<const std::byte> from, std::span<std::byte> to) {
   constexpr std::uint32_t most_significant_first = 16, nearest_neighbour = 32;
@@ -67,12 +67,12 @@ std::size_t unszip(std::span<const std::uint32_t> values, std::span<const std::b
   const std::size_t bytes = decoded_bytes(from, to.size());
   from = from.subspan(4);
   if (bytes == 0) return 0;
-  // Bytes of wide elements were put apart first, and are what is coded.
+  // Bytes of wide elements are separated first, and coded as elements.
   const bool apart = szip.bits > 16;
   const std::uint32_t width = apart ? 1 : szip.bits / 8;
   const std::size_t line = std::size_t{szip.line} * width;
   const std::size_t blocks = (szip.line + szip.block - 1) / szip.block;
-  const std::size_t padded = blocks * szip.block * width;  // lines are stored as whole blocks
+  const std::size_t padded = blocks * szip.block * width;  // lines are padded to whole blocks
   const std::size_t lines = (bytes + line - 1) / line;
   const bool direct = padded == line && !apart;
   const std::size_t room = padded == line ? bytes : lines * padded;

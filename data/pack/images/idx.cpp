@@ -14,7 +14,7 @@
 namespace trireme {
 namespace {
 
-// Reads a plain or gzip file; zlib tells them apart by content.
+// Reads a plain or gzip file; zlib detects which.
 class GzipReader {
  public:
   explicit GzipReader(const std::string& path) : path_(path) {
@@ -26,7 +26,7 @@ class GzipReader {
   GzipReader(const GzipReader&) = delete;
   GzipReader& operator=(const GzipReader&) = delete;
 
-  // Bytes read; fewer than asked for only at the end of the data.
+  // Number of bytes read; less than requested only at the end of the data.
   [[nodiscard]] std::size_t read(std::span<std::byte> to) {
     std::size_t done = 0;
     while (done < to.size()) {
@@ -34,7 +34,7 @@ class GzipReader {
       const int got = gzread(file_, to.data() + done, want);
       int code = Z_OK;
       const char* const reason = gzerror(file_, &code);
-      // A cut gzip file reads short and reports Z_BUF_ERROR.
+      // A truncated gzip file reads short with Z_BUF_ERROR.
       if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) {
         fail(ExitCode::data, "{}: damaged or truncated gzip file: {}", path_, reason);
       }

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 using Names = std::vector<std::string>;
 
-// The split that a folder of this name is, empty for none.
+// The split named by a folder; empty for none.
 std::string split_named(const std::string& folder) {
   if (folder == "val") return "validation";
   return folder == "train" || folder == "validation" || folder == "test" ? folder : "";
@@ -28,7 +28,7 @@ Names folders_in(const std::string& directory) {
   Names names;
   for (const auto& entry : fs::directory_iterator(directory)) {
     const std::string name = entry.path().filename().string();
-    std::error_code broken;  // a link in a circle
+    std::error_code broken;  // a circular link
     if (!name.starts_with('.') && entry.is_directory(broken)) names.push_back(name);
   }
   std::sort(names.begin(), names.end());
@@ -48,7 +48,7 @@ bool holds_files(const std::string& directory) {
                      });
 }
 
-// Whether the folders are splits. Refuses what could be taken for both.
+// Whether the folders are splits. Refuses ambiguous ones.
 bool are_splits(const std::string& directory, const Names& folders, const Names& class_names) {
   Names splits, others;
   for (const std::string& folder : folders)
@@ -99,7 +99,7 @@ std::vector<ClassFolder> folders_of_splits(const std::string& directory, const N
   return all;
 }
 
-// The classes of training, where there is a split of that name, else of all.
+// The classes of the training split, or without one of all.
 Names classes_of(const std::vector<ClassFolder>& folders) {
   const bool trains = std::any_of(folders.begin(), folders.end(),
                                   [](const auto& folder) { return folder.split == "train"; });
@@ -112,7 +112,7 @@ Names classes_of(const std::vector<ClassFolder>& folders) {
   return classes;
 }
 
-// The files of `all`, which is sorted, below `folder`.
+// The files of the sorted list `all` that are below `folder`.
 Names below(const Names& all, const std::string& folder) {
   const std::string prefix = folder + "/";
   auto first = std::lower_bound(all.begin(), all.end(), prefix);

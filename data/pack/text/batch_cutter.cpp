@@ -57,7 +57,7 @@ void DocumentCutter::end_document() {
   if (batch_->text.size() >= batch_bytes) give_batch();
 }
 
-// The last place that leaves `ahead` bytes behind it; 0: there is none. Bytes are cut anywhere.
+// The last cut with at least `ahead` bytes after it; 0: there is none. Bytes can be cut anywhere.
 std::size_t DocumentCutter::last_cut(std::string_view document, std::size_t ahead) const {
   if (tokenizer_ == nullptr) return document.size();
   if (document.size() <= ahead) return 0;

@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-// As far as whole code points go: what follows a cut ends anywhere.
+// Up to the last whole code point, because text after a cut may end anywhere.
 std::string_view whole_code_points(std::string_view text) {
   std::size_t end = text.size();
   while (end > 0 && (static_cast<unsigned char>(text[end - 1]) & 0xC0U) == 0x80)
@@ -55,7 +55,7 @@ bool BatchEncoder::encode_part(std::string_view text, const DocumentPart& part,
   } else if (part.ends) {
     encoder_->encode(text, ids, part.begins);
   } else {
-    std::uint64_t elsewhere = 0;  // counted where it is text
+    std::uint64_t elsewhere = 0;  // counted with its own text
     good_after = with_replaced_utf8(whole_code_points(after), elsewhere);
     if (!encoder_->encode_part(text, part.begins, good_after, ids)) {
       ids.resize(first);
@@ -85,7 +85,7 @@ bool BatchEncoder::encode_joined(const std::string& open, bool begins, TextBatch
   const std::string text = open + next.text.substr(0, part.bytes);
   part.begins = begins;
   part.offset -= open.size();
-  const std::uint64_t replaced = next.replaced;  // has counted both
+  const std::uint64_t replaced = next.replaced;  // both parts are counted there
   const bool whole =
       encode_part(text, part, next.parts.size() == 1 ? next.after : std::string(), next, ids);
   next.replaced = replaced;

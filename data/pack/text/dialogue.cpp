@@ -28,7 +28,7 @@ void add_text(std::string_view text, TextEncoder* encoder, bool begins, MarkedTo
     to.ids.push_back(static_cast<unsigned char>(byte));
 }
 
-// What Python's str.strip() takes away, in UTF-8.
+// Characters that Python's str.strip() removes, in UTF-8.
 bool is_space(std::string_view character) {
   constexpr std::array<std::string_view, 19> wide = {
       "\u0085", "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002", "\u2003",
@@ -60,7 +60,7 @@ std::string_view stripped(std::string_view text) {
   return text;
 }
 
-// What is wrong with message `number` from 1, or "".
+// The problem of message `number` (from 1), or "".
 std::string problem_of(const json& message, std::size_t number) {
   if (!message.is_object()) return fmt::format("message {} is no object", number);
   for (const char* const field : {"role", "content"}) {
@@ -76,7 +76,7 @@ std::string problem_of(const json& message, std::size_t number) {
                      fmt::join(roles, ", "));
 }
 
-// The messages of a line, or what is wrong with it.
+// Reads a line's messages; returns its problem, or "".
 std::string read_messages(std::string_view line, json& messages) {
   json whole;
   try {
@@ -150,7 +150,7 @@ std::size_t Dialogue::tokens_within(std::span<const std::uint32_t> ids, std::siz
   return count;
 }
 
-// Special tokens are found in contents too, as transformers finds them.
+// Special tokens are also recognised in contents, as in transformers.
 void Dialogue::encode_message(const std::string& role, std::string_view content,
                               TextEncoder& encoder, MarkedTokens to) const {
   const bool chatml = chat_ == ChatTemplate::chatml, counts = role == "assistant";

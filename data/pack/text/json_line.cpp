@@ -11,7 +11,7 @@ namespace {
 
 using json = nlohmann::json;
 
-// Keeps the field's text and nothing else of the object.
+// Stores only the field's text.
 class FieldReader final : public json::json_sax_t {
  public:
   explicit FieldReader(const std::string& field) : field_(field) {}
@@ -48,7 +48,7 @@ class FieldReader final : public json::json_sax_t {
     return false;
   }
 
-  // Empty: `text` holds it.
+  // Empty if `text` holds it.
   [[nodiscard]] std::string verdict() const {
     if (!problem.empty()) return problem;
     if (found_.empty()) return "";
@@ -83,7 +83,7 @@ class FieldReader final : public json::json_sax_t {
   const std::string& field_;
   std::string_view found_ = missing;
   int depth_ = 0;
-  bool is_field_ = false;  // the value that comes next is the field's
+  bool is_field_ = false;  // the next value is the field's
 };
 
 }  // namespace

@@ -28,7 +28,7 @@ std::vector<std::uint32_t> added_token(const Tokenizer* tokenizer, std::string_v
   return {*id};
 }
 
-// Meta's template begins with its token, which another of the user's stands for.
+// Meta's template begins with its token, unless the user gives another.
 std::vector<std::uint32_t> begin_of(const Tokenizer* tokenizer, const PackTextOptions& options) {
   const bool of_template =
       options.begin_token.empty() && options.chat_template == ChatTemplate::llama3;
@@ -45,7 +45,7 @@ DType dtype_for(std::uint64_t vocabulary, std::optional<DType> wanted) {
   return wanted.value_or(least);
 }
 
-// Batches as they come back, into the spool.
+// Moves returned batches to the spool.
 class Collector {
  public:
   Collector(const EncodeOptions& options, SpooledTokens& to) : encoder_(options), to_(to) {}
@@ -94,7 +94,7 @@ class Collector {
 
   BatchEncoder encoder_;
   SpooledTokens& to_;
-  std::string open_text_;  // of a document whose tokens depend on what comes next
+  std::string open_text_;  // of a document whose tokens depend on the following text
   bool begins_ = true;
   bool begin_ = true;  // the next token begins a document
   std::vector<std::uint32_t> joined_;

@@ -17,12 +17,12 @@ constexpr std::size_t unpacked_block_bytes = std::size_t{1} << 18;
 
 using TakeBytes = std::function<void(std::span<const std::byte>)>;
 
-// Of files with one or more members, one behind the other.
+// For files with one or more concatenated members.
 class Unpacker {
  public:
   virtual ~Unpacker() = default;
   virtual void read(std::span<const std::byte> packed, const TakeBytes& take) = 0;
-  // Raises ExitCode::data where more should have come.
+  // Raises ExitCode::data for a truncated file.
   virtual void finish() const = 0;
 };
 
@@ -34,7 +34,7 @@ class GzipReader final : public Unpacker {
       library_failed("inflateInit2(...)", "out of memory");
   }
   ~GzipReader() override {
-    inflateEnd(&stream_);  // unchecked: nothing is left to lose
+    inflateEnd(&stream_);  // unchecked: nothing left to lose
   }
   GzipReader(const GzipReader&) = delete;
   GzipReader& operator=(const GzipReader&) = delete;
@@ -43,7 +43,7 @@ class GzipReader final : public Unpacker {
     stream_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(packed.data()));
     stream_.avail_in = static_cast<uInt>(packed.size());
     do {
-      // What is written in blocks, as to tape, may be filled up with zeros.
+      // Files written in blocks, as to tape, may be padded with zeros.
       while (ended_ && stream_.avail_in > 0 && *stream_.next_in == 0)
         ++stream_.next_in, --stream_.avail_in;
       if (ended_ && stream_.avail_in > 0) {

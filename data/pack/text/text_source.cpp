@@ -27,7 +27,7 @@ TextPart spooled(const std::string& name, int descriptor, const std::string& dir
   std::vector<std::byte> block(text_block_bytes);
   while (true) {
     stop_if_asked();
-    // A signal just before a read would not end it.
+    // A signal right before a blocking read would not interrupt it.
     pollfd stream{descriptor, POLLIN, 0};
     if (::poll(&stream, 1, stop_check_milliseconds) <= 0) continue;
     const ssize_t got = ::read(descriptor, block.data(), block.size());
