@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What messages between ranks cost: alpha and beta per kind of link (Hockney, 1994), collectives in
+// Cost of messages between ranks: alpha and beta per kind of link (Hockney, 1994), collectives in
 // two levels (inside a domain of fast links, and between domains). Pure functions.
 #pragma once
 
@@ -12,14 +12,14 @@ namespace trireme::plan {
 
 enum class MeshAxis : std::uint8_t { pipeline, data, tensor };
 
-// How a group lies in the machine. Groups of one axis are alike but for those at the end of a
-// machine that they do not fill; this is the one of rank 0.
+// Placement of a group in the machine, for the group of rank 0. Groups of an axis are alike, except
+// at the end of a machine that they do not fill.
 struct GroupSpan {
   int size = 1;
-  int domains = 1;     // that the group touches
-  int per_domain = 1;  // most members in one of them
-  // Bytes per second that all members in one domain send out of it together, while every other
-  // group does the same.
+  int domains = 1;     // that the group spans
+  int per_domain = 1;  // most members in one domain
+  // Bytes per second that all members in one domain send out together, while all other groups do
+  // the same.
   double out_bandwidth = 0;
 };
 [[nodiscard]] GroupSpan span_of(MeshAxis axis, const MeshShape& mesh, const Links& links);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages between data-parallel ranks and what of them computation hides: gradient buckets behind
-// the last backward (ZeRO 2 and 3: behind every one), gathered parameters behind the forward.
-// Buckets are those of ParamLayout, as the engine lays them out. Private to this room.
+// Messages between data-parallel ranks and their overlap with computation: gradient buckets with
+// the last backward (ZeRO 2 and 3: every one), gathered parameters with the forward. Buckets are
+// those of ParamLayout, as in the engine. Private to this room.
 #pragma once
 
 #include <span>
@@ -12,12 +12,12 @@
 namespace trireme::plan {
 
 struct DataTraffic {
-  double elements = 0;        // that a rank of the stage holds
+  double elements = 0;        // on a rank of the stage
   double owned_elements = 0;  // that its optimizer updates
   int buckets = 0;
-  double bytes = 0;  // that a rank sends in a step
-  double tail = 0;   // reductions end so long after the stage's last backward
-  // Seconds of messages beside computation that slow it down, and of those that outlast it in
+  double bytes = 0;  // sent by a rank in a step
+  double tail = 0;   // time from the stage's last backward to the end of its reductions
+  // Seconds by which concurrent messages slow down computation, and by which they outlast it in
   // micro-batches before the last.
   double slowdown = 0;
   double gather_exposed = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the planner knows of a machine: configs/hardware/*.yaml, or what `trireme bench machine`
-// measured. Seconds, bytes, FLOP/s throughout.
+// The planner's description of a machine: configs/hardware/*.yaml, or measured by
+// `trireme bench machine`. Seconds, bytes, FLOP/s throughout.
 #pragma once
 
 #include <algorithm>
@@ -15,20 +15,20 @@ namespace trireme::plan {
 
 struct DeviceFacts {
   double memory_bytes = 0;     // of one rank's device
-  double framework_bytes = 0;  // taken by contexts and libraries before the first tensor
+  double framework_bytes = 0;  // used by contexts and libraries before the first tensor
   double memory_bandwidth = 0;
-  double launch_seconds = 0;           // a kernel or op call that has nothing to do
-  std::array<double, 5> peak_flops{};  // by resolved Precision; 0 = the device cannot
+  double launch_seconds = 0;           // a kernel or op call without work
+  std::array<double, 5> peak_flops{};  // by resolved Precision; 0 = not supported
 };
 
-// Shares of the peaks that kernels reach.
+// Achieved fractions of the peaks.
 struct Efficiency {
   double matmul = 1;  // of large matmuls
-  // Of the flops that attention does outside its projections: with heads of 128 or more, of 64 or
-  // fewer (0: the same), in between a mixture.
+  // Of attention's flops outside its projections: for heads of 128 or more, of 64 or fewer (0: the
+  // same), interpolated in between.
   double attention = 1, attention_64 = 0;
   double convolution = 1;  // of large convolutions
-  double memory = 1;       // of the bandwidth, by element-wise kernels and the optimizer
+  double memory = 1;       // of the bandwidth, for element-wise kernels and the optimizer
   // A matmul whose smallest dimension is d reaches matmul * d / (d + half_dimension).
   double half_dimension = 0;
 
@@ -43,52 +43,51 @@ struct Efficiency {
 };
 
 struct Node {
-  int ranks = 1;  // that it runs when full
-  // Processor cores that ranks share; 0 = each rank computes on a device of its own.
+  int ranks = 1;  // when full
+  // CPU cores shared by its ranks; 0 = each rank has its own device.
   int cores = 0;
-  // Compute time with as many ranks as cores, relative to one rank alone (caches, memory, clock).
+  // Compute time with as many ranks as cores, relative to a single rank (caches, memory, clock).
   double crowded_slowdown = 1;
-  // With more ranks than cores: seconds until the scheduler ends the turn of one that computes, a
-  // tick of Linux with HZ=250.
+  // With more ranks than cores: seconds until the scheduler preempts a computing rank, a tick of
+  // Linux with HZ=250.
   double scheduling_delay = 4e-3;
 };
 
 struct Link {
   double latency = 0;    // alpha: seconds of one message
-  double bandwidth = 0;  // 1 / beta: bytes per second that one rank sends while it receives as much
+  double bandwidth = 0;  // 1 / beta: bytes per second that a rank sends while receiving as many
 };
 
-// Ranks [n * domain, (n + 1) * domain) reach each other by `inside` (shared memory, NVLink); all
-// others by `between`, over `rails` adapters per domain of `between.bandwidth` each.
+// Ranks [n * domain, (n + 1) * domain) communicate over `inside` (shared memory, NVLink); all
+// others over `between`, with `rails` adapters per domain of `between.bandwidth` each.
 struct Links {
   int domain = 1;
   int rails = 1;
   Link inside{}, between{};
-  // Share of communication beside computation that costs it nothing: 1 for engines of its own, 0
-  // where both need the same cores.
+  // Fraction of concurrent communication that does not slow computation: 1 for separate engines, 0
+  // if both need the same cores.
   double overlap = 1;
 };
 
 struct Reliability {
   double mtbf_hours = 0;       // of one rank's device and its share of the node; 0 = never fails
   double restart_seconds = 0;  // from a failure to the first step after it
-  double checkpoint_bandwidth = 0;  // bytes per second that one rank writes; 0 = free
+  double checkpoint_bandwidth = 0;  // bytes per second written per rank; 0 = free
 };
 
 struct Hardware {
   std::string name;
   DeviceFacts device{};
   Efficiency efficiency{};
-  // Of layers whose operations are counted one by one (layer_work.h): what `efficiency` of layers
-  // known by their matrices alone has to cover beside the products is counted there by itself. 0:
-  // as in `efficiency`.
+  // For layers with individually counted operations (layer_work.h): there the work that
+  // `efficiency` must cover beside products is counted itself. 0: as in `efficiency`.
   Efficiency counted{.matmul = 0, .attention = 0, .convolution = 0, .memory = 0};
   Node node{};
   Links links{};
   Reliability reliability{};
   double straggler_deviation = 0;  // of a rank's step time, relative to the mean
-  double storage_bandwidth = 0;  // bytes per second that one rank reads samples at; 0 = never waits
-  double price_per_hour = 0;     // of one rank's device
+  double storage_bandwidth = 0;    // bytes per second of samples per rank; 0 = never waits
+  double price_per_hour = 0;       // per rank's device
 
   [[nodiscard]] double flops(Precision precision) const {
     return device.peak_flops[static_cast<std::size_t>(precision)];
@@ -96,12 +95,12 @@ struct Hardware {
   [[nodiscard]] Efficiency efficiency_of_counted() const;
 };
 
-// Raises ExitCode::config with "file:line: key: value ...; allowed ..." for anything wrong:
-// unknown, missing and doubled keys, wrong types, values out of range.
+// Raises ExitCode::config with "file:line: key: value ...; allowed ..." for unknown, missing and
+// duplicate keys, wrong types, and values out of range.
 [[nodiscard]] Hardware load_hardware(const std::string& path);
-// The same from text; `name` stands for the file in messages.
+// The same from text; messages name the file `name`.
 [[nodiscard]] Hardware parse_hardware(std::string_view text, const std::string& name);
-// YAML that parse_hardware reads back to the same values. `comment` stands above it, line by line.
+// YAML that parse_hardware reads back to the same values. `comment` precedes it, line by line.
 [[nodiscard]] std::string to_yaml(const Hardware& hardware, std::string_view comment);
 
 }  // namespace trireme::plan

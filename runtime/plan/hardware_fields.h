@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keys of a hardware file, one row each: reading, limits and writing follow from the table.
-// Private to this room.
+// The keys of a hardware file, one row each, for reading, limits and writing. Private to this room.
 #pragma once
 
 #include <span>
@@ -17,7 +16,7 @@ struct HardwareField {
   std::string_view section;  // "" at the top level
   std::string_view key;
   HardwareSlot (*slot)(Hardware&);
-  double low = 0, high = 0;  // of numbers; both allowed
+  double low = 0, high = 0;  // of numbers; inclusive
   bool required = false;     // otherwise the default of the struct
 };
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Seconds of one layer for one micro-batch on one rank. The work is what was counted of the layer
-// (StepInput::work), or follows from what it declares: matrix parameters of shape (out, in) are
-// products of `rows` rows; the rest of its flops is attention, or convolution where it has filters.
-// Private to this room.
+// Seconds of one layer for one micro-batch on one rank. The work is counted (StepInput::work), or
+// derived from its declaration: matrix parameters of shape (out, in) are products of `rows` rows;
+// the remaining flops are attention, or convolution if it has filters. Private to this room.
 #pragma once
 
 #include "runtime/plan/step_time.h"
@@ -13,14 +12,14 @@ struct LayerSeconds {
   double forward = 0;
   double backward_input = 0;   // gradient of the input
   double backward_weight = 0;  // gradients of the parameters
-  double recompute = 0;        // forward work that backward repeats
-  // Tensor-parallel messages that nothing hides.
+  double recompute = 0;        // forward work repeated in backward
+  // Tensor-parallel messages that are not overlapped.
   double tensor_forward = 0, tensor_backward = 0;
-  double tensor_bytes = 0;  // that the rank sends, hidden or not
+  double tensor_bytes = 0;  // sent by the rank, overlapped or not
 };
 
-// Of number `layer`; on a rank that has its node to itself, contention comes later. `block`: one of
-// the repeated layers, which recomputation and fp8 concern.
+// For layer number `layer`, on a rank without contention (added later). `block`: one of the
+// repeated layers, to which recomputation and fp8 apply.
 [[nodiscard]] LayerSeconds layer_seconds(std::size_t layer, bool block, const StepInput& input,
                                          const Hardware& hardware);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a layer asks of a device for one micro-batch, operation by operation, as counted by the code
-// that asks (device/work_log.h): bytes, FLOPs, and which rate they go at.
+// A layer's work on a device for one micro-batch, by operation, counted by the code that enqueues
+// it (device/work_log.h): bytes, FLOPs, and the applicable rate.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace trireme::plan {
 
 enum class Rate : std::uint8_t {
-  memory,  // no FLOPs that count
+  memory,  // without counted FLOPs
   matmul,
   matmul_fp8,
   attention,
@@ -22,22 +22,22 @@ struct OperationWork {
   Rate rate = Rate::memory;
   double bytes = 0;  // read and written
   double flops = 0;
-  double smallest = 0;  // dimension of a matmul; of attention the size of a head
+  double smallest = 0;  // dimension of a matmul; for attention the head size
   int kernels = 1;
 };
 
-// FLOP/s that the precision has at most; with fp8 what is not a matmul in it is computed in bf16.
-// Raises ExitCode::config where the hardware has no rate for it.
+// Peak FLOP/s of the precision; with fp8 all but matmuls run in bf16. Raises ExitCode::config if
+// the hardware has no rate for it.
 [[nodiscard]] double peak_of(Precision precision, bool in_fp8, const Hardware& hardware);
 
-// Of one call: max(flops / rate, bytes / bandwidth) + its launches, by the efficiencies of the
-// hardware. Raises as peak_of().
+// For one call: max(flops / rate, bytes / bandwidth) + its launches, with the hardware's
+// efficiencies. Raises like peak_of().
 [[nodiscard]] double seconds_of(const OperationWork& work, Precision precision,
                                 const Hardware& hardware);
 
 struct LayerWork {
   std::vector<OperationWork> forward;
-  std::vector<OperationWork> recompute;        // forward work that backward repeats
+  std::vector<OperationWork> recompute;        // forward work repeated in backward
   std::vector<OperationWork> backward_input;   // gradient of the input
   std::vector<OperationWork> backward_weight;  // gradients of the parameters
 };
