@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a user can do about what a run reports. Each advice is a row of one table with the runs that
-// it fits, so that nobody is told to raise what is off or to use fewer ranks than one.
+// What a user can do about reported problems. Each advice is a row of a table with a condition on
+// the run, so that nobody is told to raise what is off or to use fewer ranks than one.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace trireme {
 
-// What of a run decides which advice fits it.
+// The facts of a run that select its advice.
 struct RunFacts {
   int ranks = 1;
   int data = 1, tensor = 1, pipeline = 1;  // of the mesh
   int zero = 0;
   bool zero_bubble = false;  // the pipeline's schedule
   bool on_cpu = true;
-  // Of the host where ranks have the fewest cores each: CPU only.
+  // Of the host with the fewest cores per rank: CPU only.
   int host_ranks = 1, host_cores = 1;
   std::int64_t data_workers = 1;
   std::int64_t eval_every = 0;    // 0: only after the last step
@@ -27,22 +27,22 @@ struct RunFacts {
   std::int64_t checkpoint_every = 0;
   bool checkpoint_async = true;
   bool full_recompute = false;
-  std::int64_t global_batch = 0;  // samples; 0: not known
+  std::int64_t global_batch = 0;  // samples; 0: unknown
   std::int64_t micro_batch = 0;   // the same
   bool uneven_batch = false;      // data ranks hold different numbers of micro-batches
-  int hosts = 0;                  // 0: not known
-  // Cores that other programs used on the host where they used most; below 0: not known.
+  int hosts = 0;                  // 0: unknown
+  // Cores used by other programs on the host where they used most; below 0: unknown.
   double other_programs = -1;
   friend bool operator==(const RunFacts&, const RunFacts&) = default;
 };
 
-// Of decoded chunks the share that had been decoded before, from which on the cache is too small.
+// Share of repeatedly decoded chunks above which the cache is too small.
 inline constexpr double notable_decoded_again = 0.4;
 
-// What raising a batch is marked with: the run's losses would be others.
+// Marks advice to raise a batch, which changes the run's losses.
 inline constexpr std::string_view changes_training = "changes the training";
 
-// Whether ranks compute on cores of which there are fewer.
+// Whether ranks share fewer cores than there are ranks.
 [[nodiscard]] bool share_cores(const RunFacts& facts);
 
 enum class Trouble : std::uint8_t {
@@ -55,7 +55,7 @@ enum class Trouble : std::uint8_t {
   data_wait_of_rank,  // of one rank only
   straggler,
   uneven_batch,     // data ranks hold different numbers of micro-batches
-  no_core,          // of all ranks alike
+  no_core,          // of all ranks
   no_core_of_rank,  // of one rank only
   checkpoint,
   checkpoint_of_rank,  // of one rank only
@@ -72,7 +72,7 @@ struct Advice {
 
 [[nodiscard]] std::span<const Advice> all_advice();
 
-// Those that fit: "a, b or c"; empty where none does.
+// The applicable ones: "a, b or c"; empty if there are none.
 [[nodiscard]] std::string advice_for(Trouble trouble, const RunFacts& facts);
 
 }  // namespace trireme

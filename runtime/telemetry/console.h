@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a person sees of a run. On a terminal one line that updates in place shows loss, throughput,
-// the time left and where the time goes; elsewhere there is a line per log_every steps. Both end
-// with a summary.
+// A run's output for people. On a terminal one line updates in place and shows loss, throughput,
+// time left and time shares; elsewhere there is a line per log_every steps. Both end with a
+// summary.
 #pragma once
 
 #include <chrono>
@@ -21,39 +21,38 @@ struct ConsoleOptions {
   RunFacts facts{};  // for the verdict's advice
 };
 
-// The time left is that of steps as in `window`, and of evaluations and checkpoints as in `pace`.
-// Loss, lr, norm and scale are those of the last step, as metrics.jsonl has them; the mean of the
-// losses, the rates and the times cover all steps of the window. Lines end with a newline.
+// The time left is estimated from steps in `window`, and from evaluations and checkpoints in
+// `pace`. Loss, lr, norm and scale are the last step's, as in metrics.jsonl; mean loss, rates and
+// times cover all steps of the window. Lines end with a newline.
 // "step 120/1000  loss 2.3456 (mean of 10 steps 2.4012)  lr 1.00e-03  norm 0.84  12.3k tokens/s"
 [[nodiscard]] std::string format_step_line(const StepMetrics& last, const StepTotals& window,
                                            const ConsoleOptions& options, const Pace& pace = {});
 [[nodiscard]] std::string format_evaluation_line(const EvaluationMetrics& metrics,
                                                  const ConsoleOptions& options);
-// At most `width` columns; parts that do not fit are left out, no newline:
+// At most `width` columns; omits parts that do not fit; no newline:
 // "step 520/1000  loss 1.6201  12.3k tokens/s  eta 1:05  compute 88 %  comm 10 %  data 2 %".
 [[nodiscard]] std::string format_progress(const StepMetrics& last, const StepTotals& window,
                                           const ConsoleOptions& options, std::size_t width,
                                           const Pace& pace = {});
-// What was done, where the time went, how much of the reduction of gradients was hidden (where
-// there was one), and the verdict.
+// What was done, where the time went, how much of the gradient reduction was overlapped (if there
+// was one), and the verdict.
 [[nodiscard]] std::string format_summary(const RunSummary& summary, const ConsoleOptions& options);
 // "12.3k", "4.56M": three significant digits.
 [[nodiscard]] std::string format_quantity(double value);
 // "0:07", "12:05", "3:04:05".
 [[nodiscard]] std::string format_duration(double seconds);
 
-// Writes the above to a descriptor; rank 0 only. Lines also go to the log that is kept, those of
-// steps on a terminal only there. A console that cannot be written to (a closed pipe, a full disk
-// under a redirection) never ends a run.
+// Writes the above to a descriptor; rank 0 only. Lines also go to the kept log; step lines on a
+// terminal go only there. A console that cannot be written (closed pipe, full disk) never ends a
+// run.
 class Console final : public MetricsSink {
  public:
-  // `descriptor` stays the caller's.
+  // The caller owns `descriptor`.
   explicit Console(const ConsoleOptions& options, int descriptor = 1);
 
   void step(const StepMetrics& metrics) override;
   void evaluation(const EvaluationMetrics& metrics) override;
-  // Both are logged where they happen.
-  // Fills in `totals` (all steps seen) before printing.
+  // Both are logged where they occur. Fills in `totals` (all steps seen) before printing.
   void finish(RunSummary summary);
 
  private:
@@ -69,9 +68,9 @@ class Console final : public MetricsSink {
   StepTotals totals_;
   StepTotals window_;  // since the last line
   Divergence divergence_;
-  double evaluation_seconds_ = 0;  // of all so far
+  double evaluation_seconds_ = 0;  // so far
   int evaluations_ = 0;
-  StepTotals recent_;  // since the line before that: the progress line does not jump
+  StepTotals recent_;  // since the line before that, to smooth the progress line
 };
 
 }  // namespace trireme

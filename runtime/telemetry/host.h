@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processor and the memory that this process may use.
+// The processor and memory that this process may use.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@ namespace trireme {
 
 struct HostCpu {
   std::string model;
-  std::vector<std::string> extensions;  // of its flags those that decide which kernels run
+  std::vector<std::string> extensions;  // CPU flags that select kernels
   int cores_online = 0;
-  int cores_allowed = 0;   // by the affinity mask; 0: not known
+  int cores_allowed = 0;   // by the affinity mask; 0: unknown
   double cores_quota = 0;  // by the container's quota; 0: none
 };
 
@@ -23,9 +23,9 @@ struct HostMemory {
 };
 
 [[nodiscard]] HostCpu host_cpu();
-// The numbers of the cores in this thread's affinity mask, ascending; empty where it is not known.
+// The cores in this thread's affinity mask, ascending; empty if unknown.
 [[nodiscard]] std::vector<int> allowed_cores();
-// Whole cores that this process may use: allowed, and within the quota; at least one.
+// Whole cores usable by this process: allowed, and within the quota; at least one.
 [[nodiscard]] int usable_cores(const HostCpu& cpu);
 [[nodiscard]] HostMemory host_memory();
 

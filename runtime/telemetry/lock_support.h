@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a lock on a file keeps off processes of other hosts too.
+// Whether a file lock also excludes processes on other hosts.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-// Why locks below `path`, absolute and without links, are seen on this host only; "" where they are
-// seen by all. `mounts`: as /proc/self/mountinfo.
+// Why locks below `path`, absolute and without links, are visible only on this host; "" if they are
+// visible everywhere. `mounts`: as /proc/self/mountinfo.
 [[nodiscard]] std::string why_locks_are_local(std::string_view mounts, std::string_view path);
 
 }  // namespace trireme

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether cores are waited for, and what else runs on them, as Linux counts it: the one check of
-// the machine behind a run's verdict, `trireme bench`, `scale` and `doctor`.
+// Whether threads wait for cores, and what else uses them, as counted by Linux: the load check
+// behind a run's verdict, `trireme bench`, `scale` and `doctor`.
 #pragma once
 
 #include <chrono>
@@ -11,38 +11,38 @@
 
 namespace trireme {
 
-// How long a thread was ready to run and had no core: the second value of schedstat (the kernel's
+// Time that a thread was runnable without a core: the second value of schedstat (the kernel's
 // Documentation/scheduler/sched-stats.rst).
 class RunDelay {
  public:
   // `task`: the thread's directory in /proc.
   explicit RunDelay(const std::string& task);
-  // Since it began; 0 where the kernel does not tell.
+  // Since the thread began; 0 if the kernel does not report it.
   [[nodiscard]] double milliseconds() const;
 
  private:
   FileDescriptor file_;
 };
 
-// Means over some time.
+// Means over a period.
 struct MachineLoad {
-  int cores = 0;      // that this process may use
-  double busy = 0;    // of them, with whatever
+  int cores = 0;      // usable by this process
+  double busy = 0;    // of them, by anything
   double stolen = 0;  // of them, by the hypervisor for other machines
   double own = 0;     // cores that this process used; see also load_of_host()
-  double waited = 0;  // 0..1 of the time: the thread that asks was ready and had no core
+  double waited = 0;  // fraction 0..1 of the time: the calling thread was runnable without a core
 
-  // Cores that neither this process nor nobody used.
+  // Cores used by other processes.
   [[nodiscard]] double others() const;
-  // Whether others took so much that times measured beside them say little: a twentieth of the
-  // cores, or a fiftieth of this thread's time.
+  // Whether other load makes measured times unreliable: a twentieth of the cores, or a fiftieth of
+  // this thread's time.
   [[nodiscard]] bool disturbs() const;
 };
 
 // "other programs used 1.8 of 2 cores, and cores were waited for in 34 % of the time"
 [[nodiscard]] std::string describe(const MachineLoad& load);
 
-// Counts from its making on; zeros where /proc does not tell.
+// Counts from its construction on; zeros if /proc does not report them.
 class LoadMeter {
  public:
   LoadMeter();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training step and an evaluation report, and metrics.jsonl, the file that keeps all of it:
-// one JSON object per line and per step. Key names are a contract; scripts read them.
+// Reports of training steps and evaluations, and metrics.jsonl, the file that stores them: one JSON
+// object per line and step. Key names are a contract; scripts read them.
 #pragma once
 
 #include <chrono>
@@ -18,19 +18,18 @@
 
 namespace trireme {
 
-// What a run counts: the word before "/s" on the console and before "_per_s" in metrics.jsonl.
+// The unit of throughput: the word before "/s" on the console and before "_per_s" in metrics.jsonl.
 enum class ItemKind : std::uint8_t { tokens, images };
 
 [[nodiscard]] std::string_view name_of(ItemKind kind);
 
-// What is known of the rank that waited longest for its data in a step.
+// The rank that waited longest for its data in a step.
 struct SlowRead {
   int rank = 0;
   double wait_ms = 0;
-  // The file whose reads took it longest since it told of any, by a number that stands for its
-  // path; 0: it told of none.
+  // The file with its longest reads since its last report, as a number for its path; 0: none.
   std::uint64_t file = 0;
-  double seconds = 0, bytes = 0;  // of these reads, of all threads together
+  double seconds = 0, bytes = 0;  // of these reads, over all threads
 };
 
 // One optimizer step.
@@ -38,31 +37,31 @@ struct StepMetrics {
   std::int64_t step = 0;  // 1 after the first step
   double loss = 0;        // mean over the global batch
   double learning_rate = 0;
-  double grad_norm = 0;      // before clipping
-  std::int64_t items = 0;    // tokens or images of this step, all ranks together
-  std::int64_t targets = 0;  // of them counted in the loss; written where they are not all
-  double flops = 0;          // of the model's own operations in them; 0 = not known
-  double peak_flops = 0;     // a second, of all ranks; 0 = not known
-  Times times{};             // milliseconds, means over the ranks
-  std::optional<double> loss_scale{};   // of this step, where the loss is scaled
-  std::int64_t skipped_steps = 0;       // up to and with this one, because gradients overflowed
-  std::int64_t non_finite_steps = 0;    // of this run, skipped with no loss scale to mend it
-  std::optional<double> noise_scale{};  // samples; of the steps that measure it
-  double noise_trace = 0, noise_square = 0;  // what this step alone says of its two parts
-  std::optional<std::int64_t> spikes{};      // up to and with this one, where there is a spike rule
-  // Of the weights behind this step that are digested in it (telemetry.weight_digests).
+  double grad_norm = 0;                 // before clipping
+  std::int64_t items = 0;               // tokens or images of this step, over all ranks
+  std::int64_t targets = 0;             // number counted in the loss; written if not all are
+  double flops = 0;                     // of the model's own operations; 0 = unknown
+  double peak_flops = 0;                // per second, of all ranks; 0 = unknown
+  Times times{};                        // milliseconds, means over the ranks
+  std::optional<double> loss_scale{};   // of this step, if the loss is scaled
+  std::int64_t skipped_steps = 0;       // up to and with this one, because of gradient overflows
+  std::int64_t non_finite_steps = 0;    // of this run, skipped without a loss scale to fix it
+  std::optional<double> noise_scale{};  // samples; in steps that measure it
+  double noise_trace = 0, noise_square = 0;  // this step's estimates of its two parts
+  std::optional<std::int64_t> spikes{};      // up to and with this one, if there is a spike rule
+  // Of the weights digested after this step (telemetry.weight_digests).
   std::optional<std::uint64_t> weight_digest{};
-  std::optional<double> joules{};       // since the report before, where all of it is counted
-  std::optional<SlowRead> slow_read{};  // where a rank waited for data
+  std::optional<double> joules{};       // since the previous report, if all of it is counted
+  std::optional<SlowRead> slow_read{};  // if a rank waited for data
   double epoch = 0;                     // passes over the data, up to and with this step
   std::int64_t items_seen = 0;          // tokens or images, up to and with this step
   std::chrono::system_clock::time_point time{};  // when it was reported
 };
 
-// A step whose loss leapt, and whose update was left out.
+// A step with a loss spike, whose update was skipped.
 struct SkippedBatch {
   std::int64_t step = 0;
-  double zscore = 0;                  // of its loss above the running mean
+  double zscore = 0;                  // of its loss against the running mean
   std::vector<std::int64_t> samples;  // of the global batch
   std::chrono::system_clock::time_point time{};
 };
@@ -81,11 +80,11 @@ struct SavedCheckpoint {
   std::string path{};
   std::uint64_t bytes = 0;  // of rank 0
   double seconds = 0;       // from the start of the save to its commit
-  double stall_ms = 0;      // that training stood still for it
+  double stall_ms = 0;      // that training waited for it
   std::chrono::system_clock::time_point time{};
 };
 
-// Something that a person should look at while the run goes on.
+// A problem that a person should look at during the run.
 struct RunWarning {
   std::int64_t step = 0;
   std::string kind{};  // "slow_data", ...: health/run_warnings.h
@@ -93,10 +92,10 @@ struct RunWarning {
   std::chrono::system_clock::time_point time{};
 };
 
-// Steps behind the checkpoint that a run went on from: they were done for nothing.
+// Steps after the checkpoint from which a run continued: wasted work.
 struct LostSteps {
   std::int64_t steps = 0;
-  double seconds = 0;  // with the evaluations behind them
+  double seconds = 0;  // including evaluations after them
 };
 
 struct EvaluationMetrics {
@@ -108,28 +107,28 @@ struct EvaluationMetrics {
     double loss = 0;
     std::optional<double> accuracy{};
   };
-  std::vector<Source> sources{};  // where several have a validation set
+  std::vector<Source> sources{};  // if several have a validation set
   double evaluation_ms = 0;
   std::chrono::system_clock::time_point time{};
 };
 
-// One JSON object and a newline. Losses, norms, scales and learning rates print with digits that
-// read back to the same value, times and rates in thousandths; NaN and infinity print as null and
-// add "non_finite":true. "timestamp" is UTC, as "2026-11-22T12:01:02.345Z".
+// One JSON object and a newline. Losses, norms, scales and learning rates have digits that read
+// back equal, times and rates are in thousandths; NaN and infinity print as null and add
+// "non_finite":true. "timestamp" is UTC, as "2026-11-22T12:01:02.345Z".
 [[nodiscard]] std::string format_json(const StepMetrics& metrics, ItemKind kind);
 [[nodiscard]] std::string format_json(const EvaluationMetrics& metrics);
 [[nodiscard]] std::string format_json(const SkippedBatch& skipped);
 [[nodiscard]] std::string format_json(const FailedSave& failed);
 [[nodiscard]] std::string format_json(const RunWarning& warning);
 
-// Where a run's reports go: the log, the console, files that other tools read. Rank 0 only. Calls
-// come from the thread that trains, steps in order; a slow sink holds up the run.
+// Destination of a run's reports: the log, the console, files for other tools. Rank 0 only. The
+// training thread calls it, steps in order; a slow sink delays the run.
 class MetricsSink {
  public:
   virtual ~MetricsSink() = default;
   virtual void step(const StepMetrics& metrics) = 0;
   virtual void evaluation(const EvaluationMetrics& metrics) = 0;
-  // Not all have a place for these.
+  // Optional for sinks.
   virtual void skipped(const SkippedBatch& /*skipped*/) {}
   virtual void failed_save(const FailedSave& /*failed*/) {}
   virtual void saved(const SavedCheckpoint& /*saved*/) {}
@@ -138,12 +137,12 @@ class MetricsSink {
   virtual void samples(const ModelSamples& /*samples*/) {}
 };
 
-// Passes everything on, in the order of the list; an error of one keeps it from those behind.
+// Forwards everything in list order; an error of one keeps it from the following ones.
 class MetricsSinks final : public MetricsSink {
  public:
   // `sink` must outlive this.
   void add(MetricsSink& sink) { sinks_.push_back(&sink); }
-  // Called before anything is passed on; what it raises keeps it from all sinks.
+  // Called before forwarding; an error that it raises keeps the report from all sinks.
   void check_first(std::function<void()> check) { check_ = std::move(check); }
 
   void step(const StepMetrics& metrics) override;
@@ -163,10 +162,10 @@ class MetricsSinks final : public MetricsSink {
   std::vector<MetricsSink*> sinks_;
 };
 
-// metrics.jsonl of one run; rank 0 only. Errors are LineFile's.
+// metrics.jsonl of a run; rank 0 only. Errors are LineFile's.
 class MetricsLog final : public MetricsSink {
  public:
-  // A run that goes on after `done` steps keeps the lines up to them; a new one has no file yet.
+  // A run continued after `done` steps keeps the lines up to them; a new run has no file yet.
   MetricsLog(std::string path, ItemKind kind, std::optional<std::int64_t> done = {});
 
   void step(const StepMetrics& metrics) override;
@@ -175,7 +174,7 @@ class MetricsLog final : public MetricsSink {
   void failed_save(const FailedSave& failed) override;
   void warning(const RunWarning& warning) override;
   [[nodiscard]] const std::string& path() const { return file_.path(); }
-  // Whose lines a run that goes on has not kept.
+  // The steps whose lines a continued run has dropped.
   [[nodiscard]] const LostSteps& lost() const { return lost_; }
 
  private:

@@ -12,27 +12,26 @@
 
 namespace trireme {
 
-// Made by rank 0 once everything else has been checked. Creates the directory and its parents,
-// refuses one that already holds a run unless the run goes on, and finds out now, not at the first
-// write, that the place is read-only. Errors are ExitCode::config, name the path and say what to
-// do.
+// Made by rank 0 after all other checks. Creates the directory and its parents, refuses one that
+// already holds a run unless the run continues, and detects now, not at the first write, that it is
+// read-only. Errors are ExitCode::config, name the path and say what to do.
 class RunDirectory {
  public:
   explicit RunDirectory(std::string path, bool goes_on = false);
-  // The directory and its parents alone, where they are not there yet.
+  // Creates only the directory and missing parents.
   static void create(const std::string& path);
-  // ExitCode::config where `path`, or a directory that it would lie in, is something else than a
-  // directory, or where what a run keeps from start to start is a link. Touches nothing.
+  // Raises ExitCode::config if `path` or a parent is not a directory, or if a file that a run keeps
+  // across starts is a link. Read-only.
   static void refuse_a_file(const std::string& path);
-  // What an earlier run left there.
+  // Left by an earlier run.
   struct Contents {
     bool run = false, trained = false, weights = false, averages = false;
   };
   [[nodiscard]] static Contents contents(const std::string& path);
-  // Removes every file that a run writes there, and nothing else: supervise/ and what is not ours
-  // stay. Raises ExitCode::config where something cannot be removed.
+  // Removes every file that a run writes, and nothing else: supervise/ and foreign files stay.
+  // Raises ExitCode::config if something cannot be removed.
   static void remove_run(const std::string& path);
-  // Gives the weights of a run that goes back behind their step, and their average, names that say
+  // Renames the weights and averages of a run that returns to before their step, to names with
   // their step.
   static void set_weights_aside(const std::string& path, std::int64_t step);
   [[nodiscard]] static std::string set_aside_name(std::int64_t step);
@@ -46,12 +45,12 @@ class RunDirectory {
   [[nodiscard]] std::string metrics_path() const { return path_ + "/metrics.jsonl"; }
   [[nodiscard]] std::string ranks_path() const { return path_ + "/ranks.jsonl"; }
   [[nodiscard]] std::string certificate_path() const { return path_ + "/certificate.jsonl"; }
-  // What the console showed, of all starts of the run.
+  // The console's output, of all starts of the run.
   [[nodiscard]] std::string log_path() const { return log_in(path_); }
   [[nodiscard]] static std::string log_in(const std::string& path) { return path + "/console.log"; }
   [[nodiscard]] std::string config_path() const { return config_in(path_); }
   [[nodiscard]] std::string weights_path() const { return weights_in(path_); }
-  // What a rank holds at most, bytes by use, once the run has ended.
+  // Peak bytes per rank by use, once the run has ended.
   [[nodiscard]] static std::string memory_in(const std::string& path) {
     return path + "/memory.json";
   }

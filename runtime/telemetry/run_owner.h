@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One job per run directory. Rank 0 holds an open-file-description lock on RUN/owner.lock as long
-// as the job lives: it ends with the process, however that ends. RUN/owner.json says who holds it,
-// and has an epoch that grows with every start: a job that lost the directory all the same (a
-// server that forgot its locks, a lock file or directory that was replaced) finds another's name
-// there before it adds a line or commits anything, and ends; no more than one line may be on its
-// way.
+// One job per run directory. Rank 0 holds an open-file-description lock on RUN/owner.lock while the
+// job lives; it ends with the process, however that ends. RUN/owner.json names the holder, with an
+// epoch that grows with every start: a job that lost the directory anyway (a server that lost its
+// locks, a replaced lock file or directory) finds another name there before it adds a line or
+// commits anything, and ends; at most one line may be in flight.
 #pragma once
 
 #include <sys/stat.h>
@@ -19,25 +18,25 @@ namespace trireme {
 
 class RunOwner {
  public:
-  // Touches nothing. `patience_seconds`: that another holder gets to end. `key`: what messages call
-  // the setting that names the directory.
+  // Read-only. `patience_seconds`: time for another holder to end. `key`: the setting that names
+  // the directory, for messages.
   explicit RunOwner(std::string run_directory, double patience_seconds = 3,
                     std::string key = "run.directory");
 
-  // Before anything may be written: takes the lock where an earlier job has left its file. A holder
-  // gets its seconds to end, an earlier start of the same batch job two minutes. Raises
-  // ExitCode::config, naming the holder, or saying why there are no locks in this place.
+  // Before anything is written: takes the lock if an earlier job has left its file. Gives a holder
+  // its seconds to end, an earlier start of the same batch job two minutes. Raises
+  // ExitCode::config, naming the holder, or saying why locks do not work here.
   void take_if_there();
-  // Makes the file where there is none, takes the lock and writes owner.json with a new epoch. The
-  // directory must be there.
+  // Makes the file if missing, takes the lock and writes owner.json with a new epoch. The directory
+  // must exist.
   void take();
   // From 1 on; 0 before take().
   [[nodiscard]] std::int64_t epoch() const { return epoch_; }
-  // Raises ExitCode::config, naming the new owner, where the directory is no longer this job's.
-  // Costs one stat() as long as nobody touches owner.json. From any thread.
+  // Raises ExitCode::config, naming the new owner, if the directory no longer belongs to this job.
+  // Costs one stat() while owner.json is unchanged. Thread-safe.
   void require() const;
-  // Whether some process, of any host whose locks are seen here, holds the run; nothing where the
-  // run has no lock or it cannot be asked for.
+  // Whether a process, on any host whose locks are visible here, holds the run; nothing if the run
+  // has no lock or it cannot be tested.
   [[nodiscard]] static std::optional<bool> is_held(const std::string& run_directory);
 
  private:

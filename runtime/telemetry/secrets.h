@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of a process's surroundings may be written down: environment.json is shared with others.
+// What may be recorded about a process's environment: environment.json is shared.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace trireme {
 
-// Whether a variable is on the list of those that steer a run and hold no secret. Everything else
-// stays out: what a site calls its secrets cannot be known.
+// Whether a variable is on the list of those that affect a run and hold no secret. All others are
+// excluded, because sites may name their secrets in any way.
 [[nodiscard]] bool may_be_recorded(std::string_view variable);
 
 // The text with "***" for a user and password in an address, for the query of a URL, and for the

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the seconds of a finished run went over all ranks, what would have been gained without the
-// largest loss, and what to do about it.
+// Where the time of a finished run went over all ranks, what removing the largest loss would gain,
+// and what to do about it.
 #pragma once
 
 #include <optional>
@@ -15,13 +15,13 @@
 
 namespace trireme {
 
-// Steps summed since some point.
+// Sums over steps.
 struct StepTotals {
   std::int64_t steps = 0;
   std::int64_t items = 0;
   double loss = 0;  // sum of the steps' losses
   Times times{};
-  // Of the steps whose energy is known.
+  // Over steps with known energy.
   double joules = 0;
   std::int64_t joule_items = 0;
 
@@ -30,13 +30,12 @@ struct StepTotals {
   void add(const StepTotals& more);
 };
 
-// What the means over the ranks say of the parts that add up to all of a run's time
-// (time_use::of_run); the others stay. Each wait counts once: behind a rank that had no core, or
-// that still stood for a checkpoint, with what made it wait.
+// The parts of the means over ranks that add up to a run's whole time (time_use::of_run); others
+// are unchanged. Each wait counts once: waiting for a rank without a core, or for one that writes a
+// checkpoint, counts as that cause.
 [[nodiscard]] Times parts_of(const Times& times);
 
-// Idle shares of a pipeline, 0..1: as measured, and as its schedule has them with the stages'
-// times.
+// Idle shares of a pipeline, 0..1: as measured, and as scheduled with the stages' times.
 struct BubbleShares {
   double measured = 0, predicted = 0;
 };
@@ -45,47 +44,47 @@ struct BubbleShares {
 struct HostLoad {
   std::string host{};
   int cores = 0;
-  double others = 0, stolen = 0;  // by other programs, by other machines of the hypervisor
+  double others = 0, stolen = 0;  // of other programs, and of other machines on the hypervisor
 };
 
 [[nodiscard]] RankMesh mesh_of(const RunFacts& facts);
 
-// From which step on the losses of a run are not finite.
+// The step from which the losses of a run are not finite.
 struct Divergence {
   std::int64_t since = 0;  // step; 0: the last loss was finite
 
   void add(std::int64_t step, double loss);
 };
 
-// `wall` covers the loop from the first batch to the last evaluation.
+// `wall` is the loop from the first batch to the last evaluation.
 struct RunSummary {
   StepTotals totals;
   double wall_seconds = 0;
-  double evaluation_seconds = 0;        // of the wall time
-  double checkpoint_after_seconds = 0;  // of the wall time, behind the last step
+  double evaluation_seconds = 0;        // part of the wall time
+  double checkpoint_after_seconds = 0;  // part of the wall time, after the last step
   std::uint64_t peak_memory_bytes = 0;  // resident set of the rank that used most
   SlowRanks slow{};
   std::vector<Times> ranks{};            // sums of the steps, by rank; may be empty
-  double decoded_again = 0;              // of the chunks that rank 0 decoded, the share
-  std::vector<Trial> trials{};           // those that the run brought along
-  std::optional<BubbleShares> bubble{};  // where it was measured
+  double decoded_again = 0;              // share of the chunks that rank 0 decoded
+  std::vector<Trial> trials{};           // those found by the run
+  std::optional<BubbleShares> bubble{};  // if measured
   std::vector<std::string> hosts{};      // by rank; may be empty
   Divergence divergence{};
-  std::optional<HostLoad> load{};  // where other programs used most
+  std::optional<HostLoad> load{};  // of the host where other programs used most
 };
 
-// 0 of nothing.
+// 0 if `whole` is 0.
 [[nodiscard]] constexpr double percent(double part, double whole) {
   return whole > 0 ? 100 * part / whole : 0.0;
 }
 
 // Seconds of the parts of time_use::of_run, which add up to the wall time. Means over the ranks.
 [[nodiscard]] Times seconds_of(const RunSummary& summary);
-// What took how long, how ranks differ, who is late, what the worst part costs and what to do about
-// it: lines without a newline at the end. The last but one, or the last, begins with "verdict: ";
-// behind it stands a line "try: " where a setting is known that would gain.
+// Times, differences between ranks, late ranks, the cost of the worst part and what to do: lines
+// without a final newline. The last line, or the one before, begins with "verdict: "; a line "try:
+// " follows if a setting is known to gain.
 [[nodiscard]] std::string verdict_text(const RunSummary& summary, const RunFacts& facts);
-// The line of the verdict.
+// The line with the verdict.
 [[nodiscard]] std::string verdict(const RunSummary& summary, const RunFacts& facts);
 
 }  // namespace trireme

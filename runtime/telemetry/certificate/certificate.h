@@ -21,12 +21,12 @@
 
 namespace trireme {
 
-// One start of a run, at the step that it begins after.
+// One start of a run, and the step after which it begins.
 struct CertificateStart {
   std::int64_t after = 0;
   std::string config{};                            // digest of config.yaml
-  std::string user_config{};                       // and of config.user.yaml
-  std::string environment{};                       // and of environment.json
+  std::string user_config{};                       // digest of config.user.yaml
+  std::string environment{};                       // digest of environment.json
   std::string data{};                              // fingerprint of the training data
   std::string program{};                           // version, revision and build
   std::string binary{};                            // digest of the executable
@@ -42,9 +42,9 @@ inline constexpr std::string_view certificate_name = "certificate.jsonl";
 
 // "0x0123456789abcdef" of XXH3-64.
 [[nodiscard]] std::string digest_text(std::uint64_t digest);
-// Bits, readable: "0x1.8p+1".
+// Exact and readable: "0x1.8p+1".
 [[nodiscard]] std::string exact_text(double value);
-// Of a regular file's bytes. Raises ExitCode::config where it cannot be read.
+// Of a regular file's bytes. Raises ExitCode::config if it cannot be read.
 [[nodiscard]] std::string file_digest(const std::string& path);
 
 using TensorDigests = std::map<std::string, std::string>;  // by name
@@ -54,70 +54,69 @@ class Certificate final : public MetricsSink {
  public:
   // Digest of the samples of a step (steps count from 1), in the order of the global batch.
   using Samples = std::function<std::uint64_t(std::int64_t step)>;
-  // `goes_on`: with the lines up to start.after, which is not to be those of another run.
+  // `goes_on`: keeps the lines up to start.after, which must not be of another run.
   Certificate(const std::string& path, const CertificateStart& start, bool goes_on, ItemKind items,
               Samples samples);
-  // To certify the weights of a run that was ended before it had: without a start, behind the lines
-  // up to `done`.
+  // To certify the weights of a run that ended before it had done so: without a start, after the
+  // lines up to `done`.
   Certificate(const std::string& path, std::int64_t done);
 
   void step(const StepMetrics& metrics) override;
-  // Beside the chain, as failed saves and warnings: how many there are depends on where a run ended
-  // for a while.
+  // Outside the chain, like failed saves and warnings: their number depends on interruptions.
   void evaluation(const EvaluationMetrics& metrics) override;
   void failed_save(const FailedSave& failed) override;
   void warning(const RunWarning& warning) override;
   void skipped(const SkippedBatch& skipped) override;
-  // The digest of every tensor behind a step whose line is written. Beside the chain: where they
-  // are taken depends on when checkpoints are.
+  // The digest of every tensor after a step whose line is written. Outside the chain, because it
+  // depends on when checkpoints are made.
   void tensors(std::int64_t step, const TensorDigests& tensors);
-  // Of the last step: one digest of all weights, that of each tensor, and of each tensor of the
-  // averages, where the run has them.
+  // After the last step: a digest of all weights, and those of each tensor and of each averaged
+  // tensor, if the run has them.
   void weights(std::int64_t step, const std::string& all, const TensorDigests& tensors,
                const TensorDigests& averages);
-  // Of the last line of results.
+  // Of the last result line.
   [[nodiscard]] std::string chain() const { return digest_text(chain_); }
 
  private:
-  // `text`: "{...", a line without its end. Of a result, chained; else beside the chain.
+  // `text`: "{...", a line without its end. Results are chained, other lines not.
   void append(std::string text, std::string_view metrics_line);
   void result(std::string fields, std::string_view metrics_line);
 
   std::uint64_t chain_ = 0;
-  std::uint64_t lines_ = 0;  // the digest of all lines
+  std::uint64_t lines_ = 0;  // digest of all lines
   LineFile file_;
   ItemKind items_ = ItemKind::tokens;
   Samples samples_;
 };
 
-// A certificate as it was read; `problems` says what does not hold.
+// A certificate as read; `problems` lists what does not hold.
 struct CertificateRecord {
   struct Step {
     std::int64_t step = 0;
     std::string loss{}, grad_norm{}, samples{};
-    std::string weights{};  // of some, telemetry.weight_digests; empty: of none
+    std::string weights{};  // of some weights, telemetry.weight_digests; empty: none
     friend bool operator==(const Step&, const Step&) = default;
   };
   std::vector<CertificateStart> starts{};
   std::vector<Step> steps{};
-  // A line of metrics.jsonl, in their order; none of the starts of earlier versions.
+  // Lines of metrics.jsonl, in order; none for starts of earlier versions.
   struct MetricsLine {
     std::int64_t step = 0;
     std::string digest{};
   };
   std::vector<MetricsLine> metrics{};
   std::map<std::int64_t, std::string> evaluations{};  // by step: bits of the validation loss
-  // By step: the digest of every tensor behind it.
+  // By step: the digest of every tensor after it.
   std::map<std::int64_t, TensorDigests> tensors_after{};
-  std::int64_t weights_step = 0;  // 0: the run has not come to its end
+  std::int64_t weights_step = 0;  // 0: the run has not ended
   std::string weights{};
   TensorDigests tensors{}, averages{};
   std::string chain{};
-  bool is_torn = false;  // the last line has no end: it is being written, or never was; not read
+  bool is_torn = false;  // the last line is incomplete, and ignored
   std::vector<std::string> problems{};
 };
-// Follows the chain from the first line to the last whole one. Raises ExitCode::config where there
-// is no such file.
+// Follows the chain from the first line to the last complete one. Raises ExitCode::config if the
+// file does not exist.
 [[nodiscard]] CertificateRecord read_certificate(const std::string& path);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file of lines that a run adds to. Rank 0 only.
+// An append-only file of lines. Rank 0 only.
 #pragma once
 
 #include <chrono>
@@ -12,18 +12,18 @@
 
 namespace trireme {
 
-// Whether a line, without its newline, stays.
+// Whether a line, without its newline, is kept.
 using KeepLine = std::function<bool(std::string_view line)>;
-// Gets each line that does not.
+// Called for each dropped line.
 using CutLine = std::function<void(std::string_view line)>;
 
-// Each line is one write() to a file opened for appending, so a killed run leaves whole lines. A
-// line that does not fit on the disk is taken back and raises ExitCode::internal once; later calls
-// do nothing, so that a run already failing does not repeat itself.
+// Each line is one write() to a file opened for appending, so a killed run leaves complete lines. A
+// line that does not fit on the disk is removed and raises ExitCode::internal once; later calls do
+// nothing, so a failing run does not repeat itself.
 class LineFile {
  public:
-  // A run that goes on keeps the lines up to the first that `keep` does not want; a new one,
-  // without `keep`, has no file yet.
+  // A continued run keeps the lines up to the first that `keep` rejects; a new run, without `keep`,
+  // has no file yet.
   LineFile(std::string path, const std::optional<KeepLine>& keep, const CutLine& cut = {});
 
   // `line` ends with its newline.
@@ -38,7 +38,7 @@ class LineFile {
 
 // UTC, as "2026-11-22T12:01:02.345Z".
 [[nodiscard]] std::string timestamp_text(std::chrono::system_clock::time_point time);
-// Such a text in seconds since 1970; nothing where it is none.
+// Such a text as seconds since 1970; nothing if it is invalid.
 [[nodiscard]] inline double seconds_since_1970(std::chrono::system_clock::time_point time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lines of ranks.jsonl: where a run started, what each rank did in windows of its steps, how it
-// ended. Written by rank 0 (rank_log.h), read by whoever asks where the time went (run_fold.h).
+// Lines of ranks.jsonl: where a run started, what each rank did in windows of steps, how it ended.
+// Written by rank 0 (rank_log.h), read by all reports on time (run_fold.h).
 #pragma once
 
 #include <chrono>
@@ -17,8 +17,8 @@ namespace trireme {
 // {"start":"2026-11-22T12:01:02.345Z","step":100,"lost_steps":20,"lost_s":1.5,"ranks":4,
 // "hosts":["n1",..],"mesh":{..},"facts":{..}}
 struct RunStart {
-  std::int64_t step = 0;             // steps that earlier starts have done
-  LostSteps lost{};                  // of them behind that step
+  std::int64_t step = 0;             // steps of earlier starts
+  LostSteps lost{};                  // of these, lost after that step
   std::vector<std::string> hosts{};  // by rank
   RunFacts facts{};
   std::chrono::system_clock::time_point time{};
@@ -29,7 +29,7 @@ struct RunStart {
 // ranks, and add up to a period; "within" tells of them in other ways. Of "by_rank", late_ms is the
 // mean over all steps, late_share the part of the steps in which the rank was the late one.
 struct RankWindow {
-  std::int64_t first = 0, last = 0;  // steps, both included; from 1
+  std::int64_t first = 0, last = 0;  // steps, inclusive; from 1
   StepTotals totals{};
   std::vector<Times> ranks{};  // sums over the window
   std::chrono::system_clock::time_point time{};
@@ -59,8 +59,8 @@ struct RunEnding {
 [[nodiscard]] std::string format_json(const RankWindow& window);
 [[nodiscard]] std::string format_json(const RunEnding& end);
 
-// Nothing where a line is none of these, or is torn. A value that is missing is 0; a window whose
-// lists differ in length is none. Of the times that of a start is read back.
+// Nothing if a line is none of these, or incomplete. Missing values are 0; a window with lists of
+// different lengths is invalid. Of the timestamps only a start's is read back.
 using RankLine = std::variant<RunStart, RankWindow, RunEnding>;
 [[nodiscard]] std::optional<RankLine> parse_rank_line(std::string_view line);
 

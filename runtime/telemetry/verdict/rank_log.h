@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ranks.jsonl of one run; rank 0 only. A line for each start, then one for each window of steps: as
-// long as 10 s or 0.5 % of what the start has taken so far, whichever is longer, so that the
-// longest run has a file of some thousand lines. Errors are LineFile's.
+// ranks.jsonl of a run; rank 0 only. A line per start, then one per window of steps: 10 s or 0.5 %
+// of the start's duration so far, whichever is longer, so that the longest run has some thousand
+// lines. Errors are LineFile's.
 #pragma once
 
 #include <optional>
@@ -15,16 +15,16 @@ namespace trireme {
 
 class RankLog {
  public:
-  // A run that goes on after start.step steps (`again`) keeps the windows up to them.
+  // A run continued after start.step steps (`again`) keeps the windows up to them.
   RankLog(std::string path, RunStart start, bool again);
 
-  // The next step: its metrics over all ranks, and its times by rank.
+  // The next step: its metrics over all ranks, and its times per rank.
   void step(const StepMetrics& metrics, std::span<const Times> ranks);
-  // Writes the open window, where there is one: before a checkpoint, and where a run ends.
+  // Writes the open window, if any: before a checkpoint, and at the end of a run.
   void flush();
   // The run has done all its steps; flushes too.
   void end(const RunEnding& end);
-  // Of the windows that are written.
+  // Over the written windows.
   [[nodiscard]] const RunFold& fold() const { return fold_; }
 
  private:

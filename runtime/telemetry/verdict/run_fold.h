@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the lines of ranks.jsonl to the summary that the verdict is a function of, at any moment of
-// a run and after it, however it ended:
+// Converts the lines of ranks.jsonl to the summary for the verdict, at any moment of a run and
+// after it, however it ended:
 //   RunFold fold;
 //   for (line of ranks.jsonl) fold.line(line);
 //   if (fold.steps() > 0) text = verdict_text(fold.summary(), fold.facts());
@@ -13,14 +13,14 @@
 
 namespace trireme {
 
-// Of the last start: what was before it may have been on other ranks. Memory: of one window.
+// Of the last start; earlier ones may have had other ranks. Holds one window in memory.
 class RunFold {
  public:
   void start(const RunStart& start);
   void add(const RankWindow& window);
   void end(const RunEnding& end);
   void take(const RankLine& line);
-  // Takes a line in; false where it is none of ranks.jsonl's (torn, or of another version).
+  // Adds a line; false if it is not valid in ranks.jsonl (incomplete, or of another version).
   bool line(std::string_view line);
 
   // Of the last start so far.
@@ -29,8 +29,8 @@ class RunFold {
   [[nodiscard]] const RunFacts& facts() const { return start_.facts; }
   // Whether the run has done all its steps.
   [[nodiscard]] bool ended() const { return end_.has_value(); }
-  // Before the end the wall time is that of the steps seen. Memory, losses and items are not known
-  // from the file: they are 0.
+  // Before the end the wall time is that of the steps seen. Memory, losses and items are not in the
+  // file and are 0.
   [[nodiscard]] RunSummary summary() const;
 
  private:
@@ -38,7 +38,7 @@ class RunFold {
   StepTotals totals_;
   std::vector<Times> ranks_;
   std::optional<RunEnding> end_;
-  std::int64_t last_step_ = 0;  // that a window has told of
+  std::int64_t last_step_ = 0;  // of the last window
 };
 
 }  // namespace trireme

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings worth trying, with what they would gain as far as this run's own times tell: a part that
-// is measured comes less often, or once for more samples, or falls away; the planner's come with
-// the run. What neither can tell (faster storage) is the table of advice.h.
+// Settings worth trying, with gains predicted from this run's own times: a measured part occurs
+// less often, serves more samples, or is removed; the planner's come with the run. What neither can
+// predict (faster storage) is in the table of advice.h.
 #pragma once
 
 #include <string>
@@ -15,14 +15,14 @@ struct RunSummary;
 
 struct Trial {
   std::string setting;  // "train.eval_every=800"
-  double gain = 0;      // 0..1, of the wall time, or of the time for each sample
+  double gain = 0;      // 0..1, of the wall time, or of the time per sample
   bool of_sample = false;
-  std::string unless{};  // what the prediction does not know: "if memory allows"; may be empty
+  std::string unless{};  // what the prediction ignores: "if memory allows"; may be empty
 };
 
-// Those that the run brought along and those made here, the best first; none below 2 %.
+// The run's trials and those found here, best first; none below 2 %.
 [[nodiscard]] std::vector<Trial> trials_of(const RunSummary& summary, const RunFacts& facts);
-// "try: A (predicted -12.0 % time), B (...)"; empty where there is none.
+// "try: A (predicted -12.0 % time), B (...)"; empty if there are none.
 [[nodiscard]] std::string try_line(const RunSummary& summary, const RunFacts& facts);
 
 }  // namespace trireme
