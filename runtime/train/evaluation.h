@@ -11,28 +11,28 @@
 
 namespace trireme {
 
-// How much of the validation set there is for each data-parallel rank.
+// The share of the validation set for each data-parallel rank.
 struct EvaluationPlan {
   std::int64_t local_batches =
       0;  // micro-batches this rank runs; padding rows carry ignored targets
-  // Micro-batches of the whole pass that each source has, one source behind the other.
+  // Micro-batches of each source in the whole pass, source after source.
   std::vector<std::int64_t> parts;
 };
 
-// Means over targets that count.
+// Means over counted targets.
 struct EvaluationResult {
-  double loss = 0;  // nats, of all parts together
+  double loss = 0;  // nats, over all parts
   double accuracy = 0;
-  double top5 = 0;  // how often the target was among the five likeliest
+  double top5 = 0;  // fraction of targets among the five most likely classes
   double targets = 0;
   struct Part {
-    std::string source{};  // of several; the caller names it
+    std::string source{};  // if there are several; the caller names it
     double loss = 0, accuracy = 0, top5 = 0, targets = 0;
   };
   std::vector<Part> parts{};
 };
 
-// What an evaluation runs on; all must outlive the call.
+// The environment of an evaluation; all must outlive the call.
 struct EvaluationSetup {
   Device& device;
   Model& model;

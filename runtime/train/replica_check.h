@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Do ranks that must hold the same weights still hold the same bits? A flipped bit or a broken
-// processor makes replicas drift apart without a sign in the loss. Compared are the parameters that
-// the data-parallel ranks hold whole, if only as compute copies, and those that the tensor-parallel
-// ranks do not split.
+// Checks that ranks with the same weights hold the same bits: a flipped bit or a broken processor
+// makes replicas diverge without a sign in the loss. Compares parameters that data-parallel ranks
+// hold whole, possibly only as compute copies, and those that tensor-parallel ranks do not split.
 #pragma once
 
 #include <cstdint>
@@ -22,28 +21,28 @@ class ReplicaCheck {
   // The references must outlive the check. Collective over the mesh.
   ReplicaCheck(Device& device, const ParamStore& params, const ProcessMesh& mesh, Streams& streams);
 
-  // Enqueues digests of the weights as they are after `done` steps, and their comparison; whole
-  // parameters must be final on the compute stream. Collective, one at a time.
+  // Enqueues digests of the weights after `done` steps, and their comparison; whole parameters must
+  // be final on the compute stream. Collective, one at a time.
   void start(std::int64_t done);
-  // Blocks until the comparison that was started last, if any is open, is over. Raises
+  // Blocks until the last started comparison, if any is open, is done. Raises
   // ExitCode::communication, naming the odd rank and its tensors, on every rank of its group.
   void finish();
 
  private:
-  // Part of a tensor, and with whom it is compared.
+  // Part of a tensor, and the group that compares it.
   struct Region {
     std::string name;
     Tensor values{};
     bool with_data = false, with_tensor = false;
   };
-  // One group: the largest and the smallest digest of each region of any of its ranks.
+  // One group: the largest and smallest digest of each region over its ranks.
   struct Group {
     Communicator* ranks = nullptr;
     bool Region::*compares = nullptr;
     Buffer extremes, host;  // (2, regions) u64
   };
   void add_parameters();
-  // The part of a parameter that lies in the own slice of its bucket; may be empty.
+  // The part of a parameter in this rank's slice of its bucket; may be empty.
   [[nodiscard]] Tensor own_part(ParamId id, const Bucket& bucket) const;
   void compare(Group& group);
   void judge(const Group& group);
@@ -58,10 +57,10 @@ class ReplicaCheck {
   std::unique_ptr<Communicator> tensor_;
   std::vector<Group> groups_;
   std::unique_ptr<Event> digested_, compared_;
-  std::int64_t done_ = -1;  // of the comparison that is open
+  std::int64_t done_ = -1;  // of the open comparison
 };
 
-// Ranks whose digest is not that of the majority; all of them where no majority is. Ascending.
+// Ranks whose digest differs from the majority; all ranks if there is no majority. Ascending.
 [[nodiscard]] std::vector<int> odd_ranks(std::span<const std::uint64_t> digest_of_rank);
 
 }  // namespace trireme

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SIGUSR1, SIGTERM and SIGINT as counts that a loop looks at, from as early as possible to the end
-// of a run.
+// SIGUSR1, SIGTERM and SIGINT as counts that a loop polls, from as early as possible to the end of
+// a run.
 #pragma once
 
 #include <cstdint>
@@ -8,22 +8,22 @@
 
 namespace trireme {
 
-// Of a job that a second SIGINT has ended: 128 + the signal, as a shell has it.
+// Exit code of a job ended by a second SIGINT: 128 + the signal, as in a shell.
 inline constexpr int interrupted_exit = 130;
 
-// The first SIGINT asks for a stop and says so on rank 0; a second one ends the job at once, with
-// interrupted_exit. Where SIGINT was ignored when the process began (a script's background job) it
-// stays ignored.
+// The first SIGINT requests a stop and says so on rank 0; a second one ends the job at once, with
+// interrupted_exit. If SIGINT was ignored at the start of the process (a script's background job)
+// it stays ignored.
 class SignalRequests {
  public:
-  // Takes the signals over; the destructor gives them back. One at a time in a process, made before
-  // the threads that must not get them.
+  // Installs the handlers; the destructor restores the previous ones. One at a time per process,
+  // made before the threads that must not get the signals.
   SignalRequests();
   ~SignalRequests();
   SignalRequests(const SignalRequests&) = delete;
   SignalRequests& operator=(const SignalRequests&) = delete;
 
-  // Since the signals were taken over.
+  // Since the handlers were installed.
   [[nodiscard]] static std::int32_t checkpoints() noexcept;  // SIGUSR1
   [[nodiscard]] static bool terminated() noexcept;           // SIGTERM
   [[nodiscard]] static bool interrupted() noexcept;          // SIGINT

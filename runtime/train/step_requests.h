@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // When to write a checkpoint, to test ranks, and to stop before the last step: signals, the clock
-// of rank 0, the end of the allocation, a step that was asked for. Wishes travel as StepFlags and
-// come back as decisions that every rank takes after the same step.
+// of rank 0, the end of the allocation, a requested step. Requests are sent as StepFlags and become
+// decisions that every rank takes after the same step.
 #pragma once
 
 #include <chrono>
@@ -19,28 +19,28 @@ enum class StopReason : std::int32_t { none, reached, deadline, terminated, inte
 
 // Seconds left at some moment.
 struct Deadlines {
-  std::optional<double> configured{};  // the run stops then
+  std::optional<double> configured{};  // the run stops by then
   std::optional<double> allocation{};  // the run has stopped and saved by then
 };
 
-// How long before the end of the allocation a run stops whose saves and steps take so long.
+// How long before the end of the allocation a run must stop, given its save and step times.
 [[nodiscard]] double stop_margin_seconds(double save_seconds, double step_seconds);
 
 struct StepRequestOptions {
-  bool leader = false;           // rank 0: its clock counts, other ranks only pass on signals
+  bool leader = false;           // rank 0: its clock counts; other ranks only forward signals
   std::int64_t every_steps = 0;  // 0 = never
   std::int64_t in_memory_every_steps = 0;  // 0 = never
-  std::int64_t until = 0;                  // the run stops after so many steps; 0 = at its last
+  std::int64_t until = 0;                  // the run stops after this step; 0 = at its last
   double every_minutes = 0;                // 0 = never
   double test_minutes = 0;                 // between self tests; 0 = never
   Deadlines deadlines{};
-  std::optional<double> earlier_save_seconds{};  // what a save took when the run last ran
+  std::optional<double> earlier_save_seconds{};  // duration of a save when the run last ran
   double seconds_before = 0;                     // since the launch
 };
 
 struct StepDecision {
   bool checkpoint = false;
-  bool memory_copy = false;  // where a checkpoint is not due anyway
+  bool memory_copy = false;  // if no checkpoint is due anyway
   bool self_test = false;
   StopReason stop = StopReason::none;
 };
@@ -50,21 +50,21 @@ class StepRequests {
   using Clock = std::chrono::steady_clock;
   explicit StepRequests(const StepRequestOptions& options, Clock::time_point now = Clock::now());
 
-  // What this rank wishes for now; once a step.
+  // This rank's requests now; call it once a step.
   [[nodiscard]] StepFlags flags(Clock::time_point now = Clock::now());
-  // Takes in the flags that all ranks agreed on; what they ask for stands until it is taken.
+  // Stores the flags that all ranks agreed on, until take().
   void agree(const StepFlags& agreed);
-  // What is due after `done` steps, agreed or by their number; called after every step.
+  // What is due after `done` steps, agreed or by step count; call it after every step.
   [[nodiscard]] StepDecision take(std::int64_t done);
-  // A checkpoint was started, whatever for.
+  // Call it when a checkpoint was started, for any reason.
   void saved(Clock::time_point now = Clock::now());
-  // One is complete, this long after its start.
+  // Call it when one is complete, with its duration.
   void save_took(double seconds);
 
-  // The longest so far; none, 0: not known yet.
+  // The longest so far; 0: unknown.
   [[nodiscard]] std::optional<double> save_seconds() const { return measured_save_; }
   [[nodiscard]] double step_seconds() const { return longest_step_; }
-  // From the launch to the first step.
+  // From launch to first step.
   [[nodiscard]] double seconds_to_first_step() const {
     return options_.seconds_before + before_first_step_.value_or(0);
   }

@@ -5,8 +5,8 @@
 
 namespace trireme {
 
-// Which places the targets of a micro-batch have among the classes (ops/loss/target_rank.h), from
-// the logits that a forward pass outside training leaves. Whole numbers: no layout has others.
+// Ranks of a micro-batch's targets among the classes (ops/loss/target_rank.h), from the logits of a
+// forward pass outside training. Integers, equal in every layout.
 class TargetRanks {
  public:
   // `model` holds the head and must outlive this.

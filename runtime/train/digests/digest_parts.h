@@ -8,13 +8,13 @@
 
 namespace trireme {
 
-// Elements [offset, offset + count) of a slice, and where they lie in the whole tensor.
+// Elements [offset, offset + count) of a slice, and their places in the whole tensor.
 struct DigestPart {
   std::int64_t offset = 0, count = 0;
   ops::DigestPlaces places{};
 };
 
-// Of elements [first, first + count) of a block of a tensor.
+// For elements [first, first + count) of a block of a tensor.
 [[nodiscard]] std::vector<DigestPart> digest_parts(const Blocking& blocking, std::int64_t block,
                                                    std::int64_t first, std::int64_t count);
 

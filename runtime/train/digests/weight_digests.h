@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Digests of the weights that no layout changes: sums, mod 2^64, over all elements of what mixes
-// the tensor's name, the element's place in the whole tensor and its bits. Each rank adds the
-// elements that it would write to a checkpoint, which are every element once over all ranks.
+// Layout-independent digests of the weights: sums, mod 2^64, over all elements of a mix of the
+// tensor's name, the element's place in the whole tensor and its bits. Each rank adds the elements
+// that it would write to a checkpoint: every element once over all ranks.
 #pragma once
 
 #include <cstdint>
@@ -16,24 +16,24 @@ namespace trireme {
 
 class WeightDigests {
  public:
-  // `placed`: every parameter of the chain. `turns`: a step digests the tensors of one of so many
-  // groups of about the same size, in turn; no more than there are tensors. Device, parameters and
-  // mesh must outlive this.
+  // `placed`: every parameter of the chain. `turns`: number of groups of tensors of about equal
+  // size, one of which a step digests, in turn; at most the number of tensors. Device, parameters
+  // and mesh must outlive this.
   WeightDigests(Device& device, ParamStore& params, const ProcessMesh& mesh,
                 std::span<const PlacedParam> placed, int turns);
 
-  // Enqueues sum(1) u64 += this rank's part of the digest that belongs to step `step` (from 0).
-  // Updated values must be ordered before it on `stream`. Local.
+  // Enqueues sum(1) u64 += this rank's part of the digest for step `step` (from 0). Updated values
+  // must be ordered before it on `stream`. Local.
   void add_of_step(Stream& stream, std::int64_t step, const Tensor& sum) const;
-  // Every tensor's, by tensor as in names(). The own values must be final on `compute`. Collective
-  // over the mesh; blocks the host.
+  // The digests of all tensors, in the order of names(). This rank's values must be final on
+  // `compute`. Collective over the mesh; blocks the host.
   [[nodiscard]] std::vector<std::uint64_t> of_all(Stream& compute);
   [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
-  // Of a tensor: in which steps it is digested (turn = step mod turns()).
+  // The steps in which a tensor is digested (turn = step mod turns()).
   [[nodiscard]] int turns() const { return turns_; }
 
  private:
-  // Some of the own elements of a tensor.
+  // Some of this rank's elements of a tensor.
   struct Region {
     std::size_t tensor = 0;
     Tensor values{};
@@ -52,7 +52,7 @@ class WeightDigests {
   Buffer digests_, host_;  // (tensors) u64
 };
 
-// Of a whole tensor on the host: what the ranks' parts add up to.
+// Of a whole tensor on the host: the sum of the ranks' parts.
 [[nodiscard]] std::uint64_t tensor_digest(std::string_view name, std::span<const float> values);
 
 }  // namespace trireme

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Does every rank still compute right, and as fast as its peers, and does what it sends arrive? A
-// matmul whose exact result is known and a timed exchange with the neighbours, between two steps.
+// Checks between two steps that every rank computes right, as fast as its peers, and that its
+// messages arrive: a matmul with a known exact result and a timed exchange with neighbours.
 #pragma once
 
 #include <vector>
@@ -16,8 +16,8 @@ class SelfTest {
   // Allocates all it needs. The references must outlive it. `compute`: dtype of the operands.
   SelfTest(Device& device, const ProcessMesh& mesh, Streams& streams, DType compute);
 
-  // What each rank found, by rank, on every rank. Nothing else may be in flight. Collective; blocks
-  // the host.
+  // The results of all ranks, by rank, on every rank. Nothing else may be in flight. Collective;
+  // blocks the host.
   [[nodiscard]] std::vector<HealthSample> run();
 
  private:
@@ -37,14 +37,13 @@ class SelfTest {
 };
 
 enum class TestedPart : std::uint8_t { product, message };
-// What a test has go wrong in a self test, in what was computed or has arrived: nothing but in a
-// test's program, which brings its own function (tests/launch/fixture/test_faults.cpp), for the
-// linker to take instead.
+// Faults that a test injects into what was computed or has arrived. Does nothing except in test
+// programs, which link their own definition (tests/launch/fixture/test_faults.cpp).
 void planted_wrong_device(TestedPart part, Stream& stream, const Tensor& values);
 
-// Rows of `sums` (n, n) that are not those of `times` * left(n, n)^T right(n, n), entries of both
-// by test_entry(); sums are whole numbers below 2^24. Freivalds' check (1977): both sides times one
-// vector, in O(n^2); a row with one wrong value is always found.
+// Rows of `sums` (n, n) that differ from those of `times` * left(n, n)^T right(n, n), with entries
+// of both from test_entry(); sums are integers below 2^24. Freivalds' check (1977): multiplies both
+// sides by a vector, in O(n^2); always finds a row with one wrong value.
 [[nodiscard]] std::int64_t wrong_rows(std::span<const float> sums, std::int64_t n,
                                       std::int64_t times);
 // -1, 0 or 1, a function of operand (0 left, 1 right) and index.

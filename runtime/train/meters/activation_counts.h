@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How what the layers of a model hand on is spread, in the first micro-batch of some steps: counted
-// as it is made, for its memory is soon other layers'. Each value is counted once, on every layout.
+// Histograms of layer outputs, in the first micro-batch of some steps: counted when produced,
+// because their memory is soon reused. Each value is counted once, in every layout.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ class ActivationCounts final : public StepObserver {
   // Of the chain.
   struct Layer {
     std::string name{};
-    std::int64_t whole = 0;  // elements that it hands on of a micro-batch; 0: a head
-    std::int64_t held = 0;   // of them by a rank of a tensor group: all, or an equal part
+    std::int64_t whole = 0;  // output elements per micro-batch; 0: a head
+    std::int64_t held = 0;   // of these on a rank of a tensor group: all, or an equal part
   };
   // `layers` are equal on all ranks. Counts in every `every`-th step. Device and mesh must outlive
-  // this, which holds memory for a piece of a tensor.
+  // this, which has memory for a piece of a tensor.
   ActivationCounts(Device& device, const ProcessMesh& mesh, std::vector<Layer> layers,
                    std::int64_t every);
 
@@ -32,8 +32,7 @@ class ActivationCounts final : public StepObserver {
   // Blocks the host.
   void see(Stream& stream, const Observed& what, const Tensor& values) override;
 
-  // "activations/NAME" of what was seen since the last call. Rank 0's are whole. Collective; blocks
-  // the host.
+  // "activations/NAME" since the last call. Complete on rank 0. Collective; blocks the host.
   [[nodiscard]] std::vector<TensorHistogram> take();
 
  private:

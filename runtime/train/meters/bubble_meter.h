@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares the pipeline's idle time with what its schedule promises.
+// Compares the pipeline's idle time with its schedule's.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace trireme {
 
-// Idle shares of all stages together, 0..1, of the time from the pipeline's first computation of a
-// step to its last.
+// Idle shares of all stages together, 0..1, from the pipeline's first computation of a step to its
+// last.
 struct BubbleReport {
   double measured = 0;   // 1 - computing / (stages * time)
   double predicted = 0;  // the schedule with each stage's mean times
@@ -22,7 +22,7 @@ class BubbleMeter {
  public:
   explicit BubbleMeter(const PipelineRunner& runner);
 
-  // Takes in a step whose work is done. The first is left out: it warms up.
+  // Adds a finished step. Skips the first, which warms up.
   void add(std::int64_t step);
   // Collective over `pipeline`; blocks the host.
   [[nodiscard]] BubbleReport report(Communicator& pipeline) const;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of a step's waits were waits for a core. On a CPU the thread that trains computes, sleeps
-// while it waits for messages or data, or is ready to run and has no core; the kernel counts the
-// last (telemetry/machine_load.h), also for the threads that communicate and that read data.
+// Separates waits for a core from other waits of a step. On a CPU the training thread computes,
+// sleeps while it waits for messages or data, or is runnable without a core; the kernel counts the
+// last (telemetry/machine_load.h), also for communication and loader threads.
 #pragma once
 
 #include <optional>
@@ -11,17 +11,17 @@
 
 namespace trireme {
 
-// Milliseconds without a core since the threads began; 0 where the kernel does not tell.
+// Milliseconds without a core since the threads began; 0 if the kernel does not report them.
 struct CoreWaitCount {
-  double here = 0;      // the thread that asks
-  double messages = 0;  // threads that communicate, all together
-  double data = 0;      // a thread of the loader on average
+  double here = 0;      // the calling thread
+  double messages = 0;  // communication threads, summed
+  double data = 0;      // loader threads, mean
 };
 
 class CoreWaits {
  public:
-  // The threads are looked for at the first call, which streams and loader must have started
-  // before. Later calls come from the same thread.
+  // The first call finds the threads, so streams and loader must have started them. Later calls
+  // must come from the same thread.
   [[nodiscard]] CoreWaitCount read();
 
  private:
@@ -31,17 +31,17 @@ class CoreWaits {
   std::vector<RunDelay> messages_, data_;
 };
 
-// What one step measured of it, in milliseconds.
+// Measurements of one step, in milliseconds.
 struct CoreTimes {
-  double cpu = 0;       // the thread that trains computed
-  double waits = 0;     // it was ready and had no core
-  double between = 0;   // likewise, since the step before
-  double reduce = 0;    // threads that communicate had none while gradients were reduced
+  double cpu = 0;       // the training thread computed
+  double waits = 0;     // it was runnable without a core
+  double between = 0;   // the same, since the previous step
+  double reduce = 0;    // communication threads had no core during gradient reduction
   double messages = 0;  // and in the rest of the step
-  double data = 0;      // a thread of the loader had none
+  double data = 0;      // a loader thread had none
 };
 
-// The times that a step stood still, by what for.
+// Times that a step waited, by reason.
 struct StandstillTimes {
   double stalls = 0;  // collectives in passes and update
   double reduce = 0;  // the reduction of gradients
@@ -51,8 +51,8 @@ struct StandstillTimes {
   [[nodiscard]] double sum() const { return stalls + reduce + bubble + data; }
 };
 
-// Of `still`, and of the step's own work: what was a wait for a core of this rank. Waits for
-// neighbours stay what they are: threads poll in them for a stage that has not come so far.
+// The parts of `still` and of the step's own work that were waits for a core of this rank. Waits
+// for neighbours stay unchanged: threads poll in them for a stage that has not come.
 struct LackOfCores {
   double work = 0, stalls = 0, reduce = 0, data = 0;
 

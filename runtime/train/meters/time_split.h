@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a step's time went over all ranks, as parts that add up to it. Pure functions of what each
-// rank measured.
+// Splits a step's time over all ranks into parts that add up to it. Pure functions of each rank's
+// measurements.
 #pragma once
 
 #include <cstdint>
@@ -14,44 +14,44 @@
 
 namespace trireme {
 
-// Reads of one file, by a number that stands for its path; 0: of none.
+// Reads of one file, with a number for its path; 0: none.
 struct FileReads {
   std::uint64_t file = 0;
-  double seconds = 0, bytes = 0;  // of all threads together
+  double seconds = 0, bytes = 0;  // over all threads
 };
 
-// What one rank tells the others of a step; ranks send it to each other as bytes.
+// One rank's measurements of a step; ranks exchange it as bytes.
 struct RankStep {
-  // Milliseconds; waits that hold nobody up (forward, backward, optimizer) are without standing
-  // still. On a CPU core_wait is what threads of this rank lacked a core for: in its own work, for
-  // its messages, for its data, or between steps.
+  // Milliseconds; forward, backward and optimizer exclude time spent waiting. On a CPU core_wait is
+  // the time that threads of this rank had no core: for its own work, messages, data, or between
+  // steps.
   Times times{};
-  // Energy that this rank counts (StepOptions::joules) since the step before; NaN: not known.
+  // Energy counted by this rank (StepOptions::joules) since the previous step; NaN: unknown.
   double joules = 0;
   std::uint64_t digest = 0;  // this rank's part of the digest of the weights
-  FileReads slow_file{};     // where it waited for data: the file whose reads took longest since
+  FileReads slow_file{};     // if it waited for data: the file with the longest reads since
 };
 
-// Means over the ranks, in milliseconds; those of time_use::split but core_wait add up to period.
-// A job of one rank waits in no collective.
+// Means over the ranks, in milliseconds; those of time_use::split except core_wait add up to
+// period. A job of one rank never waits in a collective.
 struct StepSplit {
   std::int64_t step = 0;  // from 1
   Times times{};
-  // The rank whose own work exceeds the mean of its stage by most.
+  // The rank whose own work exceeds its stage's mean most.
   int slowest_rank = 0;
 
   [[nodiscard]] double operator[](TimePart part) const { return times[part]; }
 };
 
-// Of all ranks; nothing where one does not know, or nobody counts.
+// Over all ranks; nothing if one does not know, or none counts.
 [[nodiscard]] std::optional<double> joules_of(std::span<const RankStep> ranks);
 
-// `ranks` by rank in `shape`. Ranks begin a step together, for they leave the one before with the
-// same gradient norm.
+// `ranks` by rank in `shape`. Ranks begin a step together, because they end the previous one with
+// the same gradient norm.
 [[nodiscard]] StepSplit split_step(std::int64_t step, const MeshShape& shape,
                                    std::span<const Times> ranks);
 
-// Adds one step to what ranks.jsonl tells of each rank, `sums` by rank.
+// Adds a step to each rank's sums for ranks.jsonl, `sums` by rank.
 void add_to(std::span<Times> sums, const MeshShape& shape, std::span<const Times> ranks);
 
 // One JSON object and a newline; keys end in _ms.

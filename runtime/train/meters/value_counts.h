@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the weights of a model and their gradients are spread, over all ranks and on every layout,
-// and which weights have no gradient at all. Each value is counted once: by the rank that owns it.
+// Histograms of a model's weights and gradients, over all ranks in every layout, and weights
+// without any gradient. Each value is counted once, by the rank that owns it.
 #pragma once
 
 #include <array>
@@ -15,38 +15,37 @@
 
 namespace trireme {
 
-// Of values by size: two bins to a power of two from 2^-32 to 2^16, of either sign, one for what is
-// smaller, and the outermost for all that is larger. Not finite values are in none.
+// Bins of values by size: two per power of two from 2^-32 to 2^16, for each sign, one for smaller
+// values, and the outermost for all larger ones. Excludes non-finite values.
 class SizeBins {
  public:
   static constexpr int of_sign = 96, count = 2 * of_sign + 1;
   [[nodiscard]] static int bin_of(float value);
   static void add(std::span<const float> values, std::span<double> bins);
-  // Rows of (left, right, count), without the empty bins at both ends; none of nothing.
+  // Rows of (left, right, count), without empty bins at both ends; empty if there are no values.
   [[nodiscard]] static std::vector<double> rows_of(std::span<const double> bins);
 };
 
 class ValueCounts {
  public:
   // `weights`: names of the chain's trained weights, equal on all ranks. The references must
-  // outlive this, which has memory for values while it reads them.
+  // outlive this, which allocates memory while it reads values.
   ValueCounts(Device& device, const ProcessMesh& mesh, const ParamStore& params,
               std::vector<std::string> weights);
 
-  // Between two steps, with the last one's gradients: "weights/NAME" and "gradients/NAME"; where
-  // the loss is scaled, gradients are too. Rank 0's are whole. Collective; blocks the host.
+  // Between two steps, with the last one's gradients (scaled if the loss is): "weights/NAME" and
+  // "gradients/NAME". Complete on rank 0. Collective; blocks the host.
   [[nodiscard]] std::vector<TensorHistogram> histograms(Stream& compute);
-  // The weights whose gradient is 0 everywhere. Reads little of those that have one. Collective;
-  // blocks the host.
+  // The weights with an all-zero gradient. Reads little of the others. Collective; blocks the host.
   [[nodiscard]] std::vector<std::string> without_gradient(Stream& compute);
 
  private:
-  // What this rank counts of a weight.
+  // This rank's counted part of a weight.
   struct Region {
     std::size_t weight = 0;  // in weights_
     Tensor values{}, gradients{};
   };
-  // In pieces, until `look` has seen enough and returns false.
+  // In pieces, until `look` returns false.
   template <typename Look>
   void read(Stream& compute, const Buffer& piece, const Tensor& tensor, Look look) const;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Skips the update of a step whose loss is not finite or leaps out of its recent past. Decided on
-// the device from the losses that every rank has, so all ranks decide alike and no host waits.
+// Skips the update of a step whose loss is not finite or a spike. Decided on the device from losses
+// that every rank has, so all ranks decide alike and no host waits.
 #pragma once
 
 #include "runtime/ops/update/loss_guard.h"
@@ -17,11 +17,11 @@ class LossGuard {
  public:
   LossGuard(Device& device, const LossGuardOptions& options);
 
-  // ops::LossGuardState on the device: all that a checkpoint must keep.
+  // ops::LossGuardState on the device: all that a checkpoint must store.
   [[nodiscard]] Tensor state() const;
   [[nodiscard]] const LossGuardOptions& options() const { return options_; }
-  // Enqueues the verdict on the step whose totals were published, on a stream that the comm stream
-  // has joined since; `scalars` are the optimizer's, measured and not yet used.
+  // Enqueues the verdict on the step whose totals were published, on a stream that has joined the
+  // comm stream since; `scalars` are the optimizer's, measured and not yet used.
   void judge(Stream& compute, const LossTotals& totals, const Tensor& scalars);
 
  private:
@@ -29,10 +29,10 @@ class LossGuard {
   Buffer state_;
 };
 
-// What a copy of the state on the host says about its step.
+// The verdict in a host copy of the state.
 struct LossJudgement {
   ops::LossVerdict verdict = ops::LossVerdict::accepted;
-  double zscore = 0;        // of the loss from the running mean
+  double zscore = 0;        // of the loss against the running mean
   std::int64_t spikes = 0;  // up to and with this step
 };
 [[nodiscard]] LossJudgement judgement_of(const Buffer& host_state);

@@ -9,23 +9,23 @@
 
 namespace trireme {
 
-// Which micro-batch of a whole pass is number `i` of data-parallel rank r of D, which has n.
+// The micro-batch of a whole pass that is number `i` of data-parallel rank r of D, which has n.
 enum class Assignment : std::uint8_t {
   contiguous,  // r * n + i
   strided      // i * D + r
 };
 
-// Sums of losses, hits and counted targets, kept by micro-batch until all of them are there and
-// then added up in the order of the whole pass: the same bits whoever computed what. Read back
-// later without stopping the streams.
+// Sums of losses, hits and counted targets, kept per micro-batch until complete and then added in
+// the order of the whole pass: the same bits whichever rank computed them. Read back later without
+// stopping the streams.
 class LossTotals {
  public:
   struct Values {
     double loss = 0;  // nats, summed over targets
     double hits = 0;
-    double top5 = 0;     // of an evaluation
-    double targets = 0;  // that count: not ignored_target
-    // What a mean over them divides by: at least 1.
+    double top5 = 0;     // in evaluations
+    double targets = 0;  // counted ones: not ignored_target
+    // Divisor of means: at least 1.
     [[nodiscard]] double divisor() const { return std::max(targets, 1.0); }
   };
 
@@ -33,20 +33,20 @@ class LossTotals {
   LossTotals(Device& device, const ProcessMesh& mesh, std::int64_t batches, Assignment assignment);
 
   void reset(Stream& compute);
-  // Adds what the head of micro-batch `index` of this rank wrote into the context; `ranks`: the
-  // places of its targets (TargetRanks), of an evaluation.
+  // Adds what the head of this rank's micro-batch `index` wrote into the context; `ranks`: its
+  // targets' ranks (TargetRanks), in an evaluation.
   void add(const Context& context, std::int64_t index, const Tensor& ranks = {});
-  // After the last add: brings the sums to every rank, on the comm stream, and starts the copy to
-  // the host. Only the last pipeline stage has added any. Who joins the comm stream then may read
-  // gathered().
+  // After the last add: sends the sums to every rank, on the comm stream, and starts the copy to
+  // the host. Only the last pipeline stage has added any. After joining the comm stream, gathered()
+  // is readable.
   void publish(Stream& compute, Stream& comm);
   // (data ranks * batches, ops::LossSums::count) f64 on the device: data-parallel rank 0, then 1,
   // ...
   [[nodiscard]] Tensor gathered() const;
-  // Ranks whose micro-batches take turns in the order of the whole pass.
+  // Number of ranks whose micro-batches alternate in the order of the whole pass.
   [[nodiscard]] std::int64_t interleave() const;
-  // Blocks until published values are on the host: also true once later work of a stream that the
-  // comm stream joined is.
+  // Blocks until published values are on the host, which also holds after later work of a stream
+  // that joined the comm stream.
   void wait();
   [[nodiscard]] Values read() const;
   // Of the micro-batches [first, end) of the whole pass.

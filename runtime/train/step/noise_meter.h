@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient noise scale of a run: of some steps, the squared norms of the gradients of single
+// The gradient noise scale of a run: in some steps, the squared norms of the gradients of single
 // micro-batches and of the whole batch (ops/update/noise_scale.h). Squares are summed as integers,
-// so no layout has other bits than its gradients have. A tied matrix counts once for each use.
+// so bits depend on the layout only through the gradients. A tied matrix counts once per use.
 #pragma once
 
 #include <optional>
@@ -19,39 +19,39 @@ struct NoiseMeterOptions {
   std::int64_t samples = 1;  // of a micro-batch
 };
 
-// What a copy of the state on the host says.
+// The values in a host copy of the state.
 struct NoiseReading {
-  double scale = 0;   // trace / square, in samples: the batch below which more samples pay
+  double scale = 0;   // trace / square, in samples: larger batches gain less
   double trace = 0;   // of this step alone
-  double square = 0;  // likewise
+  double square = 0;  // of this step alone
 };
 
 class NoiseMeter final : public GradientProbe {
  public:
-  // All must outlive this. Gradients add up as a tree, below ZeRO stage 2.
+  // All must outlive this. Needs gradient sums as a tree, below ZeRO stage 2.
   NoiseMeter(Device& device, const ProcessMesh& mesh, const ParamStore& params, Streams& streams,
              const NoiseMeterOptions& options);
 
-  // Of step `step`, which counts from 0: measured are every, 2 every, ... as reports count.
+  // For step `step`, from 0; measures steps every, 2 every, ... as reports count.
   [[nodiscard]] bool measures(std::int64_t step) const {
     return options_.every > 0 && (step + 1) % options_.every == 0;
   }
   void begin(Stream& compute);
   void add_micro_batch(Stream& compute, int bucket, const Tensor& gradients) override;
-  // The comm stream has the reduced gradients, tied ones not yet added to each other.
+  // The comm stream must have the reduced gradients, before tied ones are added.
   void add_whole(Stream& comm);
-  // The compute stream has joined the comm stream; `targets` and `micro_batches` of the global
-  // batch. Collective over the mesh.
+  // The compute stream must have joined the comm stream; `targets` and `micro_batches` of the
+  // global batch. Collective over the mesh.
   void finish(Stream& compute, const Tensor& loss_scale, const Tensor& sums, double targets,
               int micro_batches);
 
-  // ops::NoiseState on the device: all that a checkpoint must keep.
+  // ops::NoiseState on the device: all that a checkpoint must store.
   [[nodiscard]] Tensor state() const;
-  // Of a copy of the state.
+  // From a copy of the state.
   [[nodiscard]] static NoiseReading reading_of(const Buffer& host_state);
 
  private:
-  // Elements that no other rank counts, in a bucket.
+  // Elements of a bucket that no other rank counts.
   struct Run {
     std::int64_t first = 0, count = 0;
   };
@@ -59,7 +59,7 @@ class NoiseMeter final : public GradientProbe {
 
   const ParamStore& params_;
   NoiseMeterOptions options_;
-  bool counts_whole_;  // of what all data ranks have alike
+  bool counts_whole_;  // counts what all data ranks replicate
   TensorGroup data_, model_;
   std::vector<std::vector<Run>> runs_;  // by bucket
   Buffer exact_, squares_, state_;      // (2, exact_sum_words) u64, (2) f64, NoiseState

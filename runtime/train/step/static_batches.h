@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The micro-batches of a step at addresses that never change, for a step that is recorded as one
-// graph.
+// The micro-batches of a step at fixed addresses, for a step recorded as one graph.
 #pragma once
 
 #include <vector>
@@ -14,8 +13,8 @@ class StaticBatches {
   StaticBatches(Device& device, int count)
       : device_(device), places_(static_cast<std::size_t>(count)) {}
 
-  // Enqueues on `compute` the copies of the next micro-batches of `source`. Memory is laid out at
-  // the first call.
+  // Enqueues on `compute` the copies of the next micro-batches of `source`. The first call lays out
+  // the memory.
   void fill(BatchSource& source, Stream& copy, Stream& compute);
   [[nodiscard]] const Batch& at(int micro_batch) const {
     return places_[static_cast<std::size_t>(micro_batch)].batch;

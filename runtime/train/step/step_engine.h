@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One training step, enqueued from start to end: the actions of the pipeline schedule, gradients
-// reduced meanwhile, clip, update, parameters gathered. What the step measured is read while the
-// next one runs.
+// One training step, enqueued from start to end: the actions of the pipeline schedule, overlapped
+// gradient reduction, clipping, update, parameter gathering. Its measurements are read while the
+// next step runs.
 #pragma once
 
 #include <array>
@@ -29,17 +29,17 @@
 
 namespace trireme {
 
-// Where the global batch changes from step to step: micro-batches of all data ranks together.
+// If the global batch changes between steps: micro-batches of all data ranks together.
 struct StepSizes {
-  // Of a step, and of all before it. Empty: always those of StepOptions::slices, which no step
-  // exceeds; where there are others, ranks hold as many each.
+  // Of a step, and of all earlier ones. Empty: always those of StepOptions::slices, the maximum;
+  // otherwise all ranks have equally many.
   std::function<std::int64_t(std::int64_t step)> at{}, before{};
 };
 
 struct StepOptions {
   std::uint64_t seed = 0;
   ScheduleShape pipeline{};  // micro_batches: of this rank's pipeline
-  // Of the global batch. The mesh's data group was told how they are doubled.
+  // Of the global batch. The mesh's data group must know its doubled ranks.
   BatchSlices slices = BatchSlices::even(1, 1);
   StepSizes sizes{};
   std::int64_t targets_per_micro_batch = 1;
@@ -49,7 +49,7 @@ struct StepOptions {
   float z_loss = 0;
   ReducerMode reducer = ReducerMode::overlapped;
   DType reduced = DType::f32;  // of what data-parallel ranks send of gradients
-  // Sums that do not depend on the layout: gradients as a tree over micro-batches, exact norms.
+  // Layout-independent sums: gradients as a tree over micro-batches, exact norms.
   bool layout_independent = false;
   GraphMode graphs = GraphMode::off;
   OptimizerConfig optimizer{};
@@ -61,40 +61,39 @@ struct StepOptions {
   // Digests some of the weights after each update. Null: none.
   const WeightDigests* digests = nullptr;
   ObserverOptions observers{};
-  // On a GPU: called once, before the first step and after its passes were made for trial, so that
-  // all their matmuls are planned. May be empty.
+  // On a GPU: called once before the first step, after trial passes have planned all matmuls. May
+  // be empty.
   std::function<void(Stream&)> rehearsed{};
-  // Enqueues what follows each update of the own slices (weight averages); may be empty.
+  // Enqueues work after each update of this rank's slices (weight averages); may be empty.
   std::function<void(Stream&)> after_update{};
-  // Joules that this rank counts, since the last call: its own GPU, or as the first of its host the
-  // processors, else 0; NaN where they are not known. Asked when a step is read; may be empty.
+  // Joules since the last call, counted by this rank: its own GPU, or on the first rank of a host
+  // the processors, else 0; NaN if unknown. Called when a step is read; may be empty.
   std::function<double()> joules{};
-  // The file whose reads took this rank longest since the last call. Asked when a step is read that
-  // waited for data; may be empty.
+  // The file with this rank's longest reads since the last call. Called when a step that waited for
+  // data is read; may be empty.
   std::function<FileReads()> slow_file{};
-  // What this rank wishes for, asked once a step. May be empty: then ranks tell each other neither
-  // wishes nor times.
+  // This rank's requests, read once a step. If empty, ranks exchange neither requests nor times.
   std::function<StepFlags()> flags{};
 };
 
 struct StepReport {
   std::int64_t step = 0;
-  double loss = 0;           // mean over the targets of the global batch that count
-  std::int64_t targets = 0;  // how many
+  double loss = 0;           // mean over the counted targets of the global batch
+  std::int64_t targets = 0;  // number of counted ones
   double grad_norm = 0;      // before clipping
   double learning_rate = 0;
-  // Where the loss is scaled: the scale of this step, and the steps skipped up to and with it.
+  // If the loss is scaled: the scale of this step, and the steps skipped up to and with it.
   std::optional<double> loss_scale{};
   std::int64_t skipped_steps = 0;
-  // Skipped for gradients that overflowed under a scale that can still fall.
+  // Skipped because gradients overflowed under a scale that can still fall.
   bool overflowed = false;
   LossJudgement judgement{};
-  std::optional<NoiseReading> noise{};  // of the steps that measure it
-  StepFlags flags{};                    // the largest of all ranks
-  // This rank's part of the digest of the weights behind the update, where they are digested.
+  std::optional<NoiseReading> noise{};  // in steps that measure it
+  StepFlags flags{};                    // maximum over all ranks
+  // This rank's part of the digest of the weights after the update, if they are digested.
   std::optional<std::uint64_t> weight_digest{};
   RankStep own{};  // this step's times
-  // The times of step `timed` (below 0: of none) on all ranks; until a later step is read.
+  // The times of step `timed` (below 0: none) on all ranks; valid until a later step is read.
   std::int64_t timed = -1;
   std::span<const RankStep> by_rank{};
 };
@@ -108,31 +107,31 @@ class StepEngine final : private StageWork, private LayerHook {
   StepEngine(const StepEngine&) = delete;
   StepEngine& operator=(const StepEngine&) = delete;
 
-  // What StoreOptions::gradient_levels must be for these options.
+  // The StoreOptions::gradient_levels for these options.
   [[nodiscard]] static int gradient_levels(const StepOptions& options, int zero_stage);
-  // Batches that are in use at once: what the source must hold.
+  // Batches in use at once: what the source must hold.
   [[nodiscard]] static int batches_held(const ScheduleShape& shape, int stage);
 
   // Enqueues step `step` (from 0); at most one earlier step may be unread.
   void run(std::int64_t step, BatchSource& source);
-  // A checkpoint or an evaluation before the next step that is run.
+  // Records a checkpoint or an evaluation before the next step.
   void note_pause(TimePart part, double milliseconds) { pause_[part] += milliseconds; }
-  // Blocks until step `step`, the last or the last but one that was run, is done.
+  // Blocks until step `step`, the last or the one before, is done.
   [[nodiscard]] StepReport read(std::int64_t step);
-  // All parameters that this rank holds are whole (but for stage 3) and final.
+  // Makes all parameters that this rank holds whole (except in stage 3) and final.
   void settle();
-  // Of step `step`, and of all before it; ignored ones count.
+  // Of step `step`, and of all earlier ones; includes ignored ones.
   [[nodiscard]] std::int64_t targets_of(std::int64_t step) const;
   [[nodiscard]] std::int64_t targets_before(std::int64_t step) const;
   [[nodiscard]] const Optimizer& optimizer() const { return optimizer_; }
   [[nodiscard]] const LossGuard& loss_guard() const { return guard_; }
-  // Null where gradient noise is not measured.
+  // Null if gradient noise is not measured.
   [[nodiscard]] const NoiseMeter* noise_meter() const { return noise_ ? &*noise_ : nullptr; }
   [[nodiscard]] PipelineRunner& runner() { return runner_; }
   [[nodiscard]] ParamGatherer& gatherer() { return gatherer_; }
 
  private:
-  // What a step leaves to be read while the next one runs; steps alternate between two.
+  // Values of a step that are read while the next one runs; steps alternate between two slots.
   struct Slot {
     Slot(Device& device, const ProcessMesh& mesh, const StepOptions& options);
     LossTotals totals;
@@ -140,11 +139,11 @@ class StepEngine final : private StageWork, private LayerHook {
     Buffer norm_host, scale_host, guard_host, noise_host, digest, digest_host, rng, rng_host;
     std::unique_ptr<Event> start, updated, reduce_begin, reduce_end;
     bool noisy = false;    // the step measures gradient noise
-    bool warm = false;     // a step went through it
-    bool follows = false;  // a step before this one ran
+    bool warm = false;     // used before
+    bool follows = false;  // an earlier step ran
     std::unique_ptr<Graph> graph{};
     Times times{};     // waits for data and messages, pauses before the step
-    CoreTimes core{};  // 0 but on a CPU
+    CoreTimes core{};  // 0 except on a CPU
   };
   Context context(int chunk, int micro_batch) override;
   void prepare(const Action& action) override;
@@ -192,15 +191,15 @@ class StepEngine final : private StageWork, private LayerHook {
   Times pause_;                 // since the last step
   std::array<std::unique_ptr<Slot>, 2> slots_;
   std::array<std::unique_ptr<Event>, 3> ends_;  // step s at s % 3: there until s + 2 is read
-  Slot* slot_ = nullptr;                        // of the step that is being enqueued
+  Slot* slot_ = nullptr;                        // of the step being enqueued
   std::int64_t targets_ = 1;                    // likewise
   int global_micro_batches_ = 1;                // likewise
-  BatchSlices::Run micro_batches_{0, 1};        // of those this rank's
+  BatchSlices::Run micro_batches_{0, 1};        // this rank's part of them
   StepBatches batches_;                         // likewise
   std::vector<bool> weights_changed_;           // by chunk: no forward since the update
   bool began_ = false;                          // a step has run
-  bool unrecordable_ = false;                   // a step could not be
-  bool recorded_ = false;                       // a step was, and the log says so
+  bool unrecordable_ = false;                   // a step could not be recorded
+  bool recorded_ = false;                       // a step was recorded, and logged
   struct {
     std::int64_t step = -1;
     RankStep times{};

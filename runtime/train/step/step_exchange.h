@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks tell each other behind every step: what they wish for, and the times of the last step
-// that they have read. Every rank reads the same values with the same step's losses, and nobody
-// waits.
+// Exchange between ranks after every step: their requests, and the times of the last step that they
+// have read. Every rank reads the same values with the same step's losses, and none waits.
 #pragma once
 
 #include <memory>
@@ -14,22 +13,22 @@
 
 namespace trireme {
 
-// One of the places that steps take turns in.
+// One of the slots between which steps alternate.
 class StepExchange {
  public:
   StepExchange(Device& device, const ProcessMesh& mesh);
 
-  // Leaves this rank's note on the host, where the step will read it: `times` are those of step
-  // `timed`, the same on all ranks; below 0: none.
+  // Stages this rank's note on the host for the step: `times` are those of step `timed`, the same
+  // on all ranks; below 0: none.
   void stage(const StepFlags& flags, std::int64_t timed, const RankStep& times);
   // Enqueues the exchange and its copy to the host.
   void publish(Stream& comm);
-  // Takes in a step whose work is done, that of the comm stream too.
+  // Reads a finished step, including its work on the comm stream.
   void read();
-  // The largest of all ranks.
+  // The maximum over all ranks.
   [[nodiscard]] const StepFlags& flags() const { return agreed_; }
   [[nodiscard]] std::int64_t timed() const { return timed_; }
-  // Of step timed(), by rank; stays until the next read().
+  // Of step timed(), by rank; valid until the next read().
   [[nodiscard]] std::span<const RankStep> times() const { return times_; }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks wish for at a step; step_exchange.h brings it to all of them.
+// Requests of ranks at a step; step_exchange.h sends them to all ranks.
 #pragma once
 
 #include <array>
@@ -8,13 +8,13 @@
 
 namespace trireme {
 
-// The largest value of any rank counts, so a wish that several ranks have at different steps (a
-// signal that reaches them one after another) is a count, not a bit.
+// The maximum over all ranks counts, so a request that ranks see at different steps (a signal) is a
+// count, not a bit.
 struct StepFlags {
   enum Index : int {
-    checkpoint_signals,  // so many times asked for from outside
-    checkpoint_times,    // so many times due by the clock
-    self_test_times,     // the same of self tests
+    checkpoint_signals,  // number of outside requests
+    checkpoint_times,    // number of times due by the clock
+    self_test_times,     // the same for self tests
     stop,                // StopReason
     count
   };

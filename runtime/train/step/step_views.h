@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shows the tensors of a step to those who look at it.
+// Shows the tensors of a step to its observers.
 #pragma once
 
 #include <vector>
@@ -19,13 +19,13 @@ class StepViews final : public GradientProbe {
  public:
   StepViews(const Model& model, ObserverOptions options);
 
-  // Whether anybody will look at a step (from 0), so that it cannot be replayed.
+  // Whether any observer wants a step (from 0), which then cannot be replayed.
   [[nodiscard]] bool wanted(std::int64_t step) const;
-  // What follows is of that step.
+  // Starts that step.
   void begin_step(std::int64_t step);
   [[nodiscard]] bool on() const { return !lookers_.empty(); }
   [[nodiscard]] bool look_at(Seen what) const;
-  // Of the pass that follows, number `micro_batch` of the global batch.
+  // Starts the pass of micro-batch `micro_batch` of the global batch.
   void begin_pass(int micro_batch) { micro_batch_ = micro_batch; }
   void forward_begins(const Context& context);
   void backward_begins(const Context& context);
@@ -37,7 +37,7 @@ class StepViews final : public GradientProbe {
 
  private:
   void show(Stream& stream, const Observed& what, const Tensor& values);
-  // Elements [first, first + values.count()) of what is stored of a parameter.
+  // Elements [first, first + values.count()) of a parameter's stored values.
   void show_parameter(Stream& stream, Seen what, ParamId id, std::int64_t first,
                       const Tensor& values);
   [[nodiscard]] int layer_of(int unit) const;

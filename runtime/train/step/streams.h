@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-// The three streams of a rank, and what it measures of the first one's waits for the second.
+// The three streams of a rank, and the first one's measured waits for the second.
 struct Streams {
   explicit Streams(Device& device)
       : compute(device.make_stream(StreamKind::compute)),

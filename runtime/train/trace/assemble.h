@@ -9,9 +9,9 @@
 
 namespace trireme {
 
-// What a rank's streams and threads noted, as tracks and spans on the shared clock: times count
-// from `origin` of rank 0's clock, calls have the numbers by which ranks find each other's, and
-// peers their ranks in the job. Local.
+// A rank's stream and thread records as tracks and spans on the shared clock: times count from
+// `origin` on rank 0's clock, calls have numbers that match those of other ranks, and peers are
+// world ranks. Local.
 [[nodiscard]] RankTrace assemble(const Traced& traced, const HostTrace::Entries& host,
                                  const ClockLine& clock, std::int64_t origin,
                                  const ProcessMesh& mesh);

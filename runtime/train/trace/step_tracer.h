@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Traces of some steps of a run: what every rank's streams and threads did, on one clock, in files
-// for Perfetto (all ranks) and for Kineto's tools (a file per rank).
+// Traces some steps of a run: what every rank's streams and threads did, on one clock, in files for
+// Perfetto (all ranks) and for Kineto's tools (a file per rank).
 //
-// The clocks of the ranks are compared before the first traced step and after the last one; then
-// every rank formats and compresses its part, and rank 0 receives one after another and writes
-// them. The step before the first traced one is counted, so that places are there when it begins.
+// The ranks' clocks are compared before the first traced step and after the last one; then every
+// rank formats and compresses its part, and rank 0 receives and writes one after another. The step
+// before the first traced one is counted, so that its slots exist when it begins.
 #pragma once
 
 #include <cstdint>
@@ -21,31 +21,31 @@ namespace trireme {
 
 struct TraceOptions {
   std::int64_t first = 0, last = 0;  // steps, counted from 1
-  std::string directory;             // where files go; made when needed
+  std::string directory;             // for the files; created on demand
 };
 
 class StepTracer {
  public:
-  // All must outlive the tracer. `group`: all ranks; used on host memory, by the thread that
-  // trains, while no other call of it is under way.
+  // All must outlive the tracer. `group`: all ranks; used on host memory, by the training thread,
+  // while no other call of it is in flight.
   StepTracer(Device& device, Streams& streams, const ProcessMesh& mesh, TraceOptions options);
   ~StepTracer();
   StepTracer(const StepTracer&) = delete;
   StepTracer& operator=(const StepTracer&) = delete;
 
-  // Around the enqueueing of step `step` (from 0). Before the first traced one begin_step() is
-  // collective and blocks the host.
+  // Call it around the enqueueing of step `step` (from 0). Before the first traced step
+  // begin_step() is collective and blocks the host.
   void begin_step(std::int64_t step);
   void end_step(std::int64_t step);
-  // After steps before `reported` have been read: writes the trace once all that belongs to it is
-  // done. Collective then; blocks the host. Where the files cannot be written there is a line in
-  // the log, and the run goes on.
+  // After steps before `reported` were read: writes the trace once all its steps are done. Then
+  // collective; blocks the host. If the files cannot be written it logs that, and the run
+  // continues.
   void write_after(std::int64_t reported);
-  // Writes what has been traced of a run that ends early. Collective.
+  // Writes what was traced of a run that ends early. Collective.
   void write();
 
-  // The trace of this rank and what is the same for all, on the shared clock; nothing is written.
-  // Collective; blocks the host.
+  // This rank's trace and the common facts, on the shared clock; writes nothing. Collective; blocks
+  // the host.
   struct Taken {
     RankTrace trace;
     TraceFacts facts;

@@ -9,8 +9,8 @@
 namespace trireme {
 
 // Writes, on rank 0 of `world`, DIRECTORY/steps_10-12.json.gz with all ranks and
-// DIRECTORY/steps_10-12.kineto/rank_0.pt.trace.json.gz and so on. One rank's part is in memory at a
-// time. What goes wrong is a line in the log. Collective; blocks the host.
+// DIRECTORY/steps_10-12.kineto/rank_0.pt.trace.json.gz and so on, with one rank's part in memory at
+// a time. Errors are logged. Collective; blocks the host.
 void write_trace(Communicator& world, const std::string& directory, const RankTrace& trace,
                  const TraceFacts& facts);
 
