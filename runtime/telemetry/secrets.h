@@ -16,8 +16,8 @@ namespace trireme {
 // value of a word such as token=VALUE.
 [[nodiscard]] std::string without_secrets(std::string_view text);
 
-// The same for every word of a command line; also the word behind an option such as --password or
-// sshpass -p.
+// The same for every word of a command line; also hides the word after an option such as --password
+// or sshpass -p.
 [[nodiscard]] std::vector<std::string> without_secrets(const std::vector<std::string>& words);
 
 }  // namespace trireme

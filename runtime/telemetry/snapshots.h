@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run shows of itself now and then, beside its numbers: how the values of its tensors are
-// spread, and what the model makes of some of its data.
+// Occasional snapshots of a run besides its numbers: histograms of its tensors, and the model's
+// output on some of its data.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,7 @@ struct StepHistograms {
   std::chrono::system_clock::time_point time{};
 };
 
-// Either texts or pictures.
+// Either texts or images.
 struct ModelSamples {
   struct Text {
     std::string prompt{}, continuation{};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The times of a step: every part once, with its key, its names and its meaning. What measures,
+// The times of a step: each part once, with its key, names and meaning. All code that measures,
 // sums, writes, reads or shows times loops over this table; a new part is an enumerator and a row.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace trireme {
 
-// In the order of files and live views. Of one rank as it measures them, or means over the ranks.
+// In the order of files and live views. Measured on one rank, or means over the ranks.
 enum class TimePart : std::uint8_t {
   period,
   step,
@@ -51,15 +51,15 @@ enum class TimePart : std::uint8_t {
   count
 };
 
-// What a part counts to, as bits.
+// The uses of a part, as bits.
 namespace time_use {
 enum Use : unsigned {
   metric = 1,     // keys of metrics.jsonl, metrics of other tools
   of_step = 2,    // add up to `step`
-  of_run = 4,     // add up to all of a run's time, as people are told it
-  always = 8,     // told also where it is 0
-  waiting = 16,   // waits within a step that the console's lines show
-  of_comm = 32,   // what communication was for; the rest is norms
+  of_run = 4,     // add up to a run's whole time, as shown to people
+  always = 8,     // shown even if it is 0
+  waiting = 16,   // waits within a step, shown in the console's lines
+  of_comm = 32,   // purpose of communication; the rest is norms
   within = 64,    // "within" in a window of ranks.jsonl
   of_rank = 128,  // "by_rank" there
   split = 256     // time_split.jsonl
@@ -69,13 +69,13 @@ enum Use : unsigned {
 struct TimeRow {
   TimePart part;
   unsigned uses;
-  std::string_view key;  // in files; milliseconds where it ends in _ms
+  std::string_view key;  // in files; milliseconds if it ends in _ms
   std::string_view meaning;
-  // For people; the others are given where they differ.
+  // For people; the other two are given if they differ.
   std::string_view name{}, shorter{}, shortest{};
 
   [[nodiscard]] constexpr bool is(unsigned use) const { return (uses & use) != 0; }
-  // In 13 columns, and in a line of many.
+  // For a column of 13 characters, and for a long line.
   [[nodiscard]] constexpr auto label() const { return shorter.empty() ? name : shorter; }
   [[nodiscard]] constexpr auto word() const { return shortest.empty() ? label() : shortest; }
 };
@@ -83,7 +83,7 @@ struct TimeRow {
 namespace time_table {
 using enum TimePart;
 using enum time_use::Use;
-// In the order in which people are told of them.
+// In the order in which people see them.
 inline constexpr TimeRow rows[] = {
     {compute, of_run | always | of_rank | split, "compute_ms",
      "a rank's own work; of a rank and of a run: with a core", "compute"},
@@ -129,7 +129,7 @@ inline constexpr TimeRow rows[] = {
      "sums of tensor groups"},
     {gather_comm, within | of_comm, "gather_comm_ms", "waits for parameters",
      "gathered parameters"},
-    // Of single ranks.
+    // For single ranks.
     {between, of_rank, "between_ms", "between_steps_ms, with a core"},
     {comm_wait, of_rank, "comm_wait_ms", "stood still for collectives"},
     {message_wait, of_rank, "message_wait_ms",
@@ -162,7 +162,7 @@ static_assert(
 [[nodiscard]] constexpr const TimeRow& row_of(TimePart part) {
   return *std::ranges::find(time_table::rows, part, &TimeRow::part);
 }
-// Rows of a use, in the order in which people are told of them.
+// Rows of a use, in the order in which people see them.
 [[nodiscard]] inline auto told_times(unsigned use) {
   return time_table::rows | std::views::filter([=](const TimeRow& row) { return row.is(use); });
 }
@@ -201,7 +201,7 @@ class Times {
   [[nodiscard]] friend constexpr Times operator*(Times times, double factor) {
     return times *= factor;
   }
-  // Of the parts of a use.
+  // Over the parts of a use.
   [[nodiscard]] constexpr double sum(unsigned use) const {
     double all = 0;
     for (const TimeRow& row : time_table::rows)

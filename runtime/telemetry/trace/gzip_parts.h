@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A gzip file whose parts are compressed by several processes: each gives raw deflate blocks that
-// end on a byte, and one writes them behind each other as one member, which every reader takes.
+// A gzip file whose parts several processes compress: each gives raw deflate blocks that end on a
+// byte boundary, and one process writes them in order as one member, which every reader accepts.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ struct DeflatedText {
 };
 [[nodiscard]] DeflatedText deflate_text(std::string_view text);
 
-// As one string, to be sent; unpack() raises ExitCode::internal for what pack() did not make.
+// As one string, for sending; unpack() raises ExitCode::internal for invalid input.
 [[nodiscard]] std::string pack(const DeflatedText& text);
 [[nodiscard]] DeflatedText unpack(std::string_view packed);
 
-// Appears whole with commit(), or not at all. Errors are ExitCode::config and name the path.
+// Written atomically, by commit(). Errors are ExitCode::config and name the path.
 class GzipFile {
  public:
   explicit GzipFile(const std::string& path);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The trace of one rank in the JSON of Kineto, PyTorch's profiler, for tools that read a file per
-// rank, such as Holistic Trace Analysis. They tell work apart by name and by stream, and know no
-// work within work: the innermost spans of the compute stream become its kernels, collectives and
-// messages become kernels whose names begin with nccl (also where something else carries them, for
-// that is how such tools know communication), steps become "ProfilerStep#10". The host's enqueueing
-// of each is a call of the CUDA runtime, of a nominal microsecond.
+// rank, such as Holistic Trace Analysis. They classify work by name and stream, and do not support
+// nested work: the innermost spans of the compute stream become its kernels, collectives and
+// messages become kernels whose names begin with nccl (on any transport, because such tools
+// recognise communication so), steps become "ProfilerStep#10". The host's enqueueing of each is a
+// CUDA runtime call with a nominal duration of a microsecond.
 #pragma once
 
 #include <string>

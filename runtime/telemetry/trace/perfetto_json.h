@@ -11,13 +11,13 @@
 
 namespace trireme {
 
-// What a trace of ours says first of itself, and the version of what follows.
+// Marks our traces; followed by a version.
 inline constexpr std::string_view trace_mark = "trireme_trace";
 inline constexpr int trace_version = 1;
 
-// The file up to where the ranks' parts begin.
+// The file up to the ranks' parts.
 [[nodiscard]] std::string perfetto_begin(const TraceFacts& facts);
-// The part of a rank.
+// A rank's part.
 [[nodiscard]] std::string perfetto_part(const RankTrace& trace);
 [[nodiscard]] inline std::string_view perfetto_end() {
   return "\n]}\n";
