@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `trireme eval` says of each data set: for people, and for programs.
+// Results of `trireme eval` per data set: for people, and for programs.
 #pragma once
 
 #include <span>
@@ -10,16 +10,16 @@
 namespace trireme {
 
 struct EvaluatedData {
-  std::string data;  // where it lies
+  std::string data;  // its path
   std::int64_t samples = 0, of = 0;
   EvaluationResult result{};
-  bool tokens = false;  // targets are tokens: a perplexity has a meaning
-  double bytes = 0;     // of text that the targets stand for; 0: not known
+  bool tokens = false;  // targets are tokens, so a perplexity is meaningful
+  double bytes = 0;     // of the targets' text; 0: unknown
 };
 
 [[nodiscard]] std::string evaluation_text(const EvaluatedData& evaluated);
 
-// One object; numbers read back to the same bits. `weights`: those that were evaluated.
+// One JSON object; numbers read back to the same bits. `weights`: the evaluated ones.
 [[nodiscard]] std::string evaluation_json(const std::string& run, const std::string& weights,
                                           std::span<const EvaluatedData> results);
 

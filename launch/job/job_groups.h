@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process groups of a job without a model, on the device that training would use: for commands
-// that measure them.
+// The process groups of a job without a model, on training's device: for commands that measure
+// them.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace trireme {
 
-// This rank's device by a resolved config; without one (null) the CPU. Raises what Device::create
-// raises.
+// This rank's device for a resolved config; without one (null) the CPU. Raises the errors of
+// Device::create.
 [[nodiscard]] std::unique_ptr<Device> make_job_device(const MpiEnvironment& mpi,
                                                       const Config* config);
 
@@ -20,7 +20,7 @@ struct JobGroups {
   // Collective.
   JobGroups(Communicator& host_world, std::unique_ptr<Device> of_rank, const Config* config);
 
-  // The world, and those groups of the mesh that have several ranks but not all.
+  // The world, and the mesh's groups with several but not all ranks.
   [[nodiscard]] std::vector<Communicator*> all() const;
 
   std::unique_ptr<Device> device;

@@ -6,7 +6,7 @@
 
 namespace trireme {
 
-// Names and versions of the libraries that decide results and speed, as found at run time.
+// Names and run-time versions of the libraries that affect results and speed.
 [[nodiscard]] std::map<std::string, std::string> library_versions();
 
 }  // namespace trireme

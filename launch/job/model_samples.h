@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the model makes of the first samples of its validation data (its training data, where it has
-// no other) while it trains: texts that it continues, each token the likeliest, or pictures and the
-// class that it takes each for.
+// The model's output on the first samples of its validation data (or training data, without
+// validation) during training: greedy continuations of texts, or images with their predicted class.
 #pragma once
 
 #include <memory>
@@ -18,18 +17,18 @@ namespace trireme {
 
 class SamplePass {
  public:
-  // All references must outlive this. Raises ExitCode::config where the model neither continues
-  // texts nor classifies.
+  // All references must outlive this. Raises ExitCode::config if the model neither continues texts
+  // nor classifies.
   SamplePass(Session& session, PipelineRunner& runner, const Dataset& data);
 
-  // Rank 0 has the samples. All ranks compute the same passes: one for pictures, one for each of
-  // the tokens that a text is continued by. Between two steps. Collective; blocks the host.
+  // Rank 0 has the samples. All ranks compute the same passes: one for images, one per generated
+  // token of texts. Between two steps. Collective; blocks the host.
   [[nodiscard]] ModelSamples run();
 
  private:
   void read_samples();
   void forward();
-  // By row of a micro-batch the likeliest class; of texts at position `at`. On every rank.
+  // The most likely class per row of a micro-batch; for texts at position `at`. On every rank.
   [[nodiscard]] std::vector<std::int32_t> likeliest(std::int64_t at);
   void fetch_logits(std::int64_t at);
   [[nodiscard]] ModelSamples continued();
@@ -41,8 +40,8 @@ class SamplePass {
   const Dataset& data_;
   std::int64_t rows_, shown_;
   BatchMemory host_, device_;
-  Buffer logits_, logits_host_;  // f32 (blocks, rows, classes of a block), where the head is
-  std::optional<Words> words_;   // rank 0's, of texts
+  Buffer logits_, logits_host_;  // f32 (blocks, rows, classes per block), on ranks with the head
+  std::optional<Words> words_;   // on rank 0, for texts
   std::vector<std::string> classes_;
   HostStream host_stream_;
 };

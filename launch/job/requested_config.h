@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The config of `trireme train`: a YAML file, or a run, which stands for what it was asked for.
+// The config of `trireme train`: a YAML file, or a run, which means the config it was started with.
 #pragma once
 
 #include <string>
@@ -12,18 +12,17 @@ namespace trireme {
 struct RequestedConfig {
   Config config;
   Provenance where;
-  std::string yaml;  // for config.user.yaml: what was asked for, with what is "auto" left so
+  std::string yaml;  // for config.user.yaml: as requested, with "auto" unresolved
 };
 
-// `path`: a YAML file, or a run's directory for the config.user.yaml in it (config.yaml in runs of
+// `path`: a YAML file, or a run directory, for the config.user.yaml in it (config.yaml in runs of
 // older versions), with that directory as run.directory. A run's config.yaml is resolved for a
-// number of ranks: on another number of `ranks` the config.user.yaml beside it is read in its
-// place, which the log says. Raises ExitCode::config.
+// number of ranks: for another number of `ranks` the config.user.yaml beside it is read instead,
+// and the log says so. Raises ExitCode::config.
 [[nodiscard]] RequestedConfig load_requested(const std::string& path,
                                              std::vector<std::string> overrides, int ranks);
 
-// config.yaml of a run, for what reads a run that is there. Raises ExitCode::config where `path` is
-// no run's directory.
+// config.yaml of an existing run. Raises ExitCode::config if `path` is not a run directory.
 [[nodiscard]] std::string config_file_of_run(const std::string& path);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training run says about itself: where it runs, what it holds.
+// What a training run reports about itself: where it runs, what it holds.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@
 
 namespace trireme {
 
-// "data 2 x tensor 1 x pipeline 1, ZeRO 0", as the certificate has it.
+// "data 2 x tensor 1 x pipeline 1, ZeRO 0", as in the certificate.
 [[nodiscard]] std::string layout_text(const ParallelConfig& parallel);
 
-// What only rank 0 has. Making it claims the run directory, which the run that goes on after `done`
-// steps has already. `requested`: what was asked for, as YAML.
+// State of rank 0 alone. The constructor claims the run directory; a run that continues after
+// `done` steps already has it. `requested`: the config as requested, as YAML.
 struct Reporter {
-  // What the certificate says of the training data.
+  // The training data's entry in the certificate.
   struct Data {
     std::uint64_t fingerprint = 0;
     Certificate::Samples samples{};
@@ -43,18 +43,18 @@ struct Reporter {
   Exporters exporters;
   MetricsSinks sinks;  // all of them
   // `hosts`: by rank. `samples`: of a step's global batch, steps counted from 1. `decoded_again`:
-  // of the chunks that this rank decoded the share that had been before.
+  // share of this rank's decoded chunks that were decoded before.
   void warn(const Config& config, std::vector<std::string> hosts,
             std::function<std::vector<std::int64_t>(std::int64_t)> samples,
             std::function<double()> decoded_again);
-  // Logs a warning and passes it on.
+  // Logs a warning and forwards it.
   void tell(const RunWarning& warning);
 
  private:
   std::optional<RunWarnings> warnings_;
 };
 
-// Of the rank whose resident set was largest. Collective.
+// Of the rank with the largest resident set. Collective.
 [[nodiscard]] std::uint64_t peak_memory_of_any_rank(Session& session);
 
 }  // namespace trireme

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run looks at between two of its steps now and then, by the keys of `telemetry`: how
-// weights, gradients and activations are spread, weights without gradient, samples of what the
-// model has learned.
+// Occasional observations between two steps, by the keys of `telemetry`: histograms of weights,
+// gradients and activations, weights without gradient, sample outputs.
 #pragma once
 
 #include <optional>
@@ -17,10 +16,10 @@ namespace trireme {
 
 class Snapshots {
  public:
-  // Behind Engine::begin(). `reporter`: rank 0's, else null. Both outlive this. Collective.
+  // After Engine::begin(). `reporter`: rank 0's, else null. Both must outlive this. Collective.
   Snapshots(Engine& engine, Reporter* reporter);
 
-  // Behind `done` steps, of which the last may still be under way. Collective.
+  // After `done` steps, the last of which may still run. Collective.
   void take(std::int64_t done);
 
  private:
@@ -30,7 +29,7 @@ class Snapshots {
   Reporter* reporter_;
   std::optional<ValueCounts> counts_;
   const Dataset* sampled_ = nullptr;   // null: none
-  std::vector<std::string> suspects_;  // without gradient in the step before
+  std::vector<std::string> suspects_;  // without gradient in the previous step
   std::vector<std::string> told_;
 };
 

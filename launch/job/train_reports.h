@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the command `train` adds to Engine::run(): the files of a run directory beside checkpoints,
+// What the command `train` adds to Engine::run(): the run directory's files besides checkpoints,
 // the console and the exporters.
 #pragma once
 
@@ -18,12 +18,12 @@ namespace trireme {
 struct ReportRequest {
   std::vector<std::string> command_line;
   std::string requested;     // for config.user.yaml (requested_config.h)
-  bool split_times = false;  // leave time_split.jsonl
+  bool split_times = false;  // write time_split.jsonl
 };
 
 class TrainReports final : public RunObserver {
  public:
-  // `planned`: rank 0's. The engine must outlive this.
+  // `planned`: on rank 0. The engine must outlive this.
   TrainReports(Engine& engine, const PlannedStep& planned, ReportRequest request)
       : engine_(engine), planned_(planned), request_(std::move(request)) {}
 
@@ -36,7 +36,7 @@ class TrainReports final : public RunObserver {
   }
   void saving(std::int64_t done) override;
   void end(const TrainingEnd& ending) override;
-  // After a run() that stopped early: exporters are told so.
+  // After a run() that stopped early: informs the exporters.
   void stopped();
 
  private:

@@ -5,10 +5,10 @@
 
 namespace trireme {
 
-// `given` with the fastest layout that fits, for the ranks of this job (parallel.search): rank 0
-// searches and logs what it chose, all take it. Not resolved; parallel.search is false in it, so
-// that the config that a run leaves replays the same layout. Collective. Raises ExitCode::config
-// without parallel.hardware, where that describes another kind of device, or where nothing fits.
+// `given` with the fastest layout that fits the ranks of this job (parallel.search): rank 0
+// searches and logs its choice for all ranks. Not resolved; sets parallel.search to false, so that
+// the run's config reproduces the layout. Collective. Raises ExitCode::config without
+// parallel.hardware, if that describes another kind of device, or if nothing fits.
 [[nodiscard]] Config choose_layout(const RankProcess& process, const Config& given,
                                    const Provenance& where);
 

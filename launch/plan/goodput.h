@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a planned run fares where ranks fail: failures, the best checkpoint interval, goodput
-// (runtime/plan/cluster.h has the models).
+// Failures, the best checkpoint interval and goodput of a planned run (models in
+// runtime/plan/cluster.h).
 #pragma once
 
 #include <optional>
@@ -12,13 +12,13 @@ namespace trireme {
 // Seconds. Goodput: time of steps that count / time from the first start to the end.
 struct CheckpointPolicy {
   double interval = 0;           // of work between checkpoints
-  std::int64_t every_steps = 0;  // the same; 0: the run saves nothing
+  std::int64_t every_steps = 0;  // the same; 0: no checkpoints
   double goodput = 1;            // expected
   double wall = 0;               // expected, of the whole run
-  double failures = 0;           // expected in that time
+  double failures = 0;           // expected in `wall`
 };
 
-// Of one run, by the share of simulated runs that were below.
+// Of one run, by the share of simulated runs below.
 struct Tenths {
   double low = 0, median = 0, high = 0;
 };
@@ -26,13 +26,13 @@ struct Tenths {
 struct GoodputPlan {
   double mtbf = 0;     // of the job
   double restart = 0;  // of the hardware file
-  double save = 0;     // the run stands still so long for a checkpoint; 0: not known
+  double save = 0;     // that the run waits for a checkpoint; 0: unknown
   double work = 0;     // the run without failures and checkpoints
-  // Nothing where saves are free: then the more the better.
+  // Nothing if saves are free: then more is better.
   std::optional<CheckpointPolicy> best{};
   CheckpointPolicy configured{};
-  // The best policy, else the configured one, simulated: wall seconds and failures of the tenth,
-  // the middle and the ninetieth of a hundred runs. Nothing where the run is too long to simulate.
+  // Simulates the best policy, or the configured one: wall seconds and failures of the 10th, 50th
+  // and 90th of a hundred runs. Nothing if the run is too long to simulate.
   struct Simulated {
     int runs = 0;
     Tenths wall{}, failures{};
@@ -41,7 +41,7 @@ struct GoodputPlan {
   std::optional<Simulated> simulated{};
 };
 
-// Nothing where the hardware file says nothing of failures (reliability.mtbf_hours).
+// Nothing if the hardware file has no failure rate (reliability.mtbf_hours).
 [[nodiscard]] std::optional<GoodputPlan> plan_goodput(const LayoutPlan& plan,
                                                       const PlanContext& context);
 [[nodiscard]] std::string describe_goodput(const LayoutPlan& plan, const PlanContext& context);

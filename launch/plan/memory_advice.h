@@ -8,8 +8,8 @@
 
 namespace trireme {
 
-// Which settings would make what was asked for fit, as far as its role tells: "; train.micro_batch:
-// 4 would fit (now 16), ...". What is asked for later may need more.
+// Settings that would make a failed allocation fit, judged by its role: "; train.micro_batch: 4
+// would fit (now 16), ...". Later allocations may need more.
 [[nodiscard]] std::string memory_advice(const Config& config, const OutOfMemory& lack);
 
 }  // namespace trireme

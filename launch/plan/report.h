@@ -10,14 +10,14 @@
 namespace trireme {
 
 struct PlanContext {
-  Config given;  // as the user has it: what flags are relative to
+  Config given;  // as the user wrote it: flags are relative to it
   plan::Hardware hardware;
-  bool machine = true;  // false: none is described, and memory alone is planned
-  double budget = 0;    // tokens or images to train on; 0: what the config's steps process
+  bool machine = true;  // false: none is described, and only memory is planned
+  double budget = 0;    // tokens or images to train on; 0: those of the config's steps
 };
 
 [[nodiscard]] std::string describe_plan(const LayoutPlan& plan, const PlanContext& context);
-// The layouts with time, memory and flags, best first, and how many were looked at.
+// The layouts with time, memory and flags, best first, and the number of examined ones.
 [[nodiscard]] std::string describe_search(std::span<const LayoutPlan> best,
                                           const LayoutSearch& search, const PlanContext& context);
 
@@ -29,7 +29,7 @@ struct PlanContext {
 // "stage 0 needs 103.2 GiB of 80.0 GiB: activations overflow".
 [[nodiscard]] std::string describe_overflow(const LayoutPlan& plan, const plan::Hardware& hardware);
 
-// What training on the budget takes.
+// The cost of training on the budget.
 struct RunCost {
   double items = 0;
   double hours = 0;

@@ -10,13 +10,13 @@
 namespace trireme {
 
 struct ViewOptions {
-  std::size_t width = 0;  // columns; the table is cut there. 0 = as wide as it gets
+  std::size_t width = 0;  // columns; cuts the table. 0 = unlimited
   bool colour = false;
 };
 
-// A table with a row per stage and a column per unit of time, drawn to scale (the forward of one
-// chunk is a unit, a backward two, of which zero-bubble counts one as the weight's; transfers take
-// none), then bubble, makespan, micro-batches in flight and slots.
+// A table with a row per stage and a column per unit of time, to scale (a chunk's forward is one
+// unit, a backward two, one of which zero-bubble counts as the weights'; transfers take none), then
+// bubble, makespan, micro-batches in flight and slots.
 [[nodiscard]] std::string describe_schedule(const ScheduleShape& shape, const ViewOptions& options);
 
 }  // namespace trireme

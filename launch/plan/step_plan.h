@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a config to what the planner's models of time read.
+// Converts a config to the input of the planner's time models.
 #pragma once
 
 #include <map>
@@ -11,21 +11,21 @@
 
 namespace trireme {
 
-// Remembers the layers' declarations between layouts that share them.
+// Caches layer declarations between layouts that share them.
 class StepPlanner {
  public:
-  // `counts_work`: of GPUs; what only asks for FLOPs does without.
+  // `counts_work`: for GPUs; not needed for FLOPs alone.
   explicit StepPlanner(bool counts_work = true) : counts_work_(counts_work) {}
-  // The step of a resolved config. Raises ExitCode::config for a schedule that cannot be.
+  // The step of a resolved config. Raises ExitCode::config for an impossible schedule.
   [[nodiscard]] plan::StepInput input(const Config& config);
 
  private:
-  // What declarations depend on, in one search: tensor ranks, sequence, recompute, micro-batch,
-  // split backward.
+  // What declarations depend on in a search: tensor ranks, sequence, recompute, micro-batch, split
+  // backward.
   using Key = std::tuple<std::int64_t, bool, Recompute, std::int64_t, bool>;
   struct Layers {
     std::vector<LayerSummary> declared{};
-    CountedWork counted{};  // of GPUs
+    CountedWork counted{};  // on GPUs
   };
   const Layers& layers(const Config& config);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One line of metrics.jsonl, for everybody who reads that file.
+// One line of metrics.jsonl, for all readers of that file.
 //   MetricsLine line;
 //   while (const auto text = reader.next())
 //     if (line.parse(*text) == MetricsLine::Kind::step) use(line.step(), line.number("loss"));
@@ -18,7 +18,7 @@ namespace trireme::runs {
 class MetricsLine {
  public:
   enum class Kind : std::uint8_t {
-    broken,      // torn, no object, or without a step
+    broken,      // incomplete, no object, or without a step
     other,       // of another version
     step,        // has "loss"
     evaluation,  // has "validation_loss"
@@ -26,7 +26,7 @@ class MetricsLine {
     failed_save,
     warning
   };
-  // Takes in a line without its end, and forgets the one before; memory is used again.
+  // Parses a line without its end, replacing the previous one; reuses memory.
   Kind parse(std::string_view text);
 
   [[nodiscard]] Kind kind() const { return kind_; }
@@ -36,21 +36,21 @@ class MetricsLine {
 
   struct Number {
     std::string key{};
-    double value = 0;  // NaN of null
+    double value = 0;  // NaN for null
   };
   [[nodiscard]] std::span<const Number> numbers() const { return {numbers_.data(), count_}; }
-  // Nothing where the line has no number of that name; null is one.
+  // Null if the line has no number of that name; a JSON null counts as one.
   [[nodiscard]] const double* find(std::string_view key) const;
-  // `otherwise` where it is missing or null.
+  // `otherwise` if it is missing or null.
   [[nodiscard]] double number(std::string_view key, double otherwise = unknown) const;
-  // What the run counts: "tokens" or "images"; empty where the line has no rate of either.
+  // The unit: "tokens" or "images"; empty if the line has neither rate.
   [[nodiscard]] std::string_view items() const;
   static constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 
-  // What a skipped batch, a failed save or a warning says under `key`: its text, other values as
-  // JSON; empty where it is missing.
+  // The text of `key` in a skipped batch, failed save or warning, other values as JSON; empty if it
+  // is missing.
   [[nodiscard]] std::string text(std::string_view key) const;
-  // Of an evaluation: the loss on each source, by name.
+  // In an evaluation: the loss per source, by name.
   using SourceLosses = std::vector<std::pair<std::string, double>>;
   [[nodiscard]] const SourceLosses& sources() const { return sources_; }
 

@@ -11,16 +11,16 @@
 
 namespace trireme::runs {
 
-// environment.json; what it does not say, or says in another type, is empty.
+// environment.json; fields that are missing or of another type are empty.
 struct EnvironmentFile {
   std::string version{}, revision{}, started{};  // of the start: UTC, ISO 8601
   std::string cpu{};                             // of the first host
-  int cores = 0;                                 // that are online there
+  int cores = 0;                                 // online there
   int ranks = 0;
   std::vector<std::string> hosts{};    // by rank
   std::vector<std::string> command{};  // that started it
 };
-// Nothing where `text` is no JSON object.
+// Nothing if `text` is no JSON object.
 [[nodiscard]] std::optional<EnvironmentFile> parse_environment(std::string_view text);
 
 struct StoredCheckpoint {
@@ -29,18 +29,17 @@ struct StoredCheckpoint {
   bool whole = false;  // has a manifest
   double written = 0;  // seconds since 1970, of its manifest
 };
-// Of the run in `directory`, by step. Raises ExitCode::checkpoint where they cannot be listed.
+// The run's checkpoints, by step. Raises ExitCode::checkpoint if they cannot be listed.
 [[nodiscard]] std::vector<StoredCheckpoint> list_stored(const std::string& directory);
-// Of its files.
+// Total size of its files.
 [[nodiscard]] double stored_bytes(const StoredCheckpoint& checkpoint);
-// The newest whole one; nothing where there is none, or they cannot be listed.
+// The newest complete one; nothing if there is none, or they cannot be listed.
 [[nodiscard]] std::optional<StoredCheckpoint> newest_stored(const std::string& directory);
 
-// With what a console.log ends: an error, a warning, or the stop of --until. Whatever was logged
-// later takes the place of an error, for the run goes on or was started again. Empty where there is
-// none, or no such file.
+// The end of a console.log: an error, a warning, or the stop of --until. Later lines supersede an
+// error, because the run continued or was restarted. Empty if there is none, or no such file.
 [[nodiscard]] std::string log_end_of(const std::string& path);
-// What a run logs that has done the steps of --until.
+// Logged by a run that has done the steps of --until.
 inline constexpr std::string_view until_mark = "stopped at the step that --until names";
 
 }  // namespace trireme::runs

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a run stands, by what its directory holds.
+// The status of a run, from its directory.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@
 namespace trireme::runs {
 
 enum class RunStatus : std::uint8_t {
-  missing,   // no such directory, or nothing of a run in it
+  missing,   // no such directory, or no run in it
   starting,  // no step yet
   running,
-  stale,     // no line for much longer than a step takes
-  finished,  // all steps done, or those that --until asked for
-  stopped,   // with a checkpoint, to go on
+  stale,     // no line for much longer than a step
+  finished,  // all steps are done, or those of --until
+  stopped,   // with a checkpoint, to be continued
   failed,    // with an error
-  ended      // it does not say why: killed, or its host is gone
+  ended      // unknown: killed, or its host is gone
 };
 [[nodiscard]] std::string_view name_of(RunStatus status);
-// Nothing more comes of it by itself, and it is not what was asked for.
+// It will not continue by itself, and did not end as requested.
 [[nodiscard]] bool went_wrong(RunStatus status);
 
 struct RunSigns {
@@ -31,16 +31,16 @@ struct RunSigns {
   bool has_metrics = false;
   double age = 0;                // seconds since metrics.jsonl was written
   std::int64_t step = 0;         // the last one; 0: none yet
-  std::int64_t steps = 0;        // train.steps; 0: not known
-  bool came_to_its_end = false;  // as ranks.jsonl says of the last start
-  double step_ms = std::numeric_limits<double>::quiet_NaN();  // lately
-  double evaluation_seconds = 0;                              // the last one took
-  bool on_this_host = false;                                  // its last start was
+  std::int64_t steps = 0;        // train.steps; 0: unknown
+  bool came_to_its_end = false;  // as ranks.jsonl says for the last start
+  double step_ms = std::numeric_limits<double>::quiet_NaN();  // recently
+  double evaluation_seconds = 0;                              // of the last one
+  bool on_this_host = false;                                  // its last start was on this host
 };
 
 struct RunStanding {
   RunStatus status = RunStatus::missing;
-  std::string text{};     // why, or since when, and how to go on; may be empty
+  std::string text{};     // why or since when, and how to continue; may be empty
   std::string log_end{};  // log_end_of()
   std::optional<StoredCheckpoint> checkpoint{};  // the newest
 };

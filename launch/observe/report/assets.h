@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of page/ and uplot/, which the build puts into the program
-// (scripts/cmake/EmbedFiles.cmake).
+// Files of page/ and uplot/, embedded by the build (scripts/cmake/EmbedFiles.cmake).
 #pragma once
 
 #include <string_view>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Series over steps in bounded memory: neighbouring steps share a bucket that keeps the least, the
-// greatest and the mean of each series, so that no spike is lost. Buckets grow as steps come.
+// Series over steps in bounded memory: adjacent steps share a bucket with the minimum, maximum and
+// mean of each series, so no spike is lost. Buckets grow as steps arrive.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct Cell {
 };
 
 struct Bucket {
-  std::int64_t first = 0, last = 0;  // steps that it has seen
+  std::int64_t first = 0, last = 0;  // steps in it
   std::int64_t pass = 0;             // that wrote it
   std::vector<Cell> cells{};         // by column; those at the end may be missing
   [[nodiscard]] const Cell* cell(std::size_t column) const;
@@ -33,24 +33,23 @@ struct Bucket {
 
 class Buckets {
  public:
-  // At least half of `capacity` once there are as many steps, and never more.
+  // Once there are as many steps: at least half of `capacity`, never more.
   Buckets() = default;
   explicit Buckets(std::size_t capacity) : capacity_(capacity) {}
 
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
-  // The column of that name, made where there is none; `none` beyond 128 of them, which no version
-  // writes.
+  // The column of that name, made if missing; `none` beyond 128 columns, which no version writes.
   std::size_t column(std::string_view name);
   [[nodiscard]] std::size_t find(std::string_view name) const;
   [[nodiscard]] std::span<const std::string> columns() const { return names_; }
 
-  // The bucket that `step` (from 0 on) belongs to, for the values that follow. A later `pass`
-  // (a run that went back) replaces what an earlier one has left there.
+  // The bucket of `step` (from 0), for the values that follow. A later `pass` (a run that went
+  // back) replaces the values of an earlier one.
   Bucket& at(std::int64_t step, std::int64_t pass);
   void add(Bucket& bucket, std::size_t column, double value);
 
-  // The column `to` as `from` times `factor`, which is above 0; nothing without `from`, or where
-  // `to` is there.
+  // Makes column `to` as `from` times `factor`, which must be above 0; does nothing without `from`,
+  // or if `to` exists.
   void derive(std::string_view from, std::string_view to, double factor);
 
   [[nodiscard]] std::span<const Bucket> all() const { return buckets_; }

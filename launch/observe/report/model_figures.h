@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run's config says of its work and its memory, as `trireme plan` counts them.
+// A run's work and memory by its config, as computed by `trireme plan`.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace trireme::report {
 
-// One use of a rank's memory, bytes, of the rank that has most.
+// One use of memory in bytes, on the rank with the most.
 struct MemoryUse {
   std::string name{};
   std::uint64_t planned = 0;
@@ -19,17 +19,17 @@ struct MemoryUse {
 };
 
 struct ModelFigures {
-  double flops_per_item = 0;  // forward and backward, of a token or image
-  // Of all ranks together in the run's precision, by parallel.hardware; 0: it names no file.
+  double flops_per_item = 0;  // forward and backward, per token or image
+  // Of all ranks in the run's precision, from parallel.hardware; 0: no file is set.
   double peak_flops = 0;
   std::vector<MemoryUse> memory{};
 };
 
-// Of a resolved config. Raises Error for one that this version cannot plan, and for a description
-// of hardware that cannot be read.
+// For a resolved config. Raises Error if this version cannot plan it, or the hardware file cannot
+// be read.
 [[nodiscard]] ModelFigures model_figures(const Config& config);
 
-// Fills in what the run of `directory` held (its memory.json); nothing where it has not ended.
+// Adds the measured memory of the run in `directory` (its memory.json), if the run has ended.
 void add_measured_memory(ModelFigures& figures, const std::string& directory);
 
 }  // namespace trireme::report

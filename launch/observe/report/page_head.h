@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a page of runs begins with, as HTML: what went wrong, and three large numbers.
+// The head of a page of runs, as HTML: failures, and three large numbers.
 #pragma once
 
 #include <span>
@@ -9,14 +9,13 @@
 
 namespace trireme::report {
 
-// Runs that failed, were killed or stand still; losses that were none; checkpoints that could not
-// be written. Empty where all is well.
+// Failed, killed or stalled runs; non-finite losses; failed checkpoints. Empty if all is well.
 [[nodiscard]] std::string failures_html(std::span<const RunData> runs);
 
-// Loss, throughput, and how much of the time was computing; empty of a run without a step.
+// Loss, throughput, and the share of computing time; empty for a run without a step.
 [[nodiscard]] std::string headline(const RunData& run);
-// Of several how many are well, the least loss and the most items per second. A validation loss is
-// compared with none of training, and tokens are with no images.
+// For several runs: how many are well, the lowest loss and the most items per second. Validation
+// losses are not compared with training losses, nor tokens with images.
 [[nodiscard]] std::string headline(std::span<const RunData> runs);
 
 }  // namespace trireme::report

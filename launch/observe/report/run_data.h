@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All that a run directory tells about a run, whatever state it is in.
+// Everything in a run directory about a run, in any state.
 #pragma once
 
 #include <cstdint>
@@ -21,34 +21,33 @@ struct RunData {
   std::string directory{}, name{};
   MetricsHistory metrics{};
   RankHistory ranks{};
-  std::string config{}, environment{};  // the files as they are; empty: not there
-  std::int64_t planned_steps = 0;       // train.steps; 0: not known
+  std::string config{}, environment{};  // the files' content; empty: missing
+  std::int64_t planned_steps = 0;       // train.steps; 0: unknown
   runs::EnvironmentFile start{};
   std::string family{}, device{};
   std::vector<std::string> hosts{};  // by rank, of the last start
   RunFacts facts{};
-  std::vector<std::pair<std::string, std::string>> settings{};  // key, value; empty: not known
+  std::vector<std::pair<std::string, std::string>> settings{};  // key, value; empty: unknown
   ModelFigures figures{};
   std::vector<runs::StoredCheckpoint> checkpoints{};  // by step
   runs::RunStanding standing{};
   double file_age_seconds = 0;  // since metrics.jsonl was last written
-  // What is missing or broken, a sentence each, for the reader of the report.
+  // What is missing or broken, a sentence each, for the report's reader.
   std::vector<std::string> remarks{};
   bool has_metrics = false;
 };
 
-// Raises ExitCode::config where `directory` is none or cannot be looked into, and ExitCode::data
-// where nothing in it is of a run.
+// Raises ExitCode::config if `directory` does not exist or cannot be read, and ExitCode::data if it
+// contains nothing of a run.
 [[nodiscard]] RunData read_run(const std::string& directory);
-// Of each place the runs that are there (runs::runs_at), with names that tell them apart. What
-// cannot be read is in `unread`: one error that names all, with the code of the first; it is raised
-// where there is nothing else.
+// The runs at each place (runs::runs_at), with distinguishing names. `unread` gets one error that
+// lists all unreadable ones, with the code of the first; it is raised if nothing else is left.
 [[nodiscard]] std::vector<RunData> read_runs(std::span<const std::string> places,
                                              std::optional<Error>& unread);
 
-// For the verdict: of all steps that the metrics have.
+// For the verdict: over all steps in the metrics.
 [[nodiscard]] RunSummary summary_of(const RunData& run);
-// The same of the last start by its ranks' own times, where these are known.
+// For the last start, from its ranks' own times, if they are known.
 [[nodiscard]] RunSummary times_of(const RunData& run);
 
 }  // namespace trireme::report

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// report.html of one run, or of several beside each other.
+// report.html of one run, or of several side by side.
 #pragma once
 
 #include <span>
@@ -9,10 +9,10 @@
 
 namespace trireme::report {
 
-// What an x axis counts, as `--align` names it.
+// The unit of an x axis, with the names of `--align`.
 enum class Alignment : std::uint8_t { step, items, time };
 
-// At least one run. Some hundred kilobytes for each, whatever its length.
+// At least one run. Some hundred kilobytes per run, whatever its length.
 [[nodiscard]] std::string runs_page(std::span<const RunData> runs,
                                     Alignment alignment = Alignment::step);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a person asks of a run first, for a terminal or a script.
+// The main figures of a run, for a terminal or a script.
 #pragma once
 
 #include <span>
@@ -10,32 +10,32 @@
 
 namespace trireme::report {
 
-// What the figures of a run come to; NaN where the run does not tell.
+// A run's figures; NaN if unknown.
 struct Figures {
-  double items_per_second = 0;         // of the steps' own time
-  double recent_items_per_second = 0;  // of the last twentieth of the steps
+  double items_per_second = 0;         // by the steps' own time
+  double recent_items_per_second = 0;  // over the last twentieth of the steps
   double step_ms = 0, recent_step_ms = 0;
   double mfu = 0;  // 0..1
   double remaining_seconds = 0;
-  double goodput = 0;  // 0..1: new steps' time of the time from first to last line
+  double goodput = 0;  // 0..1: time of new steps / time from first to last line
 };
 [[nodiscard]] Figures figures_of(const RunData& run);
 
-// What is known of a run, a line each.
+// One known fact of a run, one line.
 struct Fact {
   std::string name, text;
 };
 [[nodiscard]] std::vector<Fact> facts_of(const RunData& run);
-// "verdict: ..."; empty where no step was reported.
+// "verdict: ..."; empty if no step was reported.
 [[nodiscard]] std::string verdict_of(const RunData& run);
 
-// All of that, and the remarks.
+// Everything above, and the remarks.
 [[nodiscard]] std::string text_report(const RunData& run);
-// Beside each other, first run first.
+// Side by side, in order.
 [[nodiscard]] std::string text_comparison(std::span<const RunData> runs);
 
-// The same figures as JSON: {"version", "runs": [{"name", "state", "loss", ...}]}; what is not
-// known is null.
+// The same figures as JSON: {"version", "runs": [{"name", "state", "loss", ...}]}; unknown values
+// are null.
 [[nodiscard]] std::string json_report(std::span<const RunData> runs);
 
 // "4.5 MiB".

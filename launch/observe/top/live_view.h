@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme top`: runs on a terminal until the user has seen enough, or one look at them.
+// `trireme top`: runs on a terminal until the user quits, or printed once.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@ struct Request {
   std::vector<std::string> places;
   double interval_seconds = 2;
   bool once = false;
-  bool json = false;  // one look, as JSON
+  bool json = false;  // print once, as JSON
 };
 
-// On a terminal that can redraw until q, ^C or another signal ends it; elsewhere, or with `once`,
-// one page on standard output, with `json` for scripts. Raises ExitCode::config where a page has
-// nothing to show.
+// On a terminal that can redraw: until q, ^C or another signal. Otherwise, or with `once`, one page
+// on standard output, with `json` for scripts. Raises ExitCode::config if a page has nothing to
+// show.
 void show(const Request& request);
 
 }  // namespace trireme::top

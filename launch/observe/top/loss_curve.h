@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loss of a run of any length in some hundred points.
+// The loss of a run of any length in about a hundred points.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,15 @@ namespace trireme::top {
 
 class LossCurve {
  public:
-  // A step at or before the last one takes the place of those from it on: the run went back.
+  // A step at or before the last one replaces all points from it on: the run went back.
   void add(std::int64_t step, double loss);
-  // Points of the part of `path` before its last `tail` bytes, from lines at equal distances.
+  // Samples the part of `path` before its last `tail` bytes, from evenly spaced lines.
   void sample(const std::string& path, std::uint64_t size, std::uint64_t tail);
   void clear();
 
   [[nodiscard]] bool empty() const { return points_.empty(); }
   [[nodiscard]] std::int64_t first_step() const { return points_.front().step; }
-  // Means of equal parts of the steps, one a column; NaN where no loss was finite.
+  // Means over equal parts of the steps, one per column; NaN if no loss was finite.
   [[nodiscard]] std::vector<double> columns(std::size_t count) const;
 
  private:
@@ -28,7 +28,7 @@ class LossCurve {
     double loss = 0;
   };
   std::vector<Point> points_;  // by step
-  std::int64_t every_ = 1;     // of steps kept
+  std::int64_t every_ = 1;     // interval of kept steps
 };
 
 }  // namespace trireme::top

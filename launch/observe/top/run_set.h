@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which runs a user means: run directories, directories that hold some, and patterns, looked at
-// again and again, for jobs of an array start when they like.
+// The runs that a user names: run directories, directories of runs, and patterns, searched
+// repeatedly, because array jobs start at any time.
 #pragma once
 
 #include <memory>
@@ -14,15 +14,15 @@ namespace trireme::top {
 
 class RunSet {
  public:
-  // Each a directory of a run, one above such directories, or a pattern of the shell (*, ?, []).
+  // Each a run directory, a parent of such directories, or a shell pattern (*, ?, []).
   explicit RunSet(std::vector<std::string> places);
 
-  // Finds runs that came, forgets those that were found and are gone, and reads all of them. A
-  // place that was named as such stays, as a run that is missing.
+  // Finds new runs, drops runs that are gone, and reads all. A place named directly stays, as a
+  // missing run.
   void refresh();
   // In the order of the places, by name within each.
   [[nodiscard]] std::span<const RunView* const> views() const { return views_; }
-  // More runs are there than are shown.
+  // Number of runs that are not shown.
   [[nodiscard]] std::size_t left_out() const { return left_out_; }
 
  private:

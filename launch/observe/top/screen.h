@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A terminal that is drawn on as a whole and read key by key, and is as it was before afterwards,
-// however this program ends but for SIGKILL.
+// A full-screen terminal with key input; restored however this program ends, except by SIGKILL.
 #pragma once
 
 #include <signal.h>
@@ -18,7 +17,7 @@ namespace trireme::top {
 
 enum class Key : std::uint8_t { none, quit, up, down, first, last, redraw };
 
-// Takes bytes as a terminal sends them, also an arrow in pieces.
+// Decodes terminal input, including escape sequences in pieces.
 class KeyReader {
  public:
   [[nodiscard]] Key take(char byte);
@@ -33,19 +32,18 @@ struct ScreenSize {
 
 class Screen {
  public:
-  // Both descriptors stay the caller's; `in` may be no terminal: then there are no keys.
+  // The caller owns both descriptors; if `in` is not a terminal there are no keys.
   Screen(int in, int out);
   ~Screen();
   Screen(const Screen&) = delete;
   Screen& operator=(const Screen&) = delete;
 
   [[nodiscard]] ScreenSize size() const;
-  // Every line in a row of its own; there may be no more of them than rows. False where the
-  // terminal is gone.
+  // One line per row, at most as many as rows. False if the terminal is gone.
   [[nodiscard]] bool draw(std::span<const std::string> lines);
   struct Event {
-    Key key = Key::none;  // none: the time is over, or the size is another
-    int signal = 0;       // that ends this program, when the screen is gone
+    Key key = Key::none;  // none: timeout, or resized
+    int signal = 0;       // ends this program, after restoring the terminal
     bool closed = false;  // the terminal is gone
   };
   [[nodiscard]] Event wait(std::chrono::milliseconds limit);

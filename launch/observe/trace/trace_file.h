@@ -40,12 +40,12 @@ struct TraceFile {
   }
 };
 
-// The trace that `place` is, or the newest of the run directory, or directory of traces, that it
-// is. Raises ExitCode::config where there is none.
+// The trace file `place`, or the newest in the run directory or trace directory `place`. Raises
+// ExitCode::config if there is none.
 [[nodiscard]] std::string find_trace(const std::string& place);
 
-// Raises ExitCode::config for a file that cannot be read, and ExitCode::data for one that is cut
-// off, damaged, of another version or no trace of ours. Memory: 100 bytes a span.
+// Raises ExitCode::config for a file that cannot be read, and ExitCode::data for one that is
+// truncated, damaged, of another version or not ours. Memory: 100 bytes per span.
 [[nodiscard]] TraceFile read_trace(const std::string& path);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the time of traced steps went: what each rank's compute stream did, and why it stood still.
+// Where the time of traced steps went: what each rank's compute stream did, and why it waited.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace trireme {
 
-// Shares of the time from the begin of a rank's first step to the end of its last, which add up
-// to 1 but for `messages` and `hidden`.
+// Shares of the time from a rank's first step to the end of its last; all but `messages` and
+// `hidden` add up to 1.
 struct RankShares {
   int rank = 0;
   double milliseconds = 0;   // of that time
@@ -21,13 +21,13 @@ struct RankShares {
   double stages = 0;         // it waited for other stages of the pipeline
   double data = 0;
   double host = 0;      // nothing was enqueued
-  double messages = 0;  // collectives and messages were under way
-  double hidden = 0;    // of that: behind computation; NaN where there were none
+  double messages = 0;  // collectives and messages were in flight
+  double hidden = 0;    // part of it overlapped by computation; NaN if there were none
 };
 
 enum class GapCause : std::uint8_t { communication, stage, data, host };
 
-// A time in which a compute stream stood still.
+// A time in which a compute stream waited.
 struct TraceGap {
   int rank = 0;
   std::int64_t begin = 0, end = 0;  // ns, as in the trace
@@ -37,13 +37,13 @@ struct TraceGap {
 };
 
 struct TraceSummary {
-  std::vector<RankShares> ranks;  // those of which the trace has steps, by rank
-  std::vector<TraceGap> gaps;     // the largest first
+  std::vector<RankShares> ranks;  // ranks with steps in the trace, by rank
+  std::vector<TraceGap> gaps;     // largest first
 };
 
 [[nodiscard]] TraceSummary summarize(const TraceFile& trace, std::size_t gaps);
 
-// As it is printed, with times of gaps from the begin of their rank's step.
+// The printed form, with gap times relative to their rank's step.
 [[nodiscard]] std::string text_of(const TraceFile& trace, const TraceSummary& summary);
 
 }  // namespace trireme
