@@ -29,13 +29,10 @@ struct StagePlan {
                                     const ScheduleShape& shape,
                                     std::span<const std::int64_t> layers_per_stage = {});
 
-// Cutting a model into pipeline stages.
-
-// How many layers each of `parts` contiguous, non-empty runs holds so that the dearest run is as
-// cheap as can be. Of those cuts the one with the least sum of squares, so that no run is short
-// without need; then the one whose earlier runs are longer. Costs are not negative; a difference of
-// 1e-9 of the dearest run counts as none, so that the cut does not hang on rounding. Exact:
-// O(parts * layers^2).
+// Lengths of `parts` contiguous, non-empty runs of layers such that the most expensive run is as
+// cheap as possible. Ties: the least sum of squared costs, so that no run is needlessly short; then
+// longer earlier runs. Costs are >= 0; differences below 1e-9 of the most expensive run are
+// ignored, so rounding does not decide. Exact: O(parts * layers^2).
 [[nodiscard]] std::vector<int> balance(std::span<const double> cost_per_layer, int parts);
 
 }  // namespace trireme
