@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that only grows, a flush at a time: each is one write(), and one that fails is taken back,
-// so that the file ends where a flush ended, whatever ends the process.
+// An append-only file. Each flush is one write(); a failed one is undone, so the file always ends
+// where a flush ended, whatever ends the process.
 #pragma once
 
 #include <string>
@@ -12,11 +12,11 @@ namespace trireme {
 
 class AppendFile {
  public:
-  // New where `name` is not there, or `flags` have O_EXCL; else it goes on behind what is there.
+  // Creates `name`, or appends to it unless `flags` have O_EXCL.
   AppendFile(const OutputDirectory& directory, const std::string& name, int flags = 0);
 
   void add(std::string_view bytes) { waiting_ += bytes; }
-  // Raises ExitCode::internal where the disk is full or the like; what waited is given up.
+  // Raises ExitCode::internal if the write fails (disk full); the pending bytes are dropped.
   void flush();
   [[nodiscard]] const std::string& path() const { return path_; }
 

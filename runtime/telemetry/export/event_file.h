@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Event files, which TensorBoard reads: events.out.tfevents.SECONDS.HOST.PID, TFRecords of Event
-// messages (tensorflow/core/util/event.proto). TensorBoard takes the files of a directory in the
-// order of their names, as one run.
+// messages (tensorflow/core/util/event.proto). TensorBoard reads the files of a directory in name
+// order, as one run.
 #pragma once
 
 #include <chrono>
@@ -17,17 +17,17 @@ namespace trireme {
 
 // CRC-32C (Castagnoli), RFC 3720 appendix B.4.
 [[nodiscard]] std::uint32_t crc32c(std::string_view bytes);
-// TFRecord: length, its masked CRC-32C, the bytes, theirs; all little-endian.
+// TFRecord: length, its masked CRC-32C, bytes, their masked CRC-32C; all little-endian.
 [[nodiscard]] std::string tf_record(std::string_view bytes);
 
-// What a value of a summary is, for the reader: said at its first appearance.
+// A summary's tag; its description is written at its first use.
 struct SummaryTag {
   std::string name;         // "train/loss"
   std::string description;  // Markdown
-  bool described = false;   // to the file
+  bool described = false;   // in this file
 };
 
-// One event: values of one step. Its messages are written as they are added.
+// One event: values of one step. Each message is encoded when it is added.
 class SummaryEvent {
  public:
   SummaryEvent(std::chrono::system_clock::time_point time, std::int64_t step);
@@ -51,8 +51,8 @@ class SummaryEvent {
 
 class EventFile {
  public:
-  // A new file, named behind those that are there. A run that goes on after `done` steps tells
-  // TensorBoard to forget what earlier files have of later ones. Flushed.
+  // A new file, whose name sorts after the existing ones. If a run resumes after `done` steps, the
+  // file tells TensorBoard to drop later steps of earlier files. Flushed.
   EventFile(const OutputDirectory& directory, std::optional<std::int64_t> done,
             std::chrono::system_clock::time_point now);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What files for other tools say of a run beside its metrics.
+// Facts of a run, besides its metrics, in files for other tools.
 #pragma once
 
 #include <chrono>
@@ -17,12 +17,12 @@ struct ExportFacts {
   std::string directory{};  // of the run; exists
   std::string name{};       // run.directory as the user wrote it
   ItemKind items = ItemKind::tokens;
-  std::optional<std::int64_t> done{};                       // steps, of a run that goes on
+  std::optional<std::int64_t> done{};                       // steps before a resumed run
   std::string config{};                                     // YAML
   std::vector<std::pair<std::string, std::string>> keys{};  // "train.steps", "1000"
   std::string command_line{};
   std::chrono::system_clock::time_point start{};
-  // Between flushes: what a kill may lose.
+  // Time between flushes: the most that a kill may lose.
   std::chrono::milliseconds flush_every = std::chrono::seconds(10);
 };
 

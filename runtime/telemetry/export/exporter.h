@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sink whose files another tool reads: it learns how the run ended.
+// A sink that writes files for another tool and is notified of the run's end.
 #pragma once
 
 #include "runtime/telemetry/metrics.h"
 
 namespace trireme {
 
-enum class RunEnd : std::uint8_t { done, stopped, failed };  // stopped: with a checkpoint, to go on
+enum class RunEnd : std::uint8_t { done, stopped, failed };  // stopped: has a checkpoint to resume
 
 class Exporter : public MetricsSink {
  public:
-  // What was reported is in the files, or a reader's to have.
+  // Everything reported is in the files, or available to readers.
   virtual void flush() = 0;
-  // Now and then, for those who read while the run goes on: what will not change any more.
+  // Called occasionally, for live readers: writes what is final.
   virtual void write_out() { flush(); }
-  // The last call; without it the process was killed. Everything is in the files then.
+  // The last call; if it is missing, the process was killed. Completes the files.
   virtual void finish(RunEnd end) = 0;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// All files for other tools that a run writes, by the keys of its `telemetry` section. None is
-// worth a training run: one that cannot be written any more is given up with a warning, and the
-// run goes on without it. What cannot even be begun ends the run at its start.
+// All files for other tools that a run writes, by the keys of its `telemetry` section. An exporter
+// that fails to write is dropped with a warning, and the run continues. One that cannot be created
+// ends the run at its start.
 #pragma once
 
 #include <chrono>
@@ -19,12 +19,12 @@ struct ExportChoice {
   int prometheus_port = 0;  // 0 = none
 };
 
-// When to write out: files are read while a run writes them, but a write for each step would cost
-// more than all the rest of it.
+// When to flush: the files have live readers, but a write per step would cost more than the rest of
+// exporting.
 class FlushTimer {
  public:
   explicit FlushTimer(std::chrono::milliseconds every) : every_(every) {}
-  // True once in `every`, at the first call too.
+  // True once per `every`, including the first call.
   [[nodiscard]] bool due() {
     const auto now = std::chrono::steady_clock::now();
     if (now < next_) return false;
@@ -39,9 +39,9 @@ class FlushTimer {
 
 class Exporters final : public MetricsSink {
  public:
-  // Raises ExitCode::config, with the key, where files cannot be made.
+  // Raises ExitCode::config, with the key, if files cannot be created.
   Exporters(const ExportChoice& choice, const ExportFacts& facts);
-  // Tells them that the run failed, unless finish() was called.
+  // Finishes with RunEnd::failed unless finish() was called.
   ~Exporters() override;
   Exporters(const Exporters&) = delete;
   Exporters& operator=(const Exporters&) = delete;
@@ -52,7 +52,7 @@ class Exporters final : public MetricsSink {
   void failed_save(const FailedSave& failed) override;
   void histograms(const StepHistograms& histograms) override;
   void samples(const ModelSamples& samples) override;
-  // Before a checkpoint of the step that was reported last: what it goes on from is in the files.
+  // Call before a checkpoint of the last reported step, so that the files hold all steps up to it.
   void flush();
   void finish(RunEnd end);
 

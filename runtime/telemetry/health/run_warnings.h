@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Warnings while a run goes on, from what it measures anyway: data that comes slowly, checkpoints
-// that are written slowly, and signs of a training that diverges. Made to be silent where nothing
-// is wrong: each rule asks for more than noise, and tells of its trouble once in some minutes.
+// Warnings during a run, from its usual measurements: slow data, slow checkpoint writes, and signs
+// of divergence. Built to be silent when nothing is wrong: each rule requires more than noise, and
+// warns at most once in some minutes.
 #pragma once
 
 #include <array>
@@ -18,19 +18,19 @@
 namespace trireme {
 
 struct WarningSources {
-  // Between two warnings of one kind; 0: no warnings.
+  // Minimum time between two warnings of one kind; 0: no warnings.
   double minutes = 10;
   std::vector<std::string> hosts{};  // by rank; may be empty
-  // The path for which the number of a SlowRead stands; "" where it is not known. May be empty.
+  // The path of a SlowRead's file number; "" if unknown. May be empty.
   std::function<std::string(std::uint64_t file)> path_of{};
-  // Of a step's global batch; steps count from 1. May be empty.
+  // The samples of a step's global batch; steps count from 1. May be empty.
   std::function<std::vector<std::int64_t>(std::int64_t step)> samples{};
-  // Of the chunks that this rank decoded, the share that had been before. May be empty.
+  // The share of this rank's decoded chunks that it had decoded before. May be empty.
   std::function<double()> decoded_again{};
   std::function<void(const RunWarning&)> warn{};
 };
 
-// Rank 0's. A sink as the others; what it finds goes to `warn`.
+// On rank 0. A metrics sink; warnings go to `warn`.
 class RunWarnings final : public MetricsSink {
  public:
   explicit RunWarnings(WarningSources sources);
@@ -63,13 +63,13 @@ class RunWarnings final : public MetricsSink {
   WarningSources sources_;
   std::array<std::optional<Time>, kinds.size()> last_{};
 
-  // Waits for data since the last judgement.
+  // Waits for data since the last check.
   std::int64_t data_steps_ = 0, first_data_step_ = 0;
   double data_ms_ = 0, data_wait_ms_ = 0;
   struct Reads {
     double seconds = 0, bytes = 0;
   };
-  // In the steps in which a rank waited longest; of none that it told of, no seconds.
+  // Slow reads of a rank in the steps where it waited longest; no seconds if it reported none.
   struct Reader {
     double wait_ms = 0;
     std::map<std::uint64_t, Reads> files{};  // by number
@@ -86,9 +86,9 @@ class RunWarnings final : public MetricsSink {
   Block block_;
   std::optional<double> lowest_mean_{}, last_mean_{};
   double lowest_error_ = 0;  // standard error of that mean
-  int rises_ = 0;            // blocks in a row whose mean is above the one before
-  // Of checkpoints.
-  std::vector<double> rates_;        // MB/s, of the last ones
+  int rises_ = 0;            // consecutive blocks with a higher mean than the previous one
+  // For checkpoints.
+  std::vector<double> rates_;        // MB/s, of the latest ones
   std::optional<Time> last_save_{};  // or the first step
 };
 

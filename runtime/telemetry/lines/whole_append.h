@@ -8,9 +8,9 @@
 
 namespace trireme {
 
-// One write() to a file that was opened for appending, so that it ends where a write ended,
-// whatever ends the process: where the disk fills up within the bytes, what is written of them is
-// taken back. Raises ExitCode::internal then, with the reason and `advice` behind it.
+// One write() to a file opened for appending. If the disk fills up, the partial write is undone, so
+// the file always ends where a write ended, whatever ends the process. Then raises
+// ExitCode::internal with the reason, followed by `advice`.
 void append_whole(const FileDescriptor& file, const std::string& path, std::string_view bytes,
                   std::string_view advice = "");
 
