@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which variants go on after a rung of successive halving.
+// Which variants continue after a rung of successive halving.
 #pragma once
 
 #include <optional>
@@ -11,8 +11,7 @@
 
 namespace trireme::ablate {
 
-// A variant at a rung: by seed, its metric less the base's of the same seed; nothing of a seed that
-// has failed.
+// A variant at a rung: per seed, its metric minus the base's; nothing for a failed seed.
 struct Standing {
   std::size_t variant = 0;
   std::vector<std::optional<double>> differences{};
@@ -23,9 +22,9 @@ struct Judgement {
   std::string text{};                  // "after step 100: a (-0.1), b (+0.2) go on; c stopped"
 };
 
-// Of `standings`, without the base, which always goes on: the Halving::keep of them with the least
-// mean difference, at least one, the earlier where two are equal. One without any difference that
-// is a number is stopped.
+// Keeps the fraction Halving::keep of `standings` (without the base, which always continues) with
+// the least mean difference, at least one; ties: the earlier. A variant without any numeric
+// difference is stopped.
 [[nodiscard]] Judgement judge(const Study& study, std::int64_t step,
                               std::span<const Standing> standings);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Student's t (launch/study/scale/interval.h) of differences, corrected for the number of tests
-// (Holm, 1979). Pure functions.
+// Student's t (launch/study/scale/interval.h) of paired differences, corrected for the number of
+// tests (Holm, 1979). Pure functions.
 #pragma once
 
 #include <optional>
@@ -9,12 +9,12 @@
 
 namespace trireme::ablate {
 
-// Of paired differences: how probable a mean as far from 0 is where there is no effect.
+// Two-sided p-value of paired differences: the null hypothesis is a mean of 0.
 [[nodiscard]] std::optional<double> paired_p(std::span<const double> differences);
 
-// Holm's correction: who calls those at most 0.05 an effect finds one where there is none in at
-// most 5 of 100 families of tests, however the tests depend on each other. Tests that were planned
-// and gave no value count too, as p = 1.
+// Holm's correction: with threshold 0.05, the probability of any false positive in the family is at
+// most 5 %, however the tests depend on each other. Planned tests without a value count too, as p =
+// 1.
 [[nodiscard]] std::vector<double> holm(std::span<const std::optional<double>> p);
 
 }  // namespace trireme::ablate

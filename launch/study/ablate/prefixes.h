@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which variants are the same training up to which step.
+// Finds the steps in which several variants are the same training.
 //
-// Two variants are alike in a step where every key but those of the learning rate's curve and
-// train.steps is the same and the learning rate of the step has the same bits; up to fork_step all
-// are the base. What is alike in steps 1 to n is trained once, by any of them, and the others go on
-// from its checkpoint: exact, as a checkpoint holds all that step n + 1 needs.
+// Two variants are alike in a step if all keys except the learning-rate schedule and train.steps
+// are equal and the step's learning rate has the same bits; up to fork_step all variants equal the
+// base. Steps 1 to n that are alike are trained once, and the other variants continue from that
+// checkpoint. This is exact: a checkpoint holds all that step n + 1 needs.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,10 @@ struct Stretch {
   std::int64_t from = 0, to = 0;
 };
 
-// The members' next stretches after step `from`, up to which all have been alike: of each group
-// that stays alike for at least Study::share_from steps one, and one for each other member; none
-// for a member that has done its steps. None goes beyond `limit`, the fork's step, or a member's
-// last step but one where it is shared: the last is followed by its evaluation and its weights.
+// The next stretches after step `from`, up to which all members were alike: one per group that
+// stays alike for at least Study::share_from steps, and one for each other unfinished member. They
+// end at `limit` or the fork step at the latest. A shared one ends before any member's last step,
+// because its evaluation and final weights follow that step.
 [[nodiscard]] std::vector<Stretch> next_stretches(const Study& study,
                                                   std::span<const std::size_t> members,
                                                   std::int64_t from, std::int64_t limit);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// STUDY.yaml as it is written, with the place of everything for messages. What it means for a
-// config is study.h's.
+// STUDY.yaml as written, with the position of each entry for messages. study.h interprets it.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +15,7 @@ struct Setting {
   std::string place;       // "study.yaml:7: variants.grid.train.clip_norm"
 };
 
-// A range that values are drawn from.
+// A range to draw values from.
 struct Range {
   std::string key, place;
   double low = 0, high = 0;
@@ -29,7 +28,7 @@ struct StudyFile {
   std::vector<std::uint64_t> seeds;
   std::int64_t ranks = 1;
 
-  // variants.grid: by key, its values.
+  // variants.grid: the values by key.
   std::vector<std::pair<std::string, std::vector<Setting>>> grid;
   struct Named {
     std::string name, place;
@@ -50,13 +49,13 @@ struct StudyFile {
   std::string metric;  // "" = by the base
   std::int64_t last_losses = 20;
   double price_per_rank_hour = 0;
-  // Of the keys above that were given.
+  // The given keys among those above.
   std::vector<std::pair<std::string, std::string>> places;
   [[nodiscard]] std::string place_of(const std::string& key) const;
 };
 
-// Raises ExitCode::config with "file:line: key: ..." for what is no study: unknown keys, values of
-// another type or beyond their bounds, no variants, no seeds.
+// Raises ExitCode::config with "file:line: key: ..." for an invalid study: unknown keys, values of
+// a wrong type or out of bounds, no variants, no seeds.
 [[nodiscard]] StudyFile read_study_file(const std::string& path);
 
 }  // namespace trireme::ablate

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the planner, corrected by the measured points, predicts beyond them.
+// The planner's predictions, corrected by the measured points.
 #pragma once
 
 #include <optional>
@@ -20,9 +20,9 @@ struct Prediction {
 
 struct Extrapolation {
   Mode mode = Mode::weak;
-  // Measured / predicted: the median over the points, the largest left out.
+  // Measured / predicted: median over all points except those with most ranks.
   double correction = 1;
-  // Of the largest number of ranks, which did not count for `correction`: predicted / measured - 1.
+  // A point with most ranks, excluded from `correction`: predicted / measured - 1.
   struct HeldOut {
     Point point{};
     double error = 0;
@@ -31,9 +31,9 @@ struct Extrapolation {
   std::vector<Prediction> predictions{};  // by ranks
 };
 
-// For each mode with points of two numbers of ranks or more: by doubling the data ranks of its last
-// point as far as `nodes` nodes of parallel.hardware go, corrected by all of its points. Numbers of
-// ranks that the config refuses are left out. Empty without parallel.hardware.
+// For each mode with points of at least two rank counts: doubles the data ranks of its last point
+// up to `nodes` nodes of parallel.hardware, corrected by all of its points. Omits rank counts that
+// the config refuses. Empty without parallel.hardware.
 [[nodiscard]] std::vector<Extrapolation> extrapolate(const Study& study, std::span<const Row> rows,
                                                      int nodes = 256);
 

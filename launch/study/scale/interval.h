@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a few runs can show: Student's t (1908), exact for normal values from two runs on. A
+// Statistics of few runs: Student's t (1908), exact for normal values from two runs on. A
 // percentile bootstrap of three is far too narrow. Pure functions.
 #pragma once
 
@@ -15,17 +15,17 @@ struct Interval {
 
 [[nodiscard]] double mean_of(std::span<const double> values);
 [[nodiscard]] double median_of(std::span<const double> values);
-// Of their mean; of two values or more.
+// Standard error of the mean; needs at least two values.
 [[nodiscard]] double standard_error(std::span<const double> values);
 
 // The probability that t of `freedom` >= 1 degrees of freedom is at least as far from 0 as `t`.
 [[nodiscard]] double t_probability(double t, int freedom);
 
-// That holds the mean with probability `level`; nothing of fewer than two values.
+// Contains the mean with probability `level`; nothing for fewer than two values.
 [[nodiscard]] std::optional<Interval> mean_interval(std::span<const double> values,
                                                     double level = 0.95);
 
-// "[97.1, 99.3]" of an interval times `factor`; empty of none.
+// "[97.1, 99.3]": the interval times `factor`; empty if none.
 [[nodiscard]] std::string interval_text(const std::optional<Interval>& interval, double factor,
                                         int digits);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A study's figures for a spreadsheet, a script and a reader. Pure functions of the rows.
+// A study's figures as files for a spreadsheet, a script and a reader. Pure functions of the rows.
 #pragma once
 
 #include <span>
@@ -11,13 +11,13 @@
 
 namespace trireme::scale {
 
-// "token" of "tokens".
+// "token" for "tokens".
 [[nodiscard]] std::string one_item(const ModelTraits& traits);
 
-// Where the runs of a study were.
+// The hosts and times of a study's runs.
 struct StudyPlace {
   std::vector<std::string> hosts{}, cpus{};  // each once
-  int cores = 0;                             // of the host that has fewest
+  int cores = 0;                             // minimum over the hosts
   std::string device{};
   std::string first{}, last{};  // starts of the first and the last run, UTC; empty: no run
 };
@@ -28,20 +28,20 @@ struct StudyPlace {
 inline constexpr std::string_view shared_cores_note =
     "more ranks than cores on a host: they take turns, so this says nothing of as many cores";
 
-// What stands in brackets behind figures; of one run per point nothing.
+// Explains the brackets after figures; empty with one run per point.
 [[nodiscard]] std::string_view interval_note(const Study& study);
 
-// Of each mode the efficiency at its most ranks, and what it lacks most by; empty where no point
-// but the base has one.
+// For each mode the efficiency at its most ranks, and its largest loss; empty if only the base has
+// an efficiency.
 [[nodiscard]] std::vector<std::string> verdicts_on(std::span<const Row> rows);
-// The point of `mode` with most ranks, the fastest of several; null where none but the base has an
+// The point of `mode` with most ranks, the fastest of several; null if only the base has an
 // efficiency.
 [[nodiscard]] const Row* largest_of(std::span<const Row> rows, Mode mode);
 
-// What makes figures doubtful: cores that were waited for, efficiencies above 100 %.
+// Reasons to doubt figures: oversubscribed cores, efficiencies above 100 %.
 [[nodiscard]] std::vector<std::string> remarks_on(std::span<const Row> rows);
 
-// One line per row; seconds are per step, empty cells are not known.
+// One line per row; seconds are per step, unknown cells are empty.
 [[nodiscard]] std::string csv_report(const Study& study, std::span<const Row> rows);
 // The same with every run; scripts/plot_scaling.py reads it.
 [[nodiscard]] std::string json_report(const Study& study, std::span<const Row> rows);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a scaling study is to run: points (mode, ranks, layout), each several times. Nothing here
-// starts anything.
+// The plan of a scaling study: points (mode, ranks, layout), each repeated. Starts nothing.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@ namespace trireme::scale {
 
 enum class Mode : std::uint8_t {
   weak,       // the global batch grows with the ranks, whatever they share out: each keeps its work
-  strong,     // it stays
+  strong,     // the global batch is constant
   fixed_loss  // it grows as with weak; what counts is the time until a loss is reached
 };
 [[nodiscard]] std::string_view name_of(Mode mode);
@@ -27,7 +26,7 @@ struct StudyOptions {
   std::vector<std::string> overrides;
   std::vector<int> ranks;
   std::string mode = "weak";  // weak | strong | both | fixed-loss
-  // With fixed-loss: the training loss, a mean over so many steps, that ends the time that counts.
+  // For fixed-loss: time counts until the mean training loss of `loss_window` steps reaches this.
   double target_loss = 0;
   std::int64_t loss_window = 10;
   // As parse_layouts() takes them, or "auto": the planner's fastest on parallel.hardware, where the
@@ -35,13 +34,13 @@ struct StudyOptions {
   std::string layouts = "auto";
   int repeats = 3;
   std::int64_t steps = 30;
-  std::int64_t warmup = 10;  // of them, at the start of each run, which do not count
-  // Of the runs of each repeat: drawn anew for each, so that a machine that warms up or gets busier
-  // weighs on no point alone, or as given.
+  std::int64_t warmup = 10;  // first steps of each run, included in `steps` but not measured
+  // Order of the runs of each repeat: "drawn" at random per repeat, so that a machine that warms up
+  // or gets busier does not bias single points, or as given.
   std::string order = "drawn";
 };
 
-// One place on a curve.
+// One point of a curve.
 struct Point {
   Mode mode = Mode::weak;
   MeshShape mesh{};
@@ -58,12 +57,12 @@ struct Point {
 struct Study {
   StudyOptions options;
   ModelTraits traits;
-  // By mode, then by ranks: the first of a mode is what the others are compared with.
+  // By mode, then by ranks; the first of a mode is its baseline.
   std::vector<Point> points;
   std::string launcher{};     // "mpirun --host a:4,b:4"; for the reports
   std::string hardware{};     // parallel.hardware; "": none
   std::string environment{};  // environment.json of a run that ended well, for the reports
-  // What makes it this study, for a directory that holds another one.
+  // Identifies this study in a directory; another study is refused.
   std::vector<std::pair<std::string, std::string>> identity;
 
   // Arguments of `trireme` for a run of `point` into `directory`.
@@ -71,18 +70,18 @@ struct Study {
                                                    const std::string& directory) const;
 };
 
-// Axes of a layout joined by colons, layouts by commas: "data=4,data=2:tensor=2,pipeline=4". Data
-// that is not given (0) is what the other axes leave. Raises ExitCode::config.
+// Axes of a layout joined by colons, layouts by commas: "data=4,data=2:tensor=2,pipeline=4". A
+// missing data axis (0) takes the ranks that the others leave. Raises ExitCode::config.
 [[nodiscard]] std::vector<MeshShape> parse_layouts(std::string_view text);
 // Rank counts joined by commas, ascending. Raises ExitCode::config.
 [[nodiscard]] std::vector<int> parse_ranks(std::string_view text);
 
-// The resolved config of a point's runs, as the job will find it but for what only its hosts can
-// tell. Raises ExitCode::config.
+// The resolved config of a point's runs, as in the job except for values that depend on its hosts.
+// Raises ExitCode::config.
 [[nodiscard]] Config config_of(const StudyOptions& options, const Point& point);
 
-// Raises ExitCode::config for options that contradict each other and for a config that one of the
-// points refuses, before anything is started.
+// Raises ExitCode::config for contradictory options or a config that a point refuses, before
+// anything starts.
 [[nodiscard]] Study plan_study(const StudyOptions& options);
 
 }  // namespace trireme::scale
