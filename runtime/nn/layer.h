@@ -59,9 +59,9 @@ struct BuildOptions {
   // What tensor ranks add up of the residual stream is sent in the compute dtype. Its bits then
   // depend on how many they are.
   bool rounded_sums = false;
-  // Rows of the residual stream are multiplied in so many parts where tensor ranks add up products,
-  // each part while the sum of the one before it travels. Neither with `fp8`, whose scales are of
-  // whole operands, nor with `sequence`, nor with adapters.
+  // Number of parts in which rows of the residual stream are multiplied if tensor ranks sum
+  // products: each part is computed during the previous part's all-reduce. Not with `fp8`, whose
+  // scales cover whole operands, `sequence`, or adapters.
   int tensor_chunks = 1;
   bool sequence = false;  // rows of the residual stream are split over the tensor ranks
   Recompute recompute = Recompute::none;
@@ -224,7 +224,7 @@ class Layer {
   Layer& operator=(const Layer&) = delete;
 
   [[nodiscard]] const std::string& name() const { return name_; }
-  // Of the tensor handed to the next layer; rank 0 for a loss head, which hands on nothing.
+  // Shape of the output; rank 0 for a loss head, which has none.
   [[nodiscard]] const Shape& output_shape() const { return output_shape_; }
   // Multiply-adds count as two. For one micro-batch; backward costs about twice this.
   [[nodiscard]] virtual double forward_flops() const = 0;
