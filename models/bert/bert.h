@@ -18,8 +18,7 @@ struct Exchange;
 
 inline constexpr std::string_view bert_name = "bert";
 
-// The keys of the model section for family bert; bert.cpp documents them. 0 stands for
-// "auto", or for none of it.
+// Keys of the model section for family bert; documented in bert.cpp. 0 means "auto" or "off".
 struct BertOptions {
   std::int64_t layers = 4;
   std::int64_t hidden = 256;

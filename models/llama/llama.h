@@ -26,8 +26,7 @@ namespace ops {
 }
 }  // namespace ops
 
-// The keys of the model section for family llama; llama.cpp documents them. 0 stands for
-// "auto", or for none of it.
+// Keys of the model section for family llama; documented in llama.cpp. 0 means "auto" or "off".
 struct LlamaOptions {
   std::int64_t layers = 4;
   std::int64_t hidden = 256;

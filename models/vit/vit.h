@@ -26,7 +26,7 @@ enum class Pooling : std::uint8_t { class_token, mean };
       {{Pooling::class_token, "class_token"}, {Pooling::mean, "mean"}});
 }
 
-// The keys of the model section for family vit; vit.cpp documents them. 0 stands for "auto".
+// Keys of the model section for family vit; documented in vit.cpp. 0 means "auto".
 struct VitOptions {
   std::int64_t layers = 4;
   std::int64_t hidden = 256;
