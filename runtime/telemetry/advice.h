@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a user can do about reported problems. Each advice is a row of a table with a condition on
-// the run, so that nobody is told to raise what is off or to use fewer ranks than one.
+// the run, so that no advice raises a disabled setting or uses fewer ranks than one.
 #pragma once
 
 #include <cstdint>

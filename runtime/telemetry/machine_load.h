@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether threads wait for cores, and what else uses them, as counted by Linux: the load check
-// behind a run's verdict, `trireme bench`, `scale` and `doctor`.
+// Whether threads wait for cores, and what else uses them, as counted by Linux: the load check of a
+// run's verdict, `trireme bench`, `scale` and `doctor`.
 #pragma once
 
 #include <chrono>

@@ -20,13 +20,13 @@ using Record = nlohmann::ordered_json;
 
 constexpr std::string_view check_key = ",\"check\":\"";
 constexpr std::string_view chain_key = ",\"chain\":\"";
-// Behind the chain, for times are in it: the digest of the line of metrics.jsonl of the same
-// report. Earlier versions had none.
+// The digest of this report's line in metrics.jsonl. Not part of the chain, because that line has
+// times. Missing in earlier versions.
 constexpr std::string_view metrics_key = ",\"metrics\":\"";
-// The digest of all lines up to this one, those beside the chain too. Earlier versions had one of
-// each line beside the chain alone, under check_key.
+// The digest of all lines up to this one, chained or not. Earlier versions only had a digest per
+// unchained line, under check_key.
 constexpr std::string_view lines_key = ",\"lines\":\"";
-constexpr std::size_t longest_line = std::size_t{1} << 30;  // has a digest of every tensor
+constexpr std::size_t longest_line = std::size_t{1} << 30;  // holds a digest per tensor
 
 std::uint64_t next_link(std::uint64_t before, std::string_view fields) {
   return checksum_of(fmt::format("{:016x}{}", before, fields));
@@ -36,7 +36,7 @@ std::string dumped(const Record& record) {
   return record.dump(-1, ' ', false, Record::error_handler_t::replace);
 }
 
-// How lines begin. Those of results are chained; others say which result they follow.
+// First keys of lines. Result lines are chained; others name the result that they follow.
 enum class LineKind : std::uint8_t { result, start, tensors, evaluation, note };
 constexpr std::array<std::pair<std::string_view, LineKind>, 5> beginnings = {
     {{"{\"step\":", LineKind::result},
@@ -55,7 +55,7 @@ struct Line {
   std::string_view lines;
 };
 
-// Nothing of a line that is none of ours.
+// Nothing if the line is no certificate line.
 std::optional<Line> split(std::string_view text) {
   const auto* const found = std::ranges::find_if(
       beginnings, [&](const auto& beginning) { return text.starts_with(beginning.first); });
@@ -93,7 +93,7 @@ std::optional<KeepLine> lines_up_to(bool goes_on, std::int64_t done, std::uint64
   if (!goes_on) return {};
   return [done, &chain, &lines](std::string_view text) {
     const auto line = split(text);
-    // Of a run that came to its end and gets more steps: its weights are no longer the last.
+    // A line with weights: the run had ended and is extended, so they are no longer final.
     if (!line || line->step > done || line->fields.find(",\"weights\":") != line->fields.npos)
       return false;
     chain = link_of(line->chain);
@@ -102,7 +102,7 @@ std::optional<KeepLine> lines_up_to(bool goes_on, std::int64_t done, std::uint64
   };
 }
 
-// Without its end: "{...".
+// Without the closing brace: "{...".
 std::string open_text(const Record& record) {
   std::string text = dumped(record);
   text.pop_back();
@@ -154,7 +154,7 @@ class Reader {
     try {
       const std::string lines = digest_text(next_link(lines_, line->covered));
       const bool follows = line->lines.empty() || line->lines == lines;
-      // What comes behind is judged by itself.
+      // The following lines are judged separately.
       lines_ = link_of(follows ? lines : line->lines);
       line->kind == LineKind::result ? result(*line, record, follows)
                                      : beside(*line, record, follows);
@@ -185,7 +185,7 @@ class Reader {
   void beside(const Line& line, const Record& record, bool follows) {
     const std::size_t at = line.fields.rfind(check_key);
     const bool unchanged =
-        !line.lines.empty() ||  // else of an earlier version
+        !line.lines.empty() ||  // else from an earlier version
         (at != std::string_view::npos &&
          record.value("check", "") ==
              digest_text(next_link(link_of(line.chain), line.fields.substr(0, at))));
@@ -199,7 +199,7 @@ class Reader {
 
   void result(const Line& line, const Record& record, bool follows) {
     if (!follows || line.chain != digest_text(next_link(chain_, line.fields))) unlinked();
-    chain_ = link_of(line.chain);  // what comes behind is judged by itself
+    chain_ = link_of(line.chain);  // the following lines are judged separately
     if (record.contains("loss")) {
       if (!record_.steps.empty() && line.step != record_.steps.back().step + 1)
         problem(fmt::format("is of step {}, behind step {}", line.step, record_.steps.back().step));
