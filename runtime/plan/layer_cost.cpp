@@ -10,23 +10,23 @@
 namespace trireme::plan {
 namespace {
 
-// Flops of attention's backward: scores are computed anew, then four matmuls for two (Dao et al.,
-// FlashAttention, 2022).
+// FLOPs of attention's backward over forward: recomputes scores, then four matmuls for two (Dao et
+// al., FlashAttention, 2022).
 constexpr double attention_backward = 2.5;
-// Element-wise work of backward against forward's: each op reads the gradient beside its input.
+// Element-wise work, backward over forward: each op also reads the gradient.
 constexpr double elementwise_backward = 2;
 // Batch norm reads a convolution's result twice and writes it; the activation adds to it.
 constexpr double convolution_traffic = 4;
-// What a gather and its positions read and write for each element of an embedding's output.
+// Traffic of a gather and its positions, per output element of an embedding.
 constexpr double embedding_traffic = 3;
 // Quantising an operand for fp8 reads it and writes a byte.
 constexpr double fp8_bytes = 1;
 
 struct Matmul {
   double rows, in, out;  // as this rank computes it
-  double sum_width = 0;  // columns of what tensor-parallel ranks add up; 0 = nothing
+  double sum_width = 0;  // columns that are summed over tensor-parallel ranks; 0 = none
   bool sums_forward = false;
-  bool trained = true;  // else nobody asks for the gradient of its weights
+  bool trained = true;  // else its weights need no gradient
 };
 
 struct Work {
@@ -91,7 +91,7 @@ class LayerModel {
         op_seconds(0, work_.elementwise_bytes, 1, static_cast<int>(work_.matmuls.size()) + 1);
     s.forward = weights + quantising.forward + convolution + attention + elementwise;
     const bool first = layer_.forward_flops == 0;
-    // Nobody asks for the gradient of images.
+    // Images need no gradient.
     const bool reads_images = work_.filters > 0 && &layer_ == &input_.layers.front();
     s.backward_weight =
         trained + quantising.backward_weight + convolution + (first ? elementwise : 0);
@@ -116,7 +116,7 @@ class LayerModel {
       if (!spec.matrix || spec.shape.rank() != 2 || layer_.forward_flops == 0) continue;
       const bool rows_split = spec.shard_axis == 1, columns_split = spec.shard_axis == 0;
       const auto out = static_cast<double>(spec.shape[0]), in = static_cast<double>(spec.shape[1]);
-      // A classifier reads one row of each sample, and says so by its FLOPs.
+      // A classifier reads one row of each sample; its declared FLOPs show that.
       const double declared = layer_.forward_flops / (2 * static_cast<double>(spec.shape.count()));
       Matmul matmul{.rows = std::min(rows_, std::round(declared)),
                     .in = rows_split ? in / tensor_ : in,
@@ -253,8 +253,8 @@ class LayerModel {
     }
   }
 
-  // All but the last of the chunks' sums may travel beside the products of those behind them, as
-  // far as these take so long; each is a message of its own.
+  // All chunks' sums but the last may overlap with the next chunks' products, as long as these
+  // take; each is a separate message.
   template <typename Send>
   void send_in_chunks(Collective sum, double bytes, const Matmul& matmul, const Send& send) const {
     const int chunks = input_.build.tensor_chunks;

@@ -13,25 +13,25 @@
 namespace trireme {
 namespace {
 
-// What holds other ranks up within the step.
+// Time within the step in which a rank holds up others.
 double own_work(const Times& rank) {
   using enum TimePart;
   return rank[step] - rank[comm_wait] - rank[bubble];
 }
 
-// And in all: they leave a step together, with the same gradient norm.
+// The total: ranks end a step together, with the same gradient norm.
 double held_up_by(const Times& rank) {
   return rank[TimePart::period] - rank[TimePart::step] + own_work(rank);
 }
 
-// When it comes to collectives: a rank that stood still for its neighbours in the pipeline holds up
-// its peers as one that works.
+// Arrival time at collectives. A rank that waited for its pipeline neighbours delays its peers as
+// much as one that works.
 double arrival(const Times& rank) {
   return held_up_by(rank) + rank[TimePart::bubble];
 }
 
-// A wait of `rank` in collectives for the longest rank of its stage, by what made that one long;
-// `compute`: nothing else.
+// Splits a wait of `rank` in collectives for the longest rank of its stage by that rank's causes;
+// `compute`: none.
 Times behind(const Times& rank, const Times& longest, double wait_in_collectives) {
   using enum TimePart;
   Times waits;
@@ -48,8 +48,8 @@ Times behind(const Times& rank, const Times& longest, double wait_in_collectives
   return waits;
 }
 
-// A thread that polls for messages wants a core too. What it lacks one while a peer has not come
-// yet costs nothing: that time is a wait for the peer.
+// A thread that polls for messages needs a core too. Lacking one before the peer has arrived costs
+// nothing: that time is a wait for the peer.
 std::vector<Times> without_idle_core_waits(std::span<const Times> ranks, int per_stage) {
   using enum TimePart;
   std::vector<Times> settled(ranks.begin(), ranks.end());
@@ -77,8 +77,8 @@ std::vector<Times> without_idle_core_waits(std::span<const Times> ranks, int per
   return settled;
 }
 
-// What `rank` adds to the means: waits in collectives by their causes, those for messages by what
-// they were for. `tail`: it waited for the last pass of another stage.
+// The contribution of `rank` to the means: waits in collectives by cause, waits for messages by
+// purpose. `tail`: its wait for the last pass of another stage.
 Times by_causes(const Times& rank, const Times& longest, double tail) {
   using enum TimePart;
   const Times waits = behind(rank, longest, rank[comm_wait] - tail);
@@ -109,7 +109,7 @@ struct Latest {
   double by = 0;  // than the others usually
 };
 
-// Among those that hold the most micro-batches, for which the others wait anyway.
+// Among the ranks with the most micro-batches, for which the others wait anyway.
 template <typename Arrival>
 Latest latest(std::span<const Times> stage, Arrival arrival) {
   const auto given = [](const Times& rank) { return rank[TimePart::micro_batches]; };
@@ -127,7 +127,7 @@ Latest latest(std::span<const Times> stage, Arrival arrival) {
   return *last;
 }
 
-// By its own work, or else by its messages, which left later than its work tells.
+// By its own work, or else by messages that left later than its work explains.
 void add_late_one(std::span<Times> sums, std::span<const Times> stage) {
   using enum TimePart;
   constexpr double worth_counting = 0.02;  // of the step
@@ -153,7 +153,7 @@ StepSplit split_step(std::int64_t number, const MeshShape& shape, std::span<cons
                   ranks.size(), shape.size());
   const int per_stage = shape.data * shape.tensor;
   std::vector<Times> settled = without_idle_core_waits(ranks, per_stage);
-  // A job of one rank waits for nobody: what its comm stream does is its own work.
+  // With one rank there are no waits: the work of its comm stream is its own.
   if (shape.size() == 1)
     for (const TimePart part : {comm_wait, reduce_wait, tensor_comm, gather_comm})
       settled[0][part] = 0;
