@@ -26,7 +26,7 @@ namespace trireme {
 
 // What to say about a command line that does not parse: names the word that is wrong and what was
 // probably meant, the commands where one is missing, else says what `error` does. `words` are the
-// arguments behind the program's name.
+// arguments after the program's name.
 [[nodiscard]] std::string usage_advice(const CLI::App& app, const std::vector<std::string>& words,
                                        const CLI::ParseError& error);
 

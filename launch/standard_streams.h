@@ -16,7 +16,7 @@ void end_with_reader() noexcept;
 
 // For commands that output a model's or user's text: terminals get it escaped, as from all
 // commands, but files and programs get it unchanged. `to_terminals`: terminals too, for output that
-// is entirely ours, with colours.
+// is entirely Trireme's, with colours.
 void give_text_as_it_is(bool to_terminals = false) noexcept;
 
 // Flushes. Returns the errno of lost standard output whose reader still exists; 0: none.

@@ -29,7 +29,7 @@ class MetricsReading {
     }
     history_.too_long = reader_.too_long();
     history_.torn_end = reader_.torn_end();
-    // Lines are written later than what they report: of a short run the clock saw less.
+    // A line is written after the time that it reports, so the clock misses time of a short run.
     history_.running_seconds =
         std::max(history_.running_seconds,
                  1e-3 * history_.totals[TimePart::step] + history_.evaluation_seconds);
@@ -37,7 +37,7 @@ class MetricsReading {
   }
 
  private:
-  // False where the line is broken.
+  // False if the line is invalid.
   bool take(std::string_view text) {
     using Kind = runs::MetricsLine::Kind;
     const Kind kind = line_.parse(text);
@@ -56,8 +56,8 @@ class MetricsReading {
 
   [[nodiscard]] double number(std::string_view key) const { return line_.number(key, 0.0); }
 
-  // Moves the clock on to this line, which reports `work` seconds; returns the seconds between it
-  // and the line before that were neither work nor a pause.
+  // Advances the clock to this line, which reports `work` seconds. Returns the seconds since the
+  // previous line that were neither work nor a pause.
   double pass_time(double work) {
     constexpr double patience_seconds = 30, patience_times = 20;
     const auto now = timestamp_seconds(line_.timestamp());
@@ -88,19 +88,19 @@ class MetricsReading {
         history_.running_seconds += work;
       } else {
         history_.running_seconds += std::max(passed, 0.0);
-        // A line may be written late, and the next one soon behind it: what the one lacks the other
-        // has.
+        // A line may be written late and the next one soon after it; the second has the time that
+        // the first lacks.
         const double rest = std::max(passed, 0.0) - work + behind;
         behind_ = std::min(rest, 0.0);
         between = std::max(rest, 0.0);
       }
-      // A clock that was set back goes on from there.
+      // After a clock was set back, continues from there.
       history_.last_time = *now;
     }
     return between;
   }
 
-  // Of the starts that no line stands behind yet.
+  // Whether a start lies between the last line and `time`.
   [[nodiscard]] bool started_before(double time) {
     while (next_start_ < starts_.size() &&
            seconds_since_1970(starts_[next_start_].time) <= history_.last_time)
@@ -108,7 +108,7 @@ class MetricsReading {
     return next_start_ < starts_.size() && seconds_since_1970(starts_[next_start_].time) <= time;
   }
 
-  // The seconds, `most` at most, that these had lost.
+  // Counts these starts; returns their lost seconds, at most `most`.
   double lose_before(double time, double most) {
     double seconds = 0;
     for (; started_before(time); ++next_start_) {
@@ -120,12 +120,12 @@ class MetricsReading {
     return seconds;
   }
 
-  // Of a clock that is set forward and back, or of lines of two hosts by turns.
+  // A clock was set forward and back, or the lines of two hosts alternate.
   static bool same_jump(double one, double other) {
     return one > 1 && other > 1 && std::abs(one - other) <= std::max(1.0, 0.1 * one);
   }
 
-  // It was the clock's.
+  // The pause was a clock change.
   void forget_last_pause() {
     Few<Pause>& pauses = history_.pauses;
     if (static_cast<std::int64_t>(pauses.first.size()) == pauses.count) pauses.first.pop_back();
@@ -181,7 +181,7 @@ class MetricsReading {
     sum_up();
   }
 
-  // The keys of a step's line seldom change: the column of the i-th of the line before is tried.
+  // Keys of step lines seldom change: first tries the column of the previous line's i-th key.
   std::size_t column_of(std::size_t i, std::string_view key) {
     if (hints_.size() <= i) hints_.resize(i + 1, Buckets::none);
     const auto names = history_.buckets.columns();
@@ -236,7 +236,7 @@ class MetricsReading {
     if (const double accuracy = line_.number("accuracy"); std::isfinite(accuracy))
       one.accuracy = accuracy;
     one.sources = line_.sources();
-    // Every second of those so far goes when there are too many; the newest is always there.
+    // If there are too many, every second one is dropped; the newest always stays.
     if (std::exchange(provisional_, all.evaluation_count++ % every_ != 0))
       all.evaluations.pop_back();
     all.evaluations.push_back(std::move(one));
@@ -269,10 +269,10 @@ class MetricsReading {
   std::vector<std::size_t> hints_;
   std::int64_t step_ = 0, pass_ = 0, every_ = 1;
   double item_sum_ = 0;
-  double joule_item_sum_ = 0;  // of the steps whose energy is known
+  double joule_item_sum_ = 0;  // over the steps with known energy
   double behind_ = 0;  // seconds, at most 0, that the lines so far are behind what they report
   double set_back_ = 0, last_pause_ = 0;  // seconds, of the clock's last step back, and of that
-  bool provisional_ = false;              // the last evaluation makes way for the next
+  bool provisional_ = false;              // the next evaluation replaces the last
 };
 
 }  // namespace
