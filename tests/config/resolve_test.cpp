@@ -234,6 +234,22 @@ TEST(ResolveData, HDF5FilesNeedInputsLabelsAndAxesThatFit) {
   EXPECT_THAT(refusal(resnet, {"model.channels=5"}), HasSubstr("packed images have 1 or 3"));
 }
 
+TEST(ResolveData, KeysOfAnotherKindOfDataAreRefusedByName) {
+  const std::string kinds[] = {"data: {path: shards}", "data: {files: [a], inputs: [x], target: y}",
+                               "data: {images: [a]}"};
+  const auto told = [&](std::size_t kind, const std::string& key) {
+    return refusal("model: {family: resnet}\n" + kinds[kind], {key});
+  };
+  for (const std::size_t other : {0U, 2U})
+    EXPECT_THAT(told(other, "data.test_files=[t]"), HasSubstr("no effect without data.files;"));
+  for (const std::size_t other : {0U, 1U})
+    EXPECT_THAT(told(other, "data.label=txt"), HasSubstr("no effect without data.images;"));
+  EXPECT_THAT(told(0, "data.damaged=skip"), HasSubstr("without data.files or data.images;"));
+  EXPECT_THAT(told(1, "data.images=[b]"), HasSubstr("data.images: and data.files both say"));
+  EXPECT_THAT(told(2, "data.path=b"), HasSubstr("data.images: and data.path both say"));
+  EXPECT_THAT(told(2, "data.sources=[b]"), HasSubstr("data.sources=[b]: and data.images both"));
+}
+
 TEST(ResolveSchedule, WarmUpEndsWithinTheRun) {
   EXPECT_EQ(refusal(gpt, {"train.steps=10", "lr_schedule.warmup_steps=50"}),
             "--set lr_schedule.warmup_steps=50: 50 is more than train.steps = 10; use 10 or less");
