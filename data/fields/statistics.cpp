@@ -133,8 +133,7 @@ Pairs pairs_of_json(const FieldSource& source) {
   } catch (const json::exception& error) {
     fail(ExitCode::data,
          "data.statistics: {}: is not what trireme data inspect --statistics writes ({}); for an "
-         "HDF5 "
-         "file name the data sets by data.statistics_paths",
+         "HDF5 file name the data sets by data.statistics_paths",
          source.statistics, error.what());
   }
   return pairs;

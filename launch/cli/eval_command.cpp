@@ -50,7 +50,7 @@ void evaluate_on_pixels(const std::string& path, DataConfig& data) {
     data.crop_scale.clear();  // nothing is cropped at random
   } else {
     data.validation_path = path;
-    static_cast<ImageSource&>(data) = {};
+    static_cast<ImageFilesSource&>(data) = {};
     data.damaged = {};
   }
 }

@@ -57,7 +57,7 @@ struct FieldSource {
 };
 
 // Of images of any size read in place.
-struct ImageSource {
+struct ImageFilesSource {
   std::vector<std::string> images;
   std::vector<std::string> validation_images;
   std::string label = "cls";                             // a member's extension, or extension:field
@@ -66,13 +66,13 @@ struct ImageSource {
   std::int64_t eval_resize = 0;                          // 0 = 8/7 of the short side
   bool reduced_decode = true;
   std::int64_t max_pixels = std::int64_t{1} << 27;
-  friend bool operator==(const ImageSource&, const ImageSource&) = default;
+  friend bool operator==(const ImageFilesSource&, const ImageFilesSource&) = default;
 };
 
 // Packed shards or tokens of Megatron-LM (`path` tells), or files read in place.
 enum class SourceKind : std::uint8_t { packed, files, images };
 
-struct DataSource : FieldSource, ImageSource {
+struct DataSource : FieldSource, ImageFilesSource {
   std::string path;
   std::string validation_path;
   std::string test_path;

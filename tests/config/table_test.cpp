@@ -82,7 +82,7 @@ TEST(ConfigTable, HasOneRowForEveryMemberOfEveryStruct) {
       {"device", member_count<DeviceConfig>()},
       // A base counts as one member.
       {"data", member_count<DataConfig>() - 1 + member_count<DataSource>() - 2 +
-                   member_count<FieldSource>() + member_count<ImageSource>()},
+                   member_count<FieldSource>() + member_count<ImageFilesSource>()},
       {"parallel", member_count<ParallelConfig>()},
       {"comm", member_count<CommConfig>()},
       {"train", member_count<TrainConfig>()},
