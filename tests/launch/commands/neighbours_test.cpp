@@ -145,6 +145,9 @@ TEST(Neighbours, WhatTheRulesRefuseOrDecidesResultsIsLeftOut) {
   };
 
   EXPECT_THAT(with("train.recompute=full"), Not(has("zero-bubble")));
+  EXPECT_THAT(trials(run_config({"parallel.pipeline=2", "train.micro_batch=8",
+                                 "parallel.schedule=interleaved", "parallel.chunks=2"})),
+              Not(has("zero-bubble")));
   EXPECT_THAT(with("run.seed=8"), has("train.micro_batch"));
   EXPECT_THAT(with("reproducibility=layout"), Not(has("train.micro_batch")));
 }

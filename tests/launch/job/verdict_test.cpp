@@ -147,49 +147,35 @@ TEST_P(BusyTest, TheCoresThatWereWaitedForAreNamedNotFilesNorTheNetwork) {
 INSTANTIATE_TEST_SUITE_P(Layouts, BusyTest,
                          testing::Values("", "--set parallel.tensor=2", "--set parallel.data=2"));
 
-class StageTest : public RunTest {
+class LayoutAdviceTest : public RunTest {
  protected:
-  // What is said of the stages that are measured when the steps are over.
-  [[nodiscard]] std::string stages_of(int ranks, const std::string& config,
-                                      const std::string& set) {
+  // The layouts that the planner estimates when the steps of a run of two stages are over.
+  [[nodiscard]] std::string estimates(const std::string& set) {
     const CommandResult result = run_command(fmt::format(
-        "env TRIREME_LOG=debug {} --oversubscribe -np {} {} train {}/{} "
-        "--set run.directory={}/run --overwrite --set data.validation_path= {}",
-        TRIREME_MPIEXEC, ranks, TRIREME_BINARY, data_directory(), config, directory(), set));
+        "env TRIREME_LOG=debug {} --oversubscribe -np 2 {} train {}/gpt.yaml --overwrite "
+        "--set run.directory={}/run --set data.validation_path= --set parallel.pipeline=2 {}",
+        TRIREME_MPIEXEC, TRIREME_BINARY, data_directory(), directory(), set));
     EXPECT_EQ(result.exit_code, 0) << result.output;
     std::string text;
     std::istringstream lines(result.output);
     for (std::string line; std::getline(lines, line);) {
-      if (const auto at = line.find("stage of rank");
-          line.find(", ms forward") != std::string::npos)
-        text += line.substr(at) + "\n";
+      if (line.find("% of the time") != std::string::npos) text += line + "\n";
     }
     return text;
   }
 };
 
-TEST_F(StageTest, OfAPipelineAreMeasuredAsOtherSchedulesWouldHaveThem) {
-  const std::string stages =
-      stages_of(4, "gpt.yaml", "--set parallel.pipeline=2 --set train.steps=40");
+// Links that are too noisy to be measured make a run say nothing, and such a run is repeated.
+TEST_F(LayoutAdviceTest, EstimatesOtherLayoutsBehindALongRunAndNoneBehindAShortOne) {
+  if (cores().size() < 2) GTEST_SKIP() << "two ranks share a core";
+  constexpr int tries = 5;
+  std::string found;
+  for (int i = 0; i < tries && found.empty(); ++i)
+    found = estimates("--set train.steps=40");
 
-  for (int rank = 0; rank < 4; ++rank)
-    EXPECT_THAT(stages, HasSubstr(fmt::format("stage of rank {}, ms", rank)));
-  // One rank of the host alone, and all with a backward in two parts and with half a micro-batch.
-  EXPECT_THAT(stages, testing::ContainsRegex("alone [0-9.]*[1-9][0-9.]* \\+ "));
-  EXPECT_THAT(stages, Not(HasSubstr("in two parts 0.00")));
-  EXPECT_THAT(stages, Not(HasSubstr("of half a micro-batch 0.00")));
-}
-
-TEST_F(StageTest, ThatCannotBeBuiltOtherwiseAreNotAndShortRunsMeasureNone) {
-  const std::string chunks =
-      stages_of(4, "gpt.yaml",
-                "--set parallel.pipeline=2 --set parallel.tensor=2 --set train.steps=16 "
-                "--set parallel.schedule=interleaved --set parallel.chunks=2");
-  EXPECT_THAT(chunks, AllOf(HasSubstr("in two parts 0.00 + 0.00 + 0.00"),
-                            HasSubstr("alone 0.00 + 0.00 + 0.00"),
-                            Not(HasSubstr("of half a micro-batch 0.00"))));
-
-  EXPECT_EQ(stages_of(2, "gpt.yaml", "--set parallel.pipeline=2"), "");
+  EXPECT_THAT(found, AllOf(HasSubstr("parallel.schedule=zero-bubble: "),
+                           HasSubstr("parallel.pipeline=1 parallel.data=2: ")));
+  EXPECT_EQ(estimates(""), "");
 }
 
 // What a rank of trireme_delayed was made to do, and what the verdict says of it.
