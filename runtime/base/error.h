@@ -22,7 +22,8 @@ enum class ExitCode : int {
   checkpoint = 4,
   communication = 5,  // a peer failed, disagreed or hung
   non_finite = 6,     // the loss stayed NaN or infinite past its limit
-  requeue = 75        // stopped at a deadline with a checkpoint written
+  requeue = 75,       // stopped at a deadline with a checkpoint written
+  given_up = 93       // by campaign and supervise: no start comes any further
 };
 
 class Error : public std::runtime_error {
