@@ -245,7 +245,7 @@ TEST(ResolveData, KeysOfAnotherKindOfDataAreRefusedByName) {
   for (const std::size_t other : {0U, 1U})
     EXPECT_THAT(told(other, "data.label=txt"), HasSubstr("no effect without data.images;"));
   EXPECT_THAT(told(0, "data.damaged=skip"), HasSubstr("without data.files or data.images;"));
-  EXPECT_THAT(told(1, "data.images=[b]"), HasSubstr("data.images: and data.files both say"));
+  EXPECT_THAT(told(1, "data.images=[b]"), HasSubstr("data.images=[b]: and data.files both say"));
   EXPECT_THAT(told(2, "data.path=b"), HasSubstr("data.images: and data.path both say"));
   EXPECT_THAT(told(2, "data.sources=[b]"), HasSubstr("data.sources=[b]: and data.images both"));
 }
