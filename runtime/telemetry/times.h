@@ -75,6 +75,7 @@ struct TimeRow {
   std::string_view name{}, shorter{}, shortest{};
 
   [[nodiscard]] constexpr bool is(unsigned use) const { return (uses & use) != 0; }
+  [[nodiscard]] constexpr auto stem() const { return key.substr(0, key.rfind('_')); }  // "step"
   // For a column of 13 characters, and for a long line.
   [[nodiscard]] constexpr auto label() const { return shorter.empty() ? name : shorter; }
   [[nodiscard]] constexpr auto word() const { return shortest.empty() ? label() : shortest; }

@@ -75,39 +75,50 @@ Loss no_core(const RunSummary& summary, const RunFacts& facts, const Times& seco
           own + behind};
 }
 
-// A part that one rank may be the cause of, whose name stands between two texts.
-struct PartOfRank {
+// What a part of the time is a sign of, and of which rank's trouble, whose name then stands between
+// two texts.
+struct Cause {
   TimePart part;
-  SlowRank SlowRanks::*slow;
-  Trouble of_all, of_rank;
-  const char *before, *behind;
+  Trouble of_all;
+  SlowRank SlowRanks::*slow = nullptr;
+  Trouble of_rank{};
+  const char *before = " of ", *behind = "";
 };
-constexpr PartOfRank parts_of_ranks[] = {
-    {TimePart::exposed_comm, &SlowRanks::messages, Trouble::exposed_comm, Trouble::late_messages,
+constexpr Cause causes[] = {
+    {TimePart::exposed_comm, Trouble::exposed_comm, &SlowRanks::messages, Trouble::late_messages,
      " behind ", ", whose messages seem to leave late,"},
-    {TimePart::bubble, &SlowRanks::stage, Trouble::bubble, Trouble::uneven_stages,
+    {TimePart::bubble, Trouble::bubble, &SlowRanks::stage, Trouble::uneven_stages,
      ", in which the others wait for the stage of ", ","},
-    {TimePart::data_wait, &SlowRanks::data, Trouble::data_wait, Trouble::data_wait_of_rank, " of ",
-     ""},
+    {TimePart::data_wait, Trouble::data_wait, &SlowRanks::data, Trouble::data_wait_of_rank},
     // The longest checkpoint is everybody's.
-    {TimePart::checkpoint, &SlowRanks::checkpoint, Trouble::checkpoint, Trouble::checkpoint_of_rank,
-     " of ", ""}};
+    {TimePart::checkpoint, Trouble::checkpoint, &SlowRanks::checkpoint,
+     Trouble::checkpoint_of_rank},
+    {TimePart::evaluation, Trouble::evaluation}};
+
+Loss loss_of(const TimeRow& row, const RunSummary& summary, double seconds) {
+  const auto* const cause = std::ranges::find(causes, row.part, &Cause::part);
+  Loss loss{Trouble::other, std::string(row.name), seconds};
+  if (row.part == TimePart::other) loss.what += " work";
+  if (cause == std::end(causes)) return loss;
+  loss.trouble = cause->of_all;
+  if (cause->slow == nullptr || (summary.slow.*cause->slow).rank < 0) return loss;
+  const SlowRank& slow = summary.slow.*cause->slow;
+  loss.trouble = cause->of_rank;
+  loss.what += cause->before + name_of(slow, summary) + cause->behind;
+  if (row.part == TimePart::exposed_comm) loss.seconds = std::min(seconds, slow.seconds);
+  return loss;
+}
 
 std::vector<Loss> losses_of(const RunSummary& summary, const RunFacts& facts) {
   const Times seconds = seconds_of(summary);
-  std::vector<Loss> losses{straggler(summary, facts, seconds[TimePart::straggler]),
-                           no_core(summary, facts, seconds),
-                           {Trouble::evaluation, "evaluation", seconds[TimePart::evaluation]},
-                           {Trouble::other, "other work", seconds[TimePart::other]}};
-  for (const PartOfRank& one : parts_of_ranks) {
-    const SlowRank& slow = summary.slow.*one.slow;
-    Loss loss{one.of_all, std::string(row_of(one.part).name), seconds[one.part]};
-    if (slow.rank >= 0) {
-      loss.trouble = one.of_rank;
-      loss.what += one.before + name_of(slow, summary) + one.behind;
-      if (one.part == TimePart::exposed_comm) loss.seconds = std::min(loss.seconds, slow.seconds);
-    }
-    losses.push_back(std::move(loss));
+  std::vector<Loss> losses;
+  for (const TimeRow& row : told_times(time_use::of_run)) {
+    if (row.part == TimePart::straggler)
+      losses.push_back(straggler(summary, facts, seconds[row.part]));
+    else if (row.part == TimePart::core_wait)
+      losses.push_back(no_core(summary, facts, seconds));
+    else if (row.part != TimePart::compute)
+      losses.push_back(loss_of(row, summary, seconds[row.part]));
   }
   return losses;
 }

@@ -16,7 +16,7 @@ bool counts(const Row& row) {
 double correction_of(std::span<const Row* const> rows) {
   std::vector<double> ratios;
   for (const Row* const row : rows)
-    ratios.push_back(row->parts.period / *row->point.work.predicted);
+    ratios.push_back(row->parts[TimePart::period] / *row->point.work.predicted);
   return ratios.empty() ? 1 : median_of(ratios);
 }
 
@@ -39,8 +39,8 @@ void predict(const Study& study, const Row& base, const Row& last, double correc
     if (!point || !point->work.predicted) continue;
     const double seconds = correction * *point->work.predicted;
     const double rate = static_cast<double>(point->global_batch) / seconds / point->ranks();
-    const double base_rate =
-        static_cast<double>(base.point.global_batch) / base.parts.period / base.point.ranks();
+    const double base_rate = static_cast<double>(base.point.global_batch) /
+                             base.parts[TimePart::period] / base.point.ranks();
     all.predictions.push_back(
         {.point = *point, .seconds = seconds, .efficiency = rate / base_rate});
   }
@@ -61,7 +61,8 @@ Extrapolation of_mode(const Study& study, Mode mode, std::span<const Row> rows, 
   for (auto row = held; row != used.end(); ++row)
     all.held_out.push_back(
         {.point = (*row)->point,
-         .error = all.correction * *(*row)->point.work.predicted / (*row)->parts.period - 1});
+         .error =
+             all.correction * *(*row)->point.work.predicted / (*row)->parts[TimePart::period] - 1});
   predict(study, *used.front(), **held, correction_of(used), most, all);
   return all;
 }

@@ -21,23 +21,22 @@ ordered_json describe(const Spread& spread) {
 ordered_json describe(const std::optional<RunResult>& run, const Point& point) {
   if (!run) return {{"state", "not run"}};
   if (run->code != 0) return {{"state", "failed"}, {"code", run->code}, {"error", run->error}};
-  const StepParts& parts = run->parts;
-  return {{"state", "done"},
-          {"samples_per_second",
-           static_cast<double>(point.global_batch) *
-               static_cast<double>(std::max<std::int64_t>(run->steps_to_loss, 1)) / parts.period},
-          {run->steps_to_loss > 0 ? "seconds_to_loss" : "step_seconds", parts.period},
-          {"compute_seconds", parts.compute},
-          {"exposed_comm_seconds", parts.exposed_comm},
-          {"bubble_seconds", parts.bubble},
-          {"data_wait_seconds", parts.data_wait},
-          {"straggler_seconds", parts.straggler},
-          {"core_wait_seconds", parts.core_wait},
-          {"slowest_rank", run->slowest_rank},
-          {"started", run->place.started},
-          {"turn", run->turn},
-          {"certificate", run->certificate},
-          {"command", run->command_line}};
+  ordered_json text{
+      {"state", "done"},
+      {"samples_per_second",
+       static_cast<double>(point.global_batch) *
+           static_cast<double>(std::max<std::int64_t>(run->steps_to_loss, 1)) /
+           run->parts[TimePart::period]},
+      {run->steps_to_loss > 0 ? "seconds_to_loss" : "step_seconds", run->parts[TimePart::period]},
+      {"slowest_rank", run->slowest_rank},
+      {"started", run->place.started},
+      {"turn", run->turn},
+      {"certificate", run->certificate},
+      {"command", run->command_line}};
+  using enum TimePart;
+  for (const TimePart part : {compute, exposed_comm, bubble, data_wait, straggler, core_wait})
+    text[fmt::format("{}_seconds", row_of(part).stem())] = run->parts[part];
+  return text;
 }
 
 void add_work(ordered_json& text, const Row& row, const ModelTraits& traits) {
@@ -93,10 +92,10 @@ ordered_json describe(const Row& row, const ModelTraits& traits) {
   text[traits.item_name + "_per_second"] =
       row.samples_per_second.median * static_cast<double>(traits.targets_per_sample);
   // With a fixed loss the times are up to that.
-  text["step_seconds"] = row.parts.period;
+  text["step_seconds"] = row.parts[TimePart::period];
   if (row.point.mode == Mode::fixed_loss) {
     text["steps_to_loss"] = row.steps;
-    text["seconds_to_loss"] = row.parts.period;
+    text["seconds_to_loss"] = row.parts[TimePart::period];
   }
   if (row.interval) text["samples_per_second_interval"] = {row.interval->low, row.interval->high};
   add_work(text, row, traits);
@@ -197,7 +196,7 @@ std::vector<std::string> verdicts_on(std::span<const Row> rows) {
     else if (loss.gap > 0)
       text += fmt::format(", and loses most by {} ({:.1f} % of a step)",
                           loss_titles[static_cast<std::size_t>(most - loss.parts.begin())],
-                          100 * *most / row->parts.period);
+                          100 * *most / row->parts[TimePart::period]);
     verdicts.push_back(text);
   }
   return verdicts;
@@ -208,7 +207,8 @@ std::vector<std::string> remarks_on(std::span<const Row> rows) {
   std::vector<std::string> remarks;
   bool waited = false;
   for (const Row& row : rows) {
-    const double share = row.good > 0 ? row.parts.core_wait / row.parts.period : 0.0;
+    const double share =
+        row.good > 0 ? row.parts[TimePart::core_wait] / row.parts[TimePart::period] : 0.0;
     const std::string name = fmt::format("{} scaling, {} ranks as {}", name_of(row.point.mode),
                                          row.point.ranks(), row.point.layout());
     if (share >= notable_waits) {
@@ -262,7 +262,7 @@ std::string csv_report(const Study& study, std::span<const Row> rows) {
       const Spread& rate = row.samples_per_second;
       text += fmt::format(",{},{},{},{},{}", rate.median, rate.min, rate.max,
                           rate.median * static_cast<double>(study.traits.targets_per_sample),
-                          row.parts.period);
+                          row.parts[TimePart::period]);
     } else {
       text += ",,,,,";
     }
@@ -337,14 +337,15 @@ std::string text_report(const Study& study, std::span<const Row> rows) {
                         interval_text(loss.interval, 100, 1));
     constexpr std::array<int, loss_count> widths = {8, 8, 8, 10, 9};
     for (std::size_t i = 0; i < loss_count; ++i)
-      text += fmt::format("{:>{}.1f}", 100 * loss.parts[i] / row.parts.period, widths[i]);
+      text +=
+          fmt::format("{:>{}.1f}", 100 * loss.parts[i] / row.parts[TimePart::period], widths[i]);
     text += "\n";
   }
   for (const Row& row : rows)
     if (row.good > 0 && row.point.mode == Mode::fixed_loss)
-      text +=
-          fmt::format("{} ranks as {}: {:.1f} steps, {:.2f} s to a loss of {}\n", row.point.ranks(),
-                      row.point.layout(), row.steps, row.parts.period, study.options.target_loss);
+      text += fmt::format("{} ranks as {}: {:.1f} steps, {:.2f} s to a loss of {}\n",
+                          row.point.ranks(), row.point.layout(), row.steps,
+                          row.parts[TimePart::period], study.options.target_loss);
   text += "efficiency, and what it lacks to 100 %, in % of the measured step; below 0: a gain\n";
   text += fmt::format("{}\n", interval_note(study));
   if (std::ranges::any_of(rows, [](const Row& row) { return row.place.shares_cores(); })) {

@@ -41,7 +41,7 @@ std::string table(const Study& study, std::span<const Row> rows) {
       text += fmt::format(
           "<td>{:.0f}</td><td>{:.2f}</td>",
           row.samples_per_second.median * static_cast<double>(study.traits.targets_per_sample),
-          1e3 * row.parts.period);
+          1e3 * row.parts[TimePart::period]);
     }
     if (row.loss) {
       const Row::Loss& loss = *row.loss;

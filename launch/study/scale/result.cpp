@@ -10,6 +10,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <utility>
 
 #include "launch/run/file_tail.h"
 #include "launch/run/metrics_line.h"
@@ -28,12 +29,11 @@ namespace {
 using json = nlohmann::json;
 
 // Times of a step that took some. A part may be as little below 0 as clocks of ranks differ.
-bool possible(const StepParts& parts) {
+bool possible(const Times& parts) {
   constexpr double clocks = 0.01;
-  const double all[] = {parts.compute,   parts.data_wait,    parts.bubble,
-                        parts.straggler, parts.exposed_comm, parts.period};
-  return parts.period > 0 && std::ranges::all_of(all, [&](double seconds) {
-           return std::isfinite(seconds) && seconds >= -clocks * parts.period;
+  const double period = parts[TimePart::period];
+  return period > 0 && std::ranges::all_of(told_times(time_use::split), [&](const TimeRow& row) {
+           return std::isfinite(parts[row.part]) && parts[row.part] >= -clocks * period;
          });
 }
 
@@ -61,7 +61,7 @@ std::string text_of(const std::string& path) {
 
 // Of the lines after the first `warmup` up to number `last`.
 struct Sum {
-  StepParts parts{};
+  Times parts{};
   std::map<int, int> slowest{};
   std::int64_t lines = 0, counted = 0;
 };
@@ -69,25 +69,19 @@ struct Sum {
 Sum sum_of(const std::string& path, std::int64_t warmup, std::int64_t last) {
   LineReader lines(path);
   Sum sum;
-  StepParts& parts = sum.parts;
   try {
     while (const auto line = lines.next()) {
       if (++sum.lines <= warmup || sum.lines > last) continue;
       const json step = parse_json(*line);
-      const auto seconds = [&](const char* key) { return 1e-3 * step.at(key).get<double>(); };
-      parts.period += seconds("period_ms");
-      parts.compute += seconds("compute_ms") + seconds("between_steps_ms");
-      parts.data_wait += seconds("data_wait_ms");
-      parts.bubble += seconds("bubble_ms");
-      parts.straggler += seconds("straggler_ms");
-      parts.exposed_comm += seconds("exposed_comm_ms");
-      parts.core_wait += 1e-3 * step.value("core_wait_ms", 0.0);
+      for (const TimeRow& row : told_times(time_use::split))
+        sum.parts[row.part] += 1e-3 * step.at(row.key).get<double>();
       ++sum.slowest[step.at("slowest_rank").get<int>()];
       ++sum.counted;
     }
   } catch (const json::exception& error) {
     fail(ExitCode::data, "{}:{}: {}", path, sum.lines, error.what());
   }
+  sum.parts[TimePart::compute] += std::exchange(sum.parts[TimePart::between_steps], 0);
   return sum;
 }
 
@@ -140,11 +134,8 @@ RunResult read_time_split(const std::string& path, std::int64_t warmup, std::int
     fail(ExitCode::data, "{}: {} of {} steps, {} after the first {}", path, sum.lines, steps,
          sum.counted, warmup);
   RunResult result = result_of(sum);
-  StepParts& parts = result.parts;
-  for (double* const part : {&parts.period, &parts.compute, &parts.data_wait, &parts.bubble,
-                             &parts.straggler, &parts.exposed_comm, &parts.core_wait})
-    *part /= static_cast<double>(sum.counted);
-  if (!possible(parts)) fail(ExitCode::data, "{}: times below 0, or none", path);
+  result.parts *= 1 / static_cast<double>(sum.counted);
+  if (!possible(result.parts)) fail(ExitCode::data, "{}: times below 0, or none", path);
   return result;
 }
 
@@ -206,23 +197,17 @@ std::string last_words(const std::string& log) {
 }
 
 void save_result(const std::string& path, const RunResult& result) {
-  const StepParts& parts = result.parts;
   json text{{"command", fmt::format("{:016x}", result.command)},
             {"code", result.code},
             {"error", result.error},
-            {"period", parts.period},
-            {"compute", parts.compute},
-            {"data_wait", parts.data_wait},
-            {"bubble", parts.bubble},
-            {"straggler", parts.straggler},
-            {"exposed_comm", parts.exposed_comm},
-            {"core_wait", parts.core_wait},
             {"slowest_rank", result.slowest_rank},
             {"steps_to_loss", result.steps_to_loss},
             {"place", describe(result.place)},
             {"certificate", result.certificate},
             {"command_line", result.command_line},
             {"turn", result.turn}};
+  for (const TimeRow& row : told_times(time_use::split))
+    text[std::string(row.stem())] = result.parts[row.part];
   if (result.joules_per_step) text["joules_per_step"] = *result.joules_per_step;
   write_file(path, text.dump(2, ' ', false, json::error_handler_t::replace) + "\n",
              ExitCode::internal);
@@ -235,15 +220,10 @@ std::optional<RunResult> load_result(const std::string& path, int ranks) {
     RunResult result{.command = std::stoull(text.at("command").get<std::string>(), nullptr, 16),
                      .code = text.at("code"),
                      .error = text.at("error"),
-                     .parts = {.period = text.at("period"),
-                               .compute = text.at("compute"),
-                               .data_wait = text.at("data_wait"),
-                               .bubble = text.at("bubble"),
-                               .straggler = text.at("straggler"),
-                               .exposed_comm = text.at("exposed_comm"),
-                               .core_wait = text.value("core_wait", 0.0)},
                      .slowest_rank = text.at("slowest_rank"),
                      .place = place_from(text.at("place"))};
+    for (const TimeRow& row : told_times(time_use::split))
+      result.parts[row.part] = text.value(row.stem(), 0.0);
     if (text.contains("joules_per_step")) result.joules_per_step = text["joules_per_step"];
     result.certificate = text.value("certificate", "");
     result.command_line = text.value("command_line", "");

@@ -7,16 +7,9 @@
 #include <string>
 #include <vector>
 
-namespace trireme::scale {
+#include "runtime/telemetry/times.h"
 
-// Seconds per step: means over the ranks and the steps that count, from a run's time_split.jsonl
-// (time_split.h has the definitions). The parts add up to `period`.
-struct StepParts {
-  double period = 0;
-  double compute = 0;  // with what lies between steps
-  double data_wait = 0, bubble = 0, straggler = 0, exposed_comm = 0;
-  double core_wait = 0;  // within these: threads had no core (CPU)
-};
+namespace trireme::scale {
 
 // Where and when a run was, as its environment.json tells. Of a run without one, or of an older
 // study: nothing.
@@ -37,7 +30,10 @@ struct RunResult {
   std::uint64_t command = 0;  // checksum of what was run
   int code = 0;
   std::string error;  // last line of the log of a run that failed
-  StepParts parts{};
+  // Seconds per step: means over the ranks and the steps that count, by the parts of the run's
+  // time_split.jsonl, with what lies between steps as a part of compute. core_wait lies within the
+  // others, which add up to the period.
+  Times parts{};
   // 0: the parts are of a step; else the sums of so many, up to the loss that was to be reached.
   std::int64_t steps_to_loss = 0;
   int slowest_rank = 0;  // that was so in most steps

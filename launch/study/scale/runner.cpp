@@ -216,7 +216,8 @@ class Sweep {
     run.put(result);
     ++done_;
     if (code == 0) {
-      fmt::print("[{}/{}] {}: {:.2f} ms {}\n", done_, total_, run.name(), 1e3 * result.parts.period,
+      fmt::print("[{}/{}] {}: {:.2f} ms {}\n", done_, total_, run.name(),
+                 1e3 * result.parts[TimePart::period],
                  result.steps_to_loss > 0 ? fmt::format("for {} steps", result.steps_to_loss)
                                           : "per step");
     } else {

@@ -7,18 +7,9 @@
 namespace trireme::scale {
 namespace {
 
-std::array<double, loss_count> in_order(const StepParts& parts) {
-  return {parts.exposed_comm, parts.bubble, parts.data_wait, parts.straggler, parts.compute};
-}
-
-StepParts mean_of(const StepParts& a, const StepParts& b) {
-  return {.period = (a.period + b.period) / 2,
-          .compute = (a.compute + b.compute) / 2,
-          .data_wait = (a.data_wait + b.data_wait) / 2,
-          .bubble = (a.bubble + b.bubble) / 2,
-          .straggler = (a.straggler + b.straggler) / 2,
-          .exposed_comm = (a.exposed_comm + b.exposed_comm) / 2,
-          .core_wait = (a.core_wait + b.core_wait) / 2};
+std::array<double, loss_count> in_order(const Times& parts) {
+  using enum TimePart;
+  return {parts[exposed_comm], parts[bubble], parts[data_wait], parts[straggler], parts[compute]};
 }
 
 double steps_of(const RunResult& run) {
@@ -26,7 +17,7 @@ double steps_of(const RunResult& run) {
 }
 
 double rate_of(const Point& point, const RunResult& run) {
-  return static_cast<double>(point.global_batch) * steps_of(run) / run.parts.period;
+  return static_cast<double>(point.global_batch) * steps_of(run) / run.parts[TimePart::period];
 }
 
 bool ended_well(const std::optional<RunResult>& run) {
@@ -39,7 +30,8 @@ std::vector<double> efficiencies(const Row& row, const Row& base, double k) {
   std::vector<double> all;
   for (std::size_t i = 0; i < std::min(row.runs.size(), base.runs.size()); ++i)
     if (ended_well(row.runs[i]) && ended_well(base.runs[i]))
-      all.push_back(k * base.runs[i]->parts.period / row.runs[i]->parts.period);
+      all.push_back(k * base.runs[i]->parts[TimePart::period] /
+                    row.runs[i]->parts[TimePart::period]);
   return all;
 }
 
@@ -58,10 +50,12 @@ Row summarise(const PointResult& result) {
   }
   row.good = static_cast<int>(good.size());
   if (good.empty()) return row;
-  std::ranges::sort(good, {}, [](const RunResult* run) { return run->parts.period; });
+  std::ranges::sort(good, {}, [](const RunResult* run) { return run->parts[TimePart::period]; });
   const RunResult& lower = *good[(good.size() - 1) / 2];
   const RunResult& upper = *good[good.size() / 2];
-  row.parts = mean_of(lower.parts, upper.parts);
+  row.parts += lower.parts;
+  row.parts += upper.parts;
+  row.parts *= 0.5;
   row.slowest_rank = upper.slowest_rank;
   row.place = upper.place;
   const auto batch = static_cast<double>(row.point.global_batch);
@@ -69,7 +63,7 @@ Row summarise(const PointResult& result) {
   std::vector<double> rates;
   std::ranges::transform(good, std::back_inserter(rates),
                          [&](const RunResult* run) { return rate_of(row.point, *run); });
-  row.samples_per_second = {.median = batch * row.steps / row.parts.period,
+  row.samples_per_second = {.median = batch * row.steps / row.parts[TimePart::period],
                             .min = std::ranges::min(rates),
                             .max = std::ranges::max(rates)};
   row.interval = interval_of(rates);
@@ -87,15 +81,15 @@ Row::Loss loss_of(const Row& row, const Row& base) {
                                 static_cast<double>(base.point.global_batch);
   const double k = work * base.point.ranks() / row.point.ranks();
   Row::Loss loss;
-  loss.ideal = k * base.parts.period;
-  loss.gap = row.parts.period - loss.ideal;
+  loss.ideal = k * base.parts[TimePart::period];
+  loss.gap = row.parts[TimePart::period] - loss.ideal;
   const auto own = in_order(row.parts), of_base = in_order(base.parts);
   for (std::size_t i = 0; i < loss_count; ++i)
     loss.parts[i] = own[i] - k * of_base[i];
   std::vector<double> periods;
   for (const auto& run : row.runs)
-    if (ended_well(run)) periods.push_back(run->parts.period);
-  loss.efficiency = {.median = loss.ideal / row.parts.period,
+    if (ended_well(run)) periods.push_back(run->parts[TimePart::period]);
+  loss.efficiency = {.median = loss.ideal / row.parts[TimePart::period],
                      .min = loss.ideal / std::ranges::max(periods),
                      .max = loss.ideal / std::ranges::min(periods)};
   if (&row != &base) loss.interval = interval_of(efficiencies(row, base, k));
@@ -106,7 +100,7 @@ Row::Loss loss_of(const Row& row, const Row& base) {
 
 Utilisation utilisation_of(const Row& row) {
   const PointWork& work = row.point.work;
-  const double period = row.parts.period / row.steps;
+  const double period = row.parts[TimePart::period] / row.steps;
   const double rank_seconds = period * row.point.ranks();
   if (!(rank_seconds > 0)) return {};
   Utilisation all{.six_n = work.six_n / rank_seconds,

@@ -36,7 +36,7 @@ struct Row {
   int good = 0;  // runs that ended well; 0: there is nothing below
   // Of the run whose step time is the median; of an even number of runs the means of the middle
   // two. Either way the parts add up.
-  StepParts parts{};
+  Times parts{};
   double steps = 1;      // that the parts are the sum of: to a fixed loss more than one
   int slowest_rank = 0;  // of the slower of these
   RunPlace place{};

@@ -74,7 +74,8 @@ std::optional<RankLine> window_of(const nlohmann::json& json) {
   for (const TimeRow& row : times_in_order(time_use::of_run))
     times[row.part] = of_all * number(json.at("split"), row.key);
   times[TimePart::between_steps] = times[TimePart::checkpoint] + times[TimePart::evaluation];
-  times[TimePart::step] = times.sum(time_use::of_run) - times[TimePart::between_steps];
+  times[TimePart::period] = times.sum(time_use::of_run);
+  times[TimePart::step] = times[TimePart::period] - times[TimePart::between_steps];
   if (const auto within = json.find("within"); within != json.end()) {
     for (const TimeRow& row : times_in_order(time_use::within))
       times[row.part] = of_all * number(*within, row.key);

@@ -9,10 +9,6 @@ namespace {
 
 constexpr double shortest_ms = 10e3, share_of_run = 0.005;
 
-double milliseconds_of(const StepTotals& totals) {
-  return totals[TimePart::step] + totals[TimePart::between_steps];
-}
-
 std::optional<KeepLine> lines_up_to(std::int64_t done, bool again) {
   if (!again) return std::nullopt;
   return [done](std::string_view line) {
@@ -49,7 +45,7 @@ void RankLog::step(const StepMetrics& metrics, std::span<const Times> ranks) {
   open_.totals.add(metrics);
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
     open_.ranks[rank] += ranks[rank];
-  const double length = milliseconds_of(open_.totals);
+  const double length = open_.totals[TimePart::period];
   if (length >= std::max(shortest_ms, share_of_run * (written_ms_ + length))) flush();
 }
 
@@ -57,7 +53,7 @@ void RankLog::flush() {
   if (open_.empty()) return;
   file_.append(format_json(open_));
   fold_.add(open_);
-  written_ms_ += milliseconds_of(open_.totals);
+  written_ms_ += open_.totals[TimePart::period];
   open_ = {};
 }
 

@@ -39,7 +39,7 @@ bool RunFold::line(std::string_view line) {
 
 RunSummary RunFold::summary() const {
   RunSummary summary{.totals = totals_, .ranks = ranks_, .hosts = start_.hosts};
-  const double periods = 1e-3 * (totals_[TimePart::step] + totals_[TimePart::between_steps]);
+  const double periods = 1e-3 * totals_[TimePart::period];
   summary.wall_seconds = end_ ? std::max(end_->wall_seconds, periods) : periods;
   summary.evaluation_seconds =
       end_ ? end_->evaluation_seconds : 1e-3 * totals_[TimePart::evaluation];

@@ -26,7 +26,7 @@ class StepReports {
     std::optional<SkippedBatch> skipped{};  // follows its step's line
   };
   // On every rank; ranks other than 0 have no `sink` and no `ranks` (null). `keep_splits`: for
-  // splits(), at 200 bytes per step.
+  // splits(), at 300 bytes per step.
   StepReports(const ProcessMesh& mesh, MetricsSink* sink, RankLog* ranks, bool keep_splits);
 
   // The step after the last; at most four may be unwritten.

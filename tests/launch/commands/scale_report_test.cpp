@@ -11,7 +11,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-scale::RunResult run_of(const scale::StepParts& parts) {
+scale::RunResult run_of(const Times& parts) {
   return {.command = 0, .code = 0, .error = {}, .parts = parts};
 }
 
@@ -26,7 +26,9 @@ scale::Study small_study() {
 std::vector<scale::Row> drifting_rows() {
   const scale::Point base{.mesh = {.data = 1}, .global_batch = 8};
   const scale::Point point{.mesh = {.data = 2}, .global_batch = 16};
-  const auto run = [](double period) { return run_of({.period = period, .compute = period}); };
+  const auto run = [](double period) {
+    return run_of({{TimePart::period, period}, {TimePart::compute, period}});
+  };
   return scale::attribute(
       {{base, {run(1), run(1.1), run(1.2)}}, {point, {run(1.25), run(1.375), run(1.6)}}});
 }
@@ -47,7 +49,9 @@ TEST(ScaleSplit, IntervalsAreStudentsAndEfficienciesAreOfTheSameRepeat) {
 TEST(ScaleReport, RunsThatVaryByMoreThanTheLossShowNone) {
   const scale::Point base{.mesh = {.data = 1}, .global_batch = 8};
   const scale::Point point{.mesh = {.data = 2}, .global_batch = 16};
-  const auto run = [](double period) { return run_of({.period = period, .compute = period}); };
+  const auto run = [](double period) {
+    return run_of({{TimePart::period, period}, {TimePart::compute, period}});
+  };
   const auto rows = scale::attribute({{base, {run(1), run(1)}}, {point, {run(1), run(2)}}});
 
   EXPECT_EQ(rows[1].loss->interval->low, 0) << "not below";
@@ -88,8 +92,8 @@ TEST(ScaleReport, BeginsWithThreeNumbersAndAVerdict) {
 TEST(ScaleReport, OneRunHasNoIntervalAndSaysSo) {
   scale::Study study = small_study();
   study.options.repeats = 1;
-  const auto rows = scale::attribute(
-      {{{.mesh = {.data = 1}, .global_batch = 8}, {run_of({.period = 1, .compute = 1})}}});
+  const auto rows = scale::attribute({{{.mesh = {.data = 1}, .global_batch = 8},
+                                       {run_of({{TimePart::period, 1}, {TimePart::compute, 1}})}}});
 
   for (const std::string& text : {scale::text_report(study, rows), scale::html_report(study, rows),
                                   scale::latex_report(study, rows)})
@@ -100,9 +104,11 @@ TEST(ScaleReport, OneRunHasNoIntervalAndSaysSo) {
 TEST(ScaleReport, EfficienciesAboveAllReasonAndWaitsForCoresAreRemarkedOn) {
   const scale::Point base{.mesh = {.data = 1}, .global_batch = 8};
   const scale::Point point{.mesh = {.data = 2}, .global_batch = 16};
-  const auto rows =
-      scale::attribute({{base, {run_of({.period = 1.3, .compute = 1.3, .core_wait = 0.3})}},
-                        {point, {run_of({.period = 1, .compute = 1, .core_wait = 0.01})}}});
+  const auto rows = scale::attribute(
+      {{base,
+        {run_of({{TimePart::period, 1.3}, {TimePart::compute, 1.3}, {TimePart::core_wait, 0.3}})}},
+       {point,
+        {run_of({{TimePart::period, 1}, {TimePart::compute, 1}, {TimePart::core_wait, 0.01}})}}});
 
   const std::vector<std::string> remarks = scale::remarks_on(rows);
 

@@ -234,21 +234,21 @@ TEST_F(ScaleTest, RefusesBeforeItStartsAnything) {
       HasSubstr("--out: /proc/study cannot be made"));
 }
 
-scale::RunResult result_of(const scale::StepParts& parts) {
+scale::RunResult result_of(const Times& parts) {
   return {.command = 0, .code = 0, .error = {}, .parts = parts};
 }
 
 TEST(ScaleSplit, TakesTheMedianRunAndTheSpreadOfAll) {
   const scale::Point base{.mesh = {.data = 1}, .global_batch = 8};
   const scale::Point point{.mesh = {.data = 2}, .global_batch = 16};
-  const std::vector<scale::Row> rows =
-      scale::attribute({{base, {result_of({.period = 1, .compute = 1})}},
-                        {point,
-                         {result_of({.period = 2, .compute = 1, .exposed_comm = 1}),
-                          result_of({.period = 1.25, .compute = 1, .straggler = 0.25}),
-                          std::nullopt, result_of({.period = 4, .compute = 4})}}});
+  const std::vector<scale::Row> rows = scale::attribute(
+      {{base, {result_of({{TimePart::period, 1}, {TimePart::compute, 1}})}},
+       {point,
+        {result_of({{TimePart::period, 2}, {TimePart::compute, 1}, {TimePart::exposed_comm, 1}}),
+         result_of({{TimePart::period, 1.25}, {TimePart::compute, 1}, {TimePart::straggler, 0.25}}),
+         std::nullopt, result_of({{TimePart::period, 4}, {TimePart::compute, 4}})}}});
 
-  EXPECT_DOUBLE_EQ(rows[1].parts.period, 2);
+  EXPECT_DOUBLE_EQ(rows[1].parts[TimePart::period], 2);
   EXPECT_DOUBLE_EQ(rows[1].loss->efficiency.median, 0.5);
   EXPECT_DOUBLE_EQ(rows[1].loss->efficiency.min, 0.25);
   EXPECT_DOUBLE_EQ(rows[1].loss->efficiency.max, 0.8);
@@ -259,13 +259,15 @@ TEST(ScaleSplit, OfAnEvenNumberOfRunsTheMiddleTwoCount) {
   const scale::Point point{.mesh = {.data = 1}, .global_batch = 6};
   const std::vector<scale::Row> rows = scale::attribute(
       {{point,
-        {result_of({.period = 4, .compute = 3, .data_wait = 1}), result_of({.period = 9}),
-         result_of({.period = 1}), result_of({.period = 2, .compute = 1, .exposed_comm = 1})}}});
+        {result_of({{TimePart::period, 4}, {TimePart::compute, 3}, {TimePart::data_wait, 1}}),
+         result_of({{TimePart::period, 9}}), result_of({{TimePart::period, 1}}),
+         result_of(
+             {{TimePart::period, 2}, {TimePart::compute, 1}, {TimePart::exposed_comm, 1}})}}});
 
-  EXPECT_DOUBLE_EQ(rows[0].parts.period, 3);
-  EXPECT_DOUBLE_EQ(rows[0].parts.compute, 2);
-  EXPECT_DOUBLE_EQ(rows[0].parts.data_wait, 0.5);
-  EXPECT_DOUBLE_EQ(rows[0].parts.exposed_comm, 0.5);
+  EXPECT_DOUBLE_EQ(rows[0].parts[TimePart::period], 3);
+  EXPECT_DOUBLE_EQ(rows[0].parts[TimePart::compute], 2);
+  EXPECT_DOUBLE_EQ(rows[0].parts[TimePart::data_wait], 0.5);
+  EXPECT_DOUBLE_EQ(rows[0].parts[TimePart::exposed_comm], 0.5);
   EXPECT_DOUBLE_EQ(rows[0].samples_per_second.median, 2);
 }
 
@@ -275,12 +277,12 @@ TEST_F(ScaleTest, StepsOfARunThatWasStoppedAreNoResult) {
   for (int step = 1; step <= 4; ++step) {
     lines +=
         R"({"period_ms":2,"compute_ms":1,"between_steps_ms":0.5,"data_wait_ms":0.5,"bubble_ms":0,)"
-        R"("straggler_ms":0,"exposed_comm_ms":0,"slowest_rank":0})"
+        R"("straggler_ms":0,"exposed_comm_ms":0,"core_wait_ms":0,"slowest_rank":0})"
         "\n";
   }
   write_file(path, lines);
 
-  EXPECT_DOUBLE_EQ(scale::read_time_split(path, 1, 4).parts.period, 2e-3);
+  EXPECT_DOUBLE_EQ(scale::read_time_split(path, 1, 4).parts[TimePart::period], 2e-3);
   expect_error(
       ExitCode::data, [&] { static_cast<void>(scale::read_time_split(path, 1, 40)); },
       "4 of 40 steps");
@@ -346,7 +348,8 @@ TEST(Launcher, ScriptsAreThoseOfTheProgramWhereverItIsStarted) {
 
 TEST_F(ScaleTest, ResultsThatNoRunCanHaveLeftDoNotCount) {
   const std::string file = directory() + "/result.json";
-  scale::RunResult result = result_of({.period = 2, .compute = 1, .bubble = 1});
+  scale::RunResult result =
+      result_of({{TimePart::period, 2}, {TimePart::compute, 1}, {TimePart::bubble, 1}});
   result.slowest_rank = 1;
   result.place = {.hosts = {"a"},
                   .ranks_per_host = 2,
@@ -359,7 +362,7 @@ TEST_F(ScaleTest, ResultsThatNoRunCanHaveLeftDoNotCount) {
   const auto there = scale::load_result(file, 2);
   ASSERT_TRUE(there);
   EXPECT_TRUE(there->place.shares_cores());
-  EXPECT_DOUBLE_EQ(there->parts.bubble, 1);
+  EXPECT_DOUBLE_EQ(there->parts[TimePart::bubble], 1);
 
   EXPECT_FALSE(scale::load_result(file, 1));  // it names a rank that is not there
   for (const auto& [key, value] : std::vector<std::pair<std::string, json>>{{"period", 0},
@@ -384,9 +387,10 @@ TEST(ScaleSplit, StrongScalingExpectsEachRankToDoItsShare) {
   const scale::Point base{.mode = scale::Mode::strong, .mesh = {.data = 1}, .global_batch = 8};
   const scale::Point point{.mode = scale::Mode::strong, .mesh = {.data = 4}, .global_batch = 8};
 
-  const std::vector<scale::Row> rows =
-      scale::attribute({{base, {result_of({.period = 8, .compute = 7, .data_wait = 1})}},
-                        {point, {result_of({.period = 2.5, .compute = 2.5})}}});
+  const std::vector<scale::Row> rows = scale::attribute(
+      {{base,
+        {result_of({{TimePart::period, 8}, {TimePart::compute, 7}, {TimePart::data_wait, 1}})}},
+       {point, {result_of({{TimePart::period, 2.5}, {TimePart::compute, 2.5}})}}});
 
   EXPECT_DOUBLE_EQ(rows[1].loss->ideal, 2);
   EXPECT_DOUBLE_EQ(rows[1].loss->efficiency.median, 0.8);
@@ -400,8 +404,8 @@ TEST(ScaleSplit, WithoutABaseThereIsNoEfficiency) {
   failed.code = 5;
   failed.error = "a \"<cut>\" & lost link";
 
-  const std::vector<scale::Row> rows =
-      scale::attribute({{base, {failed}}, {point, {result_of({.period = 1, .compute = 1})}}});
+  const std::vector<scale::Row> rows = scale::attribute(
+      {{base, {failed}}, {point, {result_of({{TimePart::period, 1}, {TimePart::compute, 1}})}}});
   scale::Study study;
   study.options.config = "a.yaml";
   study.traits.item_name = "tokens";
