@@ -11,7 +11,7 @@
 namespace trireme::campaign {
 namespace {
 
-using json = nlohmann::ordered_json;
+using nlohmann::json;
 
 constexpr int format_version = 1;
 constexpr std::uint64_t longest_state = std::uint64_t{256} << 20U;
@@ -27,78 +27,28 @@ Enum named(const std::array<std::string_view, N>& names, const std::string& name
   return static_cast<Enum>(found - names.begin());
 }
 
-json json_of(const Attempt& attempt) {
-  return {{"number", attempt.number},
-          {"name", attempt.name},
-          {"phase", name_of(attempt.phase)},
-          {"job", attempt.job},
-          {"place", attempt.place},
-          {"nodes", attempt.nodes},
-          {"ranks", attempt.ranks},
-          {"layout", attempt.layout},
-          {"settings", attempt.settings},
-          {"predicted_step", attempt.predicted_step},
-          {"hosts", attempt.hosts},
-          {"submitted", attempt.submitted},
-          {"started", attempt.started},
-          {"ended", attempt.ended},
-          {"asked_to_stop", attempt.asked_to_stop},
-          {"from_step", attempt.from_step},
-          {"to_step", attempt.to_step},
-          {"step_seconds", attempt.step_seconds},
-          {"first_step", attempt.first_step},
-          {"code", attempt.code},
-          {"reason", attempt.reason}};
-}
-
-Attempt attempt_of(const json& text) {
-  Attempt attempt;
-  text.at("number").get_to(attempt.number);
-  text.at("name").get_to(attempt.name);
-  attempt.phase = named<Attempt::Phase>(phase_names, text.at("phase").get<std::string>());
-  text.at("job").get_to(attempt.job);
-  text.at("place").get_to(attempt.place);
-  text.at("nodes").get_to(attempt.nodes);
-  text.at("ranks").get_to(attempt.ranks);
-  text.at("layout").get_to(attempt.layout);
-  text.at("settings").get_to(attempt.settings);
-  text.at("predicted_step").get_to(attempt.predicted_step);
-  text.at("hosts").get_to(attempt.hosts);
-  text.at("submitted").get_to(attempt.submitted);
-  text.at("started").get_to(attempt.started);
-  text.at("ended").get_to(attempt.ended);
-  text.at("asked_to_stop").get_to(attempt.asked_to_stop);
-  text.at("from_step").get_to(attempt.from_step);
-  text.at("to_step").get_to(attempt.to_step);
-  text.at("step_seconds").get_to(attempt.step_seconds);
-  text.at("first_step").get_to(attempt.first_step);
-  text.at("code").get_to(attempt.code);
-  text.at("reason").get_to(attempt.reason);
-  return attempt;
-}
-
-CampaignState state_of(const json& text) {
-  CampaignState state;
-  text.at("id").get_to(state.id);
-  text.at("created").get_to(state.created);
-  text.at("ended").get_to(state.ended);
-  state.outcome =
-      named<CampaignState::Outcome>(outcome_names, text.at("outcome").get<std::string>());
-  text.at("text").get_to(state.text);
-  text.at("weights").get_to(state.weights);
-  text.at("steps").get_to(state.steps);
-  text.at("counted_from").get_to(state.counted_from);
-  for (const json& attempt : text.at("attempts"))
-    state.attempts.push_back(attempt_of(attempt));
-  for (const json& each : text.at("excluded")) {
-    state.excluded.push_back({each.at("host").get<std::string>(),
-                              each.at("reason").get<std::string>(),
-                              each.at("until").get<double>()});
-  }
-  return state;
-}
-
 }  // namespace
+
+// Found by the library, so in the namespace of their types.
+static void to_json(json& text, Attempt::Phase phase) {
+  text = name_of(phase);
+}
+static void from_json(const json& text, Attempt::Phase& phase) {
+  phase = named<Attempt::Phase>(phase_names, text.get<std::string>());
+}
+static void to_json(json& text, CampaignState::Outcome outcome) {
+  text = name_of(outcome);
+}
+static void from_json(const json& text, CampaignState::Outcome& outcome) {
+  outcome = named<CampaignState::Outcome>(outcome_names, text.get<std::string>());
+}
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Attempt, number, name, phase, job, place, nodes, ranks, layout,
+                                   settings, predicted_step, hosts, submitted, started, ended,
+                                   asked_to_stop, from_step, to_step, step_seconds, first_step,
+                                   code, reason)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Exclusion, host, reason, until)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CampaignState, id, created, ended, outcome, text, weights, steps,
+                                   counted_from, attempts, excluded)
 
 std::string_view name_of(CampaignState::Outcome outcome) {
   return outcome_names[static_cast<std::size_t>(outcome)];
@@ -172,13 +122,13 @@ std::optional<CampaignState> load_state(const std::string& directory) {
   const auto text = read_file_if_exists(path, longest_state, ExitCode::config);
   if (!text) return {};
   try {
-    const json state = parse_json<json>(*text);
+    const json state = parse_json(*text);
     if (state.at("version") != format_version) {
       fail(ExitCode::config,
            "{}: is of version {}, and this program reads {}; use the program that wrote it", path,
            state.at("version").dump(), format_version);
     }
-    return state_of(state);
+    return state.get<CampaignState>();
   } catch (const json::exception& error) {
     fail(ExitCode::config,
          "{}: is no state of a campaign ({}); restore it, or choose another directory", path,
@@ -187,17 +137,8 @@ std::optional<CampaignState> load_state(const std::string& directory) {
 }
 
 void save_state(const std::string& directory, const CampaignState& state) {
-  json text = {{"version", format_version},          {"id", state.id},
-               {"created", state.created},           {"ended", state.ended},
-               {"outcome", name_of(state.outcome)},  {"text", state.text},
-               {"weights", state.weights},           {"steps", state.steps},
-               {"counted_from", state.counted_from}, {"attempts", json::array()},
-               {"excluded", json::array()}};
-  for (const Attempt& attempt : state.attempts)
-    text["attempts"].push_back(json_of(attempt));
-  for (const Exclusion& each : state.excluded)
-    text["excluded"].push_back(
-        {{"host", each.host}, {"reason", each.reason}, {"until", each.until}});
+  json text = state;
+  text["version"] = format_version;
   write_file(state_file_in(directory),
              text.dump(1, ' ', false, json::error_handler_t::replace) + "\n", ExitCode::internal);
 }
