@@ -2,7 +2,6 @@
 #include "launch/campaign/campaign.h"
 
 #include <fmt/core.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <cmath>
@@ -13,6 +12,7 @@
 #include "launch/campaign/cluster/blame.h"
 #include "launch/campaign/cluster/slurm_text.h"
 #include "launch/campaign/run_progress.h"
+#include "launch/process.h"
 #include "launch/run/file_tail.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/file.h"
@@ -183,10 +183,6 @@ void Campaign::when_there_is_room(const std::function<void()>& write) {
 }
 
 bool Campaign::pause(double seconds) {
-  sigset_t signals;
-  ::sigemptyset(&signals);
-  ::sigaddset(&signals, SIGINT);
-  ::sigaddset(&signals, SIGTERM);
   const double until = wall_clock() + seconds;
   const bool asked = stop_is_asked();
   const Attempt* const job = state_.current();
@@ -194,9 +190,7 @@ bool Campaign::pause(double seconds) {
   const bool locked = job != nullptr && attempt_is_locked(place);
   for (;;) {
     const double left = std::clamp(until - wall_clock(), 0.0, 1.0);
-    const timespec time{.tv_sec = static_cast<std::time_t>(left),
-                        .tv_nsec = static_cast<long>(1e9 * (left - std::floor(left)))};
-    if (::sigtimedwait(&signals, nullptr, &time) > 0) return false;
+    if (signal_within(stop_signals, left) > 0) return false;
     // What need not wait for the next look.
     if (wall_clock() >= until || stop_is_asked() != asked) return true;
     if (locked && !attempt_is_locked(place)) return true;

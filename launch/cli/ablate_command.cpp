@@ -9,6 +9,7 @@
 #include "launch/cli/number_check.h"
 #include "launch/cli/one_process.h"
 #include "launch/cli/shared_options.h"
+#include "launch/process.h"
 #include "launch/study/ablate/report.h"
 #include "launch/study/scale/runner.h"
 #include "runtime/base/atomic_file.h"
@@ -60,7 +61,7 @@ void run(AblateArguments arguments) {
   scale::Launcher launcher =
       scale::make_launcher(batch ? "sbatch" : arguments.launcher, arguments.launcher_options);
   launcher.job_name = "trireme-ablate";
-  scale::block_stop_signals();
+  hold_signals(stop_signals);
   scale::set_study_environment("60");
   const ablate::AblationResult result = ablate::run_ablation(study, launcher, arguments.runner);
   write_reports(study, result, arguments.runner.directory);

@@ -9,7 +9,7 @@
 
 #include "launch/campaign/campaign.h"
 #include "launch/cli/one_process.h"
-#include "launch/study/scale/runner.h"
+#include "launch/process.h"
 #include "runtime/base/atomic_file.h"
 
 namespace trireme {
@@ -38,7 +38,7 @@ campaign::CampaignState state_of(const std::string& directory) {
 }
 
 void run(const std::string& file, bool stop) {
-  scale::block_stop_signals();
+  hold_signals(stop_signals);
   campaign::Campaign campaign(campaign::load_campaign(file));
   const int code = campaign.run(stop);
   if (code != 0) throw CLI::RuntimeError(code);

@@ -10,6 +10,7 @@
 #include "launch/cli/number_check.h"
 #include "launch/cli/one_process.h"
 #include "launch/cli/shared_options.h"
+#include "launch/process.h"
 #include "launch/study/scale/report.h"
 #include "launch/study/scale/runner.h"
 #include "runtime/base/atomic_file.h"
@@ -60,7 +61,7 @@ void scale_out(ScaleArguments arguments) {
          "--jobs: {} jobs at once would disturb each other under {}; use 1, or --launcher sbatch",
          arguments.runner.jobs, arguments.launcher);
   }
-  scale::block_stop_signals();
+  hold_signals(stop_signals);
   scale::set_study_environment("5");  // a run that is stopped leaves nothing of use
   const scale::SweepResult sweep = scale::run_study(study, launcher, arguments.runner);
   study.environment = environment_of(sweep, arguments.runner.directory);

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "launch/study/scale/job.h"
+#include "launch/process.h"
 #include "launch/study/scale/launcher.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/error.h"
@@ -74,9 +74,9 @@ void print_peers(const PeerScript& peers, double bytes_per_sample, double plain)
     fmt::print("  peers: not measured: {} not found; give {}\n", peers.script, peers.option);
     return;
   }
-  std::string command = scale::shell_word(peers.python) + " " + scale::shell_word(script);
+  std::string command = shell_word(peers.python) + " " + shell_word(script);
   for (const std::string& argument : peers.arguments)
-    command += " " + scale::shell_word(argument);
+    command += " " + shell_word(argument);
   std::fflush(stdout);
   std::FILE* const pipe = ::popen((command + " 2>&1").c_str(), "r");
   if (pipe == nullptr) system_failed("popen", peers.script);

@@ -10,9 +10,8 @@
 
 #include "launch/campaign/cluster/attempt_lock.h"
 #include "launch/campaign/cluster/job_control.h"
-#include "launch/campaign/cluster/tool.h"
+#include "launch/process.h"
 #include "launch/run/file_tail.h"
-#include "launch/study/scale/job.h"
 #include "launch/study/scale/launcher.h"
 #include "runtime/base/environment.h"
 #include "runtime/base/error.h"
@@ -22,39 +21,11 @@ namespace {
 
 constexpr double probe_seconds = 15;
 
-std::string required_script(const std::string& name) {
-  std::string script = scale::own_script("launch/" + name);
-  if (script.empty()) {
-    fail(ExitCode::config,
-         "launch/{} is in no directory above {}; set TRIREME_HOME to the repository", name,
-         scale::own_binary());
-  }
-  return script;
-}
-
 // Of a file "started" or "ended".
 std::vector<std::string> words_in(const std::string& path) {
   std::istringstream text(runs::end_of_file(path));
   std::vector<std::string> words;
   for (std::string word; text >> word;)
-    words.push_back(word);
-  return words;
-}
-
-bool is_here(const std::string& host) {
-  const std::string own = host_name();
-  return host == "localhost" || host == own || own.starts_with(host + ".") ||
-         host.starts_with(own + ".");
-}
-
-// What Open MPI starts its daemons with.
-std::vector<std::string> remote_shell() {
-  const char* const agent = std::getenv("OMPI_MCA_plm_rsh_agent");
-  if (agent == nullptr || *agent == '\0')
-    return {"ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"};
-  std::istringstream text(agent);
-  std::vector<std::string> words;
-  for (std::string word; text >> word && word != ":";)
     words.push_back(word);
   return words;
 }
@@ -70,8 +41,8 @@ class HostControl final : public JobControl {
  public:
   explicit HostControl(const CampaignFile& file)
       : file_(file),
-        script_(required_script("campaign/cluster/attempt.sh")),
-        launcher_(required_script("mpi_run.sh")) {
+        script_(scale::required_script("campaign/cluster/attempt.sh")),
+        launcher_(scale::required_script("mpi_run.sh")) {
     if (!scale::in_path("mpirun")) {
       fail(ExitCode::config,
            "{}: there is no mpirun in PATH; load Open MPI's module, or remove hosts and let Slurm "
@@ -100,19 +71,9 @@ class HostControl final : public JobControl {
 
 std::vector<std::string> HostControl::answering(const std::vector<std::string>& hosts,
                                                 std::string& problem) const {
-  std::vector<std::vector<std::string>> probes;
-  const std::string test =
-      fmt::format("test -x {} && test -d {}", scale::shell_word(scale::own_binary()),
-                  scale::shell_word(file_.directory));
-  for (const std::string& host : hosts) {
-    std::vector<std::string> words = {"true"};
-    if (!is_here(host)) {
-      words = remote_shell();
-      words.insert(words.end(), {host, test});
-    }
-    probes.push_back(std::move(words));
-  }
-  const std::vector<ToolAnswer> answers = ask_all(probes, probe_seconds);
+  const std::string test = fmt::format("test -x {} && test -d {}", shell_word(scale::own_binary()),
+                                       shell_word(file_.directory));
+  const std::vector<ToolAnswer> answers = ask_hosts(hosts, test, probe_seconds);
   std::vector<std::string> up;
   std::vector<std::string> reasons;
   for (std::size_t i = 0; i < hosts.size(); ++i) {

@@ -11,7 +11,7 @@
 #include "launch/campaign/cluster/attempt_lock.h"
 #include "launch/campaign/cluster/job_control.h"
 #include "launch/campaign/cluster/slurm_text.h"
-#include "launch/campaign/cluster/tool.h"
+#include "launch/process.h"
 #include "launch/run/file_tail.h"
 #include "launch/study/scale/launcher.h"
 #include "runtime/base/error.h"
@@ -61,13 +61,7 @@ class SlurmControl final : public JobControl {
 };
 
 SlurmControl::SlurmControl(const CampaignFile& file)
-    : file_(file), script_(scale::own_script("launch/slurm/train.sbatch")) {
-  if (script_.empty()) {
-    fail(
-        ExitCode::config,
-        "launch/slurm/train.sbatch is in no directory above {}; set TRIREME_HOME to the repository",
-        scale::own_binary());
-  }
+    : file_(file), script_(scale::required_script("slurm/train.sbatch")) {
   for (const char* const program : {"sbatch", "sinfo", "squeue", "scontrol", "scancel"}) {
     if (scale::in_path(program)) continue;
     fail(ExitCode::config,

@@ -12,7 +12,7 @@
 #include <set>
 
 #include "launch/observe/top/cells.h"
-#include "launch/study/scale/job.h"
+#include "launch/process.h"
 #include "runtime/telemetry/console.h"
 
 namespace trireme::report {
@@ -80,7 +80,7 @@ std::string command_text(const RunData& run) {
   if (run.start.command.empty() || (state != stopped && state != failed && state != ended))
     return {};
   std::vector<std::string> words;
-  std::ranges::transform(run.start.command, std::back_inserter(words), scale::shell_word);
+  std::ranges::transform(run.start.command, std::back_inserter(words), shell_word);
   words.front() = fs::path(run.start.command.front()).filename().string();
   return fmt::format("{}{}{}",
                      run.start.ranks > 1 ? fmt::format("mpirun -np {} ", run.start.ranks) : "",

@@ -4,9 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
-#include <thread>
 
 #include "runtime/base/atomic_file.h"
 
@@ -14,11 +12,6 @@ namespace trireme::ablate {
 namespace {
 
 namespace fs = std::filesystem;
-
-void wait_for_end(scale::Job job) {
-  while (!job.poll())
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-}
 
 // train.sbatch reads a line of flags, parted by spaces, for each task of an array.
 std::string sweep_line(const Task& task) {
@@ -72,13 +65,13 @@ void LegJobs::start(std::vector<Task> tasks) {
     write_file(wave, lines, ExitCode::config);
     const std::vector<std::string> command = array_command(running.tasks, wave);
     std::vector<std::string> words;
-    std::ranges::transform(command, std::back_inserter(words), scale::shell_word);
+    std::ranges::transform(command, std::back_inserter(words), shell_word);
     write_file(wave + ".sh", fmt::format("#!/bin/sh\n{}\n", fmt::join(words, " ")),
                ExitCode::config);
-    running.job = std::make_unique<scale::Job>(command, wave + ".sbatch.txt");
+    running.job = std::make_unique<Job>(command, wave + ".sbatch.txt");
   } else {
     const Task& task = running.tasks.front();
-    running.job = std::make_unique<scale::Job>(
+    running.job = std::make_unique<Job>(
         launcher_.command(study_.ranks, task.arguments, task.slurm_log()), task.log());
   }
   running_.push_back(std::move(running));
@@ -99,8 +92,7 @@ void LegJobs::cancel_waiting() {
       if (!job.empty()) command.push_back(job);
     }
   }
-  if (command.size() > options)
-    wait_for_end(scale::Job(command, options_.directory + "/scancel.txt"));
+  if (command.size() > options) (void)ask(command);
 }
 
 void LegJobs::cancel() {
@@ -110,7 +102,7 @@ void LegJobs::cancel() {
       // No number yet until it is submitted.
       const std::string job = scale::Launcher::slurm_job_of(running.job->log());
       if (job.empty()) continue;
-      wait_for_end(scale::Job({"scancel", job}, running.job->log() + ".scancel"));
+      (void)ask({"scancel", job});
     } else {
       running.job->terminate();
     }
@@ -147,7 +139,7 @@ std::vector<LegJobs::Ended> LegJobs::collect() {
 std::string LegJobs::command_of(const Task& task) const {
   std::vector<std::string> words;
   for (const std::string& word : launcher_.command(study_.ranks, task.arguments, task.slurm_log()))
-    words.push_back(scale::shell_word(word));
+    words.push_back(shell_word(word));
   return fmt::format("{}", fmt::join(words, " "));
 }
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "launch/process.h"
 #include "launch/study/ablate/runner.h"
-#include "launch/study/scale/job.h"
 
 namespace trireme::ablate {
 
@@ -61,7 +61,7 @@ class LegJobs {
  private:
   struct Running {
     std::vector<Task> tasks;
-    std::unique_ptr<scale::Job> job;
+    std::unique_ptr<Job> job;
     bool cancelled = false;
   };
   [[nodiscard]] std::vector<std::string> array_command(const std::vector<Task>& tasks,

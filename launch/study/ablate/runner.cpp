@@ -147,7 +147,7 @@ class Ablation {
     bool stop = false;
     while (!jobs_.idle() || (!stop && !pending_.empty())) {
       if (!stop) start_some();
-      if (scale::stopped_within(20) && !std::exchange(stop, true))
+      if (signal_within(stop_signals, 0.02) > 0 && !std::exchange(stop, true))
         fmt::print(stderr, "stopping; --resume continues the study\n");
       if (stop) jobs_.cancel();
       for (const LegJobs::Ended& ended : jobs_.collect())

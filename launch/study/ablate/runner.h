@@ -51,7 +51,7 @@ struct AblationResult {
 
 // Claims the directory (StudyDirectory) and trains what is not there yet. A leg that fails fails
 // its cells, and the others go on. SIGINT and SIGTERM end the jobs that run; the caller has them
-// blocked (scale::block_stop_signals()).
+// blocked (stop_signals).
 [[nodiscard]] AblationResult run_ablation(const Study& study, const scale::Launcher& launcher,
                                           const RunnerOptions& options);
 

@@ -11,21 +11,8 @@
 #include "runtime/base/line_reader.h"
 
 namespace trireme::scale {
-namespace {
 
 namespace fs = std::filesystem;
-
-std::string required_script(const std::string& name) {
-  const std::string script = own_script("launch/" + name);
-  if (script.empty()) {
-    fail(ExitCode::config,
-         "--launcher: launch/{} is in no directory above {}; set TRIREME_HOME to the repository",
-         name, own_binary());
-  }
-  return script;
-}
-
-}  // namespace
 
 bool in_path(const std::string& program) {
   const char* const path = std::getenv("PATH");
@@ -56,6 +43,16 @@ std::string own_script(const std::string& name) {
     }
   }
   return {};
+}
+
+std::string required_script(const std::string& name) {
+  std::string script = own_script("launch/" + name);
+  if (script.empty()) {
+    fail(ExitCode::config,
+         "launch/{} is in no directory above {}; set TRIREME_HOME to the repository", name,
+         own_binary());
+  }
+  return script;
 }
 
 std::vector<std::string> Launcher::command(int ranks, const std::vector<std::string>& arguments,

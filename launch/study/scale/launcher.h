@@ -34,5 +34,7 @@ struct Launcher {
 // `name`, such as launch/mpi_run.sh, in the repository or installation that this program belongs
 // to: TRIREME_HOME, or a directory above the program. Empty where there is none.
 [[nodiscard]] std::string own_script(const std::string& name);
+// launch/`name`; raises ExitCode::config where it is not there.
+[[nodiscard]] std::string required_script(const std::string& name);
 
 }  // namespace trireme::scale

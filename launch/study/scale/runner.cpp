@@ -5,17 +5,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
-#include <csignal>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <memory>
 #include <random>
-#include <thread>
 #include <utility>
 
-#include "launch/study/scale/job.h"
+#include "launch/process.h"
 #include "launch/study/scale/study_directory.h"
 #include "runtime/base/checksum.h"
 #include "runtime/telemetry/environment.h"
@@ -25,14 +22,6 @@ namespace trireme::scale {
 namespace {
 
 namespace fs = std::filesystem;
-
-sigset_t stop_signals() {
-  sigset_t signals;
-  ::sigemptyset(&signals);
-  ::sigaddset(&signals, SIGINT);
-  ::sigaddset(&signals, SIGTERM);
-  return signals;
-}
 
 struct Run {
   std::vector<PointResult*> points{};  // weak and strong scaling have some in common
@@ -77,7 +66,7 @@ class Sweep {
         start(std::move(pending.back()));
         pending.pop_back();
       }
-      if (stopped_within(20) && !std::exchange(stop, true))
+      if (signal_within(stop_signals, 0.02) > 0 && !std::exchange(stop, true))
         fmt::print(stderr, "stopping; --resume continues the study\n");
       if (stop) std::ranges::for_each(running_, [&](Run& run) { cancel(run); });
       collect(stop);
@@ -158,9 +147,7 @@ class Sweep {
     if (launcher_.kind == LauncherKind::sbatch) {
       const std::string job = Launcher::slurm_job_of(run.log());
       if (job.empty()) return;
-      Job scancel({"scancel", job}, run.directory + "/scancel.txt");
-      while (!scancel.poll())
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      (void)ask({"scancel", job});
     } else {
       run.job->terminate();
     }
@@ -238,22 +225,10 @@ class Sweep {
 
 }  // namespace
 
-void block_stop_signals() {
-  const sigset_t signals = stop_signals();
-  if (::sigprocmask(SIG_BLOCK, &signals, nullptr) != 0)
-    system_failed("sigprocmask", "SIGINT, SIGTERM");
-}
-
 void set_study_environment(const char* grace_seconds) {
   if (::setenv("TRIREME_BINARY", own_binary().c_str(), 0) != 0 ||
       ::setenv("TRIREME_GRACE_SECONDS", grace_seconds, 0) != 0)
     system_failed("setenv", "TRIREME_BINARY, TRIREME_GRACE_SECONDS");
-}
-
-bool stopped_within(long milliseconds) {
-  const sigset_t signals = stop_signals();
-  const timespec time{.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1'000'000};
-  return ::sigtimedwait(&signals, nullptr, &time) > 0;
 }
 
 SweepResult run_study(const Study& study, const Launcher& launcher, const RunnerOptions& options) {

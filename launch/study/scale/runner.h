@@ -33,16 +33,12 @@ struct SweepResult {
 
 // Claims the directory: raises ExitCode::config where it holds a study that is not to be resumed,
 // or another one. A run that fails is recorded and the sweep goes on. SIGINT and SIGTERM end the
-// jobs that run and the sweep; the caller has them blocked (block_stop_signals()).
+// jobs that run and the sweep; the caller holds them (stop_signals in process.h).
 [[nodiscard]] SweepResult run_study(const Study& study, const Launcher& launcher,
                                     const RunnerOptions& options);
 
 // For the scripts that jobs go through: this program, and how long a run that is stopped gets. What
 // is set already is kept.
 void set_study_environment(const char* grace_seconds);
-// Before any other thread is there: SIGINT and SIGTERM wait until run_study() looks.
-void block_stop_signals();
-// Waits so many milliseconds; true where a stop signal came.
-[[nodiscard]] bool stopped_within(long milliseconds);
 
 }  // namespace trireme::scale

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "launch/plan/layout_search.h"
-#include "launch/study/scale/job.h"
+#include "launch/process.h"
 #include "launch/study/scale/report.h"
 #include "models/config.h"
 #include "tests/launch/fixture/run_fixture.h"
@@ -342,8 +342,8 @@ TEST(Launcher, ScriptsAreThoseOfTheProgramWhereverItIsStarted) {
     EXPECT_TRUE(std::filesystem::exists(scale::own_script(name))) << name;
   std::filesystem::current_path(here);
   EXPECT_EQ(scale::own_script("launch/none.sh"), "");
-  EXPECT_EQ(scale::shell_word("it's"), "'it'\\''s'");
-  EXPECT_EQ(scale::shell_word("a=1,b"), "a=1,b");
+  EXPECT_EQ(shell_word("it's"), "'it'\\''s'");
+  EXPECT_EQ(shell_word("a=1,b"), "a=1,b");
 }
 
 TEST_F(ScaleTest, ResultsThatNoRunCanHaveLeftDoNotCount) {

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs that this one starts: those that it asks (sinfo, ssh) and jobs. They stand out of reach
+// of the terminal's Ctrl-C and do not have the signals blocked that this process blocks.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <csignal>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/base/file.h"
+
+namespace trireme {
+
+struct ToolAnswer {
+  int code = 0;  // 124: it took too long and was killed; 127: it is not there
+  std::string output{}, errors{};
+  [[nodiscard]] bool ok() const { return code == 0; }
+  // The last line that says something, for messages.
+  [[nodiscard]] std::string last_words() const;
+};
+
+// Runs `words` (looked up in PATH) to the end. `lock`: a file that stays open in it, so that a lock
+// on it is held until the last of the two has ended.
+[[nodiscard]] ToolAnswer ask(const std::vector<std::string>& words, double seconds = 60,
+                             const FileDescriptor* lock = nullptr);
+// Runs a command on every host, all at once, by what Open MPI starts its daemons with: its
+// plm_rsh_agent, else ssh. This host is not asked: its answer is that of a success. Where `least`
+// is given, each gets three times as long as those that have answered, but `least` seconds at
+// least.
+[[nodiscard]] std::vector<ToolAnswer> ask_hosts(const std::vector<std::string>& hosts,
+                                                const std::string& command, double seconds,
+                                                const std::vector<double>& least = {});
+
+class Job {
+ public:
+  // Starts `command` (looked up in PATH) in a process group of its own, with its output in the new
+  // file `log` (empty: where this process has it), and `lock` open in it and in all that it starts.
+  // Raises ExitCode::config where it cannot be started.
+  explicit Job(const std::vector<std::string>& command, std::string log = {},
+               const FileDescriptor* lock = nullptr);
+  // Kills what still runs.
+  ~Job();
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  // Its exit code once it has ended; 128 + signal where a signal ended it. Does not block.
+  [[nodiscard]] std::optional<int> poll();
+  // Asks the process group to end.
+  void terminate();
+  // To the process alone.
+  void signal(int number) const;
+  [[nodiscard]] const std::string& log() const { return log_; }
+  [[nodiscard]] pid_t process() const { return process_; }
+
+ private:
+  std::string log_;
+  pid_t process_ = -1;
+  std::optional<int> code_;
+};
+
+// Starts `words` in a session of its own, which outlives this process, with its output at the end
+// of the file `log`, and `lock` as above. Raises ExitCode::config where it cannot be started.
+void leave_running(const std::vector<std::string>& words, const std::string& log,
+                   const FileDescriptor& lock);
+
+inline constexpr std::array stop_signals{SIGINT, SIGTERM};
+// Has these signals wait until signal_within() looks. Before any other thread is there.
+void hold_signals(std::span<const int> signals);
+// One of them that has come; 0 where none does in so many seconds.
+[[nodiscard]] int signal_within(std::span<const int> signals, double seconds);
+
+// `word` as a shell reads it back: in quotes where it needs them.
+[[nodiscard]] std::string shell_word(const std::string& word);
+
+}  // namespace trireme
