@@ -8,8 +8,8 @@
 # A daemon that has lost mpirun while data was on its way there waits for the kernel to give the connection up: a quarter of
 # an hour, on a host that the next job may already be using. mpi_run.sh sources this file for its functions.
 
-# shellcheck source=launch/segments.sh
-source "$(dirname "${BASH_SOURCE[0]}")/segments.sh"
+# shellcheck source=launch/job.sh
+source "$(dirname "${BASH_SOURCE[0]}")/job.sh"
 
 # Of this host (or network namespace); needs root. "" and "-": leave it.
 set_tcp_retries() {

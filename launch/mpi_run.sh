@@ -13,7 +13,7 @@
 # USR1 goes to the ranks: a checkpoint. TERM and the first Ctrl-C stop them with one. mpirun would kill them a second after its
 # own TERM, so they get it from here; those of this host are enough, for a run agrees on its end. Where none is here mpirun
 # gets a TERM. What lives TRIREME_GRACE_SECONDS (default 60) after that is killed, and so is the job of a script that is killed;
-# a second Ctrl-C kills at once. Exit code: see launch/exit_codes.sh; 5 where mpirun had to be ended or lost a
+# a second Ctrl-C kills at once. Exit code: see job_code in launch/job.sh; 5 where mpirun had to be ended or lost a
 # host, 130 by a second Ctrl-C. A rank that a signal ended is named (mpirun itself gives 128 + the signal), and so is a lost host.
 # shellcheck disable=SC2317  # functions that traps call
 set -u
@@ -30,12 +30,9 @@ for ((i = 1; i < $#; ++i)); do
 done
 # shellcheck source=launch/mpi_env.sh
 source "$here/mpi_env.sh" "$ranks" || exit 2
+# With launch/job.sh.
 # shellcheck source=launch/host_daemon.sh
 source "$here/host_daemon.sh"
-# shellcheck source=launch/environment.sh
-source "$here/environment.sh"
-# shellcheck source=launch/exit_codes.sh
-source "$here/exit_codes.sh"
 end_seconds=$(environment_number TRIREME_END_SECONDS 10 0 86400) grace_seconds=$(environment_number TRIREME_GRACE_SECONDS 60 0 86400)
 readonly end_seconds grace_seconds
 tcp_retries=$(environment_number TRIREME_TCP_RETRIES - 1 255)
@@ -81,8 +78,7 @@ end_at_once() {
   end_job "interrupted a second time"
   result=130
 }
-# shellcheck source=launch/interrupts.sh
-source "$here/interrupts.sh"
+heed_signals
 
 # Not TERM: mpirun would first ask the hosts that do not answer.
 end_job() {

@@ -21,6 +21,7 @@ int run_program(int argc, char** argv) {
     add_scale_command(app);
     add_campaign_command(app);
     add_ablate_command(app);
+    add_supervise_command(app, {argv, argv + argc});
     add_report_command(app);
     add_replay_command(app);
     add_top_command(app);

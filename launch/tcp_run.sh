@@ -11,7 +11,7 @@
 # MASTER_PORT is chosen at random unless it is set. Ranks that do not find each other end after TRIREME_START_SECONDS (default
 # 120). When one ends with an error the others have TRIREME_END_SECONDS (default 30) to do so too, and after a TERM or Ctrl-C, which
 # stop them with a checkpoint, TRIREME_GRACE_SECONDS (default 60); then they are killed. A second Ctrl-C kills them at once (code
-# 130). USR1 goes to them. Exit code: see launch/exit_codes.sh; a rank that a signal ended is named. The ranks of a script that is
+# 130). USR1 goes to them. Exit code: see job_code in launch/job.sh; a rank that a signal ended is named. The ranks of a script that is
 # killed are told to stop.
 # shellcheck disable=SC2317  # functions that traps call
 set -uo pipefail
@@ -21,14 +21,8 @@ if [[ ! ${1:-} =~ ^[1-9][0-9]*$ || $# -lt 2 ]]; then
   sed -n '3,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
   exit 2
 fi
-# shellcheck source=launch/environment.sh
-source "$here/environment.sh"
-# shellcheck source=launch/exit_codes.sh
-source "$here/exit_codes.sh"
-# shellcheck source=launch/job_secret.sh
-source "$here/job_secret.sh"
-# shellcheck source=launch/segments.sh
-source "$here/segments.sh"
+# shellcheck source=launch/job.sh
+source "$here/job.sh"
 # shellcheck source=launch/program.sh
 source "$here/program.sh"
 put_program_on_path
@@ -80,8 +74,7 @@ end_at_once() {
   to_ranks KILL
   ended_at_once=true
 }
-# shellcheck source=launch/interrupts.sh
-source "$here/interrupts.sh"
+heed_signals
 for ((rank = index * ranks; rank < (index + 1) * ranks; ++rank)); do
   RANK=$rank "${dies_with_us[@]}" "$@" &
   rank_of[$!]=$rank
@@ -128,7 +121,7 @@ done
 ((launcher_code == 0)) || clear_dead_segments "$started"
 result=$(job_code "$launcher_code" "${ends[@]}")
 # Who ends by a signal is the culprit where nobody had ended before.
-if [[ ${ends[0]:-} == signal && $result == "${communication_code:?}" ]] && ! $stopping; then echo "$named" >&2; fi
+if [[ ${ends[0]:-} == signal && $result == "$communication_code" ]] && ! $stopping; then echo "$named" >&2; fi
 # Told to stop, they did not.
 ((${#rank_of[@]} == 0 || result != 0)) || result=$communication_code
 exit "$result"

@@ -9,7 +9,7 @@
 #include <random>
 
 #include "launch/campaign/cluster/attempt_lock.h"
-#include "launch/campaign/cluster/blame.h"
+#include "launch/campaign/cluster/job_end.h"
 #include "launch/campaign/cluster/slurm_text.h"
 #include "launch/campaign/run_progress.h"
 #include "launch/process.h"
@@ -23,7 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int given_up_code = 93;  // as launch/supervise.sh
 constexpr double least_look = 0.2, seconds_to_stop = 600;
 // A controller that did not answer sbatch in time may have taken the job all the same.
 constexpr double seconds_to_appear = 60;
@@ -139,7 +138,7 @@ int Campaign::exit_code() const {
                  ? static_cast<int>(ExitCode::config)
                  : state_.attempts.back().code;
     case Outcome::given_up:
-      return given_up_code;
+      return static_cast<int>(ExitCode::given_up);
     default:
       return static_cast<int>(ExitCode::requeue);
   }

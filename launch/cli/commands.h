@@ -23,6 +23,7 @@ void add_bench_command(CLI::App& app);
 void add_scale_command(CLI::App& app);
 void add_campaign_command(CLI::App& app);
 void add_ablate_command(CLI::App& app);
+void add_supervise_command(CLI::App& app, const std::vector<std::string>& command_line);
 
 // One process. plan raises ExitCode::config where the plan does not fit.
 void add_plan_command(CLI::App& app);

@@ -6,14 +6,14 @@
 #   launch/slurm/srun_run.sh --ntasks=4 --mpi=pmix build/cpu/trireme train configs/gpt_tiny.yaml
 #
 # USR1 goes to the ranks: a checkpoint. TERM and the first Ctrl-C stop them with one, a second Ctrl-C kills them at once (code
-# 130). Exit code: see launch/exit_codes.sh; a rank that a signal ended is named (srun itself gives 128 + the signal). Where srun
+# 130). Exit code: see job_code in launch/job.sh; a rank that a signal ended is named (srun itself gives 128 + the signal). Where srun
 # could not start the ranks: 5. What killed ranks leave in the memory of their nodes is removed there.
 # shellcheck disable=SC2317  # functions that traps call
 set -u
 
 launch=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-# shellcheck source=launch/exit_codes.sh
-source "$launch/exit_codes.sh"
+# shellcheck source=launch/job.sh
+source "$launch/job.sh"
 log=$(mktemp "${TMPDIR:-/tmp}/trireme-srun.XXXXXX")
 trap 'rm -f "$log"' EXIT
 exec {messages}> >(tee "$log" >&2)
@@ -34,18 +34,12 @@ end_at_once() {
   to_ranks KILL
   kill -s KILL "$step" 2>/dev/null
 }
-# shellcheck source=launch/interrupts.sh
-source "$launch/interrupts.sh"
-# Signals interrupt a wait.
-while :; do
-  wait "$step"
-  code=$?
-  kill -0 "$step" 2>/dev/null || break
-done
+heed_signals
+wait_for "$step"
 wait "$copier" 2>/dev/null
 if ((code != 0)); then
   # The job may be over, and its nodes with it.
-  timeout 20 srun --overlap --immediate=10 --mpi=none --ntasks-per-node=1 --ntasks="${SLURM_JOB_NUM_NODES:-1}" "$launch/segments.sh" \
+  timeout 20 srun --overlap --immediate=10 --mpi=none --ntasks-per-node=1 --ntasks="${SLURM_JOB_NUM_NODES:-1}" "$launch/job.sh" \
     "$started" >/dev/null 2>&1
 fi
 if $ended_at_once; then exit 130; fi

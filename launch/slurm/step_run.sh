@@ -49,10 +49,10 @@ if ((gpus > 0)); then
   options=(--gpus="$ranks" --cpu-bind=none "${options[@]}")
   set -- "$here/../rank_affinity.sh" "$@"
 fi
-# shellcheck source=launch/slurm/starts.sh
-source "$here/starts.sh"
+# shellcheck source=launch/job.sh
+source "$here/../job.sh"
 run=$(run_directory_in "$@")
-trap 'stop TERM' TERM
-trap 'stop INT' INT
+trap 'stop_run TERM' TERM
+trap 'stop_run INT' INT
 run_at_last run "$here/srun_run.sh" --mpi=pmix --kill-on-bad-exit=1 --distribution=block:block,Pack --ntasks="$ranks" "${options[@]}" "$@"
 exit "$code"

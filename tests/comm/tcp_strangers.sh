@@ -6,8 +6,8 @@
 set -uo pipefail
 program=$1 trireme=$2
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source=launch/job_secret.sh
-source "$here/../../launch/job_secret.sh"
+# shellcheck source=launch/job.sh
+source "$here/../../launch/job.sh"
 unset TRIREME_SECRET TRIREME_SECRET_FILE RANK
 give_secret
 export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 12000)) TRIREME_JOB_ID=$$ TRIREME_START_SECONDS=60

@@ -10,7 +10,8 @@
 # shellcheck disable=SC2317  # functions that traps call
 set -u
 
-readonly communication=5
+# shellcheck source=launch/job.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../../job.sh"
 [[ $# -ge 5 && " ${*:3} " == *" -- "* ]] || {
   sed -n '3,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
   exit 2
@@ -29,48 +30,20 @@ write() {
   until printf '%s\n' "$2" >"$place/$1.tmp" 2>/dev/null && mv "$place/$1.tmp" "$place/$1"; do sleep 1; done
 }
 write started "$(hostname) $$ $(date '+%s')"
-
-job=0 stopping=false
-stop() {
-  stopping=true
-  ((job == 0)) || kill -s TERM "$job" 2>/dev/null
-}
-trap stop TERM INT
+note() { :; }  # the campaign says it
+run=$(run_directory_in "$@")
+trap 'stop_run TERM' TERM INT
 trap '' HUP
 
-# run COMMAND...: sets code.
-run() {
-  local late
-  "$@" &
-  job=$!
-  ! $stopping || kill -s TERM "$job"
-  # Signals interrupt a wait.
-  while :; do
-    wait "$job"
-    code=$?
-    kill -0 "$job" 2>/dev/null || break
-  done
-  wait "$job" 2>/dev/null
-  late=$?
-  ((late == 127)) || code=$late
-  job=0
-}
-
-TRIREME_START_TIME=$(date '+%s')
-export TRIREME_START_TIME
 code=0
-if [[ $check == check ]]; then
-  run "${launcher[@]}" doctor "$@"
-  if ((code != 0)) && ! $stopping; then
-    echo "error: the health check ended with code $code" >&2
-    write ended "$communication $(date '+%s')"
-    exit $communication
-  fi
-fi
-if $stopping; then
-  code=75
+[[ $check != check ]] || run_once "health check" "${launcher[@]}" doctor "$@"
+if [[ -n $stopping ]]; then
+  code=$requeue_code
+elif ((code != 0)); then
+  echo "error: the health check ended with code $code" >&2
+  code=$communication_code
 else
-  run "${launcher[@]}" train "$@"
+  run_once run "${launcher[@]}" train "$@"
 fi
 write ended "$code $(date '+%s')"
 exit "$code"

@@ -10,6 +10,7 @@
 
 #include "launch/campaign/cluster/attempt_lock.h"
 #include "launch/campaign/cluster/job_control.h"
+#include "launch/campaign/cluster/job_end.h"
 #include "launch/process.h"
 #include "launch/run/file_tail.h"
 #include "launch/study/scale/launcher.h"
@@ -138,8 +139,7 @@ JobReport HostControl::look(const Attempt& attempt) {
     report.code = static_cast<int>(ExitCode::communication);
     report.state = "its script was killed";
   }
-  const int code = *report.code;
-  if (code == 0 || code == 2 || code == 3 || code == 6 || code == 75) return report;
+  if (next_step(*report.code) != NextStep::restart) return report;
   std::string problem;
   const auto up = answering(attempt.hosts, problem);
   for (const std::string& host : attempt.hosts) {

@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "launch/campaign/campaign_file.h"
-#include "launch/campaign/cluster/blame.h"
+#include "launch/campaign/cluster/job_end.h"
 #include "launch/campaign/cluster/slurm_text.h"
 #include "launch/campaign/layout_options.h"
 #include "launch/campaign/state.h"
@@ -213,6 +213,20 @@ TEST(Blame, NamesHostsOfRanksThatDiedOrFellSilent) {
               ElementsAre(Blame{"n3", "rank 5 did not answer"}));
   EXPECT_TRUE(blamed_hosts("[rank 0/6 n1] error: checkpoint: disk full", hosts, 2).empty());
   EXPECT_TRUE(blamed_hosts("rank 99999999999999 does not answer", hosts, 2).empty());
+}
+
+TEST(JobEnd, TellsWhatFollowsAnExitCode) {
+  using enum NextStep;
+  const std::vector<std::pair<int, NextStep>> expected = {
+      {0, none},    {1, restart}, {2, give_up},  {3, give_up},  {4, restart},  {5, restart},
+      {6, give_up}, {7, restart}, {75, requeue}, {93, restart}, {137, restart}};
+  for (const auto& [code, next] : expected)
+    EXPECT_EQ(next_step(code), next) << code;
+  EXPECT_EQ(name_of(give_up), "give up");
+  for (const char* const text : {"r/x: the disk is full (ENOSPC)", "your disk quota is used up",
+                                 "r: is in use by process 5", "n2 is lost: the daemon there"})
+    EXPECT_TRUE(may_pass(text)) << text;
+  EXPECT_FALSE(may_pass("train.stps: unknown key"));
 }
 
 TEST(Blame, TellsErrorsThatWouldComeAgain) {

@@ -16,8 +16,8 @@ expect() {
 }
 
 # --- Exit codes: launcher, ranks, job.
-# shellcheck source=launch/exit_codes.sh
-source "$launch/exit_codes.sh"
+# shellcheck source=launch/job.sh
+source "$launch/job.sh"
 while read -r launcher ends code; do
   # shellcheck disable=SC2086  # a list of words
   expect "launcher $launcher, ranks $ends" "$(job_code "$launcher" ${ends//,/ })" "$code"
@@ -134,8 +134,6 @@ expect "no core beside the GPU" "$(bound A=)" "$all $all"
 grep -q "may use none of the cores beside its GPU (9999)" "$place/said" || expect "the reason" "$(cat "$place/said")" "said"
 
 # --- Memory that killed ranks leave. `$1` of this user on this host is mapped by a process where that is alive.
-# shellcheck source=launch/segments.sh
-source "$launch/segments.sh"
 segment() { echo "/dev/shm/vader_segment.$1.$(id -u).$(printf '%x' $$)$2.0"; }
 here=$(hostname)
 dead=$(segment "$here" 1) early=$(segment "$here" 2) live=$(segment "$here" 3) elsewhere=$(segment "not-$here" 4)
@@ -149,13 +147,13 @@ until grep -qsF "$live" "/proc/$mapped_by/maps"; do
   kill -0 "$mapped_by" 2>/dev/null || { live=$place/none && : >"$live" && break; }
   sleep 0.02
 done
-"$launch/segments.sh" "$now"
+"$launch/job.sh" "$now"
 expect "segments of the dead, of others and of the living" \
   "$([[ -e $dead ]] && echo dead) $([[ -e $early ]] && echo early) $([[ -e $live ]] && echo live) $([[ -e $elsewhere ]] && echo elsewhere)" \
   " early live elsewhere"
 kill "$mapped_by"
 wait "$mapped_by" 2>/dev/null
-"$launch/segments.sh" "$now"
+"$launch/job.sh" "$now"
 [[ ! -e $live || $live == "$place"/* ]] || expect "a segment whose process has ended" there gone
 rm -f "$early" "$elsewhere"
 
@@ -164,7 +162,7 @@ mkdir -p "$place/slurm"
 cat >"$place/slurm/srun" <<SRUN
 #!/bin/bash
 echo "srun \$*" >>"$place/asked"
-[[ "\$*" != *segments.sh* ]] || exit 0
+[[ "\$*" != *job.sh* ]] || exit 0
 trap 'exit 75' TERM
 echo \$\$ >"$place/step"
 while :; do sleep 0.05; done
@@ -185,7 +183,7 @@ interrupted_step() {
 }
 interrupted_step 'kill -INT $script; asked "scancel --signal=TERM 7"; kill -TERM "$(cat "$place/step")"'
 expect "a step that is interrupted" $? 75
-grep -q -- '--overlap .*--ntasks=2 .*/segments.sh [0-9]*$' "$place/asked" || expect "what it leaves on its nodes" "$(cat "$place/asked")" cleared
+grep -q -- '--overlap .*--ntasks=2 .*/job.sh [0-9]*$' "$place/asked" || expect "what it leaves on its nodes" "$(cat "$place/asked")" cleared
 interrupted_step 'kill -INT $script; asked "scancel --signal=TERM 7"; kill -INT $script'
 expect "a step that is interrupted twice" $? 130
 grep -q 'scancel --signal=KILL 7' "$place/asked" || expect "the ranks" "$(cat "$place/asked")" killed
@@ -194,7 +192,7 @@ grep -q 'interrupted a second time' "$place/said" || expect "a second Ctrl-C" "$
 # A step of which Slurm starts no rank, or not all: srun's code is a byte of Slurm's error, and a signal's where it ends the others.
 # failed_step CODE LINE...: what the script makes of it, and its code.
 failed_step() {
-  printf '#!/bin/bash\n[[ "$*" != *segments.sh* ]] || exit 0\nprintf "%%s\\n" %s >&2\nexit %s\n' "${*@Q}" "$1" >"$place/slurm/srun"
+  printf '#!/bin/bash\n[[ "$*" != *job.sh* ]] || exit 0\nprintf "%%s\\n" %s >&2\nexit %s\n' "${*@Q}" "$1" >"$place/slurm/srun"
   PATH=$place/slurm:$PATH SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 SLURM_JOB_NODELIST='n[1-2]' "$launch/slurm/srun_run.sh" -n 2 ranks 2>&1 | grep '^error: '
   echo "${PIPESTATUS[0]}"
 }
@@ -221,7 +219,7 @@ touch "$place/config.yaml"
 # started RANKS SCRIPT ARGUMENT...: its code, and how often srun was asked for ranks. RANKS: what srun does the n-th time.
 started() {
   local lost='lost() { echo "srun: error: Task launch for StepId=7.0 failed on node n2: Job credential expired" >&2; exit 167; }'
-  printf '%s\n' '#!/bin/bash' '[[ "$*" != *segments.sh* ]] || exit 0' "echo \"\$SLURM_JOB_END_TIME\" >>starts" \
+  printf '%s\n' '#!/bin/bash' '[[ "$*" != *job.sh* ]] || exit 0' "echo \"\$SLURM_JOB_END_TIME\" >>starts" \
     'n=$(wc -l <starts)' "$lost" "$1" >"$place/slurm/srun"
   shift
   (
@@ -243,9 +241,17 @@ for script in train.sbatch "step_run.sh 2 -- $place/program train"; do
 done
 expect "the end of train.sbatch's job" "$(started true train.sbatch >/dev/null && cat "$place/starts")" "$(date -d 2040-01-01T01:00:00 +%s)"
 
+# --- The supervisor is part of the program.
+mkdir "$place/alone"
+cp "$launch"/{supervise,program}.sh "$place/alone"
+said=$(PATH=/usr/bin:/bin "$place/alone/supervise.sh" --run "$place/run" -- true 2>&1)
+expect "a supervisor without a program" "$? $said" \
+  "2 supervise.sh: no trireme, which supervises, beside this script or in PATH; build it, add it to PATH or set TRIREME_BINARY"
+printf '#!/bin/sh\necho "$@"\n' >"$place/alone/trireme"
+chmod +x "$place/alone/trireme"
+expect "one of the user's" "$(PATH=/usr/bin:/bin TRIREME_BINARY=$place/alone/trireme "$place/alone/supervise.sh" --run a -- b)" "supervise --run a -- b"
+
 # --- Numbers in the environment.
-# shellcheck source=launch/environment.sh
-source "$launch/environment.sh"
 for value in 1 007 1000 "" 0 1001 -1 5x "a[\$(touch $place/ran)]" " 5" 99999999999999999999; do
   NUMBER=$value environment_number NUMBER 20 1 1000 2>"$place/said"
   [[ $value =~ ^(1|007|1000|)$ || $(cat "$place/said") == *": NUMBER="*": is no whole number from 1 to 1000; it is ignored" ]] ||
@@ -253,9 +259,6 @@ for value in 1 007 1000 "" 0 1001 -1 5x "a[\$(touch $place/ran)]" " 5" 999999999
 done >"$place/numbers"
 expect "numbers" "$(paste -sd ' ' "$place/numbers")" "1 7 1000 20 20 20 20 20 20 20 20"
 [[ ! -e $place/ran ]] || expect "a command in a number" run ignored
-expect "the end of a job that is over" "$(SLURM_JOB_END_TIME=0 seconds_of_allocation 86400)" 86400
-expect "no end" "$(SLURM_JOB_END_TIME='' seconds_of_allocation 86400)" 86400
-expect "an end that is to come" "$(($(SLURM_JOB_END_TIME=$(($(date +%s) + 1000)) seconds_of_allocation 86400) > 900))" 1
 
 # --- Ranks without MPI's launcher.
 # tcp_code RANK: the code of two ranks that do so; what they say is in $place/said.

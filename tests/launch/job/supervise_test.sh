@@ -169,6 +169,13 @@ SLURM_JOB_END_TIME=$(($(date +%s) + 60)) play allocation_ends $'1 1 75\n9 9 0\n'
 expect_code 75
 expect_starts 1
 
+# Words come as they are.
+prepare words $'9 5 0\n'
+output=$("$supervise" --run "$run" -- printf '<%s>' '[a,b]' '{c}' -- "" 2>&1)
+code=$?
+expect_code 0
+expect_text "<[a,b]><{c}><--><>"
+
 play usage '' --no-such-option 1
 expect_code 2
 expect_text "no such option"

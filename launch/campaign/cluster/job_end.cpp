@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/campaign/cluster/blame.h"
+#include "launch/campaign/cluster/job_end.h"
 
 #include <algorithm>
+#include <array>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -94,6 +95,28 @@ class Search {
   std::vector<Blame> blamed_;
 };
 
+struct LastWords {
+  std::string error{}, line{};
+};
+LastWords last_words(std::string_view log) {
+  std::istringstream lines{std::string(log)};
+  LastWords last;
+  bool goes_on = false;  // in lines that are set in
+  for (std::string line; std::getline(lines, line);) {
+    // Nor the frames of Open MPI's messages, and what a run logs.
+    if (line.find_first_not_of(" \t\r-") == std::string::npos) continue;
+    if (line.find("] [info] [") == std::string::npos) last.line = line.substr(0, 300);
+    goes_on = goes_on && line.starts_with("  ");
+    if (goes_on) last.error += (last.error.ends_with(':') ? "" : ";") + line.substr(1);
+    if (const auto at = line.find("error: "); at != std::string::npos) {
+      last.error = line.substr(at + 7);
+      goes_on = true;
+    }
+  }
+  last.error.resize(std::min<std::size_t>(last.error.size(), 300));
+  return last;
+}
+
 }  // namespace
 
 std::vector<Blame> blamed_hosts(std::string_view log, const std::vector<std::string>& hosts,
@@ -107,36 +130,51 @@ std::vector<Blame> blamed_hosts(std::string_view log, const std::vector<std::str
   return search.take();
 }
 
+NextStep next_step(int code) {
+  switch (static_cast<ExitCode>(code)) {
+    case ExitCode::ok:
+      return NextStep::none;
+    case ExitCode::config:
+    case ExitCode::data:
+    case ExitCode::non_finite:
+      return NextStep::give_up;
+    case ExitCode::requeue:
+      return NextStep::requeue;
+    default:
+      return NextStep::restart;
+  }
+}
+
+std::string_view name_of(NextStep step) {
+  constexpr std::array<std::string_view, 4> names{"none", "give up", "requeue", "restart"};
+  return names.at(static_cast<std::size_t>(step));
+}
+
+bool may_pass(std::string_view text) {
+  return std::ranges::any_of(
+      std::array<std::string_view, 6>{"disk is full", "No space left", "isk quota", "is in use by",
+                                      "could not be started", "is lost: the daemon"},
+      [&](std::string_view words) { return text.find(words) != std::string_view::npos; });
+}
+
 bool would_come_again(int code, std::string_view log) {
   const auto says = [&](std::string_view words) {
     return log.find(words) != std::string_view::npos;
   };
-  if (code == static_cast<int>(ExitCode::non_finite)) return true;
   if (code == static_cast<int>(ExitCode::checkpoint))
     return says("is of another model or optimizer than the config");
-  if (code != static_cast<int>(ExitCode::config) && code != static_cast<int>(ExitCode::data))
-    return false;
-  if (says("is in use by") || says("No space left") || says("isk quota") || says("disk is full"))
-    return false;
-  return says("] error: ") || (says("train.sbatch: ") && !code_in_log(log));
+  if (next_step(code) != NextStep::give_up) return false;
+  if (code == static_cast<int>(ExitCode::non_finite)) return true;
+  return !may_pass(log) && (says("] error: ") || (says("train.sbatch: ") && !code_in_log(log)));
+}
+
+std::string last_error(std::string_view log) {
+  return last_words(log).error;
 }
 
 std::string last_message(std::string_view log) {
-  std::istringstream lines{std::string(log)};
-  std::string error, last;
-  bool goes_on = false;  // in lines that are set in
-  for (std::string line; std::getline(lines, line);) {
-    // Nor the frames of Open MPI's messages, and what a run logs.
-    if (line.find_first_not_of(" \t\r-") == std::string::npos) continue;
-    if (line.find("] [info] [") == std::string::npos) last = line;
-    goes_on = goes_on && line.starts_with("  ");
-    if (goes_on) error += (error.ends_with(':') ? "" : ";") + line.substr(1);
-    if (const auto at = line.find("error: "); at != std::string::npos) {
-      error = line.substr(at + 7);
-      goes_on = true;
-    }
-  }
-  return (error.empty() ? last : error).substr(0, 300);
+  const LastWords last = last_words(log);
+  return last.error.empty() ? last.line : last.error;
 }
 
 }  // namespace trireme::campaign

@@ -1,0 +1,177 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by the scripts that start jobs: starts a job and waits for it, its signals and exit codes, its secret, and the memory
+# under /dev/shm that its ranks share, which outlives them where they are killed. As a program:
+#
+#   job.sh SINCE     removes what a killed job left on this host since that time (seconds of the epoch)
+#
+# Only what belongs to this user, was made on this host (by its name) and is mapped by no process goes: never what another user's
+# job or one that lives uses.
+# shellcheck disable=SC2317  # functions that traps call
+
+# What follows a code is decided by the program (trireme supervise --after CODE). Launchers report one end of several ranks, srun
+# the highest code: a rank that is ended because another has stopped then hides why that one did.
+communication_code=5 requeue_code=75
+
+# job_code CODE END...: prints the job's code. CODE is the launcher's; each END the exit code of a rank that ended by itself, or
+# "signal", in the order in which they were reported.
+#
+#   0 of the launcher is 0.
+#   75 of any rank is the job's: ranks agree on a stop, and none ends before the checkpoint is complete.
+#   Else the first code that is not 0 counts: what comes later are ranks that miss their peer.
+#   Else a signal ended a rank: 5.
+job_code() {
+  local code=$1 end
+  shift
+  if ((code != 0)); then
+    if [[ " $* " == *" $requeue_code "* ]]; then
+      echo "$requeue_code"
+      return
+    fi
+    [[ $# -eq 0 ]] || code=$communication_code
+    for end in "$@"; do
+      if [[ $end != signal && $end != 0 ]]; then
+        code=$end
+        break
+      fi
+    done
+  fi
+  echo "$code"
+}
+
+# environment_number NAME DEFAULT MIN MAX: prints the whole number in the variable NAME, which may be of another job or
+# misspelled. Where it is not set, DEFAULT; where it is no number from MIN to MAX too, which is said.
+environment_number() {
+  local value=${!1:-}
+  if [[ $value =~ ^[0-9]{1,12}$ ]] && ((10#$value >= $3 && 10#$value <= $4)); then
+    echo $((10#$value))
+    return
+  fi
+  [[ -z $value ]] || printf '%s: %s=%q: is no whole number from %s to %s; it is ignored\n' "${0##*/}" "$1" "${value:0:60}" "$3" "$4" >&2
+  echo "$2"
+}
+
+# A secret of this job's own, unless the user brings one: by it ranks that find each other over TCP know each other
+# (runtime/comm/README.md). It goes through the environment, or a file that only the user may read, never as an argument.
+give_secret() {
+  [[ -z ${TRIREME_SECRET:-}${TRIREME_SECRET_FILE:-} ]] || return 0
+  TRIREME_SECRET=$(od -An -v -N32 -tx1 /dev/urandom | tr -d ' \n')
+  export TRIREME_SECRET
+}
+
+# What USR1, TERM and Ctrl-C mean to a job. The first Ctrl-C stops it with a checkpoint, as a TERM does, a second one ends it at
+# once. The script defines
+#
+#   checkpoint        asks the ranks for one
+#   stop SIGNAL       has them stop with a checkpoint, by TERM or INT; exit code 75
+#   end_at_once       kills them; exit code 130
+heed_signals() {
+  interrupted=false
+  trap checkpoint USR1
+  trap 'stop TERM' TERM
+  trap 'if $interrupted; then end_at_once; else interrupted=true && stop INT; fi' INT
+}
+
+# wait_for PROCESS: through the signals that interrupt a wait. Sets `code`.
+wait_for() {
+  local late
+  while :; do
+    wait "$1"
+    code=$?
+    kill -0 "$1" 2>/dev/null || break
+  done
+  # The last wait may have returned for a signal that came as the process ended.
+  wait "$1" 2>/dev/null
+  late=$?
+  ((late == 127)) || code=$late
+}
+
+# --- A run as a command in the background. The script defines note TEXT..., and run, the run's directory.
+#
+#   run_once NAME COMMAND...      sets `code`
+#   run_at_last NAME COMMAND...   the same; and again, at most TRIREME_START_RETRIES times, where it failed before its first step
+#   stop_run WHY                  sets `stopping`, and sends the command that runs a TERM
+
+# The last run.directory of a command's words.
+run_directory_in() {
+  local word found=""
+  for word in "$@"; do
+    if [[ $word == *run.directory=* ]]; then found=${word##*run.directory=}; fi
+  done
+  echo "$found"
+}
+
+# Changes with every step of this start.
+state_of_metrics() { stat -c '%Y %s' "$run/metrics.jsonl" 2>/dev/null; }
+has_begun() { [[ $(state_of_metrics) != "$metrics_before" ]]; }
+
+job=0 stopping="" run=""
+stop_run() {
+  stopping=$1
+  note "$1: stopping the run"
+  ((job == 0)) || kill -s TERM "$job" 2>/dev/null
+}
+
+run_once() {
+  local name=$1
+  shift
+  metrics_before=$(state_of_metrics)
+  export TRIREME_START_TIME
+  TRIREME_START_TIME=$(date '+%s')
+  "$@" &
+  job=$!
+  [[ -z $stopping ]] || kill -s TERM "$job"
+  wait_for "$job"
+  job=0
+  note "the $name ended with exit code $code"
+}
+
+# A start that loses ranks before the first step, or has none, may be a daemon's bad moment; a host's fault comes back.
+run_at_last() {
+  local start retries
+  retries=$(environment_number TRIREME_START_RETRIES 2 0 1000)
+  for ((start = 0; ; ++start)); do
+    run_once "$@"
+    if ((code != communication_code)) || [[ -n $stopping ]] || has_begun; then return; fi
+    if ((start >= retries)); then
+      note "no start in $((start + 1)) came to a step on $SLURM_JOB_NODELIST; leave out a host that is named above (--exclude=HOST)"
+      return
+    fi
+    note "ranks on $SLURM_JOB_NODELIST were lost before the first step: start $((start + 1)) of $retries more"
+  done
+}
+
+# --- Shared memory. What a killed mpirun or daemon leaves of a job, whose number is given.
+clear_segments_of() {
+  [[ $1 =~ ^[0-9]+$ ]] || return 0
+  # Open MPI's ranks are a job of mpirun's own, the first of its family.
+  rm -f /dev/shm/vader_segment.*."$(id -u)"."$(printf '%x' $(($1 | 1)))".*
+}
+
+# Open MPI's of this host, and NCCL's.
+dead_segments() {
+  local segment
+  for segment in /dev/shm/vader_segment."$(hostname)"."$(id -u)".* /dev/shm/nccl-*; do
+    [[ -f $segment && ! -L $segment && -O $segment ]] || continue
+    (($(stat -c %Y "$segment" 2>/dev/null || echo 0) >= $1)) || continue
+    grep -qsF -- "$segment" /proc/[0-9]*/maps || echo "$segment"
+  done
+}
+
+clear_dead_segments() {
+  local first gone
+  [[ $1 =~ ^[0-9]+$ ]] || return 0
+  first=$(dead_segments "$1")
+  [[ -n $first ]] || return 0
+  sleep 1  # one that was being made is mapped by then
+  mapfile -t gone < <(comm -12 <(sort <<<"$first") <(dead_segments "$1" | sort))
+  ((${#gone[@]} == 0)) || rm -f -- "${gone[@]}"
+}
+
+if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
+  [[ ${1:-} =~ ^[0-9]+$ ]] || {
+    sed -n '3,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+    exit 2
+  }
+  clear_dead_segments "$1"
+fi
