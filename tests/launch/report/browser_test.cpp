@@ -159,7 +159,9 @@ scale::RunResult result_of(double period, double compute) {
   return {.command = 0,
           .code = 0,
           .error = {},
-          .parts = {.period = period, .compute = compute, .exposed_comm = period - compute}};
+          .parts = {{TimePart::period, period},
+                    {TimePart::compute, compute},
+                    {TimePart::exposed_comm, period - compute}}};
 }
 
 TEST_F(ReportBrowser, AScalingStudyIsDrawnByTheSamePage) {
