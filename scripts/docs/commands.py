@@ -94,7 +94,7 @@ class Checker:
         if not os.path.exists(os.path.join(self.repository, script)):
             yield f"there is no script {script}"
             return
-        text = self._script(script)
+        text = self._help("supervise", "--help") if script.endswith("supervise.sh") else self._script(script)
         for index, word in enumerate(words):
             # What follows goes to another program: mpirun's options, train's arguments.
             if word == "--" or os.path.basename(word) == "trireme" or script.endswith(("mpi_run.sh", "tcp_run.sh", "mpi_env.sh")):
