@@ -74,11 +74,11 @@ TEST_F(BenchCommTest, MeasuresEveryCollectiveOnEveryGroupAndFeedsThePlanner) {
   const std::string report = directory() + "/comm.json", hardware = directory() + "/here.yaml";
   std::filesystem::copy_file(TRIREME_HARDWARE_FILE, hardware);
 
-  const CommandResult result = trireme(
-      "bench machine --links " + data_directory() +
-          "/gpt.yaml --set parallel.tensor=2 --max-bytes 4096 --factor 32 --repeats 3 --json " +
-          report + " --hardware " + hardware,
-      4);
+  const CommandResult result = trireme("bench machine --links " + data_directory() +
+                                           "/gpt.yaml --accept-load --set parallel.tensor=2 "
+                                           "--max-bytes 4096 --factor 32 --repeats 3 --json " +
+                                           report + " --hardware " + hardware,
+                                       4);
 
   ASSERT_EQ(result.exit_code, 0) << result.output;
   const auto groups = nlohmann::json::parse(read_file(report))["groups"];

@@ -130,9 +130,14 @@ TEST(BenchModel, WritesAHardwareFileThatThePlannerReads) {
                     out = directory.path() + "/here.yaml";
   write_file(config, small_gpt);
   for (const int ranks : {1, 2}) {
-    const CommandResult result = run_command(
+    const std::string bench =
         fmt::format("{} -np {} {} bench machine {} --seconds 0 --accept-load --out {} 2>&1",
-                    TRIREME_MPIEXEC, ranks, TRIREME_BINARY, config, out));
+                    TRIREME_MPIEXEC, ranks, TRIREME_BINARY, config, out);
+    CommandResult result = run_command(bench);
+    // Where other programs have the cores, small messages can take as long as large ones.
+    for (int more = 0; more < 4 && result.output.find("take no longer than") != std::string::npos;
+         ++more)
+      result = run_command(bench);
     ASSERT_EQ(result.exit_code, 0) << result.output;
 
     const plan::Hardware hardware = plan::load_hardware(out);
