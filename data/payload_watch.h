@@ -29,10 +29,10 @@ struct PayloadWatchOptions {
   std::uint64_t last_bytes = std::uint64_t{256} << 20;
 };
 
-// A thread of the lowest priority reads every shard of its own once, as `trireme data inspect --verify` does,
-// of shards with block checksums only what the data set's readers have not verified, and then looks
-// at the files' sizes, inodes and times of change. A file that changes is verified again: the same
-// content under a new time is accepted.
+// A thread of the lowest priority reads every shard of its own once, as `trireme data inspect
+// --verify` does, of shards with block checksums only what the data set's readers have not
+// verified, and then looks at the files' sizes, inodes and times of change. A file that changes is
+// verified again: the same content under a new time is accepted.
 class PayloadWatch {
  public:
   // The shards' paths are read again; `data` need not be kept.

@@ -2,8 +2,8 @@
 #include "data/sets/dataset.h"
 
 #include "data/megatron/index.h"
-#include "data/sets/image_dataset.h"
 #include "data/megatron/megatron_dataset.h"
+#include "data/sets/image_dataset.h"
 #include "data/sets/token_dataset.h"
 #include "data/shard/shard_set.h"
 #include "runtime/base/error.h"

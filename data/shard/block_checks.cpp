@@ -214,7 +214,8 @@ void BlockChecks::refuse(std::uint64_t block, std::span<const std::byte> bytes,
        sample ? fmt::format(", read for sample {}", *sample) : "", table_[block],
        block_checksum(bytes), others.value_or(""),
        others ? ""
-              : fmt::format("; `trireme data inspect --verify {}` lists all damaged blocks", shard_.path));
+              : fmt::format("; `trireme data inspect --verify {}` lists all damaged blocks",
+                            shard_.path));
 }
 
 }  // namespace trireme

@@ -20,8 +20,6 @@
 #include "models/config.h"
 #include "models/gpt/gpt.h"
 #include "runtime/base/atomic_file.h"
-#include "runtime/base/environment.h"
-#include "runtime/comm/gather_texts.h"
 #include "runtime/comm/host_stream.h"
 #include "runtime/comm/watchdog/watched.h"
 #include "runtime/telemetry/host.h"
@@ -96,13 +94,9 @@ void calibrate(plan::Hardware& hardware, Device& device, const Config& config,
 // The links inside a host and between hosts. Of one rank nothing can be measured; where there is
 // one host, what lies between hosts is taken to be alike.
 void measure_links(plan::Hardware& hardware, const JobGroups& job) {
-  constexpr int repeats = 15;
   constexpr plan::Link unmeasured{.latency = 1e-5, .bandwidth = 1e9};
   comm_bench::MeasuredLinks links;
-  if (job.world->size() > 1)
-    links = comm_bench::measure_links(*job.world, *job.device,
-                                      gather_texts(*job.world, host_name()), comm_bench::link_sizes,
-                                      comm_bench::link_options(*job.device, repeats));
+  if (job.world->size() > 1) links = comm_bench::measure_links(*job.world, *job.device);
   hardware.links.inside = links.inside.value_or(links.between.value_or(unmeasured));
   hardware.links.between = links.between.value_or(hardware.links.inside);
 }
@@ -160,7 +154,8 @@ void describe_machine(const MachineArguments& arguments) {
   const Config config = model_bench::on_one_rank(given, process.environment(), where);
   const auto host_world = make_watched(process.mpi.world(),
                                        {.deadline_seconds = slowest_work_seconds, .directory = {}});
-  const JobGroups job(*host_world, make_job_device(process.mpi, &config), nullptr);
+  const JobGroups job(*host_world, make_job_device(process.mpi, &config), nullptr,
+                      config.reproducibility);
   Communicator& world = *job.world;
   Device& device = *job.device;
   const int ranks = world.size();
@@ -244,7 +239,7 @@ void add_bench_machine(CLI::App& bench_command) {
       ->needs(links);
   command
       ->add_option("--hardware", arguments->hardware_file,
-                   "Replace the links of this hardware file by what was measured")
+                   "Then measure the links as for --out, and replace those of this hardware file")
       ->needs(links);
   add_load_option(*command, arguments->accept_load);
   command->footer(

@@ -79,7 +79,8 @@ void check_collectives(doctor::Findings& findings, const RankProcess& process,
   // All ranks or none.
   const auto problems = gather_texts(world, problem);
   if (std::ranges::any_of(problems, [](const auto& text) { return !text.empty(); })) return;
-  const JobGroups job(world, std::move(device), resolved);
+  const JobGroups job(world, std::move(device), resolved,
+                      config.value_or(default_config()).reproducibility);
   check_groups(findings, job.mesh, *job.device, hosts, hardware ? &*hardware : nullptr);
 }
 

@@ -8,10 +8,13 @@ namespace {
 
 constexpr double setup_seconds = 60;  // of NCCL's set-up
 
-std::unique_ptr<Communicator> world_on(Communicator& host_world, Device& device) {
+std::unique_ptr<Communicator> world_on(Communicator& host_world, Device& device,
+                                       Reproducibility reproducibility) {
   auto world = host_world.split(0, host_world.rank(), "world");
   if (device.type() == DeviceType::cuda)
-    world = make_nccl_world(std::move(world), device, {.deadline_seconds = setup_seconds});
+    world = make_nccl_world(std::move(world), device,
+                            {.deadline_seconds = setup_seconds,
+                             .repeatable = reproducibility != Reproducibility::fast});
   return world;
 }
 
@@ -26,9 +29,9 @@ std::unique_ptr<Device> make_job_device(const MpiEnvironment& mpi, const Config*
 }
 
 JobGroups::JobGroups(Communicator& host_world, std::unique_ptr<Device> of_rank,
-                     const Config* config)
+                     const Config* config, Reproducibility reproducibility)
     : device(std::move(of_rank)),
-      world(world_on(host_world, *device)),
+      world(world_on(host_world, *device, reproducibility)),
       mesh(*world, config != nullptr ? mesh_shape(config->parallel)
                                      : MeshShape{.data = host_world.size()}) {}
 

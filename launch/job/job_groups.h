@@ -16,9 +16,10 @@ namespace trireme {
                                                       const Config* config);
 
 struct JobGroups {
-  // Without a config all ranks are data-parallel. `host_world` is watched, and must outlive this.
-  // Collective.
-  JobGroups(Communicator& host_world, std::unique_ptr<Device> of_rank, const Config* config);
+  // Groups of a resolved config's mesh; null: all ranks are data-parallel. NCCL works as in
+  // training with this reproducibility. `host_world` is watched, and must outlive this. Collective.
+  JobGroups(Communicator& host_world, std::unique_ptr<Device> of_rank, const Config* config,
+            Reproducibility reproducibility);
 
   // The world, and the mesh's groups with several but not all ranks.
   [[nodiscard]] std::vector<Communicator*> all() const;

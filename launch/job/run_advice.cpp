@@ -74,8 +74,7 @@ void add_cache(std::vector<Trial>& trials, const Config& config, const RunSummar
 plan::Link link_of(Session& session, Communicator& group) {
   comm_bench::MeasureOptions options = comm_bench::link_options(*session.device, /*repeats=*/5);
   options.batch_seconds = 5e-3;
-  return comm_bench::all_reduce_link(group, *session.world, *session.device, comm_bench::link_sizes,
-                                     options);
+  return comm_bench::all_reduce_link(group, *session.world, *session.device, options);
 }
 
 // Collective. Nothing where a rank lacks the memory, or a link is too noisy to be told.

@@ -32,7 +32,8 @@ TEST_F(CommandTest, InspectPrintsTheNewestOfARun) {
 TEST_F(CommandTest, VerifyNamesDamagedTensors) {
   save("run", 1, 1, 1);
   save("run", 2, 2, 1);
-  EXPECT_NE(run({"inspect", "--verify", directory_.file("run")}).find("step_00000002: good"), std::string::npos);
+  EXPECT_NE(run({"inspect", "--verify", directory_.file("run")}).find("step_00000002: good"),
+            std::string::npos);
   const std::string path = directory_.file("run/checkpoints/step_00000002");
   const Manifest manifest = open_checkpoint(path).manifest;
   std::string text = test::read_text(path + "/rank_00000.h5");

@@ -356,7 +356,7 @@ TEST(Trials, AreThoseThatTheRunsOwnTimesTell) {
             "try: train.recompute=none (predicted -20.0 % time, if memory allows), "
             "train.global_batch=16 (predicted -10.0 % time a sample; changes the training)");
   summary.trials = {{.setting = "parallel.schedule=zero-bubble", .gain = 0.15},
-                     {.setting = "train.micro_batch=1", .gain = 0.019}};
+                    {.setting = "train.micro_batch=1", .gain = 0.019}};
   EXPECT_EQ(try_line(summary, {.ranks = 2, .pipeline = 2, .global_batch = 8}),
             "try: parallel.schedule=zero-bubble (predicted -15.0 % time)");
 }

@@ -13,8 +13,6 @@
 #include "launch/job/job_groups.h"
 #include "models/config.h"
 #include "runtime/base/atomic_file.h"
-#include "runtime/base/environment.h"
-#include "runtime/comm/gather_texts.h"
 #include "runtime/comm/watchdog/watched.h"
 #include "runtime/telemetry/environment.h"
 
@@ -108,9 +106,7 @@ void print_link(std::string_view place, const std::optional<plan::Link>& link) {
 }
 
 void update_hardware(const JobGroups& job, const CollectiveOptions& arguments) {
-  const auto links = measure_links(*job.world, *job.device, gather_texts(*job.world, host_name()),
-                                   sizes(arguments, Verb::all_reduce, job.world->size()),
-                                   link_options(*job.device, arguments.repeats));
+  const auto links = measure_links(*job.world, *job.device);
   if (job.world->rank() != 0) return;
   update_hardware_file(arguments.hardware_file, links);
   fmt::print("links of {}, by all-reduces of {} ranks per host; domains are hosts of {} ranks\n",
@@ -137,7 +133,8 @@ void bench_collectives(const CollectiveOptions& arguments) {
   const Config* const resolved = config ? &*config : nullptr;
   const auto host_world = make_watched(process.mpi.world(),
                                        {.deadline_seconds = slowest_call_seconds, .directory = {}});
-  const JobGroups job(*host_world, make_job_device(process.mpi, resolved), resolved);
+  const JobGroups job(*host_world, make_job_device(process.mpi, resolved), resolved,
+                      config.value_or(default_config()).reproducibility);
   const bool speaks = job.world->rank() == 0;
   if (job.world->size() == 1)
     fail(ExitCode::config,

@@ -7,6 +7,8 @@
 #include <map>
 
 #include "runtime/base/atomic_file.h"
+#include "runtime/base/environment.h"
+#include "runtime/comm/gather_texts.h"
 #include "runtime/comm/host_stream.h"
 #include "runtime/telemetry/environment.h"
 
@@ -15,12 +17,11 @@ namespace {
 
 // Of the slowest group; nothing where no group has several ranks. A rank that only waits is alone.
 std::optional<plan::Link> slowest_link(Communicator& world, Communicator& group, Device& device,
-                                       std::span<const std::int64_t> sizes,
                                        const MeasureOptions& options) {
   // Latency, and the time of a byte: what is largest is slowest.
   std::array<double, 2> slowest{};
   if (group.size() > 1) {
-    const plan::Link link = all_reduce_link(group, group, device, sizes, options);
+    const plan::Link link = all_reduce_link(group, group, device, options);
     slowest = {link.latency, 1 / link.bandwidth};
   }
   const HostStream stream;
@@ -31,7 +32,7 @@ std::optional<plan::Link> slowest_link(Communicator& world, Communicator& group,
   if (std::isinf(slowest[1])) {
     fail(ExitCode::config,
          "bench machine: large messages take no longer than small ones; try again when the machine "
-         "is quiet, or with --links and a larger --max-bytes");
+         "is quiet");
   }
   return plan::Link{.latency = slowest[0], .bandwidth = 1 / slowest[1]};
 }
@@ -44,9 +45,9 @@ plan::Link link_of_all_reduce(const LinkFit& fit, int ranks) {
 }
 
 plan::Link all_reduce_link(Communicator& group, Communicator& world, Device& device,
-                           std::span<const std::int64_t> sizes, const MeasureOptions& options) {
+                           const MeasureOptions& options) {
   std::vector<TimedBytes> times;
-  for (const std::int64_t wished : sizes) {
+  for (const std::int64_t wished : {256, 16 << 10, 256 << 10, 4 << 20}) {
     const std::int64_t bytes = size_of(Verb::all_reduce, group.size(), wished);
     times.push_back({static_cast<double>(bytes),
                      measure(group, world, device, Verb::all_reduce, bytes, options).median});
@@ -59,9 +60,9 @@ MeasureOptions link_options(const Device& device, int repeats) {
   return {.repeats = repeats, .batch_seconds = 20e-3, .pause_seconds = 1e-3};
 }
 
-MeasuredLinks measure_links(Communicator& world, Device& device,
-                            const std::vector<std::string>& hosts,
-                            std::span<const std::int64_t> sizes, const MeasureOptions& options) {
+MeasuredLinks measure_links(Communicator& world, Device& device) {
+  const MeasureOptions options = link_options(device, /*repeats=*/15);
+  const std::vector<std::string> hosts = gather_texts(world, host_name());
   std::map<std::string, std::vector<int>> ranks;
   for (std::size_t rank = 0; rank < hosts.size(); ++rank)
     ranks[hosts[rank]].push_back(static_cast<int>(rank));
@@ -72,9 +73,9 @@ MeasuredLinks measure_links(Communicator& world, Device& device,
     links.ranks_per_host = std::max(links.ranks_per_host, static_cast<int>(members.size()));
   const auto inside =
       world.split(static_cast<int>(std::distance(ranks.begin(), here)), world.rank(), "host");
-  links.inside = slowest_link(world, *inside, device, sizes, options);
+  links.inside = slowest_link(world, *inside, device, options);
   const auto between = world.split(leads ? 0 : 1 + world.rank(), world.rank(), "hosts");
-  links.between = slowest_link(world, *between, device, sizes, options);
+  links.between = slowest_link(world, *between, device, options);
   return links;
 }
 

@@ -15,11 +15,10 @@ namespace trireme::comm_bench {
 // seconds of one of 2 log2(ranks) messages, and the bandwidth of the bus.
 [[nodiscard]] plan::Link link_of_all_reduce(const LinkFit& fit, int ranks);
 
-// That of all-reduces of `sizes` on every rank's own `group` of one kind, by the slowest; its
-// bandwidth is 0 where large ones took no longer than small ones. Collective over `world`; blocks
-// the host.
+// That of all-reduces of 256 bytes to 4 MiB on every rank's own `group` of one kind, by the
+// slowest; its bandwidth is 0 where large ones took no longer than small ones. Collective over
+// `world`; blocks the host.
 [[nodiscard]] plan::Link all_reduce_link(Communicator& group, Communicator& world, Device& device,
-                                         std::span<const std::int64_t> sizes,
                                          const MeasureOptions& options);
 
 struct MeasuredLinks {
@@ -28,19 +27,13 @@ struct MeasuredLinks {
   std::optional<plan::Link> between{};  // the first ranks of several hosts
 };
 
-// Bytes of the all-reduces that tell latency from bandwidth.
-inline constexpr std::int64_t link_sizes[] = {256, 16 << 10, 256 << 10, 4 << 20};
-
 // How the planner's links are measured on `device`. Streams of a GPU run ahead of the host; on a
 // CPU the work between two collectives waits for the first.
 [[nodiscard]] MeasureOptions link_options(const Device& device, int repeats);
 
-// All-reduces of `sizes` among the ranks of each host, then among the hosts' first ranks; the same
-// result on all ranks. `hosts` by rank. Collective; blocks the host.
-[[nodiscard]] MeasuredLinks measure_links(Communicator& world, Device& device,
-                                          const std::vector<std::string>& hosts,
-                                          std::span<const std::int64_t> sizes,
-                                          const MeasureOptions& options);
+// By all-reduces among the ranks of each host, then among the hosts' first ranks; the same result
+// on all ranks. Collective; blocks the host.
+[[nodiscard]] MeasuredLinks measure_links(Communicator& world, Device& device);
 
 // Replaces the links of the hardware file by what was measured; what was not stays. Domains become
 // hosts: all node.ranks of one, or as many as took part where those are more. Comments of the file
