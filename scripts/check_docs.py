@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds every Markdown file against the program and the tree.
+"""Checks every Markdown file against the program and the tree.
 
-    python3 scripts/check_docs.py --trireme build/cpu/trireme --rooms build/cpu/rooms.txt     what they name exists
+    python3 scripts/check_docs.py --trireme build/cpu/trireme --rooms build/cpu/rooms.txt     everything they name exists
     python3 scripts/check_docs.py --trireme build/cpu/trireme --run                           their commands run
     python3 scripts/check_docs.py --trireme build/cpu/trireme FILE...                         these documents only
 
-A fenced block of commands says so in its info string: `sh` alone is run, in a directory that looks like the repository, with
-training shortened; behind `sh` stands why a block is not: cluster, gpu, network, slow or python (packages). Those, and
-commands in the text, are checked instead: syntax, programs and scripts, subcommands, options, config keys, files, presets, labels of
-tests. Every other block names another language (text, cpp, yaml). Without --run also: links, files that the text names, what rooms
-must not depend on (against the build's rooms.txt), and sizes.
+A fenced block of commands has `sh` as its info string. `sh` alone is run, in a directory that looks like the
+repository, with shortened training. A word after `sh` is the reason why a block is not run: cluster, gpu, network, slow
+or python (packages). Those, and commands in the text, are only checked: syntax, programs and scripts, subcommands,
+options, config keys, files, presets, test labels. Every other block names another language (text, cpp, yaml). Without
+--run it also checks links, named files, the forbidden dependencies of rooms (against the build's rooms.txt), and sizes.
 """
 import argparse
 import os
@@ -30,7 +30,7 @@ REPOSITORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 README_LINES, LONG_READMES, ALL_BYTES = 100, {"data/README.md": 120, "launch/README.md": 120}, 260 * 1000
 GENERATED = re.compile(r"<!-- (\S+):begin -->.*?<!-- \1:end -->", re.DOTALL)
 
-# A model of some thousand parameters and a few steps, whatever the command trains.
+# A model with thousands of parameters and a few steps replaces any training.
 SHORT_RUN = ("model.layers=2 model.hidden=32 model.heads=4 model.context=32 train.steps=6 train.log_every=2 train.eval_every=3 "
              "train.global_batch=8 train.micro_batch=2 checkpoint.every_steps=3 lr_schedule.warmup_steps=1").split()
 
@@ -47,7 +47,7 @@ def block_faults(block, checker):
 
 
 def size_faults(documents):
-    """READMEs that are too long, but for tables that the program writes; and all documents together."""
+    """READMEs that are too long, without generated tables; and the total size of all documents."""
     total = 0
     for file in documents:
         with open(os.path.join(REPOSITORY, file), encoding="utf-8") as stream:
@@ -114,7 +114,7 @@ def run(arguments):
             make_place(directory, trireme)
             for block in blocks:
                 ran += 1
-                # As the README says for root and shared cores; it also puts the program on PATH.
+                # As the README says for root and shared cores; it also sets PATH.
                 text = "source launch/mpi_env.sh 4\n" + block.text
                 done = subprocess.run(["bash", "-euo", "pipefail", "-c", text], cwd=directory, text=True, errors="replace", stdin=subprocess.DEVNULL,
                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)

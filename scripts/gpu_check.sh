@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Proves on a GPU what cannot be proved without one, and measures beside PyTorch: in five calls of under ten minutes each,
+# Proves on a GPU what cannot be proved without one, and measures beside PyTorch: in six calls of under ten minutes each,
 # for a machine that is rented for minutes. Needs a build, or a bundle that was made elsewhere; no network, no root.
 #
 #   scripts/gpu_check.sh list                 the calls, in the order in which to run them, and how long each takes at most
-#   scripts/gpu_check.sh CALL...              basics gpt2 benchmark sanitizer ranks, or all
+#   scripts/gpu_check.sh CALL...              first basics gpt2 benchmark sanitizer ranks, or all
 #   scripts/gpu_check.sh build                builds preset cuda and stops; a call builds only where there is no build
 #   scripts/gpu_check.sh bundle DIR           packs a build for a machine that has nothing but its driver; see its --help
 #   scripts/gpu_check.sh report FILE|DIR...   one report of the results that several machines left

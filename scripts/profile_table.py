@@ -15,13 +15,14 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-ROW = re.compile(r"^(\S+|outside of operations)\s+([\d.]+)?\s+([\d.]+)\s+([\d.]+) %\s*([\d.]+)?\s*([\d.]+)?$")
+ROW = re.compile(r"^(?P<name>\S+|outside of operations)\s+(?:(?P<calls>[\d.]+)\s+)?(?P<ms>[\d.]+)\s+(?P<share>[\d.]+) %"
+                 r"(?:\s+(?P<lost>[\d.]+)(?:\s+(?P<mflop>[\d.]+)\s+[\d.]+)?\s+(?P<rate>[\d.]+))?$")
 HEAD = re.compile(r"a step of ([\d.]+) ms .* reach ([\d.]+) GFLOP/s here, copies ([\d.]+) GB/s")
 
 
 def profile(arguments, precision):
     """(ms of a step, limits as text, {operation: (ms, share, GFLOP/s, GB/s)})"""
-    command = ["taskset", "-c", str(arguments.core), arguments.trireme, "bench", "model", arguments.config, "--profile",
+    command = ["taskset", "-c", str(arguments.core), arguments.trireme, "bench", "machine", arguments.config, "--profile",
                "--seconds", str(arguments.seconds), "--set", f"precision={precision}", "--set", "device.type=cpu"]
     for setting in arguments.set:
         command += ["--set", setting]
@@ -29,14 +30,14 @@ def profile(arguments, precision):
     head = HEAD.search(done.stdout)
     if done.returncode != 0 or head is None:
         sys.exit(f"{' '.join(map(str, command))}\nended with status {done.returncode}:\n{done.stdout[-1000:]}{done.stderr[-1000:]}")
-    rows = {}
-    for line in done.stdout.splitlines():
-        row = ROW.match(line.rstrip())
-        if row is None:
-            continue
-        name, _, milliseconds, share, first, second = row.groups()
-        flops, moved = (first, second) if second else ("", first or "")  # without FLOPs that column is empty
-        rows[name] = (float(milliseconds), float(share), flops, moved)
+    sums = {}  # {operation: [ms, share, GFLOP, MB]}, over its sizes
+    for row in filter(None, map(ROW.match, map(str.rstrip, done.stdout.splitlines()))):
+        milliseconds = float(row["ms"])
+        each = (milliseconds, float(row["share"]), 1e-3 * float(row["calls"] or 0) * float(row["mflop"] or 0),
+                milliseconds * float(row["rate"] or 0))
+        sums[row["name"]] = [sum(pair) for pair in zip(sums.get(row["name"], [0] * 4), each)]
+    rows = {name: (milliseconds, share, f"{1e3 * flops / milliseconds:.1f}" if flops else "",
+                   f"{moved / milliseconds:.1f}" if moved else "") for name, (milliseconds, share, flops, moved) in sums.items()}
     return float(head[1]), f"matmuls {float(head[2]):.0f} GFLOP/s, copies {float(head[3]):.0f} GB/s", rows
 
 

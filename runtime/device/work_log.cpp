@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/device/work_log.h"
 
-#include "runtime/base/clock.h"
 #include "runtime/base/error.h"
+#include "runtime/device/device.h"
 
 namespace trireme {
 
@@ -22,7 +22,7 @@ std::string_view name_of(WorkKind kind) {
   return "unknown";
 }
 
-WorkLog::WorkLog() {
+WorkLog::WorkLog(bool timed) : timed_(timed) {
   TRIREME_EXPECTS(current() == nullptr, "a thread keeps one work log at a time");
   detail::current_work_log = this;
 }
@@ -44,14 +44,28 @@ void WorkLog::end_range() {
   lengths_.pop_back();
 }
 
-void WorkLog::begin_operation(const char* name, const Traffic& traffic) {
-  if (depth_++ > 0) return;
-  operations_.push_back({name, traffic, range_});
-  began_ = std::chrono::steady_clock::now();
+void WorkLog::record(std::size_t event, Stream& stream) {
+  if (event >= events_.size()) events_.push_back(stream.device().make_event(EventKind::timed));
+  stream.record(*events_[event]);
 }
 
-void WorkLog::end_operation() {
-  if (--depth_ == 0) operations_.back().seconds = seconds_since(began_);
+void WorkLog::begin_operation(const char* name, Stream& stream, const Traffic& traffic) {
+  if (depth_++ > 0) return;
+  operations_.push_back({name, traffic, range_});
+  if (timed_) record(2 * operations_.size() - 2, stream);
+}
+
+void WorkLog::end_operation(Stream& stream) {
+  if (--depth_ == 0 && timed_) record(2 * operations_.size() - 1, stream);
+}
+
+void WorkLog::read_times() {
+  TRIREME_EXPECTS(timed_, "a work log has times only if it was made to take them");
+  for (std::size_t i = 0; i < operations_.size(); ++i) {
+    Event& end = *events_[2 * i + 1];
+    end.synchronize();
+    operations_[i].seconds = 1e-3 * end.milliseconds_since(*events_[2 * i]);
+  }
 }
 
 void WorkLog::clear() {

@@ -5,14 +5,17 @@
 // the code that would run it.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace trireme {
+
+class Event;
+class Stream;
 
 // What an operation moves between memory and kernels, counting each pass over an operand, and what
 // it computes.
@@ -53,14 +56,14 @@ struct WorkOperation {
   std::string name;
   Traffic traffic;
   std::string range;
-  // Host time to enqueue it; on a CPU's compute stream, which runs inline, to do it.
-  double seconds = 0;
+  double seconds = 0;  // on its stream (WorkLog::read_times)
 };
 
 class WorkLog {
  public:
-  // Logs its thread's work during its life, on all devices. One at a time.
-  WorkLog();
+  // Logs its thread's work during its life, on all devices. One at a time. With `timed`, events
+  // surround each operation on its stream.
+  explicit WorkLog(bool timed = false);
   ~WorkLog();
   WorkLog(const WorkLog&) = delete;
   WorkLog& operator=(const WorkLog&) = delete;
@@ -71,14 +74,16 @@ class WorkLog {
   void end_range();
   // An operation built from others, which end before it: it declares what they move, and owns what
   // they launch.
-  void begin_operation(const char* name, const Traffic& traffic);
-  void end_operation();
+  void begin_operation(const char* name, Stream& stream, const Traffic& traffic);
+  void end_operation(Stream& stream);
   void note(WorkKind kind, std::string name, double bytes = 0, int kernels = 1);
   void note_kernel(std::string name, const WorkGrid& grid);
 
   [[nodiscard]] bool inside_operation() const { return depth_ > 0; }
-  // Clears the log, between operations.
+  // Clears the log, between operations; keeps its events.
   void clear();
+  // Waits for all operations and sets their seconds. Only with `timed`.
+  void read_times();
 
   [[nodiscard]] const std::vector<WorkOperation>& operations() const { return operations_; }
   [[nodiscard]] const std::vector<WorkItem>& items() const { return items_; }
@@ -86,10 +91,13 @@ class WorkLog {
  private:
   std::vector<WorkOperation> operations_;
   std::vector<WorkItem> items_;
-  int depth_ = 0;                                // of nested operations
-  std::chrono::steady_clock::time_point began_;  // start of the outermost open operation
-  std::string range_;                            // open ranges
-  std::vector<std::size_t> lengths_;             // length of range_ before each of them
+  void record(std::size_t event, Stream& stream);
+
+  const bool timed_;
+  std::vector<std::unique_ptr<Event>> events_;  // start and end of each operation
+  int depth_ = 0;                               // of nested operations
+  std::string range_;                           // open ranges
+  std::vector<std::size_t> lengths_;            // length of range_ before each of them
 };
 
 namespace detail {
@@ -103,17 +111,19 @@ inline WorkLog* WorkLog::current() {
 class OperationScope {
  public:
   template <typename GetTraffic>
-  OperationScope(const char* name, const GetTraffic& traffic) : log_(WorkLog::current()) {
-    if (log_ != nullptr) log_->begin_operation(name, traffic());
+  OperationScope(const char* name, Stream& stream, const GetTraffic& traffic)
+      : log_(WorkLog::current()), stream_(stream) {
+    if (log_ != nullptr) log_->begin_operation(name, stream, traffic());
   }
   ~OperationScope() {
-    if (log_ != nullptr) log_->end_operation();
+    if (log_ != nullptr) log_->end_operation(stream_);
   }
   OperationScope(const OperationScope&) = delete;
   OperationScope& operator=(const OperationScope&) = delete;
 
  private:
   WorkLog* log_;
+  Stream& stream_;
 };
 
 }  // namespace trireme

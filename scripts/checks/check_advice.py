@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Does following the first advice of a run gain what it promises?
+"""Checks that the first advice of a run gains what it promises.
 
-Trains a small GPT with trireme_delayed (tests/launch/fixture/test_delays.cpp) under settings that are wrong in one known
-way each, takes the first setting of the line "try:", trains with it and without it by turns, and prints the promised share
-of the time beside the measured one. Where the fault is one of the surroundings (a slow disk, a slow link), it is made: readers
-that sleep, messages that sleep (tests/launch/fixture/slow_calls.cpp). Wants a quiet machine with two cores.
+Trains a small GPT with trireme_delayed (tests/launch/fixture/test_delays.cpp) under settings with one known fault each,
+takes the first setting of the line "try:", trains with and without it in turns, and prints promised and measured share
+of the time. Faults of the environment (slow disk, slow link) are simulated by readers or messages that sleep
+(tests/launch/fixture/slow_calls.cpp). Needs a quiet machine with two cores.
 
   python3 scripts/checks/check_advice.py                      # all ten, three times each: about 6 minutes
   python3 scripts/checks/check_advice.py --row "slow storage" --repeat 1
@@ -38,7 +38,7 @@ optimizer: {name: adamw, learning_rate: 1e-3}
 telemetry: {tensorboard: false, health_minutes: 0}
 """
 
-# What is wrong: ranks, settings, environment.
+# Faults: ranks, settings, environment.
 ROWS = {
     "evaluations too often": (1, ["data.validation_path=text/validation", "train.eval_every=2"], {}),
     "checkpoints too often": (
@@ -48,13 +48,13 @@ ROWS = {
     "buckets too small": (2, ["parallel.data=2", "parallel.bucket_megabytes=0.02"], SLOW_LINK),
     "ZeRO 3 where all fits": (2, ["parallel.data=2", "parallel.zero=3"], SLOW_LINK),
     "micro-batches too small": (2, ["parallel.tensor=2", "train.micro_batch=1", "train.steps=8"], SLOW_LINK),
-    # An odd number of micro-batches that cannot be halved: fewer stages or smaller pieces are no way out. Wide
-    # layers: in narrow ones a backward in two parts costs what the bubble does.
+    # An odd number of micro-batches cannot be halved, so fewer stages or smaller micro-batches do not help. Wide
+    # layers: in narrow ones a split backward costs as much as the bubble.
     "wrong schedule": (2, ["parallel.pipeline=2", "train.micro_batch=3", "train.global_batch=9", "model.hidden=512",
                            "model.layers=4", "train.steps=24"], {}),
     "bad balance": (2, ["parallel.pipeline=2", "train.micro_batch=3", "train.global_batch=15", "model.hidden=192",
                         "parallel.schedule=zero-bubble", "parallel.stage_layers=[2,6]"], {}),
-    # Micro-batches beside which it is little to reduce and update twice the gradients.
+    # With such micro-batches, reducing and updating twice the gradients costs little.
     "too many stages": (2, ["parallel.pipeline=2", "train.micro_batch=5", "train.global_batch=10", "model.hidden=192",
                             "model.context=128", "train.steps=32"], {}),
 }
@@ -104,7 +104,7 @@ def check(runs, name, repeat, verbose):
         after.append(runs.run(ranks, followed, variables)[1])
         if len(before) < repeat:
             before.append(runs.run(ranks, settings, variables)[1])
-    # "a sample": the same steps then do twice as many.
+    # "a sample": the same steps process twice as many.
     samples = 2 if found[3] else 1
     measured = 1 - statistics.median(after) / samples / statistics.median(before)
     good = measured >= ENOUGH * promised

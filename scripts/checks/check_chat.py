@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares conversations that `trireme data pack-text --chat-template` packs with transformers' apply_chat_template.
+"""Compares conversations packed by `trireme data pack-text --chat-template` with transformers' apply_chat_template.
 
-Tokens and which of them count, one by one, of random conversations in several scripts, with white space where contents
-begin and end. Downloads nothing. Exits with 77 where Python lacks transformers, tokenizers or h5py.
+Compares each token and its loss mask for random conversations in several scripts, with white space around contents.
+Downloads nothing. Exits with 77 if Python lacks transformers, tokenizers or h5py.
 
   scripts/checks/check_chat.py --trireme build/cpu/trireme
 """
@@ -27,7 +27,7 @@ except ImportError as error:
 
 SPECIAL = {"chatml": ["<|im_start|>", "<|im_end|>"],
            "llama3": ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]}
-# As the models have them, with the marks by which transformers tells what the assistant says.
+# As in the models, with the marks by which transformers finds the assistant's content.
 TEMPLATES = {
     "chatml": "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' }}{% if m['role'] == 'assistant' %}"
               "{% generation %}{{ m['content'] + '<|im_end|>' }}{% endgeneration %}{% else %}{{ m['content'] + '<|im_end|>' }}{% endif %}"
@@ -48,7 +48,7 @@ def conversation(source):
 
 
 def packed(directory):
-    """Tokens and marks of each document."""
+    """Tokens and loss mask of each document."""
     with h5py.File(os.path.join(directory, "shard_00000.h5")) as file:
         tokens, offsets = file["tokens"][:], file["document_offsets"][:]
         marks = numpy.unpackbits(file["loss_mask"][:], bitorder="little")[:len(tokens)]

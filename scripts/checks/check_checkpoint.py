@@ -4,10 +4,9 @@
 
     scripts/checks/check_checkpoint.py CHECKPOINT WEIGHTS.safetensors
 
-CHECKPOINT is a directory step_*. Checked: checkpoint.h5 shows every tensor of the manifest whole, under every kind of
-value, finite and in its shape; model/* equals WEIGHTS bit for bit; it still does after the directory was moved; the
-slices of manifest.json, put together by hand from the rank files, give the same. Prints what it compared; exit 1 with the
-first difference; exit 77 where h5py or numpy is missing.
+CHECKPOINT is a directory step_*. Checks that checkpoint.h5 has every tensor of the manifest, finite and in its shape;
+model/* equals WEIGHTS bit for bit, also after moving the directory; the slices of manifest.json, assembled from the
+rank files, give the same. Prints what it compared; exit 1 at the first difference; exit 77 without h5py or numpy.
 """
 import json
 import pathlib
@@ -43,7 +42,7 @@ def same(left, right):
 
 
 def from_slices(checkpoint, manifest, kind):
-    """The tensors as the manifest says where their elements are."""
+    """The tensors, assembled from the slices in the manifest."""
     tensors = [np.full(int(np.prod(t["shape"])), np.nan, "<f4") for t in manifest["tensors"]]
     moment = kind.startswith("optimizer/")
     for file in manifest["files"]:

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Keys of config.json, changed at random, as transformers and trireme understand them.
+"""Changes keys of config.json at random and compares trireme with transformers.
 
     scripts/checks/check_config_keys.py [--cases 120] [--seed 1] [--trireme FILE]
 
-For each case transformers draws the weights of a small model, and one to three keys of its config.json are set to other values,
-removed or added. What transformers cannot load is left out. Of the rest `trireme checkpoint import` must refuse the file and name
-one of the changed keys, or answer as transformers does to 1e-4. About a quarter of a second a case.
-Needs: pip install numpy safetensors transformers torch h5py. Exit 77 where one is missing.
+For each case transformers creates a small random model, and one to three keys of its config.json are changed, removed
+or added. Cases that transformers cannot load are skipped. Otherwise `trireme checkpoint import` must refuse the file
+and name one of the changed keys, or give the same logits as transformers to 1e-4. About 0.25 s per case. Needs: pip
+install numpy safetensors transformers torch h5py. Exit 77 if one is missing.
 """
 import argparse
 import copy
@@ -33,7 +33,7 @@ ROTATIONS = [
     {**LLAMA3, "original_max_position_embeddings": 8}, {"rope_type": "llama3", "factor": 2.0},
     {"rope_type": "default", "rope_theta": 300.0}, {"rope_type": "default", "partial_rotary_factor": 0.5},
 ]
-# Of every model.
+# Keys of all models.
 ANY = {"use_cache": [False], "initializer_range": [0.5], "eos_token_id": [[1, 2]], "output_attentions": [True], "top_p": [0.5],
        "score_scale": [2.0], "is_decoder": [False, True], "add_cross_attention": [False], "chunk_size_feed_forward": [1],
        "tie_word_embeddings": [True, False, REMOVED], "problem_type": ["single_label_classification"]}
@@ -101,7 +101,7 @@ def inputs_of(kind, draw):
 
 
 def save(kind, place):
-    """A model whose every parameter counts."""
+    """A model in which every parameter affects the output."""
     sizes, _ = KINDS[kind]
     model = class_of(kind).from_config(transformers.AutoConfig.for_model(kind, **sizes))
     with torch.no_grad():
@@ -111,7 +111,7 @@ def save(kind, place):
 
 
 def logits_of(kind, place, inputs):
-    """None where transformers cannot load the directory as it stands."""
+    """None if transformers cannot load the directory."""
     try:
         model, info = class_of(kind).from_pretrained(place, output_loading_info=True, attn_implementation="eager")
         if any(info[what] for what in ("missing_keys", "unexpected_keys", "mismatched_keys")):
@@ -134,7 +134,7 @@ def change(config, pool, draw):
 
 
 def named(message, changed):
-    # What stands in rope_scaling is named with it; a window stands in four keys together.
+    # Keys inside rope_scaling are named by it; a window is spread over four keys.
     together = ["sliding_window", "use_sliding_window", "max_window_layers", "layer_types"]
     rotation = ["rope_scaling", "rope_parameters"]
     keys = set(changed)
@@ -145,7 +145,7 @@ def named(message, changed):
 
 
 def run_case(trireme, kind, place, draw):
-    """What became of it: refused, equal, or left out; ends the check where it is wrong."""
+    """The result: refused, equal, or skipped; ends the check on an error."""
     save(kind, place)
     config = json.loads((place / "config.json").read_text())
     changed = change(config, KINDS[kind][1], draw)

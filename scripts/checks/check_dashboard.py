@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a Grafana dashboard with the classes that Grafana Labs make of Grafana's own schema, and holds it to them: every key is
-one that the schema has, and every value of the type that it says.
+"""Reads a Grafana dashboard with Grafana Labs' own classes and checks that the schema has every key, with a value of
+the right type.
 
     scripts/checks/check_dashboard.py launch/monitoring/grafana_dashboard.json
 
-Prints one line; exit code 0, or 1 with what is wrong, or 77 where the classes are not installed: pip install
-grafana-foundation-sdk (Python 3.11 or newer). What the queries ask for is checked by tests/launch/monitoring.
+Prints one line. Exit code 0; 1 with the fault; 77 without the classes: pip install grafana-foundation-sdk (Python 3.11
+or newer). tests/launch/monitoring checks the queries.
 """
 import enum
 import json
@@ -16,7 +16,7 @@ import typing
 
 
 def lost(before, after, place="dashboard"):
-    """What reading and writing leaves out or changes."""
+    """Values that reading and writing drops or changes."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key, value in before.items():
             if key in after:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What `trireme data inspect` takes for input and label of files that other libraries write.
+"""Checks the input and label that `trireme data inspect` chooses for files of other libraries.
 
-A table: files of h5py, netCDF4, PyTables and MATLAB's v7.3 (as its files are), and the input, label and axes that a
-config has to name, or a part of the words that say why there is none. Cases whose module Python lacks are left out.
+A table: files of h5py, netCDF4, PyTables and MATLAB's v7.3, and the input, label and axes of the expected config, or
+part of the message why there is none. Skips cases if Python lacks the module.
 
   scripts/checks/check_describe.py --trireme build/cpu/trireme
 
@@ -100,7 +100,7 @@ def pytables_without_label(path):
 
 
 def matlab(path):
-    """As MATLAB writes X, 12 x 10 x 3 x N, and y, N x 1, both double: axes in reverse, a block of 512 bytes in front."""
+    """As MATLAB writes X, 12 x 10 x 3 x N, and y, N x 1, both double: reversed axes after a 512-byte block."""
     with h5py.File(path, "w", userblock_size=512) as file:
         for name, values, kind in (("X", IMAGES.transpose(0, 3, 2, 1), "uint8"), ("y", LABELS.reshape(1, N) + 1.0, "double"),
                                    ("title_text", numpy.frombuffer("some pictures of cats!!!".encode("utf-16-le"), "u2").reshape(N, 1), "char")):
@@ -141,7 +141,7 @@ def parquet(path):
     Path(path).write_bytes(b"PAR1" + b"\0" * 64 + b"PAR1")
 
 
-# How the file is written; module; (input, target, axes) or words of the problem; words of the text.
+# How the file is written; module; (input, target, axes) or part of the refusal; part of the text.
 TABLE = [
     (plain, None, ("images", "labels", "NHWC"), ""),
     (plain_without_name, None, ("x", "kept", "NHWC"), ""),

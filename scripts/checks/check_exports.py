@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what other tools have of a run back with those tools' own readers and holds it to metrics.jsonl.
+"""Reads a run's exports with the readers of the tools and compares them with metrics.jsonl.
 
     scripts/checks/check_exports.py tensorboard|wandb|mlflow|prometheus RUN_DIRECTORY
 
-To W&B (offline) and MLflow it first sends the run with scripts/export_run.py. Prints one line; exit code 0, or 1 with
-what differs, or 77 where the reader is not installed: pip install tensorboard; pip install wandb; pip install mlflow;
-apt-get install prometheus (promtool).
+For W&B (offline) and MLflow it first sends the run with scripts/export_run.py. Prints one line. Exit code 0; 1 with the
+difference; 77 without the reader: pip install tensorboard; pip install wandb; pip install mlflow; apt-get install
+prometheus (promtool).
 """
 import glob
 import json
@@ -39,7 +39,7 @@ def lines_of(directory):
 
 
 def compare(kind, found, directory, tolerance):
-    """Every point of metrics.jsonl and no other; times there are in thousandths."""
+    """Every point of metrics.jsonl and no other; times are rounded to thousandths."""
     expected = lines_of(directory)
     for missing in sorted(set(expected) - set(found))[:3]:
         fail(f"{kind}: {missing} is missing")
@@ -58,7 +58,7 @@ def compare(kind, found, directory, tolerance):
 
 
 def check_snapshots(events):
-    """Histograms, texts and pictures are there as TensorBoard's plugins want them."""
+    """Histograms, texts and images are stored as TensorBoard's plugins expect."""
     histograms, pictures = 0, 0
     for tag in events.Tags()["tensors"]:
         plugin = events.SummaryMetadata(tag).plugin_data.plugin_name
@@ -108,7 +108,7 @@ def tensorboard(directory):
 
 
 def export(tool, directory, *options):
-    """What scripts/export_run.py sends, in two turns, the second of which must add nothing."""
+    """Sends the run twice with scripts/export_run.py; the second time must add nothing."""
     for _ in range(2):
         done = subprocess.run([sys.executable, SCRIPTS / "export_run.py", tool, directory, *options], check=False)
         if done.returncode == 77:
@@ -118,7 +118,7 @@ def export(tool, directory, *options):
 
 
 def records_of(path):
-    """Of W&B's file: LevelDB's log format behind 7 bytes."""
+    """The records of W&B's file: LevelDB's log format after 7 bytes."""
     whole, at, parts = pathlib.Path(path).read_bytes(), 7, b""
     while at + 7 <= len(whole):
         if 32768 - at % 32768 < 7:

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares how Trireme reads HDF5 files in place with h5py, on random data sets.
+"""Compares how Trireme and h5py read random HDF5 data sets in place.
 
-Files are written in every format that h5py offers, with user blocks; their data sets have random
-types, axes, chunks, growing axes, filters and fill values, are written in part, and are grown and
-shrunk afterwards. Every value as float32 has to be the one that h5py gives. Only a file newer than
-the HDF5 library of the program may be refused, with words that say so.
+Files are written in every format of h5py, with user blocks. Their data sets have random types, axes, chunks, growing
+axes, filters and fill values, are partly written, and then grown and shrunk. Every value as float32 must equal h5py's.
+Only a file newer than the program's HDF5 library may be refused, with a message that says so.
 
   scripts/checks/check_fields.py --values build/cpu/tests/field_values [--files 16] [--seed 1]
 
@@ -46,7 +45,7 @@ def random_values(numbers, dtype, shape):
 
 
 def chunked_storage(choose, shape):
-    """Chunks, and how far each axis may grow: what decides about the kind of index."""
+    """Chunks, and the maximum extent of each axis: they decide the kind of index."""
     storage = {"chunks": tuple(choose.randint(1, extent) for extent in shape)}
     growth = [choose.choice([0, 0, 3]) for _ in shape]
     limits = [extent + more for extent, more in zip(shape, growth)]
@@ -58,7 +57,7 @@ def chunked_storage(choose, shape):
 
 
 def write_data_set(choose, numbers, file, name):
-    """A random data set; returns how it was made, for messages."""
+    """A random data set; returns a description for messages."""
     dtype = numpy.dtype(choose.choice(TYPES))
     shape = tuple(choose.randint(1, 9) for _ in range(choose.randint(1, 4)))
     storage = chunked_storage(choose, shape) if choose.random() < 0.85 else {}
@@ -79,7 +78,7 @@ def write_data_set(choose, numbers, file, name):
 
 
 def check_file(choose, numbers, program, path, data_sets):
-    """How many data sets agreed, were refused as too new, and what was wrong."""
+    """The number of data sets that agreed and that were refused as too new, and the errors."""
     bounds = choose.choice(FORMATS)
     low = choose.choice(["earliest", bounds])
     block = choose.choice([0, 0, 512, 2048])

@@ -4,10 +4,9 @@
 
     python3 scripts/checks/check_gradients.py
 
-Trireme trains one step of plain SGD with learning rate 1, so that the weights before it less the weights after it are the
-gradients. PyTorch starts from the same weights, sees the same batch and computes in fp64. Seconds. Prints the loss,
-the gradient norm and the worst parameters; exits 1 where a parameter's gradient is off by more than 1e-4 of its norm.
-Needs a build and: pip install torch numpy.
+Trireme trains one step of SGD with learning rate 1, so the gradients are the old weights minus the new. PyTorch
+computes the same weights and batch in fp64. Takes seconds. Prints the loss, the gradient norm and the worst parameters;
+exits 1 if a gradient is off by more than 1e-4 of its norm. Needs a build and: pip install torch numpy.
 """
 import argparse
 import json
@@ -48,7 +47,7 @@ def read_safetensors(path):
 
 
 class Gpt:
-    """Odd sizes on purpose. One batch is the whole data set, so that the order of samples does not matter."""
+    """Odd sizes on purpose. One batch is the whole data set, so the sample order does not matter."""
 
     layers, hidden, heads, context, batch = 3, 96, 3, 129, 16
     model = f"{{family: gpt2, layers: {layers}, hidden: {hidden}, heads: {heads}, context: {context}, vocabulary: 256}}"
@@ -130,7 +129,7 @@ def check(kind, trireme):
 
         model.pack(place, tool)
         weights = {}
-        # The second run's steps are too small to be seen: its weights are the initial ones.
+        # The second run's steps are too small to change weights, so it ends with the initial ones.
         for rate in ("1.0", "1e-30"):
             run = os.path.join(place, "run_" + rate)
             with open(os.path.join(place, "config.yaml"), "w", encoding="utf-8") as file:
@@ -141,7 +140,7 @@ def check(kind, trireme):
             with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
                 metrics = json.loads(file.readline())
     start = {name: value.astype(numpy.float64) for name, value in weights["1e-30"].items() if "running_" not in name}
-    # What the tiny step left in place of exact zeros would move units off the kink of their ReLU.
+    # The tiny step replaces exact zeros, which would move units off the kink of their ReLU.
     parameters = {name: torch.tensor(numpy.where(abs(value) < 1e-20, 0, value), requires_grad=True)
                   for name, value in start.items()}
     loss = model.loss(parameters)
@@ -150,8 +149,8 @@ def check(kind, trireme):
     for name, parameter in parameters.items():
         reference = parameter.grad.numpy()
         squares += (reference**2).sum()
-        # Weights around one are stored with a rounding of their own, which is no error of the gradient. Where the true
-        # gradient is zero, so must ours be: the floor below only keeps 0/0 away.
+        # Weights near one are stored with a rounding error of their own, which is no error of the gradient. A zero
+        # gradient must be zero here too: the floor below only avoids 0/0.
         rounding = numpy.linalg.norm(start[name]) * 2.0**-23
         difference = numpy.linalg.norm(start[name] - weights["1.0"][name] - reference)
         errors[name] = max(difference - rounding, 0.0) / max(numpy.linalg.norm(reference), 1e-7)

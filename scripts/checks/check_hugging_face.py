@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Weights of a GPT run to Hugging Face's libraries and back, bit for bit.
+"""Exports weights of a GPT run to Hugging Face's libraries and imports them, bit for bit.
 
     scripts/checks/check_hugging_face.py RUN --data SHARDS [--trireme FILE]
     scripts/checks/check_hugging_face.py --expectations DIRECTORY
 
-RUN is a directory with config.yaml and weights.safetensors; SHARDS a directory of one packed shard of its tokens.
-- Exports with `trireme checkpoint export`, reads the result with safetensors, loads it with transformers (no key may be
-  missing or left over), and compares the mean loss over the data with that of `trireme eval`, to 1e-4: logits that
-  differ would show in it.
-- Saves with save_pretrained, whole and in small shards, imports both with `trireme checkpoint import`, and compares every
-  tensor with RUN's.
-- The same for a model that transformers drew at random: import, export, equal bits, equal loss; then, as a run, greedy tokens
-  and log-likelihoods of `trireme generate` and `eval` against those of transformers.
-- `trireme checkpoint import` holds its forward pass against logits of transformers, and refuses weights of which one tensor is
-  another; what `export --expectations` says our logits are is what transformers makes of them.
-With --expectations, of any model: the logits of transformers on fixed inputs, in fp32, are written into the directory as
-trireme_expectations.safetensors, which `trireme checkpoint import` looks for.
-Seconds for a small model. Needs: pip install numpy safetensors transformers torch h5py. Exit 77 where one is missing.
+RUN is a directory with config.yaml and weights.safetensors; SHARDS is a directory with one packed shard of its tokens.
+- Exports with `trireme checkpoint export`, reads the result with safetensors, loads it with transformers (no missing or extra key),
+  and compares the mean loss over the data with `trireme eval`, to 1e-4, which would show different logits.
+- Saves with save_pretrained, whole and in small shards, imports both with `trireme checkpoint import`, and compares every tensor
+  with RUN's.
+- The same for a random model of transformers: import, export, equal bits, equal loss; then, as a run, greedy tokens and
+  log-likelihoods of `trireme generate` and `eval` against transformers.
+- `trireme checkpoint import` compares its logits with those of transformers, and refuses weights with one wrong tensor; the logits
+  of `export --expectations` equal those of transformers.
+
+With --expectations, for any model: writes transformers' fp32 logits on fixed inputs into the directory as
+trireme_expectations.safetensors, which `trireme checkpoint import` reads. Takes seconds for a small model. Needs: pip
+install numpy safetensors transformers torch h5py. Exit 77 if one is missing.
 """
 import argparse
 import pathlib
@@ -45,7 +45,7 @@ def same(left, right):
 
 
 def compare(what, ours, others, rows):
-    """All tensors bit for bit; beyond `rows` the tokens' matrix is padding, which nobody else has."""
+    """All tensors bit for bit; beyond `rows` the token matrix is padding, which only we have."""
     if set(ours) != set(others):
         sys.exit(f"{what}: other tensors: {sorted(set(ours) ^ set(others))}")
     for name, values in ours.items():
@@ -56,7 +56,7 @@ def compare(what, ours, others, rows):
 
 def load_in_transformers(directory):
     model, info = GPT2LMHeadModel.from_pretrained(directory, output_loading_info=True)
-    # The head is tied to the tokens and is not in the file.
+    # The head is tied to the token embedding and is not in the file.
     missing = set(info["missing_keys"]) - {"lm_head.weight"}
     if missing or info["unexpected_keys"] or info["mismatched_keys"]:
         sys.exit(f"transformers: missing {missing}, unexpected {info['unexpected_keys']}, {info['mismatched_keys']}")
@@ -64,7 +64,7 @@ def load_in_transformers(directory):
 
 
 def loss_in_transformers(model, data):
-    """Mean over the same targets as `trireme eval`: windows of the context's length, one after another."""
+    """Mean over the same targets as `trireme eval`: consecutive windows of the context's length."""
     (shard,) = sorted(pathlib.Path(data).glob("*.h5"))
     with h5py.File(shard) as file:
         tokens = torch.from_numpy(file["tokens"][...].astype(np.int64))
@@ -86,13 +86,13 @@ def masks(config):
 
 
 def fixed_inputs(config):
-    """Token ids of two texts, or a picture, that depend on nothing but the model's sizes."""
+    """Token ids of two texts, or an image, that depend only on the model's sizes."""
     if hasattr(config, "num_channels"):
         size = getattr(config, "image_size", 224)  # that of published ResNets, whose config does not say it
         shape = (1, config.num_channels, size, size)
         values = torch.arange(np.prod(shape)).mul(37).remainder(255).div(127.5).sub(1)
         return {"pixel_values": values.float().view(shape)}
-    # A model that sees both ways is asked about whole contexts.
+    # Bidirectional models are compared on whole contexts.
     length = config.max_position_embeddings if masks(config) else min(EXPECTED_TOKENS, config.max_position_embeddings)
     return {"input_ids": torch.arange(2 * length).mul(7919).add(13).remainder(config.vocab_size).view(2, length)}
 
@@ -135,7 +135,7 @@ class Exchange:
         return self.place / name
 
     def compare_losses(self, what, weights, model):
-        # The run's own arithmetic may be bf16.
+        # The run may compute in bf16.
         settings = ["--set", "precision=fp32", "--set", f"data.validation_path={self.arguments.data}"]
         printed = self.trireme("eval", self.arguments.run, "--weights", weights, *settings)
         ours = float(re.search(r"^loss +([0-9.]+)", printed, re.MULTILINE).group(1))

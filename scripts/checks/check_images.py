@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Packs every kind of PNG and JPEG and compares the pixels with Pillow's, one by one.
+"""Packs every kind of PNG and JPEG and compares all pixels with Pillow's.
 
     scripts/checks/check_images.py [--trireme BINARY]
 
-Of each kind an image is made, packed with 3 and with 1 channels, read back with h5py and compared with
-Image.open(file).convert("RGB") and convert("L"): they must be equal. 16-bit grey alone is compared with the high byte,
-because Pillow clips it to 255. Prints a line per kind; exit 1 where pixels differ; exit 77 where a package is missing.
-Some seconds.
+Creates an image of each kind, packs it with 3 and with 1 channels, reads it with h5py and compares with
+Image.open(file).convert("RGB") and convert("L"). Only 16-bit grey is compared with the high byte, because Pillow clips
+it to 255. Prints a line per kind; exit 1 if pixels differ; exit 77 if a package is missing. Takes seconds.
 """
 import argparse
 import io
@@ -49,7 +48,7 @@ def packed_rows(pixels, depth):
 
 
 def png(pixels, depth, kind, extra=(), interlaced=False):
-    """Pillow cannot write most kinds itself."""
+    """Writes a PNG; Pillow cannot write most kinds."""
     height, width = pixels.shape[:2]
     if interlaced:
         passes = [(0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1)]
@@ -103,7 +102,7 @@ def orientation_exif(value):
 
 
 def smooth(random, channels):
-    """A picture as photographs are, so that JPEG's colour conversion meets all values."""
+    """A smooth image, like a photograph, that covers all values of JPEG's colour conversion."""
     coarse = random.integers(0, 256, (6, 7, channels), dtype=np.uint8)
     planes = [np.asarray(Image.fromarray(coarse[:, :, c]).resize((WIDTH, HEIGHT), Image.BICUBIC)) for c in range(channels)]
     return np.stack(planes, axis=2)
@@ -116,7 +115,7 @@ def encoded(image, **options):
 
 
 def ycck(image):
-    """Pillow writes CMYK untransformed; an Adobe marker that says YCCK makes decoders transform it."""
+    """Pillow writes CMYK untransformed; an Adobe marker with YCCK makes decoders transform it."""
     data = encoded(image, quality=90)
     at = data.index(b"Adobe")
     return data[:at + 11] + b"\2" + data[at + 12:]

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares what Trireme reads of netCDF-4 files with Python's netCDF4, on random variables.
+"""Compares how Trireme and Python's netCDF4 read random variables of netCDF-4 files.
 
 Variables have random types, values, and attributes of netCDF and CF: _FillValue, missing_value, valid_range, valid_min,
-valid_max, scale_factor, add_offset, _Unsigned; some are written in part. Every value as float32 has to be the one that
-netCDF4 gives, NaN where that masks it. Left out is where Trireme differs on purpose (data/fields/README.md): bytes have no
-default fill value, missing_value of a wider float type is rounded to the variable's, and integers scaled by integers
-do not overflow, and integers of 64 bits are compared as doubles. What netCDF4 itself fails to read is passed over.
+valid_max, scale_factor, add_offset, _Unsigned; some are partly written. Every value as float32 must equal netCDF4's,
+NaN where it masks. Skips deliberate differences (data/fields/README.md): bytes have no default fill value,
+missing_value of a wider float type is rounded to the variable's, integers scaled by integers do not overflow, and
+64-bit integers are compared as doubles. Also skips what netCDF4 fails to read.
 
   scripts/checks/check_netcdf.py --values build/cpu/tests/field_values [--files 12] [--seed 1]
 
@@ -31,7 +31,7 @@ TYPES = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "f4", "f8"]
 
 
 def some_values(choose, numbers, dtype, shape):
-    """Small numbers, so that missing ones and ends of ranges are among them."""
+    """Small numbers, so that missing values and range ends occur among them."""
     low = 0 if dtype.kind == "u" else -6
     values = numbers.integers(low, 7, size=shape).astype(dtype)
     if dtype.kind == "f":

@@ -43,7 +43,8 @@ def load_weights(path):
 
 
 def validation_path(config, run, given):
-    """Where the data are now: as given, else as trireme finds a path of a config (here, or beside it), else in the clone."""
+    """Path of the validation data: as given, else as trireme resolves a config's path (here, or beside it), else in
+        the clone."""
     path = given or config["data"]["validation_path"]
     if not path:
         sys.exit(f"{run}/config.yaml: data.validation_path is empty; say --data SHARDS")

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Plants faults in training runs and looks whether replaying them finds each: the step by the run's certificate, and
-the tensor, the rank and the kind of cause by recordings.
+"""Plants faults in training runs and checks that replay finds each: the step from the run's certificate; the tensor,
+the rank and the kind of cause from recordings.
 
     check_replay.py --build build/cpu            every fault: a table as Markdown
     check_replay.py --build build/cpu --short    a few, for tests
-    check_replay.py --build build/cpu --clean 2000   no fault: so many steps that raise nothing
+    check_replay.py --build build/cpu --clean 2000   no fault: that many steps must report nothing
 
-A run is trained by trireme_faulty (tests/launch/fixture/test_faults.cpp), in which one thing goes wrong in one step. Then
-`trireme replay`, the program without faults, replays it on one rank from the checkpoint before and must name that very
-step; it records the step. Last trireme_faulty replays the step on the run's layout, where the fault happens again, and
-is compared with that recording: the first tensor that differs must be the one, on the rank, that the fault was in.
+A run is trained by trireme_faulty (tests/launch/fixture/test_faults.cpp) with one fault in one step. Then `trireme
+replay`, the program without faults, replays it on one rank from the previous checkpoint and must name that step; it
+records the step. Last, trireme_faulty replays the step on the run's layout, where the fault occurs again, and is
+compared with that recording: the first tensor that differs must be the faulty one, on the faulty rank.
 """
 import argparse
 import os
@@ -49,8 +49,8 @@ LAYOUTS = {
 
 
 class Fault:
-    """`text` for TRIREME_TEST_FAULT; `tensor` is what must be named, `ranks` where, `cause` a word of it; `seen`: the step
-    whose line of the certificate is another."""
+    """`text` for TRIREME_TEST_FAULT; `tensor`: the expected name; `ranks`: where; `cause`: a word of the expected
+        cause; `seen`: the step with a different line in the certificate."""
 
     def __init__(self, what, layout, text, tensor, ranks, cause, short=False, seen=STEP):
         self.seen = seen
@@ -104,7 +104,8 @@ def faults():
             f"the reduced gradient, .*{tied}", both, "tied")
     # Tensor parallelism.
     add("scale missing in a norm's gradient", "tensor 2", f"what=parameter_gradient,kind=scale,factor=2,rank=1,name={norm}",
-        # A copy of a weight that the tensor group does not split: rank 0's is digested, the loss shows the other.
+        # A weight that is replicated over the tensor group: rank 0's copy is digested, the other only shows in the
+        # loss.
         f"micro-batch 0: backward, the gradient of a parameter, .*{norm}", one, "tensor group", seen=STEP + 1)
     add("scale missing in a norm's gradient, everywhere", "tensor 2",
         f"what=parameter_gradient,kind=scale,factor=2,rank=all,name={norm}",
@@ -166,7 +167,7 @@ class Check:
         arguments = ["train", "gpt.yaml"] + [word for setting in settings for word in ("--set", setting)]
         return self.run(self.faulty, arguments, ranks, fault)
 
-    # What does not hold of a fault; "" where all does. And what was said of the tensor.
+    # The unmet expectations of a fault, or "", and the message about the tensor.
     def fault(self, fault):
         text = f"{fault.text},step={STEP}"
         layout = LAYOUTS[fault.layout]

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks safetensors files of ours against the reference library (pip install 'safetensors>=0.8').
+"""Checks our safetensors files against the reference library (pip install 'safetensors>=0.8').
 
     python3 scripts/checks/check_safetensors.py runs/gpt_tiny/weights.safetensors
 
-Opens each file with the reference reader, writes the same tensors with the reference writer and
-compares the two byte for byte. A second; prints one line per file; exits 1 on a difference.
+Opens each file with the reference reader, writes the same tensors with the reference writer and compares both byte for
+byte. Takes a second; prints one line per file; exits 1 on a difference.
 """
 import argparse
 import ctypes
@@ -32,7 +32,7 @@ def split(data):
 def check(path):
     with open(path, "rb") as file:
         ours = file.read()
-    # deserialize() validates as the reference reader does; it keeps dtypes that numpy lacks.
+    # deserialize() validates like the reference reader; it keeps dtypes that numpy lacks.
     tensors = dict(safetensors.deserialize(ours))
     header, length, _ = split(ours)
     metadata = dict(dict(header).get("__metadata__", []))

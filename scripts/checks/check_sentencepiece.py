@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the tokens of `trireme data pack-text --tokenizer X.model` with those of Python's sentencepiece, one by one.
+"""Compares the tokens of `trireme data pack-text --tokenizer X.model` with those of Python's sentencepiece.
 
-Trains models on text at hand (BPE, unigram, and one like Llama 2's); downloads nothing. The text that both read is that of
-check_tokenizer.py, with code points of every kind and bytes that are no UTF-8. Exits with 77 where Python lacks sentencepiece,
-or what check_tokenizer.py needs.
+Trains models on local text (BPE, unigram, and one like Llama 2's); downloads nothing. Both read the text of
+check_tokenizer.py, with code points of every kind and invalid UTF-8. Exits with 77 if Python lacks sentencepiece or a
+module of check_tokenizer.py.
 
   scripts/checks/check_sentencepiece.py --trireme build/cpu/trireme
 """
@@ -41,7 +41,7 @@ def check(name, path, arguments, documents, directory):
 
 
 class Named:
-    """With the name that compare() decodes by."""
+    """Adds the name by which compare() decodes."""
 
     def __init__(self, processor):
         self.processor = processor

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What does telemetry cost a run? Trains the quickstart's GPT on random bytes with everything on (the defaults, TensorBoard,
-Prometheus) and has all that the run reports of itself rest in every other block of some steps, within one process
-(tests/launch/fixture/test_rests.cpp), so that no drift of the machine is taken for a cost. For each pair of blocks in a row it
-compares the steps' time on the clock, and what all of rank 0's threads computed in them, flushes of files included. Then, in
-some runs, 100 traced steps with the 50 before and the 50 behind them. Intervals hold the figure in 95 of 100 cases (bootstrap
-over pairs of blocks, and over runs). Wants a quiet machine, and the targets trireme and trireme_delayed.
+"""Measures the cost of telemetry. Trains the quickstart's GPT on random bytes with everything on (the defaults,
+TensorBoard, Prometheus) and suspends all reporting in every other block of steps, within one process
+(tests/launch/fixture/test_rests.cpp), so a drift of the machine is not counted. For each pair of adjacent blocks it
+compares the wall time of steps and the CPU time of rank 0's threads, including flushes of files. Then some runs trace
+100 steps, compared with the 50 before and the 50 after. Intervals have 95 % confidence (bootstrap over pairs of blocks,
+and over runs). Needs a quiet machine, and the targets trireme and trireme_delayed.
 
   python3 scripts/checks/check_telemetry_cost.py              # about 4 minutes
 """
@@ -67,7 +67,7 @@ def ratio_of_sums(pairs):
 
 
 def rests(runs):
-    """Of each two blocks in a row one rests."""
+    """In each pair of adjacent blocks one is without reporting."""
     steps = train(runs, runs.steps, ON, runs.block)
     blocks = [steps[first:first + runs.block] for first in range(0, len(steps) - runs.block + 1, runs.block)]
     wall, cpu = [], []
@@ -84,7 +84,7 @@ def rests(runs):
 
 
 def traced(runs):
-    """Beside the traced steps lie three that count, measure clocks or write."""
+    """Skips three steps next to the traced ones, which count, measure clocks or write."""
     ratios = []
     for _ in range(runs.traces):
         last = FIRST_TRACED + TRACED - 1

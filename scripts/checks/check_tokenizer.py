@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the tokens of `trireme data pack-text --tokenizer` with those of the tokenizers library, one by one.
+"""Compares the tokens of `trireme data pack-text --tokenizer` with those of the tokenizers library.
 
-Makes tokenizer.json files in the styles of GPT-2, Llama 3, Qwen and others from text at hand; downloads nothing. The
-text that both read is mixed: files, all code points, white space, contractions, accents in every normal form, long
-runs and bytes that are no UTF-8. Exits with 77 where Python lacks tokenizers or h5py.
+Makes tokenizer.json files in the styles of GPT-2, Llama 3, Qwen and others from local text; downloads nothing. The text
+is a mix: files, all code points, white space, contractions, accents in every normal form, long runs and invalid UTF-8.
+Exits with 77 if Python lacks tokenizers or h5py.
 
   scripts/checks/check_tokenizer.py --trireme build/cpu/trireme                    a few MB of text, some minutes
-  scripts/checks/check_tokenizer.py --trireme build/cpu/trireme --megabytes 100 --whole 1 --threads 2 --styles llama3    and what both take (half a minute)
+  scripts/checks/check_tokenizer.py --trireme build/cpu/trireme --megabytes 100 --whole 1 --threads 2 --styles llama3    with the time of both (half a minute)
 """
 import argparse
 import glob
@@ -96,12 +96,12 @@ def files_at_hand():
 
 
 def is_old(letter):
-    """Of what Unicode has assigned lately, two libraries know different classes."""
+    """Excludes recently assigned code points, for which two libraries have different classes."""
     return unicodedata.category(letter) not in ("Cn", "Cs")
 
 
 def mixed_document(source, texts):
-    """Bytes of one document: a few stretches of different kinds."""
+    """Bytes of one document: a few parts of different kinds."""
     odd_words = ["I'll", "we'VE", "it'ſ", "naïve", "Ǆ", "ﬁt", "don't", "x²", "½", "٣٤٥", "12345678", "word", "tail", "<mask>", "<|endoftext|>",
                  "<|im_start|>user", "<|im_en", "café", "cafe\u0301", "가", "\u1100\u1161\u11a8", "日本語テキスト", "🙂👍🏽", "שלום", "हिन्दी", "\u180e", "\u200b",
                  "snake_case", "CamelCase", "...", "!?", "---", "//", "\\n", "a\u0327\u0301", "Ω", "\u2126", "ế", "\ufeff", "\ufffd"]
@@ -128,7 +128,8 @@ def mixed_document(source, texts):
 
 
 def mixed_text(size, texts):
-    """Documents as bytes; the first holds every code point that Python knows, of a small text one in 17 from U+3100 on."""
+    """Documents as bytes. The first has every code point that Python knows; for a small text one in 17 from U+3100
+        on."""
     source = random.Random(7)
     points = range(0x110000) if size >= 2_000_000 else [*range(0x3100), *range(0x3100, 0x110000, 17)]
     documents = ["".join(it + (" " if ord(it) % 3 == 0 else "") for it in filter(is_old, map(chr, points)) if it != SEPARATOR).encode()]
@@ -150,7 +151,7 @@ def cpu_seconds(who):
 
 
 def pack(arguments, out, path, tokenizer, more=()):
-    """Seconds of the whole program: of CPU time, and on the clock."""
+    """Seconds of the whole program: CPU time and wall time."""
     start, wall = cpu_seconds(resource.RUSAGE_CHILDREN), time.monotonic()
     command = [arguments.trireme, "data", "pack-text", path, "--out", out, "--tokenizer", tokenizer, "--quiet", "--force", *more]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -170,8 +171,8 @@ def compare(name, what, ours, theirs, tokenizer):
 
 
 def check_documents(name, maker, path, arguments, documents, directory, encode, decoder):
-    """Packs the documents and compares them, token by token, with what `encode` gives for a list of texts: a list of ids
-    for each. `maker` is how shards call the tokenizer, `decoder` shows a difference. Gives texts and ids."""
+    """Packs the documents and compares each token with `encode`, which maps a list of texts to a list of ids each.
+        `maker`: the shards' name of the tokenizer; `decoder` shows a difference. Returns texts and ids."""
     data, out = os.path.join(directory, "text"), os.path.join(directory, "out")
     separator = SEPARATOR.encode()
     with open(data, "wb") as file:
@@ -180,11 +181,11 @@ def check_documents(name, maker, path, arguments, documents, directory, encode, 
     ours, offsets, stored_name = stored(out)
     texts = [(it + separator).decode(errors="replace") for it in documents[:-1]] + [documents[-1].decode(errors="replace")]
     start, wall = cpu_seconds(resource.RUSAGE_SELF), time.monotonic()
-    # In slices: what a library gives back of 100 MB would take many GB.
+    # In slices: the library's objects for 100 MB would take many GB.
     theirs = [numpy.asarray(it, numpy.int64) for at in range(0, len(texts), 1000) for it in encode(texts[at:at + 1000])]
     theirs_seconds, theirs_wall = cpu_seconds(resource.RUSAGE_SELF) - start, time.monotonic() - wall
     compare(name, "documents", ours, numpy.concatenate(theirs), decoder)
-    # A document without a token is none.
+    # A document without tokens does not count.
     starts = numpy.unique(numpy.concatenate([[0], numpy.cumsum([len(it) for it in theirs])]))
     assert numpy.array_equal(offsets, starts), f"{name}: documents begin elsewhere"
     assert stored_name.decode().startswith(f"{maker}:{os.path.basename(path)}:xxh3="), stored_name

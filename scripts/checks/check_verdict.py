@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Does the verdict name what a rank was made to do wrong?
+"""Checks that the verdict names the rank that was slowed down.
 
-Trains a small GPT with trireme_delayed (tests/launch/fixture/test_delays.cpp), in which every rank's
-steps sleep for a while, so that they last as long on a busy machine, and one rank stands still for a
-known part of a step more: while it computes, in its loader, on its stream of messages, or at its
-checkpoints. Prints a table of what the verdict says: the rank, the cause, and its seconds beside those
-that were slept. Before each goes a clean run, in which nobody may be named.
+Trains a small GPT with trireme_delayed (tests/launch/fixture/test_delays.cpp). All ranks sleep in their steps, so that
+steps last equally long on a busy machine, and one rank sleeps for a known additional share of a step: in its
+computation, its loader, its message stream, or its checkpoints. Prints a table of the verdicts: the rank, the cause,
+and its seconds beside the slept ones. Before each goes a clean run, in which no rank may be named.
 
   python3 scripts/checks/check_verdict.py                  # every place, layout and share: about 7 minutes
   python3 scripts/checks/check_verdict.py --clean 100      # 100 clean runs alone
@@ -64,7 +63,7 @@ class Runs:
                         "text.txt"], cwd=directory, check=True)
 
     def run(self, ranks, settings, delays):
-        """Returns the output, what the rank slept in all, in seconds, and the median step in milliseconds."""
+        """Returns the output, the rank's total sleep in seconds, and the median step in milliseconds."""
         self.count += 1
         name = f"run{self.count}"
         total = os.path.join(self.directory, "total")
@@ -93,8 +92,8 @@ def settings_of(layout, place, steps):
 
 
 def check(runs, layout, place, share, steps, step_ms):
-    """One row of the table, whether it is as it should be, the verdict, and whether the clean run before it, of
-    whose step the share is, named anybody."""
+    """One row of the table, whether it is correct, the verdict, and whether the preceding clean run, which gives the
+        step time, named a rank."""
     ranks, rank, _ = LAYOUTS[layout]
     micro_batches = 8 // 4 // (1 if layout == "tensor 2" else 2)
     settings = settings_of(layout, place, steps)

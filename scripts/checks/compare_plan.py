@@ -27,7 +27,7 @@ def main() -> int:
         plan = json.loads((work / f"{name}.{number}.json").read_text())
         return 1e3 * plan["step_seconds"]["total"]
 
-    # Whatever else ran made calibrations and runs slower, never faster.
+    # Other load makes calibrations and runs slower, never faster.
     calibration = min(range(1, rounds + 1), key=lambda number: predicted_ms(names[0], number))
     predicted = {name: predicted_ms(name, calibration) for name in names}
     measured = {name: min(measured_ms(work / f"{name}.{i}") for i in range(1, rounds + 1)) for name in names}

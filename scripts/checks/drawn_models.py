@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of transformers in random small sizes, a function for each kind, and what they are in words.
+"""Models of transformers in random small sizes, one function per kind, with a description.
 
 Not to be run: see parity_huggingface.py.
 """
@@ -24,7 +24,7 @@ def rope(draw, kind, context):
 
 
 def stirred(draw, kind, config):
-    """A model in fp32 whose norms and biases are no longer what they start as."""
+    """A model in fp32 with norms and biases changed from their initial values."""
     torch.manual_seed(draw.randrange(1 << 30))
     model = getattr(transformers, kind)(config).float().eval()
     with torch.no_grad():
@@ -95,7 +95,7 @@ def draw_bert(draw, _family, _index):
     hidden, layers, context = heads * draw.choice([5, 8, 16]), draw.choice([1, 2, 3]), draw.choice([17, 40, 101])
     wide, act = draw.choice([33, 70, 128]), draw.choice(["gelu", "gelu", "gelu_new"])
     vocabulary = draw.choice([257, 300])
-    # The table of transformers gives a padding token no gradient, and these texts have none.
+    # transformers' embedding gives a padding token no gradient; these texts have no padding.
     config = transformers.BertConfig(num_hidden_layers=layers, num_attention_heads=heads, hidden_size=hidden,
                                      intermediate_size=wide, max_position_embeddings=context, vocab_size=vocabulary,
                                      mask_token_id=256, pad_token_id=None, hidden_act=act, hidden_dropout_prob=0.0,
@@ -106,8 +106,8 @@ def draw_bert(draw, _family, _index):
 
 
 def draw_resnet(draw, _family, index):
-    # Small: of more values before ReLUs some lie so near to zero that rounding decides about them, in 1 of 20 models even so,
-    # and then the steps part, here or between PyTorch's fp32 and fp64.
+    # Small: with more values some lie so close to a ReLU's zero that rounding decides them, in 1 of 20 models even
+    # here. Then the steps diverge, between trireme and PyTorch or between PyTorch's fp32 and fp64.
     kind, width = ["basic", "bottleneck"][index % 2], draw.choice([3, 5, 8])
     depths, size = draw.choice([[1, 1], [2, 1, 1], [1, 2]]), draw.choice([21, 24])
     config = transformers.ResNetConfig(num_channels=1, embedding_size=width, depths=depths, layer_type=kind, num_labels=draw.choice([2, 5]),

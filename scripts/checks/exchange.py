@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the checks against Hugging Face's libraries share: the program, and texts that both continue and score.
+"""Shared by the checks against Hugging Face's libraries: the program, and texts to continue and score.
 
-Not to be run: see check_hugging_face.py. Import it first: it ends with exit code 77 where a library is missing.
+Not to be run: see check_hugging_face.py. Import it first: it ends with exit code 77 if a library is missing.
 """
 import json
 import pathlib
@@ -27,7 +27,7 @@ def add_program(parser):
 
 
 class Program:
-    """Calls of trireme, whose output they return; one that fails ends the check."""
+    """Calls of trireme, which return its output; a failure ends the check."""
 
     def __init__(self, path):
         self.path = path.absolute()
@@ -40,13 +40,13 @@ class Program:
 
 
 def prompts_of(context, vocabulary, draw):
-    """Ids of texts of several lengths that leave room in the context for what is added."""
+    """Ids of texts of several lengths that leave room in the context for new tokens."""
     room = context - TOKENS
     return [[draw.randrange(vocabulary) for _ in range(length)] for length in {1, room // 2, room} if length >= 1]
 
 
 def greedy(model, prompt):
-    """The likeliest tokens, and whether one that is as likely to 1e-4 makes the choice open."""
+    """The most likely tokens, and whether another within 1e-4 makes the choice open."""
     ids, clear = list(prompt), True
     with torch.no_grad():
         for _ in range(TOKENS):
@@ -64,7 +64,8 @@ def log_likelihood(model, ids, first):
 
 
 def compare_texts(program, run, model, draw):
-    """Greedy tokens of trireme's cache against whole passes of transformers, and log-likelihoods: (all equal, worst error a token)."""
+    """Greedy tokens of trireme's cache against full passes of transformers, and log-likelihoods: (all equal, worst
+        error per token)."""
     prompts = prompts_of(model.config.max_position_embeddings, model.config.vocab_size, draw)
     lines = "".join(json.dumps({"prompt_ids": prompt}) + "\n" for prompt in prompts)
     (run / "prompts.jsonl").write_text(lines)

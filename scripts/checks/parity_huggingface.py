@@ -64,7 +64,7 @@ ADAMW = f"{{name: adamw, learning_rate: {ADAMW_RATE}, betas: [0.9, 0.95], epsilo
 
 
 class Text:
-    """Random bytes, as windows of the context."""
+    """Random bytes, in windows of the context."""
     more = ""
 
     def __init__(self, draw, model, batch):
@@ -86,8 +86,8 @@ class Text:
 
 
 class Texts(Text):
-    """The same with a text behind every zero, kept apart: the model of transformers sees every part of a text in a window by
-    itself, which is attention under a block-diagonal mask with positions that begin anew."""
+    """Like Text, with a new text after every zero, kept separate: transformers gets each part of a text in a window
+        alone, which equals attention with a block-diagonal mask and restarted positions."""
     more = ", documents: separate"
 
     def __init__(self, draw, model, batch):
@@ -115,7 +115,7 @@ class Texts(Text):
 
 
 def philox(seed, purpose, high, low):
-    """The four words of Philox4x32-10 for a counter, as runtime/base/philox.h keys it."""
+    """The four words of Philox4x32-10 for a counter, keyed as in runtime/base/philox.h."""
     mask = 0xFFFFFFFF
     key = [seed & mask, seed >> 32 ^ purpose * 0x9E3779B9 & mask]
     counter = [low & mask, low >> 32, high & mask, high >> 32]
@@ -127,7 +127,7 @@ def philox(seed, purpose, high, low):
 
 
 class HiddenText(Text):
-    """The same with tokens hidden as data/sets/masked_tokens.h says, of the seed that runs have by default."""
+    """Like Text with masked tokens, as in data/sets/masked_tokens.h, with the default seed."""
     SEED, MASK, PURPOSE, SHARE = 1234, 256, 9, 0.15
 
     def __init__(self, draw, model, batch):
@@ -157,7 +157,7 @@ class HiddenText(Text):
 
 
 class Pictures:
-    """Random grey pictures with random labels."""
+    """Random grey images with random labels."""
     more = ", mean: [0.5], std: [0.25]"
 
     def __init__(self, draw, model, batch):
@@ -218,7 +218,7 @@ class Comparison:
         self.data.pack(self.trireme, self.place)
 
     def expectations(self):
-        """Inputs and logits for the import to hold its own against; the loss of evaluation."""
+        """Inputs and logits for the import to compare with; the loss of evaluation."""
         model = copy.deepcopy(self.model).double().eval()
         with torch.no_grad():
             self.start_loss = self.data.loss(model).item()
@@ -228,7 +228,7 @@ class Comparison:
         return {name: inputs.numpy(), "logits": logits.contiguous().numpy()}
 
     def train(self, name, steps, optimizer, lora="{}"):
-        """The losses of the steps, and the weights after them in their names."""
+        """The losses of the steps, and the weights after them."""
         config = self.place / f"{name}.yaml"
         run = self.place / name
         config.write_text(RUN.format(run=run, model=self.section, data=self.place / "data/train", more=self.data.more,
@@ -240,12 +240,12 @@ class Comparison:
         return [line["loss"] for line in lines if "grad_norm" in line], self.read(exported)
 
     def read(self, directory):
-        """The tensors of a file by the names of the model's parameters; those of a GPT-2 lack what all begin with."""
+        """The tensors of a file by parameter name; for GPT-2 the common prefix is dropped."""
         prefix = "transformer." if self.model.config.model_type == "gpt2" else ""
         return {prefix + name: values for name, values in load_file(directory / "model.safetensors").items()}
 
     def saved(self, values):
-        """Values of the parameters by the names that files have, which need not be the module's."""
+        """Values of the parameters by their names in files, which may differ from the module's."""
         model = copy.deepcopy(self.model)
         for name, parameter in model.named_parameters():
             parameter.data = values[name]
@@ -261,14 +261,14 @@ class Comparison:
         self.statistics = self.of_statistics(model, after, 1)
         worst, name_of_worst = 0.0, ""
         references = self.saved({name: p.grad for name, p in model.named_parameters()})
-        # Biases of keys reach no probability: their gradient is zero but for rounding.
+        # Biases of keys do not affect probabilities: their gradient is zero up to rounding.
         least = 1e-3 * np.sqrt(sum(np.linalg.norm(values) ** 2 for values in references.values()))
         statistics = {name for name, _ in model.named_buffers()}
         for name, reference in references.items():
             if name in statistics:
                 continue
             ours = (start[name].astype(np.float64) - after[name]) / SGD_RATE
-            # What the weights were is rounded away with the step; no error of the gradient is as small.
+            # Subtracting rounds to the weights' precision, so smaller errors of the gradient are invisible.
             rounding = np.linalg.norm(start[name]) * 2.0**-23 / SGD_RATE
             error = max(np.linalg.norm(ours - reference) - rounding, 0) / max(np.linalg.norm(reference), least)
             if error >= worst:
@@ -287,7 +287,7 @@ class Comparison:
 
     def adamw_losses(self, model):
         parameters = dict(model.named_parameters())
-        # Of the weights with several axes, positions and class tokens are not decayed.
+        # Of multi-dimensional weights, positions and class tokens have no weight decay.
         undecayed = ("wpe.weight", "position_embeddings", "position_embeddings.weight", "cls_token")
         decayed = [p for name, p in parameters.items() if p.dim() > 1 and not name.endswith(undecayed)]
         others = [p for name, p in parameters.items() if p.dim() == 1 or name.endswith(undecayed)]
@@ -303,7 +303,7 @@ class Comparison:
         return losses
 
     def of_statistics(self, model, after, steps):
-        """How far those of batch norms are off, of the largest."""
+        """The error of batch norm statistics, relative to the largest."""
         worst = 0.0
         for name, theirs in model.named_buffers():
             if name.endswith("num_batches_tracked"):
@@ -313,7 +313,7 @@ class Comparison:
         return worst
 
     def adapted(self, draw):
-        """Worst difference of losses of adapters that are trained here and there, and of the merged model."""
+        """Worst loss difference of adapters trained on both sides, and of the merged model."""
         rank, alpha = draw.choice([1, 3, 8]), draw.choice([4.0, 16.0])
         targets = draw.choice([["qkv", "output", "expand", "contract"], ["qkv", "contract"]])
         lora = f"{{rank: {rank}, alpha: {alpha}, targets: [{', '.join(targets)}]}}"

@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains on emulated GPUs that check the order of streams (tests/emulation/order): any two accesses to the same memory
-that no event and no wait of the host orders end a run with a report of both.
+"""Trains on emulated GPUs that check the order of streams (tests/emulation/order): two accesses to the same memory that
+no event or host wait orders end a run with a report of both.
 
-    stream_order.py [--program FILE] [--runs NAME,...] [--ranks LIST]  the engine as it is, in every layout: all silent
+    stream_order.py [--program FILE] [--runs NAME,...] [--ranks LIST]  the engine unchanged, in every layout: all silent
     stream_order.py --mutations [--program FILE] [--runs NAME,...] [--ranks LIST] [--table FILE] [--sites REGEX] [--at-least N]
                                                                        without each wait and record, one by one: all reported
 
-The layouts are those of scripts/layout_matrix.sh and, by name, what they leave out: images, half precision, graphs,
-checkpoints, evaluation, generation, measured products. A mutation runs where its place in the sources tells a clock
-something, shortest run first, until one reports it.
-Lines of sources are known where the program has debug information:
+The layouts are those of scripts/layout_matrix.sh plus named ones for images, half precision, graphs, checkpoints,
+evaluation, generation, measured products. A mutation runs where its source line affects a clock, shortest run first,
+until one reports it. Source lines are known if the program has debug information:
 
     cmake --preset cpu -B build/order -DCMAKE_CXX_FLAGS=-g1 && cmake --build build/order --target trireme_ordered
 """
@@ -47,8 +46,8 @@ COMMON = {
     "device.type": "cuda", "data.workers": "1", "data.prefetch": "2", "train.steps": "4", "train.eval_batches": "2",
     "train.log_every": "1", "parallel.bucket_megabytes": "0.01", "parallel.timeout_seconds": "100",
 }
-# Beside the matrix: NAME RANKS settings; "again" runs the same once more, to go on from its checkpoint, "eval" and "generate"
-# are commands on what was trained, "measured" has products measured, among four algorithms.
+# In addition to the matrix: NAME RANKS settings; "again" continues from the run's checkpoint, "eval" and "generate" run
+# on the trained weights, "measured" measures products among four algorithms.
 MORE = """
 evaluation      1 train.eval_every=2
 graphs-layer    1 device.graphs=layer
@@ -106,7 +105,7 @@ class Run:
 
 @dataclasses.dataclass
 class Site:
-    """A call that orders streams, wherever the compiler has put it."""
+    """A call that orders streams, in any inlined copy."""
 
     call: str
     place: str
@@ -167,7 +166,7 @@ class Runner:
         pack(program, work)
 
     def train(self, run: Run, variables: dict) -> tuple:
-        """The status of a run and what it printed."""
+        """The exit status and output of a run."""
         directory = self.work / "run"
         shutil.rmtree(directory, ignore_errors=True)
         data = "images" if run.settings["model.family"] == "resnet" else "text"
@@ -218,7 +217,7 @@ def check(runner: Runner, runs: list) -> int:
 
 
 def symbolise(program: str, offsets: list) -> dict:
-    """By offset: (function, place) of the calls before them, from the innermost on."""
+    """Per offset: (function, place) of the call chain, innermost first."""
     calls = [f"0x{int(offset, 16) - 1:x}" for offset in offsets]
     text = subprocess.run(["addr2line", "-a", "-f", "-C", "-i", "-e", program], input="\n".join(calls), text=True,
                           stdout=subprocess.PIPE, check=True).stdout
@@ -232,7 +231,7 @@ def symbolise(program: str, offsets: list) -> dict:
     return names
 
 
-# A place that others call to wait: where it is called is what counts.
+# Helper functions that wait: their call site counts.
 HELPERS = ("wait_for_comm",)
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Low-rank adapters of lora.rank on a model of transformers. Imported by parity_huggingface.py; needs torch."""
+"""Low-rank adapters, as lora.rank, on a model of transformers. Imported by parity_huggingface.py; needs torch."""
 import torch
 
 
 class Adapters:
-    """A model whose weights have alpha / rank B A added to them; A is one for what is one matrix of ours."""
+    """A model with alpha / rank B A added to its weights; A is shared by weights that are one matrix in trireme."""
     PARTS = {"attention.qkv": ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"], "attention.output": ["self_attn.o_proj"],
              "mlp.expand": ["mlp.gate_proj", "mlp.up_proj"], "mlp.contract": ["mlp.down_proj"]}
     GPT2_PARTS = {"attention.qkv": ["attn.c_attn"], "attention.output": ["attn.c_proj"], "mlp.expand": ["mlp.c_fc"], "mlp.contract": ["mlp.c_proj"]}

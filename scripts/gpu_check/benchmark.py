@@ -4,9 +4,10 @@ import json
 import os
 import sys
 
+import gpu_info
 from gpt2 import why_no_torch
 from harness import NotProvable, Row, RunFailed, proved
-from workloads import CPU_MODELS, REPOSITORY, WORKLOADS
+from workloads import CPU_MODELS, REPOSITORY, WORKLOADS, Workload, set_options
 
 # The smallest and the largest first: where time runs out, the report still spans the range.
 CUDA_ORDER = ["gpt2_124m", "resnet50", "gpt2_1558m", "gpt2_350m", "gpt2_774m"]
@@ -16,6 +17,26 @@ GOAL_RATIO = 1.15
 GOAL_MFU = {"gpt2_124m": 0.55, "gpt2_1558m": 0.60}
 GOAL_RATE = {"resnet50": 3400}
 GOAL_EXPOSED = 0.02
+REHEARSED_BATCH = 2
+HARDWARE = {"H200": "h200", "H100": "h100", "B200": "b200", "A100": "a100"}
+
+
+def planned(check, model):
+    """What `trireme plan` expects of the benchmark's step, or None for a GPU that configs/hardware does not describe."""
+    name = (gpu_info.query("name") or [""])[0]
+    hardware = next((file for part, file in HARDWARE.items() if part in name), None) if check.on_gpu else "cpu_example"
+    if hardware is None:
+        return None
+    work, out = Workload(model), os.path.join(check.place, f"plan_{model}.json")
+    batch = work.batch if check.on_gpu else REHEARSED_BATCH
+    settings = {**work.overrides, "train.micro_batch": batch, "train.global_batch": batch, "device.type": check.device,
+                "precision": "bf16" if check.on_gpu else "fp32"}
+    check.tool("plan", work.path, "--ranks", "1", "--hardware", f"configs/hardware/{hardware}.yaml", "--json", out,
+               *set_options(settings))
+    with open(out, encoding="utf-8") as file:
+        plan = json.load(file)
+    return {"hardware": hardware, "memory": plan["memory"]["needed"] / 2**20,
+            **{part: 1000 * plan["step_seconds"][part] for part in ("total", "forward", "backward", "optimizer")}}
 
 
 def measured(model, beside):
@@ -31,7 +52,7 @@ def measured(model, beside):
                    "--model", model, "--ranks", "1", "--rounds", "1", "--steps", str(steps), "--warmup", str(warmup),
                    "--precision", "bf16" if check.on_gpu else "fp32", "--json", out, "--trireme", check.trireme,
                    *(["--torch-python", arguments.torch_python] if beside else ["--without-torch"]),
-                   *([] if check.on_gpu else ["--batch", "2"])]
+                   *([] if check.on_gpu else ["--batch", str(REHEARSED_BATCH)])]
         for setting in arguments.set:
             command += ["--set", setting]
         finished = check.run(command)
@@ -39,6 +60,7 @@ def measured(model, beside):
             raise RunFailed("", finished)
         with open(out, encoding="utf-8") as file:
             row = json.load(file)[0]
+        row["planned"] = planned(check, model)
         return proved(summary(row), row)
     return run
 
@@ -74,6 +96,18 @@ def summary(row):
     if ratio(row):
         text += f", {ratio(row):.2f} x PyTorch"
     return text
+
+
+def beside_plan(row):
+    """(what, measured, planned, unit) of a row; nothing without a plan."""
+    side, plan = ours(row), row.get("planned")
+    if not plan:
+        return
+    yield "step", side["step_ms"], plan["total"], "ms"
+    for part in ("forward", "backward", "optimizer"):
+        yield part, side["phases"][part + "_ms"], plan[part], "ms"
+    if side["peak"]:
+        yield "memory", side["peak"], plan["memory"], "MiB"
 
 
 def goals(row):

@@ -5,6 +5,7 @@ import dataclasses
 import basics
 import benchmark
 import faults
+import first
 import gpt2
 import layouts
 import sanitizer
@@ -29,6 +30,9 @@ class Call:
 
 ENGINE = Section("engine", 55, basics.engine)
 CALLS = {
+    "first": Call("what tells most: the machine, each operation of a step, speed beside the plan, all GPUs together", (
+        Section("machine", 80, first.machine_rows), ENGINE, Section("operations", 110, first.one_gpu), Section("speed", 85, first.speed),
+        Section("several GPUs", 240, first.several_gpus))),
     "basics": Call("the program trains here; unit tests; GPT and ResNet as on the CPU, twice, with CUDA graphs", (
         Section("control", 60, basics.control), ENGINE, Section("unit tests", 180, test_programs.units),
         Section("parity", 135, training.parity), Section("repeat", 60, training.repeat), Section("graphs", 80, training.graphs))),

@@ -164,7 +164,7 @@ class Check:
         directory = settings.get("run.directory") or os.path.join(self.place, f"run_{self.count}")
         settings = {"run.directory": directory, "device.type": self.device, **settings}
         if ranks > 1 and settings["device.type"] == "cuda":
-            settings["device.share"] = True
+            settings.setdefault("device.share", True)
         path = config if "/" in config else os.path.join(self.place, config + ".yaml")
         return self.launch(ranks, [self.trireme, "train", path, *set_options(settings)]), directory
 

@@ -13,6 +13,16 @@ optimizer: {name: adamw, learning_rate: 1e-3, weight_decay: 0.1}
 lr_schedule: {name: cosine, warmup_steps: 2}
 parallel: {bucket_megabytes: 0.25, timeout_seconds: 15}
 """,
+    "llama": """
+run: {directory: runs/check, seed: 7}
+reproducibility: run
+model: {family: llama, layers: 4, hidden: 256, heads: 8, kv_heads: 4, intermediate: 512, context: 128, vocabulary: 256}
+data: {path: DATA/text/train, workers: 1, prefetch: 2}
+train: {steps: 8, global_batch: 32, micro_batch: 2, log_every: 4, clip_norm: 1.0}
+optimizer: {name: adamw, learning_rate: 1e-3, weight_decay: 0.1}
+lr_schedule: {name: cosine, warmup_steps: 2}
+parallel: {bucket_megabytes: 0.5}
+""",
     "resnet": """
 run: {directory: runs/check, seed: 7}
 reproducibility: run

@@ -68,14 +68,31 @@ def in_cell(text):
     return text.replace("|", "/").replace("\n", " ")
 
 
+def plan_table(rows):
+    """Measured beside planned, and the three parts that are furthest from their plan, by their share of the step or of memory."""
+    apart = []
+    yield "| model | measured / planned |"
+    yield "|---|---|"
+    for row in rows:
+        parts = list(benchmark.beside_plan(row))
+        yield f"| {row['model']} | " + ", ".join(f"{what} {seen:,.1f} / {plan:,.1f} {unit}" for what, seen, plan, unit in parts) + " |"
+        whole = {"ms": row["planned"]["total"], "MiB": row["planned"]["memory"]}
+        apart += [(abs(seen - plan) / whole[unit], f"{row['model']} {what}: {seen:,.1f} instead of {plan:,.1f} {unit}")
+                  for what, seen, plan, unit in parts if what != "step"]
+    yield "\nThe three largest differences: " + "; ".join(text for _, text in sorted(apart, reverse=True)[:3]) + "."
+
+
 def speed(calls):
-    rows = [one.data for call in calls for one in call.results if call.name == "benchmark" and one.data]
+    rows = [one.data for call in calls for one in call.results if one.data]
     if not rows:
         return
     yield "\n## Speed\n"
     yield from speed_table(rows)
     yield "\nMilliseconds of Trireme's step by phase, mean; phases that overlap the step's computation count where they wait:\n"
     yield from phase_table(rows)
+    if with_plan := [row for row in rows if row.get("planned")]:
+        yield f"\nBeside `trireme plan --hardware configs/hardware/{with_plan[0]['planned']['hardware']}.yaml`:\n"
+        yield from plan_table(with_plan)
     if any(call.device == "cuda" for call in calls):
         yield "\nGoals for one H200:\n"
         yield from (f"- {'reached' if good else 'MISSED'}: {goal}" for row in rows for goal, good in benchmark.goals(row))

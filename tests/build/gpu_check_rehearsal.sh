@@ -31,6 +31,10 @@ for row in start 'two ranks on the CPU' 'train two steps' base_test 'gpt fp32' '
   expect_result "$place/output" "$row" proved
 done
 grep -q 'A rehearsal on the CPU' "$report"
+# The first ten minutes, without what takes long on a CPU.
+expect 0 "$check" first --build "$build" --device cpu --out "$out" \
+  --only '^operations: profile of gpt2|^several GPUs: (same|links|memory)'
+for row in 'profile of gpt2_124m' 'same bits twice' links memory; do expect_result "$place/output" "$row" proved; done
 expect 0 "$check" report "$out" --out "$place/merged"
 cmp "$report" "$place/merged/report.md"
 

@@ -43,7 +43,12 @@ double fastest(Stream& stream, int calls, Enqueue&& enqueue) {
   return best;
 }
 
-double matmul_flops(Device& device, DType dtype, std::int64_t n) {
+double matmul_work(std::int64_t n) {
+  return 2 * std::pow(static_cast<double>(n), 3);
+}
+
+// The rate of calls that take `run_flops` together.
+double matmul_flops(Device& device, DType dtype, std::int64_t n, double run_flops) {
   const auto stream = device.make_stream(StreamKind::compute);
   const std::size_t bytes = static_cast<std::size_t>(n * n) * size_of(dtype);
   Buffer memory(device, 3 * bytes, MemoryKind::device);
@@ -51,9 +56,8 @@ double matmul_flops(Device& device, DType dtype, std::int64_t n) {
   const auto matrix = [&](std::size_t i) {
     return Tensor{memory.data() + i * bytes, dtype, {n, n}};
   };
-  const double flops = 2 * std::pow(static_cast<double>(n), 3);
-  constexpr double flops_of_a_run = 4e8;
-  const int calls = std::max(1, static_cast<int>(flops_of_a_run / flops));
+  const double flops = matmul_work(n);
+  const int calls = std::max(1, static_cast<int>(run_flops / flops));
   const double seconds = fastest(
       *stream, calls, [&] { ops::linear_forward(*stream, matrix(0), matrix(1), matrix(2)); });
   return flops / seconds;
@@ -108,23 +112,33 @@ StepSeconds time_steps(Device& device, const Config& config, double seconds) {
           .steps = static_cast<int>(whole.size())};
 }
 
-// rate(n) = flops * n / (n + half): two sizes give both.
+// rate(n) = flops * n / (n + half): two sizes give both. The larger is one that takes long beside
+// its launch: 1024 on a core, 8192 on an H100.
 MatmulRates time_matmuls(Device& device, DType dtype) {
-  constexpr std::int64_t small = 64, large = 1024;
-  const double at_small = matmul_flops(device, dtype, small);
-  const double at_large = matmul_flops(device, dtype, large);
-  const double half = (at_large - at_small) / (at_small / small - at_large / large);
+  constexpr double long_seconds = 5e-4;
+  std::int64_t large = 1024;
+  double at_large = matmul_flops(device, dtype, large, 0);
+  while (matmul_work(large) / at_large < long_seconds) {
+    large *= 2;
+    at_large = matmul_flops(device, dtype, large, 0);
+  }
+  const std::int64_t small = large / 16;
+  const double at_small = matmul_flops(device, dtype, small, matmul_work(large) / 5);
+  const double of_small = static_cast<double>(small), of_large = static_cast<double>(large);
+  const double half = (at_large - at_small) / (at_small / of_small - at_large / of_large);
   if (at_large <= at_small || half < 0) return {.flops = at_large};
-  return {.flops = at_large * (1 + half / large), .half_dimension = half};
+  return {.flops = at_large * (1 + half / of_large), .half_dimension = half};
 }
 
 double time_copy(Device& device) {
   constexpr std::size_t bytes = std::size_t{256} << 20;
+  // A GPU copies this in a tenth of a millisecond.
+  const int calls = device.type() == DeviceType::cuda ? 4 : 1;
   const auto stream = device.make_stream(StreamKind::compute);
   Buffer memory(device, 2 * bytes, MemoryKind::device);
   device.fill_zero(*stream, memory.data(), memory.bytes());
   const double seconds = fastest(
-      *stream, 1, [&] { device.copy(*stream, memory.data() + bytes, memory.data(), bytes); });
+      *stream, calls, [&] { device.copy(*stream, memory.data() + bytes, memory.data(), bytes); });
   return 2.0 * bytes / seconds;
 }
 

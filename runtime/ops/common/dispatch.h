@@ -27,7 +27,7 @@
 // Logged as `name`.
 #define TRIREME_DISPATCH_AS(name, stream, function, passes, ...)                                  \
   do {                                                                                            \
-    const OperationScope operation_scope((name), [&] { return (passes).total(); });               \
+    const OperationScope operation_scope((name), (stream), [&] { return (passes).total(); });     \
     if ((stream).device().execution() == Execution::none) {                                       \
       TRIREME_EXPECTS(WorkLog::current() != nullptr, "nothing runs on a dry device: " #function); \
     } else if ((stream).device().type() == DeviceType::cpu) {                                     \

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 #include "launch/bench/kernels/step_count.h"
 #include "launch/bench/model/measure.h"
+#include "launch/bench/model/profile.h"
 #include "launch/bench/model/synthetic_batches.h"
 #include "launch/engine/engine.h"
 #include "launch/plan/counted_work.h"
@@ -85,6 +87,28 @@ TEST(KernelCounts, OfLlamaAreThoseOfAStepThatRuns) {
   expect_same_as_running("llama_tiny.yaml",
                          {"model.layers=2", "model.hidden=32", "model.intermediate=32",
                           "model.context=16", "parallel.zero=0", "precision=fp32"});
+}
+
+// The events of a profile surround just what is counted, and some time passes between them.
+TEST(KernelCounts, OfGptAreThoseThatAProfileOfTheGpuTimes) {
+  const Config config =
+      on_one_gpu("gpt_tiny.yaml", {"model.layers=2", "model.hidden=32", "model.context=16",
+                                   "parallel.zero=0", "precision=fp32", "device.graphs=step"});
+  const auto device = Device::create(DeviceType::cuda);
+
+  const model_bench::StepProfile profile = model_bench::profile_step(*device, config, 0);
+
+  std::map<std::string, double> timed, counted;
+  for (const model_bench::OperationTime& each : profile.operations) {
+    timed[each.name] += each.calls;
+    EXPECT_GT(each.seconds, 0) << each.name;
+  }
+  for (const OperationCount& each : kernel_bench::count_step(config).operations) {
+    // Copies and fills are outside of operations.
+    if (each.name != "copy" && each.name != "fill")
+      counted[each.name] += static_cast<double>(each.calls);
+  }
+  EXPECT_EQ(timed, counted);
 }
 
 template <typename Of>

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ten minutes on a new machine should tell first: what machine it is, where a step goes, how fast it is beside the plan, and
+whether several GPUs train as one does."""
+import json
+import os
+import re
+import shutil
+
+import evidence
+import training
+from benchmark import measured
+from harness import NotProvable, Row, failed, judged, not_proved, proved, worst_relative
+from workloads import Workload, set_options
+
+MOST_RANKS = 8
+PROFILED = ("gpt2_124m", "resnet50")
+# Name, calls, ms, share, lost ms of a row of `bench machine --profile`.
+OPERATION = re.compile(r"^(\w+) +[\d.e+]+ +([\d.]+) +[\d.]+ % +([\d.]+)", re.MULTILINE)
+BOUND = 1e-5
+WIDE = {"parallel.tensor_blocks": 2, "parallel.timeout_seconds": 30}
+
+
+def gpus():
+    return evidence.asked(["nvidia-smi", "-L"], 30).count("GPU ") if shutil.which("nvidia-smi") else 0
+
+
+def ranks_of(check):
+    """One for each GPU; on the CPU a rehearsal with two."""
+    if not check.on_gpu:
+        return 2
+    found = check.once("GPUs", gpus)
+    if found < 2:
+        raise NotProvable("one GPU: several would each have a rank")
+    return min(found, MOST_RANKS) & ~1
+
+
+# ---- The machine. ----
+
+def machine(check):
+    if not check.on_gpu:
+        return not_proved("a rehearsal on the CPU")
+    for name, command in (("gpus", ["-q", "-d", "CLOCK,POWER,TEMPERATURE,PERFORMANCE,ECC,MEMORY"]), ("topology", ["topo", "-m"]),
+                          ("nvlink", ["nvlink", "-s"]), ("driver", [])):
+        check.box.add_text(f"{name}.txt", evidence.asked(["nvidia-smi", *command], 30))
+    doctor = check.run([check.trireme, "doctor", "--set", "device.type=cuda"])
+    check.box.add_text("doctor.txt", doctor.output)
+    said = f"{check.once('GPUs', gpus)} GPUs; doctor ended with {doctor.code}"
+    return proved(said) if doctor.code == 0 else failed(f"{said}: {doctor.last_lines()}")
+
+
+def machine_rows(_check):
+    return [Row("machine", "driver, topology, clocks, power and what doctor says are kept", 60, machine, free=True)]
+
+
+# ---- One GPU. ----
+
+def profile(model):
+    def run(check):
+        if check.on_gpu:
+            work = Workload(model)
+            config, settings = work.path, {**work.overrides, "precision": "bf16"}
+        else:
+            check.pack()
+            config, settings = os.path.join(check.place, "gpt.yaml"), {}
+        text = check.tool("bench", "machine", config, "--profile", *set_options({**settings, "device.type": check.device}))
+        check.box.add_text("profile.txt", text)
+        rows = OPERATION.findall(text)
+        if not rows:
+            return failed(f"no operation in {text[:200]!r}")
+        most = ", ".join(f"{name} {lost} of {taken}" for name, taken, lost in rows[:3])
+        return proved(f"{text.partition(',')[0]}; ms lost: {most}; the table is in the evidence")
+    return run
+
+
+def one_gpu(_check):
+    return [Row(f"profile of {model}", f"{model}: each operation timed beside its declared bytes and FLOPs", 60, profile(model))
+            for model in PROFILED]
+
+
+def speed(check):
+    model = "gpt2_124m" if check.on_gpu else "gpt"
+    return [Row(model, f"{model}: speed, memory and phases beside the plan", 60, measured(model, False))]
+
+
+# ---- Several GPUs. ----
+
+def train(check, settings, ranks, environment=None):
+    return check.train("llama", {"device.share": False, **WIDE, **settings}, ranks, environment=environment)
+
+
+def start(check):
+    ranks = ranks_of(check)
+    run = train(check, {"precision": "bf16", "train.steps": 2}, ranks, {"NCCL_DEBUG": "INFO"})
+    check.box.add_text("nccl_info.txt", run.output)
+    return proved(f"{ranks} ranks, loss {run.losses[-1]:.4f}; what NCCL says of its rings, channels and transports is in the evidence")
+
+
+def links(check):
+    ranks, out = ranks_of(check), os.path.join(check.place, "links.json")
+    check.pack()
+    largest = str((1 << 30) if check.on_gpu else (1 << 20))
+    settings = {"device.type": check.device, "parallel.tensor": 2}
+    finished = check.run(check.launch(ranks, [check.trireme, "bench", "machine", "--links", os.path.join(check.place, "llama.yaml"),
+                                              "--max-bytes", largest, "--json", out, *set_options(settings)]))
+    if finished.code != 0:
+        return failed(f"ended with {finished.code}: {finished.last_lines()}")
+    check.box.add_text("links.txt", finished.output)
+    with open(out, encoding="utf-8") as file:
+        groups = json.load(file)["groups"]
+    best = [f"{group['group']} {one['collective']} {1e-9 * max(size['bus_bytes_per_second'] for size in one['sizes']):.1f}"
+            for group in groups for one in group["collectives"] if one["collective"] in ("all_reduce", "all_gather", "send_recv")]
+    return proved(f"{ranks} ranks, bus GB/s: " + ", ".join(best))
+
+
+def against_one(check):
+    ranks = ranks_of(check)
+    settings = {"precision": "fp32", "parallel.zero": 1}
+    alone, all_of_them = train(check, {**settings, "parallel.zero": 0}, 1), train(check, settings, ranks)
+    worst = worst_relative(all_of_them.losses, alone.losses)
+    return judged(worst <= BOUND, f"{ranks} ranks: losses differ by {worst:.1e} from one rank (bound {BOUND:g})")
+
+
+def twice(check):
+    ranks = ranks_of(check)
+    one, two = (train(check, {"precision": "bf16", "parallel.zero": 1}, ranks) for _ in range(2))
+    return judged(one.weights() is not None and one.bits() == two.bits(), f"{ranks} ranks: weights {one.weights()} and {two.weights()}")
+
+
+def with_graphs(check):
+    ranks = ranks_of(check)
+    return training.replayed("llama", "step", {"device.share": False, "precision": "bf16", **WIDE}, ranks)(check)
+
+
+def layouts(check):
+    ranks = ranks_of(check)
+    settings = {"precision": "fp32", "reproducibility": "layout"}
+    runs = {"1 rank": train(check, settings, 1)}
+    for name, more in (("data", {"parallel.zero": 3}), ("tensor 2", {"parallel.tensor": 2}), ("pipeline 2", {"parallel.pipeline": 2})):
+        runs[name] = train(check, {**settings, **more}, ranks)
+    return judged(len({repr(run.bits()) for run in runs.values()}) == 1,
+                  f"{ranks} ranks: " + ", ".join(f"{name} {run.weights()}" for name, run in runs.items()))
+
+
+def memory(check):
+    """What the driver's allocations come to beside the planned ones; both are printed by each run."""
+    run = train(check, {"precision": "bf16", "parallel.zero": 1}, ranks_of(check))
+    found = re.search(r"predicted / measured: ([\d.]+) / ([\d.]+) MiB", run.output)
+    if not found:
+        return failed("the run does not print its buffers")
+    planned, held = map(float, found.groups())
+    return judged(abs(held - planned) <= 0.03 * planned, f"buffers of a rank {held:.1f} MiB, planned {planned:.1f} (bound 3 %)")
+
+
+def several_gpus(_check):
+    return [Row("NCCL starts", "NCCL connects all GPUs; its report of a start is kept", 60, start),
+            Row("same bits twice", "all GPUs train twice to the same bits", 50, twice),
+            Row("as one rank", "a Llama on all GPUs trains as on one", 50, against_one),
+            Row("links", "bandwidth of NCCL by group and size", 60, links),
+            Row("graphs", "all GPUs: device.graphs: step has the bits of no graphs", 50, with_graphs),
+            Row("layouts", "data, tensor and pipeline parallel have the bits of one rank in layout mode", 80, layouts),
+            Row("memory", "a rank's buffers are those that were planned", 40, memory)]
