@@ -22,6 +22,7 @@
 #include "runtime/base/atomic_file.h"
 #include "runtime/comm/host_stream.h"
 #include "runtime/comm/watchdog/watched.h"
+#include "runtime/device/gpu_facts.h"
 #include "runtime/telemetry/host.h"
 
 namespace trireme {
@@ -106,8 +107,8 @@ plan::Hardware describe_node(const Device& device, const MpiEnvironment& mpi) {
   const HostCpu cpu = host_cpu();
   const bool cuda = device.type() == DeviceType::cuda;
   const int cores = usable_cores(cpu);
-  hardware.name =
-      cuda ? fmt::format("GPU of {}", cpu.model) : fmt::format("{} x {}", cores, cpu.model);
+  const std::vector<GpuFacts> gpus = cuda ? cuda_facts().gpus : std::vector<GpuFacts>();
+  hardware.name = cuda ? gpus.front().name : fmt::format("{} x {}", cores, cpu.model);
   hardware.node = {
       .ranks = cuda ? mpi.local_size() : std::max(mpi.local_size(), max_ranks_per_core * cores),
       .cores = cuda ? 0 : cores};
@@ -115,10 +116,14 @@ plan::Hardware describe_node(const Device& device, const MpiEnvironment& mpi) {
   hardware.links.rails = cuda ? mpi.local_size() : 1;
   hardware.links.overlap = cuda ? 1 : 0;
   const HostMemory memory = host_memory();
-  const std::uint64_t total = memory.limit_bytes > 0
-                                  ? std::min(memory.limit_bytes, memory.total_bytes)
-                                  : memory.total_bytes;
-  hardware.device.memory_bytes = static_cast<double>(total) / mpi.local_size();
+  const std::uint64_t host = memory.limit_bytes > 0
+                                 ? std::min(memory.limit_bytes, memory.total_bytes)
+                                 : memory.total_bytes;
+  // Ranks share a GPU where there are more of them.
+  const int count = static_cast<int>(gpus.size());
+  const int sharing = cuda ? (mpi.local_size() + count - 1) / count : mpi.local_size();
+  hardware.device.memory_bytes =
+      static_cast<double>(cuda ? gpus.front().memory_bytes : host) / sharing;
   return hardware;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every parallel mode on emulated GPUs against the CPU engine, and against each other bit for bit
 // where only the order of enqueueing differs.
+#include <gmock/gmock.h>
+
 #include "tests/launch/fixture/emulated_fixture.h"
 
 namespace trireme::test {
@@ -150,6 +152,19 @@ TEST_F(EmulatedModes, WhenTheDeviceWorksChangesNoBit) {
     const ScopedVariable streams("TRIREME_EMULATED_STREAMS", mode);
     EXPECT_EQ(transcript(gpt(), {1, "", mode}), threads);
   }
+}
+
+TEST_F(EmulatedModes, AMeasuredMachineIsItsGpuWithTheMemoryOfTheGpu) {
+  const ScopedVariable memory("TRIREME_EMULATED_MEMORY", "2048");
+
+  const CommandResult result = trireme(
+      "bench machine configs/llama_tiny.yaml --accept-load --seconds 0 "
+      "--set device.type=cuda --set model.layers=1 --set model.hidden=32 --set "
+      "model.intermediate=32 --set model.context=16 --set train.micro_batch=1");
+
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_THAT(result.output, testing::AllOf(testing::HasSubstr("name: \"Emulated GPU\""),
+                                            testing::HasSubstr("memory_bytes: 2147483648\n")));
 }
 
 }  // namespace
