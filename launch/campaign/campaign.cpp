@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double least_look = 0.2, seconds_to_stop = 600;
-// A controller that did not answer sbatch in time may have taken the job all the same.
+// sbatch can time out at the controller and still have submitted the job.
 constexpr double seconds_to_appear = 60;
 
 std::string new_id() {
@@ -32,7 +32,7 @@ std::string new_id() {
   return fmt::format("{:08x}", random() & 0xffffffffU);
 }
 
-// The system did not say whether there is a job now.
+// Unknown whether the job was submitted.
 bool is_doubtful(const std::string& refusal) {
   for (const char* const words : {"imed out", "ontact", "no answer", "ero Bytes", "ommunication"}) {
     if (refusal.find(words) != std::string::npos) return true;
@@ -40,7 +40,7 @@ bool is_doubtful(const std::string& refusal) {
   return false;
 }
 
-// Whose ranks were killed for no fault of their hosts.
+// The ranks were killed from outside, not by a fault of their hosts.
 bool ended_by_scheduler(const std::string& state) {
   for (const char* const word : {"PREEMPTED", "CANCELLED", "TIMEOUT", "DEADLINE"}) {
     if (state.starts_with(word)) return true;
@@ -54,7 +54,7 @@ CampaignState state_in(const CampaignFile& file, const CampaignLayouts& layouts)
     state.id = new_id();
     state.created = wall_clock();
   }
-  // A run that was extended goes on; who starts a campaign again that gave up wants another try.
+  // An extended run goes on. Restarting a campaign that gave up is another try.
   if (state.outcome == CampaignState::Outcome::done && state.steps != layouts.steps)
     state.outcome = CampaignState::Outcome::going;
   if (state.outcome == CampaignState::Outcome::given_up)
@@ -156,7 +156,7 @@ void Campaign::waits(const std::string& text) {
   save();
 }
 
-// Nothing may go on that does not stand in the file.
+// State is saved before anything acts on it.
 void Campaign::save() {
   when_there_is_room([&] {
     owner_.require();
@@ -190,7 +190,7 @@ bool Campaign::pause(double seconds) {
   for (;;) {
     const double left = std::clamp(until - wall_clock(), 0.0, 1.0);
     if (signal_within(stop_signals, left) > 0) return false;
-    // What need not wait for the next look.
+    // A stop file or a signal ends the pause.
     if (wall_clock() >= until || stop_is_asked() != asked) return true;
     if (locked && !attempt_is_locked(place)) return true;
   }
@@ -216,7 +216,7 @@ void Campaign::end(Outcome outcome, const std::string& reason) {
   save();
 }
 
-// Hosts that are left out are taken again where nothing could run without them.
+// If nothing can run without the excluded hosts, they are used again.
 Offers Campaign::offers_or_forgiven(double now) {
   const auto excluded = state_.excluded_hosts(now);
   Offers found = control_->offers(layouts_.options, excluded, nullptr);
@@ -234,7 +234,7 @@ Offers Campaign::offers_or_forgiven(double now) {
 double Campaign::next_attempt() {
   const double now = wall_clock();
   const RunProgress progress = read_progress(file_.run_directory(), 0);
-  // What needs no offer comes first.
+  // Decisions without offers come first.
   Decision decision = decide_next(state_, layouts_.options, {}, rules_, progress.checkpoint, now);
   if (decision.action == Decision::Action::wait && decision.until <= now) {
     const Offers found = offers_or_forgiven(now);
@@ -274,7 +274,7 @@ void Campaign::submit(const Decision& decision) {
                   .submitted = now,
                   .from_step = read_progress(file_.run_directory(), 0).checkpoint};
   attempt.name = fmt::format("trireme-{}-{:04}", state_.id, attempt.number);
-  // Of a row of refusals the last one tells as much as all.
+  // Of consecutive refusals only the last is kept.
   if (!state_.attempts.empty() && state_.attempts.back().started == 0) state_.attempts.pop_back();
   std::error_code error;
   fs::create_directories(attempt_directory(file_, attempt), error);
@@ -282,7 +282,7 @@ void Campaign::submit(const Decision& decision) {
     return waits(fmt::format("{}: {}", attempt_directory(file_, attempt), error.message()));
   const auto allowed = seconds_allowed(state_, rules_, attempt.nodes, now);
   state_.attempts.push_back(std::move(attempt));
-  save();  // from here on the name is searched for before anything else is submitted
+  save();  // from here on this name is searched for before another submission
   Attempt& job = state_.attempts.back();
   const std::string refusal = control_->submit(job, allowed, state_.excluded_hosts(now));
   if (refusal.empty()) {
@@ -344,7 +344,7 @@ std::optional<Decision> Campaign::better(const Attempt& attempt, double now) {
   if (Decision limit = decide({}); limit.action == Decision::Action::stop) return limit;
   const bool runs = attempt.phase == Attempt::Phase::running;
   const double since = now - (runs ? attempt.started : attempt.submitted);
-  // A job that waits is given up sooner than one that computes.
+  // A waiting job is given up sooner than a running one.
   const double patience = runs ? rules_.better_after_seconds : rules_.better_after_seconds / 4;
   if (attempt.asked_to_stop > 0 || since < patience || (runs && rules_.gain == 0)) return {};
   Offers found =
@@ -427,7 +427,7 @@ void Campaign::exclude_blamed(const Attempt& attempt, const JobReport& report,
   };
   for (const std::string& host : report.lost_hosts)
     exclude(host, "does not answer");
-  if (!report.lost_hosts.empty()) return;  // what ranks say of each other follows from that
+  if (!report.lost_hosts.empty()) return;  // reports about other ranks are consequences of the loss
   for (const Blame& blame : blamed_hosts(log, attempt.hosts, file_.ranks_per_node))
     exclude(blame.host, blame.reason);
 }
@@ -439,7 +439,7 @@ void Campaign::finish(Attempt& attempt, const JobReport& report) {
   const RunProgress progress = read_progress(file_.run_directory(), attempt.from_step);
   attempt.phase = Attempt::Phase::ended;
   if (attempt.started == 0) attempt.started = report.started;
-  // A job that was cancelled before it began has no start, or one that is its end.
+  // A job that was cancelled before its start has no start time, or one equal to its end.
   const double now = wall_clock();
   attempt.ended = report.ended > attempt.started ? std::min(report.ended, now) : now;
   attempt.code =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training that outlives its jobs: asks what could start, submits, follows, and goes on from the
-// checkpoint under whatever layout fits what is there then. One process, which may be killed and
-// started again at any time: what it must know stands in DIRECTORY/campaign.json before it acts.
+// A training over many jobs: asks for offers, submits a job, follows it, and continues from the
+// checkpoint under the layout that fits the next nodes. One process, which may be killed and
+// restarted at any time: it writes its state to DIRECTORY/campaign.json before it acts.
 #pragma once
 
 #include <functional>
@@ -16,19 +16,19 @@ namespace trireme::campaign {
 
 class Campaign {
  public:
-  // Checks everything before it touches anything. Takes the directory's lock and raises
-  // ExitCode::config where another process has it.
+  // Checks everything before any side effect. Takes the directory's lock; raises ExitCode::config
+  // if another process has it.
   explicit Campaign(CampaignFile file);
 
-  // To the end of the training, of the budget, or of this process (SIGINT, SIGTERM), which leaves
-  // the job alone. Gives the exit code: 0 done, that of a run that cannot succeed, 75 where it can
-  // go on later, 93 given up. `stop`: ends the job and the campaign.
+  // Runs until the training is done, the budget is used, or SIGINT or SIGTERM, which leave the job
+  // running. Returns the exit code: 0 done, the code of a run that cannot succeed, 75 can go on
+  // later, 93 gave up. `stop`: ends the job and the campaign.
   [[nodiscard]] int run(bool stop);
 
  private:
   using Outcome = CampaignState::Outcome;
 
-  // One look and what follows from it; seconds until the next one.
+  // One poll and its action; returns seconds until the next one.
   double look_once();
   double next_attempt();
   double follow(Attempt& attempt);
@@ -42,12 +42,12 @@ class Campaign {
   [[nodiscard]] Offers offers_or_forgiven(double now);
   [[nodiscard]] std::optional<Decision> better(const Attempt& attempt, double now);
   [[nodiscard]] bool stop_is_asked() const;
-  // What it waits for, said once.
+  // Reports once what it waits for.
   void waits(const std::string& text);
-  // False where a signal came.
+  // False if a signal came.
   [[nodiscard]] bool pause(double seconds);
   void save();
-  // Again while the disk is full, said once.
+  // Retries while the disk is full, reported once.
   void when_there_is_room(const std::function<void()>& write);
   [[nodiscard]] int exit_code() const;
 
@@ -58,11 +58,11 @@ class Campaign {
   RunOwner owner_;
   CampaignState state_;
   Journal journal_;
-  bool stop_again_ = true;  // the signal may have died with the process that asked
+  bool stop_again_ = true;  // the process that asked may have died before it sent the signal
   bool interrupted_ = false;
 };
 
-// What `trireme campaign stop` leaves for the process that runs.
+// The file with which `trireme campaign stop` stops the running process.
 [[nodiscard]] std::string stop_file_in(const std::string& directory);
 
 }  // namespace trireme::campaign

@@ -26,7 +26,7 @@ struct Row {
   void (*read)(CampaignFile& file, const Value& value);
 };
 
-// Beside the campaign file where it is not in the current directory, as configs find their data.
+// Searched in the current directory, then beside the campaign file, like the data of configs.
 std::string found_file(const std::string& name, const std::string& beside) {
   std::error_code error;
   const fs::path near = fs::path(beside).parent_path() / name;
@@ -34,12 +34,12 @@ std::string found_file(const std::string& name, const std::string& beside) {
   return fs::absolute(take_near ? near : fs::path(name)).lexically_normal().string();
 }
 
-// Wherever it is started again, a campaign finds itself.
+// Relative to the campaign file, so it does not depend on the current directory.
 std::string place_of_campaign(const fs::path& directory, const std::string& file) {
   return fs::absolute(fs::path(file).parent_path() / directory).lexically_normal().string();
 }
 
-// As ssh, mpirun's list and a shell take it.
+// Valid for ssh, mpirun's host list and a shell.
 void check_host(const Value& value, const std::string& host) {
   constexpr std::string_view allowed =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
@@ -66,7 +66,7 @@ std::vector<std::string> hosts_in(const CampaignFile& file, const Value& value) 
     std::string line = text.substr(at, end - at);
     line = line.substr(0, line.find('#'));
     const std::size_t first = line.find_first_not_of(" \t\r");
-    // A host file of Open MPI has "slots=N" behind the name.
+    // Open MPI's host files have "slots=N" after the name.
     if (first != std::string::npos)
       hosts.push_back(line.substr(first, line.find_first_of(" \t\r", first) - first));
     at = end + 1;
@@ -88,7 +88,7 @@ double utc_seconds(const Value& value) {
   return static_cast<double>(::timegm(&utc));
 }
 
-// Their order is that of the documentation.
+// In the order of the documentation.
 constexpr Row rows[] = {
     {"config", "required", "config file of `trireme train`",
      [](CampaignFile& file, const Value& value) {
@@ -97,29 +97,29 @@ constexpr Row rows[] = {
     {"set", "none", "list of `key=value`, as `--set`",
      [](CampaignFile& file, const Value& value) { file.set = value.texts(); }},
     {"directory", "campaigns/NAME of the file",
-     "state, logs, status page; the run is `run` in it; all nodes must see it; where relative, to "
-     "the file's place, wherever the campaign is started",
+     "state, logs, status page, and the run in `run`; all nodes must see it; a relative path is "
+     "relative to this file",
      [](CampaignFile& file, const Value& value) {
        file.directory = place_of_campaign(value.text(), file.path);
      }},
-    {"nodes.min", "1", "fewest nodes of a job",
+    {"nodes.min", "1", "minimum nodes of a job",
      [](CampaignFile& file, const Value& value) { file.min_nodes = value.integer(1, most_nodes); }},
-    {"nodes.max", "nodes.min", "most nodes of a job",
+    {"nodes.max", "nodes.min", "maximum nodes of a job",
      [](CampaignFile& file, const Value& value) { file.max_nodes = value.integer(1, most_nodes); }},
-    {"ranks_per_node", "1", "ranks, and so GPUs, of a node",
+    {"ranks_per_node", "1", "ranks, thus GPUs, per node",
      [](CampaignFile& file, const Value& value) {
        file.ranks_per_node = value.integer(1, most_ranks_per_node);
      }},
     {"layouts", "the planner's",
-     "list of layouts such as `data=4:tensor=2`, each for its number of ranks; else the fastest "
-     "on `parallel.hardware`, else what the config says",
+     "list of layouts such as `data=4:tensor=2`, each for its number of ranks; default: the "
+     "fastest on `parallel.hardware`, else the config's",
      [](CampaignFile& file, const Value& value) { file.layouts = value.texts(); }},
     {"hosts", "Slurm",
-     "list of hosts for mpirun, or a file with one a line; without it Slurm is asked",
+     "list of hosts for mpirun, or a file with one per line; default: hosts of Slurm",
      [](CampaignFile& file, const Value& value) { file.hosts = hosts_in(file, value); }},
-    {"slurm.partitions", "the default one", "list of partitions, of which the best offer counts",
+    {"slurm.partitions", "the default one", "list of partitions; the best offer is taken",
      [](CampaignFile& file, const Value& value) { file.slurm.partitions = value.texts(); }},
-    {"slurm.account", "the user's", "account that is charged",
+    {"slurm.account", "the user's", "account to charge",
      [](CampaignFile& file, const Value& value) { file.slurm.account = value.text(); }},
     {"slurm.qos", "the account's", "quality of service",
      [](CampaignFile& file, const Value& value) { file.slurm.qos = value.text(); }},
@@ -127,41 +127,40 @@ constexpr Row rows[] = {
      [](CampaignFile& file, const Value& value) {
        file.slurm.minutes = value.integer(1, year_of_minutes);
      }},
-    {"slurm.options", "none", "list of further words for sbatch, such as `--gpus-per-node=8`",
+    {"slurm.options", "none", "list of further arguments for sbatch, such as `--gpus-per-node=8`",
      [](CampaignFile& file, const Value& value) { file.slurm.options = value.texts(); }},
     {"budget.node_hours", "0", "node-hours of all jobs together; 0: no limit",
      [](CampaignFile& file, const Value& value) { file.node_hours = value.number(0, most_hours); }},
-    {"budget.end", "never", "date of UTC by which the last job has stopped",
+    {"budget.end", "never", "UTC date by which the last job must have stopped",
      [](CampaignFile& file, const Value& value) { file.end = utc_seconds(value); }},
-    {"failures.exclude_hours", "12",
-     "hours for which a host is left out that died or failed its check",
+    {"failures.exclude_hours", "12", "hours to exclude a host that died or failed its check",
      [](CampaignFile& file, const Value& value) {
        file.exclude_hours = value.number(0, most_hours);
      }},
-    {"failures.no_progress", "5", "give up after so many jobs in a row without a newer checkpoint",
+    {"failures.no_progress", "5",
+     "give up after this many consecutive jobs without a newer checkpoint",
      [](CampaignFile& file, const Value& value) {
        file.no_progress = value.integer(1, most_nodes);
      }},
-    {"failures.backoff_seconds", "10",
-     "before the job after a failure; doubled with each, up to 16 times",
+    {"failures.backoff_seconds", "10", "pause after a failure; doubled with each, up to 16 times",
      [](CampaignFile& file, const Value& value) {
        file.backoff_seconds = value.number(0, year_of_seconds);
      }},
     {"failures.health_check", "false", "`trireme doctor` on the nodes of each job before it trains",
      [](CampaignFile& file, const Value& value) { file.health_check = value.boolean(); }},
     {"better.gain", "1.3",
-     "a running job is stopped where others would need that many times less for the rest; 0: never",
+     "stop a running job if another would finish the rest this many times faster; 0: never",
      [](CampaignFile& file, const Value& value) {
        file.gain = value.number(0, most_hours);
        if (file.gain > 0 && file.gain < 1)
          value.refuse(fmt::format(
              "{:g} would stop jobs for slower ones; allowed: 0, or 1 and above", file.gain));
      }},
-    {"better.after_minutes", "20", "but not before it has run so long",
+    {"better.after_minutes", "20", "minimum run time of a job before `better.gain` applies",
      [](CampaignFile& file, const Value& value) {
        file.better_after_minutes = value.number(0, static_cast<double>(year_of_minutes));
      }},
-    {"poll_seconds", "30", "between two looks at the job and the offers",
+    {"poll_seconds", "30", "seconds between two polls of the job and the offers",
      [](CampaignFile& file, const Value& value) { file.poll_seconds = value.number(0.1, 3600); }},
 };
 
@@ -199,7 +198,7 @@ void check_layouts(const CampaignFile& file) {
   });
 }
 
-// Rules over several keys.
+// Rules that span keys.
 void check(CampaignFile& file, bool max_given) {
   if (file.config.empty())
     fail(ExitCode::config, "{}: config: missing; name the config file of trireme train", file.path);
@@ -275,7 +274,7 @@ std::string campaign_keys_markdown() {
 std::string campaign_keys_text() {
   std::string text;
   for (const Row& row : rows) {
-    // The table's marks of code mean nothing on a terminal.
+    // Backticks are only for Markdown.
     std::string meaning(row.meaning);
     std::erase(meaning, '`');
     text += fmt::format("{:<24} default {:<24} {}\n", row.key, row.otherwise, meaning);

@@ -13,11 +13,11 @@ using Outcome = CampaignState::Outcome;
 using Action = Decision::Action;
 
 constexpr double assumed_restart_seconds = 60;
-constexpr double most_backoff = 16;  // times the first
-// A job that gets less would spend it on its start.
+constexpr double most_backoff = 16;  // times the first backoff
+// A shorter job would only start up.
 constexpr double least_job_seconds = 60;
 
-// How far predictions were off, by the newest attempt that has both.
+// Ratio of measured and predicted step time, from the newest attempt with both.
 double correction(const CampaignState& state) {
   for (auto attempt = state.attempts.rbegin(); attempt != state.attempts.rend(); ++attempt) {
     if (attempt->step_seconds > 0 && attempt->predicted_step > 0)
@@ -31,7 +31,7 @@ struct Candidate {
   Offer offer;
   std::optional<double> step;  // seconds
   double finish = 0;           // seconds from now
-  double node_hours = 0;       // for what is left
+  double node_hours = 0;       // for the remaining steps
 };
 
 std::vector<Candidate> candidates_of(const CampaignState& state,
@@ -52,8 +52,8 @@ std::vector<Candidate> candidates_of(const CampaignState& state,
   return all;
 }
 
-// The one that is done first; fewer nodes where that is equal. Where times are not known: the one
-// that starts first, on the most nodes.
+// The candidate that finishes first; fewer nodes on ties. Without times: the one that starts first,
+// on the most nodes.
 const Candidate* first_done(std::span<const Candidate> all, std::span<const LayoutOption> options) {
   const bool known =
       std::ranges::all_of(all, [](const Candidate& each) { return each.step.has_value(); });
@@ -72,7 +72,7 @@ Decision ended(Outcome outcome, std::string reason) {
   return {.action = Action::end, .outcome = outcome, .reason = std::move(reason)};
 }
 
-// Seconds to pause after failures in a row.
+// Seconds to pause after consecutive failures.
 double backoff(const CampaignState& state, const Rules& rules) {
   const auto failures = state.without_progress();
   if (failures == 0) return 0;
@@ -81,7 +81,7 @@ double backoff(const CampaignState& state, const Rules& rules) {
                   std::exp2(static_cast<double>(std::min<std::int64_t>(failures, 8) - 1)));
 }
 
-// What ends a campaign whether it has a job or not.
+// Limits that end a campaign with or without a job.
 std::optional<Decision> at_limit(const CampaignState& state, const Rules& rules, double now) {
   if (rules.end && now >= *rules.end)
     return ended(Outcome::past_end, "budget.end has come; a later one goes on from the checkpoint");
@@ -202,7 +202,7 @@ Decision decide_running(const CampaignState& state, std::span<const LayoutOption
   const std::int64_t steps_left = std::max<std::int64_t>(1, state.steps - step);
   const auto all = candidates_of(state, options, offers, steps_left);
   if (all.empty()) return keep;
-  // One that waits gives way to any that could start.
+  // A waiting job gives way to any that could start.
   if (job.phase != Attempt::Phase::running) {
     const Candidate* const best = first_done(all, options);
     return {.action = Action::stop,

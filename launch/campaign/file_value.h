@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One value of a campaign file as the type that its key has.
+// A value of a campaign file, checked against its key's type.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@ namespace trireme::campaign {
 
 class Value {
  public:
-  // `place`: "campaign.yaml:3: nodes.min", in front of every message. `node` must outlive it.
+  // `place`: "campaign.yaml:3: nodes.min", the prefix of messages. `node` must outlive it.
   Value(std::string place, const config::Node& node) : place_(std::move(place)), node_(node) {}
 
-  // Each raises ExitCode::config where something else stands there.
+  // Each raises ExitCode::config for a value of another type.
   [[nodiscard]] std::int64_t integer(std::int64_t low, std::int64_t high) const;
   [[nodiscard]] double number(double low, double high) const;
   [[nodiscard]] bool boolean() const;
   [[nodiscard]] std::string text() const;                // not empty
-  [[nodiscard]] std::vector<std::string> texts() const;  // of a list of texts that are not empty
+  [[nodiscard]] std::vector<std::string> texts() const;  // a list of non-empty texts
   [[nodiscard]] bool is_list() const { return node_.kind == config::Node::Kind::list; }
 
   [[noreturn]] void refuse(const std::string& message) const;

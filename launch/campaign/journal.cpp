@@ -40,7 +40,7 @@ std::string headline(const CampaignState& state, const std::string& directory) {
                      progress.step, state.steps, progress.checkpoint);
 }
 
-// One job: number, what it is or was, where.
+// One job: number, state, place.
 std::vector<std::string> cells_of(const Attempt& attempt, double now) {
   const bool ended = attempt.phase == Attempt::Phase::ended;
   std::string what(name_of(attempt.phase));
@@ -63,7 +63,7 @@ std::vector<std::string> cells_of(const Attempt& attempt, double now) {
 constexpr const char* titles[] = {"#",    "job",  "state", "nodes",    "ranks", "layout", "started",
                                   "time", "from", "to",    "step, ms", "place", "end"};
 
-// Numbers stand below each other at the right, why a job ended may take several lines.
+// Numbers are right-aligned; the reason may take several lines.
 std::string_view class_of(std::size_t column) {
   constexpr std::string_view numbers[] = {"#", "nodes", "ranks", "time", "from", "to", "step, ms"};
   if (std::ranges::find(numbers, titles[column]) != std::end(numbers)) return "";
@@ -96,7 +96,7 @@ void Journal::note(const std::string& text) {
     write_fully(file, directory_ + "/campaign.log", std::as_bytes(std::span(line)),
                 ExitCode::internal);
   } catch (const Error&) {
-    return;  // it was said on the terminal
+    return;  // already on the terminal
   }
 }
 
@@ -107,12 +107,12 @@ void Journal::show(const CampaignState& state, double now) {
     write_file(directory_ + "/status.html", page, ExitCode::internal);
     shown_ = std::move(page);
   } catch (const Error&) {
-    shown_.clear();  // the next look tries again
+    shown_.clear();  // the next poll retries
   }
 }
 
 std::string goodput_text(const CampaignState& state, double now) {
-  // What a job that goes on has done counts when it is known what the next goes on from.
+  // The useful part of a running job is known only when the next one starts.
   const bool going =
       !state.attempts.empty() && state.attempts.back().phase != Attempt::Phase::ended;
   const double open = going ? state.attempts.back().node_hours(now) : 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a campaign says: on the terminal, in DIRECTORY/campaign.log, and as its status page.
+// A campaign's output: the terminal, DIRECTORY/campaign.log, and a status page.
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@ class Journal {
  public:
   explicit Journal(std::string directory) : directory_(std::move(directory)) {}
 
-  // A line with the time. What cannot be written is left out: the disk may be full.
+  // A line with the time. Write errors are ignored: the disk may be full.
   void note(const std::string& text);
-  // Writes DIRECTORY/status.html where it changed.
+  // Writes DIRECTORY/status.html if it changed.
   void show(const CampaignState& state, double now);
 
  private:

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t tried_one_by_one = 16;
 
-// What a campaign plans with; nothing of it changes from option to option.
+// The planner's inputs that all options share.
 struct Planned {
   Config config;
   Provenance where;
@@ -30,7 +30,7 @@ std::string layout_text(const LayoutChoice& choice) {
   return text;
 }
 
-// The keys of `changed` that `given` has otherwise.
+// The keys of `changed` that differ from `given`.
 std::vector<std::string> settings_of(const Config& given, const Config& changed) {
   const auto before = values_by_key(given), after = values_by_key(changed);
   std::vector<std::string> settings;
@@ -54,7 +54,7 @@ double share_of(const Config& resolved) {
          static_cast<double>(slices.micro_batches() * split);
 }
 
-// The config under one layout, or why not.
+// The config under one layout, or why it does not fit.
 LayoutOption option_of(const Planned& planned, const Config& config, std::int64_t nodes,
                        int ranks) {
   const Config resolved = resolve_config(config, environment_of(ranks, planned), &planned.where);
@@ -92,7 +92,7 @@ LayoutOption searched(const Planned& planned, std::int64_t nodes, int ranks) {
           .step_seconds = best[0].step.total};
 }
 
-// The fastest of those in the file, or the first where times are not known.
+// The fastest of the file's layouts, or the first if times are unknown.
 LayoutOption listed(const Planned& planned, const CampaignFile& file, std::int64_t nodes,
                     int ranks) {
   std::optional<LayoutOption> best;

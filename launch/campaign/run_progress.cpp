@@ -18,7 +18,7 @@ RunProgress read_progress(const std::string& run, std::int64_t from) {
     const auto stored = runs::list_stored(run);
     if (!stored.empty()) progress.checkpoint = stored.back().step;
   } catch (const std::exception&) {
-    progress.checkpoint = 0;  // as if it were not there: nothing depends on it but figures
+    progress.checkpoint = 0;  // as if missing: only figures depend on it
   }
   std::vector<double> times;
   runs::MetricsLine line;

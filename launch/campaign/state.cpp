@@ -29,7 +29,7 @@ Enum named(const std::array<std::string_view, N>& names, const std::string& name
 
 }  // namespace
 
-// Found by the library, so in the namespace of their types.
+// nlohmann finds it by argument-dependent lookup.
 static void to_json(json& text, Attempt::Phase phase) {
   text = name_of(phase);
 }
@@ -93,7 +93,7 @@ std::int64_t CampaignState::without_progress() const {
   for (auto attempt = attempts.rbegin(); attempt != attempts.rend(); ++attempt) {
     if (attempt->number < counted_from) break;
     if (attempt->phase != Attempt::Phase::ended) continue;
-    // One that never ran lost nothing: its offer was gone.
+    // An attempt that never ran lost nothing: its offer was gone.
     if (attempt->to_step > attempt->from_step) break;
     if (attempt->started > 0) ++count;
   }

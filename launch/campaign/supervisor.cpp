@@ -33,11 +33,11 @@ namespace fs = std::filesystem;
 
 constexpr int requeue = static_cast<int>(ExitCode::requeue);
 constexpr int given_up = static_cast<int>(ExitCode::given_up);
-// With less left an allocation is no place for another start.
+// With less time left, an allocation is too short for another start.
 constexpr double least_seconds_left = 300;
 constexpr std::int64_t most_doublings = 4;  // of the backoff
 
-// run.directory of a config file; it may be of another program, with keys that we do not know.
+// run.directory of a config file, which may be another program's with unknown keys.
 std::string directory_in(const std::string& file) {
   const config::Node root = config::parse_document(config::read_text_file(file), file);
   const config::Node* node = &root;
@@ -49,7 +49,7 @@ std::string directory_in(const std::string& file) {
   return node->text;
 }
 
-// As the command line sets it, else as the config file that it names does; a run stands for itself.
+// From the command line, else from its config file, or the run directory itself.
 std::string run_of(const SuperviseOptions& options) {
   constexpr std::string_view key = "run.directory=";
   std::string set = options.run, named;
@@ -96,7 +96,7 @@ class Supervisor {
  public:
   explicit Supervisor(const SuperviseOptions& options)
       : options_(options), run_(run_of(options)), logs_(directory_for_logs(run_)) {
-    // Who starts a job in the background of a shell script has it ignore Ctrl-C.
+    // A job in the background of a shell script ignores SIGINT.
     struct sigaction interrupt {};
     if (::sigaction(SIGINT, nullptr, &interrupt) != 0) system_failed("sigaction", "SIGINT");
     if (interrupt.sa_handler != SIG_IGN) signals_.push_back(SIGINT);
@@ -119,11 +119,11 @@ class Supervisor {
   struct Ended {
     int code = 0;
     RunProgress progress{};
-    bool passing = false;  // by itself
+    bool passing = false;  // temporary
     bool made_steps = false;
   };
 
-  // What cannot be written is left out: the disk may be full.
+  // Write errors are ignored: the disk may be full.
   void write(const char* name, int flags, const std::string& text) const {
     try {
       const FileDescriptor file = logs_.open(name, O_WRONLY | O_CREAT | flags);
@@ -148,7 +148,7 @@ class Supervisor {
     return code;
   }
 
-  // Takes one signal, which goes on to the job; false where none comes in time.
+  // Takes one signal and passes it to the job; false if none comes in time.
   bool heed(double seconds, const Job* job = nullptr) {
     const int signal = signal_within(signals_, seconds);
     stopping_ = stopping_ || signal == SIGINT || signal == SIGTERM;
@@ -163,9 +163,8 @@ class Supervisor {
     while (!stopping_ && wall_clock() < until);
   }
 
-  // The job inherits the lock, so that it is free when the last process of an earlier job has
-  // ended, whatever became of its supervisor, whose host and process stand in the file. Gives the
-  // exit code where it may not go on.
+  // The job inherits the lock: it is free when the last process of an earlier job has ended. The
+  // lock file names the supervisor's host and process. Returns the exit code if it may not go on.
   std::optional<int> take_run() {
     for (bool said = false;; said = true) {
       if (auto lock = try_attempt_lock(logs_.path())) {
@@ -188,7 +187,7 @@ class Supervisor {
     }
   }
 
-  // Sets `here_`, the list of those that answer, and `ranks_`.
+  // Sets `here_`, the hosts that answer, and `ranks_`.
   void ask_who_is_there() {
     std::vector<std::string> names, up, away;
     std::vector<double> least;
@@ -216,7 +215,7 @@ class Supervisor {
     if (away_.empty() && !before.empty()) note("all hosts answer again");
   }
 
-  // False where it was stopped before enough hosts answered.
+  // False if it was stopped before enough hosts answered.
   bool find_hosts() {
     for (bool said = false; !options_.hosts.empty() && !stopping_; said = true) {
       ask_who_is_there();
@@ -229,7 +228,7 @@ class Supervisor {
     return !stopping_;
   }
 
-  // Whether the run's disk takes anything. A log there has nothing of a failure for want of room.
+  // Whether the run's disk takes data. On a full disk the log may lack the failure.
   [[nodiscard]] bool has_room() const {
     const std::string name = fmt::format("room.{}", ::getpid());
     try {
@@ -267,7 +266,7 @@ class Supervisor {
       continue;
     const std::string script = scale::own_script("launch/job.sh");
     if (*code != 0 && !script.empty()) (void)ask({script, fmt::format("{}", started)});
-    // Without what differs from run to run: times.
+    // Removes times, which differ from run to run.
     static const std::regex times(R"([0-9]+\.[0-9]+)");
     message_ = std::regex_replace(last_error(runs::end_of_file(log, std::uint64_t{256} << 10U)),
                                   times, "#");
@@ -295,7 +294,7 @@ class Supervisor {
     return ended;
   }
 
-  // The exit code where nothing is to be started again; else waits until it is.
+  // The exit code if nothing is to be restarted; else waits until the restart.
   std::optional<int> conclude(const Ended& last) {
     const NextStep next = next_step(last.code);
     if (next == NextStep::none) return end(last.code, "done");
@@ -341,10 +340,11 @@ class Supervisor {
   std::vector<int> signals_{SIGTERM, SIGUSR1, SIGCHLD};
   FileDescriptor lock_;
   bool stopping_ = false;
-  std::int64_t start_ = 0;  // counts those of earlier supervisors
+  std::int64_t start_ = 0;  // includes starts of earlier supervisors
   std::string here_{}, away_{};
   std::int64_t ranks_ = 0;
-  std::string message_{}, failure_{};  // of the last start: its last error; code, step and message
+  std::string message_{},
+      failure_{};  // of the last start: its last error; its code, step and message
   std::int64_t failures_ = 0, without_progress_ = 0, doublings_ = 0;
   std::int64_t reached_ = 0;  // step of the newest checkpoint
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps one command running until its run is done: launch/supervise.sh. A campaign chooses jobs;
-// this starts the command that it was given, on the hosts that answer, in the foreground.
+// Restarts one command until its run is done: launch/supervise.sh. A campaign chooses jobs; this
+// runs the given command on the hosts that answer, in the foreground.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@ namespace trireme::campaign {
 struct SuperviseOptions {
   std::int64_t max_restarts = 10, backoff = 5, no_progress = 3, min_ranks = 1;
   std::vector<int> restart_on{};
-  std::string run{};                                          // empty: as the command says
-  std::vector<std::pair<std::string, std::int64_t>> hosts{};  // each with its ranks
-  std::vector<std::int64_t> ranks{};                          // that the run can have; empty: any
+  std::string run{};                                          // empty: taken from the command
+  std::vector<std::pair<std::string, std::int64_t>> hosts{};  // host and its ranks
+  std::vector<std::int64_t> ranks{};  // rank counts that the run allows; empty: any
   std::vector<std::string> command{};
 };
 
-// To the end; gives the exit code. Before any other thread is there: takes SIGINT, SIGTERM and
-// SIGUSR1, which go on to the job. Raises ExitCode::config where the run is not known, or its
-// directory cannot be used.
+// Returns the exit code. Call it before other threads start: it takes SIGINT, SIGTERM and SIGUSR1
+// and passes them to the job. Raises ExitCode::config if the run is unknown or its directory cannot
+// be used.
 [[nodiscard]] int supervise(const SuperviseOptions& options);
 
 }  // namespace trireme::campaign

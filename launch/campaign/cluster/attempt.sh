@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# One job of `trireme campaign` on hosts, which starts it; it outlives the campaign's process, which finds it again by the lock
-# that all its processes inherit:
+# One job of `trireme campaign` on hosts. It outlives the campaign's process, which finds it again by the lock that all its
+# processes inherit:
 #
 #   attempt.sh DIRECTORY check|no LAUNCHER... -- CONFIG [--set KEY=VALUE]...
 #
-# `check` lets trireme doctor look at the hosts first; where it finds a problem the job ends with code 5. DIRECTORY/started
-# and DIRECTORY/ended say when, where, and with which exit code. TERM stops the run with a checkpoint.
+# `check` runs trireme doctor first; if it finds a problem the job ends with code 5. DIRECTORY/started and DIRECTORY/ended
+# have the time, the host and the exit code. TERM stops the run with a checkpoint.
 # shellcheck disable=SC2317  # functions that traps call
 set -u
 
@@ -25,12 +25,12 @@ while [[ $1 != -- ]]; do
 done
 shift
 
-# write NAME TEXT: complete or not at all, and again while the disk is full.
+# write NAME TEXT: atomic; retries while the disk is full.
 write() {
   until printf '%s\n' "$2" >"$place/$1.tmp" 2>/dev/null && mv "$place/$1.tmp" "$place/$1"; do sleep 1; done
 }
 write started "$(hostname) $$ $(date '+%s')"
-note() { :; }  # the campaign says it
+note() { :; }  # the campaign logs it
 run=$(run_directory_in "$@")
 trap 'stop_run TERM' TERM INT
 trap '' HUP

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lock that a job, or the command that submits it, inherits: it is free when the last process
-// that has it has ended, whatever became of the campaign. Open-file-description locks, which NFS 4
-// keeps for all hosts.
+// A lock that a job inherits, and the command that submits it. It is free when the last process
+// that holds it has ended, even if the campaign is gone. Uses open-file-description locks, which
+// NFS 4 enforces across hosts.
 #pragma once
 
 #include <optional>
@@ -11,9 +11,9 @@
 
 namespace trireme::campaign {
 
-// Nothing where somebody holds it. Raises ExitCode::config where there are no locks.
+// Empty if another process holds it. Raises ExitCode::config if the file system has no locks.
 [[nodiscard]] std::optional<FileDescriptor> try_attempt_lock(const std::string& directory);
-// False too where the file is not there.
+// False also if the file does not exist.
 [[nodiscard]] bool attempt_is_locked(const std::string& directory);
 
 }  // namespace trireme::campaign

@@ -22,7 +22,7 @@ namespace {
 
 constexpr double probe_seconds = 15;
 
-// Of a file "started" or "ended".
+// The words of a file "started" or "ended".
 std::vector<std::string> words_in(const std::string& path) {
   std::istringstream text(runs::end_of_file(path));
   std::vector<std::string> words;
@@ -31,7 +31,7 @@ std::vector<std::string> words_in(const std::string& path) {
   return words;
 }
 
-// Whether a process of this host is attempt.sh; what /proc has is no regular file of a size.
+// Whether a process of this host is attempt.sh. Files in /proc report no size.
 bool is_script(pid_t process) {
   std::ifstream file(fmt::format("/proc/{}/cmdline", process));
   const std::string command{std::istreambuf_iterator<char>(file), {}};
@@ -60,14 +60,14 @@ class HostControl final : public JobControl {
   void stop(const Attempt& attempt, bool at_once) override;
 
  private:
-  // Of `hosts` those that answer and see the program and the campaign's directory; why the others
-  // do not in `problem`.
+  // The hosts that answer and see the program and the campaign's directory; `problem` says why
+  // others do not.
   std::vector<std::string> answering(const std::vector<std::string>& hosts,
                                      std::string& problem) const;
 
   const CampaignFile& file_;
   std::string script_, launcher_;
-  std::vector<std::string> up_{};  // by the newest offers
+  std::vector<std::string> up_{};  // from the newest offers
 };
 
 std::vector<std::string> HostControl::answering(const std::vector<std::string>& hosts,
@@ -99,7 +99,7 @@ Offers HostControl::offers(const std::vector<LayoutOption>& options,
   }
   Offers found;
   const auto least = static_cast<std::size_t>(options.front().nodes);
-  // A running job that has all of them can get no better offer.
+  // A running job on all hosts can get no better offer.
   if (with_own != nullptr && static_cast<std::size_t>(with_own->nodes) >= hosts.size())
     return found;
   up_ = answering(hosts, found.problem);
@@ -123,7 +123,7 @@ JobReport HostControl::look(const Attempt& attempt) {
     report.started = std::strtod(started[2].c_str(), nullptr);
   }
   if (locked) {
-    // Also while ranks outlive their script: nothing else may start before they are gone.
+    // Also while ranks outlive their script: nothing else may start until they have ended.
     report.kind = JobReport::Kind::running;
     return report;
   }
@@ -183,7 +183,7 @@ void HostControl::stop(const Attempt& attempt, bool at_once) {
       !attempt_is_locked(attempt_directory(file_, attempt)))
     return;
   const auto process = static_cast<pid_t>(std::strtol(started[1].c_str(), nullptr, 10));
-  // The number may be another process's by now.
+  // The number may belong to another process by now.
   if (process > 1 && is_script(process))
     ::kill(at_once ? -process : process, at_once ? SIGKILL : SIGTERM);
 }

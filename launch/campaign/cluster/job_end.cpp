@@ -23,7 +23,7 @@ class Search {
     static const std::regex silent(R"(rank ([0-9]+).* does not answer)");
     std::smatch found;
     if (std::regex_search(line, found, ended)) {
-      // srun names tasks, of which the host may be another name for ours.
+      // srun may name a host by an alias.
       const std::string named = found[3];
       if (std::ranges::find(hosts_, named) != hosts_.end())
         add(named, "rank " + found[1].str() + " " + found[4].str());
@@ -75,7 +75,7 @@ class Search {
         }
       }
     }
-    // What is wrong everywhere is no host's fault.
+    // A problem on all hosts is no host's fault.
     if (named.size() == hosts_.size() && hosts_.size() > 1) return;
     for (const std::string& host : named)
       add(host, reason);
@@ -101,9 +101,9 @@ struct LastWords {
 LastWords last_words(std::string_view log) {
   std::istringstream lines{std::string(log)};
   LastWords last;
-  bool goes_on = false;  // in lines that are set in
+  bool goes_on = false;  // inside indented lines
   for (std::string line; std::getline(lines, line);) {
-    // Nor the frames of Open MPI's messages, and what a run logs.
+    // Skips the frames of Open MPI's messages and the run's own log lines.
     if (line.find_first_not_of(" \t\r-") == std::string::npos) continue;
     if (line.find("] [info] [") == std::string::npos) last.line = line.substr(0, 300);
     goes_on = goes_on && line.starts_with("  ");
@@ -124,7 +124,7 @@ std::vector<Blame> blamed_hosts(std::string_view log, const std::vector<std::str
   Search search(hosts, ranks_per_node);
   std::istringstream lines{std::string(log)};
   for (std::string line; std::getline(lines, line);) {
-    // Patterns are for lines that people read.
+    // Patterns match lines written for people only.
     if (line.size() < 2000) search.read(line);
   }
   return search.take();

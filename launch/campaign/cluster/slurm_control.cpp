@@ -43,11 +43,11 @@ class SlurmControl final : public JobControl {
   [[nodiscard]] std::vector<std::string> partitions() const {
     return file_.slurm.partitions.empty() ? std::vector<std::string>{""} : file_.slurm.partitions;
   }
-  // sbatch's words for a job, up to its script.
+  // sbatch's arguments for a job, without its script.
   [[nodiscard]] std::vector<std::string> request(const std::string& partition, std::int64_t nodes,
                                                  std::optional<double> seconds,
                                                  const std::vector<std::string>& excluded) const;
-  // Whether so many nodes could start at `partition`, and when; adds to `found`.
+  // Asks whether and when `nodes` could start at `partition`; adds to `found`.
   void test(const std::string& partition, std::int64_t nodes,
             const std::vector<std::string>& excluded, Offers& found, bool& refused_for_good) const;
   [[nodiscard]] std::string number_of(const Attempt& attempt, bool& answered) const;
@@ -69,8 +69,7 @@ SlurmControl::SlurmControl(const CampaignFile& file)
          "module, or name hosts for mpirun",
          file.path, program);
   }
-  // What the batch script is to run, and that it is not to come back by itself: the campaign asks
-  // for what fits then.
+  // The batch script's program; and no requeue, since the campaign asks for what fits next.
   if (::setenv("TRIREME_BINARY", scale::own_binary().c_str(), 0) != 0 ||
       ::setenv("TRIREME_MAX_REQUEUES", "0", 1) != 0 ||
       ::setenv("TRIREME_START_RETRIES", "0", 0) != 0 ||
@@ -107,7 +106,7 @@ void SlurmControl::test(const std::string& partition, std::int64_t nodes,
   const auto start = expected_start(said);
   if (answer.ok() && start) {
     const double wait = *start - static_cast<double>(std::time(nullptr));
-    // Slurm rounds up to what its scheduler does next.
+    // Slurm rounds up to its scheduler's next cycle.
     found.offers.push_back({partition, nodes, wait > 5 ? wait : 0.0});
     return;
   }
@@ -135,7 +134,7 @@ Offers SlurmControl::offers(const std::vector<LayoutOption>& options,
         idle_nodes(answer.output, excluded,
                    same_place ? with_own->hosts : std::vector<std::string>{})
             .size());
-    // The most that could start now, and what may be had by waiting.
+    // The most nodes that could start now, and counts to wait for.
     std::set<std::int64_t> counts;
     for (const LayoutOption& option : options) {
       if (option.nodes <= idle) counts = {option.nodes};
@@ -163,7 +162,7 @@ std::vector<std::string> SlurmControl::hosts_in(const std::string& list) const {
   return answer.ok() ? lines_of(answer.output) : std::vector<std::string>{};
 }
 
-// Of the job by its name, where a campaign was killed before it could write down the number.
+// The job's number from its name, if a campaign was killed before it stored the number.
 std::string SlurmControl::number_of(const Attempt& attempt, bool& answered) const {
   answered = true;
   if (!attempt.job.empty()) return attempt.job;
@@ -173,7 +172,7 @@ std::string SlurmControl::number_of(const Attempt& attempt, bool& answered) cons
     return {};
   }
   if (const auto lines = lines_of(queue.output); !lines.empty()) return lines.back();
-  // Jobs that are over leave the queue after minutes; where there is no accounting that is all.
+  // Finished jobs leave the queue after minutes; without accounting nothing more is known.
   const auto day = static_cast<std::time_t>(attempt.submitted) - 60;
   std::tm local{};
   ::localtime_r(&day, &local);
@@ -211,8 +210,7 @@ JobReport SlurmControl::report_of(const std::map<std::string, std::string>& fiel
     const std::string code = field("ExitCode");
     const int number = std::atoi(code.c_str());
     report.code = code_in_log(runs::end_of_file(attempt_log(file_, attempt)));
-    // COMPLETED alone is the job's own word; of others that were ended from outside its code is
-    // not.
+    // The exit code is the job's own only in these two states; in others it was ended from outside.
     if (!report.code && (state == "COMPLETED" || state == "FAILED")) report.code = number;
     const ToolAnswer nodes = ask({"sinfo", "-h", "-N", "-o", "%N|%T"});
     for (const std::string& node : broken_nodes(nodes.output)) {
@@ -246,7 +244,7 @@ JobReport SlurmControl::from_accounting(const Attempt& attempt, const std::strin
 
 JobReport SlurmControl::look(const Attempt& attempt) {
   JobReport report;
-  // A command that submits it may still be under way.
+  // The submitting command may still be running.
   if (attempt.job.empty() && attempt_is_locked(attempt_directory(file_, attempt))) {
     report.state = "sbatch of an earlier start is under way";
     return report;
@@ -292,7 +290,7 @@ std::string SlurmControl::submit(Attempt& attempt, std::optional<double> seconds
 
 void SlurmControl::stop(const Attempt& attempt, bool at_once) {
   if (attempt.job.empty()) return;
-  // One that has not begun never does; of one that has the batch script tells the ranks.
+  // Cancels a pending job. In a running one the batch script signals the ranks.
   static_cast<void>(ask({"scancel", "--state=PENDING", attempt.job}));
   if (at_once)
     static_cast<void>(ask({"scancel", attempt.job}));

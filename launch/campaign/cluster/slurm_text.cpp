@@ -15,7 +15,7 @@ bool among(const std::vector<std::string>& all, const std::string& name) {
   return std::ranges::find(all, name) != all.end();
 }
 
-// Each "node|state" of sinfo, without what a state's mark says: * does not answer.
+// Each "node|state" of sinfo, without the state's suffix: * is no answer.
 template <typename Visit>
 void for_each_node(std::string_view text, Visit&& visit) {
   std::istringstream lines{std::string(text)};
@@ -32,7 +32,7 @@ void for_each_node(std::string_view text, Visit&& visit) {
 struct Refusal {
   std::string_view text, advice;
 };
-// By Slurm's words.
+// Slurm's messages.
 constexpr std::array<Refusal, 20> permanent{{
     {"nvalid account or account/partition combination",
      "; set slurm.account to one of `sacctmgr show associations user=$USER`"},
@@ -44,7 +44,7 @@ constexpr std::array<Refusal, 20> permanent{{
     {"unrecognized option", "; correct slurm.options"},
     {"nvalid option", "; correct slurm.options"},
     {"nvalid generic resource", "; correct slurm.options"},
-    // Of jobs that wait.
+    // Reasons of waiting jobs.
     {"(InvalidAccount", "; set slurm.account to one of `sacctmgr show associations user=$USER`"},
     {"(AccountNotAllowed", "; set slurm.account to one that the partition takes"},
     {"(InvalidQOS", "; set slurm.qos to one of `sacctmgr show qos`"},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Slurm's commands print, as values.
+// Parses the output of Slurm's commands.
 #pragma once
 
 #include <map>
@@ -10,8 +10,8 @@
 
 namespace trireme::campaign {
 
-// `text`: of sinfo -h -N -o "%N|%T". Nodes that are idle, answer, and are not among `excluded`;
-// of `own` (a job's nodes, which are as good as idle) all that answer.
+// `text`: from sinfo -h -N -o "%N|%T". Nodes that are idle, answer, and are not in `excluded`; of
+// `own` (a job's nodes, which count as idle) all that answer.
 [[nodiscard]] std::vector<std::string> idle_nodes(std::string_view text,
                                                   const std::vector<std::string>& excluded,
                                                   const std::vector<std::string>& own);
@@ -20,23 +20,23 @@ namespace trireme::campaign {
 
 // "sbatch: Job 5 to start at 2026-11-24T01:45:00 using ...": seconds since 1970, in local time.
 [[nodiscard]] std::optional<double> expected_start(std::string_view text);
-// "2026-11-24T01:45:00"; nothing of "Unknown" and the like.
+// "2026-11-24T01:45:00"; empty for "Unknown" and similar.
 [[nodiscard]] std::optional<double> local_seconds(const std::string& date);
 
-// Whether a refusal will be the same until somebody changes something: an account, a partition, a
-// limit. Full queues and busy or broken nodes are none.
+// Whether a refusal stays until somebody changes something: an account, a partition, a limit. Not
+// for full queues and busy or broken nodes.
 [[nodiscard]] bool is_permanent(std::string_view refusal);
-// What to do about it, as "; ...", or "".
+// The fix as "; ...", or "".
 [[nodiscard]] std::string_view advice_for(std::string_view refusal);
 
-// Whether a job that waits for this reason ("PENDING (InvalidAccount)") does so until somebody
-// changes something: its account has no budget left, or it asks for more than a job may have.
+// Whether a job with this reason ("PENDING (InvalidAccount)") waits until somebody changes
+// something: its account has no budget left, or it asks for more than a job may have.
 [[nodiscard]] bool never_starts(std::string_view state);
 
 // The fields of one line of `scontrol show job -o`.
 [[nodiscard]] std::map<std::string, std::string> job_fields(std::string_view line);
 
-// What train.sbatch says of the exit code of its run, in a job's log.
+// The exit code of the run that train.sbatch wrote to a job's log.
 [[nodiscard]] std::optional<int> code_in_log(std::string_view log);
 
 }  // namespace trireme::campaign
