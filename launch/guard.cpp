@@ -68,7 +68,8 @@ int parse_and_run(CLI::App& app, int argc, char** argv) {
     const int code = app.exit(help_or_version, text, text);
     fmt::print("{}", text.str());
     return code;
-  } catch (const CLI::RuntimeError& ended) {  // from the command itself, which has printed why
+  } catch (
+      const CLI::RuntimeError& ended) {  // raised by the command itself, which printed the reason
     return end_job_alike(ended.get_exit_code());
   } catch (const CLI::ParseError& error) {
     fail(ExitCode::config, "{}\nRun with --help for more information.",

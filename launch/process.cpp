@@ -33,7 +33,7 @@ namespace trireme {
 namespace {
 
 constexpr int took_too_long = 124, not_there = 127;
-// Above what this process and shells have open by themselves.
+// Above descriptors that this process and shells open.
 constexpr int lock_descriptor = 99;
 constexpr std::size_t longest_answer = std::size_t{16} << 20U;
 
@@ -49,7 +49,7 @@ void check_call(int error, const char* call) {
   if (error != 0) library_failed(call, std::strerror(error));
 }
 
-// `flags`: whether it leads a group or a session. `output`, `errors`: its streams; -1: as here.
+// `flags`: start a process group or a session. `output`, `errors`: its streams; -1: inherited.
 pid_t spawn(const std::vector<std::string>& command, short flags, int output, int errors,
             const FileDescriptor* lock) {
   posix_spawn_file_actions_t files;
@@ -60,7 +60,7 @@ pid_t spawn(const std::vector<std::string>& command, short flags, int output, in
   check_call(::posix_spawnattr_init(&attributes), "posix_spawnattr_init");
   const std::unique_ptr<posix_spawnattr_t, int (*)(posix_spawnattr_t*)> attributes_end(
       &attributes, ::posix_spawnattr_destroy);
-  // This process blocks signals, and ignores one (guard.cpp); what it starts must not.
+  // This process blocks signals and ignores one (guard.cpp); its children must not.
   const sigset_t none = set_of({}), usual = set_of(std::array{SIGXFSZ});
   check_call(::posix_spawnattr_setsigmask(&attributes, &none), "posix_spawnattr_setsigmask");
   check_call(::posix_spawnattr_setsigdefault(&attributes, &usual), "posix_spawnattr_setsigdefault");
@@ -87,7 +87,7 @@ pid_t spawn(const std::vector<std::string>& command, short flags, int output, in
   return process;
 }
 
-// The exit code of a process that has ended; nothing while it runs.
+// The exit code of a finished process; empty while it runs.
 std::optional<int> end_of(pid_t process) {
   int status = 0;
   const pid_t ended = ::waitpid(process, &status, WNOHANG);
@@ -96,7 +96,7 @@ std::optional<int> end_of(pid_t process) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-// A file in memory: it keeps nobody waiting who reads to its end, whoever still writes.
+// A file in memory: reading to its end never blocks, even if others still write.
 FileDescriptor memory_file() {
   FileDescriptor file(::memfd_create("answer", MFD_CLOEXEC));
   if (!file.is_open()) system_failed("memfd_create", "");
@@ -108,7 +108,7 @@ std::uint64_t size_of(const FileDescriptor& file) {
   return ::fstat(file.get(), &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
 }
 
-// `patience`: seconds that it may take, asked again and again.
+// `patience`: maximum seconds, with retries.
 ToolAnswer ask_patiently(const std::vector<std::string>& words,
                          const std::function<double()>& patience, const FileDescriptor* lock) {
   try {
@@ -169,7 +169,7 @@ std::vector<ToolAnswer> ask_hosts(const std::vector<std::string>& hosts, const s
                                   double seconds, const std::vector<double>& least) {
   std::vector<ToolAnswer> answers(hosts.size());
   std::vector<std::thread> threads;
-  std::atomic<double> slowest{seconds};  // of those that have answered
+  std::atomic<double> slowest{seconds};  // of those that answered
   const auto begin = std::chrono::steady_clock::now();
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     if (is_here(hosts[i])) continue;

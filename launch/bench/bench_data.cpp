@@ -46,7 +46,7 @@ struct DataBenchArguments : BenchSize {
   ImageBench images;
 };
 
-// Where the bytes of one sample lie.
+// The location of a sample's bytes.
 struct Place {
   std::int64_t sample = 0;
   std::size_t file = 0;
@@ -100,7 +100,7 @@ Workload make_workload(const DataBenchArguments& arguments) {
     const StoredFile& file = work.files[f];
     const std::uint64_t end = start + file.count;
     for (; i * stride + work.elements <= end && in_order.size() < max_samples; ++i) {
-      if (i * stride < start) continue;  // begins in the file before
+      if (i * stride < start) continue;  // starts in the previous file
       const std::uint64_t element = i * stride - start;
       in_order.push_back(
           {static_cast<std::int64_t>(i), f, element, file.offset + element * file.element_bytes});
@@ -148,7 +148,7 @@ MakeReader stored_reader(const Workload& work, const DataBenchArguments& argumen
   };
 }
 
-// As a batch wants it: inputs and targets as 32-bit integers.
+// For batches: inputs and targets as 32-bit integers.
 MakeReader batch_reader(const Workload& work) {
   return [&work] {
     auto inputs = std::make_shared<std::vector<std::byte>>(work.dataset->layout().input_bytes());
@@ -227,7 +227,7 @@ void bench_packed(const DataBenchArguments& arguments) {
   }
   plain = methods.front().best;
   print_loader(arguments, work, plain);
-  if (!shards) return;  // the HDF5 library has nothing to read
+  if (!shards) return;  // nothing for the HDF5 library to read
   PeerScript h5py{
       arguments.python,
       arguments.script,
@@ -241,7 +241,7 @@ void bench_packed(const DataBenchArguments& arguments) {
   print_peers(h5py, bytes, plain);
 }
 
-// Random bytes in a nameless place when no data set is given.
+// Random bytes in an unnamed file if no data set is given.
 void bench_synthetic(DataBenchArguments arguments) {
   const StagedDirectory scratch(
       (std::filesystem::temp_directory_path() / fmt::format("trireme-bench-{}", ::getpid()))

@@ -29,7 +29,7 @@ namespace trireme {
 namespace {
 
 constexpr double slowest_work_seconds = 600;
-// Ranks that a host is taken to hold: so many for each core, since they can share one.
+// Limit of ranks per core that share it.
 constexpr int max_ranks_per_core = 32;
 
 struct MachineArguments : comm_bench::CollectiveOptions {
@@ -70,14 +70,14 @@ ModelTimes time_model(Communicator& world, Device& device, const Config& config,
   return measured;
 }
 
-// Ranks of this host beyond its cores would take turns, which the planner adds itself.
+// More ranks than cores take turns; the planner adds that itself.
 double crowded_slowdown(const ModelTimes& measured, int ranks, int cores) {
   const double turns = std::max(1.0, static_cast<double>(ranks) / cores);
   const double alone = measured.alone.forward + measured.alone.backward;
   return std::max(1.0, (measured.together.forward + measured.together.backward) / turns / alone);
 }
 
-// On rank 0. Plans in fp32 want its rate too; the larger model tells it best.
+// On rank 0. Plans in fp32 need its rate too, best measured with the larger model.
 void calibrate(plan::Hardware& hardware, Device& device, const Config& config,
                const ModelTimes& measured, double seconds) {
   std::vector<model_bench::TimedModel> models{{config, measured.alone}};
@@ -92,8 +92,8 @@ void calibrate(plan::Hardware& hardware, Device& device, const Config& config,
   model_bench::calibrate_peak(hardware, single);
 }
 
-// The links inside a host and between hosts. Of one rank nothing can be measured; where there is
-// one host, what lies between hosts is taken to be alike.
+// The links inside a host and between hosts. One rank has none to measure; on one host, links
+// between hosts are assumed to be equal.
 void measure_links(plan::Hardware& hardware, const JobGroups& job) {
   constexpr plan::Link unmeasured{.latency = 1e-5, .bandwidth = 1e9};
   comm_bench::MeasuredLinks links;

@@ -18,7 +18,7 @@ void warn_of(const std::string& load) {
 
 std::string MachineCheck::finish(Communicator& world, const std::string& file) const {
   MachineLoad own = meter_.read();
-  // Ranks that share cores wait for each other, which is being measured.
+  // Ranks that share cores always wait for each other.
   if (most_crowded(world).crowded()) own.waited = 0;
   std::string text;
   for (const auto& [host, load] : load_of_hosts(world, own)) {

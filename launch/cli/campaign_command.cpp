@@ -20,7 +20,7 @@ struct CampaignArguments {
   bool list_keys = false;
 };
 
-// Of a campaign's file, or its directory.
+// `place`: a campaign's file or directory.
 std::string directory_of(const std::string& place) {
   std::error_code error;
   if (!std::filesystem::is_directory(place, error)) return campaign::load_campaign(place).directory;

@@ -29,7 +29,7 @@ namespace {
 
 struct EvalArguments {
   std::string run;
-  std::vector<std::string> data;  // none: the run's own
+  std::vector<std::string> data;  // none: the run's data
   std::vector<std::string> continuations;
   std::string tokenizer, out, json;
   std::int64_t batch = 8;
@@ -39,8 +39,7 @@ struct EvalArguments {
   std::vector<std::string> overrides;
 };
 
-// Images on their own or packed: pixels are the same, so a run of one is evaluated on the other
-// too.
+// Images and packed images have the same pixels, so a run on one can be evaluated on the other.
 void evaluate_on_pixels(const std::string& path, DataConfig& data) {
   data.path.clear();
   data.validation_path.clear();
@@ -77,7 +76,7 @@ void evaluate_on(const std::string& path, DataConfig& data) {
   }
 }
 
-// What is there to test on instead of what was evaluated on.
+// The data kinds to test on instead.
 void test_instead(DataSource& data) {
   std::error_code ignored;
   const std::string below = data.test_path + "/test";
@@ -100,7 +99,7 @@ void evaluate_on_test(DataConfig& data) {
        "data.test_values, or name one by --data");
 }
 
-// Labels that are text get the numbers that they were trained with.
+// Text labels get their numbers from training.
 void take_classes(const std::string& run, DataConfig& data) {
   const auto trained = ids_of_run(run);
   if (!trained) return;
@@ -113,12 +112,10 @@ void take_classes(const std::string& run, DataConfig& data) {
     take(source);
 }
 
-// The run's config for this evaluation. What an evaluation during training was limited to is no
-// limit here.
+// The run's config for this evaluation, without the limits of evaluations during training.
 Config config_of(const EvalArguments& arguments, const RankProcess& process,
                  const std::string& data) {
-  // The run may have trained on another number of ranks: all ranks that are here share the
-  // evaluation.
+  // The run may have trained on another number of ranks; all ranks here share the evaluation.
   std::vector<std::string> overrides{"parallel.data=auto"};
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
   Provenance where;
@@ -135,8 +132,7 @@ Config config_of(const EvalArguments& arguments, const RankProcess& process,
   return resolve_config(std::move(config), process.environment(), &where, Purpose::evaluate);
 }
 
-// Bytes of text that the targets of a data set stand for; 0: not known, or not all of it is looked
-// at.
+// Bytes of text of a data set's targets; 0: unknown, or not all are evaluated.
 double bytes_of_targets(const ValidationPass& pass, const Words& words) {
   const Dataset& data = pass.dataset();
   if (!words.known() || pass.samples() != data.size()) return 0;
@@ -159,7 +155,7 @@ void evaluate_run(const EvalArguments& arguments, const RankProcess& process) {
     configs.push_back(config_of(arguments, process, path));
   Engine engine(process, configs.front(), Purpose::evaluate);
   Session& session = engine.session();
-  std::vector<std::unique_ptr<Dataset>> sets;  // all, before the first is evaluated
+  std::vector<std::unique_ptr<Dataset>> sets;  // all opened before the first evaluation
   for (const Config& config : configs) {
     sets.push_back(open_dataset(*session.world, config, DataPart::validation));
     require_ids_of_run(arguments.run, *sets.back());
@@ -217,7 +213,7 @@ void score_continuations(const EvalArguments& arguments, const RankProcess& proc
             scores, [](const TextScore& score) { return std::isfinite(score.log_likelihood); }))
       refuse_non_finite(engine.session(), weights, file.path + ": a log-likelihood is not finite");
     lines += score_lines(file, scores);
-    // Lines alone are what another program reads.
+    // Standard output has only the lines that programs read.
     if (process.mpi.rank() == 0)
       fmt::print(arguments.out.empty() ? stderr : stdout, "{}", score_summary(file, scores));
   }

@@ -60,7 +60,7 @@ Config config_of(const ConfigArguments& arguments) {
   return config;
 }
 
-// The training data of a config, whatever its model reads. `plain`: as stored, without scaling.
+// Opens a config's training data for any model. `plain`: as stored, without scaling.
 std::unique_ptr<FieldDataset> open_files(const ConfigArguments& arguments, Config config,
                                          bool plain) {
   if (config.data.kind() != SourceKind::files) {
@@ -74,7 +74,7 @@ std::unique_ptr<FieldDataset> open_files(const ConfigArguments& arguments, Confi
     config.data.not_finite = NotFinite::keep;
     config.data.input_channels.clear();
   }
-  // Statistics leave out what is no number.
+  // Statistics skip NaN.
   return open_files_alone(config, plain ? std::numeric_limits<float>::quiet_NaN() : 0.0F);
 }
 
@@ -116,7 +116,7 @@ void report_verified(const std::vector<ShardReport>& all) {
        count == 1 ? "is" : "are", broken->problem);
 }
 
-// Of the training data, where one set is named.
+// Sets the training data, if one set is named.
 void take_place(const ConfigArguments& arguments, DataPlace& place) {
   const DataSource data = config_of(arguments).data;
   place.names = data.place(DataPart::training).names;
@@ -128,7 +128,7 @@ void take_place(const ConfigArguments& arguments, DataPlace& place) {
   if (data.kind() == SourceKind::images && place.label.empty()) place.label = data.label;
 }
 
-// Of what is asked for, what there is no answer to.
+// Refuses requests that this kind of data cannot answer.
 void check_asked(const InspectArguments& arguments, const DataKindRow& kind) {
   const DataPlace& place = arguments.place;
   const std::string& name = place.names.front();

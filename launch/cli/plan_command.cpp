@@ -75,7 +75,7 @@ void plan_texts(const PlanArguments& arguments, const PlanContext& context, int 
     fail(ExitCode::config, "--generate: texts of {} tokens, and model.context is {}; {} at most",
          texts.tokens, traits.context, traits.context);
   given.train.micro_batch = texts.batch;
-  given.train.global_batch = texts.batch * ranks;  // a multiple for any layout
+  given.train.global_batch = texts.batch * ranks;  // divisible for any layout
   const Environment place = context.machine ? planned_environment(ranks, context.hardware)
                                             : planned_environment(ranks, context.given);
   const LayoutPlan plan =
@@ -114,7 +114,7 @@ void plan_config(const PlanArguments& arguments, const PlanContext& context, int
        way_out(plan, context, ranks));
 }
 
-// A rank's memory, which needs no hardware file.
+// A rank's memory; needs no hardware file.
 void plan_memory_alone(const PlanArguments& arguments, PlanContext& context,
                        const Provenance& where) {
   const bool searches = arguments.search || context.given.parallel.search;

@@ -28,7 +28,7 @@ struct ReportArguments {
   bool metrics = false, text_only = false, json = false;
 };
 
-// For one run in its directory; for several in the current directory.
+// In the run's directory for one run, else in the current directory.
 std::string output_path(const ReportArguments& arguments,
                         const std::vector<report::RunData>& runs) {
   if (!arguments.output.empty()) return arguments.output;

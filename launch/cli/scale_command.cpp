@@ -25,7 +25,7 @@ struct ScaleArguments {
   std::string ranks = "1,2,4,8", launcher = "mpirun", launcher_options;
 };
 
-// Of the first run that ended well.
+// Of the first successful run.
 std::string environment_of(const scale::SweepResult& sweep, const std::string& directory) {
   constexpr std::uint64_t largest = std::uint64_t{1} << 20;
   for (const scale::PointResult& point : sweep.points) {
@@ -62,7 +62,7 @@ void scale_out(ScaleArguments arguments) {
          arguments.runner.jobs, arguments.launcher);
   }
   hold_signals(stop_signals);
-  scale::set_study_environment("5");  // a run that is stopped leaves nothing of use
+  scale::set_study_environment("5");  // a stopped run leaves nothing of use
   const scale::SweepResult sweep = scale::run_study(study, launcher, arguments.runner);
   study.environment = environment_of(sweep, arguments.runner.directory);
   write_reports(study, scale::attribute(sweep.points), arguments.runner.directory);

@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-// All words behind the old ones stay.
+// The words after the old ones are kept.
 struct OldCommand {
   std::vector<std::string> old, now;
 };

@@ -53,7 +53,7 @@ void add_supervise_command(CLI::App& app, const std::vector<std::string>& comman
   const auto whole = integer_between<std::int64_t>(0, 999'999'999);
   const auto number = [&](const char* name, std::int64_t& value, const char* what) {
     command->add_option(name, value, what)
-        ->transform([](std::string text) {  // 08 is eight
+        ->transform([](std::string text) {  // 08 is 8, not octal
           return text.erase(0, std::min(text.find_first_not_of('0'), text.size() - 1));
         })
         ->check(whole)
@@ -95,7 +95,7 @@ void add_supervise_command(CLI::App& app, const std::vector<std::string>& comman
       ->allow_extra_args(false);
   auto* const after = command->add_option(
       "--after", all->after, "Print what follows this exit code: none, give up, requeue, restart");
-  // Taken from the command line as it was: a parser has its own ideas of words.
+  // Taken from the raw command line, which the parser would reinterpret.
   command->add_option("command", all->words, "Behind --: the command");
   command->callback([all, after, command_line] {
     if (after->count() > 0) {

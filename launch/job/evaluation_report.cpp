@@ -16,7 +16,7 @@ double bits_per_byte(const EvaluatedData& evaluated) {
   return evaluated.result.loss / std::numbers::ln2 * evaluated.result.targets / evaluated.bytes;
 }
 
-// Of a whole data set or of a part of it.
+// For a whole data set or a part of it.
 template <typename Result>
 json numbers(const Result& result) {
   return {{"loss", result.loss},

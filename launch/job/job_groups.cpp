@@ -6,7 +6,7 @@
 namespace trireme {
 namespace {
 
-constexpr double setup_seconds = 60;  // of NCCL's set-up
+constexpr double setup_seconds = 60;  // set-up of NCCL
 
 std::unique_ptr<Communicator> world_on(Communicator& host_world, Device& device,
                                        Reproducibility reproducibility) {

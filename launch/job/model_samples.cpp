@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t most_shown = 8, longest_continuation = 48;
 
-// A forward pass as evaluations make it, of one micro-batch.
+// The forward pass of an evaluation, one micro-batch.
 class SampleWork final : public StageWork {
  public:
   SampleWork(Session& session, const Batch& batch) : session_(session), batch_(batch) {}
@@ -32,7 +32,7 @@ class SampleWork final : public StageWork {
   const Batch& batch_;
 };
 
-// Of pictures of floats, whose range is not known: from the least value to the largest.
+// Pixels of floats of unknown range, scaled from minimum to maximum.
 std::vector<std::byte> bytes_of(const Tensor& picture) {
   const auto count = static_cast<std::size_t>(picture.count());
   if (picture.dtype != DType::f32) return {picture.data, picture.data + count};
@@ -87,7 +87,7 @@ void SamplePass::read_samples() {
     if (layout.weighted) host_.batch.weights.as<float>()[row] = 1;
   }
   if (const Tensor& starts = host_.batch.document_starts; !starts.empty())
-    std::fill_n(starts.as<std::int32_t>(), starts.count(), 0);  // one text each
+    std::fill_n(starts.as<std::int32_t>(), starts.count(), 0);  // one text per row
 }
 
 void SamplePass::forward() {
@@ -159,8 +159,7 @@ std::string SamplePass::text_of(std::span<const std::int32_t> tokens) const {
   return text;
 }
 
-// All texts at once, a row each; what a row has behind the token that is looked for does not
-// matter.
+// All texts at once, one per row. Tokens after the predicted position have no effect.
 ModelSamples SamplePass::continued() {
   const std::int64_t context = data_.layout().inputs.count();
   const std::int64_t more = std::min(longest_continuation, context / 2), prompt = context - more;

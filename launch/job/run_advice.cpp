@@ -12,14 +12,14 @@ namespace trireme {
 namespace {
 
 constexpr double worth_measuring = 0.02;
-// Of a run that is long enough for its times to be told from noise, and to be measured after.
+// Fewer are too noisy, and leave no run to improve.
 constexpr std::int64_t enough_micro_batches = 60;
 
 double per_step(double milliseconds, const RunSummary& summary) {
   return milliseconds / static_cast<double>(std::max<std::int64_t>(summary.totals.steps, 1));
 }
 
-// What `milliseconds` less in each step gain.
+// The gain of `milliseconds` less per step.
 void add(std::vector<Trial>& trials, std::string setting, double milliseconds,
          const RunSummary& summary, std::string unless) {
   const double seconds = 1e-3 * milliseconds * static_cast<double>(summary.totals.steps);
@@ -29,8 +29,7 @@ void add(std::vector<Trial>& trials, std::string setting, double milliseconds,
                       .unless = std::move(unless)});
 }
 
-// Readers that are busy and do not compute wait for storage, and more of them wait at the same
-// time.
+// Busy readers that do not compute wait for storage; more readers overlap these waits.
 void add_workers(std::vector<Trial>& trials, const Config& config, const RunSummary& summary,
                  const ReadWork& reading) {
   constexpr double busy = 0.8, computing = 0.3, comfortable = 0.9;
@@ -43,7 +42,7 @@ void add_workers(std::vector<Trial>& trials, const Config& config, const RunSumm
       1e3 * reading.seconds < busy * workers * totals[TimePart::step] ||
       reading.computing > computing * reading.seconds)
     return;
-  // No more pieces of batches are under way than this.
+  // Prefetching allows no more samples in flight.
   const std::int64_t most = data.prefetch * config.train.micro_batch;
   const double read = std::min(per_step(1e3 * reading.seconds, summary), workers * step);
   std::int64_t more = std::min(2 * data.workers, most);
@@ -57,10 +56,10 @@ void add_workers(std::vector<Trial>& trials, const Config& config, const RunSumm
       "if the storage serves so many readers");
 }
 
-// A cache that keeps every decoded chunk, so that none is decoded again.
+// A cache that holds every decoded chunk.
 void add_cache(std::vector<Trial>& trials, const Config& config, const RunSummary& summary,
                const ReadWork& reading) {
-  // Of several sources each has its own, and which it was is not known.
+  // Each of several sources has its own cache, and the figure does not tell them apart.
   if (reading.decoded_again < notable_decoded_again || !config.data.sources.empty()) return;
   const double wait = per_step(summary.totals[TimePart::data_wait], summary),
                step = per_step(summary.totals[TimePart::step], summary);
@@ -77,7 +76,7 @@ plan::Link link_of(Session& session, Communicator& group) {
   return comm_bench::all_reduce_link(group, *session.world, *session.device, options);
 }
 
-// Collective. Nothing where a rank lacks the memory, or a link is too noisy to be told.
+// Collective. Empty if a rank lacks the memory or a link is too noisy to measure.
 std::optional<MachineRates> measure(Session& session) {
   constexpr std::size_t needed = std::size_t{32} << 20;
   bool fits = true;
@@ -101,7 +100,7 @@ std::optional<MachineRates> measure(Session& session) {
   return machine;
 }
 
-// Whether another layout could gain. Rank 0 knows.
+// Whether another layout could gain. Rank 0 decides.
 bool worth_it(const Session& session, const RunSummary& summary) {
   const StepTotals& totals = summary.totals;
   if (session.world->size() == 1 ||

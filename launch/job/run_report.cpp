@@ -23,7 +23,7 @@ ExportFacts export_facts(const Config& config, const RunEnvironment& environment
           .start = std::chrono::system_clock::now()};
 }
 
-// Writes the files that the certificate has the digests of.
+// Writes the files that the certificate hashes.
 CertificateStart certified_start(const RunDirectory& directory, const Config& config,
                                  const std::string& requested, const RunEnvironment& environment,
                                  std::uint64_t data, std::int64_t done) {
@@ -77,7 +77,7 @@ Reporter::Reporter(const Config& config, const std::string& requested,
                   done.has_value(), item_kind(traits), std::move(data.samples)),
       exporters(export_choice(config.telemetry), export_facts(config, environment, traits, done)) {
   log::keep_in(directory.log_path());
-  // What metrics.jsonl has is certified, whatever ends the run between the two.
+  // Before the certificate: then it covers all of metrics.jsonl even if the run dies in between.
   sinks.add(certificate);
   sinks.add(log);
   sinks.add(console);

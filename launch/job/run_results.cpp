@@ -30,7 +30,8 @@ TensorDigests digests_of(std::span<const WholeTensor> tensors) {
   return digests;
 }
 
-// The weights first, for a disk that has no room for both: find_start misses the averages.
+// Weights before averages: on a disk without room for both, find_start notices the missing
+// averages.
 void write_weights(const std::string& run, std::span<const WholeTensor> weights,
                    std::span<const WholeTensor> averages, std::int64_t step) {
   const auto metadata = weights_metadata(step);

@@ -8,8 +8,8 @@
 namespace trireme {
 namespace {
 
-// The steps behind which weights without gradient are looked for, and again behind the next one: a
-// weight of a model that has only begun may have none yet.
+// After these steps, weights without gradient are searched, and again after the next step: early in
+// training a weight may have none yet.
 constexpr std::int64_t first_look = 20, look_every = 500;
 
 bool looks_behind(std::int64_t done) {
@@ -38,7 +38,7 @@ Snapshots::Snapshots(Engine& engine, Reporter* reporter) : engine_(engine), repo
                     trained_weights(session));
   if (telemetry.samples_every == 0) return;
   sampled_ = parts.validation ? &parts.validation->dataset() : engine.dataset();
-  // What the model cannot do ends the run at its start.
+  // Fails at the start if the model cannot produce the samples.
   if (sampled_ != nullptr) SamplePass(session, parts.state->engine.runner(), *sampled_);
 }
 
@@ -68,7 +68,7 @@ void Snapshots::take(std::int64_t done) {
   }
 }
 
-// Two steps in a row, so that a batch that happens not to reach a weight is no finding.
+// Reports a weight only after two steps in a row: one batch may not reach it.
 void Snapshots::look_for_dead(std::int64_t done) {
   constexpr std::size_t most_named = 5;
   std::vector<std::string> dead = counts_->without_gradient(*engine_.session().streams.compute);

@@ -14,8 +14,8 @@
 namespace trireme {
 namespace {
 
-// As measured, and as the schedule predicts it from the stages' own times; nothing where there is
-// no pipeline. Collective over the pipeline.
+// Measured, and predicted by the schedule from the stages' times; empty without a pipeline.
+// Collective over the pipeline.
 std::optional<BubbleShares> pipeline_bubble(Session& session, const ScheduleShape& shape,
                                             const BubbleMeter& meter) {
   if (shape.stages == 1) return std::nullopt;
@@ -87,7 +87,7 @@ void TrainReports::write_end(const TrainingEnd& ending) {
   const std::uint64_t peak = peak_memory_of_any_rank(session);
   const HostLoad load = most_loaded(*session.world, ending.load);
   write_results(session, state, ending.final_loss, reporter_.get());
-  // Elsewhere a later run would have other bits where this one took the library's suggestion.
+  // In other modes a later run would differ if this one used the library's suggestion.
   if (config.device.autotune != "off" && config.reproducibility == Reproducibility::fast)
     complete_tuned_gemms(*session.world, *session.streams.compute, config.device.autotune);
   const auto bubble = pipeline_bubble(session, state.engine.runner().shape(), ending.bubble);
@@ -98,7 +98,7 @@ void TrainReports::write_end(const TrainingEnd& ending) {
   }
   const ReadWork reading = engine_.training().batches->read_work();
   std::vector<Trial> trials = advice_of_run(session, ending.start.facts, summary, reading);
-  session.world->barrier();  // the last wait that has a deadline
+  session.world->barrier();  // the last wait with a deadline
   if (!reporter_) return;
   reporter_->exporters.finish(RunEnd::done);
   reporter_->ranks.end({.step = config.train.steps,

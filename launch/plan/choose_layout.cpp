@@ -57,7 +57,7 @@ Config search(const RankProcess& process, const Config& given, const Provenance&
 }  // namespace
 
 Config choose_layout(const RankProcess& process, const Config& given, const Provenance& where) {
-  // Rank 0 may search for longer than a call of a step may take.
+  // Rank 0's search may take longer than a step's timeout.
   const double limit = given.parallel.timeout_seconds;
   const auto world =
       make_watched(process.mpi.world(),

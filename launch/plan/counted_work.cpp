@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-// One pipeline of one stage, one micro-batch: what a layer asks for depends on neither.
+// One stage and one micro-batch: the work of a layer depends on neither.
 Config without_groups(Config config) {
   config.parallel.data = 1;
   config.parallel.pipeline = 1;
@@ -34,7 +34,7 @@ plan::Rate rate_of(std::string_view name) {
   return name == "linear_fp8" ? plan::Rate::matmul_fp8 : plan::Rate::matmul;
 }
 
-// The part of a layer's work that an operation belongs to.
+// The operations of a layer's pass.
 std::vector<plan::OperationWork>& part_of(plan::LayerWork& layer, bool backward,
                                           std::string_view name) {
   if (!backward) return layer.forward;
@@ -47,7 +47,7 @@ std::vector<plan::OperationWork>& part_of(plan::LayerWork& layer, bool backward,
   return layer.backward_input;
 }
 
-// "backward/blocks.3": in what pass and layer.
+// "backward/blocks.3": pass and layer.
 struct Place {
   std::string_view pass, layer;
 
@@ -63,7 +63,7 @@ class Collector {
       number_[layers[i].name] = i;
   }
 
-  // What is done in a pass beside the layers follows the last.
+  // Work of a pass outside the layers counts for the last layer.
   void add(std::string_view range, std::string_view name, const plan::OperationWork& work) {
     const Place place(range);
     if (place.pass != "forward" && place.pass != "backward") return;

@@ -11,8 +11,8 @@ namespace {
 
 constexpr double minute = 60, hour = 3600;
 constexpr int simulated_runs = 51;
-constexpr double min_goodput = 1e-6;  // below, no run ends
-// Pieces of work between checkpoints in all simulated runs; more take too long.
+constexpr double min_goodput = 1e-6;  // below this no run ends
+// Limit on segments between checkpoints in all simulated runs.
 constexpr double max_pieces = 2e6;
 
 CheckpointPolicy policy_of(double interval, double save, const GoodputPlan& all, double step) {
@@ -20,7 +20,7 @@ CheckpointPolicy policy_of(double interval, double save, const GoodputPlan& all,
   policy.every_steps =
       interval < all.work ? std::max<std::int64_t>(1, std::llround(interval / step)) : 0;
   if (policy.every_steps > 0) policy.interval = static_cast<double>(policy.every_steps) * step;
-  // Weights are written at the end of a run that saves nothing else.
+  // A run that saves no checkpoints still writes its weights at the end.
   const double cost = policy.every_steps > 0 ? save : 0;
   policy.goodput = plan::expected_goodput(policy.interval, cost, all.mtbf, all.restart);
   policy.wall = all.work / policy.goodput;
@@ -28,7 +28,7 @@ CheckpointPolicy policy_of(double interval, double save, const GoodputPlan& all,
   return policy;
 }
 
-// Infinite where the config saves nothing.
+// Infinite if the config saves no checkpoints.
 double configured_interval(const CheckpointConfig& config, double step) {
   double interval = HUGE_VAL;
   if (config.every_steps > 0) interval = static_cast<double>(config.every_steps) * step;
@@ -45,8 +45,8 @@ Tenths spread_of(std::vector<double> values) {
   return {.low = at(0.1), .median = at(0.5), .high = at(0.9)};
 }
 
-// A piece of work between two checkpoints is one step of the simulation, which stops within it
-// where a failure comes; stragglers are in the mean already.
+// Each segment between two checkpoints is one simulation step, cut short by a failure. The mean
+// step time already includes stragglers.
 std::optional<GoodputPlan::Simulated> simulate(const GoodputPlan& all,
                                                const CheckpointPolicy& policy,
                                                plan::Hardware hardware, int ranks) {

@@ -82,7 +82,7 @@ json goodput_json(const LayoutPlan& plan, const PlanContext& context) {
   return text;
 }
 
-// What only a described machine can tell.
+// Needs a described machine.
 void add_times(json& text, const LayoutPlan& plan, const PlanContext& context) {
   const std::string items = traits_of(plan.config.model).item_name;
   const RunCost cost = cost_of(plan, context);

@@ -24,14 +24,14 @@ std::vector<std::int64_t> divisors(std::int64_t value) {
   return divisors(value, value);
 }
 
-// Of every data rank as many samples, where they can be; else whole micro-batches for each.
+// Equal samples on all data ranks if possible; else whole micro-batches for each.
 std::vector<std::int64_t> micro_batch_sizes(std::int64_t global_batch, std::int64_t data) {
   return global_batch % data == 0
              ? divisors(global_batch / data)
              : divisors(global_batch, std::max<std::int64_t>(1, global_batch / data));
 }
 
-// With the schedules that a pipeline of that many stages may have.
+// With the schedules that fit this number of stages.
 std::vector<LayoutChoice> with_schedules(LayoutChoice choice, std::int64_t layers) {
   std::vector<LayoutChoice> all{choice};
   if (choice.pipeline == 1) return all;
@@ -48,7 +48,7 @@ std::vector<LayoutChoice> with_schedules(LayoutChoice choice, std::int64_t layer
   return all;
 }
 
-// Simple ones first, so that equal layouts keep that order.
+// Simple ones first, which keeps that order among equal layouts.
 std::vector<LayoutChoice> all_layouts(const Config& given, int ranks) {
   const bool fixed = micro_batch_decides_results(given);
   const auto layers = static_cast<std::int64_t>(make_chain(given).size());
@@ -83,8 +83,7 @@ std::vector<LayoutChoice> all_layouts(const Config& given, int ranks) {
   return all;
 }
 
-// What the fullest rank cannot do without: weights, gradients, optimizer state and what the layers
-// keep.
+// The least memory of the fullest rank: weights, gradients, optimizer state and saved activations.
 std::uint64_t min_bytes(const Config& config, const plan::StepInput& input,
                         const plan::StepEstimate& step) {
   const double ranks = static_cast<double>(config.parallel.data);

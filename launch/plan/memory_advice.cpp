@@ -23,7 +23,7 @@ void add_micro_batch(Remedies& advice, const Config& config, const OutOfMemory& 
   }
 }
 
-// The stage of ZeRO from which data ranks share out what has this role.
+// The ZeRO stage that first shards memory of this role.
 void add_zero(Remedies& advice, const Config& config, const OutOfMemory& lack, std::int64_t stage) {
   if (config.parallel.zero >= stage) return;
   const auto ranks = static_cast<std::size_t>(std::max<std::int64_t>(1, config.parallel.data));

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* memory = "if memory allows";
 
-// One trial at most: of the alternatives the first that no other exceeds by a twentieth.
+// At most one trial: the first alternative that no other beats by 5 %.
 struct Neighbour {
   std::vector<std::vector<std::string>> alternatives;  // each a list of KEY=VALUE
   std::string unless{};
@@ -54,7 +54,7 @@ std::vector<Neighbour> neighbours_of(const Config& config) {
   return all;
 }
 
-// Seconds of a step by what can be measured and predicted.
+// Seconds per step, by parts that are measured and predicted.
 struct StepParts {
   double passes = 0, optimizer = 0, gradients = 0, tensor = 0, parameters = 0, waits = 0;
 
@@ -112,7 +112,7 @@ class FittedPlanner {
                              1e3 * measured_.*part);
   }
 
-  // Seconds of a step that other settings save; nothing where the config's rules refuse them.
+  // Seconds per step that `settings` save; empty if the config's rules refuse them.
   [[nodiscard]] std::optional<double> saved_by(const std::vector<std::string>& settings) {
     StepParts then;
     try {
@@ -134,7 +134,7 @@ class FittedPlanner {
     return predicted_parts(plan::estimate_step(planner_.input(config), hardware_));
   }
 
-  // The share of messages that computation hides, from what of them the run could not hide.
+  // The overlapped share of messages, fitted to the time that the run measured as exposed.
   void fit_overlap() {
     const auto shown = [&](double overlap) {
       hardware_.links.overlap = overlap;
@@ -160,7 +160,7 @@ class FittedPlanner {
 
 std::vector<Trial> neighbour_trials(const Config& config, const RunFacts& facts,
                                     const RunSummary& summary, const MachineRates& machine) {
-  // Of the planner's estimates of layouts of CPUs the median error is 3.4 %.
+  // The median error of the planner's estimates for CPU layouts is 3.4 %.
   constexpr double noise = 0.05, notable = 1.05;
   std::vector<Trial> trials;
   if (share_cores(facts) || !config.train.batch_ramp.empty() || !(summary.wall_seconds > 0) ||

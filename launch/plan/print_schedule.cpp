@@ -18,14 +18,14 @@
 namespace trireme {
 namespace {
 
-// Cells of a table that a person can still make use of.
+// Readable limit of a table.
 constexpr std::int64_t max_cells = 1 << 20;
 
-// What stands in front of a refusal, since a value may come from the config or from an option.
+// The prefix of a refusal: the value is from the config or from an option.
 struct Request {
   ScheduleShape shape;
   std::string place;
-  std::string remark;  // empty, or what was assumed
+  std::string remark;  // an assumption, or ""
 };
 
 ScheduleKind kind_of(const std::string& text, const std::string& place) {
@@ -37,7 +37,7 @@ ScheduleKind kind_of(const std::string& text, const std::string& place) {
   return *kind;
 }
 
-// The ranks that share the micro-batches of a step.
+// The ranks that share a step's micro-batches.
 std::int64_t data_ranks(const Config& config, const Provenance& where,
                         const PlanArguments& arguments, std::string& remark) {
   const ParallelConfig& parallel = config.parallel;
@@ -64,7 +64,7 @@ std::int64_t data_ranks(const Config& config, const Provenance& where,
   return 1;
 }
 
-// Of the first data rank, none of which has more.
+// For the first data rank, which has the most.
 int micro_batches_per_step(Config config, const Provenance& where, std::int64_t data_ranks) {
   const TrainConfig& train = config.train;
   const std::int64_t unit = train.micro_batch * data_ranks;

@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-// Stages whose ranks hold the same are one row.
+// Stages with equal memory share a row.
 struct StageRow {
   std::vector<int> stages;
   int ranks = 0;
@@ -40,7 +40,7 @@ std::string label_of(StageRow row) {
                      row.ranks == 1 ? "" : "s");
 }
 
-// Lines that are zero everywhere are left out.
+// Omits rows of zeros.
 std::string memory_table(const std::vector<StageRow>& rows) {
   std::size_t width = 0;
   for (const StageRow& row : rows)
@@ -86,7 +86,7 @@ std::string activations_text(const StageMemory& stage) {
   return text + "\n";
 }
 
-// Of a rank's memory.
+// For a rank's memory.
 std::string left_out(const LayoutPlan& plan, const PlanContext& context) {
   if (device_type(plan.config) == DeviceType::cpu)
     return "buffers alone: the program, its libraries and what they keep are in a rank's resident "
@@ -131,7 +131,7 @@ std::string step_text(const LayoutPlan& plan) {
                     megabytes(step.volumes.pipeline));
 }
 
-// What was decided that the config leaves open; empty where nothing was.
+// The planner's choices for open settings, or "".
 std::string decisions(const LayoutPlan& plan, const PlanContext& context) {
   const Config& config = plan.config;
   std::vector<std::string> parts;

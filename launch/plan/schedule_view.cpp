@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view reset = "\033[0m";
 
-// Black on a colour of its own per kind, brighter in every other chunk.
+// Black on a colour per kind, brighter in every other chunk.
 std::string_view colour_of(const Action& action) {
   const bool odd = action.chunk % 2 != 0;
   switch (action.kind) {
@@ -27,7 +27,7 @@ std::string_view colour_of(const Action& action) {
   }
 }
 
-// Costs are whole units, so every start and end falls on a column.
+// Costs are whole units, so starts and ends fall on columns.
 class Table {
  public:
   Table(const ScheduleShape& shape, const Timeline& timeline, const ViewOptions& options)
@@ -76,7 +76,7 @@ class Table {
     return text;
   }
 
-  // "B3----- ": its label, a line to its end, a blank. Cut where the table is.
+  // "B3----- ": label, line to its end, blank. Cut at the table's edge.
   std::string cell(const Span& span) const {
     const std::size_t first = column(span.start);
     const std::size_t end = std::min(column(span.end), shown_);

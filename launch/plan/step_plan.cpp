@@ -8,14 +8,14 @@
 namespace trireme {
 namespace {
 
-// On a CPU, where nothing is counted: bytes that the optimizer moves for each parameter of its
-// slice, in fp32: it reads weight, gradient and state, and writes weight and state.
+// On a CPU without counts: bytes that the optimizer moves per parameter of its slice in fp32. It
+// reads weight, gradient and state, and writes weight and state.
 double optimizer_bytes(const OptimizerConfig& config) {
   constexpr int weight_and_gradient = 3;
   return static_cast<double>(weight_and_gradient + 2 * config.moments()) * sizeof(float);
 }
 
-// As it lies in a shard, or of files read in place as float32 without compression.
+// In a shard, or in files read in place: float32 without compression.
 double stored_sample_bytes(const ModelTraits& traits, bool in_place) {
   if (traits.input == InputKind::images) {
     return static_cast<double>(traits.image_size * traits.image_width * traits.channels *

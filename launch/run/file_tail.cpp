@@ -49,7 +49,7 @@ FileTail::Change FileTail::poll(const std::function<void()>& begin,
     begin();
     return Change::gone;
   }
-  // A run that goes on cuts its file and adds to it: the byte in front of what is new tells.
+  // A restarted run truncates and appends: the byte before the new text detects it.
   const bool same = begun_ && inode == inode_ && device == device_ && size_ >= next_ &&
                     size_ - next_ <= longest_ &&
                     (next_ == 0 || bytes_at(file, next_ - 1, 1) == "\n");
@@ -66,7 +66,7 @@ FileTail::Change FileTail::poll(const std::function<void()>& begin,
 
 bool FileTail::open(FileDescriptor& file) {
   problem_.clear();
-  // A pipe that nobody writes to would hold this program.
+  // Opening a pipe without a writer would block.
   file = FileDescriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   exists_ = file.is_open() || (errno != ENOENT && errno != ENOTDIR);
   if (!file.is_open()) {
@@ -93,7 +93,7 @@ void FileTail::find_begin(const FileDescriptor& file) {
     if (next_ == 0) return;
     const std::string text = bytes_at(file, next_ - 1, size_ - next_ + 1);
     const std::size_t end = text.find('\n');
-    // One line end is where the window begins; a second one ends a line that it has whole.
+    // The window starts at the first line end; a second one completes a line.
     const bool whole = end != std::string::npos && text.find('\n', end + 1) != std::string::npos;
     if (!whole && window < longest_) continue;
     next_ = end == std::string::npos ? size_ : next_ + end;

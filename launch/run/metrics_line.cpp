@@ -11,17 +11,16 @@ namespace trireme::runs {
 
 using LineJson = nlohmann::json;
 
-// Takes a line in without building a document: a gigabyte of metrics has millions of lines.
+// Parses a line without building a document: a gigabyte of metrics has millions of lines.
 class MetricsLine::Scanner : public nlohmann::json_sax<LineJson> {
  public:
   explicit Scanner(MetricsLine& line) : line_(line) {}
-  // Whether `text` is an object. The library's reader becomes a part of this function: of a
-  // template that several sources have the linker takes one copy, which may have been compiled for
-  // speed of compilation.
+  // Whether `text` is an object. `flatten` inlines the library's parser here: the linker keeps one
+  // copy of a template, maybe from a source that is built without optimisation.
   [[nodiscard, gnu::flatten]] bool scan(std::string_view text) {
     return read_json_events(text, *this) && object_;
   }
-  // Has more than numbers: some must be read as a document.
+  // Has values other than numbers, which need a document.
   [[nodiscard]] bool is_document() const { return document_; }
 
   bool null() override { return number(unknown); }
@@ -91,7 +90,7 @@ MetricsLine::Kind MetricsLine::parse(std::string_view text) {
 }
 
 MetricsLine::Kind MetricsLine::kind_of(std::string_view text, bool document) {
-  constexpr double largest_step = 0x1p53;  // beyond, JSON's readers lose count
+  constexpr double largest_step = 0x1p53;  // doubles hold larger integers inexactly
   const double step = number("step");
   if (!(step >= 0 && step < largest_step)) return Kind::broken;
   step_ = static_cast<std::int64_t>(step);

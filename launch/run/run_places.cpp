@@ -19,7 +19,7 @@ bool is_run(const fs::path& path) {
   std::error_code unknown;
   if (fs::exists(path / "metrics.jsonl", unknown) || fs::exists(path / "config.yaml", unknown))
     return true;
-  // A campaign has an owner too.
+  // A campaign also has an owner.
   return fs::exists(path / "owner.json", unknown) && !fs::exists(path / "campaign.json", unknown);
 }
 
@@ -44,7 +44,7 @@ bool by_number(const std::string& one, const std::string& other) {
   return std::pair(one.size() - i, one) < std::pair(other.size() - j, other);
 }
 
-// All below a directory, and none below a run.
+// Finds all runs below a directory, but none inside a run.
 class Search {
  public:
   void look_in(const fs::path& directory, int levels) {
@@ -142,7 +142,7 @@ std::vector<std::string> distinguishing_names(std::span<const std::string> runs)
     fs::path name;
     for (std::size_t i = first; several && i + last < path.size(); ++i)
       name /= path[i];
-    // Of one run, and where one lies within another.
+    // For a single run, and for a run inside another.
     names.push_back(name.empty() ? path.back() : name.string());
   }
   return names;

@@ -20,7 +20,7 @@ bool has(const RunSigns& signs, const char* name) {
   return std::filesystem::exists(signs.directory + "/" + name, unknown);
 }
 
-// Seconds without a line that are no reason to worry: some steps, or an evaluation.
+// Normal silence in seconds: some steps, or an evaluation.
 double patience(const RunSigns& signs) {
   constexpr double least = 30, steps = 20;
   return std::max({least, std::isfinite(signs.step_ms) ? 1e-3 * steps * signs.step_ms : 0.0,
@@ -93,7 +93,8 @@ RunStanding judge(const RunSigns& signs) {
   }
   const std::optional<bool> held = RunOwner::is_held(signs.directory);
   if (!held.value_or(false)) judge_ended(signs, standing);
-  // This host may not see locks of others: where nothing says that it ended, a new line tells.
+  // This host may not see the locks of others: if no end is recorded, a new line shows that it
+  // runs.
   const bool unseen = !(held && signs.on_this_host) && standing.status == RunStatus::ended &&
                       signs.has_metrics && signs.age <= patience(signs);
   if (held.value_or(false) || unseen) {

@@ -15,10 +15,10 @@
 namespace trireme::comm_bench {
 namespace {
 
-// Of the slowest group; nothing where no group has several ranks. A rank that only waits is alone.
+// Of the slowest group; empty if no group has several ranks. A rank that only waits is alone.
 std::optional<plan::Link> slowest_link(Communicator& world, Communicator& group, Device& device,
                                        const MeasureOptions& options) {
-  // Latency, and the time of a byte: what is largest is slowest.
+  // Latency and time per byte: the largest are the slowest.
   std::array<double, 2> slowest{};
   if (group.size() > 1) {
     const plan::Link link = all_reduce_link(group, group, device, options);
@@ -81,8 +81,8 @@ MeasuredLinks measure_links(Communicator& world, Device& device) {
 
 void update_hardware_file(const std::string& path, const MeasuredLinks& links) {
   plan::Hardware hardware = plan::load_hardware(path);
-  // What was measured is a host's inside and what lies between hosts, so a domain is a host,
-  // however few of its ranks took part.
+  // Links inside a host and between hosts were measured, so a domain is a host, however few of its
+  // ranks took part.
   hardware.node.ranks = std::max(hardware.node.ranks, links.ranks_per_host);
   hardware.links.domain = hardware.node.ranks;
   if (links.inside) hardware.links.inside = *links.inside;

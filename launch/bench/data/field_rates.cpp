@@ -66,7 +66,7 @@ void read_chunk(const FieldWork& work, std::size_t sample, const StoredChunk& ch
   read_exactly(work.files[sample], work.index(sample).path, chunk.offset, to, ExitCode::data);
 }
 
-// Into one place, as the page cache gives them.
+// Into one buffer, from the page cache.
 std::function<ReadOne()> plain_reader(const FieldWork& work) {
   return [&work] {
     auto memory = std::make_shared<std::vector<std::byte>>();
@@ -80,7 +80,7 @@ std::function<ReadOne()> plain_reader(const FieldWork& work) {
   };
 }
 
-// The last filter of each chunk, the compressor, undone and no more.
+// Undoes only the last filter of each chunk, the compressor.
 std::function<ReadOne()> decoder_alone(const FieldWork& work) {
   return [&work] {
     auto memory = std::make_shared<std::vector<std::byte>>();

@@ -9,7 +9,7 @@
 namespace trireme::model_bench {
 namespace {
 
-// The value between `low` and `high` from which on `below` is false.
+// The value in `low` to `high` where `below` turns false.
 template <typename Below>
 double solve(double low, double high, Below&& below) {
   for (int i = 0; i < 60; ++i) {
@@ -19,7 +19,7 @@ double solve(double low, double high, Below&& below) {
   return high;
 }
 
-// A timed model, and how the planner sees it.
+// A timed model and its planner inputs.
 struct Target {
   explicit Target(const TimedModel& model)
       : input(StepPlanner().input(model.config)),
@@ -40,7 +40,7 @@ double& peak_of(plan::Hardware& hardware, const Target& target) {
   return hardware.device.peak_flops[static_cast<std::size_t>(target.input.precision)];
 }
 
-// The optimizer's time is bytes over bandwidth, and launches.
+// The optimizer's time is bytes over bandwidth plus launches.
 void fit_bandwidth(plan::Hardware& hardware, const Target& target) {
   const auto optimizer_at = [&](double bandwidth) {
     hardware.device.memory_bandwidth = bandwidth;
@@ -59,7 +59,7 @@ void set_share(plan::Hardware& hardware, double share) {
   efficiency.matmul = efficiency.attention = efficiency.convolution = share;
 }
 
-// The share of the peak at which `too_slow` of a hardware ends.
+// The share of the peak where `too_slow` turns false.
 template <typename TooSlow>
 void fit_share(plan::Hardware& hardware, TooSlow&& too_slow) {
   set_share(hardware, solve(1e-3, 1e3, [&](double share) {
@@ -68,7 +68,7 @@ void fit_share(plan::Hardware& hardware, TooSlow&& too_slow) {
             }));
 }
 
-// The share follows from the larger model for every half dimension, and that from the smaller.
+// Fits the share to the larger model for each half dimension, and that dimension to the smaller.
 void fit_two_sizes(plan::Hardware& hardware, const Target& small, const Target& large) {
   const auto fit_large = [&](double half) {
     hardware.efficiency.half_dimension = half;
@@ -117,7 +117,7 @@ void calibrate(plan::Hardware& hardware, std::span<const TimedModel> models,
   } else {
     fit_share(hardware, [&] { return small.ratio(hardware) > 1; });
   }
-  // No share above 1: then the model's matmuls are faster than the square ones were.
+  // A share above 1 raises the peak: the model's matmuls are faster than the square ones.
   const double share = hardware.efficiency.matmul;
   peak *= std::max(1.0, share);
   set_share(hardware, std::min(1.0, share));

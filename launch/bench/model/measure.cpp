@@ -26,7 +26,7 @@ double quantile(std::vector<double> values, double share) {
   return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1))];
 }
 
-// The fastest of several runs of `enqueue`, which calls the device `calls` times.
+// The fastest of several runs of `enqueue`, which makes `calls` device calls.
 template <typename Enqueue>
 double fastest(Stream& stream, int calls, Enqueue&& enqueue) {
   constexpr int repeats = 7;
@@ -100,9 +100,8 @@ StepSeconds time_steps(Device& device, const Config& config, double seconds) {
     if (whole.size() >= min_steps && seconds_since(start) > seconds) break;
   }
   engine.settle();
-  // A normal distribution's lower quartile lies 0.674 deviations below its middle. Whatever else
-  // the machine does makes steps slower, never faster, so the lower quartile is also what is
-  // reported.
+  // The lower quartile of a normal distribution is 0.674 deviations below its middle. Other load
+  // only makes steps slower, so the lower quartile is also reported.
   constexpr double lower = 0.25;
   const double middle = quantile(whole, 0.5);
   return {.forward = quantile(forward, lower),

@@ -13,12 +13,12 @@
 namespace trireme::report {
 namespace {
 
-// Between two quotes.
+// A quoted JSON string.
 std::string json_text(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// The policy lets nothing in from elsewhere, even if something asked for it.
+// The policy blocks all external content.
 std::string page_head(std::string_view title, std::string_view scripts) {
   return fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
@@ -41,7 +41,7 @@ std::string json_string(std::string_view text) {
 std::string json_for_script(std::string_view json) {
   std::string safe;
   for (const char letter : json) {
-    // Of "</script>" and "<!--" nothing may be left; in JSON they stand in strings only.
+    // Escapes "</script>" and "<!--"; in JSON these letters occur in strings only.
     if (letter == '<' || letter == '>' || letter == '&')
       safe += fmt::format("\\u{:04x}", static_cast<unsigned>(letter));
     else
@@ -51,7 +51,7 @@ std::string json_for_script(std::string_view json) {
 }
 
 std::string escaped(std::string_view text) {
-  // Through JSON and back: what is no UTF-8 becomes U+FFFD.
+  // A round trip through JSON turns invalid UTF-8 into U+FFFD.
   const auto clean = parse_json(json_text(text)).get<std::string>();
   std::string safe;
   for (const char letter : clean) {

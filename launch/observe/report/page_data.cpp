@@ -14,7 +14,7 @@ namespace {
 
 constexpr double no_value = std::numeric_limits<double>::quiet_NaN();
 
-// Of every bucket, in their order.
+// Values per bucket, in order.
 template <typename Value>
 std::string numbers_by_bucket(const Buckets& buckets, Value&& value) {
   std::vector<double> values;
@@ -23,8 +23,7 @@ std::string numbers_by_bucket(const Buckets& buckets, Value&& value) {
   return json_numbers(values);
 }
 
-// Charts want places in ascending order; a clock that was set back, or a step that came twice,
-// does not give them so.
+// Charts need ascending places. A clock that was set back, or a repeated step, breaks that order.
 std::string ascending_places(const Buckets& buckets, std::string_view name) {
   const std::size_t column = buckets.find(name);
   double reached = 0;
@@ -41,8 +40,7 @@ std::string whole_numbers(const Buckets& buckets) {
   return "[" + text + "]";
 }
 
-// The mean by bucket; where a bucket has several steps, also the least and the greatest of what
-// people look for spikes in.
+// Mean per bucket; minimum and maximum too for series with spikes.
 std::string series_of(const MetricsHistory& all) {
   const Buckets& buckets = all.buckets;
   const std::string rate = all.items + "_per_s", seen = all.items + "_seen";
@@ -71,7 +69,7 @@ std::string series_of(const MetricsHistory& all) {
   return "{" + text + "}";
 }
 
-// By name; a source that some evaluations lack has no value there.
+// By name; null for evaluations without the source.
 std::string sources_of(const std::vector<Evaluation>& evaluations) {
   std::map<std::string, std::vector<double>> losses;
   for (std::size_t i = 0; i < evaluations.size(); ++i) {
@@ -111,7 +109,7 @@ std::string non_finite_of(const MetricsHistory& all) {
                      fmt::join(all.non_finite.first, ","));
 }
 
-// Milliseconds per step by window and row; empty where they are 0 everywhere.
+// Milliseconds per step by window and row; "" if all are 0.
 std::string heat_map(const RankHistory& ranks, std::vector<float> WindowRows::*member,
                      std::string_view title, std::string_view caption) {
   std::string first, last, values;
@@ -148,7 +146,7 @@ std::string heat_maps(const RankHistory& ranks) {
   return "[" + late + waits + "]";
 }
 
-// Means by window of where the time of all ranks went, by its parts' names.
+// Means of the time split per window, by part name.
 std::string splits_of(const RankHistory& ranks) {
   if (ranks.windows.empty()) return "null";
   std::vector<double> last;
@@ -158,7 +156,7 @@ std::string splits_of(const RankHistory& ranks) {
   for (const TimeRow& row : told_times(time_use::of_run)) {
     std::vector<double> means;
     for (const WindowRows& window : ranks.windows) {
-      // Sums of thousandths: what is less comes from adding up.
+      // Ignores rounding: the parts are sums of thousandths.
       const double mean =
           parts_of(window.totals.times)[row.part] / static_cast<double>(window.totals.steps);
       means.push_back(std::round(1e6 * mean) / 1e6 + 0.0);
@@ -168,7 +166,7 @@ std::string splits_of(const RankHistory& ranks) {
   return fmt::format("{{\"last\":{},\"parts\":{{{}}}}}", json_numbers(last), text.substr(1));
 }
 
-// Keys and names of a step's parts, and of what lies between steps.
+// Keys and names of a step's parts, and of time between steps.
 std::string phases() {
   std::string text;
   for (const TimeRow& row : told_times(time_use::of_step))
@@ -184,7 +182,7 @@ std::string host_names(const std::vector<std::string>& hosts) {
   return "[" + text + "]";
 }
 
-// In MiB; "null" where nothing is known.
+// In MiB; "null" if unknown.
 std::string memory_of(const ModelFigures& figures) {
   std::string names;
   std::vector<double> planned, measured;

@@ -14,7 +14,7 @@
 namespace trireme::report {
 namespace {
 
-// What a reader must know before all numbers; empty of a run that is well.
+// Problems, shown above all numbers; empty for a healthy run.
 std::vector<std::string> failures_of(const RunData& run) {
   const MetricsHistory& all = run.metrics;
   std::vector<std::string> failures;
@@ -33,7 +33,7 @@ std::vector<std::string> failures_of(const RunData& run) {
   return failures;
 }
 
-// Its validation loss, or without one the training loss.
+// The validation loss, or else the training loss.
 Headline loss_headline(const RunData& run) {
   const MetricsHistory& all = run.metrics;
   const auto text = [](double loss) {
@@ -73,8 +73,8 @@ std::string headline(const RunData& run) {
                           fmt::format("of {} are compute", format_duration(times.wall_seconds))}}});
 }
 
-// The best of several; NaN is never better. A validation loss is compared with none of training,
-// and tokens are with no images.
+// The best of several runs; NaN is never better. Validation losses are not compared with training
+// losses, nor tokens with images.
 std::string headline(std::span<const RunData> runs) {
   const RunData *best = nullptr, *fastest = nullptr;
   std::size_t well = 0;

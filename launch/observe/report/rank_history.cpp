@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t most_windows = 240, most_rows = 256, most_starts = 1000;
 
-// The greatest of each group of `per_row`.
+// The maximum of each group of `per_row`.
 std::vector<float> in_rows(const std::vector<float>& values, std::size_t per_row) {
   std::vector<float> rows((values.size() + per_row - 1) / per_row, 0);
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -57,7 +57,7 @@ class RanksReading {
 
  private:
   void take_start(const RunStart& start) {
-    // What lies behind the step that it goes on from is done again.
+    // Steps after the restart's step are repeated.
     auto& windows = history_.windows;
     while (!windows.empty() && windows.back().last > start.step)
       windows.pop_back();
@@ -81,7 +81,7 @@ class RanksReading {
     if (history_.windows.size() >= most_windows) halve();
   }
 
-  // So many ranks get a row each, or share rows.
+  // Up to a limit each rank has a row; more ranks share rows.
   void widen(int ranks) {
     history_.ranks = std::max(history_.ranks, ranks);
     while (static_cast<std::size_t>(ranks) >

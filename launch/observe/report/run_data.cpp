@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t largest_text = std::uint64_t{4} << 20;
 
-// Does `read`; what it raises becomes a remark.
+// Calls `read`; an exception becomes a remark.
 template <typename Read>
 void tolerate(RunData& run, Read&& read) {
   try {
@@ -39,7 +39,7 @@ void tolerate(RunData& run, Read&& read) {
   }
 }
 
-// Opening a directory is what tells whether it may be looked into.
+// Opening the directory is the only reliable test of access.
 void require_directory(const std::string& directory) {
   const FileDescriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (opened.is_open()) return;
@@ -68,7 +68,7 @@ void read_environment(RunData& run) {
   run.hosts = run.start.hosts;
 }
 
-// The host with the most ranks has the fewest cores for each.
+// The host with the most ranks has the fewest cores per rank.
 CoreCrowd crowd_of(const RunData& run) {
   std::map<std::string, std::vector<int>> by_host;
   for (std::size_t rank = 0; rank < run.hosts.size(); ++rank)
@@ -91,7 +91,7 @@ void read_settings(RunData& run) {
     run.facts.hosts = static_cast<int>(std::set(run.hosts.begin(), run.hosts.end()).size());
     run.settings = values_by_key(config);
     tolerate(run, [&] {
-      // What a run has left is resolved; what somebody put there need not be.
+      // A run's own config is resolved; a file put there by hand may not be.
       const ParallelConfig& parallel = config.parallel;
       const std::int64_t ranks = parallel.data * parallel.tensor * parallel.pipeline;
       const auto given = static_cast<int>(ranks > 0 ? ranks : std::max(run.start.ranks, 1));
@@ -101,7 +101,7 @@ void read_settings(RunData& run) {
   });
 }
 
-// The share of the devices' peak, where the config names a description of them.
+// Percent of the devices' peak, if the config names a hardware description.
 void add_utilisation(RunData& run) {
   if (run.figures.peak_flops <= 0 || run.figures.flops_per_item <= 0) return;
   Buckets& buckets = run.metrics.buckets;
@@ -186,7 +186,7 @@ void remark_on_ranks(RunData& run) {
         fmt::format("ranks.jsonl tells of {} of {} ranks", ranks.ranks_of_last_start, expected));
 }
 
-// Also of a link that leads nowhere and a file without permission: those are remarked on.
+// True also for a broken link and an unreadable file, which get a remark.
 bool is_there(const std::string& path) {
   std::error_code unknown;
   return fs::symlink_status(path, unknown).type() != fs::file_type::not_found;
@@ -252,7 +252,7 @@ RunSummary summary_of(const RunData& run) {
                      .evaluation_seconds = run.metrics.evaluation_seconds,
                      .hosts = run.hosts,
                      .divergence = run.metrics.divergence};
-  // metrics.jsonl does not say in which of the other parts its core_wait_ms lies: it stays there.
+  // metrics.jsonl does not tell which other parts contain core_wait_ms, so it stays in them.
   summary.totals.times[TimePart::core_wait] = 0;
   summary.wall_seconds = std::max(
       summary.wall_seconds, 1e-3 * summary.totals[TimePart::step] + summary.evaluation_seconds);
@@ -267,7 +267,7 @@ RunSummary times_of(const RunData& run) {
 }
 
 std::vector<RunData> read_runs(std::span<const std::string> places, std::optional<Error>& unread) {
-  constexpr std::size_t most_runs = 200;  // of which a page is still read
+  constexpr std::size_t most_runs = 200;  // more are refused
   std::vector<std::string> directories;
   for (const std::string& place : places)
     for (std::string& directory : runs::runs_at(place))

@@ -26,7 +26,7 @@ std::string utc_text(double seconds) {
 std::string facts_list(const RunData& run) {
   std::string text = "<dl class=\"facts\">\n";
   for (const Fact& fact : facts_of(run)) {
-    if (fact.name == "because" && runs::went_wrong(run.standing.status)) continue;  // said above
+    if (fact.name == "because" && runs::went_wrong(run.standing.status)) continue;  // shown above
     text +=
         fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", escaped(fact.name), escaped(fact.text));
   }
@@ -110,7 +110,7 @@ std::string file_details(std::string_view title, const std::string& text) {
                      title, escaped(text));
 }
 
-// What matters first, and the rest.
+// The main statement, and the rest.
 std::pair<std::string, std::string> verdict_parts(const RunData& run) {
   constexpr std::string_view mark = "verdict: ";
   const std::string text = verdict_of(run);
@@ -121,7 +121,7 @@ std::pair<std::string, std::string> verdict_parts(const RunData& run) {
           text.substr(0, at) + text.substr(std::min(end + 1, text.size()))};
 }
 
-// Where the time went, as one bar; its colours are those of all charts (page.css).
+// The time split as one bar, in the colours of all charts (page.css).
 std::string time_bar(const RunData& run) {
   constexpr double worth_showing = 0.1;  // percent
   std::string parts, keys, label;
@@ -145,7 +145,7 @@ std::string time_bar(const RunData& run) {
       label, parts, keys);
 }
 
-// All of a run but its title; `choice` stands above its charts.
+// A run's section without its title; `choice` is placed above the charts.
 std::string run_section(const RunData& run, std::size_t index, const std::string& choice) {
   const auto [verdict, details] = verdict_parts(run);
   return failures_html({&run, 1}) + headline(run) + verdict_html(verdict, details) + time_bar(run) +

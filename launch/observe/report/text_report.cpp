@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr double unknown_figure = std::numeric_limits<double>::quiet_NaN();
 
-// Mean over the last twentieth of the buckets that have the series.
+// Mean over the last 5 % of the buckets that have the series.
 double recent_mean(const Buckets& buckets, std::string_view name) {
   const std::size_t column = buckets.find(name);
   if (column == Buckets::none || buckets.all().empty()) return unknown_figure;
@@ -73,7 +73,7 @@ std::string state_text(const RunData& run) {
   return text;
 }
 
-// Of a run that may go on, what does it.
+// The command that continues an unfinished run.
 std::string command_text(const RunData& run) {
   using enum runs::RunStatus;
   const runs::RunStatus state = run.standing.status;
@@ -118,7 +118,7 @@ std::string loss_text(const MetricsHistory& all) {
 std::string validation_text(const MetricsHistory& all) {
   if (all.evaluations.empty()) return {};
   const Evaluation& last = all.evaluations.back();
-  // NaN is never less.
+  // NaN compares as not less.
   const Evaluation* best = &last;
   for (const Evaluation& one : all.evaluations) {
     if (one.loss < best->loss || std::isnan(best->loss)) best = &one;
@@ -260,7 +260,7 @@ std::vector<Fact> facts_of(const RunData& run) {
   facts.push_back({"compute", compute_text(run, figures)});
   facts.push_back({"memory", memory_text(run.figures, times_of(run).peak_memory_bytes)});
   if (all.steps > 0) {
-    // Else the verdict has it, with the ranks' own times.
+    // Otherwise the verdict has it, with the ranks' times.
     if (run.ranks.fold.steps() == 0)
       facts.push_back({"time", time_text(summary_of(run), all.totals[TimePart::core_wait])});
     facts.push_back({"goodput", goodput_text(all, figures)});

@@ -28,7 +28,7 @@ Character first_of(std::string_view text) {
   return {static_cast<utf8proc_int32_t>(next_code_point(text, at)), step.bytes, true};
 }
 
-// Control characters, and marks that turn the direction of what follows.
+// Control characters and marks that change the text direction.
 bool moves_things(utf8proc_int32_t code) {
   switch (utf8proc_category(code)) {
     case UTF8PROC_CATEGORY_CC:

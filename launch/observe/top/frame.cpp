@@ -12,7 +12,7 @@
 namespace trireme::top {
 namespace {
 
-// Columns of the table in front of the sparkline; those on the right go first where room is short.
+// Columns before the sparkline; the rightmost go first if the screen is narrow.
 struct Column {
   std::string_view head;
   std::size_t columns;
@@ -44,7 +44,7 @@ const Column table_columns[] = {
      }},
 };
 
-// How many columns of the table fit beside a name.
+// The number of columns that fit beside a name.
 std::size_t columns_that_fit(std::size_t width, std::size_t name) {
   std::size_t count = 0, taken = name + 2;
   for (const Column& column : table_columns) {
@@ -103,7 +103,7 @@ std::vector<std::string> frame(std::span<const RunView* const> views, std::size_
                         options);
     lines.emplace_back();
   }
-  // A screen shows one of them, a page all.
+  // A screen shows one run, a page all.
   for (std::size_t i = 0; i < views.size(); ++i) {
     if (options.rows > 0 && i != chosen) continue;
     if (options.rows == 0 && i > 0) lines.emplace_back();

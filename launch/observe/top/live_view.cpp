@@ -115,18 +115,18 @@ std::string keys_text(const RunSet& runs, double interval) {
   return text;
 }
 
-// The signal that ends this program; 0: the user, or there is no terminal any more.
+// Returns the signal that ends this program; 0: the user quit, or the terminal is gone.
 int run_screen(const Request& request) {
   RunSet runs(request.places);
   Screen screen(STDIN_FILENO, STDOUT_FILENO);
   std::size_t chosen = 0;
-  Clock::time_point due{};  // of the next look
+  Clock::time_point due{};  // time of the next poll
   double interval = request.interval_seconds;
   for (;;) {
     if (Clock::now() >= due) {
       const auto begin = Clock::now();
       runs.refresh();
-      // A file system that is slow is asked less often.
+      // Polls a slow file system less often.
       interval = std::max(request.interval_seconds, 4 * seconds_since(begin));
       due = Clock::now() +
             std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(interval));
@@ -154,7 +154,7 @@ int run_screen(const Request& request) {
 void show(const Request& request) {
   if (request.once || request.json || terminal_width(STDOUT_FILENO) == 0) return show_page(request);
   const int signal = run_screen(request);
-  // As if it had not been caught, with the terminal as it was.
+  // Raises the signal again once the terminal is restored.
   if (signal != 0) ::raise(signal);
 }
 

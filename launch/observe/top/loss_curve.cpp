@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t most_points = 512;
 constexpr std::uint64_t samples = 96, sample_bytes = 8 << 10;
 
-// Takes in the first whole line of `text` that tells of a step, if there is one.
+// Parses the first whole step line of `text`, if there is one.
 bool find_step(std::string_view text, runs::MetricsLine& line) {
   for (std::size_t from = text.find('\n'); from != std::string_view::npos;) {
     const std::size_t end = text.find('\n', from + 1);
@@ -57,7 +57,7 @@ void LossCurve::sample(const std::string& path, std::uint64_t size, std::uint64_
   for (std::uint64_t i = 0; i < samples; ++i) {
     const std::uint64_t offset = (size - tail) / samples * i;
     const std::string text = "\n" + runs::bytes_at(file, offset, sample_bytes);
-    // Only the file's first byte begins a line for sure.
+    // Only at offset 0 the text is known to start with a whole line.
     const std::string_view from = std::string_view(text).substr(offset == 0 ? 0 : 1);
     if (find_step(from, line)) add(line.step(), line.number("loss"));
   }
@@ -68,7 +68,7 @@ std::vector<double> LossCurve::columns(std::size_t count) const {
   if (points_.empty() || count == 0) return {};
   const std::int64_t first = points_.front().step;
   const auto steps = static_cast<double>(points_.back().step - first + 1);
-  // Fewer points than columns: each has one of its own.
+  // With fewer points than columns, each point has a column.
   const bool few = points_.size() <= count;
   std::vector<std::int64_t> counts(count, 0);
   for (std::size_t i = 0; i < points_.size(); ++i) {
@@ -82,7 +82,7 @@ std::vector<double> LossCurve::columns(std::size_t count) const {
   for (std::size_t i = 0; i < count; ++i)
     if (counts[i] > 0) values[i] = sums[i] / static_cast<double>(counts[i]);
   if (few) values.resize(points_.size());
-  // Where steps are far apart a column goes on from the one before.
+  // Columns between distant steps repeat the previous value.
   for (std::size_t i = 1; i < values.size() && !few; ++i)
     if (std::isnan(values[i])) values[i] = values[i - 1];
   return values;

@@ -36,7 +36,7 @@ double now_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// Calls `read` with the text of the file where it was written since `written`.
+// Calls `read` with the file's text if it changed since `written`.
 template <typename Read>
 void when_newer(const std::string& path, double& written, Read&& read) {
   struct stat status {};
@@ -47,7 +47,7 @@ void when_newer(const std::string& path, double& written, Read&& read) {
   written = time;
   try {
     if (const auto text = read_file_if_exists(path, largest_text, ExitCode::config)) read(*text);
-  } catch (const std::exception&) {  // of another version, torn, or not ours: shown without
+  } catch (const std::exception&) {  // of another version, torn, or foreign: shown without
   }
 }
 
@@ -184,7 +184,7 @@ void RunFollower::take_rank_line(std::string_view text) {
   const std::optional<RankLine> line = parse_rank_line(text);
   if (!line) return;
   view_.came_to_its_end = std::holds_alternative<RunEnding>(*line);
-  // A start forgets what ranks on other hosts did.
+  // A restart discards the counts of remote ranks.
   if (std::holds_alternative<RunStart>(*line)) view_.ranks = {};
   if (const auto* const window = std::get_if<RankWindow>(&*line))
     view_.ranks = rows_of(*window, view_.facts);
@@ -211,7 +211,8 @@ void RunFollower::read_environment() {
              });
 }
 
-// What a rank allocates, from the log of the start: parameters, gradients, optimizer, activations.
+// A rank's planned memory, from the log of the start: parameters, gradients, optimizer,
+// activations.
 void RunFollower::read_planned_memory() {
   if (has_planned_) return;
   const FileDescriptor file(
@@ -241,7 +242,7 @@ void RunFollower::read_owner() {
     if (!view_.on_this_host) return;
     const auto status = read_file_if_exists(
         fmt::format("/proc/{}/status", owner.value("process", 0)), largest_text, ExitCode::config);
-    // Another program may have its number by now.
+    // The number may belong to another program by now.
     if (!status || status->find("Name:\ttrireme") == std::string::npos) return;
     const auto mib = [&](std::string_view key) {
       const std::size_t found = status->find(key);
@@ -251,7 +252,7 @@ void RunFollower::read_owner() {
     };
     view_.resident_mib = mib("VmRSS:");
     view_.peak_mib = mib("VmHWM:");
-  } catch (const std::exception&) {  // not to be read: not shown
+  } catch (const std::exception&) {  // unreadable: not shown
   }
 }
 

@@ -19,7 +19,7 @@ std::string mib(double value) {
   return value < 10240 ? fmt::format("{:.0f} MiB", value) : fmt::format("{:.1f} GiB", value / 1024);
 }
 
-// The numbers of the fractions that follow "step": "520/2000".
+// The fractions after "step": "520/2000".
 std::string position(const RunView& view) {
   return view.steps > 0 ? fmt::format("{}/{}", view.step(), view.steps)
                         : std::to_string(view.step());
@@ -56,7 +56,7 @@ class Lines {
     return clean(text, options_.utf8);
   }
 
-  // What fits behind a label; the first part always stands, cut where it must be.
+  // Parts that fit after a label; the first part is always shown, cut if necessary.
   void row(std::string_view label, const std::vector<std::string>& parts) {
     std::string text = padded(label, label_columns);
     for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -80,7 +80,7 @@ class Lines {
     if (!view_.summary.empty()) line(plain(view_.summary));
   }
 
-  // At most `most` lines, indented, broken at blanks where there are some.
+  // At most `most` indented lines, broken at blanks.
   void wrapped(std::string_view text, std::size_t most) {
     const std::size_t columns = std::max<std::size_t>(options_.columns, 4) - 2;
     for (std::size_t i = 0; i + 1 < most && columns_of(text) > columns; ++i) {
@@ -163,9 +163,9 @@ class Lines {
     }
   }
 
-  // Within the phases: of what a process wanted to do.
+  // Part of the phases above.
   void cores() {
-    constexpr double notable = 0.02;  // of a step
+    constexpr double notable = 0.02;  // share of a step
     const double missing = view_.mean("core_wait_ms");
     const double share = missing / view_.mean("step_ms");
     if (!(share >= notable)) return;
@@ -176,7 +176,7 @@ class Lines {
   void ranks() {
     const RankRows& rows = view_.ranks;
     if (!view_.ranks_problem.empty()) return row("ranks", {view_.ranks_problem});
-    constexpr double notable = 0.005;  // of a step
+    constexpr double notable = 0.005;  // share of a step
     if (rows.slowest.empty() || rows.slowest.front().late_ms < notable * rows.period_ms) {
       return row("ranks", {"none stands out", fmt::format("of {}, steps {} to {}", rows.ranks,
                                                           rows.first, rows.last)});

@@ -14,7 +14,7 @@
 namespace trireme::top {
 namespace {
 
-// Another page, where the terminal has one, so that what was there comes back; no cursor.
+// Uses the alternate screen, which restores the old content at exit, and hides the cursor.
 constexpr std::string_view enter_text = "\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J";
 constexpr std::string_view leave_text = "\x1b[0m\x1b[?25h\x1b[?1049l";
 
@@ -40,7 +40,7 @@ sigset_t watched_signals() {
 
 Key KeyReader::take(char byte) {
   pending_ += byte;
-  // CSI and SS3: terminals send either, by mode.
+  // CSI and SS3: terminals send either, depending on mode.
   if (pending_ == "\x1b" || pending_ == "\x1b[" || pending_ == "\x1bO") return Key::none;
   if (pending_.starts_with("\x1b[") && (byte < 0x40 || byte > 0x7e) && pending_.size() < 16)
     return Key::none;
@@ -98,7 +98,7 @@ Screen::~Screen() {
 void Screen::enter() {
   if (keys_) {
     termios raw = before_;
-    raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);  // ^C and ^Z stay signals
+    raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);  // ^C and ^Z still raise signals
     raw.c_cc[VMIN] = 1;
     raw.c_cc[VTIME] = 0;
     keys_ = ::tcsetattr(in_, TCSANOW, &raw) == 0;
@@ -124,8 +124,8 @@ ScreenSize Screen::size() const {
 }
 
 bool Screen::draw(std::span<const std::string> lines) {
-  // Over what stands there, so that nothing flickers. The cursor is put into each row: a line as
-  // wide as the terminal would wrap by itself.
+  // Overwrites in place to avoid flicker. The cursor is set for each row, since a line as wide as
+  // the terminal would wrap.
   std::string text;
   std::size_t row = 0;
   for (const std::string& line : lines)

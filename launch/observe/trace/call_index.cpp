@@ -35,8 +35,8 @@ const std::vector<const FileSpan*>& CallIndex::same_call(const FileSpan& call) c
   return calls_.at(key_of(call));
 }
 
-// Streams of one rank end their calls in order, but there are several streams, and calls of one
-// group end together; so a few more are looked at.
+// Calls end in order per stream, but a rank has several streams, and calls of a group end together;
+// so a few more are checked.
 const FileSpan* CallIndex::receive_before(int rank, std::int64_t begin, std::int64_t end) const {
   constexpr int looked_at = 16;
   const auto& calls = by_rank_[static_cast<std::size_t>(rank)].receives;

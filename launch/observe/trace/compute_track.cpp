@@ -46,7 +46,7 @@ const ComputePiece* ComputeTrack::most_of(std::int64_t begin, std::int64_t end) 
 
 std::vector<ComputeTrack> compute_tracks(const TraceFile& trace) {
   std::map<int, std::vector<const FileSpan*>> by_rank;
-  std::map<int, int> thread;  // of the compute stream, which the steps are on
+  std::map<int, int> thread;  // of the compute stream, which has the steps
   for (const FileSpan& span : trace.spans) {
     if (span.kind == SpanKind::step) thread.try_emplace(span.rank, span.thread);
   }

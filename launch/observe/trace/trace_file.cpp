@@ -26,7 +26,7 @@ using nlohmann::json;
 constexpr std::size_t longest_line = std::size_t{1} << 20U;
 constexpr std::string_view suffix = ".json.gz";
 
-// The lines of a file that is compressed or not.
+// The lines of a plain or compressed file.
 class Lines {
  public:
   explicit Lines(const std::string& path) : path_(path), buffer_(longest_line, '\0') {
@@ -38,7 +38,7 @@ class Lines {
     ::gzbuffer(file_.get(), 1U << 17U);
   }
 
-  // Without the end of the line and the comma before it. Nothing at the end of the file.
+  // Without line end and preceding comma. Empty at the end of the file.
   std::optional<std::string_view> next() {
     if (::gzgets(file_.get(), buffer_.data(), static_cast<int>(buffer_.size())) == nullptr) {
       int error = Z_OK;

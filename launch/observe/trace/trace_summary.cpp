@@ -90,7 +90,7 @@ class Summary {
     return shares;
   }
 
-  // Pieces that touch are one gap, whose cause is that of the longest of them.
+  // Adjacent pieces are one gap, with the cause of the longest.
   void add_gaps(const ComputeTrack& track, std::vector<TraceGap>& gaps) const {
     std::optional<TraceGap> gap;
     std::int64_t longest = 0;
@@ -114,7 +114,7 @@ class Summary {
     close();
   }
 
-  // `depth`: of waits that waited for each other.
+  // `depth`: of nested waits.
   [[nodiscard]] std::string explain(const TraceGap& gap, int depth = 0) const {
     switch (gap.cause) {
       case GapCause::communication:
@@ -172,7 +172,7 @@ class Summary {
     return text;
   }
 
-  // What a late rank was at while it was waited for; where it waited itself, for what.
+  // The late rank's activity during the wait; if it waited itself, the cause of that.
   [[nodiscard]] std::string doing(int rank, std::int64_t begin, std::int64_t end, int depth) const {
     constexpr int deepest = 3;
     const auto track = std::ranges::find(tracks_, rank, &ComputeTrack::rank);

@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-// Of more, those that are least and most busy are shown.
+// Of more ranks, the least and the most busy are shown.
 constexpr std::size_t ranks_shown = 16;
 
 std::string percent(double share) {
@@ -52,7 +52,7 @@ std::int64_t begin_of_step(const TraceFile& trace, const TraceGap& gap) {
   return gap.begin;
 }
 
-// A gap between two steps belongs to the second one.
+// A gap between two steps counts for the second.
 std::string place_of(const TraceFile& trace, const TraceGap& gap) {
   const double ms = 1e-6 * static_cast<double>(gap.begin - begin_of_step(trace, gap));
   return ms < 0 ? fmt::format("from {:.2f} ms before step {}", -ms, gap.step)
