@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Open MPI's daemon on another host, ended when its ranks are gone and mpirun is out of reach. launch/mpi_run.sh names it as
-# orte_launch_agent:
+# Open MPI's daemon on another host. Ends it when its ranks have ended and mpirun is unreachable. launch/mpi_run.sh
+# names it as orte_launch_agent:
 #
 #   host_daemon.sh END_SECONDS TCP_RETRIES orted ARGUMENTS...
 #
-# A daemon that has lost mpirun while data was on its way there waits for the kernel to give the connection up: a quarter of
-# an hour, on a host that the next job may already be using. mpi_run.sh sources this file for its functions.
+# A daemon that loses mpirun while data is in flight waits until the kernel drops the connection: 15 minutes, on a host
+# that the next job may already use. mpi_run.sh sources this file for its functions.
 
 # shellcheck source=launch/job.sh
 source "$(dirname "${BASH_SOURCE[0]}")/job.sh"
 
-# Of this host (or network namespace); needs root. "" and "-": leave it.
+# For this host (or network namespace); needs root. "" and "-" change nothing.
 set_tcp_retries() {
   [[ -n $1 && $1 != - ]] || return 0
   if ! echo "$1" 2>/dev/null >/proc/sys/net/ipv4/tcp_retries2; then
@@ -19,7 +19,7 @@ set_tcp_retries() {
   fi
 }
 
-# Processes below a process, deepest last.
+# All descendants of a process, deepest last.
 descendants() {
   local child
   for child in $(pgrep -P "$1"); do
@@ -28,7 +28,7 @@ descendants() {
   done
 }
 
-# What a killed mpirun leaves on this host, by its process: its segments, and the files that it keeps while it runs.
+# Removes the remains of a killed mpirun on this host, by its process: segments, and its session files.
 clear_job_of() {
   local place number
   for place in "${TMPDIR:-/tmp}"/ompi.*."$(id -u)/pid.$1"; do

@@ -1,24 +1,24 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by the scripts that start jobs: starts a job and waits for it, its signals and exit codes, its secret, and the memory
-# under /dev/shm that its ranks share, which outlives them where they are killed. As a program:
+# Sourced by the scripts that start jobs: starting and waiting, signals and exit codes, the secret, and cleaning of
+# /dev/shm, where killed ranks leave shared memory. As a program:
 #
-#   job.sh SINCE     removes what a killed job left on this host since that time (seconds of the epoch)
+#   job.sh SINCE     removes the remains of a killed job on this host since that time (seconds of the epoch)
 #
-# Only what belongs to this user, was made on this host (by its name) and is mapped by no process goes: never what another user's
-# job or one that lives uses.
+# Removes only segments that belong to this user, were made on this host (by its name) and are mapped by no process, so
+# never those of another user's job or of a live one.
 # shellcheck disable=SC2317  # functions that traps call
 
-# What follows a code is decided by the program (trireme supervise --after CODE). Launchers report one end of several ranks, srun
-# the highest code: a rank that is ended because another has stopped then hides why that one did.
+# The program decides the action after a code (trireme supervise --after CODE). Of several ranks launchers report one
+# code, srun the highest: a rank that is ended because another stopped then hides the cause.
 communication_code=5 requeue_code=75
 
-# job_code CODE END...: prints the job's code. CODE is the launcher's; each END the exit code of a rank that ended by itself, or
-# "signal", in the order in which they were reported.
+# job_code CODE END...: prints the job's code. CODE is the launcher's; each END is a rank's exit code, or "signal", in
+# the order of the reports.
 #
 #   0 of the launcher is 0.
 #   75 of any rank is the job's: ranks agree on a stop, and none ends before the checkpoint is complete.
-#   Else the first code that is not 0 counts: what comes later are ranks that miss their peer.
+#   Else the first code that is not 0: later ones are of ranks that lost a peer.
 #   Else a signal ended a rank: 5.
 job_code() {
   local code=$1 end
@@ -39,8 +39,8 @@ job_code() {
   echo "$code"
 }
 
-# environment_number NAME DEFAULT MIN MAX: prints the whole number in the variable NAME, which may be of another job or
-# misspelled. Where it is not set, DEFAULT; where it is no number from MIN to MAX too, which is said.
+# environment_number NAME DEFAULT MIN MAX: prints the integer in the variable NAME, or DEFAULT if it is unset. A value
+# that is no integer from MIN to MAX, as from another job, gives DEFAULT with a message.
 environment_number() {
   local value=${!1:-}
   if [[ $value =~ ^[0-9]{1,12}$ ]] && ((10#$value >= $3 && 10#$value <= $4)); then
@@ -51,19 +51,19 @@ environment_number() {
   echo "$2"
 }
 
-# A secret of this job's own, unless the user brings one: by it ranks that find each other over TCP know each other
-# (runtime/comm/README.md). It goes through the environment, or a file that only the user may read, never as an argument.
+# A secret for this job, unless the user provides one. It authenticates ranks that connect over TCP
+# (runtime/comm/README.md). It is passed in the environment or in a file with mode 600, never as an argument.
 give_secret() {
   [[ -z ${TRIREME_SECRET:-}${TRIREME_SECRET_FILE:-} ]] || return 0
   TRIREME_SECRET=$(od -An -v -N32 -tx1 /dev/urandom | tr -d ' \n')
   export TRIREME_SECRET
 }
 
-# What USR1, TERM and Ctrl-C mean to a job. The first Ctrl-C stops it with a checkpoint, as a TERM does, a second one ends it at
-# once. The script defines
+# Handling of USR1, TERM and Ctrl-C. A TERM or the first Ctrl-C stops the job with a checkpoint, a second Ctrl-C ends it
+# at once. The script defines
 #
 #   checkpoint        asks the ranks for one
-#   stop SIGNAL       has them stop with a checkpoint, by TERM or INT; exit code 75
+#   stop SIGNAL       stops them with a checkpoint, by TERM or INT; exit code 75
 #   end_at_once       kills them; exit code 130
 heed_signals() {
   interrupted=false
@@ -72,7 +72,7 @@ heed_signals() {
   trap 'if $interrupted; then end_at_once; else interrupted=true && stop INT; fi' INT
 }
 
-# wait_for PROCESS: through the signals that interrupt a wait. Sets `code`.
+# wait_for PROCESS: waits across signals that interrupt a wait. Sets `code`.
 wait_for() {
   local late
   while :; do
@@ -80,17 +80,17 @@ wait_for() {
     code=$?
     kill -0 "$1" 2>/dev/null || break
   done
-  # The last wait may have returned for a signal that came as the process ended.
+  # The last wait may have returned for a signal while the process ended.
   wait "$1" 2>/dev/null
   late=$?
   ((late == 127)) || code=$late
 }
 
-# --- A run as a command in the background. The script defines note TEXT..., and run, the run's directory.
+# --- A run as a command in the background. The script defines note TEXT... and run, the run's directory.
 #
 #   run_once NAME COMMAND...      sets `code`
-#   run_at_last NAME COMMAND...   the same; and again, at most TRIREME_START_RETRIES times, where it failed before its first step
-#   stop_run WHY                  sets `stopping`, and sends the command that runs a TERM
+#   run_at_last NAME COMMAND...   also retries, at most TRIREME_START_RETRIES times, if it failed before its first step
+#   stop_run WHY                  sets `stopping` and sends the running command a TERM
 
 # The last run.directory of a command's words.
 run_directory_in() {
@@ -101,7 +101,7 @@ run_directory_in() {
   echo "$found"
 }
 
-# Changes with every step of this start.
+# Changes with every step.
 state_of_metrics() { stat -c '%Y %s' "$run/metrics.jsonl" 2>/dev/null; }
 has_begun() { [[ $(state_of_metrics) != "$metrics_before" ]]; }
 
@@ -126,7 +126,7 @@ run_once() {
   note "the $name ended with exit code $code"
 }
 
-# A start that loses ranks before the first step, or has none, may be a daemon's bad moment; a host's fault comes back.
+# Losing ranks before the first step, or never starting them, can be temporary; a host's fault repeats.
 run_at_last() {
   local start retries
   retries=$(environment_number TRIREME_START_RETRIES 2 0 1000)
@@ -141,14 +141,14 @@ run_at_last() {
   done
 }
 
-# --- Shared memory. What a killed mpirun or daemon leaves of a job, whose number is given.
+# --- Shared memory. Removes the segments of a killed mpirun or daemon, by its job number.
 clear_segments_of() {
   [[ $1 =~ ^[0-9]+$ ]] || return 0
-  # Open MPI's ranks are a job of mpirun's own, the first of its family.
+  # The ranks form the first job in mpirun's job family.
   rm -f /dev/shm/vader_segment.*."$(id -u)"."$(printf '%x' $(($1 | 1)))".*
 }
 
-# Open MPI's of this host, and NCCL's.
+# Segments of Open MPI and NCCL on this host that no process maps.
 dead_segments() {
   local segment
   for segment in /dev/shm/vader_segment."$(hostname)"."$(id -u)".* /dev/shm/nccl-*; do

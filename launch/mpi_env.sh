@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The settings of Open MPI and NCCL for a job, all of them, on one host or several, and PATH. Source it, then start the job as usual, or
-# let it start a command with them:
+# All settings of Open MPI and NCCL for a job on one host or several, and PATH. Source it, then start the job as usual, or
+# give it the command to start:
 #
 #   source launch/mpi_env.sh 4 && mpirun -np 4 build/cpu/trireme train configs/gpt_tiny.yaml
 #   launch/mpi_env.sh 4 srun --mpi=pmix build/cpu/trireme train configs/gpt_tiny.yaml
 #
-# The argument is the number of ranks on each host (default: the number of cores). Values that are set already are kept.
-# launch/mpi_run.sh and launch/slurm/train.sbatch source it themselves. Variables of ours:
+# The argument is the number of ranks on each host (default: the number of cores). Existing values are kept.
+# launch/mpi_run.sh and launch/slurm/train.sbatch source it. Our variables:
 #
 #   TRIREME_INTERFACE   the network between the hosts: an interface (ib0) or a subnet (10.1.0.0/16)
-#   TRIREME_HCA         InfiniBand or RoCE cards to use, where not all of them: mlx5_0,mlx5_1:1 (port 1 unless it is said)
-#   TRIREME_START_SECONDS   how long ranks wait for each other before the job begins (default 120; 0: for ever)
-#   TRIREME_PORTS       ports on which ranks listen for each other, for firewalls and network policies: 40000-40999
+#   TRIREME_HCA         InfiniBand or RoCE cards to use instead of all: mlx5_0,mlx5_1:1 (default: port 1)
+#   TRIREME_START_SECONDS   how long ranks wait for each other at the start (default 120; 0: forever)
+#   TRIREME_PORTS       ports on which ranks listen, for firewalls and network policies: 40000-40999
 
 trireme_ranks=${1:-$(nproc)}
 
@@ -30,22 +30,21 @@ if [[ -z ${SLURM_JOB_ID:-} ]]; then
   export OMPI_MCA_hwloc_base_binding_policy=${OMPI_MCA_hwloc_base_binding_policy:-none}
 fi
 
-# With more ranks than cores a waiting rank must give its core to the one that it waits for: a 1 MiB all-reduce of 4 ranks
+# With more ranks than cores a waiting rank must yield its core to the rank it waits for: a 1 MiB all-reduce of 4 ranks
 # on 2 cores takes 16 ms without yielding and 0.4 ms with it. With a core each, yielding costs a few percent.
 if ((trireme_ranks > $(nproc))); then
   export OMPI_MCA_mpi_yield_when_idle=${OMPI_MCA_mpi_yield_when_idle:-1}
 fi
 
-# A rank is one core: library thread pools would only get in each other's way.
+# A rank is one core: thread pools of libraries would compete for it.
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 
-# --- Memory. Containers often forbid the system call that copies between processes; Open MPI then warns and falls back
-# anyway.
+# --- Memory. Containers often forbid the system call that copies between processes; Open MPI then warns and falls back.
 export OMPI_MCA_btl_vader_single_copy_mechanism=${OMPI_MCA_btl_vader_single_copy_mechanism:-none}
 
-# --- Interfaces. Open MPI takes every one that is up, also bridges of container engines, which other hosts do not reach:
-# the job then hangs at its first message. NCCL leaves those out by itself, and takes names only; one that begins with = is
-# no prefix.
+# --- Interfaces. Open MPI uses every interface that is up, also bridges of container engines, which other hosts cannot
+# reach: the job then hangs at its first message. NCCL skips those, and takes names only; a leading = means an exact
+# name.
 if [[ -n ${TRIREME_INTERFACE:-} ]]; then
   export OMPI_MCA_btl_tcp_if_include=${OMPI_MCA_btl_tcp_if_include:-$TRIREME_INTERFACE}
   export OMPI_MCA_oob_tcp_if_include=${OMPI_MCA_oob_tcp_if_include:-$TRIREME_INTERFACE}
@@ -59,20 +58,20 @@ elif [[ -z ${OMPI_MCA_btl_tcp_if_include:-} ]]; then
   export OMPI_MCA_btl_tcp_if_exclude=${OMPI_MCA_btl_tcp_if_exclude:-127.0.0.0/8,docker0,virbr0,cni0,flannel.1,podman0,lxcbr0}
 fi
 
-# --- Cards. NCCL and UCX give each GPU the nearest of all that are active, those for storage or management too.
+# --- Cards. NCCL and UCX give each GPU the nearest of all active cards, also those for storage or management.
 if [[ -n ${TRIREME_HCA:-} ]]; then
   trireme_cards=""
   for trireme_card in ${TRIREME_HCA//,/ }; do
     [[ $trireme_card == *:* ]] || trireme_card+=:1
     trireme_cards+=${trireme_cards:+,}$trireme_card
   done
-  # Without = NCCL takes names for prefixes: mlx5_1 would be mlx5_10 too.
+  # Without = NCCL matches prefixes: mlx5_1 would match mlx5_10.
   export NCCL_IB_HCA=${NCCL_IB_HCA:-=$trireme_cards} UCX_NET_DEVICES=${UCX_NET_DEVICES:-$trireme_cards}
   unset trireme_cards trireme_card
 fi
 
-# --- Ports. Open MPI's, and by the kernel's choice all others, NCCL's too, which has no setting of its own; the second needs root
-# or, in a pod, the sysctl in its description (launch/kubernetes).
+# --- Ports. Open MPI's, and through the kernel all others. NCCL has no setting for ports. The second needs root or, in
+# a pod, the sysctl in its description (launch/kubernetes).
 if [[ -n ${TRIREME_PORTS:-} ]]; then
   if [[ ! $TRIREME_PORTS =~ ^([0-9]{4,5})-([0-9]{4,5})$ ]] || ((BASH_REMATCH[1] >= BASH_REMATCH[2] || BASH_REMATCH[2] > 65535)); then
     echo "mpi_env.sh: TRIREME_PORTS: '$TRIREME_PORTS' is no range of ports; for example 40000-40999" >&2
@@ -84,20 +83,20 @@ if [[ -n ${TRIREME_PORTS:-} ]]; then
   export OMPI_MCA_oob_tcp_dynamic_ipv4_ports=${OMPI_MCA_oob_tcp_dynamic_ipv4_ports:-$TRIREME_PORTS}
 fi
 
-# --- A lost host. By default mpirun notices after 8 minutes; with these three after 5 s, which the kernels
-# settle between them, whatever the processes do. More where links are away for longer and come back.
+# --- A lost host. By default mpirun notices after 8 minutes; with these three after 5 s, by keepalive probes of the
+# kernels. Use more if links fail for longer and recover.
 export OMPI_MCA_oob_tcp_keepalive_time=${OMPI_MCA_oob_tcp_keepalive_time:-2}
 export OMPI_MCA_oob_tcp_keepalive_intvl=${OMPI_MCA_oob_tcp_keepalive_intvl:-1}
 export OMPI_MCA_oob_tcp_keepalive_probes=${OMPI_MCA_oob_tcp_keepalive_probes:-3}
 
-# --- GPUs are counted as the bus has them, and as nvidia-smi does. By itself CUDA puts the fastest first, so that on hosts of
-# mixed GPUs two programs mean different ones by the same number.
+# --- GPUs are numbered in bus order, as in nvidia-smi. CUDA's default puts the fastest first, so on hosts with mixed
+# GPUs two programs would mean different GPUs by one number.
 export CUDA_DEVICE_ORDER=${CUDA_DEVICE_ORDER:-PCI_BUS_ID}
 
-# --- NCCL. Its warnings name the cause of a failed call; the error code alone does not.
+# --- NCCL. Its warnings name the cause of a failed call; the error code does not.
 export NCCL_DEBUG=${NCCL_DEBUG:-WARN}
 
-# --- The program that belongs to this file, so that a command may say `trireme` alone.
+# --- The program that belongs to this file becomes `trireme` in PATH.
 # shellcheck source=launch/program.sh
 source "$(dirname "${BASH_SOURCE[0]}")/program.sh"
 put_program_on_path

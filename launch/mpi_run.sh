@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# mpirun with the settings of launch/mpi_env.sh, for jobs that must end when they are over.
+# mpirun with the settings of launch/mpi_env.sh. It makes sure that jobs end.
 #
 #   launch/mpi_run.sh -np 8 build/cpu/trireme train configs/gpt_tiny.yaml
 #   launch/mpi_run.sh --host a:8,b:8 -np 16 build/cuda/trireme train configs/gpt2_124m.yaml --set train.micro_batch=32
 #
-# A rank that sees another host vanish ends the job with a message, but mpirun and its daemons may wait for that host for
-# many minutes. So this script ends mpirun TRIREME_END_SECONDS after the first rank's last words (default 10, or 1 where they, or mpirun,
-# say that a rank or host does not answer), and launch/host_daemon.sh does the same on the other hosts. Where it is allowed to, it also sets net.ipv4.tcp_retries2 to
-# TRIREME_TCP_RETRIES, if that is given (5: a dead connection is noticed after 13 s, not 15 min; for all of the host).
+# A rank that sees another host vanish ends the job with a message, but mpirun and its daemons may wait for that host
+# for minutes. This script ends mpirun TRIREME_END_SECONDS after the first rank's error (default 10, or 1 if a rank or
+# mpirun reports a silent rank or host); launch/host_daemon.sh does the same on other hosts. If allowed, it also sets
+# net.ipv4.tcp_retries2 to TRIREME_TCP_RETRIES if given (5: dead connections are noticed in 13 s, not 15 min,
+# host-wide).
 #
-# USR1 goes to the ranks: a checkpoint. TERM and the first Ctrl-C stop them with one. mpirun would kill them a second after its
-# own TERM, so they get it from here; those of this host are enough, for a run agrees on its end. Where none is here mpirun
-# gets a TERM. What lives TRIREME_GRACE_SECONDS (default 60) after that is killed, and so is the job of a script that is killed;
-# a second Ctrl-C kills at once. Exit code: see job_code in launch/job.sh; 5 where mpirun had to be ended or lost a
-# host, 130 by a second Ctrl-C. A rank that a signal ended is named (mpirun itself gives 128 + the signal), and so is a lost host.
+# USR1 makes a checkpoint. TERM and the first Ctrl-C stop with one. mpirun would kill the ranks a second after its TERM,
+# so this script signals them; those of this host suffice, since a run agrees on its end. Without any here, mpirun gets
+# the TERM. TRIREME_GRACE_SECONDS (default 60) later the rest is killed. If this script is killed, so is its job; a
+# second Ctrl-C kills at once. Exit code: see job_code in launch/job.sh; 5 if mpirun had to be ended or lost a host, 130
+# after a second Ctrl-C. It names a rank that was ended by a signal (mpirun returns 128 + the signal), and a lost host.
 # shellcheck disable=SC2317  # functions that traps call
 set -u
 
@@ -39,7 +40,7 @@ tcp_retries=$(environment_number TRIREME_TCP_RETRIES - 1 255)
 set_tcp_retries "$tcp_retries"
 export OMPI_MCA_orte_launch_agent="$here/host_daemon.sh $end_seconds $tcp_retries orted"
 
-# mpirun passes on Open MPI's variables by itself.
+# mpirun passes Open MPI's variables on.
 pass_on=()
 [[ -z $trireme_changed_path ]] || pass_on=(-x PATH)
 for variable in OMP_NUM_THREADS LD_LIBRARY_PATH CUDA_DEVICE_ORDER SLURM_JOB_START_TIME SLURM_JOB_END_TIME "${!NCCL_@}" "${!UCX_@}" "${!TRIREME_@}"; do
@@ -48,9 +49,9 @@ done
 
 # Output goes to a file: daemons that outlive a job would hold a pipe open.
 log=$(mktemp "${TMPDIR:-/tmp}/trireme-mpirun.XXXXXX")
-# A child that is ended before it has become its program runs this as well.
+# A child that is killed before its exec also runs this trap.
 trap '[[ $BASHPID != "$$" ]] || rm -f "$log"' EXIT
-# Ctrl-C reaches this script only. Where this script is killed, mpirun ends with it.
+# Ctrl-C reaches this script only. If it is killed, mpirun ends with it.
 dies_with_us=()
 if setpriv --pdeathsig TERM true 2>/dev/null; then dies_with_us=(setpriv --pdeathsig TERM); fi
 started=$(date +%s)
@@ -80,7 +81,7 @@ end_at_once() {
 }
 heed_signals
 
-# Not TERM: mpirun would first ask the hosts that do not answer.
+# Not TERM: mpirun would first wait for hosts that do not answer.
 end_job() {
   echo "mpi_run.sh: $1: ending mpirun" >&2
   local below
@@ -90,7 +91,7 @@ end_job() {
   result=$communication_code
 }
 
-# The message of a rank's guarded_main is the last thing that it says. Sets `patience`: mpirun would wait for who is away.
+# A rank's last output is the message of guarded_main. Sets `patience`: mpirun would wait for lost hosts.
 readonly lost='Remote daemon: +[^ ]+ on node +([^ ]+)'
 patience=$end_seconds
 milliseconds() { echo $((${EPOCHREALTIME//[.,]/} / 1000)); }
@@ -100,7 +101,7 @@ said_last_words() {
   return 0
 }
 
-# Mpirun breaks lines where host names are long.
+# mpirun wraps lines with long host names.
 said=""
 name_lost_host() {
   said=$(tr '\n' ' ' <"$log")
@@ -108,7 +109,7 @@ name_lost_host() {
   echo "[mpirun] error: ${BASH_REMATCH[1]} is lost: the daemon there does not answer" >&2
 }
 
-# Of several the first one: mpirun names no more.
+# Of several the first: mpirun names only one.
 find_end() {
   local number='Exit code: +([0-9]+)' killed='process rank ([0-9]+) with PID [0-9]+ on node +([^ ]+) +exited on +signal ([0-9]+ \([^)]*\))'
   said=$(tr '\n' ' ' <"$log")
@@ -127,7 +128,7 @@ find_end() {
 
 result=0 end_at=0
 while kill -0 "$job" 2>/dev/null; do
-  # A moment, or until mpirun ends.
+  # A short time, or until mpirun ends.
   sleep 0.3 &
   timer=$!
   wait -n "$job" "$timer" 2>/dev/null

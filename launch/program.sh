@@ -1,9 +1,9 @@
 # shellcheck shell=bash disable=SC2034
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by the scripts that start ranks: the program that belongs to them.
+# Sourced by the scripts that start ranks: finds the program that belongs to them.
 
-# Prints it: what the repository of these scripts has built, CUDA first, else what is installed with them (bin/ beside launch/,
-# or beside share/trireme/launch/). Fails where there is none.
+# Prints the program's path: built in the repository of these scripts, CUDA first, else installed with them (bin/ beside
+# launch/, or beside share/trireme/launch/). Fails if there is none.
 program_of_scripts() {
   local above candidate
   above=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -16,8 +16,7 @@ program_of_scripts() {
   return 1
 }
 
-# Lets a command be named as `trireme` alone: the program of these scripts, before any other in PATH. Sets trireme_changed_path
-# where PATH had to change for it.
+# Puts the program of these scripts first in PATH as `trireme`. Sets trireme_changed_path if PATH had to change.
 put_program_on_path() {
   local program
   trireme_changed_path=""

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs a rank on the cores beside its GPU. A launcher that hands out cores in blocks knows nothing of GPUs: rank 1 may get
+# Runs a rank on the cores next to its GPU. Launchers hand out cores in blocks without regard to GPUs: rank 1 may get
 # cores of one socket and a GPU of the other.
 #
 #   launch/mpi_run.sh -np 8 --bind-to none launch/rank_affinity.sh build/cuda/trireme train configs/gpt2_124m.yaml
 #
-# The rank takes its GPU by its number on the host, as the program does, and of the cores that it may use those that the
-# kernel calls local to that GPU, whole ones; ranks whose GPUs share a socket divide them. Network cards need no help: NCCL
-# and UCX take the one nearest to each GPU (launch/mpi_env.sh restricts the choice). Without GPUs, on MIG instances and where
-# Slurm gave no core beside the GPU it binds nothing; the last is said, for it costs speed.
+# A rank takes its GPU by its number on the host, as the program does, and of its allowed cores whole ones that the
+# kernel calls local to that GPU; ranks with GPUs on one socket divide them. Network cards need no help: NCCL and UCX
+# take the nearest to each GPU (launch/mpi_env.sh restricts the choice). Binds nothing without GPUs, on MIG instances,
+# and if Slurm granted no core next to the GPU; it reports the last case, since it costs speed.
 set -u
 
 [[ $# -ge 1 ]] || {
@@ -19,7 +19,7 @@ set -u
 source "$(dirname "${BASH_SOURCE[0]}")/slurm/allocation.sh"
 readonly sysfs=${TRIREME_SYSFS:-/sys}
 
-# mpirun's first: ranks below it see Slurm's variables of its daemon.
+# Checks mpirun's variables first: its ranks also see Slurm's variables of its daemon.
 find_place() {
   local counts
   rank=${OMPI_COMM_WORLD_LOCAL_RANK:-${SLURM_LOCALID:-${LOCAL_RANK:-}}}
@@ -31,13 +31,13 @@ find_place() {
   [[ $rank =~ ^[0-9]+$ && $here =~ ^[0-9]+$ ]]
 }
 
-# "0-3,8" as numbers, one a line.
+# "0-3,8" as numbers, one per line.
 expand_list() {
   local part
   for part in ${1//,/ }; do seq "${part%-*}" "${part#*-}"; done
 }
 
-# The PCI addresses of the GPUs that this rank sees, as the kernel writes them, in the program's order.
+# PCI addresses of this rank's visible GPUs, in the kernel's spelling and the program's order.
 visible_gpus() {
   local index address id wanted all=()
   while IFS=', ' read -r index address id; do
@@ -57,7 +57,7 @@ visible_gpus() {
   done
 }
 
-# Processors that this rank may use and that are local to its GPU, threads of one core beside each other.
+# Processors allowed to this rank and local to its GPU, threads of a core adjacent.
 local_processors() {
   local processor allowed
   allowed=$(sed -nE 's/^Cpus_allowed_list:\s*//p' /proc/self/status)
@@ -68,7 +68,7 @@ local_processors() {
   done | sort -n -k 1,1 -k 2,2
 }
 
-# Prints this rank's processors, "4,5,6,7"; nothing where there is nothing to choose.
+# Prints this rank's processors, "4,5,6,7", or nothing if there is no choice.
 choose() {
   local gpus lists=() list gpu other before=0 sharing=0 mine
   mapfile -t gpus < <(visible_gpus)
@@ -78,7 +78,7 @@ choose() {
     lists+=("$list")
   done
   mine=${lists[rank % ${#gpus[@]}]}
-  # With a GPU of its own each, ranks do not see where the others' are: all of the socket is this rank's.
+  # If each rank sees only its GPU, the others' places are unknown: it takes the whole socket.
   if ((${#gpus[@]} > 1)); then
     for ((other = 0; other < here; ++other)); do
       [[ ${lists[other % ${#gpus[@]}]} == "$mine" ]] || continue

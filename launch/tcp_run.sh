@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Starts N processes of a program on this machine without MPI's launcher: they find each other by RANK, WORLD_SIZE,
-# MASTER_ADDR and MASTER_PORT, as under Kubernetes or torchrun, and know each other by a secret, which is made here.
+# Starts N processes of a program on this machine without MPI's launcher. They connect by RANK, WORLD_SIZE, MASTER_ADDR
+# and MASTER_PORT, as under Kubernetes or torchrun, and authenticate with a secret that this script makes.
 #
 #   launch/tcp_run.sh 4 build/cpu/trireme train configs/gpt_tiny.yaml
 #   HOSTS=2 HOST_INDEX=1 MASTER_ADDR=a MASTER_PORT=29500 TRIREME_SECRET_FILE=~/job.secret launch/tcp_run.sh 4 ...
-#                                  4 of 8 on the second host; 0 is a. Several hosts must be given the same secret:
+#                                  4 of 8 on the second host; 0 is a. Several hosts need the same secret:
 #                                  (umask 077 && openssl rand -hex 32 >~/job.secret)
 #
-# MASTER_PORT is chosen at random unless it is set. Ranks that do not find each other end after TRIREME_START_SECONDS (default
-# 120). When one ends with an error the others have TRIREME_END_SECONDS (default 30) to do so too, and after a TERM or Ctrl-C, which
-# stop them with a checkpoint, TRIREME_GRACE_SECONDS (default 60); then they are killed. A second Ctrl-C kills them at once (code
-# 130). USR1 goes to them. Exit code: see job_code in launch/job.sh; a rank that a signal ended is named. The ranks of a script that is
-# killed are told to stop.
+# MASTER_PORT is random unless set. Ranks that do not connect end after TRIREME_START_SECONDS (default 120). After one
+# ends with an error, the others have TRIREME_END_SECONDS (default 30) to end; after a TERM or Ctrl-C, which stop them
+# with a checkpoint, TRIREME_GRACE_SECONDS (default 60). Then they are killed. A second Ctrl-C kills them at once (code
+# 130). USR1 is passed on. Exit code: see job_code in launch/job.sh; a rank that was ended by a signal is named. If the
+# script is killed its ranks are told to stop.
 # shellcheck disable=SC2317  # functions that traps call
 set -uo pipefail
 
@@ -44,7 +44,7 @@ if ((hosts > 1)); then
     echo "tcp_run.sh: HOSTS=$hosts needs TRIREME_SECRET or TRIREME_SECRET_FILE, the same on every host (openssl rand -hex 32)" >&2
     exit 2
   }
-  # Under Kubernetes the first host has its name some time after it has started.
+  # Under Kubernetes the first host's name resolves only some time after its start.
   for _ in {1..600}; do
     getent hosts "$MASTER_ADDR" >/dev/null && break
     sleep 1
@@ -53,7 +53,7 @@ else
   export MASTER_ADDR=127.0.0.1 TRIREME_JOB_ID=${TRIREME_JOB_ID:-$$-$RANDOM-$EPOCHREALTIME}
   give_secret
 fi
-# Below the range that the system hands out by itself.
+# Below the system's ephemeral range.
 export WORLD_SIZE=$((hosts * ranks)) MASTER_PORT=${MASTER_PORT:-$((20000 + RANDOM % 12000))}
 
 dies_with_us=()
@@ -61,7 +61,7 @@ if setpriv --pdeathsig TERM true 2>/dev/null; then dies_with_us=(setpriv --pdeat
 declare -A rank_of=()
 kill_at=0 stopping=false ended_at_once=false started=$(date +%s)
 to_ranks() { [[ ${#rank_of[@]} -eq 0 ]] || kill -s "$1" "${!rank_of[@]}" 2>/dev/null; }
-# What still lives after so many seconds is killed.
+# Kills what is still running after this many seconds.
 end_within() { ((kill_at > 0)) || kill_at=$((SECONDS + $1)); }
 stop() {
   stopping=true
@@ -94,11 +94,11 @@ took_end_of() {
   fi
   end_within "$end_seconds"
 }
-# Never readable: a pause that needs no process, which a signal ends.
+# Never readable: `read` on it pauses without a process, and a signal ends the pause.
 exec {idle}<> <(:)
 while ((${#rank_of[@]} > 0)); do
   read -rt 0.1 -u "$idle"
-  # Not in the trap: a $() there, within a read, becomes a second copy of this loop (bash 5.2).
+  # Not in the trap: a $() there, within a read, forks a second copy of this loop (bash 5.2).
   if $ended_at_once; then
     clear_dead_segments "$started"
     exit 130
@@ -110,7 +110,7 @@ while ((${#rank_of[@]} > 0)); do
   done
   if ((kill_at > 0 && SECONDS >= kill_at && ${#rank_of[@]} > 0)); then
     echo "tcp_run.sh: rank $(IFS=, && echo "${rank_of[*]}") still runs: killing it" >&2
-    # Their ends are not the job's, and not worth the shell's words.
+    # Kills them without the shell's messages; their ends do not count.
     exec {messages}>&2 2>/dev/null
     to_ranks KILL
     wait
@@ -120,8 +120,8 @@ while ((${#rank_of[@]} > 0)); do
 done
 ((launcher_code == 0)) || clear_dead_segments "$started"
 result=$(job_code "$launcher_code" "${ends[@]}")
-# Who ends by a signal is the culprit where nobody had ended before.
+# A rank ended by a signal is the cause only if no other had ended before.
 if [[ ${ends[0]:-} == signal && $result == "$communication_code" ]] && ! $stopping; then echo "$named" >&2; fi
-# Told to stop, they did not.
+# They were told to stop, but did not.
 ((${#rank_of[@]} == 0 || result != 0)) || result=$communication_code
 exit "$result"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds Trireme inside an image that is being made, into /opt/trireme: bin/, launch/, configs/, and the list of packages that
-# the program needs at run time. The Dockerfile and trireme.def call it:
+# Builds Trireme inside an image, into /opt/trireme: bin/, launch/, configs/, and the list of packages that the program
+# needs at run time. Called by the Dockerfile and trireme.def:
 #
 #   build.sh cpu|cuda SOURCE
 #
-# For processors with AVX2 and, as cuda, GPUs from Ampere on (preset release).
+# For processors with AVX2 and, for cuda, GPUs from Ampere on (preset release).
 set -euo pipefail
 
 variant=$1 source=$2 target=/opt/trireme
@@ -24,7 +24,7 @@ cmake --preset "$preset" -B /tmp/build -DTRIREME_BUILD_TESTS=OFF -DTRIREME_INSTA
 cmake --build /tmp/build -j "$(nproc)" --target trireme
 cmake --install /tmp/build --prefix "$target" --component runtime
 
-# What only compiling needs.
+# Needed only for compiling.
 rm -rf "$target"/prefix/cuda/{bin,include,nvvm}
 find "$target" -name '*.a' -delete
 
@@ -33,5 +33,5 @@ ldd /tmp/build/trireme | awk '/=> \// { print $3 }' | while read -r library; do
   file=$(basename "$(realpath "$library")")
   dpkg -S "*/$(uname -m)-linux-gnu/$file" 2>/dev/null | cut -d: -f1 || true
 done | sort -u >"$target/packages"
-# mpirun itself; ssh, by which it reaches other hosts and Kubeflow's operator this one; what launch/ calls.
+# mpirun; ssh, with which it reaches other hosts and Kubeflow's operator reaches this one; tools that launch/ calls.
 printf '%s\n' openmpi-bin openssh-client openssh-server procps >>"$target/packages"

@@ -1,14 +1,15 @@
 # shellcheck shell=bash disable=SC2034
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by train.sbatch: what Slurm granted to this job, node by node, and the ranks that fit it.
+# Sourced by train.sbatch: what Slurm granted to this job, per node, and the ranks that fit.
 #
 #   read_allocation     sets node_names, node_cpus, node_gpus, node_tasks: one value per node, in the job's order
-#   place_ranks         sets node_ranks, ranks, per_node (of the fullest node), cores (of each rank) and even (every node has as
-#                       many), or `problem`, a sentence for the user, and returns 1
+#   place_ranks         sets node_ranks, ranks, per_node (of the fullest node), cores (per rank) and even (all nodes
+#   have the
+#                       same number), or `problem`, a sentence for the user, and returns 1
 #
-# The variables of Slurm tell GPUs of the first node only, so they come from the controller.
+# Slurm's variables give GPUs of the first node only, so all come from the controller.
 
-# "2(x3),1": 2 2 2 1, one a line.
+# "2(x3),1": 2 2 2 1, one per line.
 expand_counts() {
   local part
   for part in ${1//,/ }; do
@@ -18,7 +19,7 @@ expand_counts() {
   done
 }
 
-# Standard input: `scontrol show job --details`. "NAME GPUS", one a line, of the nodes that have some.
+# Standard input: `scontrol show job --details`. Prints "NAME GPUS" for each node with GPUs.
 granted_gpus() {
   local nodes gres name
   while read -r nodes gres; do
@@ -35,7 +36,7 @@ read_allocation() {
   mapfile -t node_tasks < <(expand_counts "${SLURM_TASKS_PER_NODE:-1(x$SLURM_JOB_NUM_NODES)}")
   node_gpus=()
   for index in "${!node_names[@]}"; do node_gpus[index]=0; done
-  # A controller that is busy or restarting answers the next time.
+  # A busy or restarting controller may answer the next time.
   for _ in 1 2 3; do
     details=$(scontrol show job --details "$SLURM_JOB_ID" 2>/dev/null) && [[ $details == *Nodes=* ]] && break
     sleep 2
@@ -62,7 +63,7 @@ granted_text() {
   echo "$text"
 }
 
-# Which of the three counts gives a node's ranks.
+# The count that decides a node's ranks.
 rank_source() {
   local gpus
   gpus=$(sum_of "${node_gpus[@]}")

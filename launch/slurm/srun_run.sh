@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# srun inside a batch job, so that a TERM reaches the ranks: srun itself takes one as an order to kill them. train.sbatch
-# calls it:
+# srun inside a batch job, with TERM passed to the ranks: srun would kill them. Called by train.sbatch:
 #
 #   launch/slurm/srun_run.sh --ntasks=4 --mpi=pmix build/cpu/trireme train configs/gpt_tiny.yaml
 #
-# USR1 goes to the ranks: a checkpoint. TERM and the first Ctrl-C stop them with one, a second Ctrl-C kills them at once (code
-# 130). Exit code: see job_code in launch/job.sh; a rank that a signal ended is named (srun itself gives 128 + the signal). Where srun
-# could not start the ranks: 5. What killed ranks leave in the memory of their nodes is removed there.
+# USR1 makes a checkpoint. TERM and the first Ctrl-C stop with one, a second Ctrl-C kills at once (code 130). Exit code:
+# see job_code in launch/job.sh; a rank ended by a signal is named (srun returns 128 + the signal). 5 if srun could not
+# start the ranks. Removes what killed ranks leave in shared memory on their nodes.
 # shellcheck disable=SC2317  # functions that traps call
 set -u
 
@@ -19,7 +18,7 @@ trap 'rm -f "$log"' EXIT
 exec {messages}> >(tee "$log" >&2)
 copier=$!
 started=$(date +%s)
-# A session of its own: Ctrl-C reaches this script only.
+# In a new session, so that Ctrl-C reaches this script only.
 setsid srun "$@" 2>&"$messages" &
 step=$!
 exec {messages}>&-
@@ -38,14 +37,15 @@ heed_signals
 wait_for "$step"
 wait "$copier" 2>/dev/null
 if ((code != 0)); then
-  # The job may be over, and its nodes with it.
+  # The job may have ended and lost its nodes.
   timeout 20 srun --overlap --immediate=10 --mpi=none --ntasks-per-node=1 --ntasks="${SLURM_JOB_NUM_NODES:-1}" "$launch/job.sh" \
     "$started" >/dev/null 2>&1
 fi
 if $ended_at_once; then exit 130; fi
 
 signals='Killed|Terminated|Segmentation fault|Aborted|Bus error|Illegal instruction|Floating point exception|Out Of Memory'
-# Signals behind the end of the step are its own: a step that Slurm ends has no culprit, and of several ranks the first is it.
+# Signals after the end of the step are not counted: in a step that Slurm ends no rank is the cause. Of several ranks
+# the first is named.
 mapfile -t ends < <(awk -v signals="tasks? [^:]+: ($signals)" '
   /CANCELLED/ { cancelled = 1 }
   !/^srun: error: [^:]+: tasks? / { next }
@@ -53,7 +53,7 @@ mapfile -t ends < <(awk -v signals="tasks? [^:]+: ($signals)" '
   $0 ~ signals && !cancelled { print "signal" }' "$log")
 launcher_code=$code
 code=$(job_code "$launcher_code" "${ends[@]}")
-# Where a node does not start its ranks Slurm ends those of the others, and srun's code is the low byte of one of Slurm's errors:
+# If a node does not start its ranks Slurm ends the others, and srun's code is the low byte of one of Slurm's errors:
 # 167 for "Job credential expired".
 failure=$(grep -m 1 -E '^srun: error: (Task|Application) launch ' "$log")
 if [[ -z $failure ]] && ((launcher_code < 128 && ${#ends[@]} == 0)); then

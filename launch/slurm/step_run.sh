@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# One run as a step of the allocation around it, by srun and Slurm's PMIx; `trireme scale --launcher srun` calls it:
+# One run as a step of the surrounding allocation, by srun and Slurm's PMIx. Called by `trireme scale --launcher srun`:
 #
 #   launch/slurm/step_run.sh 4 [SRUN-OPTION]... -- build/cpu/trireme train configs/gpt_tiny.yaml
 #
-# Ranks fill nodes in turn, as mpirun's do; srun by itself would use all of the allocation. Each has a GPU where the
-# allocation has some. A step that is larger than the allocation would wait for ever: it is refused with code 2. One whose ranks
-# Slurm does not start, or that loses them before the first step (code 5), is started again, TRIREME_START_RETRIES times
-# (default 2). TERM and Ctrl-C stop it with a checkpoint.
+# Ranks fill nodes in turn, as under mpirun; plain srun would use the whole allocation. Each has a GPU if the allocation
+# has some. A step larger than the allocation would wait forever: it is refused with code 2. A step that cannot start
+# its ranks, or loses them before the first step of training (code 5), is retried TRIREME_START_RETRIES times (default
+# 2). TERM and Ctrl-C stop it with a checkpoint.
 set -u
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -44,7 +44,7 @@ per_node=$(((ranks + ${#node_names[@]} - 1) / ${#node_names[@]}))
 source "$here/../mpi_env.sh" "$per_node" || exit 2
 
 if ((gpus > 0)); then
-  # See train.sbatch. Without --gpus a step asks for those of the whole job, which some of its nodes do not have.
+  # See train.sbatch. Without --gpus a step requests the whole job's, which some of its nodes do not have.
   unset SLURM_GPUS_PER_TASK SLURM_TRES_PER_TASK SLURM_GPU_BIND SLURM_NTASKS_PER_GPU
   options=(--gpus="$ranks" --cpu-bind=none "${options[@]}")
   set -- "$here/../rank_affinity.sh" "$@"
