@@ -21,7 +21,7 @@ std::uint64_t* words_of(const Buffer& buffer) {
   return reinterpret_cast<std::uint64_t*>(buffer.data());
 }
 
-// Values of 16 bits, two by two. Behind an odd number of them is padding.
+// 16-bit values in pairs, padded to an even number.
 Tensor pairs_of(const Tensor& values) {
   return {values.data, DType::f32, Shape{(values.count() + 1) / 2}};
 }
@@ -56,12 +56,12 @@ ReplicaCheck::ReplicaCheck(Device& device, const ParamStore& params, const Proce
                        Buffer(device, 2 * bytes, MemoryKind::host)});
   };
   add(mesh.data(), &Region::with_data);
-  // The tensor group itself may be at work on a stream of its own.
+  // The tensor group itself may be busy on another stream.
   tensor_ = mesh.tensor().split(0, mesh.tensor().rank(), "tensor replicas");
   add(*tensor_, &Region::with_tensor);
 }
 
-// Every rank lists every parameter, so that the lists agree; of some it owns nothing.
+// Every rank lists every parameter, so the lists are equal; a rank may own no part of some.
 void ReplicaCheck::add_parameters() {
   const ParamLayout& layout = params_.layout();
   for (const ParamId id : layout.order()) {
@@ -137,10 +137,10 @@ void ReplicaCheck::judge(const Group& group) {
   if (!differing.empty()) name_odd_one(group, differing);
 }
 
-// All ranks of the group come here alike: they tell each other who they are and what they have.
+// Collective: all ranks of the group exchange their names and values.
 void ReplicaCheck::name_odd_one(const Group& group, std::span<const std::size_t> differing) {
   const auto ranks = static_cast<std::size_t>(group.ranks->size());
-  const std::size_t words = label_words + regions_.size();  // of a rank
+  const std::size_t words = label_words + regions_.size();  // per rank
   const auto words_view = [](const Buffer& buffer, std::size_t count) {
     return buffer.view(DType::u64, Shape{static_cast<std::int64_t>(count)});
   };

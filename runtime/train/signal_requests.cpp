@@ -45,15 +45,14 @@ void note(int signal) {
   if (signal == SIGINT) interrupt();
   if (signal == SIGTERM) was_terminated.store(true, std::memory_order_relaxed);
   if (signal != SIGTERM && signal != SIGINT) return;
-  // A launcher that ends the peers of a dead rank may give them long to end: they must not wait for
-  // it.
+  // A launcher may give the peers of a dead rank a long time to end; they must not wait for it.
   hurry_watched_waits();
 }
 
 }  // namespace
 
-// The signals are blocked in this thread and all that it starts, and taken by one of their own: a
-// handler would run on the stacks of threads that compute, also inside generated code of libraries.
+// The signals are blocked in this thread and its children, and a dedicated thread takes them: a
+// handler would run on the stacks of computing threads, even inside generated library code.
 struct SignalRequests::Handlers {
   sigset_t before{};
   std::atomic<bool> ending = false;
@@ -61,7 +60,7 @@ struct SignalRequests::Handlers {
 };
 
 SignalRequests::SignalRequests() : before_(std::make_unique<Handlers>()) {
-  std::signal(SIGUSR1, SIG_DFL);  // another before may have left it ignored
+  std::signal(SIGUSR1, SIG_DFL);  // it may be ignored from before
   checkpoint_count = 0;
   was_terminated = false;
   was_interrupted = false;
@@ -78,8 +77,8 @@ SignalRequests::SignalRequests() : before_(std::make_unique<Handlers>()) {
 SignalRequests::~SignalRequests() {
   before_->ending = true;
   before_->thread.join();
-  // A launcher that passes USR1 on to all ranks may come late: a run that is over needs no
-  // checkpoint and must not die of being asked for one.
+  // A launcher may pass USR1 on late: a finished run needs no checkpoint, and USR1 must not kill
+  // it.
   std::signal(SIGUSR1, SIG_IGN);
   pthread_sigmask(SIG_SETMASK, &before_->before, nullptr);
 }

@@ -8,13 +8,13 @@
 namespace trireme {
 namespace {
 
-// Before the first save has been timed.
+// Until the first save is timed.
 constexpr double assumed_save_seconds = 60;
-// Before it has been timed again: another layout, file system or hour may be slower.
+// Until a save of this start is timed: another layout, file system or load may be slower.
 constexpr double earlier_save_factor = 1.5;
-// For a launcher and a batch script to end the job.
+// Time for launcher and batch script to end the job.
 constexpr double shutdown_seconds = 30;
-// The step that is running, the next one, whose wishes are known after it, and a slow one.
+// The running step, the next one, after which requests are known, and a slow one.
 constexpr double steps_before_stop = 3;
 
 double seconds_between(StepRequests::Clock::time_point from, StepRequests::Clock::time_point to) {

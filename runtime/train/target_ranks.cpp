@@ -22,7 +22,7 @@ Tensor TargetRanks::of(const Context& context) const {
   const Tensor logits = context(head_.logits), targets = context.batch.targets.reshaped({rows});
   const Tensor values = values_.view(DType::f32, Shape{rows});
   const Tensor ranks = ranks_.view(DType::f32, Shape{rows});
-  // (rows, classes) or, of a split vocabulary, (local blocks, rows, W).
+  // (rows, classes), or for a split vocabulary (local blocks, rows, W).
   const std::int64_t width = logits.shape.back(), local = logits.count() / (rows * width);
   const bool split = logits.shape.rank() == 3 && context.tensor != nullptr;
   const std::int64_t first = split ? context.tensor->rank() * local : 0;

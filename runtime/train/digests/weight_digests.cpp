@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-// What leads a block are neighbours in the whole tensor, the rest lies in rows (Blocking).
+// Leading axes of a block are contiguous in the whole tensor, the rest lies in rows (Blocking).
 std::vector<DigestPart> digest_parts(const Blocking& blocking, std::int64_t block,
                                      std::int64_t first, std::int64_t count) {
   const std::int64_t lead = blocking.blocks == 1 ? first + count
@@ -52,7 +52,7 @@ WeightDigests::WeightDigests(Device& device, ParamStore& params, const ProcessMe
   host_ = Buffer(device, digests_.bytes(), MemoryKind::host);
 }
 
-// The largest first, each to the turn that has least: the same on every layout.
+// Largest first, each to the turn with the least so far: equal on every layout.
 void WeightDigests::choose_turns(std::span<const ManifestTensor> tensors) {
   turns_ = std::clamp(turns_, 1, std::max(1, static_cast<int>(tensors.size())));
   std::vector<std::size_t> by_size(tensors.size());

@@ -9,7 +9,7 @@ namespace trireme {
 namespace {
 
 constexpr double slow_device = 0.6, slow_link = 0.5;  // of the others' median
-constexpr std::size_t enough_links = 3;               // to say what is usual
+constexpr std::size_t enough_links = 3;               // for a meaningful median
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -48,7 +48,7 @@ void judge_compute(const Ranks& ranks, std::size_t rank, HealthReport& report) {
                                     ranks.name(rank), own.gflops, usual));
 }
 
-// The link is that from the rank before.
+// The link from the previous rank.
 void judge_link(const Ranks& ranks, std::size_t rank, HealthReport& report) {
   const HealthSample& own = ranks.samples[rank];
   const std::size_t before = ranks.before(rank);

@@ -13,11 +13,11 @@
 namespace trireme {
 namespace {
 
-constexpr std::int64_t repeats = 8;  // sums stay below 2^24, where f32 counts exactly
+constexpr std::int64_t repeats = 8;  // sums stay below 2^24, where f32 is exact for integers
 constexpr std::int64_t exchanges = 4;
 
 constexpr std::int64_t small_size = 256;
-// What keeps a GPU busy for longer than a launch takes.
+// Keeps a GPU busy for longer than a launch takes.
 std::int64_t largest_size(DeviceType type) {
   return type == DeviceType::cpu ? small_size : 2048;
 }
@@ -34,7 +34,7 @@ std::uint64_t mixed(std::uint64_t value) {
   return value ^ (value >> 31U);
 }
 
-// What rank `rank` sends: any bits, for they are only moved.
+// The message of rank `rank`: arbitrary bits, which are only moved.
 std::uint32_t message_word(int rank, std::int64_t index) {
   return static_cast<std::uint32_t>(
       mixed((static_cast<std::uint64_t>(rank) << 40U) + static_cast<std::uint64_t>(index)));
@@ -61,7 +61,7 @@ int test_entry(int operand, std::int64_t index) {
 
 std::int64_t wrong_rows(std::span<const float> sums, std::int64_t n, std::int64_t times) {
   const auto count = static_cast<std::size_t>(n);
-  // Odd, so that no single deviation is lost.
+  // Odd weights keep a single wrong element visible.
   const auto weight = [](std::size_t column) {
     return static_cast<std::int64_t>(column % 7) * 2 + 1;
   };
@@ -75,7 +75,7 @@ std::int64_t wrong_rows(std::span<const float> sums, std::int64_t n, std::int64_
           times * right[row] * test_entry(0, static_cast<std::int64_t>(row * count + column));
   std::int64_t wrong = 0;
   for (std::size_t row = 0; row < count; ++row) {
-    // Exact: whole numbers far below 2^53. One that is none could be lost beside the others.
+    // Exact: integers far below 2^53. A fraction could be lost in rounding.
     double sum = 0;
     bool whole = true;
     for (std::size_t column = 0; column < count; ++column) {
@@ -113,16 +113,15 @@ SelfTest::SelfTest(Device& device, const ProcessMesh& mesh, Streams& streams, DT
   message_host_ = Buffer(device, message, MemoryKind::host);
 }
 
-// A device that takes long for the small product, such as one that is emulated, gets no larger one,
-// which is 512 times the work: GPUs take hundredths of a millisecond, one core at 100 GFLOP/s a
-// third.
+// A device that is slow on the small product, such as an emulated one, gets no larger one, which is
+// 512 times the work. GPUs take hundredths of a millisecond, a core at 100 GFLOP/s a third of one.
 void SelfTest::choose_size() {
   constexpr double long_milliseconds = 0.2;
   Stream& compute = *streams_.compute;
   const Shape shape{small_size, small_size};
   for (const Buffer* const buffer : {&left_, &right_, &product_})
     device_.fill_zero(compute, buffer->data(), buffer->bytes());
-  for (int i = 0; i < 2; ++i) {  // the first finds its algorithm
+  for (int i = 0; i < 2; ++i) {  // the first call chooses its algorithm
     compute.record(*start_);
     ops::linear_backward_weight(compute, product_.view(DType::f32, shape), {},
                                 left_.view(compute_, shape), right_.view(compute_, shape));
@@ -133,8 +132,8 @@ void SelfTest::choose_size() {
   size_ = slow ? small_size : largest_size(device_.type());
 }
 
-// The operands are written anew each time, so that a bit that flipped in them is no finding for
-// ever; they pass through the memory of the product on the host.
+// The operands are rewritten each time, so that a flipped bit in them is not reported forever; they
+// pass through the host memory of the product.
 void SelfTest::fill_operands() {
   Stream& compute = *streams_.compute;
   for (int operand = 0; operand < 2; ++operand) {
@@ -149,7 +148,7 @@ void SelfTest::fill_operands() {
   device_.fill_zero(compute, product_.data(), product_.bytes());
 }
 
-// The fastest of the repeats counts: what else the machine did meanwhile is not its fault.
+// The fastest repeat counts: other load must not look like a fault.
 void SelfTest::multiply(HealthSample& sample) {
   if (size_ == 0) choose_size();
   fill_operands();
@@ -175,7 +174,7 @@ void SelfTest::multiply(HealthSample& sample) {
                                      size_, repeats));
 }
 
-// Around the ring of all ranks, everybody at once: each link carries one message at a time.
+// Around the ring of all ranks, all at once: each link carries one message at a time.
 void SelfTest::exchange(HealthSample& sample) {
   Communicator& world = mesh_.world();
   const int ranks = world.size(), own = world.rank();

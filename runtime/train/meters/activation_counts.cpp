@@ -45,7 +45,7 @@ ActivationCounts::ActivationCounts(Device& device, const ProcessMesh& mesh,
                     "{}: a rank holds {} of {} activations", layer.name, layer.held, layer.whole);
 }
 
-// The first micro-batch of a step is the first of the first data rank, however many there are.
+// A step's first micro-batch belongs to the first data rank on any layout.
 bool ActivationCounts::wants(std::int64_t step) const {
   return step % every_ == 0 && mesh_.here().data == 0;
 }
@@ -54,8 +54,8 @@ void ActivationCounts::see(Stream& stream, const Observed& what, const Tensor& v
   if (what.what != Seen::activation || what.received || what.micro_batch != 0) return;
   const auto place = static_cast<std::size_t>(what.layer);
   const Layer& layer = layers_[place];
-  if (layer.whole == 0) return;  // of a head these are losses
-  // What every tensor rank holds whole, one counts.
+  if (layer.whole == 0) return;  // in heads these are losses
+  // Replicated tensors are counted by tensor rank 0 only.
   if (layer.held == layer.whole && mesh_.here().tensor > 0) return;
   const std::span bins = std::span(bins_).subspan(place * bins_of_layer, bins_of_layer);
   for (std::int64_t first = 0; first < values.count(); first += activation_piece) {

@@ -30,7 +30,7 @@ void BubbleMeter::add(std::int64_t step) {
 
 BubbleReport BubbleMeter::report(Communicator& pipeline) const {
   const ScheduleShape& shape = runner_.shape();
-  const std::int64_t own = shape.chunks * values_per_chunk + 1;  // and the span
+  const std::int64_t own = shape.chunks * values_per_chunk + 1;  // plus the span
   std::vector<double> values(static_cast<std::size_t>(shape.stages * own));
   const Tensor all{reinterpret_cast<std::byte*>(values.data()), DType::f64,
                    Shape{shape.stages * own}};
@@ -46,7 +46,7 @@ BubbleReport BubbleMeter::report(Communicator& pipeline) const {
 
   const double per = 1.0 / static_cast<double>(std::max<std::int64_t>(micro_batches_, 1));
   Costs costs = uniform_costs(shape, 0, 0, 0);
-  // The first stage begins first, and one of the stages ends last.
+  // The first stage starts first, but any stage may end last.
   double busy = 0, span = 0;
   const double* in = values.data();
   for (int stage = 0; stage < shape.stages; ++stage) {

@@ -39,8 +39,8 @@ CoreWaitCount CoreWaits::read() {
 
 LackOfCores lack_of_cores(double step, const StandstillTimes& still, const CoreTimes& core) {
   const double all = still.sum();
-  // The thread that trains sleeps in these waits: what they last beyond its sleep, it had been
-  // woken and had no core yet.
+  // The training thread sleeps in these waits: time beyond its sleep is a wait for a core after
+  // waking.
   const double asleep = step - core.cpu - core.waits;
   const double awake = std::clamp(all - asleep, 0.0, std::min(core.waits, all));
   const double share = all > 0 ? awake / all : 0.0;

@@ -48,7 +48,7 @@ void StepReports::add(Entry entry) {
 }
 
 void StepReports::learn(std::int64_t step, std::span<const RankStep> by_rank) {
-  if (count_ == 0 || waiting_[0].metrics.step != step) return;  // finish() was earlier
+  if (count_ == 0 || waiting_[0].metrics.step != step) return;  // finish() came first
   if (mesh_.world().rank() == 0) {
     StepMetrics& metrics = waiting_[0].metrics;
     metrics.joules = joules_of(by_rank);
@@ -98,11 +98,11 @@ void StepReports::abandon() noexcept {
   try {
     const std::size_t steps = std::exchange(count_, 0);
     for (std::size_t i = 0; i < steps; ++i) {
-      waiting_[i].metrics.weight_digest.reset();  // it would be one rank's part
+      waiting_[i].metrics.weight_digest.reset();  // it covers only one rank's part
       write(waiting_[i], split_step(waiting_[i].metrics.step, {}, {&waiting_[i].own.times, 1}));
     }
     flush();
-  } catch (const std::exception& error) {  // the run's own error is on its way
+  } catch (const std::exception& error) {  // the run's own error is being raised
     log::get("train").warn("{}", error.what());
   }
 }

@@ -15,7 +15,7 @@ Tensor tensor_of(std::span<double> values) {
   return {reinterpret_cast<std::byte*>(values.data()), DType::f64, Shape{std::ssize(values)}};
 }
 
-// Of the bin's end that is nearer to 0.
+// The edge of the bin that is nearer to 0.
 double edge_of(int half_powers) {
   return std::exp2(least_power + 0.5 * half_powers);
 }

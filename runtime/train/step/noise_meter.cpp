@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t exact_bytes = 2 * ops::exact_sum_words * sizeof(std::uint64_t);
 
-// The whole of every parameter whose blocks, or copy, this tensor rank alone has.
+// Contiguous runs of the weights that this tensor rank counts.
 template <typename Run>
 std::vector<std::vector<Run>> counted_runs(const ParamLayout& layout) {
   std::vector<std::vector<Run>> runs(layout.buckets().size());

@@ -22,7 +22,7 @@ constexpr std::size_t loss_scale_bytes = ops::LossScaleState::count * sizeof(flo
 ReducerOptions reducer_options(const Model* model, const StepOptions& options) {
   ReducerOptions reducer{
       .mode = options.reducer,
-      // Noise is measured on gradients of single micro-batches, which a running sum never has.
+      // Noise is measured on gradients of single micro-batches, which a running sum does not keep.
       .sum = options.layout_independent || options.noise.every > 0 ? GradientSum::tree
                                                                    : GradientSum::running,
       .sent = options.reduced,
@@ -159,7 +159,7 @@ void StepEngine::set_size(std::int64_t step) {
 void StepEngine::run(std::int64_t step, BatchSource& source) {
   Slot& slot = slot_of(step);
   slot_ = &slot;
-  set_comm_step(step + 1);  // as reports count
+  set_comm_step(step + 1);  // as reports number steps
   set_size(step);
   Stream& compute = *streams_.compute;
   auto* const rng = reinterpret_cast<std::uint64_t*>(slot.rng_host.data());
@@ -201,21 +201,21 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
   slot.core.data = core_count_.data - begun.data;
 }
 
-// Stages of a pipeline wait for each other's messages, so in a step the host must not wait for the
-// device: not where an operation asks for memory, plans a product or loads a kernel, nor where NCCL
-// connects a group. All of that happens at the first time, which is here, without a message under
-// way: every chunk goes forward and backward once, on the step's first batch, and its gradients are
-// reduced. Whatever this writes, the step writes anew before it reads it.
+// In a step the host must not wait for the device, since pipeline stages wait for each other's
+// messages. But operations allocate memory, plan products and load kernels at first use, and NCCL
+// connects groups. The rehearsal does this without messages in flight: it runs every chunk forward
+// and backward once, on the step's first batch, and reduces its gradients. The step overwrites
+// everything that this writes before it reads it.
 void StepEngine::rehearse(std::int64_t step, Slot& slot) {
   Stream& compute = *streams_.compute;
-  const int last = static_cast<int>(micro_batches_.count) - 1;  // after which gradients are reduced
+  const int last = static_cast<int>(micro_batches_.count) - 1;  // gradients are reduced after it
   batches_.use_first_for_all();
   streams_.stalls.begin_step(step);
   device_.copy(compute, slot.rng.data(), slot.rng_host.data(), rng_bytes);
   slot.totals.reset(compute);
   const ParamStore& params = model_.params();
   for (int level = 0; level < params.options().gradient_levels; ++level) {
-    // What earlier micro-batches would have left there for the last one to be added to.
+    // Earlier micro-batches would have left this sum for the last one.
     const Tensor sums = params.gradients().held(level);
     device_.fill_zero(compute, sums.data, sums.bytes());
   }
@@ -237,11 +237,11 @@ void StepEngine::rehearse(std::int64_t step, Slot& slot) {
       rehearse_chunk(ActionKind::backward_weight, chunk);
   }
   reduce(slot);
-  compute.synchronize();  // which has joined the comm stream
+  compute.synchronize();  // it has joined the comm stream
   gatherer_.forget();
 }
 
-// Nothing here may depend on `step` beyond the slot: what changes from step to step is read from
+// Nothing here may depend on `step` except the slot: values that change per step are read from
 // memory.
 void StepEngine::enqueue(std::int64_t step, Slot& slot) {
   Stream& compute = *streams_.compute;
@@ -257,7 +257,7 @@ void StepEngine::enqueue(std::int64_t step, Slot& slot) {
     noise_->begin(compute);
     reducer_.set_probe(&*noise_);
   }
-  // Gradients of one micro-batch are nowhere by themselves where they are running sums or slices.
+  // As running sums or slices, gradients of one micro-batch do not exist separately.
   views_.begin_step(step);
   if (views_.look_at(Seen::parameter_gradient) && !slot.noisy && options_.layout_independent &&
       model_.params().options().zero.stage < 2)
@@ -270,16 +270,16 @@ void StepEngine::enqueue(std::int64_t step, Slot& slot) {
   update(step, slot);
 }
 
-// A slot's first step runs as it is, which plans products and grows scratch memory; the second is
+// A slot's first step runs directly, which plans products and grows scratch memory; the second is
 // recorded.
 void StepEngine::replay(std::int64_t step, Slot& slot) {
   const auto whole = [&] {
     enqueue(step, slot);
-    gatherer_.finish();  // a graph ends with every stream joined
+    gatherer_.finish();  // a graph must end with all streams joined
   };
   if (!std::exchange(slot.warm, true) || unrecordable_) return whole();
   if (views_.wanted(step)) return whole();
-  // A replayed step would show as one span.
+  // A replayed step would appear as one span.
   if (const TraceLog* const trace = TraceLog::current(); trace != nullptr && trace->keeps())
     return whole();
   if (slot.graph == nullptr) {
@@ -320,7 +320,7 @@ void StepEngine::update(std::int64_t step, Slot& slot) {
   device_.copy(compute, slot.guard_host.data(), guard_.state().data, slot.guard_host.bytes());
 }
 
-// Which tensors depends on the step, so this is no part of a recorded one.
+// The choice of tensors depends on the step, so this is not part of a recorded one.
 void StepEngine::digest_weights(std::int64_t step, Slot& slot) {
   if (options_.digests == nullptr || test_rests(step)) return;
   Stream& compute = *streams_.compute;
@@ -336,14 +336,14 @@ void StepEngine::reduce(Slot& slot) {
     trireme::enqueue(*streams_.comm, [] { test_delay(DelayPlace::messages); });
   slot.totals.publish(*streams_.compute, *streams_.comm);
   if (options_.flags) slot.exchange.publish(*streams_.comm);
-  // The compute stream of a CPU runs inline: so the host stands still here as the step does.
+  // The compute stream of a CPU runs inline, so the host's time is the step's time.
   const bool on_cpu = device_.type() == DeviceType::cpu;
   const double waited = on_cpu ? core_waits_.read().messages : 0;
   streams_.compute->record(*slot.reduce_begin);
   reducer_.finish();
   if (slot.noisy) noise_->add_whole(*streams_.comm);
   ties_.add(*streams_.comm);
-  reducer_.join();  // also what was published
+  reducer_.join();  // also the published values
   streams_.compute->record(*slot.reduce_end);
   if (on_cpu) slot.core.reduce = core_waits_.read().messages - waited;
 }
@@ -420,8 +420,8 @@ void StepEngine::after_backward(const Context& context, int index, const Layer& 
   if (views_.on()) views_.layer_done(Seen::gradient, context, index, layer.name(), input_gradient);
 }
 
-// Of the collectives, all but the messages of the pipeline's neighbours. A gather that is still
-// under way at a step's end counts with the next.
+// All collectives, but not messages between pipeline neighbours. A gather still running at the end
+// of a step counts for the next.
 double StepEngine::message_wait_seconds() const {
   double sum = 0;
   for (const Communicator* const group : {&mesh_.data(), &mesh_.tensor(), &mesh_.model()})

@@ -42,7 +42,7 @@ void StepExchange::stage(const StepFlags& flags, std::int64_t timed, const RankS
   std::memcpy(staged_.data(), &note, sizeof(note));
 }
 
-// Over the ranks that hold the same part of the model, then over the parts.
+// First over the ranks with the same part of the model, then over the parts.
 void StepExchange::publish(Stream& comm) {
   const ScopedCommLabel label("requests and times");
   device_.copy(comm, mine_.data(), staged_.data(), mine_.bytes());

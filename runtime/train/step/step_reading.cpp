@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step measured, read while the next one runs.
+// A step's measurements, read while the next one runs.
 #include <algorithm>
 #include <cmath>
 
@@ -10,11 +10,11 @@
 namespace trireme {
 namespace {
 
-// Of a step: where it is less, nobody will be told of it.
+// Share of a step; smaller waits are not reported.
 constexpr double telling_wait = 0.05;
 
-// `times` has forward, backward and optimizer with `stalls` in them, and the waits for data as the
-// loader counted them.
+// `times` has forward, backward and optimizer including `stalls`, and data waits as the loader
+// counted them.
 void share_out(Times& times, const StallClock::Milliseconds& stalls, const CoreTimes& core) {
   using enum TimePart;
   const double stalled = stalls.forward + stalls.backward + stalls.update;
@@ -25,13 +25,13 @@ void share_out(Times& times, const StallClock::Milliseconds& stalls, const CoreT
       .stalls = stalled,
       .reduce = times[reduce_wait],
       .bubble = times[bubble],
-      // Where the host runs ahead of the device, waiting for data may cost it less.
+      // If the host runs ahead of the device, it may hide part of the data wait.
       .data = std::max(0.0, std::min(idle, times[data_wait]))};
   const LackOfCores lack = lack_of_cores(times[step], still, core);
   const double waited = stalled > 0 ? 1 - lack.stalls / stalled : 1.0;
   const double gap = times[period] - times[step];
   times[before_reduce] = times[step] - times[reduce_wait] - times[optimizer];
-  // Messages that wait for a core of this rank's hold up the others as its work does.
+  // Messages that wait for one of this rank's cores delay the others as its work does.
   times[comm_wait] = times[reduce_wait] + stalled - lack.messages();
   times[data_wait] = still.data - lack.data;
   times[forward] -= stalls.forward;
@@ -46,7 +46,7 @@ void share_out(Times& times, const StallClock::Milliseconds& stalls, const CoreT
       std::clamp(core.between, 0.0, std::max(0.0, gap - times[checkpoint] - times[evaluation]));
   times[core_wait] = lack.work + lack.messages() + lack.data + times[between_core_wait];
   times[comm_core_wait] = lack.messages();
-  // Outside of passes the thread hardly works but is woken often: waits are looked for there first.
+  // Outside of passes the thread computes little but wakes often: waits are attributed there first.
   const double other_work = std::max(0.0, times[step] - still.sum() - passes);
   times[other_core_wait] = times[core_wait] - std::max(0.0, lack.work - other_work);
 }

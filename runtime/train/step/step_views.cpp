@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-// What goes wrong comes before those who look for it.
+// Planted faults come before the views that must find them.
 StepViews::StepViews(const Model& model, ObserverOptions options)
     : model_(model), options_(std::move(options)), known_(options_.observers) {
   if (StepObserver* const faults = planted_faults()) known_.insert(known_.begin(), faults);

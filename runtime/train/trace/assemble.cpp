@@ -79,7 +79,7 @@ class Assembly {
     return clock_.to_rank_0(own) - origin_;
   }
 
-  // Streams of the pipeline's links are told apart by their groups.
+  // Pipeline streams are distinguished by their groups.
   static std::string name_of_track(const Traced::StreamName& stream) {
     switch (stream.kind) {
       case StreamKind::compute:
@@ -112,8 +112,8 @@ class Assembly {
     trace_.spans.push_back(std::move(span));
   }
 
-  // All ranks of a group issue the same calls in the same order, and begin to be traced at the same
-  // place, so a count of them means the same on each.
+  // All ranks of a group issue the same calls in the same order and start tracing at the same call,
+  // so a count identifies a call on each.
   void identify(const TracedSpan& from, RankSpan& span) {
     span.name = fmt::format("{} {}", from.verb, from.name.empty() ? "tensor" : from.name);
     if (span.group < 0) return;
@@ -127,7 +127,7 @@ class Assembly {
     } else if (peer) {
       span.peer = *peer;
     } else {
-      span.number = -1;  // nobody can find its other end
+      span.number = -1;  // its other end cannot be found
     }
   }
 

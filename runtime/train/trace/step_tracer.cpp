@@ -14,9 +14,9 @@
 namespace trireme {
 namespace {
 
-// Of a run whose first step is traced: nothing has been counted yet. More are made as they come.
+// Initial capacity, for a run that traces its first step; it grows as needed.
 constexpr std::size_t first_spans = 2048;
-// Ranks come to the first traced step with times a little before rank 0's reading.
+// Ranks may start the first traced step slightly before rank 0's clock reading.
 constexpr std::int64_t before_origin_ns = 1'000'000;
 
 std::int64_t unix_nanoseconds() {
@@ -87,7 +87,7 @@ StepTracer::Taken StepTracer::take() {
                         .pipeline = shape.pipeline,
                         .device = std::string(name_of(device_.type())),
                         .origin_unix_ns = origin_unix_ns_}};
-  // Every rank's device is as far off its host's clock as this one's, as far as is known here.
+  // All ranks' devices are assumed to have the same offset to the host clock.
   const auto clock_of = [&](std::size_t rank) {
     const ClockLine line(before_[rank], after[rank]);
     return TraceClockFacts{.offset_us = 1e-3 * static_cast<double>(before_[rank].offset),

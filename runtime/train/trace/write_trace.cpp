@@ -38,7 +38,7 @@ std::string receive_text(Communicator& world, Stream& stream, int from) {
   return text;
 }
 
-// The files of a trace. After the first error the rest is only received.
+// The files of a trace. After the first error further data is only received.
 class TraceFiles {
  public:
   TraceFiles(std::string directory, const TraceFacts& facts)
@@ -74,7 +74,7 @@ class TraceFiles {
     if (!good_) return;
     try {
       action();
-    } catch (const Error& error) {  // no reason to lose a run
+    } catch (const Error& error) {  // a failed trace must not end a run
       good_ = false;
       log::get("trace").warn("the trace is not written: {}", error.what());
     }
