@@ -102,7 +102,7 @@ std::span<const Advice> all_advice() {
 
 std::string advice_for(Trouble trouble, const RunFacts& facts) {
   std::string text;
-  std::size_t last = 0;  // where the last separator stands
+  std::size_t last = 0;  // position of the last separator
   for (const Advice& advice : table) {
     if (advice.trouble != trouble || !advice.fits(facts)) continue;
     if (!text.empty()) {

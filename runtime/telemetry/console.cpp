@@ -19,7 +19,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Often enough to look alive, seldom enough to cost nothing.
+// Frequent enough to look alive, rare enough to cost nothing.
 constexpr std::chrono::milliseconds redraw_interval{100};
 
 double mean(double sum, std::int64_t count) {
@@ -180,7 +180,7 @@ void Console::draw(const StepMetrics& metrics) {
   const auto now = Clock::now();
   if (now - drawn_ < redraw_interval) return;
   drawn_ = now;
-  // The last column stays free: many terminals wrap as soon as it is written.
+  // The last column stays free: many terminals wrap once it is written.
   const std::size_t width = std::max<std::size_t>(terminal_width(descriptor_), 1) - 1;
   put(fmt::format("\r{}\x1b[K\r",
                   format_progress(metrics, recent_, options_, width, pace(metrics.step))));

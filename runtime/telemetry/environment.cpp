@@ -92,7 +92,7 @@ std::string environment_json(const RunEnvironment& environment) {
       {"libraries", environment.libraries},
       {"variables", variables()},
   };
-  // A host name, argument or variable need not be UTF-8; the file must be.
+  // Host names, arguments and variables may be invalid UTF-8; the file must be valid.
   return document.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 

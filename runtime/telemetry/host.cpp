@@ -14,7 +14,7 @@
 namespace trireme {
 namespace {
 
-// The value of "key<tabs>: value"; all cores of a host are taken to be alike.
+// The value of "key<tabs>: value"; all cores of a host are assumed equal.
 std::string field(const char* path, std::string_view key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -43,14 +43,14 @@ std::vector<std::string> vector_extensions() {
   return found;
 }
 
-// The first number in a file, or -1: no such file, or a word such as "max".
+// The first number in a file; -1 without a file or for a word such as "max".
 double number_in(const char* path) {
   std::ifstream file(path);
   double number = -1;
   return file >> number ? number : -1;
 }
 
-// CPU seconds per second that the container may use, by cgroup version 2 or 1.
+// The container's limit in CPU seconds per second, by cgroup version 2 or 1.
 double quota() {
   std::ifstream file("/sys/fs/cgroup/cpu.max");
   double allowed = -1, period = -1;

@@ -49,7 +49,7 @@ std::string why_locks_are_local(std::string_view mounts, std::string_view path) 
   Mount found;
   for (std::string line; std::getline(lines, line);) {
     Mount mount = mount_of(line);
-    // Of two on one place the later hides the earlier.
+    // Of two mounts at one place the later hides the earlier.
     if (holds(mount.place, path) && mount.place.size() >= found.place.size()) found = mount;
   }
   const auto with = [&](std::string_view option) {

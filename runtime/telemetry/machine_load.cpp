@@ -21,7 +21,7 @@
 namespace trireme {
 namespace {
 
-// Of this process and of those that it started and that have ended.
+// Of this process and its finished children.
 double process_seconds() {
   timespec now{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
@@ -58,7 +58,7 @@ bool MachineLoad::disturbs() const {
 std::string describe(const MachineLoad& load) {
   std::string text = fmt::format("other programs used {:.1f} of {} core{}", load.others(),
                                  load.cores, load.cores == 1 ? "" : "s");
-  constexpr double worth_telling = 0.05;  // cores
+  constexpr double worth_telling = 0.05;  // cores; less is not reported
   if (load.stolen >= worth_telling)
     text += fmt::format(", other virtual machines {:.1f}", load.stolen);
   if (load.waited >= 0.005)

@@ -26,7 +26,7 @@ Value optional_of(const S& metrics) {
   return metrics.*member;
 }
 
-// A second's, of what a step has so much of; 0 where it took no time.
+// `count` per second of the step; 0 if it took no time.
 double rate(const S& metrics, double count) {
   const double milliseconds = metrics.times[TimePart::step];
   return milliseconds > 0 ? 1e3 * count / milliseconds : 0.0;

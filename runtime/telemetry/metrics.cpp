@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// All that a clock call can tell of milliseconds.
+// Rounds milliseconds to the clock's microseconds.
 double in_thousandths(double value) {
   return std::round(1e3 * value) / 1e3;
 }
@@ -34,7 +34,7 @@ std::string line_of(Json json, std::chrono::system_clock::time_point time) {
   const bool finite = all_finite(json);
   json["timestamp"] = timestamp_text(time);
   if (!finite) json["non_finite"] = true;
-  // Any bytes: a path need not be UTF-8.
+  // Paths may be invalid UTF-8.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 

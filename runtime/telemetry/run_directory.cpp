@@ -49,10 +49,10 @@ void refuse_an_earlier_run(const std::string& path) {
   }
 }
 
-// Permission bits say little (root, read-only mounts, quotas): write a byte and see.
+// Permission bits are not enough (root, read-only mounts, quotas): writes a byte.
 void probe_writing(const std::string& path) {
   const std::string probe = path + "/.writable";
-  ::unlink(probe.c_str());  // of a kill, or a link that would be followed
+  ::unlink(probe.c_str());  // of a killed run, or a link that would be followed
   const FileDescriptor file(
       ::open(probe.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
   const bool written = file.is_open() && ::write(file.get(), "x", 1) == 1;
@@ -71,7 +71,7 @@ std::string without_trailing_slash(std::string path) {
   return path;
 }
 
-// Of a run's own, whatever stands in them.
+// Files that a run writes, whatever their content.
 bool is_run_file(const std::string& name) {
   static constexpr std::array names = {
       "config.yaml", "config.user.yaml", "environment.json", "data.json",        "metrics.jsonl",
@@ -100,7 +100,7 @@ std::vector<fs::path> entries_of(const fs::path& directory) {
 
 void take_away(const fs::path& path) {
   std::error_code error;
-  fs::remove_all(path, error);  // of a link, the link
+  fs::remove_all(path, error);  // of a link, only the link
   if (error)
     fail(ExitCode::config, "run.directory: {}: cannot be removed: {}", path.string(),
          error.message());
@@ -109,7 +109,7 @@ void take_away(const fs::path& path) {
 }  // namespace
 
 void RunDirectory::remove_run(const std::string& path) {
-  // The state first: what a kill leaves here has none, and begins again.
+  // The state goes first: a directory that a kill leaves here has none, and is replaced.
   for (const fs::path& entry : entries_of(checkpoints_in(path))) {
     if (entry.filename().string().starts_with("step_")) take_away(entry);
   }

@@ -26,14 +26,14 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-// A batch job that was requeued from a host that died: its server still believes in the lock.
+// For a batch job that was requeued from a dead host: the file server still holds its lock.
 constexpr double same_job_patience_seconds = 120;
 constexpr auto pause = std::chrono::milliseconds(50);
 
 std::string text_in(const std::string& path) {
   constexpr std::streamsize longest = 4 << 20;
   std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return "";  // nobody writes to a pipe
+  if (!std::filesystem::is_regular_file(path, error)) return "";  // a pipe would block
   std::ifstream file(path);
   std::string text(longest, '\0');
   file.read(text.data(), longest);
@@ -54,7 +54,7 @@ std::string utc_now() {
   return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc)};
 }
 
-// Of what may be anybody's text.
+// A field of untrusted text.
 std::string field(const json& notes, const char* name) {
   if (!notes.is_object() || !notes.contains(name)) return "?";
   return notes[name].is_string() ? notes[name].get<std::string>() : notes[name].dump();
@@ -173,7 +173,7 @@ bool RunOwner::try_lock(int flags) {
     if (!lock_is_denied(errno)) no_locks(key_, path, std::strerror(errno));
     return false;
   }
-  // Somebody may have removed the file meanwhile, and another have made and locked a new one.
+  // The file may have been removed meanwhile, and another process may have locked a new one.
   struct stat ours {
   }, there{};
   if (::fstat(file.get(), &ours) != 0 || ::stat(path.c_str(), &there) != 0 ||

@@ -10,13 +10,13 @@ namespace {
 
 constexpr std::string_view hidden = "***";
 
-// One name, or with * at its end all that begin so.
+// A name, or a prefix followed by *.
 constexpr std::array recorded = {
-    // Where the ranks are.
+    // Placement of ranks.
     "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
     "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_NODE_RANK", "OMPI_UNIVERSE_SIZE", "RANK",
     "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
-    // How they talk.
+    // Communication.
     "OMPI_MCA_btl", "OMPI_MCA_btl_*", "OMPI_MCA_pml", "OMPI_MCA_pml_*", "OMPI_MCA_mtl",
     "OMPI_MCA_coll", "OMPI_MCA_coll_*", "OMPI_MCA_oob_tcp_*", "OMPI_MCA_mpi_*",
     "OMPI_MCA_rmaps_base_*", "OMPI_MCA_hwloc_base_*", "UCX_TLS", "UCX_NET_DEVICES", "FI_PROVIDER",
@@ -24,14 +24,14 @@ constexpr std::array recorded = {
     "NCCL_IB_GID_INDEX", "NCCL_NET_GDR_LEVEL", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL",
     "NCCL_SHM_DISABLE", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS",
     "NCCL_MAX_CTAS", "NCCL_NVLS_ENABLE", "NCCL_BUFFSIZE", "NCCL_NTHREADS", "NCCL_TOPO_FILE",
-    // What they compute with.
+    // Compute.
     "OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "OMP_DYNAMIC", "OMP_SCHEDULE",
     "OMP_WAIT_POLICY", "DNNL_VERBOSE", "DNNL_MAX_CPU_ISA", "DNNL_CPU_ISA_HINTS",
     "DNNL_PRIMITIVE_CACHE_CAPACITY", "DNNL_DEFAULT_FPMATH_MODE", "ONEDNN_VERBOSE",
     "ONEDNN_MAX_CPU_ISA", "ONEDNN_CPU_ISA_HINTS", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
     "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_DEVICE_MAX_CONNECTIONS",
     "CUBLAS_WORKSPACE_CONFIG", "NVIDIA_TF32_OVERRIDE", "MALLOC_ARENA_MAX",
-    // What the batch system granted.
+    // Allocation of the batch system.
     "SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_JOB_NAME", "SLURM_JOB_PARTITION", "SLURM_JOB_QOS",
     "SLURM_JOB_NODELIST", "SLURM_JOB_NUM_NODES", "SLURM_JOB_CPUS_PER_NODE", "SLURM_JOB_GPUS",
     "SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME", "SLURM_RESTART_COUNT", "SLURM_ARRAY_JOB_ID",
@@ -41,7 +41,7 @@ constexpr std::array recorded = {
     "SLURM_MEM_PER_GPU", "SLURM_MEM_PER_NODE", "SLURM_CPU_BIND", "SLURM_DISTRIBUTION",
     "SLURM_STEP_ID", "SLURM_STEP_NODELIST", "SLURM_STEP_NUM_NODES", "SLURM_STEP_NUM_TASKS",
     "SLURM_STEP_TASKS_PER_NODE", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID",
-    // Our own.
+    // Trireme.
     "TRIREME_LOG", "TRIREME_INTERFACE", "TRIREME_TCP_RETRIES", "TRIREME_END_SECONDS",
     "TRIREME_GRACE_SECONDS", "TRIREME_START_SECONDS", "TRIREME_JOB_ID", "TRIREME_LAUNCHER",
     "TRIREME_BINARY"};
@@ -59,7 +59,7 @@ bool is_secret_name(std::string_view name) {
 
 constexpr std::string_view blanks = " \t\n\"'";
 
-// Whoever a URL names before its host; a password may have been written with any letter.
+// The user part of URLs; a password may have any letters.
 void hide_users_of_urls(std::string& text) {
   constexpr std::string_view mark = "://";
   for (std::size_t url = text.find(mark); url != std::string::npos;
@@ -71,8 +71,8 @@ void hide_users_of_urls(std::string& text) {
   }
 }
 
-// user:password@ of addresses that are no URLs: the colon and the at sign of one word, and no slash
-// between them.
+// user:password@ of addresses that are no URLs: a colon and an at sign in one word, with no slash
+// in between.
 void hide_users(std::string& text) {
   for (std::size_t at = text.find('@'); at != std::string::npos; at = text.find('@', at + 1)) {
     const std::size_t before = text.find_last_of(" \t\n\"'/,=", at);
@@ -83,7 +83,7 @@ void hide_users(std::string& text) {
   }
 }
 
-// From the ? of a URL to the end of its word.
+// The query of URLs.
 void hide_queries(std::string& text) {
   for (std::size_t url = text.find("://"); url != std::string::npos;
        url = text.find("://", url + 1)) {
@@ -93,7 +93,7 @@ void hide_queries(std::string& text) {
   }
 }
 
-// The value of every name=value or name: value whose name says so.
+// The value of every name=value or name: value with a secret name.
 void hide_values(std::string& text) {
   for (std::size_t sign = text.find_first_of("=:"); sign != std::string::npos;
        sign = text.find_first_of("=:", sign + 1)) {
@@ -107,14 +107,14 @@ void hide_values(std::string& text) {
   }
 }
 
-// Whether a secret follows the word `option`, which follows `program`.
+// Whether a secret follows the option `option` of `program`.
 bool announces_secret(std::string_view option, std::string_view program) {
   if (option == "-p") return program.ends_with("sshpass");
   return option.starts_with('-') && option.find('=') == std::string_view::npos &&
          is_secret_name(option);
 }
 
-// The words of one argument that holds a whole command.
+// The words of an argument that contains a command.
 std::string within(const std::string& text) {
   std::string result, program, option;
   for (std::size_t at = 0; at < text.size();) {

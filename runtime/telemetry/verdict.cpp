@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-// What a run loses by one cause.
+// A cause and its lost time.
 struct Loss {
   Trouble trouble;
   std::string what;
@@ -23,8 +23,8 @@ std::string name_of(const SlowRank& slow, const RunSummary& summary) {
                                      : fmt::format("rank {}", rank);
 }
 
-// The means over the ranks count a straggler's own excess with `compute`: without it the run would
-// be shorter by the whole of it.
+// The means over the ranks count a straggler's excess as `compute`: without it the run would be
+// shorter by the full excess.
 Loss straggler(const RunSummary& summary, const RunFacts& facts, double waits) {
   const SlowRank& slow = summary.slow.compute;
   if (slow.rank < 0 && facts.uneven_batch)
@@ -50,10 +50,10 @@ std::string load_text(const RunSummary& summary) {
                      load.host);
 }
 
-// Ranks that want for cores hold up those that wait for their messages: of such waits it cannot be
-// told what they were for. Each wait for a core holds up all other ranks at most.
+// Ranks that lack cores delay those that wait for their messages; the purpose of such waits is
+// unknown. Each wait for a core delays all other ranks at most by its length.
 Loss no_core(const RunSummary& summary, const RunFacts& facts, const Times& seconds) {
-  constexpr double wanting = 0.05, worth_telling = 0.02;  // of the steps
+  constexpr double wanting = 0.05, worth_telling = 0.02;  // shares of the steps
   const double own = seconds[TimePart::core_wait];
   const double steps = 1e-3 * summary.totals[TimePart::step];
   const SlowRank& slow = summary.slow.core;
@@ -75,8 +75,7 @@ Loss no_core(const RunSummary& summary, const RunFacts& facts, const Times& seco
           own + behind};
 }
 
-// What a part of the time is a sign of, and of which rank's trouble, whose name then stands between
-// two texts.
+// A part of the time, its cause, and the rank whose name is placed between two texts.
 struct Cause {
   TimePart part;
   Trouble of_all;
@@ -90,7 +89,7 @@ constexpr Cause causes[] = {
     {TimePart::bubble, Trouble::bubble, &SlowRanks::stage, Trouble::uneven_stages,
      ", in which the others wait for the stage of ", ","},
     {TimePart::data_wait, Trouble::data_wait, &SlowRanks::data, Trouble::data_wait_of_rank},
-    // The longest checkpoint is everybody's.
+    // The longest checkpoint delays all ranks.
     {TimePart::checkpoint, Trouble::checkpoint, &SlowRanks::checkpoint,
      Trouble::checkpoint_of_rank},
     {TimePart::evaluation, Trouble::evaluation}};
@@ -123,7 +122,7 @@ std::vector<Loss> losses_of(const RunSummary& summary, const RunFacts& facts) {
   return losses;
 }
 
-// What exposed communication was for, where it is worth telling: " (9.1 %: gradients 7.0 %)".
+// The purposes of exposed communication, if large enough: " (9.1 %: gradients 7.0 %)".
 std::string comm_parts(const RunSummary& summary) {
   std::string text;
   double rest = summary.totals[TimePart::exposed_comm];
@@ -156,7 +155,7 @@ std::string time_line(const RunSummary& summary) {
   return text;
 }
 
-// How far ranks are apart in what they do themselves.
+// The spread of the ranks' own work.
 std::string spread_line(const RunSummary& summary) {
   if (summary.ranks.size() < 2) return {};
   constexpr std::pair<const char*, TimePart> parts[] = {
@@ -175,7 +174,7 @@ std::string spread_line(const RunSummary& summary) {
   return text.empty() ? "" : "\nranks:" + text;
 }
 
-// The rank that costs most, and how it shows in the steps.
+// The rank that costs most, and its effect on steps.
 std::string late_line(const RunSummary& summary) {
   const std::pair<const SlowRank*, const char*> causes[] = {
       {&summary.slow.compute, "its own work takes longer than that of the others"},
@@ -184,8 +183,8 @@ std::string late_line(const RunSummary& summary) {
       {&summary.slow.checkpoint, "its checkpoints take longer"},
       {&summary.slow.stage, "its stage computes longer than the others do"},
       {&summary.slow.messages, "its messages leave late, with no more work than the others have"}};
-  // Late messages are what other causes leave of a difference of sums, and waits for cores are
-  // known to a part only: next to a cause that is measured they count less.
+  // Late messages are a remainder of sums, and waits for cores are known only in part: next to a
+  // measured cause they count less.
   const auto weight = [&](const auto& entry) {
     const SlowRanks& slow = summary.slow;
     const bool doubtful = entry.first == &slow.messages || entry.first == &slow.core;
@@ -195,7 +194,7 @@ std::string late_line(const RunSummary& summary) {
   if (slow->rank < 0 || static_cast<std::size_t>(slow->rank) >= summary.ranks.size()) return {};
   const Times& rank = summary.ranks[static_cast<std::size_t>(slow->rank)];
   const double late_steps = rank[TimePart::late_steps];
-  // Stages of one rank have nobody to be late for.
+  // In stages of one rank nobody is late.
   const int decimals = slow->seconds < 10 ? 3 : 1;
   if (late_steps < 1) {
     return fmt::format("\n{}: {}, by {:.{}f} s in all", name_of(*slow, summary), cause,
@@ -244,7 +243,7 @@ Times parts_of(const Times& times) {
   Times parts = times;
   parts[straggler] -= times[core_straggler] + times[checkpoint_straggler];
   parts[checkpoint] += times[checkpoint_straggler];
-  // Both are measured by other clocks than what they are parts of.
+  // Parts and whole use different clocks, so a difference may be negative.
   parts[other] = std::max(times[other] - times[other_core_wait] + times[between_steps] -
                               times[checkpoint] - times[evaluation],
                           0.0);
@@ -259,10 +258,10 @@ Times seconds_of(const RunSummary& summary) {
   using enum TimePart;
   const Times totals = summary.totals.times * 1e-3;
   Times seconds = parts_of(totals);
-  // What comes behind the last step is in no step's times.
+  // Time after the last step is in no step.
   seconds[checkpoint] += summary.checkpoint_after_seconds;
   seconds[evaluation] = summary.evaluation_seconds;
-  // What the steps and the pauses known by name leave of the wall time, and other work in steps.
+  // The rest of the wall time, and other work in steps.
   seconds[other] = std::max(0.0, summary.wall_seconds - summary.evaluation_seconds -
                                      summary.checkpoint_after_seconds - totals[step] -
                                      totals[checkpoint] + totals[other] - totals[other_core_wait]);

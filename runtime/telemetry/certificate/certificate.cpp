@@ -48,14 +48,14 @@ constexpr std::array<std::pair<std::string_view, LineKind>, 5> beginnings = {
 struct Line {
   std::int64_t step = 0;
   LineKind kind = LineKind::result;
-  std::string_view fields;  // what its digest covers: "{...", without the digest itself
-  std::string_view chain;   // of the results up to here
+  std::string_view fields;  // covered by its digest: "{...", without the digest itself
+  std::string_view chain;   // of the results so far
   std::string_view metrics;
-  std::string_view covered;  // what `lines` covers of this line: all but itself
+  std::string_view covered;  // the part of this line that `lines` covers
   std::string_view lines;
 };
 
-// Nothing if the line is no certificate line.
+// Empty if the line is no certificate line.
 std::optional<Line> split(std::string_view text) {
   const auto* const found = std::ranges::find_if(
       beginnings, [&](const auto& beginning) { return text.starts_with(beginning.first); });
@@ -87,13 +87,13 @@ std::uint64_t link_of(std::string_view text) {
   return text.starts_with("0x") ? std::strtoull(std::string(text).c_str(), nullptr, 16) : 0;
 }
 
-// The lines up to `done`; `chain` and `lines` become those of the last of them.
+// The lines up to `done`; sets `chain` and `lines` to those of the last one.
 std::optional<KeepLine> lines_up_to(bool goes_on, std::int64_t done, std::uint64_t& chain,
                                     std::uint64_t& lines) {
   if (!goes_on) return {};
   return [done, &chain, &lines](std::string_view text) {
     const auto line = split(text);
-    // A line with weights: the run had ended and is extended, so they are no longer final.
+    // A line with weights: a finished run is extended, so they are no longer final.
     if (!line || line->step > done || line->fields.find(",\"weights\":") != line->fields.npos)
       return false;
     chain = link_of(line->chain);

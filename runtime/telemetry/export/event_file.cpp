@@ -50,7 +50,7 @@ std::string little_endian(Unsigned value) {
   return bytes;
 }
 
-// A CRC of data that holds its own CRC is weak; so TFRecords store it turned and moved.
+// A CRC over data that contains its CRC is weak; so TFRecords store it rotated and offset.
 std::string masked_crc(std::string_view bytes) {
   const std::uint32_t crc = crc32c(bytes);
   return little_endian((crc >> 15 | crc << 17) + 0xa282ead8U);
@@ -60,7 +60,7 @@ double seconds_of(std::chrono::system_clock::time_point time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
 }
 
-// Of the last of the directory's event files; 0 = none.
+// Of the directory's last event file; 0: none.
 std::int64_t last_seconds(const OutputDirectory& directory) {
   std::int64_t last = 0;
   std::error_code error;
@@ -75,7 +75,7 @@ std::int64_t last_seconds(const OutputDirectory& directory) {
   return last;
 }
 
-// A clock that was set back must not put a later file before an earlier one.
+// The name sorts after earlier files even if the clock was set back.
 std::string name_in(const OutputDirectory& directory, std::chrono::system_clock::time_point now) {
   const auto seconds = static_cast<std::int64_t>(seconds_of(now));
   return fmt::format("{}{:010}.{}.{}", prefix, std::max(seconds, last_seconds(directory) + 1),
@@ -182,7 +182,7 @@ EventFile::EventFile(const OutputDirectory& directory, std::optional<std::int64_
   if (done) {
     ProtobufWriter start;
     start.float64(event_wall_time, seconds_of(now));
-    start.integer(event_step, *done + 1);  // the first step that is not kept
+    start.integer(event_step, *done + 1);  // the first step to drop
     start.message(event_session_log, [&] { start.integer(session_log_status, status_start); });
     file_.add(tf_record(start.bytes()));
   }

@@ -19,7 +19,7 @@ std::vector<SourceValue> values_of_sources(const EvaluationMetrics& metrics) {
     const EvaluationMetrics alone{.validation_loss = source.loss, .accuracy = source.accuracy};
     for (const EvaluationMetric& metric : evaluation_metrics()) {
       const auto value = metric.value(alone);
-      // Sources are not timed.
+      // Sources have no times.
       if (value && metric.unit != "ms") values.push_back({&metric, source.name, *value});
     }
   }

@@ -23,7 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int backlog = 16;
-constexpr auto patience = std::chrono::seconds(2);  // with one reader
+constexpr auto patience = std::chrono::seconds(2);  // per reader
 constexpr std::size_t longest_request = 8192;
 
 FileDescriptor listen_on(int port) {
@@ -42,7 +42,7 @@ FileDescriptor listen_on(int port) {
        port, std::strerror(errno));
 }
 
-// Whether `peer` is ready before `limit` and before the end.
+// Whether `peer` is ready before the limit, and `end` is not.
 bool ready(const FileDescriptor& peer, const FileDescriptor& end, short events,
            Clock::time_point limit) {
   for (;;) {
@@ -55,7 +55,7 @@ bool ready(const FileDescriptor& peer, const FileDescriptor& end, short events,
   }
 }
 
-// Up to the empty line behind the head; nothing where it does not come.
+// The request up to the empty line; nothing if it does not arrive.
 std::optional<std::string> request_of(const FileDescriptor& peer, const FileDescriptor& end,
                                       Clock::time_point limit) {
   std::string request;
@@ -92,7 +92,7 @@ std::string response(std::string_view status, std::string_view body, bool head_o
 MetricsServer::MetricsServer(int port, std::function<std::string()> text)
     : text_(std::move(text)), listener_(listen_on(port)), end_(::eventfd(0, EFD_CLOEXEC)) {
   if (!end_.is_open()) system_failed("eventfd", "", ExitCode::internal);
-  // Signals belong to the main thread.
+  // Signals are handled by the main thread.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -118,7 +118,7 @@ void MetricsServer::serve() const {
         ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (peer.is_open())
       answer(peer);
-    else  // it left again, or there are too many open files
+    else  // it disconnected, or there are too many open files
       ::poll(&end, 1, moment_ms);
   }
 }

@@ -32,7 +32,7 @@ void PrometheusFile::flush() {
   const auto [name, file] = directory_.create_temporary(file_name);
   try {
     write_fully(file, directory_.path_of(name), std::as_bytes(std::span(text)), ExitCode::internal);
-    directory_.rename(name, file_name);  // not synced: after a crash of the host it is of no use
+    directory_.rename(name, file_name);  // not synced: useless after a crash of the host
   } catch (const Error&) {
     directory_.remove(name);
     throw;

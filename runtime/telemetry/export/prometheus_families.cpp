@@ -20,7 +20,7 @@ constexpr Suffix suffixes[] = {{"_gflops_per_s", "_flops_per_second", 1e9},
                                {"_ms", "_seconds", 1e-3},
                                {"_s", "_seconds", 1}};
 
-// Of the metric's name; all empty where it has no unit in it.
+// From the metric's name; all empty if the name has no unit.
 Suffix suffix_of(const MetricInfo& metric) {
   for (const Suffix& suffix : suffixes)
     if (metric.name.ends_with(suffix.ours)) return suffix;

@@ -13,12 +13,12 @@
 namespace trireme {
 namespace {
 
-// As Markdown shows it as it is; what is not UTF-8 (a letter that was cut) is replaced, for the
-// reader refuses it.
+// Literal text for Markdown. Invalid UTF-8, such as a cut letter, is replaced, since the reader
+// refuses it.
 std::string fenced(std::string_view text) {
   using Json = nlohmann::json;
   const auto valid = parse_json(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace));
-  // Four letters in front of every line make a block that nothing in the text can end.
+  // Four blanks before every line make a block that no text can end.
   std::string block = "\n    ";
   for (const char letter : valid.get<std::string>()) {
     block += letter;
@@ -88,8 +88,8 @@ void TensorBoard::histograms(const StepHistograms& histograms) {
   add_now(event);
 }
 
-// Of pictures the labels stand in a table beside them: TensorBoard shows a tag's description of its
-// first step only.
+// Labels of images are in a table next to them: TensorBoard shows only the first step's description
+// of a tag.
 void TensorBoard::samples(const ModelSamples& samples) {
   SummaryEvent event(samples.time, samples.step);
   for (std::size_t i = 0; i < samples.texts.size(); ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVML is part of the driver: it is found when it is needed, and neither its headers nor a library
-// to link are there when building.
+// NVML is part of the driver, so it is loaded at run time; the build has neither its headers nor
+// its library.
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-// Of nvml.h, as documented for nvmlInit_v2, nvmlDeviceGetHandleByPciBusId_v2,
+// From nvml.h, as documented for nvmlInit_v2, nvmlDeviceGetHandleByPciBusId_v2,
 // nvmlDeviceGetMigMode and nvmlDeviceGetTotalEnergyConsumption (millijoules since the driver was
 // loaded).
 using NvmlDevice = void*;
@@ -24,7 +24,7 @@ constexpr int nvml_success = 0;
 
 class Nvml {
  public:
-  // Null where the driver has none, or it does not start.
+  // Null if the driver has none, or it fails to start.
   static std::shared_ptr<Nvml> open() {
     void* const library = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) return {};
@@ -60,7 +60,7 @@ class GpuEnergy final : public EnergyCounter {
 
   std::optional<double> take() override {
     unsigned long long now = 0;
-    // A counter that fell is that of a driver that was loaded again.
+    // A counter that fell was reset by a reload of the driver.
     const bool good = read_(device_, &now) == nvml_success;
     const bool known = good && complete_ && now >= before_;
     const auto millijoules = static_cast<double>(now - before_);

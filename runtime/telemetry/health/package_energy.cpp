@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A small file of sysfs from its beginning; empty where it cannot be read.
+// A small file of sysfs from its start; "" if it is unreadable.
 std::string sysfs_text(const FileDescriptor& file) {
   std::array<char, 64> bytes{};
   const ssize_t count = ::pread(file.get(), bytes.data(), bytes.size(), 0);
@@ -42,8 +42,8 @@ std::optional<std::uint64_t> whole_number(std::string_view text) {
 }
 
 struct Package {
-  FileDescriptor energy;    // microjoules, stays open: reads begin at its start
-  std::uint64_t range = 0;  // where it goes round
+  FileDescriptor energy;    // microjoules; stays open, each read starts at 0
+  std::uint64_t range = 0;  // where the counter wraps
   std::uint64_t before = 0;
 };
 
@@ -65,7 +65,7 @@ class PackageEnergy final : public EnergyCounter {
       microjoules += static_cast<double>(passed);
       package.before = *now;
     }
-    // What was missed once would be counted into the next step.
+    // After a failed read the next difference would cover several steps.
     const bool known = all && complete_;
     complete_ = all;
     return known ? std::optional(1e-6 * microjoules) : std::nullopt;
@@ -76,8 +76,8 @@ class PackageEnergy final : public EnergyCounter {
   bool complete_ = true;
 };
 
-// "intel-rapl:0": a zone of the processor; its parts have two numbers, and what intel-rapl-mmio
-// shows are the same packages again. AMD's have the same names.
+// "intel-rapl:0": a processor's zone. Its parts have two numbers; intel-rapl-mmio repeats the same
+// packages. AMD uses the same names.
 bool is_zone(const std::string& name) {
   constexpr std::string_view head = "intel-rapl:";
   return name.starts_with(head) && name.find(':', head.size()) == std::string::npos;
@@ -91,7 +91,7 @@ EnergySource package_energy(const std::string& root) {
   for (fs::directory_iterator entry(root, error); !error && entry != fs::directory_iterator();
        entry.increment(error)) {
     if (!is_zone(entry->path().filename().string())) continue;
-    // "psys" is the whole board, packages included.
+    // "psys" is the whole board including packages.
     if (sysfs_text(open_sysfs(entry->path() / "name")).starts_with("package"))
       zones.push_back(entry->path());
   }

@@ -13,12 +13,12 @@
 namespace trireme {
 namespace {
 
-// A twentieth is what prefetching is expected to hide; twice that is worth a word.
+// Prefetching should hide all but 5 %; twice that is reported.
 constexpr double notable_wait = 0.1;
-constexpr double judged_ms = 10e3;  // of steps, at least
+constexpr double judged_ms = 10e3;  // minimum total time of steps
 constexpr std::int64_t judged_steps = 20;
 
-constexpr std::int64_t settled_steps = 100;  // before norms are judged
+constexpr std::int64_t settled_steps = 100;  // before norms are checked
 constexpr double norm_decay = 0.98, norm_leap = 10, norm_deviations = 8;
 constexpr std::int64_t zeros_in_a_row = 3;
 
@@ -127,7 +127,7 @@ void RunWarnings::watch_norm(const StepMetrics& metrics) {
              metrics.grad_norm, std::exp(above), std::exp(norm_mean_), metrics.loss,
              samples_text(metrics.step)));
   }
-  // Slowly enough that one leap does not hide the next, fast enough to follow a run.
+  // Slow enough that one spike does not hide the next, fast enough to follow a run.
   const double weight =
       norms_ < settled_steps ? 1.0 / static_cast<double>(norms_ + 1) : 1 - norm_decay;
   ++norms_;
@@ -192,7 +192,7 @@ void RunWarnings::saved(const SavedCheckpoint& saved) {
 }
 
 bool RunWarnings::may_warn(Kind kind, Time now) {
-  // A clock that was set back starts anew.
+  // After the clock was set back, restarts the interval.
   const auto& last = last_[kind];
   return !last || now < *last || minutes_between(*last, now) >= sources_.minutes;
 }

@@ -38,7 +38,7 @@ std::uint64_t bytes_kept(const std::string& path, const KeepLine& keep, const Cu
 
 LineFile::LineFile(std::string path, const std::optional<KeepLine>& keep, const CutLine& cut)
     : path_(std::move(path)) {
-  // O_EXCL: a second run that chose the same directory a moment later must not mix its lines in.
+  // O_EXCL: a second run that chose the same directory must not mix its lines in.
   const int exclusive = keep ? 0 : O_EXCL;
   file_ =
       OutputDirectory(parent_directory(path_), ExitCode::internal)
@@ -54,7 +54,7 @@ void LineFile::append(std::string_view line) {
 }
 
 std::string timestamp_text(std::chrono::system_clock::time_point time) {
-  // Rounded down: a clock that was never set may be before 1970.
+  // Rounded down: an unset clock may be before 1970.
   const auto second = std::chrono::floor<std::chrono::seconds>(time);
   const auto part = std::chrono::floor<std::chrono::milliseconds>(time - second);
   return fmt::format("{:%FT%T}.{:03}Z", fmt::gmtime(std::chrono::system_clock::to_time_t(second)),

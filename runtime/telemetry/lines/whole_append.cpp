@@ -16,7 +16,7 @@ void append_whole(const FileDescriptor& file, const std::string& path, std::stri
   } while (put < 0 && errno == EINTR);
   if (put == static_cast<ssize_t>(bytes.size())) return;
 
-  // A short write means that the disk filled up within it.
+  // A short write means that the disk is full.
   const int reason = put < 0 ? errno : ENOSPC;
   const off_t end = ::lseek(file.get(), 0, SEEK_END);
   const bool taken_back = put <= 0 || (end >= put && ::ftruncate(file.get(), end - put) == 0);

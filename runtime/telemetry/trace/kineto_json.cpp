@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-// Streams have the numbers that PyTorch's have most often, threads those behind them.
+// The stream numbers that are most frequent in PyTorch's traces; threads follow.
 constexpr int first_stream = 7;
 constexpr int host_process = 1000;
 
@@ -34,7 +34,7 @@ class Kineto {
   }
 
  private:
-  // Readers look for `"rank": 3` in the text, with the space, before they parse it.
+  // Readers search the unparsed text for `"rank": 3` with the space.
   void begin() {
     text_ =
         fmt::format(R"({{"schemaVersion": 1, "deviceProperties": [{{"id": 0, "name": "{0}"}}], )"
@@ -62,8 +62,8 @@ class Kineto {
     name(host_process, fmt::format("rank {} on {}", trace_.rank, trace_.host));
   }
 
-  // Work of a stream and, where tools look for it, the host's call that enqueued it: what ties the
-  // one to the other is a number.
+  // A stream's work and, where tools look for it, the host call that enqueued it; a number links
+  // the two.
   void add_work(std::string_view category, std::string name, const RankSpan& span,
                 const SpanTimes& times, json args = json::object()) {
     args["device"] = 0;
@@ -95,7 +95,7 @@ class Kineto {
             {"args", json::object()}};
   }
 
-  // What the compute stream waits in is no work of its.
+  // Waits of the compute stream are not its work.
   void add_compute() {
     std::vector<const RankSpan*> of_stream;
     std::vector<SpanTimes> times;
@@ -111,7 +111,7 @@ class Kineto {
     }
   }
 
-  // The host's time of a step lasts until it begins with the next.
+  // A step on the host lasts until the next one starts.
   void add_steps() {
     std::vector<const RankSpan*> steps;
     for (const RankSpan& span : trace_.spans) {

@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-// Numbers of flows are those of JavaScript too, which has 53 bits.
+// Flow numbers must be exact in JavaScript, which has 53 bits.
 constexpr std::uint64_t flow_bits = (std::uint64_t{1} << 48U) - 1;
 
 std::uint64_t flow_number(std::string_view key) {
@@ -108,8 +108,8 @@ class Part {
     return fmt::format("{} of rank {}", group.name, group.first);
   }
 
-  // An arrow begins where its rank has come and ends where the other's call does: nobody leaves
-  // before all have come.
+  // An arrow starts when its rank arrives and ends when the other's call returns: none returns
+  // before all have arrived.
   void flows(const RankSpan& span) {
     const TraceGroup& group = group_of(span);
     const auto key = [&](int from) {
@@ -132,7 +132,7 @@ class Part {
         return;
     }
   }
-  // The root of a broadcast may leave before others come, who wait for it alone.
+  // The root of a broadcast may return before others arrive, and others wait only for the root.
   template <typename Key>
   void spread(const RankSpan& span, const Key& key) {
     const TraceGroup& group = group_of(span);
@@ -154,8 +154,8 @@ class Part {
 
 }  // namespace
 
-// Some readers give up at a key of the file that they do not know, and want these before the
-// events, on few bytes.
+// Some readers stop at an unknown key of the file, and want these keys before the events, in few
+// bytes.
 std::string perfetto_begin(const TraceFacts& facts) {
   double error_us = 0;
   for (const TraceClockFacts& clock : facts.clocks)

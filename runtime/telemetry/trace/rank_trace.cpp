@@ -39,7 +39,7 @@ std::string_view category_of(SpanKind kind) {
 std::vector<TracePiece> innermost_pieces(const std::vector<SpanTimes>& spans) {
   std::vector<std::size_t> order(spans.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  // Of spans that begin together the longer is outside, of equal ones the first.
+  // Of spans with the same start the longer is outside; of equal ones the first.
   std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
     return spans[a].begin != spans[b].begin ? spans[a].begin < spans[b].begin
                                             : spans[a].end > spans[b].end;

@@ -34,7 +34,7 @@ double number(const nlohmann::json& object, std::string_view key) {
   return found != object.end() && found->is_number() ? found->get<double>() : 0.0;
 }
 
-// 1970 where it is missing, or none.
+// 1970 if it is missing or invalid.
 std::chrono::system_clock::time_point time_in(const nlohmann::json& object, const char* key) {
   const std::chrono::duration<double> time(
       timestamp_seconds(object.value(key, std::string())).value_or(0));
@@ -150,7 +150,7 @@ std::optional<RankLine> parse_rank_line(std::string_view line) {
     if (json.contains("start")) return start_of(json);
     if (json.contains("end")) return end_of(json);
     if (json.contains("steps")) return window_of(json);
-  } catch (const nlohmann::json::exception&) {  // another type than ours: none of these lines
+  } catch (const nlohmann::json::exception&) {  // a foreign type: none of these lines
   }
   return std::nullopt;
 }

@@ -24,7 +24,7 @@ std::optional<KeepLine> lines_up_to(std::int64_t done, bool again) {
 
 RankLog::RankLog(std::string path, RunStart start, bool again)
     : file_(std::move(path), lines_up_to(start.step, again), [&start](std::string_view line) {
-        // What a start had lost that this one goes back behind stays lost.
+        // The losses of starts that are cut off stay counted.
         const auto parsed = parse_rank_line(line);
         const auto* const cut = parsed ? std::get_if<RunStart>(&*parsed) : nullptr;
         if (cut == nullptr) return;

@@ -9,29 +9,30 @@
 namespace trireme {
 namespace {
 
-// Of the run's steps; less is noise. Waits for messages are told apart by differences of two times.
+// Shares of the run's steps; less is noise. Waits for messages are differences of two times, so
+// noisier.
 constexpr double min_share = 0.02, min_share_of_messages = 0.04;
-// Threads that poll for messages have a core, so of ranks that all want for cores the one for which
-// the others wait seems to want most: one is named that waits three times as long as they do.
+// If all ranks lack cores, the rank that the others wait for seems to lack most, since threads that
+// poll for messages have a core. So a rank must wait three times as long as the others to be named.
 constexpr double own_part_of_core_waits = 2.0 / 3;
 
 auto the(TimePart part) {
   return [part](const Times& rank) { return rank[part]; };
 }
 
-// Waits for cores are known to a part of them only, and the rank of which least is known seems to
-// compute longest.
+// Waits for cores are known only in part, and the rank with the least known part seems to compute
+// longest.
 double unsure(std::span<const Times> ranks) {
   return 0.15 * std::ranges::max(ranks | std::views::transform(the(TimePart::core_wait)));
 }
 
-// How a rank's values compare with those of the others in its stage that hold as many
-// micro-batches, or, where a stage is one rank, with those of the other stages.
+// Compares a rank with the others of its stage that have as many micro-batches, or, in stages of
+// one rank, with other stages.
 class Peers {
  public:
   Peers(const RankMesh& mesh, std::span<const Times> sums) : mesh_(mesh), sums_(sums) {}
 
-  // What `value` of each rank exceeds its peers' usual one by.
+  // Each rank's excess of `value` over its peers' usual value.
   template <typename Value>
   [[nodiscard]] std::vector<double> excess(Value value) const {
     std::vector<double> all;
@@ -46,8 +47,8 @@ class Peers {
     }
     return all;
   }
-  // The rank that exceeds the others most, where the excess is `part` of its value or more, and
-  // more than `noise`.
+  // The rank with the largest excess, if that is at least `part` of its value and more than
+  // `noise`.
   [[nodiscard]] SlowRank odd_one(TimePart value, double part, double noise = 0) const {
     SlowRank odd;
     const std::vector<double> excesses = excess(the(value));
@@ -72,9 +73,8 @@ class Peers {
   std::span<const Times> sums_;
 };
 
-// Whose peers wait longer for messages than it does itself, by more than its own work explains: all
-// leave a collective together, so a rank's work, lateness and waits add up to the same as
-// anybody's.
+// The rank that its peers wait for longer than it waits, beyond its own work: all leave a
+// collective together, so work, lateness and waits add up to the same on each rank.
 SlowRank late_messages(const RankMesh& mesh, const Peers& peers) {
   using enum TimePart;
   const auto arrival = [](const Times& rank) {
@@ -83,7 +83,7 @@ SlowRank late_messages(const RankMesh& mesh, const Peers& peers) {
   const std::vector<double> waits = peers.excess(the(message_wait));
   const std::vector<double> works = peers.excess(arrival);
   SlowRank odd;
-  // On cores that are wanting, threads that poll for messages come and go by chance.
+  // Without enough cores, threads that poll for messages get them by chance.
   double chance = 0;
   for (int rank = 0; rank < mesh.size(); ++rank)
     chance = std::max(chance, peers.of(rank)[core_wait]);

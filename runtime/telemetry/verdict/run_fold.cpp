@@ -12,7 +12,7 @@ void RunFold::start(const RunStart& start) {
 
 void RunFold::add(const RankWindow& window) {
   if (ranks_.empty()) ranks_.resize(window.ranks.size());
-  // Of another job that writes there too, or edited.
+  // A line of another job, or an edited one.
   if (ranks_.size() != window.ranks.size()) return;
   if (last_step_ > 0 && window.first <= last_step_) return;
   last_step_ = window.last;
@@ -52,7 +52,7 @@ RunSummary RunFold::summary() const {
     summary.trials = end_->trials;
   }
   const RankMesh mesh = mesh_of(start_.facts);
-  // The first steps of a start warm up, each rank in its own time.
+  // The first steps warm up, at a different speed on each rank.
   constexpr std::int64_t least_steps = 6;
   if (static_cast<int>(ranks_.size()) == mesh.size() && totals_.steps >= least_steps)
     summary.slow = slow_ranks(mesh, ranks_);

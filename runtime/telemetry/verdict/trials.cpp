@@ -18,7 +18,7 @@ double share(double seconds, const RunSummary& summary) {
   return summary.wall_seconds > 0 ? seconds / summary.wall_seconds : 0.0;
 }
 
-// What is done every `every` steps and took `seconds` in all, done four times as rarely.
+// Work that took `seconds` and is done every `every` steps, done a quarter as often.
 void add_rarer(std::vector<Trial>& trials, const RunSummary& summary, const char* key,
                std::int64_t every, double seconds, bool behind_last) {
   if (every <= 0) return;
@@ -31,7 +31,7 @@ void add_rarer(std::vector<Trial>& trials, const RunSummary& summary, const char
       {.setting = fmt::format("{}={}", key, rarer * every), .gain = share(saved, summary)});
 }
 
-// Twice the micro-batches of a step: its passes twice, its reduction and its update once.
+// Twice the micro-batches per step: twice the passes, one reduction and update.
 void add_larger_batch(std::vector<Trial>& trials, const RunSummary& summary,
                       const RunFacts& facts) {
   if (facts.global_batch <= 0 || facts.pipeline > 1) return;
@@ -42,7 +42,7 @@ void add_larger_batch(std::vector<Trial>& trials, const RunSummary& summary,
                     .of_sample = true});
 }
 
-// Passes forward are then done once. Of selective recomputation nobody measures what it repeats.
+// Forward passes are then done once. The repeated part of selective recomputation is not measured.
 void add_no_recompute(std::vector<Trial>& trials, const RunSummary& summary,
                       const RunFacts& facts) {
   if (!facts.full_recompute) return;
@@ -51,16 +51,16 @@ void add_no_recompute(std::vector<Trial>& trials, const RunSummary& summary,
                     .unless = "if memory allows"});
 }
 
-// Of a data rank in a step; 0: not known.
+// Per data rank and step; 0: unknown.
 double micro_batches_of(const RunFacts& facts) {
   if (facts.global_batch <= 0 || facts.micro_batch <= 0 || facts.data <= 0) return 0;
   return static_cast<double>(facts.global_batch) /
          static_cast<double>(facts.micro_batch * facts.data);
 }
 
-// What stages 2 and 3 do in every pass, and 1 once in a step: stage 3 gathers parameters for both
-// passes of every micro-batch, and both reduce gradients behind each, which shows as waits within
-// the passes (where no tensor group has others).
+// The cost of ZeRO stages 2 and 3 in every pass, and of stage 1 once per step. Stage 3 gathers
+// parameters for both passes of every micro-batch, and both reduce gradients after each; it shows
+// as waits within the passes (if there is no tensor group with such waits).
 double milliseconds_of_passes(const RunSummary& summary, const RunFacts& facts) {
   const double gathers = facts.zero == 3 ? summary.totals[TimePart::gather_comm] : 0;
   return gathers + (facts.tensor == 1 ? summary.totals[TimePart::tensor_comm] : 0);
@@ -76,7 +76,7 @@ void add_less_sharding(std::vector<Trial>& trials, const RunSummary& summary,
                     .unless = "if memory allows"});
 }
 
-// Twice as many samples go through for what a pass gathers and reduces.
+// Gathers and reductions per pass serve twice as many samples.
 void add_larger_micro_batch(std::vector<Trial>& trials, const RunSummary& summary,
                             const RunFacts& facts) {
   const double micro_batches = micro_batches_of(facts);
@@ -103,7 +103,7 @@ std::vector<Trial> trials_of(const RunSummary& summary, const RunFacts& facts) {
   add_larger_micro_batch(trials, summary, facts);
   add_larger_batch(trials, summary, facts);
   std::erase_if(trials, [](const Trial& trial) { return trial.gain < worth_trying; });
-  // What changes the training itself comes behind what does not.
+  // Changes to the training itself come last.
   std::ranges::stable_sort(trials, [](const Trial& a, const Trial& b) {
     return a.of_sample != b.of_sample ? b.of_sample : a.gain > b.gain;
   });
