@@ -31,7 +31,7 @@ template <typename Options>
   rows.push_back(TRIREME_MODEL_FIELD(Options, image_size, IntegerRange{1, 16384},
                                      "height and width of the images in pixels"));
   rows.push_back(TRIREME_MODEL_FIELD(Options, image_width, (IntegerRange{1, 16384, {}, "auto"}),
-                                     "width where it is not the height; auto = image_size"));
+                                     "width of the images, if not square; auto = image_size"));
   rows.push_back(
       TRIREME_MODEL_FIELD(Options, channels, IntegerRange{1, 4096}, "channels of the images"));
   rows.push_back(TRIREME_MODEL_FIELD(Options, classes, IntegerRange{2, 10'000'000}, "labels"));

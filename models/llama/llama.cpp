@@ -70,11 +70,10 @@ std::vector<config::Field> llama_fields() {
                       "frequencies with fewer turns than this in model.rope_original_context are "
                       "divided by model.rope_factor (yarn: beta_slow)"),
           "model.rope_low_turns"),
-      config::renamed(
-          LLAMA_FIELD(rope_high_freq_factor, (NumberRange{.low = 0, .high = 1e6}),
-                      "frequencies with more turns stay as they are (yarn: beta_fast); 0 = as "
-                      "published: 4, with yarn 32"),
-          "model.rope_high_turns"),
+      config::renamed(LLAMA_FIELD(rope_high_freq_factor, (NumberRange{.low = 0, .high = 1e6}),
+                                  "frequencies with more turns are unchanged (yarn: beta_fast); 0 "
+                                  "= published value: 4, yarn 32"),
+                      "model.rope_high_turns"),
   });
 }
 

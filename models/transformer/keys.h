@@ -37,14 +37,14 @@ template <typename Options>
   rows.push_back(config::renamed(
       TRIREME_MODEL_FIELD(Options, init_std,
                           (NumberRange{.low = 0, .high = 10, .low_is_open = true}),
-                          "standard deviation of the normal that matrices are drawn from; 0.02 as "
-                          "published, about 1/sqrt(hidden) for small models"),
+                          "standard deviation of the normal distribution of initial matrices; 0.02 "
+                          "as published, about 1/sqrt(hidden) for small models"),
       "model.init_deviation"));
   TRIREME_SHARED(activation, config::one_of<ops::ActivationKind>(),
                  "activation of the MLP; device.fused_epilogues can fuse gelu_tanh into matmuls");
   TRIREME_SHARED(position_init, config::one_of<PositionInit>(),
-                 "how learned positions start: as published, or as sine waves (small models learn "
-                 "much faster)");
+                 "initial learned positions: normal as published, or sinusoidal (small models "
+                 "learn much faster)");
   TRIREME_SHARED(
       mup_base_width, (IntegerRange{1, 65536, {}, "off"}),
       "muP: model.hidden of the small model that learning_rate and init_std were tuned for; wider "
@@ -55,8 +55,8 @@ template <typename Options>
   TRIREME_SHARED(head_size, (IntegerRange{1, max_head_size, {}, "auto"}),
                  "width of a head, even; auto = model.hidden / model.heads");
   TRIREME_SHARED(intermediate, (IntegerRange{1, 1 << 20, {}, "auto"}),
-                 "width of the MLP; auto = 4 x model.hidden, of a gated MLP (llama, gemma3) 8/3 x "
-                 "model.hidden, up to a multiple of 64");
+                 "width of the MLP; auto = 4 x model.hidden, for a gated MLP (llama, gemma3) 8/3 x "
+                 "model.hidden rounded up to a multiple of 64");
   TRIREME_SHARED(norm_epsilon, (NumberRange{.low = 0, .high = 1, .low_is_open = true}),
                  "added to the mean square in RMS norms, to the variance in layer norms");
   TRIREME_SHARED(
@@ -65,12 +65,12 @@ template <typename Options>
   TRIREME_SHARED(window, (IntegerRange{1, std::int64_t{1} << 30, {}, "none"}),
                  "sliding-window attention: tokens that a token attends to, itself included "
                  "(Mistral; Gemma's local layers); none = all");
-  TRIREME_SHARED(rope_theta, rope_theta_range,
-                 "base of the rotary frequencies; of gemma3 that of global layers, published as "
-                 "1000000");
+  TRIREME_SHARED(
+      rope_theta, rope_theta_range,
+      "base of the rotary frequencies; for gemma3 of global layers (published: 1000000)");
   TRIREME_SHARED(
       rope_factor, (NumberRange{.low = 1, .high = 1e6}),
-      "context extension factor of model.rope_scaling; of gemma3's global layers, linear");
+      "context extension factor of model.rope_scaling; for gemma3 linear, in global layers");
 #undef TRIREME_SHARED
   std::ranges::move(own, std::back_inserter(rows));
   return rows;

@@ -38,19 +38,17 @@ std::vector<Field> run_and_device_fields() {
       FIELD(run.deadline_minutes, NumberRange{.high = year_of_minutes},
             "stop with a checkpoint and exit code 75 after this long; 0 = no deadline"),
       FIELD(device.type, one_of<DeviceChoice>(),
-            "where to compute; auto = cuda when the build has it and a GPU is there"),
+            "device to compute on; auto = cuda if the build has it and a GPU is present"),
       FIELD(device.share, Free{}, "several ranks may take turns on one GPU", on_cuda),
       FIELD(device.graphs, one_of<GraphMode>(),
             "record each layer's passes, or the whole step, as CUDA graphs and replay them",
             on_cuda),
       FIELD(device.fused_epilogues, Choices{{"off", "on"}},
-            "matmuls also compute the GELU beside them and bias gradients, convolutions the sums "
-            "that "
-            "their gradients go into",
+            "fuse GELU and bias gradients into matmuls, and gradient sums into convolutions",
             on_cuda),
       FIELD(device.autotune, Text{.may_be_empty = false},
-            "file of measured algorithms of matmuls; what it lacks is measured before the first "
-            "step; off = the library's suggestions",
+            "file of measured matmul algorithms; missing ones are measured before the first step; "
+            "off = the library's heuristics",
             on_cuda),
       FIELD(precision, one_of<Precision>(),
             "compute precision; master weights stay fp32; tf32 = fp32 with TF32 matmuls, fp8 = "
@@ -95,66 +93,61 @@ std::vector<Field> hdf5_fields() {
       FIELD(data.validation_files, texts, "the same to evaluate on"),
       FIELD(data.test_files, texts, "the same for trireme eval --split test"),
       FIELD(data.validation_fraction, below_one,
-            "share of the samples of data.files, drawn at random, to evaluate on instead of "
-            "training on them"),
+            "random share of the samples of data.files to evaluate on instead of training on them"),
       FIELD(data.split_key, Text{},
-            "what tells samples of data.files for validation and test from those to train on: a "
-            "number or text, named as data.target is, or name: of the file or group"),
+            "value that assigns samples of data.files to training, validation or test: a number or "
+            "text, named like data.target, or name: of the file or group"),
       FIELD(data.validation_values, texts,
-            "values of data.split_key whose samples are evaluated on; of text and names patterns "
-            "with * ? []"),
+            "values of data.split_key to evaluate on; text and names may be patterns with * ? []"),
       FIELD(data.test_values, texts, "the same for trireme eval --split test"),
       FIELD(data.samples, one_of<SampleUnit>(),
-            "what a sample is: a file, a position along the axis N, or a group at a file's root"),
+            "one sample is a file, a position along the axis N, or a group at a file's root"),
       FIELD(data.inputs, texts, "paths of the data sets whose channels, in order, are the input"),
       FIELD(data.target, Text{},
             "label of a sample: path of a data set of integers or text, or path@attribute, or "
             "@attribute of the file or group"),
       FIELD(data.class_names, texts,
-            "classes of labels that are text, in the order of their numbers; empty = all that the "
-            "training data has, sorted"),
+            "classes of text labels, in the order of their numbers; empty = all in the training "
+            "data, sorted"),
       FIELD(data.mask, Text{},
-            "path of a data set of the inputs' rows and columns, for all samples or each: where it "
-            "is 0, inputs are not looked at and become 0 after scaling"),
+            "path of a data set with the inputs' rows and columns, for all samples or each: where "
+            "it is 0, inputs are ignored and become 0 after scaling"),
       FIELD(data.weight, Text{},
-            "weight of a sample's loss, which is still divided by the number of samples: a number, "
-            "named as data.target is"),
+            "weight of a sample's loss: a number, named like data.target; the sum is still divided "
+            "by the number of samples"),
       FIELD(data.axes, Text{.may_be_empty = false},
-            "axes of the inputs as stored: H, W, and perhaps C (channels), T (steps) or D (depth), "
-            "which become channels too, and N (samples)"),
+            "stored axes of the inputs: H, W, optionally C (channels), T (steps) or D (depth), "
+            "which also become channels, and N (samples)"),
       FIELD(data.input_channels, (IntegerRange{0, far, {0, 4096}}),
-            "channels to read, of all inputs counted together; empty = all"),
+            "channels to read, numbered over all inputs; empty = all"),
       FIELD(data.crop, (IntegerRange{0, far, {0, 4}}),
             "part to read: top, left, height, width; empty = all"),
       FIELD(data.window, IntegerRange{0, far},
-            "steps of the axis T in a sample, each start being one; 0 = all of them"),
-      FIELD(data.window_stride, IntegerRange{1, far}, "distance of the steps of a window"),
+            "steps of axis T per sample, one sample per start; 0 = all steps"),
+      FIELD(data.window_stride, IntegerRange{1, far}, "distance between the steps of a window"),
       FIELD(data.steps_ahead, IntegerRange{0, far},
-            "the label of a window is that of the step this far behind its last"),
+            "a window's label is taken this many steps after its last step"),
       FIELD(data.bfloat16, Free{}, "16-bit unsigned integers are bfloat16"),
       FIELD(data.mask_and_scale, Free{},
-            "numbers are what attributes of netCDF and CF say: _FillValue, missing_value and "
-            "valid_range make them missing, which data.not_finite is about, scale_factor and "
-            "add_offset unpack them; false = as they are stored"),
+            "apply attributes of netCDF and CF: _FillValue, missing_value and valid_range mark "
+            "missing values (see data.not_finite), scale_factor and add_offset unpack; false = "
+            "values as stored"),
       FIELD(data.scaling, one_of<Scaling>(),
             "per channel: (value - mean) / std, or (value - min) / (max - min)"),
-      FIELD(
-          data.statistics, Text{},
-          "where scaling has its numbers, if not data.mean and data.std: a file that trireme data "
-          "inspect --statistics has written, or an HDF5 file"),
+      FIELD(data.statistics, Text{},
+            "statistics for scaling, instead of data.mean and data.std: a file written by trireme "
+            "data inspect --statistics, or an HDF5 file"),
       FIELD(data.statistics_paths, (Text{.items = {0, 2}}),
             "in an HDF5 file of statistics: data sets of mean and std, or of min and max"),
       FIELD(data.not_finite, one_of<NotFinite>(),
-            "what to do with a NaN or infinity in the inputs: end the run, make it 0 after "
-            "scaling, or nothing"),
+            "NaN or infinity in the inputs: end the run, set it to 0 after scaling, or keep it"),
       FIELD(data.damaged, one_of<Damaged>(),
-            "what to do with a sample whose data does not decode: end the run, or leave it out, "
-            "counted and listed",
-            {}, Needs::in_place),
+            "samples that do not decode: end the run, or skip them, counted and listed", {},
+            Needs::in_place),
       FIELD(data.outside_links, Free{},
-            "links and virtual data sets may lead to files outside the folder of their file"),
+            "links and virtual data sets may use files outside their file's folder"),
       FIELD(data.cache_megabytes, NumberRange{.high = any_size},
-            "decoded chunks that a rank keeps, of which samples share parts"),
+            "cache of a rank for decoded chunks that samples share"),
   };
 }
 
@@ -168,21 +161,20 @@ std::vector<Field> image_fields() {
             "patterns with * ? []), or one directory of class folders; instead of data.path"),
       FIELD(data.validation_images, list, "the same to evaluate on"),
       FIELD(data.label, Text{.may_be_empty = false},
-            "member of an archive that has a sample's label, by its extension: cls, txt, or "
-            "json:FIELD"),
+            "archive member with a sample's label, by extension: cls, txt, or json:FIELD"),
       FIELD(data.crop_scale, (NumberRange{.high = 1000, .low_is_open = true, .items = {0, 2}}),
-            "share of an image's area that a random crop takes, from and to; empty = the centre, "
+            "range of the share of an image's area that a random crop takes; empty = centre crop, "
             "as for evaluation"),
       FIELD(data.crop_ratio, (NumberRange{.high = 1000, .low_is_open = true, .items = {0, 2}}),
-            "width / height of a random crop before it is resized, from and to"),
+            "range of width / height of a random crop before resizing"),
       FIELD(data.eval_resize, IntegerRange{0, 1 << 20},
-            "short side that images are resized to before their centre is evaluated; 0 = 8/7 of "
-            "the model's, 256 for 224"),
+            "short side after resizing, before the centre crop of evaluation; 0 = 8/7 of the "
+            "model's size, 256 for 224"),
       FIELD(data.reduced_decode, Free{},
-            "decode JPEGs at 1/2, 1/4 or 1/8 of their sides where a crop is at least as many times "
-            "the model's size; false = at their full size, slower, pixels as torchvision has them"),
+            "decode JPEGs at 1/2, 1/4 or 1/8 size if the crop is at least that many times the "
+            "model's size; false = full size, slower, with the same pixels as torchvision"),
       FIELD(data.max_pixels, IntegerRange{1, most_pixels},
-            "images that claim more are refused before memory is taken for them"),
+            "larger images are refused before memory is allocated for them"),
   };
 }
 
@@ -190,27 +182,27 @@ std::vector<Field> data_fields() {
   return {
       FIELD(data.workers, IntegerRange{1, 256}, "reader threads per rank"),
       FIELD(data.prefetch, IntegerRange{1, 1024}, "batches read ahead"),
-      FIELD(data.shuffle, Free{}, "visit the samples in a new order each epoch"),
-      FIELD(data.last_batch, one_of<LastBatch>(), "what to do with an incomplete last batch"),
+      FIELD(data.shuffle, Free{}, "a new sample order in each epoch"),
+      FIELD(data.last_batch, one_of<LastBatch>(), "drop or pad an incomplete last batch"),
       FIELD(data.stage, Text{},
-            "directory on a disk of each host's own that data files are copied to while the run "
-            "goes on, and read from once they are there; kept for the next job"),
+            "directory on each host's local disk: data files are copied there during the run and "
+            "then read from there; kept for the next job"),
       FIELD(data.stage_gigabytes, NumberRange{.high = any_size},
-            "most that these copies take on a host: of more, the first files that fit; 0 = what "
-            "the disk has"),
+            "limit of these copies per host: the first files that fit are copied; 0 = free space "
+            "of the disk"),
       FIELD(data.documents, one_of<Documents>(),
-            "of the texts in a sequence: separate = attention stays within each, its positions "
-            "begin with it and no target crosses its end"),
+            "separate = attention stays within each text of a sequence, positions restart at each "
+            "text, and no target crosses its end"),
       FIELD(data.crop_padding, IntegerRange{0, 1024},
             "random crop after padding by this many pixels", {}, Needs::images),
       FIELD(data.flip, Free{}, "mirror half of the images", {}, Needs::images),
       FIELD(data.mixup, NumberRange{.high = 4},
-            "mix each image and label with the next of the micro-batch, the share that stays drawn "
-            "from Beta(a, a) of this a; 0 = not",
+            "mix each image and label with the next of the micro-batch, with a share from Beta(a, "
+            "a) for this a; 0 = off",
             {}, Needs::images),
       FIELD(data.cutmix, NumberRange{.high = 4},
-            "the same by a box of the other image (CutMix); with data.mixup each has half of the "
-            "images; 0 = not",
+            "the same with a box of the other image (CutMix); with data.mixup each applies to half "
+            "of the images; 0 = off",
             {}, Needs::images),
   };
 }
@@ -221,18 +213,18 @@ std::vector<Field> mixture_fields() {
   constexpr Items list{0, most};
   return {
       FIELD(data.sources, DataSets{list},
-            "several data sets to train on, instead of data.path; every batch holds their shares. "
-            "Each is a path, or {name: ..., path: ...} with any of the keys above"),
+            "mixture of data sets, instead of data.path; every batch has their shares. Each is a "
+            "path, or {name: ..., path: ...} with any of the keys above"),
       FIELD(data.weights, (NumberRange{.high = any_size, .low_is_open = true, .items = list}),
-            "samples of each source, in proportion; empty = by size"),
+            "share of each source, in proportion; empty = by size"),
       FIELD(data.weight_temperature, (NumberRange{.high = 1000, .low_is_open = true}),
-            "shares are in proportion to weight^(1 / this): above 1 they are more alike"),
+            "shares are proportional to weight^(1 / this): above 1 they are more equal"),
       FIELD(data.source_epochs, (IntegerRange{0, many, list}),
-            "passes over each source after which it leaves the mixture; 0 = any number"),
+            "epochs after which each source leaves the mixture; 0 = no limit"),
       FIELD(data.source_from, (IntegerRange{0, many, list}),
-            "steps that are done when each source joins the mixture"),
+            "number of completed steps when each source joins the mixture"),
       FIELD(data.source_until, (IntegerRange{0, many, list}),
-            "steps that are done when each source leaves the mixture; 0 = never"),
+            "number of completed steps when each source leaves the mixture; 0 = never"),
   };
 }
 
@@ -259,7 +251,8 @@ std::vector<Field> train_fields() {
             "activations that the backward pass recomputes instead of keeping them"),
       FIELD(train.clip_norm, NumberRange{.high = any_size},
             "largest global gradient norm; 0 = no clipping"),
-      FIELD(train.label_smoothing, below_one, "target probability spread over all classes"),
+      FIELD(train.label_smoothing, below_one,
+            "share of the target probability spread over all classes"),
       FIELD(train.z_loss, NumberRange{.high = 1},
             "weight of z-loss, the squared logarithm of the softmax's denominator, in the training "
             "loss; keeps logits from drifting (published: 1e-4)"),
@@ -281,8 +274,8 @@ std::vector<Field> train_fields() {
             "steps between comparisons of the replicas' weights, also done at the start and at the "
             "end of a run (exit code 5 if they differ); 0 = never"),
       FIELD(train.noise_scale_every, IntegerRange{0, many},
-            "steps between measurements of the gradient noise scale, the batch in samples beyond "
-            "which a step gains little (McCandlish et al., 2018); 0 = never"),
+            "steps between measurements of the gradient noise scale: the batch size beyond which a "
+            "step gains little (McCandlish et al., 2018); 0 = never"),
   };
 }
 
@@ -294,7 +287,7 @@ std::vector<Field> lora_fields() {
       FIELD(lora.alpha, (NumberRange{.high = 1e6, .low_is_open = true}),
             "LoRA: the product of the factors is scaled by alpha / rank"),
       FIELD(lora.targets, texts,
-            "LoRA: linear layers of each block that get factors: qkv, output (attention), expand, "
+            "LoRA: linear layers with factors in each block: qkv, output (attention), expand, "
             "contract (the MLP's up and down projection)"),
   };
 }
@@ -302,13 +295,13 @@ std::vector<Field> lora_fields() {
 std::vector<Field> optimizer_fields() {
   return {
       FIELD(optimizer.name, one_of<OptimizerKind>(),
-            "update rule; adafactor: as T5 uses it, clipped at 1 and without a first moment; muon: "
-            "adamw for all but hidden matrices and filters"),
+            "update rule; adafactor: as in T5, clipped at 1, no first moment; muon: adamw for all "
+            "but hidden matrices and filters"),
       FIELD(optimizer.learning_rate, NumberRange{.high = 1000}, "peak learning rate"),
       FIELD(optimizer.betas,
             (NumberRange{.low = 0, .high = 1, .high_is_open = true, .items = {2, 2}}),
-            "decay of the first and second moment; of lion, weight of the old momentum in the "
-            "step, and decay of the momentum (published: 0.9 and 0.99)",
+            "decay of the first and second moment; lion: weight of the old momentum in the step, "
+            "and decay of the momentum (published: 0.9 and 0.99)",
             optimizers_with(&OptimizerTraits::betas)),
       FIELD(optimizer.epsilon, (NumberRange{.high = 1, .low_is_open = true}),
             "added to the root of the second moment", optimizers_with(&OptimizerTraits::epsilon)),
@@ -317,7 +310,7 @@ std::vector<Field> optimizer_fields() {
             "for weight matrices, filters and token embeddings, not for biases, norms and position "
             "embeddings"),
       FIELD(optimizer.momentum, below_one,
-            "decay of the momentum; of muon that of hidden matrices (published: 0.95)",
+            "decay of the momentum; muon: for hidden matrices (published: 0.95)",
             optimizers_with(&OptimizerTraits::momentum)),
       FIELD(optimizer.nesterov, Free{}, "Nesterov momentum", sgd),
       FIELD(optimizer.trust_coefficient, (NumberRange{.high = 1000, .low_is_open = true}),
@@ -327,7 +320,7 @@ std::vector<Field> optimizer_fields() {
           "multiply a tensor's learning rate by the root mean square of its values, at least 0.001",
           adafactor),
       FIELD(lr_schedule.name, one_of<LrDecay>(),
-            "course of the rate behind warm-up, as a share of learning_rate: with r = "
+            "rate after warm-up, as a share of learning_rate: with r = "
             "minimum_ratio and p = (n - 1 - w) / (steps - 1 - w) at step n, cosine is "
             "r + (1 - r) (1 + cos(pi p)) / 2, linear is 1 - (1 - r) p, and wsd is 1 and falls "
             "linearly to r over the last decay_fraction of the steps"),
@@ -342,8 +335,7 @@ std::vector<Field> optimizer_fields() {
       FIELD(loss_scale.growth_interval, IntegerRange{1, 1 << 24},
             "steps without overflow after which the scale grows", fp16),
       FIELD(loss_scale.factor, (NumberRange{.low = 1, .high = 65536, .low_is_open = true}),
-            "factor by which the scale grows, and falls when a step overflows and is skipped",
-            fp16),
+            "factor of growth, and of decrease when a step overflows and is skipped", fp16),
       FIELD(loss_scale.minimum, (NumberRange{.high = largest_loss_scale, .low_is_open = true}),
             "smallest scale; overflows at it count for train.non_finite_limit", fp16),
   };
@@ -359,10 +351,10 @@ std::vector<Field> checkpoint_fields() {
             "also keep those whose step is a multiple of this; 0 = none"),
       FIELD(checkpoint.failed_limit, IntegerRange{1, 1'000'000},
             "consecutive failed saves after which the run stops (exit code 7)"),
-      FIELD(checkpoint.async, Free{}, "write checkpoints while training goes on"),
+      FIELD(checkpoint.async, Free{}, "write checkpoints while training continues"),
       FIELD(checkpoint.in_memory_every_steps, IntegerRange{0, many},
-            "steps between checkpoints in the hosts' memory, each rank's also on another host; a "
-            "restart after a failure resumes from them; 0 = none"),
+            "steps between checkpoints in host memory, with a copy on another host; a restart "
+            "after a failure resumes from them; 0 = none"),
       FIELD(checkpoint.memory_directory, Free{},
             "directory of the checkpoints in memory on every host, on a memory file system"),
   };
@@ -383,9 +375,9 @@ std::vector<Field> telemetry_fields() {
       FIELD(telemetry.prometheus_port, IntegerRange{0, 65535},
             "port on which rank 0 answers Prometheus (/metrics), on all interfaces; 0 = none"),
       FIELD(telemetry.health_minutes, NumberRange{.high = year_of_minutes},
-            "minutes between self tests of all ranks, also done at the start: a matmul of known "
-            "result and a timed exchange find ranks and hosts that are slow or wrong (exit code "
-            "5); 0 = never"),
+            "minutes between self tests of all ranks, also at the start: a matmul with a known "
+            "result and a timed exchange find slow or faulty ranks and hosts (exit code 5); 0 = "
+            "never"),
       FIELD(telemetry.warning_minutes, NumberRange{.high = year_of_minutes},
             "minutes between two warnings of the same kind during a run: slow data or checkpoints, "
             "a gradient norm that spikes or is 0, a rising loss; 0 = no warnings"),
@@ -394,8 +386,8 @@ std::vector<Field> telemetry_fields() {
             "each step digests one group in turn, each checkpoint every tensor; 1 = all weights in "
             "every step, 0 = none"),
       FIELD(telemetry.tensor_digests, Free{},
-            "digest every tensor after every step into the certificate, which slows steps: finds "
-            "the first tensor that differs"),
+            "add digests of every tensor to the certificate after every step: finds the first "
+            "tensor that differs; slows steps"),
       FIELD(telemetry.trace, Text{},
             "steps to trace on all ranks, such as 10-12 or 10, into run.directory/trace; \"\" = "
             "none"),

@@ -11,7 +11,7 @@ std::vector<Field> parallel_fields() {
       FIELD(parallel.hardware, Text{},
             "description of the machine for plans and search, see configs/hardware"),
       FIELD(parallel.data, (IntegerRange{1, 1 << 20, {}, "auto"}),
-            "data-parallel ranks; auto = the ranks that the other axes leave"),
+            "data-parallel ranks; auto = the ranks left by the other axes"),
       FIELD(parallel.tensor, IntegerRange{1, 65536}, "ranks that share each layer's matrices"),
       FIELD(parallel.pipeline, IntegerRange{1, 65536}, "pipeline stages"),
       FIELD(parallel.zero, IntegerRange{0, 3},
