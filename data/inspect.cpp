@@ -25,7 +25,7 @@ std::string describe_header(const ShardSet& set) {
     std::uint64_t documents = 0;
     for (const Shard& shard : set.shards())
       documents += shard.header.documents - (shard.header.continues ? 1 : 0);
-    // A data set whose very first document began in another split still holds a part of it.
+    // The first document began in another split, but part of it is here.
     if (first.continues) ++documents;
     text +=
         fmt::format("  tokens       {}\n  documents    {}\n  tokenizer    {}\n  vocabulary   {}\n",

@@ -13,9 +13,9 @@ namespace trireme {
 
 inline constexpr std::uint64_t longest_preview = 4096;
 
-// What each data set at the names (directories of shards or of splits, or one shard) holds, a line
-// per shard, and, with `preview` > 0, the first tokens (as text when they are bytes) or images (as
-// characters). Opens and validates all shards, up to the first that is wrong.
+// Describes each data set at the names (directories of shards or of splits, or one shard): a line
+// per shard, and, with `preview` > 0, the first tokens (as text if they are bytes) or images (as
+// characters). Opens and validates all shards, up to the first bad one.
 [[nodiscard]] Description inspect_packed(const DataPlace& place);
 
 [[nodiscard]] std::string megabytes(std::uint64_t bytes);  // "1.2 MB"

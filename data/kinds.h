@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kinds of data at a path, a row each: what can be said of them without a model.
+// The kinds of data at a path, one row each, and what is known without a model.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ struct DataPlace {
 
 struct Description {
   std::string text{};
-  std::string problem{};  // why the text ends there; "" where it is whole
+  std::string problem{};  // why the text is incomplete, or ""
 };
 
 struct ShardReport {
   std::string path;
   std::string problem{};  // empty: all is good
   std::uint64_t bytes = 0;
-  std::vector<std::string> others{};  // what else is wrong
+  std::vector<std::string> others{};  // other problems
 
   void add(std::string what) {
     problem.empty() ? void(problem = std::move(what)) : others.push_back(std::move(what));
@@ -34,16 +34,16 @@ struct ShardReport {
 
 // Called with the bytes read since the last call.
 using ByteProgress = std::function<void(std::uint64_t)>;
-// Called with what begins, and how many bytes it reads; gives whom to tell of them.
+// Called with a title and the bytes to read; returns the progress callback.
 using StartProgress = std::function<ByteProgress(const char* title, std::uint64_t bytes)>;
 
-// Functions raise ExitCode::data where the data cannot be looked at.
+// Functions raise ExitCode::data for unreadable data.
 struct DataKindRow {
   std::string_view name;
   bool (*lies_at)(const std::string& name);
   bool labels = false;   // takes DataPlace::label
   bool preview = false;  // takes DataPlace::preview
-  // What the data holds.
+  // Describes the data.
   Description (*inspect)(const DataPlace& place);
   // A config that trains on it in place.
   Description (*config)(const DataPlace& place);
@@ -51,7 +51,7 @@ struct DataKindRow {
   std::vector<ShardReport> (*verify)(const DataPlace& place, const StartProgress& start);
 };
 
-// The kind of all of `names`; packed shards where they are of no other kind.
+// The kind of all of `names`; packed shards if no other kind matches.
 [[nodiscard]] const DataKindRow& kind_of_data(const std::vector<std::string>& names);
 
 }  // namespace trireme

@@ -18,21 +18,21 @@
 namespace trireme {
 
 struct PayloadWatchOptions {
-  // Shards rank, rank + ranks, ... are this watch's; others are left to those of other ranks.
+  // This watch reads shards rank, rank + ranks, ...
   std::size_t rank = 0;
   std::size_t ranks = 1;
-  // Of one core, for reading beside a run.
+  // The share of one core that it may use.
   double share = 0.05;
-  // Between looks at the files, once all are verified.
+  // Time between checks of the files, once all are verified.
   std::chrono::milliseconds interval{10'000};
   // finish() waits for no more than this.
   std::uint64_t last_bytes = std::uint64_t{256} << 20;
 };
 
-// A thread of the lowest priority reads every shard of its own once, as `trireme data inspect
-// --verify` does, of shards with block checksums only what the data set's readers have not
-// verified, and then looks at the files' sizes, inodes and times of change. A file that changes is
-// verified again: the same content under a new time is accepted.
+// A thread of the lowest priority reads each of its shards once, like `trireme data inspect
+// --verify`; of shards with block checksums only what the data set's readers have not verified.
+// Then it checks the files' sizes, inodes and times of change. A changed file is verified again:
+// the same content with a new time is accepted.
 class PayloadWatch {
  public:
   // The shards' paths are read again; `data` need not be kept.
@@ -41,10 +41,10 @@ class PayloadWatch {
   PayloadWatch(const PayloadWatch&) = delete;
   PayloadWatch& operator=(const PayloadWatch&) = delete;
 
-  // Raises ExitCode::data for what the thread has found. As cheap as a load.
+  // Raises ExitCode::data for a problem that the thread has found. As cheap as a load.
   void check() const;
-  // Verifies what is left, where that is little, looks at every file once more, and ends the
-  // thread; then as check(). Gives the number of shards that were verified.
+  // Verifies the rest if it is small, checks every file once more, and ends the thread; then as
+  // check(). Returns the number of verified shards.
   std::size_t finish();
   [[nodiscard]] std::size_t shards() const { return shards_.size(); }
 
@@ -52,7 +52,7 @@ class PayloadWatch {
   struct Stopped {};
   enum class Order : std::uint8_t { go_on, finish, stop };
 
-  // Empty where the file system has no answer.
+  // Empty if the file system gives no answer.
   [[nodiscard]] static std::optional<FileStamp> stamp_of(const std::string& path);
   void run();
   void verify_all();

@@ -20,8 +20,8 @@ namespace {
 
 constexpr std::uint64_t bytes_of_a_read = std::uint64_t{4} << 20;
 
-// Streams the two data sets of a shard through its checksums, and each part that they find right
-// through a check of what it means.
+// Streams the two data sets of a shard through their checksums, and each correct part through a
+// check of its values.
 class PayloadScan {
  public:
   PayloadScan(const Shard& shard, const ByteProgress& progress)
@@ -44,7 +44,7 @@ class PayloadScan {
                        shard_.data_blocks() + shard_.index_blocks(), check);
   }
 
-  // After all: raises where a checksum does not match.
+  // At the end: raises if a checksum does not match.
   void finish() const {
     if (!damaged_.empty()) refuse_damaged();
     if (checksum_.value() == shard_.header.payload_checksum) return;

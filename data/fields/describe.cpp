@@ -23,7 +23,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::uint64_t looked_at = 64 << 20;  // bytes of a data set whose range is printed
+constexpr std::uint64_t looked_at = 64 << 20;  // bytes of a data set to scan for its range
 
 std::string storage_of(const StoredField& field) {
   if (!field.parts.empty()) return fmt::format("virtual, {} sources", field.parts.size());
@@ -61,7 +61,7 @@ Range range_of(const FileIndex& file, const StoredField& field) {
   return range;
 }
 
-// The first few, without what a line cannot show.
+// The first few names, without control characters.
 std::string shown_names(const std::vector<std::string>& names) {
   constexpr std::size_t most = 4, longest = 32;
   std::string text = names.size() > 1 ? fmt::format("{} different: ", names.size()) : "";
@@ -137,10 +137,10 @@ std::string config_text(const std::vector<std::string>& names, const Guess& foun
   return text + training_text(data.size());
 }
 
-// What labels of all samples say.
+// Labels of all samples.
 struct Labels {
   std::int64_t classes = 0;
-  std::string problem;  // why these are none; "" where they may be
+  std::string problem;  // why there are none, or ""
 };
 
 Labels look_at_labels(const FieldDataset& data, const std::string& name) {
@@ -163,8 +163,8 @@ Labels look_at_labels(const FieldDataset& data, const std::string& name) {
   return labels;
 }
 
-// A config that trains on `found` in all files, or why there is none. Raises ExitCode::data where
-// they are no data set.
+// A config that trains on `found` in all files, or why there is none. Raises ExitCode::data if they
+// form no data set.
 Description described_as(const Guess& found, const std::vector<std::string>& names,
                          const std::vector<std::string>& files, std::size_t processes) {
   const FieldOptions options{{.files = names,
@@ -207,7 +207,7 @@ Description first_that_holds(const std::vector<Guess>& likely,
   return {"", problem + "; name the label by data.target"};
 }
 
-// What the file holds as the input and a config leaves out.
+// The file's other objects, which a config leaves out.
 std::string beside_text(const Guesses& found) {
   constexpr std::size_t most = 4;
   if (found.beside.empty()) return "";
@@ -219,7 +219,7 @@ std::string beside_text(const Guesses& found) {
       shown < found.beside.size() ? fmt::format(" and {} more", found.beside.size() - shown) : "");
 }
 
-// Why nothing is likely; "" where something is.
+// Why no input is likely, or "".
 std::string why_nothing(const FileIndex& file, const Guesses& found) {
   if (found.likely.empty()) {
     const auto cause = std::ranges::find_if(file.notes, [](const std::string& note) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks at HDF5 files and says what they hold and how a run would read them.
+// Describes HDF5 files and how a run would read them.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,9 @@ namespace trireme {
 // Whether the first file of a name is an HDF5 file, and no packed shard.
 [[nodiscard]] bool names_files(const std::string& name);
 
-// A config that trains on the names (files, directories, patterns) as it stands, below comments
-// with what the first file holds: shapes, types, storage, ranges and NaNs. Of the data sets it
-// takes the largest as input and what looks like a label as target. Raises ExitCode::data where the
-// first file cannot be looked at.
+// A config that trains on the names (files, directories, patterns), after comments on the first
+// file's content: shapes, types, storage, ranges and NaNs. Takes the largest data set as input and
+// the most label-like one as target. Raises ExitCode::data if the first file is unreadable.
 [[nodiscard]] Description describe_files(const DataPlace& place);
 
 // Whether something of this name is likely a label.
@@ -24,7 +23,7 @@ namespace trireme {
 // For a YAML file: a text, and a list of them.
 [[nodiscard]] std::string yaml_text(const std::string& text);
 [[nodiscard]] std::string yaml_list(const std::vector<std::string>& texts);
-// What comes before the data section of a config that is printed, and what after it.
+// The text before and after the data section of a printed config.
 [[nodiscard]] std::string model_text(std::int64_t height, std::int64_t width, std::int64_t channels,
                                      std::int64_t classes);
 [[nodiscard]] std::string training_text(std::int64_t samples);

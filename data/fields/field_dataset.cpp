@@ -21,7 +21,7 @@ namespace {
 
 // Rows that are read, put in order and scaled at a time: they stay in the cache of a core.
 constexpr std::uint64_t block_bytes = 256 * 1024;
-// Keys the order in which samples are drawn for validation: the same for every run.
+// Keys the random validation split: equal in every run.
 constexpr std::uint64_t split_seed = 0x5452495245;
 
 void require_readable(const FileIndex& file, const StoredField& field) {
@@ -31,14 +31,14 @@ void require_readable(const FileIndex& file, const StoredField& field) {
     require_readable(file, part.field);
 }
 
-// Those besides the file of the index itself.
+// The files other than the index's own.
 void add_files(const StoredField& field, std::vector<std::string>& paths) {
   if (!field.file.empty()) paths.push_back(field.file);
   for (const StoredPart& part : field.parts)
     add_files(part.field, paths);
 }
 
-// Without what a copy of the files elsewhere has not.
+// Removes what differs in a copy of the files.
 void leave_out_places(StoredField& field) {
   field.file.clear();
   for (StoredPart& part : field.parts)
@@ -312,7 +312,7 @@ std::string FieldDataset::shortcomings() const {
   return text;
 }
 
-// A block of rows, or where data is filtered so many that no chunk is decoded for two blocks.
+// A block of rows, or for filtered data enough rows that no chunk is decoded twice.
 std::uint64_t FieldDataset::rows_at_a_time(const UnitFields& unit) const {
   const auto height = static_cast<std::uint64_t>(shape_->height());
   const auto row_bytes =
@@ -369,7 +369,7 @@ void FieldDataset::read_rows(const Place& place, std::uint64_t row, std::uint64_
       if (mask[i] == 0) std::ranges::fill(to.subspan(i * channels, channels), value);
     }
   };
-  leave_out(0.0F);  // whatever stands there is not looked at
+  leave_out(0.0F);  // masked values are not checked
   settle(place, to);
   leave_out(options_.masked);
 }
@@ -425,7 +425,7 @@ std::int32_t FieldDataset::read_target(const Place& place) const {
        place.unit.name(), target.name, place.number, value, classes, classes - 1);
 }
 
-// A sample whose weight does not decode is left out, as one whose input does not.
+// A sample with an undecodable weight is skipped, like one with an undecodable input.
 float FieldDataset::weight(std::int64_t index) const {
   if (!layout_.weighted) return 1.0F;
   const Place place = find(index);

@@ -21,20 +21,20 @@
 
 namespace trireme {
 
-// What is asked of the HDF5 library for a data set.
+// The request to the HDF5 library for a data set.
 [[nodiscard]] ScanRequest scan_request(const FieldOptions& options);
 
 class FieldDataset final : public Dataset {
  public:
-  // `indexes`: of the files that options.files stand for, in order. Raises ExitCode::data, naming
-  // files and data sets, where they do not make up samples of one shape or have no labels.
+  // `indexes`: of the files that match options.files, in order. Raises ExitCode::data, naming files
+  // and data sets, if they do not form samples of one shape or have no labels.
   FieldDataset(std::vector<FileIndex> indexes, const FieldOptions& options);
 
   [[nodiscard]] DataKind kind() const override { return DataKind::images; }
   [[nodiscard]] std::int64_t size() const override { return size_; }
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
   [[nodiscard]] std::uint64_t fingerprint() const override { return fingerprint_; }
-  // The classes of labels that are text, or those that are given.
+  // The classes of text labels, or the given ones.
   [[nodiscard]] IdNames id_names() const override;
   [[nodiscard]] std::vector<std::string> files() const override;
   void read(std::int64_t index, std::span<std::byte> inputs,
@@ -84,12 +84,12 @@ class FieldDataset final : public Dataset {
   std::vector<std::uint64_t> starts_;  // first sample of each unit; one more than units
   std::optional<SampleShape> shape_;
   std::optional<RowScale> scale_;
-  std::optional<Permutation> order_;   // where the samples are split at random
-  std::vector<std::uint64_t> chosen_;  // where they are split by a key
+  std::optional<Permutation> order_;   // for a random split
+  std::vector<std::uint64_t> chosen_;  // for a split by key
   std::int64_t size_ = 0, first_ = 0;
   SampleLayout layout_;
   std::uint64_t fingerprint_ = 0;
-  bool in_order_ = false;  // stored as (H, W, C) float32: read to where it goes
+  bool in_order_ = false;  // stored as (H, W, C) float32: read in place
   std::vector<std::string> class_names_;
   std::string touched_;
   std::unordered_map<std::string, std::int32_t> classes_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run reads of HDF5 files: keys of the config's data section, and what the model says.
+// The part of a config and model that reading HDF5 files needs.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace trireme {
 // Of one channel: (value - subtract) * multiply.
 struct ChannelScale {
   std::vector<float> subtract,
-      multiply;  // of the channels that are read; empty: values as they are
+      multiply;  // per channel read; empty: unscaled
 };
 
 inline constexpr std::string_view split_by_name = "name";
@@ -22,7 +22,7 @@ enum class Subset : std::uint8_t { all, training, validation };
 
 struct FieldOptions : FieldSource {
   ChannelScale scale{};
-  float masked = 0.0F;  // what inputs become where the mask is 0, after scaling
+  float masked = 0.0F;  // value of masked inputs after scaling
   Subset subset = Subset::all;
   // Of the model; 0: any.
   std::int64_t height = 0, width = 0, channel_count = 0, classes = 0;

@@ -90,7 +90,7 @@ void SampleShape::select_channels(const std::string& subject, std::span<const St
          "data.input_channels or data.window",
          subject, all, most_channels);
   }
-  // Where each stored channel goes.
+  // The target of each stored channel.
   std::vector<std::int64_t> to(static_cast<std::size_t>(all), -1);
   if (options.input_channels.empty()) {
     for (std::size_t i = 0; i < to.size(); ++i)
@@ -117,8 +117,8 @@ void SampleShape::select_channels(const std::string& subject, std::span<const St
   }
 }
 
-// Steps are read together where they follow one another, channels where it costs nothing: where
-// they are the last axis, all from the first to the last that is wanted, else runs of wanted ones.
+// Consecutive steps are read together. If channels are the last axis, all from the first to the
+// last wanted are read together at no cost, else runs of wanted ones.
 void SampleShape::add_reads(std::size_t input, std::uint64_t steps, std::uint64_t channels,
                             std::span<const std::int64_t> to) {
   const bool last = places_.channel == static_cast<int>(places_.axes) - 1;

@@ -21,7 +21,7 @@ using json = nlohmann::ordered_json;
 
 constexpr std::uint64_t samples_of_a_part = 16;
 
-// Sums of one channel around a shift, so that squares of large numbers do not swallow what varies.
+// Sums of one channel around a shift, which keeps the variation of large numbers.
 struct Sums {
   std::uint64_t count = 0, not_finite = 0;
   double sum = 0, squares = 0;
@@ -60,7 +60,7 @@ void add_sample(std::vector<Sums>& sums, const std::vector<double>& shifts,
   }
 }
 
-// Each channel's first finite value of the first sample; 0 where there is none.
+// Each channel's first finite value of the first sample, or 0.
 std::vector<double> shifts_of(std::span<const float> sample, std::size_t channels) {
   std::vector<double> shifts(channels, 0.0);
   for (std::size_t c = 0; c < channels; ++c) {
@@ -266,7 +266,7 @@ ChannelScale load_scale(const FieldSource& source) {
       fail(ExitCode::data, "{}: channel {}: {} and {} scale nothing", pairs.source, channel, low,
            pairs.second[at]);
     scale.subtract.push_back(static_cast<float>(low));
-    // What never varies becomes 0.
+    // Constant channels become 0.
     scale.multiply.push_back(range > 0 ? static_cast<float>(1 / range) : 1.0F);
   }
   return scale;

@@ -13,18 +13,17 @@
 namespace trireme {
 
 struct ChannelStatistics {
-  std::uint64_t count = 0;  // of finite values
+  std::uint64_t count = 0;  // finite values
   std::uint64_t not_finite = 0;
   double mean = 0, deviation = 0, minimum = 0, maximum = 0;
 };
 
-// Of all samples, by `threads` threads; the same numbers for any number of them. `progress` gets
-// the samples done.
+// Over all samples; independent of `threads`. `progress` gets the number of samples done.
 [[nodiscard]] std::vector<ChannelStatistics> compute_statistics(
     const FieldDataset& data, std::size_t threads,
     const std::function<void(std::uint64_t)>& progress);
 
-// Of `count` of them, evenly spread.
+// Over `count` samples, evenly spread.
 [[nodiscard]] std::vector<ChannelStatistics> statistics_of(const FieldDataset& data,
                                                            std::int64_t count);
 
@@ -32,8 +31,8 @@ struct ChannelStatistics {
 void write_statistics(const std::string& path, const FieldDataset& data,
                       const std::vector<ChannelStatistics>& channels);
 
-// Of the channels that are read: as given, else from the file of statistics. Raises ExitCode::data
-// naming file and channel.
+// For the channels to read: as given, else from the statistics file. Raises ExitCode::data naming
+// file and channel.
 [[nodiscard]] ChannelScale load_scale(const FieldSource& source);
 
 }  // namespace trireme

@@ -47,7 +47,7 @@ std::string label_field(const std::string& text) {
   return found;
 }
 
-// As data.label has it: cls before json before txt. "": nothing looks like a label.
+// In the order cls, json, txt. "": nothing looks like a label.
 std::string guessed_label(const std::string& archive) {
   constexpr int members_looked_at = 64;
   constexpr std::uint64_t most_bytes = 1 << 20;
@@ -66,7 +66,7 @@ std::string guessed_label(const std::string& archive) {
   return json.empty() ? text : "json:" + json;
 }
 
-// What most images have at least.
+// A side that most images reach.
 std::int64_t side_for(std::vector<ImageSize> sizes) {
   constexpr std::array<std::int64_t, 9> sides{224, 192, 160, 128, 96, 64, 32, 16, 8};
   if (sizes.empty()) return sides.front();
@@ -78,7 +78,7 @@ std::int64_t side_for(std::vector<ImageSize> sizes) {
   return found == sides.end() ? sides.back() : *found;
 }
 
-// Of pixels in 0..1, per channel, of evenly spread images at the model's size.
+// Over pixels in 0..1, per channel, of evenly spread images at the model's size.
 struct Colours {
   std::array<double, 3> mean{}, deviation{};
   std::int64_t images = 0, damaged = 0;

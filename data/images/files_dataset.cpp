@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-// Of a file of a folder.
+// The path of a file in a class folder.
 std::string path_of(const ImageIndex& folder, std::size_t image) {
   return fmt::format("{}/{}", folder.path, folder.name_of(image));
 }

@@ -20,9 +20,9 @@ namespace trireme {
 
 class ImageFilesDataset final : public Dataset {
  public:
-  // `indexes`: of the archives or class folders, in order, `classes` the latter's names. Raises
-  // ExitCode::data for labels beyond the model's classes, for no images at all, and unless
-  // options.damaged says otherwise for what the indexes have found wrong.
+  // `indexes`: of the archives or class folders, in order; `classes`: names of the latter. Raises
+  // ExitCode::data for labels beyond the model's classes, for no images at all, and for problems in
+  // the indexes unless options.damaged allows them.
   ImageFilesDataset(std::vector<ImageIndex> indexes, std::vector<std::string> classes,
                     const ImageOptions& options);
 
@@ -51,7 +51,7 @@ class ImageFilesDataset final : public Dataset {
   [[nodiscard]] std::int32_t label(std::int64_t index) const { return find(index).stored().label; }
   // The file, or the archive and the member in it, of a sample: "a.tar: dog.jpg".
   [[nodiscard]] std::string place_of(std::int64_t index) const;
-  // The bytes of a sample as they are stored. Raises ExitCode::data where a file has changed.
+  // The stored bytes of a sample. Raises ExitCode::data if a file has changed.
   void read_stored(std::int64_t index, std::vector<std::byte>& bytes) const;
 
  private:
@@ -66,12 +66,13 @@ class ImageFilesDataset final : public Dataset {
   [[nodiscard]] Place find(std::int64_t index) const;
   [[nodiscard]] View view_of(const ImageSize& image, std::int64_t index, std::int64_t epoch) const;
   void read_file(const Place& place, std::span<std::byte> to) const;
-  // Why there is no picture; nothing where there is.
+  // Why there is no image, or nothing.
   [[nodiscard]] std::optional<DamagedImage> draw(std::span<const std::byte> stored,
                                                  std::int64_t index, std::int64_t epoch,
                                                  std::span<std::byte> to) const;
-  // Whether the archive itself holds another image than `stored`, of a copy of it, which is then
-  // read no more, and this one is in `stored`. Raises ExitCode::data where it has changed.
+  // Whether the archive itself has another image than `stored`, which was read from a copy. Then
+  // the copy is withdrawn and `stored` has the archive's image. Raises ExitCode::data if the
+  // archive has changed.
   [[nodiscard]] bool differs_from_archive(std::int64_t index, std::vector<std::byte>& stored) const;
   [[noreturn]] void refuse(std::int64_t index, const DamagedImage& error) const;
 
@@ -86,7 +87,7 @@ class ImageFilesDataset final : public Dataset {
   mutable std::atomic<std::uint64_t> skipped_ = 0;
 };
 
-// What options.images names, looked through by so many threads of this process.
+// Opens the images of options.images, indexed by so many threads of this process.
 [[nodiscard]] std::unique_ptr<ImageFilesDataset> open_image_files(const ImageOptions& options,
                                                                   std::size_t threads);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the images of a data set that is read in place are: the index of a tar archive or a class
-// folder. Plain data, sent between processes and stored with a run.
+// Index of a tar archive or class folder that is read in place. Plain data, sent between processes
+// and stored with a run.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace trireme {
 
 // 16 bytes per sample: a rank's memory for an archive.
 struct StoredImage {
-  // Archive: where its bytes begin. Folder: where its name ends in ImageIndex::names.
+  // Archive: offset of the bytes. Folder: end of the name in ImageIndex::names.
   std::uint64_t place = 0;
   std::uint32_t bytes = 0;
   std::int32_t label = 0;
@@ -37,7 +37,8 @@ struct ImageIndex {
   std::vector<StoredImage> images;
   std::string names;                   // concatenated relative paths of a folder's files
   std::vector<std::int64_t> modified;  // per file, nanoseconds
-  // What cannot be samples: "PLACE: reason". An error, or with data.damaged: skip only listed.
+  // Entries that cannot be samples: "PLACE: reason". An error, or only listed with data.damaged:
+  // skip.
   std::vector<std::string> problems;
   std::vector<std::string> notes;  // files ignored because they are not images
   friend bool operator==(const ImageIndex&, const ImageIndex&) = default;

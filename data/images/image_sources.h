@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images to read in place: finds and indexes what the config names.
+// Finds and indexes the images that a config names.
 #pragma once
 
 #include <span>

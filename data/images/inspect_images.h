@@ -15,22 +15,21 @@ namespace trireme {
 
 // Images as they are, whatever is wrong with some of them.
 struct SeenImages {
-  std::unique_ptr<ImageFilesDataset> data;  // as for evaluation, at the size asked for
+  std::unique_ptr<ImageFilesDataset> data;  // as for evaluation, at the requested size
   std::vector<std::string> problems;        // of the index; not in `data`
 };
-// `options`: images, label, height and width. Raises ExitCode::data where no image has a label.
+// `options`: images, label, height and width. Raises ExitCode::data if no image has a label.
 [[nodiscard]] SeenImages see_images(const ImageOptions& options);
 
-// Full sizes of evenly spread images, at most `most`, those that do not decode left out.
+// Full sizes of at most `most` evenly spread images, without those that do not decode.
 [[nodiscard]] std::vector<ImageSize> some_sizes(const ImageFilesDataset& data, std::int64_t most);
 
-// What the names stand for: counts, labels, sizes, what is wrong or left out, a line per archive or
-// class folder, and the first `preview` images as characters.
+// Describes the images at the names: counts, labels, sizes, problems, a line per archive or class
+// folder, and the first `preview` images as characters.
 [[nodiscard]] Description inspect_images(const DataPlace& place);
 
-// A config that trains on the names as it stands, below comments. Without a label: what the first
-// archive seems to have. Of one directory with the splits train and val or validation it takes
-// both.
+// A config that trains on the names, after comments. Without a label: guesses it from the first
+// archive. For a directory with the splits train and val or validation it takes both.
 [[nodiscard]] Description describe_images(const DataPlace& place);
 
 // Decodes all of every image: of a run's crops, parts alone do. A report of each archive or class

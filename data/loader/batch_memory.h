@@ -17,7 +17,7 @@ struct LoaderOptions {
   std::int64_t workers = 2;   // reader threads
   std::int64_t prefetch = 4;  // host buffers of one micro-batch each
   std::int64_t held = 1;  // latest batches that stay valid on the device; pipelines need several
-  // Token rows are cut into sequences whose length depends on the step; nothing: they stay whole.
+  // Ramp of sequence lengths, into which token rows are cut; empty: rows stay whole.
   std::optional<BatchRamp> context{};
 };
 

@@ -151,8 +151,8 @@ void Loader::fill_row(Slot& slot, SampleId id, std::int64_t row) const {
     slot.host.batch.weights.as<float>()[row] = padding ? 0.0F : dataset_.weight(id.sample);
 }
 
-// Cuts into sequences of the step's length, each like a document of its own. The target of a
-// sequence's last token stays the following token.
+// Cuts into sequences of the step's length, each like a separate document. The target of a
+// sequence's last token is still the following token.
 void Loader::cut_sequences(const Batch& batch, std::int64_t number, std::int64_t row) const {
   const auto length = batch.document_starts.count() / plan_.micro_batch();
   const std::span starts(batch.document_starts.as<std::int32_t>() + row * length,

@@ -11,19 +11,19 @@
 
 namespace trireme {
 
-// Sample i is the window [i * T, i * T + T + 1) of the .bin file, in its order, as of token shards.
-// It has no shards: there are no checksums to watch. A .bin file that changes while it is read is
-// refused by what the file system tells of it.
+// Sample i is the window [i * T, i * T + T + 1) of the .bin file, in its order, as for token
+// shards. It has no shards or checksums. A .bin file whose file system stamps change during the run
+// is refused.
 class MegatronDataset final : public Dataset {
  public:
-  // `vocabulary` of the model; 0: any. `documents`: keeps where they begin, 8 bytes each.
+  // `vocabulary`: of the model; 0: any. `documents`: keeps their start offsets, 8 bytes each.
   MegatronDataset(const std::string& index_path, std::int64_t context, std::int64_t vocabulary,
                   bool documents = false);
 
   [[nodiscard]] DataKind kind() const override { return DataKind::tokens; }
   [[nodiscard]] std::int64_t size() const override { return size_; }
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
-  // Of the index, the size of the .bin file and 64 pieces of it.
+  // Over the index, the size of the .bin file and 64 pieces of it.
   [[nodiscard]] std::uint64_t fingerprint() const override { return fingerprint_; }
   // The .bin file; the index has been read.
   [[nodiscard]] std::vector<std::string> files() const override { return {index_.data_path}; }
@@ -48,7 +48,7 @@ class MegatronDataset final : public Dataset {
   std::uint64_t fingerprint_ = 0;
 };
 
-// What the tokens are, and with `preview` > 0 the first ids.
+// Describes the tokens, and with `preview` > 0 the first ids.
 [[nodiscard]] Description inspect_megatron(const DataPlace& place);
 // There are no checksums: checks the index, that the .bin file is there to its end, and that every
 // id is one.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lets a packer that is told to stop remove its unfinished output.
+// Lets an interrupted packer remove its unfinished output.
 #pragma once
 
 #include <signal.h>

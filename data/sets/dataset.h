@@ -15,8 +15,7 @@
 
 namespace trireme {
 
-// What the caller can work with; a data set that differs is refused when it is opened. 0 or empty =
-// any.
+// The caller's requirements; a data set that differs is refused when it is opened. 0 or empty: any.
 struct DatasetOptions {
   std::int64_t context = 0;      // T, tokens per sample; required for token shards
   std::string split = {};        // train, validation: subdirectory, when `path` has no shards
@@ -25,17 +24,17 @@ struct DatasetOptions {
   std::int64_t image_size = 0;   // height
   std::int64_t image_width = 0;  // 0: as the height
   std::int64_t channels = 0;
-  bool documents = false;    // of tokens: tells them apart
+  bool documents = false;    // for tokens: distinguishes documents
   bool check_blocks = true;  // false: to measure what the block checksums cost
 };
 
-// One sample as it lies in a batch.
+// The layout of a sample in a batch.
 struct SampleLayout {
   DType input_dtype = DType::i32;
   Shape inputs;            // tokens (T), images (H, W, C)
   Shape targets;           // i32: tokens (T), labels (1)
   bool weighted = false;   // samples have weights
-  bool documents = false;  // of tokens: documents are told apart
+  bool documents = false;  // for tokens: documents are distinguished
 
   // Pictures, of bytes or floats, with a label each.
   [[nodiscard]] bool is_labelled() const { return input_dtype != DType::i32; }
@@ -45,14 +44,14 @@ struct SampleLayout {
   }
 };
 
-// Of what a data set holds: sequences of `context` tokens; pictures with a label each.
+// For sequences of `context` tokens, and for images with a label each.
 [[nodiscard]] SampleLayout token_samples(std::int64_t context, bool documents = false);
 [[nodiscard]] SampleLayout image_samples(std::int64_t height, std::int64_t width,
                                          std::int64_t channels);
 
 class Dataset;
 
-// One of several that are mixed.
+// A data set of a mixture.
 struct NamedDataset {
   std::string name;
   std::shared_ptr<const Dataset> data;
@@ -76,13 +75,13 @@ class Dataset {
   // Hash over the checksums, sizes and order of all shards. A run resumes only on the same
   // fingerprint.
   [[nodiscard]] virtual std::uint64_t fingerprint() const = 0;
-  // Those that can be verified; by default none.
+  // Shards that can be verified; by default none.
   [[nodiscard]] virtual const std::vector<Shard>& shards() const;
-  // What ids or labels stand for, as far as the data says so: by default as its first shard does.
+  // The meaning of ids or labels, if the data has it: by default that of the first shard.
   [[nodiscard]] virtual IdNames id_names() const;
 
-  // Paths of what samples are read from, in the order of the samples: what may be copied to a disk
-  // of the host (staging/staging.h). All of them are opened as DataFile.
+  // Paths of the sample files, in sample order, which may be copied to a local disk
+  // (staging/staging.h). All are opened as DataFile.
   [[nodiscard]] virtual std::vector<std::string> files() const;
 
   // Reads sample `index` in [0, size()). The spans have the layout's sizes. Any number of threads
@@ -90,44 +89,44 @@ class Dataset {
   // cut meanwhile, a block that does not match its checksum, or a token id outside the vocabulary.
   virtual void read(std::int64_t index, std::span<std::byte> inputs,
                     std::span<std::int32_t> targets) const = 0;
-  // The same as pass `epoch` of a training run sees it, for data sets that draw at random what they
-  // show of a sample. The others read the same in every pass.
+  // As read(), for pass `epoch` of a training run: for data sets with random views of a sample.
+  // Others read the same in every pass.
   virtual void read_in_epoch(std::int64_t /*epoch*/, std::int64_t index,
                              std::span<std::byte> inputs, std::span<std::int32_t> targets) const {
     read(index, inputs, targets);
   }
 
-  // Of several data sets as one, each; else none.
+  // The data sets of a mixture; else none.
   [[nodiscard]] virtual std::span<const NamedDataset> sources() const { return {}; }
-  // Of files of which some samples are for validation and are left out here: those; else null.
+  // The validation samples of the same files, which this data set leaves out; else null.
   [[nodiscard]] virtual std::unique_ptr<Dataset> held_back() const { return nullptr; }
-  // Keeps in the file `path` what was learned of files that are read in place, for the next start;
-  // others have nothing to keep.
+  // Stores the index of files that are read in place at `path`, for the next start; others store
+  // nothing.
   virtual void keep_index(const std::string& path) const { static_cast<void>(path); }
 
-  // Multiplies the loss of sample `index`; asked for where layout().weighted. As read().
+  // Factor of the loss of sample `index`; called if layout().weighted. As read().
   [[nodiscard]] virtual float weight(std::int64_t index) const {
     static_cast<void>(index);
     return 1.0F;
   }
 
-  // Files that were written to since an earlier start of the run looked at them, and kept their
-  // size, so that their fingerprint may be the same: "a.h5 and 2 more were"; "" for none.
+  // Files that were written to since the run's earlier start but kept their size, so their
+  // fingerprint may be equal: "a.h5 and 2 more were"; "" for none.
   [[nodiscard]] virtual std::string touched() const { return ""; }
 
-  // Where the document of each of the T + 1 tokens of window `index` begins in it, 0 where it began
-  // before; asked for where layout().documents. Any number of threads may call this at once.
+  // Per token of the T + 1 tokens of window `index`, the start of its document in the window; 0 if
+  // that is earlier. Called if layout().documents. Any number of threads may call this at once.
   virtual void document_starts(std::int64_t index, std::span<std::int32_t> starts) const;
 
   // So far. Any number of threads may call this at once.
   [[nodiscard]] virtual DecodedChunks decoded_chunks() const { return {}; }
 
-  // What was left out or altered of the samples read so far, for the end of a run; "" for nothing.
+  // Samples skipped or altered so far, for the end of a run; "" for none.
   [[nodiscard]] virtual std::string shortcomings() const { return ""; }
 
  protected:
   Dataset() = default;
-  // What read() was asked for is a sample and has room for it.
+  // Checks that `index` is a sample and the spans have room for it.
   void check_request(std::int64_t index, std::span<const std::byte> inputs,
                      std::span<const std::int32_t> targets) const;
 };

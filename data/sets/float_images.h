@@ -14,7 +14,7 @@ namespace trireme {
 class FloatImages final : public Dataset {
  public:
   // `mean` and `std` have a value per channel, or none: 0 and 1. Raises ExitCode::data for another
-  // number of values, or where `images` are none.
+  // number of values, or if `images` has no images.
   FloatImages(std::unique_ptr<const Dataset> images, std::span<const double> mean,
               std::span<const double> std);
 

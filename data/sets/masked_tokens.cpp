@@ -23,7 +23,7 @@ MaskedTokens::MaskedTokens(std::unique_ptr<Dataset> tokens, const MaskOptions& o
                   options.vocabulary);
 }
 
-// Word 0 of a place selects it, word 1 decides what it becomes, word 2 the other token.
+// Word 0 of a position selects it, word 1 chooses mask, random or kept, word 2 the random token.
 void MaskedTokens::read_in_epoch(std::int64_t epoch, std::int64_t index,
                                  std::span<std::byte> inputs,
                                  std::span<std::int32_t> targets) const {

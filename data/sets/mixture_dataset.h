@@ -15,8 +15,9 @@ namespace trireme {
 class MixtureDataset final : public Dataset {
  public:
   using Source = NamedDataset;
-  // `recipe` is all that the order depends on besides, for the fingerprint. Raises ExitCode::data,
-  // naming both, when samples of two sources differ in shape or in what ids and labels stand for.
+  // `recipe`: everything else that the order depends on, for the fingerprint. Raises
+  // ExitCode::data, naming both, if samples of two sources differ in shape or in the meaning of ids
+  // and labels.
   MixtureDataset(std::vector<Source> sources, const std::string& recipe);
 
   [[nodiscard]] DataKind kind() const override { return sources_.front().data->kind(); }
@@ -31,7 +32,7 @@ class MixtureDataset final : public Dataset {
   void read_in_epoch(std::int64_t epoch, std::int64_t index, std::span<std::byte> inputs,
                      std::span<std::int32_t> targets) const override;
   [[nodiscard]] float weight(std::int64_t index) const override;
-  [[nodiscard]] std::string touched() const override;  // of the first source that says so
+  [[nodiscard]] std::string touched() const override;  // of the first source with an answer
   void document_starts(std::int64_t index, std::span<std::int32_t> starts) const override;
   [[nodiscard]] DecodedChunks decoded_chunks() const override;
   [[nodiscard]] std::string shortcomings() const override;
@@ -46,10 +47,10 @@ class MixtureDataset final : public Dataset {
   [[nodiscard]] Place find(std::int64_t index) const;
 
   std::vector<Source> sources_;
-  SampleLayout layout_;                  // weighted where a source is
+  SampleLayout layout_;                  // weighted if any source is
   std::vector<std::int64_t> starts_{0};  // one more than sources
   std::vector<Shard> shards_;            // of all
-  IdNames id_names_;                     // of the first source that says so
+  IdNames id_names_;                     // of the first source with an answer
   std::uint64_t fingerprint_ = 0;
 };
 

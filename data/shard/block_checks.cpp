@@ -143,8 +143,8 @@ bool BlockChecks::are_verified(std::uint64_t first, std::uint64_t bytes) const {
   return block > last;
 }
 
-// Blocks that are to be checked are read whole, and `to` gets its part: one read of the file does
-// for both. Of those at the ends that have been checked nothing more is read than it gets.
+// Blocks to be checked are read whole, and `to` gets its part, so one read serves both. Of checked
+// blocks at the ends only the requested part is read.
 void BlockChecks::read_cut(const DataFile& file, std::uint64_t first, std::span<std::byte> to,
                            std::optional<std::int64_t> sample) {
   std::array<std::byte, longest_cut_block> blocks;  // NOLINT: filled by read
@@ -156,7 +156,7 @@ void BlockChecks::read_cut(const DataFile& file, std::uint64_t first, std::span<
     const std::uint64_t end = std::min((begin_block << shift_) + blocks.size(), until);
     const auto bytes = std::span(blocks).first(end - begin);
     file.read(shard_.data_offset + begin, bytes);
-    // What is read in part has been checked, and so is skipped.
+    // Partly read blocks are already checked, so they are skipped.
     for (std::uint64_t block = begin_block; block << shift_ < end; ++block) {
       if (is_verified(block)) continue;
       const std::uint64_t at = (block << shift_) - begin;

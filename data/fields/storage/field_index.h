@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Index of HDF5 files: what was learned from the HDF5 library about a file, and all that reading
-// needs. Plain data, sent between processes and stored with a run.
+// Index of an HDF5 file: everything from the HDF5 library that reading needs. Plain data, sent
+// between processes and stored with a run.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ struct StoredField {
   ElementType type{};
   NumberPacking packing{};
   std::vector<std::uint64_t> extents{};  // empty: one number
-  // Where the bytes are. A contiguous data set is one chunk with the data set's extents.
+  // Places of the bytes. A contiguous data set is one chunk with its extents.
   std::vector<std::uint64_t> chunk_extents{};
   std::vector<StoredChunk> chunks{};  // in C order over the grid of chunks
   std::vector<FilterStep> filters{};
