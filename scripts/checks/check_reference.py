@@ -44,7 +44,7 @@ def load_weights(path):
 
 def validation_path(config, run, given):
     """Path of the validation data: as given, else as trireme resolves a config's path (here, or beside it), else in
-        the clone."""
+    the clone."""
     path = given or config["data"]["validation_path"]
     if not path:
         sys.exit(f"{run}/config.yaml: data.validation_path is empty; say --data SHARDS")

@@ -50,7 +50,7 @@ LAYOUTS = {
 
 class Fault:
     """`text` for TRIREME_TEST_FAULT; `tensor`: the expected name; `ranks`: where; `cause`: a word of the expected
-        cause; `seen`: the step with a different line in the certificate."""
+    cause; `seen`: the step with a different line in the certificate."""
 
     def __init__(self, what, layout, text, tensor, ranks, cause, short=False, seen=STEP):
         self.seen = seen

@@ -129,7 +129,7 @@ def mixed_document(source, texts):
 
 def mixed_text(size, texts):
     """Documents as bytes. The first has every code point that Python knows; for a small text one in 17 from U+3100
-        on."""
+    on."""
     source = random.Random(7)
     points = range(0x110000) if size >= 2_000_000 else [*range(0x3100), *range(0x3100, 0x110000, 17)]
     documents = ["".join(it + (" " if ord(it) % 3 == 0 else "") for it in filter(is_old, map(chr, points)) if it != SEPARATOR).encode()]
@@ -172,7 +172,7 @@ def compare(name, what, ours, theirs, tokenizer):
 
 def check_documents(name, maker, path, arguments, documents, directory, encode, decoder):
     """Packs the documents and compares each token with `encode`, which maps a list of texts to a list of ids each.
-        `maker`: the shards' name of the tokenizer; `decoder` shows a difference. Returns texts and ids."""
+    `maker`: the shards' name of the tokenizer; `decoder` shows a difference. Returns texts and ids."""
     data, out = os.path.join(directory, "text"), os.path.join(directory, "out")
     separator = SEPARATOR.encode()
     with open(data, "wb") as file:

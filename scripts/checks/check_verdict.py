@@ -93,7 +93,7 @@ def settings_of(layout, place, steps):
 
 def check(runs, layout, place, share, steps, step_ms):
     """One row of the table, whether it is correct, the verdict, and whether the preceding clean run, which gives the
-        step time, named a rank."""
+    step time, named a rank."""
     ranks, rank, _ = LAYOUTS[layout]
     micro_batches = 8 // 4 // (1 if layout == "tensor 2" else 2)
     settings = settings_of(layout, place, steps)

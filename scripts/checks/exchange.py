@@ -65,7 +65,7 @@ def log_likelihood(model, ids, first):
 
 def compare_texts(program, run, model, draw):
     """Greedy tokens of trireme's cache against full passes of transformers, and log-likelihoods: (all equal, worst
-        error per token)."""
+    error per token)."""
     prompts = prompts_of(model.config.max_position_embeddings, model.config.vocab_size, draw)
     lines = "".join(json.dumps({"prompt_ids": prompt}) + "\n" for prompt in prompts)
     (run / "prompts.jsonl").write_text(lines)

@@ -87,7 +87,7 @@ class Text:
 
 class Texts(Text):
     """Like Text, with a new text after every zero, kept separate: transformers gets each part of a text in a window
-        alone, which equals attention with a block-diagonal mask and restarted positions."""
+    alone, which equals attention with a block-diagonal mask and restarted positions."""
     more = ", documents: separate"
 
     def __init__(self, draw, model, batch):

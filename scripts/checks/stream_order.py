@@ -105,7 +105,7 @@ class Run:
 
 @dataclasses.dataclass
 class Site:
-    """A call that orders streams, in any inlined copy."""
+    """A call site that orders streams, in all its compiled copies."""
 
     call: str
     place: str
