@@ -49,14 +49,14 @@ PHASES = ["forward_ms", "backward_ms", "optimizer_ms", "data_wait_ms", "exposed_
 
 
 def run(command, cores, log, path=None, more=None):
-    """Runs a command, pinned to `cores` if there are any; gives its standard output and the highest resident set of any
-    process in MiB. Raises RuntimeError where it fails."""
+    """Runs a command, pinned to `cores` if given; returns its standard output and the largest resident set of any
+    process in MiB. Raises RuntimeError if it fails."""
     environment = dict(os.environ, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1") | (more or {})
     pinned = ["taskset", "-c", ",".join(map(str, cores))] if cores else []
     with open(log, "w+", encoding="utf-8") as errors, tempfile.TemporaryFile("w+", encoding="utf-8") as output:
         child = subprocess.Popen([*pinned, *command], stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
                                  env=environment, cwd=path or REPOSITORY)
-        # The usage that wait4 gives covers all descendants that were waited for: the ranks below mpirun too.
+        # wait4 reports the usage of all descendants that were waited for, so also of ranks under mpirun.
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         output.seek(0)
@@ -75,7 +75,7 @@ def progress(text):
 
 
 class Comparison:
-    """One workload and precision: what each side's runs took."""
+    """One workload and precision: the results of both sides."""
 
     def __init__(self, arguments, place, model, precision, isa=None):
         self.arguments, self.place, self.precision, self.runs, self.isa = arguments, place, precision, 0, isa
@@ -124,10 +124,10 @@ class Comparison:
                 "peak": (memory.mib or result["peak_mib"]) if self.cuda else resident, "compile": compiled}
 
     def actions(self, data):
-        """{side: what runs it once}; PyTorch first."""
+        """{side: function that runs it once}; PyTorch first."""
         arguments, actions = self.arguments, {}
         if self.cuda:
-            # Compiling 36 blocks and more one by one takes minutes; above that one block is compiled for all.
+            # Compiling 36 or more blocks one by one takes minutes; above that one block is compiled for all.
             deep = not self.work.of_images and self.work["model.layers"] > arguments.compile_layers
             if arguments.torch_python:
                 actions["PyTorch"] = lambda: self.pytorch("blocks" if deep else "all")
@@ -186,7 +186,7 @@ def report(row, arguments):
 
 
 def print_table(rows, ranks):
-    """All rows of --isa as Markdown: rates of both sides and their ratio at each number of ranks."""
+    """All rows of --isa as Markdown: rates of both sides and their ratio per number of ranks."""
     heads = [f"PyTorch, {n} | Trireme, {n} | ratio" for n in ranks]
     print(f"\n| model | what | {' | '.join(heads)} |\n|---|---|{'---|' * (3 * len(ranks))}")
     for row in rows:
@@ -237,7 +237,7 @@ def parse():
 
 
 def check_isas(arguments):
-    """Names that are left of --isa: what the processor lacks is said and left out."""
+    """The names of --isa that the processor supports; reports the others."""
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         flags = next((line.split() for line in file if line.startswith("flags")), [])
     wanted = list(ISAS) if "all" in arguments.isa else arguments.isa

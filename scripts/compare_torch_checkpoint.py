@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Saves and loads as many bytes with PyTorch and with Trireme on the same disk and compares the rates.
+"""Saves and loads the same number of bytes with PyTorch and with Trireme on one disk and compares the rates.
 
     python3 scripts/compare_torch_checkpoint.py --directory /scratch --torch-python PYTHON
     python3 scripts/compare_torch_checkpoint.py --directory /scratch --ranks 4 --megabytes 4000 --rounds 9
 
-torch.save and torch.load handle the whole state in one process, through the page cache, with an fsync behind;
-torch.distributed.checkpoint (DCP) has one process per rank, each with its part of the tensors, and syncs its files
-itself. Trireme's side is `trireme bench checkpoint`, whose saves also compute checksums and commit by a rename, and whose
-verification PyTorch has no counterpart of. Cold: the page cache was emptied of the files first.
+torch.save and torch.load handle the whole state in one process, through the page cache, followed by an fsync.
+torch.distributed.checkpoint (DCP) has one process per rank, each with its part of the tensors, and syncs its files.
+Trireme's side is `trireme bench checkpoint`, whose saves also compute checksums and commit by a rename; PyTorch has no
+counterpart of its verification. Cold: the files were evicted from the page cache first.
 
-Rounds alternate, so that both see the same machine; medians are printed. Needs a build and PyTorch (pip install torch
-numpy). About 20 seconds per round. Exits 1 where a side fails, never because of a number.
+Rounds alternate, so both see the same machine; prints medians. Needs a build and PyTorch (pip install torch numpy).
+About 20 seconds per round. Exits 1 if a side fails, never because of a number.
 """
 import argparse
 import functools

@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Sends a run to W&B or MLflow with their own clients: finished, or while it trains.
+"""Sends a run to W&B or MLflow with their own clients, during or after training.
 
     scripts/export_run.py wandb  RUN_DIRECTORY [--follow] [--project trireme] [--offline]
     scripts/export_run.py mlflow RUN_DIRECTORY [--follow] [--project trireme] [--uri URI]
 
-Every value of metrics.jsonl under the name that TensorBoard shows it by, the config, the command line, host and start
-time. Called again it sends what came since: steps that are there already stay, also where the run went back to a
-checkpoint meanwhile. --follow waits for new lines until the run's job ends. --offline writes RUN_DIRECTORY/wandb, for
-`wandb sync`; --uri is MLflow's tracking URI (default: MLFLOW_TRACKING_URI). Needs pip install wandb, or pip install mlflow
-(mlflow-skinny for a server).
+Sends every value of metrics.jsonl under its TensorBoard name, the config, the command line, host and start time. A
+later call sends only new steps; steps already sent stay, even if the run went back to a checkpoint. --follow waits for
+new lines until the run's job ends. --offline writes RUN_DIRECTORY/wandb, for `wandb sync`; --uri is MLflow's tracking
+URI (default: MLFLOW_TRACKING_URI). Needs pip install wandb, or pip install mlflow (mlflow-skinny for a server).
 """
 import argparse
 import datetime
@@ -57,7 +56,7 @@ def is_held(run):
 
 
 def new_lines(run, follow):
-    """The lines of metrics.jsonl; with `follow` also those that come, and None where it waits for more."""
+    """The lines of metrics.jsonl; with `follow` also later ones, and None while it waits for more."""
     path, read = run / "metrics.jsonl", 0
     while True:
         held = is_held(run)  # before the last look at the file
@@ -94,7 +93,7 @@ class Wandb:
         self.waiting.update({"step": step, "time": seconds_of(line)}, values=self.waiting.get("values", {}) | values)
 
     def rest(self):
-        """The last step waits: its evaluation may follow, and W&B takes a step once."""
+        """Holds back the last step: its evaluation may follow, and W&B accepts a step once."""
 
     def flush(self):
         if not self.waiting:
@@ -165,7 +164,7 @@ def facts_of(run):
     if (run / "environment.json").exists():
         with open(run / "environment.json", encoding="utf-8") as file:
             command = " ".join(json.load(file).get("command_line", []))
-    # The same run has the same id for as long as it begins with the same line.
+    # A run keeps its id while its first line is the same.
     key = f"{run.resolve()}\n{first}"
     return {"config": config, "command_line": command, "start": start,
             "id": "trireme" + hashlib.sha256(key.encode()).hexdigest()[:16]}

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fits counted.matmul and counted.half_dimension of configs/hardware/h100.yaml to LLMQ's bf16 rows on one H100, and says how
-`trireme plan` does on those that are not fitted to. The models are configs of ours with LLMQ's sizes, so what is counted are
-the operations of our engine: the fit supposes that its products and attention are as fast, both being cuBLASLt's and cuDNN's.
+"""Fits counted.matmul and counted.half_dimension of configs/hardware/h100.yaml to LLMQ's bf16 rows on one H100, and
+reports the errors of `trireme plan` on the other rows. The models are our configs with LLMQ's sizes, so the counted
+operations are those of our engine; the fit assumes equally fast matmuls and attention, since both use cuBLASLt and
+cuDNN.
 
-    python3 scripts/fit_counted.py                 the table, with the file as it is
+    python3 scripts/fit_counted.py                 the table, with the file unchanged
     python3 scripts/fit_counted.py --fit           tries every pair first (about 4 minutes)
 
-Rows: IST-DASLab/llmq at b77d9691, benchmarks/H100x1.md and H100x8.md, the last step shown; llm.c as in tests/plan."""
+Rows: IST-DASLab/llmq at b77d9691, benchmarks/H100x1.md and H100x8.md, the last step shown; llm.c as in tests/plan.
+"""
 import argparse
 import collections
 import json
@@ -59,7 +61,7 @@ class Planner:
     def __init__(self, binary, place):
         self.binary, self.plan = binary, pathlib.Path(place) / "plan.json"
         self.hardware = pathlib.Path(place) / "h100.yaml"
-        # LLMQ keeps 16-bit states; ours in f32 need not fit to be counted.
+        # LLMQ keeps 16-bit states; our f32 states need not fit to be counted.
         self.text = re.sub(r"(?m)^(  memory_bytes: )\S+", r"\g<1>1e15", HARDWARE.read_text())
 
     def set(self, matmul, half):
@@ -72,7 +74,7 @@ class Planner:
         self.text = self.text.replace(section.group(), changed)
 
     def error(self, row):
-        """Predicted / published - 1, of tokens per second and GPU."""
+        """Predicted / published - 1, in tokens per second and GPU."""
         self.hardware.write_text(self.text)
         command = [self.binary, "plan", row.config, "--ranks", str(row.ranks), "--hardware", self.hardware, "--json", self.plan]
         for key, value in row.settings.items():

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fits efficiency.matmul in configs/hardware/{a100,h100,h100_500w}.yaml, one number for each kind
-of GPU, to the published rows that tests/plan marks `fit`, and says how the model does on all rows.
-The sum of the squared logarithms of predicted / published decides; all else stays as it is."""
+"""Fits efficiency.matmul in configs/hardware/{a100,h100,h100_500w}.yaml, one number per kind of GPU, to the
+published rows that tests/plan marks `fit`, and reports the errors on all rows. Minimises the sum of squared
+logarithms of predicted / published.
+"""
 
 import argparse
 import collections
@@ -32,7 +33,7 @@ def set_matmul(directory, kind, value):
 
 
 def rows(binary, directory):
-    """Predicted with the files of `directory`."""
+    """Predictions with the files of `directory`."""
     done = subprocess.run([binary, "--gtest_filter=Published.*"], cwd=directory, capture_output=True,
                           text=True, check=False)  # large errors are its failures and our business
     found = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What nvidia-smi says of the GPU: name, driver, memory in use; and the peaks that MFU is a share of."""
+"""The GPU as nvidia-smi shows it: name, driver, memory in use; and the peaks for MFU."""
 import os
 import re
 import shutil
@@ -13,7 +13,7 @@ BF16_PEAKS = [(r"GH200|H200|H100.*(HBM3|SXM)|H100 SXM", 989), (r"H100.*PCIe", 75
 
 
 def peak_tflops(name, precision):
-    """None where the table has no such GPU; tf32 is half of bf16, and fp32 products run on other units."""
+    """None if the GPU is not in the table; tf32 is half of bf16, and fp32 uses other units."""
     if precision not in ("bf16", "fp16", "tf32"):
         return None
     for pattern, peak in BF16_PEAKS:
@@ -23,12 +23,12 @@ def peak_tflops(name, precision):
 
 
 def selected():
-    """The GPU that a single process computes on, as nvidia-smi names it."""
+    """The GPU that a single process computes on, by nvidia-smi's name."""
     return (os.environ.get("CUDA_VISIBLE_DEVICES") or "0").split(",")[0]
 
 
 def query(*fields):
-    """Values of `nvidia-smi --query-gpu`, or None where there is no driver or no GPU."""
+    """Values of `nvidia-smi --query-gpu`, or None without driver or GPU."""
     if not shutil.which("nvidia-smi"):
         return None
     command = ["nvidia-smi", "-i", selected(), "--query-gpu=" + ",".join(fields), "--format=csv,noheader,nounits"]
@@ -41,7 +41,7 @@ def query(*fields):
 
 
 class MemoryWatch:
-    """Highest memory in use on the GPU within a `with`, in MiB above what was in use before; None without nvidia-smi."""
+    """Peak memory on the GPU within a `with`, in MiB above the use before it; None without nvidia-smi."""
 
     def __enter__(self):
         self.mib, self.before = None, self._number(query("memory.used"))

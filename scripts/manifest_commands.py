@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks Kubernetes manifests as far as that goes without a cluster, and prints the commands of their containers.
+"""Checks Kubernetes manifests as far as possible without a cluster, and prints the commands of their containers.
 
     python3 scripts/manifest_commands.py launch/kubernetes/*.yaml
 
 One command per line, quoted for a shell. Every document needs apiVersion, kind and a name, every mount a volume, every
-container an image and limits, every pod a user without rights; ports that pods choose by themselves must be those that
-network policies let in, and the patches of a kustomization must fit its resources. Exits 1 with file and fault otherwise.
-Needs PyYAML.
+container an image and limits, every pod an unprivileged user. Network policies must admit the ports that pods choose,
+and the patches of a kustomization must fit its resources. Exits 1 with file and fault otherwise. Needs PyYAML.
 """
 import os
 import shlex
@@ -54,7 +53,7 @@ def faults(document):
 
 
 def port_ranges(document):
-    """Where pods listen by their own choice, and what policies let in, as (first, last)."""
+    """Ports that pods choose, and ports that policies admit, as (first, last)."""
     for spec in pod_specs(document):
         for sysctl in spec.get("securityContext", {}).get("sysctls", []):
             if sysctl["name"] == "net.ipv4.ip_local_port_range":
@@ -71,7 +70,7 @@ def port_ranges(document):
 
 
 def patch_faults(document, directory):
-    """Of the JSON patches of a kustomization: what they replace must be there, what they add to as well."""
+    """Faults in the JSON patches of a kustomization: their paths must exist."""
     resources = []
     for file in document["resources"]:
         with open(os.path.join(directory, file), encoding="utf-8") as stream:

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes one column of texts in Parquet files to stdout, as JSON lines that `trireme data pack-text -` reads.
+"""Writes one text column of Parquet files to stdout, as JSON lines for `trireme data pack-text -`.
 
   scripts/parquet_to_jsonl.py corpus/*.parquet | trireme data pack-text - --json-field text --tokenizer tokenizer.json --out data/corpus
 
-Files and directories (all *.parquet below, sorted), in the order given, a batch of rows in memory at a time. Rows without a
-text are left out and counted. All files are looked at before the first line is written; what goes wrong later ends the
-output with a line that is no JSON, so that pack-text refuses all of it. Needs pyarrow (pip install pyarrow; exits with 77 without).
+Reads files and directories (all *.parquet below, sorted) in the given order, one batch of rows at a time. Rows without
+a text are skipped and counted. All files are checked before the first line is written. A later error ends the output
+with a line that is no JSON, so that pack-text refuses the whole. Needs pyarrow (pip install pyarrow; exits with 77
+without).
 """
 import argparse
 import glob
@@ -33,7 +34,7 @@ def files_of(inputs):
 
 
 def check(path, field):
-    """The file has the column, and it holds texts."""
+    """Checks that the file has the column, with texts."""
     schema = pyarrow.parquet.ParquetFile(path).schema_arrow
     if field not in schema.names:
         sys.exit(f"parquet_to_jsonl.py: {path}: has no column {field}; --field is one of: {', '.join(schema.names)}")
@@ -44,7 +45,7 @@ def check(path, field):
 
 
 def write(path, field, rows, out):
-    """Number of rows without a text."""
+    """Returns the number of rows without a text."""
     without = 0
     for batch in pyarrow.parquet.ParquetFile(path).iter_batches(batch_size=rows, columns=[field]):
         texts = batch.column(0).to_pylist()

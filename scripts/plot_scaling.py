@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Plots of a scaling study as PNG, from what `trireme scale` wrote. Needs matplotlib.
+"""Plots a scaling study as PNG from the output of `trireme scale`. Needs matplotlib.
 
     python3 scripts/plot_scaling.py scaling [--out DIRECTORY]
 
@@ -14,7 +14,7 @@ import pathlib
 import sys
 
 LOSSES = ["exposed_comm", "bubble", "data_wait", "straggler", "compute_slowdown"]
-# Colours that remain apart for most colour-blind readers (Okabe and Ito, 2008).
+# Colours that most colour-blind readers can distinguish (Okabe and Ito, 2008).
 COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00"]
 
 
@@ -31,7 +31,7 @@ def curves(points):
 
 
 def spaced(values, least):
-    """Of ascending values those whose base-2 logarithms are at least so far apart; first and last stay."""
+    """Drops ascending values whose base-2 logarithms are closer than the limit; first and last stay."""
     kept = values[:1]
     for value in values[1:-1]:
         if math.log2(value / kept[-1]) >= least and math.log2(values[-1] / value) >= least:
@@ -64,7 +64,7 @@ def rank_axis(axes, points):
 
 
 def beside(points, name):
-    """Places on the rank axis, so that curves with points at the same ranks do not cover each other."""
+    """Offsets on the rank axis, so that points at the same ranks do not overlap."""
     names = [curve for curve, _ in curves(points)]
     return lambda rank: rank * 2 ** (0.04 * (names.index(name) - (len(names) - 1) / 2))
 
@@ -131,7 +131,7 @@ def plot_losses(axes, points, _):
 
 
 def read_report(path):
-    """The study's report; ends the script with a sentence where there is none."""
+    """The study's report; exits with a message if there is none."""
     if path.is_dir():
         path = path / "scaling.json"
     try:
@@ -147,7 +147,7 @@ def read_report(path):
 
 
 def place_of(report):
-    """Where and when, for below the title."""
+    """Host and time, for the line below the title."""
     if not report.get("hosts"):
         return ""
     hosts = report["hosts"][0] + (f" and {len(report['hosts']) - 1} more" if len(report["hosts"]) > 1 else "")

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Where the time of a training step on one core goes, as a Markdown table: `trireme bench machine CONFIG --profile` in several
-rounds and precisions by turns, of each operation the round with the median step.
+"""Prints the time of a training step on one core by operation, as a Markdown table: runs `trireme bench machine CONFIG
+--profile` in several rounds and precisions in turns, and takes for each operation the round with the median step.
 
     python3 scripts/profile_table.py                                           configs/gpt_tiny.yaml, the GPT of the quickstart
     python3 scripts/profile_table.py configs/gpt_tiny.yaml --precision fp32 --rounds 5 --set model.layers=2
 
-Takes about a minute; the core should have nothing else to do. Exits 1 where a run fails."""
+Takes about a minute on an idle core. Exits 1 if a run fails.
+"""
 import argparse
 import os
 import pathlib

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Opens a page of ours (report.html, scaling.html, ablation.html, status.html) in Chromium as a phone and as a desk would show
-it, light and dark, and takes pictures to look at.
+"""Opens one of our pages (report.html, scaling.html, ablation.html, status.html) in Chromium at phone and desktop
+width, light and dark, and takes screenshots.
 
     python3 scripts/report_pictures.py runs/book/report.html pictures/     PAGE_360_light.png and three more, some seconds
 
-Says for each how long the page took until its charts were drawn, and what went wrong: messages of the console, requests to
-anywhere, text wider than the screen. Ends with 1 where something did. Needs playwright (pip) and a chromium in PATH.
+Prints for each the time until its charts were drawn, and the problems: console messages, requests to other hosts, text
+wider than the screen. Exits 1 if there are problems. Needs playwright (pip) and a chromium in PATH.
 """
 import os
 import shutil
@@ -17,7 +17,7 @@ WIDTHS, SCHEMES = (360, 1400), ("light", "dark")
 
 
 def open_page(browser, page, width, scheme, picture):
-    """Seconds until the charts are there, and what was wrong."""
+    """Seconds until the charts are drawn, and the problems."""
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     tab, wrong = context.new_page(), []
     tab.on("console", lambda message: wrong.append(f"console: {message.text}"))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes token shards as data/shard/FORMAT.md specifies them. Imported by the scripts here; needs h5py, numpy and xxhash."""
+"""Writes token shards as specified in data/shard/FORMAT.md. Imported by the scripts here; needs h5py, numpy and
+xxhash."""
 import os
 
 import h5py
@@ -11,7 +12,7 @@ CHECKED_BYTES = 4096  # of a block with a checksum of its own
 
 
 def write_shard(path, tokens, offsets, fields):
-    """One shard as data/shard/FORMAT.md specifies it: temporary name, checksums, fsync, rename."""
+    """One shard as specified in data/shard/FORMAT.md: temporary name, checksums, fsync, rename."""
     temporary = path + ".tmp"
     payload = xxhash.xxh3_64()
     table = []
@@ -44,7 +45,7 @@ def write_shard(path, tokens, offsets, fields):
 
 
 def block_checksums(array):
-    """Of blocks of CHECKED_BYTES; all but a shard's last piece of an array must be whole blocks."""
+    """Checksums of blocks of CHECKED_BYTES; only the last block of an array may be partial."""
     view = memoryview(array).cast("B")
     return [xxhash.xxh3_64_intdigest(view[first:first + CHECKED_BYTES]) & 0xffffffff
             for first in range(0, len(view), CHECKED_BYTES)]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the comparisons train: a config of configs/ with overrides, its sizes, its FLOPs, and random data for it."""
+"""The workloads of the comparisons: a config of configs/ with overrides, its sizes, its FLOPs, and random data for
+it."""
 import json
 import os
 import random
@@ -10,7 +11,7 @@ import sys
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-# 6 layers of 384, T = 256, B = 16, whatever the family.
+# 6 layers of 384, T = 256, B = 16, for all families.
 SMALL = {"model.layers": 6, "model.hidden": 384, "model.heads": 6, "model.context": 256, "model.init_std": 0.02,
          "train.micro_batch": 16, "optimizer.learning_rate": 1e-3, "optimizer.betas": [0.9, 0.95], "parallel.zero": 0}
 
@@ -42,7 +43,7 @@ def _scalar(text):
 
 
 def _text_with_bases(path):
-    """A config and behind it what it is based on: what stands first is meant."""
+    """A config followed by its bases: the first occurrence of a key counts."""
     with open(path, encoding="utf-8") as file:
         text = re.sub(r"#.*", "", file.read())
     base = re.search(r"^base:\s*(\S+)", text, re.MULTILINE)
@@ -50,7 +51,7 @@ def _text_with_bases(path):
 
 
 class Workload:
-    """A config file with overrides; `workload["model.hidden"]` is the value that a run will see."""
+    """A config file with overrides; `workload["model.hidden"]` is the value in a run."""
 
     def __init__(self, name):
         self.name = name
@@ -65,7 +66,7 @@ class Workload:
     def __getitem__(self, key):
         if key in self.overrides:
             return self.overrides[key]
-        # The files in configs/ are simple enough to need no YAML library: each of these keys has one value there.
+        # The files in configs/ need no YAML library: each of these keys has one value there.
         found = re.search(rf"[\s{{]{key.split('.')[1]}:\s*(\[[^\]]*\]|[^\s,}}]+)", self.text)
         if not found:
             raise KeyError(f"{self.path} has no {key}")
@@ -88,7 +89,7 @@ class Workload:
 
     @property
     def token_ids(self):
-        """Ids that data may hold."""
+        """Ids that occur in data."""
         return min(self["model.vocabulary"], self.get("model.mask_token", self["model.vocabulary"]))
 
     @property
@@ -110,13 +111,13 @@ class Workload:
                 "lr_schedule.warmup_steps": 0}
 
     def parameters(self):
-        """Of the GPT, without what pads the vocabulary."""
+        """For GPT, without padding of the vocabulary."""
         width, layers = self["model.hidden"], self["model.layers"]
         return (self["model.vocabulary"] + self["model.context"]) * width + layers * (12 * width + 13) * width + 2 * width
 
     def flops_per_item(self):
-        """Forward and backward, per token or image; None for families that are not measured on a GPU. GPT: 6 N + 6 L C T,
-        the formula of llm.c, which counts the causal half of attention. ResNet: three times the multiply-adds of
+        """Forward and backward, per token or image; None for families that are not measured on a GPU. GPT: 6 N + 6 L
+        C T, llm.c's formula, which counts the causal half of attention. ResNet: three times the multiply-adds of
         convolutions and classifier, two FLOPs each."""
         if self.family == "gpt2":
             return 6 * self.parameters() + 6 * self["model.layers"] * self["model.hidden"] * self["model.context"]
@@ -146,7 +147,7 @@ class Workload:
 
 
 def write_tokens(directory, tokens, vocabulary):
-    """A shard of these ids. Raises ImportError where h5py, numpy or xxhash is missing."""
+    """A shard of these ids. Raises ImportError if h5py, numpy or xxhash is missing."""
     import numpy
 
     import shard_writer
@@ -160,7 +161,7 @@ def write_tokens(directory, tokens, vocabulary):
 
 
 def write_random_tokens(directory, vocabulary, count):
-    """A shard of uniform ids over the whole vocabulary. Raises ImportError where h5py, numpy or xxhash is missing."""
+    """A shard of uniform ids over the whole vocabulary. Raises ImportError if h5py, numpy or xxhash is missing."""
     import numpy
 
     write_tokens(directory, numpy.random.default_rng(1).integers(0, vocabulary, count).astype(
@@ -168,7 +169,7 @@ def write_random_tokens(directory, vocabulary, count):
 
 
 def pack_random(workload, trireme, place):
-    """Random data of the shape that `workload` reads; gives its directory."""
+    """Random data in the shape that `workload` reads; returns its directory."""
     out = os.path.join(place, "data_" + workload.name)
     generator = random.Random(1)
     if not workload.of_images:

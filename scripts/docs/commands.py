@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a command that a document names exists: programs, subcommands, options, config keys, files, presets, labels."""
+"""Checks that the commands in documents exist: programs, subcommands, options, config keys, files, presets, labels."""
 import functools
 import json
 import os
@@ -7,7 +7,7 @@ import re
 import shlex
 import subprocess
 
-# Words that stand for something of the reader's: CONFIG, RUN, 'configs/*.yaml', ..., [--tensors].
+# Placeholders: CONFIG, RUN, 'configs/*.yaml', ..., [--tensors].
 PLACEHOLDER = re.compile(r"^[A-Z_]+(/|$)|[*<>]|\.\.\.")
 SEPARATORS = {"&&", "||", ";", "|", "&", "then", "do"}
 
@@ -27,12 +27,12 @@ class Checker:
 
     @functools.lru_cache(maxsize=None)
     def _script(self, path):
-        """What a script says of its options: its text, and that of the parts of its folder for a short one."""
+        """A script's text on its options; for a short script also the files of its folder."""
         with open(os.path.join(self.repository, path), encoding="utf-8") as stream:
             return stream.read()
 
     def faults(self, text):
-        """Sentences about a shell text; nothing where all is there."""
+        """Faults of a shell text as sentences; empty if everything exists."""
         syntax = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, check=False)
         if syntax.returncode != 0:
             yield syntax.stderr.strip()
@@ -49,7 +49,7 @@ class Checker:
                     command = []
 
     def command_faults(self, words):
-        """Of one command: launchers come before scripts, scripts before programs, each with options of its own."""
+        """Faults of one command: launchers precede scripts, scripts precede programs, each with its options."""
         at = 0
         while at < len(words):
             word = words[at]
@@ -96,7 +96,7 @@ class Checker:
             return
         text = self._help("supervise", "--help") if script.endswith("supervise.sh") else self._script(script)
         for index, word in enumerate(words):
-            # What follows goes to another program: mpirun's options, train's arguments.
+            # The rest belongs to another program: mpirun's options, train's arguments.
             if word == "--" or os.path.basename(word) == "trireme" or script.endswith(("mpi_run.sh", "tcp_run.sh", "mpi_env.sh")):
                 break
             if script.endswith("train.sbatch"):

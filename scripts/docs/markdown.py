@@ -42,7 +42,7 @@ def read_blocks(repository, file):
 
 
 def outside_of_blocks(repository, file):
-    """Lines with their numbers, without those of fenced blocks."""
+    """Numbered lines outside of fenced blocks."""
     inside = False
     with open(os.path.join(repository, file), encoding="utf-8") as stream:
         for number, line in enumerate(stream, 1):

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the README of a room says what the tree and the links of the build say."""
+"""Checks that rooms' READMEs agree with the tree and the links of the build."""
 import os
 import re
 
 from .markdown import inline_code, links
 
-# Written by runs, programs or the build, or somebody else's: not in the tree.
+# Paths outside the tree: written by runs, programs or the build, or foreign.
 NOT_OURS = re.compile(
     r"^(config(\.user)?|here|a|site|published|hostfile)\.(yaml|sh)$|^(CMakeCache|requirements)\.txt$|^(site|env)\.sh$"
     r"|^(nlohmann/json|yaml-cpp/yaml|hdf5|mpi|nccl|dnnl|cuda_runtime|cuda_fp8|cudnn_frontend|cub/.*|immintrin|opencl)\.(h|hpp)$")
 
 
 def read_rooms(path):
-    """Of rooms.txt, by folder: the folders whose headers the room may include, as CheckRooms.cmake has it."""
+    """Parses rooms.txt into {folder: folders whose headers the room may include}, as CheckRooms.cmake has it."""
     with open(path, encoding="utf-8") as stream:
         rows = [line.rstrip("\n").split("|") for line in stream if line.strip()]
     folder = {name: place for name, place, *_ in rows}
@@ -31,7 +31,8 @@ def read_rooms(path):
 
 
 def room_faults(repository, rooms):
-    """The sentence 'Must not depend on ...' against the links: rooms that it names, or 'anything but' those that it names."""
+    """Compares the sentence 'Must not depend on ...' with the links: the named rooms, or for 'anything but' all
+    others."""
     for room, below in sorted(rooms.items()):
         with open(os.path.join(repository, room, "README.md"), encoding="utf-8") as stream:
             text = stream.read()
@@ -51,7 +52,7 @@ def room_faults(repository, rooms):
 
 
 def file_faults(repository, file, tree):
-    """Files that a document names and the tree lacks; tree: all paths. A name may be short of leading folders."""
+    """Files that a document names and the tree lacks; tree: all paths. A name may lack leading folders."""
     folder = os.path.dirname(file)
     suffixes = tree_suffixes(tree)
     for number, code in inline_code(repository, file):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs calls of gpu_check, row by row, and writes results.jsonl, evidence.tar.gz and report.md after each row. Called by
-scripts/gpu_check.sh, which finds the build."""
+"""Runs calls of gpu_check row by row, and writes results.jsonl, evidence.tar.gz and report.md after each row. Called
+by scripts/gpu_check.sh, which finds the build.
+"""
 import argparse
 import glob
 import os
@@ -53,7 +54,7 @@ def parse():
 
 
 def why_no_gpu():
-    """Nothing where there is one."""
+    """Why there is no usable GPU; None if there is one."""
     if not shutil.which("nvidia-smi") and not os.path.exists("/dev/nvidiactl"):
         return "no driver: there is neither nvidia-smi nor /dev/nvidiactl"
     try:
@@ -66,7 +67,7 @@ def why_no_gpu():
 
 
 def why_not(check, row):
-    """Why a row cannot run here, or nothing."""
+    """Why a row cannot run here, or None."""
     if check.on_gpu and check.no_gpu and not row.cpu:
         return check.no_gpu
     if check.no_engine and not row.free:
@@ -75,7 +76,7 @@ def why_not(check, row):
 
 
 class CallRun:
-    """One call: its plan, its rows, what is written after each."""
+    """One call: its plan, its rows, and the files written after each."""
 
     def __init__(self, arguments, name, no_gpu):
         self.arguments, self.name, self.no_gpu, self.found = arguments, name, no_gpu, []
@@ -147,7 +148,7 @@ def list_calls():
 
 
 def merge(arguments):
-    """Results of several calls, from wherever their machines left them."""
+    """Merges results of several calls, maybe from several machines."""
     paths = [path for given in arguments.calls[1:] or [arguments.out]
              for path in (sorted(glob.glob(os.path.join(given, "results_*.jsonl"))) if os.path.isdir(given) else [given])]
     calls = {call.name: call for path in paths for call in results.read(path)}

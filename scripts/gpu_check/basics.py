@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""First of all: the program starts here, trains on the CPU and on the device, and has its libraries."""
+"""The first call: the program starts, trains on the CPU and on the device, and has its libraries."""
 import json
 import os
 import re
 
 from harness import Row, failed, judged, not_proved, proved
 
-# What a build for a GPU must have found. Without cuDNN it would take its own attention, and everything else would pass.
+# Libraries that a GPU build must have found. Without cuDNN it would use its own attention, and everything else would
+# pass.
 LIBRARIES = ("cuBLASLt", "cuDNN", "NCCL")
 
 
@@ -28,7 +29,7 @@ def two_ranks_on_cpu(check):
 
 
 def trains_on_device(check):
-    """Everything after it is not worth its time where this fails."""
+    """If this fails, later rows are pointless."""
     run = check.try_train("gpt", {"train.steps": 2})
     if run.code != 0:
         check.no_engine = f"the program cannot train on this device: {run.finished.last_lines(2)}"
@@ -58,13 +59,13 @@ def engine(_check):
             Row("libraries", "cuBLASLt, cuDNN and NCCL are in the program and load here", 5, libraries)]
 
 
-# ---- What a run says of the libraries that it used; all of it needs TRIREME_LOG=debug. ----
+# ---- What a run logs about the libraries it used; all of it needs TRIREME_LOG=debug. ----
 
 VERBOSE = {"TRIREME_LOG": "debug"}
 
 
 def require_cudnn_attention(run):
-    """What the log says, or a fault: cuDNN must have had a plan for both passes of attention."""
+    """The log's lines, or a fault: cuDNN must have had a plan for both passes of attention."""
     refused = run.lines(r"cuDNN has no plan for attention_")
     plans = {name: run.lines(rf"cuDNN \S+ runs attention_{name} ") for name in ("forward", "backward")}
     if refused:
@@ -77,7 +78,8 @@ def require_cudnn_attention(run):
 
 def require_cudnn_convolution(run):
     refused, plans = run.lines(r"cuDNN has no plan for convolution_"), run.lines(r"cuDNN \S+ runs convolution_")
-    # Engines may refuse channels that are not in eights, as the first layer's, and a sum behind the product.
+    # Engines may refuse channel counts that are no multiple of eight, as in the first layer, and a sum after the
+    # product.
     refused = [line for line in refused if "the sum is a kernel of its own" not in line
                and int(re.search(r"x\(\d+, \d+, \d+, (\d+)\)", line).group(1)) % 8 == 0]
     if refused or not plans:
@@ -86,5 +88,5 @@ def require_cudnn_convolution(run):
 
 
 def products(run, pattern="."):
-    """Matrix products that cuBLASLt had an algorithm for, by their description."""
+    """Descriptions of matrix products for which cuBLASLt had an algorithm."""
     return [line for line in run.lines(r"cuBLASLt \S+ runs the matmul") if re.search(pattern, line.partition("matmul")[2])]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Speed, first of Trireme alone, then beside PyTorch: one call of compare_pytorch.py per row."""
+"""Speed: first Trireme alone, then next to PyTorch, one call of compare_pytorch.py per row."""
 import json
 import os
 import sys
@@ -9,10 +9,10 @@ from gpt2 import why_no_torch
 from harness import NotProvable, Row, RunFailed, proved
 from workloads import CPU_MODELS, REPOSITORY, WORKLOADS, Workload, set_options
 
-# The smallest and the largest first: where time runs out, the report still spans the range.
+# The smallest and the largest first: if time runs out, the report still spans the range.
 CUDA_ORDER = ["gpt2_124m", "resnet50", "gpt2_1558m", "gpt2_350m", "gpt2_774m"]
-# What one H200 should reach: MFU or images per second, and the ratio to PyTorch on every row. Missing a goal is not an
-# error of the program.
+# Goals on one H200: MFU or images per second, and the ratio to PyTorch on every row. Missing a goal is no error of the
+# program.
 GOAL_RATIO = 1.15
 GOAL_MFU = {"gpt2_124m": 0.55, "gpt2_1558m": 0.60}
 GOAL_RATE = {"resnet50": 3400}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The calls: what each holds, in which order, for how long at most. What may hang comes last, in a call and among the calls."""
+"""The calls: their sections in order, with time limits. Sections that may hang come last."""
 import dataclasses
 
 import basics
@@ -13,7 +13,8 @@ import test_programs
 import training
 from harness import Section
 
-# Of a section's cap, kept for the evidence of a row that hangs at its end. Without it a call would overrun.
+# Part of a section's limit, reserved for the evidence of a row that hangs at its end; otherwise a call would exceed its
+# limit.
 RESERVE = 20
 LIMIT = 570  # seconds that the caps of a call may come to: a machine that is rented for ten minutes a call
 

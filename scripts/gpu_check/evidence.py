@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is kept of a run that hung or failed: thread stacks, the ranks' own reports, the driver's view. All of it goes into
-one evidence.tar.gz, written anew after each row and bounded in size, so that an end from outside loses nothing."""
+"""Evidence of a run that hung or failed: thread stacks, the ranks' reports, the driver's view. All of it goes into
+one evidence.tar.gz, rewritten after each row and bounded in size, so that a kill from outside loses nothing.
+"""
 import glob
 import io
 import os
@@ -26,7 +27,7 @@ def traceback_text():
 
 
 def asked(command, seconds=TOOL_SECONDS):
-    """What a tool says, or why it says nothing."""
+    """A tool's output, or why there is none."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=max(1.0, seconds), check=False,
                               stdin=subprocess.DEVNULL)
@@ -36,7 +37,7 @@ def asked(command, seconds=TOOL_SECONDS):
 
 
 def stack_command(process):
-    """The debugger that is here; None where there is none."""
+    """The command of the available debugger, or None."""
     if shutil.which("eu-stack"):
         return ["eu-stack", "-p", str(process), "-n", "40"]
     for debugger in ("gdb", "cuda-gdb"):
@@ -46,7 +47,7 @@ def stack_command(process):
 
 
 def stacks(wanted, give_up):
-    """{process: what the debugger says}; all at once, for one of CUDA takes seconds to attach."""
+    """{process: debugger output}; in parallel, since attaching to a CUDA process takes seconds."""
     running, said = {}, {}
     for process in wanted:
         tool = stack_command(process)
@@ -70,7 +71,7 @@ def stacks(wanted, give_up):
 
 
 def read(path, size=FILE_BYTES):
-    """The end of a file; of those in /proc, which have no size, the beginning."""
+    """The end of a file; of files in /proc, which have no size, the beginning."""
     try:
         with open(path, "rb") as file:
             if path.startswith("/proc/"):
@@ -81,7 +82,7 @@ def read(path, size=FILE_BYTES):
 
 
 def threads(process):
-    """Where each thread of a process waits in the kernel: what is known without a debugger."""
+    """Where each thread of a process waits in the kernel: works without a debugger."""
     lines = []
     for task in sorted(glob.glob(f"/proc/{process}/task/[0-9]*")):
         name, where = (read(os.path.join(task, part)).strip() for part in ("comm", "wchan"))
@@ -132,7 +133,7 @@ class Box:
         os.replace(temporary, self.path)
 
     def of_hang(self, session, output, directory):
-        """Of a session that is past its limit; ends it."""
+        """For a session past its limit; ends it."""
         self.runs += 1
         prefix, give_up = f"{self.runs}_", time.monotonic() + SECONDS
         self.add_text(prefix + "output.txt", output)
@@ -150,7 +151,7 @@ class Box:
         self._of_directory(prefix, directory)
 
     def of_failure(self, finished, directory):
-        """Of a run that ended by itself with an error. A hang has its evidence already."""
+        """For a run that failed by itself. A hang has its evidence already."""
         if finished.code == processes.TIMED_OUT:
             return
         self.runs += 1
@@ -158,7 +159,7 @@ class Box:
         self._of_directory(f"{self.runs}_", directory)
 
     def _of_directory(self, prefix, directory):
-        """What a run left: the last lines of its metrics, its log, the calls that its ranks waited in."""
+        """A run's remains: the last lines of its metrics, its log, the calls that its ranks waited in."""
         for path in sorted(glob.glob(os.path.join(directory or "", "collectives.rank*.txt")))[:8] if directory else []:
             self.add_text(prefix + os.path.basename(path), read(path))
         for name in ("metrics.jsonl", "console.log", "environment.json"):
@@ -167,6 +168,6 @@ class Box:
 
 
 def kernel_messages():
-    """What the driver told the kernel: Xid errors are there and nowhere else."""
+    """The driver's kernel messages, the only place of Xid errors."""
     lines = [line for line in asked(["dmesg"]).splitlines() if re.search(r"NVRM|Xid|nvidia|Out of memory", line)]
     return "\n".join(lines[-40:])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job that loses a rank in the middle of a step must end by itself, non-zero, within seconds."""
+"""A job that loses a rank in a step must end by itself, with a non-zero code, within seconds."""
 import os
 import signal
 import threading
@@ -13,7 +13,7 @@ WATCH = 5  # parallel.timeout_seconds of these runs
 
 
 def ranks_of(directory):
-    """{rank: process} of the run in `directory`, from what the launcher put into the ranks' environment."""
+    """{rank: process} of the run in `directory`, from the launcher's environment variables of the ranks."""
     found = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPT-2 124M at its real size: beside PyTorch from the same weights on the same data, and under every precision and switch. The
-tiny runs never enter the kernels of this size: cross-entropy of 1024 threads, the embedding's three-pass sort, cuDNN's
-attention over 1024 tokens."""
+"""GPT-2 124M at its real size: next to PyTorch from the same weights on the same data, and under every precision and
+switch. Tiny runs never use the kernels of this size: cross-entropy with 1024 threads, the embedding's three-pass
+sort, cuDNN's attention over 1024 tokens.
+"""
 import json
 import os
 import re
@@ -18,13 +19,14 @@ REAL = {"layers": 12, "hidden": 768, "heads": 12, "context": 1024, "vocabulary":
 REHEARSED = {"layers": 2, "hidden": 128, "heads": 4, "context": 64, "vocabulary": 1000}
 VOCABULARY_MULTIPLE = 64  # models/transformer/transformer.h
 ADAMW = {"learning_rate": 6e-4, "betas": [0.9, 0.95], "epsilon": 1e-8, "weight_decay": 0.1, "clip": 1.0}
-# Largest relative differences: of the first gradient norm, of the losses of all steps. AdamW's first steps divide every
-# gradient by its own size, so that the weights of tiny gradients follow their rounding; the loss hardly sees them.
+# Largest relative differences of the first gradient norm and of the losses of all steps. AdamW's first steps divide
+# every gradient by its magnitude, so weights with tiny gradients follow their rounding; the loss hardly depends on
+# them.
 PYTORCH_BOUNDS = {"fp32": (5e-5, 1e-4), "bf16": (1e-2, 3e-3)}
 
 
 class Size:
-    """What is trained: the real size, or a small one where this is a rehearsal on the CPU."""
+    """The trained model: the real size, or a small one for a rehearsal on the CPU."""
 
     def __init__(self, check):
         self.model = dict(REAL if check.on_gpu else REHEARSED)
@@ -37,7 +39,8 @@ class Size:
 
 
 def data(check):
-    """(directory of a shard, its tokens as raw 16-bit numbers). A bundle brings them; else h5py, numpy and xxhash write them."""
+    """(directory of a shard, its tokens as raw 16-bit numbers). A bundle contains them; otherwise h5py, numpy and
+    xxhash write them."""
     size = Size(check)
     brought = os.path.join(check.build, "gpt2_tokens")
     if check.on_gpu and os.path.isdir(brought):
@@ -67,7 +70,7 @@ def train(check, precision, extra=None, steps=None, ranks=1):
                        environment=VERBOSE)
 
 
-# ---- Beside PyTorch. ----
+# ---- Next to PyTorch. ----
 
 def why_no_torch(python, device):
     probe = "import torch" + ("; assert torch.cuda.is_available(), 'PyTorch sees no GPU'" if device == "cuda" else "")
@@ -83,7 +86,7 @@ def pytorch_files(check):
 
 
 def pytorch_runs(check):
-    """PyTorch's side of all precisions; what it has done by its limit counts."""
+    """PyTorch's side of all precisions; partial results count at the limit."""
     missing = why_no_torch(check.arguments.torch_python, check.device)
     if missing:
         raise NotProvable(f"no PyTorch in {check.arguments.torch_python}: {missing}")
@@ -134,7 +137,8 @@ def reference(check, precision):
 
 
 def near(precision, base, bound, extra=None, evidence=None):
-    """Losses near those of `base`; `evidence`(run) gives a fault where the log does not show that the thing itself ran."""
+    """Losses near those of `base`; `evidence`(run) returns a fault if the log does not show that the feature was
+    used."""
     def run(check):
         expected, found = reference(check, base), train(check, precision, extra)
         worst = worst_relative(found.losses, expected.losses)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the rows of gpu_check share: one row is one claim; the program under test, its launcher, runs with limits."""
+"""Shared by the rows of gpu_check: one row is one claim; the program under test, its launcher, runs with limits."""
 import dataclasses
 import os
 import re
@@ -56,7 +56,7 @@ class Section:
 
 
 class RunFailed(Exception):
-    """A run that a row rests on ended with something else than 0, or at its limit."""
+    """A run that a row needs failed or reached its limit."""
 
     def __init__(self, what, finished):
         super().__init__(what)
@@ -64,11 +64,11 @@ class RunFailed(Exception):
 
 
 class NotProvable(Exception):
-    """What a row needs is not here; the message says what."""
+    """A row's requirement is missing; the message names it."""
 
 
 class TrainingRun:
-    """What a training run printed and left in its directory."""
+    """A training run's output and files."""
 
     def __init__(self, finished, directory):
         self.finished, self.directory, self.output = finished, directory, finished.output
@@ -94,7 +94,7 @@ class TrainingRun:
         return found[-1] if found else None
 
     def bits(self):
-        """Everything that must not change from run to run."""
+        """Everything that must be equal in repeated runs."""
         return self.losses, self.norms, self.weights()
 
     def lines(self, pattern):
@@ -102,13 +102,13 @@ class TrainingRun:
 
 
 class Check:
-    """The program under test, where it runs, how long it may, and what is kept of it."""
+    """The program under test, its directory, its time limits, and its evidence."""
 
     def __init__(self, arguments, place, evidence_box):
         self.arguments, self.place, self.box = arguments, place, evidence_box
         self.build, self.device = arguments.build, arguments.device
         self.trireme = os.path.join(self.build, "trireme")
-        # A bundle has an MPI library of its own, which another MPI's mpirun does not start.
+        # A bundle has its own MPI library, which another MPI's mpirun cannot start.
         bundled = os.path.exists(os.path.join(self.build, "ctest.json"))
         self.launcher = arguments.launcher or ("mpi" if shutil.which("mpirun") and not bundled else "tcp")
         self.deadline, self.count, self.commands, self.runs = time.monotonic(), 0, [], []
@@ -122,7 +122,7 @@ class Check:
         return self.deadline - time.monotonic()
 
     def once(self, name, make):
-        """What several rows compare with, made by the first of them; a failure is kept too."""
+        """A shared reference, computed by the first row that needs it; a failure is kept too."""
         if name not in self.kept:
             try:
                 self.kept[name] = make()
@@ -135,7 +135,7 @@ class Check:
     # ---- Runs. ----
 
     def run(self, command, limit=None, environment=None, directory=None):
-        """Runs a command within the row's time. At its limit its evidence is gathered before it is killed."""
+        """Runs a command within the row's time. At the limit, collects evidence before killing it."""
         limit = max(1.0, min(limit or 1e9, self.left()))
         self.commands.append(command)
         finished = processes.run(command, limit, {"NCCL_DEBUG": "WARN", **(environment or {})}, REPOSITORY,
@@ -144,7 +144,7 @@ class Check:
         return finished
 
     def launch(self, ranks, command):
-        """`command` on so many ranks of this machine: by mpirun, or where there is none by launch/tcp_run.sh."""
+        """`command` on this many ranks of this machine: by mpirun, or without it by launch/tcp_run.sh."""
         if ranks == 1:
             return command
         if self.launcher == "tcp":
@@ -153,7 +153,7 @@ class Check:
         return ["bash", "-c", script, "--", *command]
 
     def pack(self):
-        """What the tiny configs read, once per call."""
+        """Packs the data of the tiny configs, once per call."""
         self.once("inputs", lambda: inputs.pack(self))
 
     def train_command(self, config, settings, ranks=1):
@@ -174,7 +174,7 @@ class Check:
         return TrainingRun(self.run(command, limit, variables, directory), directory)
 
     def train(self, config, settings, ranks=1, limit=None, environment=None):
-        """A training run that must end well; else the row ends with what it said."""
+        """A training run that must succeed; otherwise the row ends with its output."""
         run = self.try_train(config, settings, ranks, limit, environment)
         if run.code != 0:
             raise RunFailed("", run.finished)
@@ -188,7 +188,7 @@ class Check:
 
 
 def run_row(check, row, deadline):
-    """(verdict, seconds, commands) of one row; nothing escapes."""
+    """(verdict, seconds, commands) of one row; catches all exceptions."""
     started = time.monotonic()
     check.deadline, check.commands, check.runs = min(deadline, started + row.limit), [], []
     check.box.row = row.name
@@ -220,7 +220,7 @@ def verdict_of(error, cut):
 
 
 def worst_relative(found, expected):
-    """The largest relative difference of two rows of numbers; infinite where they are not alike."""
+    """The largest relative difference of two lists of numbers; infinite if their lengths differ."""
     if len(found) != len(expected) or not expected:
         return float("inf")
     return max(abs(a - b) / max(abs(b), 1e-30) if a is not None and b is not None else float("inf")
@@ -228,5 +228,5 @@ def worst_relative(found, expected):
 
 
 def falls(losses):
-    """Whether a loss learns: the mean of the last three is below that of the first three."""
+    """Whether a loss decreases: the mean of the last three is below that of the first three."""
     return sum(losses[-3:]) < sum(losses[:3])

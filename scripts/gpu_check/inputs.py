@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tiny training runs read: text and images with something to learn, and the configs over them."""
+"""Inputs of the tiny training runs: learnable text and images, and the configs over them."""
 import os
 
 CONFIGS = {
@@ -44,7 +44,7 @@ def _bits():
 
 
 def pack(check):
-    """Makes them below check.place, once per call."""
+    """Creates them below check.place, once per call."""
     bits, pixels, labels = _bits(), bytearray(), bytearray()
     text = "".join(WORDS[next(bits) >> 61] for _ in range(12000))
     for index in range(640):

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several ranks against one: data, tensor and pipeline parallel, ZeRO; graphs of two ranks. They share a GPU, or have one each
-where there are several."""
+"""Several ranks against one: data, tensor and pipeline parallel, ZeRO; graphs of two ranks. Ranks share a GPU, or
+have one each if there are several.
+"""
 import training
 from harness import Row, judged, worst_relative
 
 BOUND = 1e-5
 BASE = {"precision": "fp32", "parallel.tensor_blocks": 2}
-# ranks, what it is, settings. Those of layout mode must have the very bits of one rank. By risk, so that what may hang comes last.
+# ranks, description, settings. Those of layout mode must have the bits of one rank. Sorted by risk: rows that may hang
+# come last.
 SAFE = [
     (2, "data 2", {}),
     (2, "data 2, inline reduction", {"parallel.reducer": "inline"}),

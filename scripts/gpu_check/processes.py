@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands with a limit, each in a session of its own, which ends with it."""
+"""Commands with a limit, each in its own session, which ends with it."""
 import dataclasses
 import glob
 import os
@@ -20,14 +20,14 @@ class Finished:
     seconds: float
 
     def last_lines(self, count=6):
-        """The first error and what follows it, else the end; the lines that say what went wrong."""
+        """The first error and the following lines, else the end."""
         lines = [line for line in self.output.splitlines() if line.strip()]
         start = next((i for i, line in enumerate(lines) if "error" in line.lower()), max(0, len(lines) - count))
         return " / ".join(lines[start:start + count])
 
 
 def members(session):
-    """Processes of a session, whatever group they are in: a launcher gives its ranks groups of their own."""
+    """Processes of a session in any group: launchers give ranks groups of their own."""
     found = []
     for path in glob.glob("/proc/[0-9]*/stat"):
         try:
@@ -49,7 +49,7 @@ def send(session, number):
 
 
 def end(session, patience):
-    """TERM, at which ranks write what they were waiting for; then KILL."""
+    """TERM, on which ranks write what they waited for; then KILL."""
     send(session, signal.SIGTERM)
     give_up = time.monotonic() + patience
     while members(session) and time.monotonic() < give_up:
@@ -58,13 +58,13 @@ def end(session, patience):
 
 
 def tail(file, size):
-    """The end of a file. Without a seek: a running child writes where the position is."""
+    """The end of a file. Without a seek: the running child writes at the shared position."""
     end_of_file = os.fstat(file.fileno()).st_size
     return os.pread(file.fileno(), size, max(0, end_of_file - size)).decode("utf-8", errors="replace")
 
 
 def run(command, limit, environment, directory, on_timeout):
-    """Runs `command`; at its limit on_timeout(session, output so far) is called before it is ended."""
+    """Runs `command`; at its limit calls on_timeout(session, output so far), then ends it."""
     started = time.monotonic()
     with tempfile.TemporaryFile() as output:
         try:

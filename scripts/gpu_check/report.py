@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""report.md: what was claimed, what ran, what became of it; and at its end what was not proved."""
+"""report.md: claims, commands and results; at its end the unproved claims."""
 import datetime
 import os
 import platform

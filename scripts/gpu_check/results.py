@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""results.jsonl: what a call plans, each row's result as soon as it is there, and the end. A call that something ends from
-outside leaves what it had, and its plan says what is missing."""
+"""results.jsonl: a call's plan, each row's result at once, and the end. If a call is killed, its results so far are
+kept, and the plan shows what is missing.
+"""
 import dataclasses
 import json
 import os
@@ -36,7 +37,7 @@ def shown(commands, place, repository):
 
 
 class Writer:
-    """Each line is on the disk before the next row begins."""
+    """Each line is on disk before the next row begins."""
 
     def __init__(self, path):
         self.file = open(path, "w", encoding="utf-8")
@@ -68,7 +69,7 @@ class Call:
 
 
 def read(path):
-    """The calls of a file, the last of each name; rows that were planned and have no result are not proved."""
+    """The calls of a file, the last of each name; planned rows without a result are not proved."""
     calls, plans = {}, {}
     with open(path, encoding="utf-8") as file:
         for text in file:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpu_check against a program that does what each test says: refuses a capture, hangs, skips, has no cuDNN. Run by CTest
-(build_gpu_check_rows), or: python3 scripts/gpu_check/self_test.py"""
+"""Tests gpu_check with a fake program that refuses a capture, hangs, skips, or has no cuDNN. Run by CTest
+(build_gpu_check_rows), or: python3 scripts/gpu_check/self_test.py
+"""
 import json
 import os
 import signal
@@ -26,7 +27,7 @@ import test_programs  # noqa: E402
 import training  # noqa: E402
 from harness import FAILED, NOT_PROVED, PROVED, Row  # noqa: E402
 
-# Trains as it is told by FAKE, a list of words.
+# Trains as FAKE, a list of words, says.
 PROGRAM = '''#!{python}
 import json, os, signal, sys, time
 fake = os.environ.get("FAKE", "").split()
@@ -90,7 +91,7 @@ class FakeTest(unittest.TestCase):
         return harness.run_row(self.check(fake, device), row, time.monotonic() + deadline)[0]
 
     def in_evidence(self):
-        """{file name: text} of the archive on the disk."""
+        """{file name: text} of the written archive."""
         with tarfile.open(self.box.path) as archive:
             return {os.path.basename(one.name): archive.extractfile(one).read().decode() for one in archive.getmembers()}
 
@@ -204,7 +205,7 @@ class TestPrograms(FakeTest):
 
 
 class Calls(FakeTest):
-    """Whole calls of the program, with an nvidia-smi that lists a GPU, or none."""
+    """Complete calls of the program, with an nvidia-smi that lists a GPU, or none."""
 
     def call(self, *arguments, fake="", gpu=True):
         tools = self.program("nvidia-smi", "#!/bin/sh\necho 'GPU 0: a fake'\n", "gpu")

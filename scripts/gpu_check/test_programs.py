@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The repository's own test programs on the device, one process a row, so that each result is kept when it is there."""
+"""The repository's test programs on the device, one process per row, so that each result is kept at once."""
 import dataclasses
 import json
 import os
@@ -12,11 +12,11 @@ from harness import NotProvable, Row, RunFailed, failed, not_proved, proved
 from workloads import REPOSITORY
 
 SKIPPED_PROGRAM = 77  # what our test programs exit with where they find no device
-# A test that is about the CPU has nothing to say on a GPU.
+# Tests of the CPU prove nothing about a GPU.
 ABOUT_THE_CPU = r"CPU|on the host"
 
-# A world of NCCL takes most of a second to make on a shared GPU, and each test makes one: of the groups' tests those that
-# need NCCL, a process each. (ranks, program, tests, what they show)
+# Creating an NCCL communicator takes most of a second on a shared GPU, and each test creates one. So of the group tests
+# only those that need NCCL run, one process each. (ranks, program, tests, claim)
 GROUPS = [
     (2, "comm_test", "Dtypes/Collectives.*/f32", "collectives and messages of fp32"),
     (2, "comm_test", "Dtypes/Collectives.*/bf16_in_place", "collectives of bf16 in place"),
@@ -37,8 +37,8 @@ class Program:
 
 
 def from_ctest(listing, places):
-    """Test programs of a `ctest --show-only=json-v1`; a bundle has one whose directories stand as {name} of `places`. A test
-    whose program is not built has no command there; its row says so."""
+    """Test programs of a `ctest --show-only=json-v1`; in a bundle, directories are {name} of `places`. A test whose
+    program is not built has no command; its row says so."""
     found = []
     for test in listing["tests"]:
         command = test.get("command") or [os.path.join(places["build"], "tests", test["name"].partition(".")[0])]
@@ -75,7 +75,7 @@ def skips(output):
 
 
 def verdict_of(finished):
-    """Of a program of tests that ended by itself."""
+    """The verdict of a test program that ended by itself."""
     if finished.code == SKIPPED_PROGRAM:
         return not_proved(finished.last_lines(1))
     if finished.code != 0:
@@ -105,7 +105,7 @@ def run_program(program, ranks=1, tests=None):
 
 
 def listed(check, make):
-    """Rows of the programs, or one row that says why there are none: no row would look like nothing to prove."""
+    """Rows of the programs, or one row that says why there are none: an empty list would look like nothing to prove."""
     try:
         rows, why = make(programs(check)), f"{check.build} has no such test"
     except NotProvable as error:
@@ -117,13 +117,13 @@ def listed(check, make):
 
 
 def units(check):
-    """Tests of one process, on the CPU only one, to show that the section works: the suite is run by scripts/test.sh."""
+    """Tests in one process; on the CPU only one, to show that the section works: scripts/test.sh runs the suite."""
     def make(found):
         chosen = [one for one in found if "cuda" in one.labels and not {"mpi", "build"} & one.labels and
                   not one.name.startswith("cudnn_graphs")]
         if not check.on_gpu:
             chosen = [one for one in found if one.name == "base_test"]
-        # What everything rests on first.
+        # Fundamental tests first.
         chosen.sort(key=lambda one: (not one.name.startswith("device"), one.name))
         return [Row(one.name, f"the tests of {one.name.partition('.')[0]} pass on the device", 40, run_program(one))
                 for one in chosen]

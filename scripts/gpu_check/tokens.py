@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Token ids with something to learn, over the whole vocabulary of GPT-2: frequent ids are frequent, as in text. As a program:
+"""Learnable token ids over the whole vocabulary of GPT-2, with frequencies as in text. As a program:
 
     python3 tokens.py DIRECTORY COUNT [VOCABULARY]     writes tokens.u16 and, with h5py, numpy and xxhash, train/shard_00000.h5
 """
@@ -30,7 +30,7 @@ def write_raw(directory, tokens):
 
 
 def write_shard(directory, tokens, vocabulary):
-    """Raises ImportError where h5py, numpy or xxhash is missing."""
+    """Raises ImportError if h5py, numpy or xxhash is missing."""
     import numpy
 
     import workloads

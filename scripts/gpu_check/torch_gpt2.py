@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPT-2 in PyTorch as Trireme trains it, in a process of its own: the same weights, data, order, clipping and AdamW. Reads one
-JSON object, the argument; writes losses and gradient norms of each precision to its `out` as soon as they are there.
+"""GPT-2 in PyTorch, trained as Trireme does, in a separate process: the same weights, data, order, clipping and AdamW.
+Reads one JSON object, the argument; writes losses and gradient norms of each precision to its `out` at once.
 
-Where the weights file is missing it is drawn first, in the tensors' names of Trireme. Not for use by hand; see gpt2.py."""
+If the weights file is missing it is drawn first, with Trireme's tensor names. Not for use by hand; see gpt2.py.
+"""
 import array
 import ctypes
 import json
@@ -29,12 +30,12 @@ def shapes(model):
 
 
 def draw(model):
-    """As published: normal with 0.02, projections into the residual stream smaller by the root of their number."""
+    """As published: normal with 0.02, projections into the residual stream divided by the root of their number."""
     torch.manual_seed(1)
     weights = {}
     for name, shape in shapes(model).items():
         if "norm" in name:
-            # Not ones and zeros, which would hide a norm that ignores them.
+            # Not ones and zeros, with which a norm's weight and bias have no effect.
             weights[name] = (1.0 if name.endswith("weight") else 0.0) + 0.02 * torch.randn(shape)
         else:
             scale = 0.02 / math.sqrt(2 * model["layers"]) if name.endswith(("output.weight", "contract.weight")) else 0.02
@@ -80,7 +81,8 @@ def loss_of(p, model, inputs, targets):
 
 
 def batches(task):
-    """(inputs, targets) of each micro-batch of each step: samples in order, each of `context` tokens and its successors."""
+    """(inputs, targets) of each micro-batch of each step: samples in order, each `context` tokens and their
+    successors."""
     tokens = array.array("H")
     with open(task["tokens"], "rb") as file:
         tokens.frombytes(file.read())

@@ -7,9 +7,9 @@ from harness import Row, failed, falls, judged, not_proved, proved, worst_relati
 
 MODELS = ("gpt", "resnet")
 FUSED_CONVOLUTIONS = r"cuDNN \S+ runs convolution_.* added,"
-# Largest relative difference of a loss over ten steps. bf16 rounds to 8 bits, and every product may be summed in another
-# order; the losses themselves are sums over a thousand tokens, over which roundings average out. AdamW divides by the root
-# of the second moment, which makes small differences of early gradients larger.
+# Largest relative difference of a loss over ten steps. bf16 rounds to 8 bits, and every product may be summed in
+# another order; losses are sums over a thousand tokens, which average roundings out. AdamW divides by the root of the
+# second moment, which enlarges small differences of early gradients.
 BOUNDS = {"fp32": 5e-5, "bf16": 2e-2}
 
 
@@ -33,7 +33,7 @@ def against_cpu(model, precision, extra=None):
 
 
 def fused_convolutions(check):
-    """Gradients that cuDNN adds up itself beside those that a kernel of ours adds."""
+    """Gradients summed by cuDNN compared with those summed by our kernel."""
     if not check.on_gpu:
         return not_proved("the CPU has no fused epilogues")
     apart = check.train("resnet", {"precision": "bf16"})
@@ -80,7 +80,7 @@ def repeat(_check):
 
 
 def graph_verdict(check, mode, run, eager):
-    """Equal bits prove something only where a graph was recorded, which the program says in one line."""
+    """Equal bits prove something only if a graph was recorded, which the program logs."""
     refused = run.lines(r"run without graphs|device\.graphs")
     if refused:
         return not_proved(f"recording was refused: {refused[0].strip()}")

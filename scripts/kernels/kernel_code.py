@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the machine code of every CUDA kernel of a build does that its source does not show: how wide
-its loads and stores are, and where it divides 64-bit integers, which is a call of about a hundred
-instructions. Exits 1 where a kernel divides them in a loop, or where one that is written to move
-packs of 16 bytes does not, unless it is listed below; 77 without cuobjdump and nvdisasm (CUDA's, or
-pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm, which are looked for in PATH)."""
+"""Checks properties of the machine code of a build's CUDA kernels that their source does not show: the width of
+loads and stores, and 64-bit integer divisions, which are calls of about a hundred instructions. Exits 1 if a kernel
+divides in a loop, or if one that should move packs of 16 bytes does not, unless it is listed below; 77 without
+cuobjdump and nvdisasm (CUDA's, or pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm, found in PATH).
+"""
 
 import argparse
 import collections
@@ -32,7 +32,7 @@ DIVIDES = {
     "sinusoid_kernel(": "once a run",
     "guard_loss_kernel(": "one thread, once a step",
 }
-# Instances that move packs of 16 bytes both ways: names that must load and store 128 bits.
+# Kernel instances that must load and store 128 bits.
 PACKED = [
     r"^(measured_)?transform_kernel<8, (bf16|f16), .*(bf16|f16)>",
     r"^(measured_)?transform_kernel<4, float, .*float>",
@@ -46,7 +46,7 @@ PACKED = [
     r"^rotate_kernel<true, ",
     r"^backward_kernel<true, ",
 ]
-# Of these, instances that read or write less by their nature, with the reason.
+# Instances among these that need narrower loads or stores, with the reason.
 NARROW = {}
 
 Kernel = collections.namedtuple("Kernel", "name loads stores divisions in_loops")
@@ -106,7 +106,7 @@ def shortened(name):
 
 
 def kernels_of(build):
-    # Those of the emulated GPU are the host's, and a test installs copies.
+    # Objects of the emulated GPU are host code, and a test installs copies.
     objects = sorted(path for path in build.rglob("*.cu.o") if "trireme_cuda.dir" in path.parts)
     if not objects:
         sys.exit(f"scripts/kernels/kernel_code.py: no *.cu.o in {build}; build it with -DTRIREME_CUDA=ON first")

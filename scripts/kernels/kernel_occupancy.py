@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How configs' kernels fill an H100: the grids that `trireme bench kernels` counts beside the
-registers and shared memory that ptxas reports of a build. Prints a row for each kernel and exits 1
-where an operation that moves much leaves multiprocessors without a block (what adds up: without two,
-so that one loads while the other adds), or a kernel has room for one block of a multiprocessor's
-threads where half of them could be two, unless it is listed below."""
+"""Checks how the configs' kernels fill an H100, from the grids that `trireme bench kernels` counts and the registers
+and shared memory that ptxas reports for a build. Prints a row per kernel. Exits 1 if an operation that moves much
+data leaves multiprocessors without a block (reductions: without two, so that one loads while the other adds), or if
+a multiprocessor has room for only one block of a kernel although with half the threads two would fit, unless it is
+listed below.
+"""
 
 import argparse
 import collections
@@ -19,10 +20,10 @@ import tempfile
 PROCESSORS, THREADS, BLOCKS, REGISTERS, SHARED = 132, 2048, 32, 65536, 228 * 1024
 RESERVED = 1024  # bytes of shared memory that each block takes beside its own
 MUCH = 4e6       # bytes of a call
-# Parts of the names of kernels that add up what they read.
+# Kernels that sum what they read.
 SUMS = ("norm_backward_kernel<", "column_sums_kernel<", "part_sums_kernel", "position_gradient_kernel<",
         "table_gradient_kernel<", "batch_norm_statistics", "gradient_sums_kernel<")
-# Parts of rows that may do so, with the reason.
+# Rows that may have few blocks, with the reason.
 FEW_BLOCKS = {
     "transform_kernel<4, bf16, Same, float>": "biases, which are few",
     "join_chunks_kernel": "adds up what the chunks left",
@@ -51,7 +52,7 @@ def shortened(name):
 
 
 def resources_of(build):
-    """By kernel, as ptxas said when it was compiled."""
+    """Per kernel, from ptxas' output of the build."""
     reports = sorted(build.rglob("*.ptxas"))
     if not reports:
         sys.exit(f"scripts/kernels/kernel_occupancy.py: no *.ptxas in {build}; build it with -DTRIREME_CUDA=ON")
@@ -88,7 +89,7 @@ def reason(table, name):
 
 
 def faults_of(step, resources):
-    """Prints a row for each kernel; (faults, kernels that are not known)."""
+    """Prints a row per kernel; returns (faults, unknown kernels)."""
     print(f"{'blocks':>9} {'of':>5} {'regs':>5} {'a SM':>5} {'waves':>7}  kernel of layer and operation")
     faults, unknown = 0, 0
     for operation in step["operations"]:

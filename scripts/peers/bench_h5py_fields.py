@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The peers of `trireme bench data FILES --input PATH`: h5py in one thread, in threads, in processes, and PyTorch's DataLoader with h5py in
-its workers.
+"""The peers of `trireme bench data FILES --input PATH`: h5py in one thread, in threads, in processes, and in PyTorch's
+DataLoader.
 
-Prints lines "rate NAME WORKERS SAMPLES_PER_SECOND"; a file is a sample.
-Example: scripts/peers/bench_h5py_fields.py --dataset climate/data --workers 2 data/deepcam/train/*.h5
+Prints lines "rate NAME WORKERS SAMPLES_PER_SECOND"; a file is a sample. Example: scripts/peers/bench_h5py_fields.py
+--dataset climate/data --workers 2 data/deepcam/train/*.h5
 """
 import sys
 
@@ -18,8 +18,8 @@ except ImportError as error:
 
 
 class Files:
-    """A map-style data set that opens a sample's file for each sample, as training scripts do: HDF5 2 keeps 8 MB of decoded chunks of
-    every data set that stays open, which of more files than a bench has would not fit."""
+    """A map-style data set that opens a sample's file for each sample, as training scripts do: HDF5 2 keeps 8 MB of
+    decoded chunks per open data set, too much for the files of a benchmark."""
 
     def __init__(self, paths, name):
         self.paths, self.name = paths, name

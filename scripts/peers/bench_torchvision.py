@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The peers of `trireme bench data` on images in place: Pillow with torchvision's RandomResizedCrop, in one thread and under PyTorch's
-DataLoader.
+"""The peers of `trireme bench data` for images in place: Pillow with torchvision's RandomResizedCrop, in one thread and
+in PyTorch's DataLoader.
 
-Images come from archives (*.tar, directories of them, patterns), whose members are looked up once and read by pread, or from a directory of
-class folders. Prints lines "rate NAME WORKERS SAMPLES_PER_SECOND".
-Example: scripts/peers/bench_torchvision.py --side 224 --workers 2 imagenet/train
+Images come from archives (*.tar, directories of them, patterns), whose members are located once and read by pread, or
+from a directory of class folders. Prints lines "rate NAME WORKERS SAMPLES_PER_SECOND". Example:
+scripts/peers/bench_torchvision.py --side 224 --workers 2 imagenet/train
 """
 import glob
 import io

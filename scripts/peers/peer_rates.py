@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What scripts that measure the peers of `trireme bench data` share: lines "rate NAME WORKERS SAMPLES_PER_SECOND" of map-style data sets."""
+"""Shared by scripts that measure the peers of `trireme bench data`: lines "rate NAME WORKERS SAMPLES_PER_SECOND" of
+map-style data sets."""
 import argparse
 import multiprocessing
 import threading
@@ -18,7 +19,7 @@ def arguments_of(description, paths):
 
 
 def passes(dataset, seconds, first=0):
-    """Samples read one after another from number `first` on, in `seconds`; how many, and how long it took."""
+    """Reads samples one after another from number `first` on for `seconds`; returns their number and the time."""
     done, start = 0, time.perf_counter()
     while True:
         dataset[(first + done) % len(dataset)]
@@ -61,7 +62,7 @@ def _keep_barrier(barrier):
 
 
 def rates_of_processes(dataset, workers, seconds, rounds):
-    """Processes that keep what they have read: without the way back, which a loader has to go."""
+    """Processes that keep their samples: without the transfer back that a loader needs."""
     context = multiprocessing.get_context("fork")
     with context.Pool(workers, _keep_barrier, (context.Barrier(workers),)) as pool:
         jobs = [(dataset, worker, workers, seconds) for worker in range(workers)]

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The models of compare_pytorch.py in PyTorch: each takes a Workload, and (inputs, targets) to the mean loss."""
+"""The models of compare_pytorch.py in PyTorch: each takes a Workload, and maps (inputs, targets) to the mean loss."""
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 
 class Attention(nn.Module):
-    """Heads that may share keys; a rotation of queries and keys where `rotary` holds its cosines and sines."""
+    """Heads may share keys; `rotary` holds cosines and sines for queries and keys, if used."""
 
     def __init__(self, width, heads, key_heads, bias, causal):
         super().__init__()
@@ -52,7 +52,7 @@ class Swiglu(nn.Module):
 
 
 class Block(nn.Module):
-    """Norms before the branches, or behind them as BERT has it."""
+    """Norms before the branches, or after them as in BERT."""
 
     def __init__(self, norm, attention, mlp, norms_after=False):
         super().__init__()
@@ -67,7 +67,7 @@ class Block(nn.Module):
 
 
 def classic_block(work, gelu, causal, norms_after=False):
-    """A block of layer norms, GELU and biases."""
+    """A block with layer norms, GELU and biases."""
     width, heads = work["model.hidden"], work["model.heads"]
     wide = work.get("model.intermediate", 4 * width)
     return Block(lambda: nn.LayerNorm(width), Attention(width, heads, heads, True, causal), Mlp(width, wide, gelu), norms_after)
@@ -78,11 +78,11 @@ def token_loss(logits, targets):
 
 
 class Transformer(nn.Module):
-    """What all families of tokens have: a table, tied to the head, and blocks."""
+    """Common to all token models: an embedding, tied to the head, and blocks."""
 
     def __init__(self, work, blocks):
         super().__init__()
-        # A table of whole tiles: a size that PyTorch's matrix products like better than 50257.
+        # The vocabulary is padded to whole tiles, which are faster in PyTorch's matmuls than 50257.
         self.tokens = nn.Embedding(-(-work["model.vocabulary"] // 128) * 128, work["model.hidden"])
         self.blocks = nn.ModuleList(blocks)
 
@@ -147,7 +147,7 @@ class Bert(Transformer):
 
 
 class Vit(nn.Module):
-    """The mean of all patches goes to the classifier."""
+    """The classifier reads the mean of all patches."""
 
     def __init__(self, work):
         super().__init__()

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The PyTorch side of compare_pytorch.py, in a process of its own: trains one workload on random batches and prints one
-JSON object with the milliseconds of every step. Not for use by hand; see compare_pytorch.py."""
+"""The PyTorch side of compare_pytorch.py, in a separate process: trains one workload on random batches and prints
+one JSON object with the milliseconds of every step. Not for use by hand; see compare_pytorch.py.
+"""
 import argparse
 import json
 import os
@@ -56,7 +57,7 @@ def make(work, device):
 
 
 def compile_model(model, mode):
-    """`blocks` compiles one block and uses it for all: minutes less for deep models, and a little less fused."""
+    """`blocks` compiles one block for all: saves minutes for deep models, with slightly less fusion."""
     if mode == "blocks" and hasattr(model, "blocks") and isinstance(model.blocks, nn.ModuleList):
         for block in model.blocks:
             block.compile()
@@ -65,7 +66,7 @@ def compile_model(model, mode):
 
 
 def force_cudnn_attention():
-    """Every other implementation off: the fastest one on Hopper is used, or the run fails."""
+    """Turns all other implementations off: either the fastest one on Hopper is used, or the run fails."""
     torch.backends.cuda.enable_flash_sdp(False)
     torch.backends.cuda.enable_mem_efficient_sdp(False)
     torch.backends.cuda.enable_math_sdp(False)
@@ -124,7 +125,7 @@ def cpu_times(step, count):
 
 
 def cuda_times(step, count):
-    """Between events on the stream: the host never waits within the run."""
+    """Between events on the stream: the host does not wait during the run."""
     events = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
     events[0].record()
     for number in range(count):
