@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs campaigns (launch/campaign) on virtual clusters of four nodes while random things go wrong: nodes vanish and come back, links
-# are cut, jobs preempted, nodes drained, ranks killed, the disk is full for a while, the campaign's process is killed and started
-# again. All must end, with the weights of a job that nobody disturbed. Prints a line per campaign and exits with 1 when anything differs.
+# Runs campaigns (launch/campaign) on virtual clusters of four nodes with random faults: nodes vanish and return, links
+# are cut, jobs preempted, nodes drained, ranks killed, the disk fills up, the campaign's process is killed and
+# restarted. All must end with the weights of an undisturbed job. Prints a line per campaign; exits with 1 if anything
+# differs.
 #
 #   scripts/campaigns.sh [--campaigns N] [--events N] [--steps N] [--seed N] [--trireme FILE] [--keep DIR] [--launcher WHICH]
 #
-#   --campaigns N     how many (default: 4)
-#   --events N        that go wrong with each (default: 4)
-#   --steps N         of a campaign, a multiple of 5 (default: 300)
-#   --seed N          of the random choices (default: from the clock, and printed)
+#   --campaigns N     number of campaigns (default: 4)
+#   --events N        faults in each (default: 4)
+#   --steps N         steps of a campaign, a multiple of 5 (default: 300)
+#   --seed N          seed of the random choices (default: from the clock, and printed)
 #   --trireme FILE    the program (default: build/cpu/trireme)
-#   --keep DIR        put the directories and logs there and leave them
-#   --launcher WHICH  slurm, hosts (mpirun), or half of them by each, beside each other on a cluster of its own (both, default)
+#   --keep DIR        put directories and logs there and keep them
+#   --launcher WHICH  slurm, hosts (mpirun), or both: half of the campaigns each, in parallel on separate clusters (default)
 #
-# Needs root and, but for hosts, a virtual Slurm (tests/slurm/vslurm.sh).
+# Needs root and, except for hosts, a virtual Slurm (tests/slurm/vslurm.sh).
 # shellcheck disable=SC2317  # functions that are called by name
 set -euo pipefail
 # shellcheck source=scripts/common.sh
@@ -51,7 +52,7 @@ work=${keep:-$(mktemp -d "${TMPDIR:-/tmp}/trireme-campaigns.XXXXXX")}
 mkdir -p "$work/disk"
 work=$(realpath -- "$work")
 
-# Of the lines of campaigns in files: how many, their jobs, goodput, and what went wrong how often.
+# Summary of the campaigns' lines in files: number, jobs, goodput, and count of each fault.
 summary() {
   awk -v all="$campaigns" -v seconds="$SECONDS" -v seed="$seed" '
     / the same weights after / {
@@ -72,7 +73,7 @@ summary() {
     }' "$@"
 }
 
-# Both beside each other: most of a campaign is waiting.
+# Both in parallel: a campaign mostly waits.
 run_both() {
   local lane lanes=() code=0
   "$0" --launcher slurm --campaigns $(((campaigns + 1) / 2)) --keep "$work/slurm" "$@" > >(tee "$work/slurm.txt") 2>&1 &
@@ -98,7 +99,7 @@ end_all() {
     network_down "$work/cluster"
   fi
   pkill -KILL -f "^bash $repository/launch/campaign/cluster/attempt.sh $work/" || true
-  # What failed is left for a look.
+  # Keeps the files of a failure.
   if ((code != 0)) || [[ -n $keep ]]; then cp -r "$work/disk" "$work/copy" 2>/dev/null || true; fi
   umount -l "$work/disk" 2>/dev/null || true
   if ((code == 0)) && [[ -z $keep ]]; then rm -rf -- "$work"; fi
@@ -126,7 +127,7 @@ YAML
 "$trireme" train "$work/config.yaml" --set "run.directory=$work/whole" >"$work/whole.log" 2>&1 || die "the job that nobody disturbs failed: $work/whole.log"
 expected=$(sha256sum <"$work/whole/weights.safetensors")
 
-# Small, so that it is soon full.
+# Small, so that it fills up soon.
 mount -t tmpfs -o size=48m tmpfs "$work/disk" || die "cannot mount a tmpfs"
 unset "${!SLURM_@}"
 mkdir -p "$work/cluster"
@@ -137,7 +138,7 @@ if [[ $launcher == slurm ]]; then
 else
   network_up "$work/cluster" 4 || die "no virtual hosts"
 fi
-# The network's own agent needs no network.
+# The network's agent works without a network.
 cat >"$work/rsh" <<AGENT
 #!/usr/bin/env bash
 for word; do [[ \$word == -* ]] || break; done
@@ -152,7 +153,7 @@ export OMPI_MCA_plm_rsh_agent=$work/rsh TRIREME_INTERFACE=$network_subnet.0/24
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none TRIREME_END_SECONDS=3
 export TRIREME_START_SECONDS=20
 
-# What may go wrong; each sets `what` for the report, and leaves things as they were after a while.
+# The faults; each sets `what` for the report, and undoes its effect after a while.
 kill_the_campaign() {
   what="campaign killed"
   kill -KILL "$campaign" 2>/dev/null || true
@@ -167,7 +168,7 @@ cut_link() {
 mend_link() {
   local host
   ip link set "$(network_interface "$1")" up
-  # Addresses that were looked up in vain are remembered for a while.
+  # Failed address lookups are cached for a while.
   for host in 1 2 3 4; do ip -n "$(network_namespace "$host")" neigh flush dev eth0; done
   ip neigh flush dev "${network_tag}b"
   rm "$work/lost.n$1"

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Tries to break the program for a while, in every way that the repository knows, and prints what was tried and how many
-# cases survived: the tests with CTest label "chaos", jobs that are killed and resumed (scripts/kill_and_resume.sh) and the
-# readers of files that anybody may have written (scripts/fuzz.sh where clang's libFuzzer is, else the fuzz tests).
+# Tries to break the program in every way that the repository knows, and prints the cases and survivors: the tests with
+# CTest label "chaos", jobs that are killed and resumed (scripts/kill_and_resume.sh) and readers of untrusted files
+# (scripts/fuzz.sh with clang's libFuzzer, else the fuzz tests).
 #
 #   scripts/chaos.sh [--minutes N] [--build DIR] [--seed N] [--keep DIR] [--no-fuzzer]
 #
-#   --minutes N   how long (default: 5); each part gets a third, the tests run once at least
-#   --build DIR   the build folder whose tests and program are used (default: build/cpu)
-#   --seed N      of the first killed job; the others count up from it (default: from the clock, and printed)
-#   --keep DIR    put the logs there and leave them; without it they are left only where something broke
-#   --no-fuzzer   the fuzz tests in place of libFuzzer, for which the readers are built anew with clang
+#   --minutes N   duration (default: 5); each part gets a third, the tests run at least once
+#   --build DIR   the build folder with tests and program (default: build/cpu)
+#   --seed N      seed of the first killed job; the others count up from it (default: from the clock, and printed)
+#   --keep DIR    put the logs there and keep them; otherwise they are kept only after a failure
+#   --no-fuzzer   the fuzz tests instead of libFuzzer, which needs a build with clang
 #
-# A test may print "chaos: CASES cases, SURVIVED survived"; another counts as one case each time. Exits with 1 when anything
+# A test may print "chaos: CASES cases, SURVIVED survived"; others count as one case per run. Exits with 1 if anything
 # broke.
 set -euo pipefail
 # shellcheck source=scripts/common.sh
@@ -44,12 +44,12 @@ build=$(realpath -- "$build")
 work=${keep:-$(mktemp -d "${TMPDIR:-/tmp}/trireme-chaos.XXXXXX")}
 mkdir -p "$work"
 work=$(realpath -- "$work")
-# What broke is left for a look.
+# Keeps the files of a failure.
 if [[ -z $keep ]]; then trap '(($? != 0)) || rm -rf -- "$work"' EXIT; fi
 share=$((minutes * 20)) failed=0
 say "$minutes minutes, seed $seed, logs in $work"
 
-# What was tried, in order; cases and survivors by that name.
+# Names in order; cases and survivors by name.
 names=()
 declare -A cases=() survived=()
 count() {
@@ -59,7 +59,7 @@ count() {
   (($2 == $3)) || failed=1
 }
 
-# Runs the tests of a label one by one, so that each one's words are its own.
+# Runs the tests of a label one by one, to separate their output.
 run_label() {
   local label=$1 test code line found
   mapfile -t tests < <(ctest --test-dir "$build" -N -L "^$label\$" | sed -n 's/^ *Test *#[0-9]*: //p')

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by the scripts here: messages, quiet runs with progress, and the tools of older systems.
+# Sourced by the scripts here: messages, quiet runs with progress, and tools for older systems.
 
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -11,15 +11,15 @@ die() {
   exit 1
 }
 
-# run_quietly LABEL COMMAND...: the output goes to a log. On a terminal its last line is shown in place, elsewhere a
-# line every ten seconds; a command that fails has the end of its log printed.
+# run_quietly LABEL COMMAND...: writes the output to a log. Shows its last line on a terminal, else a line every ten
+# seconds; if the command fails, prints the end of the log.
 run_quietly() {
   local label=$1 log status=0 started=$SECONDS
   shift
   log=$(mktemp "${TMPDIR:-/tmp}/trireme-log.XXXXXX")
   "$@" >"$log" 2>&1 </dev/null &
   local child=$! next=10 last
-  # A shell without job control starts background commands deaf to Ctrl-C.
+  # A shell without job control starts background commands with SIGINT ignored.
   trap 'kill "$child" 2>/dev/null; exit 130' INT TERM
   while kill -0 "$child" 2>/dev/null; do
     last=$(tail -c 400 "$log" | tr '\r' '\n' | grep -v '^[[:space:]]*$' | tail -n 1 | tr -cd '[:print:]') || true
@@ -44,7 +44,7 @@ run_quietly() {
   return "$status"
 }
 
-# at_least HAVE WANT: version numbers compared by their parts.
+# at_least HAVE WANT: compares version numbers.
 at_least() { [[ $(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1) == "$2" ]]; }
 
 # shellcheck disable=SC2034  # read by install_deps.sh
@@ -52,7 +52,7 @@ minimum_cmake=3.25
 minimum_gcc=12
 tools_directory=$repository/build/tools
 
-# Where install_deps.sh puts what comes from no package manager: CUDA from pip, or all of a bundle.
+# Destination of install_deps.sh for parts without a package: CUDA from pip, or a whole bundle.
 trireme_prefix=${TRIREME_PREFIX:-${HOME:-}/.local/trireme}
 if [[ -f $trireme_prefix/env.sh ]]; then
   # shellcheck source=/dev/null
@@ -61,12 +61,12 @@ fi
 
 cmake_version() { cmake --version 2>/dev/null | awk 'NR == 1 { print $3 }'; }
 
-# Prints the g++ to build with: the default where it is new enough, else the newest numbered one.
+# Prints the g++ to build with: the default if it is new enough, else the newest numbered one.
 find_compiler() {
   local name
   for name in "${CXX:-g++}" g++-15 g++-14 g++-13 g++-12; do
     command -v "$name" >/dev/null || continue
-    # A compiler that the user names is the user's choice, clang included.
+    # A compiler that the user names is taken, even clang.
     if [[ $name == "${CXX:-}" ]] || at_least "$("$name" -dumpversion)" "$minimum_gcc"; then
       printf '%s\n' "$name"
       return 0
@@ -75,7 +75,7 @@ find_compiler() {
   return 1
 }
 
-# After install_deps.sh: a CMake that it put aside, and the compiler, for the commands that follow.
+# After install_deps.sh: sets the compiler and a privately installed CMake for the commands that follow.
 use_tools() {
   if [[ -x $tools_directory/bin/cmake ]]; then PATH=$tools_directory/bin:$PATH; fi
   CXX=$(find_compiler) || die "no g++ of version $minimum_gcc or newer; run scripts/install_deps.sh"

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds the fuzz targets of tests/fuzz with clang, libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer, and runs
-# each for a while. Needs clang with its runtime (apt-get install clang-22 libclang-rt-22-dev); clang 16 cannot capture
-# structured bindings under -fopenmp-simd.
+# each. Needs clang with its runtime (apt-get install clang-22 libclang-rt-22-dev); clang 16 cannot capture structured
+# bindings under -fopenmp-simd.
 #
 #   scripts/fuzz.sh [SECONDS_PER_TARGET [TARGET...]]      (default: 60 seconds; config fields images manifest megatron safetensors shard tcp tokenizer weights_index)
 #
-# What it learns is kept in build/fuzz/corpus. An input that crashes, leaks or takes over 10 seconds is kept in
-# build/fuzz/findings, and the exit code is 1; it belongs into tests/fuzz/seeds/TARGET once that is mended. One that takes
-# over a second is kept as TARGET-slow-unit-*: on a busy machine that may be chance.
+# The corpus is kept in build/fuzz/corpus. An input that crashes, leaks or takes over 10 seconds is kept in
+# build/fuzz/findings, and the exit code is 1; add it to tests/fuzz/seeds/TARGET once the bug is fixed. An input that
+# takes over a second is kept as TARGET-slow-unit-*: on a busy machine that may be chance.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=scripts/common.sh
@@ -27,7 +27,8 @@ for target in "${targets[@]}"; do
   [[ -f tests/fuzz/${target}_fuzz.cpp ]] || die "$target: there is no tests/fuzz/${target}_fuzz.cpp"
 done
 
-# Older ones lack std::source_location or cannot capture structured bindings under OpenMP; a clang without its runtime cannot link.
+# Older clangs lack std::source_location or cannot capture structured bindings under OpenMP; without its runtime clang
+# cannot link.
 find_clang() {
   local name
   for name in ${CXX:+"$CXX"} clang++ clang++-{22,21,20,19}; do
@@ -45,7 +46,7 @@ clang=$(find_clang)
 run_quietly "cmake --preset fuzz ($clang)" cmake --preset fuzz -DCMAKE_CXX_COMPILER="$clang" -DCMAKE_C_COMPILER="${clang/++/}"
 cmake --build build/fuzz -j "$(nproc)" --target "${targets[@]/#/fuzz_}"
 
-# Files of inputs in memory, where that is one.
+# Keeps files of inputs in memory if possible.
 if [[ -z ${TMPDIR:-} && -w /dev/shm ]]; then export TMPDIR=/dev/shm; fi
 findings=$PWD/build/fuzz/findings failed=0
 mkdir -p "$findings"

@@ -1,34 +1,34 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Proves on a GPU what cannot be proved without one, and measures beside PyTorch: in six calls of under ten minutes each,
-# for a machine that is rented for minutes. Needs a build, or a bundle that was made elsewhere; no network, no root.
+# Checks on a GPU everything that needs one, and measures next to PyTorch: five calls of under ten minutes each, for a
+# rented machine. Needs a build, or a bundle that was made elsewhere; no network, no root.
 #
-#   scripts/gpu_check.sh list                 the calls, in the order in which to run them, and how long each takes at most
-#   scripts/gpu_check.sh CALL...              first basics gpt2 benchmark sanitizer ranks, or all
-#   scripts/gpu_check.sh build                builds preset cuda and stops; a call builds only where there is no build
-#   scripts/gpu_check.sh bundle DIR           packs a build for a machine that has nothing but its driver; see its --help
-#   scripts/gpu_check.sh report FILE|DIR...   one report of the results that several machines left
+#   scripts/gpu_check.sh list                 the calls, in their order, with their time limits
+#   scripts/gpu_check.sh CALL...              basics gpt2 benchmark sanitizer ranks, or all
+#   scripts/gpu_check.sh build                builds preset cuda and stops; a call builds only if there is no build
+#   scripts/gpu_check.sh bundle DIR           packs a build for a machine with only a driver; see its --help
+#   scripts/gpu_check.sh report FILE|DIR...   one report of results from several machines
 #
-#   --build DIR          takes this build
+#   --build DIR          uses this build
 #   --out DIR            results_CALL.jsonl, evidence_CALL.tar.gz, report.md, written after each row (default: gpu_check)
-#   --strict             what was not proved (skipped, refused, no time left) fails as well
+#   --strict             unproved rows (skipped, refused, no time left) also fail
 #   --only REGEX         rows whose "section: name" matches
-#   --launcher mpi|tcp   who starts several ranks: mpirun, or launch/tcp_run.sh (default: mpirun where there is one)
+#   --launcher mpi|tcp   launcher of several ranks: mpirun, or launch/tcp_run.sh (default: mpirun if available)
 #   --torch-python FILE  a Python that has PyTorch (default: python3)
 #   --models a,b         benchmark these: gpt2_124m gpt2_350m gpt2_774m gpt2_1558m resnet50
 #   --set KEY=VALUE      override a config key in the benchmarks, e.g. device.graphs=step
 #   --device cpu         a rehearsal of the script on a machine without a GPU
 #
-# report.md has a row per claim (command, result, what was seen) and ends with what was not proved. A row that hangs leaves
-# thread stacks, the ranks' last collectives, metrics and nvidia-smi in the evidence. Exit code: 0 nothing failed, 1 something
-# did (with --strict: or was not proved), 2 there is no GPU or nothing to run. Speed never fails.
+# report.md has a row per claim (command, result, observation) and ends with the unproved ones. A row that hangs leaves
+# thread stacks, the ranks' last collectives, metrics and nvidia-smi in the evidence. Exit code: 0 nothing failed, 1
+# something failed (with --strict: or was not proved), 2 there is no GPU or nothing to run. Speed never fails.
 set -euo pipefail
 called_from=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=scripts/common.sh
 source scripts/common.sh
 
-# in_callers_place PATH: a path as the caller meant it.
+# in_callers_place PATH: resolves a path from the caller's directory.
 in_callers_place() { (cd "$called_from" && realpath -m -- "$1"); }
 
 help() { sed -n '3,/^set -/{/^#/s/^# \{0,1\}//p}' scripts/gpu_check.sh; }
@@ -46,7 +46,7 @@ while [[ $# -gt 0 ]]; do
       case $1 in
         --build) build=$(in_callers_place "$2") ;;
         --out) pass+=("$1" "$(in_callers_place "$2")") ;;
-        # A word without a slash is looked for in PATH. A link is not followed: it is what makes a virtual environment one.
+        # A word without a slash is searched in PATH. Links are not resolved: a virtual environment needs its link.
         --torch-python) if [[ $2 == */* ]]; then pass+=("$1" "$(in_callers_place "$(dirname "$2")")/${2##*/}"); else pass+=("$1" "$2"); fi ;;
         --device) device=$2 ;;
         *) pass+=("$1" "$2") ;;
@@ -69,12 +69,12 @@ if [[ ${#calls[@]} -eq 0 ]]; then
   exit 2
 fi
 
-# cannot_run REASON...: what is missing here, and the exit code that says so.
+# cannot_run REASON...: prints what is missing; the exit code says so too.
 cannot_run() {
   printf 'cannot run here: %s\n' "$@" >&2
   exit 2
 }
-# A bundle brings one, for machines that have none.
+# A bundle may contain Python.
 if ! command -v python3 >/dev/null && [[ -x python/bin/python3 ]]; then export PATH=$PWD/python/bin:$PATH; fi
 command -v python3 >/dev/null || cannot_run "there is no python3"
 if [[ ${calls[0]} == list || ${calls[0]} == report ]]; then exec python3 scripts/gpu_check "${calls[@]}" "${pass[@]+"${pass[@]}"}"; fi

@@ -24,8 +24,8 @@ source "$repository/scripts/deps/cuda.sh"
 # shellcheck source=scripts/deps/bundle.sh
 source "$repository/scripts/deps/bundle.sh"
 
-# Where distributions name a need differently, the first name that exists is taken. Debian's CMake files of oneDNN ask for
-# OpenCL, which libdnnl-dev does not bring.
+# If distributions use different names, the first existing name is taken. Debian's CMake files of oneDNN require OpenCL,
+# which libdnnl-dev does not install.
 needs=(
   "libopenmpi-dev" "openmpi-bin"
   "libhdf5-dev"
@@ -36,7 +36,7 @@ needs=(
   "libdeflate-dev" "liblz4-dev" "liblzf-dev" "libzstd-dev" "libblosc-dev" "libaec-dev"
   "libgtest-dev" "libgmock-dev" "pkgconf pkg-config"
 )
-# A bundle leaves these out: it has Ninja from pip, and the others only make work easier.
+# Not in a bundle: Ninja is there from pip, and the others are optional.
 program_needs=("ninja-build" "ccache" "git")
 data_needs=("bible-kjv" "dataset-fashion-mnist")
 slurm_needs=("slurmctld" "slurmd" "slurm-client" "munge" "slurmdbd" "mariadb-server-core" "mariadb-client-core" "iproute2" "procps")
@@ -82,7 +82,7 @@ any_installed() {
   return 1
 }
 
-# First name of each alternative that the package lists know; fails on the first need that has none.
+# First name of each alternative that the package lists have; fails on the first missing one.
 choose() {
   local need name found
   chosen=()
@@ -112,7 +112,7 @@ elif $with_toolchain; then
   die "--toolchain goes with --bundle"
 fi
 if $with_cuda && ! $check_only; then install_cuda; fi
-# Where a bundle was unpacked it stands for the packages.
+# An unpacked bundle replaces the packages.
 if [[ -d $prefix/system ]]; then needs=(); else needs+=("${program_needs[@]}"); fi
 if $with_data; then needs+=("${data_needs[@]}"); fi
 if $with_slurm; then needs+=("${slurm_needs[@]}"); fi
@@ -148,7 +148,7 @@ if [[ $(id -u) -ne 0 ]]; then
 fi
 apt() { "${as_root[@]+"${as_root[@]}"}" env DEBIAN_FRONTEND=noninteractive apt-get "$@"; }
 
-# The distribution's g++ and cmake where they are new enough; else g++-12 beside it and a CMake of our own.
+# The distribution's g++ and cmake if they are new enough; else g++-12 and a private CMake.
 tool_needs() {
   if $need_compiler; then
     wanted+=(g++)
@@ -167,7 +167,7 @@ tool_needs() {
   fi
 }
 
-# Packages start what they install unless this file forbids it; the tests start daemons of their own.
+# Packages start their daemons unless this file forbids it; the tests start their own.
 keep_daemons_down() {
   local policy=/usr/sbin/policy-rc.d
   [[ ! -e $policy ]] || return 0
@@ -177,7 +177,7 @@ keep_daemons_down() {
   trap "${as_root[*]+"${as_root[*]}"} rm -f $policy" EXIT
 }
 
-# Package lists are fetched only when there are none, or they do not know a package, or name a version that is gone.
+# Updates package lists only if there are none, or they lack a package or name a deleted version.
 wanted=()
 tool_needs
 if ! choose "${missing[@]+"${missing[@]}"}" "${wanted[@]+"${wanted[@]}"}"; then

@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Kills training jobs and lets them go on under other layouts until they are done; then compares every step's loss and
-# gradient norm, the weights and the optimizer's state with those of a job that nobody killed, bit by bit. Each kill is
-# SIGKILL for a random rank: at a random time after the start, after a random number of steps, or while a checkpoint is
-# being written. Prints one line per job and exits with 1 when anything differs.
+# Kills training jobs and resumes them under other layouts until they are done; then compares every step's loss and
+# gradient norm, the weights and the optimizer's state with those of an undisturbed job, bit by bit. Each kill is
+# SIGKILL for a random rank: at a random time after the start, after a random number of steps, or during a checkpoint.
+# Prints one line per job; exits with 1 if anything differs.
 #
 #   scripts/kill_and_resume.sh [--model M] [--precision P] [--jobs N] [--kills N] [--steps N] [--seed N] [--trireme FILE] [--keep DIR]
 #
 #   --model M        gpt (default) or another of scripts/small_models.sh
 #   --precision P    fp32 (default) or bf16
-#   --jobs N         whole jobs (default: 3; 100 take about half an hour on two cores)
-#   --kills N        most kills of one job; each has at least one (default: 3)
+#   --jobs N         complete jobs (default: 3; 100 take about half an hour on two cores)
+#   --kills N        maximum kills of one job; each has at least one (default: 3)
 #   --steps N        steps of a job, a multiple of 3 (default: 60)
-#   --seed N         of the random choices (default: from the clock, and printed)
+#   --seed N         seed of the random choices (default: from the clock, and printed)
 #   --trireme FILE   the program (default: build/cpu/trireme)
-#   --keep DIR       put the run directories and logs there and leave them
+#   --keep DIR       put run directories and logs there and keep them
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -50,7 +50,7 @@ source "$repository/launch/mpi_env.sh" 4
 work=${keep:-$(mktemp -d "${TMPDIR:-/tmp}/trireme-kill.XXXXXX")}
 mkdir -p "$work"
 work=$(realpath -- "$work")
-# What failed is left for a look.
+# Keeps the files of a failure.
 if [[ -z $keep ]]; then trap '(($? != 0)) || rm -rf -- "$work"' EXIT; fi
 RANDOM=$((seed % 32768))
 say "seed $seed, $work"
@@ -80,7 +80,7 @@ if [[ $model == resnet ]]; then
     "4 parallel.zero=3")
 fi
 
-# start DIRECTORY LOG RANKS [SETTING...]: a job in the background, whose process is $job.
+# start DIRECTORY LOG RANKS [SETTING...]: starts a job in the background; $job is its process.
 start() {
   local directory=$1 log=$2 ranks=$3 flags=()
   shift 3
@@ -89,7 +89,7 @@ start() {
   job=$!
 }
 
-# The figures of a run that no kill and no layout may change.
+# The figures of a run that must not depend on kills and layouts.
 figures() {
   sed -n 's/^{"step":\([0-9]*\),"loss":\([^,]*\),.*"grad_norm":\([^,]*\),.*/\1 \2 \3/p' "$1/metrics.jsonl"
   grep -o '"step":[0-9]*,"validation_loss":[^,}]*' "$1/metrics.jsonl"
@@ -101,7 +101,7 @@ wait "$job" || die "the job that nobody kills failed: $work/whole.log"
 figures "$work/whole" >"$work/whole.txt"
 [[ $(grep -c '^[0-9]' "$work/whole.txt") -ge $steps ]] || die "the log of $work/whole has no figures"
 
-# False when nothing has happened by the end of the job.
+# False if the job ends first.
 until_steps_more() {
   local metrics=$1/metrics.jsonl before more=$2
   before=$(wc -l 2>/dev/null <"$metrics" || echo 0)
@@ -111,7 +111,7 @@ until_steps_more() {
   done
   return 1
 }
-# What earlier starts left was removed by this one before its first step.
+# This start removed leftovers of earlier ones before its first step.
 until_a_save() {
   until_steps_more "$1" 1 || return 1
   local skipped=$2 seen='' found
@@ -126,10 +126,10 @@ until_a_save() {
   done
   return 1
 }
-# Waits without starting a process: nothing ever comes from this pipe.
+# Waits without a process: nothing ever arrives in this pipe.
 exec {never}<> <(:)
 
-# Waits for a random moment of the job and kills a random rank; false when the job was faster.
+# Waits for a random moment of the job and kills a random rank; false if the job ends first.
 kill_one() {
   local directory=$1 ranks
   case $((RANDOM % 4)) in
@@ -157,7 +157,7 @@ for ((n = 1; n <= jobs; ++n)); do
     wait "$job" || code=$?
     if $struck && ((code != 0)); then
       job_kills=$((job_kills + 1))
-      # Not one that a kill before this round's has left.
+      # Only saves interrupted in this round.
       if [[ -n $(find "$directory" -name 'step_*.tmp' -newer "$work/round" 2>/dev/null) ]]; then job_in_saves=$((job_in_saves + 1)); fi
     fi
     if ((code == 0)); then break; fi

@@ -149,7 +149,7 @@ results_of() {
   grep -oE '"(step|loss|validation_loss|accuracy|grad_norm)":[^,}]*' "$run/metrics.jsonl"
 }
 
-# Whether the family lacks what a layout of TENSOR SCHEDULE RECOMPUTE asks for.
+# Whether the family does not support TENSOR SCHEDULE RECOMPUTE.
 refuses() { [[ $model == resnet && ($1 -gt 1 || $2 == zero-bubble || $3 == selective) ]]; }
 
 # row RANKS LAYOUT SCHEDULE ZERO SEQUENCE RECOMPUTE LOSS WEIGHTS EQUAL

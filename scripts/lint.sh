@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The rules of this repository that no compiler checks. Prints every breach and exits 1 if there is one.
+# Checks the rules of this repository that no compiler checks. Prints every breach and exits 1 if there is one.
 #
 #   scripts/lint.sh            all files that git tracks or would track (a second)
 #   scripts/lint.sh FILE...    these files only
-#   scripts/lint.sh --cuda     instead: the CUDA sources (*.cu) under clang-tidy-22, seconds a file; 77 where it is missing
+#   scripts/lint.sh --cuda     instead: the CUDA sources (*.cu) under clang-tidy-22, seconds per file; 77 if it is missing
 set -euo pipefail
 called_from=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# Of a system's clang-tidy only the 22nd reads the headers of CUDA 13; see .clang-tidy for the checks.
+# Only clang-tidy 22 parses the headers of CUDA 13; see .clang-tidy for the checks.
 lint_cuda() {
   local tidy cuda file
   tidy=$(command -v clang-tidy-22) || {
@@ -42,7 +42,7 @@ if [[ $# -gt 0 ]]; then
   files=()
   for file in "$@"; do files+=("$(cd "$called_from" && realpath -m --relative-to="$OLDPWD" -- "$file")"); done
 else
-  # A file that is removed but not committed yet is listed and not there.
+  # git also lists a removed file before the commit.
   mapfile -t files < <(git ls-files --cached --others --exclude-standard | while read -r file; do
     if [[ -f $file ]]; then printf '%s\n' "$file"; fi
   done)
@@ -79,7 +79,7 @@ code='^(runtime|models|data|launch)/.*\.(h|cpp|cu|cuh)$'
 all_code='^(runtime|models|data|launch|tests)/.*\.(h|cpp|cu|cuh)$'
 call='\b(MPI_[A-Z][a-z]\w*|H5[A-Z]{1,2}[a-z]\w*|dnnl_(memory|primitive|stream|engine)_\w+|dnnl_sgemm|(cuda|cudnn|cublas|nccl)[A-Z]\w*)\('
 
-# A backend stays in the folder that implements it, and its headers out of everybody's headers.
+# Backends are used only in the folder that implements them, and their headers stay out of other headers.
 report 'MPI is called in runtime/comm only' < <(search "$code" '\bMPI_[A-Z][a-z]\w*\(' '^runtime/comm/|//.*MPI_')
 report 'HDF5 is called in runtime/hdf5, data/hdf5 and runtime/checkpoint only' \
   < <(search "$code" '\bH5[A-Z]{1,2}[a-z]\w*\(' '^(runtime/hdf5|data/hdf5|runtime/checkpoint)/|//.*H5')
@@ -95,13 +95,13 @@ report 'the result of a library call is dropped: use the check of this folder, o
   < <(search "$code" "^\\s*(\\(void\\)|static_cast<void>\\()?\\s*$call" \
     '\b(MPI_Abort|H5Eset_auto2)\(|// unchecked: ' |
     while IFS= read -r hit; do
-      # A call that continues an expression of the line above is used there.
+      # A call that continues the expression of the previous line uses its result.
       file=${hit%%:*} rest=${hit#*:} line=${rest%%:*}
       above=$(sed -n "$((line - 1))p" "$file")
       if [[ $above =~ (^|[;{}])[[:space:]]*$ || $above =~ ^[[:space:]]*// ]]; then printf '%s\n' "$hit"; fi
     done)
 
-# All rooms share a namespace (runtime/README.md). The linker sees functions of one name, types may differ unseen.
+# All rooms share a namespace (runtime/README.md). The linker reports equal names of functions, but not of types.
 # shellcheck disable=SC2016  # awk's variables
 report 'a type of this name is declared in another file of this namespace' < <(select_files "$code" | xargs -0 -r awk '
   FNR == 1 { depth = 0; hidden = 0 }
@@ -115,7 +115,7 @@ report 'a type of this name is declared in another file of this namespace' < <(s
     first[type] = FILENAME
   }')
 
-# Size: a reader holds a file and a function in the head.
+# Size limits keep files and functions readable.
 report 'over 500 lines: split by concept' \
   < <(select_files '\.(h|hpp|cpp|cu|cuh|py|sh|cmake)$' | xargs -0 -r awk 'FNR == 501 { print FILENAME ":501:" }')
 # shellcheck disable=SC2016  # awk's variables
@@ -123,7 +123,7 @@ report 'a function over 80 lines: split by step' < <(select_files "$all_code" | 
   /^[A-Za-z_\[].*[{(,]$/ && !/^(namespace|class|struct|enum|union|extern|#)/ { start = FNR; text = $0 }
   /^}/ { if (start && FNR - start > 80) print FILENAME ":" start ": " text; start = 0 }')
 
-# Every file.
+# All files.
 report 'has no SPDX-License-Identifier in its first three lines' \
   < <(select_files '\.(h|cpp|cu|cuh|py|sh)$' |
     xargs -0 -r awk 'FNR <= 3 && /SPDX-License-Identifier: Apache-2.0/ { seen[FILENAME] = 1 }
@@ -135,7 +135,7 @@ report 'unfinished work belongs into an issue' \
 report 'white space at the end of a line' < <(search '\.(h|cpp|cu|cuh|py|sh|cmake|yaml|md|txt)$' '[ \t]+$')
 report 'a tab' < <(search '\.(h|cpp|cu|cuh|py|cmake|yaml)$' '\t')
 
-# Every room explains itself.
+# READMEs of rooms.
 report 'a room without README.md' < <(
   if [[ $# -eq 0 ]]; then
     for room in runtime/*/ models/ data/ launch/ scripts/; do

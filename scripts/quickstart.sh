@@ -65,7 +65,7 @@ if [[ ! -f build/cpu/build.ninja ]]; then run_quietly "cmake --preset cpu" cmake
 run_quietly "compiling" cmake --build --preset cpu --target trireme
 trireme=$repository/build/cpu/trireme
 
-# packed PATH: there and readable; a half-written or older data set is packed again.
+# packed PATH: a complete, readable data set is there; otherwise it is packed again.
 packed() { [[ -d $1 ]] && "$trireme" data inspect "$1" >/dev/null 2>&1; }
 
 pack_text() {
@@ -90,7 +90,7 @@ pack_fashion() {
 
 say "packing data into $directory/data"
 if [[ ${#texts[@]} -gt 0 ]]; then
-  # Other files, or files that changed, are another data set.
+  # Other or changed files are another data set.
   text_data=$directory/data/text-$(stat -c '%n %s %Y' -- "${texts[@]}" | cksum | cut -d ' ' -f 1)
   pack_text "$text_data" "${texts[@]}"
 else
@@ -111,7 +111,7 @@ next_run() {
   run=$directory/runs/$1-$n
 }
 
-# global_batch FILE: the config's global batch, or the next that this number of ranks divides.
+# global_batch FILE: the config's global batch, rounded up to a multiple of the ranks.
 global_batch() {
   local global micro together
   global=$(awk '$1 == "global_batch:" { print $2 }' "$1")
@@ -120,7 +120,7 @@ global_batch() {
   echo $((global + (together - global % together) % together))
 }
 
-# train CONFIG DATA: in a new run directory, with the console of rank 0 on this terminal. Each rank runs its share of the
+# train CONFIG DATA: in a new run directory, with rank 0's console on this terminal. Each rank computes its share of the
 # global batch as one micro-batch of at most 32 samples.
 train() {
   local global share
@@ -131,7 +131,7 @@ train() {
     --set run.directory="$run" --set train.global_batch="$global" --set train.micro_batch="$share" </dev/null
 }
 
-# last_value KEY: of the last line of metrics.jsonl that has it.
+# last_value KEY: the last value in metrics.jsonl.
 last_value() { sed -n "s/.*\"$1\":\([0-9.eE+-]*\).*/\1/p" "$run/metrics.jsonl" | tail -n 1; }
 
 # shellcheck source=launch/mpi_env.sh

@@ -1,12 +1,12 @@
 # shellcheck shell=bash disable=SC2034
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by scripts that train a small model of each family on data made up here.
+# Sourced by scripts that train a small model of each family on generated data.
 
 small_models='gpt llama gemma bert vit resnet'
 
-# small_model NAME DIRECTORY TRIREME LAYERS HIDDEN TENSOR_BLOCKS: packs data into DIRECTORY/data and says in $model_keys what the model
-# section is, in $data_keys what stands in the data section beside the paths, in $tensor_blocks how many of TENSOR_BLOCKS the
-# family has.
+# small_model NAME DIRECTORY TRIREME LAYERS HIDDEN TENSOR_BLOCKS: packs data into DIRECTORY/data. Sets $model_keys to
+# the model section, $data_keys to the data section without paths, and $tensor_blocks to the number of blocks that the
+# family supports, at most TENSOR_BLOCKS.
 small_model() {
   local name=$1 directory=$2 trireme=$3 blocks="layers: $4, hidden: $5, heads: 4"
   awk 'BEGIN { srand(1); split("oar rower keel bench trireme sea pull the", word, " ")
@@ -26,7 +26,7 @@ small_model() {
       ;;
   esac
   if [[ $name == vit || $name == resnet ]]; then
-    # Letters as pixels of 12 x 12 pictures, and as labels.
+    # Letters as pixels of 12 x 12 images, and as labels.
     data_keys=', mean: [0.4], std: [0.1], flip: true, mixup: 0.8, cutmix: 1'
     { printf '\0\0\10\3\0\0\0\170\0\0\0\14\0\0\0\14' && head -c 17280 "$directory/text.txt"; } >"$directory/images_idx"
     { printf '\0\0\10\1\0\0\0\170' && head -c 120 "$directory/text.txt" | LC_ALL=C tr 'a-h' '\000' | LC_ALL=C tr 'i-q' '\001' |

@@ -60,6 +60,6 @@ cmake --build --preset "$preset" -j "$jobs"
 
 say "testing"
 if ! $cluster; then filter+=(-LE '^(hosts|slurm)$'); fi
-# Many tests mostly wait, for deadlines and daemons, and others a third of their time: PROCESSORS counts thirds of a core
-# (scripts/cmake/TriremeTests.cmake).
+# Many tests mostly wait, for deadlines and daemons, and others a third of their time: so PROCESSORS counts thirds of a
+# core (scripts/cmake/TriremeTests.cmake).
 exec ctest --preset "$preset" -j $((3 * jobs)) --no-tests=error "${filter[@]+"${filter[@]}"}" </dev/null

@@ -46,8 +46,8 @@ fi
 place=${keep:-$(mktemp -d "${TMPDIR:-/tmp}/trireme-package.XXXXXX")}
 mkdir -p "$place"
 place=$(cd "$place" && pwd)
-# Mounts are made in a namespace that ends before this, but for debootstrap's own, which stay where it is killed. Nothing is
-# removed below a mount.
+# Mounts are made in a namespace that ends before this, except debootstrap's own, which stay if it is killed. Removes
+# nothing below a mount.
 mounts_below() { findmnt --list --noheadings --output TARGET | grep "^$place/" | sort -r; }
 clean_up() {
   if [[ -n $keep ]]; then return; fi

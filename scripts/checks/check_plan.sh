@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# How well does the planner know this machine? Calibrates it (trireme bench machine), then trains one small model on layouts of
-# 1, 2 and 4 ranks and compares the step time that `trireme plan` predicts for each with the measured one. Prints a table
-# and exits with 1 when a prediction is off by more than the tolerance, or when the planner puts two layouts in the wrong
-# order though their measured times differ by more than it. Needs a quiet machine: three minutes on two cores.
+# Checks the planner's predictions on this machine. Calibrates it (trireme bench machine), trains a small model on
+# layouts of 1, 2 and 4 ranks, and compares the step time that `trireme plan` predicts for each with the measured one.
+# Prints a table. Exits with 1 if a prediction is off by more than the tolerance, or if the planner orders two layouts
+# wrongly although their measured times differ by more than it. Needs a quiet machine: three minutes on two cores.
 #
 #   scripts/checks/check_plan.sh [--model gpt|cnn] [--tolerance PERCENT] [--rounds N] [--steps N] [--trireme FILE] [--keep DIR]
 #
-#   --model gpt|cnn      what to train: a GPT of 1.8 M parameters or a ResNet of 0.3 M (default: gpt)
+#   --model gpt|cnn      the model: a GPT of 1.8 M parameters or a ResNet of 0.3 M (default: gpt)
 #   --tolerance PERCENT  largest error of a prediction (default: 15)
-#   --rounds N           calibrate and run everything so often, by turns; the fastest lower quartile counts (default: 2)
-#   --steps N            steps of each run, of which the first fifth does not count (default: 30)
+#   --rounds N           rounds of calibration and runs, in turns; the fastest lower quartile counts (default: 2)
+#   --steps N            steps of each run, without the first fifth (default: 30)
 #   --trireme FILE       the program (default: build/cpu/trireme)
-#   --keep DIR           put hardware file, plans and runs there and leave them
+#   --keep DIR           put hardware file, plans and runs there and keep them
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
@@ -105,7 +105,7 @@ train: {steps: $steps, global_batch: 16, micro_batch: 2, log_every: 1000}
 CONFIG
 
 say "load of the machine: $(cut -d ' ' -f 1-3 /proc/loadavg); it should be below 1"
-# What other programs disturb is said and judged with the rest: runs and calibration by turns, of which the fastest count.
+# Other load is reported and judged like the rest: runs and calibrations alternate, and the fastest count.
 for ((round = 1; round <= rounds; ++round)); do
   mpirun -np 2 "$trireme" bench machine "$work/model.yaml" --seconds 4 --accept-load --out "$work/hardware.$round.yaml" \
     >"$work/bench.$round.log" 2>&1 || die "the calibration failed: $(tail -n 3 "$work/bench.$round.log")"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs a compiler; what ptxas reports goes to OBJECT.ptxas, everything else to stderr as usual.
+# Runs a compiler. The output of ptxas goes to OBJECT.ptxas, everything else to stderr.
 for argument; do
   [ "$previous" = -o ] && object=$argument
   previous=$argument

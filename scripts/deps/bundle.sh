@@ -1,18 +1,18 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by install_deps.sh: carries all dependencies to a machine without network and without root.
+# Sourced by install_deps.sh: transfers all dependencies to a machine without network and root.
 #
-# A bundle is a directory with tar files and their checksums. What the target is expected to have: the same kind of
-# processor, a C library as new as here, bash, tar, gzip, coreutils, python3 for the scripts that need it; and g++ >= 12
-# unless the bundle has the toolchain. Everything else is in it: libraries, headers, Open MPI, CMake, Ninja, pkg-config.
+# A bundle is a directory with tar files and checksums. The target needs the same kind of processor, a C library as new
+# as here, bash, tar, gzip, coreutils, and python3 for some scripts; also g++ >= 12 unless the bundle has the toolchain.
+# The bundle has everything else: libraries, headers, Open MPI, CMake, Ninja, pkg-config.
 
-# Packages that every system has its own of, and those that only administer one. The compiler goes into its own tree.
+# Packages that every system has, and system administration. The compiler has a separate tree.
 bundle_leaves_out='^(libc6|libc-|libcrypt|linux-libc-|libgcc-s1|libstdc\+\+6|gcc-.*-base|dpkg|tar|debconf|perl|adduser|passwd|libpam|libaudit|libsemanage|libselinux|openssh|debianutils|lib(nsl|tirpc)|rpcsvc|libjs-|install-info|sensible-utils)'
 bundle_is_compiler='^(gcc|g\+\+|cpp|gfortran|binutils|libbinutils|libctf|libsframe|libgprofng|libisl|libmpc|libmpfr|libcc1|libitm|lib[alt]san|libubsan|libhwasan|libquadmath|libgcc-[0-9]|libstdc\+\+-|libgfortran-)'
 # The C library and its headers belong to the compiler's tree, which is its --sysroot.
 toolchain_leaves_out='^(dpkg|tar|debconf|perl|adduser|passwd|libpam|libaudit|libsemanage|debianutils|install-info)'
 
-# closure PACKAGE...: names of the packages and all that they need, as if nothing were installed.
+# closure PACKAGE...: the packages and all their dependencies, as if nothing were installed.
 closure() {
   : >"$stage/empty"
   mkdir -p "$stage/archives/partial"
@@ -28,13 +28,13 @@ unpack_packages() {
   (cd "$stage/debs" && run_quietly "apt-get download of $# packages" apt-get download -o APT::Sandbox::User=root "$@")
   for file in "$stage"/debs/*.deb; do dpkg-deb -x "$file" "$tree"; done
   rm -rf -- "$stage/debs"
-  # Links to absolute places become links within the tree.
+  # Makes absolute links relative to the tree.
   find "$tree" -type l -lname '/*' -print0 | while IFS= read -r -d '' file; do
     ln -sfnr "$tree$(readlink "$file")" "$file"
   done
 }
 
-# fit_system TREE: what its packages would have set up, and paths that follow the tree.
+# fit_system TREE: does the packages' post-installation, and makes paths relative to the tree.
 fit_system() {
   local tree=$1 file name
   find "$tree" -path '*/pkgconfig/*.pc' -type f | while read -r file; do
@@ -56,13 +56,13 @@ fit_system() {
   rm -rf -- "$tree/usr/share/doc" "$tree/usr/share/man" "$tree/usr/share/locale"
 }
 
-# fit_toolchain TREE: compilers that use the tree's own headers and libraries wherever it lies, and its own helpers.
+# fit_toolchain TREE: makes compilers use the tree's headers, libraries and helpers at any place.
 fit_toolchain() {
   local tree=$1 file name version
   version=$(basename "$(find "$tree/usr/bin" -name 'g++-[0-9]*' -print -quit)")
   version=${version##*-}
   mkdir -p "$tree/bin" "$tree/helpers"
-  # Libraries of the compiler's own programs; without the C library, which must be the machine's own.
+  # Libraries of the compiler's programs, without the C library, which must be the machine's.
   find "$tree/usr/lib" "$tree/lib" -maxdepth 2 \( -name 'lib*.so.[0-9]*' -o -name 'lib*-[0-9]*.so' \) \
     ! -name 'lib*san.so*' | while read -r file; do
     case $(basename "$file") in
@@ -84,7 +84,7 @@ fit_toolchain() {
   rm -rf -- "$tree/usr/share/doc" "$tree/usr/share/man" "$tree/usr/share/locale"
 }
 
-# make_tools TREE: CMake and Ninja as the wheels hold them, programs that need nothing else.
+# make_tools TREE: CMake and Ninja from wheels, programs without dependencies.
 make_tools() {
   local tree=$1 name file
   pip_install "$tree" "cmake>=$minimum_cmake,<4" ninja
@@ -100,7 +100,7 @@ make_tools() {
 
 pack_tree() { run_quietly "packing $1" tar -C "$stage" -czf "$bundle/$1.tar.gz" "$1"; }
 
-# make_bundle DIR: writes the bundle; $with_cuda and $with_toolchain say what else goes in.
+# make_bundle DIR: writes the bundle; $with_cuda and $with_toolchain add parts.
 make_bundle() {
   bundle=$1
   [[ ! -e $bundle || -z $(ls -A -- "$bundle") ]] || die "--bundle $bundle: is not empty"
@@ -113,7 +113,7 @@ make_bundle() {
   local need name
   choose "${needs[@]}" || die "the package lists know no '$unknown'; run apt-get update as root first"
   mapfile -t packages < <(closure "${chosen[@]}" | grep -vE "$bundle_leaves_out" | grep -vE "$bundle_is_compiler")
-  # apt fails inside a pipe unseen: a closure holds at least what was asked for.
+  # apt's failure inside a pipe is invisible: a closure has at least the requested packages.
   [[ ${#packages[@]} -ge ${#chosen[@]} ]] || die "apt-get cannot resolve ${chosen[*]}"
   say "${#packages[@]} packages of libraries, headers and tools"
   unpack_packages "$stage/system" "${packages[@]}"
@@ -168,8 +168,8 @@ unpack_bundle() {
   say "all is in $prefix. The scripts here find it; in a shell of yours first: source $prefix/env.sh"
 }
 
-# Links to those libraries of the bundle that this machine lacks, the compiler's own two included. With links to all of
-# them the machine's own programs would get ours.
+# Links only to libraries of the bundle that this machine lacks, including the compiler's two. Otherwise the machine's
+# programs would load ours.
 link_missing_libraries() {
   local file name directory=$prefix/system/libraries versions
   local -A present=()
@@ -178,7 +178,7 @@ link_missing_libraries() {
   rm -rf -- "$directory"
   mkdir "$directory"
   while read -r file; do
-    # libx.so.1.16 also as libx.so.1: some packages make that link only when they are installed.
+    # Some packages create libx.so.1 for libx.so.1.16 only at installation.
     name=${file##*/} versions=${file##*.so.}
     for name in "${name%%.so.*}.so.${versions%%.*}" "$name"; do
       if [[ -z ${present[$name]:-} && ! -e $directory/$name ]]; then ln -snr "$file" "$directory/$name"; fi

@@ -1,19 +1,19 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by install_deps.sh: the CUDA toolkit, cuDNN, NCCL and cudnn-frontend from pip's wheels, as one tree that CMake
-# finds like an installed toolkit. The versions are those that PyTorch 2.11 has.
+# finds like an installed toolkit. Versions as in PyTorch 2.11.
 
 minimum_cuda=13.0
 cuda_toolkit_wheels=(
   nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-cuda-runtime==13.0.96
   nvidia-cuda-cccl==13.0.85 nvidia-cublas==13.1.0.3 nvidia-nvtx==13.0.85 nvidia-cuda-nvrtc==13.0.88
 )
-# Header that says whether a library is there, and the wheel that brings it. cudnn-frontend 1.19 would link libcuda.
+# Header that shows that a library is present, and its wheel. cudnn-frontend 1.19 would link libcuda.
 cuda_library_wheels=(
   "cudnn.h nvidia-cudnn-cu13==9.19.0.56" "nccl.h nvidia-nccl-cu13==2.28.9" "cudnn_frontend.h nvidia-cudnn-frontend==1.18.0"
 )
 
-# Prints the nvcc that builds would take, where it is new enough.
+# Prints the nvcc of builds, if it is new enough.
 find_nvcc() {
   local nvcc version
   for nvcc in "${CUDACXX:-}" "$(command -v nvcc || true)" /usr/local/cuda/bin/nvcc; do
@@ -27,7 +27,7 @@ find_nvcc() {
   return 1
 }
 
-# Prints what find_nvcc does, where NCCL lies beside that toolkit or in the system too: all that preset cuda must have.
+# As find_nvcc, if NCCL is also beside that toolkit or in the system: preset cuda needs both.
 find_toolkit() {
   local found include
   found=$(find_nvcc) || return 1
@@ -41,8 +41,8 @@ find_header() {
   find -L "$2" /usr/include /usr/local/include -maxdepth 2 -name "$1" -print -quit 2>/dev/null || true
 }
 
-# pip_install DIR WHEEL...: unpacks wheels into DIR. cudnn-frontend has wheels for some Pythons only, of which nothing but
-# the headers is used.
+# pip_install DIR WHEEL...: unpacks wheels into DIR. cudnn-frontend has wheels for some Pythons only, but only its
+# headers are used.
 pip_install() {
   local target=$1 pip=(python3 -m pip)
   shift
@@ -55,7 +55,7 @@ pip_install() {
     --only-binary=:all: --python-version 3.12 --target "$target" "$@"
 }
 
-# make_cuda_tree DIR WHEEL...: the wheels' files under DIR/{bin,include,lib,nvvm}, with what the wheels leave out.
+# make_cuda_tree DIR WHEEL...: the wheels' files under DIR/{bin,include,lib,nvvm}, with additions.
 make_cuda_tree() {
   local tree=$1 part file name stage
   shift
@@ -68,7 +68,7 @@ make_cuda_tree() {
       if [[ -d $part$name ]]; then cp -al "$part$name" "$stage/tree/"; fi
     done
   done
-  # nvcc and CMake look for lib64; wheels hold no unversioned lib*.so, which the linker asks for.
+  # nvcc and CMake expect lib64; wheels lack the unversioned lib*.so for the linker.
   ln -sfn lib "$stage/tree/lib64"
   for file in "$stage"/tree/lib/lib*.so.[0-9]*; do
     [[ -e $file ]] || continue
@@ -80,7 +80,7 @@ make_cuda_tree() {
   rm -rf -- "$stage"
 }
 
-# install_cuda: what this machine lacks, into $prefix/cuda.
+# install_cuda: installs missing parts into $prefix/cuda.
 install_cuda() {
   local wheels=() found header wheel line include
   if [[ -d $prefix/cuda ]]; then
@@ -96,7 +96,7 @@ install_cuda() {
   fi
   for line in "${cuda_library_wheels[@]}"; do
     read -r header wheel <<<"$line"
-    # Libraries beside an older toolkit would not fit the new one.
+    # Libraries beside an older toolkit do not fit the new one.
     found=''
     if [[ -n $include ]]; then
       found=$(find_header "$header" "$include")

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by install_deps.sh: the directory that holds what no package manager installed. $prefix/cuda is a CUDA toolkit;
+# Sourced by install_deps.sh: the directory of dependencies without a package manager. $prefix/cuda is a CUDA toolkit;
 # $prefix/system, tools and toolchain come from a bundle. $prefix/env.sh makes a shell use all of it.
 
-# write_environment: the same text whatever is there; it looks when it is sourced, so a prefix may grow and be moved.
+# write_environment: the text does not depend on the content; it checks when sourced, so a prefix may grow and be moved.
 write_environment() {
   mkdir -p "$prefix"
   cat >"$prefix/env.sh" <<'END'
@@ -24,7 +24,7 @@ if [[ -x $trireme_here/cuda/bin/nvcc ]]; then
   trireme_prepend PATH "$trireme_here/cuda/bin"
   export CUDACXX=$trireme_here/cuda/bin/nvcc CUDAToolkit_ROOT=$trireme_here/cuda
 fi
-# CMake gives programs no path to the libraries that lie beside nvcc. LD_LIBRARY_PATH would: to PyTorch too, which brings
+# CMake sets no path for programs to the libraries beside nvcc. LD_LIBRARY_PATH would also affect PyTorch, which brings
 # its own versions.
 if [[ -d $trireme_here/cuda/lib && ${LDFLAGS:-} != *$trireme_here/cuda/lib* ]]; then
   export LDFLAGS="-Wl,-rpath,$trireme_here/cuda/lib${LDFLAGS:+ $LDFLAGS}"
@@ -34,24 +34,24 @@ if [[ -d $trireme_here/system ]]; then
   trireme_triplet=$(uname -m)-linux-gnu
   trireme_usr=$trireme_here/system/usr
   trireme_prepend PATH "$trireme_here/system/bin"
-  # Libraries that the machine lacks, and no others: its own programs keep their own.
+  # Only libraries that the machine lacks: its programs keep their own.
   trireme_prepend LD_LIBRARY_PATH "$trireme_here/system/libraries"
   trireme_prepend CMAKE_PREFIX_PATH "$trireme_usr"
   trireme_prepend PKG_CONFIG_PATH "$trireme_usr/share/pkgconfig"
   trireme_prepend PKG_CONFIG_PATH "$trireme_usr/lib/$trireme_triplet/pkgconfig"
-  # The compiler of a system that keeps its libraries elsewhere, and headers that no CMake package names.
+  # For a compiler whose system has libraries elsewhere, and for headers without a CMake package.
   trireme_prepend CPATH "$trireme_usr/include/$trireme_triplet"
   trireme_prepend CPATH "$trireme_usr/include"
   trireme_prepend LIBRARY_PATH "$trireme_usr/lib/$trireme_triplet"
-  # For what our libraries need of each other when a program is linked, also where a --sysroot hides the machine's own.
+  # For dependencies between our libraries at link time, also if a --sysroot hides the machine's.
   if [[ ${LDFLAGS:-} != *$trireme_here/system* ]]; then
     LDFLAGS="${LDFLAGS:+$LDFLAGS }-Wl,-rpath-link,$trireme_usr/lib/$trireme_triplet:$trireme_here/system/lib/$trireme_triplet"
     export LDFLAGS
   fi
-  # Where Open MPI and PMIx look for their own parts.
+  # For Open MPI and PMIx to find their parts.
   export OPAL_PREFIX=$trireme_usr PMIX_PKGLIBDIR=$trireme_usr/lib/$trireme_triplet/pmix2/lib/pmix
   export PMIX_PKGDATADIR=$trireme_usr/lib/$trireme_triplet/pmix2/share/pmix
-  # It starts no job on a machine without ssh, not even one that stays there.
+  # Without ssh Open MPI starts no job, not even a local one.
   if ! command -v ssh >/dev/null && ! command -v rsh >/dev/null; then
     export OMPI_MCA_plm_rsh_agent=${OMPI_MCA_plm_rsh_agent:-false}
   fi

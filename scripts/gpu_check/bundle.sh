@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Packs what gpu_check needs for a machine that has an NVIDIA driver, bash, coreutils, tar and gzip, and nothing else: no packages,
-# no network, no compiler, no MPI. For x86-64-v3 (AVX2) processors and a C library as new as this machine's.
+# Packs gpu_check for a machine with only an NVIDIA driver, bash, coreutils, tar and gzip: no packages, no network, no
+# compiler, no MPI. For x86-64-v3 (AVX2) processors and a C library as new as this machine's.
 #
 #   scripts/gpu_check.sh bundle DIR [--build BUILD] [--python FILE] [--piece MIB]
 #
-#   --build BUILD   takes this build (default: makes build/bundle, preset release for compute capability 9.0)
+#   --build BUILD   uses this build (default: makes build/bundle, preset release for compute capability 9.0)
 #   --python FILE   a Python with h5py, numpy and xxhash, which packs token ids for GPT-2 (default: python3)
-#   --piece MIB     pieces are at most so large (default: 60)
+#   --piece MIB     maximum size of a piece (default: 60)
 #
-# There, with all pieces and unpack.sh in one directory: bash unpack.sh PLACE && PLACE/scripts/gpu_check.sh basics --out results
-# The pieces of core are always needed; those of cuda_* only where no CUDA 13, cuDNN 9 and NCCL 2 are found (PyTorch brings them),
-# python only where there is no python3. unpack.sh says what it took from where, and what is missing.
+# On the target, with all pieces and unpack.sh in one directory: bash unpack.sh PLACE && PLACE/scripts/gpu_check.sh
+# basics --out results The pieces of core are always needed; cuda_* only without CUDA 13, cuDNN 9 and NCCL 2 (PyTorch
+# brings them), python only without python3. unpack.sh reports the source of each part, and missing ones.
 set -euo pipefail
 called_from=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -42,7 +42,7 @@ done
 [[ -n $out ]] || die "which directory? scripts/gpu_check.sh bundle DIR"
 [[ ! -e $out || -z $(ls -A -- "$out") ]] || die "$out: is not empty"
 [[ $piece =~ ^[1-9][0-9]*$ ]] || die "--piece $piece: is not a number of MiB"
-# The one that CUDA's libraries are taken from: the first directory that has them.
+# The directory of a CUDA library: the first that has it.
 cuda_library() {
   local directory
   for directory in "$trireme_prefix/cuda/lib" /usr/local/cuda/lib64 /usr/local/cuda/lib; do
@@ -54,7 +54,7 @@ cuda_library() {
   return 1
 }
 
-# Programs that gpu_check runs, by the names of their tests: one that is not built has no more than a name.
+# Programs that gpu_check runs, by test name: a test that is not built has only a name.
 test_programs() {
   python3 - "$1" <<'END'
 import json, sys
@@ -78,11 +78,11 @@ mapfile -t tests < <(test_programs "$stage/ctest.json")
 run_quietly "cmake --build" cmake --build "$build" -j "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}" --target trireme "${tests[@]}"
 ctest --test-dir "$build" --show-only=json-v1 >"$stage/ctest.json"
 
-# Each part is a tree of its own, all of them unpacked over each other.
+# Each part is a separate tree; all are unpacked over each other.
 core=$stage/core/trireme
 mkdir -p "$core/build/cuda"/{lib,cuda,programs,tests}
 
-# add_program FILE PLACE: stripped, behind a script that finds our libraries; other programs of the machine do not.
+# add_program FILE PLACE: stripped, behind a script that sets the path of our libraries for it alone.
 add_program() {
   local name=${1##*/}
   strip -o "$core/build/cuda/programs/$name" "$1"
@@ -92,7 +92,7 @@ add_program() {
   chmod +x "$core/build/cuda/$2/$name"
 }
 
-# Libraries that a program needs beside the C library, the driver's and CUDA's own.
+# A program's libraries, without the C library, the driver's and CUDA's.
 libraries_of() {
   ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
     grep -vE '/(ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv|libutil|libcuda|libcudart|libcublasLt|libnccl|libcudnn)\.so' || true
@@ -103,7 +103,7 @@ add_program "$build/trireme" .
 for name in "${tests[@]}"; do add_program "$build/tests/$name" tests; done
 mapfile -t files < <(libraries_of "$build/trireme" "${tests[@]/#/$build/tests/}")
 for file in "${files[@]}"; do cp -L "$file" "$core/build/cuda/lib/"; done
-# What ctest would run, with places that follow the tree.
+# The test list of ctest, with paths relative to the tree.
 sed -e "s#$build#{build}#g" -e "s#$repository#{source}#g" "$stage/ctest.json" >"$core/build/cuda/ctest.json"
 git ls-files -z -- scripts launch configs LICENSE README.md | tar -cf - --null -T - | tar -C "$core" -xf -
 git describe --always --dirty --abbrev=12 >"$core/revision.txt"
@@ -113,7 +113,7 @@ glibc=$(ldd --version | awk 'NR == 1 { print $NF }')
   say "no h5py, numpy and xxhash in $python: the rows of GPT-2 124M need them there"
 }
 
-# A Python that needs nothing: it finds its library beside itself.
+# A self-contained Python: it finds its library beside itself.
 system_python=$(realpath /usr/bin/python3)
 version=$("$system_python" -c 'import sys; print(f"python{sys.version_info[0]}.{sys.version_info[1]}")')
 snake=$stage/python/trireme/python
@@ -128,22 +128,22 @@ printf '#!/usr/bin/env bash\nhere=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pw
   "$version" >"$snake/bin/python3"
 chmod +x "$snake/bin/python3"
 
-# CUDA's libraries, each in a part of its own: a machine that has some of them is spared those. cuDNN loads its parts when it
-# needs them, and with them nvrtc.
+# Each of CUDA's libraries is a separate part: a machine may have some of them. cuDNN loads its parts, and nvrtc, when
+# needed.
 parts=(core python)
 for name in cudart cublasLt nccl nvrtc nvrtc-builtins cudnn cudnn_graph cudnn_ops cudnn_cnn cudnn_adv cudnn_heuristic cudnn_engines_runtime_compiled cudnn_engines_precompiled; do
   part=cuda_${name%-builtins}
   directory=$(cuda_library "lib$name.so.*") || die "lib$name.so is in none of the places where CUDA is looked for"
   mkdir -p "$stage/$part/trireme/build/cuda/cuda"
   file=$(realpath "$(compgen -G "$directory/lib$name.so.*" | head -n 1)")
-  # By the name that programs ask for.
+  # Under the name that programs load.
   cp "$file" "$stage/$part/trireme/build/cuda/cuda/$(readelf -d "$file" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')"
   [[ " ${parts[*]} " == *" $part "* ]] || parts+=("$part")
 done
 
 mkdir -p "$out"
 for part in "${parts[@]}"; do
-  # The programs hold the same kernels again and again: only a dictionary larger than a program sees that.
+  # The programs contain the same kernels many times: only a dictionary larger than a program detects that.
   how=(gz gzip -6)
   if [[ $part == core ]]; then how=(xz xz -T1 "--lzma2=preset=1,dict=96MiB"); fi
   # shellcheck disable=SC2016  # expanded inside

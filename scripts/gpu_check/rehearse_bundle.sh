@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A bundle of scripts/gpu_check.sh on a machine that has nothing: a root of bash, coreutils, tar, gzip and the C library, an empty
-# environment, no network but loopback. Unpacks it there, runs a call, and shows that what needs a GPU ends as "no driver". As root;
-# needs unshare, chroot and ip here. Leaves nothing mounted: the mounts are those of a namespace that ends with the call.
+# Runs a bundle of scripts/gpu_check.sh in a root with only bash, coreutils, tar, gzip and the C library, an empty
+# environment, and only the loopback network. Unpacks it there, runs a call, and checks that rows that need a GPU end as
+# "no driver". Needs root, unshare, chroot and ip. Mounts are in a namespace that ends with the call.
 #
 #   scripts/gpu_check/rehearse_bundle.sh BUNDLE [CALL]      a minute; the default is basics
 set -euo pipefail
@@ -12,10 +12,10 @@ bundle=${1:-} call=${2:-basics}
   exit 2
 }
 root=$(mktemp -d "${TMPDIR:-/tmp}/trireme-empty.XXXXXX")
-# Never through a mount that something else left in it.
+# Never removes through a mount left inside.
 trap 'findmnt -R "$root" >/dev/null || rm -rf --one-file-system -- "$root"' EXIT
 
-# add FILE...: a program with the libraries that it needs, where they lie here.
+# add FILE...: a program with its libraries, at the same paths.
 add() {
   local file library
   for file in "$@"; do

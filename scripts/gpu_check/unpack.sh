@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Unpacks the pieces that lie beside this script, as many as there are, and says what is missing. Comes with a bundle of
-# scripts/gpu_check.sh; needs bash, coreutils, tar and gzip.
+# Unpacks the pieces beside this script and reports missing ones. Part of a bundle of scripts/gpu_check.sh; needs bash,
+# coreutils, tar and gzip.
 #
 #   bash unpack.sh PLACE      then: PLACE/scripts/gpu_check.sh list
 set -euo pipefail
@@ -22,7 +22,7 @@ fi
 mkdir -p "$place"
 place=$(cd "$place" && pwd)
 cd "$here"
-# A Python first: one that came along unpacks what xz would, where there is none.
+# Python first: the bundled one replaces xz if that is missing.
 unpack() {
   local part=$1 python
   sha256sum --quiet --check < <(while read -r sum name; do if [[ $name == "$part".tar.* ]]; then printf '%s  %s\n' "$sum" "$name"; fi; done <SHA256SUMS) || {
@@ -52,7 +52,7 @@ echo "unpacked: ${parts[*]}"
   exit 1
 }
 
-# What the pieces did not bring: from PyTorch's packages, a toolkit, or the system.
+# Libraries that are not in the pieces: from PyTorch's packages, a toolkit, or the system.
 libraries=$place/build/cuda/cuda
 places=(/usr/local/cuda/lib64 /usr/local/cuda/lib /usr/lib/x86_64-linux-gnu)
 if command -v python3 >/dev/null; then

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What ptxas said of every CUDA kernel of a build: registers, static shared memory, stack and spilled bytes. Exits 1 if a
-# kernel spills or has a stack frame (arrays that are not in registers) and is not listed below, or if there is no report.
+# Lists the resources of every CUDA kernel of a build by ptxas: registers, static shared memory, stack and spilled
+# bytes. Exits 1 if a kernel spills or has a stack frame (arrays outside of registers) and is not listed below, or if
+# there is no report.
 #
 #   scripts/kernels/kernel_resources.sh BUILD_FOLDER      e.g. build/cuda, after its targets are built (a second)
 set -euo pipefail
@@ -12,7 +13,7 @@ if [[ $# -ne 1 || $1 == -* ]]; then
 fi
 build=$1
 
-# Kernels that may keep memory of their own, one a line: a part of the demangled name, a tab, the reason.
+# Kernels that may use local memory, one per line: a part of the demangled name, a tab, the reason.
 allowed=''
 
 mapfile -d '' -t reports < <(find "$build" -name '*.ptxas' -print0 | sort -z)
