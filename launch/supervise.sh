@@ -7,8 +7,7 @@
 #
 # launch/supervise.sh --help lists the options: number of restarts, pauses, hosts and rank counts.
 #
-#   launch/supervise.sh --hosts a:8,b:8,c:8 --min-ranks 16 -- launch/mpi_run.sh --host {hosts} -np {ranks} trireme train
-#   gpt.yaml
+#   launch/supervise.sh --hosts a:8,b:8,c:8 --min-ranks 16 -- launch/mpi_run.sh --host {hosts} -np {ranks} trireme train gpt.yaml
 #
 # Hosts answer by OMPI_MCA_plm_rsh_agent or ssh within TRIREME_PROBE_SECONDS (default 5), or sooner if others do. With
 # `parallel.search: true` and parallel.hardware in the config the planner chooses the layout for the ranks at hand.

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what Trireme needs to build and test on Debian 12 or newer and Ubuntu 22.04 or newer, and only what is
-# missing. As root or with sudo. Says nothing when nothing is missing.
+# Installs missing packages for building and testing Trireme on Debian 12 or newer and Ubuntu 22.04 or newer. As root or with
+# sudo. Prints nothing if nothing is missing.
 #
 #   scripts/install_deps.sh            build and test
-#   scripts/install_deps.sh --data     also the texts and images that scripts/quickstart.sh trains on
-#   scripts/install_deps.sh --slurm    also Slurm, for the tests that start one; leaves no daemon running
+#   scripts/install_deps.sh --data     also the texts and images of scripts/quickstart.sh
+#   scripts/install_deps.sh --slurm    also Slurm, for the tests that start one; no daemon stays running
 #   scripts/install_deps.sh --check    installs nothing; lists what is missing and exits 1 if something is
-#   scripts/install_deps.sh --list     prints the libraries of a build, one a line, alternatives with |; the packages of cpack use it
-#   scripts/install_deps.sh --cuda     also, from pip, what is missing of CUDA 13, cuDNN, NCCL and cudnn-frontend; no root
+#   scripts/install_deps.sh --list     prints the libraries of a build, one per line, alternatives with |; used by cpack's packages
+#   scripts/install_deps.sh --cuda     also missing parts of CUDA 13, cuDNN, NCCL and cudnn-frontend from pip; no root
 #
-# To a machine without network or root, where everything lands in a prefix (default: $TRIREME_PREFIX or ~/.local/trireme):
-#   scripts/install_deps.sh --bundle DIR [--cuda] [--toolchain]    downloads all that is needed into DIR, g++ on request
-#   scripts/install_deps.sh --from DIR                             unpacks it there
+# For a machine without network or root; everything goes to a prefix (default: $TRIREME_PREFIX or ~/.local/trireme):
+#   scripts/install_deps.sh --bundle DIR [--cuda] [--toolchain]    downloads everything into DIR, optionally g++
+#   scripts/install_deps.sh --from DIR                             unpacks it on the target
 # --prefix DIR chooses the prefix. Other scripts here look in $TRIREME_PREFIX and ~/.local/trireme.
 set -euo pipefail
 # shellcheck source=scripts/common.sh

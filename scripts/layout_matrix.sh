@@ -2,19 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # Trains one small model for 20 steps on every kind of layout of 1 to 8 ranks with reproducibility: layout and
 # compares each with the run on one rank, bit by bit: the loss and the gradient norm of every step, the weights and the
-# optimizer's state. Prints one table and exits with 1 when a layout differs or fails. About two minutes on two cores.
+# optimizer's state. Prints a table; exits with 1 if a layout differs or fails. About two minutes on two cores.
 #
 #   scripts/layout_matrix.sh [--model M] [--ranks LIST] [--precision P] [--quick] [--trireme FILE] [--keep DIR]
 #
 #   --model M        gpt (default) or another of scripts/small_models.sh
-#   --ranks LIST     rank counts to run, for example 1,2,4 (default: all from 1 to 8); one rank is always run, to compare with
+#   --ranks LIST     rank counts to run, for example 1,2,4 (default: all from 1 to 8); one rank always runs, as the reference
 #   --precision P    fp32 (default) or bf16
 #   --quick          a dozen layouts instead of all
 #   --trireme FILE   the program (default: build/cpu/trireme)
-#   --keep DIR       put the run directories and logs there and leave them
+#   --keep DIR       put the run directories and logs there and keep them
 #
-# The data is made up here. Layouts that a family does not have must be refused: their reasons stand below the table. Needs the
-# program built: scripts/test.sh or scripts/quickstart.sh does that.
+# The data is generated. Layouts that a family does not support must be refused; the reasons are printed below the table. Needs
+# a built program: see scripts/test.sh or scripts/quickstart.sh.
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

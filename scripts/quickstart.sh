@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# From nothing to two trained models: installs what is missing, builds, packs real data into HDF5 shards, trains a GPT on
-# the King James Bible and a residual CNN on Fashion-MNIST under mpirun, and shows what they learned. Under 10 minutes on
+# Trains two models from scratch: installs missing packages, builds, packs real data into HDF5 shards, trains a GPT on
+# the King James Bible and a residual CNN on Fashion-MNIST under mpirun, and shows their output. Under 10 minutes on
 # two cores; a second call rebuilds and packs nothing and trains at once in new run directories.
 #
 #   scripts/quickstart.sh [--dir DIR] [--ranks N] [--text FILE...] [--no-install]
 #
-#   --dir DIR        where data and runs go (default: quickstart/ in the repository)
+#   --dir DIR        directory of data and runs (default: quickstart/ in the repository)
 #   --ranks N        processes to train with (default: 2, or 1 on a single core)
-#   --text FILE...   train the GPT on these files and leave out the other data
-#   --no-install     leave the system's packages alone
+#   --text FILE...   train the GPT on these files and skip the other data
+#   --no-install     install no packages
 set -euo pipefail
 started=$SECONDS
 # shellcheck source=scripts/common.sh

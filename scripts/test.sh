@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what is missing, builds, runs every test and ends on CTest's summary. Minutes on two cores the first time.
+# Installs missing packages, builds, runs every test and ends with CTest's summary. The first time takes minutes on two cores.
 #
-#   scripts/test.sh                      preset cuda where a toolkit for it is installed, else cpu
-#   scripts/test.sh --cpu | --cuda       one of them by name
+#   scripts/test.sh                      preset cuda if its toolkit is installed, else cpu
+#   scripts/test.sh --cpu | --cuda       this preset
 #   scripts/test.sh --asan | --tsan      under AddressSanitizer and UBSan, or ThreadSanitizer
 #   scripts/test.sh --debug              without optimisation
-#   scripts/test.sh --no-cluster         without the tests of Slurm and of several hosts, which take root and network namespaces
+#   scripts/test.sh --no-cluster         without the tests of Slurm and of several hosts, which need root and network namespaces
 #   scripts/test.sh --filter REGEX       only tests whose name matches; may be given with a preset
-#   scripts/test.sh --jobs N             build steps at once, and cores for the tests (default: the number of cores)
-#   scripts/test.sh --no-install         leave the system's packages alone
+#   scripts/test.sh --jobs N             parallel build steps, and cores for the tests (default: the number of cores)
+#   scripts/test.sh --no-install         install no packages
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=scripts/common.sh

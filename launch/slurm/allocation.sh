@@ -3,9 +3,8 @@
 # Sourced by train.sbatch: what Slurm granted to this job, per node, and the ranks that fit.
 #
 #   read_allocation     sets node_names, node_cpus, node_gpus, node_tasks: one value per node, in the job's order
-#   place_ranks         sets node_ranks, ranks, per_node (of the fullest node), cores (per rank) and even (all nodes
-#   have the
-#                       same number), or `problem`, a sentence for the user, and returns 1
+#   place_ranks         sets node_ranks, ranks, per_node (of the fullest node), cores (per rank) and even (all
+#                       nodes have the same number), or `problem`, a sentence for the user, and returns 1
 #
 # Slurm's variables give GPUs of the first node only, so all come from the controller.
 

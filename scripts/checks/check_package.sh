@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs cpack's package in a new root of this system's release, which has nothing else, and trains the quickstart's configs
-# there, some steps each. Needs root, debootstrap and a mirror; 77 where one is missing. About 3 minutes once built.
+# Installs cpack's package in a new, minimal root of this system's release, and trains the quickstart's configs there for some
+# steps each. Needs root, debootstrap and a mirror; 77 if one is missing. About 3 minutes once built.
 #
 #   scripts/checks/check_package.sh [--build DIR] [--keep DIR] [--mirror URL]
 #
 #   --build DIR    a build without CUDA (default: build/package, made from preset package)
-#   --keep DIR     leaves the packages and the root there
-#   --mirror URL   where packages come from (default: what apt of this machine uses)
-# The short form, without a root of its own, is the test build_package.
+#   --keep DIR     keeps the packages and the root there
+#   --mirror URL   source of packages (default: that of this machine's apt)
+# The test build_package is the short form, without a root.
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
