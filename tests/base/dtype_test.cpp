@@ -56,7 +56,7 @@ TEST(Bf16, KeepsEveryValueItCanHold) {
 TEST(Bf16, RoundsToNearest) {
   EXPECT_EQ(bits_of(0x3f807fffU), 0x3f80U);  // just below the midpoint
   EXPECT_EQ(bits_of(0x3f808001U), 0x3f81U);  // just above
-  EXPECT_EQ(bits_of(0xbf808001U), 0xbf81U);  // away from zero for a negative number, too
+  EXPECT_EQ(bits_of(0xbf808001U), 0xbf81U);  // away from zero for negative numbers too
 }
 
 TEST(Bf16, RoundsTiesToEven) {
@@ -84,8 +84,8 @@ TEST(Bf16, KeepsInfinityAndTheSignOfZero) {
   EXPECT_TRUE(std::signbit(round_trip(-0.0F)));
 }
 
-// A NaN whose payload lies in the lower half would become infinity by cutting, and the all-ones NaN
-// would wrap to zero by rounding.
+// Truncation would turn a NaN with a payload in the lower half into infinity, and rounding would
+// wrap the all-ones NaN to zero.
 TEST(Bf16, KeepsNaNWhateverItsPayload) {
   for (const std::uint32_t pattern :
        {0x7f800001U, 0x7f80ffffU, 0x7fc00000U, 0x7fffffffU, 0xff800001U, 0xffffffffU}) {
@@ -101,7 +101,7 @@ TEST(Bf16, RoundsDenormals) {
   EXPECT_EQ(bits_of(0x007fffffU), 0x0080U);  // the largest denormal becomes the smallest normal
 }
 
-// The compiler's own half is the reference: every half, and every float next to a rounding
+// The reference is the compiler's half type: every half, and every float next to a rounding
 // boundary.
 TEST(F16, ConvertsAsTheCompilersHalfDoes) {
   for (std::uint32_t pattern = 0; pattern <= 0xffffU; ++pattern) {
@@ -116,7 +116,7 @@ TEST(F16, ConvertsAsTheCompilersHalfDoes) {
     ASSERT_EQ(std::bit_cast<std::uint32_t>(wide),
               std::bit_cast<std::uint32_t>(static_cast<float>(reference)));
     ASSERT_EQ(f16(wide).bits, pattern);
-    // The midpoint to the next half lies 2^12 floats on; below the normal halves elsewhere.
+    // The midpoint to the next normal half is 2^12 floats away; for subnormal halves it differs.
     const auto word = std::bit_cast<std::uint32_t>(wide);
     const float next = static_cast<float>(
         std::bit_cast<_Float16>(static_cast<std::uint16_t>((pattern + 1) & 0xffffU)));

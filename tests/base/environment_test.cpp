@@ -13,7 +13,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// Each test has a variable of its own: a warning comes once per process and name.
+// Each test has its own variable: warnings appear once per process and name.
 struct Answer {
   std::optional<std::int64_t> number;
   std::string said;

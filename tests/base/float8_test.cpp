@@ -38,7 +38,7 @@ class Float8 : public ::testing::Test {
     code.bits = static_cast<std::uint8_t>(bits);
     return code;
   }
-  // By the definition of the format.
+  // From the definition of the format.
   static double value_of(unsigned code) {
     const int exponent = static_cast<int>(code & 0x7fU) >> Format::mantissa;
     const int mantissa = static_cast<int>(code) & ((1 << Format::mantissa) - 1);

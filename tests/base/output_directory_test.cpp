@@ -44,7 +44,7 @@ class OutputDirectoryTest : public testing::Test {
   static void put(const FileDescriptor& file, std::string_view text) {
     write_fully(file, "file", std::as_bytes(std::span(text)), code);
   }
-  // What a process that is killed while it writes "file" leaves.
+  // The files of a process that was killed while it wrote "file".
   void kill_a_writer() const {
     const pid_t child = ::fork();
     if (child == 0) {
@@ -152,7 +152,7 @@ TEST_F(OutputDirectoryTest, WhatAKilledWriterLeftGoesWithTheNextAndNothingElse) 
 
   {
     AtomicFile next(at("file"), code);
-    EXPECT_EQ(names().size(), foreign.size() + 1);  // its own
+    EXPECT_EQ(names().size(), foreign.size() + 1);  // its own file
     kill_a_writer();
     write_file(at("file"), "beside it", code);
     next.write("last");

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flipped bits and cut files: each is detected and named, or lies outside of everything that is
-// read.
+// Flipped bits and cut files: each is detected and named, or is outside of all bytes that are read.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -38,7 +37,7 @@ class DamageTest : public test::MpiTest {
     std::ranges::sort(files_);
   }
 
-  // What a reader of the directory says: "" when nothing is wrong.
+  // The reader's message; "" without damage.
   [[nodiscard]] std::string verdict() const {
     try {
       const auto damages = verify_checkpoint(path_, open_checkpoint(path_).manifest);

@@ -23,7 +23,7 @@
 
 namespace trireme::test {
 
-// What `trireme checkpoint ...` prints.
+// The output of `trireme checkpoint ...`.
 inline std::string run(std::vector<std::string> arguments) {
   CLI::App app;
   add_checkpoint_commands(app);
@@ -81,7 +81,7 @@ class ExchangeTest : public CommandTest {
     save_weights(ours_, weights_, {});
   }
 
-  // Of the model itself, so that a parameter that the table lacks is seen.
+  // From the model itself, so that a parameter missing in the table is detected.
   std::vector<ParamSpec> specs() {
     const auto model = make_model(device(), load_config(config_, {}), 1, false);
     return {model->params().layout().specs().begin(), model->params().layout().specs().end()};
@@ -99,7 +99,7 @@ class ExchangeTest : public CommandTest {
   void import_hf(const std::string& from) {
     run({"import", from, "--config", config_, "--out", back_, "--force"});
   }
-  // Theirs, rewritten as one or several files.
+  // Rewrites Hugging Face's weights as one or several files.
   void rewrite(const std::string& path, const std::map<std::string, std::vector<float>>& tensors) {
     std::vector<WholeTensor> whole;
     const SafetensorsFile shapes(theirs_ + "/model.safetensors");

@@ -65,7 +65,7 @@ TEST_F(ResNetExchange, GoesToTheirFormAndBackWithoutBeingToldWhatItIs) {
   EXPECT_EQ(file.shape("resnet.encoder.stages.1.layers.1.layer.2.normalization.running_var"),
             (Shape{32}));
   EXPECT_EQ(file.shape("classifier.1.weight"), (Shape{5, 32}));
-  // Of each of 12 units filters, four values a channel and a counter.
+  // 12 units, each with filters, four values per channel and a counter.
   EXPECT_EQ(file.names().size(), 12U * 6 + 2);
   const std::string counter = "resnet.embedder.embedder.normalization.num_batches_tracked";
   EXPECT_EQ(file.dtype(counter), DType::i64);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme checkpoint`: what its subcommands print, and weights to Hugging Face's form and back.
+// `trireme checkpoint`: the output of its subcommands, and conversion of weights to Hugging Face
+// and back.
 #include <gmock/gmock.h>
 
 #include "launch/exchange/hf_config.h"
@@ -189,13 +190,13 @@ TEST_F(ExchangeTest, RefusesAnotherModel) {
       ExitCode::config, [&] { export_ours(); }, "model.stem: small has no form");
 }
 
-// Two heads of queries share one of keys; heads are wider than hidden / heads.
+// Two query heads share one key head; heads are wider than hidden / heads.
 class LlamaExchange : public ExchangeTest {
  protected:
   explicit LlamaExchange(const std::string& more = "")
       : ExchangeTest(", family: llama, kv_heads: 1, head_size: 6, intermediate: 12" + more) {}
 
-  // config.json with one value replaced.
+  // Replaces one value in config.json.
   void replace(const std::string& from, const std::string& to) {
     std::string text = test::read_text(theirs_ + "/config.json");
     ASSERT_NE(text.find(from), std::string::npos) << from << " is not in " << text;
@@ -273,7 +274,7 @@ TEST_F(Qwen3Exchange, HasItsKindItsNormsAndItsWindow) {
   EXPECT_FALSE(read_all(theirs_).contains("lm_head.weight"));
   const std::string all = "\"max_window_layers\": 0,";
   expect_refused(all, "\"max_window_layers\": 1,", "so that 1 of 2 layers attend to all tokens");
-  // By default the first 28 layers have none.
+  // By default the first 28 layers have no window.
   for (const char* const none : {"\"max_window_layers\": 2,", ""})
     expect_window(all, none, 0);
   expect_window("\"use_sliding_window\": true", "\"use_sliding_window\": false", 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every system call of a save fails in turn, or ends the process: what was committed before loads,
-// nothing partial is ever taken for a checkpoint, and every rank hears what happened.
+// Every system call of a save fails in turn, or ends the process: earlier checkpoints still load, a
+// partial one is never loaded, and every rank gets the error.
 #include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -49,7 +49,7 @@ class FaultTest : public test::MpiTest {
     return *saver.take_report();
   }
 
-  // The newest checkpoint is one of the two and holds what was saved in it.
+  // The newest checkpoint is one of the two, with its saved values.
   std::int64_t expect_good(std::int64_t before, std::int64_t now) {
     const auto found = find_newest_valid(directory_, world());
     if (!found) {
@@ -69,7 +69,7 @@ class FaultTest : public test::MpiTest {
                       texts.empty() ? "" : texts[static_cast<std::size_t>(from)]);
   }
 
-  // Steps whose directories are there once rank 0 has removed old ones.
+  // Steps whose directories are left after rank 0 removed old ones.
   std::vector<std::int64_t> kept() {
     world().barrier();
     std::vector<std::int64_t> steps;

@@ -36,7 +36,7 @@ Function* next(const char* name) {
   return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
 }
 
-// For calls that name a path beside a directory's descriptor.
+// For calls that take a path relative to a directory descriptor.
 bool is_armed() {
   const std::lock_guard lock(armed().mutex);
   return !armed().directory.empty();
@@ -53,7 +53,7 @@ bool concerns(int file) {
   return !armed().directory.empty() && armed().files.contains(file);
 }
 
-// Whether this call is the one.
+// Whether this call is the one to fail.
 bool is_due(const char* name, bool can_be_short) {
   const std::lock_guard lock(armed().mutex);
   Armed& it = armed();
@@ -63,7 +63,7 @@ bool is_due(const char* name, bool can_be_short) {
   return true;
 }
 
-// The call as it is, or as it fails.
+// Makes the call, or fails.
 template <typename Call>
 auto faulty(const char* name, bool concerned, bool still_happens, Call&& call) {
   if (!concerned || !is_due(name, false)) return call();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// System calls that fail on demand. Linked into a test program, the functions below stand in front
-// of the C library's, for our code and for the libraries. Only calls that concern files under the
-// armed directory count and fail.
+// System calls that fail on demand. Linked into a test program, the functions below replace the C
+// library's, for our code and for libraries. Only calls on files below the armed directory count
+// and fail.
 #pragma once
 
 #include <string>
@@ -23,7 +23,7 @@ void count_calls(const std::string& directory);
 void disarm_faults();
 // Calls that counted since arming.
 [[nodiscard]] int calls_counted();
-// What failed: "pwrite", ...; "" when nothing did.
+// The failed call: "pwrite", ..., or "".
 [[nodiscard]] std::string failed_call();
 
 inline constexpr int crash_code = 99;

@@ -28,7 +28,7 @@ std::vector<PlacedParam> placed_over(int stages) {
 
 class GatherTest : public test::MpiTest {
  protected:
-  // The sample values, gathered from masters or from memory of the slices' own.
+  // The sample values, gathered from masters or from separate memory of the slices.
   [[nodiscard]] std::vector<WholeTensor> gather(const ProcessMesh& mesh, int zero,
                                                 int tensor_blocks, bool with_statistics) const {
     const ParamStore store = test::sample_part(device(), mesh.shape(), mesh.here(), tensor_blocks,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies in the memory of the hosts: what is left of them when a host is lost. Four ranks stand for
-// as many hosts, or two for each of two.
+// Checkpoints in host memory: what remains when a host is lost. Four ranks simulate four hosts, or
+// two hosts with two ranks each.
 #include "runtime/checkpoint/memory/memory_store.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ class MemoryTest : public test::SharedDirectoryTest {
   MemoryPlace place(int ranks_per_host = 1) {
     return {memory(), "host" + std::to_string(rank() / ranks_per_host)};
   }
-  // Saves one step after another, each on the disk or in memory; the reports.
+  // Saves one step after another, each to disk or memory; returns the reports.
   std::vector<SaveReport> save(const std::vector<std::pair<std::int64_t, SaveTo>>& steps,
                                int ranks_per_host = 1) {
     Part part(device(), world(), {"", {1, 2, 2}, 1, 4});
@@ -51,14 +51,14 @@ class MemoryTest : public test::SharedDirectoryTest {
     }
     world().barrier();
   }
-  // The files of a step that the hosts hold, by their number.
+  // The files of a step on all hosts.
   std::vector<fs::path> held(const std::string& name) const {
     std::vector<fs::path> found;
     for (const auto& entry : fs::recursive_directory_iterator(memory()))
       if (entry.path().filename() == name) found.push_back(entry.path());
     return found;
   }
-  // What the first `ranks` ranks go on from; -1 for nothing. The same on all ranks.
+  // The step from which the first `ranks` ranks resume, or -1. Equal on all ranks.
   std::int64_t step_after_recovery(int ranks, const MemoryPlace& here) {
     std::int64_t step = -1;
     on_ranks(ranks, [&](Communicator& group) {
@@ -95,7 +95,7 @@ TEST_F(MemoryTest, AnyOneHostMayBeLostAndAnotherLayoutGoesOnWithTheSameBits) {
     EXPECT_EQ(held("rank_00002.h5").size(), 2U);  // its own and its buddy's
     world().barrier();
     lose(lost);
-    // A host that is lost is none of those that go on: the others have what they held.
+    // The lost host is not among the remaining ones, which have their files.
     EXPECT_EQ(step_after_recovery(), 8);
     world().barrier();
     if (rank() == 0) fs::remove_all(directory_ + "/run");

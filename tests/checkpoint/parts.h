@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's part of the sample chain with values that are functions of kind and element, to be saved
-// under one layout and looked at under another.
+// A rank's part of the sample chain with values that are functions of kind and element: save under
+// one layout, check under another.
 #pragma once
 
 #include <array>
@@ -37,7 +37,7 @@ struct PartLayout {
   return placed;
 }
 
-// With a directory that all ranks see.
+// With a directory shared by all ranks.
 class SharedDirectoryTest : public MpiTest {
  protected:
   SharedDirectoryTest() {
@@ -45,7 +45,7 @@ class SharedDirectoryTest : public MpiTest {
     directory_ = share_text(world(), HostStream(), own_ ? own_->path() : "");
   }
 
-  // Rank 0 removes the directory when nobody reads it any more.
+  // Rank 0 removes the directory after the last read.
   void TearDown() override { world().barrier(); }
 
   // Calls `action(group)` on the first `ranks` ranks.
@@ -96,7 +96,7 @@ class Part {
     upload(*stream, memory_[3].data(), scale.data(), sizeof scale);
   }
 
-  // Elements that differ from what fill(salt) gives, over all kinds, padding included.
+  // Number of elements that differ from fill(salt), over all kinds, with padding.
   [[nodiscard]] std::int64_t wrong(std::uint64_t salt) {
     std::int64_t count = 0;
     for (const ValueKind kind : values.kinds()) {

@@ -305,8 +305,8 @@ TEST(Safetensors, AFileTruncatedAnywhereIsRefused) {
   }
 }
 
-// The format has no checksum, so a flipped bit may give another valid file (a name, a shape of
-// equal size); what must never happen is a crash or a read outside the data.
+// Without a checksum a flipped bit may give another valid file (a name, a shape of equal size); it
+// must not cause a crash or a read outside the data.
 TEST(Safetensors, AFlippedHeaderBitIsRefusedOrReadsWithinTheFile) {
   const TemporaryDirectory directory;
   const std::string path = directory.file("a.safetensors");

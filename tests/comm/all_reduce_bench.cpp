@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our all-reduce beside MPI's own, by turns on the same ranks: mpirun -np 2 tests/all_reduce_bench
-// [largest MiB=16] [rounds=15]. In the manner of OSU's osu_allreduce: calls follow each other in a
-// batch, and the slowest rank counts; the median of the rounds is printed, and the ratio of the
-// medians. Ours sums in one order whatever the size (reduce.h); MPI's does not. "compute stream" is
-// a call inline, "comm stream" one on a worker thread, as training makes it. A benchmark, not a
-// test.
+// Compares our all-reduce with MPI's, in turns on the same ranks:
+//   mpirun -np 2 tests/all_reduce_bench [largest MiB=16] [rounds=15]
+// As in OSU's osu_allreduce, a batch has consecutive calls, and the slowest rank counts. Prints the
+// median of the rounds, and the ratio of the medians. Our sum has one order for all sizes
+// (reduce.h); MPI's has not. "compute stream" is an inline call, "comm stream" one on a worker
+// thread, as in training. A benchmark, not a test.
 #include <fmt/core.h>
 
 #include <algorithm>

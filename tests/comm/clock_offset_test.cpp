@@ -14,7 +14,7 @@ class Clocks : public test::MpiTest {
   ~Clocks() override { TraceClock::put_ahead(0); }
 };
 
-// The ranks of a test share a host, and so a clock, until one of them is put ahead.
+// The ranks of a test share one host's clock; one of them is set ahead.
 TEST_F(Clocks, AreApartByWhatWasPutBetweenThemWithinTheStatedError) {
   for (const std::int64_t ahead : {std::int64_t{0}, std::int64_t{5'000'000},
                                    std::int64_t{-3'000'000'000}, std::int64_t{777}}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every collective against a plain reference, for every dtype, in place and not, at odd counts.
-// With one rank the same suite runs on Single.
+// With one rank the suite tests Single.
 #include <algorithm>
 #include <functional>
 
@@ -14,7 +14,7 @@ using test::filled;
 using test::value_of;
 using test::Values;
 
-// Zero, one, fewer than ranks, odd, beyond the limit for small reductions.
+// Zero, one, fewer than ranks, odd, beyond the limit of small reductions.
 constexpr std::int64_t counts[] = {0, 1, 2, 3, 17, 1000, 5003};
 
 struct Case {

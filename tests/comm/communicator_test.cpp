@@ -375,7 +375,7 @@ TEST_F(CommunicatorTest, TwoStreamsAtOnceAreRefused) {
   if (rank() == 0) {
     world().recv(comm_stream(), tensor_of(awaited), 1);  // rank 1 sends after the barrier
     comm_stream().record(*done);
-    // Whichever stream comes second fails, here or there.
+    // The stream that comes second fails, on either rank.
     std::optional<Error> error;
     while (!error) {
       error = test::error_of([&] {

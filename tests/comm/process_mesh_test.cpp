@@ -19,7 +19,7 @@ struct Split {
   int key;
 };
 
-// A world of any size, seen by one rank, that only answers split().
+// A world of any size, seen by one rank; supports only split().
 class FakeWorld final : public Communicator {
  public:
   FakeWorld(int rank, int size) : Communicator(rank, size, "world") {}

@@ -93,7 +93,7 @@ TEST_F(SameOnAllRanks, WhatRanksMakeIsGatheredAndWhatOneRaisesAllRaise) {
       gather_or_raise(world(), [&] { return std::string(static_cast<std::size_t>(rank()), 'x'); });
   for (int other = 0; other < size(); ++other)
     EXPECT_EQ(texts.at(static_cast<std::size_t>(other)).size(), static_cast<std::size_t>(other));
-  // The last rank's error, unless the one before it has another.
+  // The error of the last rank, or of the one before it if that has another.
   const int last = size() - 1;
   test::expect_error(
       size() > 2 ? ExitCode::checkpoint : ExitCode::data,

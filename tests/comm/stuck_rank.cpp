@@ -85,7 +85,7 @@ struct Job {
   Tensor data;
 };
 
-// What rank 1 does before its part of the third call, if it comes to it.
+// Rank 1's fault before its part of the third call, if any.
 void misbehave(Job& job, const std::string& mode, double deadline) {
   const ScopedCommLabel label("the odd one");
   if (mode == "silent" || mode == "inline" || mode == "part" || mode == "checked_silent") {
@@ -105,7 +105,7 @@ void misbehave(Job& job, const std::string& mode, double deadline) {
   if (mode == "behind") job.part->recv(*job.stream, job.data, 0);
 }
 
-// As long as the job lives; the culprit stays in one place.
+// Computes until the job ends; the faulty rank stays in one place.
 void compute_on(bool culprit) {
   for (;;) {
     set_activity("forward", 0, 3);

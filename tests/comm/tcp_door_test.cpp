@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strangers at the port of a job: ranks find each other whatever else connects, and nobody joins
-// without the secret. All in one process, over the loopback network.
+// Strangers at a job's port: ranks connect whatever else connects, and no process joins without the
+// secret. All in one process, over the loopback network.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -27,7 +27,7 @@ sockaddr_in loopback(int port, std::uint32_t host = INADDR_LOOPBACK) {
   return address;
 }
 
-// One that nobody uses right now.
+// An unused port.
 int free_port() {
   return ntohs(own_address(listen_at(loopback(0), 1)).sin_port);
 }
@@ -56,7 +56,7 @@ class TcpDoorTest : public testing::Test {
       if (socket.is_open() || TcpClock::now() > limit) return socket;
     }
   }
-  // What rank 0 answers to a process with this secret that says this; empty: nothing.
+  // Rank 0's answer to a process with this secret and these claims; empty: none.
   [[nodiscard]] std::optional<TcpVerdict> introduce(const std::string& secret,
                                                     const TcpHello& hello) {
     guests_.push_back(knock());
@@ -69,7 +69,7 @@ class TcpDoorTest : public testing::Test {
     EXPECT_TRUE(check_reply(TcpSecret(our_secret), challenge, answer, reply));
     return reply.verdict;
   }
-  // Rank 1 comes after all that, and both are connected.
+  // Rank 1 arrives after that, and both are connected.
   void expect_job_begins(std::future<std::vector<FileDescriptor>>& rank_0) const {
     auto rank_1 = start(place_of(1));
     const auto first = rank_0.get(), second = rank_1.get();
@@ -141,7 +141,7 @@ TEST_F(TcpDoorTest, AProofIsWorthNothingOnAnotherConnection) {
   TcpAnswer changed = answer;
   changed.hello.rank = 0;
   EXPECT_FALSE(check_answer(secret, one, bytes_of(changed)));
-  // Nor is the guest's own proof the host's.
+  // The guest's proof must not serve as the host's.
   TcpReply reply{.verdict = TcpVerdict::welcome, .rank = 0, .proof = answer.proof};
   EXPECT_FALSE(check_reply(secret, one, answer, reply));
   reply = make_reply(secret, one, answer, TcpVerdict::welcome, 0);
@@ -150,7 +150,7 @@ TEST_F(TcpDoorTest, AProofIsWorthNothingOnAnotherConnection) {
   EXPECT_FALSE(check_reply(secret, one, answer, reply));
 }
 
-// Somebody at rank 0's port who sends what it would send, without its secret.
+// A process at rank 0's port that sends rank 0's messages without its secret.
 TEST_F(TcpDoorTest, AnImpostorOfRank0IsNotBelieved) {
   TcpPlace impostor = place_of(0), rank_1 = place_of(1);
   impostor.secret = TcpSecret("a guess at the secret");

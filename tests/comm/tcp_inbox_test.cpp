@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank may send to another, which believes nothing of it but what fits.
+// Messages from another rank, of which only valid ones are accepted.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -41,7 +41,7 @@ class TcpInboxTest : public testing::Test {
   static std::string message(const std::string& text, int tag = user) {
     return header(tag, text.size()) + text;
   }
-  // As a socket would; what is not taken stays in `queue_`.
+  // Like a socket; bytes not taken stay in `queue_`.
   TcpInbox::Event come(const std::string& bytes, std::size_t at_once = 1U << 30U) {
     queue_ += bytes;
     auto event = TcpInbox::Event::none;
@@ -79,7 +79,7 @@ TEST_F(TcpInboxTest, AnAnnouncedLengthTakesNoMemory) {
   come(header(user, std::uint64_t{1} << 40U) + "x");
   EXPECT_TRUE(inbox_.waits(peer));
   EXPECT_EQ(inbox_.early_bytes(peer), 0U);
-  // What was asked for is another size: that receive fails.
+  // The posted receive has another size, so it fails.
   Wanted wanted(5);
   EXPECT_TRUE(inbox_.receive(peer, channel, user, wanted.request));
   come("y");

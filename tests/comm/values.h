@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors of any dtype filled with small whole numbers, which every dtype holds exactly.
+// Tensors of any dtype with small integers, which every dtype represents exactly.
 #pragma once
 
 #include <cstring>
@@ -96,7 +96,7 @@ class Values {
   std::vector<std::byte> bytes_;
 };
 
-// What rank r holds at index i of a tensor; sums over eight ranks stay below 64.
+// Rank r's value at index i of a tensor; sums over eight ranks stay below 64.
 [[nodiscard]] inline int value_of(int rank, std::int64_t index) {
   return static_cast<int>((static_cast<std::int64_t>(rank) * 3 + index * 5 + index / 7) % 8);
 }

@@ -34,7 +34,7 @@ double microseconds_per_call(Communicator& world, Stream& stream, const Tensor& 
   return time.count() / calls;
 }
 
-// What a call that is watched does more, without the call: no waiting for peers in it.
+// The added cost of a watched call, without waiting for peers.
 double microseconds_of_marks() {
   CallLog log("bench", 0, 0, {0, 1});
   CallRecord call;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What two ranks of a group tell each other about a stuck call, without MPI.
+// The report that two ranks of a group exchange about a stuck call, without MPI.
 #include "runtime/comm/watchdog/watch_report.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Watched groups that are not stuck; for the others see stuck_rank.cpp. The identity when run with
-// one rank.
+// Watched groups that are not stuck; see stuck_rank.cpp for stuck ones. With one rank, Single.
 #include "runtime/comm/watchdog/watched.h"
 
 #include <filesystem>
@@ -77,7 +76,7 @@ TEST_F(Watched, SplitsIntoWatchedGroupsThatMayOutliveIt) {
   EXPECT_EQ(half->name(), "half");
 }
 
-// A group that counts what is asked of it.
+// A group that counts its calls.
 class CountsSplits final : public Communicator {
  public:
   struct Asked {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `base: FILE`: configs that begin with others.
+// `base: FILE`: configs that extend others.
 #include <gmock/gmock.h>
 
 #include "tests/config/support.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which micro-batches each data rank holds, against the tree over all of them.
+// The micro-batches of each data rank, against the tree over all of them.
 #include "runtime/config/batch_slices.h"
 
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ TEST(BatchSlices, CoverTheBatchInOrderWithOneForEveryRank) {
   }
 }
 
-// The tree over `count` micro-batches from `begin` is that over the ranks [rank, rank + ranks).
+// The tree over `count` micro-batches from `begin` equals the one over ranks [rank, rank + ranks).
 void expect_cut(const BatchSlices& slices, std::int64_t begin, std::int64_t count,
                 std::int64_t rank, std::int64_t ranks) {
   ASSERT_EQ(slices.of(rank).first, begin) << slices.to_string();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is wrong with a file as a whole: syntax, structure, size, hostile input.
+// Errors of a file as a whole: syntax, structure, size, hostile input.
 #include <gmock/gmock.h>
 
 #include "tests/config/support.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Model families as runtime/config sees them: by what they tell, here of two that nobody else
-// knows.
+// Model families as runtime/config sees them, by two families of this test.
 #include <gmock/gmock.h>
 
 #include "models/registry.h"

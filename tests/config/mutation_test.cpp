@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Thousands of damaged configs: each is read or refused with ExitCode::config, and nothing else
-// happens.
+// Thousands of damaged configs: each is read or refused with ExitCode::config.
 #include <gtest/gtest.h>
 
 #include <array>

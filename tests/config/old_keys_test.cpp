@@ -137,8 +137,8 @@ TEST(RemovedKeys, WithAnotherValueAreRefusedAsEver) {
   EXPECT_THAT(parse_error("telemetry: 5"), HasSubstr("expected a section of keys such as"));
 }
 
-// A file of a published version means today what it meant then: its keys are read, and those that
-// it leaves out have the defaults that they had.
+// A config of a published version keeps its meaning: its keys are read, and missing keys have the
+// defaults of that version.
 TEST(PublishedKeys, AreReadAndHaveTheirDefaults) {
   std::ifstream published("tests/config/published_keys.txt");
   int count = 0;

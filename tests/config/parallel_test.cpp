@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the model, the batch and the parallel modes allow each other. The default model has 4 blocks
-// (6 layers with embedding and head), hidden 256, 4 heads, context 256; batches of 32 in eights
-// of 4.
+// Rules between model, batch and parallel modes. The default model has 4 blocks (6 layers with
+// embedding and head), hidden 256, 4 heads, context 256; batches of 32 with micro-batches of 4.
 #include <gmock/gmock.h>
 
 #include "models/gpt/gpt.h"
@@ -46,7 +45,7 @@ TEST(ParallelRules, TensorRanksDivideTheHeads) {
 }
 
 TEST(ParallelRules, TensorRanksDivideWidthVocabularyAndRows) {
-  // Heads always divide the width, so what divides the heads divides it too.
+  // Heads divide the width, so a divisor of the heads divides the width.
   EXPECT_THAT(refusal(gpt, {"parallel.tensor=3", "model.hidden=256", "model.heads=4"}, ranks(3)),
               HasSubstr("3 does not divide model.heads = 4"));
   const std::vector<std::string> six_heads{"model.hidden=96", "model.heads=6"};
@@ -256,7 +255,7 @@ TEST(ParallelRules, InterleavedRunsWholeRoundsOfMicroBatches) {
       "rank in multiples of the 3 stages, not 5; use train.global_batch 48 or schedule 1f1b");
   EXPECT_NO_THROW((void)resolved(
       gpt, {settings[0], settings[1], settings[2], "train.global_batch=48"}, ranks(6)));
-  // On every data rank: 3, 3 and 2, or 4, 2 and 2.
+  // Micro-batches per data rank: 3, 3 and 2, or 4, 2 and 2.
   const std::vector<std::string> three{settings[0], settings[1], "parallel.pipeline=2"};
   EXPECT_THAT(refusal(gpt, three, ranks(6)),
               HasSubstr("2 stages, not 3, 3, 2; use train.global_batch 48"));

@@ -35,7 +35,7 @@ inline Config parsed(const std::string& text, const std::vector<std::string>& ov
   return parse_config(text, "a.yaml", overrides);
 }
 
-// A directory of its own for one test, removed afterwards.
+// A directory for one test, removed afterwards.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {

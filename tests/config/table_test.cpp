@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of keys against the structs: every member has one row, every row one member.
+// The key table against the structs: each member has one row, each row one member.
 #include <gmock/gmock.h>
 
 #include <map>
@@ -21,7 +21,7 @@ namespace {
 
 using config::Field;
 
-// Converts to whatever an aggregate's member needs, so that members can be counted.
+// Converts to any type, so that an aggregate's members can be counted.
 struct Anything {
   template <typename T>
   operator T() const;  // NOLINT: never defined, only named in unevaluated contexts
@@ -50,7 +50,7 @@ std::string other_value(const Field& field) {
     for (const std::string_view word : choices->words) {
       if (word != current) return std::string(word);
     }
-    return "";  // one choice only
+    return "";  // only one choice
   }
   const std::string type = type_of(field);
   if (type == "boolean") return current == "true" ? "false" : "true";
@@ -96,7 +96,7 @@ TEST(ConfigTable, HasOneRowForEveryMemberOfEveryStruct) {
   for (const Field& field : key_table().fields()) {
     if (!field.section().empty()) ++rows[field.section()];
   }
-  rows.erase("model");  // the families' own
+  rows.erase("model");  // rows of the families
 
   EXPECT_EQ(rows, members);
   EXPECT_EQ(key_table().names_in("").size(), member_count<Config>())

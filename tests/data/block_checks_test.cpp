@@ -47,7 +47,7 @@ class BlockChecksOf : public testing::TestWithParam<Kind> {
     return Dataset::open(path, {.context = GetParam().kind == DataKind::tokens ? context : 0,
                                 .check_blocks = check_blocks});
   }
-  // Two epochs from `step` of the first on: what a run that is resumed there reads.
+  // Two epochs from `step` of the first one: the reads of a run that resumes there.
   static void load(const std::string& path, std::int64_t step) {
     const auto data = open(path);
     const auto device = Device::create(DeviceType::cpu);
@@ -219,7 +219,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, BlockChecksOf,
                                          Kind{"Images", DataKind::images, DType::u8}),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// Around the sizes of a block and of the buffer that a read may take.
+// Around the sizes of a block and of the read buffer.
 TEST(BlockChecks, AnyWindowIsReadAsItIsStored) {
   const test::TemporaryDirectory directory;
   const std::string path = directory.file(shard_file_name(0));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands as processes: exit codes, messages, and what is left after a kill or on a full disk.
+// The commands as processes: exit codes, messages, and files left after a kill or on a full disk.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -59,7 +59,7 @@ void expect_outcome(const Outcome& outcome, ExitCode code, const std::vector<std
 
 class DataCommand : public testing::Test {
  protected:
-  // Nothing but a complete data set may be found by a reader.
+  // A reader must find only complete data sets.
   void expect_nothing_complete(const std::string& directory) const {
     EXPECT_FALSE(fs::exists(directory));
     for (const auto& entry : fs::recursive_directory_iterator(directory_.path())) {
@@ -179,14 +179,14 @@ TEST_F(DataCommand, StoppedBySignalItTakesItsUnfinishedOutputWithIt) {
     ASSERT_EQ(::pipe(input), 0);
     const pid_t child = ::fork();
     if (child == 0) {
-      ::signal(signal, SIG_DFL);  // background jobs begin with SIGINT ignored
+      ::signal(signal, SIG_DFL);  // background jobs ignore SIGINT at first
       ::dup2(input[0], STDIN_FILENO);
       ::close(input[1]);
       ::execl(tool.c_str(), tool.c_str(), "data", "pack-text", "-", "--out", out_.c_str(), nullptr);
       ::_exit(127);
     }
     ASSERT_EQ(::write(input[1], "text", 4), 4);
-    while (fs::is_empty(directory_.path()))  // until the unfinished output is there
+    while (fs::is_empty(directory_.path()))  // until the unfinished output exists
       std::this_thread::yield();
     ::kill(child, signal);
     int status = 0;
@@ -312,7 +312,7 @@ TEST_F(DataCommand, PacksWithTheClassesOfAnotherDataSet) {
                  {"3: ant, bee, cow", "class 2 (cow)"});
 }
 
-// A small file system of its own; needs the right to mount.
+// A small file system; needs the right to mount.
 class FullDisk : public DataCommand {
  protected:
   void SetUp() override {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads that move to a copy of a file while it is open, and back where the copy fails.
+// Reads that switch to a copy of an open file, and back if the copy fails.
 #include "data/shard/data_file.h"
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ TEST_F(DataFileTest, FilesThatStayOpenLeaveRoomForOthersOrAreRefused) {
       std::fprintf(stderr, "%s\n", error.what());
       if (error.code() != ExitCode::internal) std::exit(3);
     }
-    copy->publish(path_);  // for whose descriptor there is no room: the file itself is read
+    copy->publish(path_);  // no descriptor is left for it: the file itself is read
     if (held.size() < 32 || text_of(*held.back()) != "2345" || copy->is_there()) std::exit(4);
     std::vector<FileDescriptor> others(15);
     for (FileDescriptor& other : others)

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme data` and `trireme bench data` alone, without MPI: what the tests run as a process of
-// its own.
+// `trireme data` and `trireme bench data` alone, without MPI: the process that tests run.
 #include <CLI/CLI.hpp>
 
 #include <csignal>

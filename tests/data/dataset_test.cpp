@@ -99,7 +99,7 @@ TEST_F(DatasetTest, ReadsStoredWindowsAsTheyAre) {
 }
 
 TEST_F(DatasetTest, LeavesOutTargetsByTheLossMaskAcrossShards) {
-  // 30 tokens in shards of 11, 11 and 8, of which those that 3 divides count.
+  // 30 tokens in shards of 11, 11 and 8; tokens divisible by 3 count.
   const std::vector<std::uint32_t> tokens = test::counting_tokens(30, 250);
   for (const std::uint64_t s : {0U, 1U, 2U}) {
     const std::size_t first = s * 11, count = s == 2 ? 8 : 11;
@@ -147,8 +147,8 @@ TEST_F(DatasetTest, LeavesOutTargetsByTheLossMaskAcrossShards) {
   expect_refused({.context = 4}, shard(2), "its loss mask is absent, but there in", shard(0));
 }
 
-// Begins of documents in the windows of T = 4, of 21 tokens in shards of 8: 0, 3, (7, across the
-// border), 12, 13 and, at a border, 16.
+// Document starts in windows of T = 4, for 21 tokens in shards of 8: 0, 3, 7 (across the border),
+// 12, 13 and 16 (at a border).
 TEST_F(DatasetTest, KnowsWhereDocumentsBeginAcrossShards) {
   const auto write = [&](std::uint64_t index, std::uint64_t count, bool continues,
                          const std::vector<std::uint64_t>& offsets) {

@@ -102,7 +102,7 @@ TEST(Jpeg, GreyOfAColouredImageIsItsLuma) {
   EXPECT_EQ(decode_image(as_bytes(file), 1, 1000, "x").data, with_channels(coloured, 1).data);
 }
 
-// Random pixels: every one tells its place.
+// Random pixels: each identifies its place.
 Pixels noise(std::int64_t height, std::int64_t width, std::int64_t channels) {
   Pixels image{height, width, channels, {}};
   const Philox random = Philox::keyed(7, RandomPurpose::test);
@@ -171,7 +171,7 @@ TEST(Decode, RefusesBombsBeforeTakingMemory) {
   expect_error(
       ExitCode::data, [&] { static_cast<void>(decode_image(as_bytes(png), 1, 15, "bomb.png")); },
       "bomb.png", "4 x 4 pixels", "the limit of 15");
-  // Header of 65000 x 65000, with its own checksum corrected.
+  // Header of 65000 x 65000, with its checksum corrected.
   png.replace(16, 8, big_endian(65000) + big_endian(65000));
   png.replace(29, 4,
               big_endian(static_cast<std::uint32_t>(
@@ -233,7 +233,7 @@ TEST(Pixels, ResizeKeepsFlatAreasAndItsOwnSize) {
 }
 
 TEST(Pixels, ShrinkingAveragesAndCropsTheCentre) {
-  // Columns 0 and 5 lie outside the centre; each output pixel is a weighted mean of its
+  // Columns 0 and 5 are outside the centre; each output pixel is a weighted mean of its
   // neighbourhood.
   const Pixels wide{2, 6, 1, {255, 10, 10, 30, 30, 255, 255, 10, 10, 30, 30, 255}};
   EXPECT_EQ(resize_and_crop(wide, 2).data, (std::vector<std::uint8_t>{10, 30, 10, 30}));

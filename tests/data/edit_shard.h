@@ -14,7 +14,7 @@ namespace trireme::test {
 
 inline constexpr const char* block_attributes[] = {"block_bytes", "block_checksums_xxh3"};
 
-// Leaves what a packer without block checksums would have written.
+// Leaves the file of a packer without block checksums.
 inline void remove_block_checksums(const std::string& path) {
   const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
   ASSERT_GE(file, 0);

@@ -35,7 +35,7 @@ TEST(IdNames, CompareTokenizersByTheirChecksum) {
         require_same_ids(one, tokenizer("b", "huggingface:tokenizer.json:xxh3=0123456789abcdee"));
       },
       "cdee");
-  // By the tokens where both say them, else by the file.
+  // By the tokens if both have their checksum, else by the file.
   const std::string resaved = "huggingface:tokenizer.json:xxh3=0123456789abcdee:tokens=";
   const auto both =
       tokenizer("a", "huggingface:t.json:xxh3=0123456789abcdef:tokens=00000000000000aa");

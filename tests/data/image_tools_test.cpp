@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is said of archives and class folders without training on them, and their copies.
+// Inspection of archives and class folders without training, and their copies.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
@@ -222,7 +222,7 @@ TEST_F(CopiesOfArchives, AnImageThatIsDamagedInBothLeavesTheCopyInUse) {
   static_cast<void>(pixels(*data_, 1));
   EXPECT_EQ(label_, ignored_target);
   EXPECT_TRUE(copy_->is_there());
-  // What does not decode because the archive changes is no damage.
+  // A decoding error because the archive changes is no damage.
   fs::last_write_time(path_, fs::last_write_time(path_) + std::chrono::seconds(2));
   expect_error(
       ExitCode::data, [&] { static_cast<void>(pixels(*data_, 1)); }, "a.tar", "has changed");

@@ -30,7 +30,7 @@ using test::TarEntry;
 
 class ImagesInPlace : public testing::Test {
  protected:
-  // A picture whose pixels tell their places: rows rise in red, columns in green.
+  // An image with pixels that identify their place: red grows with rows, green with columns.
   static Pixels slope(std::int64_t height, std::int64_t width, std::uint8_t blue) {
     Pixels image{height, width, 3, {}};
     for (std::int64_t y = 0; y < height; ++y) {
@@ -158,7 +158,7 @@ TEST_F(ImagesInPlace, WhatIsNoPlainArchiveIsRefusedByPlaceAndReason) {
   std::string flipped = tar_of({image, label, {"b.jpg", "x"}});
   flipped[2050] = 'z';
   expect(flipped, "its checksum does not fit");
-  // Of the first header: no archive at all.
+  // In the first header: no archive at all.
   expect_error(
       ExitCode::data,
       [&] { static_cast<void>(index_of(write("text.tar", std::string(4096, 'a')))); }, "text.tar",
@@ -218,7 +218,7 @@ TEST_F(ImagesInPlace, DamageIsRefusedByArchiveAndMemberOrSkippedAndCounted) {
   data->read(0, bytes, {&label, 1});
   EXPECT_EQ(label, 2);
   EXPECT_NE(data->shortcomings().find("1 samples"), std::string::npos);
-  // What the index found is left out, too: a missing label, a cut archive.
+  // Problems of the index are skipped too: a missing label, a cut archive.
   const std::string whole =
       tar_of({{"a.jpg", good}, {"a.cls", "0"}, {"b.jpg", good}, {"c.jpg", good}, {"c.cls", "1"}});
   const std::string odd = write("odd.tar", whole.substr(0, whole.size() - 1536));
@@ -311,7 +311,7 @@ TEST_F(ImagesInPlace, KeptIndexesServeAsLongAsNothingChanges) {
   EXPECT_TRUE(kept_images(kept, scan).good.empty());
 }
 
-// The crop that is read is that of random_crop: red and green of the picture tell where it lies.
+// The crop equals random_crop's: the red and green of the image show its place.
 TEST_F(ImagesInPlace, RandomCropsDependOnSeedSampleAndEpochAlone) {
   const std::string path = write("a.tar", tar_of({{"a.png", png_of(slope(200, 160, 1))},
                                                   {"a.cls", "1"},
@@ -323,7 +323,7 @@ TEST_F(ImagesInPlace, RandomCropsDependOnSeedSampleAndEpochAlone) {
   const Region region = random_crop({200, 160}, CropRange{}, 7, 1, 3);
   const auto bytes = pixels(*data, 1, 3);
   const auto value = [&](std::size_t at) { return static_cast<double>(bytes.at(at)); };
-  // The first pixel's centre lies half a step into the region.
+  // The first pixel's centre is half a step inside the region.
   const double row = static_cast<double>(region.top) + static_cast<double>(region.height) / 16,
                column = static_cast<double>(region.left) + static_cast<double>(region.width) / 16;
   EXPECT_NEAR(value(0), row * 255 / 200, 3);
@@ -363,7 +363,7 @@ TEST(RandomCrop, StaysInTheImageAndInItsRanges) {
   EXPECT_LT(least, 0.1);
   EXPECT_GT(least, 0.07);
   EXPECT_GT(most, 0.9);
-  // Nothing of those ratios fits: the centre, as wide as allowed.
+  // No ratio fits: the centre, as wide as allowed.
   EXPECT_EQ(random_crop({10, 1000}, {{0.9, 1}, {0.75, 4.0 / 3}}, 1, 2, 3),
             (Region{0, 493, 10, 13}));
   EXPECT_EQ(random_crop({1, 1}, range, 1, 2, 3), (Region{0, 0, 1, 1}));
@@ -378,7 +378,7 @@ TEST_F(ImagesInPlace, EvaluationTakesTheCentreOfTheShortSideResized) {
   EXPECT_NEAR(static_cast<double>(bytes.at(0)), 18.75 * 255 / 300, 1.5);
   EXPECT_NEAR(static_cast<double>(bytes.at(1)), (50 + 18.75) * 255 / 400, 1.5);
   EXPECT_EQ(bytes, pixels(*open({path}, options), 0, 5));  // in every epoch
-  // As packing does it, where nothing is cut off.
+  // As in packing, if nothing is cropped.
   const ImageOptions whole{.height = 32, .width = 32, .resize = 32};
   const Pixels packed = resize_and_crop(slope(300, 400, 1), 32);
   const auto same = pixels(*open({path}, whole), 0);

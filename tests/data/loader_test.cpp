@@ -39,7 +39,7 @@ HostBatch host(const Batch& batch) {
           values<std::int64_t>(batch.sample_ids), values<std::int64_t>(batch.epochs)};
 }
 
-// A data set without files, whose reads can be slow or fail.
+// A data set without files, with slow or failing reads.
 class FakeDataset : public Dataset {
  public:
   explicit FakeDataset(std::int64_t size) : size_(size) {}
@@ -115,7 +115,7 @@ TEST_F(LoaderTest, DeliversTheSamplesOfThePlan) {
   }
 }
 
-// Documents of one, two and three tokens, again and again.
+// Documents of one, two and three tokens in turn.
 class DocumentDataset final : public FakeDataset {
  public:
   DocumentDataset() : FakeDataset(5) { set_layout(token_samples(4, /*documents=*/true)); }
@@ -281,7 +281,7 @@ TEST_F(LoaderTest, StopsAfterTheSampleBeingReadWhenDestroyed) {
     const Loader loader(*device_, dataset, BatchPlan::training(sampler(1000, 100), 100, 0, 1, 0),
                         {.workers = 2});
   }
-  // Of 400 samples in the ring, the two workers may have begun a few.
+  // Of 400 samples in the ring, the two workers may have started a few.
   EXPECT_LT(dataset.reads, 50);
 }
 
@@ -301,13 +301,13 @@ TEST_F(LoaderTest, CountsTheTimeThatTheCallerWaited) {
                 {.workers = 1});
   EXPECT_EQ(loader.wait_seconds(), 0);
   static_cast<void>(take(loader, 3));
-  EXPECT_GE(loader.wait_seconds(), 0.02);  // the first batch alone takes four reads
+  EXPECT_GE(loader.wait_seconds(), 0.02);  // the first batch alone needs four reads
 }
 
 TEST_F(LoaderTest, CountsNoWaitWhileTheComputeStreamIsBusy) {
   FakeDataset dataset(100);
   dataset.delay = std::chrono::milliseconds(100);
-  const auto busy = device_->make_stream(StreamKind::comm);  // with a thread of its own, as a GPU
+  const auto busy = device_->make_stream(StreamKind::comm);  // with a thread, like a GPU stream
   std::promise<void> work;
   Loader loader(*device_, dataset, BatchPlan::training(sampler(100, 1), 1, 0, 1, 0),
                 {.workers = 1, .prefetch = 1});

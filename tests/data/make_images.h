@@ -94,8 +94,8 @@ inline std::string png_chunk(const std::string& kind, const std::string& data) {
          big_endian(static_cast<std::uint32_t>(sum));
 }
 
-// A PNG of any kind. `rows` are as the format has them: a filter byte of 0, then packed samples;
-// `chunks` stand before the data.
+// A PNG of any kind. `rows` are in the format's layout: a filter byte of 0, then packed samples;
+// `chunks` precede the data.
 inline std::string raw_png(std::uint32_t width, std::uint32_t height, char depth, char colour_type,
                            const std::string& rows, const std::string& chunks = {},
                            bool interlaced = false) {

@@ -13,7 +13,7 @@ void append_raw(std::string& bytes, Value value) {
   bytes.append(reinterpret_cast<const char*>(&value), sizeof(Value));
 }
 
-// The bytes of a token of one of its types.
+// Bytes per token of a type.
 inline std::int64_t megatron_bytes(std::uint8_t type) {
   switch (type) {
     case 1:
@@ -27,7 +27,7 @@ inline std::int64_t megatron_bytes(std::uint8_t type) {
   }
 }
 
-// An .idx file of sequences of these lengths, of which documents begin at `bounds` (and end).
+// An .idx file of sequences of these lengths; documents begin at `bounds`, which include the end.
 inline std::string megatron_index(const std::vector<std::int32_t>& lengths,
                                   const std::vector<std::int64_t>& bounds, std::uint8_t type) {
   std::string bytes("MMIDIDX\0\0", 9);

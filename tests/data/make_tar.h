@@ -15,7 +15,7 @@ struct TarEntry {
   std::string content;
   char type = '0';
   std::string magic = std::string("ustar\00000", 8);
-  std::string size = "";  // as it stands in the header; "": that of the content
+  std::string size = "";  // the header's text; "": the size of the content
 };
 
 inline std::string tar_header(const TarEntry& entry) {

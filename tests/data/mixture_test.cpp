@@ -33,7 +33,7 @@ std::size_t source_of(const MixtureOptions& options, std::int64_t sample) {
   return source;
 }
 
-// How many samples of each source the steps [first, end) hold.
+// The number of samples of each source in steps [first, end).
 std::vector<std::int64_t> counted(const MixtureOptions& options, const MixtureOrder& order,
                                   std::int64_t first, std::int64_t end) {
   std::vector<std::int64_t> counts(options.sources.size());

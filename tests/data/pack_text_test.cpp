@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 using test::expect_error;
 using test::write_text;
 
-// What a data set holds, read back shard by shard.
+// A data set's content, read shard by shard.
 struct Contents {
   std::string text;
   std::vector<std::uint64_t> documents;  // starts in the whole stream
@@ -62,7 +62,7 @@ class PackText : public testing::Test {
     it.output = out_;
     return it;
   }
-  // What is beside the inputs: nothing must be left of a pack that failed.
+  // Files beside the inputs: a failed pack must leave none.
   void expect_no_output() const {
     EXPECT_FALSE(fs::exists(out_));
     for (const auto& entry : fs::directory_iterator(directory_.path())) {

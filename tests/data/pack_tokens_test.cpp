@@ -22,8 +22,8 @@ using test::write_text;
 
 struct Packed {
   std::vector<std::uint32_t> ids{};
-  std::string counted{};                   // of all tokens: + where one is a target, else -
-  std::vector<std::uint64_t> documents{};  // where they begin
+  std::string counted{};                   // per token: + for a target, else -
+  std::vector<std::uint64_t> documents{};  // their starts
   ShardHeader header{};
 };
 
@@ -70,7 +70,7 @@ class PackTokens : public testing::Test {
   [[nodiscard]] PackTextOptions options(std::vector<std::string> inputs) const {
     return {.inputs = std::move(inputs), .output = out_, .tokenizer = tokenizer_, .threads = 2};
   }
-  // What the tokenizer makes of each text alone.
+  // The tokens of each text alone.
   [[nodiscard]] std::vector<std::uint32_t> encoded(const std::vector<std::string>& texts) const {
     const Tokenizer tokenizer(tokenizer_);
     TextEncoder encoder(tokenizer);
@@ -130,7 +130,7 @@ TEST_F(PackTokens, CutsLongDocumentsWithoutChangingTheirTokens) {
 }
 
 TEST_F(PackTokens, JoinsPartsWhereACutWouldHaveChangedTokens) {
-  // The pattern takes a word and the space behind it as one, where documents are cut.
+  // The pattern takes a word and the following space as one token, if documents are cut.
   test::TokenizerText text;
   text.pre_tokenizer =
       R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"[a-z]+ ?"},)"
@@ -249,7 +249,7 @@ TEST_F(PackTokens, WritesConversationsByTheirTemplate) {
   with.chat_template = ChatTemplate::chatml;
   static_cast<void>(pack_text(with));
   const Packed chatml = packed_in(out_);
-  // One token holds the line feeds of the header and of the content: it counts.
+  // One token contains the line feeds of header and content: it counts.
   EXPECT_EQ(chatml.ids, encoded({"<|im_start|>user\nab<|im_end|>\n"
                                  "<|im_start|>assistant\n\n ab\u00a0<|im_end|>\n"}));
   EXPECT_EQ(chatml.counted, std::string(19, '-') + "++++++-");

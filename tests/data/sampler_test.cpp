@@ -79,7 +79,7 @@ TEST(Permutation, AnswersForHugeSizesWithoutATable) {
   EXPECT_NE(order(0), order(1));
 }
 
-// The order of a run is part of what a checkpoint resumes: it may never change between versions.
+// Checkpoints resume in a run's order, so it must never change between versions.
 TEST(Permutation, KeepsItsPublishedOrder) {
   const Permutation order(1000, 1234, 0);
   std::vector<std::uint64_t> first;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models of SentencePiece, trained here on a few words: tokens are those of the library, also of
-// texts that are encoded in parts, and no file crashes the program.
+// Models of SentencePiece, trained here on a few words: tokens equal the library's, also for texts
+// encoded in parts, and no file crashes the program.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sentencepiece_processor.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Damage at random places: an error when the shard is opened or verified, or provably no change of
-// what it holds.
+// Damage at random places: an error when the shard is opened or verified, or provably unchanged
+// content.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -62,7 +62,7 @@ class ShardDamage : public testing::TestWithParam<DamagedKind> {
            bytes.substr(shard.index_offset, shard.index_bytes()) +
            bytes.substr(shard.mask_offset, shard.mask_bytes());
   }
-  // Where byte `at` of the payload is in the file.
+  // The file offset of byte `at` of the payload.
   [[nodiscard]] std::uint64_t place_of(std::uint64_t at) const {
     if (at < shard_.data_bytes()) return shard_.data_offset + at;
     at -= shard_.data_bytes();

@@ -20,7 +20,7 @@ using test::write_text;
 
 constexpr hsize_t token_count = 64;
 
-// A shard as another program might write it, with one part replaced.
+// A shard as written by another program, with one part replaced.
 struct ForeignShard {
   H5F_libver_t low = H5F_LIBVER_V18;
   H5F_libver_t high = H5F_LIBVER_V18;
@@ -191,7 +191,7 @@ TEST_F(ShardRefusal, NamesAVirtualDataset) {
     H5Pset_virtual(plan, space, "/etc/passwd", "tokens", space);
     H5Dclose(H5Dcreate2(file, "tokens", H5T_NATIVE_UINT16, space, H5P_DEFAULT, plan, H5P_DEFAULT));
   };
-  shard.low = H5F_LIBVER_V110;  // where virtual datasets begin
+  shard.low = H5F_LIBVER_V110;  // the first with virtual data sets
   shard.high = H5F_LIBVER_LATEST;
   expect_refused(shard, "/tokens has virtual storage");
 }

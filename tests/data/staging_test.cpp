@@ -56,7 +56,7 @@ class StagingTest : public testing::Test {
     plan_ = directory.reserve(sources, limit);
     return directory;
   }
-  // By one process of a job of its own.
+  // By one process of a separate job.
   State copy(StagedCopy& work) {
     State state = State::worked;
     while (state == State::worked)
@@ -290,7 +290,7 @@ TEST_F(StagingTest, ADirectoryThatCannotBeUsedIsRefusedByItsKey) {
       ExitCode::config, [&] { const StageDirectory directory(stage_); }, own(), "only this user");
 }
 
-// A write, an open or a cut that fails leaves the file to be read where it lies.
+// If a write, open or truncate fails, the original file is read.
 TEST_F(StagingTest, WhateverCallFailsTheCopyIsWholeOrNotRead) {
   const StageSource file = source("file", 2 * piece);
   std::size_t failures = 0;
@@ -322,7 +322,7 @@ TEST_F(StagingTest, WhateverCallFailsTheCopyIsWholeOrNotRead) {
   EXPECT_GT(failures, 5U);
 }
 
-// A small file system of its own; needs the right to mount.
+// A small file system; needs the right to mount.
 TEST_F(StagingTest, AFullDiskIsNamedWithFileAndBytesAndTheRestIsCopied) {
   fs::create_directory(stage_);
   if (::mount("tmpfs", stage_.c_str(), "tmpfs", 0, "size=1m") != 0)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Against scripts/checks/check_tokenizer.py, which needs the tokenizers library, this needs
-// nothing: small tokenizers whose tokens can be followed by hand.
+// Small tokenizers with tokens that can be checked by hand; unlike
+// scripts/checks/check_tokenizer.py it does not need the tokenizers library.
 #include "data/tokenizer/tokenizer.h"
 
 #include <gtest/gtest.h>
@@ -199,7 +199,7 @@ TEST_F(TokenizerFile, RefusesFilesThatAreDamaged) {
   }
 }
 
-// Whatever is cut, tokens are those of the whole text, or the cut is said to be none.
+// At any cut the tokens equal those of the whole text, or the cut is refused.
 TEST_F(TokenizerFile, IsTheSameInAnotherFileWithTheSameTokens) {
   const auto tokens = [&](const TokenizerText& text, const std::string& from = "",
                           const std::string& to = "") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the CUDA back end says where it cannot work, on emulated machines. The machine is read once
-// in a process, so each is described in a child.
+// Messages of the CUDA back end where it cannot work, on emulated machines. The machine is read
+// once per process, so each is described in a child.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What streams, events and graphs promise on every back end.
+// The contract of streams, events and graphs, on every back end.
 #include <gtest/gtest.h>
 
 #include <chrono>

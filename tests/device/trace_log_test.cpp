@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is noted of a traced step, on every back end.
+// The trace log of a step, on every back end.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -14,7 +14,7 @@ namespace {
 
 class TracedStreams : public testing::Test {
  protected:
-  // Work that takes a while on every device.
+  // Work of some duration on every device.
   void work(Stream& stream) const {
     for (int i = 0; i < 4; ++i)
       device->fill_zero(stream, memory.data(), memory.bytes());
@@ -30,7 +30,7 @@ class TracedStreams : public testing::Test {
   std::unique_ptr<Stream> comm = device->make_stream(StreamKind::comm);
   Buffer memory{*device, std::size_t{1} << 20U, MemoryKind::device};
   TraceLog log{*device, *compute};
-  const int group = 0;  // its address stands for one
+  const int group = 0;  // its address identifies a group
 
   [[nodiscard]] TraceCall call(std::string_view verb) const {
     return {.group = &group,

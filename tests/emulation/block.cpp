@@ -25,16 +25,15 @@ enum class Waiting : std::uint8_t { nothing, block, warp };
 struct Lane {
   Fiber fiber;
   Waiting waiting = Waiting::nothing;
-  unsigned mask = 0;  // of the warp barrier it waits at
-  unsigned exchanges =
-      0;  // so far; its parity picks the slots, so that a fast lane overwrites none
+  unsigned mask = 0;       // of the warp barrier it waits at
+  unsigned exchanges = 0;  // so far; its parity selects the slots, so a fast lane overwrites none
   Dim3 index;
 };
 
 struct Warp {
   // Two sets of slots: [parity][lane].
   std::array<std::array<std::uint64_t, warp_lanes>, 2> slots{};
-  char point = 0;  // where ThreadSanitizer sees __syncwarp
+  char point = 0;  // ThreadSanitizer's view of __syncwarp
 };
 
 // The block that this host thread runs.
@@ -44,7 +43,7 @@ struct Block {
   SharedMemory shared;
   int threads = 0;
   int current = 0;
-  // Where ThreadSanitizer sees __syncthreads, the launch and the end of the grid.
+  // ThreadSanitizer's view of __syncthreads, of the launch and of the end of the grid.
   char point = 0, launched = 0, ended = 0;
 
   [[nodiscard]] Lane& lane(int index) { return *lanes[static_cast<std::size_t>(index)]; }
@@ -83,7 +82,7 @@ unsigned arrived(int first, unsigned mask) {
   return found;
 }
 
-// Lets go every warp barrier that is complete; true if there was one.
+// Releases every complete warp barrier; true if there was one.
 bool release_warps() {
   Block& b = block();
   bool any = false;
@@ -105,7 +104,7 @@ bool release_warps() {
   return any;
 }
 
-// Lets go __syncthreads when every thread is there; true if so.
+// Releases __syncthreads once every thread has arrived; returns whether it did.
 bool release_block() {
   Block& b = block();
   int waiting = 0, finished = 0;
@@ -122,7 +121,7 @@ bool release_block() {
   return true;
 }
 
-// One turn of every thread that can run; true while there was one.
+// Runs every ready thread once; true if there was one.
 bool run_ready() {
   Block& b = block();
   bool any = false;
@@ -157,8 +156,8 @@ void run_block(const std::function<void()>& thread) {
   if (!b.shared.intact()) die("it wrote behind the end of its shared memory");
 }
 
-// The order in which the blocks of a grid run. A GPU promises none: with
-// TRIREME_EMULATED_BLOCKS=mixed every launch of a thread has another.
+// The order of a grid's blocks. A GPU guarantees none: with TRIREME_EMULATED_BLOCKS=mixed each
+// launch of a thread has a different one.
 class BlockOrder {
  public:
   explicit BlockOrder(std::int64_t blocks) : blocks_(blocks) {
@@ -210,8 +209,8 @@ void warp_barrier(unsigned mask) {
   Fiber::acquire(&warp.point);
 }
 
-// Shuffles order no memory: nothing here tells ThreadSanitizer of any order. What comes back holds
-// what every lane of the warp gave, until the lane's next exchange but one.
+// Shuffles order no memory, so ThreadSanitizer gets no order here. The result has the values of all
+// lanes of the warp, valid until the lane's exchange after next.
 static const std::array<std::uint64_t, warp_lanes>& gather(unsigned mask, std::uint64_t value) {
   Block& b = block();
   Lane& lane = b.here();
@@ -236,7 +235,7 @@ unsigned ballot(unsigned mask, bool predicate) {
 
 void run_grid(Dim3 grid, Dim3 dims, std::size_t shared_bytes, const std::function<void()>& thread) {
   Block& b = block();
-  // Blocks are not ordered among each other: only by the launch and the end of the grid.
+  // Blocks are not ordered with each other: only by the launch and the end of the grid.
   Fiber::release(&b.launched);
   const std::function<void()> ordered = [&] {
     Fiber::acquire(&b.launched);

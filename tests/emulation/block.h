@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads of a CUDA block, emulated by fibers of one host thread: barriers, shuffles, shared
-// memory. What hardware leaves undefined ends the program with a message: threads that wait at
-// different barriers, that leave while others wait, lanes that a shuffle's mask names and that do
-// not come.
+// Emulates the threads of a CUDA block by fibers of one host thread: barriers, shuffles, shared
+// memory. Undefined behaviour ends the program with a message: threads waiting at different
+// barriers, threads that exit while others wait, and lanes in a shuffle's mask that do not arrive.
 #pragma once
 
 #include <bit>
@@ -29,9 +28,10 @@ void block_barrier();
 void warp_barrier(unsigned mask);
 [[nodiscard]] int lane_index();
 
-// Leaves `value` for the warp, waits for the lanes of `mask` and returns what lane `source` left.
+// Publishes `value` to the warp, waits for the lanes of `mask` and returns the value of lane
+// `source`.
 std::uint64_t exchange(unsigned mask, std::uint64_t value, int source);
-// A bit for every lane of `mask` whose `predicate` is true.
+// One bit per lane of `mask`: its `predicate`.
 unsigned ballot(unsigned mask, bool predicate);
 
 template <typename T>

@@ -53,7 +53,7 @@ Variables variables_with(std::string_view prefix) {
   return found;
 }
 
-// What a library has read of the environment, and when.
+// A library's read of an environment variable, and its time.
 struct Latch {
   const char* library;
   std::string_view prefix;

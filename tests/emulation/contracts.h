@@ -11,24 +11,23 @@ namespace trireme::emulated {
 enum class Contract : std::uint8_t {
   rendezvous,      // NCCL connects to a peer at its first message, and waits for the peer
   implicit_waits,  // allocating, freeing and loading a kernel wait for the whole device
-  devices,         // the current device is the thread's; streams and events belong to one
+  devices,         // the current device is per thread; streams and events belong to one
   captures,        // unsafe calls of a thread that captures are refused
   queues,          // streams share a few hardware queues
   environment,     // the driver and NCCL read their variables once
-  spins            // only the main thread may wait for the device with a core of its own
+  spins            // only the main thread may spin on the device
 };
 
 [[nodiscard]] bool holds(Contract contract);
 
-// Ends the program: a promise that the engine relies on is not given, or one that it gave is
-// broken.
+// Ends the program: the engine relies on something not guaranteed, or breaks a rule.
 [[noreturn]] void breach(const char* call, const char* what);
 
-// By a call that spins on a core until the device is there.
+// For a call that spins on a core until the device is done.
 void spins(const char* call);
 
-// Latched environment. The driver reads its variables at its first call, which `call` may be; from
-// then on, with Contract::environment, a variable that has changed is a breach.
+// Latched environment. The driver reads its variables at its first call, which `call` may be; with
+// Contract::environment a later change of one is a breach.
 void driver_called(const char* call);
 void nccl_called(const char* call);
 // CUDA_MODULE_LOADING=EAGER when the driver read it.

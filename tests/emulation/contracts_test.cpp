@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What TRIREME_EMULATED_CONTRACTS=all holds a program to: run with two GPUs and a thread per
-// stream.
+// The rules of TRIREME_EMULATED_CONTRACTS=all: run with two GPUs and a thread per stream.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -123,7 +122,7 @@ TEST_F(EmulatedContracts, AKernelNeedsTheDeviceOfItsStream) {
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidResourceHandle);
 }
 
-// With one hardware queue, work of a stream that must wait holds up what comes after it.
+// With one hardware queue, waiting work of a stream blocks the work behind it.
 TEST_F(EmulatedContracts, StreamsThatShareAHardwareQueueWaitForEachOther) {
   const cudaEvent_t released = make_event();
   const cudaStream_t third = make_stream();

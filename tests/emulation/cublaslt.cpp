@@ -68,7 +68,7 @@ float gelu_slope(float x) {
          0.5F * x * (1.0F - t * t) * 0.79788456F * (1.0F + 3.0F * 0.044715F * x * x);
 }
 
-// Algorithms sum in different orders and take, apart from the last but one, their time.
+// Algorithms sum in different orders and all but the last but one take extra time.
 struct Algorithm {
   std::int64_t number = 0, count = 1;
 
@@ -87,14 +87,14 @@ std::uint64_t algorithm_count() {
   return text == nullptr ? 1 : std::strtoull(text, nullptr, 10);
 }
 
-// One call, with everything it needs by value: it runs later, on a stream.
+// One call with all its arguments by value: it runs later, on a stream.
 struct Call {
   EmulatedMatmul how;
   EmulatedMatrix la, lb, lc, ld;
   float alpha, beta;
   const void *a, *b, *c;
   void* d;
-  void* workspace;  // stands for all of it: its first bytes
+  void* workspace;  // only its first bytes are used
   Algorithm algorithm;
 
   [[nodiscard]] float operand(float value) const {
@@ -321,7 +321,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t 
       if (!aligned(address, 16)) return CUBLAS_STATUS_INVALID_VALUE;
     }
   }
-  // The heuristic took the pointers of its time for as aligned as those to come.
+  // The heuristic assumed that later pointers have the same alignment.
   if (epilogue_alignment(*description) < algorithm->data[3]) return CUBLAS_STATUS_INVALID_VALUE;
   if (workspace_bytes > 0 && !aligned(workspace, 256)) return CUBLAS_STATUS_INVALID_VALUE;
   const std::size_t kernel =

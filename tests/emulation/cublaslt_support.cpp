@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cublasLtMatmul() of cuBLAS 13 takes, as far as the engine goes: written from cublasLt.h,
-// held against calls that are in use on GPUs (README.md).
+// The matmuls that cublasLtMatmul() of cuBLAS 13 supports, as far as the engine uses them: from
+// cublasLt.h, checked against calls in use on GPUs (README.md).
 #include "tests/emulation/cublaslt_support.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ constexpr auto type_bf16 = CUDA_R_16BF, type_f16 = CUDA_R_16F, type_f32 = CUDA_R
 struct Row {
   cublasComputeType_t compute;
   cudaDataType_t a, b, c, d;
-  cudaDataType_t bias;  // where CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE is not set
+  cudaDataType_t bias;  // if CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE is not set
 };
 
 // Scale type f32. Two operands of e5m2 are in no table.
@@ -46,7 +46,7 @@ bool uses_aux(const EmulatedMatmul& how) {
   return how.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || how.epilogue == CUBLASLT_EPILOGUE_DGELU;
 }
 
-// Bytes from one column to the next come in packs of 16.
+// The column stride must be a multiple of 16 bytes.
 bool packed(const EmulatedMatrix& matrix) {
   const std::int64_t size = is_float8(matrix.type) ? 1 : matrix.type == type_f32 ? 4 : 2;
   return matrix.leading * size % 16 == 0;

@@ -28,10 +28,10 @@ struct EmulatedMatrix {
 namespace trireme::emulated {
 
 [[nodiscard]] bool is_float8(cudaDataType_t type);
-// Of the pointers that an epilogue uses: what an algorithm was chosen for, at most 16 bytes, and 0
-// without any.
+// Alignment of the pointers that an epilogue uses, at most 16 bytes; 0 without any. The algorithm
+// was chosen for it.
 [[nodiscard]] std::uint64_t epilogue_alignment(const EmulatedMatmul& how);
-// CUBLAS_STATUS_NOT_SUPPORTED for what is not in the documentation's tables.
+// CUBLAS_STATUS_NOT_SUPPORTED for everything outside of the documentation's tables.
 [[nodiscard]] cublasStatus_t support(const EmulatedMatmul& how, const EmulatedMatrix& a,
                                      const EmulatedMatrix& b, const EmulatedMatrix& c,
                                      const EmulatedMatrix& d);

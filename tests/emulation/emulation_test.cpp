@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the emulator promises: that it notices mistakes a GPU may hide. Run in every stream mode.
+// The emulator detects mistakes that a GPU may hide. Run in every stream mode.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -123,7 +123,7 @@ __global__ void race_for_partial_sums(float* sums) {
   if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = sum;
   if (threadIdx.x == 0) sums[0] = partial[0] + partial[1] + partial[2] + partial[3];
 }
-// Both blocks write the same element. (Threads of equal index are one fiber, which is in order.)
+// Both blocks write the same element. (Threads of equal index are one fiber, which is ordered.)
 __global__ void race_between_blocks(float* to) {
   if (threadIdx.x == blockIdx.x) to[0] = static_cast<float>(blockIdx.x);
 }
@@ -248,7 +248,7 @@ class EmulatedCapture : public testing::Test {
   void begin() const {
     ASSERT_EQ(cudaStreamBeginCapture(main.stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
   }
-  // Makes `to` wait for what `from` was given so far.
+  // Makes `to` wait for the work on `from` so far.
   [[nodiscard]] cudaError_t join(const Machine& to, const Machine& from) const {
     EXPECT_EQ(cudaEventRecordWithFlags(event, from.stream, cudaEventRecordDefault), cudaSuccess);
     return cudaStreamWaitEvent(to.stream, event, 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Built without ThreadSanitizer's instrumentation, like block.cpp: the scheduler's own data is not
-// the kernel's. TRIREME_EMULATOR_TSAN tells that the rest of the program has it.
+// Built without ThreadSanitizer's instrumentation, like block.cpp: the scheduler's data is not the
+// kernel's. TRIREME_EMULATOR_TSAN is set if the rest of the program has it.
 #include "tests/emulation/fiber.h"
 
 #include <sys/mman.h>
@@ -19,7 +19,7 @@
 #error "the kernel emulator switches stacks on x86-64 only"
 #endif
 
-// Saves the callee-saved registers on this stack, its pointer to *save, and goes on with `load`.
+// Saves the callee-saved registers on this stack and its pointer in *save, then switches to `load`.
 extern "C" void trireme_switch_stack(void** save, void* load);
 asm(R"(
 .text

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One CUDA thread of an emulated block: a stack that runs until it blocks. Sanitizers are told of
-// every switch; to ThreadSanitizer the fibers of a block are threads that only barriers order.
+// One CUDA thread of an emulated block: a stack that runs until it blocks. Sanitizers are informed
+// of every switch; for ThreadSanitizer the fibers of a block are threads ordered only by barriers.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ class Fiber {
   void suspend();
   [[nodiscard]] bool finished() const { return finished_; }
 
-  // Marks for ThreadSanitizer that what was done before release(x) is visible after acquire(x).
+  // Tells ThreadSanitizer that effects before release(x) are visible after acquire(x).
   static void release(void* point);
   static void acquire(void* point);
 

@@ -31,7 +31,7 @@ namespace {
 
 constexpr std::size_t granule = 256;  // cudaMalloc's alignment
 constexpr std::size_t red_zone = 256;
-// What is protected is whole huge pages: changing many small ones takes most of a run's time.
+// Protects whole huge pages: changing many small ones would dominate a run's time.
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 
 const char* setting(const char* name, const char* otherwise) {
@@ -58,13 +58,13 @@ Machine read_machine() {
   machine.memory_bytes = std::strtoull(setting("TRIREME_EMULATED_MEMORY", "8192"), nullptr, 10)
                          << 20;
   machine.fault = setting("TRIREME_EMULATED_FAULT", "");
-  // Other threads' work may need the memory while this thread's does not.
+  // Other threads' work may use the memory while this thread's does not.
   machine.protect = machine.streams != StreamMode::threads;
   return machine;
 }
 
-// One reserved range, so that protecting it all is one call. First fit; where the order is checked,
-// behind all that was given out before, so that a stale address meets what is nobody's.
+// One reserved range, so that one call protects it all. First fit; with the order check, behind all
+// earlier allocations, so that a stale address is never valid again.
 class DeviceMemory {
  public:
   DeviceMemory() : bytes_(Machine::get().memory_bytes) {
@@ -134,7 +134,7 @@ class DeviceMemory {
   struct Taken {
     std::size_t room, bytes;
   };
-  // The first one at or behind `at`, where nothing begins before `at` and ends behind it.
+  // The first gap at or behind `at` between allocations.
   [[nodiscard]] std::size_t gap(std::size_t size, std::size_t at) const {
     for (auto next = taken_.lower_bound(at); next != taken_.end(); ++next) {
       if (next->first - at >= size) break;
@@ -160,12 +160,12 @@ class DeviceMemory {
   char* base_ = nullptr;
   std::size_t bytes_;
   std::size_t used_ = 0, top_ = 0;
-  std::size_t given_ = 0;  // where the last allocation ends
+  std::size_t given_ = 0;  // end of the last allocation
   int depth_ = 0;
   std::map<std::size_t, Taken> taken_;
 };
 
-// Never destroyed: static objects of the engine may release memory last of all.
+// Never destroyed: static objects of the engine may release memory at exit.
 DeviceMemory& memory() {
   static auto* const instance = new DeviceMemory;
   return *instance;

@@ -20,10 +20,10 @@ struct Machine {
   [[nodiscard]] static const Machine& get();
 };
 
-// What the host asked of the device; recorded into a graph, a call counts as nothing.
+// The host's calls to the device; calls recorded into a graph do not count.
 enum class Asked : std::uint8_t { kernel, copy, graph, wait, allocation, range };
-// Printed at the end of the process where TRIREME_EMULATED_COUNTS is set. Of waits, those of the
-// main thread count: others may wait for the device, the one that enqueues the steps should not.
+// Printed at exit if TRIREME_EMULATED_COUNTS is set. Only the main thread's waits count: it
+// enqueues the steps and should not wait for the device.
 void count(Asked what);
 void count_range(const char* name);
 

@@ -21,7 +21,7 @@
 
 namespace trireme::emulated {
 
-// What a background job of the library shares with the communicator, whoever lives longer.
+// State that a background job of the library shares with the communicator; either may end first.
 struct NcclState {
   std::string name;
   NcclTransport transport;
@@ -68,7 +68,7 @@ void adopt(NcclTransport& transport, MPI_Comm comm) {
   MPI_Comm_size(comm, &transport.size);
 }
 
-// As the library's: host and GPU of a rank.
+// As in the library: host and GPU of a rank.
 struct PeerInfo {
   std::array<char, 112> host{};
   std::array<char, 16> bus{};
@@ -116,7 +116,7 @@ class Held {
   std::shared_ptr<NcclState> state_;
 };
 
-// The library allocates what it connects with, on a thread of its own.
+// The library allocates connection memory, on a background thread.
 void connect_in_background(const std::shared_ptr<NcclState>& state, std::vector<NcclSetup> setups) {
   state->connecting = true;
   std::thread([state, setups = std::move(setups)] {
@@ -133,7 +133,7 @@ void connect_in_background(const std::shared_ptr<NcclState>& state, std::vector<
   }).detach();
 }
 
-// The work of the library's own thread, done by whoever polls.
+// The work of the library's thread, done by the polling thread.
 void launch(const std::shared_ptr<NcclState>& state) {
   const cudaStream_t stream = state->pending.front().stream;
   if (captures(stream) && Machine::get().fault == "no_nccl_capture") {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// After ncclTransportP2pSetup (src/transport.cc of NCCL 2.28.9): rank r looks at the ranks r + i
-// and r - i together, for i = 1, 2, ...; bootstrapSend does not wait, bootstrapRecv does; after all
-// of them each pair tells the other that it is done.
+// After ncclTransportP2pSetup (src/transport.cc of NCCL 2.28.9): rank r handles the ranks r + i and
+// r - i together, for i = 1, 2, ...; bootstrapSend does not wait, bootstrapRecv does; at the end
+// each pair tells each other that it is done.
 #include "tests/emulation/nccl_rendezvous.h"
 
 #include <algorithm>
@@ -49,7 +49,7 @@ class Setup {
   ncclResult_t meet(int to, int from) {
     if (to == from) {
       if (!sends(to) && !receives(to)) return ncclSuccess;
-      // One message carries both directions: its length must be what the peer expects.
+      // One message has both directions: its length must match the peer's expectation.
       tell(to, (sends(to) ? 1 : 0) + (receives(to) ? 2 : 0));
       return hear(to, (sends(to) ? 2 : 0) + (receives(to) ? 1 : 0));
     }

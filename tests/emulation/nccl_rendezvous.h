@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to the emulator: how NCCL connects a communicator to its peers, which it does when it
-// first needs to. Until a peer posts what matches, the call that needs it stays ncclInProgress, and
-// nothing of it is on its stream.
+// Private to the emulator: how NCCL connects a communicator to its peers at first use. Until a peer
+// posts a matching call, the call stays ncclInProgress and is not on its stream.
 #pragma once
 
 #include <string>
@@ -11,17 +10,17 @@
 
 namespace trireme::emulated {
 
-// One pass of connecting: to whom and from whom. In NCCL's words, those whose bits are set in
-// connectSend and connectRecv, for all channels at once.
+// One pass of connecting: peers to send to and receive from. In NCCL, the bits in connectSend and
+// connectRecv, for all channels at once.
 struct NcclSetup {
   int kind = 0;  // 0: messages; else a collective's algorithm
   std::vector<bool> send_to{}, recv_from{};
 };
 
-// What a communicator is connected for.
+// The connections that a communicator has.
 class NcclConnections {
  public:
-  // What the group needs and nobody has asked for before, in the library's order.
+  // The connections that the group needs and that are missing, in the library's order.
   [[nodiscard]] std::vector<NcclSetup> add(const NcclTransport& transport,
                                            const std::vector<NcclOp>& ops);
 
@@ -30,8 +29,8 @@ class NcclConnections {
   bool tree_ = false, ring_ = false;
 };
 
-// Returns once the peers of every pass have come to the same one: ncclSuccess, ncclInternalError
-// where a peer wants something else first, or ncclInProgress if the communicator was aborted.
+// Returns once the peers of every pass have reached the same pass: ncclSuccess; ncclInternalError
+// if a peer needs another pass first; ncclInProgress if the communicator was aborted.
 [[nodiscard]] ncclResult_t connect(const NcclTransport& transport, const std::string& group,
                                    const std::vector<NcclSetup>& setups);
 

@@ -18,7 +18,7 @@ namespace trireme::emulated {
 namespace {
 
 constexpr std::chrono::microseconds pause_between_polls{20};
-// Like the library, one queue per pair of ranks for messages, whoever they are made for.
+// Like the library, one queue per pair of ranks for all messages.
 constexpr int message_tag = 1;
 constexpr int collective_tag = 2;
 
@@ -182,7 +182,7 @@ class Kernel {
     reductions_.push_back({op, parts.data()});
   }
 
-  // What a call reads and writes.
+  // Reports a call's reads and writes.
   void note(const NcclOp& op, std::size_t bytes) const {
     using Kind = NcclOp::Kind;
     const std::size_t whole = bytes * static_cast<std::size_t>(size());
@@ -248,7 +248,7 @@ void run_nccl_kernel(NcclTransport& transport, const std::string& group,
   if (kernel->wait(group, ops)) {
     kernel->finish();
   } else {
-    // A late message may still come: its memory stays.
+    // A late message may still arrive, so its memory must stay valid.
     static_cast<void>(kernel.release());
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to the emulator: what an emulated NCCL kernel does, by MPI messages.
+// Private to the emulator: the work of an emulated NCCL kernel, by MPI messages.
 #pragma once
 
 #define OMPI_SKIP_MPICXX 1
@@ -27,7 +27,7 @@ struct NcclOp {
   cudaStream_t stream = nullptr;
 };
 
-// Of one communicator; work on streams holds it beyond the communicator's end.
+// Per communicator; work on streams keeps it beyond the communicator's end.
 struct NcclTransport {
   MPI_Comm comm = MPI_COMM_NULL;
   int rank = 0;
@@ -38,8 +38,8 @@ struct NcclTransport {
 };
 
 [[nodiscard]] std::size_t nccl_size_of(ncclDataType_t type);
-// Runs a group. Returns when it is over or the communicator is aborted; after a failure, as a
-// kernel whose peers are gone, not before.
+// Runs a group. Returns when it has finished or the communicator is aborted; after a failure, only
+// then, like a kernel without peers.
 void run_nccl_kernel(NcclTransport& transport, const std::string& group,
                      const std::vector<NcclOp>& ops);
 void wait_for_abort(const NcclTransport& transport);

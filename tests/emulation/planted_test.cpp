@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mistakes with memory, planted in small kernels: each is reported, and the kernel done right is
-// silent. README.md has the table of who finds which. Compiled as order/README.md says.
+// Memory errors planted in small kernels: each is reported, and the correct kernel is silent.
+// README.md has the table of detectors. Compiled as order/README.md describes.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ void check(cudaError_t error) {
   ASSERT_EQ(error, cudaSuccess);
 }
 
-// A stream and memory of both kinds, of which only `values` has any.
+// A stream and memory of both kinds; only `values` is initialized.
 struct PlantedMemory {
   cudaStream_t stream = nullptr;
   float *values = nullptr, *empty = nullptr, *host = nullptr;
@@ -55,7 +55,7 @@ struct PlantedMemory {
   }
 };
 
-// The first `n` threads do; a kernel that forgets to ask is one whose `n` are all.
+// Only the first `n` threads write; a kernel without that check passes all threads as `n`.
 __global__ void write_values(float* to, unsigned n) {
   if (threadIdx.x < n) to[threadIdx.x] = 1.0F;
 }

@@ -29,7 +29,7 @@ std::map<const char*, std::size_t> pinned_blocks;
 std::mutex loaded_mutex;
 std::set<std::size_t> loaded_kernels;
 
-// The thread's; before it chooses one, CUDA takes GPU 0 and opens a context there.
+// Per thread; without a choice, CUDA uses GPU 0 and creates a context there.
 constexpr int none_chosen = -1;
 thread_local int chosen_device = none_chosen;
 
@@ -91,7 +91,7 @@ void called(const char* call) {
   breach(call, "this thread has chosen no GPU (cudaSetDevice), so CUDA opens a context on GPU 0");
 }
 
-// Capturing does not run the kernel, and its module may be loaded then.
+// A capture does not run the kernel, but may load its module.
 cudaError_t before_launch(const Stream* stream, std::size_t kernel) {
   called("cudaLaunchKernelEx");
   if (const cudaError_t refused = accepts_launch(stream); refused != cudaSuccess) return refused;
@@ -104,7 +104,7 @@ cudaError_t before_launch(const Stream* stream, std::size_t kernel) {
   return cudaSuccess;
 }
 
-// Before what is unsafe in a capture and synchronizes the device.
+// Before calls that are unsafe in a capture or synchronize the device.
 static cudaError_t before_memory_call(const char* call) {
   called(call);
   if (holds(Contract::captures)) {
@@ -197,7 +197,7 @@ cudaError_t cudaGetDevice(int* device) {
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int /*device*/) {
   switch (attribute) {
     case cudaDevAttrMultiProcessorCount:
-      *value = 4;  // few, so that grid-stride loops go round more than once
+      *value = 4;  // few, so that grid-stride loops iterate
       return cudaSuccess;
     case cudaDevAttrComputeCapabilityMajor:
       *value = Machine::get().fault == "old_gpu" ? 7 : 9;

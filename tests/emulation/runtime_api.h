@@ -41,21 +41,21 @@ enum class Asked : std::uint8_t;
 // Puts host work on a stream, also for libraries emulated beside the runtime (cuBLASLt, NCCL).
 cudaError_t enqueue(Stream* stream, std::function<void()> work, Asked kind,
                     const void* kernel = nullptr);
-// Counts as a kernel, whether it is one (for reports) or a library's.
+// Counts as a kernel: one of ours (named in reports) or a library's.
 cudaError_t enqueue(Stream* stream, std::function<void()> work, const void* kernel = nullptr);
 [[nodiscard]] bool pinned(const void* address);
-// At the beginning of every call that uses the current device.
+// Called first by every call that uses the current device.
 void called(const char* call);
 [[nodiscard]] int current_device();
-// What a call must do that CUDA says synchronizes the device.
+// For calls that synchronize the device by CUDA's documentation.
 void wait_for_device(const char* call);
-// Of a kernel, or whatever else stands for one in a library: its first use loads it.
+// Of a kernel, or a library's equivalent: its first use loads it.
 [[nodiscard]] cudaError_t before_launch(const Stream* stream, std::size_t kernel);
 [[nodiscard]] cudaError_t accepts_launch(const Stream* stream);
-// Of a call that a thread may not make while it captures a stream.
+// For calls that a thread may not make during a capture.
 [[nodiscard]] cudaError_t refuse_in_capture();
 [[nodiscard]] bool captures(const Stream* stream);
-// A library makes streams of its own, which take places in hardware queues.
+// Simulates a library's internal streams, which occupy hardware queues.
 void make_library_streams(int count);
 }  // namespace trireme::emulated
 

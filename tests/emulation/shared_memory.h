@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dynamic shared memory of the block that a host thread runs: as much as a launch asks for, its
-// end (to 16 bytes) at a page that faults. What a kernel writes into the bytes between is found
-// when the block ends.
+// The dynamic shared memory of the block that a host thread runs: of the launch's size, with its
+// end (to 16 bytes) at a page that faults. Writes to the bytes in between are detected when the
+// block ends.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ class SharedMemory {
   void resize(std::size_t bytes);
   // All bits set: NaNs.
   void fill();
-  // Whether what lies between its end and the page's is as fill() left it.
+  // Whether the bytes between its end and the page's end are as fill() left them.
   [[nodiscard]] bool intact() const;
   [[nodiscard]] std::byte* data() const { return data_; }
 

@@ -32,7 +32,7 @@ using Work = std::function<void()>;
 
 struct Event;
 
-// What a graph holds is in the order of the host's calls, which respects every dependency.
+// A graph's nodes are in the order of the host's calls, which respects every dependency.
 struct Graph {
   std::vector<Work> work;
   std::set<Stream*> unjoined;    // forked streams with work that the first has not waited for
@@ -58,7 +58,7 @@ struct Stream {
   bool stopping = false;
   std::thread worker;
   Graph* capture = nullptr;
-  std::unique_ptr<order::Lane> lane;  // where the order is checked
+  std::unique_ptr<order::Lane> lane;  // with the order check
 };
 
 struct Event {
@@ -66,23 +66,23 @@ struct Event {
   Stream* stream = nullptr;  // null: never recorded
   std::uint64_t point = 0;   // reached once the stream has done so many
   Clock::time_point time;
-  bool captured = false;              // last recorded in a capture: nothing outside can look at it
-  Graph* capture = nullptr;           // that capture, while it goes on
-  std::shared_ptr<order::Mark> mark;  // of the last record, where the order is checked
+  bool captured = false;              // last recorded in a capture: cannot be queried outside
+  Graph* capture = nullptr;           // that capture, until it ends
+  std::shared_ptr<order::Mark> mark;  // of the last record, with the order check
 };
 
 namespace {
 
-// One lock for all: what it guards is never held while work runs.
+// One global lock, never held while work runs.
 std::mutex mutex;
 std::condition_variable changed;
 std::set<Stream*> streams;
 unsigned streams_made = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 
-// The hardware queues: streams with work that has not begun, in the order of its enqueueing. Work
-// begins when it is at the head of its queue and the one before it of its stream is done, and what
-// is behind it in the queue, of whatever stream, not before.
+// The hardware queues: streams with work that has not started, in order of enqueueing. Work starts
+// once it is first in its queue and its stream's previous work is done; the work behind it in the
+// queue, of any stream, waits.
 std::array<std::deque<Stream*>, 32> hardware;
 
 bool uses_queues() {
@@ -279,7 +279,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     changed.notify_all();
   }
   if (stream->worker.joinable()) stream->worker.join();
-  // Events may still name it: a stream is small, and a test program ends soon.
+  // Events may still refer to it. A stream is small, and a test program ends soon.
   return cudaSuccess;
 }
 
@@ -307,7 +307,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   called("cudaEventDestroy");
-  // Work in flight may still set its time; like streams, events stay.
+  // Running work may still set its time; like streams, events are kept.
   static_cast<void>(event);
   return cudaSuccess;
 }
@@ -344,7 +344,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
   return cudaSuccess;
 }
 
-// The waiting stream joins the event's capture; a forked one that is waited for has come back.
+// The waiting stream joins the event's capture; waiting for a forked one joins it back.
 static cudaError_t wait_in_capture(Stream& stream, Event& event) {
   if (event.stream == nullptr) return cudaSuccess;
   if (!event.captured || event.capture == nullptr ||

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What operations declare that they read and write (ops/common/traffic.h) against the loads and
-// stores of their kernels: steps of small models on an emulated GPU whose kernels are observed. The
-// bytes that each kernel touches, each once, without scratch memory.
+// Declared reads and writes of operations (ops/common/traffic.h) against the loads and stores of
+// their kernels: steps of small models on an emulated GPU with observed kernels. Counts the bytes
+// that each kernel touches, once each, without scratch memory.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -23,8 +23,8 @@ using emulated::order::device_memory;
 
 constexpr std::size_t scratch_bytes = std::size_t{16} << 20, arrival_counters = 1024;
 
-// For each byte of device memory the last kernel that read it, and that wrote it: pages of zeros
-// until then.
+// For each byte of device memory the last kernel that read it and the last that wrote it; untouched
+// pages are zero.
 class Marks {
  public:
   explicit Marks(std::size_t bytes)
@@ -90,7 +90,7 @@ struct Observation {
   std::map<std::string, Bytes> by_operation;
 };
 
-// How far below what is declared the bytes may stay, and how far above; relative.
+// Allowed relative deviation of measured from declared bytes, below and above.
 struct Tolerance {
   double below = 0, above = 0;
   const char* why = "";
@@ -115,10 +115,10 @@ const std::map<std::string, Tolerance> tolerances{
     {"sum_squares_exact", {.below = 0.01, .why = "likewise"}},
     {"newton_schulz_gram", {.above = 0.01, .why = "the trace is read apart"}},
 };
-// Muon multiplies matrices by themselves: two operands that are one.
+// Muon multiplies a matrix by itself: both operands are one.
 const std::map<std::string, Tolerance> with_muon{{"linear_forward", {.below = 0.25}},
                                                  {"linear_backward_weight", {.below = 0.25}}};
-// Of structs of scalars a kernel reads and writes the members that it needs: bytes of a call.
+// A kernel accesses only some members of scalar structs: bytes per call.
 constexpr double scalars = 64;
 
 Tolerance tolerance_of(const std::string& name, bool muon) {
@@ -161,7 +161,7 @@ void observe_step(const std::string& file, const std::vector<std::string>& overr
     declared[each.name].written += each.traffic.written;
     ++declared[each.name].calls;
   }
-  // In 16 bits declared as cuDNN does it, which there is none of here.
+  // In 16 bits declared as for cuDNN, which the emulation lacks.
   if (config.precision != Precision::fp32) declared.erase("attention_backward");
   for (const auto& [name, bytes] : declared) {
     const Bytes& seen = observation.by_operation[name];

@@ -27,7 +27,7 @@ constexpr auto pause_between_looks = 100ms;
 constexpr auto time_to_print = 1s;
 constexpr int most_ranks = 64;
 
-// What a rank shows the others, in memory that they share.
+// A rank's entry in shared memory.
 struct Place {
   std::atomic<std::uint64_t> progress;
   std::atomic<int> waits;      // threads that wait in the emulator
@@ -39,7 +39,7 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 // Never destroyed: threads of the emulator outlive static objects.
 struct Registry {
   std::mutex mutex;
-  std::list<std::pair<std::string, std::string>> waits;  // thread, what
+  std::list<std::pair<std::string, std::string>> waits;  // thread, description
   std::array<Place, most_ranks> own{};
   std::atomic<Place*> places = own.data();
   std::atomic<int> rank = 0, ranks = 1;
@@ -63,7 +63,7 @@ std::chrono::duration<double> patience() {
 void print_waits() {
   Registry& self = registry();
   const std::lock_guard lock(self.mutex);
-  self.waits.sort();  // by thread: in which order they came to wait says nothing
+  self.waits.sort();  // by thread: the order of arrival is arbitrary
   std::string text = "CUDA emulator: deadlock: no rank of the job has done anything for " +
                      std::to_string(static_cast<int>(patience().count())) + " s; rank " +
                      std::to_string(self.rank) + " waits:";
@@ -72,7 +72,7 @@ void print_waits() {
   std::fprintf(stderr, "%s\n", (text + (self.waits.empty() ? " outside of CUDA" : "")).c_str());
 }
 
-// Whether any thread waits, and none of any rank computes.
+// Whether some thread waits, and no rank computes.
 bool all_stand_still(std::uint64_t& sum) {
   Registry& self = registry();
   Place* const places = self.places;
@@ -102,7 +102,7 @@ void look_for_deadlock() {
     if (std::chrono::steady_clock::now() - since < patience()) continue;
     print_waits();
     place().printed = true;
-    std::this_thread::sleep_for(time_to_print);  // the launcher ends the others with the first
+    std::this_thread::sleep_for(time_to_print);  // the launcher kills the others after the first
     std::abort();
   }
 }
@@ -169,7 +169,7 @@ void progress() {
   ++place().progress;
 }
 
-// Before other threads of this process have waits: what they count would stay in the old place.
+// Before other threads of this process wait: their counts would stay in the old place.
 void join_job(const std::string& name, int rank, int ranks) {
   Registry& self = registry();
   const std::lock_guard lock(self.mutex);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to the emulator: who waits for what, and whether anything still goes on. A job in which
-// no rank has done anything for TRIREME_EMULATED_PATIENCE seconds (20; 0: never), while threads
-// wait in the emulator, is a deadlock: every rank prints its waits and the job ends.
+// Private to the emulator: deadlock detection. If no rank makes progress for
+// TRIREME_EMULATED_PATIENCE seconds (20; 0: never) while threads wait in the emulator, every rank
+// prints its waits and the job ends.
 #pragma once
 
 #include <string>
 
 namespace trireme::emulated {
 
-// The calling thread waits for what others must do, until the end of the scope.
+// Until the end of the scope the calling thread waits for others.
 class ScopedWait {
  public:
   explicit ScopedWait(std::string what);
@@ -29,8 +29,8 @@ class Computing {
 // Something was asked for or done.
 void progress();
 
-// From here on the ranks of this job watch each other. Each calls it, with a name that only this
-// job has; release_job_name() once all have.
+// Starts the ranks' mutual watch. Each rank calls it, with a name unique to the job;
+// release_job_name() once all have.
 void join_job(const std::string& name, int rank, int ranks);
 void release_job_name();
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the host asks for in a step that has run before: no memory, and no lock in its operations,
-// down to the libraries' plans. On a GPU that is only described, for the emulated one allocates
-// itself.
+// The host's requests in a warm step: no memory, and no lock in its operations, including the
+// libraries' plans. On a merely described GPU, since the emulated one allocates.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -26,13 +25,13 @@ thread_local std::int64_t news = 0, locks = 0;
 }  // namespace
 
 extern "C" {
-// The linker sends every operator new of our own objects here (--wrap).
+// The linker redirects every operator new of our objects here (--wrap).
 void* __real__Znwm(std::size_t size);
 void* __wrap__Znwm(std::size_t size) {
   ++news;
   return __real__Znwm(size);
 }
-// And what std::mutex locks by, of every library, too.
+// Also counts locks of std::mutex, in every library.
 int pthread_mutex_lock(pthread_mutex_t* mutex) {
   using Lock = int (*)(pthread_mutex_t*);
   static const auto lock = reinterpret_cast<Lock>(dlsym(RTLD_NEXT, "pthread_mutex_lock"));
@@ -60,7 +59,7 @@ std::string text_of(const Asked& asked) {
   return fmt::format("{} allocations, {} locks", asked.allocations, asked.locks);
 }
 
-// What the first and the third step ask for.
+// The requests of the first and the third step.
 std::pair<Asked, Asked> first_and_third_step(const std::string& file,
                                              std::vector<std::string> overrides) {
   Provenance where;
@@ -85,7 +84,7 @@ void expect_warm_steps_ask_for_nothing(const std::string& file, int micro_batche
 
   EXPECT_GT(first.allocations, 0) << "nothing is counted";
   EXPECT_EQ(third.allocations, 0);
-  // Each pass of a micro-batch says what the rank does, for watchdogs; no operation locks.
+  // Each pass of a micro-batch notes its activity for watchdogs; no operation locks.
   constexpr std::int64_t notes = 5;
   EXPECT_LE(third.locks, notes * micro_batches) << text_of(third);
 }
@@ -102,7 +101,7 @@ TEST(WarmStep, OfAResnetAsksForNoMemoryAndNoOperationForALock) {
       {"precision=bf16", "parallel.zero=0", "train.global_batch=32", "train.micro_batch=8"});
 }
 
-// The emulated library takes the place of the real one; the look-up before it is the engine's.
+// The emulated library replaces the real one; the plan look-up before it is the engine's.
 TEST(WarmProduct, FindsItsPlanWithoutMemoryAndLocks) {
   const auto device = Device::create(DeviceType::cuda);
   const auto stream = device->make_stream(StreamKind::compute);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text of a config file, and after a zero byte one --set override: a config that prints to itself
-// and resolves, or an error in the config.
+// A config file's text, and after a zero byte one --set override: either an error in the config, or
+// a config that reads back equal and resolves.
 #include <vector>
 
 #include "runtime/config/config.h"
@@ -11,7 +11,7 @@ using namespace trireme;
 
 namespace {
 
-// A stand-in for the models: this target is built of the config's room alone.
+// Replaces the models: this target is built from the config room alone.
 struct Options {
   std::int64_t layers = 4, heads = 4, hidden = 256, context = 256;
   double init_std = 0.02;

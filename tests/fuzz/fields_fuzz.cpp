@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of an HDF5 file reaches this process, once the library has been asked in another: an index,
-// as the child or a kept file gives it, and the bytes of chunks.
+// Untrusted inputs of reading HDF5 files: an index, from the child or a stored file, and the bytes
+// of chunks.
 #include <algorithm>
 #include <cstdlib>
 
@@ -12,10 +12,10 @@ using namespace trireme;
 
 namespace {
 
-constexpr std::uint64_t most_bytes = 1 << 20;  // read of one field
+constexpr std::uint64_t most_bytes = 1 << 20;  // limit per field
 
-// Filter `number` of those below, with parameters that `value` chooses: for most the size of an
-// element, for szip a byte order, a width, and blocks in lines that they fill or do not.
+// Filter `number` of those below, with parameters from `value`: mostly the element size; for szip a
+// byte order, a width, and blocks in lines that they fill or not.
 FilterStep filter_step(int number, std::uint32_t value) {
   constexpr std::uint32_t szip = 4;
   constexpr std::uint32_t ids[] = {1, 2, 3, 32000, 32001, 32004, 32015, szip};
@@ -40,7 +40,7 @@ void decode_chunk(std::string_view text) {
   });
 }
 
-// As if all of it lay in `file`.
+// Moves all parts into `file`.
 void move_to(StoredField& field, const std::string& file, std::uint64_t bytes) {
   field.file = file;
   field.file_bytes = bytes;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all fuzz targets share: an input as a file, and the only two outcomes that a reader of
-// foreign bytes may have.
+// Shared by all fuzz targets: an input as a file, and the two allowed outcomes of a reader.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 // Called before all inputs.
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv);
 
-// A target that knows its inputs' structure may change them itself, as libFuzzer has it: `data` has
-// room for `max_bytes`, the new size is returned. The driver's own mutation, of bytes, is there
-// for it to use.
+// Optional, as in libFuzzer: a target that knows its inputs' structure mutates them itself. `data`
+// has room for `max_bytes`; returns the new size. It may call the driver's byte mutation.
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
                                                std::size_t max_bytes, unsigned seed);
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size,
@@ -30,7 +28,7 @@ namespace trireme::fuzz {
   return {reinterpret_cast<const char*>(data), size};
 }
 
-// A regular file in memory that any code can open by its path, in other processes too.
+// A regular file in memory that any code, in other processes too, can open by its path.
 class MemoryFile {
  public:
   MemoryFile();
@@ -46,10 +44,10 @@ class MemoryFile {
   std::string path_;
 };
 
-// Ends the process, with a message, where `condition` does not hold.
+// Ends the process with a message unless `condition` holds.
 void require(bool condition, std::string_view what);
 
-// Runs `read`, which may raise an Error of this code and nothing else. True when it raised none.
+// Runs `read`, which may only raise an Error with this code. True if it raised none.
 template <typename Read>
 bool accepts(ExitCode code, Read&& read) {
   try {

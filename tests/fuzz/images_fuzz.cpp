@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Archives of images, the index that is kept of them, and images themselves. What an input is, its
-// first bytes say.
+// Image archives, their stored index, and images. The first bytes choose the kind of input.
 #include <algorithm>
 #include <cstring>
 #include <random>
@@ -18,7 +17,7 @@ constexpr std::uint64_t most_pixels = 1 << 16;
 constexpr std::string_view index_mark = "TIMGIDX1";
 constexpr std::size_t block_bytes = 512;
 
-// As training and evaluation show it, and whole.
+// As in training and evaluation, and whole.
 void show(std::span<const std::byte> image) {
   constexpr std::int64_t side = 8;
   std::vector<std::uint8_t> pixels(static_cast<std::size_t>(side * side * 3));
@@ -77,7 +76,7 @@ void repair_headers(std::string& archive) {
 
 }  // namespace
 
-// Of an archive one block or two change, headers among them more often than not.
+// Changes one or two blocks of an archive, mostly headers.
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
                                                std::size_t max_bytes, unsigned seed) {
   std::mt19937 random(seed);

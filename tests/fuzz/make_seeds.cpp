@@ -109,7 +109,7 @@ void write_archives(const std::string& directory) {
   test::write_text(directory + "/folder_index", bytes_of(folder));
 }
 
-// Of the .bin file the target needs its size alone, which tokens of two bytes give.
+// The target needs only the size of the .bin file, as for tokens of two bytes.
 void write_indices(const std::string& directory) {
   test::write_text(directory + "/narrow", test::megatron_index({3, 0, 5, 8}, {0, 2, 4}, 8));
   test::write_text(directory + "/wide", test::megatron_index({4, 4}, {0, 1, 1, 2}, 4));

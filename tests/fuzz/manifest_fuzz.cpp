@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// manifest.json past its checksum: refused, or every element of every tensor is in one slice and
-// the manifest writes itself again.
+// manifest.json without its checksum: refused, or every element of every tensor is in one slice and
+// the manifest is rewritten equal.
 #include "runtime/checkpoint/files/manifest.h"
 #include "tests/fuzz/fuzz_target.h"
 

@@ -13,7 +13,7 @@ using namespace trireme;
 
 namespace {
 
-// The index is the input; its neighbour holds 32 bytes, which is what the seeds describe.
+// The input is the index; its .bin file has 32 bytes, as the seeds describe.
 class Files {
  public:
   Files()

@@ -122,7 +122,7 @@ class Finder {
     add(or_zero(at + 16, 8), 6 + or_zero(at + 24, 2) * or_zero(at + 10, 2) + 4);
   }
 
-  // Its size is a power of two times the heap's first block; the one that matches is taken.
+  // Its size is a power of two times the heap's first block; takes the matching one.
   void direct_block(std::size_t at) {
     constexpr std::uint64_t largest = 64 << 10;
     if (first_block_ == 0 || first_block_ > largest || offset_bytes_ > 8) return;

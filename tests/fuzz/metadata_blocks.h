@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The blocks of an HDF5 file's metadata that carry a checksum, found by their signatures and the
-// lengths that they state, so that a mutated file can be given right checksums again.
+// Finds the checksummed metadata blocks of an HDF5 file by their signatures and stated lengths, to
+// correct the checksums of a mutated file.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +12,15 @@ namespace trireme::fuzz {
 struct MetadataBlock {
   std::size_t first = 0;
   std::size_t bytes = 0;
-  std::size_t checksum = 0;  // where it stands: the last four bytes, or inside and counted as zero
+  std::size_t checksum = 0;  // its place: the last four bytes, or inside and counted as zero
 };
 
-// Those of `file` that lie inside of it; a superblock first.
+// The blocks inside `file`; a superblock comes first.
 [[nodiscard]] std::vector<MetadataBlock> metadata_blocks(const std::string& file);
 
 // Whether the stored checksum is right.
 [[nodiscard]] bool matches(const std::string& file, const MetadataBlock& block);
-// Stores the right one.
+// Stores the correct checksum.
 void repair(std::string& file, const MetadataBlock& block);
 
 }  // namespace trireme::fuzz

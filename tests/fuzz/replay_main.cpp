@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fuzz target without libFuzzer: replays its seeds, then seeded mutations of them, by the
-// target's own mutator where it has one.
+// A fuzz target without libFuzzer: runs its seeds, then seeded mutations of them, with the target's
+// mutator if it has one.
 //
 //   X_replay [--mutations N] [--dictionary FILE] [--keep FILE] SEED_DIRECTORY...
 //
-// The same arguments give the same inputs. --keep FILE holds the input being run, so that one that
-// ends the process is there afterwards; one that takes over a minute is ended by SIGALRM.
+// Equal arguments give equal inputs. --keep FILE stores the current input, so that it is left after
+// a crash; SIGALRM ends an input that takes over a minute.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@
 
 #include "tests/fuzz/fuzz_target.h"
 
-// Absent where the target defines none.
+// Absent if the target defines none.
 extern "C" __attribute__((weak)) std::size_t LLVMFuzzerCustomMutator(std::uint8_t*, std::size_t,
                                                                      std::size_t, unsigned);
 
@@ -33,7 +33,7 @@ using trireme::fuzz::require;
 constexpr std::size_t longest = 1 << 16;  // bytes of an input
 constexpr unsigned limit_seconds = 60;
 
-// What is on the table when the process ends, however that happens.
+// The current input, also after a crash.
 class KeptInput {
  public:
   explicit KeptInput(const std::string& path) {
@@ -139,7 +139,7 @@ class Mutator {
   std::mt19937_64 random_{20261121};
 };
 
-Mutator* of_bytes = nullptr;  // LLVMFuzzerMutate has no other way to it
+Mutator* of_bytes = nullptr;  // global for LLVMFuzzerMutate
 
 struct Arguments {
   std::size_t mutations = 2000;
@@ -200,7 +200,7 @@ int main(int count, char** texts) {
   of_bytes = &mutator;
   for (std::size_t i = 0; i < arguments.mutations; ++i)
     run(mutator.next());
-  // What scripts/chaos.sh counts: a case that broke would have ended this process.
+  // For scripts/chaos.sh: a broken case would have ended this process.
   const std::size_t cases = arguments.seeds.size() + arguments.mutations;
   std::printf("chaos: %zu cases, %zu survived\n", cases, cases);
   return 0;

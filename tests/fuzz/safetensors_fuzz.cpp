@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A safetensors file: refused when it is opened, or every tensor lies inside it and can be read, if
-// its element type is one of ours.
+// A safetensors file: refused when opened, or every tensor is inside it and readable, if its
+// element type is supported.
 #include <vector>
 
 #include "runtime/checkpoint/files/weight_files.h"

@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const fuzz::MemoryFile file;
   static const auto child = Hdf5Child::shared();  // one for all inputs
   file.set(fuzz::text_of(data, size));
-  // As if it were what the child answers.
+  // As if it were the child's answer.
   fuzz::accepts(ExitCode::data, [&] { static_cast<void>(parse_facts(fuzz::text_of(data, size))); });
   const bool good = fuzz::accepts(ExitCode::data, [&] {
     const Shard shard = open_shard(file.path());

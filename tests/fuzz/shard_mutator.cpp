@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mutations of a shard behind its checksums: what changes is a field of one or a few blocks of
-// metadata, or the payload, and then the checksums above it are made right again, up to a random
-// one, so that every layer of the reader meets damage that the layer below has passed.
+// Mutations of a shard behind its checksums: changes a field in a few metadata blocks, or the
+// payload, and then corrects the checksums up to a random layer, so that every layer of the reader
+// meets damage that the layer below accepted.
 #include <algorithm>
 #include <cstring>
 #include <random>
@@ -16,7 +16,7 @@
 namespace trireme::fuzz {
 namespace {
 
-// Where the value of a root attribute of a fixed-size type stands; npos where there is none.
+// The position of the value of a root attribute with a fixed-size type; npos if there is none.
 std::size_t value_of_attribute(const std::string& file, const std::string& name) {
   constexpr std::size_t head = 9;  // version, flags, three lengths, character set
   const std::size_t at = file.find(name + '\0');
@@ -35,7 +35,7 @@ class ShardMutation {
   std::string run() {
     for (std::size_t edits = 1 + below(3); edits > 0; --edits)
       edit();
-    // What of the checksums is made right again: nothing, metadata, payload too, header too.
+    // Checksums to correct: none, metadata, payload too, header too.
     const std::size_t depth = below(8);
     if (depth > 0) repair_metadata();
     if (depth > 1) repair_sums(depth > 2);
@@ -48,7 +48,7 @@ class ShardMutation {
   void edit() {
     blocks_ = metadata_blocks(file_);
     const std::size_t kind = below(16);
-    if (kind == 0 || blocks_.empty()) {  // anything, lengths too
+    if (kind == 0 || blocks_.empty()) {  // anything, also lengths
       file_.resize(std::max(file_.size(), max_bytes_));
       file_.resize(mutate(0, file_size_before(), max_bytes_));
     } else if (kind == 1) {  // anywhere, in place
@@ -87,7 +87,7 @@ class ShardMutation {
         put(at, values[below(std::size(values))], width);
         break;
       }
-      case 2:  // another block's address: circles, and blocks in each other's place
+      case 2:  // another block's address: cycles and swapped blocks
         if (!blocks_.empty()) put(at, blocks_[below(blocks_.size())].first, 8);
         break;
       case 3: {
@@ -96,7 +96,7 @@ class ShardMutation {
                      std::min({bytes, file_.size() - from, file_.size() - at}));
         break;
       }
-      default: {  // a little more or less
+      default: {  // slightly more or less
         std::uint64_t value = 0;
         std::memcpy(&value, file_.data() + at, std::min(width, file_.size() - at));
         put(at, value + below(33) - 16, width);
@@ -108,7 +108,7 @@ class ShardMutation {
   void repair_metadata() {
     for (const MetadataBlock& block : metadata_blocks(file_))
       repair(file_, block);
-    // Those whose stated length the edit has changed.
+    // Blocks with a changed length.
     for (const MetadataBlock& block : blocks_)
       if (block.first + block.bytes <= file_.size() && below(4) == 0) repair(file_, block);
   }
@@ -119,7 +119,7 @@ class ShardMutation {
       repair_metadata();
       if (header) repair_header();
       repair_metadata();
-    } catch (const Error&) {  // the damage is in what leads there
+    } catch (const Error&) {  // the path to it is damaged
     }
   }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What anybody may send to a rank of a job over TCP. The first byte says how many receives are
-// posted and how the bytes are cut; the rest comes from one peer: as an answer to a challenge,
-// which nobody can give without the secret, and as messages, of which no more may be kept than the
-// limit says.
+// Untrusted bytes to a rank of a job over TCP. The first byte chooses the number of posted receives
+// and the chunk sizes; the rest comes from one peer: as an answer to a challenge, which needs the
+// secret, and as messages, which are kept only up to the limit.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -57,7 +56,7 @@ void messages(std::span<const std::byte> bytes, int posted, std::size_t at_once)
                     "an abort that is a success");
     if (event != TcpInbox::Event::none) break;
   }
-  // Whoever asks then gets what has come whole, and nothing else.
+  // A later receive gets complete messages only.
   std::vector<std::byte> rest(16);
   while (inbox.receive_arrived(channel, static_cast<int>(MessageTag::note), rest.data(),
                                rest.size()) != TcpInbox::Found::nothing) {

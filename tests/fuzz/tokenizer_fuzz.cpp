@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const char* const text :
          {"abc abc\n\nab 123 <mask> caf\u00e9 e\u0301<|end|>", "  x'S", ""}) {
       std::vector<std::uint32_t> ids;
-      // A pattern may ask for more work than the library grants a match.
+      // A pattern may exceed the library's work limit of a match.
       fuzz::accepts(ExitCode::data, [&] { encoder.encode(text, ids); });
       for (const std::uint32_t id : ids)
         fuzz::require(id < tokenizer.vocabulary(), "an id outside of the vocabulary");

@@ -14,7 +14,7 @@ using namespace trireme;
 
 namespace {
 
-// Holds a.safetensors and b.safetensors, of one and two tensors.
+// Contains a.safetensors and b.safetensors, with one and two tensors.
 class IndexDirectory {
  public:
   IndexDirectory() {

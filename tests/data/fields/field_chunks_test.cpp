@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chunks of every kind of index, written as other programs write them, are found where the library
-// reads them.
+// Chunks of every index type, written as by other programs, are found where the library reads them.
 #include <gmock/gmock.h>
 
 #include "tests/data/edit_shard.h"
@@ -27,7 +26,7 @@ void PrintTo(const Index& index, std::ostream* out) {
 
 class FieldIndexes : public FieldData, public testing::WithParamInterface<Index> {
  protected:
-  // All of it, or of elements that are -5 elsewhere a part that leaves chunks unwritten.
+  // All values, or, for data that is -5 elsewhere, a part that leaves chunks unwritten.
   std::vector<float> write(hid_t file, bool all) const {
     FieldSpec spec{.extents = extents, .chunk = GetParam().chunk, .most = GetParam().most};
     spec.storage = [](hid_t properties) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that are damaged, differ, change or lead elsewhere, and what the message names.
+// Files that are damaged, differ, change or link elsewhere, and the names in the message.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
@@ -56,7 +56,7 @@ class FieldDamage : public testing::Test {
     expect_error(
         ExitCode::data, [&] { read(*open(options)); }, parts...);
   }
-  // Puts other bytes where the first chunk of `data` lies.
+  // Overwrites the first chunk of `data`.
   void break_first_chunk(const std::string& file) const {
     FieldOptions one = options();
     one.files = {file};

@@ -23,7 +23,7 @@ class FieldData : public testing::Test {
     return directory_.path() + "/" + name;
   }
 
-  // A file of one sample: `data` (4, 5, 3) counting from 1000 x label, and the attribute label.
+  // A file with one sample: `data` (4, 5, 3) counting from 1000 x label, and the attribute label.
   std::string write_sample(const std::string& name, int label, const FieldSpec& spec) const {
     const H5 file = make_hdf5(path(name));
     write_field(file, "climate/data", spec, counting(count_of(spec.extents), 1000.0 * label));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HDF5 files of any kind as samples: what is read, in which order, and what is refused.
+// HDF5 files of any kind as samples: values, order, and refusals.
 #include "data/fields/field_dataset.h"
 
 #include <fcntl.h>
@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(
         Storage{
             "fletcher32_alone",
             {.chunk = {5, 7, 1}, .storage = [](hid_t p) { EXPECT_GE(H5Pset_fletcher32(p), 0); }}},
-        // A line is a row where that fills a block, else the chunk; its last block may be cut.
+        // A row fills a block, else the chunk does; its last block may be cut.
         Storage{"szip", {.chunk = {9, 7, 3}, .storage = szipped(H5_SZIP_NN_OPTION_MASK, 8)}},
         Storage{"szip_of_shorts",
                 {.type = H5T_STD_I16BE,
@@ -341,7 +341,7 @@ TEST_F(FieldData, AFractionIsHeldBackForValidationAndNobodySeesItTwice) {
     EXPECT_EQ(seen[i], 1000.0F * static_cast<float>(i));
 }
 
-// Ends this process: 0 where all samples came and there was room for files of others.
+// Ends this process, with 0 if all samples were read and file descriptors were left.
 void read_all_with_64_descriptors(std::span<const FieldDataset* const> readers) {
   const rlimit few{64, 64};
   if (::setrlimit(RLIMIT_NOFILE, &few) != 0) std::exit(2);
@@ -364,7 +364,7 @@ TEST_F(FieldData, ReadersTogetherKeepNoMoreFilesOpenThanAProcessMay) {
   for (int i = 0; i < 90; ++i) {
     const std::string file = write_sample(fmt::format("{:02}.h5", i), i, {.extents = {2, 2, 1}});
     copies.push_back(LocalCopy::of(file));
-    if (i % 2 == 0) copies.back()->publish(file);  // takes a descriptor of its own
+    if (i % 2 == 0) copies.back()->publish(file);  // needs its own descriptor
   }
   const FieldDataset a = open(options()), b = open(options()), c = open(options());
 

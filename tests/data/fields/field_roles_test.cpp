@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What HDF5 files hold beside inputs: masks, weights, text labels, keys of parts; and volumes.
+// Other data sets of HDF5 files: masks, weights, text labels, split keys; and volumes.
 #include <gmock/gmock.h>
 
 #include <array>

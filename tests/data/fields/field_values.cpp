@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// field_values FILE FIELD...: the values of data sets of an HDF5 file as float32, one data set
-// after the other, to standard output; "FIELD: why" to standard error of one that is refused. For
+// field_values FILE FIELD...: prints the values of an HDF5 file's data sets as float32, one data
+// set after another; for a refused one "FIELD: why" on standard error. For
 // scripts/checks/check_fields.py.
 #include <algorithm>
 #include <cstdio>
@@ -20,7 +20,7 @@ std::vector<float> values_of(const FileIndex& index, const StoredField& field) {
   std::vector<std::byte> stored(elements * field.type.bytes);
   if (elements == 0) return {};
   reader.read(index, field, box, stored);
-  // Row by row the same values come by other ways: through the cache, and in parts.
+  // Reads the same values row by row in other ways: through the cache, and in parts.
   const std::size_t rows = field.extents.empty() ? 1 : box.count[0];
   std::vector<std::byte> row(stored.size() / rows);
   for (box.count[0] = 1; box.start[0] < rows && !field.extents.empty(); ++box.start[0]) {

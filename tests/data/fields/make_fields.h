@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HDF5 files as other programs write them: any type, layout and filter.
+// Writes HDF5 files as other programs do: any type, layout and filter.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 namespace trireme::test {
 
-// Closes an HDF5 identifier that a test holds.
+// Owns an HDF5 identifier.
 class H5 {
  public:
   H5(hid_t id, herr_t (*close)(hid_t)) : id_(id), close_(close) { EXPECT_GE(id, 0); }
@@ -47,7 +47,7 @@ struct FieldSpec {
   hid_t type = H5T_IEEE_F32LE;
   std::vector<hsize_t> chunk{};          // empty: contiguous
   std::function<void(hid_t)> storage{};  // more of the data set's creation properties
-  std::vector<hsize_t> most{};           // extents to which it may grow; empty: as it is
+  std::vector<hsize_t> most{};           // maximum extents; empty: fixed
 };
 
 // Values are converted by the library to the type of the file.
@@ -80,8 +80,8 @@ inline void write_attribute(hid_t object, const std::string& name, double value,
   ASSERT_GE(H5Awrite(attribute, H5T_NATIVE_DOUBLE, &value), 0);
 }
 
-// Texts of fixed length, filled up with NULs or as Fortran does with spaces, or where `length` is 0
-// of varying length. A data set, or where `attribute` an attribute of the object.
+// Fixed-length texts, padded with NULs or like Fortran with spaces; or of variable length if
+// `length` is 0. A data set, or with `attribute` an attribute of the object.
 inline void write_texts(hid_t object, const std::string& name,
                         const std::vector<std::string>& texts, std::size_t length,
                         bool attribute = false, bool spaces = false) {

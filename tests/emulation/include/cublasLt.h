@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands in for cuBLASLt's header when the CUDA back end is compiled for the host: the calls that
-// it makes, computed from their descriptions as the library's documentation defines them.
-// TRIREME_EMULATED_ALGORITHMS=N: N algorithms for every product, each of which sums in an order of
-// its own; the last but one is the fastest.
+// Replaces cuBLASLt's header when the CUDA back end is compiled for the host: the engine's calls,
+// computed from their descriptions by the library's documentation. TRIREME_EMULATED_ALGORITHMS=N: N
+// algorithms per product, with different summation orders; the last but one is the fastest.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands in for CUDA's header of this name when kernel sources are compiled for the host: the
-// runtime API (runtime_api.h) and the language: qualifiers, built-in variables, barriers, shuffles,
-// atomics. __shared__ variables are the host thread's own: blocks run on it one after another.
+// Replaces CUDA's header of this name when kernel sources are compiled for the host: the runtime
+// API (runtime_api.h) and the language: qualifiers, built-in variables, barriers, shuffles,
+// atomics. __shared__ variables are per host thread, which runs blocks one after another.
 #pragma once
 
 #include <atomic>
@@ -75,7 +75,7 @@ inline int __popc(unsigned value) {
   return std::popcount(value);
 }
 
-// Atomics see each other, and order nothing else.
+// Atomics are ordered with each other, and order nothing else.
 template <typename T>
 T atomicAdd(T* address, T value) {
   return std::atomic_ref<T>(*address).fetch_add(value, std::memory_order_relaxed);

@@ -26,7 +26,7 @@ namespace {
 constexpr std::size_t granule = 4;
 constexpr std::size_t marked_cells = (std::size_t{1} << 18) / granule;
 
-// An access to some bytes of a cell, in a word: the operation, 4 bits for the bytes, one for a
+// An access to some bytes of a cell in one word: the operation, 4 bits for the bytes, one for a
 // write; 0: none.
 using Word = std::uint32_t;
 constexpr Word write_bit = 1;
@@ -42,7 +42,7 @@ constexpr Word bytes_of(Word word) {
   return word >> 1 & all_bytes;
 }
 
-// What the next access must come after, as far as later ones do not tell it.
+// The accesses that the next one must follow, without those implied by later ones.
 struct Cell {
   std::array<std::atomic<Word>, 4> accesses;
 };
@@ -83,14 +83,14 @@ void store(std::atomic<Word>& to, Word word) {
   to.store(word, std::memory_order_relaxed);
 }
 
-// Whether two accesses, of which the later is `own`, must be ordered and are not.
+// Whether two accesses, the later being `own`, need an order and have none.
 bool collide(Word earlier, Word own, const Clock& now) {
   return (bytes_of(earlier) & bytes_of(own)) != 0 && ((earlier | own) & write_bit) != 0 &&
          id_of(earlier) != id_of(own) && !before(executed(id_of(earlier)), now);
 }
 
-// What is left of the earlier one: for bytes of `own`, whoever comes after that comes after the
-// earlier one, too, and need not ask. 0: nothing.
+// The rest of the earlier access. For bytes of `own`, accesses ordered after it are also ordered
+// after the earlier one, so they need no check. 0: nothing.
 Word left_of(Word earlier, Word own, const Clock& now) {
   if ((earlier & write_bit) != 0 && (own & write_bit) == 0) return earlier;
   if (id_of(earlier) != id_of(own) && !before(executed(id_of(earlier)), now)) return earlier;
@@ -98,7 +98,7 @@ Word left_of(Word earlier, Word own, const Clock& now) {
   return bytes == 0 ? 0 : word_of(id_of(earlier), bytes, (earlier & write_bit) != 0);
 }
 
-// Streams on threads of their own meet in a cell: each must see the other's access or be seen.
+// Streams on different threads share a cell: each must see the other's access.
 std::mutex& mutex_of(std::uintptr_t address) {
   static std::array<std::mutex, 64> mutexes;
   return mutexes[address / granule % mutexes.size()];
@@ -122,7 +122,7 @@ void touch_cell(Cell& cell, std::uintptr_t address, Word own) {
     if (left != earlier) store(slot, left);
     if (left == 0 && free == nullptr) free = &slot;
   }
-  // A fifth that nothing orders: one is forgotten.
+  // A fifth unordered access replaces one.
   if (free == nullptr) free = &cell.accesses[id_of(own) % cell.accesses.size()];
   store(*free, own);
 }
@@ -188,7 +188,7 @@ void released(const void* data) {
         report_released(address + i * granule, {id_of(earlier), (earlier & write_bit) != 0});
     }
   }
-  // What has not run yet meets this, at the beginning of larger memory.
+  // Work that has not run yet hits this if it accesses freed memory.
   const ExecutedId freed = last_of_all();
   forget(cells);
   if (in_device_memory(address)) contents_released(address, bytes);

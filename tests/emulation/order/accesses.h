@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What memory remembers: of every byte of device and page-locked memory the operation that last
-// wrote it and those that have read it since. An access that some of these is not before ends the
-// program with a report. Kernels are compiled with ThreadSanitizer's instrumentation, whose
-// hooks (instrumentation.cpp) come here with the true address of each of their loads and stores;
-// copies, products and NCCL calls call read() and wrote().
+// Records for every byte of device and page-locked memory the operation that last wrote it and
+// those that read it since. An access that is not ordered after these ends the program with a
+// report. Kernels are compiled with ThreadSanitizer's instrumentation: its hooks
+// (instrumentation.cpp) report the true address of each load and store; copies, products and NCCL
+// calls call read() and wrote().
 #pragma once
 
 #include <cstddef>
@@ -18,21 +18,21 @@ struct Covered {
   std::uintptr_t first = 0;
   std::size_t bytes = 0;
 };
-extern Covered device_memory, pinned_memory;  // nothing unless on()
+extern Covered device_memory, pinned_memory;  // empty unless on()
 
 void cover_device(void* data, std::size_t bytes);
 void cover_pinned(void* data, std::size_t bytes);
 void allocated(const void* data, std::size_t bytes);
-// The host must have waited for all that uses it: that freeing waits, too, is nothing to rely on.
+// The host must have waited for all users of the memory: the implicit wait of freeing does not
+// count.
 void released(const void* data);
 
-// Beside the checks, for tests: gets each access to covered memory, with the number of the kernel
-// or call that makes it. Null: nobody does.
+// For tests: gets each access to covered memory, with the number of its kernel or call. Null: off.
 using AccessObserver = void (*)(std::uint32_t operation, std::uintptr_t address, std::size_t bytes,
                                 bool writes);
 extern AccessObserver access_observer;
 
-// By the work that runs on this thread; anything else than covered memory is nobody's concern.
+// Called by the work on this thread; other memory is ignored.
 void touch_covered(std::uintptr_t address, std::size_t bytes, bool writes);
 
 inline void touch(const volatile void* data, std::size_t bytes, bool writes) {

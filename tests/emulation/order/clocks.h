@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vector clocks. A lane is a stream, or a side branch of the graphs that are launched on one; a
-// tick of it is one operation. Clocks move when work runs: a record leaves the lane's clock in the
-// event's mark, a wait merges the mark into the waiting lane, a message of an emulated NCCL call
-// carries the sender's clock to the receiving lane. A thread of the host knows what it has itself
-// waited for; what it asks for starts after that. A query orders nothing.
+// Vector clocks. A lane is a stream, or a side branch of graphs launched on one; its tick is one
+// operation. Clocks advance when work runs: a record stores the lane's clock in the event's mark, a
+// wait merges the mark into the waiting lane, a message of an emulated NCCL call carries the
+// sender's clock to the receiving lane. A host thread's clock has what it waited for; work that it
+// enqueues starts after that. A query orders nothing.
 #pragma once
 
 #include <cstddef>
@@ -25,10 +25,10 @@ struct Place {
   [[nodiscard]] static const Place& get();  // as mpirun tells
 };
 
-// Streams and branches of graphs that a process may make, several engines' of a test included.
+// Limit of streams and graph branches per process, for several engines in one test.
 inline constexpr std::size_t lanes_per_rank = 128;
 
-// What has happened before: of every lane of every rank, so many ticks.
+// A vector clock: ticks of every lane of every rank.
 class Clock {
  public:
   Clock() : ticks_(Place::get().ranks * lanes_per_rank) {}
@@ -46,20 +46,20 @@ class Clock {
   std::vector<std::uint32_t> ticks_;
 };
 
-// Of the calling thread.
+// The calling thread's clock.
 [[nodiscard]] const Clock& host_clock();
-// What any thread has waited for.
+// The merge of all host threads' clocks.
 [[nodiscard]] Clock all_hosts_clock();
-// The calling thread of the host has waited for what is in `clock`; whether that is new to it.
+// The calling host thread has waited for `clock`; returns whether that added anything.
 bool host_waited(const Clock& clock);
 
 class Lane {
  public:
   Lane();
-  Clock clock;              // of what runs on it
+  Clock clock;              // of the work on it
   std::uint32_t ticks = 0;  // operations that have begun
   [[nodiscard]] std::size_t index() const { return index_; }
-  // Of the graphs that are launched on this stream; 0: the stream itself.
+  // A branch of the graphs launched on this stream; 0: the stream itself.
   [[nodiscard]] Lane& branch(std::size_t number);
 
  private:
@@ -68,7 +68,7 @@ class Lane {
   std::vector<std::unique_ptr<Lane>> branches_;
 };
 
-// Where a stream was made, for reports; -1: it is no branch of a graph.
+// Where a stream was created, for reports; -1: not a branch of a graph.
 struct LaneOrigin {
   Frames made;
   int branch_of = -1;
@@ -78,7 +78,7 @@ struct LaneOrigin {
 // One record of an event.
 struct Mark {
   Clock clock;           // once the record has run
-  Site* made = nullptr;  // where
+  Site* made = nullptr;  // call site
 };
 
 }  // namespace trireme::emulated::order

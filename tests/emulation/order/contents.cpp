@@ -14,7 +14,7 @@
 namespace trireme::emulated::order {
 namespace {
 
-// Of one byte. Pages of zeros are not there until they are written to.
+// State of one byte. Pages of zeros exist only once written.
 enum class Content : std::uint8_t { nobodys, unwritten, value };
 
 struct Contents {

@@ -22,7 +22,7 @@ std::string program_file() {
   return length > 0 ? std::string(path.data(), static_cast<std::size_t>(length)) : "";
 }
 
-// What a reader needs of a C++ name: no arguments, no namespaces of ours.
+// A readable C++ name: no arguments, none of our namespaces.
 std::string shortened(std::string name) {
   for (const char* const part : {"(anonymous namespace)::", "trireme::", "ops::cuda::", "cuda::"}) {
     for (auto at = name.find(part); at != std::string::npos; at = name.find(part))
@@ -42,7 +42,7 @@ std::string place_of(std::string text) {
   return text.ends_with(":?") ? "" : text;
 }
 
-// All that the given offsets name, functions that were inlined there included.
+// The names at the given offsets, including inlined functions.
 std::vector<Named> look_up(const std::vector<std::uintptr_t>& offsets) {
   std::string command = "addr2line -f -C -i -e '" + program_file() + "'";
   for (const std::uintptr_t offset : offsets) {
@@ -72,7 +72,7 @@ std::vector<std::uintptr_t> offsets_of(const Frames& frames) {
   std::vector<std::uintptr_t> offsets;
   for (int i = 0; i < frames.depth; ++i) {
     const std::uintptr_t offset = offset_in_program(frames.addresses[static_cast<std::size_t>(i)]);
-    if (offset > 0) offsets.push_back(offset - 1);  // the call, not what follows it
+    if (offset > 0) offsets.push_back(offset - 1);  // the call, not the instruction after it
   }
   return offsets;
 }

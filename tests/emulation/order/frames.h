@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the host was when it asked for something: return addresses, and their names when a report
-// needs them.
+// The host's call stack at a call: return addresses, and their names when a report needs them.
 #pragma once
 
 #include <array>
@@ -18,13 +17,13 @@ struct Frames {
   [[nodiscard]] static Frames here();
 };
 
-// An address within the program's file, as addr2line takes it.
+// An address within the program's file, for addr2line.
 [[nodiscard]] std::uintptr_t offset_in_program(const void* address);
 
-// By addr2line, from the innermost on: "StepEngine::run (runtime/train/step_engine.cpp:165)"; the
-// place only where the program has debug information. Of the emulator and the device room, nothing.
+// By addr2line, innermost first: "StepEngine::run (runtime/train/step_engine.cpp:165)"; places need
+// debug information. Omits frames of the emulator and of the device room.
 [[nodiscard]] std::vector<std::string> names_of(const Frames& frames);
-// Of a kernel.
+// The name of a kernel.
 [[nodiscard]] std::string function_name(const void* function);
 // The function of CUDA's or a library's that was called.
 [[nodiscard]] std::string call_name(const Frames& frames);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What code compiled with -fsanitize=thread calls, without ThreadSanitizer's library: each load and
-// store of the kernels comes to accesses.h. Atomics are carried out as the strictest of their kind.
+// The functions that code compiled with -fsanitize=thread calls, without ThreadSanitizer's library:
+// passes each load and store of kernels to accesses.h. All atomics are sequentially consistent.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,7 @@ using trireme::emulated::order::touch;
 
 extern "C" {
 
-// By each object that is compiled so, before anything else of it.
+// Called first by each object compiled so.
 void __tsan_init() {
   trireme::emulated::order::kernels_observed = true;
 }
@@ -46,7 +46,7 @@ void __tsan_write_range(void* data, std::size_t bytes) {
   touch(data, bytes, true);
 }
 
-// `order` arguments, of which there are one or two, are not looked at.
+// Ignores the one or two `order` arguments.
 #define TRIREME_EXCHANGE(bits, name, operation)                                        \
   std::uint##bits##_t __tsan_atomic##bits##_##name(volatile std::uint##bits##_t* data, \
                                                    std::uint##bits##_t value, int) {   \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clocks that travel beside the data of emulated NCCL calls, so that what one rank does can come
-// after what another did: the answer to a message after the message has left its buffer.
+// Clocks sent along with the data of emulated NCCL calls, to order work across ranks: the answer to
+// a message follows the message's departure from its buffer.
 #pragma once
 
 #define OMPI_SKIP_MPICXX 1
@@ -13,17 +13,17 @@
 
 namespace trireme::emulated::order {
 
-// Of one call. Unless the order is checked, nothing happens.
+// For one call. Does nothing unless the order is checked.
 class Messages {
  public:
-  // `only_sends`: who has the call's data knows that it is over. Of any other, only what came
-  // before it.
+  // `only_sends`: receiving the call's data proves its end. For other calls only the work before it
+  // is ordered.
   explicit Messages(bool only_sends) : only_sends_(only_sends) {}
 
   // Beside a message of this tag.
   void send(MPI_Comm comm, int to, int tag, std::vector<MPI_Request>& requests);
   void receive(MPI_Comm comm, int from, int tag, std::vector<MPI_Request>& requests);
-  // Once all have come.
+  // Call it once all have arrived.
   void merge();
 
  private:

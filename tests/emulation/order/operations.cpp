@@ -19,7 +19,7 @@ std::atomic<ExecutedId> last_executed = 0;
 thread_local std::vector<std::string> ranges;
 thread_local std::vector<PinnedUse> next_uses;
 
-// Pages are there once they are written to.
+// Pages exist once written.
 Executed* table() {
   static auto* const base =
       static_cast<Executed*>(mmap(nullptr, most_executed * sizeof(Executed), PROT_READ | PROT_WRITE,
@@ -57,7 +57,7 @@ void run(Lane& lane, const Operation& operation, const Work& work) {
   running = nullptr;
 }
 
-// A record tells what waits learn through it.
+// A record counts only if a wait learned something from it.
 void note(bool told, const Mark& mark, Site& waiting) {
   if (!told) return;
   ++waiting.told;
@@ -127,7 +127,7 @@ std::size_t Branches::number_of(const void* stream) {
   return streams_.size() - 1;
 }
 
-// A side branch begins empty: what comes before the launch reaches it by the fork.
+// A side branch starts empty: work before the launch reaches it by the fork.
 Work Branches::launch(Lane& lane, std::shared_ptr<Branches> branches, Work work) {
   const Operation* const what = describe(nullptr);
   const auto flight = close_pinned(lane, *what, branches->pinned_);

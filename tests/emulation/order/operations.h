@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What runs on streams, and the hooks of streams.cpp: each makes the work it is given move the
-// clocks as it runs. Nothing here is called unless on().
+// Operations on streams, and the hooks of streams.cpp, which make work advance the clocks as it
+// runs. Used only if on().
 #pragma once
 
 #include <functional>
@@ -16,14 +16,14 @@ namespace trireme::emulated::order {
 
 using Work = std::function<void()>;
 
-// What the host asked for, once; a graph runs it at every replay.
+// One call of the host; a graph runs it at every replay.
 struct Operation {
-  const void* kernel = nullptr;  // null: the calls say what it is
+  const void* kernel = nullptr;  // null: named by the calls
   Frames asked;
   std::string range;  // the profiler's ranges around it
 };
 
-// One run of an operation. Its number is what memory remembers of it.
+// One run of an operation. Accesses store its number.
 struct Executed {
   const Operation* operation;
   std::uint32_t tick;
@@ -36,10 +36,10 @@ using ExecutedId = std::uint32_t;  // 0: none
   return earlier.tick <= now.at(earlier.lane);
 }
 
-// An operation of the host that nothing comes after.
+// A host operation after which none may follow.
 [[nodiscard]] ExecutedId last_of_all();
 
-// What this thread runs of a device's work; null outside of it.
+// The device work that this thread runs; null outside of it.
 struct Running {
   ExecutedId id;
   Lane* lane;
@@ -54,14 +54,13 @@ void uses_pinned(const void* data, std::size_t bytes, bool writes);
 [[nodiscard]] Work record(Lane& lane, std::shared_ptr<Mark> mark, Work work);
 [[nodiscard]] Work wait(Lane& lane, std::shared_ptr<Mark> mark, Site& site, Work work);
 
-// Of the runtime's calls, whose return addresses tell their sites: the calling thread of the host
-// has waited for a stream, for an event; an event's new record has a mark of its own (false: the
-// record is dropped).
+// For runtime calls, with return addresses as call sites: the calling host thread waited for a
+// stream or an event; an event was recorded with a new mark (false: the record is dropped).
 void host_waited(const Lane& lane, const void* within);
 void host_waited(const Mark& mark, const void* within);
 [[nodiscard]] bool renew_mark(std::shared_ptr<Mark>& mark, const void* within);
 
-// A graph's streams, by their order of coming in; the first is the one it is launched on.
+// A graph's streams in the order of joining; the first is the launch stream.
 class Branches {
  public:
   [[nodiscard]] std::size_t number_of(const void* stream);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the check of streams' order promises (order/): each mistake is reported with both sides, and
-// the same work done right is silent.
+// The check of stream order (order/): each mistake is reported with both sides, and the correct
+// version is silent.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -84,7 +84,7 @@ struct Bench {
   void produce() const { compute.launch(fill_values, device, 1.0F); }
 };
 
-// Which comes first is a matter of luck where streams are threads.
+// With streams on threads, either side may come first.
 constexpr const char* both_sides =
     "(read by kernel copy_values(.|\n)*written by kernel fill_values|"
     "written by kernel fill_values(.|\n)*read by kernel copy_values)";
@@ -100,7 +100,7 @@ class StreamOrder : public testing::Test {
  protected:
   void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 
-  // The wrong version ends with a report; the right one runs to its end, here and in time.
+  // The wrong version ends with a report; the right one completes.
   static void expect_reported(Scene scene, const char* report) {
     EXPECT_EXIT(play(scene, false), testing::ExitedWithCode(reported), report);
     play(scene, true);
@@ -310,7 +310,7 @@ class GraphOrder : public StreamOrder {
   static void begin(const Bench& bench) {
     check(cudaStreamBeginCapture(bench.compute.handle, cudaStreamCaptureModeThreadLocal));
   }
-  // Replays what was captured, three times.
+  // Replays the captured graph three times.
   static void replay(const Bench& bench) {
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t executable = nullptr;

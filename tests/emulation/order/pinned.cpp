@@ -64,7 +64,7 @@ class Arena {
 
   void* allocate(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
-    const std::size_t size = round_up(bytes + 1);  // the next allocation is on other pages
+    const std::size_t size = round_up(bytes + 1);  // the next allocation uses other pages
     std::size_t at = 0;
     for (const auto& [offset, taken] : taken_) {
       if (offset - at >= size) break;
@@ -117,7 +117,7 @@ class Arena {
     const std::size_t start = first / page * page;
     if (mprotect(host_ + start, round_up(first + bytes) - start, how) != 0) die("mprotect");
   }
-  // All that shares a page with the range, the strictest last.
+  // All flights that share a page with the range, the strictest last.
   void protect_as_closed(std::size_t first, std::size_t bytes) {
     const std::size_t start = first / page * page, end = round_up(first + bytes);
     for (const bool writes : {false, true}) {
@@ -130,7 +130,7 @@ class Arena {
 
   static void on_fault(const siginfo_t& info, void* context);
   static void on_step(void* context);
-  // What the access must wait for.
+  // The operation that the access must wait for.
   const Operation* blamed(std::size_t at, bool writes) {
     const std::lock_guard lock(mutex_);
     for (const Closed& each : closed_) {
@@ -161,7 +161,7 @@ Arena& arena() {
   return *instance;
 }
 
-// Pages that are open for one instruction of this thread, which touches something else on them.
+// Pages opened for one instruction of this thread, which accesses other bytes on them.
 thread_local std::array<std::size_t, 4> stepping{};
 thread_local std::size_t stepping_count = 0;
 constexpr long long trap_flag = 0x100;

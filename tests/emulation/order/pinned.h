@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Page-locked memory whose pages the host cannot touch while a copy is under way that it has not
-// waited for: not read what a copy writes, not write what one reads. The device sees the same
-// memory at other addresses.
+// Page-locked memory with protected pages: while a copy is in flight that the host has not waited
+// for, the host cannot read its target or write its source. The device sees the same memory at
+// other addresses.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ struct Operation;
 struct Flight {
   const Operation* operation;
   std::uint32_t lane;
-  std::atomic<std::uint32_t> tick = 0;  // 0: it has not begun
+  std::atomic<std::uint32_t> tick = 0;  // 0: not started
 };
 
 struct PinnedUse {
@@ -33,11 +33,11 @@ struct PinnedUse {
 [[nodiscard]] void* allocate_pinned(std::size_t bytes);
 void release_pinned(void* data);
 [[nodiscard]] bool holds_pinned_of_order(const void* data);
-// Where the device sees an address; any other is its own.
+// The device's address of pinned memory; others are unchanged.
 [[nodiscard]] void* device_view(void* data);
 [[nodiscard]] const void* device_view(const void* data);
 
-// nullptr where there is nothing to close.
+// nullptr if there is nothing to close.
 [[nodiscard]] std::shared_ptr<Flight> close_pinned(const Lane& lane, const Operation& operation,
                                                    const std::vector<PinnedUse>& uses);
 void open_waited_for(const Clock& host);

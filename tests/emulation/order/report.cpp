@@ -12,7 +12,7 @@ namespace {
 
 constexpr int exit_code = 66;
 
-// The first report is the only one.
+// Only the first report is printed.
 void take_turn() {
   static std::mutex mutex;
   mutex.lock();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is told of two accesses that nothing orders, and of one to what has no value. Each ends the
+// Reports on two unordered accesses, and on an access to bytes without a value. Each ends the
 // program.
 #pragma once
 
@@ -19,16 +19,16 @@ struct Allocation {
   std::size_t bytes = 0, number = 0;
   Frames made;
 };
-// Of accesses.cpp; no bytes: it lies in none.
+// From accesses.cpp; zero bytes if the address is in none.
 [[nodiscard]] Allocation allocation_of(std::uintptr_t address);
-// The one that begins last before `address`, where it lies in none.
+// The last allocation before `address`, if that is in none.
 [[nodiscard]] Allocation allocation_before(std::uintptr_t address);
 
 [[noreturn]] void report_unordered(std::uintptr_t address, Access now, Access earlier);
 [[noreturn]] void report_released(std::uintptr_t address, Access earlier);
 [[noreturn]] void report_host_access(const void* data, bool writes, const Operation& earlier);
 [[noreturn]] void report_time_asked();
-// By the work that runs on this thread.
+// Called by the work on this thread.
 [[noreturn]] void report_outside(std::uintptr_t address, bool writes);
 [[noreturn]] void report_unwritten(std::uintptr_t address);
 

@@ -19,10 +19,10 @@ namespace {
 constexpr std::array<const char*, 4> call_names{"record", "wait", "event-synchronize",
                                                 "stream-synchronize"};
 
-// Of a call and of its caller's call.
+// A call and its caller's call.
 using Offsets = std::pair<std::uintptr_t, std::uintptr_t>;
 
-// A caller of 0 stands for any.
+// Caller 0 matches any.
 std::vector<Offsets> offsets_to_drop() {
   std::vector<Offsets> list;
   const char* text = std::getenv("TRIREME_EMULATED_DROP");
@@ -64,7 +64,7 @@ bool wanted_sites() {
   return listing || std::getenv("TRIREME_EMULATED_DROP") != nullptr;
 }
 
-// The caller of the function that `within` lies in, and that one's caller.
+// The caller of the function that contains `within`, and its caller.
 Offsets find_offsets(const void* within) {
   const Frames frames = Frames::here();
   for (int i = 0; i + 2 < frames.depth; ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands in for NVTX's header of this name: counts ranges and checks that they nest.
+// Replaces NVTX's header of this name: counts ranges and checks that they nest.
 #pragma once
 
 int nvtxRangePushA(const char* name);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of CUB that the engine calls, on the host: a stable sort of pairs by bits of their keys,
-// as work of the emulated stream. Asks for temporary memory as CUB does, and touches all of it, so
-// that a caller who passes too little is caught by the guard behind device memory.
+// The part of CUB that the engine uses, on the host: a stable sort of pairs by key bits, as work of
+// the emulated stream. It requests temporary memory as CUB does, and touches all of it, so that the
+// guard behind device memory detects a buffer that is too small.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ struct DeviceRadixSort {
     }
     const DoubleBuffer<Key> from_keys = keys;
     const DoubleBuffer<Value> from_values = values;
-    // An odd number of passes of 8 bits ends in the other buffer, as CUB's own may.
+    // An odd number of 8-bit passes ends in the other buffer, as may happen with CUB.
     const int passes = (end_bit - begin_bit + 7) / 8;
     keys.selector ^= passes & 1;
     values.selector ^= passes & 1;
