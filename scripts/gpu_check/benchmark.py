@@ -22,7 +22,8 @@ HARDWARE = {"H200": "h200", "H100": "h100", "B200": "b200", "A100": "a100"}
 
 
 def planned(check, model):
-    """What `trireme plan` expects of the benchmark's step, or None for a GPU that configs/hardware does not describe."""
+    """The prediction of `trireme plan` for the benchmark's step, or None for a GPU without a description in
+    configs/hardware."""
     name = (gpu_info.query("name") or [""])[0]
     hardware = next((file for part, file in HARDWARE.items() if part in name), None) if check.on_gpu else "cpu_example"
     if hardware is None:
@@ -99,7 +100,7 @@ def summary(row):
 
 
 def beside_plan(row):
-    """(what, measured, planned, unit) of a row; nothing without a plan."""
+    """(what, measured, planned, unit) of a row; empty without a plan."""
     side, plan = ours(row), row.get("planned")
     if not plan:
         return

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ten minutes on a new machine should tell first: what machine it is, where a step goes, how fast it is beside the plan, and
-whether several GPUs train as one does."""
+"""The first facts about a new machine, in ten minutes: its hardware, the time of a step by operation, speed compared
+with the plan, and whether several GPUs train as one does."""
 import json
 import os
 import re
@@ -142,7 +142,7 @@ def layouts(check):
 
 
 def memory(check):
-    """What the driver's allocations come to beside the planned ones; both are printed by each run."""
+    """Memory that the driver allocated, compared with the plan; each run prints both."""
     run = train(check, {"precision": "bf16", "parallel.zero": 1}, ranks_of(check))
     found = re.search(r"predicted / measured: ([\d.]+) / ([\d.]+) MiB", run.output)
     if not found:

@@ -69,7 +69,8 @@ def in_cell(text):
 
 
 def plan_table(rows):
-    """Measured beside planned, and the three parts that are furthest from their plan, by their share of the step or of memory."""
+    """Measured and planned values, and the three parts with the largest deviations, by their share of the step or of
+    memory."""
     apart = []
     yield "| model | measured / planned |"
     yield "|---|---|"
