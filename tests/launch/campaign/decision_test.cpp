@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a campaign does next, as a function of its state, the offers and the time.
+// A campaign's next action, as a function of its state, the offers and the time.
 #include <gmock/gmock.h>
 
 #include "launch/campaign/decision.h"
@@ -114,7 +114,7 @@ TEST(CampaignDecision, PausesLongerAfterEachFailureAndGivesUp) {
   failing.counted_from = 2;
   EXPECT_EQ(failing.without_progress(), 0);
   failing.counted_from = 0;
-  // One that was never submitted is no failure; one that got on ends the row.
+  // An attempt that was never submitted is no failure; one with progress ends the series.
   failing.attempts.back() = {.phase = Attempt::Phase::ended, .ended = now};
   EXPECT_EQ(failing.without_progress(), 2);
   failing.attempts.push_back(attempt(2, 1, 100, 101, 5));
@@ -146,7 +146,7 @@ TEST(CampaignDecision, LeavesAJobForOneThatIsDoneMuchSooner) {
   const Decision decision = decide_running(job, predicted, more, {}, 1000, now);
   EXPECT_EQ(decision.action, Action::stop);
   EXPECT_THAT(decision.reason, HasSubstr("8 nodes"));
-  // Not for a little, not for the last steps, not too early, and not twice.
+  // Not for a small gain, not for the last steps, not too early, and not twice.
   EXPECT_EQ(decide_running(job, predicted, more, {.gain = 3}, 1000, now).action, Action::keep);
   EXPECT_EQ(decide_running(job, predicted, more, {}, 9990, now).action, Action::keep);
   EXPECT_EQ(decide_running(job, predicted, more, {.gain = 0}, 1000, now).action, Action::keep);

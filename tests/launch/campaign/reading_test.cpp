@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a campaign reads: its file, its state, Slurm's words, the logs of its jobs.
+// A campaign's inputs: its file, its state, Slurm's output, the logs of its jobs.
 #include <gmock/gmock.h>
 
 #include <ctime>
@@ -45,8 +45,8 @@ TEST(CampaignFile, ReadsEveryKey) {
   EXPECT_THAT(least.directory, HasSubstr("campaigns/c"));
 }
 
-// From cron, a login shell or the repository: a second campaign of one file would submit its own
-// jobs.
+// From cron, a login shell or the repository: another directory would submit the same campaign's
+// jobs twice.
 TEST(CampaignFile, HasItsDirectoryBesideItWhereverItIsStarted) {
   const auto directory = [](const std::string& line) {
     return parse_campaign("config: a.yaml\n" + line, "/some/place/c.yaml").directory;
@@ -100,7 +100,7 @@ TEST(CampaignFile, RefusesWithPlaceValueAndFix) {
       ExitCode::config, [] { (void)load_campaign("/none.yaml"); }, "/none.yaml");
 }
 
-// Without a match that prints both.
+// Not a matcher, which would print both texts.
 TEST(CampaignFile, KeysStandInTheReadme) {
   const std::string readme = test::read_file(TRIREME_LAUNCH "/campaign/README.md");
   EXPECT_TRUE(readme.find(campaign_keys_markdown()) != std::string::npos)
@@ -127,7 +127,7 @@ TEST(CampaignLayouts, AreThoseThatTheConfigAllows) {
 
   file.layouts = {"data=2:tensor=2", "pipeline=2"};
   const CampaignLayouts listed = campaign_layouts(file);
-  ASSERT_EQ(listed.options.size(), 2U);  // 3 data ranks hold 2, 1 and 1 of them, 2 as many
+  ASSERT_EQ(listed.options.size(), 2U);  // 3 data ranks have 2, 1 and 1 of them, 2 as many
   EXPECT_THAT(listed.options[0].settings, testing::Contains("parallel.pipeline=2"));
 
   file.layouts = {"data=7"};
@@ -240,7 +240,7 @@ TEST(Blame, TellsErrorsThatWouldComeAgain) {
   EXPECT_TRUE(would_come_again(2, "2026-11-24 train.sbatch: a rank is one task with one GPU\n"));
   EXPECT_FALSE(would_come_again(5, said));
   EXPECT_FALSE(would_come_again(75, said));
-  // What a full disk left of it.
+  // The rest of a log on a full disk.
   EXPECT_FALSE(would_come_again(
       2, "srun: error: n2: task 1: Killed\ntrain.sbatch: the run ended with exit code 2\n"));
   EXPECT_FALSE(would_come_again(

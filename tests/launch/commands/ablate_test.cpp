@@ -64,7 +64,7 @@ class AblateTest : public RunTest {
 };
 
 TEST_F(AblateTest, AnIdenticalPrefixIsTrainedOnceAndChangesNoBit) {
-  // Up to step 4 of 6 a rate that decays in the last half is the constant one.
+  // Until step 4 of 6 a rate that decays in the last half equals the constant one.
   const std::string study =
       "set: {lr_schedule.name: constant, reproducibility: run}\nseeds: [1, 2]\nshare_from: 2\n"
       "variants:\n  grid: {lr_schedule.name: [constant]}\n"
@@ -98,7 +98,7 @@ TEST_F(AblateTest, AnIdenticalPrefixIsTrainedOnceAndChangesNoBit) {
   }
   EXPECT_TRUE(std::filesystem::exists(out() + "/ablation.html"));
 
-  // What is there is not run again; another study there is refused.
+  // Finished cells are not trained again; another study in the directory is refused.
   const CommandResult again = run_command(ablate(study, "--resume"), 60);
   EXPECT_EQ(again.exit_code, 0) << again.output;
   EXPECT_THAT(again.output, Not(HasSubstr(": done")));
@@ -190,8 +190,8 @@ TEST_F(AblateTest, AStudyGoesOnWhenNobodyReadsItsOutputOrTheDiskOfItIsFull) {
   EXPECT_EQ(cell("plain", 1)["state"], "done");
 }
 
-// Of three seeds and four variants the ranges are trained in the order of their seeds, and not in
-// one order of variants for all seeds.
+// With three seeds and four variants, seeds are trained one after another, with a different order
+// of variants for each.
 TEST_F(AblateTest, CellsAreTrainedSeedBySeedInADrawnOrder) {
   const std::string study =
       "seeds: [1, 2, 3]\nshare_from: 0\nset: {train.steps: 1}\n"
@@ -245,7 +245,7 @@ TEST_F(AblateTest, WhatIsNoStudyIsRefusedBeforeAnythingIsStarted) {
   }
 }
 
-// Variants of 100 steps that differ as `settings` say, warmed up for 10.
+// Variants of 100 steps that differ by `settings`, warmed up for 10.
 ablate::Study study_of(const std::vector<std::string>& settings) {
   ablate::Study study{.file = "study.yaml",
                       .config = "base.yaml",
@@ -310,7 +310,7 @@ TEST(Comparison, PairsBySeedAtTheLeastThatBothHaveComeTo) {
     for (std::size_t seed = 0; seed < 3; ++seed) {
       ablate::Cell cell{
           .variant = better > 0 ? 1U : 0U, .seed = seed, .state = ablate::CellState::done};
-      // The variant takes twice the time, and half of the steps where it is the last seed.
+      // The variant takes twice the time, and half of the steps with the last seed.
       const int steps = better > 0 && seed == 2 ? 5 : 10;
       for (int step = 1; step <= steps; ++step)
         cell.curve.training.push_back(

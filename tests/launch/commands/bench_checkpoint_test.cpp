@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// trireme bench checkpoint measures what it says, and leaves nothing behind.
+// trireme bench checkpoint prints its figures, and leaves no files behind.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -39,11 +39,11 @@ TEST_F(BenchCheckpointTest, MeasuresEverySideInEveryRound) {
     for (const double seconds : json["seconds"][side])
       EXPECT_GT(seconds, 0) << side;
   }
-  // On a file system in memory nothing can be cold.
+  // A memory file system has no cold reads.
   const auto cold = json["seconds"]["plain_read_cold"].size();
   EXPECT_LE(cold, 3U);
   EXPECT_EQ(json["seconds"]["restore_cold"].size(), cold);
-  // Dropping the page cache comes before the warm reads.
+  // The page cache is dropped before the warm reads.
   ASSERT_EQ(json["warm_share"].size(), 3U);
   for (const double share : json["warm_share"])
     EXPECT_EQ(share, 1);

@@ -65,7 +65,7 @@ TEST_F(BenchKernels, CountsTheBytesAndFlopsOfAMicroBatch) {
   const Json& gelu = row(all, "forward", "activation_forward");
   EXPECT_EQ(gelu["read_bytes"], rows_of_batch * 4 * hidden * 2);
   EXPECT_EQ(gelu["written_bytes"], gelu["read_bytes"]);
-  // Of w there are 3, 1, 4 and 4 times hidden^2 elements.
+  // w has 3, 1, 4 and 4 times hidden^2 elements.
   double flops = 0;
   for (const Json& each : all["operations"]) {
     if (each["operation"] == "linear_forward" && each["layer"] == "blocks") flops = each["flops"];

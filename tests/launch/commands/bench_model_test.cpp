@@ -60,7 +60,7 @@ TEST(BenchModel, CalibratesToWhatWasMeasured) {
 
 TEST(BenchModel, CalibratesToTwoSizesAtOnce) {
   const Config small = one_rank_config(), large = model_bench::larger_model(small).value();
-  // A machine with a rate and a half dimension of its own.
+  // A machine with a given rate and half dimension.
   plan::Hardware truth =
       calibrated({{large, {.forward = 0.3, .backward = 0.6, .optimizer = 0.02}}});
   truth.efficiency.half_dimension = 90;
@@ -83,7 +83,7 @@ TEST(BenchModel, CalibratesToTwoSizesAtOnce) {
 
 TEST(BenchModel, SharesTheErrorWhereSmallProductsAreFasterThanLargeOnes) {
   const Config small = one_rank_config(), large = model_bench::larger_model(small).value();
-  // What waits for memory takes its time whatever the share.
+  // Memory-bound work does not depend on the share.
   const double least = 1e-3;
   const plan::Hardware hardware =
       calibrated({{small, {.forward = least, .backward = least, .optimizer = 1e-4}},
@@ -134,7 +134,7 @@ TEST(BenchModel, WritesAHardwareFileThatThePlannerReads) {
         fmt::format("{} -np {} {} bench machine {} --seconds 0 --accept-load --out {} 2>&1",
                     TRIREME_MPIEXEC, ranks, TRIREME_BINARY, config, out);
     CommandResult result = run_command(bench);
-    // Where other programs have the cores, small messages can take as long as large ones.
+    // On busy cores, small messages can take as long as large ones.
     for (int more = 0; more < 4 && result.output.find("take no longer than") != std::string::npos;
          ++more)
       result = run_command(bench);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a person at the terminal sees, and what is kept of it.
+// Terminal output, and its copy in log files.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -24,7 +24,7 @@ class ConsoleTest : public RunTest {
   [[nodiscard]] std::string file(const std::string& name) const {
     return directory() + "/run/" + name;
   }
-  // The shell text that trains on one rank.
+  // The shell command that trains on one rank.
   [[nodiscard]] std::string training() const {
     return fmt::format("{} train {}/gpt.yaml --set run.directory={}/run", TRIREME_BINARY,
                        data_directory(), directory());
@@ -243,7 +243,7 @@ TEST_F(ConsoleTest, AReaderWhoLeavesEndsNoOtherCommandAndIsNoError) {
   EXPECT_TRUE(std::filesystem::exists(directory() + "/page.html"));
   EXPECT_EQ(code_of(fmt::format("checkpoint inspect {}/run", directory())), "0\n");
   EXPECT_EQ(code_of("train --list-keys"), "0\n");
-  // What only prints ends with its reader.
+  // A command that only prints ends with its reader.
   EXPECT_EQ(code_of(fmt::format("generate {}/run --prompt-ids 1,2 --tokens 5", directory())),
             "141\n");
 }

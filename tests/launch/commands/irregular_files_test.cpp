@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands that read run directories, given one in which a file is none: a pipe that nobody writes
-// to, a device without end, a directory, or a sparse file that claims to be huge. Each ends, within
-// little memory, and works without that file or names it.
+// Commands that read run directories with one irregular file: a pipe without a writer, an endless
+// device, a directory, or a huge sparse file. Each ends within little memory, and works without
+// that file or names it.
 #include <gmock/gmock.h>
 
 #include <fmt/format.h>
@@ -39,8 +39,8 @@ void put(Kind kind, const fs::path& path) {
 
 class IrregularFilesTest : public RunTest {
  protected:
-  // Each command gets `whole` with every file of it in turn in one kind, in another with the next
-  // file, or in all kinds where TRIREME_TEST_ALL_KINDS is set; {0} is the directory.
+  // Each command gets `whole` with every file replaced in turn, the kind of replacement varying
+  // from file to file, or all kinds if TRIREME_TEST_ALL_KINDS is set; {0} is the directory.
   void expect_ends(const std::string& whole, const std::vector<std::string>& files,
                    const std::vector<std::string>& commands) {
     const bool all = std::getenv("TRIREME_TEST_ALL_KINDS") != nullptr;
@@ -58,7 +58,7 @@ class IrregularFilesTest : public RunTest {
     fs::remove_all(copy);
     fs::copy(whole, copy, fs::copy_options::recursive);
     put(kind, copy + "/" + file);
-    // What fills memory meets the limit, and not that of the machine.
+    // The limit, not the machine's memory, stops a command that fills memory.
     const CommandResult result =
         run_command(fmt::format("cd {} && {} {} {} < /dev/null", directory(), memory_limit,
                                 TRIREME_BINARY, fmt::format(fmt::runtime(command), copy)));
@@ -84,7 +84,7 @@ TEST_F(IrregularFilesTest, OfARunAreNamedOrDoneWithout) {
   ASSERT_EQ(trained.exit_code, 0) << trained.output;
   const std::string run = directory() + "/run";
   std::vector<std::string> files;
-  std::set<std::string> seen;  // one of those that are alike
+  std::set<std::string> seen;  // one of several equal ones
   for (const auto& entry : fs::recursive_directory_iterator(run)) {
     const std::string name = fs::relative(entry.path(), run);
     const bool alike = name.find(".kineto/") != std::string::npos;

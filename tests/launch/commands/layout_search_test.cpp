@@ -110,7 +110,7 @@ TEST(LayoutSearch, KeepsWhatDecidesResults) {
     EXPECT_EQ(plan.config.parallel.tensor_blocks, 4);
     EXPECT_EQ(plan.config.train.global_batch, 16);
   }
-  // Batch normalization sees one micro-batch at a time.
+  // Batch normalization depends on the micro-batch.
   for (const LayoutPlan& plan : LayoutSearch(config(resnet_text), 4, machine()).fastest(all))
     EXPECT_EQ(plan.config.train.micro_batch, 4);
 }

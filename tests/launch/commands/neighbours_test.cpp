@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What other settings of a run would gain, of runs that took what the planner estimates on a
-// machine that is known.
+// Gains of other settings, for runs that took exactly the planner's estimates on a known machine.
 #include "launch/plan/neighbours.h"
 
 #include <gmock/gmock.h>

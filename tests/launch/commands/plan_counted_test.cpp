@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `trireme plan` says of configs whose operations are counted, against published runs of the
-// same models (rows and sources: scripts/fit_counted.py), and what it says follows from.
+// Predictions of `trireme plan` for configs with counted operations, against published runs of the
+// same models (rows and sources: scripts/fit_counted.py).
 #include <gtest/gtest.h>
 
 #include "launch/plan/layout_plan.h"
@@ -72,8 +72,8 @@ TEST(CountedPlan, PaysForEveryKernelThatIsLaunched) {
 
   const double launches = (seconds(h100()) - seconds(free_launches)) / 4e-6;
 
-  // tests/launch/emulated/kernel_counts_test.cpp has those of a micro-batch; the update's are
-  // added.
+  // tests/launch/emulated/kernel_counts_test.cpp has the launches of a micro-batch; the update's
+  // are added.
   EXPECT_NEAR(launches, 329, 20);
 }
 

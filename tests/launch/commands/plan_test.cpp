@@ -27,7 +27,7 @@ using testing::Not;
 
 class PlanCommand : public testing::Test {
  protected:
-  // What the command prints, without a terminal.
+  // The command's output without a terminal.
   static std::string plan(const std::string& arguments) {
     CLI::App app;
     add_plan_command(app);
@@ -367,7 +367,7 @@ TEST_F(WholePlan, ResNetsForGpusNeedNoCudaInTheBuild) {
   EXPECT_THAT(text, AllOf(HasSubstr("in bf16 on 8 rank(s)"), HasSubstr("fits into the 80.00 GiB")));
   const auto json = nlohmann::json::parse(test::read_file(file));
   EXPECT_EQ(json["device"], "cuda");
-  // What cuDNN may use for one convolution is scratch of the plan.
+  // The plan's scratch includes cuDNN's limit for one convolution.
   EXPECT_GT(json["memory"]["stages"][0]["activations"]["scratch"], 64 << 20);
 }
 

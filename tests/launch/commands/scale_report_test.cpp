@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the reports of `trireme scale` say of runs that vary, of one run, and of disturbed ones.
+// Reports of `trireme scale` on varying, single and disturbed runs.
 #include <gmock/gmock.h>
 
 #include "launch/study/scale/report.h"
@@ -22,7 +22,7 @@ scale::Study small_study() {
   return study;
 }
 
-// Three repeats: 2 ranks against 1, whose times drift alike over the study.
+// Three repeats: 2 ranks against 1, with the same drift of times over the study.
 std::vector<scale::Row> drifting_rows() {
   const scale::Point base{.mesh = {.data = 1}, .global_batch = 8};
   const scale::Point point{.mesh = {.data = 2}, .global_batch = 16};
@@ -100,7 +100,7 @@ TEST(ScaleReport, OneRunHasNoIntervalAndSaysSo) {
     EXPECT_THAT(text, HasSubstr("no intervals (--repeats)"));
 }
 
-// A study whose cores were taken by something else while its first point was measured.
+// A study with other load on the cores during its first point.
 TEST(ScaleReport, EfficienciesAboveAllReasonAndWaitsForCoresAreRemarkedOn) {
   const scale::Point base{.mesh = {.data = 1}, .global_batch = 8};
   const scale::Point point{.mesh = {.data = 2}, .global_batch = 16};

@@ -36,14 +36,14 @@ class ScaleTest : public RunTest {
   [[nodiscard]] json report() const { return json::parse(read_file(out() + "/scaling.json")); }
 };
 
-// The page without its scripts, which are in elements that have no others.
+// The page without its scripts, which do not nest.
 std::string without_scripts(std::string html) {
   for (std::size_t at = html.find("<script"); at != std::string::npos; at = html.find("<script"))
     html.erase(at, html.find("</script>", at) + 9 - at);
   return html;
 }
 
-// That every element is closed in its order, and every attribute quoted.
+// Every element is closed in order, and every attribute is quoted.
 void expect_well_formed(const std::string& page) {
   const std::string html = without_scripts(page);
   std::vector<std::string> open;
@@ -125,7 +125,7 @@ TEST_F(ScaleTest, WeakAndStrongScalingShareTheRunsThatAreTheSame) {
   EXPECT_EQ(points[0]["runs"], points[2]["runs"]);
   EXPECT_NE(points[1]["runs"], points[3]["runs"]);
 
-  // Nobody's run took less than no time.
+  // No run took a negative time.
   const std::string file = out() + "/runs/weak-1-data=1-2/result.json";
   json forged = json::parse(read_file(file));
   forged["period"] = -1;
@@ -186,7 +186,7 @@ TEST_F(ScaleTest, AnInterruptedStudyResumes) {
       "--ranks 1,2 --repeats 1 --order given --warmup 1 --set train.global_batch=64 ";
   const std::string first = out() + "/runs/weak-1-data=1-1/result.json";
   const std::string second = out() + "/runs/weak-2-data=2-1/run/metrics.jsonl";
-  // Steps take 2 ms on a quick machine: long enough to be caught at the second run.
+  // Steps take 2 ms on a fast machine: long enough to interrupt the second run.
   const std::string command = scale(study + "--steps 1500");
 
   const CommandResult cut = run_command(
@@ -198,7 +198,7 @@ TEST_F(ScaleTest, AnInterruptedStudyResumes) {
 
   EXPECT_THAT(cut.output, HasSubstr("--resume continues the study"));
   EXPECT_THAT(cut.output, HasSubstr("code 75\n"));
-  EXPECT_THAT(cut.output, Not(ContainsRegex("code 75\n[0-9]")));  // nothing is left of the job
+  EXPECT_THAT(cut.output, Not(ContainsRegex("code 75\n[0-9]")));  // no line of the job is left
   EXPECT_EQ(report()["points"][1]["runs"][0]["state"], "not run");
 
   const CommandResult result = run_command(command + " --resume", 300);
@@ -305,7 +305,7 @@ TEST_F(ScaleTest, TheTimeToALossIsThatOfAllStepsUpToIt) {
     for (const auto& [name, seconds] : point["loss_seconds"].items())
       losses += seconds.get<double>();
     EXPECT_THAT(losses, DoubleNear(point["gap_seconds"], rounding));
-    // What it takes to do it again.
+    // The information to repeat it.
     for (const json& run : point["runs"]) {
       EXPECT_THAT(run["command"].get<std::string>(), HasSubstr("--set run.directory="));
       EXPECT_THAT(run["certificate"].get<std::string>(), testing::StartsWith("0x"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causes of gaps, from traces whose causes are known.
+// Causes of gaps, in traces with known causes.
 #include "launch/observe/trace/trace_summary.h"
 
 #include <gmock/gmock.h>
@@ -142,7 +142,7 @@ TEST_F(Summaries, NameStageDataAndHost) {
   EXPECT_EQ(summary.gaps[0].what,
             "for recv activation of micro-batch 0, chunk 0 from rank 0 (stage 0), which sent it "
             "60.00 ms after this began to wait; rank 0 was at block.0, chunk 0, micro-batch 2");
-  EXPECT_EQ(summary.gaps[1].cause, GapCause::data);  // and 10 ms before it of nothing
+  EXPECT_EQ(summary.gaps[1].cause, GapCause::data);  // and no cause for the 10 ms before it
   EXPECT_EQ(summary.gaps[1].end - summary.gaps[1].begin, 40 * ms);
   EXPECT_EQ(summary.gaps[2].what, "for the host, which had enqueued nothing (it was at: report)");
   for (const RankShares& rank : summary.ranks)

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong on GPUs must end the whole job at once, with one clear message and the right exit
-// code.
+// A failure on GPUs must end the whole job at once, with one clear message and the right exit code.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -19,7 +18,7 @@ class EmulatedFailure : public EmulatedTest {
     set.insert(set.end(), more.begin(), more.end());
     return train_gpt("run", ranks, set);
   }
-  // Two ranks, each of which sees these GPUs.
+  // Two ranks with these visible GPUs.
   CommandResult train_with_gpus(const std::string& of_first, const std::string& of_second) {
     std::string train = fmt::format("{} train {}/gpt.yaml --set run.directory={}/run",
                                     TRIREME_BINARY, data_directory(), directory());
@@ -104,7 +103,7 @@ TEST_F(EmulatedFailure, AnErrorOfACollectiveNamesGroupAndCall) {
                  AllOf(HasSubstr("group data"), HasSubstr("ncclRemoteError")));
 }
 
-// The launcher and the NCCL ranks that wait for the dead one.
+// Ends the launcher and the NCCL ranks that wait for the dead one.
 TEST_F(EmulatedFailure, AKilledRankEndsTheJobInSeconds) {
   std::string train = fmt::format("{} -np 3 {} train {}/gpt.yaml --set run.directory={}/run",
                                   TRIREME_MPIEXEC, TRIREME_BINARY, data_directory(), directory());

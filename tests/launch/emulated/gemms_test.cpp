@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// device.autotune and device.fused_epilogues in whole runs on two emulated GPUs, whose library has
-// four algorithms for each product, with different bits and times.
+// device.autotune and device.fused_epilogues in whole runs on two emulated GPUs, with four
+// algorithms per product of different bits and times.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -30,7 +30,7 @@ class ProductsTest : public RunTest {
   [[nodiscard]] std::string file() const { return directory() + "/tuned.txt"; }
 };
 
-// Measuring is before the first step, so the run that makes a file is already one of it.
+// Measurements precede the first step, so the run that creates a file already uses it.
 TEST_F(ProductsTest, ARunThatMakesAFileHasTheBitsOfThoseThatReadIt) {
   const Settings tuned{"device.autotune=" + file()};
 
@@ -45,8 +45,8 @@ TEST_F(ProductsTest, ARunThatMakesAFileHasTheBitsOfThoseThatReadIt) {
   EXPECT_EQ(read_file(file()), written) << "nothing was left to measure";
 }
 
-// Muon's update multiplies, too, and is not rehearsed: its matmuls are the library's suggestions,
-// in every run but where a later one may have other bits.
+// Muon's update has matmuls that are not rehearsed: they use the library's suggestions, except in
+// modes in which a later run must have the same bits.
 TEST_F(ProductsTest, MatmulsThatComeLaterAreMeasuredForTheNextRunInFastModeOnly) {
   Settings set{"device.autotune=" + file(), "optimizer.name=muon"};
 
@@ -62,7 +62,7 @@ TEST_F(ProductsTest, MatmulsThatComeLaterAreMeasuredForTheNextRunInFastModeOnly)
   EXPECT_GT(read_file(file()).size(), written.size());
 }
 
-// The two ranks of a tensor-parallel layer compute different blocks; what either lacks is measured.
+// The two ranks of a tensor-parallel layer compute different blocks; missing ones are measured.
 TEST_F(ProductsTest, AFileServesEveryLayoutThatHasItsBlocks) {
   Settings one{"device.autotune=" + file(), "reproducibility=layout", "parallel.tensor_blocks=2"};
   Settings split = one;
@@ -74,7 +74,7 @@ TEST_F(ProductsTest, AFileServesEveryLayoutThatHasItsBlocks) {
   EXPECT_TRUE(trained("split", split) == trained("one", one));
 }
 
-// Memory for the model, and less beside it than the weights of its head take.
+// Memory for the model, but less free than the weights of its head.
 TEST_F(ProductsTest, AMatmulThatFindsNoMemoryEndsARunThatPromisesBits) {
   Settings set{"model.vocabulary=20000", "model.layers=1"};
   const CommandResult alone = run("alone", set);

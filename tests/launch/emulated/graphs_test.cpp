@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA graphs in whole runs on emulated GPUs: the bits of steps without them, what the host does in
-// a step, and what happens where nothing can be recorded.
+// CUDA graphs in whole runs on emulated GPUs: bits equal to steps without graphs, the host's calls
+// per step, and the behaviour if nothing can be recorded.
 #include <regex>
 
 #include "tests/launch/fixture/emulated_fixture.h"
@@ -22,12 +22,12 @@ class EmulatedGraphs : public EmulatedTest {
     }
   }
 
-  // What the host asks for in each step of a run, once all is warm.
+  // The host's calls per warm step of a run.
   Counts counts_per_step(const std::string& graphs) {
     constexpr int fewer = 4, more = 8;
     const ScopedVariable print("TRIREME_EMULATED_COUNTS", "1");
     const auto counted = [&](int steps) {
-      // Digests are of other weights in each step, and so behind the graph.
+      // Digests cover other weights in each step, so they follow the graph.
       const std::string text = "train.steps=" + std::to_string(steps) + " device.graphs=" + graphs +
                                " telemetry.weight_digests=0";
       return read_counts(train_layout(gpt({"data.prefetch=1"}), {1, text}).output);
@@ -80,8 +80,8 @@ TEST_F(EmulatedGraphs, AReplayedStepIsOneLaunch) {
   EXPECT_EQ(counts.allocations, 0);
 }
 
-// Of 4 micro-batches each way through an embedding, 2 blocks and a head, of the reduction and of
-// the update.
+// Ranges of 4 micro-batches forward and backward through an embedding, 2 blocks and a head, of the
+// reduction and of the update.
 TEST_F(EmulatedGraphs, ProfilersSeePhasesAndLayersByName) {
   EXPECT_EQ(counts_per_step("off").ranges, 4 * 2 * (1 + 4) + 2);
 

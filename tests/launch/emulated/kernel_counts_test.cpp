@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `trireme bench kernels` counts: against steps that run on an emulated GPU, and against
-// budgets.
+// The counts of `trireme bench kernels`, against steps on an emulated GPU and against budgets.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every parallel mode on emulated GPUs against the CPU engine, and against each other bit for bit
-// where only the order of enqueueing differs.
+// Every parallel mode on emulated GPUs against the CPU engine, and bit for bit against each other
+// if only the order of enqueueing differs.
 #include <gmock/gmock.h>
 
 #include "tests/launch/fixture/emulated_fixture.h"
@@ -10,10 +10,10 @@ namespace {
 
 class EmulatedModes : public EmulatedTest {
  protected:
-  // Of the losses of fp32.
+  // Relative difference of fp32 losses.
   static constexpr double agreement = 1e-5;
 
-  // Each of the layouts on cuda against one rank on cpu.
+  // Compares each layout on cuda with one rank on cpu.
   void expect_cpu_losses(const Run& run, const std::vector<Layout>& layouts, double relative) {
     const Layout cpu{1, "device.type=cpu"};
     train_layout(run, cpu);
@@ -145,7 +145,7 @@ TEST_F(EmulatedModes, RepetitionsAndRanksThatShareAGpuChangeNoBit) {
   EXPECT_EQ(transcript(gpt({"device.share=true"}), {2, "data=2 zero=1", "shared"}), apart);
 }
 
-// At once, as late as it may, on threads: a missing wait would read what is not there yet.
+// Eager, lazy, and on threads: a missing wait would read old data.
 TEST_F(EmulatedModes, WhenTheDeviceWorksChangesNoBit) {
   const std::string threads = transcript(gpt(), {});
   for (const char* const mode : {"eager", "lazy"}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two ranks with one config text and two working directories, where relative paths lead to other
-// things: what a wrong copy on one host does.
+// Two ranks with one config text and different working directories, so that relative paths name
+// different files: as with a wrong copy on one host.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -39,7 +39,7 @@ class AgreementTest : public RunTest {
                                    TRIREME_MPIEXEC, at("a"), TRIREME_BINARY, train, at("b"),
                                    other_program, train));
   }
-  // A run of six steps of its own in each directory.
+  // A run of six steps in each directory.
   void train_each(const std::string& name) const {
     for (const std::string place : {"a", "b"}) {
       const CommandResult result = run_command(

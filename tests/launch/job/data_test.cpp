@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data sets that meet a run: ids and labels must stand for what it was trained on.
+// A run with other data sets: ids and labels must have the same meaning as in training.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -63,7 +63,7 @@ TEST_F(DataTest, TokenizersAreComparedWhereverDataMeetsARun) {
       train_gpt("run", 1, {"data.path=" + other, "data.validation_path=" + other, "train.steps=8"}),
       bytes, other, "tokenizer");
 
-  // As runs were before they kept a record.
+  // As in runs of versions without this record.
   std::filesystem::remove(run + "/data.json");
   EXPECT_EQ(trireme("eval " + run + " --data " + other).exit_code, 0);
 }

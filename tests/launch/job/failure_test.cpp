@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong must end the whole job at once, with one clear message and the right exit code.
+// A failure must end the whole job at once, with one clear message and the right exit code.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <sys/resource.h>
@@ -23,7 +23,7 @@ class FailureTest : public RunTest {
     EXPECT_EQ(result.exit_code, code) << result.output;
     EXPECT_THAT(result.output, message);
     EXPECT_LT(result.seconds, 20);
-    // Nothing of a launcher's stands below the message.
+    // The message is last, after any output of a launcher.
     const std::string last =
         result.output.substr(std::min(result.output.rfind("error: "), result.output.size()));
     for (const char* const word : {"mpirun", "MPI_ABORT", "ORTE", "PMIX", "-----"})
@@ -140,7 +140,7 @@ TEST_F(FailureTest, APlaceThatCannotBeWrittenIsRefusedBeforeTraining) {
   expect_failure(result, 2, HasSubstr("/proc/trireme_run"));
 }
 
-// A file size limit stands for the full disk.
+// A file size limit simulates the full disk.
 TEST_F(FailureTest, AFullDiskWhileLoggingEndsTheJobNamingTheFile) {
   const CommandResult result =
       run_command("ulimit -f 16; " TRIREME_BINARY " train " + data_directory() +
@@ -163,7 +163,7 @@ TEST_F(FailureTest, SavesThatFailEndTheRunWithSevenAndALineEachInTheMetrics) {
   EXPECT_THAT(metrics, AllOf(HasSubstr("\"failed_saves\":1,"), HasSubstr("\"failed_saves\":3,"),
                              Not(HasSubstr("\"failed_saves\":4,"))));
 
-  // Nothing to go on from, so it must not ask to be started again.
+  // Without a checkpoint a restart would repeat the failure, so the exit code must not ask for one.
   expect_failure(
       run_command("ulimit -f 64; " + train + "/stopped --set run.deadline_minutes=0.00001"), 7,
       HasSubstr("the last checkpoint of the run could not be written: step "));

@@ -119,7 +119,7 @@ TEST_F(FieldsTest, ARunGoesOnToTheBitsOfOneThatWasNotInterruptedAndRefusesOtherD
   ASSERT_EQ(run(config, "parts", 1, settings + "4").exit_code, 0);
   ASSERT_TRUE(std::filesystem::exists(directory() + "/parts/data.index"));
 
-  // The same bytes, but who knows that before all of them are read?
+  // The same bytes, which only a complete read could prove.
   const std::string file = directory() + "/files/data-001.h5";
   const auto before = std::filesystem::last_write_time(file);
   std::filesystem::last_write_time(file, std::filesystem::file_time_type::clock::now());
@@ -242,7 +242,7 @@ TEST_F(FieldsTest, TextLabelsAndAKeyForTestKeepTheirMeaningFromTrainingToEval) {
   for (int i = 0; i < 12; ++i) {
     const H5 file = make_hdf5(fmt::format("{}/{}_{:02}.h5", directory(), i < 9 ? "old" : "new", i));
     write_field(file, "u", {.extents = {8, 8}}, counting(64, 10 * (i % 3)));
-    // What is tested on has not all of the classes.
+    // The test data lacks some of the classes.
     write_texts(file, "weather",
                 {i % 3 == 0            ? "calm"
                  : i % 3 == 1 && i < 9 ? "rain"
@@ -269,7 +269,7 @@ TEST_F(FieldsTest, TextLabelsAndAKeyForTestKeepTheirMeaningFromTrainingToEval) {
   const CommandResult tested = trireme(eval + " --split test", 2);
   EXPECT_EQ(tested.exit_code, 0) << tested.output;
   EXPECT_THAT(tested.output, HasSubstr("samples   3 of 3"));
-  // The same samples by another way, whose own classes would be two.
+  // The same samples under another name; its own classes would be only two.
   const CommandResult named = trireme(fmt::format("{} --data \"{}/new_*.h5\"", eval, directory()));
   EXPECT_EQ(named.exit_code, 0) << named.output;
   const auto loss = [](const std::string& output) {
@@ -285,7 +285,7 @@ TEST_F(FieldsTest, TextLabelsAndAKeyForTestKeepTheirMeaningFromTrainingToEval) {
 }
 
 TEST_F(FieldsTest, AreMixedWithOtherFilesAndPackedImagesEachReadInItsOwnWay) {
-  // What the packed images of the other tests hold: 12 x 12, grey, three classes.
+  // The content of the other tests' packed images: 12 x 12, grey, three classes.
   for (const char* const name : {"rows", "columns"}) {
     const H5 file = make_hdf5(fmt::format("{}/{}.h5", directory(), name));
     std::vector<double> values = counting(24 * 12 * 12);

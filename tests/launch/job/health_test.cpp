@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole runs on a machine that computes wrong, on a link that changes what it carries, and with a
-// bit that flips in the weights: each ends before another checkpoint, and is named.
+// Whole runs with a rank that computes wrong, a link that corrupts messages, or a flipped bit in
+// the weights: each is named and ends before the next checkpoint.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -18,7 +18,7 @@ using testing::Not;
 
 class HealthTest : public RunTest {
  protected:
-  // A run of trireme_faulty; `fault`: what test_faults.cpp is told.
+  // A run of trireme_faulty; `fault`: see test_faults.cpp.
   [[nodiscard]] CommandResult train_with(const std::string& fault, int ranks,
                                          const std::string& set) {
     return run_command(
@@ -30,7 +30,7 @@ class HealthTest : public RunTest {
 };
 
 TEST_F(HealthTest, ADeviceThatBeginsToComputeWrongIsNamedBeforeAnotherCheckpoint) {
-  // A self test behind nearly every step; the first, before them, finds nothing.
+  // A self test after nearly every step; the first, before all steps, finds nothing.
   const CommandResult result =
       train_with("what=product,kind=flip,bit=20,element=77,rank=1,test=1", 2,
                  "--set telemetry.health_minutes=0.0001 --set train.steps=5000 "

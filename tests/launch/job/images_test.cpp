@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs on images of many sizes as they lie in archives and in class folders.
+// Runs on images of many sizes in archives and in class folders.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -80,7 +80,7 @@ TEST_F(ImagesTest, BitsAreThoseOfOneRankWhateverReadsThem) {
     EXPECT_EQ(weights_of("two"), weights_of(one)) << images;
     std::filesystem::remove_all(directory() + "/two");
   }
-  // Archives from copies on the host's own disk.
+  // Archives from copies on the host's local disk.
   const std::string stage = fmt::format("--set data.stage={}/stage", directory());
   const CommandResult staged = run("archives", "staged", 2, 7, stage);
   ASSERT_EQ(staged.exit_code, 0) << staged.output;
@@ -104,7 +104,7 @@ TEST_F(ImagesTest, ARunGoesOnInsideAnEpochAndRefusesOtherImages) {
     EXPECT_EQ(losses(parts).back(), losses(whole).back());
     EXPECT_EQ(weights_of(parts), weights_of(whole));
   }
-  // The same bytes, but who knows that without their checksums?
+  // The same bytes, which only a checksum could prove.
   const std::string archive = directory() + "/archives/1.tar";
   const auto before = std::filesystem::last_write_time(archive);
   std::filesystem::last_write_time(archive, before + std::chrono::seconds(5));
@@ -187,7 +187,7 @@ TEST_F(ImagesTest, DamageEndsAllRanksByNameOrIsSkipped) {
   const CommandResult skipped = run("folders", "skipped", 2, 5, "--set data.damaged=skip");
   EXPECT_EQ(skipped.exit_code, 0) << skipped.output;
   EXPECT_THAT(skipped.output, HasSubstr("samples whose images did not decode were left out"));
-  // An archive that ends early is refused before the run is there.
+  // An archive that ends early is refused before the run exists.
   std::filesystem::resize_file(directory() + "/archives/1.tar", 4000);
   const CommandResult cut = run("archives", "cut", 2, 5);
   EXPECT_EQ(cut.exit_code, 3) << cut.output;

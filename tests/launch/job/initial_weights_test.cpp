@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs that begin with given weights: the same bits under any layout. A learning rate of 0 leaves
-// them as they were read.
+// Runs with given initial weights: the same bits under any layout. A learning rate of 0 leaves them
+// unchanged.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -24,7 +24,7 @@ class InitialWeightsTest : public RunTest {
  protected:
   using Settings = std::vector<std::string>;
 
-  // A run to take weights from.
+  // The run that provides the weights.
   void SetUp() override {
     const CommandResult source = train_gpt("source", 1, {"checkpoint.every_steps=6"});
     ASSERT_EQ(source.exit_code, 0) << source.output;
@@ -204,7 +204,7 @@ TEST_F(InitialWeightsTest, OfAnImportAreForDataOfItsTokenizerAndGoBackWithWhatIt
     EXPECT_EQ(file.dtype(name), DType::bf16) << name;
   run(fmt::format("checkpoint import {} --out {}", at("back"), at("again")));
 
-  // The data is bytes. What a WordPiece says is not read, and only the same file is the same.
+  // The data is bytes. A WordPiece tokenizer is not parsed, so only the same file counts as equal.
   for (const std::string& tokenizer :
        {TokenizerText{}.json(), std::string(R"({"model": {"type": "WordPiece", "vocab": {}}})")}) {
     write_file(at("import") + "/tokenizer.json", tokenizer);
@@ -230,7 +230,7 @@ TEST_F(InitialWeightsTest, AreUnderAdaptersTheBaseModelUntilTheyAreTrained) {
   ASSERT_EQ(steps_of("run").size(), 2U);
   EXPECT_EQ(steps_of("run")[0].loss, steps_of("base")[0].loss);
 
-  // Its checkpoints go on under other layouts.
+  // Its checkpoints resume under other layouts.
   Settings whole = adapters, split = adapters;
   for (Settings* const set : {&whole, &split})
     set->insert(set->end(),

@@ -19,7 +19,7 @@ using testing::Not;
 
 class MixtureTest : public RunTest {
  protected:
-  // Three quarters of text, one of other text, and from the third step on tokens of Megatron-LM.
+  // Three quarters from one text, the rest from another; Megatron-LM tokens from the third step on.
   void SetUp() override {
     std::vector<std::int64_t> tokens;
     for (int i = 0; i < 4000; ++i)
@@ -106,7 +106,7 @@ TEST_F(MixtureTest, GoesOnWithSourcesThatLieElsewhereAsFreelyAsOneDataSet) {
   EXPECT_EQ(weights_of("run"), weights_of("whole"));
 }
 
-// As --set takes it from a shell.
+// In the quoting of --set in a shell.
 std::string sources(const std::string& list) {
   return fmt::format("\"data.sources=[{}]\"", list);
 }
@@ -142,7 +142,7 @@ TEST_F(MixtureTest, ReportsTheValidationLossOfEachSourceByNameWithTheSameBitsOnA
   EXPECT_THAT(evaluations[0], HasSubstr("\"validation\":{\"book\":{\"loss\":"));
   EXPECT_EQ(std::ranges::count(evaluations[0], '\n'), 2) << evaluations[0];
 
-  // Each as it is evaluated alone.
+  // Each as in a separate evaluation.
   const std::string run = fmt::format("eval {}/ranks1", directory());
   const CommandResult whole = trireme(run);
   ASSERT_EQ(whole.exit_code, 0) << whole.output;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which samples a run trains on, over restarts in the middle of an epoch with other numbers of
-// ranks. With a learning rate of zero the loss of a sample depends on nothing but the sample, so
-// that the log of a run of one sample per step names them.
+// The samples that a run trains on, with restarts in the middle of an epoch on other numbers of
+// ranks. With a learning rate of zero a sample's loss identifies it, so the log of a run with one
+// sample per step lists the samples.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -30,7 +30,7 @@ class OrderTest : public RunTest {
     EXPECT_EQ(packed.exit_code, 0) << packed.output;
   }
 
-  // Goes on until `last_step`.
+  // Continues until `last_step`.
   std::vector<LoggedStep> train(const std::string& name, int ranks, std::size_t global_batch,
                                 std::size_t last_step, std::vector<std::string> set = {}) {
     for (const char* const common :

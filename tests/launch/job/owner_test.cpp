@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two jobs that want one run directory.
+// Two jobs with one run directory.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -84,7 +84,8 @@ TEST_F(OwnerTest, AJobThatWasTakenOverAddsNothingAndCommitsNothing) {
   EXPECT_LE(std::ssize(steps_of("run")), std::stoll(read_file(run + "/lines")) + 1);
   const std::string saved = read_file(run + "/saved");
   for (const auto& entry : fs::directory_iterator(run + "/checkpoints")) {
-    if (entry.path().extension() == ".tmp") continue;  // what it was writing; the next start clears
+    if (entry.path().extension() == ".tmp")
+      continue;  // an unfinished file; the next start removes it
     EXPECT_THAT(saved, HasSubstr(entry.path().string()));
   }
   EXPECT_FALSE(fs::exists(run + "/weights.safetensors"));
@@ -101,7 +102,7 @@ TEST_F(OwnerTest, AfterTheLockFileWasDeletedTheLaterJobsStepsAloneStand) {
   EXPECT_EQ(result.exit_code, 2) << result.output;
   EXPECT_THAT(result.output, AllOf(ContainsRegex("belongs to process [0-9]+ on "),
                                    HasSubstr("again ended with 0")));
-  // One line of the first job may have been on its way, between the check and the write.
+  // One line of the first job may have been written after the check.
   const auto steps = steps_of("run");
   const std::int64_t asked = std::stoll(read_file(directory() + "/run/asked"));
   ASSERT_LE(std::ssize(steps), asked + 1);

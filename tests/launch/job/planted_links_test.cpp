@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Links that somebody planted in a run directory or an export's: whatever a job does there, nothing
-// outside of it changes.
+// Links planted in a run or export directory: a job must not change anything outside.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -19,7 +18,7 @@ namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Of what stands at a name.
+// The kind of entry at a name.
 enum class Link { symbolic, dangling, hard };
 
 class PlantedLinksTest : public RunTest {
@@ -42,7 +41,7 @@ class PlantedLinksTest : public RunTest {
     std::printf("chaos: %d cases, %d survived\n", cases_, HasFailure() ? 0 : survived_);
   }
 
-  // A link at `path` to a file outside of its own, which holds `text`.
+  // A link at `path` to a file outside, which contains `text`.
   void plant(const std::string& path, Link link, const std::string& text = "mine") const {
     const std::string target = outside(fs::path(path).filename().string());
     fs::remove(path);
@@ -69,7 +68,7 @@ class PlantedLinksTest : public RunTest {
   [[nodiscard]] std::string in_run(const std::string& name) const {
     return directory() + "/run/" + name;
   }
-  // Without ranks: one process.
+  // One process without ranks.
   [[nodiscard]] CommandResult train(const std::vector<std::string>& more = {}, int ranks = 0) {
     std::vector<std::string> settings{"checkpoint.every_steps=2", "checkpoint.keep=1"};
     settings.insert(settings.end(), more.begin(), more.end());
@@ -95,7 +94,7 @@ class PlantedLinksTest : public RunTest {
   int cases_ = 0, survived_ = 0;
 };
 
-// Names that a run writes anew, and those of what it writes before it gives it such a name.
+// Names that a run replaces, and temporary names of these files.
 const std::vector<std::string> written_anew = {
     "environment.json", "data.json",
     "config.user.yaml", "owner.json",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of a run, run again on other layouts, are what its certificate says; what is not is named.
+// Replayed steps on other layouts match the run's certificate; differences are named.
 #include <gmock/gmock.h>
 
 #include <fmt/format.h>
@@ -89,7 +89,7 @@ TEST_F(ReplayTest, MessagesOf16BitsAreReplayedAndOthersAreNamed) {
                                   Not(HasSubstr("was passing"))));
 }
 
-// Nor is it for the devices of then, where it is the settings that are others.
+// Changed settings are also reported as changed settings, not as other devices.
 TEST_F(ReplayTest, SettingsThatAreNotThoseOfTheStepAndACheckpointThatIsNotTheRunsAreSaid) {
   train(0, {"train.steps=4"});
   train(0, {"train.steps=6", "optimizer.learning_rate=0.01"});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of a run: evaluated, sampled, exported and compared.
+// Commands on a finished run: evaluation, samples, export, comparison.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/stat.h>
@@ -32,14 +32,13 @@ class ResultsTest : public RunTest {
     const CommandResult result = train_gpt(name, 0, set);
     ASSERT_EQ(result.exit_code, 0) << result.output;
   }
-  // What a command prints; it must succeed.
+  // The output of a command that must succeed.
   static std::string output(const std::string& arguments, int ranks = 0) {
     const CommandResult result = trireme(arguments, ranks);
     EXPECT_EQ(result.exit_code, 0) << arguments << "\n" << result.output;
     return result.output;
   }
-  // The same without what `generate` says on standard error, which comes through mpirun at any
-  // time.
+  // The same without standard error of `generate`, which mpirun may mix in anywhere.
   static std::string generated(const std::string& arguments, int ranks = 0) {
     static const std::regex said("(weights|cache|ranks)   [^\n]*\n");
     return std::regex_replace(output(arguments, ranks), said, "");
@@ -75,7 +74,7 @@ TEST_F(ResultsTest, ARunIsItsNewestStateForEveryCommandAndTheySayWhich) {
   const double ended = loss(run);
   EXPECT_THAT(output("eval " + run), HasSubstr("run/weights.safetensors (step 6)"));
 
-  // As if it had gone on and been stopped.
+  // As if it had been continued and stopped.
   fs::create_directories(run + "/checkpoints");
   fs::copy(checkpoint("longer", 7), newest);
   EXPECT_THAT(output("eval " + run, 2), HasSubstr(newest + " (step 7)"));
@@ -145,8 +144,8 @@ TEST_F(ResultsTest, ExportAndImportNeedNoConfigAndReplaceNothingUnasked) {
   expect_refusal(importing + " --force", 2, "give --config");
 }
 
-// A directory as Hugging Face's libraries have it, there and back: files of a megabyte with an
-// index, the tokenizer, what ends a text.
+// A directory in Hugging Face's layout, imported and exported: files of a megabyte with an index,
+// the tokenizer, the end token.
 TEST_F(ResultsTest, ADirectoryOfTheirsBecomesARunThatGeneratesAndEvaluates) {
   train("run", {"model.hidden=192", "model.heads=4"});
   write_file(path("run/generation_config.json"), R"({"eos_token_id": 300})");
@@ -170,7 +169,7 @@ TEST_F(ResultsTest, ADirectoryOfTheirsBecomesARunThatGeneratesAndEvaluates) {
   EXPECT_THAT(output("generate " + path("back") + " --prompt rower --tokens 3"),
               HasSubstr("rower"));
 
-  // One file again: nothing of the several is left.
+  // A single file again, which replaces the several.
   output("checkpoint export " + path("back") + " --out " + path("hf") + " --force");
   EXPECT_TRUE(fs::exists(path("hf/model.safetensors")));
   EXPECT_FALSE(fs::exists(path("hf/model.safetensors.index.json")));
@@ -270,7 +269,7 @@ TEST_F(ResultsTest, PromptsAreContinuedTogetherAsEachWouldBeAloneOnEveryLayout) 
   EXPECT_EQ(generated(command + " --prompts " + path("prompts.jsonl")), alone);
   for (const char* const layout : {"tensor", "pipeline"})
     EXPECT_EQ(generated(command + together + " --set parallel." + layout + "=2", 2), alone);
-  // Copies of the model share the prompts; of five copies one has none.
+  // Model replicas share the prompts; of five replicas one has none.
   for (const int copies : {2, 3, 5})
     EXPECT_EQ(generated(command + together + " --batch 1", copies), alone) << copies << " copies";
   EXPECT_EQ(generated(command + together + " --set parallel.tensor=2", 4), alone);

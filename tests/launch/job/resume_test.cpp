@@ -94,7 +94,7 @@ TEST_F(ResumeTest, ARunThatStoppedAtItsDeadlineGoesOnUnderAnyLayoutToTheSameBits
 
 TEST_F(ResumeTest, FactoredMomentsGoOnUnderAnotherLayoutToTheSameBits) {
   for (const OptimizerTraits& optimizer : optimizer_table) {
-    if (!optimizer.factored) continue;  // moments of each weight are in the other tests
+    if (!optimizer.factored) continue;  // other tests cover moments per weight
     SCOPED_TRACE(optimizer.name);
     const std::string name(optimizer.name), whole = name + "_whole";
     const std::string choice = "optimizer.name=" + name;
@@ -143,7 +143,7 @@ TEST_F(ResumeTest, StatisticsLossScaleAndAverageGoOnToo) {
   EXPECT_TRUE(average("whole") == average("parts"));
 }
 
-// Each step of the way with other slices.
+// Each part of the run with another sharding.
 TEST_F(ResumeTest, ABf16RunWithAnAverageGoesOnUnderEveryZeroStageToTheSameBits) {
   const auto set = [](Settings more) {
     more.insert(more.end(), {"precision=bf16", "train.ema_decay=0.9", "train.micro_batch=1"});
@@ -197,7 +197,7 @@ TEST_F(ResumeTest, BatchesGrowAlikeOnEveryLayoutAndAfterAStop) {
   EXPECT_THAT(other.output, HasSubstr("train.batch_ramp"));
 }
 
-// Of 24 tokens in a row; the first steps see 5 and 12 of them together.
+// Of 24 tokens per row; the first steps use 5 and 12 of them per sequence.
 TEST_F(ResumeTest, SequencesGrowAlikeOnEveryLayoutAndAfterAStop) {
   const auto growing = [&](Settings more) {
     more.emplace_back("train.context_ramp=[0:5,3:12,6:24]");
@@ -246,7 +246,7 @@ TEST_F(ResumeTest, GradientNoiseIsMeasuredAlikeOnEveryLayoutAndGoesOn) {
   expect_done(train_gpt("parts", 4, settings({"parallel.pipeline=2", "parallel.zero=1"})));
 
   EXPECT_EQ(noise("parts"), expected);
-  // It may be asked for later, and left out again.
+  // It may be enabled later, and disabled again.
   EXPECT_EQ(train_gpt("later", 1, layout({"run.deadline_minutes=0.00001"})).exit_code, 75);
   expect_done(train_gpt("later", 1, settings({})));
   EXPECT_NE(noise("later"), "");
@@ -255,7 +255,7 @@ TEST_F(ResumeTest, GradientNoiseIsMeasuredAlikeOnEveryLayoutAndGoesOn) {
 
 TEST_F(ResumeTest, AKilledRunGoesOnFromItsNewestCheckpoint) {
   expect_done(train_gpt("whole", 2, layout({"train.steps=40"})));
-  // The job is killed as soon as it has a checkpoint; its ranks die with mpirun.
+  // The job is killed once it has a checkpoint; its ranks die with mpirun.
   const std::string run = directory() + "/killed";
   const CommandResult killed = run_command(fmt::format(
       "{} -np 2 {} train {}/gpt.yaml --set run.directory={} --set reproducibility=layout "
@@ -292,7 +292,7 @@ TEST_F(ResumeTest, UserSignalWritesACheckpointAndTrainingGoesOn) {
 
 TEST_F(ResumeTest, TerminationWritesACheckpointAndAsksToBeStartedAgain) {
   const std::string run = directory() + "/terminated";
-  // To the program itself: mpirun would give its ranks a second.
+  // To the program itself: mpirun would give its ranks only a second.
   const CommandResult result = run_command(
       fmt::format("{} train {}/gpt.yaml --set run.directory={} --set train.steps=100000 & job=$!; "
                   "until [ -s {}/metrics.jsonl ] || ! kill -0 $job; do sleep 0.01; done; "
@@ -315,7 +315,7 @@ TEST_F(ResumeTest, WhatDoesNotFitIsRefusedAndADamagedCheckpointIsPassedOver) {
   EXPECT_EQ(seed.exit_code, 2);
   EXPECT_THAT(seed.output, AllOf(HasSubstr("run.seed"), HasSubstr("is 8 and was 7")));
 
-  // Its moment would be taken for another optimizer's.
+  // Its moment must not be loaded by another optimizer.
   const CommandResult optimizer = train_gpt("run", 1, layout({"optimizer.name=lion"}));
   EXPECT_EQ(optimizer.exit_code, 2) << optimizer.output;
   EXPECT_THAT(optimizer.output, HasSubstr("optimizer.name: is lion and was adamw"));
@@ -366,7 +366,7 @@ TEST_F(ResumeTest, AFinishedRunHasNothingLeftToDoUntilItGetsMoreSteps) {
 
   Settings more = settings;
   more.emplace_back("train.steps=9");
-  more.emplace_back("parallel.reduce_dtype=compute");  // of one rank's messages: none
+  more.emplace_back("parallel.reduce_dtype=compute");  // one rank sends no messages
   more.front() = "checkpoint.every_steps=4";
   const CommandResult longer = train_gpt("run", 1, more);
   expect_done(longer);
@@ -404,7 +404,7 @@ TEST_F(ResumeTest,
   std::filesystem::remove(weights);
   std::filesystem::remove(average);
   expect_written();
-  // Of the steps that the run had before it got more.
+  // From the run before it got more steps.
   write_file(weights, older);
   write_file(average, older_average);
   expect_written();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signals that come while a checkpoint is being written, and ranks that signals end: what the run
-// leaves behind is whole, and goes on to the same bits.
+// Signals during a checkpoint, and ranks that signals end: the run directory stays consistent, and
+// resumes with the same bits.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -19,9 +19,8 @@ using testing::HasSubstr;
 
 class SignalsTest : public RunTest {
  protected:
-  // A run of two ranks under launch/mpi_run.sh (or what `launcher` says), whose saves take
-  // `save_ms` longer per fsync, while `meanwhile` happens: shell text in which $job is the launcher
-  // and $run the directory.
+  // A run of two ranks under launch/mpi_run.sh (or `launcher`), with saves slowed by `save_ms` per
+  // fsync, during the shell text `meanwhile`, where $job is the launcher and $run the directory.
   CommandResult run_with(const std::string& settings, int save_ms, const std::string& meanwhile,
                          const std::string& launcher = TRIREME_MPI_RUN " -np 2") {
     const std::string script = directory() + "/script.sh";
@@ -77,7 +76,7 @@ TEST_F(SignalsTest, UserSignalsDuringASaveLeadToAnotherCheckpointAndTheSameBits)
 
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(result.output, Not(HasSubstr("left behind")));
-  // On busy cores a save may begin so late that the steps are over when it is seen.
+  // On busy cores a save may start so late that training has ended before the test sees it.
   const bool in_time =
       result.output.rfind("Forwarding signal") < result.output.find("step 600/600");
   EXPECT_GE(checkpoints().size(), in_time ? 2U : 1U) << result.output;
@@ -113,7 +112,7 @@ TEST_F(SignalsTest, ASaveThatTerminationBeganAndAKillCutShortIsNotACheckpoint) {
   expect_same_as_whole(some);
 }
 
-// A program of its own, under mpirun, and under the supervisor of either.
+// The program alone, under mpirun, and both under the supervisor.
 std::vector<std::string> launchers(const std::string& directory) {
   const std::string supervised = fmt::format("{} --run {}/run -- ", TRIREME_SUPERVISE, directory);
   const std::string patient = "env TRIREME_GRACE_SECONDS=100 " TRIREME_MPI_RUN " -np 2";

@@ -20,7 +20,7 @@ using testing::Key;
 using testing::Not;
 using testing::StartsWith;
 
-// By "tag at step" the bytes of every tensor of a run's event file: histograms, texts, pictures.
+// "tag at step" to the bytes of every tensor of a run's event file: histograms, texts, images.
 using Tensors = std::map<std::string, std::string>;
 
 Tensors tensors_in(const std::string& run) {
@@ -98,8 +98,8 @@ TEST_F(SnapshotRuns, AreRefusedWithoutTensorBoard) {
               HasSubstr("telemetry.histograms_every=2: 2 is for telemetry.tensorboard"));
 }
 
-// Of low-rank factors the second begins as zeros, and with a rate that is 0 in fp32 it stays so:
-// the first has no gradient.
+// The second low-rank factor starts as zeros, and stays so with a rate that is 0 in fp32: the first
+// has no gradient.
 TEST_F(SnapshotRuns, NameWeightsWithoutGradient) {
   ASSERT_EQ(train_gpt("weights", 1, {"train.steps=2"}).exit_code, 0);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a run begins in a directory that holds something already, and from where its config works.
+// Starts in a non-empty run directory, and the directories from which a config works.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that die or stop in the middle of a step: the job ends by itself and says who was missed.
+// Ranks that die or stop in the middle of a step: the job ends by itself and names the missing
+// rank.
 #include <gmock/gmock.h>
 #include <signal.h>
 
@@ -55,7 +56,7 @@ class StuckTest : public RunTest {
     EXPECT_LT(seconds_after_, deadline + 10) << result.output;
   }
 
-  // The rank's last calls, with the one that did not end.
+  // The rank's last calls, with the unfinished one.
   void expect_dump(int rank, const std::string& pending) const {
     const std::string dump =
         read_file(directory() + "/run/collectives.rank" + std::to_string(rank) + ".txt");
@@ -84,7 +85,7 @@ class StuckTest : public RunTest {
     return none ? 0 : size;
   }
 
-  // Processes of the run and their ranks, from what mpirun put in their environment.
+  // Processes of the run with their ranks, from mpirun's environment variables.
   std::vector<std::pair<pid_t, int>> ranks_of_run() const {
     const std::string key = "OMPI_COMM_WORLD_RANK=";
     std::vector<std::pair<pid_t, int>> found;
@@ -109,7 +110,7 @@ class StuckTest : public RunTest {
   double seconds_after_ = 0;
 };
 
-// Rank 1 stops wherever it is; rank 0 then waits for an activation, a gradient or the norm.
+// Rank 1 stops at an arbitrary place; rank 0 then waits for an activation, a gradient or the norm.
 TEST_F(StuckTest, AStoppedPipelineStageIsNamedWithGroupAndCall) {
   const CommandResult result = strike(2, 1, SIGSTOP, {"parallel.pipeline=2"});
 

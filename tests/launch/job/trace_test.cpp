@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs that trace steps, and what `trireme trace summary` makes of the files.
+// Runs that trace steps, and the output of `trireme trace summary` for their files.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -52,7 +52,7 @@ TEST_F(TraceRuns, HaveTheSameBitsAndFilesOfAllRanks) {
               HasSubstr("rank 3 on "), HasSubstr("the 7 largest gaps"), HasSubstr("  7. ")));
   }
 
-  // A run that takes the place of this one takes its traces away.
+  // A new run in the directory removes the traces.
   std::string again = "train " + path("traced/config.user.yaml") +
                       " --overwrite --set telemetry.trace='' --set run.directory=" + path("traced");
   const CommandResult overwritten = trireme(again, 4);
@@ -82,7 +82,7 @@ TEST_F(TraceRuns, OfARunThatEndsInAnErrorHaveTheStepsUpToIt) {
 
   EXPECT_EQ(run.exit_code, 6) << run.output;
   EXPECT_THAT(run.output, testing::ContainsRegex("steps 2 to [0-9]+ of 2 rank\\(s\\) are in"));
-  // The error is the last to be said all the same.
+  // The error is still the last message.
   EXPECT_GT(run.output.rfind("train.non_finite_limit"), run.output.rfind("rank(s) are in"));
   const std::regex error(R"(step (\d+): the loss is \S+ and the gradient norm \S+ for \d+ step)");
   std::smatch found;
@@ -92,7 +92,7 @@ TEST_F(TraceRuns, OfARunThatEndsInAnErrorHaveTheStepsUpToIt) {
   EXPECT_EQ(summary.exit_code, 0) << summary.output;
   EXPECT_THAT(summary.output, AllOf(testing::ContainsRegex("steps 2 to [0-9]+ on 2 cpu rank"),
                                     HasSubstr("rank 1 on "), HasSubstr("largest gaps")));
-  // The step in which it showed is traced, and at most the one under way beside it.
+  // The step of the error is traced, and at most the next one.
   const std::string until = "steps 2 to ";
   const auto to = std::stol(summary.output.substr(summary.output.find(until) + until.size()));
   EXPECT_GE(to, last);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs with one fault each, which the verdict must name: slow links, a rank without a core, a slow
-// disk, shared cores; and with a rank that is
-// made to stand still.
+// disk, shared cores, a delayed rank.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sched.h>
@@ -34,7 +33,7 @@ std::vector<int> cores() {
 
 class VerdictTest : public RunTest {
  protected:
-  // Two ranks, each behind the words of its own; returns the verdict.
+  // Two ranks, each with its own command prefix; returns the verdict.
   [[nodiscard]] std::string verdict_of(const std::string& first, const std::string& second,
                                        const std::string& set = "") {
     const std::string train = fmt::format(
@@ -101,7 +100,7 @@ TEST_F(VerdictTest, ARankBesideABusyProgramIsTheStraggler) {
                                  "exec taskset -c {0} nice -n 10 \"$@\"\n",
                                  cores().back()));
 
-  // Where a busy machine leaves rank 0 without its core too, both wait for cores.
+  // On a busy machine rank 0 may also lack its core; then both wait for cores.
   EXPECT_THAT(verdict_of(fmt::format("taskset -c {}", cores().front()), "bash " + beside,
                          "--set train.steps=4 --set model.hidden=96"),
               AllOf(AnyOf(HasSubstr("without its straggler, rank 1 on "),
@@ -130,7 +129,7 @@ class BusyTest : public VerdictTest, public testing::WithParamInterface<const ch
   }
 };
 
-// Where the machine gave the run cores of its own all the same, it is repeated.
+// Repeated if the machine had free cores after all.
 TEST_P(BusyTest, TheCoresThatWereWaitedForAreNamedNotFilesNorTheNetwork) {
   const std::string layout = GetParam();
   const int ranks = layout.empty() ? 1 : 2;
@@ -165,7 +164,7 @@ class LayoutAdviceTest : public RunTest {
   }
 };
 
-// Links that are too noisy to be measured make a run say nothing, and such a run is repeated.
+// Noisy links prevent an answer; such a run is repeated.
 TEST_F(LayoutAdviceTest, EstimatesOtherLayoutsBehindALongRunAndNoneBehindAShortOne) {
   if (cores().size() < 2) GTEST_SKIP() << "two ranks share a core";
   constexpr int tries = 5;
@@ -178,7 +177,7 @@ TEST_F(LayoutAdviceTest, EstimatesOtherLayoutsBehindALongRunAndNoneBehindAShortO
   EXPECT_EQ(estimates(""), "");
 }
 
-// What a rank of trireme_delayed was made to do, and what the verdict says of it.
+// The delay of a rank of trireme_delayed, and the expected verdict.
 struct Slowed {
   const char* layout;  // settings
   int ranks, rank;
@@ -196,10 +195,9 @@ double waits_for_cores(const std::string& output) {
   return std::regex_search(output, found, share) ? std::stod(found[1]) : 0;
 }
 
-// Every rank's steps sleep 50 ms, so that they last as long on a busy machine. Compared with what
-// was slept, not with a clock of the steps; scripts/checks/check_verdict.py has more, and closer.
-// Where other programs take the cores a verdict says so, and rightly: such a run says nothing of
-// what was injected and is repeated.
+// Every rank's steps sleep 50 ms, so that they last equally long on a busy machine. Compared with
+// the slept time, not with step times; scripts/checks/check_verdict.py checks more cases, more
+// closely. If other programs take the cores the verdict rightly says so; such a run is repeated.
 TEST_P(DelayTest, TheRankItsCauseAndTheSecondsAreNamed) {
   const Slowed& slowed = GetParam();
   const std::string total = directory() + "/total";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `trireme verify-run` finds in a run's files, and between two runs.
+// Findings of `trireme verify-run` in a run's files, and between two runs.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -23,13 +23,13 @@ class VerifyRunTest : public RunTest {
     const CommandResult result = train_gpt(name, ranks, set);
     ASSERT_EQ(result.exit_code, 0) << result.output;
   }
-  // What a command prints; it must succeed.
+  // The output of a command that must succeed.
   static std::string output(const std::string& arguments) {
     const CommandResult result = trireme(arguments, 0);
     EXPECT_EQ(result.exit_code, 0) << arguments << "\n" << result.output;
     return result.output;
   }
-  // `message`: a text within what it prints, or a matcher of that.
+  // `message`: a part of the output, or a matcher.
   template <typename Message>
   static void expect_refusal(const std::string& arguments, int code, const Message& message) {
     const CommandResult result = trireme(arguments, 0);
@@ -179,7 +179,7 @@ TEST_F(VerifyRunTest, OfTwoRunsSaysWhereTheyPartAndWhatTheyWereStartedWithOtherw
                 "layouts give the same bits only where both runs have reproducibility: layout")));
 }
 
-// As the version wrote it that had the first certificates: nothing but config.yaml and results.
+// As in the version with the first certificates: only config.yaml and results.
 TEST_F(VerifyRunTest, AnEarlierVersionsCertificateIsCheckedWithANotice) {
   fs::create_directories(path("old"));
   write_file(path("old/config.yaml"), "run: {seed: 1}\n");
@@ -220,7 +220,7 @@ TEST_F(VerifyRunTest, AnEarlierVersionsCertificateIsCheckedWithANotice) {
   }
 }
 
-// The averages come last, for a disk without room for both.
+// The averages are written last, for a disk without room for both.
 TEST_F(VerifyRunTest, AveragesThatCannotBeWrittenTakeNoWeightsAway) {
   const std::vector<std::string> set{"train.ema_decay=0.5", "checkpoint.every_steps=6"};
   const std::string averages = path("run/weights_average.safetensors");

@@ -15,7 +15,7 @@ class FastLayout : public LayoutTest {
             .steps = 20};
   }
 
-  // Losses of bf16 whose gradients are rounded once or twice more, relative.
+  // Relative difference of bf16 losses with one or two more roundings of gradients.
   static constexpr double in_16_bits_agreement = 2e-3;
   static Run in_16_bits(const Settings& more = {}) {
     Run rounded = run();
@@ -87,7 +87,7 @@ TEST_F(FastLayout, PipelinesAgreeWithOneRank) {
                      agreement);
 }
 
-// Weights are written whole, so that commands on any number of ranks read them.
+// Weights are written whole, so commands on any number of ranks can read them.
 TEST_F(FastLayout, EvalAndGenerateReadTheRunsOfEveryLayout) {
   const Run fixed{.family = Family::gpt,
                   .set = {"model.heads=4", "reproducibility=layout", "parallel.tensor_blocks=4"},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// reproducibility: layout for a GPT: every way to split a run gives the bits of one rank.
+// reproducibility: layout for a GPT: every layout gives the bits of one rank.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -36,7 +36,7 @@ class GptLayout : public LayoutTest {
     return {"data.documents=separate", "data.path=" + packed + "/train",
             "data.validation_path=" + packed + "/validation"};
   }
-  // Questions and answers, of which some windows hold nothing that counts.
+  // Questions and answers; some windows have no target that counts.
   Settings prompts() {
     const std::string packed = directory() + "/prompts";
     std::string lines;
@@ -163,7 +163,7 @@ TEST_F(GptLayout, OfALlamaChangesNoBit) {
                                   {4, "tensor=2 pipeline=2 recompute=full"}});
 }
 
-// Of the stages one holds nothing that is trained.
+// One stage has no trained weights.
 TEST_F(GptLayout, OfAdaptersChangesNoBit) {
   static_cast<void>(train_layout(run(), {1, "", "source"}));
   const Run adapted =
@@ -195,7 +195,7 @@ TEST_F(GptLayout, OfALlamaInBf16ChangesNoBit) {
                               {4, "tensor=2 pipeline=2 schedule=zero-bubble"}});
 }
 
-// Hidden tokens are drawn by sample, post-norm blocks, a head with one more layer and a bias.
+// Masked tokens are drawn per sample; post-norm blocks; a head with one more layer and a bias.
 TEST_F(GptLayout, OfABertChangesNoBit) {
   const Settings bert{"model.family=bert", "model.vocabulary=257", "model.mask_token=256"};
   expect_same_bits(run(bert), {{4, "data=4 zero=2"},
@@ -265,7 +265,7 @@ TEST_F(GptLayout, TranscriptsTellRunsApart) {
   EXPECT_THAT(one, HasSubstr("grad_norm"));
   EXPECT_NE(blocks, one) << "other blocks sum in another order";
   EXPECT_NE(seed, one);
-  // Not even the losses agree to the last bit where sums follow the layout.
+  // Even losses differ in the last bits if sums follow the layout.
   const std::string two = transcript(run({"reproducibility=run"}), {2, "data=2"});
   EXPECT_THAT(two, Not(HasSubstr("optimizer state")));
   EXPECT_NE(two.substr(0, two.find("final loss")), one.substr(0, one.find("final loss")));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same for models of images: a ResNet, whose running statistics are part of the weights and of
-// the validation, and a ViT, whose rows no power of two divides.
+// The same for image models: a ResNet, with running statistics among the weights and in the
+// validation, and a ViT, with a row count that no power of two divides.
 #include <gmock/gmock.h>
 
 #include "tests/launch/fixture/layout_fixture.h"

@@ -9,7 +9,7 @@ namespace {
 
 class LayoutMemory : public LayoutTest {
  protected:
-  // In MiB, of the rank that holds most.
+  // In MiB, for the fullest rank.
   struct Memory {
     double parameters = 0, gradients = 0, optimizer = 0, activations = 0;
   };
@@ -68,7 +68,7 @@ TEST_F(LayoutMemory, StagesAndTensorRanksShareOutEverything) {
                tensor = memory(4, "tensor=4");
 
   EXPECT_NEAR(one.parameters, whole, 0.02 * whole + 0.01);
-  // The tied embedding stands at both ends; a stage is cut at layers.
+  // The tied embedding is on both end stages; stages are cut at layers.
   EXPECT_LT(two.parameters, 0.7 * one.parameters);
   EXPECT_LT(four.parameters, 0.45 * one.parameters);
   EXPECT_LT(four.optimizer, 0.45 * one.optimizer);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `trireme plan` says of memory, and what runs of the same layouts hold.
+// Memory predicted by `trireme plan`, and measured in runs of the same layouts.
 #include <gmock/gmock.h>
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-// Bytes, or MiB, by what they are for; "total" is all of it.
+// Bytes or MiB by role; "total" is the sum.
 using ByRole = std::map<std::string, double>;
 constexpr double mib = 1 << 20;
 
@@ -43,7 +43,7 @@ class LayoutPlan : public LayoutTest {
     return {.family = Family::resnet, .set = more, .steps = 1};
   }
 
-  // Of the fullest rank for each role, in MiB, as the run logs it when it ends.
+  // In MiB, for the fullest rank per role, as the run logs it at its end.
   ByRole measured(const Run& run, const Layout& layout) {
     const std::string output = train_layout(run, layout).output;
     const std::string key = "predicted / measured: ";
@@ -62,7 +62,7 @@ class LayoutPlan : public LayoutTest {
     return found;
   }
 
-  // The same as `trireme plan` says it, on no rank at all.
+  // The prediction of `trireme plan`, without ranks.
   ByRole planned(const Run& run, const Layout& layout) {
     Settings set = run.set;
     std::ranges::copy(settings_of(layout.text), std::back_inserter(set));
@@ -85,7 +85,7 @@ class LayoutPlan : public LayoutTest {
     return most;
   }
 
-  // To what the log rounds to.
+  // Up to the log's rounding.
   void expect_exact(const Run& run, const std::vector<Layout>& layouts) {
     constexpr double rounding = 0.00051;
     for (const Layout& layout : layouts) {
@@ -166,8 +166,7 @@ TEST_F(LayoutPlan, ResNetsHoldWhatIsPredicted) {
                {{4, "data=2 pipeline=2 zero=1"}});
 }
 
-// The layout that rank 0 found is the one that all ranks train in, and the one that the run's
-// config replays.
+// All ranks train in the layout that rank 0 found, and the run's config replays it.
 TEST_F(LayoutPlan, ASearchedRunTrainsInTheLayoutThatThePlanRanksFirst) {
   const Run run = gpt({"parallel.search=true", "parallel.hardware=" + hardware()});
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pages in a real browser without a window: they open without an error, and their charts are
-// drawn. Skipped where there is no Chromium.
+// The pages in a headless browser: they open without an error, and their charts are drawn. Skipped
+// without Chromium.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -23,8 +23,8 @@ namespace {
 using nlohmann::json;
 using testing::IsEmpty;
 
-// Runs within the page once it is there: what went wrong, and which canvases have more than one
-// colour. Headless Chromium prints the document that it leaves.
+// Runs in the loaded page: collects errors, and canvases with more than one colour. Headless
+// Chromium prints the final document.
 constexpr std::string_view probe = R"js(<script>
 const problems = [];
 addEventListener("error", (event) => problems.push(String(event.message)));
@@ -72,7 +72,7 @@ class ReportBrowser : public testing::Test {
     if (browser_.empty()) GTEST_SKIP() << "there is no chromium to open the page with";
   }
 
-  // What the probe finds in `html` at a width of `width` pixels.
+  // The probe's findings for `html` at a width of `width` pixels.
   [[nodiscard]] json open(std::string html, int width) const {
     html.insert(html.find("<meta name=\"viewport\""), probe);
     write_file(directory_.path() + "/page.html", html);
@@ -123,11 +123,11 @@ TEST_F(ReportBrowser, APageOpensWithEveryChartDrawn) {
     EXPECT_GE(seen["canvases"], 8) << seen;
     EXPECT_EQ(seen["blank"], 0) << seen;
     EXPECT_LE(seen["overflow"], 0) << seen;
-    // By the keyboard and as numbers, too.
+    // Also by keyboard and as numbers.
     EXPECT_EQ(seen["readouts"], seen["canvases"]);
     EXPECT_EQ(seen["tables"], seen["canvases"]);
     EXPECT_NE(seen["titles"].dump().find("Lateness by rank"), std::string::npos);
-    // What the bar was asked for: charts of curves are logarithmic and smooth.
+    // The bar's settings apply: curves are logarithmic and smooth.
     EXPECT_NE(seen["axes"].dump().find("loss, logarithmic"), std::string::npos) << seen["axes"];
     EXPECT_NE(seen["legends"].dump().find("training, as measured"), std::string::npos);
     std::set<std::string> titles;
@@ -187,7 +187,7 @@ TEST_F(ReportBrowser, AScalingStudyIsDrawnByTheSamePage) {
   EXPECT_EQ(seen["tables"], 3) << seen;
 }
 
-// A cell whose losses fall by `rate`, with an evaluation every tenth step.
+// A cell with losses that fall by `rate`, and an evaluation every tenth step.
 ablate::Cell cell_of(std::size_t variant, std::size_t seed, double rate) {
   ablate::Cell cell{
       .variant = variant, .seed = seed, .state = ablate::CellState::done, .steps = 40};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines of metrics.jsonl as a run writes them, for tests of what reads them.
+// Lines of metrics.jsonl as a run writes them, for tests of their readers.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace trireme::test {
 
-// A step of 100 ms, of which 20 waited for data and 10 for communication, that was reported at
-// `seconds` past midnight.
+// A step of 100 ms, with 20 of data wait and 10 of communication, reported at `seconds` past
+// midnight.
 [[nodiscard]] std::string step_line(std::int64_t step, double loss, double seconds);
 [[nodiscard]] std::string evaluation_line(std::int64_t step, double loss, double seconds);
 

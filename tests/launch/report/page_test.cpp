@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// report.html: what it holds, whatever the run's files hold.
+// The content of report.html, for any content of the run's files.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -109,7 +109,7 @@ TEST_F(ReportPage, WhatWentWrongComesBeforeTheNumbers) {
   EXPECT_LT(html.find("FAILED: [error] [0] [main] disk full"), html.find("class=\"headline\">"));
 }
 
-// One table of colours for the bar of the page, the charts and the pages of studies, by name.
+// One table of colours by name for the page's bar, the charts and the pages of studies.
 TEST_F(ReportPage, EveryPartOfTheTimeHasOneColourInLightAndInDark) {
   const std::string style(report::assets::page_style());
   for (const TimeRow& row : told_times(time_use::of_step | time_use::of_run | time_use::split)) {
@@ -219,7 +219,7 @@ TEST(MetricsText, HasEveryMetricThatStepsEmit) {
   for (const StepMetric& metric : step_metrics())
     EXPECT_THAT(text,
                 AllOf(HasSubstr(std::string(metric.name)), HasSubstr(std::string(metric.meaning))));
-  // And the other way round: a line has no key that the table lacks.
+  // And vice versa: the table has every key of a line.
   const json line = json::parse(step_line(1, 1, 1));
   for (const auto& [key, value] : line.items()) {
     if (key == "step" || key == "timestamp") continue;

@@ -64,7 +64,7 @@ TEST(MetricsLine, WhatIsNoLineIsNone) {
   EXPECT_TRUE(std::isnan(line.number("loss")));
 }
 
-// A tail, and what it told of since it was asked last.
+// A tail, and its news since the last call.
 struct Tail {
   explicit Tail(const std::string& path, std::uint64_t window = 64, std::uint64_t longest = 4096)
       : file(path, window, longest) {}
@@ -124,7 +124,7 @@ TEST(FileTail, NoticesThatAFileWasCutReplacedOrRemoved) {
   write_text(path, "1\n");
   EXPECT_EQ(tail.poll(), FileTail::Change::another);
   EXPECT_THAT(tail.lines, ElementsAre("1"));
-  // Cut and then longer than before: what was the end of a line is none any more.
+  // Truncated and then longer than before: the old line end is gone.
   write_text(path, "123456\n7\n");
   EXPECT_EQ(tail.poll(), FileTail::Change::another);
   EXPECT_THAT(tail.lines, ElementsAre("123456", "7"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The curve of a run's losses, and which runs are there.
+// The curve of a run's losses, and the list of runs.
 #include <gmock/gmock.h>
 
 #include "launch/observe/top/loss_curve.h"

@@ -14,7 +14,7 @@
 
 namespace trireme::test {
 
-// Its lines of steps of 100 ms, of which 20 wait for data.
+// Its step lines: 100 ms each, with 20 of data wait.
 class RunFiles {
  public:
   explicit RunFiles(std::string path) : path_(std::move(path)) {

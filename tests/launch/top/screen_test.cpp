@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program as a person sees it: on a pseudo-terminal whose screen is drawn from what it sends.
+// The program on a pseudo-terminal, with a screen drawn from its output.
 #include <gmock/gmock.h>
 #include <poll.h>
 #include <pty.h>
@@ -21,7 +21,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-// What of a terminal's language the program speaks; ASCII only.
+// The part of the terminal protocol that the program uses; ASCII only.
 class Picture {
  public:
   void resize(std::size_t columns) { columns_ = columns; }
@@ -72,7 +72,7 @@ class Picture {
   bool overflowed_ = false;
 };
 
-// `trireme top ARGUMENTS` on a terminal of its own.
+// `trireme top ARGUMENTS` on a new terminal.
 class Session {
  public:
   explicit Session(std::vector<std::string> arguments, unsigned short columns = 80) {
@@ -97,7 +97,7 @@ class Session {
     if (child_ > 0) ::waitpid(child_, nullptr, 0);
     ::close(controller_);
   }
-  // Whether the screen comes to hold `text`.
+  // Whether the screen shows `text` in time.
   [[nodiscard]] bool shows(const std::string& text) {
     while (picture_.text().find(text) == std::string::npos)
       if (!read_more()) return false;
@@ -238,7 +238,7 @@ TEST_F(TopScreenTest, SettingsOfTheTerminalComeBack) {
     ::execl(TRIREME_BINARY, TRIREME_BINARY, "top", run_.path().c_str(), nullptr);
     ::_exit(127);
   }
-  char byte = 0;  // the first one is drawn after the settings are changed
+  char byte = 0;  // the first screen is drawn after the settings change
   ASSERT_EQ(::read(controller, &byte, 1), 1);
   ASSERT_EQ(::tcgetattr(terminal, &during), 0);
   EXPECT_EQ(during.c_lflag & ICANON, 0U);
