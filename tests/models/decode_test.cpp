@@ -27,7 +27,7 @@ TransformerOptions with_rope(ops::RopeScaling scaling) {
 
 class Decoding : public CpuFixture {
  protected:
-  // (rows, vocabulary) of the head, whose blocks of classes lie one after another.
+  // (rows, vocabulary) logits of the head, whose class blocks are stored one after another.
   static std::vector<float> logits(const Model& model, const Context& context, std::int64_t row) {
     const Tensor all = context(model.head().logits);
     const std::int64_t rows = model.head().targets, width = all.shape.back();
@@ -43,7 +43,7 @@ class Decoding : public CpuFixture {
     return values;
   }
 
-  // Both samples in pieces of these lengths, the second one piece behind the first.
+  // Both samples in pieces of these lengths, the second offset by one piece.
   void expect_logits_of_whole_texts(const TransformerOptions& options, BuildOptions build,
                                     float tolerance) {
     ModelCase whole(*device_, *compute_, options, build);
@@ -122,7 +122,7 @@ TEST_F(Decoding, GivesThemUnderEveryStretchOfRotaryPositions) {
     expect_in_all_precisions(with_rope(scaling));
 }
 
-// What plans count is the cache, and training has none of it.
+// Plans count the cache; training has none.
 TEST_F(Decoding, HasACacheOfKeysAndValuesAndNothingElseDoes) {
   BuildOptions build{.micro_batch = samples};
   EXPECT_EQ(ModelCase(*device_, *compute_, small_llama, build).model().cache_bytes(), 0U);

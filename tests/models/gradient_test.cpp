@@ -79,7 +79,7 @@ class GptGradientTest : public ModelGradientTest, public testing::WithParamInter
             .training = true,
             .tensor = {.ranks = 1, .rank = 0, .blocks = GetParam()}};
   }
-  // Of a context of 10 tokens, of 13 that there are.
+  // Context of 10 tokens, with room for 13.
   void expect_text_gradients_match(const Chain& chain) {
     Model model(*device_, chain, training());
     model.params().initialize(*compute_, 11);
@@ -177,7 +177,7 @@ TEST_P(GptGradientTest, OfABertMatchFiniteDifferences) {
                                                                                 .init_std = 0.2})));
 }
 
-// Of a GPT-2, whose fused GELU an adapter takes apart, and of a Llama.
+// A GPT-2, whose fused GELU an adapter separates, and a Llama.
 TEST_P(GptGradientTest, OfLowRankFactorsMatchFiniteDifferences) {
   const Chain chains[] = {gpt_chain({.layers = 2,
                                      .hidden = 32,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small models with everything that layers may get wrong: a padded vocabulary, dropout,
-// ignored targets, label smoothing, biases and norms away from their initial values. What they
-// compute is the same function of their options however the model is built.
+// Small models with everything that layers may get wrong: a padded vocabulary, dropout, ignored
+// targets, label smoothing, biases and norms away from their initial values. They compute the same
+// function for any layout.
 #pragma once
 
 #include <map>
@@ -37,8 +37,8 @@ inline const TransformerOptions small_llama =
                                      .rope_scaling = ops::RopeScaling::llama3,
                                      .rope_factor = 4,
                                      .rope_original_context = 16});
-// The same with what Gemma 3 has in its blocks: norms behind branches and scales that count from 1,
-// a local and a global layer, a scaled embedding, a gated GELU, a tied head.
+// The same with Gemma 3's blocks: norms after branches, scales that count from 1, a local and a
+// global layer, a scaled embedding, a gated GELU, a tied head.
 inline const TransformerOptions small_gemma = [] {
   TransformerOptions options = small_llama;
   options.norm.offset = 1;
@@ -76,7 +76,7 @@ inline constexpr std::int64_t small_batch = 3;
 inline const AdapterOptions small_adapters{
     .rank = 3, .scale = 1.25F, .targets = {"qkv", "output", "expand", "contract"}};
 
-// What a case is made of: a chain and what it is fed.
+// A case's chain and inputs.
 struct TestModel {
   TestModel(const TransformerOptions& text)  // NOLINT(google-explicit-constructor)
       : options(text) {}
@@ -98,7 +98,7 @@ class CountingSink final : public GradientSink {
   std::map<std::string, int> counts_;
 };
 
-// Bit patterns, so that equality is of bits.
+// Bit patterns, for comparison of bits.
 using Bits = std::vector<std::uint32_t>;
 
 struct ModelResult {
@@ -117,12 +117,12 @@ class ModelCase {
 
   [[nodiscard]] Model& model() { return model_; }
   [[nodiscard]] Context context(std::uint64_t step);
-  // Documents of these lengths, one behind the other in every sample; only targets of number
-  // `counted` of each count.
+  // Documents of these lengths in every sample; only targets of number `counted` in each document
+  // count.
   void separate(const std::vector<std::int64_t>& lengths, std::size_t counted);
-  // They are one text from here on; what counts stays.
+  // Removes the document boundaries, but not the choice of targets.
   void forget_documents() { batch_.document_starts = {}; }
-  // Other tokens in all documents but this one, or in those behind it.
+  // Changes the tokens of all other documents, or only of later ones.
   void change_other_tokens(std::size_t document, bool only_behind = false);
   // Forward and backward of `passes` micro-batches, gradients accumulated.
   [[nodiscard]] ModelResult run(int passes = 2);
@@ -142,7 +142,8 @@ class ModelCase {
   std::vector<std::size_t> document_of_;  // by position of a sample
 };
 
-// What a rank of `split` stores of a gradient that one rank with the same blocks stores whole.
+// The part that a rank of `split` stores of a gradient that one rank with the same blocks stores
+// whole.
 [[nodiscard]] Bits part_of(const Bits& whole, const ParamSpec& spec, const TensorSplit& split);
 
 }  // namespace trireme::test

@@ -62,7 +62,7 @@ TEST(WidthTransfer, ScalesWhatTheTableSaysAndNothingElse) {
   EXPECT_FALSE(wide.at("embedding.token.weight").hidden);
 }
 
-// Of a file in configs/; none of these vocabularies has padding.
+// Weights of a config in configs/; none of these vocabularies is padded.
 std::int64_t weights_of_config(const std::string& name) {
   return weights_of(make_chain(load_config("configs/" + name + ".yaml", {})));
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transformers over as many tensor ranks as the world has, against one rank with the same tensor
-// blocks.
+// Transformers over all ranks as tensor ranks, against one rank with the same tensor blocks.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -130,8 +129,8 @@ INSTANTIATE_TEST_SUITE_P(
                          mode.chunks > 1 ? fmt::format("Chunks{}", mode.chunks) : "");
     });
 
-// What rounding the sums costs, beside what bf16 costs anyhow: the distance of all gradients from
-// those of f32, over their size.
+// The cost of rounded sums on top of bf16: distance of all gradients from those of f32, relative to
+// their norm.
 TEST_F(TensorParallel, RoundedSumsAreAsCloseToSinglePrecisionAsExactOnes) {
   const ModelResult expected = run_alone({});
   const TensorGroup group(device(), world(), comm_stream());
@@ -201,7 +200,7 @@ class TensorParallelVolume : public TensorParallel {
     }
     return moved;
   }
-  // Of one block: the difference that a second one makes.
+  // For one block: the difference made by a second block.
   [[nodiscard]] VerbStats of_block(Verb verb, const Mode& mode) {
     const VerbStats two = traffic(2, mode)[verb];
     const VerbStats one = traffic(1, mode)[verb];
@@ -212,8 +211,8 @@ class TensorParallelVolume : public TensorParallel {
   static constexpr std::uint64_t hidden = 32;
 };
 
-// Megatron-LM: two all-reduces of (B, T, C) forward (behind attention and MLP) and two backward
-// (before them). Sums stay f32 in either compute dtype, unless they may be rounded.
+// Megatron-LM: two all-reduces of (B, T, C) forward (after attention and MLP) and two backward
+// (before them). Sums stay f32 in either compute dtype, unless rounding is allowed.
 TEST_F(TensorParallelVolume, OfABlockIsFourAllReduces) {
   if (size() == 1) GTEST_SKIP() << "one rank sends nothing";
   for (const Mode& mode :
@@ -225,8 +224,8 @@ TEST_F(TensorParallelVolume, OfABlockIsFourAllReduces) {
   }
 }
 
-// Korthikanti et al.: every all-reduce becomes a reduce-scatter and an all-gather, which together
-// move what it moved. What is gathered has the compute dtype. The norms add their two vectors.
+// Korthikanti et al.: every all-reduce becomes a reduce-scatter and an all-gather with the same
+// total volume. Gathers use the compute dtype. The norms add their two vectors.
 TEST_F(TensorParallelVolume, OfABlockIsTheSameWithSplitSequences) {
   if (size() == 1) GTEST_SKIP() << "one rank sends nothing";
   for (const Mode& mode : {Mode{.sequence = true}, Mode{.compute = DType::bf16, .sequence = true},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank: however a transformer is built, it computes the same function; where the sums have the
-// same order, the same bits.
+// One rank: a transformer computes the same function in every variant, with the same bits if the
+// sums have the same order.
 #include <gmock/gmock.h>
 
 #include <bit>
@@ -183,10 +183,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Variant{DType::bf16, 4, true, "Gpt", true}),
     [](const auto& info) { return info.param.name(); });
 
-// Not with fp8, whose scales are those of a whole micro-batch.
+// Not with fp8, whose scales are per micro-batch.
 class TransformerDocuments : public TransformerVariants {};
 
-// Losses and gradients of the second of three documents do not know the others' tokens.
+// Losses and gradients of the second of three documents do not depend on the others' tokens.
 TEST_P(TransformerDocuments, ADocumentChangesNoBitOfAnother) {
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
     BuildOptions options = build();
@@ -223,7 +223,7 @@ INSTANTIATE_TEST_SUITE_P(DTypesAndBlocks, TransformerDocuments,
 
 class GptFp8 : public test::CpuFixture, public testing::WithParamInterface<int> {};
 
-// A product of random operands is off by a few hundredths; layers after one another add up.
+// A product of random operands has an error of a few percent; errors of successive layers add up.
 TEST_P(GptFp8, GradientsPointWhereThoseOfBf16Do) {
   BuildOptions build = training(DType::bf16, GetParam());
   ModelCase wide(*device_, *compute_, small_gpt, build);

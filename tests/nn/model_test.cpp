@@ -14,8 +14,8 @@
 namespace trireme {
 namespace {
 
-// y = factor * x; keeps its own scratch to see that regions do not overlap, and x to see that it is
-// there again when recomputed.
+// y = factor * x; keeps scratch to check that regions do not overlap, and x to check that it is
+// restored when recomputed.
 class Scale final : public Layer {
  public:
   Scale(Blueprint& blueprint, float factor, bool in_place)
@@ -275,7 +275,7 @@ class Careless final : public Layer {
   int calls_ = 0;
 };
 
-// Two of them: gradients of the first after a micro-batch, and one more of the same.
+// Two layers: gradients of the first after a micro-batch, and one more of the same.
 class PoisonTest : public ModelTest {
  protected:
   float gradient_after_two(Mistake mistake, bool poisoned) {
@@ -315,7 +315,7 @@ TEST_F(PoisonTest, ShowsEachReadOfWhatAnEarlierPassLeft) {
                                 Mistake::leaves_kept, Mistake::reads_scratch_of_forward}) {
     SCOPED_TRACE(static_cast<int>(mistake));
     const float unnoticed = gradient_after_two(mistake, false);
-    // The scratch of the first layer's and of the second's passes holds other numbers, but numbers.
+    // The scratch of both layers' passes contains other values, but numbers.
     if (mistake == Mistake::reads_scratch_of_forward)
       EXPECT_TRUE(std::isfinite(unnoticed));
     else

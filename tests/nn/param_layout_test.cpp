@@ -23,7 +23,7 @@ ParamLayout laid_out(const ZeroOptions& zero, std::int64_t target = 100,
   return layout;
 }
 
-// Every ZeRO stage on 1 to 8 ranks, one bucket per parameter up to one for all.
+// Every ZeRO stage on 1 to 8 ranks, from one bucket per parameter to one for all.
 template <typename Action>
 void for_each_layout(Action&& action) {
   for (const int stage : {0, 1, 2, 3}) {
@@ -262,7 +262,7 @@ TEST(ParamLayout, KeepsFrozenWeightsBehindAllThatHasGradients) {
   }
 }
 
-// Over tensor ranks, and over data ranks where the weights are sliced.
+// Over tensor ranks, and over data ranks if the weights are sliced.
 TEST(ParamLayout, CountsEveryLogicalElementOnceInTheNorm) {
   for (const int stage : {0, 1, 2, 3}) {
     for (const int tensor : {1, 2, 4}) {

@@ -14,7 +14,7 @@ using test::values_of;
 
 class ParamStoreTest : public test::CpuFixture {
  protected:
-  // Whole parameters put together from the own slices of all tensor and data ranks.
+  // Whole parameters, assembled from the slices of all tensor and data ranks.
   std::map<std::string, std::vector<float>> initialized(int tensor, int blocks, int stage, int data,
                                                         DType compute = DType::f32) {
     std::map<std::string, std::vector<float>> whole;
@@ -205,7 +205,7 @@ TEST_F(ParamStoreTest, RefusesToReadWhatIsSlicedAndNotPlacedNamingTheLayer) {
 
   store.place_params(2, 0);
   EXPECT_EQ(store.master(id).count(), 31);
-  store.place_params(1, 0);  // takes the buffer over
+  store.place_params(1, 0);  // takes ownership of the buffer
   EXPECT_THROW(static_cast<void>(store.master(id)), Error);
 }
 

@@ -72,7 +72,7 @@ TEST(TensorBlocks, OfAllRanksHoldEveryElementOfTheWholeTensorOnce) {
         visit(spec, {.ranks = ranks, .rank = rank, .blocks = cut.blocks}, whole, stored);
         EXPECT_EQ(stored, std::vector<int>(stored.size(), 1)) << cut.to_string();
       }
-      const int copies = split_at_all ? 1 : ranks;  // what is not split lies on every rank
+      const int copies = split_at_all ? 1 : ranks;  // unsplit parameters are on every rank
       EXPECT_EQ(whole, std::vector<int>(whole.size(), copies)) << cut.to_string();
     }
   }
@@ -84,7 +84,7 @@ TEST(TensorBlocks, StandOneAfterAnotherEachWithItsShareOfEveryPart) {
     const ParamSpec spec = cut.spec();
     const std::int64_t axis = spec.shape[static_cast<std::size_t>(cut.axis)];
     const std::int64_t columns = spec.shape.count() / spec.shape[0];
-    const std::int64_t share = axis / cut.parts / cut.blocks;  // of one part in one block
+    const std::int64_t share = axis / cut.parts / cut.blocks;  // per part and block
     for_each_rank(cut.blocks, [&](const TensorSplit& split) {
       for_each_run(spec, split, [&](std::int64_t stored, std::int64_t logical, std::int64_t) {
         const std::int64_t block = stored / (spec.shape.count() / cut.blocks);

@@ -42,7 +42,7 @@ class Activations : public ::testing::TestWithParam<std::tuple<DType, Activation
   [[nodiscard]] static double slope(double x) {
     return (formula(kind(), x + 1e-5) - formula(kind(), x - 1e-5)) / 2e-5;
   }
-  // Of gates and values in rows of twice the columns.
+  // With gates and values in rows of twice the columns.
   [[nodiscard]] static Values gated(const Values& x, std::size_t columns) {
     Values y(x.size() / 2);
     for (std::size_t i = 0; i < y.size(); ++i) {

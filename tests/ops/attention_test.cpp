@@ -17,7 +17,7 @@ struct Sizes {
   bool causal = true;
   std::int64_t window = 0;
   double soft_cap = 0;
-  std::vector<std::int64_t> documents{};  // where those of the first sample begin, behind 0
+  std::vector<std::int64_t> documents{};  // starts in the first sample, after 0
 
   [[nodiscard]] ops::AttentionOptions options() const {
     return {heads, kv_heads, causal, window, soft_cap};
@@ -56,7 +56,7 @@ struct Sizes {
     return (!causal || key <= query) && (window == 0 || key > query - window) &&
            key >= start(b, query);
   }
-  // The score that the softmax takes, and its slope by the product of query and key.
+  // The score before the softmax, and its derivative by the product of query and key.
   [[nodiscard]] std::pair<double, double> score(double product) const {
     const double scale = 1.0 / std::sqrt(static_cast<double>(size));
     if (soft_cap == 0) return {product * scale, scale};
@@ -105,7 +105,7 @@ const Sizes all_sizes[] = {{2, 1, 1, 1},
                            {1, 193, 2, 8, 2, true, 30, 0, {20, 100, 101, 150}},
                            {2, 150, 4, 20, 1, true, 40, 1.5, {60, 99}}};
 
-// The options of `s`, with what they point to.
+// The options of `s` with their pointees.
 struct CaseOptions {
   GuardedTensor starts;
   ops::AttentionOptions options;
@@ -287,7 +287,7 @@ TEST_P(AttentionGradients, AgreeWithFiniteDifferences) {
   expect_close(dqkv.get(), numeric, 1e-5, 2e-6);
 }
 
-// Twice the scale is twice the queries, to the bit of what is not subnormal.
+// Twice the scale equals twice the queries in all bits, except for subnormals.
 TEST_P(Attention, TakesAnotherScaleOfItsScores) {
   const Sizes s{2, 70, 2, 16};
   const GuardedTensor qkv = random_tensor(GetParam(), s.qkv(), 1);
@@ -315,7 +315,7 @@ TEST_P(Attention, TakesAnotherScaleOfItsScores) {
   expect_close(dqkv.get(), gradient, 0, 1.2e-7);  // of subnormal f16
 }
 
-// The bits of a query's result do not depend on what it does not see.
+// A query's result does not depend on keys that it does not attend to.
 TEST_P(Attention, DoesNotLookBehindItsWindow) {
   const Sizes s{1, 150, 2, 8, 1, true, 20};
   const std::int64_t changed = 70, unaffected = changed + s.window;
@@ -336,7 +336,7 @@ TEST_P(Attention, DoesNotLookBehindItsWindow) {
   EXPECT_NE(before[last], after[last]);
 }
 
-// Nor do the bits of a document's results and gradients on the others.
+// The results and gradients of a document do not depend on other documents.
 TEST_P(Attention, SeesItsOwnDocumentAlone) {
   const Sizes s{1, 150, 2, 8, 2, true, 0, 0, {70, 120}};
   const CaseOptions with(s);

@@ -121,7 +121,7 @@ TEST_P(BatchNorm, IsTheSameInPlace) {
   EXPECT_EQ(x.raw(), y.raw());
 }
 
-// The sum and the ReLU of a residual block, as passes of their own.
+// The sum and the ReLU of a residual block, as separate passes.
 TEST_P(BatchNorm, ASummandTakenInPassingHasTheBitsOfSeparatePasses) {
   if (!options.relu) GTEST_SKIP() << "of ReLU";
   const GuardedTensor other = random_tensor(dtype, shape, 9), apart(dtype, shape),
@@ -177,7 +177,7 @@ TEST_P(BatchNorm, BackwardIsTheSameInPlaceAndEveryTime) {
   EXPECT_EQ(dx.raw(), dy.raw());
 }
 
-// With dy of ones dbeta counts what passed.
+// With dy of ones, dbeta counts the passed elements.
 TEST_P(BatchNorm, BackwardPassesWhatForwardLeftPositive) {
   if (!options.relu) GTEST_SKIP() << "of ReLU";
   const auto n = static_cast<std::size_t>(shape.count());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tree sums of blocks, and what is added to a product apart from it.
+// Tree sums of blocks, and additions apart from a product.
 #include "runtime/ops/update/block_sum.h"
 
 #include "runtime/ops/elementwise/bias.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a pass of a few rows makes of texts whose earlier rows are known: against the same ops over
-// whole texts.
+// Passes of a few rows with cached earlier rows, against the same ops over whole texts.
 #include "runtime/ops/attention/attention.h"
 #include "runtime/ops/elementwise/rope.h"
 #include "runtime/ops/loss/embedding.h"
@@ -19,7 +18,7 @@ INSTANTIATE_TEST_SUITE_P(Types, CachedRows, ::testing::Values(DType::f32, DType:
 struct Text {
   ops::AttentionOptions options;
   std::int64_t length, size;
-  std::vector<std::int64_t> pieces;  // how many rows each pass takes
+  std::vector<std::int64_t> pieces;  // rows per pass
 
   [[nodiscard]] std::int64_t packed() const {
     return (options.heads + 2 * options.kv_heads) * size;
@@ -36,7 +35,7 @@ const Text texts[] = {{{.heads = 1, .kv_heads = 1}, 5, 3, {5}},
                       {{.heads = 2, .kv_heads = 1, .soft_cap = 0.7}, 70, 80, {1, 1, 64, 4}},
                       {{.heads = 1, .kv_heads = 1}, 40, 256, {13, 27}}};
 
-// Rows [first, first + count) of a (1, length, width) tensor, each `rows` long, and then others.
+// Rows [first, first + count) of a (1, length, width) tensor, padded with other values to `rows`.
 Values rows_of(const Values& values, std::int64_t width, std::int64_t first, std::int64_t count) {
   return {values.begin() + first * width, values.begin() + (first + count) * width};
 }
@@ -118,7 +117,7 @@ TEST_P(CachedRows, ReadTheSamplesOfAPassEachAtItsPlace) {
   }
 }
 
-// Bits, for the angles are those of the position, whatever row it has; padding stands at the last.
+// Equal bits: the angles depend on the position, not on the row; padding has the last position.
 TEST_P(CachedRows, TurnAndStandWhereTheirTextHasThem) {
   constexpr std::int64_t length = 12, width = 4 * 6;
   const ops::RopeOptions options{.heads = 2, .kv_heads = 1, .base = 100.0};

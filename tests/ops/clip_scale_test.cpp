@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step's gradients are multiplied by: clipping, the loss scale, the targets that count.
+// The factor of a step's gradients: clipping, loss scale, number of counted targets.
 #include <limits>
 
 #include "runtime/ops/update/optimizer_update.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A benchmark, run by hand: every convolution of ResNet-18, ResNet-50 (images of 224 x 224) and
-// configs/resnet_fashion.yaml in f32 on one core, by our direct kernels and by the oneDNN that this
-// program is linked with, by turns. Prints milliseconds, the best of several, for forward, input
-// gradient and weight gradient, and how often each way wins by 10 %.
+// configs/resnet_fashion.yaml in f32 on one core, by our direct kernels and by the linked oneDNN,
+// in turns. Prints milliseconds, the best of several, for forward, input gradient and weight
+// gradient, and how often each is faster by 10 %.
 #include <dnnl.h>
 
 #include <algorithm>

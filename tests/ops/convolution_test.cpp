@@ -116,7 +116,7 @@ TEST_P(Convolution, BackwardInputMatchesTheReferenceAndOverwrites) {
   expect_close(dx.get(), expected, relative(), absolute(c.out * c.kernel_height * c.kernel_width));
 }
 
-// Where cuDNN adds, the gradient is not rounded first.
+// If cuDNN adds, the gradient is not rounded first.
 TEST_P(Convolution, BackwardInputAddsAsAPassOfItsOwnWould) {
   const Operands in(c, dtype);
   const GuardedTensor addend = random_tensor(dtype, c.x(), 10), dx(dtype, c.x()), sum(dtype, c.x());
@@ -143,7 +143,7 @@ TEST_P(Convolution, BackwardWeightMatchesTheReferenceAndAccumulates) {
 
   ops::convolution_backward_weight(stream(), dw, in.dy, in.x, c.options(), in.workspace);
 
-  // cuDNN may round what is added to dw, which was at most 1 before.
+  // cuDNN may round the summand of dw, which was at most 1 before.
   const bool rounded =
       stream().device().type() == DeviceType::cuda && !ops::cuda::cudnn_version().empty();
   expect_close(dw.get(), expected, rounded ? relative() : 0x1p-21,

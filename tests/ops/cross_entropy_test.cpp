@@ -72,7 +72,7 @@ TEST_P(CrossEntropy, LossesAndGradientsMatchFiniteDifferences) {
   }
 }
 
-// Row 1 stands before a row without a target, row 3 before one of its own class.
+// Row 1 precedes a row without a target, row 3 a row of its own class.
 TEST_P(CrossEntropy, SharesMixTheTargetWithThatOfTheNextRow) {
   constexpr std::size_t rows = 5, classes = 9;
   const GuardedTensor logits = random_tensor(GetParam(), {rows, classes}, 1, -4.0, 4.0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks cuDNN whether it would run the engine's graphs on a Hopper GPU that is only described, on a
-// machine without one. The description's format is cuDNN's own and undocumented: where this version
-// does not take it, the tests are skipped.
+// Asks cuDNN on a machine without GPU whether it would run the engine's graphs on a described
+// Hopper GPU. The description has cuDNN's undocumented format: if this version rejects it, the
+// tests are skipped.
 #include "runtime/ops/common/cudnn_graphs.h"
 #include "runtime/ops/convolution/convolution_workspace.h"
 
@@ -10,7 +10,7 @@
 
 #include <set>
 
-// cudnn-frontend asks the CUDA runtime about the current GPU; these answers come before the
+// cudnn-frontend queries the CUDA runtime about the current GPU; these functions replace the
 // library's.
 namespace {
 int described_capability = 90;
@@ -220,8 +220,7 @@ TEST_F(CudnnGraphs, RunF32ConvolutionsWithAndWithoutTensorCores) {
   }
 }
 
-// The engine prefers unrounded weight gradients; where there is no plan for them it adds rounded
-// ones.
+// The engine prefers unrounded weight gradients; without a plan for them it adds rounded ones.
 TEST_F(CudnnGraphs, AnswerForUnroundedWeightGradients) {
   ConvolutionGraph graph =
       convolution(ConvolutionGraph::Pass::backward_weight, DType::bf16,
@@ -234,8 +233,8 @@ TEST_F(CudnnGraphs, AnswerForUnroundedWeightGradients) {
   EXPECT_EQ(unrounded.candidates == 0, !unrounded.refusal.empty());
 }
 
-// What device.fused_epilogues asks for in a bottleneck block: weight gradients that are added in
-// f32 and input gradients that the shortcut's is added to.
+// The requests of device.fused_epilogues in a bottleneck block: weight gradients added in f32, and
+// input gradients with the shortcut's added.
 TEST_F(CudnnGraphs, AddTheGradientsOfResnetsOnEveryArchitecture) {
   for (const int capability : {80, 90, 100}) {
     for (const ConvolutionGeometry& geometry : resnet(/*bottleneck=*/true, 128)) {
@@ -256,7 +255,7 @@ TEST_F(CudnnGraphs, AddTheGradientsOfResnetsOnEveryArchitecture) {
   }
 }
 
-// Whatever the answer: our own kernels run what is refused.
+// Any answer is fine: our own kernels run refused cases.
 TEST_F(CudnnGraphs, AnswerForOddConvolutions) {
   for (const ConvolutionGeometry& geometry :
        {ConvolutionGeometry({2, 5, 7, 1}, {16, 3, 3, 1}, {1, 1}),

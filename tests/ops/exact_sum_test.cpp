@@ -121,7 +121,7 @@ TEST(ExactSum, HasTheSameBitsWhenStatesAreAddedWordByWord) {
   const State whole = state_of(x);
 
   EXPECT_EQ(value_of(sum), value_of(whole));
-  ASSERT_NE(sum, whole);  // limbs hold carries
+  ASSERT_NE(sum, whole);  // limbs contain carries
   accumulate(sum, x.data(), 0);
   EXPECT_EQ(sum, whole);
 }
@@ -226,7 +226,7 @@ TEST(NoiseScale, IsTheQuotientOfTheMeansOfBothEstimates) {
   const GuardedTensor state(DType::f64, {ops::NoiseState::count},
                             std::vector<double>(ops::NoiseState::count));
   const GuardedTensor scale(DType::f32, {1}, {16.0});
-  // Half of the targets count: gradients are half of what they are divided by in the end.
+  // Half of the targets count, so gradients are half of their final divisor.
   std::vector<double> totals(2 * ops::LossSums::count, 0.0);
   totals[ops::LossSums::targets] = 20;
   totals[ops::LossSums::count + ops::LossSums::targets] = 30;

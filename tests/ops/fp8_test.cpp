@@ -160,7 +160,7 @@ TEST_P(LinearFp8, IsTheProductOfTheCodesWithBiasAndResidual) {
   for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{1, 1, 1},
                                 {3, 5, 7},
                                 {33, 17, 129},
-                                {40, 48, 64},  // what tensor cores take
+                                {40, 48, 64},  // sizes of tensor cores
                                 {513, 6, 40},
                                 {2, 2050, 9}}) {
     for (const DType format : {DType::f8e4m3, DType::f8e5m2}) {
@@ -189,7 +189,7 @@ TEST_P(LinearFp8, IsTheProductOfTheCodesWithBiasAndResidual) {
   }
 }
 
-// On a GPU the bias may be of the result's dtype: in products of the library and of our own kernel.
+// On a GPU the bias may have the result's dtype: in the library's products and in our kernel.
 TEST_P(LinearFp8, AddsABiasThatWasRoundedBefore) {
   if (stream().device().type() != DeviceType::cuda) GTEST_SKIP() << "of GPUs only";
   for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{40, 48, 64}, {33, 17, 129}}) {
@@ -206,8 +206,8 @@ TEST_P(LinearFp8, AddsABiasThatWasRoundedBefore) {
   }
 }
 
-// What a linear layer does with them, against its exact gradients: the error of a sum of products
-// with independent roundings is that of one product, relative to the size of the result.
+// Against exact gradients: the error of a sum of products with independent roundings equals that of
+// one product, relative to the size of the result.
 TEST_P(LinearFp8, GivesTheThreeProductsOfALinearLayerWithinItsRounding) {
   const std::int64_t rows = 96, inputs = 64, outputs = 80;
   const GuardedTensor x = random_tensor(GetParam(), {rows, inputs}, 7);

@@ -85,7 +85,7 @@ TEST(ProductFiles, RefuseWhatIsBrokenOrForeignByLine) {
   expect_error([&] { parse(good + last); }, {"tuned.txt:6:", "twice"});
 }
 
-// Every byte of a file changed, one at a time: refused or the same choices, never anything else.
+// Every byte of a file changed, one at a time: refused, or the same choices.
 TEST(ProductFiles, NoChangedByteGoesUnseen) {
   const std::string good = some_choices().to_text();
   for (std::size_t i = 0; i < good.size(); ++i) {
@@ -98,7 +98,7 @@ TEST(ProductFiles, NoChangedByteGoesUnseen) {
   }
 }
 
-// One matmul of its own shape, so that no other test has planned it.
+// One matmul of a unique shape, not planned by any other test.
 class Tuning : public ::testing::Test {
  protected:
   static constexpr std::int64_t rows = 24, outputs = 40, inputs = 136;

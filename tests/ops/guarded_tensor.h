@@ -166,14 +166,14 @@ class GuardedTensor {
   Buffer buffer_;
 };
 
-// The nearest value that `dtype` holds.
+// The nearest value in `dtype`.
 inline double rounded_to(DType dtype, float value) {
   if (dtype == DType::bf16) value = static_cast<float>(bf16(value));
   if (dtype == DType::f16) value = static_cast<float>(f16(value));
   return static_cast<double>(value);
 }
 
-// Values that `dtype` represents exactly, so that a reference starts from the same operands.
+// Values that `dtype` represents exactly, so a reference starts from the same operands.
 inline std::vector<double> random_values(std::int64_t count, unsigned seed, DType dtype,
                                          double low = -1.0, double high = 1.0) {
   std::mt19937 generator(seed);
@@ -199,7 +199,8 @@ inline void expect_close(const std::vector<double>& actual, const std::vector<do
   }
 }
 
-// Rounding of one result in the dtype, and of a sum of `terms` f32 products of size up to one.
+// Rounding error of one result in the dtype, and of a sum of `terms` f32 products of size up to
+// one.
 inline double rounding_of(DType dtype) {
   if (dtype == DType::f16) return 0x1p-11;
   return dtype == DType::bf16 ? 0x1p-8 : 0x1p-22;
@@ -207,7 +208,7 @@ inline double rounding_of(DType dtype) {
 inline double sum_rounding(std::int64_t terms) {
   return 4e-7 * std::sqrt(static_cast<double>(terms)) + 1e-7;
 }
-// Of an f32 bias of size up to one: a GPU's matrix products take it in the dtype of their result.
+// For an f32 bias of size up to one: a GPU's matrix products take it in the result's dtype.
 inline double bias_rounding(DType dtype) {
   return stream().device().type() == DeviceType::cuda ? rounding_of(dtype) : 0.0;
 }
@@ -228,7 +229,7 @@ inline std::vector<double> numeric_gradient(
   return gradient;
 }
 
-// Expects an Error whose message contains every one of `parts`.
+// Expects an Error with a message that contains every one of `parts`.
 template <typename Action>
 void expect_error(const Action& action, const std::vector<std::string>& parts) {
   try {
@@ -242,7 +243,7 @@ void expect_error(const Action& action, const std::vector<std::string>& parts) {
   }
 }
 
-// Elements [1, count + 1) of a tensor: aligned to nothing but the element.
+// Elements [1, count + 1) of a tensor, aligned only to the element.
 struct OffsetTensor {
   GuardedTensor whole;
   Tensor view;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What models of images do with pictures before their first product: patches, mixing.
+// Ops on images before the first product of image models: patches, mixing.
 #include <algorithm>
 #include <numeric>
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A benchmark, run by hand: the linear layers of the models of scripts/compare_pytorch.py in f32 on
-// one core, by our ops and by dnnl_sgemm, by turns. Prints GFLOP/s, the best of several, for
-// forward with a bias, input gradient and weight gradient with a bias gradient (which the library's
-// side does without).
+// A benchmark, run by hand: the linear layers of scripts/compare_pytorch.py's models in f32 on one
+// core, by our ops and by dnnl_sgemm, in turns. Prints GFLOP/s, the best of several, for forward
+// with a bias, input gradient, and weight gradient with a bias gradient (which dnnl_sgemm lacks).
 #include <dnnl.h>
 
 #include <algorithm>

@@ -10,7 +10,7 @@ namespace {
 using namespace test;
 using Values = std::vector<double>;
 
-// Fuses as long as it lives. The CPU ignores it.
+// Fuses during its lifetime. The CPU ignores it.
 class Fused {
  public:
   Fused() { stream().set_policy({.fused_epilogues = true}); }
@@ -133,7 +133,7 @@ TEST_P(LinearGelu, FusedBackwardAgreesWithTheTwoOps) {
   }
 }
 
-// Rounding to 16 bits shows which way was taken: only a fused GELU sees what was not rounded.
+// Rounding to 16 bits shows the path: only a fused GELU reads unrounded values.
 TEST(LinearGeluChoice, FusesWhereRowsComeInPacksAndNowhereElse) {
   for (const Sizes& s : {Sizes{130, 60, 24}, Sizes{130, 64, 24}}) {
     const GuardedTensor x = random_tensor(DType::bf16, {s.rows, s.inputs}, 1);

@@ -206,7 +206,7 @@ TEST_P(Linear, GivesTheSameBitsEachTimeAndAllocatesNoMoreScratch) {
   EXPECT_EQ(ops::cpu::scratch_allocations(), allocations);
 }
 
-// Two parts of 8 bits would lose a third of a float, and f32 products lose nothing here.
+// Two parts of 8 bits would lose a third of a float's bits; f32 products must lose none here.
 TEST(LinearBits, OfAFactorAreAllKeptInAProductWithOne) {
   constexpr std::int64_t n = 70, i = 40;
   const GuardedTensor x = random_tensor(DType::f32, {n, i}, 1, -1e4, 1e4);
@@ -234,7 +234,7 @@ TEST(LinearBits, OfAFactorAreAllKeptInAProductWithOne) {
   EXPECT_EQ(dw.get(), transposed);
 }
 
-// What tensor parallelism, micro-batches and texts that grow row by row rest on.
+// Required by tensor parallelism, micro-batches and cached generation.
 TEST(LinearBits, OfARowAreThoseInAnyBatchAndAnySplitOfOutputs) {
   if (stream().device().type() != DeviceType::cpu) GTEST_SKIP() << "a library's choice on a GPU";
   if (!ops::cpu::multiplies_in_parts()) GTEST_SKIP() << "a library's choice without tiles of bf16";

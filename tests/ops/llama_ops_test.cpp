@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RMS norm and rotary positions: what a Llama-like transformer needs beside a GPT's ops.
+// RMS norm and rotary positions: a Llama's ops in addition to a GPT's.
 #include <numeric>
 
 #include "runtime/ops/elementwise/rope.h"

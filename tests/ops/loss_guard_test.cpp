@@ -14,7 +14,7 @@ using namespace test;
 using ops::LossGuardState;
 using ops::LossVerdict;
 
-// One step after another of one micro-batch each.
+// Consecutive steps of one micro-batch each.
 class LossGuardTest : public ::testing::Test {
  protected:
   explicit LossGuardTest(const ops::LossGuardOptions& options = {.zscore = 4, .window = 8})
@@ -109,15 +109,15 @@ TEST_F(NoSpikeRule, SkipsOnlyWhatIsNotFinite) {
 }
 
 TEST(LossGuardSum, FollowsTheOrderOfTheGlobalBatch) {
-  // Micro-batches 0..5 of two ranks that take turns: rank 0 has 0, 2, 4. In their order the large
-  // ones cancel before the small ones are added.
+  // Micro-batches 0..5 of two interleaved ranks: rank 0 has 0, 2, 4. In their order the large ones
+  // cancel before the small ones are added.
   const std::vector<double> in_order = {1e17, -1e17, 1, 2, 3, 4};
   for (const bool turns : {false, true}) {
     const std::vector<std::size_t> held = turns ? std::vector<std::size_t>{0, 2, 4, 1, 3, 5}
                                                 : std::vector<std::size_t>{0, 1, 2, 3, 4, 5};
     std::vector<double> values;
     for (const std::size_t k : held) {
-      const double counted = k < 4 ? 1 : 0;  // the others have ignored targets alone
+      const double counted = k < 4 ? 1 : 0;  // the others have only ignored targets
       values.insert(values.end(), {in_order[k], 0, 0, counted});
     }
     const GuardedTensor sums(DType::f64, {6, ops::LossSums::count}, values);

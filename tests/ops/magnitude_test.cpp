@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The largest magnitude that an op leaves of what it wrote, for quantize_fp8.
+// The largest magnitude in an op's result, for quantize_fp8.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -15,7 +15,7 @@
 namespace trireme::test {
 namespace {
 
-// Of the bits that are there: a NaN passes every number.
+// By bit patterns: a NaN exceeds every number.
 std::uint32_t largest_in(const GuardedTensor& tensor) {
   std::uint32_t largest = 0;
   for (const double value : tensor.get()) {
@@ -25,7 +25,7 @@ std::uint32_t largest_in(const GuardedTensor& tensor) {
   return largest;
 }
 
-// Writes `result` and, where it is given, its largest magnitude.
+// Writes `result` and, if given, its largest magnitude.
 using Op = std::function<void(const Tensor& amax)>;
 
 void expect_left(const std::string& what, const GuardedTensor& result, const Op& op,
@@ -112,7 +112,7 @@ TEST_P(Magnitude, OfActivationsIsThatOfWhatTheyStored) {
   }
 }
 
-// The counters of the GPU's blocks begin anew.
+// The counters of the GPU's blocks restart.
 TEST_P(Magnitude, IsThatOfTheLastCallAlone) {
   const GuardedTensor amax(DType::u32, {1});
   for (const double size : {100.0, 1.0, 10.0, 0.0}) {

@@ -325,7 +325,7 @@ TEST(ExponentialAverage, MovesTowardsTheParameter) {
 // Runs that end within a tile, at its border and behind it.
 const std::vector<std::int64_t> run_sizes{5, 4096, 1, 10007, 70001, 16};
 
-// Each run follows the one before it in memory, so that most begin at odd places.
+// Runs are contiguous in memory, so most begin at odd offsets.
 Tensor run_of(const Tensor& all, std::size_t run) {
   std::int64_t first = 0;
   for (std::size_t i = 0; i < run; ++i)
@@ -390,7 +390,8 @@ TEST(UpdateTable, RefusesTensorsThatDoNotGoTogether) {
 TEST(SumSquares, AddsChunksAndRunsInOrder) {
   const GuardedTensor x = random_tensor(DType::f32, {all_runs}, 7);
   const std::vector<float> values = x.elements<float>();
-  // Of six runs three go to the first total, none to the second, two to the third, one to the last.
+  // Of six runs three belong to the first total, none to the second, two to the third, one to the
+  // last.
   const std::int64_t total_of[] = {0, 0, 0, 2, 2, 3};
   std::vector<double> expected(4, 0.0);
   std::vector<ops::SquaresRun> runs;
@@ -435,7 +436,7 @@ TEST(SumSquares, OfAColumnAreThoseOfItsValuesAlone) {
   EXPECT_GT(totals.get()[0], 0);
 }
 
-// A matrix of 300 x 5, so that threads take several rows, behind a vector of 7.
+// A matrix of 300 x 5, so that threads take several rows, after a vector of 7.
 TEST(FactoredMoments, AreMeanSquaresOfRowsAndColumns) {
   const std::vector<ops::FactoredMatrix> matrices{
       {.rows = 1, .columns = 7, .first_row = 0, .first_column = 4},

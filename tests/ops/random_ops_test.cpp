@@ -151,7 +151,7 @@ TEST(FillSinusoid, WritesPairsOfSineAndCosineWaves) {
       EXPECT_NEAR(static_cast<double>(values[static_cast<std::size_t>(p * 7 + c)]), wave, 1e-7);
     }
   }
-  // Of a long tensor all but the first elements.
+  // All but the first elements of a long tensor.
   constexpr std::int64_t first = 16, count = 3001 * 6 - first;
   const GuardedTensor large(DType::f32, {count});
   ops::fill_sinusoid(stream(), large, first, 6, 1.0F);
@@ -294,7 +294,7 @@ TEST_P(RandomOps, AugmentOnlyNormalisesInEvaluation) {
   expect_close(y.get(), expected, rounding_of(GetParam()), 1e-6);
 }
 
-// The images cropped and flipped as chosen for the samples 40, 41, ...; 0 where nothing comes from.
+// The images cropped and flipped as chosen for the samples 40, 41, ...; 0 outside of the source.
 template <typename Converted>
 std::vector<double> moved(const ops::AugmentOptions& options, const Shape& shape,
                           const std::vector<double>& values, Converted converted) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Embedding and layer norm; the products, attention, activations and the loss have files of their
-// own.
+// Embedding and layer norm; products, attention, activations and the loss have other files.
 #include "runtime/ops/loss/embedding.h"
 #include "runtime/ops/norm/layer_norm.h"
 #include "tests/ops/guarded_tensor.h"
@@ -53,7 +52,7 @@ TEST_P(LayerNorm, ForwardNormalisesEachRowAndKeepsItsStatistics) {
 
       ops::layer_norm_forward(stream(), y, mean, rstd, x, gamma, beta);
 
-      // One column has variance 0: what is left is rounding of x times 1 / sqrt(epsilon).
+      // One column has variance 0: the result is rounding of x times 1 / sqrt(epsilon).
       const double absolute = columns == 1 ? 3e-4 : 2e-5;
       expect_close(y.get(), expected.y, relative(), absolute);
       expect_close(mean.get(), expected.mean, 1e-6, 1e-6);

@@ -124,7 +124,7 @@ TEST_P(VocabularyBlocks, EmbeddingsRefuseOperandsThatDoNotFit) {
   expect_error([&] { ops::embedding_backward(stream(), {}, {}, y, tokens); }, {"neither"});
 }
 
-// A loss over blocks of equal width: what several ranks, each with some of the blocks, do together.
+// A loss over blocks of equal width, as computed by several ranks with some blocks each.
 struct SplitLoss {
   std::int64_t rows, width, blocks;
   std::vector<GuardedTensor> logits;  // (rows, width) each
@@ -144,7 +144,7 @@ struct SplitLoss {
     }
   }
 
-  // Each of `ranks` sums its own blocks, then the ranks' sums are added.
+  // Each of `ranks` sums its blocks, then the ranks' sums are added.
   void run(const Tensor& targets, const ops::CrossEntropyOptions& options, std::int64_t ranks) {
     const GuardedTensor maxima(DType::f32, {rows});
     for (std::int64_t block = 0; block < blocks; ++block) {

@@ -140,7 +140,7 @@ TEST_F(MuonTest, StepsAlongTheOrthogonalizedMomentumOfEachMatrix) {
 TEST_F(MuonTest, GivesEverySingularValueAboutOne) {
   const ParamId id = declare("w", {8, 30});
   allocate();
-  // No weight decay and a rate of 1: what was subtracted is the direction.
+  // No weight decay and a rate of 1: the difference is the direction.
   const auto before = values_of<float>(params_.master(id));
   Optimizer optimizer(*device_, params_, {.name = OptimizerKind::muon, .weight_decay = 0}, 0);
   run(optimizer, 0);
@@ -153,7 +153,7 @@ TEST_F(MuonTest, GivesEverySingularValueAboutOne) {
   double trace = 0;
   for (std::int64_t i = 0; i < 8; ++i)
     trace += gram.at(i, i);
-  // The published coefficients take singular values to somewhere in (0.7, 1.2); sines have rank 2.
+  // The published coefficients map singular values to about (0.7, 1.2); sines have rank 2.
   EXPECT_GT(trace, 2 * 0.49);
   EXPECT_LT(trace, 2 * 1.44);
 }

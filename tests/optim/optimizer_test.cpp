@@ -62,7 +62,7 @@ TEST_F(OptimizerTest, FirstAdamWStepMovesEveryParameterByTheLearningRate) {
     EXPECT_NEAR(after[i], before[i] - 0.01F, 1e-6F);
 }
 
-// A rate of its own changes the step and not the decay.
+// A parameter's rate changes the step but not the decay.
 TEST_F(OptimizerTest, AdamWAndLionMoveAParameterAtItsOwnRate) {
   for (const bool lion : {false, true}) {
     ParamStore params;
@@ -115,7 +115,7 @@ TEST_F(OptimizerTest, AdafactorFollowsTheReference) {
       for (std::int64_t i = 0; i < to.count(); ++i)
         to.as<float>()[i] = static_cast<float>(value(i));
     };
-    fill(params.gradients().whole(), [](std::int64_t) { return 0; });  // paddings, too
+    fill(params.gradients().whole(), [](std::int64_t) { return 0; });  // padding too
     fill(params.master(matrix), [](std::int64_t i) { return std::cos(i); });
     fill(params.master(vector), [](std::int64_t i) { return 2e-4 * std::cos(i); });
     Optimizer optimizer(*device_, params,

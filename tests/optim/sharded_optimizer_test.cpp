@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The optimizer over every mesh and ZeRO stage against one rank that holds everything.
+// The optimizer over every mesh and ZeRO stage against one rank with everything.
 #include <cmath>
 #include <limits>
 #include <map>
@@ -12,7 +12,7 @@ namespace trireme {
 namespace {
 
 constexpr int steps = 3;
-constexpr int blocks = 4;  // what the tensor ranks divide
+constexpr int blocks = 4;  // divisible by the tensor ranks
 
 // A part of the sample model with its optimizer.
 class Part {
@@ -81,7 +81,7 @@ class Part {
                            });
     }
   }
-  // The bf16 copies of what this rank owns follow its fp32 values.
+  // The bf16 copies of this rank's values are their rounding.
   void expect_rounded_copies() const {
     for (const Bucket& bucket : store_.layout().buckets()) {
       const Tensor master = store_.masters().owned(bucket),
@@ -123,10 +123,10 @@ TEST_F(ShardedOptimizerTest, ReachesTheBitsOfOneRankOnEveryLayout) {
     SCOPED_TRACE(optimizer.name);
     const OptimizerConfig options{
         .name = optimizer.kind, .nesterov = true, .trust_coefficient = 0.1};
-    // Muon's sums follow the tensor blocks; the others do not know of them.
+    // Muon's sums depend on the tensor blocks; the others do not.
     Part alone = make_part(nullptr, 0, options, true, optimizer.orthogonal ? blocks : 1);
     alone.run();
-    ASSERT_GT(alone.norm(), 2.0F);  // clipped, so that every element hangs on the norm
+    ASSERT_GT(alone.norm(), 2.0F);  // clipped, so that every element depends on the norm
     std::map<std::string, std::map<std::int64_t, Part::State>> expected;
     alone.for_each_state([&](const ParamSpec& spec, std::int64_t i, const Part::State& state) {
       expected[spec.name][i] = state;
@@ -178,7 +178,7 @@ TEST_F(ShardedOptimizerTest, ChangesNothingAnywhereWhenOneRankHasANonFiniteGradi
       part.set_gradients(1);
       std::vector<Part::State> before, after;
       part.for_each_state([&](const auto&, auto, const auto& state) { before.push_back(state); });
-      // Without slices the reduced gradients of all data ranks are alike.
+      // Without slices all data ranks have equal reduced gradients.
       const bool has_it = mesh.here().pipeline == 0 && mesh.here().tensor == 0 &&
                           (stage == 0 || mesh.here().data == 0);
       const ParamStore& store = part.store();

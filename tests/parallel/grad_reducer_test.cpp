@@ -29,7 +29,7 @@ struct ReduceCase {
   }
 };
 
-// What micro-batch k of the whole step adds to an element.
+// The contribution of micro-batch k of the whole step to an element.
 float gradient_of(const ParamSpec& spec, std::int64_t element, int k) {
   return test::sample_value(spec.name, element, static_cast<std::uint64_t>(k) + 1);
 }
@@ -73,7 +73,7 @@ class Step {
     reducer_->join();
   }
 
-  // Neighbouring micro-batches are on one rank, or with stages 2 and 3 on neighbouring ranks.
+  // Adjacent micro-batches are on one rank, or with stages 2 and 3 on adjacent ranks.
   [[nodiscard]] int global_index(int m) const {
     return case_.stage >= 2 ? m * group_.size() + group_.rank()
                             : group_.rank() * case_.micro_batches + m;
@@ -187,8 +187,8 @@ TEST_F(GradReducerTest, SumsOverMicroBatchesAndRanks) {
   });
 }
 
-// Where the layout aligns with the tree: with runs of micro-batches on a rank these must be a power
-// of two, or the rank the only one; with neighbours on neighbouring ranks the ranks must be.
+// For layouts that align with the tree: with runs of micro-batches per rank their number must be a
+// power of two, or there is one rank; with interleaved micro-batches the number of ranks must be.
 TEST_F(GradReducerTest, GivesTheBitsOfOneTreeOverAllMicroBatchesOfAllRanks) {
   int compared = 0;
   for_each_case({1, 2, 3, 4, 5, 8}, [&](const ReduceCase& what) {
@@ -271,8 +271,8 @@ TEST_F(GradReducerTest, MovesWhatItsStageNeedsAndNoMore) {
   });
 }
 
-// Of one micro-batch on each rank: theirs, rounded, as the tree over ranks in f32, which where all
-// ranks want it is rounded again. One rank sends nothing, so it rounds nothing.
+// One micro-batch per rank: rounded values, summed by the tree over ranks in f32, and rounded again
+// if all ranks need the sum. One rank sends nothing, so it rounds nothing.
 template <typename T>
 float rounded_sum(const ParamSpec& spec, std::int64_t element, int first, int ranks) {
   if (ranks == 1) return static_cast<float>(T(gradient_of(spec, element, first)));
@@ -327,8 +327,8 @@ TEST_F(GradReducerTest, GivesTheSameBitsOverlappedInlineAndOverASlowNetworkIn16B
   });
 }
 
-// As above but for half of the bytes of weights: stage 0 exchanges slices and gathers their sums,
-// the others exchange slices. Padding: at most an element a rank and bucket, where no stage pads.
+// As above with half of the bytes of weights: stage 0 exchanges slices and gathers their sums, the
+// others exchange slices. Padding: at most an element per rank and bucket; stage 0 has none.
 TEST_F(GradReducerTest, SendsHalfOfTheBytesIn16Bits) {
   if (size() == 1) GTEST_SKIP() << "one rank has nobody to send to";
   for_each_case({1, 3}, [&](const ReduceCase& each) {
@@ -384,7 +384,7 @@ TEST_F(GradReducerTest, RefusesToFinishWhileAGradientIsMissing) {
 }
 
 TEST_F(GradReducerTest, RefusesAStoreWithTooFewPartialSums) {
-  Step step = make_step({.micro_batches = 2});  // which needs one
+  Step step = make_step({.micro_batches = 2});  // which needs one micro-batch
   ReducerOptions tree = step.options();
   tree.sum = GradientSum::tree;
 

@@ -28,7 +28,7 @@ class SlicedParams {
     gatherer_ = std::make_unique<ParamGatherer>(device, group_, store_, compute, comm);
   }
 
-  // Gives every parameter the values of `version`, in the own slices alone.
+  // Sets every parameter to the values of `version`, only in this rank's slices.
   void update(std::uint64_t version) {
     version_ = version;
     comm_.synchronize();
@@ -64,7 +64,7 @@ class SlicedParams {
     SCOPED_TRACE(fmt::format("unit {}, then {}", unit, next));
     gatherer_->before_use(unit, next);
     expect_whole(unit);
-    comm_.synchronize();  // whatever is gathered ahead is there now
+    comm_.synchronize();  // completes early gathers
     expect_whole(unit);
   }
   void use_forward() {
@@ -170,7 +170,7 @@ TEST_F(ParamGathererTest, RanksReadWhatAllBeganWithBeforeTheFirstUpdate) {
   }
 }
 
-// Bytes of weights, padding included, that one forward and backward gather.
+// Bytes of weights, with padding, that one forward and backward gather.
 class GatheredVolume : public ParamGathererTest {
  protected:
   [[nodiscard]] std::uint64_t gathered(SlicedParams& params) const {
@@ -182,7 +182,7 @@ class GatheredVolume : public ParamGathererTest {
     VerbStats& gathers = after.verbs[static_cast<std::size_t>(Verb::all_gather)];
     const std::uint64_t bytes = gathers.bytes - before[Verb::all_gather].bytes;
     gathers = before[Verb::all_gather];
-    EXPECT_EQ(after.verbs, before.verbs);  // nothing else was called
+    EXPECT_EQ(after.verbs, before.verbs);  // no other calls
     return bytes;
   }
 };
@@ -207,7 +207,7 @@ TEST_F(GatheredVolume, IsAllWeightsOnceBelowStageThree) {
   }
 }
 
-// Every layer forward, and backward those that are no longer in one of the buffers.
+// Every layer forward, and backward those that are no longer in a buffer.
 TEST_F(GatheredVolume, IsEveryLayerForwardAndAllButTheLastThreeBackwardInStageThree) {
   const auto params = make({3, DType::f32});
   const ParamLayout& layout = params->store().layout();

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int most = 64;
 
-// The expression that level 0 holds after all micro-batches.
+// The expression at level 0 after all micro-batches.
 std::string sum_of(const PartialSums& sums) {
   std::vector<std::string> levels(static_cast<std::size_t>(sums.levels()));
   const auto add = [](std::string& to, const std::string& what) {
@@ -21,7 +21,7 @@ std::string sum_of(const PartialSums& sums) {
     const int leaf = sums.leaf(m);
     std::string& here = levels.at(static_cast<std::size_t>(leaf));
     if (sums.sharded || sums.sum == GradientSum::tree)
-      here.clear();  // what was there is written over
+      here.clear();  // the old value is overwritten
     add(here, std::to_string(m));
     for (int level = leaf; level > leaf - sums.merges(m); --level)
       add(levels.at(static_cast<std::size_t>(level) - 1), levels[static_cast<std::size_t>(level)]);

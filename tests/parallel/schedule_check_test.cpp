@@ -21,8 +21,8 @@ std::size_t at(const Schedule& schedule, int stage, const Action& action) {
   return static_cast<std::size_t>(found - list.begin());
 }
 
-// Hosts that follow their lists on streams with room for so few transfers: one that finds no room
-// waits, and so does one that computes, for what it reads.
+// Hosts that follow their lists on streams with room for few transfers. A host waits if there is no
+// room, and a computation waits for its inputs.
 class NarrowHosts {
  public:
   explicit NarrowHosts(const Schedule& schedule)
@@ -121,7 +121,7 @@ TEST(ScheduleCheck, HoldsForEverySupportedShape) {
     ASSERT_EQ(check_schedule(shape), std::nullopt) << testing::PrintToString(shape);
 }
 
-// Every test below breaks one of these, each of which is whole to begin with.
+// Every test below breaks one of these, which are valid at first.
 class BrokenSchedule : public testing::TestWithParam<ScheduleShape> {
  protected:
   Schedule schedule_ = make_schedule(GetParam());
@@ -205,7 +205,7 @@ TEST(ScheduleCheck, FindsTwoSendsInAnotherOrderThanTheirReceives) {
   auto& list = schedule.actions[0];
   const std::size_t first = at(schedule, 0, {ActionKind::send_forward, 0, 1});
   const std::size_t second = at(schedule, 0, {ActionKind::send_forward, 0, 2});
-  // The earlier one moves behind the later one, so that both still follow their forwards.
+  // The earlier one moves after the later one, so both still follow their forwards.
   const Action moved = list[first];
   list.insert(list.begin() + static_cast<std::ptrdiff_t>(second) + 1, moved);
   list.erase(list.begin() + static_cast<std::ptrdiff_t>(first));

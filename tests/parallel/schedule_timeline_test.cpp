@@ -103,7 +103,7 @@ TEST(Timeline, SendsDoNotHoldUpComputations) {
 
   for (std::size_t m = 0; m < 3; ++m)
     EXPECT_DOUBLE_EQ(timeline.stages[0][m].start, static_cast<double>(m));
-  // One transfer after the other through the channel, the first ready at 1.
+  // Transfers use the channel one after another; the first is ready at 1.
   for (std::size_t m = 0; m < 3; ++m)
     EXPECT_DOUBLE_EQ(timeline.stages[1][m].start, 1 + 5 * static_cast<double>(m + 1));
 }

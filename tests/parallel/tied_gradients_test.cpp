@@ -22,7 +22,7 @@ class TiedGradientsTest : public test::MpiTest {
     for (const Bucket& bucket : store.layout().buckets())
       test::fill_owned(store.layout(), bucket, store.gradients().owned(bucket), tied_gradient);
   }
-  // Both copies hold original + copy, all else what it held.
+  // Both copies are original + copy, everything else is unchanged.
   static void expect_sums(const ParamStore& store, int tied_parameters) {
     std::int64_t tied = 0;
     for (const Bucket& bucket : store.layout().buckets()) {
@@ -35,7 +35,7 @@ class TiedGradientsTest : public test::MpiTest {
             tied += spec.tie.empty() ? 0 : 1;
           });
     }
-    // A slice may be padding alone.
+    // A slice may be only padding.
     const bool whole = store.options().zero.ranks == 1 || store.options().zero.stage == 0;
     const std::int64_t expected = tied_parameters * test::sample_units()[0][0].shape.count();
     EXPECT_TRUE(whole ? tied == expected : tied <= expected);
@@ -66,7 +66,7 @@ TEST_F(TiedGradientsTest, LeavesOneParameterThatIsReadTwiceAsItIs) {
     ASSERT_EQ(table.as<float>()[i], test::sample_value("table", i, 3));
 }
 
-// Stages in between hold neither.
+// Stages in between have no copy.
 TEST_F(TiedGradientsTest, AddsUpTheCopiesOfTheFirstAndTheLastStage) {
   if (size() == 1) GTEST_SKIP() << "needs two stages";
   for (const int stages : {2, size()}) {

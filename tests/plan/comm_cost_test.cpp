@@ -6,7 +6,7 @@
 namespace trireme::plan::test {
 namespace {
 
-// Latencies and bandwidths whose sums are easy to see.
+// Latencies and bandwidths with simple sums.
 constexpr Links links{.domain = 8,
                       .rails = 8,
                       .inside = {.latency = 1e-6, .bandwidth = 100e9},
@@ -55,14 +55,14 @@ TEST(CommCost, BetweenDomainsSharesTheAdapters) {
   // 16 ranks in 2 domains, one group: 8 adapters of 10 GB/s each carry it.
   const GroupSpan wide = span_of(MeshAxis::data, {.data = 16}, links);
   EXPECT_DOUBLE_EQ(seconds_of(Collective::reduce_scatter, gigabyte, wide, links),
-                   3e-6 + 10e-6 + 0.875 / 100);  // inside takes longer
+                   3e-6 + 10e-6 + 0.875 / 100);  // inside a domain takes longer
   Links slower = links;
   slower.between.bandwidth = 5e9;
   EXPECT_DOUBLE_EQ(seconds_of(Collective::reduce_scatter, gigabyte,
                               span_of(MeshAxis::data, {.data = 16}, slower), slower),
                    3e-6 + 10e-6 + 0.5 / 40);
 
-  // Eight groups of one rank in each of the two domains share them.
+  // Eight groups of one rank per domain share them.
   const GroupSpan narrow = span_of(MeshAxis::data, {.data = 2, .tensor = 8}, links);
   EXPECT_DOUBLE_EQ(seconds_of(Collective::reduce_scatter, gigabyte, narrow, links),
                    10e-6 + 0.5 / 10);

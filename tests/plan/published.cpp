@@ -25,14 +25,14 @@ std::string text_of(double rate) {
   return rate < 1000 ? fmt::format("{:.4g}", rate) : fmt::format("{:.0f}", rate);
 }
 
-// A little more than what the model reaches.
+// Slightly above the model's largest error.
 double largest_error(Use use) {
   if (use == Use::fit) return 0.08;
   return use == Use::seen ? 0.28 : 0.2;
 }
 
-// As Megatron-LM cuts: equal numbers of blocks on all virtual stages, with the embedding and the
-// head added at the ends or, where that divides, each in the place of a block.
+// Megatron-LM's cut: equal numbers of blocks on all virtual stages; embedding and head are added at
+// the ends or, if that divides evenly, each replaces a block.
 std::vector<std::int64_t> equal_stages(const Row& row) {
   const std::int64_t stages = std::int64_t{row.mesh.pipeline} * row.chunks;
   if ((row.model.layers + 2) % stages == 0)

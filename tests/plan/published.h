@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of published measurements and their comparison with the model. What differs between systems
-// is in EngineTraits, never between rows of one system, and follows from what its source says.
+// Rows of published measurements and their comparison with the model. Differences between systems
+// are in EngineTraits, never between rows of one system, and are taken from the source.
 #pragma once
 
 #include <string>
@@ -17,11 +17,11 @@ enum class Unit : std::uint8_t {
   samples_per_second  // per GPU
 };
 
-// What part a row has had in the making of the model.
+// A row's part in fitting the model.
 enum class Use : std::uint8_t {
   fit,      // scripts/fit_hardware.py chooses the efficiencies on it
   seen,     // in view while the model was written or corrected
-  held_out  // entered afterwards, and changed nothing
+  held_out  // added afterwards, without any change
 };
 
 struct System {
@@ -46,17 +46,15 @@ struct Row {
   Use use = Use::held_out;
 };
 
-// Prints a line of a Markdown table for each row and fails where one is further off than its use
-// allows.
+// Prints a line of a Markdown table per row; fails if an error exceeds its use's limit.
 void compare(const System& system, const std::vector<Row>& rows);
 
 // Gradients are reduced in fp32, everything else travels in bf16.
 inline constexpr EngineTraits bf16_messages{
     .gathered_bytes = 2, .rounded_gathers = false, .partial_sum_bytes = 2, .quantises_once = false};
 
-// How often element-wise ops go through memory, by how an engine runs them: kernels that fuse
-// whatever lies between two products; kernels that fuse bias with GELU and with dropout and
-// residual (Megatron-LM's defaults); an op a kernel.
+// Number of passes of element-wise ops through memory, by the engine's fusion: everything between
+// two products; bias with GELU and with dropout and residual (Megatron-LM's defaults); nothing.
 inline constexpr double fused_traffic = 1, partly_fused_traffic = 2, eager_traffic = 3;
 
 constexpr EngineTraits with_traffic(double elementwise_traffic) {
@@ -65,8 +63,8 @@ constexpr EngineTraits with_traffic(double elementwise_traffic) {
   return traits;
 }
 
-// Messages of 8 tensor-parallel ranks, sent in as many pieces beside their products: a product
-// cannot start before the first piece is there, nor a sum end before the last is computed.
+// Messages of 8 tensor-parallel ranks, overlapped with their products in 8 pieces: a product starts
+// after the first piece, and a sum ends after the last.
 inline constexpr double sent_in_pieces = 7.0 / 8;
 
 }  // namespace trireme::plan::test

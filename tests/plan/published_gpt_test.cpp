@@ -88,7 +88,7 @@ TEST(Published, MosaicMlOnA100) {
                                       {mpt_350m, 8, 32, 2, false, 58782},
                                       {mpt_125m, 8, 40, 2, false, 142830},
                                       {mpt_125m, 8, 32, 2, false, 141737}}));
-  // "bf16, PURE": gradients travel in bf16, too.
+  // "bf16, PURE": gradients are also sent in bf16.
   System pure = mosaicml("a100");
   pure.name = "MosaicML, pure bf16";
   pure.engine.gradient_bytes = 2;
@@ -116,8 +116,8 @@ Row llm_c_row(const char* label, std::int64_t layers, std::int64_t hidden, int m
           .published = 1024.0 * micro_batch * micro_batches / seconds};
 }
 
-// train_gpt2.cu: bf16 gradients are reduced beside backward, parameters gathered with nothing
-// beside them; kernels that fuse what lies between two products.
+// train_gpt2.cu: bf16 gradients are reduced during backward, parameters gathered without overlap;
+// kernels fuse everything between two products.
 System llm_c(const char* hardware) {
   EngineTraits traits = with_traffic(fused_traffic);
   traits.gradient_bytes = 2;

@@ -25,9 +25,9 @@ const Transformer llama_8b = llama(32, 4096, 14336);
 const Transformer llama_70b = llama(80, 8192, 28672);
 
 // Grattafiori et al., The Llama 3 Herd of Models, 2024, tables 3 and 4, section 3.3.2: 405B,
-// sequences of 8,192, 32 and 16 of them per replica, no recomputation. The first chunk is the
-// embedding alone and the last the head alone, so a chunk is one block. Optimizer state and
-// gradients are sharded, gradients travel in fp32.
+// sequences of 8,192, 32 and 16 of them per replica, no recomputation. The first chunk is only the
+// embedding and the last only the head, so a chunk is one block. Optimizer state and gradients are
+// sharded; gradients are sent in fp32.
 std::vector<Row> llama_3_rows() {
   const auto row = [](int data, double published) {
     return Row{.label = "405B",
@@ -43,8 +43,8 @@ std::vector<Row> llama_3_rows() {
   return {row(64, 430), row(128, 400)};
 }
 
-// Section 3.3.2 has asynchronous pipeline and data-parallel messages, and nothing on
-// tensor-parallel ones or fused kernels.
+// Section 3.3.2 has asynchronous pipeline and data-parallel messages, but mentions neither
+// asynchronous tensor-parallel messages nor fused kernels.
 TEST(Published, LlamaThreeOnH100) {
   compare({"Llama 3", "h100", with_traffic(partly_fused_traffic)}, llama_3_rows());
 }
@@ -80,7 +80,7 @@ TEST(Published, InterruptionsOfLlamaThree) {
   EXPECT_GT(run.goodput, 0.9);
 }
 
-// Every other product and attention are kept (parallelize_llama.py: "every second mm").
+// Keeps every second product, and attention (parallelize_llama.py: "every second mm").
 EngineTraits torchtitan(double elementwise_traffic) {
   EngineTraits traits = with_traffic(elementwise_traffic);
   traits.selective_matmuls = 0.5;
@@ -124,7 +124,7 @@ TEST(Published, TorchtitanOnH100) {
 
 // benchmarks/asyncTP_llama3_h100_2025-06_torchtitan.md (fp8: tensorwise) and table 4 of the other:
 // compiled, 8 tensor-parallel ranks; 70B: 32 data-parallel groups of 16 sequences, full
-// recomputation; 8B: 8 of 12, selective. Only async TP sends beside computation.
+// recomputation; 8B: 8 of 12, selective. Only async TP overlaps messages with computation.
 TEST(Published, TorchtitanWithTensorParallelismOnH100) {
   const auto rows = [](Precision precision, double of_8b, std::initializer_list<double> of_70b) {
     std::vector<Row> rows = {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Megatron-LM and what was built on it: Megatron-Core on H100, MegaScale and its baseline on A100,
-// the zero-bubble schedules on A100.
+// Megatron-LM and derived systems: Megatron-Core on H100, MegaScale and its baseline on A100, the
+// zero-bubble schedules on A100.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -23,10 +23,9 @@ Transformer gpt(std::int64_t layers, std::int64_t hidden, std::int64_t heads,
 
 // NVIDIA/Megatron-LM, README.md and images/model_table.png of core_r0.8.0 (commit f2e5db402c):
 // bf16, sequence 4096, vocabulary 131,072, data-parallel 48; layers, hidden sizes, tensor and
-// pipeline sizes, batches and TFLOP/s are the table's. Not stated: micro-batches, taken as one
-// sequence, and as all that a replica has where there is no pipeline to fill; chunks, taken as one
-// block each, the only interleaving of 23 or 7 blocks on a stage, but none on two stages, which the
-// README excludes.
+// pipeline sizes, batches and TFLOP/s from the table. Not stated and assumed: micro-batches of one
+// sequence, or a replica's whole batch without a pipeline; chunks of one block each, the only
+// interleaving of 23 or 7 blocks per stage, but none on two stages, which the README excludes.
 std::vector<Row> megatron_core_rows() {
   const auto row = [](const char* label, std::int64_t heads, std::int64_t hidden,
                       std::int64_t layers, int tensor, int pipeline, int batch, double published) {
@@ -71,9 +70,9 @@ TEST(Published, MegatronCoreOnH100) {
   compare({"Megatron-Core 0.8", "h100", traits}, megatron_core_rows());
 }
 
-// Megatron-LM of January 2023 (commit 285068c8, which MegaScale compares itself with; the
-// zero-bubble schedules are built on the same year's): sums of input gradients travel beside weight
-// gradients, nothing else is hidden (arguments.py has no --overlap-grad-reduce).
+// Megatron-LM of January 2023 (commit 285068c8, MegaScale's baseline; the zero-bubble schedules are
+// built on the same year's): sums of input gradients overlap with weight gradients, nothing else
+// overlaps (arguments.py has no --overlap-grad-reduce).
 System megatron_lm(const char* name) {
   EngineTraits traits = with_traffic(partly_fused_traffic);
   traits.hides_gathers = traits.hides_transfers = false;
@@ -89,7 +88,7 @@ System megascale() {
 }
 
 // Jiang et al., MegaScale, NSDI 2024, section 6.1 and table 1: sequence 2048, vocabulary 64,000,
-// interleaved. Micro-batches are not stated; taken as one sequence. `tokens`: per GPU and second.
+// interleaved. Micro-batches are not stated; assumed as one sequence. `tokens`: per GPU and second.
 Row megascale_175b(int gpus, int batch, double tokens) {
   const int data = gpus / 64;
   return {.label = fmt::format("175B, batch {}", batch),
@@ -114,9 +113,9 @@ std::vector<Row> megascale_rows(const std::vector<double>& seconds) {
   return rows;
 }
 
-// Table 3 at batch 256 and figure 9: utilisation of 312 TFLOP/s. `flops_per_token`: of 175B, as the
-// iteration times and utilisations of table 2 give it; MegaScale's is less, since its attention has
-// a window.
+// Table 3 at batch 256 and figure 9: utilisation of 312 TFLOP/s. `flops_per_token`: of 175B, from
+// the iteration times and utilisations of table 2; MegaScale's is smaller because of windowed
+// attention.
 std::vector<Row> megascale_utilisation(double flops_per_token, double small_batch,
                                        const std::vector<double>& of_530b) {
   std::vector<Row> rows = {megascale_175b(256, 256, small_batch * 312e12 / flops_per_token)};

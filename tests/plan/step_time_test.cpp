@@ -27,7 +27,7 @@ StepEstimate estimate(const PlanShape& shape, const char* hardware = "h100") {
   return estimate_step(plan_input(shape), hardware_file(hardware));
 }
 
-// Blocks alone, so that stages are equal.
+// Only blocks, so that stages are equal.
 StepInput equal_stages(const ScheduleShape& schedule) {
   PlanShape shape{.model = small,
                   .mesh = {.pipeline = schedule.stages},
@@ -85,7 +85,7 @@ TEST(StepTime, BubbleOfEqualStagesIsTheSchedulesOwn) {
                                         ScheduleShape{ScheduleKind::interleaved, 4, 8, 2},
                                         ScheduleShape{ScheduleKind::zero_bubble, 4, 8, 1}}) {
     StepInput input = equal_stages(schedule);
-    // The first and the last layer are no blocks, which changes nothing without recomputation.
+    // The first and the last layer are no blocks, which has no effect without recomputation.
     const StepEstimate e = estimate_step(input, hardware);
     const double compute = e.forward + e.backward;
 
@@ -132,7 +132,7 @@ TEST(StepTime, TensorParallelSendsFourSumsPerBlock) {
   const StepInput two = plan_input({.model = small, .mesh = {.tensor = 2}});
   const StepEstimate e = estimate_step(two, hardware_file("h100"));
 
-  // Per block four all-reduces of (T, C) in fp32, the embedding's and the head's one each.
+  // Per block four all-reduces of (T, C) in fp32, one each for embedding and head.
   const double sums = 4.0 * static_cast<double>(small.layers) + 2;
   EXPECT_DOUBLE_EQ(e.volumes.tensor, sums * 4 * static_cast<double>(small.context * small.hidden));
 }
@@ -277,7 +277,7 @@ TEST(StepTime, MatricesAreGatheredInTheComputeDtype) {
     input.engine.rounded_gathers = false;
     const double whole = sent();
 
-    // A gather of 4 bytes, in stage 3 two, of which 2 are spared, and a reduction of 4.
+    // A gather of 4 bytes, in stage 3 two, of which 2 are saved, and a reduction of 4.
     EXPECT_NEAR(rounded / whole, zero == 3 ? 8.0 / 12.0 : 6.0 / 8.0, 0.02) << "ZeRO " << zero;
   }
 }
@@ -295,7 +295,7 @@ TEST(StepTime, GradientsIn16BitsHalveWhatIsReduced) {
   }
 }
 
-// Between domains each of a domain's 8 ranks sends a slice to every owner, where a ring sends one
+// Between domains each of a domain's 8 ranks sends a slice to every owner, while a ring sends one
 // sum.
 TEST(StepTime, OwnersThatSumGradientsIn16BitsAreFasterThanRingsWithinADomainOnly) {
   const auto exposed = [](int ranks, bool in_16_bits) {

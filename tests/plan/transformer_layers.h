@@ -23,7 +23,7 @@ inline double block_parameters(const Transformer& t) {
   return hidden * (qkv + hidden + static_cast<double>(t.ffn) * (t.gated ? 3 : 2));
 }
 
-// Of one token, forward and backward, as Megatron-LM and torchtitan count them: 6 per weight of a
+// Per token, forward and backward, as counted by Megatron-LM and torchtitan: 6 per weight of a
 // product, and attention without a mask.
 inline double published_flops(const Transformer& t) {
   const auto hidden = static_cast<double>(t.hidden);
@@ -32,8 +32,8 @@ inline double published_flops(const Transformer& t) {
   return 6 * weights + 12 * static_cast<double>(t.layers * t.context) * hidden;
 }
 
-// As models/gpt declares its chain: an embedding, blocks, a head. Attention counts the half that
-// the mask leaves.
+// The chain of models/gpt: an embedding, blocks, a head. Attention counts the half that the mask
+// leaves.
 inline std::vector<LayerSummary> transformer_layers(const Transformer& t,
                                                     const BuildOptions& build) {
   const std::int64_t batch = build.micro_batch, head = t.hidden / t.heads;

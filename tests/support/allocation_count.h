@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts what goes through operator new, for tests of "the steady step allocates nothing". Include
-// in one source file of a test binary: it replaces the global operators.
+// Counts calls of operator new, for tests that a steady step allocates nothing. Include it in one
+// source file of a test binary: it replaces the global operators.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@ inline std::atomic<std::size_t> allocations{0};
 
 }  // namespace trireme::test
 
-// Not inlined, or the compiler sees free() on what operator new returned and warns.
+// Not inlined, or the compiler warns about free() on memory of operator new.
 [[gnu::noinline]] void* operator new(std::size_t size) {
   trireme::test::allocations.fetch_add(1, std::memory_order_relaxed);
   if (void* const data = std::malloc(size == 0 ? 1 : size)) return data;

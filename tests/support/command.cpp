@@ -17,7 +17,7 @@ namespace trireme::test {
 
 CommandResult run_command(const std::string& command, int limit_seconds) {
   const auto start = std::chrono::steady_clock::now();
-  // -k: a job that also ignores TERM must not hold up the tests.
+  // -k: a job that also ignores TERM must not block the tests.
   const std::string guarded =
       fmt::format("exec 2>&1 </dev/null; timeout -k 5 {} sh -c '{}'", limit_seconds, command);
   std::FILE* const pipe = popen(guarded.c_str(), "r");

@@ -14,7 +14,7 @@ struct CommandResult {
 
 [[nodiscard]] CommandResult run_command(const std::string& command, int limit_seconds = 60);
 
-// A directory that goes away with the object.
+// A directory that its destructor removes.
 class TemporaryDirectory {
  public:
   TemporaryDirectory();

@@ -22,7 +22,7 @@ std::optional<Error> error_of(Action&& action) {
   return {};
 }
 
-// The action must fail with `code` and a message that holds every one of `parts`.
+// The action must fail with `code` and a message that contains every one of `parts`.
 template <typename Action, typename... Parts>
 void expect_error(ExitCode code, Action&& action, const Parts&... parts) {
   const auto error = error_of(std::forward<Action>(action));

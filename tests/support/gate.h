@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A door that holds a stream's worker until the test opens it.
+// Blocks a stream's worker until the test opens it.
 #pragma once
 
 #include <condition_variable>

@@ -14,7 +14,7 @@ class Mirrors {
  public:
   explicit Mirrors(Stream& stream) : stream_(stream) {}
 
-  // What stands for `host` on the device. The first call since bring_back() copies it there.
+  // The device copy of `host`. The first call since bring_back() copies to the device.
   [[nodiscard]] std::byte* of(std::span<std::byte> host) {
     if (stream_.device().type() == DeviceType::cpu || host.empty()) return host.data();
     for (const Mirror& mirror : mirrors_) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The main of tests that run under mpirun (or alone, as a world of one). Rank 0 prints GoogleTest's
+// The main function of tests under mpirun (or alone, as a world of one). Rank 0 prints GoogleTest's
 // report; failures of every rank are printed as "[Rank i/N] ...". After each test the ranks agree
-// on its verdict; a rank that does not come within the deadline left the others' path, and the job
-// ends. All ranks exit alike.
+// on its verdict; a rank that misses the deadline took another path, and the job ends. All ranks
+// have the same exit code.
 #include <gtest/gtest.h>
 
 #define OMPI_SKIP_MPICXX 1
@@ -42,7 +42,7 @@ int agree(int value, Transfers& transfers) {
   return *std::ranges::max_element(values);
 }
 
-// Written on plain MPI where there is MPI, for the communicators are under test.
+// With plain MPI if available, since the communicators are under test.
 int agree(int value, MPI_Comm comm) {
   if (environment->size() == 1) return value;
   if (comm == MPI_COMM_NULL) {

@@ -51,9 +51,9 @@ namespace trireme::test {
 void sum_blocks_on_host(Stream& stream, const Tensor& out, const Tensor& blocks,
                         std::int64_t doubled);
 
-// The device under test with a compute and a comm stream, and the world group, all made anew for
-// each test. On the CPU the compute stream runs inline. Tensors of host memory stand for their
-// mirrors on a GPU, which finish() brings back.
+// The device under test with a compute and a comm stream, and the world group, created for each
+// test. On the CPU the compute stream runs inline. On a GPU, host tensors have mirrors, which
+// finish() copies back.
 class MpiTest : public testing::Test {
  protected:
   MpiTest()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small chain's parameters with everything that layouts treat differently, and values that are
-// functions of the logical element, so that any split of them can be checked against any other.
+// A small chain's parameters with everything that layouts treat differently. Values are functions
+// of the logical element, so any split can be checked against any other.
 #pragma once
 
 #include <algorithm>
@@ -53,7 +53,7 @@ namespace trireme::test {
           {tied("head")}};
 }
 
-// Declares units [first, last), a chunk of its own beginning at each of `chunks`.
+// Declares units [first, last), with chunk starts at `chunks`.
 template <typename Store>
 void declare_sample(Store& store, int first, int last, const std::vector<int>& chunks = {}) {
   const auto units = sample_units();
@@ -69,7 +69,7 @@ void declare_sample(Store& store) {
   declare_sample(store, 0, static_cast<int>(sample_units().size()));
 }
 
-// What a rank of a mesh holds: its stage's share of the chain, its tensor blocks, its ZeRO slices.
+// A mesh rank's part: its stage of the chain, its tensor blocks, its ZeRO slices.
 [[nodiscard]] inline ParamStore sample_part(Device& device, const MeshShape& mesh,
                                             const MeshCoordinates& at, int blocks,
                                             StoreOptions options) {
@@ -85,7 +85,7 @@ void declare_sample(Store& store) {
   return store;
 }
 
-// In (-2, 2), with so many digits that no two orders of a sum are likely to agree.
+// In (-2, 2), with enough digits that different orders of a sum differ.
 [[nodiscard]] inline float sample_value(std::string_view name, std::int64_t element,
                                         std::uint64_t salt = 0) {
   const auto words = Philox::keyed(salt, RandomPurpose::test)(stable_id(name.data(), name.size()),
@@ -94,7 +94,7 @@ void declare_sample(Store& store) {
   return scale * (2 * Philox::uniform(words[1]) - 1);
 }
 
-// visit(place, spec, element): `element` of the whole parameter lies at `place` of the own slice.
+// visit(place, spec, element): `element` of the whole parameter is at `place` of this rank's slice.
 template <typename Visit>
 void for_each_owned(const ParamLayout& layout, const Bucket& bucket, Visit&& visit) {
   for (const ParamId id : layout.order()) {
@@ -111,7 +111,7 @@ void for_each_owned(const ParamLayout& layout, const Bucket& bucket, Visit&& vis
 
 using ElementValue = std::function<float(const ParamSpec&, std::int64_t)>;
 
-// Sets an own slice, its padding to zero.
+// Fills this rank's slice; padding is zero.
 inline void fill_owned(const ParamLayout& layout, const Bucket& bucket, const Tensor& slice,
                        const ElementValue& value) {
   float* const data = slice.as<float>();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group on a slow network: its stream pauses before every call, so that whoever does not wait for
-// a result reads what was there before, and whoever does not wait before writing spoils the call.
+// A group on a slow network: its stream pauses before every call, so a missing wait before reading
+// gives old values, and a missing wait before writing corrupts the call.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory of its own for a test that writes files; removed at the end.
+// A directory for a test that writes files; removed at the end.
 #pragma once
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device that tests run on: the CPU, or what TRIREME_TEST_DEVICE names. Tests reach the memory
-// of either through copies.
+// The device under test: the CPU, or the one in TRIREME_TEST_DEVICE. Tests access the memory of
+// either through copies.
 #pragma once
 
 #include <cstdlib>
@@ -19,7 +19,7 @@ namespace trireme::test {
 
 inline constexpr int skipped = 77;  // CTest's SKIP_RETURN_CODE
 
-// The device and compute stream that the tests of one process share.
+// The device and compute stream shared by the tests of one process.
 struct SharedDevice {
   std::unique_ptr<Device> device = Device::create(device_under_test());
   std::unique_ptr<Stream> stream = device->make_stream(StreamKind::compute);

@@ -242,7 +242,7 @@ TEST(Console, AClosedOutputDoesNotEndTheRun) {
   EXPECT_NO_THROW(console.step(step_number(1)));
 }
 
-// A pseudo-terminal of so many columns, and what a person would have been sent.
+// A pseudo-terminal with so many columns, and the text sent to it.
 class Terminal {
  public:
   explicit Terminal(unsigned short columns) {
@@ -258,7 +258,7 @@ class Terminal {
   [[nodiscard]] int descriptor() const { return terminal_; }
   // All up to the next newline.
   [[nodiscard]] std::string line() const {
-    std::string seen;  // the terminal hands on what was written in pieces of its choice
+    std::string seen;  // the terminal returns text in arbitrary pieces
     for (char byte = 0; byte != '\n' && ::read(controller_, &byte, 1) == 1;)
       seen += byte;
     return seen;

@@ -245,7 +245,7 @@ TEST(MetricsLog, AFullDiskIsReportedOnceAndLeavesWholeLines) {
   const std::string first = read_text(log.path());
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
-  // Half of the next line fits: the system call writes it and says so.
+  // Half of the next line fits: the system call writes that and returns its length.
   const rlimit small{first.size() * 3 / 2, before.rlim_max};
   const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);

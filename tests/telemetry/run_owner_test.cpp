@@ -66,7 +66,7 @@ TEST(RunOwner, WhoWasTakenOverMayNotCommit) {
   RunOwner first(run.path());
   first.take();
   EXPECT_EQ(first.epoch(), 1);
-  // As if the server had forgotten the lock.
+  // As if the server had lost the lock.
   std::filesystem::remove(run.file("owner.lock"));
   RunOwner second(run.path());
   second.take();

@@ -57,7 +57,7 @@ TEST(GzipFiles, AreOneMemberOfPartsThatWereCompressedApart) {
   }
 
   EXPECT_EQ(inflated(path), "begin " + large + " end");
-  // A reader of one member only, as chrome://tracing's.
+  // A reader of only one gzip member, like chrome://tracing.
   std::string file(1 << 22, '\0');
   std::FILE* const raw = std::fopen(path.c_str(), "rb");
   file.resize(std::fread(file.data(), 1, file.size(), raw));
@@ -156,10 +156,10 @@ TEST(PerfettoJson, HasTracksSpansArrowsAndCounters) {
   EXPECT_EQ(arrow->at("ts"), 6.999);  // within the span
 }
 
-// What Holistic Trace Analysis asks of a file: kernels by stream, none within another, steps.
+// Requirements of Holistic Trace Analysis: kernels by stream, none nested, steps.
 TEST(KinetoJson, HasKernelsThatDoNotOverlapOnAStream) {
   const std::string text = kineto_json(rank_1(), facts);
-  EXPECT_THAT(text, testing::HasSubstr("\"rank\": 1,"));  // as it looks for it
+  EXPECT_THAT(text, testing::HasSubstr("\"rank\": 1,"));  // in this spelling
   const json file = json::parse(text);
 
   EXPECT_EQ(file.at("distributedInfo").at("rank"), 1);

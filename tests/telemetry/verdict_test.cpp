@@ -22,9 +22,9 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-// An advice must be given with the first facts and not with the second, which differ in one thing.
+// The first facts must give the advice, the second, which differ in one value, must not.
 struct Fit {
-  std::string_view text;  // how the advice begins
+  std::string_view text;  // start of the advice
   Trouble trouble;
   RunFacts given, not_given;
 };
@@ -366,7 +366,7 @@ TEST(Trials, LessShardingSavesWhatEachPassGathers) {
       summary_of({{T::step, 100}, {T::tensor_comm, 8}, {T::gather_comm, 40}});
   RunFacts facts{.ranks = 2, .data = 2, .zero = 3, .global_batch = 8, .micro_batch = 2};
 
-  // Two micro-batches gather four times what one update does, and 8 ms are behind their passes.
+  // Two micro-batches gather four times as much as one update, and 8 ms are after their passes.
   EXPECT_EQ(try_line(summary, facts),
             "try: parallel.zero=1 (predicted -36.0 % time, if memory allows), "
             "train.micro_batch=4 (predicted -24.0 % time, if memory allows)");

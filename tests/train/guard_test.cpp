@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Engine::run() under guard: batches that spoil the loss, signals that reach only one rank, on
-// every layout of the ranks.
+// Engine::run() with faults: batches that spoil the loss, signals that reach only one rank, on
+// every layout.
 #include <gmock/gmock.h>
 
 #include <csignal>
@@ -19,7 +19,7 @@
 namespace trireme {
 namespace {
 
-// Before MPI starts threads, as SignalRequests stands first in a run.
+// Before MPI starts threads, as in a run.
 [[maybe_unused]] const int signals_blocked = [] {
   sigset_t signals;
   sigemptyset(&signals);
@@ -103,7 +103,7 @@ RankResources resources_of(Device& device, Communicator& world, const MeshShape&
   return {{&device, [](Device*) {}}, std::move(own), nullptr, std::move(mesh)};
 }
 
-// A rank that trains, and what a test does between its steps.
+// A rank that trains, and the test's actions between its steps.
 struct Training final : RunObserver {
   Training(Device& device, Communicator& world, const Case& what)
       : engine(resources_of(device, world, what.mesh), config_of(what), Purpose::train,
@@ -186,7 +186,7 @@ class GuardTest : public test::MpiTest {
     signals_ = std::make_unique<SignalRequests>();
   }
 
-  // Made anew where a signal of an earlier turn must not count.
+  // Recreated, so that a signal of an earlier round does not count.
   std::unique_ptr<SignalRequests> signals_ = std::make_unique<SignalRequests>();
 };
 
@@ -209,7 +209,7 @@ TEST_F(GuardTest, ABatchThatSpoilsTheLossLeavesTheWeightsAsTheyWere) {
     EXPECT_EQ(reports[odd].judgement.verdict, ops::LossVerdict::spike);
     EXPECT_GT(reports[odd].judgement.zscore, 1);
     EXPECT_GT(reports[odd].grad_norm, 0);
-    // The forward pass of the next step sees the weights from before the spoilt one.
+    // The forward pass of the next step uses the weights from before the skipped one.
     EXPECT_EQ(reports[odd + 1].loss, expected[odd].loss);
     EXPECT_EQ(reports[odd + 1].judgement.verdict, ops::LossVerdict::accepted);
     EXPECT_EQ(reports.back().judgement.spikes, 1);
@@ -280,7 +280,7 @@ TEST_F(GuardTest, AStepThatIsNotFiniteIsSkippedAndTooManyEndTheRun) {
     what.train.non_finite_limit = limit;
     Training training(device(), world(), what);
     std::vector<std::byte> before;
-    // One weight is beyond repair: every loss from here on is NaN.
+    // One weight is NaN, so every loss from here on is NaN.
     training.at_begin = [&] {
       ParamStore& params = training.engine.session().model->params();
       for (const ParamId id : params.layout().order())

@@ -20,7 +20,7 @@ float loss_of(int k, std::int64_t i) {
 
 class LossTotalsTest : public test::MpiTest {
  protected:
-  // What the head of micro-batch k leaves.
+  // The head's result for micro-batch k.
   void add(LossTotals& totals, std::int64_t index, int k) {
     std::vector<float> losses, hits;
     std::vector<std::int32_t> labels(targets, 0);

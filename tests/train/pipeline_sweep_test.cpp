@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every pipeline schedule at every number of stages and micro-batches, one job for all: the ranks
-// are cut into pipelines, and each of them runs the next case. The short form takes one number of
-// micro-batches for each, with which every stage warms up, is busy and drains; TRIREME_SWEEP=long
-// takes all up to 16.
+// Every pipeline schedule at every number of stages and micro-batches, in one job: the ranks are
+// split into pipelines, and each runs the next case. The short form has one number of micro-batches
+// for each, with warm-up, steady phase and drain in every stage; TRIREME_SWEEP=long runs all up to
+// 16.
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -63,7 +63,7 @@ std::vector<ScheduleShape> cases_of(int stages) {
 
 class PipelineSweepTest : public test::MpiTest {
  protected:
-  // Losses and gradient norms; all micro-batches are alike, so both are those of any number.
+  // Losses and gradient norms; all micro-batches are equal, so both do not depend on their number.
   std::vector<StepReport> train(Communicator& world, const ScheduleShape& shape) {
     auto own = world.split(0, world.rank(), "world");
     ProcessMesh mesh(*own, {.pipeline = shape.stages, .data = 1, .tensor = 1});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bit that flips on one rank of several is found, and the rank and the tensor are named.
+// A bit flip on one of several ranks is detected, and the rank and the tensor are named.
 #include "runtime/train/replica_check.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ TEST(OddRanksTest, AreThoseWithoutTheMajority) {
   EXPECT_EQ(odd({1, 5, 5, 2, 5}), (std::vector<int>{0, 3}));
 }
 
-// A few parameters as a rank of this mesh holds them.
+// A few parameters of a rank of this mesh.
 class ReplicaCheckTest : public test::MpiTest {
  protected:
   struct Replica {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank that computes wrong or slowly, and a link that changes what it carries or is slow, are
-// found and named.
+// A rank that computes wrong or slowly, and a link that corrupts data or is slow, are detected and
+// named.
 #include "runtime/train/health/self_test.h"
 
 #include <gmock/gmock.h>
@@ -128,7 +128,7 @@ TEST_F(SelfTestTest, EveryRankLearnsThatAllAreRightInEveryDtype) {
   const ProcessMesh mesh(world(), MeshShape{.data = world().size()});
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     SelfTest test(*device, mesh, streams, dtype);
-    // The second time on what the first has left.
+    // The second round starts from the first one's state.
     for (int round = 0; round < 2; ++round) {
       const std::vector<HealthSample> all = test.run();
       ASSERT_EQ(all.size(), static_cast<std::size_t>(world().size()));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When checkpoints and stops are due, as one rank sees it: signals, clocks, what all agreed on.
+// Times of checkpoints and stops for one rank: signals, clocks, agreement.
 #include "runtime/train/step_requests.h"
 #include "tests/train/send_signal.h"
 
@@ -23,7 +23,7 @@ class StepRequestsTest : public testing::Test {
   [[nodiscard]] StepRequests make(const StepRequestOptions& options) const {
     return StepRequests(options, start_);
   }
-  // One rank alone: what it wishes for is agreed.
+  // One rank alone: its request is the agreement.
   StepDecision step(StepRequests& requests, double seconds, std::int64_t done = 1) const {
     requests.agree(requests.flags(after(seconds)));
     return requests.take(done);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The training step from inside: nothing allocated once it is warm, and what it reports.
+// The training step from inside: a warm step allocates nothing; its reports.
 #include <atomic>
 #include <cmath>
 #include <map>
@@ -19,8 +19,8 @@ std::atomic<std::int64_t> news{0};
 
 }  // namespace
 
-// The linker sends every operator new of our own objects here (--wrap); what oneDNN and MPI
-// allocate inside themselves is theirs.
+// The linker redirects every operator new of our objects here (--wrap); internal allocations of
+// oneDNN and MPI do not count.
 extern "C" {
 void* __real__Znwm(std::size_t size);
 void* __wrap__Znwm(std::size_t size) {
@@ -101,7 +101,7 @@ class Training {
     engine_.begin();
   }
 
-  // Losses and norms of `steps` steps; afterwards, what the last of them allocated.
+  // Losses and norms of `steps` steps; afterwards the allocations of the last one.
   std::vector<StepReport> run(int steps) {
     const Device& device = *engine_.session().device;
     StepEngine& stepper = engine_.training().state->engine;
@@ -110,7 +110,7 @@ class Training {
       const std::int64_t news_before = news;
       const auto buffers_before = device.memory_use(MemoryKind::device).allocations;
       report = engine_.step();
-      // The other stages' transfers may still be under way.
+      // The other stages' transfers may still be running.
       engine_.session().streams.comm->synchronize();
       stepper.runner().synchronize();
       buffers_in_last_step_ = device.memory_use(MemoryKind::device).allocations - buffers_before;
@@ -145,9 +145,9 @@ class Training {
 
 class StepTest : public test::MpiTest {
  protected:
-  // Whether data ranks hold as many micro-batches each.
+  // Whether all data ranks have equally many micro-batches.
   [[nodiscard]] static bool even(int data_ranks) { return global_micro_batches % data_ranks == 0; }
-  // Every kind of work that a step may consist of, on this number of ranks.
+  // All kinds of steps on this number of ranks.
   [[nodiscard]] std::vector<Layout> layouts() const {
     std::vector<Layout> all;
     for (const DType dtype : {DType::f32, DType::bf16}) {
@@ -169,7 +169,7 @@ class StepTest : public test::MpiTest {
         for (const bool layout : {false, true}) {
           for (const auto kind : {ScheduleKind::one_f_one_b, ScheduleKind::zero_bubble})
             all.push_back({mesh, zero, kind, 1, layout});
-          // In powers of two every data rank has whole rounds.
+          // With powers of two every data rank has complete rounds.
           if (stages == 2 && (layout || even(mesh.data)))
             all.push_back({mesh, zero, ScheduleKind::interleaved, 2, layout});
         }
@@ -327,7 +327,7 @@ TEST_F(NoiseTest, IsThatOfTheGradientsOfSingleSamples) {
   EXPECT_NEAR(report.noise->trace, (small - large) / (1 - 1.0 / batch), 1e-5 * small);
   EXPECT_DOUBLE_EQ(report.noise->scale, report.noise->trace / report.noise->square);
   EXPECT_FALSE(run({.noise_every = 2}, *single, 0, batch, 1).noise.has_value());
-  // Equal measurements have their own mean.
+  // Equal measurements equal their mean.
   EXPECT_NEAR(run({.noise_every = 2}, *single, 0, batch, 4).noise->scale, report.noise->scale,
               1e-5 * std::abs(report.noise->scale));
 }
@@ -352,7 +352,7 @@ TEST_F(NoiseTest, HasTheSameBitsOnEveryLayout) {
 }
 
 TEST_F(GptStepTest, MicroBatchesAddUpToTheWholeBatch) {
-  // Several micro-batches of the same samples have the loss and the gradient norm of one.
+  // Several micro-batches with the same samples have the loss and gradient norm of one.
   std::vector<StepReport> reports;
   for (const int micro_batches : {1, 2, 5}) {
     reports.push_back(
@@ -388,7 +388,7 @@ TEST_F(StepTest, AResNetAllocatesNothingOnceItIsWarmAndItsStatisticsFollowTheDat
 
     training.expect_no_allocations_in_last_step();
     EXPECT_LT(reports.back().loss, reports.front().loss);
-    // After 60 steps the running statistics are near those of the batch: evaluation agrees with
+    // After 60 steps the running statistics are close to those of the batch: evaluation agrees with
     // training.
     EXPECT_NEAR(training.evaluate_on_batch(4).loss, reports.back().loss, 0.5);
   }

@@ -24,7 +24,7 @@ double sum(const StepSplit& split) {
 }
 
 TEST(TimeSplit, OneRankOnlyComputesAndWaitsForData) {
-  // Its comm stream has sums of its own to make.
+  // Its comm stream computes sums.
   const Times rank{
       {T::period, 12}, {T::step, 10}, {T::before_reduce, 9}, {T::comm_wait, 1}, {T::data_wait, 2}};
 
@@ -87,7 +87,7 @@ TEST(TimeSplit, WaitingForARankWithoutACoreIsTheStragglersPart) {
 
 TEST(TimeSplit, AThreadThatPollsWithoutACoreForALateRankWaitsForTheRank) {
   // Rank 1 computes 4 ms longer; rank 0's thread had no core for 3 of the 5 ms that it waits, which
-  // can have mattered in the last one only.
+  // matters only in the last one.
   const Times ranks[] = {
       {{T::period, 10},
        {T::step, 10},
@@ -111,7 +111,7 @@ TEST(TimeSplit, AThreadThatPollsWithoutACoreForALateRankWaitsForTheRank) {
 }
 
 TEST(LackOfCores, OfTheThreadThatTrainsIsSplitByWhatItDid) {
-  // Of 20 ms it computed 6, slept 5 and had no core for 9. Its waits last 8: 3 of them it was
+  // Of 20 ms it computed 6, slept 5 and had no core for 9. Its waits take 8: for 3 of them it was
   // awake.
   const LackOfCores lack = lack_of_cores(20, {.stalls = 6, .reduce = 2}, {.cpu = 6, .waits = 9});
 
@@ -322,7 +322,7 @@ TEST(SlowReads, AreThoseOfTheRankThatWaitedLongest) {
 
 TEST(Joules, AreKnownWhereEveryRankThatCountsKnowsItsOwn) {
   std::vector<RankStep> ranks(4);
-  EXPECT_EQ(joules_of(ranks), std::nullopt);  // nobody counts
+  EXPECT_EQ(joules_of(ranks), std::nullopt);  // without a counter
   ranks[0].joules = 3;
   ranks[2].joules = 4.5;  // the first of the second host
   EXPECT_EQ(joules_of(ranks), 7.5);

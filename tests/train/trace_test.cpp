@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Traced steps of an engine: spans that nest, ends of messages and calls of groups that find each
-// other on one clock, the same bits and no allocation.
+// Traced steps of an engine: nested spans, matching ends of messages and group calls on one clock,
+// unchanged bits and no allocation.
 #include "runtime/train/trace/step_tracer.h"
 
 #include <atomic>
@@ -182,7 +182,7 @@ void expect_nested_in_steps(const RankTrace& trace) {
     const RankSpan& step = *steps[static_cast<std::size_t>(span.step - steps[0]->step)];
     EXPECT_GE(span.begin, step.begin) << span.name;
     EXPECT_LE(span.end, step.end) << span.name;
-    // Spans are in the order of their begins: what is open has ended or is around this one.
+    // Spans are sorted by their starts: an open span has ended or encloses this one.
     while (!open.empty() && open.back()->end <= span.begin)
       open.pop_back();
     EXPECT_TRUE(open.empty() || span.end <= open.back()->end) << span.name;
@@ -205,7 +205,7 @@ struct Calls {
   // group and number -> when they began and ended, by rank
   std::map<std::string, std::vector<std::pair<double, double>>> collectives;
   // group, ranks and number
-  std::map<std::string, double> sent, received;  // begin of the send, end of the receive
+  std::map<std::string, double> sent, received;  // start of the send, end of the receive
   std::map<std::string, int> group_sizes;
 };
 
@@ -218,7 +218,7 @@ Calls calls_of(const std::vector<json>& events) {
     const std::string call = args.at("group").get<std::string>() + " " + args.at("number").dump();
     const int rank = event.at("pid").get<int>();
     if (args.at("kind") == "collective") {
-      // Of a broadcast all wait for the root alone.
+      // In a broadcast all wait for the root only.
       const bool waited_for = args.value("root", rank) == rank;
       calls.collectives[call].emplace_back(waited_for ? begin : 0, end);
       calls.group_sizes[call] = args.at("group_size").get<int>();
@@ -239,7 +239,7 @@ void expect_calls_find_each_other(const Calls& calls, double error_us) {
       last_begin = std::max(last_begin, begin);
       first_end = std::min(first_end, end);
     }
-    // Nobody leaves before all have come.
+    // No rank returns before all have arrived.
     EXPECT_LE(last_begin, first_end + 2 * error_us) << call;
   }
   ASSERT_EQ(calls.sent.size(), calls.received.size());
@@ -264,7 +264,7 @@ TEST_F(TraceTest, SpansNestAndCallsFindEachOtherWithTheSameBitsAndNoAllocation) 
     SCOPED_TRACE(fmt::format("pipeline {} x data {} x tensor {}, ZeRO {}, {}", layout.mesh.pipeline,
                              layout.mesh.data, layout.mesh.tensor, layout.zero,
                              name_of(layout.schedule)));
-    // The last rank's clock is 2 s behind: what it says would be out of all order.
+    // The last rank's clock is 2 s behind: unadjusted, its spans would be out of order.
     TraceClock::put_ahead(rank() > 0 && rank() + 1 == size() ? -2'000'000'000 : 0);
 
     const Run plain = run(layout, false), traced = run(layout, true);

@@ -161,7 +161,7 @@ TEST(BenchModel, RefusesToDescribeAMachineThatOthersUse) {
       fmt::format("{} bench machine {} --seconds 0.5 --out {}", TRIREME_BINARY, config, out);
 
   const std::string beside = directory.path() + "/beside.sh";
-  // The programs end with the command, whatever becomes of the test.
+  // The other programs end with the command, even if the test fails.
   write_file(beside,
              "for i in 1 2 3; do sh -c 'while kill -0 '$$' 2>/dev/null; do i=0; "
              "while [ $i -lt 20000 ]; do i=$((i+1)); done; done' & done\n" +
@@ -194,7 +194,7 @@ TEST(BenchModel, ProfilesEveryOperationOfAStep) {
   }
   EXPECT_GE(profile.steps, 5);
   EXPECT_LT(inside, profile.seconds) << "a step takes no less than its operations";
-  // In each of two micro-batches of 64 tokens, 4 of each layer and the logits.
+  // In each of two micro-batches of 64 tokens, 4 per layer and the logits.
   EXPECT_EQ(calls, 2 * (2 * 4 + 1));
   EXPECT_EQ(flops, 2.0 * 2 * 64 * (2 * 12 * 64 * 64 + 64 * 64));
   const std::string text = to_text(profile);

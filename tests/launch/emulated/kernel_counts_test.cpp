@@ -35,7 +35,7 @@ Config on_one_gpu(const std::string& file, std::vector<std::string> overrides) {
   return on_gpus(1, file, std::move(overrides));
 }
 
-// The second step, that runs.
+// The second step, from a run.
 StepCount count_running(const Config& config) {
   Engine all(single_resources(Device::create(DeviceType::cuda)), config, Purpose::train,
              {.batches = model_bench::synthetic_batches});
@@ -50,8 +50,8 @@ StepCount count_running(const Config& config) {
   return kernel_bench::count_of(log, all.session().pipeline.micro_batches);
 }
 
-// "forward/block activation_forward: 4 calls, 1024 bytes read ...; 4 x activation_kernel", a line
-// an operation.
+// One line per operation: "forward/block activation_forward: 4 calls, 1024 bytes read ...; 4 x
+// activation_kernel".
 std::string text_of(const StepCount& count) {
   std::string text;
   for (const OperationCount& each : count.operations) {
@@ -88,7 +88,7 @@ TEST(KernelCounts, OfLlamaAreThoseOfAStepThatRuns) {
                           "model.context=16", "parallel.zero=0", "precision=fp32"});
 }
 
-// The events of a profile surround just what is counted, and some time passes between them.
+// The events of a profile enclose exactly the counted operations, with time between them.
 TEST(KernelCounts, OfGptAreThoseThatAProfileOfTheGpuTimes) {
   const Config config =
       on_one_gpu("gpt_tiny.yaml", {"model.layers=2", "model.hidden=32", "model.context=16",
@@ -123,7 +123,7 @@ double sum_of(const std::vector<plan::LayerWork>& layers, Of of) {
   return sum;
 }
 
-// The planner counts on a device of no back end; bench kernels on the one of this program.
+// The planner counts on a device without back end, bench kernels on this program's.
 TEST(KernelCounts, AreWhatThePlannerReads) {
   const Config config = on_one_gpu(
       "llama_tiny.yaml",
@@ -142,8 +142,8 @@ TEST(KernelCounts, AreWhatThePlannerReads) {
   EXPECT_FALSE(planned.layers[1].recompute.empty());
 }
 
-// Launches that operations declare, for the planner to count them in any build, against those of
-// the host code.
+// Declared launches of operations, which the planner counts in any build, against those of the host
+// code.
 void expect_declared_kernels(const std::string& file, const std::vector<std::string>& overrides) {
   const StepCount count = kernel_bench::count_step(on_one_gpu(file, overrides));
   for (const OperationCount& each : count.operations) {
@@ -179,7 +179,7 @@ TEST(KernelCounts, AreWhatOperationsDeclare) {
   expect_declared_kernels("qwen3_0_6b.yaml", {"train.global_batch=1", "train.micro_batch=1"});
 }
 
-// Bytes that a rank of the data group sends in a step.
+// Bytes that a rank sends to its data group per step.
 struct Sent {
   double gradients = 0, all = 0, planned = 0;
   double parameters = 0;
@@ -207,8 +207,8 @@ Sent sent_by_a_rank(const Config& config) {
   return sent;
 }
 
-// A GPT in 2 micro-batches on each of 4 ranks. Stages 0 and 1 reduce once a step, the others every
-// micro-batch; stage 0 in both directions.
+// A GPT in 2 micro-batches on each of 4 ranks. ZeRO stages 0 and 1 reduce once per step, the others
+// every micro-batch; stage 0 in both directions.
 TEST(KernelCounts, GradientsIn16BitsAreHalfOfTheBytesAtEveryZeroStage) {
   constexpr int ranks = 4, micro_batches = 2;
   for (int zero = 0; zero <= 3; ++zero) {
@@ -223,7 +223,7 @@ TEST(KernelCounts, GradientsIn16BitsAreHalfOfTheBytesAtEveryZeroStage) {
     const double once = sizeof(float) * f32.parameters * (ranks - 1) / ranks;
     EXPECT_NEAR(f32.gradients / once, passes, 1e-3) << "zero " << zero;
     EXPECT_NEAR(bf16.gradients / f32.gradients, 0.5, 1e-3) << "zero " << zero;
-    // What else is sent: parameters, which the planner takes to be gathered for each use.
+    // The rest is parameters; the planner assumes a gather per use.
     EXPECT_NEAR(f32.all - bf16.all, f32.gradients / 2, 0.01 * once) << "zero " << zero;
     EXPECT_NEAR(f32.planned - bf16.planned, f32.gradients / 2, 0.01 * once) << "zero " << zero;
     if (zero == 3) continue;
@@ -233,9 +233,9 @@ TEST(KernelCounts, GradientsIn16BitsAreHalfOfTheBytesAtEveryZeroStage) {
 }
 
 struct Budget {
-  double launches;       // a micro-batch
+  double launches;       // per micro-batch
   double gigabytes;      // 8 samples
-  double step_launches;  // beside its micro-batches
+  double step_launches;  // besides micro-batches
 };
 
 void expect_within(const Budget& budget, const Config& config) {
@@ -259,7 +259,7 @@ TEST(KernelCounts, OfGpt2StayWithinTheirBudgetsWhereProductsComputeWhatFollowsTh
                 on_one_gpu("gpt2_124m.yaml", {"device.fused_epilogues=true"}));
 }
 
-// 8 bits: what is quantised is read once where our own kernels wrote it.
+// 8 bits: quantisation reads once what our own kernels wrote.
 TEST(KernelCounts, OfGpt2With1558MillionParametersInFp8StayWithinTheirBudgets) {
   expect_within({.launches = 1997, .gigabytes = 183.8, .step_launches = 20},
                 on_one_gpu("gpt2_1558m.yaml", {"precision=fp8"}));
@@ -273,7 +273,7 @@ TEST(KernelCounts, OfLlamaWith8BillionParametersInFp8StayWithinTheirBudgets) {
 TEST(KernelCounts, AnUpdateIsFewLaunchesWhateverTheNumberOfParameters) {
   for (const std::string mode : {"fast", "layout"}) {
     for (const OptimizerTraits& optimizer : optimizer_table) {
-      if (optimizer.orthogonal) continue;  // several for each matrix
+      if (optimizer.orthogonal) continue;  // several per matrix
       const std::string name(optimizer.name);
       const auto launches = [&](int layers) {
         return step_totals(

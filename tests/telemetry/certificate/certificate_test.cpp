@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One chain for one course of training, however often it was stopped; any change shows, with its
+// One chain for one course of training, with any number of stops; every change is reported with its
 // line.
 #include "runtime/telemetry/certificate/certificate.h"
 
@@ -93,7 +93,7 @@ TEST_F(CertificateTest, DigestsOfTensorsStandBesideTheChain) {
     }
     EXPECT_EQ(certificate.chain(), plain);
   }
-  run(2, 3, true);  // goes on, and forgets what was behind step 2
+  run(2, 3, true);  // continues, and drops lines after step 2
 
   const CertificateRecord record = read_certificate(path_);
   EXPECT_THAT(record.problems, IsEmpty());

@@ -22,7 +22,7 @@ using test::sample_step;
 using test::TemporaryDirectory;
 using testing::HasSubstr;
 
-// What a full disk is to a process: writes behind `bytes` of a file fail.
+// Simulates a full disk: writes beyond `bytes` of a file fail.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {

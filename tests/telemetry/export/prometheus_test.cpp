@@ -177,7 +177,7 @@ TEST(PrometheusServer, AnswersWithTheNewestValues) {
   EXPECT_THAT(get(port, "/metrics"), HasSubstr("trireme_validation_loss"));
 }
 
-// What thread-local data cuBLAS brings into every thread of a build for GPUs, and a little more.
+// As much thread-local data as cuBLAS adds to every thread of a GPU build, and a little more.
 thread_local std::array<char, 110 << 10> of_a_library;
 
 TEST(PrometheusServer, HasRoomForTheThreadLocalDataOfLargeLibraries) {

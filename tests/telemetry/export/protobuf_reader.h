@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages read without a schema, by the wire format alone: what a test knows of a file is not what
-// its writer knows.
+// Parses messages by the wire format alone, independently of the writer.
 #pragma once
 
 #include <bit>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run reports, for tests of the files that are made of it.
+// A sample run's reports, for tests of the files made from them.
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,7 @@ inline ExportFacts sample_facts(const std::string& directory) {
           .start = noon};
 }
 
-// Every metric of the table has a value of its own in it.
+// Every metric of the table has a different value.
 inline StepMetrics sample_step(std::int64_t step = 7) {
   return {.step = step,
           .loss = 1.5,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Event files as the format's documents describe them, by a reader of this test's own.
+// Event files by the format's documentation, with a separate reader.
 #include "runtime/telemetry/export/tensorboard.h"
 
 #include <gmock/gmock.h>
@@ -62,7 +62,7 @@ std::vector<std::string> event_files(const std::string& directory) {
   return paths;
 }
 
-// What whole records hold; all checksums are checked.
+// The content of complete records; checks all checksums.
 std::vector<Message> events_of(const std::string& path) {
   const std::string text = read_text(path);
   std::vector<Message> events;
@@ -224,7 +224,7 @@ TEST(TensorBoard, HasInItsFileWhatWasFlushed) {
   facts.flush_every = 1h;
   Exporters board({.tensorboard = true}, facts);
 
-  board.step(sample_step(1));  // the first is flushed, so that a reader sees the run begin
+  board.step(sample_step(1));  // flushed at once, so a reader sees the run's begin
   board.step(sample_step(2));
 
   const auto loss = [&] {

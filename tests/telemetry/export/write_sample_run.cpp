@@ -38,7 +38,7 @@ void start(const std::string& directory, std::optional<std::int64_t> done, std::
   sinks.add(*exporters);
   steps(sinks, done.value_or(0) + 1, last);
   if (done) return exporters->finish(RunEnd::done);
-  static_cast<void>(exporters.release());  // killed: nobody says how it ended
+  static_cast<void>(exporters.release());  // killed: the end is not written
 }
 
 }  // namespace

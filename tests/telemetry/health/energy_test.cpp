@@ -13,7 +13,7 @@ using test::TemporaryDirectory;
 using test::write_text;
 using testing::HasSubstr;
 
-// As /sys/class/powercap: packages, their parts, and what counts the same again.
+// As /sys/class/powercap: packages, their parts, and duplicates.
 class PowercapTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -29,7 +29,7 @@ class PowercapTest : public testing::Test {
     write_text(directory_.file(name + "/max_energy_range_uj"), "1000000000\n");
     count(name, microjoules);
   }
-  // In place, as sysfs does.
+  // In place, as in sysfs.
   void count(const std::string& name, std::uint64_t microjoules) const {
     write_text(directory_.file(name + "/energy_uj"), std::to_string(microjoules) + "\n");
   }
@@ -62,7 +62,7 @@ TEST_F(PowercapTest, WhatCannotBeReadIsAbsentNotZero) {
   write_text(directory_.file("intel-rapl:1/energy_uj"), "");
   EXPECT_EQ(source.counter->take(), std::nullopt);
   count("intel-rapl:1", 999900000);
-  EXPECT_EQ(source.counter->take(), std::nullopt);  // would have two spans of one package
+  EXPECT_EQ(source.counter->take(), std::nullopt);  // would cover two intervals of one package
   count("intel-rapl:1", 999950000);
   EXPECT_DOUBLE_EQ(source.counter->take().value(), 0.05);
 }

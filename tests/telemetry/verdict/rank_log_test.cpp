@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ranks.jsonl: what is written reads back to the same verdict, survives kills, and goes on.
+// ranks.jsonl: reads back to the same verdict, survives kills, and can be continued.
 #include "runtime/telemetry/verdict/rank_log.h"
 
 #include <gmock/gmock.h>
