@@ -36,14 +36,14 @@ TEST(Environment, ANumberWithinItsBoundsIsTaken) {
   }
 }
 
-TEST(Environment, WhatIsNotSetOrEmptyIsNothingToSpeakOf) {
+TEST(Environment, UnsetOrEmptyVariablesAreIgnored) {
   EXPECT_EQ(environment_number("TRIREME_TEST_UNSET", 1, 1000), std::nullopt);
   const Answer answer = read_with("TRIREME_TEST_EMPTY", "");
   EXPECT_EQ(answer.number, std::nullopt);
   EXPECT_THAT(answer.said, IsEmpty());
 }
 
-TEST(Environment, AnythingElseIsLeftOutWithAWarningOfNameValueAndBounds) {
+TEST(Environment, InvalidValuesAreIgnoredWithAWarningOfNameValueAndBounds) {
   int count = 0;
   for (const char* const value : {"0", "1001", "-1", "12x", "soon", " 5", "1e3", "0x10", "5.0",
                                   "99999999999999999999", "N/A"}) {
@@ -55,12 +55,12 @@ TEST(Environment, AnythingElseIsLeftOutWithAWarningOfNameValueAndBounds) {
   }
 }
 
-TEST(Environment, AVariableThatIsReadAgainIsNamedOnce) {
+TEST(Environment, AVariableThatIsReadTwiceIsWarnedAboutOnce) {
   EXPECT_THAT(read_with("TRIREME_TEST_TWICE", "x").said, HasSubstr("it is ignored"));
   EXPECT_THAT(read_with("TRIREME_TEST_TWICE", "x").said, IsEmpty());
 }
 
-TEST(Environment, ALauncherWithoutANumberIsPassedOverForTheNext) {
+TEST(Environment, ALauncherWithoutANumberIsSkipped) {
   ::setenv("OMPI_COMM_WORLD_RANK", "first", 1);
   ::setenv("PMIX_RANK", "3", 1);
   EXPECT_EQ(launched_rank(), 3);

@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::string_literals;
 
-TEST(FileKind, NamesWhatPeopleMistakeForDataAndWeights) {
+TEST(FileKind, NamesFilesMistakenForDataAndWeights) {
   const std::string zip = "PK\x03\x04"s + std::string(26, '\0');
   const std::string tar = "a/b.jpg"s + std::string(250, '\0') + "ustar";
   const std::vector<std::pair<std::string, std::string>> cases = {

@@ -121,7 +121,7 @@ TEST_F(LogTest, AKeptLogHasEarlierLinesTheLoggersAndTheConsolesInOneForm) {
                                                   head + "\\[error\\] \\[0\\] \\[job\\] second\n"));
 }
 
-TEST_F(LogTest, WhatATerminalWouldObeyIsShownAndLongMessagesAreCut) {
+TEST_F(LogTest, ControlCharactersAreEscapedAndLongMessagesAreCut) {
   const test::TemporaryDirectory place;
 
   const std::string printed = printed_by([&] {
@@ -142,7 +142,7 @@ TEST_F(LogTest, WhatATerminalWouldObeyIsShownAndLongMessagesAreCut) {
             "\\u009b31m");
 }
 
-TEST_F(LogTest, APlaceWhereNothingCanBeKeptIsNoErrorAndNothingIsFollowedOrMade) {
+TEST_F(LogTest, AnUnwritablePlaceIsNoErrorAndNoLinkIsFollowed) {
   const test::TemporaryDirectory place;
   ASSERT_EQ(::mkfifo(place.file("fifo").c_str(), 0600), 0);
   test::write_text(place.file("target"), "");

@@ -61,7 +61,7 @@ class OutputDirectoryTest : public testing::Test {
   TemporaryDirectory place_, elsewhere_;
 };
 
-TEST_F(OutputDirectoryTest, ANewFileTakesThePlaceOfALinkOrAFileAndSparesWhatItLedTo) {
+TEST_F(OutputDirectoryTest, ANewFileReplacesALinkOrAFileButNotTheLinksTarget) {
   plant_link("link");
   fs::create_hard_link(precious(), at("hard"));
   write_text(at("old"), "a longer text");
@@ -75,7 +75,7 @@ TEST_F(OutputDirectoryTest, ANewFileTakesThePlaceOfALinkOrAFileAndSparesWhatItLe
   }
 }
 
-TEST_F(OutputDirectoryTest, AFileThatStaysIsOpenedButNoLinkPipeOrDirectoryInItsPlace) {
+TEST_F(OutputDirectoryTest, AnAppendedFileIsOpenedButNoLinkPipeOrDirectory) {
   constexpr int flags = O_WRONLY | O_CREAT | O_APPEND;
   put(directory().open("log", flags), "one ");
   put(directory().open("log", flags), "two");
@@ -104,7 +104,7 @@ TEST_F(OutputDirectoryTest, AFileThatStaysIsOpenedButNoLinkPipeOrDirectoryInItsP
       code, [&] { static_cast<void>(directory().open("folder", flags)); }, at("folder"));
 }
 
-TEST_F(OutputDirectoryTest, LinksLeadToADirectoryAndNoneLeadsOutOfIt) {
+TEST_F(OutputDirectoryTest, LinksMayLeadToADirectoryButNotOutOfIt) {
   const TemporaryDirectory outside;
   fs::create_directory(at("real"));
   fs::create_directory_symlink(at("real"), at("runs"));
@@ -122,7 +122,7 @@ TEST_F(OutputDirectoryTest, LinksLeadToADirectoryAndNoneLeadsOutOfIt) {
   EXPECT_TRUE(fs::is_empty(outside.path()));
 }
 
-TEST_F(OutputDirectoryTest, TemporariesHaveNamesThatNobodyKnowsBefore) {
+TEST_F(OutputDirectoryTest, TemporaryNamesAreUnpredictable) {
   const auto [first, file] = directory().create_temporary("file");
   const auto [second, other] = directory().create_temporary("file");
 
@@ -141,7 +141,7 @@ TEST_F(OutputDirectoryTest, AnAtomicFileReplacesALinkOfItsName) {
   EXPECT_EQ(read_text(at("file")), "new");
 }
 
-TEST_F(OutputDirectoryTest, WhatAKilledWriterLeftGoesWithTheNextAndNothingElse) {
+TEST_F(OutputDirectoryTest, TheNextWriterRemovesOnlyAKilledWritersTemporary) {
   write_text(at("file.tmp"), "foreign");
   write_text(at("file.0123456789abcde.tmp"), "foreign");    // a digit short
   write_text(at("other.0123456789abcdef.tmp"), "foreign");  // of another file

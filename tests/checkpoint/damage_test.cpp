@@ -118,7 +118,7 @@ TEST_F(DamageTest, AMissingFileIsNamed) {
   }
 }
 
-TEST_F(DamageTest, TheOneBeforeIsUsed) {
+TEST_F(DamageTest, ThePreviousCheckpointIsUsed) {
   test::Part part(device(), world(), {"", {}, 0, 8});
   part.fill(9);
   CheckpointSaver saver(device(), part.mesh, part.placed, part.values,
@@ -172,7 +172,7 @@ TEST_F(DamageTest, HostileManifestsAreRefusedOrConsistent) {
   EXPECT_GT(refused, cases / 2);
 }
 
-TEST_F(DamageTest, RefusesWhatAManifestMustNotSay) {
+TEST_F(DamageTest, RefusesInvalidManifests) {
   const std::string text = test::read_text(path_ + "/manifest.json");
   const auto refused = [&](const std::string& from, const std::string& to, const std::string& why) {
     std::string changed = text;

@@ -54,7 +54,7 @@ class ResNetExchange : public ExchangeTest {
   }
 };
 
-TEST_F(ResNetExchange, GoesToTheirFormAndBackWithoutBeingToldWhatItIs) {
+TEST_F(ResNetExchange, RoundTripsThroughHuggingFaceAndIsDetected) {
   export_ours();
   const SafetensorsFile file(theirs_ + "/model.safetensors");
   EXPECT_EQ(file.shape("resnet.embedder.embedder.convolution.weight"), (Shape{4, 3, 7, 7}));
@@ -85,7 +85,7 @@ TEST_F(ResNetExchange, GoesToTheirFormAndBackWithoutBeingToldWhatItIs) {
   EXPECT_EQ(config.data.std, expected.data.std);
 }
 
-TEST_F(ResNetExchange, CountersTellTheStepAndThenWhatWasImported) {
+TEST_F(ResNetExchange, CountersAreTheStepOrTheImportedValue) {
   const auto count = [&] {
     std::int64_t batches = -1;
     SafetensorsFile(theirs_ + "/model.safetensors")
@@ -101,7 +101,7 @@ TEST_F(ResNetExchange, CountersTellTheStepAndThenWhatWasImported) {
   EXPECT_EQ(count(), 42);
 }
 
-TEST_F(ResNetExchange, NamesWhatTheFilesHaveTooLittleTooMuchOrInAnotherShape) {
+TEST_F(ResNetExchange, NamesMissingExtraAndMisshapenTensors) {
   export_ours();
   const std::string variance = "resnet.encoder.stages.0.layers.0.layer.0.normalization.running_var";
   const auto refuses = [&](const std::function<void(std::vector<WholeTensor>&)>& change,
@@ -144,7 +144,7 @@ TEST_F(ResNetExchange, NamesWhatTheFilesHaveTooLittleTooMuchOrInAnotherShape) {
       "num_batches_tracked is f32 (2), not a count of i64 ()");
 }
 
-TEST_F(ResNetExchange, RefusesWhatTheirFilesSayAndWeDoNotHave) {
+TEST_F(ResNetExchange, RefusesUnsupportedSettingsOfTheFiles) {
   export_ours();
   const auto config = [&](const auto&... texts) { expect_refused("config.json", texts...); };
   config("\"downsample_in_bottleneck\": false", "\"downsample_in_bottleneck\": true",
@@ -163,7 +163,7 @@ TEST_F(ResNetExchange, RefusesWhatTheirFilesSayAndWeDoNotHave) {
   pictures("[0.5, 0.25, 0.125]", "[0.5, 0, 0.125]", "image_std has 0");
 }
 
-TEST(Preprocessor, SaysTheScalingOfFilesAndTheResizingOfEvaluation) {
+TEST(Preprocessor, HasTheScalingOfFilesAndTheResizingOfEvaluation) {
   ModelTraits traits;
   traits.channels = 2;
   traits.image_size = traits.image_width = 384;
@@ -181,7 +181,7 @@ TEST(Preprocessor, SaysTheScalingOfFilesAndTheResizingOfEvaluation) {
     EXPECT_THAT(of_files, HasSubstr(fmt::format("\"do_{}\": false", step)));
 }
 
-TEST_F(ResNetExchange, ValuesOfFilesAreScaledAsBeforeAfterAnExportAndAnImport) {
+TEST_F(ResNetExchange, ScalingSurvivesAnExportAndAnImport) {
   std::string config = test::read_text(config_);
   config.replace(config.find("data: {mean: [0.1, 0.2, 0.3]"), 28,
                  "data: {files: [a.h5], scaling: mean_std, mean: [200, 300, 0.25]");

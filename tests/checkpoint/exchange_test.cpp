@@ -74,7 +74,7 @@ TEST_F(CommandTest, APlaceWithoutCheckpointsIsNamed) {
       "holds no checkpoint");
 }
 
-TEST_F(ExchangeTest, GoesToTheirFormAndBackBitForBit) {
+TEST_F(ExchangeTest, RoundTripsThroughHuggingFaceBitForBit) {
   export_ours();
   import_hf(theirs_);
 
@@ -131,7 +131,7 @@ TEST_F(ExchangeTest, ReadsShardsPrefixesMasksAndATiedHead) {
       ExitCode::checkpoint, [&] { import_hf(index); }, "is not in the file");
 }
 
-TEST_F(ExchangeTest, SaysWhatLiesWhereWeightsShould) {
+TEST_F(ExchangeTest, NamesAnotherFileInPlaceOfWeights) {
   const auto refused = [&](const std::string& place, const std::string& message) {
     expect_error(
         ExitCode::checkpoint, [&] { import_hf(directory_.file(place)); }, message);
@@ -231,7 +231,7 @@ class Qwen3Exchange : public LlamaExchange {
   Qwen3Exchange() : LlamaExchange(", qk_norm: true, tied_head: true, window: 5") {}
 };
 
-TEST_F(LlamaExchange, GoesToTheirFormAndBackWithoutBeingToldWhatItIs) {
+TEST_F(LlamaExchange, RoundTripsThroughHuggingFaceAndIsDetected) {
   export_ours();
   const SafetensorsFile file(theirs_ + "/model.safetensors");
   EXPECT_EQ(file.shape("model.embed_tokens.weight"), (Shape{50, 8}));
@@ -326,7 +326,7 @@ TEST_F(LlamaExchange, ReadsRotationsAsTheLibraryDoes) {
           "rope_parameters is another");
 }
 
-TEST_F(LlamaExchange, RefusesWhatItsConfigSaysAndWeDoNotHave) {
+TEST_F(LlamaExchange, RefusesUnsupportedSettingsOfItsConfig) {
   export_ours();
   expect_refused("\"silu\"", "\"gelu\"", "hidden_act is \"gelu\", our SwiGLU needs \"silu\"");
   expect_refused("\"attention_bias\": false", "\"attention_bias\": true", "attention_bias is true");
@@ -354,7 +354,7 @@ TEST_F(LlamaExchange, RefusesWhatItsConfigSaysAndWeDoNotHave) {
       ExitCode::checkpoint, [&] { import_hf(theirs_); }, "nested more than 128 levels deep");
 }
 
-TEST_F(LlamaExchange, NamesWhatTheFilesHaveTooLittleTooMuchOrInAnotherShape) {
+TEST_F(LlamaExchange, NamesMissingExtraAndMisshapenTensors) {
   export_ours();
   const auto hf = read_all(theirs_);
   const auto refuses = [&](const auto& tensors, const std::string& message) {

@@ -128,7 +128,7 @@ TEST_F(FaultTest, EveryFailingCallOfASaveIsReportedAndHarmless) {
   EXPECT_EQ(save(*saver, step + 1).problem, "");
 }
 
-TEST_F(FaultTest, AFailingCallOfALargeAlignedWriteIsNamedAndAShortOneIsMadeGood) {
+TEST_F(FaultTest, AFailingLargeAlignedWriteIsNamedAndAShortOneIsCompleted) {
   constexpr std::size_t block = DirectFile::alignment, header = 300, size = 3 * block + 100;
   alignas(block) std::array<std::byte, size> data;
   for (std::size_t i = 0; i < size; ++i)
@@ -170,7 +170,7 @@ TEST_F(FaultTest, AFailingCallOfALargeAlignedWriteIsNamedAndAShortOneIsMadeGood)
 }
 
 // Needs the right to mount.
-TEST_F(FaultTest, AFileThatTheDiskHasNoRoomForTakesNoneOfIt) {
+TEST_F(FaultTest, AFileLargerThanTheFreeSpaceTakesNone) {
   const std::string disk = fmt::format("{}/disk_{}", directory_, rank());
   fs::create_directory(disk);
   if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=1m") != 0)
@@ -187,7 +187,7 @@ TEST_F(FaultTest, AFileThatTheDiskHasNoRoomForTakesNoneOfIt) {
   ASSERT_EQ(::umount2(disk.c_str(), MNT_DETACH), 0);
 }
 
-TEST_F(FaultTest, ACrashAtAnyCallLeavesTheOneBefore) {
+TEST_F(FaultTest, ACrashAtAnyCallLeavesThePreviousCheckpoint) {
   if (size() > 1) GTEST_SKIP() << "a fork of one process";
   {
     const auto saver = make_saver();
@@ -239,7 +239,7 @@ TEST_F(FaultTest, KeepsTheNewestEveryNthAndTheLast) {
   EXPECT_EQ(kept(), (std::vector<std::int64_t>{4, 6, 8, 10, 11}));
 }
 
-TEST_F(FaultTest, DirectoriesThatHoldNoGoodCheckpointDoNotCountAmongThoseKept) {
+TEST_F(FaultTest, DirectoriesWithoutAGoodCheckpointDoNotCountAsKept) {
   const auto of_step = [&](std::int64_t step) {
     return directory_ + "/" + step_directory_name(step);
   };
@@ -289,7 +289,7 @@ TEST_F(FaultTest, ReplacesADamagedCheckpointOfTheSameStepAndKeepsAGoodOne) {
   EXPECT_EQ(expect_good(3, 3), 3);
 }
 
-TEST_F(FaultTest, ASaveWaitsForTheOneBefore) {
+TEST_F(FaultTest, ASaveWaitsForThePreviousOne) {
   const auto saver = make_saver();
   for (std::int64_t step = 1; step <= 3; ++step) {
     part_->fill(static_cast<std::uint64_t>(step));

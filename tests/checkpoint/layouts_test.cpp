@@ -107,7 +107,7 @@ TEST_F(LayoutsTest, WritesEachElementOnceOverAllRanks) {
   }
 }
 
-TEST_F(LayoutsTest, DividesWhatReplicasHoldAlikeEvenly) {
+TEST_F(LayoutsTest, DividesReplicatedTensorsEvenly) {
   if (size() < 4) return;
   Part part(device(), world(), {"data", {1, size(), 1}, 0, 1});
   const auto tensors = manifest_tensors(part.placed, part.params.layout().split());
@@ -162,7 +162,7 @@ TEST_F(LayoutsTest, StartsFromWeightsAloneUnderAnyLayout) {
   }
 }
 
-TEST_F(LayoutsTest, ReadsOnlyWhatARankHolds) {
+TEST_F(LayoutsTest, ReadsOnlyARanksPart) {
   if (size() < 4) return;
   save({"ZeRO 3", {1, size(), 1}, 3, 1}, directory_ + "/run", 3, true);
   Part part(device(), world(), {"ZeRO 3", {1, size(), 1}, 3, 1});

@@ -76,7 +76,7 @@ class MemoryTest : public test::SharedDirectoryTest {
   std::int64_t step_after_recovery() { return step_after_recovery(4, place()); }
 };
 
-TEST_F(MemoryTest, EveryRankHasItsBuddyOnTheNextHostWhereThereIsOne) {
+TEST_F(MemoryTest, EveryRankHasABuddyOnTheNextHostIfThereIsOne) {
   using Hosts = std::vector<std::string>;
   EXPECT_THAT(buddies_of(Hosts{"a", "b", "c"}), ElementsAre(1, 2, 0));
   EXPECT_THAT(buddies_of(Hosts{"a", "a", "b", "b"}), ElementsAre(2, 3, 0, 1));
@@ -84,7 +84,7 @@ TEST_F(MemoryTest, EveryRankHasItsBuddyOnTheNextHostWhereThereIsOne) {
   EXPECT_THAT(buddies_of(Hosts{"a", "a"}), ElementsAre(-1, -1));
 }
 
-TEST_F(MemoryTest, AnyOneHostMayBeLostAndAnotherLayoutGoesOnWithTheSameBits) {
+TEST_F(MemoryTest, AfterTheLossOfAHostAnotherLayoutResumesWithTheSameBits) {
   for (const char* const lost : {"host0", "host1", "host2", "host3"}) {
     SCOPED_TRACE(lost);
     for (const SaveReport& report : save({{5, SaveTo::disk}, {8, SaveTo::memory}})) {
@@ -109,7 +109,7 @@ TEST_F(MemoryTest, TwoHostsOfTwoRanksKeepEachOthersSlices) {
   EXPECT_EQ(step_after_recovery(2, {memory(), "host1"}), 3);
 }
 
-TEST_F(MemoryTest, TheDiskIsGoneOnFromWhereItIsAsNewOrTheCopiesAreNotWhole) {
+TEST_F(MemoryTest, ResumesFromDiskIfThatIsAsNewOrCopiesAreIncomplete) {
   save({{4, SaveTo::memory}, {6, SaveTo::disk}});
   EXPECT_EQ(step_after_recovery(), 6);
   save({{7, SaveTo::memory}});
@@ -118,7 +118,7 @@ TEST_F(MemoryTest, TheDiskIsGoneOnFromWhereItIsAsNewOrTheCopiesAreNotWhole) {
   EXPECT_EQ(step_after_recovery(), 6);
 }
 
-TEST_F(MemoryTest, ADamagedCopyIsReplacedByTheOtherOrPassedOver) {
+TEST_F(MemoryTest, ADamagedCopyIsReplacedByTheOtherOrSkipped) {
   save({{4, SaveTo::disk}, {6, SaveTo::memory}});
   if (rank() == 0) {
     const auto copies = held("rank_00002.h5");
@@ -139,7 +139,7 @@ TEST_F(MemoryTest, ADamagedCopyIsReplacedByTheOtherOrPassedOver) {
   EXPECT_EQ(step_after_recovery(), 6);
 }
 
-TEST_F(MemoryTest, OnlyTheNewestStepIsHeldAndNothingIsOnceItIsForgotten) {
+TEST_F(MemoryTest, OnlyTheNewestStepIsKeptUntilForget) {
   save({{2, SaveTo::memory}, {4, SaveTo::memory}});
   EXPECT_THAT(held(step_directory_name(2)), IsEmpty());
   EXPECT_EQ(held(step_directory_name(4)).size(), 4U);
@@ -151,7 +151,7 @@ TEST_F(MemoryTest, OnlyTheNewestStepIsHeldAndNothingIsOnceItIsForgotten) {
   EXPECT_TRUE(fs::is_empty(memory()));
 }
 
-TEST_F(MemoryTest, AMemoryThatTakesNoFileIsNamedBeforeTheFirstStep) {
+TEST_F(MemoryTest, AnUnwritableMemoryDirectoryIsNamedBeforeTheFirstStep) {
   if (rank() == 0) std::ofstream(memory()) << "no directory";
   world().barrier();
   test::expect_error(

@@ -15,7 +15,7 @@ class Clocks : public test::MpiTest {
 };
 
 // The ranks of a test share one host's clock; one of them is set ahead.
-TEST_F(Clocks, AreApartByWhatWasPutBetweenThemWithinTheStatedError) {
+TEST_F(Clocks, DifferByTheGivenOffsetWithinTheStatedError) {
   for (const std::int64_t ahead : {std::int64_t{0}, std::int64_t{5'000'000},
                                    std::int64_t{-3'000'000'000}, std::int64_t{777}}) {
     const int odd = size() - 1;
@@ -48,7 +48,7 @@ TEST(ClockLines, GoThroughBothReadings) {
   EXPECT_EQ(line.error(), 10'000);
 }
 
-TEST(ClockLines, TellAClockThatWasSet) {
+TEST(ClockLines, DetectAClockThatWasSet) {
   const ClockLine line({.at = 1'000'000'000, .offset = 0, .error = 10'000},
                        {.at = 2'000'000'000, .offset = 50'000'000, .error = 5'000});
 

@@ -269,7 +269,7 @@ TEST_F(CommunicatorTest, StatsCountCallsAndBytesPerVerb) {
   }
 }
 
-TEST_F(CommunicatorTest, BarrierDoesNotMeetWhatIsQueued) {
+TEST_F(CommunicatorTest, BarrierDoesNotMixWithQueuedCalls) {
   std::vector<float> data(100'000, 1.0F);
 
   world().all_reduce(comm_stream(), tensor_of(data), tensor_of(data), ReduceOp::sum);

@@ -58,7 +58,7 @@ TEST(ReduceTree, TheTreeOfFourIsThatOfTwoHalves) {
   EXPECT_EQ(reduced(DType::f32, ReduceOp::sum, in), reduced(DType::f32, ReduceOp::sum, halves));
 }
 
-TEST(ReduceTree, DoubledInputsStandForTwoLeaves) {
+TEST(ReduceTree, DoubledInputsAreTwoLeaves) {
   const auto in = random_inputs(11, 333);
   for (std::size_t leaves = 3; leaves <= in.size(); ++leaves) {
     const std::vector all(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(leaves));

@@ -88,7 +88,7 @@ TEST_F(SameOnAllRanks, AFactNamesWhichRanksOnWhichHostsHaveWhat) {
                   size() == 2 ? "has" : "have", host_name()));
 }
 
-TEST_F(SameOnAllRanks, WhatRanksMakeIsGatheredAndWhatOneRaisesAllRaise) {
+TEST_F(SameOnAllRanks, ResultsAreGatheredAndAnErrorIsRaisedOnAllRanks) {
   const auto texts =
       gather_or_raise(world(), [&] { return std::string(static_cast<std::size_t>(rank()), 'x'); });
   for (int other = 0; other < size(); ++other)

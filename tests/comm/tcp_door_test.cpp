@@ -85,7 +85,7 @@ class TcpDoorTest : public testing::Test {
   std::vector<FileDescriptor> guests_;  // still connected at the end
 };
 
-TEST_F(TcpDoorTest, ProbesSilenceAndGarbageKeepNobodyFromJoining) {
+TEST_F(TcpDoorTest, ProbesSilenceAndGarbageDoNotPreventJoining) {
   auto rank_0 = start(place_of(0));
   static_cast<void>(knock());  // nc -z
   for (int silent = 0; silent < 20; ++silent)
@@ -100,7 +100,7 @@ TEST_F(TcpDoorTest, ProbesSilenceAndGarbageKeepNobodyFromJoining) {
   expect_job_begins(rank_0);
 }
 
-TEST_F(TcpDoorTest, NobodyJoinsWithoutTheSecretOrAsSomebodyElse) {
+TEST_F(TcpDoorTest, NoProcessJoinsWithoutTheSecretOrAsAnotherRank) {
   auto rank_0 = start(place_of(0));
   const TcpHello rank_1{.job = 7, .rank = 1, .size = 2};
   EXPECT_EQ(introduce("", rank_1), std::nullopt);
@@ -129,7 +129,7 @@ TEST_F(TcpDoorTest, ARankThatLeavesBeforeTheJobBeginsMayComeAgain) {
   }
 }
 
-TEST_F(TcpDoorTest, AProofIsWorthNothingOnAnotherConnection) {
+TEST_F(TcpDoorTest, AProofIsInvalidOnAnotherConnection) {
   const TcpSecret secret(our_secret);
   const TcpChallenge one = make_challenge(), other = make_challenge();
   const TcpAnswer answer = make_answer(secret, one, {.job = 7, .rank = 1, .size = 2});
@@ -188,7 +188,7 @@ TEST_F(TcpDoorTest, WithoutASecretOtherHostsAreRefused) {
       "TRIREME_SECRET_FILE=FILE");
 }
 
-TEST_F(TcpDoorTest, WhoIsMissingIsNamed) {
+TEST_F(TcpDoorTest, MissingRanksAreNamed) {
   TcpPlace place = place_of(0, 3);
   place.patience_seconds = 0.3;
   test::expect_error(
@@ -223,7 +223,7 @@ TEST_F(TcpSecretTest, ComesFromTheEnvironmentOrAPrivateFile) {
   EXPECT_EQ(TcpSecret::of_environment().prove("x"), proof);
 }
 
-TEST_F(TcpSecretTest, OneThatCanBeGuessedIsRefusedAndNotPrinted) {
+TEST_F(TcpSecretTest, AWeakSecretIsRefusedAndNotPrinted) {
   ::setenv("TRIREME_SECRET", "hunter2", 1);
   try {
     static_cast<void>(TcpSecret::of_environment());

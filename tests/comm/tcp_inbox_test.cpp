@@ -88,7 +88,7 @@ TEST_F(TcpInboxTest, AnAnnouncedLengthTakesNoMemory) {
             std::string::npos);
 }
 
-TEST_F(TcpInboxTest, WhatNobodyAskedForIsBoundedAndLosesNothing) {
+TEST_F(TcpInboxTest, UnexpectedMessagesAreBoundedAndNotLost) {
   std::string sent;
   for (char letter = 'a'; letter < 'k'; ++letter)
     sent += message(std::string(300, letter));
@@ -132,7 +132,7 @@ TEST_F(TcpInboxTest, AReceiveThatComesWhileItsMessageDoesGetsIt) {
   EXPECT_EQ(wanted.text, "hello");
 }
 
-TEST_F(TcpInboxTest, NotesComeFromAnybodyAndWhole) {
+TEST_F(TcpInboxTest, NotesArriveFromAnyRankComplete) {
   Wanted wanted(3);
   const auto take = [&] {
     return inbox_.receive_arrived(channel, note, wanted.request->into, wanted.request->bytes);
@@ -156,7 +156,7 @@ TEST_F(TcpInboxTest, NoAbortOfAPeerIsASuccess) {
   }
 }
 
-TEST_F(TcpInboxTest, WhatIsNoMessageIsRefused) {
+TEST_F(TcpInboxTest, InvalidMessagesAreRefused) {
   for (const auto& bytes :
        {header(user, ~std::uint64_t{0}), header(user, std::uint64_t{1} << 62U), header(0, 1),
         header(-3, 0), header(4, 8), header(tcp_farewell_tag, 1), header(tcp_abort_tag, 8)}) {
@@ -168,7 +168,7 @@ TEST_F(TcpInboxTest, WhatIsNoMessageIsRefused) {
   }
 }
 
-TEST_F(TcpInboxTest, NothingFollowsAFarewell) {
+TEST_F(TcpInboxTest, BytesAfterAFarewellAreRefused) {
   EXPECT_EQ(come(header(tcp_farewell_tag, 0) + message("hello")), TcpInbox::Event::farewell);
   EXPECT_TRUE(inbox_.has_left(peer));
   EXPECT_TRUE(inbox_.space(peer).empty());

@@ -26,7 +26,7 @@ class ConfigBase : public testing::Test {
   Provenance where_;
 };
 
-TEST_F(ConfigBase, GivesWhatTheFileDoesNotSayAndTheCommandLineHasTheLastWord) {
+TEST_F(ConfigBase, FillsMissingKeysAndTheCommandLineOverridesBoth) {
   home_.write("deep.yaml",
               "run: {seed: 1}\ntrain: {steps: 10, log_every: 2}\ndata: {mean: [1, 2]}\n");
   home_.write("middle.yaml", "base: deep.yaml\ntrain:\n  steps: 20\n");
@@ -53,7 +53,7 @@ TEST_F(ConfigBase, IsFoundBesideTheFileThatNamesItAsIsTheDataThatItNames) {
   EXPECT_EQ(load(file).data.path, at("shared/shards"));
 }
 
-TEST_F(ConfigBase, ThatLeadsBackIsRefusedWithTheWay) {
+TEST_F(ConfigBase, CyclesAreRefusedWithThePath) {
   const std::string a = home_.write("a.yaml", "run: {seed: 1}\nbase: b.yaml\n");
   const std::string b = home_.write("b.yaml", "base: c.yaml\n");
   const std::string c = home_.write("c.yaml", "base: b.yaml\n");
@@ -99,7 +99,7 @@ TEST_F(ConfigBase, MayHaveABaseButNotWithoutEnd) {
   EXPECT_THAT(refused(at("17.yaml")), HasSubstr("more than 16 files"));
 }
 
-TEST_F(ConfigBase, LosesKeysThatMeanNothingWithThoseOfTheFileWithANoticeEach) {
+TEST_F(ConfigBase, MeaninglessKeysAreDroppedWithANoticeEach) {
   const std::string base =
       home_.write("base.yaml",
                   "optimizer: {name: adamw, betas: [0.5, 0.6]}\ntrain: {steps: 100}\n"

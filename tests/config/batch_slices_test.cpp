@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t most = 70;
 
-TEST(BatchSlices, AreAsAlikeAsTheyCanBe) {
+TEST(BatchSlices, AreAsEvenAsPossible) {
   EXPECT_EQ(BatchSlices::even(8, 3).to_string(), "3, 3, 2");
   EXPECT_EQ(BatchSlices::even(9, 4).to_string(), "3, 2, 2, 2");
   EXPECT_EQ(BatchSlices::even(12, 2).to_string(), "6, 6");

@@ -27,7 +27,7 @@ std::vector<std::filesystem::path> example_files() {
   return files;
 }
 
-TEST(ExampleConfigs, AreThoseThatTheReadmePromises) {
+TEST(ExampleConfigs, AreTheOnesInTheReadme) {
   std::set<std::string> names;
   for (const auto& file : example_files())
     names.insert(file.stem().string());
@@ -55,7 +55,7 @@ TEST(ExampleConfigs, ResolveAtOneTwoAndFourRanksForEveryPurpose) {
   }
 }
 
-TEST(ExampleConfigs, WriteToDirectoriesOfTheirOwn) {
+TEST(ExampleConfigs, WriteToSeparateDirectories) {
   for (const auto& file : example_files()) {
     EXPECT_EQ(load_config(file.string(), {}).run.directory, "runs/" + file.stem().string());
   }

@@ -122,7 +122,7 @@ TEST_F(ModelFamilies, CheckTheirKeysAndTheirLimitsReachTheRules) {
   EXPECT_THAT(refused({"precision=fp8"}), HasSubstr("model.family: first has none"));
 }
 
-TEST(BuiltFamilies, SayOfThemselvesWhatTheirLayersSay) {
+TEST(BuiltFamilies, AgreeWithTheirLayers) {
   for (const Family& family : families()) {
     Config config = default_config();
     config.model.family = family.keys.name;

@@ -80,7 +80,7 @@ TEST(RenamedKeys, AreReadOnTheCommandLineAndReplaceWhatTheFileSays) {
             9);
 }
 
-TEST(RenamedKeys, UnderBothNamesInOneHandAreRefusedWithBothPlaces) {
+TEST(RenamedKeys, UnderBothNamesInOneSourceAreRefusedWithBothPlaces) {
   EXPECT_EQ(parse_error("parallel:\n  watch_seconds: 7\n  timeout_seconds: 7\n"),
             "a.yaml:3: parallel.timeout_seconds: the same key as a.yaml:2: parallel.watch_seconds, "
             "under its old name; keep parallel.timeout_seconds");
@@ -115,7 +115,7 @@ TEST(RemovedKeys, WithTheValueThatTheyHadAreIgnoredWithOneLine) {
   EXPECT_EQ(parsed("telemetry:\n"), parsed("run: {}"));
 }
 
-TEST(RemovedKeys, WhoseWorkAScriptDoesNowNameIt) {
+TEST(RemovedKeys, ReplacedByAScriptNameIt) {
   Provenance where;
   const Config config = parse_config("telemetry: {wandb: true, mlflow: false}", "a.yaml",
                                      {"telemetry.mlflow=true"}, &where);
@@ -162,7 +162,7 @@ TEST(PublishedKeys, AreReadAndHaveTheirDefaults) {
   EXPECT_EQ(count, 93);
 }
 
-TEST(PublishedKeys, ThatHaveAnotherNameNowStandInTheReadme) {
+TEST(PublishedKeys, RenamedOnesAreInTheReadme) {
   std::ifstream file("configs/README.md");
   const std::string readme{std::istreambuf_iterator<char>(file), {}};
   for (const config::Field* const field : renamed_fields())

@@ -94,7 +94,7 @@ TEST_F(SettledOverride, AWarmUpOfTheFileEndsWithTheStepsOfTheCommandLine) {
   EXPECT_THAT(notices(), IsEmpty());
 }
 
-TEST_F(SettledOverride, AContradictionOfOneHandIsRefusedStill) {
+TEST_F(SettledOverride, AContradictionWithinOneSourceIsRefused) {
   EXPECT_THAT(refused("train: {steps: 9}\nlr_schedule: {warmup_steps: 50}\n", {}),
               HasSubstr("50 is more than train.steps = 9"));
   EXPECT_THAT(refused("train: {steps: 9}\n", {"lr_schedule.warmup_steps=50"}),
@@ -194,7 +194,7 @@ TEST_F(ConfigDataPath, OfInitialWeightsIsLookedForBesideTheConfigToo) {
   EXPECT_NE(config.train.initial_weights, "shards");
 }
 
-TEST_F(ConfigDataPath, IsAbsoluteInWhatIsReadAgainFromElsewhere) {
+TEST_F(ConfigDataPath, IsAbsoluteInConfigsForOtherDirectories) {
   std::filesystem::current_path(home_.path());
   Provenance where;
   const Config config = load_config("a.yaml", {"train.steps=7", "run.directory=runs/a"}, &where);

@@ -91,7 +91,7 @@ TEST(ParallelRules, ChunksOfRowsNeedSumsOfTensorRanksThatTheyCanCut) {
   EXPECT_THAT(refusal(resnet, {chunks}), HasSubstr("only with gpt2"));
 }
 
-TEST(ParallelRules, GradientsTravelIn16BitsWhereTheyHaveThemAndSumsMayDependOnTheLayout) {
+TEST(ParallelRules, GradientsAreSentIn16BitsIfPrecisionAndReproducibilityAllow) {
   const std::string half = "parallel.reduce_dtype=compute";
   for (const char* const precision : {"precision=bf16", "precision=fp16", "precision=fp8"}) {
     EXPECT_EQ(resolved(gpt, {half, precision}, ranks(2)).parallel.reduce_dtype,
@@ -196,7 +196,7 @@ TEST(ParallelRules, ResNetHasNoTensorRanks) {
   EXPECT_THAT(refusal(resnet, {"parallel.sequence=true"}), HasSubstr("only with gpt2"));
 }
 
-TEST(ParallelRules, TheBatchDividesByTheDataRanksOfTheMeshWhereZeroReducesEveryMicroBatch) {
+TEST(ParallelRules, WithZeroStages2And3TheBatchDividesByTheDataRanks) {
   const std::vector<std::string> uneven{"parallel.pipeline=2", "train.global_batch=12"};
   EXPECT_NO_THROW((void)resolved(gpt, uneven, ranks(4)));
   EXPECT_EQ(
@@ -263,7 +263,7 @@ TEST(ParallelRules, InterleavedRunsWholeRoundsOfMicroBatches) {
       (void)resolved(gpt, {three[0], three[1], three[2], "reproducibility=layout"}, ranks(6)));
 }
 
-TEST(ParallelRules, ZeroBubbleExcludesWhatItCannotKeepApart) {
+TEST(ParallelRules, ZeroBubbleExcludesUnsupportedModes) {
   const std::string schedule = "parallel.schedule=zero-bubble";
   const std::string two = "parallel.pipeline=2";
 
@@ -335,7 +335,7 @@ TEST(ParallelRules, HoldOnlyForTraining) {
   EXPECT_EQ(config.parallel.timeout_seconds, 9);
 }
 
-TEST(ParallelRules, SplitACopyToGenerateOrEvaluateWhereTheJobSaysSo) {
+TEST(ParallelRules, SplitAReplicaForGenerateAndEvalIfAsked) {
   const std::string run = "parallel: {tensor: 2, zero: 1}\ndata: {validation_path: x}\n";
 
   EXPECT_EQ(resolved(run, {}, ranks(4), Purpose::generate).parallel.tensor, 2);

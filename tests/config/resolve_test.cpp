@@ -96,7 +96,7 @@ TEST(ResolveLossScale, BelongsToFp16AndStartsAboveItsMinimum) {
               HasSubstr("16 is more than loss_scale.initial = 8; use 8 or less"));
 }
 
-TEST(ResolveDevice, RefusesWhatTheBuildOrTheCpuLacks) {
+TEST(ResolveDevice, RefusesFeaturesMissingInBuildOrCpu) {
   EXPECT_THAT(refusal(gpt, {"device.type=cuda"}),
               HasSubstr("part of the cuda backend, which this build lacks; use cpu or auto"));
   EXPECT_THAT(refusal(gpt, {"precision=tf32"}),
@@ -111,7 +111,7 @@ TEST(ResolveDevice, RefusesWhatTheBuildOrTheCpuLacks) {
   EXPECT_EQ(resolved(gpt, {"reproducibility=fast"}).reproducibility, Reproducibility::fast);
 }
 
-TEST(ResolveDevice, FusesWhereThereIsSomethingToFuse) {
+TEST(ResolveDevice, FusesOnlyIfThereIsSomethingToFuse) {
   const Environment gpu{.cuda_in_build = true, .gpus = 1};
   const std::string fused = "device.fused_epilogues=on";
 
@@ -172,7 +172,7 @@ TEST(ResolveModel, KeysOfAnotherModelOrOptimizerAreRefused) {
   EXPECT_THAT(refusal(gpt, {"lr_schedule.decay_fraction=0.5"}), HasSubstr("only with wsd"));
 }
 
-TEST(ResolveAdapters, AreBesideLayersThatTheModelHas) {
+TEST(ResolveAdapters, TargetExistingLayers) {
   const std::string lora = gpt + "train: {initial_weights: base}\nlora: {rank: 4}\n";
   EXPECT_EQ(resolved(lora, {"lora.targets=[qkv,output]"}).lora.targets.size(), 2U);
   EXPECT_THAT(refusal(lora, {"lora.targets=[q,v]"}),
@@ -192,7 +192,7 @@ TEST(ResolveAdapters, AreBesideLayersThatTheModelHas) {
               HasSubstr("the classifier of images"));
 }
 
-TEST(ResolveData, ShardsAreRequiredForWhatReadsThem) {
+TEST(ResolveData, ShardsAreRequiredByCommandsThatReadThem) {
   EXPECT_THAT(refusal("run: {}"), HasSubstr("a.yaml: data.path: not set; give packed shards"));
   EXPECT_THAT(refusal(gpt, {"train.eval_every=10"}), HasSubstr("10 needs data.validation_path"));
 }

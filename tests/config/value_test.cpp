@@ -179,7 +179,7 @@ TEST(ConfigValue, TextRefusesNothingEmptinessListsControlCharactersAndLength) {
               HasSubstr("longer than 4096 bytes"));
 }
 
-TEST(ConfigValue, AutoStandsForDataParallelRanks) {
+TEST(ConfigValue, AutoSetsDataParallelRanks) {
   EXPECT_EQ(parsed("parallel: {data: auto}").parallel.data, 0);
   EXPECT_EQ(parsed("parallel: {data: 4}").parallel.data, 4);
   EXPECT_THAT(parse_error("parallel: {data: 0}"),

@@ -65,7 +65,7 @@ class BlockChecksOf : public testing::TestWithParam<Kind> {
   std::vector<Shard> shards_;
 };
 
-TEST_P(BlockChecksOf, EveryFlippedBitIsFoundBeforeItIsUsedWhereverARunStarts) {
+TEST_P(BlockChecksOf, EveryFlippedBitIsFoundBeforeUseFromAnyStart) {
   const Philox random = Philox::keyed(1, RandomPurpose::test);
   for (std::uint64_t trial = 0; trial < 60; ++trial) {
     const auto words = random(4, trial);
@@ -116,7 +116,7 @@ TEST_P(BlockChecksOf, EveryFlippedBitOfTheOffsetsOrLabelsIsFound) {
   }
 }
 
-TEST_P(BlockChecksOf, ACopyOnANodesOwnDiskIsCheckedAsItIsRead) {
+TEST_P(BlockChecksOf, ACopyOnALocalDiskIsCheckedWhileRead) {
   const std::string copy = directory_.file("copy");
   fs::copy(data_, copy);
   const std::string damaged = copy + "/" + shard_file_name(1);
@@ -236,7 +236,7 @@ TEST(BlockChecks, AnyWindowIsReadAsItIsStored) {
   }
 }
 
-TEST(BlockChecks, ABlockIsReadOnceMoreAndThenNoLonger) {
+TEST(BlockChecks, ABlockIsCheckedOnce) {
   const test::TemporaryDirectory directory;
   test::write_token_dataset(directory.path(), test::counting_tokens(20'000, 256), 20'000, 256);
   const ShardSet set(list_shards(directory.path(), ""));

@@ -173,7 +173,7 @@ TEST_F(DataCommand, LeavesNothingBehindAtAFileSizeLimit) {
   }
 }
 
-TEST_F(DataCommand, StoppedBySignalItTakesItsUnfinishedOutputWithIt) {
+TEST_F(DataCommand, ASignalRemovesItsUnfinishedOutput) {
   for (const int signal : {SIGINT, SIGTERM}) {
     int input[2];
     ASSERT_EQ(::pipe(input), 0);
@@ -200,7 +200,7 @@ TEST_F(DataCommand, StoppedBySignalItTakesItsUnfinishedOutputWithIt) {
   }
 }
 
-TEST_F(DataCommand, WhatAKilledPackLeftIsRemovedByTheNext) {
+TEST_F(DataCommand, TheNextPackRemovesAKilledOnesOutput) {
   write_text(directory_.file("text"), "some text");
   const std::string dead = fmt::format("{}.partial-{}-{}", out_, 1 << 30, host_name());
   const std::string elsewhere = out_ + ".partial-1-another.host";
@@ -215,7 +215,7 @@ TEST_F(DataCommand, WhatAKilledPackLeftIsRemovedByTheNext) {
   EXPECT_TRUE(fs::exists(elsewhere));
 }
 
-TEST_F(DataCommand, WritesIntoADirectoryOfItsOwnOrNot) {
+TEST_F(DataCommand, WritesOnlyIntoANewOrOwnDirectory) {
   write_text(directory_.file("text"), "some text");
   fs::create_directories(directory_.file("precious"));
   const auto pack_beside = [&](const std::string& plant) {
@@ -234,7 +234,7 @@ TEST_F(DataCommand, WritesIntoADirectoryOfItsOwnOrNot) {
   EXPECT_FALSE(fs::exists(out_ + "/train/shard_00007.h5") || fs::exists(out_ + "/shard_00007.h5"));
 }
 
-TEST_F(DataCommand, RefusesNumbersThatAreNoneOrTooLarge) {
+TEST_F(DataCommand, RefusesInvalidAndTooLargeNumbers) {
   for (const std::string option :
        {"--seed -1", "--seed 18446744073709551616", "--seed 1e3", "--seed nan", "--seed 010",
         "--shard-images 0", "--shard-images -5", "--shard-images 99999999999999999999",

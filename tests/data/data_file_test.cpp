@@ -31,7 +31,7 @@ class DataFileTest : public testing::Test {
   std::string path_ = directory_.file("data"), copy_ = directory_.file("copy");
 };
 
-TEST_F(DataFileTest, WhoeverHasTheFileOpenReadsACopyOnceItIsPublished) {
+TEST_F(DataFileTest, OpenFilesReadAPublishedCopy) {
   test::write_text(path_, "0123456789");
   test::write_text(copy_, "abcdefghij");
   const DataFile first(path_), second(path_);

@@ -384,7 +384,7 @@ Sample masked(const MaskOptions& options, std::int64_t epoch, std::int64_t index
   return sample;
 }
 
-TEST(MaskedTokens, HideMostOfTheShareAndAskForItAlone) {
+TEST(MaskedTokens, MaskMostOfTheShareAndPredictOnlyIt) {
   const Sample sample = masked({.share = 0.15, .mask = 50, .vocabulary = 51, .seed = 3}, 0, 1);
 
   int asked = 0, hidden = 0, kept = 0;
@@ -418,7 +418,7 @@ TEST(MaskedTokens, DependOnSeedEpochAndSample) {
   EXPECT_EQ(masked(fixed, 1, 1).inputs, inputs);
 }
 
-TEST(MaskedTokens, AskForOneAtLeast) {
+TEST(MaskedTokens, PredictAtLeastOne) {
   for (std::int64_t index = 0; index < 40; ++index) {
     const Sample sample =
         masked({.share = 0.001, .mask = 50, .vocabulary = 51, .seed = 3}, 0, index, 5);

@@ -153,7 +153,7 @@ TEST(Jpeg, PartsHaveThePixelsOfTheWhole) {
   }
 }
 
-TEST(Jpeg, AMissingEndIsFoundThoughItIsNotNeeded) {
+TEST(Jpeg, AMissingEndIsFoundAlthoughUnneeded) {
   const std::string file = jpeg_of(pattern(64, 64, 3, 1));
   const auto top = [&](const std::string& bytes) {
     static_cast<void>(decode_part(as_bytes(bytes), 3, 1 << 20, [](const ImageSize&) {

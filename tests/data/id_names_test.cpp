@@ -69,7 +69,7 @@ TEST(IdNames, RefuseOtherClassesNamingTheFirstThatDiffers) {
       "a", "b");
 }
 
-TEST(IdNames, AcceptWhatIsNotKnown) {
+TEST(IdNames, AcceptUnknownMeanings) {
   require_same_ids(tokenizer("a", ""), tokenizer("b", "bytes"));
   require_same_ids(tokenizer("a", "bytes"), tokenizer("b", ""));
   require_same_ids(classes("a", {"cats", "dogs"}), classes("b", {"0", "1"}));

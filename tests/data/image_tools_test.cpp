@@ -93,7 +93,7 @@ TEST_F(ImageTools, VerifyingFindsDamageThatCropsMiss) {
   EXPECT_THAT(reports[0].others[0], HasSubstr("a.tar: bad.jpg: sample 1: damaged JPEG"));
 }
 
-TEST_F(ImageTools, VerifyingGoesOnBehindWhatIsNoArchiveAndWhatChanges) {
+TEST_F(ImageTools, VerifyingContinuesAfterInvalidAndChangingFiles) {
   const std::string good = tar_of({{"a.png", png_of(pattern(9, 9, 3, 1))}, {"a.cls", "1"}});
   write("set/0.tar", std::string("\x1f\x8b\x08", 3) + std::string(600, 'x'));
   ASSERT_EQ(::mkfifo((directory_.path() + "/set/1.tar").c_str(), 0600), 0);
@@ -157,7 +157,7 @@ TEST_F(ImageTools, DescribingFindsLabelsSplitsAndASizeThatFits) {
       "there is no label");
 }
 
-TEST_F(ImageTools, NamesTellImagesFromOtherData) {
+TEST_F(ImageTools, ImagesAreRecognisedByTheirNames) {
   const std::string& root = directory_.path();
   write("folders/cat/1.JPG", "x");
   write("fields/a.h5", "x");
@@ -206,7 +206,7 @@ class CopiesOfArchives : public ImageTools {
   std::shared_ptr<LocalCopy> copy_;
 };
 
-TEST_F(CopiesOfArchives, ADamagedOneIsLeftForTheArchiveItself) {
+TEST_F(CopiesOfArchives, ADamagedCopyIsReplacedByTheArchive) {
   const auto expected = pixels(*data_, 0);
   std::string damaged = bytes_;
   damaged.replace(700, 300, 300, 'x');

@@ -86,7 +86,7 @@ TEST_F(ImageTrees, AClassThatTrainingLacksIsRefused) {
   EXPECT_EQ(tree({"Cats", "cats"}).splits.size(), 2U);
 }
 
-TEST_F(ImageTrees, WhatCouldBeSplitsOrClassesIsRefusedUnlessNamed) {
+TEST_F(ImageTrees, AmbiguousFoldersAreRefusedUnlessNamed) {
   add("train/1");
   add("test/1");
   expect_refused("train", "--class-names test,train");

@@ -90,7 +90,7 @@ TEST_F(ImagesInPlace, SamplesAreMembersOfOneNameUpToItsFirstDot) {
   EXPECT_EQ(parse_image_index(bytes_of(index)), index);
 }
 
-TEST_F(ImagesInPlace, LabelsStandInFieldsOfJsonWhereAsked) {
+TEST_F(ImagesInPlace, LabelsMayBeFieldsOfJson) {
   const std::string path =
       write("a.tar", tar_of({{"a.jpg", "x"}, {"a.json", R"({"label": 3, "name": "cat"})"}}));
   EXPECT_EQ(index_of(path, "json:label").images.at(0).label, 3);
@@ -122,7 +122,7 @@ TEST_F(ImagesInPlace, LongNamesAndLargeSizesOfPaxAndGnuAreRead) {
   EXPECT_EQ(index.images[1].bytes, 5U);
 }
 
-TEST_F(ImagesInPlace, WhatIsNoPlainArchiveIsRefusedByPlaceAndReason) {
+TEST_F(ImagesInPlace, InvalidArchivesAreRefusedByPlaceAndReason) {
   const TarEntry image{"a.jpg", "x"}, label{"a.cls", "1"};
   const auto first_problem = [&](const std::string& bytes) {
     const ImageIndex index = index_of(write("bad.tar", bytes));
@@ -251,7 +251,7 @@ TEST_F(ImagesInPlace, ClassFoldersAreClassesInOrderOfTheirNames) {
   EXPECT_EQ(parse_image_index(bytes_of(folder)), folder);
 }
 
-TEST_F(ImagesInPlace, NamesThatStandForNoImagesAreRefused) {
+TEST_F(ImagesInPlace, NamesWithoutImagesAreRefused) {
   const auto refused = [&](const std::vector<std::string>& names, const std::string& what) {
     expect_error(
         ExitCode::data, [&] { static_cast<void>(open(names, small_)); }, what);

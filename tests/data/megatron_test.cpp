@@ -128,7 +128,7 @@ TEST_F(Megatron, IsVerifiedAsFarAsItCanBeAndShown) {
   EXPECT_NE(verify().problem.find("describes 120004 bytes"), std::string::npos);
 }
 
-TEST_F(Megatron, IsRefusedWhereItsTokensAreWrittenToWhileTheyAreRead) {
+TEST_F(Megatron, IsRefusedIfItsTokensChangeDuringTheRun) {
   write_counting<std::uint16_t>(10, 8);
   const auto data = Dataset::open(prefix_, {.context = 4});
   const auto read = [&] { static_cast<void>(window(*data, 0)); };
@@ -204,7 +204,7 @@ TEST_F(Megatron, NeedsTheModelToReadTokensAndEnoughOfThem) {
       "100 tokens", "needs 101");
 }
 
-TEST_F(Megatron, SaysWhatItHoldsAndNothingOfItsTokenizer) {
+TEST_F(Megatron, DescribesItsTokensButNotTheirTokenizer) {
   write_counting<std::uint16_t>(100, 8);
   const std::string text = inspect_megatron({{prefix_}}).text;
   EXPECT_NE(text.find("tokens       100"), std::string::npos) << text;

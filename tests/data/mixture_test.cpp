@@ -44,7 +44,7 @@ std::vector<std::int64_t> counted(const MixtureOptions& options, const MixtureOr
   return counts;
 }
 
-TEST(Mixture, GivesEverySourceItsShareOfEveryStretch) {
+TEST(Mixture, GivesEverySourceItsShareInEveryBlock) {
   const MixtureOptions options = mixture({{.samples = 1000, .weight = 0.7},
                                           {.samples = 77, .weight = 0.2},
                                           {.samples = 5, .weight = 0.1}},
@@ -112,7 +112,7 @@ TEST(Mixture, LeavesSourcesOutBeforeAndAfterTheirSteps) {
   EXPECT_EQ(counted(options, order, 20, 30)[1], 0);
 }
 
-TEST(Mixture, LeavesASourceOutOnceItHasHadItsEpochs) {
+TEST(Mixture, DropsASourceAfterItsEpochs) {
   const MixtureOptions options = mixture(
       {{.samples = 1000, .weight = 1}, {.samples = 100, .weight = 1, .most_epochs = 3}}, 100);
   const MixtureOrder order(options);
@@ -166,7 +166,7 @@ TEST(Mixture, DealsTheSameSamplesToAnyNumberOfRanks) {
   }
 }
 
-TEST(Mixture, RefusesStepsWithoutSourcesAndSharesTooSmallToHonour) {
+TEST(Mixture, RefusesStepsWithoutSourcesAndTooSmallShares) {
   expect_error(
       ExitCode::config,
       [] {
@@ -199,7 +199,7 @@ class MixtureData : public testing::Test {
   test::TemporaryDirectory directory_;
 };
 
-TEST_F(MixtureData, ReadsTheSamplesOfItsSourcesOneBehindTheOther) {
+TEST_F(MixtureData, ReadsTheSamplesOfItsSourcesConcatenated) {
   const auto first = tokens("a", 801, 256), second = tokens("b", 161, 300);
   const MixtureDataset both({first, second}, "");
   ASSERT_EQ(both.size(), 120);

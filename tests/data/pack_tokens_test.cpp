@@ -84,7 +84,7 @@ class PackTokens : public testing::Test {
   std::string out_ = directory_.file("out"), tokenizer_ = directory_.file("tokenizer.json");
 };
 
-TEST_F(PackTokens, WritesTheTokensOfEachDocumentAndWhoseTheyAre) {
+TEST_F(PackTokens, WritesTheTokensAndTheTokenizerOfEachDocument) {
   static_cast<void>(pack_text(options({input("a", "abab ab"), input("b", "\u00e9 ab")})));
 
   const Packed all = packed_in(out_);

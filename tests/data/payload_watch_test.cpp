@@ -49,7 +49,7 @@ TEST_F(PayloadWatches, VerifyEveryShardOfTheirOwn) {
   EXPECT_EQ(none.finish(), 0U);
 }
 
-TEST_F(PayloadWatches, FindAFlippedBitThatEveryReaderAccepts) {
+TEST_F(PayloadWatches, FindAFlippedBitThatReadersAccept) {
   flip(2);
   const auto data = open();
   PayloadWatch watch(*data, {});
@@ -110,7 +110,7 @@ TEST_F(PayloadWatches, AcceptTheSameContentUnderANewTime) {
   EXPECT_EQ(watch.finish(), 3U);
 }
 
-TEST_F(PayloadWatches, DoNotKeepARunThatEndsWaiting) {
+TEST_F(PayloadWatches, DoNotDelayTheEndOfARun) {
   const auto data = open();
   // An hour's work at this share.
   PayloadWatch stopped(*data, {.share = 1e-9});

@@ -89,7 +89,7 @@ class StagingTest : public testing::Test {
   std::mt19937 random_{7};
 };
 
-TEST_F(StagingTest, ReadersAreToldWhenAllOfAFileIsThere) {
+TEST_F(StagingTest, ReadersUseACompleteCopy) {
   const StageSource file = source("file");
   const StageDirectory directory = reserved({file});
   StagedCopy work(file, directory.files(), job_);
@@ -123,7 +123,7 @@ TEST_F(StagingTest, ProcessesOfAJobShareThePiecesAndAllReadTheCopy) {
   expect_read_there(file, copy_of(file));
 }
 
-TEST_F(StagingTest, WhatAKilledJobHasCopiedIsVerifiedAndKept) {
+TEST_F(StagingTest, AKilledJobsCopiesAreVerifiedAndKept) {
   const StageSource file = source("file", 20 * piece);
   const pid_t child = ::fork();
   if (child == 0) {
@@ -178,7 +178,7 @@ TEST_F(StagingTest, AnotherStateOfAFileIsAnotherCopyAndReplacesTheOld) {
   expect_read_there(file, copy_of(file));
 }
 
-TEST_F(StagingTest, AFileThatChangesWhileItIsCopiedIsReadWhereItLies) {
+TEST_F(StagingTest, AFileThatChangesWhileCopiedIsReadInPlace) {
   const StageSource file = source("file");
   const StageDirectory directory = reserved({file});
   StagedCopy first(file, directory.files(), job_), second(file, directory.files(), job_);
@@ -207,7 +207,7 @@ TEST_F(StagingTest, OnlyTheFirstFilesThatFitAreCopied) {
   EXPECT_EQ(copy(left_out), State::given_up);
 }
 
-TEST_F(StagingTest, CopiesOfOtherDataMakeWayUnlessAJobUsesTheDirectory) {
+TEST_F(StagingTest, CopiesOfOtherDataAreRemovedUnlessAJobUsesTheDirectory) {
   const std::vector<StageSource> before = {source("a", 100'000), source("b", 100'000)};
   const std::vector<StageSource> now = {source("c", 150'000)};
   constexpr std::uint64_t limit = 260'000;
@@ -291,7 +291,7 @@ TEST_F(StagingTest, ADirectoryThatCannotBeUsedIsRefusedByItsKey) {
 }
 
 // If a write, open or truncate fails, the original file is read.
-TEST_F(StagingTest, WhateverCallFailsTheCopyIsWholeOrNotRead) {
+TEST_F(StagingTest, AfterAnyFailedCallTheCopyIsWholeOrNotRead) {
   const StageSource file = source("file", 2 * piece);
   std::size_t failures = 0;
   for (int nth = 0;; ++nth) {

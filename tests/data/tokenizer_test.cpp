@@ -46,7 +46,7 @@ class TokenizerFile : public testing::Test {
   test::TemporaryDirectory directory_;
 };
 
-TEST_F(TokenizerFile, OfAKindThatIsNotReadIsNamedByItsBytes) {
+TEST_F(TokenizerFile, UnsupportedKindsAreNamedByTheirBytes) {
   TokenizerText pairs;
   pairs.merges = {"a b"};
   const std::string path = written(pairs);
@@ -82,7 +82,7 @@ TEST_F(TokenizerFile, ReadsMergesThatAreWrittenAsPairs) {
   EXPECT_EQ(pieces(with, "abc"), "[abc]");
 }
 
-TEST_F(TokenizerFile, MergesLongWordsAndWordsThatItHasMetAlike) {
+TEST_F(TokenizerFile, MergesLongWordsAndCachedWordsEqually) {
   TokenizerText with;
   with.merges = {"a a", "aa aa", "aaaa aaaa"};
   const Tokenizer tokenizer(written(with));
@@ -229,7 +229,7 @@ TEST_F(TokenizerFile, IsTheSameInAnotherFileWithTheSameTokens) {
     EXPECT_NE(tokens(another), own);
 }
 
-TEST_F(TokenizerFile, RefusesValuesThatAreNestedWithoutEnd) {
+TEST_F(TokenizerFile, RefusesDeeplyNestedValues) {
   const std::string whole = TokenizerText{}.json();
   const std::string path = directory_.file("tokenizer.json");
   const auto deep = [](std::size_t depth) {

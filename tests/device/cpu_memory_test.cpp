@@ -11,7 +11,7 @@ namespace {
 
 using test::expect_error;
 
-TEST(CpuMemory, ExhaustionTellsTheBytesAskedForAndInUse) {
+TEST(CpuMemory, ExhaustionReportsRequestedAndUsedBytes) {
   const auto device = Device::create(DeviceType::cpu);
   const Buffer held(*device, std::size_t{1} << 30, MemoryKind::host);
   const std::size_t huge = std::numeric_limits<std::size_t>::max() / 4;

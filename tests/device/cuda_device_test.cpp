@@ -67,7 +67,7 @@ TEST_F(CudaDeviceDeathTest, MoreRanksThanGpusMustAskToShare) {
   EXPECT_EXIT(run_on({"TRIREME_EMULATED_GPUS", "3"}, on_last_of_three(false)), fine, "");
 }
 
-TEST_F(CudaDeviceDeathTest, ExhaustionTellsWhatWasAskedForAndWhatIsThere) {
+TEST_F(CudaDeviceDeathTest, ExhaustionReportsRequestedAndFreeMemory) {
   const auto exhaust = [] {
     const auto device = Device::create(DeviceType::cuda);
     const MemoryScope first(MemoryRole::parameters);

@@ -91,7 +91,7 @@ TEST_F(Streams, AnEventOrdersTheStreamsOfARing) {
   EXPECT_EQ(values(d), std::vector<int>{7});
 }
 
-TEST_F(Streams, AReachedEventMeansTheWorkBeforeIt) {
+TEST_F(Streams, AReachedEventIncludesTheWorkBeforeIt) {
   const Buffer from = ints({3}, MemoryKind::device), to = ints({0}, MemoryKind::host);
   const auto done = device->make_event();
 
@@ -103,7 +103,7 @@ TEST_F(Streams, AReachedEventMeansTheWorkBeforeIt) {
   EXPECT_EQ(*reinterpret_cast<const int*>(to.data()), 3);
 }
 
-TEST_F(Streams, TimedEventsTellTheTimeBetweenThem) {
+TEST_F(Streams, TimedEventsMeasureTheTimeBetweenThem) {
   const auto start = device->make_event(EventKind::timed);
   const auto end = device->make_event(EventKind::timed);
   const Buffer large(*device, std::size_t{1} << 20, MemoryKind::device);
@@ -139,7 +139,7 @@ class Graphs : public Streams {
   }
 };
 
-TEST_F(Graphs, ReplayReadsWhatTheMemoryHoldsThen) {
+TEST_F(Graphs, ReplayReadsCurrentMemory) {
   const Buffer in = ints({1}, MemoryKind::device), out = ints({0}, MemoryKind::device);
   const auto graph = device->capture(*compute, [&] { copy_all(*compute, out, in); });
   EXPECT_EQ(values(out), std::vector<int>{0}) << "recorded, not run";

@@ -91,7 +91,7 @@ TEST_F(CpuStreams, TheComputeStreamBlocksTheHostOnACommEvent) {
   EXPECT_EQ(value, 7);
 }
 
-TEST_F(CpuStreams, AWaitMeansTheEventAsRecordedThen) {
+TEST_F(CpuStreams, AWaitUsesTheLastRecordOfTheEvent) {
   Gate first;
   Gate second;
   const auto event = device->make_event();
@@ -125,7 +125,7 @@ TEST_F(CpuStreams, ReRecordingOnAnotherStreamMovesTheEvent) {
   comm->synchronize();
 }
 
-TEST_F(CpuStreams, EventsTellTheTimeBetweenThem) {
+TEST_F(CpuStreams, EventsMeasureTheTimeBetweenThem) {
   const auto start = device->make_event();
   const auto end = device->make_event();
 

@@ -118,7 +118,7 @@ TEST_F(TracedStreams, CallsOfAGroupEndTogether) {
   EXPECT_LE(named(traced, "send").begin, named(traced, "recv").begin);
 }
 
-TEST_F(TracedStreams, OnlyWhatIsAskedForIsNoted) {
+TEST_F(TracedStreams, OnlyRequestedWorkIsNoted) {
   log.begin_step(1, false);  // counts
   { const Range range("pass"); }
   log.end_step();
@@ -137,7 +137,7 @@ TEST_F(TracedStreams, OnlyWhatIsAskedForIsNoted) {
   EXPECT_EQ(log.take().spans.size(), 1U);
 }
 
-TEST(HostTraces, HaveWhatThreadsDidMeanwhile) {
+TEST(HostTraces, HaveWorkOfOtherThreads) {
   { const HostTraceSpan span("before", 0, 0); }
   HostTrace::start();
   HostTrace::set_activity("reading", 1, 2);

@@ -157,7 +157,7 @@ TEST_F(ContractsDeathTest, AThreadThatHasChosenNoDeviceIsNamedByItsCall) {
       "cudaEventSynchronize: this thread has chosen no GPU");
 }
 
-TEST_F(ContractsDeathTest, AThreadBesideTheMainOneSleepsWhereItWaits) {
+TEST_F(ContractsDeathTest, OtherThreadsThanTheMainOneMustSleepWhileWaiting) {
   const auto wait_beside = [](unsigned flags) {
     cudaSetDevice(0);
     cudaEvent_t event = nullptr;
@@ -173,7 +173,7 @@ TEST_F(ContractsDeathTest, AThreadBesideTheMainOneSleepsWhereItWaits) {
                "cudaEventSynchronize: a thread beside the main one spins");
 }
 
-TEST_F(ContractsDeathTest, AVariableThatComesAfterTheFirstCallOfTheDriverIsNamed) {
+TEST_F(ContractsDeathTest, AVariableSetAfterTheDriversFirstCallIsNamed) {
   EXPECT_DEATH(
       {
         unsetenv("CUDA_MODULE_LOADING");
@@ -185,7 +185,7 @@ TEST_F(ContractsDeathTest, AVariableThatComesAfterTheFirstCallOfTheDriverIsNamed
       "cudaSetDevice");
 }
 
-TEST_F(ContractsDeathTest, ADeadlockIsToldWithWhoWaitsForWhat) {
+TEST_F(ContractsDeathTest, ADeadlockIsReportedWithItsWaits) {
   EXPECT_DEATH(
       {
         setenv("TRIREME_EMULATED_PATIENCE", "0.5", 1);

@@ -129,7 +129,7 @@ TEST_F(Planted, AUseOfFreedMemory) {
       "uses memory that the host has freed(.|\n)*written by kernel write_values");
 }
 
-TEST_F(Planted, AUseOfFreedMemoryWhoseRoomWasAskedForAgain) {
+TEST_F(Planted, AUseOfFreedAndReallocatedMemory) {
   expect_reported(
       [](const PlantedMemory& memory, bool right) {
         float *freed = nullptr, *again = nullptr;
@@ -144,7 +144,7 @@ TEST_F(Planted, AUseOfFreedMemoryWhoseRoomWasAskedForAgain) {
       "uses memory that the host has freed(.|\n)*written by kernel write_values");
 }
 
-TEST_F(Planted, AReadOfWhatNothingHasWritten) {
+TEST_F(Planted, AReadOfUnwrittenMemory) {
   expect_reported(
       [](const PlantedMemory& memory, bool right) {
         memory.launch(0, copy_values, memory.values, right ? memory.values : memory.empty, count);
@@ -162,7 +162,7 @@ TEST_F(Planted, AReadOfTheLastValueThatAKernelLeftOut) {
       "memory is read that nothing has written(.|\n)*byte 396 of 400 ");
 }
 
-TEST_F(Planted, AReadOfACopyOfWhatNothingHasWritten) {
+TEST_F(Planted, AReadOfACopyOfUnwrittenMemory) {
   expect_reported(
       [](const PlantedMemory& memory, bool right) {
         float* copy = nullptr;
@@ -175,7 +175,7 @@ TEST_F(Planted, AReadOfACopyOfWhatNothingHasWritten) {
       "memory is read that nothing has written(.|\n)*read by kernel copy_values");
 }
 
-TEST_F(Planted, ACopyToTheHostOfWhatNothingHasWritten) {
+TEST_F(Planted, ACopyOfUnwrittenMemoryToTheHost) {
   expect_reported(
       [](const PlantedMemory& memory, bool right) {
         memory.copy(memory.host, right ? memory.values : memory.empty);

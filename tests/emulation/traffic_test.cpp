@@ -180,20 +180,20 @@ std::vector<std::string> with(std::vector<std::string> overrides, const std::str
   return overrides;
 }
 
-TEST(Traffic, OfGptIsWhatItsOperationsDeclare) {
+TEST(Traffic, OfGptIsAsDeclared) {
   observe_step("gpt_tiny.yaml", with(small_gpt, "precision=fp32"));
 }
 
-TEST(Traffic, OfGptInBf16IsWhatItsOperationsDeclare) {
+TEST(Traffic, OfGptInBf16IsAsDeclared) {
   observe_step("gpt_tiny.yaml", with(small_gpt, "precision=bf16"));
 }
 
-TEST(Traffic, OfGptInFp8IsWhatItsOperationsDeclare) {
+TEST(Traffic, OfGptInFp8IsAsDeclared) {
   for (const char* const dropout : {"model.dropout=0.1", "model.dropout=0"})
     observe_step("gpt_tiny.yaml", with(with(small_gpt, "precision=fp8"), dropout));
 }
 
-TEST(Traffic, OfLlamaIsWhatItsOperationsDeclare) {
+TEST(Traffic, OfLlamaIsAsDeclared) {
   for (const char* const precision : {"precision=fp32", "precision=bf16", "precision=fp8"}) {
     observe_step("llama_tiny.yaml",
                  {"model.layers=1", "model.hidden=32", "model.heads=4", "model.kv_heads=2",
@@ -201,18 +201,18 @@ TEST(Traffic, OfLlamaIsWhatItsOperationsDeclare) {
   }
 }
 
-TEST(Traffic, OfResNetIsWhatItsOperationsDeclare) {
+TEST(Traffic, OfResNetIsAsDeclared) {
   observe_step("resnet_fashion.yaml",
                {"model.width=8", "train.micro_batch=2", "train.global_batch=4", "precision=fp32"});
 }
 
-TEST(Traffic, OfVitIsWhatItsOperationsDeclare) {
+TEST(Traffic, OfVitIsAsDeclared) {
   observe_step("vit_fashion.yaml",
                {"model.layers=1", "model.hidden=32", "model.heads=2", "model.intermediate=48",
                 "train.micro_batch=2", "train.global_batch=4", "precision=fp32"});
 }
 
-TEST(Traffic, OfBertIsWhatItsOperationsDeclare) {
+TEST(Traffic, OfBertIsAsDeclared) {
   observe_step("bert_tiny.yaml", {"model.layers=1", "model.hidden=32", "model.heads=2",
                                   "model.context=24", "precision=fp32"});
 }

@@ -116,14 +116,14 @@ TEST_F(Decoding, GivesThemWithLocalAndGlobalLayersAndAScaledEmbedding) {
   expect_in_all_precisions(test::small_gemma);
 }
 
-TEST_F(Decoding, GivesThemUnderEveryStretchOfRotaryPositions) {
+TEST_F(Decoding, GivesThemUnderEveryRopeScaling) {
   for (const auto scaling : {ops::RopeScaling::none, ops::RopeScaling::linear,
                              ops::RopeScaling::llama3, ops::RopeScaling::yarn})
     expect_in_all_precisions(with_rope(scaling));
 }
 
 // Plans count the cache; training has none.
-TEST_F(Decoding, HasACacheOfKeysAndValuesAndNothingElseDoes) {
+TEST_F(Decoding, OnlyDecodingHasACacheOfKeysAndValues) {
   BuildOptions build{.micro_batch = samples};
   EXPECT_EQ(ModelCase(*device_, *compute_, small_llama, build).model().cache_bytes(), 0U);
 

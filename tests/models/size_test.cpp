@@ -37,7 +37,7 @@ TEST(GptSizes, AreThoseOfTheGpt2Family) {
 }
 
 // Table 8 of Tensor Programs V, of four times the base width.
-TEST(WidthTransfer, ScalesWhatTheTableSaysAndNothingElse) {
+TEST(WidthTransfer, ScalesOnlyTheTablesParameters) {
   const auto specs_of = [](std::int64_t base) {
     std::map<std::string, ParamSpec> specs;
     const GptOptions options{.layers = 2, .hidden = 64, .heads = 4, .mup_base_width = base};

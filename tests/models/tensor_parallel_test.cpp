@@ -162,7 +162,7 @@ TEST_F(TensorParallel, RoundedSumsAreAsCloseToSinglePrecisionAsExactOnes) {
   EXPECT_EQ(distance({.rounded = true}), 0) << "nothing to round in f32";
 }
 
-TEST_F(TensorParallel, KeepsLessOfEverythingThatIsSplit) {
+TEST_F(TensorParallel, KeepsLessOfSplitTensors) {
   if (size() == 1) GTEST_SKIP() << "nothing is split on one rank";
   const TensorGroup group(device(), world(), comm_stream());
   const auto use = [&](const BuildOptions& options) {

@@ -151,7 +151,7 @@ TEST_P(TransformerVariants, ReportsEveryGradientOnceAPass) {
   }
 }
 
-TEST_P(TransformerVariants, TiesKeptApartHaveGradientsThatAddUp) {
+TEST_P(TransformerVariants, SeparateTiedGradientsAddUp) {
   if (GetParam().model().vit || GetParam().adapted) GTEST_SKIP() << "nothing tied is trained";
   TransformerOptions tied = GetParam().model().options;
   tied.tied_head = true;
@@ -202,7 +202,7 @@ TEST_P(TransformerDocuments, ADocumentChangesNoBitOfAnother) {
   }
 }
 
-TEST_P(TransformerDocuments, DocumentsThatAreJoinedKnowOneAnother) {
+TEST_P(TransformerDocuments, JoinedDocumentsAttendToEachOther) {
   ModelCase model(*device_, *compute_, GetParam().model(), build());
   model.separate({3, 5, 4}, 1);
   model.forget_documents();
@@ -224,7 +224,7 @@ INSTANTIATE_TEST_SUITE_P(DTypesAndBlocks, TransformerDocuments,
 class GptFp8 : public test::CpuFixture, public testing::WithParamInterface<int> {};
 
 // A product of random operands has an error of a few percent; errors of successive layers add up.
-TEST_P(GptFp8, GradientsPointWhereThoseOfBf16Do) {
+TEST_P(GptFp8, GradientsHaveTheDirectionOfBf16Gradients) {
   BuildOptions build = training(DType::bf16, GetParam());
   ModelCase wide(*device_, *compute_, small_gpt, build);
   build.fp8 = true;
@@ -246,7 +246,7 @@ TEST_P(GptFp8, GradientsPointWhereThoseOfBf16Do) {
   }
 }
 
-TEST_P(GptFp8, WeightsThatAreKeptGiveTheBitsOfThoseMadeForEachProduct) {
+TEST_P(GptFp8, CachedWeightsGiveTheBitsOfRequantisedOnes) {
   for (const bool split : {false, true}) {
     BuildOptions build = training(DType::bf16, GetParam());
     build.fp8 = true;
@@ -258,7 +258,7 @@ TEST_P(GptFp8, WeightsThatAreKeptGiveTheBitsOfThoseMadeForEachProduct) {
   }
 }
 
-TEST_P(GptFp8, WeightsThatAreKeptAreMadeAgainWhenTheyHaveChanged) {
+TEST_P(GptFp8, CachedWeightsAreRequantisedAfterAChange) {
   BuildOptions build = training(DType::bf16, GetParam());
   build.fp8 = true;
   build.keep_fp8_weights = true;
@@ -281,7 +281,7 @@ INSTANTIATE_TEST_SUITE_P(Blocks, GptFp8, testing::Values(1, 4));
 
 class TransformerBlocks : public test::CpuFixture, public testing::WithParamInterface<Variant> {};
 
-TEST_P(TransformerBlocks, ComputeWhatTheWholeLayersCompute) {
+TEST_P(TransformerBlocks, AgreeWithWholeLayers) {
   ModelCase whole(*device_, *compute_, GetParam().model(), training(DType::f32, 1));
   ModelCase blocked(*device_, *compute_, GetParam().model(),
                     training(DType::f32, GetParam().blocks));
@@ -343,7 +343,7 @@ double flops_of(const TransformerOptions& options, const TensorSplit& tensor = {
   return sum;
 }
 
-TEST(TransformerFlops, OfASplitRankAreItsShare) {
+TEST(TransformerFlops, AreTheShareOfASplitRank) {
   for (const TransformerOptions& options : {small_gpt, small_llama}) {
     const double whole = flops_of(options);
 

@@ -304,12 +304,12 @@ class PoisonTest : public ModelTest {
   }
 };
 
-TEST_F(PoisonTest, ChangesNothingWhereLayersReadWhatTheyWrote) {
+TEST_F(PoisonTest, ChangesNothingInCorrectLayers) {
   const float clean = gradient_after_two(Mistake::none, false);
   EXPECT_EQ(gradient_after_two(Mistake::none, true), clean);
 }
 
-TEST_F(PoisonTest, ShowsEachReadOfWhatAnEarlierPassLeft) {
+TEST_F(PoisonTest, ShowsEachReadOfAnEarlierPassesData) {
   const float clean = gradient_after_two(Mistake::none, false);
   for (const Mistake mistake : {Mistake::leaves_output, Mistake::leaves_input_gradient,
                                 Mistake::leaves_kept, Mistake::reads_scratch_of_forward}) {
@@ -357,7 +357,7 @@ class RecordingHook final : public LayerHook {
   std::vector<std::string> calls;
 };
 
-TEST_F(ModelTest, TellsTheHookWhichLayerRunsAndWhichFollows) {
+TEST_F(ModelTest, PassesTheRunningAndNextLayerToTheHook) {
   const std::array<ChunkSpan, 2> spans{ChunkSpan{0, 1, 1}, ChunkSpan{2, 4, 1}};
   const std::array<Shape, 2> inputs{Shape{}, Shape{4}};
   Model model(*device_, chain_of(false), training, spans, inputs);
@@ -417,7 +417,7 @@ TEST_F(ModelTest, LetsScratchOfChainLayersOverlapButNeverNestedOnes) {
   EXPECT_EQ(blueprint.full_name("x"), "b.x");
 }
 
-TEST_F(ModelTest, TurnsWhatARecomputedBlockKeepsIntoScratch) {
+TEST_F(ModelTest, MakesARecomputedBlocksActivationsScratch) {
   ParamStore params;
   Blueprint blueprint(params, DeviceType::cpu, {.training = true});
 

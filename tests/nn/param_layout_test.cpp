@@ -105,7 +105,7 @@ TEST(ParamLayout, NeverJoinsTwoChunksInABucket) {
   EXPECT_EQ(layout.buckets().size(), 4U);  // weights and statistics of two chunks
 }
 
-TEST(ParamLayout, KeepsLayersApartFromStageTwoOn) {
+TEST(ParamLayout, SeparatesLayersFromZeroStageTwoOn) {
   const auto shared = [](int stage) {
     const ParamLayout layout = laid_out({.stage = stage, .ranks = 2, .rank = 0}, no_target);
     return layout.bucket_of(layout.find("c.weight")) == layout.bucket_of(layout.find("d.bias"));
@@ -117,7 +117,7 @@ TEST(ParamLayout, KeepsLayersApartFromStageTwoOn) {
   EXPECT_FALSE(shared(3));
 }
 
-TEST(ParamLayout, KeepsVectorsBehindTheMatricesOfTheirChunkOrWhereUnitsAreApartOfTheirUnit) {
+TEST(ParamLayout, KeepsVectorsAfterTheMatricesOfTheirChunkOrUnit) {
   for (const int stage : {1, 2, 3}) {
     ParamLayout layout({}, false);
     test::declare_sample(layout, 1, 5, {1, 3});
@@ -143,7 +143,7 @@ TEST(ParamLayout, KeepsVectorsBehindTheMatricesOfTheirChunkOrWhereUnitsAreApartO
   }
 }
 
-TEST(ParamLayout, GivesTiedParametersThatAreApartBucketsOfTheirOwnThatAreSlicedAlike) {
+TEST(ParamLayout, GivesSeparateTiedParametersEquallySlicedBuckets) {
   for_each_layout([](const ZeroOptions& zero, std::int64_t target) {
     const ParamLayout layout = laid_out(zero, target);
     const auto bucket = [&](const char* name) {
@@ -156,7 +156,7 @@ TEST(ParamLayout, GivesTiedParametersThatAreApartBucketsOfTheirOwnThatAreSlicedA
   });
 }
 
-TEST(ParamLayout, MakesTiedParametersOneWhereTheyAreNotKeptApart) {
+TEST(ParamLayout, MergesTiedParametersUnlessSeparate) {
   ParamLayout layout({}, /*separate_ties=*/false);
   test::declare_sample(layout);
   layout.lay_out({}, no_target);
@@ -243,7 +243,7 @@ TEST(ParamLayout, JoinsNeighboursThatTheOptimizerTreatsAlike) {
   EXPECT_EQ(layout.owned_runs()[2].kind, ParamKind::statistic);
 }
 
-TEST(ParamLayout, KeepsFrozenWeightsBehindAllThatHasGradients) {
+TEST(ParamLayout, KeepsFrozenWeightsAfterTrainedOnes) {
   for (const int stage : {0, 3}) {
     ParamLayout layout({}, false);
     layout.declare({.name = "frozen", .shape = {line}, .kind = ParamKind::frozen});

@@ -64,7 +64,7 @@ TEST_F(ParamStoreTest, StartsCopiesOfATiedParameterAlike) {
   EXPECT_EQ(values.at("head"), values.at("table"));
 }
 
-TEST_F(ParamStoreTest, DrawsTheSameValuesWhateverElseIsDeclared) {
+TEST_F(ParamStoreTest, DrawsTheSameValuesBesideAnyOtherParameters) {
   ParamStore alone, together;
   const ParamSpec spec{.name = "blocks.3.weight", .shape = {33}, .init = Init::uniform(1)};
   const ParamId id = alone.declare(spec);
@@ -130,7 +130,7 @@ TEST_F(ParamStoreTest, GivesMatricesInTheComputeTypeAndTheRestInFp32) {
 //   stage  2      parameters N + S                      gradients L (N / D + S) + 2 W
 //   stage  3      parameters N / D + S + 3 W            gradients L (N / D + S) + 2 W
 // Of matrices with copies stages 1 and 2 have N / D parameters.
-TEST_F(ParamStoreTest, TakesTheMemoryThatItsStageLeaves) {
+TEST_F(ParamStoreTest, UsesTheMemoryOfItsZeroStage) {
   constexpr int ranks = 4, levels = 3;
   for (const DType dtype : {DType::f32, DType::bf16}) {
     std::vector<std::size_t> taken;
@@ -190,7 +190,7 @@ TEST_F(ParamStoreTest, AccumulatesIntoTheSelectedLevelOfThoseLayersAndThatKindOn
   EXPECT_EQ(offset_in("a.running", 0), store.layout().offset(store.layout().find("a.running")));
 }
 
-TEST_F(ParamStoreTest, RefusesToReadWhatIsSlicedAndNotPlacedNamingTheLayer) {
+TEST_F(ParamStoreTest, RefusesToReadUnplacedSlicesNamingTheLayer) {
   ParamStore store;
   test::declare_sample(store, 1, 4);
   store.allocate(*device_, {.training = true, .zero = {.stage = 3, .ranks = 2, .rank = 0}});

@@ -78,7 +78,7 @@ TEST(TensorBlocks, OfAllRanksHoldEveryElementOfTheWholeTensorOnce) {
   }
 }
 
-TEST(TensorBlocks, StandOneAfterAnotherEachWithItsShareOfEveryPart) {
+TEST(TensorBlocks, AreConsecutiveWithAShareOfEveryPart) {
   for (const Cut& cut : all_cuts()) {
     if (cut.axis < 0 || cut.blocks == 1 || cut.lead > 1) continue;
     const ParamSpec spec = cut.spec();
@@ -126,7 +126,7 @@ TEST(StoredShape, HasTheLocalBlocksInFront) {
   EXPECT_EQ(stored_shape(qkv, {.ranks = 2, .rank = 1, .blocks = 4}), (Shape{2, 6, 18}));
 }
 
-TEST(StoredShape, OfWhatIsNotSplitIsTheWholeOne) {
+TEST(StoredShape, OfUnsplitParametersIsTheWholeShape) {
   const ParamSpec norm{.name = "norm", .shape = {7}};
 
   EXPECT_EQ(stored_shape(norm, {.ranks = 2, .rank = 1, .blocks = 4}), Shape{7});

@@ -316,7 +316,7 @@ TEST_P(Attention, TakesAnotherScaleOfItsScores) {
 }
 
 // A query's result does not depend on keys that it does not attend to.
-TEST_P(Attention, DoesNotLookBehindItsWindow) {
+TEST_P(Attention, AttendsOnlyInsideItsWindow) {
   const Sizes s{1, 150, 2, 8, 1, true, 20};
   const std::int64_t changed = 70, unaffected = changed + s.window;
   const GuardedTensor qkv = random_tensor(GetParam(), s.qkv(), 1);
@@ -337,7 +337,7 @@ TEST_P(Attention, DoesNotLookBehindItsWindow) {
 }
 
 // The results and gradients of a document do not depend on other documents.
-TEST_P(Attention, SeesItsOwnDocumentAlone) {
+TEST_P(Attention, AttendsOnlyInsideItsDocument) {
   const Sizes s{1, 150, 2, 8, 2, true, 0, 0, {70, 120}};
   const CaseOptions with(s);
   const GuardedTensor qkv = random_tensor(GetParam(), s.qkv(), 1);
@@ -426,7 +426,7 @@ TEST_P(Attention, OfRepeatedKeysHasTheResultOfSharedOnes) {
   EXPECT_EQ(a.raw(), b.raw());
 }
 
-TEST_P(Attention, DoesNotLookAhead) {
+TEST_P(Attention, AttendsToNoFutureToken) {
   const Sizes s{1, 120, 2, 8};
   const GuardedTensor qkv = random_tensor(GetParam(), s.qkv(), 1);
   const GuardedTensor changed(GetParam(), s.qkv(), qkv.get());

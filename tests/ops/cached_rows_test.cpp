@@ -118,7 +118,7 @@ TEST_P(CachedRows, ReadTheSamplesOfAPassEachAtItsPlace) {
 }
 
 // Equal bits: the angles depend on the position, not on the row; padding has the last position.
-TEST_P(CachedRows, TurnAndStandWhereTheirTextHasThem) {
+TEST_P(CachedRows, HaveThePositionsOfTheirText) {
   constexpr std::int64_t length = 12, width = 4 * 6;
   const ops::RopeOptions options{.heads = 2, .kv_heads = 1, .base = 100.0};
   const GuardedTensor table = random_tensor(GetParam(), {length, width}, 1);

@@ -41,7 +41,7 @@ TEST_F(DigestTest, HasTheSameBitsOnEveryBackEnd) {
   EXPECT_EQ(of({0.0F, 0.0F}), 0xe220a8397b1dcdafU);
 }
 
-TEST_F(DigestTest, AddsToWhatIsThere) {
+TEST_F(DigestTest, AddsToTheExistingDigest) {
   const auto values = sample(1000);
 
   EXPECT_EQ(of(values, 41), of(values) + 41);

@@ -170,7 +170,7 @@ TEST(ExactSum, LosesNoSmallValueBesideALargeOne) {
   EXPECT_EQ(value_of(with), 0x1p-200);
 }
 
-TEST(ExactSum, ShowsInfinitiesAndNaNsWhereverTheyAre) {
+TEST(ExactSum, ShowsInfinitiesAndNaNsAtAnyPlace) {
   for (const std::size_t at : {0U, 300U, 999U}) {
     Floats x = normal_values(1000, 7);
     x[at] = -infinity;

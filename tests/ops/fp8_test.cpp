@@ -128,7 +128,7 @@ TEST_P(Quantize, AScaleThatIsNotFiniteStaysSo) {
   EXPECT_TRUE(std::isinf(q.scale.get()[0]));
 }
 
-TEST_P(Quantize, ZerosStayZeroAndWhatIsNotFiniteSpoilsTheScale) {
+TEST_P(Quantize, ZerosStayZeroAndNonFiniteValuesSpoilTheScale) {
   const Quantized zero(format, GuardedTensor(dtype, {2, 3}, Values(6, 0.0)));
   EXPECT_EQ(zero.values(), Values(6, 0.0));
 

@@ -55,7 +55,7 @@ TEST(ProductKeys, AreTextAndBack) {
   }
 }
 
-TEST(ProductFiles, GiveBackWhatWasWritten) {
+TEST(ProductFiles, ReadBackAsWrittenToFiles) {
   const GemmChoices given = some_choices();
 
   const GemmChoices read = parse(given.to_text());
@@ -66,7 +66,7 @@ TEST(ProductFiles, GiveBackWhatWasWritten) {
   EXPECT_EQ(read.to_text(), given.to_text());
 }
 
-TEST(ProductFiles, RefuseWhatIsBrokenOrForeignByLine) {
+TEST(ProductFiles, RefuseBrokenAndForeignFilesByLine) {
   const std::string good = some_choices().to_text();
   const auto changed = [&](std::string_view from, std::string_view to) {
     std::string text = good;
@@ -128,7 +128,7 @@ class Tuning : public ::testing::Test {
   GuardedTensor w_ = random_tensor(DType::f32, {outputs, inputs}, 2);
 };
 
-TEST_F(Tuning, UsesWhatWasMeasuredAndHasItsBits) {
+TEST_F(Tuning, UsesTheMeasuredAlgorithmWithItsBits) {
   const auto suggested = matmul();
   GemmChoices choices = ops::no_gemm_choices(stream().device());
 

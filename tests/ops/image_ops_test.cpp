@@ -117,7 +117,7 @@ TEST(MixChoice, SharesOfCutMixAreThePixelsOutsideTheBox) {
   }
 }
 
-TEST(MixChoice, BelongsToTheSampleWhereverItStands) {
+TEST(MixChoice, DependsOnTheSampleAndNotOnItsPlace) {
   const ops::MixOptions both{.mixup = 0.8, .cutmix = 1, .height = 16, .width = 16, .seed = 5};
   const Mixed all = drawn(40, both), late = drawn(8, both, 20);
 

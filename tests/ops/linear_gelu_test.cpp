@@ -134,7 +134,7 @@ TEST_P(LinearGelu, FusedBackwardAgreesWithTheTwoOps) {
 }
 
 // Rounding to 16 bits shows the path: only a fused GELU reads unrounded values.
-TEST(LinearGeluChoice, FusesWhereRowsComeInPacksAndNowhereElse) {
+TEST(LinearGeluChoice, FusesOnlyWholePacksOfRows) {
   for (const Sizes& s : {Sizes{130, 60, 24}, Sizes{130, 64, 24}}) {
     const GuardedTensor x = random_tensor(DType::bf16, {s.rows, s.inputs}, 1);
     const GuardedTensor w = random_tensor(DType::bf16, {s.outputs, s.inputs}, 2);

@@ -207,7 +207,7 @@ TEST_P(Linear, GivesTheSameBitsEachTimeAndAllocatesNoMoreScratch) {
 }
 
 // Two parts of 8 bits would lose a third of a float's bits; f32 products must lose none here.
-TEST(LinearBits, OfAFactorAreAllKeptInAProductWithOne) {
+TEST(LinearBits, OfAFactorSurviveAProductWithOne) {
   constexpr std::int64_t n = 70, i = 40;
   const GuardedTensor x = random_tensor(DType::f32, {n, i}, 1, -1e4, 1e4);
   Values identity(i * i, 0.0);

@@ -44,7 +44,7 @@ class LossGuardTest : public ::testing::Test {
       DType::f64, {LossGuardState::count}, std::vector<double>(LossGuardState::count)};
 };
 
-TEST_F(LossGuardTest, SkipsALeapAndNothingElse) {
+TEST_F(LossGuardTest, SkipsOnlyASpike) {
   settle(20);
 
   EXPECT_EQ(step(3.5), 0.0);
@@ -83,7 +83,7 @@ TEST_F(LossGuardTest, AcceptsANewLevelAfterSomeSteps) {
   EXPECT_LT(skipped, 20);
 }
 
-TEST_F(LossGuardTest, SkipsWhatIsNotFiniteAndForgetsIt) {
+TEST_F(LossGuardTest, SkipsNonFiniteLossesAndExcludesThem) {
   settle(10);
   const auto before = state_.get();
   for (const double loss :
@@ -101,7 +101,7 @@ class NoSpikeRule : public LossGuardTest {
   NoSpikeRule() : LossGuardTest({.zscore = 0, .window = 8}) {}
 };
 
-TEST_F(NoSpikeRule, SkipsOnlyWhatIsNotFinite) {
+TEST_F(NoSpikeRule, SkipsOnlyNonFiniteLosses) {
   settle(20);
 
   EXPECT_EQ(step(1e6), 0.5);

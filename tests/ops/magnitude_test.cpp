@@ -54,7 +54,7 @@ INSTANTIATE_TEST_SUITE_P(Types, Magnitude, ::testing::Values(DType::f32, DType::
 const std::vector<Shape> row_shapes{{1, 1},    {9, 33},   {20, 48},  {3, 1000},
                                     {5, 1536}, {3, 4104}, {70, 264}, {2, 8200}};
 
-TEST_P(Magnitude, OfNormsIsThatOfWhatTheyStored) {
+TEST_P(Magnitude, OfNormsIsThatOfStoredValues) {
   for (const Shape& shape : row_shapes) {
     const std::string what = shape.to_string();
     const Shape channels{shape[1]}, rows{shape[0]};
@@ -90,7 +90,7 @@ TEST_P(Magnitude, OfNormsIsThatOfWhatTheyStored) {
   }
 }
 
-TEST_P(Magnitude, OfActivationsIsThatOfWhatTheyStored) {
+TEST_P(Magnitude, OfActivationsIsThatOfStoredValues) {
   for (const Shape& shape : {Shape{1, 1}, Shape{7, 33}, Shape{64, 72}, Shape{40, 264}}) {
     const std::string what = shape.to_string();
     const GuardedTensor x = tensor(shape, 1), dy = tensor(shape, 2);
@@ -124,7 +124,7 @@ TEST_P(Magnitude, IsThatOfTheLastCallAlone) {
   }
 }
 
-TEST_P(Magnitude, ShowsWhatIsNotFinite) {
+TEST_P(Magnitude, ShowsNonFiniteValues) {
   std::vector<double> values(2 * 64, 1.0);
   for (const double spoiled : {std::numeric_limits<double>::infinity(), std::nan("")}) {
     values[70] = spoiled;

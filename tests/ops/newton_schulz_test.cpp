@@ -8,7 +8,7 @@ namespace {
 
 using namespace test;
 
-TEST(NewtonSchulz, MatricesAreLoadedAndStoredAsTheyLieAndTransposed) {
+TEST(NewtonSchulz, MatricesAreLoadedAndStoredPlainAndTransposed) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const bool transposed : {false, true}) {
       for (const auto& [rows, columns] :
@@ -71,7 +71,7 @@ TEST(NewtonSchulz, TheGramMatrixIsDividedByItsTraceWhereAskedFor) {
   }
 }
 
-TEST(NewtonSchulz, OfAZeroMatrixNothingIsMadeRatherThanNaN) {
+TEST(NewtonSchulz, AZeroMatrixGivesZerosAndNoNaN) {
   const GuardedTensor gram(DType::f32, {5, 5}, std::vector<double>(25));
   const GuardedTensor g(DType::f32, {5, 5}), p(DType::f32, {5, 5}), scale(DType::f32, {1});
 

@@ -268,7 +268,7 @@ TEST(TrustRatios, AreOneWhereATensorOrItsDirectionIsZero) {
   EXPECT_EQ(ratios.get(), (std::vector<double>{1, 1, 1, 1, 1, 1, 0.5, 1}));
 }
 
-TEST(ExponentialAverage, StandsStillInASkippedStep) {
+TEST(ExponentialAverage, IsUnchangedInASkippedStep) {
   const GuardedTensor average = random_tensor(DType::f32, {37}, 1),
                       p = random_tensor(DType::f32, {37}, 2);
   const auto before = average.raw();
@@ -370,7 +370,7 @@ TEST(UpdateTable, UpdatesEachOfItsRunsAsOneAlone) {
     EXPECT_EQ(results[i], results[i + results.size() / 2]) << "tensor " << i;
 }
 
-TEST(UpdateTable, RefusesTensorsThatDoNotGoTogether) {
+TEST(UpdateTable, RefusesMismatchedTensors) {
   const GuardedTensor p(DType::f32, {4}), g(DType::f32, {5}), other(DType::f32, {4}),
       bf(DType::bf16, {4}), half(DType::f16, {4}), more(DType::f32, {4});
   const auto table = [&](const std::vector<ops::UpdateRun>& runs) {

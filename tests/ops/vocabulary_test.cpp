@@ -217,7 +217,7 @@ TEST_P(VocabularyBlocks, LossesHitsAndGradientsAreThoseOfTheFusedLoss) {
   }
 }
 
-TEST_P(VocabularyBlocks, LossesHaveTheSameBitsWhoeverHoldsTheBlocks) {
+TEST_P(VocabularyBlocks, LossesHaveTheSameBitsForAnyOwnersOfTheBlocks) {
   constexpr std::int64_t rows = 3, columns = 4 * 3000;
   const Values before = random_values(rows * columns, 2, GetParam(), -8.0, 8.0);
   const GuardedTensor targets(DType::i32, {rows}, {11000.0, 3000.0, 77.0});

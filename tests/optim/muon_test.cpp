@@ -176,7 +176,7 @@ TEST_F(MuonTest, LeavesParametersThatAreNoHiddenMatrixToAdamW) {
   EXPECT_NE(values_of<float>(params_.master(hidden)), before);
 }
 
-TEST_F(MuonTest, AMatrixWithoutGradientStaysButForItsDecay) {
+TEST_F(MuonTest, AMatrixWithoutGradientOnlyDecays) {
   const ParamId id = declare("w", {3, 7});
   allocate();
   const auto before = values_of<float>(params_.master(id));

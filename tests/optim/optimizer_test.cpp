@@ -35,7 +35,7 @@ class OptimizerTest : public test::CpuFixture {
   ParamId decayed_, plain_, statistic_;
 };
 
-TEST_F(OptimizerTest, DecaysOnlyParametersThatSaySo) {
+TEST_F(OptimizerTest, DecaysOnlyMarkedParameters) {
   const auto before_decayed = values_of<float>(params_.master(decayed_));
   const auto before_plain = values_of<float>(params_.master(plain_));
   Optimizer optimizer(*device_, params_, OptimizerConfig{.weight_decay = 0.5}, 0);

@@ -244,7 +244,7 @@ TEST_F(GradReducerTest, WaitsForASlowNetworkBeforeItReusesMemory) {
 //   stage 0      all_reduce W + S
 //   stage 1      reduce_scatter W,    all_reduce S
 //   stages 2, 3  reduce_scatter M W,  all_reduce S (tree: M S, for the tree joins ranks first)
-TEST_F(GradReducerTest, MovesWhatItsStageNeedsAndNoMore) {
+TEST_F(GradReducerTest, MovesOnlyTheBytesOfItsZeroStage) {
   if (size() == 1) GTEST_SKIP() << "one rank has nobody to send to";
   for_each_case({1, 3}, [&](const ReduceCase& what) {
     Step step = make_step(what);
@@ -288,7 +288,7 @@ float sum_of_sent(const ParamSpec& spec, std::int64_t element, int ranks, int st
   return stage == 0 ? static_cast<float>(T(sum)) : sum;
 }
 
-TEST_F(GradReducerTest, AddsUpInF32WhatWasSentIn16Bits) {
+TEST_F(GradReducerTest, SumsGradientsSentIn16BitsInF32) {
   for_each_case({1}, [&](const ReduceCase& each) {
     for (const DType sent : {DType::bf16, DType::f16}) {
       ReduceCase what = each;

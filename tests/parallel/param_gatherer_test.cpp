@@ -151,7 +151,7 @@ TEST_F(ParamGathererTest, FinishMakesEverythingWholeBelowStageThree) {
   }
 }
 
-TEST_F(ParamGathererTest, RanksReadWhatAllBeganWithBeforeTheFirstUpdate) {
+TEST_F(ParamGathererTest, RanksReadInitialWeightsBeforeTheFirstUpdate) {
   ParamStore whole({}, /*separate_ties=*/true);
   test::declare_sample(whole);
   whole.allocate(device(), {.compute = DType::bf16});
@@ -187,7 +187,7 @@ class GatheredVolume : public ParamGathererTest {
   }
 };
 
-TEST_F(GatheredVolume, IsNothingWithoutSlices) {
+TEST_F(GatheredVolume, IsZeroWithoutSlices) {
   const auto params = make({0, DType::f32});
   const CommStats before = world().stats();
 

@@ -48,7 +48,7 @@ TEST(PartialSums, MakeTheBalancedTreeForEveryNumberOfMicroBatches) {
   }
 }
 
-TEST(PartialSums, OfATreeAreNoMoreThanTheTreeIsDeep) {
+TEST(PartialSums, OfATreeAreAtMostItsDepth) {
   for (int count = 1; count <= most; ++count) {
     const PartialSums sums{.sum = GradientSum::tree, .micro_batches = count};
 

@@ -91,7 +91,7 @@ void expect_to_end(const ScheduleShape& shape) {
   EXPECT_TRUE(NarrowHosts(schedule).come_to_an_end()) << testing::PrintToString(shape);
 }
 
-TEST(ScheduleCheck, NoScheduleComesToAStandstillWhereStreamsHaveRoomForSoManyReceives) {
+TEST(ScheduleCheck, NoScheduleDeadlocksWithRoomForItsReceives) {
   for (const ScheduleKind kind : test::all_schedules) {
     for (const int stages : {2, 3, 4, 7, 40}) {
       for (const int micro_batches : {64, 65, 66, 128, 132, 300, 1000, 1200}) {
@@ -102,7 +102,7 @@ TEST(ScheduleCheck, NoScheduleComesToAStandstillWhereStreamsHaveRoomForSoManyRec
   }
 }
 
-TEST(ScheduleCheck, AStandstillIsFoundWhereAListPostsTooFarAhead) {
+TEST(ScheduleCheck, ADeadlockIsFoundIfAListPostsTooFarAhead) {
   Schedule schedule = make_schedule({ScheduleKind::gpipe, 2, 100, 1});
   auto& list = schedule.actions[0];
   std::erase_if(list, [](const Action& each) { return each.kind == ActionKind::recv_backward; });
@@ -183,7 +183,7 @@ TEST_P(BrokenSchedule, IsFoundWhenAnySlotIsTakenAway) {
   }
 }
 
-TEST_P(BrokenSchedule, IsFoundWhenAComputationMovesAheadOfWhatItReads) {
+TEST_P(BrokenSchedule, IsFoundWhenAComputationPrecedesItsInputs) {
   int moves = 0;
   for (std::size_t stage = 0; stage < schedule_.actions.size(); ++stage) {
     for (std::size_t i = 1; i < schedule_.actions[stage].size(); ++i) {

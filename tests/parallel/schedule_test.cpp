@@ -68,7 +68,7 @@ TEST(Schedule, OneStageTransfersNothing) {
   }
 }
 
-TEST(Schedule, ReceivesStandOneComputationAheadOfNeed) {
+TEST(Schedule, ReceivesAreOneComputationEarly) {
   int checked = 0;
   for (const ScheduleShape& shape : test::supported_shapes(6, 12, 3)) {
     for (int stage = 0; stage < shape.stages; ++stage) {
@@ -184,7 +184,7 @@ TEST(Schedule, NamesOfKindsReadBack) {
     EXPECT_FALSE(value_named<ScheduleKind>(unknown)) << unknown;
 }
 
-TEST(Schedule, SaysWhyAShapeIsUnsupportedAndWhatWorks) {
+TEST(Schedule, NamesTheReasonAndValidShapesForAnUnsupportedOne) {
   const auto reason = [](ScheduleKind kind, int stages, int micro_batches, int chunks) {
     return unsupported({kind, stages, micro_batches, chunks}).value_or("");
   };

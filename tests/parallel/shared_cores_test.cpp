@@ -41,7 +41,7 @@ TEST(SharedCores, OneCoreTakesAllWorkAtLeastOnce) {
   }
 }
 
-TEST(SharedCores, AStageThatNobodyHoldsUpGetsAnEqualShare) {
+TEST(SharedCores, AnUnblockedStageGetsAnEqualShare) {
   // Stage 0 runs alone, then both at half speed each, then stage 1 alone.
   const ScheduleShape shape{.kind = ScheduleKind::gpipe, .stages = 2, .micro_batches = 2};
   const Timeline both = simulate(shape, uniform_costs(shape, 1, 1, 1), {.cores = 1});
@@ -51,7 +51,7 @@ TEST(SharedCores, AStageThatNobodyHoldsUpGetsAnEqualShare) {
   EXPECT_NEAR(both.stages[1][0].end, 3, 1e-9);
 }
 
-TEST(SharedCores, WaitingForACoreDelaysWhatOthersNeed) {
+TEST(SharedCores, WaitingForACoreDelaysOthers) {
   for (const ScheduleShape& shape : shapes) {
     EXPECT_GT(timeline(shape, {.cores = 2, .scheduling_delay = 0.5}).makespan,
               timeline(shape, {.cores = 2}).makespan)

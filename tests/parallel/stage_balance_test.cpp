@@ -72,12 +72,12 @@ TEST(Balance, GivesEarlierRunsTheRest) {
   EXPECT_EQ(balance(std::vector<double>(5, 0.0), 2), (std::vector{4, 1}));
 }
 
-TEST(Balance, KeepsTheOtherRunsEvenBesideOneDearLayer) {
+TEST(Balance, KeepsTheOtherRunsEvenBesideAnExpensiveLayer) {
   EXPECT_EQ(balance(std::vector<double>{10, 1, 1, 1, 1, 1, 1}, 3), (std::vector{1, 3, 3}));
   EXPECT_EQ(balance(std::vector<double>{1, 1, 1, 1, 8}, 2), (std::vector{4, 1}));
 }
 
-TEST(Balance, RefusesMorePartsThanLayersAndCostsThatAreNone) {
+TEST(Balance, RefusesMorePartsThanLayersAndInvalidCosts) {
   const auto cut = [](std::vector<double> costs, int parts) {
     return [=] { (void)balance(costs, parts); };
   };

@@ -54,7 +54,7 @@ TEST_F(TiedGradientsTest, AddsUpBothCopiesOfOneStore) {
   }
 }
 
-TEST_F(TiedGradientsTest, LeavesOneParameterThatIsReadTwiceAsItIs) {
+TEST_F(TiedGradientsTest, LeavesASharedParameterUnchanged) {
   const auto alone = make_single_communicator();
   ParamStore store({}, /*separate_ties=*/false);
   allocate(store, 0, tied_units, {});

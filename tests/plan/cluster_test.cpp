@@ -116,7 +116,7 @@ TEST(CheckpointIntervals, WithoutFailuresNeverComes) {
             std::numeric_limits<double>::infinity());
 }
 
-TEST(Cluster, GivesUpWhereFailuresComeFasterThanCheckpoints) {
+TEST(Cluster, GivesUpIfFailuresAreFasterThanCheckpoints) {
   const RunEstimate run = simulate_run(step_of(100), cluster(1, 60),
                                        {.ranks = 1024, .steps = 50, .checkpoint_every = 10});
 

@@ -34,7 +34,7 @@ TEST(GroupSpan, FollowsFromTheMesh) {
   EXPECT_EQ(pipeline.per_domain, 1);
 }
 
-TEST(CommCost, OfOneRankIsNothing) {
+TEST(CommCost, OfOneRankIsZero) {
   const GroupSpan alone = span_of(MeshAxis::data, MeshShape{}, links);
 
   EXPECT_EQ(seconds_of(Collective::all_reduce, gigabyte, alone, links), 0);

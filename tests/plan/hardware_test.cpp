@@ -80,7 +80,7 @@ TEST(HardwareFiles, ReadBackAsWritten) {
   }
 }
 
-TEST(HardwareFiles, TakeDefaultsForWhatIsOptional) {
+TEST(HardwareFiles, HaveDefaultsForOptionalKeys) {
   const Hardware hardware = parse_hardware(file_with("", ""), "a.yaml");
 
   EXPECT_EQ(hardware.links.overlap, 1);

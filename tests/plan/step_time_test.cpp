@@ -74,7 +74,7 @@ TEST(StepTime, PartsAddUpToTheTotal) {
   }
 }
 
-TEST(StepTime, BubbleOfEqualStagesIsTheSchedulesOwn) {
+TEST(StepTime, BubbleOfEqualStagesIsTheSchedules) {
   Hardware hardware = hardware_file("h100");
   hardware.links.inside = hardware.links.between = {.latency = 0, .bandwidth = 1e18};
   hardware.links.overlap = 1;
@@ -180,7 +180,7 @@ TEST(StepTime, RanksThatShareCoresTakeTurns) {
   EXPECT_DOUBLE_EQ(computed(4), 2 * computed(1));
 }
 
-TEST(StepTime, StagesThatShareCoresLeaveThemToEachOtherButWaitForThem) {
+TEST(StepTime, StagesThatShareCoresTakeTurns) {
   Hardware host = hardware_file("cpu_example");  // two cores
   const auto total = [&](int stages) {
     return estimate_step(
@@ -209,7 +209,7 @@ TEST(StepTime, RecomputationCostsItsForward) {
   EXPECT_DOUBLE_EQ(full.forward, none.forward);
 }
 
-TEST(StepTime, FullRecomputationSendsAgainWhatTheForwardOfBlocksSends) {
+TEST(StepTime, FullRecomputationRepeatsTheMessagesOfForward) {
   const auto sent = [](Recompute recompute, bool sequence) {
     return estimate({.model = small,
                      .mesh = {.tensor = 2},
@@ -240,7 +240,7 @@ TEST(StepTime, UtilizationCountsThreeForwards) {
   EXPECT_DOUBLE_EQ(e.items_per_second, 6 * 256 / e.total);
 }
 
-TEST(StepTime, RoundedSumsHalveWhatTensorRanksSend) {
+TEST(StepTime, RoundedSumsHalveTensorParallelMessages) {
   StepInput input =
       plan_input({.model = small, .mesh = {.tensor = 2}, .precision = Precision::bf16});
   const auto sent = [&] { return estimate_step(input, hardware_file("h100")).volumes.tensor; };
@@ -282,7 +282,7 @@ TEST(StepTime, MatricesAreGatheredInTheComputeDtype) {
   }
 }
 
-TEST(StepTime, GradientsIn16BitsHalveWhatIsReduced) {
+TEST(StepTime, GradientsIn16BitsHalveReductions) {
   for (const int zero : {0, 2}) {
     StepInput input = plan_input({.model = small, .mesh = {.data = 4}, .zero = zero});
     const auto sent = [&] { return estimate_step(input, hardware_file("h100")).volumes.data; };

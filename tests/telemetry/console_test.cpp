@@ -81,7 +81,7 @@ TEST(ConsoleFormat, AnEvaluationLineShowsAccuracyInPercent) {
             "step  200/1000  validation loss 0.2500  (0.0 s)\n");
 }
 
-TEST(ConsoleFormat, ProgressShowsWhereTheTimeGoesAndLeavesOutWhatDoesNotFit) {
+TEST(ConsoleFormat, ProgressShowsTheTimeSplitThatFits) {
   StepMetrics last = step_number(500);
   last.times[T::data_wait] = 5;
   last.times[T::straggler] = 10;
@@ -171,7 +171,7 @@ TEST(ConsoleFormat, APipelineShowsItsBubble) {
       " zero-bubble\n");
 }
 
-TEST(ConsoleFormat, ReductionsTellHowMuchWasHidden) {
+TEST(ConsoleFormat, ReductionsReportTheirOverlap) {
   StepMetrics metrics = step_number(120);
   metrics.times[T::reduce_wait] = 25;
   metrics.times[T::reduce] = 200;
@@ -182,7 +182,7 @@ TEST(ConsoleFormat, ReductionsTellHowMuchWasHidden) {
             std::string_view::npos);
 }
 
-TEST(ConsoleFormat, ARunBoundByComputationIsSaidToBeSo) {
+TEST(ConsoleFormat, AComputeBoundRunIsReported) {
   StepMetrics metrics = step_number(1);
   metrics.times[T::exposed_comm] = 2;
 
@@ -194,7 +194,7 @@ TEST(ConsoleFormat, ARunBoundByComputationIsSaidToBeSo) {
       << summary;
 }
 
-TEST(ConsoleFormat, EnergyPerTokenIsThatOfTheStepsThatKnowTheirs) {
+TEST(ConsoleFormat, EnergyPerTokenIsThatOfMeasuredSteps) {
   StepTotals totals = totals_of(step_number(1));
   StepMetrics counted = step_number(2);
   counted.joules = 2048;

@@ -60,7 +60,7 @@ TEST(Metrics, TimesBefore1970AreTimes) {
   EXPECT_NE(json_of(metrics).find(R"("timestamp":"1969-12-31T23:59:58.500Z")"), std::string::npos);
 }
 
-TEST(Metrics, AStepSaysHowManyTargetsCountWhereSomeDoNot) {
+TEST(Metrics, AStepHasTheNumberOfCountedTargetsIfSomeAreIgnored) {
   StepMetrics metrics = sample_step();
   metrics.targets = 1000;
 
@@ -79,7 +79,7 @@ TEST(Metrics, AStepIsOneJsonLine) {
             "\n");
 }
 
-TEST(Metrics, AStepWhoseFlopsAreKnownSaysTheirRateAndShareOfThePeak) {
+TEST(Metrics, AStepWithKnownFlopsHasTheirRateAndShareOfThePeak) {
   StepMetrics metrics = sample_step();
   metrics.flops = 25e12;
   EXPECT_NE(
@@ -90,7 +90,7 @@ TEST(Metrics, AStepWhoseFlopsAreKnownSaysTheirRateAndShareOfThePeak) {
             std::string::npos);
 }
 
-TEST(Metrics, EnergyStandsOnlyWhereItIsKnown) {
+TEST(Metrics, EnergyIsOnlyWrittenIfKnown) {
   StepMetrics metrics = sample_step();
   EXPECT_EQ(json_of(metrics).find("joules"), std::string::npos);
   metrics.joules = 12.3456;
@@ -98,7 +98,7 @@ TEST(Metrics, EnergyStandsOnlyWhereItIsKnown) {
       << json_of(metrics);
 }
 
-TEST(Metrics, ImagesHaveKeysOfTheirOwn) {
+TEST(Metrics, ImagesHaveDifferentKeys) {
   EXPECT_NE(json_of(sample_step(), ItemKind::images)
                 .find("\"images_seen\":28672,\"images_per_s\":32768.0"),
             std::string::npos);
@@ -132,7 +132,7 @@ TEST(Metrics, ASkippedBatchNamesItsSamples) {
       "\n");
 }
 
-TEST(Metrics, AFailedSaveSaysWhyInJsonWhateverThePathsBytes) {
+TEST(Metrics, AFailedSaveHasItsReasonInJsonForAnyPath) {
   EXPECT_EQ(format_json(FailedSave{
                 .step = 12, .problem = "rank 0: \"a\xff\": full", .in_a_row = 2, .time = noon}),
             "{\"step\":12,\"checkpoint_failed\":\"rank 0: \\\"a\xEF\xBF\xBD\\\": "
@@ -152,7 +152,7 @@ TEST(Metrics, TheLossReadsBackToTheSameBits) {
   }
 }
 
-TEST(Metrics, GradientNoiseIsToldOfTheStepsThatMeasureIt) {
+TEST(Metrics, GradientNoiseIsOnlyInStepsThatMeasureIt) {
   StepMetrics metrics = sample_step();
   EXPECT_EQ(json_of(metrics).find("noise"), std::string::npos);
   metrics.noise_scale = 12.5;

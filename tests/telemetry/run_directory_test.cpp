@@ -49,7 +49,7 @@ TEST(RunDirectory, RefusesADirectoryThatHoldsARun) {
   }
 }
 
-TEST(RunDirectory, FollowsNoLinkThatStandsInTheWayOfAFile) {
+TEST(RunDirectory, FollowsNoLinkInPlaceOfAFile) {
   const TemporaryDirectory place;
   write_text(place.file("precious"), "mine");
   for (const char* const name : {".writable", "config.yaml.tmp", "config.user.yaml.tmp"})
@@ -112,7 +112,7 @@ TEST(RunDirectory, DescribesItsEnvironment) {
   }
 }
 
-TEST(Environment, NoSecretOfTheSurroundingsIsWrittenDown) {
+TEST(Environment, NoSecretOfTheEnvironmentIsWritten) {
   const TemporaryDirectory place;
   const RunDirectory run(place.file("run"));
   for (const char* const name :
@@ -152,7 +152,7 @@ TEST(Environment, ProgramsOfOneRevisionWithOtherChangesDiffer) {
   EXPECT_EQ(changes_of("v1.0-3-g0123456789ab", place.file("a")), "");
 }
 
-TEST(Environment, WhatIsNoSecretStaysReadable) {
+TEST(Environment, OtherValuesStayReadable) {
   for (const char* const word :
        {"configs/gpt_tiny.yaml", "run.directory=/data/tokens/a b", "user@host", "a:b",
         "https://host/x", "OMPI=1", "--set", "lr_schedule={name: cosine, warmup_steps: 5}"})
@@ -163,7 +163,7 @@ TEST(Environment, WhatIsNoSecretStaysReadable) {
   EXPECT_FALSE(may_be_recorded("HOME"));
 }
 
-TEST(Environment, PeakMemoryCoversWhatWasTouched) {
+TEST(Environment, PeakMemoryCoversTouchedMemory) {
   std::vector<char> block(64 << 20, 1);
 
   EXPECT_GE(peak_resident_bytes(), block.size());

@@ -20,7 +20,7 @@ using test::read_text;
 using test::TemporaryDirectory;
 using test::write_text;
 
-TEST(RunOwner, ASecondOneIsRefusedAndToldWhoTheFirstIs) {
+TEST(RunOwner, ASecondOwnerIsRefusedWithTheNameOfTheFirst) {
   const TemporaryDirectory run;
   RunOwner first(run.path());
   first.take();
@@ -35,7 +35,7 @@ TEST(RunOwner, ASecondOneIsRefusedAndToldWhoTheFirstIs) {
   EXPECT_NO_THROW(first.require());
 }
 
-TEST(RunOwner, BeforeAnyLockNothingIsMade) {
+TEST(RunOwner, NoFileIsCreatedBeforeTheLock) {
   const TemporaryDirectory run;
 
   RunOwner(run.path()).take_if_there();
@@ -61,7 +61,7 @@ TEST(RunOwner, AnOwnerThatWasKilledLeavesTheDirectoryToTheNext) {
   EXPECT_EQ(next.epoch(), 2);
 }
 
-TEST(RunOwner, WhoWasTakenOverMayNotCommit) {
+TEST(RunOwner, ATakenOverOwnerMayNotCommit) {
   const TemporaryDirectory run;
   RunOwner first(run.path());
   first.take();
@@ -80,7 +80,7 @@ TEST(RunOwner, WhoWasTakenOverMayNotCommit) {
       ExitCode::config, [&] { second.require(); }, "belongs to nobody");
 }
 
-TEST(RunOwner, ADamagedNoteIsNoHindranceAndALinkNotFollowed) {
+TEST(RunOwner, ADamagedNoteIsIgnoredAndALinkNotFollowed) {
   const TemporaryDirectory run;
   for (const char* const text : {"", "{", "[1]", R"({"epoch": "7"})", R"({"epoch": -3})"}) {
     write_text(run.file("owner.json"), text);
@@ -96,7 +96,7 @@ TEST(RunOwner, ADamagedNoteIsNoHindranceAndALinkNotFollowed) {
   EXPECT_FALSE(std::filesystem::exists(run.file("target")));
 }
 
-TEST(LockSupport, MountsThatKeepLocksToTheirHostAreFound) {
+TEST(LockSupport, MountsWithHostLocalLocksAreFound) {
   const std::string mounts =
       "22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n"
       "30 22 0:40 / /home rw shared:1 - nfs4 server:/home rw,vers=4.2,local_lock=none\n"

@@ -16,7 +16,7 @@ namespace {
 using nlohmann::json;
 using testing::ElementsAre;
 
-TEST(InnermostPieces, AreTheTimesOfWhatIsNestedDeepest) {
+TEST(InnermostPieces, AreTheTimesOfTheInnermostSpans) {
   // 0: the whole; 1 and 3 within it; 2 within 1; 4 apart.
   const auto pieces = innermost_pieces({{0, 100}, {10, 50}, {20, 30}, {50, 60}, {200, 210}});
 

@@ -87,7 +87,7 @@ const std::vector<Fit>& fits() {
   return all;
 }
 
-TEST(Advice, EachIsGivenToTheRunsItFitsAndToNoOthers) {
+TEST(Advice, EachIsGivenOnlyToMatchingRuns) {
   std::size_t conditional = 0;
   for (const Advice& advice : all_advice()) {
     const auto fit = std::ranges::find_if(fits(), [&](const Fit& f) {
@@ -105,7 +105,7 @@ TEST(Advice, EachIsGivenToTheRunsItFitsAndToNoOthers) {
   EXPECT_EQ(conditional, fits().size()) << "an advice is gone";
 }
 
-TEST(Advice, OneRankIsNeverToldToUseFewerAndNothingThatIsOffIsRaised) {
+TEST(Advice, NeverAdvisesFewerRanksThanOneOrRaisesDisabledSettings) {
   const RunFacts plain{};
   for (const Advice& advice : all_advice()) {
     if (!advice.fits(plain)) continue;
@@ -153,7 +153,7 @@ TEST(Verdict, AThreadOfMessagesWithoutACoreIsNotCountedTwice) {
   EXPECT_NEAR(seconds[T::other], 0.01, 1e-9) << "other";
 }
 
-TEST(Verdict, CommunicationIsNamedWhateverItIsFor) {
+TEST(Verdict, CommunicationIsNamedForEveryPurpose) {
   const std::string text =
       verdict(summary_of({{T::step, 100}, {T::exposed_comm, 80}}), {.ranks = 2, .tensor = 2});
 
@@ -193,7 +193,7 @@ TEST(Verdict, ARankWithoutACoreIsAStraggler) {
                     HasSubstr("another program may run on that rank's cores")));
 }
 
-TEST(Verdict, RanksThatShareCoresAreToldSo) {
+TEST(Verdict, RanksThatShareCoresAreReported) {
   constexpr RunFacts on_one_core{.ranks = 2, .data = 2, .host_ranks = 2, .host_cores = 1};
   const RunSummary summary =
       summary_of({{T::step, 100}, {T::exposed_comm, 30}, {T::core_wait, 45}});
@@ -207,7 +207,7 @@ TEST(Verdict, RanksThatShareCoresAreToldSo) {
       << "ranks that do not want for cores";
 }
 
-TEST(Verdict, WaitsOfTwoRanksBesideWaitsForCoresAreThoughtToBeForCores) {
+TEST(Verdict, WaitsOfTwoRanksNextToCoreWaitsCountAsCoreWaits) {
   const RunSummary summary =
       summary_of({{T::step, 100}, {T::exposed_comm, 40}, {T::core_wait, 30}});
   EXPECT_THAT(verdict(summary, two_ranks),
@@ -218,7 +218,7 @@ TEST(Verdict, WaitsOfTwoRanksBesideWaitsForCoresAreThoughtToBeForCores) {
   EXPECT_THAT(verdict(slow_link, two_ranks), HasSubstr("without its exposed communication (80.0"));
 }
 
-TEST(Verdict, SaysWhatOtherProgramsUsedWhereItIsKnown) {
+TEST(Verdict, ReportsOtherProgramsUseIfKnown) {
   RunSummary summary = summary_of({{T::step, 100}, {T::core_wait, 45}});
   EXPECT_THAT(verdict(summary, {}), HasSubstr("; other programs may run on these cores"));
 
@@ -242,7 +242,7 @@ TEST(Verdict, ARunWhoseLossIsNotFiniteGetsNoneOnItsSpeed) {
                     Not(HasSubstr("try:"))));
 }
 
-TEST(Verdict, NoNetworkIsLookedAtWhereAllRanksAreOnOneHost) {
+TEST(Verdict, TheNetworkIsNotBlamedOnOneHost) {
   RunFacts one_host{.ranks = 2, .tensor = 2, .hosts = 1};
   EXPECT_THAT(advice_for(Trouble::late_messages, one_host), Not(HasSubstr("network")));
   EXPECT_THAT(advice_for(Trouble::exposed_comm, one_host), Not(HasSubstr("within a host")));
@@ -261,7 +261,7 @@ TEST(Verdict, ASlowDiskOfOneRankIsThatRanks) {
   EXPECT_THAT(verdict(summary, two_ranks), HasSubstr("without its data wait of rank 1 on b (60"));
 }
 
-TEST(Verdict, WaitsForChunksThatAreDecodedAgainWantALargerCacheAndNoMoreReaders) {
+TEST(Verdict, RepeatedDecodingAsksForALargerCacheNotForReaders) {
   RunSummary summary = summary_of({{T::step, 100}, {T::data_wait, 60}});
   summary.decoded_again = 0.2;
   EXPECT_THAT(verdict(summary, {}), HasSubstr("raise data.workers"));
@@ -295,7 +295,7 @@ TEST(Verdict, ARankWhoseMessagesLeaveLateIsNamed) {
                     HasSubstr("2.00 times as fast; look at the network")));
 }
 
-TEST(Verdict, SaysByHowMuchARankIsLateAndHowFarRanksAreApart) {
+TEST(Verdict, ReportsLatenessOfARankAndSpreadOfRanks) {
   RunSummary summary =
       summary_of({{T::step, 100}, {T::exposed_comm, 10}, {T::tensor_comm, 1}, {T::reduce_comm, 8}});
   summary.slow.compute = {.rank = 1, .seconds = 0.038, .own_seconds = 0.08};
@@ -309,7 +309,7 @@ TEST(Verdict, SaysByHowMuchARankIsLateAndHowFarRanksAreApart) {
                       "takes longer")));
 }
 
-TEST(Verdict, LateMessagesAreNamedWhereNothingElseExplainsThem) {
+TEST(Verdict, LateMessagesAreNamedIfUnexplained) {
   RunSummary summary = summary_of({{T::step, 100}, {T::exposed_comm, 60}});
   summary.ranks = {{{T::late, 38}, {T::late_steps, 1}}, {{T::late, 20}, {T::late_steps, 1}}};
   summary.slow.messages = {.rank = 0, .seconds = 0.05, .own_seconds = 0.05};
@@ -321,7 +321,7 @@ TEST(Verdict, LateMessagesAreNamedWhereNothingElseExplainsThem) {
 }
 
 // On a busy machine a rank that waits for its data also lacks a core more often than its peers.
-TEST(Verdict, AWaitThatIsMeasuredIsNamedBeforeOneForCoresThatIsHardlyLonger) {
+TEST(Verdict, MeasuredWaitsPrecedeSlightlyLongerCoreWaits) {
   RunSummary summary = summary_of({{T::step, 100}, {T::data_wait, 10}, {T::core_wait, 20}});
   summary.ranks = {{{T::late, 30}, {T::late_steps, 1}}, {}};
   summary.slow.core = {.rank = 0, .seconds = 0.036, .own_seconds = 0.05};
@@ -332,7 +332,7 @@ TEST(Verdict, AWaitThatIsMeasuredIsNamedBeforeOneForCoresThatIsHardlyLonger) {
   EXPECT_THAT(verdict_text(summary, two_ranks), HasSubstr("steps: it waits for its data"));
 }
 
-TEST(Trials, WhatComesMoreRarelyGainsWhatItTook) {
+TEST(Trials, RarerWorkGainsItsTime) {
   RunSummary summary = summary_of({{T::step, 10000}});
   summary.totals.steps = 100;
   summary.wall_seconds = 20;
@@ -345,7 +345,7 @@ TEST(Trials, WhatComesMoreRarelyGainsWhatItTook) {
   EXPECT_EQ(try_line(summary, {.eval_every = 100}), "") << "the last one stays";
 }
 
-TEST(Trials, AreThoseThatTheRunsOwnTimesTell) {
+TEST(Trials, FollowFromTheRunsTimes) {
   RunSummary summary = summary_of({{T::step, 100},
                                    {T::forward, 20},
                                    {T::optimizer, 4},
@@ -361,7 +361,7 @@ TEST(Trials, AreThoseThatTheRunsOwnTimesTell) {
             "try: parallel.schedule=zero-bubble (predicted -15.0 % time)");
 }
 
-TEST(Trials, LessShardingSavesWhatEachPassGathers) {
+TEST(Trials, LessShardingSavesGathersOfPasses) {
   const RunSummary summary =
       summary_of({{T::step, 100}, {T::tensor_comm, 8}, {T::gather_comm, 40}});
   RunFacts facts{.ranks = 2, .data = 2, .zero = 3, .global_batch = 8, .micro_batch = 2};
@@ -376,7 +376,7 @@ TEST(Trials, LessShardingSavesWhatEachPassGathers) {
   EXPECT_EQ(try_line(summary, facts), "") << "waits of a tensor group have other reasons";
 }
 
-TEST(Verdict, AnEvaluationAtTheEndIsNotToBeMadeRarer) {
+TEST(Verdict, AFinalEvaluationCannotBeMadeRarer) {
   RunSummary summary = summary_of({{T::step, 100}});
   summary.wall_seconds = 0.2;
   summary.evaluation_seconds = 0.1;
@@ -386,7 +386,7 @@ TEST(Verdict, AnEvaluationAtTheEndIsNotToBeMadeRarer) {
               EndsWith("as fast; raise train.eval_every"));
 }
 
-TEST(MachineLoad, WhatAProcessHasStartedIsItsOwn) {
+TEST(MachineLoad, ChildProcessesCountAsTheProcess) {
   const auto seconds_of_children = [] {
     rusage ended{};
     EXPECT_EQ(::getrusage(RUSAGE_CHILDREN, &ended), 0);

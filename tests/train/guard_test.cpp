@@ -190,7 +190,7 @@ class GuardTest : public test::MpiTest {
   std::unique_ptr<SignalRequests> signals_ = std::make_unique<SignalRequests>();
 };
 
-TEST_F(GuardTest, ABatchThatSpoilsTheLossLeavesTheWeightsAsTheyWere) {
+TEST_F(GuardTest, ABatchThatSpoilsTheLossLeavesTheWeightsUnchanged) {
   constexpr int odd = 12, steps = 15;
   for (Case layout : layouts()) {
     SCOPED_TRACE(name_of(layout));

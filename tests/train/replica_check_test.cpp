@@ -16,7 +16,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-TEST(OddRanksTest, AreThoseWithoutTheMajority) {
+TEST(OddRanksTest, AreTheMinority) {
   const auto odd = [](std::vector<std::uint64_t> digests) { return odd_ranks(digests); };
   EXPECT_EQ(odd({7, 7, 7}), (std::vector<int>{}));
   EXPECT_EQ(odd({7, 8, 7}), (std::vector<int>{1}));

@@ -28,11 +28,11 @@ std::vector<float> exact_sums(std::int64_t n, std::int64_t times) {
   return sums;
 }
 
-TEST(WrongRows, AreNoneOfAProductThatIsRight) {
+TEST(WrongRows, AreNoneInACorrectProduct) {
   EXPECT_EQ(wrong_rows(exact_sums(24, 3), 24, 3), 0);
 }
 
-TEST(WrongRows, CountRowsWithAFlippedBitWhereverItIs) {
+TEST(WrongRows, CountRowsWithAFlippedBitAtAnyPlace) {
   const std::vector<float> right = exact_sums(24, 3);
   for (std::size_t at = 0; at < right.size(); at += 5)
     for (const unsigned bit : {0U, 12U, 23U, 30U, 31U}) {
@@ -47,7 +47,7 @@ TEST(WrongRows, CountRowsWithAFlippedBitWhereverItIs) {
     }
 }
 
-TEST(WrongRows, CountANumberThatIsNone) {
+TEST(WrongRows, CountNaN) {
   std::vector<float> sums = exact_sums(24, 1);
   sums[30] = std::numeric_limits<float>::quiet_NaN();
   sums[60] = std::numeric_limits<float>::infinity();
@@ -60,7 +60,7 @@ std::vector<HealthSample> ranks_like(std::size_t count, const HealthSample& samp
 
 constexpr HealthSample good{.gflops = 100, .link_mb_per_s = 1000};
 
-TEST(HealthReport, RanksThatAreAlikeAreNeitherSlowNorWrong) {
+TEST(HealthReport, EqualRanksAreNeitherSlowNorWrong) {
   const std::vector<std::string> hosts(4, "n1");
 
   const HealthReport report = judge_health(ranks_like(4, good), hosts);
@@ -97,7 +97,7 @@ TEST(HealthReport, LinksAreComparedWithLinksOfTheirKind) {
           "the link from rank 6 on d to rank 7 on d carries 300 MB/s, others within a host 1000"));
 }
 
-TEST(HealthReport, OfTwoTestsTheBetterSpeedsAndTheWorseResultsCount) {
+TEST(HealthReport, BetterSpeedsAndWorseResultsOfTwoTestsCount) {
   std::vector<HealthSample> first = ranks_like(2, good), second = first;
   first[0].gflops = 20;
   first[1].wrong_rows = 3;
@@ -110,7 +110,7 @@ TEST(HealthReport, OfTwoTestsTheBetterSpeedsAndTheWorseResultsCount) {
   EXPECT_EQ(both[1].link_mb_per_s, 1000);
 }
 
-TEST(HealthReport, WhatIsWrongIsNamed) {
+TEST(HealthReport, WrongResultsAreNamed) {
   std::vector<HealthSample> ranks = ranks_like(3, good);
   ranks[0].wrong_words = 2;
   ranks[1].wrong_rows = 1;

@@ -33,7 +33,7 @@ class StepRequestsTest : public testing::Test {
   const SignalRequests signals_;
 };
 
-TEST(SignalRequests, AUserSignalThatComesAfterTheRunEndsNothingAndTheNextRunHearsItsOwn) {
+TEST(SignalRequests, AUserSignalAfterTheRunIsIgnoredButNotInTheNextRun) {
   { const SignalRequests over; }
   std::raise(SIGUSR1);
 
@@ -136,7 +136,7 @@ TEST_F(StepRequestsTest, OnlyTheLeadersClockCounts) {
   EXPECT_EQ(follower.flags(after(1000)), StepFlags{});
 }
 
-TEST_F(StepRequestsTest, MinutesCountFromTheLastCheckpointWhateverItWasFor) {
+TEST_F(StepRequestsTest, MinutesCountFromTheLastCheckpointOfAnyCause) {
   StepRequests requests = make({.leader = true, .every_minutes = 1});
 
   EXPECT_FALSE(step(requests, 59).checkpoint);
@@ -193,7 +193,7 @@ TEST_F(StepRequestsTest, TheEndOfTheAllocationLeavesTimeForAsLongASaveAsWasMeasu
   EXPECT_EQ(stop_of(slower_than_before), 1000 - 50 - 3 - 30);
 }
 
-TEST_F(StepRequestsTest, ASaveThatIsStillBeingWrittenIsNotTakenForAQuickOne) {
+TEST_F(StepRequestsTest, AnUnfinishedSaveDoesNotCountAsFast) {
   StepRequests requests = make({.leader = true, .deadlines = {.allocation = 1000}});
   requests.saved(after(1));
 

@@ -110,7 +110,7 @@ TEST(TimeSplit, AThreadThatPollsWithoutACoreForALateRankWaitsForTheRank) {
   EXPECT_DOUBLE_EQ(sums[0][T::core_wait], 1);
 }
 
-TEST(LackOfCores, OfTheThreadThatTrainsIsSplitByWhatItDid) {
+TEST(LackOfCores, OfTheTrainingThreadIsSplitByActivity) {
   // Of 20 ms it computed 6, slept 5 and had no core for 9. Its waits take 8: for 3 of them it was
   // awake.
   const LackOfCores lack = lack_of_cores(20, {.stalls = 6, .reduce = 2}, {.cpu = 6, .waits = 9});
@@ -120,7 +120,7 @@ TEST(LackOfCores, OfTheThreadThatTrainsIsSplitByWhatItDid) {
   EXPECT_DOUBLE_EQ(lack.reduce, 3 * 2 / 8.0);
 }
 
-TEST(LackOfCores, OfThreadsThatBringMessagesAndDataCountsWhileTheyAreWaitedFor) {
+TEST(LackOfCores, OfMessageAndDataThreadsCountsDuringWaitsForThem) {
   const LackOfCores lack = lack_of_cores(20, {.stalls = 4, .reduce = 3, .bubble = 2, .data = 1},
                                          {.cpu = 10, .reduce = 1, .messages = 30, .data = 5});
 
@@ -153,7 +153,7 @@ TEST(TimeSplit, WaitsForCoresBetweenStepsAreNoComputation) {
   EXPECT_DOUBLE_EQ(sums[0][T::core_wait], 11);
 }
 
-TEST(TimeSplit, WaitingForAPeerThatStoodInTheBubbleIsBubble) {
+TEST(TimeSplit, WaitingForAPeerInTheBubbleIsBubble) {
   // The neighbour of the first stage's rank 1 is late, so rank 0 waits for rank 1.
   const Times usual{
       {T::period, 20}, {T::step, 20}, {T::before_reduce, 12}, {T::comm_wait, 6}, {T::bubble, 8}};
@@ -197,7 +197,7 @@ TEST(TimeSplit, WaitingForARanksCheckpointIsTheStragglersPart) {
   EXPECT_THAT(sum(split), DoubleNear(split[T::period], rounding));
 }
 
-TEST(TimeSplit, ExposedCommunicationIsToldByWhatItWasFor) {
+TEST(TimeSplit, ExposedCommunicationIsSplitByPurpose) {
   const Times rank{{T::period, 10},    {T::step, 10},       {T::before_reduce, 6},
                    {T::comm_wait, 6},  {T::reduce_wait, 3}, {T::tensor_comm, 2},
                    {T::gather_comm, 1}};
@@ -210,7 +210,7 @@ TEST(TimeSplit, ExposedCommunicationIsToldByWhatItWasFor) {
   EXPECT_DOUBLE_EQ(split[T::gather_comm], 1);
 }
 
-TEST(RankTimes, TheLastOfItsStageIsLateByItsWorkElseByItsMessages) {
+TEST(RankTimes, TheLastRankIsLateByItsWorkOrItsMessages) {
   const Times usual{{T::period, 100}, {T::step, 100}, {T::comm_wait, 40}, {T::message_wait, 40}};
   Times slow = usual, late = usual;
   slow[T::comm_wait] = slow[T::message_wait] = 10;
@@ -229,7 +229,7 @@ TEST(RankTimes, TheLastOfItsStageIsLateByItsWorkElseByItsMessages) {
   EXPECT_DOUBLE_EQ(sums[1][T::compute], 60 + 90 + 60);
 }
 
-TEST(RankTimes, ARankThatWasGivenMoreIsNotLateForThat) {
+TEST(RankTimes, ARankWithMoreWorkIsNotLateForIt) {
   const Times less{{T::period, 100},
                    {T::step, 100},
                    {T::comm_wait, 50},
@@ -320,7 +320,7 @@ TEST(SlowReads, AreThoseOfTheRankThatWaitedLongest) {
   EXPECT_EQ(slowest->bytes, 1000);
 }
 
-TEST(Joules, AreKnownWhereEveryRankThatCountsKnowsItsOwn) {
+TEST(Joules, AreKnownIfAllCountingRanksKnowTheirs) {
   std::vector<RankStep> ranks(4);
   EXPECT_EQ(joules_of(ranks), std::nullopt);  // without a counter
   ranks[0].joules = 3;

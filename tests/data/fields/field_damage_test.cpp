@@ -73,7 +73,7 @@ class FieldDamage : public testing::Test {
 const FieldSpec small{.extents = {4, 6, 2}};
 const FieldSpec packed{.extents = {4, 6, 2}, .chunk = {2, 6, 2}, .storage = deflated()};
 
-TEST_F(FieldDamage, FilesThatAreNoneAreNamed) {
+TEST_F(FieldDamage, InvalidFilesAreNamed) {
   expect_refused(options(), directory_.path(), "no HDF5 files");
   write_text(path("a.h5"), "");
   expect_refused(options(), "a.h5", "is empty");
@@ -93,7 +93,7 @@ TEST_F(FieldDamage, TruncatedFilesAreNamedWhereverTheyEnd) {
   }
 }
 
-TEST_F(FieldDamage, AFileOfANewerFormatIsNamedWithHowToWriteItAnew) {
+TEST_F(FieldDamage, AFileOfANewerFormatIsNamedWithTheFix) {
   const std::string file = write("a.h5", small);
   std::string bytes = read_text(file);
   // A layout message of version 3 of a contiguous data set, in front of its address.
@@ -140,7 +140,7 @@ TEST_F(FieldDamage, ShapesThatDifferAreNamedWithBothFiles) {
   expect_refused(wrong, "data.input_channels: 2 is none of the 2 channels");
 }
 
-TEST_F(FieldDamage, LabelsThatAreNoneAreNamed) {
+TEST_F(FieldDamage, InvalidLabelsAreNamed) {
   FieldOptions three = options();
   three.classes = 3;
   for (const double label : {3.0, -1.0}) {
@@ -151,7 +151,7 @@ TEST_F(FieldDamage, LabelsThatAreNoneAreNamed) {
   expect_refused(three, "a.h5", "data", "one number per sample");
 }
 
-TEST_F(FieldDamage, NamesOfFilesThatAreNoneAreRefused) {
+TEST_F(FieldDamage, NamesWithoutFilesAreRefused) {
   write("a.h5", small);
   std::filesystem::create_directories(path("folder.h5/below"));
   EXPECT_EQ(expand_files(options().files), std::vector{path("a.h5")});
@@ -183,7 +183,7 @@ TEST_F(FieldDamage, AFilterThatIsNotKnownIsNamedWithWhatToDo) {
   expect_refused(options(), "a.h5", "filter 32013 (zfp)", "hdf5plugin", "h5repack");
 }
 
-TEST_F(FieldDamage, FiltersOfTheLibraryAloneAreNamedWithHowToWriteTheFileAnew) {
+TEST_F(FieldDamage, UnsupportedFiltersAreNamedWithTheFix) {
   const H5 narrow(H5Tcopy(H5T_STD_I16LE), H5Tclose);
   write("a.h5", {.extents = {4, 6, 2}, .type = narrow, .chunk = {2, 6, 2}, .storage = [](hid_t p) {
                    EXPECT_GE(H5Pset_scaleoffset(p, H5Z_SO_INT, H5Z_SO_INT_MINBITS_DEFAULT), 0);
@@ -378,7 +378,7 @@ TEST_F(FieldDamage, AFileThatChangesWhileItIsReadIsNamed) {
               AllOf(HasSubstr("a.h5"), HasSubstr("has changed since the run began")));
 }
 
-TEST_F(FieldDamage, AFileThatIsWrittenToAndItsTimeOfChangeSetBackIsNamedAndChmodIsNoChange) {
+TEST_F(FieldDamage, AWriteWithARestoredTimeIsNamedAndChmodIsNoChange) {
   const std::string file = write("a.h5", small);
   const auto data = open(options());
   EXPECT_EQ(read(*data), 0);
@@ -429,7 +429,7 @@ TEST_F(FieldDamage, AnIndexIsKeptUntilItsFileChanges) {
   EXPECT_TRUE(kept_indexes(path("none"), request, files).indexes.empty());
 }
 
-TEST_F(FieldDamage, AFileThatEndsTheLibraryIsNamedAndThisProcessGoesOn) {
+TEST_F(FieldDamage, AFileThatCrashesTheLibraryIsNamedAndThisProcessContinues) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer wants to be loaded first";
 #endif

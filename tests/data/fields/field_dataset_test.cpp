@@ -322,7 +322,7 @@ TEST_F(FieldData, NotFiniteInputsAreRefusedOrMadeZeroAndCounted) {
   EXPECT_THAT(data.shortcomings(), HasSubstr("2 missing, NaN or infinite inputs"));
 }
 
-TEST_F(FieldData, AFractionIsHeldBackForValidationAndNobodySeesItTwice) {
+TEST_F(FieldData, AFractionIsOnlyForValidation) {
   for (int i = 0; i < 10; ++i)
     write_sample(fmt::format("{}.h5", i), i, {.extents = {1, 1, 1}});
   FieldOptions part = options();
@@ -371,7 +371,7 @@ TEST_F(FieldData, ReadersTogetherKeepNoMoreFilesOpenThanAProcessMay) {
   EXPECT_EXIT(read_all_with_64_descriptors(std::array{&a, &b, &c}), testing::ExitedWithCode(0), "");
 }
 
-TEST_F(FieldData, TheFingerprintIsOfTheDataAndNotOfItsPlace) {
+TEST_F(FieldData, TheFingerprintDoesNotDependOnThePlace) {
   write_sample("a.h5", 1, {.extents = {4, 5, 3}});
   const std::uint64_t before = open(options()).fingerprint();
   std::filesystem::create_directories(path("elsewhere"));

@@ -76,7 +76,7 @@ TEST_F(FieldPacking, AnotherAttributeIsAnotherDataSet) {
   EXPECT_NE(open(of_file()).fingerprint(), half);
 }
 
-TEST_F(FieldPacking, TakesSignedNumbersForUnsignedOnesWhereTheFileSaysSo) {
+TEST_F(FieldPacking, ReadsSignedNumbersAsUnsignedIfTheFileSaysSo) {
   write({{"_FillValue", -1}}, H5T_STD_I8LE, {0, 1, 127, -128, -2, -1});
   {
     const H5 file = test::change_hdf5(path("a.nc"));
@@ -87,7 +87,7 @@ TEST_F(FieldPacking, TakesSignedNumbersForUnsignedOnesWhereTheFileSaysSo) {
               testing::ElementsAre(0.0F, 1.0F, 127.0F, 128.0F, 254.0F, testing::IsNan()));
 }
 
-TEST_F(FieldPacking, WhatNetcdfFillsWithIsMissingButInBytes) {
+TEST_F(FieldPacking, NetcdfFillValuesAreMissingExceptInBytes) {
   const auto filled = [](hid_t type, double fill) {
     return [=](hid_t properties) {
       EXPECT_GE(H5Pset_fill_value(properties, H5T_NATIVE_DOUBLE, &fill), 0) << type;
@@ -108,7 +108,7 @@ TEST_F(FieldPacking, WhatNetcdfFillsWithIsMissingButInBytes) {
   EXPECT_EQ(values(open(one), 0), std::vector<float>(6, 255.0F));
 }
 
-TEST_F(FieldPacking, RefusesAttributesThatSayNothingAndIgnoresBoundsOfOtherNumbers) {
+TEST_F(FieldPacking, RefusesMeaninglessAttributesAndIgnoresBoundsOfOtherTypes) {
   write({{"valid_min", 0.5}, {"missing_value", 1e9}});
   EXPECT_EQ(values(open(of_file()), 0), test::floats(test::counting(6)));
   EXPECT_THAT(open(of_file()).indexes().front().units.front().fields.front().packing.unused,
@@ -128,7 +128,7 @@ TEST_F(FieldPacking, RefusesAttributesThatSayNothingAndIgnoresBoundsOfOtherNumbe
   EXPECT_EQ(values(open(stored), 0), test::floats(test::counting(6)));
 }
 
-TEST_F(FieldPacking, AVirtualDataSetSaysWhatItsSourcesSay) {
+TEST_F(FieldPacking, AVirtualDataSetHasItsSourcesAttributes) {
   write({{"scale_factor", 0.5}});
   std::filesystem::rename(path("a.nc"), path("source.nc"));
   const auto add_factor = [&](double factor) {

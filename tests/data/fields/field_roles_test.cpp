@@ -12,7 +12,7 @@ namespace trireme::test {
 namespace {
 
 // Three samples of (2, 3, 2) along N, NaN where the mask of sample 1 is 0.
-TEST_F(FieldData, WhereAMaskIsZeroInputsAreNotLookedAtAndBecomeZeroAfterScaling) {
+TEST_F(FieldData, MaskedInputsAreIgnoredAndZeroAfterScaling) {
   std::vector<double> stored = counting(36);
   stored[12 + 2] = stored[12 + 3] = std::nan("");
   const std::vector<double> masks = {1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 2, 1, 1, 1, 1, 1, 1, 0};
@@ -60,7 +60,7 @@ TEST_F(FieldData, WhereAMaskIsZeroInputsAreNotLookedAtAndBecomeZeroAfterScaling)
       "rows and columns");
 }
 
-TEST_F(FieldData, WeightsAreReadPerSampleAndRefusedWhereTheyAreNone) {
+TEST_F(FieldData, WeightsAreReadPerSampleAndInvalidOnesRefused) {
   {
     const H5 file = make_hdf5(path("a.h5"));
     write_field(file, "u", {.extents = {3, 2, 2}}, counting(12));
@@ -168,7 +168,7 @@ TEST_F(FieldData, AnIndexWhoseTextsAreNumberedWronglyIsRefused) {
   }
 }
 
-TEST_F(FieldData, AKeyTellsSamplesForTrainingValidationAndTestApart) {
+TEST_F(FieldData, AKeySplitsSamplesForTrainingValidationAndTest) {
   {
     const H5 file = make_hdf5(path("a.h5"));
     write_field(file, "u", {.extents = {6, 1, 1}}, counting(6));

@@ -144,7 +144,7 @@ TEST_F(StreamOrder, ARecordBeforeTheWorkIsReported) {
   expect_reported(scene, "not ordered");
 }
 
-TEST_F(StreamOrder, AWriteOverWhatAnotherStreamStillReadsIsReported) {
+TEST_F(StreamOrder, AWriteDuringAnotherStreamsReadIsReported) {
   const Scene scene = [](const Bench& bench, bool right) {
     bench.produce();
     bench.compute.record(bench.done);
@@ -211,7 +211,7 @@ TEST_F(StreamOrder, NeighbouringBytesAreNotOneAnother) {
       testing::ExitedWithCode(reported), "not ordered(.|\n)*byte [12] of 1024");
 }
 
-TEST_F(StreamOrder, FreeingWhatTheHostHasNotWaitedForIsReported) {
+TEST_F(StreamOrder, FreeingMemoryInUseIsReported) {
   const Scene scene = [](const Bench& bench, bool right) {
     void* data = nullptr;
     check(cudaMalloc(&data, bytes));
@@ -225,7 +225,7 @@ TEST_F(StreamOrder, FreeingWhatTheHostHasNotWaitedForIsReported) {
                   "kernel fill_values");
 }
 
-TEST_F(StreamOrder, MemoryThatIsAllocatedAnewRemembersNothing) {
+TEST_F(StreamOrder, ReallocatedMemoryHasNoHistory) {
   const Bench bench;
   void* data = nullptr;
 
@@ -248,7 +248,7 @@ TEST_F(StreamOrder, FillingASlotThatACopyStillReadsIsReported) {
   expect_reported(scene, "the host touches page-locked memory(.|\n)*byte 28 of 1024(.|\n)*written");
 }
 
-TEST_F(StreamOrder, ReadingWhatACopyStillWritesIsReported) {
+TEST_F(StreamOrder, ReadingDuringACopyIsReported) {
   const Scene scene = [](const Bench& bench, bool right) {
     bench.produce();
     bench.compute.copy(bench.host, bench.device);

@@ -60,12 +60,12 @@ TEST(CampaignDecision, TakesTheOfferThatIsDoneFirst) {
   EXPECT_EQ(waits.place, "b");
 }
 
-TEST(CampaignDecision, TakesFewerNodesWhereMoreAreNotFaster) {
+TEST(CampaignDecision, TakesFewerNodesIfMoreAreNotFaster) {
   const std::vector<LayoutOption> flat{option(2, 2.0), option(4, 2.0)};
   EXPECT_EQ(decide_next(state(), flat, std::vector<Offer>{{"", 4, 0}}, {}, 0, now).option, 0U);
 }
 
-TEST(CampaignDecision, TakesTheMostNodesAtOnceWhereTimesAreNotKnown) {
+TEST(CampaignDecision, TakesTheMostNodesIfTimesAreUnknown) {
   const std::vector<Offer> offers{{"a", 4, 0}, {"a", 8, 600}};
   EXPECT_EQ(decide_next(state(), unknown, offers, {}, 0, now).option, 1U);
 }
@@ -77,7 +77,7 @@ TEST(CampaignDecision, WaitsWithoutAnOfferOfEnoughNodes) {
   EXPECT_THAT(decision.reason, HasSubstr("no offer"));
 }
 
-TEST(CampaignDecision, StaysWithinTheBudgetWhereSomethingDoes) {
+TEST(CampaignDecision, StaysWithinTheBudgetIfPossible) {
   // 10000 steps: 2 nodes 22.2 node-hours, 4 24.4, 8 33.3.
   const std::vector<Offer> offers{{"a", 8, 0}};
   const Decision decision = decide_next(state(), predicted, offers, {.node_hours = 25}, 0, now);
@@ -174,7 +174,7 @@ TEST(CampaignDecision, AJobThatWaitsGivesWayToOneThatCouldStart) {
   EXPECT_EQ(decide_running(job, unknown, {}, {}, 0, now).action, Action::keep);
 }
 
-TEST(CampaignState, CountsNodeHoursAndThoseThatWereOfUse) {
+TEST(CampaignState, CountsNodeHoursAndUsefulOnes) {
   CampaignState two = state({attempt(4, 2, 0, 900), attempt(2, 3, 900, 900, 5)});
   EXPECT_DOUBLE_EQ(two.node_hours(now), 6);
   EXPECT_DOUBLE_EQ(two.useful_node_hours(), 2);

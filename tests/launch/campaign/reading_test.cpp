@@ -47,7 +47,7 @@ TEST(CampaignFile, ReadsEveryKey) {
 
 // From cron, a login shell or the repository: another directory would submit the same campaign's
 // jobs twice.
-TEST(CampaignFile, HasItsDirectoryBesideItWhereverItIsStarted) {
+TEST(CampaignFile, HasItsDirectoryBesideTheFile) {
   const auto directory = [](const std::string& line) {
     return parse_campaign("config: a.yaml\n" + line, "/some/place/c.yaml").directory;
   };
@@ -101,7 +101,7 @@ TEST(CampaignFile, RefusesWithPlaceValueAndFix) {
 }
 
 // Not a matcher, which would print both texts.
-TEST(CampaignFile, KeysStandInTheReadme) {
+TEST(CampaignFile, KeysAreInTheReadme) {
   const std::string readme = test::read_file(TRIREME_LAUNCH "/campaign/README.md");
   EXPECT_TRUE(readme.find(campaign_keys_markdown()) != std::string::npos)
       << "put this there:\n"
@@ -168,7 +168,7 @@ TEST(CampaignState, SurvivesItsFile) {
       ExitCode::config, [&] { (void)load_state(place.path()); }, "is of version 9");
 }
 
-TEST(SlurmText, TellsWhichNodesAreIdle) {
+TEST(SlurmText, FindsIdleNodes) {
   const std::string text =
       "n1|idle\nn2|idle*\nn3|allocated\nn4|idle~\nn5|down\nn6|mixed\nn1|idle\n";
   EXPECT_THAT(idle_nodes(text, {}, {}), ElementsAre("n1", "n4"));
@@ -191,7 +191,7 @@ TEST(SlurmText, ReadsDatesCodesAndFields) {
   EXPECT_EQ(code_in_log("nothing"), std::nullopt);
 }
 
-TEST(SlurmText, TellsRefusalsThatStayFromThoseThatPass) {
+TEST(SlurmText, DistinguishesPermanentRefusals) {
   EXPECT_TRUE(is_permanent(
       "allocation failure: Invalid account or account/partition combination specified"));
   EXPECT_TRUE(is_permanent("Invalid partition name specified"));
@@ -215,7 +215,7 @@ TEST(Blame, NamesHostsOfRanksThatDiedOrFellSilent) {
   EXPECT_TRUE(blamed_hosts("rank 99999999999999 does not answer", hosts, 2).empty());
 }
 
-TEST(JobEnd, TellsWhatFollowsAnExitCode) {
+TEST(JobEnd, MapsExitCodesToActions) {
   using enum NextStep;
   const std::vector<std::pair<int, NextStep>> expected = {
       {0, none},    {1, restart}, {2, give_up},  {3, give_up},  {4, restart},  {5, restart},
@@ -229,7 +229,7 @@ TEST(JobEnd, TellsWhatFollowsAnExitCode) {
   EXPECT_FALSE(may_pass("train.stps: unknown key"));
 }
 
-TEST(Blame, TellsErrorsThatWouldComeAgain) {
+TEST(Blame, RecognisesErrorsThatWouldRepeat) {
   const std::string said = "[rank 0/2 n1] error: c.yaml:3: train.stps: unknown key\n";
   EXPECT_TRUE(would_come_again(2, said));
   EXPECT_TRUE(would_come_again(3, said));

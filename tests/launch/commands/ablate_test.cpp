@@ -175,7 +175,7 @@ TEST_F(AblateTest, AStudyThatWasInterruptedGoesOn) {
     EXPECT_EQ(one["state"], "done") << one;
 }
 
-TEST_F(AblateTest, AStudyGoesOnWhenNobodyReadsItsOutputOrTheDiskOfItIsFull) {
+TEST_F(AblateTest, AStudyContinuesWithoutReaderOrDiskSpaceForItsOutput) {
   const std::string study = "seeds: [1]\nvariants: {list: {plain: {train.clip_norm: 0}}}\n";
   const CommandResult left = run_command(
       fmt::format("{{ {} 2>&1; echo $? > {}/code; }} | head -n 1", ablate(study), directory()), 60);
@@ -213,7 +213,7 @@ TEST_F(AblateTest, CellsAreTrainedSeedBySeedInADrawnOrder) {
   EXPECT_FALSE(orders["seed 1"] == orders["seed 2"] && orders["seed 2"] == orders["seed 3"]);
 }
 
-TEST_F(AblateTest, WhatIsNoStudyIsRefusedBeforeAnythingIsStarted) {
+TEST_F(AblateTest, InvalidStudiesAreRefusedAtTheStart) {
   const std::pair<const char*, const char*> bad[] = {
       {"seeds: [1]\nvariants: {grid: {train.clip: [0]}}\n", "train.clip"},
       {"seeds: [1]\nvarants: {}\n",
@@ -289,7 +289,7 @@ TEST(Prefixes, AForkComesAfterItsStepWhateverDiffers) {
   EXPECT_EQ(spans_after(study, {0, 1}, 60), (Spans{{{0}, 100}, {{1}, 100}}));
 }
 
-TEST(Halving, TheBestShareStaysAndWhatHasNoValueGoes) {
+TEST(Halving, TheBestShareStaysAndVariantsWithoutValueAreDropped) {
   ablate::Study study = study_of({"constant", "wsd", "cosine", "linear"});
   study.halving.keep = 0.5;
   const std::vector<ablate::Standing> standings = {
@@ -302,7 +302,7 @@ TEST(Halving, TheBestShareStaysAndWhatHasNoValueGoes) {
   EXPECT_EQ(ablate::judge(study, 50, standings).stopped, (std::vector<std::size_t>{1, 3}));
 }
 
-TEST(Comparison, PairsBySeedAtTheLeastThatBothHaveComeTo) {
+TEST(Comparison, PairsBySeedAtTheLastCommonStep) {
   ablate::Study study = study_of({"constant", "wsd"});
   study.last_losses = 1;
   ablate::AblationResult result;
@@ -356,7 +356,7 @@ TEST(PairedTest, HolmCountsEveryTestThatWasPlanned) {
 }
 
 // Studies of training losses that are noise alone, with a base that all variants are compared with.
-TEST(PairedTest, FindsEffectsThatAreNoneInAtMostFiveOfAHundredStudies) {
+TEST(PairedTest, FindsFalseEffectsInAtMostFivePercentOfStudies) {
   std::mt19937_64 bits(7);
   std::normal_distribution<double> noise;
   constexpr int studies = 4000;

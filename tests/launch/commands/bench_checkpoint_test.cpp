@@ -63,7 +63,7 @@ TEST_F(BenchCheckpointTest, MeasuresTheStepsOfAConfigBesideItsSaves) {
   EXPECT_TRUE(std::filesystem::is_empty(disk()));
 }
 
-TEST(StepStall, WhatIsLessThanStepsVaryByIsCalledNoise) {
+TEST(StepStall, StallsBelowTheVariationOfStepsAreNoise) {
   StepStall stall{.steps = 4,
                   .plain = {100, 100, 100},
                   .longer = {5, 9, 7},

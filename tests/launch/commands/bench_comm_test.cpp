@@ -105,7 +105,7 @@ TEST_F(BenchCommTest, MeasuresEveryCollectiveOnEveryGroupAndFeedsThePlanner) {
   EXPECT_THAT(result.output, HasSubstr("between hosts  not measured"));
 }
 
-TEST_F(BenchCommTest, AHostThatRunsMoreRanksThanDescribedIsDescribedAnew) {
+TEST_F(BenchCommTest, AHostWithMoreRanksThanDescribedIsRedescribed) {
   const std::string file = directory() + "/here.yaml";
   std::string text = read_file(TRIREME_HARDWARE_FILE);
   for (const char* const key : {"ranks: ", "domain: "}) {

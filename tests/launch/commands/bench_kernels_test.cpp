@@ -49,7 +49,7 @@ const Json& row(const Json& all, const std::string& pass, const std::string& ope
   throw std::runtime_error("no row of " + operation);
 }
 
-TEST_F(BenchKernels, SaysHowLaunchesAreCountedWhereTheBuildHasNone) {
+TEST_F(BenchKernels, WithoutLaunchesSaysHowToCountThem) {
   EXPECT_THAT(bench("configs/gpt_tiny.yaml"),
               AllOf(HasSubstr("layer_norm_forward"), HasSubstr("per micro-batch"),
                     HasSubstr("Launches need the CUDA back end"), HasSubstr("--preset cuda")));

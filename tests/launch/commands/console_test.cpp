@@ -75,7 +75,7 @@ TEST_F(ConsoleTest, CommandsOfEarlierVersionsDoTheSameWithANoticeAndAreInNoHelp)
   EXPECT_THAT(trireme("data --help").output, Not(HasSubstr("describe")));
 }
 
-TEST_F(ConsoleTest, AnErrorShowsWhatATerminalWouldObeyAndIsCut) {
+TEST_F(ConsoleTest, AnErrorEscapesControlCharactersAndIsCut) {
   const CommandResult escape = trireme("report '/a\x1b[31m'");
   const CommandResult cut = trireme("report /" + std::string(60000, 'b'));
 
@@ -177,7 +177,7 @@ TEST_F(ConsoleTest, TheRunDirectoryKeepsTheLogOfAllStartsAndTheErrorThatEndedOne
   EXPECT_THAT(read_file(directory() + "/broken/console.log"), HasSubstr("[error] [0] [job] step "));
 }
 
-TEST_F(ConsoleTest, AnEndWithACodePrintsNothingOfTheLauncherBelowOurs) {
+TEST_F(ConsoleTest, ExitCodesPrintNoLauncherOutputBelowOurs) {
   for (const int ranks : {1, 3}) {
     const CommandResult stopped =
         train_gpt(fmt::format("run{}", ranks), ranks,
@@ -219,7 +219,7 @@ TEST_F(ConsoleTest, ClosedStandardDescriptorsLeaveEveryFileItsOwnLines) {
   EXPECT_FALSE(weights_of("run").empty());
 }
 
-TEST_F(ConsoleTest, ARunGoesOnWhenNobodyReadsItsOutput) {
+TEST_F(ConsoleTest, ARunContinuesWithoutAReader) {
   const CommandResult first_line =
       run_command("{ " + training() + " 2>&1; echo $? >" + directory() + "/code; } | head -n 1");
 
@@ -228,7 +228,7 @@ TEST_F(ConsoleTest, ARunGoesOnWhenNobodyReadsItsOutput) {
   EXPECT_FALSE(weights_of("run").empty());
 }
 
-TEST_F(ConsoleTest, AReaderWhoLeavesEndsNoOtherCommandAndIsNoError) {
+TEST_F(ConsoleTest, AClosedPipeEndsOnlyItsCommandWithoutError) {
   ASSERT_EQ(run_command(training()).exit_code, 0);
   const auto code_of = [&](const std::string& command) {
     static_cast<void>(run_command(
@@ -248,7 +248,7 @@ TEST_F(ConsoleTest, AReaderWhoLeavesEndsNoOtherCommandAndIsNoError) {
             "141\n");
 }
 
-TEST_F(ConsoleTest, WhatLooksAtRunsAndMachinesAnswersScriptsInJson) {
+TEST_F(ConsoleTest, InspectionCommandsHaveJsonOutput) {
   ASSERT_EQ(run_command(training()).exit_code, 0);
   const auto answer = [&](const std::string& command) {
     return nlohmann::json::parse(trireme(command + " --json").output);
@@ -284,7 +284,7 @@ TEST_F(ConsoleTest, CommandsOfEarlierVersionsAreTakenWithANoticeAndAreInNoHelp) 
   EXPECT_THAT(trireme("--help").output, Not(HasSubstr("verify-run")));
 }
 
-TEST_F(ConsoleTest, WhatCannotBePrintedChangesNoExitCodeOfAFailure) {
+TEST_F(ConsoleTest, FailedOutputDoesNotChangeAFailuresExitCode) {
   for (const char* const where : {"2>/dev/full", "2>&-", ">/dev/full 2>&1"}) {
     const CommandResult result =
         run_command(fmt::format("{} train {}/none.yaml {}", TRIREME_BINARY, directory(), where));

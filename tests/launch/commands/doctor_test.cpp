@@ -14,7 +14,7 @@ using doctor::Findings;
 using testing::AllOf;
 using testing::HasSubstr;
 
-TEST(DoctorTable, PutsEqualFindingsOfRanksTogetherAndCountsProblems) {
+TEST(DoctorTable, GroupsEqualFindingsOfRanksAndCountsProblems) {
   Findings a, b, c;
   for (Findings* findings : {&a, &b, &c})
     findings->fine("cpu", "fast");
@@ -132,7 +132,7 @@ TEST(DoctorJudges, RanksThatShareCoresAreFoundByTheirMasks) {
   EXPECT_THAT(findings.all()[0].fix, HasSubstr("at most one rank per core"));
 }
 
-TEST(DoctorJudges, APlanBeyondTheHostsMemoryIsAProblemAndBeyondWhatIsFreeANote) {
+TEST(DoctorJudges, APlanBeyondTheHostsMemoryIsAProblemAndBeyondFreeMemoryANote) {
   constexpr std::uint64_t gib = 1ULL << 30U;
   const auto severity = [](std::uint64_t planned, const HostMemory& memory) {
     Findings findings;

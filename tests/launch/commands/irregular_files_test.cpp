@@ -78,7 +78,7 @@ class IrregularFilesTest : public RunTest {
 #endif
 };
 
-TEST_F(IrregularFilesTest, OfARunAreNamedOrDoneWithout) {
+TEST_F(IrregularFilesTest, OfARunAreNamedOrSkipped) {
   const CommandResult trained =
       train_gpt("run", 1, {"checkpoint.every_steps=3", "checkpoint.keep=1", "telemetry.trace=4"});
   ASSERT_EQ(trained.exit_code, 0) << trained.output;
@@ -111,7 +111,7 @@ TEST_F(IrregularFilesTest, OfARecordingAreNamed) {
               {replay + "{0}/again --values --against {0}"});
 }
 
-TEST_F(IrregularFilesTest, OfAStudyAreNamedOrDoneAgain) {
+TEST_F(IrregularFilesTest, OfAStudyAreNamedOrRedone) {
   const std::string scale = fmt::format(
       "scale {}/gpt.yaml --ranks 1 --repeats 1 --steps 3 --warmup 1 --out ", data_directory());
   const CommandResult done = trireme(scale + directory() + "/study");
@@ -125,7 +125,7 @@ TEST_F(IrregularFilesTest, OfAStudyAreNamedOrDoneAgain) {
   expect_ends(directory() + "/study", files, {scale + "{0} --resume"});
 }
 
-TEST_F(IrregularFilesTest, WhatATerminalWouldObeyIsShown) {
+TEST_F(IrregularFilesTest, ControlCharactersAreEscaped) {
   ASSERT_EQ(train_gpt("run", 1).exit_code, 0);
   const std::string run = directory() + "/run", name =
                                                     "a\x1b[31m\xc2\x9b"

@@ -86,7 +86,7 @@ TEST(LayoutSearch, RanksByTimeAndFindsTheSameEveryTime) {
 }
 
 // GPipe takes as long as 1F1B and keeps more micro-batches.
-TEST(LayoutSearch, OfEqualTimesTheSmallerComesFirst) {
+TEST(LayoutSearch, OnEqualTimesTheSmallerComesFirst) {
   const auto plans = LayoutSearch(config(gpt_text), 2, machine()).fastest(all);
   int pairs = 0;
   for (std::size_t i = 0; i < plans.size(); ++i) {
@@ -103,7 +103,7 @@ TEST(LayoutSearch, OfEqualTimesTheSmallerComesFirst) {
   EXPECT_GT(pairs, 0);
 }
 
-TEST(LayoutSearch, KeepsWhatDecidesResults) {
+TEST(LayoutSearch, KeepsKeysThatDecideResults) {
   const Config layout = config(gpt_text, {"reproducibility=layout", "parallel.tensor_blocks=4"});
   for (const LayoutPlan& plan : LayoutSearch(layout, 4, machine()).fastest(all)) {
     EXPECT_EQ(plan.config.train.micro_batch, 2);
@@ -115,7 +115,7 @@ TEST(LayoutSearch, KeepsWhatDecidesResults) {
     EXPECT_EQ(plan.config.train.micro_batch, 4);
 }
 
-TEST(LayoutSearch, DropsWhatDoesNotFit) {
+TEST(LayoutSearch, DropsLayoutsThatDoNotFit) {
   const auto everything = LayoutSearch(config(gpt_text), 4, machine()).fastest(all);
   std::vector<std::uint64_t> needs;
   for (const LayoutPlan& plan : everything)
@@ -170,7 +170,7 @@ TEST(LayoutSearch, FlagsMakeTheLayoutOfAnyConfig) {
   }
 }
 
-TEST(LayoutSearch, SaysWhyNothingIsPossible) {
+TEST(LayoutSearch, ReportsWhyNoLayoutIsPossible) {
   test::expect_error(
       ExitCode::config,
       [] { (void)LayoutSearch(config(resnet_text, {"train.global_batch=4"}), 7, machine()); },

@@ -77,7 +77,7 @@ double gain_of(const std::vector<Trial>& trials, const std::string& setting) {
   return found == trials.end() ? 0 : found->gain;
 }
 
-TEST(Neighbours, GainWhatThePlannerSavesOnTheMachineThatTheRunWasOn) {
+TEST(Neighbours, GainThePlannersSavingsOnTheRunsMachine) {
   const Config now = run_config({"parallel.pipeline=2", "train.micro_batch=8"});
   const double step = estimate(now).total;
   const auto gain = [&](const std::vector<std::string>& other) {
@@ -107,7 +107,7 @@ TEST(Neighbours, ACutByHandIsHeldAgainstTheBalancedOne) {
             0);
 }
 
-TEST(Neighbours, CallsThatAreSlowWhateverTheirSizeAreToBecomeFewer) {
+TEST(Neighbours, FewerCallsAreAdvisedIfLatencyDominates) {
   plan::Hardware slow = two_cores();
   slow.links.inside.latency = 1e-3;
   const auto found = [&](const std::vector<std::string>& set) {
@@ -132,7 +132,7 @@ TEST(Neighbours, APartSavesNoMoreThanItTook) {
   EXPECT_THAT(neighbour_trials(now, two_ranks, summary, rates()), IsEmpty());
 }
 
-TEST(Neighbours, WhatTheRulesRefuseOrDecidesResultsIsLeftOut) {
+TEST(Neighbours, RefusedAndResultChangingSettingsAreSkipped) {
   const auto has = [](std::string_view setting) {
     return Contains(Field(&Trial::setting, testing::HasSubstr(std::string(setting))));
   };
@@ -151,7 +151,7 @@ TEST(Neighbours, WhatTheRulesRefuseOrDecidesResultsIsLeftOut) {
   EXPECT_THAT(with("reproducibility=layout"), Not(has("train.micro_batch")));
 }
 
-TEST(Neighbours, NothingIsSaidWhereStepsDiffer) {
+TEST(Neighbours, GivesNoAdviceIfStepsDiffer) {
   const Config now = run_config({"parallel.pipeline=2", "train.micro_batch=8"});
   EXPECT_THAT(trials(now), Not(IsEmpty()));
 

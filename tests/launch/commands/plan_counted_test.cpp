@@ -54,7 +54,7 @@ void expect_within(double share, double planned, double published) {
   EXPECT_NEAR(planned / published, 1, share) << planned << " of " << published;
 }
 
-TEST(CountedPlan, ComesCloseToWhatLlmqReachesOnOneH100) {
+TEST(CountedPlan, IsCloseToLlmqOnOneH100) {
   const char* const file = "qwen2_5_7b.yaml";
   expect_within(0.05, planned(file, 1, qwen(smallest, "bf16", 32)), 149'500);
   expect_within(0.05, planned(file, 1, qwen(seven_billion, "bf16", 4)), 13'863);

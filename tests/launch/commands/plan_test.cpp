@@ -132,7 +132,7 @@ TEST_F(PlanCommand, CountsAutomaticDataRanksAsOneUnlessToldTheRanks) {
               AllOf(HasSubstr("2 micro-batches"), Not(HasSubstr("counted"))));
 }
 
-TEST_F(PlanCommand, RefusesShapesThatCannotBeWithWhatWorks) {
+TEST_F(PlanCommand, RefusesImpossibleShapesWithValidOnes) {
   const std::string interleaved = "--print-schedule --schedule interleaved --chunks 2 --stages 4 ";
 
   expect_refusal(interleaved + "--micro-batches 6", "--schedule", "not 6", "use 4 or 8");
@@ -183,7 +183,7 @@ class WholePlan : public PlanCommand {
   }
 };
 
-TEST_F(WholePlan, SaysWhatARankHoldsHowLongAStepTakesAndWhatTheRunCosts) {
+TEST_F(WholePlan, ReportsMemoryStepTimeAndCost) {
   const std::string text = plan(gpt() + "--ranks 4 --set parallel.pipeline=2");
 
   EXPECT_THAT(text,
@@ -248,7 +248,7 @@ TEST_F(WholePlan, CountsTheCacheOfTextsThatAreContinued) {
   EXPECT_THROW((void)plan(gpt() + "--ranks 1 --search --generate 8x32"), CLI::ExcludesError);
 }
 
-TEST_F(WholePlan, RecomputationSavesWhatItSays) {
+TEST_F(WholePlan, RecomputationSavesAsPredicted) {
   const std::string file = directory_.path() + "/plan.json";
   const auto kept = [&](const std::string& recompute, const char* key) {
     (void)plan(gpt() + "--ranks 1 --set train.recompute=" + recompute + " --json " + file);
@@ -307,7 +307,7 @@ TEST_F(WholePlan, NodesDecideWhichMessagesLeaveThem) {
   expect_refusal(gpt() + "--ranks 8 --nodes 3", "--nodes", "use 4");
 }
 
-TEST_F(WholePlan, RefusesMachinesAndRanksThatCannotBe) {
+TEST_F(WholePlan, RefusesImpossibleMachinesAndRanks) {
   expect_refusal(gpt() + "--ranks 3 --set parallel.tensor=2", "3 ranks cannot be split",
                  "multiple of 2");
   expect_refusal(gpt() + "--ranks 5 --set parallel.zero=2", "train.global_batch", "ranks");
@@ -331,7 +331,7 @@ TEST_F(WholePlan, RefusesBudgetsThatAreNoNumbers) {
   }
 }
 
-TEST_F(WholePlan, SaysWhatARankHoldsWithoutAMachine) {
+TEST_F(WholePlan, ReportsMemoryWithoutAMachine) {
   const std::string with = directory_.path() + "/with.json", file = gpt();
   const std::string without = directory_.path() + "/without.json";
   const std::string alone = file.substr(0, file.find("--hardware"));
@@ -432,7 +432,7 @@ TEST_F(PlannedFailures, ARunThatSavesNothingDoesNotEndOnAMachineThatFailsOften) 
   EXPECT_THAT(text, HasSubstr("as configured: failures undo the work, it does not end"));
 }
 
-TEST_F(PlannedFailures, SaysWhatTheDescriptionLacks) {
+TEST_F(PlannedFailures, NamesMissingPartsOfTheDescription) {
   EXPECT_TRUE(fail_every("40", "0")["best"].is_null());
   EXPECT_THAT(text, HasSubstr("has no reliability.checkpoint_bandwidth"));
   EXPECT_TRUE(fail_every("0", "0").is_null());

@@ -60,7 +60,7 @@ TEST(ScaleReport, RunsThatVaryByMoreThanTheLossShowNone) {
                                    "runs vary by as much: no loss is shown"));
 }
 
-TEST(ScaleReport, IntervalsStandInTheSameBracketsEverywhere) {
+TEST(ScaleReport, IntervalsHaveTheSameBracketsEverywhere) {
   scale::Study study = small_study();
   study.options.repeats = 3;
   const std::vector<scale::Row> rows = drifting_rows();
@@ -101,7 +101,7 @@ TEST(ScaleReport, OneRunHasNoIntervalAndSaysSo) {
 }
 
 // A study with other load on the cores during its first point.
-TEST(ScaleReport, EfficienciesAboveAllReasonAndWaitsForCoresAreRemarkedOn) {
+TEST(ScaleReport, ImpossibleEfficienciesAndCoreWaitsAreRemarked) {
   const scale::Point base{.mesh = {.data = 1}, .global_batch = 8};
   const scale::Point point{.mesh = {.data = 2}, .global_batch = 16};
   const auto rows = scale::attribute(

@@ -137,7 +137,7 @@ TEST_F(ScaleTest, WeakAndStrongScalingShareTheRunsThatAreTheSame) {
   EXPECT_GT(report()["points"][0]["step_seconds"], 0.0);
 }
 
-TEST_F(ScaleTest, PicturesAreRefusedInASentence) {
+TEST_F(ScaleTest, ImageConfigsAreRefused) {
   const std::string plot = "python3 " TRIREME_SCRIPTS "/plot_scaling.py ";
   const CommandResult none = run_command(plot + directory());
   write_file(directory() + "/scaling.json", "{\"points\": 3}");
@@ -346,7 +346,7 @@ TEST(Launcher, ScriptsAreThoseOfTheProgramWhereverItIsStarted) {
   EXPECT_EQ(shell_word("a=1,b"), "a=1,b");
 }
 
-TEST_F(ScaleTest, ResultsThatNoRunCanHaveLeftDoNotCount) {
+TEST_F(ScaleTest, ImpossibleResultsDoNotCount) {
   const std::string file = directory() + "/result.json";
   scale::RunResult result =
       result_of({{TimePart::period, 2}, {TimePart::compute, 1}, {TimePart::bubble, 1}});

@@ -42,13 +42,13 @@ TEST_F(EmulatedFailure, AMissingDriverIsNamed) {
   expect_failure(train(2), 2, AllOf(HasSubstr("device.type"), HasSubstr("driver")));
 }
 
-TEST_F(EmulatedFailure, AnOldDriverIsToldWithBothVersions) {
+TEST_F(EmulatedFailure, AnOldDriverIsReportedWithBothVersions) {
   const ScopedVariable fault("TRIREME_EMULATED_FAULT", "old_driver");
   expect_failure(train(1), 2,
                  AllOf(HasSubstr("driver supports CUDA 12.2"), HasSubstr("needs 13.0")));
 }
 
-TEST_F(EmulatedFailure, AnOldGpuIsToldWithItsCapability) {
+TEST_F(EmulatedFailure, AnOldGpuIsReportedWithItsCapability) {
   const ScopedVariable fault("TRIREME_EMULATED_FAULT", "old_gpu");
   expect_failure(train(1), 2, AllOf(HasSubstr("compute capability 7.0"), HasSubstr("8.0")));
 }
@@ -75,13 +75,13 @@ TEST_F(EmulatedFailure, AHostWithoutGpusIsNamed) {
   expect_failure(train(1), 2, AllOf(HasSubstr("device.type"), HasSubstr("GPU")));
 }
 
-TEST_F(EmulatedFailure, AnOldNcclIsToldWithBothVersions) {
+TEST_F(EmulatedFailure, AnOldNcclIsReportedWithBothVersions) {
   const ScopedVariable fault("TRIREME_EMULATED_FAULT", "old_nccl");
   expect_failure(train(2), 2,
                  AllOf(HasSubstr("NCCL 2.27.3"), HasSubstr("2.28"), HasSubstr("LD_LIBRARY_PATH")));
 }
 
-TEST_F(EmulatedFailure, ActivationsThatDoNotFitNameTheSettingsThatWould) {
+TEST_F(EmulatedFailure, TooLargeActivationsNameSettingsThatFit) {
   const ScopedVariable small("TRIREME_EMULATED_MEMORY", "4");
   expect_failure(
       train(1, {"model.context=64", "model.hidden=64", "train.micro_batch=8"}), 1,

@@ -75,7 +75,7 @@ TEST_F(ProductsTest, AFileServesEveryLayoutThatHasItsBlocks) {
 }
 
 // Memory for the model, but less free than the weights of its head.
-TEST_F(ProductsTest, AMatmulThatFindsNoMemoryEndsARunThatPromisesBits) {
+TEST_F(ProductsTest, AMatmulWithoutMemoryEndsAReproducibleRun) {
   Settings set{"model.vocabulary=20000", "model.layers=1"};
   const CommandResult alone = run("alone", set);
   std::smatch used;

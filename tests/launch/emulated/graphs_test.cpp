@@ -116,7 +116,7 @@ TEST_F(EmulatedGraphs, APipelineStepsWithoutThemAndSaysWhyOnce) {
 
 // Under all contracts: a traced step runs without its graph, between steps that are recorded and
 // replayed, and its events and clocks are read beside work under way.
-TEST_F(EmulatedGraphs, TracedStepsChangeNoBitWhateverIsReplayed) {
+TEST_F(EmulatedGraphs, TracedStepsChangeNoBitInAnyGraphMode) {
   const auto expect_same_traced = [&](int ranks, const std::string& layout) {
     Run run = gpt({"train.steps=6"});
     run.steps = 6;
@@ -136,7 +136,7 @@ TEST_F(EmulatedGraphs, TracedStepsChangeNoBitWhateverIsReplayed) {
 }
 
 // NCCL could not go on with a group after that.
-TEST_F(EmulatedGraphs, NoGroupOfTheRunMeetsARecordingThatNcclRefuses) {
+TEST_F(EmulatedGraphs, NoGroupRecordsACallThatNcclRefuses) {
   for (const std::string layout : {"data=2 device.graphs=step", "tensor=2 device.graphs=layer"}) {
     const std::string eager = transcript(gpt(), {2, layout.substr(0, layout.find(' '))});
     const ScopedVariable fault("TRIREME_EMULATED_FAULT", "no_nccl_capture");
@@ -148,7 +148,7 @@ TEST_F(EmulatedGraphs, NoGroupOfTheRunMeetsARecordingThatNcclRefuses) {
   }
 }
 
-TEST_F(EmulatedGraphs, WhatCannotBeRecordedRunsAllTheSame) {
+TEST_F(EmulatedGraphs, UnrecordableStepsRunWithoutGraphs) {
   const std::string layout = "data=2 zero=3";
   const std::string eager = transcript(gpt(), {2, layout});
   const ScopedVariable fault("TRIREME_EMULATED_FAULT", "no_capture");

@@ -254,7 +254,7 @@ TEST(KernelCounts, OfGpt2With124MillionParametersStayWithinTheirBudgets) {
                 on_one_gpu("gpt2_124m.yaml", {}));
 }
 
-TEST(KernelCounts, OfGpt2StayWithinTheirBudgetsWhereProductsComputeWhatFollowsThem) {
+TEST(KernelCounts, OfGpt2WithFusedEpiloguesStayWithinTheirBudgets) {
   expect_within({.launches = 305, .gigabytes = 17.7, .step_launches = 20},
                 on_one_gpu("gpt2_124m.yaml", {"device.fused_epilogues=true"}));
 }

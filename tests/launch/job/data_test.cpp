@@ -42,7 +42,7 @@ class DataTest : public RunTest {
   }
 };
 
-TEST_F(DataTest, TokenizersAreComparedWhereverDataMeetsARun) {
+TEST_F(DataTest, TokenizersAreComparedByAllCommands) {
   const std::string bytes = tokens("bytes", "bytes");
   const std::string other = tokens("other", "huggingface:tokenizer.json:xxh3=0123456789abcdef");
   const std::string unknown = tokens("unknown", "");
@@ -68,7 +68,7 @@ TEST_F(DataTest, TokenizersAreComparedWhereverDataMeetsARun) {
   EXPECT_EQ(trireme("eval " + run + " --data " + other).exit_code, 0);
 }
 
-TEST_F(DataTest, ClassNamesAreComparedWhereverDataMeetsARun) {
+TEST_F(DataTest, ClassNamesAreComparedByAllCommands) {
   const std::string cats = images("cats", "cats,dogs,eels"),
                     apes = images("apes", "ape,cats,zebra");
 

@@ -60,7 +60,7 @@ class FieldsTest : public RunTest {
 const FieldSpec plain{};
 const FieldSpec packed{.chunk = {8, 24, 16}, .storage = deflated(1)};
 
-TEST_F(FieldsTest, WhatDescribePrintsTrainsAsItStands) {
+TEST_F(FieldsTest, ADescribedConfigTrainsUnchanged) {
   write_files("deflated", 40, packed);
   const std::string config = described("deflated");
   const std::string text = read_file(config);
@@ -76,7 +76,7 @@ TEST_F(FieldsTest, WhatDescribePrintsTrainsAsItStands) {
   EXPECT_LT(steps.back().loss, 0.8 * steps.front().loss) << "labels follow from the data";
 }
 
-TEST_F(FieldsTest, BitsAreThoseOfOneRankWhateverTheFilesAreStoredAs) {
+TEST_F(FieldsTest, BitsAreThoseOfOneRankForEveryStorage) {
   write_files("plain", 24, plain);
   write_files("packed", 24, packed);
   const std::string config = described("plain");
@@ -171,7 +171,7 @@ TEST_F(FieldsTest, StatisticsScaleARunAndEvalReadsItsValidationFiles) {
   EXPECT_THAT(shown.output, HasSubstr("sample_000000_label_"));
 }
 
-TEST_F(FieldsTest, InspectTakesFilesOrTheConfigThatNamesThemAndRefusesWhatTheyHaveNot) {
+TEST_F(FieldsTest, InspectTakesFilesOrAConfigAndRefusesMissingFields) {
   write_files("files", 8, plain);
   const std::string config = described("files");
   const CommandResult files = trireme(fmt::format("data inspect {}/files", directory()));
@@ -284,7 +284,7 @@ TEST_F(FieldsTest, TextLabelsAndAKeyForTestKeepTheirMeaningFromTrainingToEval) {
   EXPECT_THAT(none.output, HasSubstr("names no test set"));
 }
 
-TEST_F(FieldsTest, AreMixedWithOtherFilesAndPackedImagesEachReadInItsOwnWay) {
+TEST_F(FieldsTest, MixWithOtherFilesAndPackedImages) {
   // The content of the other tests' packed images: 12 x 12, grey, three classes.
   for (const char* const name : {"rows", "columns"}) {
     const H5 file = make_hdf5(fmt::format("{}/{}.h5", directory(), name));
@@ -341,7 +341,7 @@ TEST_F(FieldsTest, AreMixedWithOtherFilesAndPackedImagesEachReadInItsOwnWay) {
   EXPECT_EQ(data.exit_code, 2) << data.output;
 }
 
-TEST_F(FieldsTest, WhatARunCannotReadIsRefusedByNameWithCode3) {
+TEST_F(FieldsTest, UnreadableDataIsRefusedByNameWithCode3) {
   write_files("files", 8, plain);
   const std::string config = described("files");
   write_file(directory() + "/files/data-004.h5", "cut");

@@ -45,7 +45,7 @@ TEST_F(HealthTest, ADeviceThatBeginsToComputeWrongIsNamedBeforeAnotherCheckpoint
   EXPECT_FALSE(std::filesystem::exists(run() + "/checkpoints/step_00005000"));
 }
 
-TEST_F(HealthTest, ALinkThatChangesWhatItCarriesIsNamedBeforeTheFirstStep) {
+TEST_F(HealthTest, ALinkThatCorruptsDataIsNamedBeforeTheFirstStep) {
   const CommandResult result = train_with("what=message,kind=flip,bit=3,element=5,rank=0", 2, "");
 
   EXPECT_EQ(result.exit_code, 5) << result.output;

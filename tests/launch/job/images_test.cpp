@@ -66,7 +66,7 @@ reproducibility: layout
   }
 };
 
-TEST_F(ImagesTest, BitsAreThoseOfOneRankWhateverReadsThem) {
+TEST_F(ImagesTest, BitsAreThoseOfOneRankForEveryReader) {
   write_images();
   for (const char* const images : {"archives", "folders"}) {
     const std::string one = fmt::format("{}_one", images);
@@ -156,7 +156,7 @@ TEST_F(ImagesTest, RunsOnPackedImagesAreEvaluatedOnFoldersAndTheOtherWay) {
   }
 }
 
-TEST_F(ImagesTest, ADescribedConfigTrainsAsItStands) {
+TEST_F(ImagesTest, ADescribedImageConfigTrainsUnchanged) {
   write_images();
   write_file(directory() + "/archives/2.tar", tar_of({{"a.jpg", "no label"}}));
   for (const char* const images : {"archives", "folders"}) {

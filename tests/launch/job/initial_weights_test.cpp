@@ -172,7 +172,7 @@ TEST_F(InitialWeightsTest, OfAnotherNormEpsilonAreRefusedAndOfAnotherWindowNamed
                     HasSubstr("trained with the latter, and go on as 4")));
 }
 
-TEST_F(InitialWeightsTest, OfAnImportAreForDataOfItsTokenizerAndGoBackWithWhatItBrought) {
+TEST_F(InitialWeightsTest, OfAnImportNeedItsTokenizerAndExportItsFiles) {
   const auto at = [&](const char* name) { return directory() + "/" + name; };
   const auto run = [](const std::string& command) {
     const CommandResult result = trireme(command);
@@ -218,7 +218,7 @@ TEST_F(InitialWeightsTest, OfAnImportAreForDataOfItsTokenizerAndGoBackWithWhatIt
   }
 }
 
-TEST_F(InitialWeightsTest, AreUnderAdaptersTheBaseModelUntilTheyAreTrained) {
+TEST_F(InitialWeightsTest, AreTheBaseModelOfUntrainedAdapters) {
   const Settings adapters{"lora.rank=4", "lora.alpha=8", "optimizer.learning_rate=1e-2",
                           "lr_schedule.name=constant"};
   ASSERT_EQ(begin("base", 1, source()).exit_code, 0);

@@ -86,7 +86,7 @@ TEST_F(MixtureTest, DoesNotGoOnWithSourcesThatAreMixedInAnotherWay) {
   EXPECT_THAT(other.output, HasSubstr("mixed in the same way"));
 }
 
-TEST_F(MixtureTest, GoesOnWithSourcesThatLieElsewhereAsFreelyAsOneDataSet) {
+TEST_F(MixtureTest, ResumesWithMovedSources) {
   const CommandResult whole = train_gpt("whole", 0, mixed());
   ASSERT_EQ(whole.exit_code, 0) << whole.output;
   const CommandResult first = train_gpt("run", 0, mixed({"train.steps=3"}));
@@ -183,7 +183,7 @@ TEST_F(MixtureTest, RefusesValidationSetsThatDoNotBelongToTheirSources) {
           3, "holds images");
 }
 
-TEST_F(MixtureTest, RefusesWhatCannotBeMixedByTheKeyThatSaysIt) {
+TEST_F(MixtureTest, RefusesInvalidMixturesByKey) {
   const auto refused = [&](const std::vector<std::string>& more, int code,
                            const std::string& part) {
     const CommandResult result = train_gpt("none", 0, mixed(more));

@@ -91,7 +91,7 @@ TEST_F(OwnerTest, AJobThatWasTakenOverAddsNothingAndCommitsNothing) {
   EXPECT_FALSE(fs::exists(run + "/weights.safetensors"));
 }
 
-TEST_F(OwnerTest, AfterTheLockFileWasDeletedTheLaterJobsStepsAloneStand) {
+TEST_F(OwnerTest, AfterTheLockFileWasDeletedOnlyTheLaterJobsStepsCount) {
   const CommandResult result = beside_a_run(
       "kill -STOP $job; rm $run/owner.lock\n"
       "steps=$(($(wc -l <$run/metrics.jsonl) / 20 * 20 + 400))\n"

@@ -123,7 +123,7 @@ TEST_F(PlantedLinksTest, ANewRunReplacesThemAndWritesThroughNone) {
   }
 }
 
-TEST_F(PlantedLinksTest, WhatARunAppendsToIsRefusedAsALink) {
+TEST_F(PlantedLinksTest, AppendedFilesAreRefusedAsLinks) {
   for (const Link link : {Link::symbolic, Link::dangling, Link::hard}) {
     for (const char* const name : {"metrics.jsonl", "console.log", "owner.lock"}) {
       SCOPED_TRACE(fmt::format("{} {}", name, static_cast<int>(link)));

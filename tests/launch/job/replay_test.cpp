@@ -58,7 +58,7 @@ TEST_F(ReplayTest, AStepHasTheSameBitsOnEveryLayoutAndTheRunStaysAsItIs) {
   EXPECT_EQ(files(), before);
 }
 
-TEST_F(ReplayTest, AStepThatIsNotWhatItWasIsNamedWithWhatCameFirst) {
+TEST_F(ReplayTest, ADifferentStepIsNamedWithItsFirstDifference) {
   train(0, {"telemetry.tensor_digests=true"});
 
   const CommandResult other = replay("--step 4 --set optimizer.learning_rate=0.01");
@@ -90,7 +90,7 @@ TEST_F(ReplayTest, MessagesOf16BitsAreReplayedAndOthersAreNamed) {
 }
 
 // Changed settings are also reported as changed settings, not as other devices.
-TEST_F(ReplayTest, SettingsThatAreNotThoseOfTheStepAndACheckpointThatIsNotTheRunsAreSaid) {
+TEST_F(ReplayTest, OtherSettingsAndForeignCheckpointsAreReported) {
   train(0, {"train.steps=4"});
   train(0, {"train.steps=6", "optimizer.learning_rate=0.01"});
 
@@ -172,7 +172,7 @@ TEST_F(ReplayTest, TheFirstTensorThatDiffersIsNamedWithItsRankAndBothValues) {
   EXPECT_THAT(replay("--step 4 --record " + run()).output, HasSubstr("which is no recording"));
 }
 
-TEST_F(ReplayTest, WhatTheRunsOwnProgramDoesNotDoAgainWasPassing) {
+TEST_F(ReplayTest, UnrepeatableDifferencesAreCalledTransient) {
   const CommandResult trained = run_command(fmt::format(
       "TRIREME_TEST_FAULT=what=gradient,kind=flip,step=3,rank=0,layer=1,micro_batch=1 {} train "
       "{}/gpt.yaml --set run.directory={}",

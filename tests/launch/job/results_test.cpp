@@ -56,7 +56,7 @@ class ResultsTest : public RunTest {
   }
 };
 
-TEST_F(ResultsTest, EvalTakesAllOfTheDataUnlessToldOtherwise) {
+TEST_F(ResultsTest, EvalUsesAllDataByDefault) {
   train("run", {"data.validation_path=''", "train.eval_batches=1"});
   const std::string command =
       "eval " + path("run") + " --data " + data_directory() + "/text/validation";
@@ -67,7 +67,7 @@ TEST_F(ResultsTest, EvalTakesAllOfTheDataUnlessToldOtherwise) {
   expect_refusal("eval " + path("run"), 2, "with --data DIRECTORY");
 }
 
-TEST_F(ResultsTest, ARunIsItsNewestStateForEveryCommandAndTheySayWhich) {
+TEST_F(ResultsTest, CommandsUseARunsNewestStateAndNameIt) {
   train("longer", {"train.steps=8", "checkpoint.every_steps=7", "checkpoint.keep=5"});
   train("run");
   const std::string run = path("run"), newest = checkpoint("run", 7);
@@ -146,7 +146,7 @@ TEST_F(ResultsTest, ExportAndImportNeedNoConfigAndReplaceNothingUnasked) {
 
 // A directory in Hugging Face's layout, imported and exported: files of a megabyte with an index,
 // the tokenizer, the end token.
-TEST_F(ResultsTest, ADirectoryOfTheirsBecomesARunThatGeneratesAndEvaluates) {
+TEST_F(ResultsTest, AnImportedDirectoryGeneratesAndEvaluates) {
   train("run", {"model.hidden=192", "model.heads=4"});
   write_file(path("run/generation_config.json"), R"({"eos_token_id": 300})");
   const std::string exporting =
@@ -248,7 +248,7 @@ TEST_F(ResultsTest, SeveralRanksPrintOneCopy) {
 }
 
 // The context has 24 positions: the last prompts fill it before their end.
-TEST_F(ResultsTest, PromptsAreContinuedTogetherAsEachWouldBeAloneOnEveryLayout) {
+TEST_F(ResultsTest, BatchedPromptsEqualSingleOnesOnEveryLayout) {
   train("run");
   const std::vector<std::string> prompts = {"rower", "a", "oars and oarsmen",
                                             "twenty letters of te"};
@@ -277,7 +277,7 @@ TEST_F(ResultsTest, PromptsAreContinuedTogetherAsEachWouldBeAloneOnEveryLayout) 
                  "a prompt of 25 tokens", 3);
 }
 
-TEST_F(ResultsTest, TextsEndWhereTheyAreTold) {
+TEST_F(ResultsTest, TextsEndAtStopTextsAndLimits) {
   train("run");
   const std::string command =
       "generate " + path("run") + " --prompt rower --tokens 40 --seed 5 --json";
@@ -356,7 +356,7 @@ TEST_F(ResultsTest, WeightsThatAreNotFiniteEndWithCode6AndTheTensorsName) {
   expect_refusal("generate " + path("run"), 6, "holds NaN or infinity in final_norm.weight");
 }
 
-TEST_F(ResultsTest, PipesAndNumbersThatAreNoneAreRefusedAtOnce) {
+TEST_F(ResultsTest, PipesAndInvalidNumbersAreRefusedAtOnce) {
   train("run");
   const std::string pipe = path("pipe"), run = path("run");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);

@@ -303,7 +303,7 @@ TEST_F(ResumeTest, TerminationWritesACheckpointAndAsksToBeStartedAgain) {
   EXPECT_FALSE(std::filesystem::is_empty(run + "/checkpoints"));
 }
 
-TEST_F(ResumeTest, WhatDoesNotFitIsRefusedAndADamagedCheckpointIsPassedOver) {
+TEST_F(ResumeTest, MismatchesAreRefusedAndDamagedCheckpointsSkipped) {
   ASSERT_EQ(train_gpt("run", 1, stopping({})).exit_code, 75);
 
   const CommandResult fresh = trireme(fmt::format(
@@ -433,7 +433,7 @@ class TimeLimitTest : public RunTest {
   std::string times() const { return directory() + "/run/start_times.json"; }
 };
 
-TEST_F(TimeLimitTest, BelowWhatAnUntimedSaveMayTakeStopsARunThatHasThenTimedOne) {
+TEST_F(TimeLimitTest, BelowTheAssumedSaveTimeStopsARunThatThenTimesOne) {
   const CommandResult result = train_with_limit(60, {"train.steps=1000000"});
 
   EXPECT_EQ(result.exit_code, 75) << result.output;
@@ -478,7 +478,7 @@ TEST_F(TimeLimitTest, ThatIsTooShortForStartAndSaveIsRefusedWithOneThatWorks) {
   EXPECT_EQ(longer.exit_code, 0) << longer.output;
 }
 
-TEST_F(TimeLimitTest, ADamagedRecordOfTheLastStartIsNoHindrance) {
+TEST_F(TimeLimitTest, ADamagedRecordOfTheLastStartIsIgnored) {
   for (const char* const text : {"", "{", "[1]", R"({"save_seconds": 1})",
                                  R"({"to_first_step_seconds": -1, "save_seconds": 1e999, )"
                                  R"("step_seconds": "2"})"}) {

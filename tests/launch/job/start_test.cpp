@@ -98,7 +98,7 @@ TEST_F(StartTest, OverwriteReplacesARunButNotInARestartOfTheSameJob) {
   EXPECT_EQ(train_with(again + " --fresh").exit_code, 2);
 }
 
-TEST_F(StartTest, AFinishedRunIsFinishedWhateverItsNewestCheckpoint) {
+TEST_F(StartTest, AFinishedRunIsFinishedWithAnyNewestCheckpoint) {
   const Settings settings{"checkpoint.every_steps=4", "lr_schedule.name=constant"};
   expect_done(train_gpt("run", 0, settings));
   fs::remove_all(run("checkpoints/step_00000006"));
@@ -129,7 +129,7 @@ TEST_F(StartTest, AFinishedRunWithoutCheckpointsIsNeitherTrainedAgainNorMistaken
   EXPECT_TRUE(weights_of("run") == weights);
 }
 
-TEST_F(StartTest, ARunStandsForWhatWasAskedForOnAnyNumberOfRanks) {
+TEST_F(StartTest, ARunStoresTheRequestedConfigForAnyNumberOfRanks) {
   expect_done(train_gpt("run", 2, {"checkpoint.every_steps=3"}));
   EXPECT_THAT(read_file(run("config.yaml")), HasSubstr("\n  data: 2\n"));
   EXPECT_THAT(read_file(run("config.user.yaml")),

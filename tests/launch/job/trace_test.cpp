@@ -99,7 +99,7 @@ TEST_F(TraceRuns, OfARunThatEndsInAnErrorHaveTheStepsUpToIt) {
   EXPECT_LE(to, last + 2);
 }
 
-TEST_F(TraceRuns, ThatAreNoneOrBrokenAreRefused) {
+TEST_F(TraceRuns, InvalidFilesAreRefused) {
   ASSERT_EQ(train_gpt("plain", 0).exit_code, 0);
   expect_refusal(path("plain"), 2, "has no trace; a run writes one with --set telemetry.trace=");
   expect_refusal(path("nothing"), 2, "name a run directory or a trace");

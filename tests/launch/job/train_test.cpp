@@ -313,7 +313,7 @@ TEST_F(TrainTest, GenerateContinuesThePromptAndRepeatsItselfForTheSameSeed) {
 }
 
 // A learning rate so high that the loss leaps once and again.
-TEST_F(TrainTest, ALossThatLeapsIsSkippedAlikeOnAllLayoutsAndItsSamplesAreLogged) {
+TEST_F(TrainTest, ALossSpikeIsSkippedOnAllLayoutsAndItsSamplesAreLogged) {
   const std::vector<std::string> set = {
       "optimizer.learning_rate=0.5", "lr_schedule.warmup_steps=0", "train.steps=20",
       "train.spike_zscore=1",        "train.spike_window=4",       "reproducibility=layout"};

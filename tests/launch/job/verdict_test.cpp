@@ -84,7 +84,7 @@ TEST_F(VerdictTest, ASlowDiskOfOneRankIsItsDataWait) {
   EXPECT_THAT(verdict_of("env", slow), HasSubstr("without its data wait of rank 1 on "));
 }
 
-TEST_F(VerdictTest, RanksOnOneCoreAreToldThatTheyShareIt) {
+TEST_F(VerdictTest, RanksOnOneCoreAreReportedAsSharing) {
   const std::string on_one = fmt::format("taskset -c {}", cores().front());
 
   EXPECT_THAT(verdict_of(on_one, on_one, "--set train.steps=20 --set model.hidden=256"),
@@ -165,7 +165,7 @@ class LayoutAdviceTest : public RunTest {
 };
 
 // Noisy links prevent an answer; such a run is repeated.
-TEST_F(LayoutAdviceTest, EstimatesOtherLayoutsBehindALongRunAndNoneBehindAShortOne) {
+TEST_F(LayoutAdviceTest, EstimatesOtherLayoutsAfterALongRunOnly) {
   if (cores().size() < 2) GTEST_SKIP() << "two ranks share a core";
   constexpr int tries = 5;
   std::string found;

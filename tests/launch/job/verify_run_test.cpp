@@ -64,7 +64,7 @@ TEST_F(VerifyRunTest, ACertificateHoldsUntilAFileOfTheRunChanges) {
   expect_refusal("replay " + path("changed"), 4, "weights: differ in ");
 }
 
-TEST_F(VerifyRunTest, EveryEditOfWhatIsCertifiedShows) {
+TEST_F(VerifyRunTest, EveryEditOfCertifiedFilesIsReported) {
   train("run", {"train.eval_every=2", "train.ema_decay=0.5", "checkpoint.every_steps=4"});
   train("run", {"train.eval_every=2", "train.ema_decay=0.5", "train.steps=8"});
   const std::string command = "replay " + path("run");
@@ -125,7 +125,7 @@ TEST_F(VerifyRunTest, EveryEditOfWhatIsCertifiedShows) {
   }
 }
 
-TEST_F(VerifyRunTest, ARunThatWasHalfCopiedIsLookedAtToItsEnd) {
+TEST_F(VerifyRunTest, AHalfCopiedRunIsCheckedToItsEnd) {
   train("run", {"checkpoint.every_steps=4"});
   const std::string run = path("run");
   const auto cut = [&](const std::string& file, std::uintmax_t bytes) {
@@ -142,7 +142,7 @@ TEST_F(VerifyRunTest, ARunThatWasHalfCopiedIsLookedAtToItsEnd) {
   expect_refusal("replay " + run, 2, "certificate.jsonl: is not there; give the directory of");
 }
 
-TEST_F(VerifyRunTest, OfTwoRunsSaysWhereTheyPartAndWhatTheyWereStartedWithOtherwise) {
+TEST_F(VerifyRunTest, NamesTheFirstDifferenceOfTwoRunsAndOfTheirSettings) {
   const auto against = [&](const std::string& other) {
     return "replay " + path("run") + " --against " + path(other);
   };

@@ -78,7 +78,7 @@ TEST_F(LayoutMemory, StagesAndTensorRanksShareOutEverything) {
   EXPECT_GT(tensor.parameters, 0.25 * one.parameters);
 }
 
-TEST_F(LayoutMemory, SchedulesAndRecomputationHoldAsManyActivationsAsTheySay) {
+TEST_F(LayoutMemory, SchedulesAndRecomputationHoldAsManyActivationsAsPredicted) {
   const Memory gpipe = memory(2, "pipeline=2 schedule=gpipe"),
                one_f_one_b = memory(2, "pipeline=2 schedule=1f1b"),
                selective = memory(2, "pipeline=2 schedule=1f1b recompute=selective"),

@@ -100,7 +100,7 @@ class LayoutPlan : public LayoutTest {
   }
 };
 
-TEST_F(LayoutPlan, DataRanksAndZeroStagesHoldWhatIsPredicted) {
+TEST_F(LayoutPlan, DataRanksAndZeroStagesHoldAsPredicted) {
   expect_exact(gpt(), {{1, ""},
                        {2, "data=2"},
                        {4, "data=4 zero=1"},
@@ -110,13 +110,13 @@ TEST_F(LayoutPlan, DataRanksAndZeroStagesHoldWhatIsPredicted) {
                        {4, "data=4 zero=3 recompute=full"}});
 }
 
-TEST_F(LayoutPlan, TensorRanksAndSequenceParallelismHoldWhatIsPredicted) {
+TEST_F(LayoutPlan, TensorRanksAndSequenceParallelismHoldAsPredicted) {
   expect_exact(gpt(), {{2, "tensor=2"},
                        {2, "tensor=2 sequence=true recompute=selective"},
                        {4, "tensor=4 sequence=true recompute=full"}});
 }
 
-TEST_F(LayoutPlan, PipelinesHoldWhatIsPredicted) {
+TEST_F(LayoutPlan, PipelinesHoldAsPredicted) {
   expect_exact(gpt(), {{2, "pipeline=2 schedule=gpipe"},
                        {2, "pipeline=2 schedule=1f1b recompute=full"},
                        {2, "pipeline=2 schedule=interleaved chunks=2 recompute=selective"},
@@ -125,7 +125,7 @@ TEST_F(LayoutPlan, PipelinesHoldWhatIsPredicted) {
                        {4, "pipeline=4 schedule=zero-bubble"}});
 }
 
-TEST_F(LayoutPlan, CombinationsHoldWhatIsPredicted) {
+TEST_F(LayoutPlan, CombinationsHoldAsPredicted) {
   expect_exact(gpt({"reproducibility=layout", "parallel.tensor_blocks=4"}),
                {{8, "data=2 tensor=2 pipeline=2 zero=2 sequence=true"},
                 {8,
@@ -135,7 +135,7 @@ TEST_F(LayoutPlan, CombinationsHoldWhatIsPredicted) {
                 {6, "data=3 pipeline=2 zero=1 train.global_batch=12"}});
 }
 
-TEST_F(LayoutPlan, LowPrecisionHoldsWhatIsPredicted) {
+TEST_F(LayoutPlan, LowPrecisionHoldsAsPredicted) {
   expect_exact(gpt({"precision=bf16"}), {{2, "data=2 zero=3"},
                                          {4, "tensor=2 pipeline=2"},
                                          {4, "data=4 zero=2"},
@@ -145,7 +145,7 @@ TEST_F(LayoutPlan, LowPrecisionHoldsWhatIsPredicted) {
   expect_exact(gpt({"precision=fp8"}), {{2, "pipeline=2"}});
 }
 
-TEST_F(LayoutPlan, AveragesCheckpointsAndChecksHoldWhatIsPredicted) {
+TEST_F(LayoutPlan, AveragesCheckpointsAndChecksHoldAsPredicted) {
   Settings set{"train.ema_decay=0.9", "checkpoint.every_steps=1", "train.divergence_check_every=1"};
   expect_exact(gpt(set), {{1, "data=1"},
                           {4, "data=4 zero=1"},
@@ -156,7 +156,7 @@ TEST_F(LayoutPlan, AveragesCheckpointsAndChecksHoldWhatIsPredicted) {
   expect_exact(gpt(set), {{4, "data=4 zero=1", "rounded"}, {2, "data=2 zero=2", "rounded"}});
 }
 
-TEST_F(LayoutPlan, ResNetsHoldWhatIsPredicted) {
+TEST_F(LayoutPlan, ResNetsHoldAsPredicted) {
   expect_exact(resnet(), {{1, ""},
                           {4, "data=4 zero=1"},
                           {2, "data=2 zero=2 recompute=full"},

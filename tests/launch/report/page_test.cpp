@@ -96,7 +96,7 @@ TEST_F(ReportPage, TheVerdictComesFirstAndABarShowsTheTime) {
                     Not(HasSubstr("pipeline bubble 0"))));
 }
 
-TEST_F(ReportPage, WhatWentWrongComesBeforeTheNumbers) {
+TEST_F(ReportPage, ProblemsComeBeforeTheNumbers) {
   write_run(20);
   EXPECT_THAT(page(), AllOf(HasSubstr("<b>2.0000</b><span>training loss at step 20</span>"),
                             HasSubstr("<b>10.0k</b><span>tokens per second</span>"),
@@ -119,7 +119,7 @@ TEST_F(ReportPage, EveryPartOfTheTimeHasOneColourInLightAndInDark) {
   }
 }
 
-TEST_F(ReportPage, WhatUsersWroteIsTextAndNothingElse) {
+TEST_F(ReportPage, UserTextIsEscaped) {
   write_run(3);
   const std::string evil = "</script><script>alert(1)</script><img src=x onerror=alert(1)>";
   write_text(file("config.yaml"), "run: {directory: \"" + evil + "\"}\n# <!-- ]]>\n");
@@ -157,7 +157,7 @@ TEST_F(ReportPage, ARunWithoutAStepHasAPage) {
   EXPECT_THAT(html, AllOf(HasSubstr("metrics.jsonl has no step yet"), HasSubstr("id=\"run-0\"")));
 }
 
-TEST_F(ReportPage, TheConfigTellsWorkAndMemoryOfARun) {
+TEST_F(ReportPage, TheConfigGivesWorkAndMemoryOfARun) {
   write_run(20);
   write_text(file("config.yaml"),
              "model: {family: gpt2, layers: 2, hidden: 32, heads: 4, context: 32, vocabulary: 64}\n"
@@ -182,7 +182,7 @@ TEST_F(ReportPage, TheConfigTellsWorkAndMemoryOfARun) {
   EXPECT_GT(data["memory"]["planned"][static_cast<std::size_t>(parameters)], 0);
 }
 
-TEST_F(ReportPage, SeveralRunsAreBesideEachOther) {
+TEST_F(ReportPage, SeveralRunsAreSideBySide) {
   write_run(200);
   const RunData one = run();
   RunData other = one;

@@ -64,7 +64,7 @@ std::string steps(std::int64_t first, std::int64_t last, double start = 0) {
   return text;
 }
 
-TEST_F(ReportReading, LinesOfAnyLengthAreReadWholeOrPassedOver) {
+TEST_F(ReportReading, LinesOfAnyLengthAreReadWholeOrSkipped) {
   const std::string longest(100, 'a');
   write_text(file("lines"), "one\n" + longest + "\n" + longest + "b\n\nlast\nhalf");
   LineReader reader(file("lines"), 101);
@@ -124,7 +124,7 @@ TEST_F(ReportReading, TotalsOfAWholeRunAddUp) {
   EXPECT_FALSE(all.torn_end);
 }
 
-TEST_F(ReportReading, ALineThatIsWrittenLateTakesNothingFromTheNext) {
+TEST_F(ReportReading, ALateLineDoesNotShortenTheNext) {
   // The second line was written 80 ms late: 180 ms behind the first, and 20 ms before the third.
   const MetricsHistory all = metrics_of(step_line(1, 1, 1) + step_line(2, 1, 1.18) +
                                         step_line(3, 1, 1.2) + step_line(4, 1, 1.3));
@@ -199,7 +199,7 @@ TEST_F(ReportReading, ALaterStartReplacesWhatAnEarlierOneReported) {
     EXPECT_EQ(bucket.cell(all.buckets.find("loss"))->count, 1) << bucket.first;
 }
 
-TEST_F(ReportReading, StopsAndClocksThatJumpAreNoRunningTime) {
+TEST_F(ReportReading, StopsAndClockJumpsAreNoRunningTime) {
   const MetricsHistory all =
       metrics_of(steps(1, 10) + steps(11, 20, 5000) + steps(21, 30, 2000) + steps(41, 50, 2001));
 
@@ -268,7 +268,7 @@ TEST_F(ReportReading, AClockThatIsSetForwardAndBackMakesNoPause) {
   EXPECT_NEAR(back.running_seconds, 3, 0.2);
 }
 
-TEST_F(ReportReading, LinesOfTwoHostsByTurnsCountNoSecondTwice) {
+TEST_F(ReportReading, AlternatingLinesOfTwoHostsCountNoSecondTwice) {
   std::string mixed;
   for (int step = 1; step <= 50; ++step)
     mixed += step_line(step, 1, 100 + 0.1 * step) + step_line(step, 2, 0.1 * step);
@@ -353,7 +353,7 @@ TEST_F(ReportReading, ADirectoryWithoutARunIsRefused) {
       "metrics.jsonl is not there");
 }
 
-TEST_F(ReportReading, OfSeveralRunsThoseThatCanBeReadAreReportedOn) {
+TEST_F(ReportReading, ReadableRunsAreReportedAmongSeveral) {
   write_text(file("metrics.jsonl"), steps(1, 3));
   const std::string nowhere = path() + "/none", missing = path() + "/gone";
   std::optional<Error> unread;
@@ -369,7 +369,7 @@ TEST_F(ReportReading, OfSeveralRunsThoseThatCanBeReadAreReportedOn) {
       missing);
 }
 
-TEST_F(ReportReading, WhatIsMissingOrOfAnotherVersionIsRemarkedOn) {
+TEST_F(ReportReading, MissingAndForeignFilesAreRemarked) {
   write_text(file("metrics.jsonl"), steps(1, 3));
   write_text(file("config.yaml"), "train: {steps_of_another_version: 3}\n");
   write_text(file("environment.json"), "{\"ranks\": \"many\", \"hosts\": [1, \"b\"], \"cpu\": 3");
@@ -385,7 +385,7 @@ TEST_F(ReportReading, WhatIsMissingOrOfAnotherVersionIsRemarkedOn) {
   EXPECT_THAT(text, HasSubstr("note: "));
 }
 
-TEST_F(ReportReading, ARunThatIsOverSaysWhatItEndedWith) {
+TEST_F(ReportReading, AFinishedRunReportsItsEnd) {
   write_text(file("metrics.jsonl"), steps(1, 3));
   write_text(file("config.yaml"), "train: {steps: 9}\n");
   write_text(file("environment.json"), "{\"hosts\": [\"" + host_name() + "\"]}");
@@ -400,7 +400,7 @@ TEST_F(ReportReading, ARunThatIsOverSaysWhatItEndedWith) {
   EXPECT_THAT(report::text_report(read_run(path())), HasSubstr("state        stopped"));
 }
 
-TEST_F(ReportReading, ARunThatWasKilledSaysHowItGoesOn) {
+TEST_F(ReportReading, AKilledRunReportsHowToContinue) {
   write_text(file("metrics.jsonl"), steps(1, 3));
   write_text(file("config.yaml"), "train: {steps: 9}\n");
   write_text(file("owner.lock"), "");
@@ -416,7 +416,7 @@ TEST_F(ReportReading, ARunThatWasKilledSaysHowItGoesOn) {
                     HasSubstr("go on with   mpirun -np 2 trireme train 'a b.yaml'\n")));
 }
 
-TEST_F(ReportReading, AStudyIsAllOfItsRunsByTheirOwnNames) {
+TEST_F(ReportReading, AStudyIsItsRunsByName) {
   for (const char* const run :
        {"runs/000-base/seed-1/run", "runs/000-base/seed-2/run", "runs/001-plain/seed-1/run"}) {
     std::filesystem::create_directories(file(run));
@@ -436,7 +436,7 @@ TEST_F(ReportReading, AStudyIsAllOfItsRunsByTheirOwnNames) {
   EXPECT_EQ(by_pattern.size(), 2U);
 }
 
-TEST_F(ReportReading, WhatIsNoRegularFileIsPassedOver) {
+TEST_F(ReportReading, IrregularFilesAreSkipped) {
   write_text(file("config.yaml"), "train: {steps: 3}\n");
   ASSERT_EQ(::mkfifo(file("metrics.jsonl").c_str(), 0600), 0);
   std::filesystem::create_directory(file("ranks.jsonl"));

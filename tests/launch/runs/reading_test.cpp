@@ -54,7 +54,7 @@ TEST(MetricsLine, EveryKindIsRead) {
   EXPECT_EQ(line.text("nothing"), "");
 }
 
-TEST(MetricsLine, WhatIsNoLineIsNone) {
+TEST(MetricsLine, InvalidLinesAreSkipped) {
   MetricsLine line;
   for (const char* const text : {"", "{\"step\":1,\"loss\":2", "[1]", "{\"loss\":1}", "7",
                                  "{\"step\":\"a\",\"loss\":1}", "{\"step\":-1,\"loss\":1}"})
@@ -115,7 +115,7 @@ TEST(FileTail, ALineThatIsLongerThanTheWindowIsReadWhole) {
   EXPECT_EQ(tail.lines.back().size(), 1000U);
 }
 
-TEST(FileTail, NoticesThatAFileWasCutReplacedOrRemoved) {
+TEST(FileTail, NoticesTruncationReplacementAndRemoval) {
   const TemporaryDirectory directory;
   const std::string path = directory.file("f");
   Tail tail(path);
@@ -135,7 +135,7 @@ TEST(FileTail, NoticesThatAFileWasCutReplacedOrRemoved) {
   EXPECT_EQ(tail.poll(), FileTail::Change::another);
 }
 
-TEST(FileTail, APipeIsNoFileAndHoldsNobody) {
+TEST(FileTail, APipeDoesNotBlock) {
   const TemporaryDirectory directory;
   ASSERT_EQ(::mkfifo(directory.file("f").c_str(), 0600), 0);
   Tail tail(directory.file("f"));
@@ -153,7 +153,7 @@ TEST(FileTail, TheEndOfAFileBeginsWithALineAndMayBeTorn) {
   EXPECT_EQ(end_of_file(directory.file("none")), "");
 }
 
-TEST(RunFiles, AnEnvironmentIsReadAsFarAsItIsOurs) {
+TEST(RunFiles, OnlyKnownKeysOfAnEnvironmentAreRead) {
   const auto file = parse_environment(
       R"({"version":"1","ranks":2,"hosts":["a",3],"cpu":{"model":"x","cores_online":4}})");
   ASSERT_TRUE(file.has_value());

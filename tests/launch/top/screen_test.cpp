@@ -290,7 +290,7 @@ TEST_F(TopScreenTest, ATerminalThatCannotRedrawGetsOnePage) {
   EXPECT_THAT(text, AllOf(HasSubstr("mean of 10"), Not(HasSubstr("\x1b"))));
 }
 
-TEST_F(TopScreenTest, WhatIsNoRunIsSaidSo) {
+TEST_F(TopScreenTest, InvalidRunsAreReported) {
   const auto [code, text] = page(directory_.file("nowhere"));
   EXPECT_EQ(code, 2);
   EXPECT_THAT(text, AllOf(HasSubstr("nowhere"), HasSubstr("no run is there")));

@@ -107,7 +107,7 @@ TEST_F(FollowerTest, TheTimeLeftIsThatOfTheReport) {
               look().time_left(), 1e-6);
 }
 
-TEST_F(FollowerTest, StepsThatWantForCoresSaySo) {
+TEST_F(FollowerTest, CoreWaitsOfStepsAreShown) {
   run_.append(format_json(
       StepMetrics{
           .step = 1, .loss = 2, .times = {{TimePart::step, 100}, {TimePart::core_wait, 40}}},
@@ -222,7 +222,7 @@ TEST_F(FollowerTest, ARunThatGoesBackToACheckpointIsShownFromThere) {
   EXPECT_EQ(look().recent.size(), 5U);
 }
 
-TEST_F(FollowerTest, BrokenFilesAreShownWithout) {
+TEST_F(FollowerTest, BrokenFilesAreSkipped) {
   run_.append("{\"step\":1,\"lo\n\xff\xfe\n[]\n");
   run_.steps(2, 2);
   run_.append("{\"step\":3,");
@@ -238,7 +238,7 @@ TEST_F(FollowerTest, BrokenFilesAreShownWithout) {
   EXPECT_THAT(view.ranks_problem, HasSubstr("no window"));
 }
 
-TEST_F(FollowerTest, LinesOfAnotherVersionAreSpokenOf) {
+TEST_F(FollowerTest, LinesOfAnotherVersionAreReported) {
   run_.append("{\"step\":1,\"loss_of_a_later_version\":2}\n{\"step\":2}\n");
 
   EXPECT_THAT(page_of(look()), HasSubstr("2 lines, none of a step that this version knows"));

@@ -43,7 +43,7 @@ class CertificateTest : public testing::Test {
   std::string chain_;
 };
 
-TEST_F(CertificateTest, ReadsBackWhatARunSaid) {
+TEST_F(CertificateTest, ReadsBackAsWrittenByARun) {
   run(0, 6, false);
 
   const CertificateRecord record = read_certificate(path_);
@@ -77,7 +77,7 @@ TEST_F(CertificateTest, ARunThatWasStoppedAndWentBackEndsInTheSameChain) {
   EXPECT_EQ(record.steps.size(), 6U);
 }
 
-TEST_F(CertificateTest, DigestsOfTensorsStandBesideTheChain) {
+TEST_F(CertificateTest, DigestsOfTensorsAreOutsideTheChain) {
   run(0, 3, false);
   const std::string plain = chain_;
   start_anew();

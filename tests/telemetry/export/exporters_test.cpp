@@ -49,7 +49,7 @@ std::uintmax_t bytes_in(const std::string& directory) {
   return bytes;
 }
 
-TEST(Exporters, WriteNothingThatWasNotAskedFor) {
+TEST(Exporters, WriteOnlyRequestedFiles) {
   const TemporaryDirectory directory;
   Exporters exporters({}, sample_facts(directory.path()));
 
@@ -60,7 +60,7 @@ TEST(Exporters, WriteNothingThatWasNotAskedFor) {
   EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
 }
 
-TEST(Exporters, ThatCannotBeginNameTheirKey) {
+TEST(Exporters, FailedStartsNameTheirKey) {
   const TemporaryDirectory directory;
   const ExportFacts facts = sample_facts(directory.file("gone"));
 
@@ -69,7 +69,7 @@ TEST(Exporters, ThatCannotBeginNameTheirKey) {
       "telemetry.tensorboard: ", "set telemetry.tensorboard to false");
 }
 
-TEST(Exporters, OneWhoseDiskIsFullIsGivenUpAndItsFileEndsWithAFlush) {
+TEST(Exporters, AFullDiskStopsOneAndItsFileEndsWithAFlush) {
   const TemporaryDirectory directory;
   ExportFacts facts = sample_facts(directory.path());
   facts.flush_every = {};

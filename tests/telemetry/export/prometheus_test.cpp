@@ -152,7 +152,7 @@ TEST(PrometheusFile, LeavesNoOtherFileBehind) {
   EXPECT_EQ(files, 1U);
 }
 
-TEST(PrometheusFile, EscapesWhatTheUserCallsTheRun) {
+TEST(PrometheusFile, EscapesTheRunsName) {
   const TemporaryDirectory directory;
   ExportFacts facts = sample_facts(directory.path());
   facts.name = "a\"b\\c\nd";
@@ -189,7 +189,7 @@ TEST(PrometheusServer, HasRoomForTheThreadLocalDataOfLargeLibraries) {
   EXPECT_THAT(get(port, "/metrics?a=b"), HasSubstr("HTTP/1.1 200 OK\r\n"));
 }
 
-TEST(PrometheusServer, AnswersOthersWhileOneSaysNothing) {
+TEST(PrometheusServer, AnswersOthersWhileOneIsSilent) {
   const TemporaryDirectory directory;
   const int port = free_port();
   const PrometheusServer server(port, sample_facts(directory.path()));
@@ -198,7 +198,7 @@ TEST(PrometheusServer, AnswersOthersWhileOneSaysNothing) {
   EXPECT_THAT(get(port, "/metrics"), HasSubstr("trireme_running"));
 }
 
-TEST(PrometheusServer, OtherRequestsAreToldWhereMetricsAre) {
+TEST(PrometheusServer, OtherRequestsGetThePathOfMetrics) {
   const TemporaryDirectory directory;
   const int port = free_port();
   const PrometheusServer server(port, sample_facts(directory.path()));

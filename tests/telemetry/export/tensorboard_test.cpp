@@ -203,7 +203,7 @@ TEST(TensorBoard, KeepsNumbersThatAreNotFinite) {
   EXPECT_TRUE(std::isinf(points.scalars.at("train/grad_norm").at(1)));
 }
 
-TEST(TensorBoard, ShowsTheConfigAndWhatWentWrongAsText) {
+TEST(TensorBoard, ShowsTheConfigAndProblemsAsText) {
   const TemporaryDirectory directory;
   TensorBoard board(sample_facts(directory.path()));
 
@@ -218,7 +218,7 @@ TEST(TensorBoard, ShowsTheConfigAndWhatWentWrongAsText) {
   EXPECT_EQ(points.texts.at("checkpoints not written"), "step 4, 2 in a row: rank 1: disk full");
 }
 
-TEST(TensorBoard, HasInItsFileWhatWasFlushed) {
+TEST(TensorBoard, HasAllFlushedEventsInItsFile) {
   const TemporaryDirectory directory;
   ExportFacts facts = sample_facts(directory.path());
   facts.flush_every = 1h;
@@ -235,7 +235,7 @@ TEST(TensorBoard, HasInItsFileWhatWasFlushed) {
   EXPECT_EQ(loss().size(), 2U);
 }
 
-TEST(TensorBoard, GoesOnInAFileBehindTheOthersAndTellsReadersFromWhere) {
+TEST(TensorBoard, ContinuesInALaterFileWithItsFirstStep) {
   const TemporaryDirectory directory;
   ExportFacts facts = sample_facts(directory.path());
   { const TensorBoard first(facts); }

@@ -36,7 +36,7 @@ class PowercapTest : public testing::Test {
   TemporaryDirectory directory_;
 };
 
-TEST_F(PowercapTest, SumsThePackagesOfAHostAndNothingTwice) {
+TEST_F(PowercapTest, SumsEachPackageOfAHostOnce) {
   const EnergySource source = package_energy(directory_.path());
   ASSERT_NE(source.counter, nullptr) << source.problem;
   EXPECT_EQ(source.counter->take(), 0.0);
@@ -50,14 +50,14 @@ TEST_F(PowercapTest, SumsThePackagesOfAHostAndNothingTwice) {
   EXPECT_EQ(source.counter->take(), 0.0);
 }
 
-TEST_F(PowercapTest, GoesRoundAtItsRange) {
+TEST_F(PowercapTest, WrapsAtItsRange) {
   const EnergySource source = package_energy(directory_.path());
   count("intel-rapl:1", 2000000);
 
   EXPECT_DOUBLE_EQ(source.counter->take().value(), 3.0);
 }
 
-TEST_F(PowercapTest, WhatCannotBeReadIsAbsentNotZero) {
+TEST_F(PowercapTest, UnreadableCountersAreAbsentNotZero) {
   const EnergySource source = package_energy(directory_.path());
   write_text(directory_.file("intel-rapl:1/energy_uj"), "");
   EXPECT_EQ(source.counter->take(), std::nullopt);

@@ -78,7 +78,7 @@ TEST_F(RunWarningsTest, AHealthyRunOfAnyNoiseHasNone) {
   EXPECT_THAT(kinds(), IsEmpty());
 }
 
-TEST_F(RunWarningsTest, SlowDataIsToldOncePerTenMinutesWithTheRankThatWaitedAndItsFile) {
+TEST_F(RunWarningsTest, SlowDataIsReportedOncePerTenMinutesWithRankAndFile) {
   StepMetrics slow = healthy();
   slow.times[T::data_wait] = 250;
   for (int i = 0; i < 500; ++i) {
@@ -133,7 +133,7 @@ TEST_F(RunWarningsTest, OneSlowBatchIsNone) {
   EXPECT_THAT(kinds(), IsEmpty());
 }
 
-TEST_F(RunWarningsTest, AGradientNormThatLeapsIsToldWithItsSamples) {
+TEST_F(RunWarningsTest, AGradientNormSpikeIsReportedWithItsSamples) {
   for (int i = 0; i < 300; ++i)
     step(healthy());
   StepMetrics leap = healthy();
@@ -153,7 +153,7 @@ TEST_F(RunWarningsTest, EarlyNormsAreNotJudged) {
   EXPECT_THAT(kinds(), IsEmpty());
 }
 
-TEST_F(RunWarningsTest, ALossThatRisesIsToldOnceItIsMoreThanNoise) {
+TEST_F(RunWarningsTest, ARisingLossIsReportedBeyondNoise) {
   for (int i = 0; i < 1000; ++i)
     step(healthy());
   EXPECT_THAT(kinds(), IsEmpty());
@@ -166,7 +166,7 @@ TEST_F(RunWarningsTest, ALossThatRisesIsToldOnceItIsMoreThanNoise) {
   EXPECT_THAT(found_[0].text, AllOf(HasSubstr("the loss rises"), HasSubstr("samples")));
 }
 
-TEST_F(RunWarningsTest, AGradientOfExactlyZeroIsTold) {
+TEST_F(RunWarningsTest, AGradientOfExactlyZeroIsReported) {
   StepMetrics dead = healthy();
   dead.grad_norm = 0;
   for (int i = 0; i < 10; ++i)
@@ -184,7 +184,7 @@ TEST_F(RunWarningsTest, StepsThatAreNotFiniteAreLeftToTheGuard) {
   EXPECT_THAT(kinds(), IsEmpty());
 }
 
-TEST_F(RunWarningsTest, ACheckpointThatHoldsTheRunIsTold) {
+TEST_F(RunWarningsTest, ACheckpointThatBlocksTheRunIsReported) {
   step(healthy());
   warnings_.saved(save(10000, 20));
   EXPECT_THAT(kinds(), IsEmpty());  // 10 s of 600
@@ -195,7 +195,7 @@ TEST_F(RunWarningsTest, ACheckpointThatHoldsTheRunIsTold) {
                                     HasSubstr("10 % of the time since")));
 }
 
-TEST_F(RunWarningsTest, ACheckpointMuchSlowerThanTheOthersIsTold) {
+TEST_F(RunWarningsTest, ACheckpointMuchSlowerThanTheOthersIsReported) {
   step(healthy());
   for (int i = 0; i < 4; ++i)
     warnings_.saved(save(10, 10));
@@ -213,7 +213,7 @@ TEST_F(RunWarningsTest, ZeroMinutesMeansNone) {
   EXPECT_THAT(kinds(), IsEmpty());
 }
 
-TEST(RunWarningLine, SaysWhichAndWhy) {
+TEST(RunWarningLine, NamesTheWarningAndItsReason) {
   EXPECT_EQ(format_json(RunWarning{.step = 7,
                                    .kind = "slow_data",
                                    .text = "a \"b\"",

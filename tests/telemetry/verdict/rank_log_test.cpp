@@ -83,7 +83,7 @@ TEST_F(RankLogTest, AWindowLastsTenSecondsOrAShareOfTheRun) {
   EXPECT_LE(lines().size() - before, 8U) << "60 s of three hours are one window";
 }
 
-TEST_F(RankLogTest, WhatIsReadBackGivesTheSameVerdict) {
+TEST_F(RankLogTest, ReadingBackGivesTheSameVerdict) {
   RankLog log(path(), start_at(0), false);
   add_steps(log, 1, 40);
   log.end({.step = 40,
@@ -120,7 +120,7 @@ TEST_F(RankLogTest, PartsOfEveryWindowAddUpToItsPeriods) {
   EXPECT_NEAR(window.ranks[1][T::late], 3 * 40, 0.1);
 }
 
-TEST_F(RankLogTest, OfTwoJobsInOneFileOnesTimesCount) {
+TEST_F(RankLogTest, OnlyOneOfTwoJobsInOneFileCounts) {
   RankLog log(path(), start_at(0), false);
   add_steps(log, 1, 40);
   log.end({.step = 40, .wall_seconds = 170});
@@ -169,7 +169,7 @@ TEST_F(RankLogTest, ARunThatGoesOnKeepsTheWindowsUpToItsCheckpoint) {
   EXPECT_THROW(RankLog(path(), start_at(0), false), Error) << "another run has it";
 }
 
-TEST_F(RankLogTest, WhatAStartHadLostStaysLostWhereALaterOneGoesBackBehindIt) {
+TEST_F(RankLogTest, LossesOfCutOffStartsStayCounted) {
   RunStart second = start_at(4), third = start_at(2);
   second.lost = {.steps = 3, .seconds = 1.5};
   third.lost = {.steps = 2, .seconds = 0.5};
@@ -189,7 +189,7 @@ TEST_F(RankLogTest, WhatAStartHadLostStaysLostWhereALaterOneGoesBackBehindIt) {
   EXPECT_EQ(start.lost.seconds, 2);
 }
 
-TEST_F(RankLogTest, LinesOfOtherKindsAreNotTaken) {
+TEST_F(RankLogTest, LinesOfOtherKindsAreSkipped) {
   RunFold fold;
   for (const char* const line :
        {"", "{", "[]", "7", "{\"step\":1,\"loss\":2}",

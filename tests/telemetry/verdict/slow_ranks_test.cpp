@@ -8,7 +8,7 @@ namespace {
 
 using T = TimePart;
 
-TEST(SlowRanks, AreNamedByWhatMakesThemSlow) {
+TEST(SlowRanks, AreNamedWithTheirCause) {
   const RankMesh mesh{.data = 3};
   const Times usual{{T::period, 1000}, {T::compute, 500}, {T::comm_wait, 500}};
   Times ranks[] = {usual, usual, usual};
@@ -28,7 +28,7 @@ TEST(SlowRanks, AreNamedByWhatMakesThemSlow) {
   EXPECT_EQ(slow.messages.rank, -1);
 }
 
-TEST(SlowRanks, AreComparedWithThoseThatHoldAsManyMicroBatches) {
+TEST(SlowRanks, AreComparedAtEqualMicroBatches) {
   const Times less{
       {T::period, 1000}, {T::compute, 500}, {T::comm_wait, 500}, {T::micro_batches, 1}};
   const Times more{
@@ -43,7 +43,7 @@ TEST(SlowRanks, AreComparedWithThoseThatHoldAsManyMicroBatches) {
   EXPECT_DOUBLE_EQ(slow_ranks({.data = 4}, ranks).compute.seconds, 0.3);
 }
 
-TEST(SlowRanks, OfTwoTheSlowerOneStandsOutAndOneAloneNever) {
+TEST(SlowRanks, TheSlowerOfTwoIsNamedButNeverASingleOne) {
   const Times ranks[] = {{{T::period, 1000}, {T::core_wait, 10}},
                          {{T::period, 1000}, {T::core_wait, 400}}};
 
@@ -54,7 +54,7 @@ TEST(SlowRanks, OfTwoTheSlowerOneStandsOutAndOneAloneNever) {
   EXPECT_EQ(slow_ranks({}, {&ranks[1], 1}).core.rank, -1);
 }
 
-TEST(SlowRanks, OfRanksThatAllWaitForCoresOneWaitsThreeTimesAsLongOrIsNotNamed) {
+TEST(SlowRanks, IfAllWaitForCoresOneIsNamedOnlyAtThreeTimesTheWait) {
   Times ranks[] = {{{T::period, 1000}, {T::core_wait, 150}},
                    {{T::period, 1000}, {T::core_wait, 350}}};
   EXPECT_EQ(slow_ranks({.data = 2}, ranks).core.rank, -1);
@@ -64,7 +64,7 @@ TEST(SlowRanks, OfRanksThatAllWaitForCoresOneWaitsThreeTimesAsLongOrIsNotNamed) 
   EXPECT_EQ(slow_ranks({.data = 2}, ranks).core.rank, 1);
 }
 
-TEST(SlowRanks, LateMessagesAreThoseThatWorkDoesNotExplain) {
+TEST(SlowRanks, LateMessagesAreUnexplainedByWork) {
   const Times usual{{T::period, 1000}, {T::compute, 500}, {T::message_wait, 400}};
   Times ranks[] = {usual, usual, usual};
   ranks[1][T::message_wait] = 150;
@@ -80,7 +80,7 @@ TEST(SlowRanks, LateMessagesAreThoseThatWorkDoesNotExplain) {
   EXPECT_EQ(slow_ranks({.tensor = 3}, ranks).messages.rank, -1) << "it works as much longer";
 }
 
-TEST(SlowRanks, WhereCoresAreWantingSmallDifferencesSayNothing) {
+TEST(SlowRanks, SmallDifferencesDoNotCountWithoutEnoughCores) {
   Times ranks[] = {{{T::period, 1000}, {T::compute, 100}, {T::core_wait, 600}},
                    {{T::period, 1000}, {T::compute, 180}, {T::core_wait, 600}}};
   EXPECT_EQ(slow_ranks({.data = 2}, ranks).compute.rank, -1);
