@@ -236,7 +236,7 @@ TEST(BlockChecks, AnyWindowIsReadAsItIsStored) {
   }
 }
 
-TEST(BlockChecks, ABlockIsCheckedOnce) {
+TEST(BlockChecks, AReadVerifiesItsBlock) {
   const test::TemporaryDirectory directory;
   test::write_token_dataset(directory.path(), test::counting_tokens(20'000, 256), 20'000, 256);
   const ShardSet set(list_shards(directory.path(), ""));
