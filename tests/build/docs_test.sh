@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# docs_test.sh TRIREME: scripts/check_docs.py names every fault of a document that has one of each kind, and nothing else.
+# docs_test.sh TRIREME: scripts/check_docs.py names exactly the faults of a document with one of each kind.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 place=$(mktemp -d)

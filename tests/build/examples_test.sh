@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# examples_test.sh PREFIX: launch/examples, built by a user against an installed Trireme: each program's loss falls, with
-# the same digits on one rank and on two; a program goes on where it was; a wrong config ends it with the message and code 2.
+# examples_test.sh PREFIX: launch/examples, built by a user against an installed Trireme: each program's loss falls,
+# with the same digits on one rank and on two; a program resumes; a wrong config ends it with the message and code 2.
 set -euo pipefail
 readonly prefix=$1
 work=$(mktemp -d "${TMPDIR:-/tmp}/trireme-examples.XXXXXX")
@@ -20,7 +20,7 @@ awk 'BEGIN { for (i = 0; i < 2000; ++i) print "In the beginning was line " i ", 
 "$prefix/bin/trireme" data pack-text --out book --validation 0.05 book.txt >/dev/null
 text=(data.path=book/train data.validation_path=book/validation)
 
-# run NAME RANKS ARGUMENTS...: its losses go to NAME.RANKS.
+# run NAME RANKS ARGUMENTS...: writes its losses to NAME.RANKS.
 run() {
   local name=$1 ranks=$2
   shift 2
@@ -47,7 +47,7 @@ loss_falls custom_data 40 0.7
 grep -q 'right' custom_data.2.out || fail "custom_data tells no accuracy"
 grep -q 'adapter.expand.weight' weights.safetensors || fail "the adapter's weights are not written"
 
-# It saved its best: the program goes on from there.
+# It saved its best: the program resumes from there.
 cp train_gpt.1 before
 run train_gpt 1 "${text[@]}" train.steps=22
 [[ $(grep -c '^step' train_gpt.1) == 2 ]] || fail "train_gpt does not go on at step 21: $(cat train_gpt.1)"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# gpu_check_rehearsal.sh BUILD: scripts/gpu_check.sh on the CPU says that a good program is right, that one which
-# depends on chance is wrong, and that there is no GPU here where there is none.
+# gpu_check_rehearsal.sh BUILD: scripts/gpu_check.sh on the CPU accepts a good program, rejects one that depends on
+# chance, and reports a missing GPU.
 set -euo pipefail
 build=$1
 source_directory=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -9,7 +9,7 @@ check=$source_directory/scripts/gpu_check.sh
 place=$(mktemp -d)
 trap 'rm -rf -- "$place"' EXIT
 
-# expect CODE COMMAND...: its output goes to $place/output.
+# expect CODE COMMAND...: writes the output to $place/output.
 expect() {
   local want=$1 code=0
   shift
@@ -20,7 +20,7 @@ expect() {
     exit 1
   fi
 }
-# expect_result FILE NAME STATUS: what the output says of a row.
+# expect_result FILE NAME STATUS: checks a row's status in the output.
 expect_result() { grep -qE "^ +$3 +$2: " "$1" || { cat "$1"; echo "$1: '$2' is not $3" >&2; exit 1; }; }
 
 out=$place/out report=$place/out/report.md

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# gpu_wheels_test.sh: of a CUDA toolkit that is made of pip's wheels, the configuration finds NCCL and cuDNN beside it, and
-# says loudly which part is missing.
+# gpu_wheels_test.sh: in a CUDA toolkit from pip's wheels, the configuration finds NCCL and cuDNN, and names a missing
+# part clearly.
 set -eu
 cmake_files=$(cd "$(dirname "$0")/../../scripts/cmake" && pwd)
 root=$(mktemp -d)
@@ -23,7 +23,7 @@ include($cmake_files/TriremeCudnn.cmake)
 message(STATUS "nccl: \${NCCL_INCLUDE_DIR} \${NCCL_LIBRARY}")
 END
 
-# expect TEXT...: what cmake prints, as one line, has all of them.
+# expect TEXT...: cmake's output, as one line, has all texts.
 expect() {
   local output text
   output=$(cmake -P "$root/configure.cmake" 2>&1 | tr -s ' \n' ' ') || true

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # hardening_test.sh PROGRAM ARCHIVE...
-#   PROGRAM was linked, and ARCHIVE... and it were compiled, as scripts/cmake/TriremeHardening.cmake says. Tries each check on a
-#   small program first that lacks this one property.
+#
+# PROGRAM was linked, and it and ARCHIVE... were compiled, as in scripts/cmake/TriremeHardening.cmake. First tries each
+# check on a small program that lacks this one property.
 set -euo pipefail
 work=$(mktemp -d "${TMPDIR:-/tmp}/trireme-hardening.XXXXXX")
 trap 'rm -rf "$work"' EXIT
@@ -11,7 +12,7 @@ fail() {
   exit 1
 }
 
-# What PROGRAM lacks, a line each.
+# Prints the missing properties of PROGRAM, one per line.
 lacks() {
   local header segments dynamic symbols
   header=$(readelf -hW "$1") segments=$(readelf -lW "$1") dynamic=$(readelf -dW "$1") symbols=$(readelf --dyn-syms -W "$1")
@@ -24,7 +25,7 @@ lacks() {
   grep -P ' __\w+_chk\b' <<<"$symbols" >/dev/null || echo "fortified"
 }
 
-# The checks, each on a program that has all but one.
+# The checks, each on a program with all properties but one.
 cat >"$work/small.cpp" <<'CPP'
 #include <cstring>
 int main(int, char** words) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# launch_lint.sh TRIREME: the scripts, containers and manifests of launch/, as far as they can be checked without the systems
-# that they are for. Linters that are not installed are named and left out.
+# launch_lint.sh TRIREME: checks the scripts, containers and manifests of launch/ without their target systems. Missing
+# linters are named and skipped.
 set -u
 trireme=$1
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
@@ -10,7 +10,7 @@ complain() {
   echo "$*"
   failed=1
 }
-# have TOOL: says so where it is missing.
+# have TOOL: reports a missing tool.
 have() {
   command -v "$1" >/dev/null || {
     echo "left out: there is no $1"
@@ -32,11 +32,11 @@ if have docker && docker buildx version >/dev/null 2>&1 && docker info >/dev/nul
   docker build --check -f launch/container/Dockerfile . || complain "docker build --check found something"
 fi
 
-# Both kinds of image are of one system.
+# Both kinds of image use one system.
 bases=$(sed -nE 's/^(FROM|From:) ?(debian[^ ]*).*/\2/p' launch/container/Dockerfile launch/container/trireme.def | sort -u)
 [[ $bases == debian:* && $bases != *$'\n'* ]] || complain "launch/container: one base for all images, found $bases"
 
-# The manifests parse, and what they run exists and has a config that resolves.
+# The manifests parse, and their commands exist, with configs that resolve.
 if python3 -c 'import yaml' 2>/dev/null; then
   commands=$(python3 scripts/manifest_commands.py launch/kubernetes/*.yaml) || complain "a manifest is wrong"
   runs=0 arguments=()
@@ -45,7 +45,7 @@ if python3 -c 'import yaml' 2>/dev/null; then
     runs=$((runs + 1))
     launcher=${line%% *}
     [[ -x ${launcher#/opt/trireme/} ]] || complain "launch/kubernetes: there is no ${launcher#/opt/trireme/}"
-    # The quoting is manifest_commands.py's own.
+    # The quoting of manifest_commands.py.
     eval "arguments=(${line#* train })"
     "$trireme" train "${arguments[@]}" --print-config >/dev/null || complain "launch/kubernetes: this config does not resolve: $line"
   done <<<"$commands"
@@ -54,7 +54,7 @@ else
   echo "left out: the manifests, since python3 has no yaml"
 fi
 
-# Every file of launch/container and launch/kubernetes says how it is run.
+# Every file of launch/container and launch/kubernetes documents its use.
 for file in launch/container/{Dockerfile,trireme.def} launch/kubernetes/*.yaml launch/slurm/*.sbatch launch/*_run.sh; do
   head -n 30 "$file" | grep -qE '^#   .*(docker|apptainer|kubectl|sbatch|launch/)' || complain "$file: has no command that runs it in its head"
 done

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# rooms_test.sh CMAKE: CheckRooms.cmake on a tree of three rooms, each of its rules broken in turn.
+# rooms_test.sh CMAKE: CheckRooms.cmake on a tree of three rooms, with each rule broken in turn.
 set -euo pipefail
 readonly cmake=$1
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -23,7 +23,7 @@ END
 judge() { said=$("$cmake" -DSOURCE="$tree" -DROOMS="$tree/rooms.txt" -P "$here/../../scripts/cmake/CheckRooms.cmake" 2>&1); }
 judge || { echo "a sound tree is refused: $said"; exit 1; }
 
-# refused FILE LINE WORDS: with the line added the check fails and names file, line number and reason.
+# refused FILE LINE WORDS: with the added line the check fails and names file, line number and reason.
 refused() {
   local file=$tree/$1
   local -i had=0
@@ -48,7 +48,7 @@ refused middle/other.h '#include "low/inner/hidden.h"' 'private to low'
 refused low/open.h '#include "low/inner/hidden.h"' 'an installed header needs one that is not'
 refused high/top.cpp '#include "middle/gone.h"' 'there is no such file'
 
-# What only sources need is not for headers that others see.
+# Dependencies of sources are not allowed in headers for others.
 sed -i 's/^middle|middle|trireme::low,fmt::fmt|/middle|middle||trireme::low/' "$tree/rooms.txt"
 if judge; then echo "a header may include what is linked privately"; exit 1; fi
 [[ $said == *'middle/face.h:1: error: includes low/open.h'* && $said == *'high/top.cpp:1: error: includes low/open.h'* ]] || { echo "$said"; exit 1; }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run_installed.sh PREFIX PLACE [short]: an installed Trireme as its user meets it, with nothing in the environment: the quickstart's two
-# configs, some steps each, by each launch script, from the directory PLACE. Needs no repository; bash, awk, gzip, mpirun. short: one of them by one script.
+# run_installed.sh PREFIX PLACE [short]: uses an installed Trireme with an empty environment: some steps of the
+# quickstart's two configs by each launch script, from the directory PLACE. Needs no repository; bash, awk, gzip,
+# mpirun. short: one config by one script.
 set -euo pipefail
 if [[ ${TRIREME_CLEAN:-} != yes ]]; then
   exec env -i TRIREME_CLEAN=yes PATH=/usr/local/bin:/usr/bin:/bin HOME="$2" TMPDIR="${TMPDIR:-/tmp}" bash "$0" "$@"
@@ -14,7 +15,7 @@ fail() {
 mkdir -p "$place"
 cd "$place"
 
-# loss_falls RUN STEPS: every step is there, and the last losses are below the first.
+# loss_falls RUN STEPS: all steps exist, and the last losses are below the first.
 loss_falls() {
   sed -n 's/.*"step":\([0-9]*\),.*"loss":\([0-9.e+-]*\).*/\2/p' "$1/metrics.jsonl" >"$1.losses"
   [[ $(wc -l <"$1.losses") == "$2" ]] || fail "$1: $(wc -l <"$1.losses") losses and not $2"
@@ -39,7 +40,7 @@ done
 
 gpt=(train "$share/configs/gpt_tiny.yaml" --set data.path=text/train --set data.validation_path=text/validation --set model.layers=2
   --set model.hidden=32 --set model.context=64 --set train.steps=12 --set lr_schedule.warmup_steps=1 --set checkpoint.every_steps=6)
-# `trireme` is in no PATH here: the scripts find the program that was installed with them.
+# `trireme` is not in PATH: the scripts find the program installed with them.
 "$share/launch/mpi_run.sh" -np 2 trireme "${gpt[@]}" --set run.directory=mpi
 loss_falls mpi 12
 if [[ ${3:-} == short ]]; then exit 0; fi
@@ -55,13 +56,13 @@ loss_falls resnet 8
 "$prefix/bin/trireme" generate mpi --prompt "In the" --tokens 8 >/dev/null
 "$prefix/bin/trireme" plan "$share/configs/gpt2_124m.yaml" --ranks 8 --hardware "$share/configs/hardware/h100.yaml" | grep -q 'ms' ||
   fail "plan says no time"
-# The back end that this build lacks is refused by name: its weak symbols are still none.
+# The missing back end is refused by name: its weak symbols stay null.
 if ! "$prefix/bin/trireme" --version | grep -qi cuda; then
   code=0
   "$prefix/bin/trireme" "${gpt[@]}" --set run.directory=gpu --set device.type=cuda >refused 2>&1 || code=$?
   [[ $code == 2 && $(cat refused) == *cuda* ]] || fail "device.type=cuda ends with $code: $(cat refused)"
 fi
-# A study finds launch/mpi_run.sh by where the program lies.
+# A study finds launch/mpi_run.sh from the program's place.
 "$prefix/bin/trireme" scale "${gpt[@]:1}" --ranks 2 --repeats 1 --steps 4 --warmup 1 --out study >study.log 2>&1 || fail "scale: $(tail -n 5 study.log)"
 [[ -s study/scaling.html ]] || fail "scale wrote no report"
 echo "run_installed.sh: $("$prefix/bin/trireme" --version | head -n 1) works from $prefix"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# scripts_elsewhere.sh: every script explains itself when it is started from another directory by a relative path, and
-# finds the repository from there. Python scripts may say which packages they lack.
+# scripts_elsewhere.sh: every script prints help when started from another directory by a relative path, and finds the
+# repository from there. Python scripts may report missing packages.
 set -u
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 place=$(mktemp -d)
@@ -24,7 +24,7 @@ for script in "$scripts"/*; do
   [[ $code == 0 || $script == *.py ]] || complain "$script --help ends with $code"
 done
 
-# A file is meant as the caller sees it.
+# Paths are relative to the caller's directory.
 printf 'int x;\t\n' >breach.cpp
 "$scripts/lint.sh" breach.cpp | grep -q breach.cpp:1 || complain "lint.sh does not find a file beside its caller"
 exit $failed

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# check_h5py.sh WRITE_SAMPLE MPIEXEC: a checkpoint of four ranks read by h5py. 77 where h5py is missing.
+# check_h5py.sh WRITE_SAMPLE MPIEXEC: a checkpoint of four ranks read by h5py. 77 without h5py.
 set -euo pipefail
 here=$(dirname "${BASH_SOURCE[0]}")
 directory=$(mktemp -d)

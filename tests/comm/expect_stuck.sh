@@ -60,7 +60,7 @@ check_end() {
   done
 }
 
-# Late in a run: writes down which ranks are left.
+# Late in a run: lists the remaining ranks.
 list_ranks() {
   sleep $((seconds - 2))
   pgrep -f -- "$root/$run/run" | xargs -r ps -o comm=,stat=,args= -p | grep -v -e '^mpi' -e '^timeout' -e '^expect_stuck' >"$root/ranks"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# tcp_strangers.sh PROGRAM TRIREME: everybody who may find the port of a job without MPI's launcher does so while its two ranks
-# find each other (PROGRAM: failing_rank), and the job ends as if nobody had. Then TRIREME is told to stop while it waits for others.
-# Prints how many cases there were and how many were survived.
+# tcp_strangers.sh PROGRAM TRIREME: strangers connect to the port of a job without MPI's launcher while its two ranks
+# find each other (PROGRAM: failing_rank), and the job ends as if they had not. Then TRIREME is told to stop while it
+# waits for others. Prints the number of cases and of survived ones.
 set -uo pipefail
 program=$1 trireme=$2
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -30,7 +30,7 @@ await_port() {
     sleep 0.02
   done
 }
-# Sends what standard input says, as far as it is taken, and holds the connection.
+# Sends standard input as far as it is accepted, and holds the connection.
 hold() {
   exec {connection}<>"/dev/tcp/127.0.0.1/$MASTER_PORT" || return 1
   cat 1>&"$connection" 2>/dev/null || true

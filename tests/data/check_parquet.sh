@@ -29,7 +29,7 @@ grep -q '1 rows without a text left out' err
 fails 'has no column body; --field is one of: n, text' convert a.parquet --field body
 fails 'column n holds int64, not text' convert a.parquet --field n
 fails 'nowhere.parquet' convert a.parquet nowhere.parquet
-# Damage in the middle of a file shows when lines have been written: nothing is packed.
+# Damage in the middle of a file is found after lines were written: nothing is packed.
 python3 -c "
 data = bytearray(open('b.parquet', 'rb').read()); data[len(data) // 3:len(data) // 3 + 200] = b'\xff' * 200
 open('damaged.parquet', 'wb').write(data)"

@@ -22,15 +22,16 @@ network_up "$place" 4
 
 # The hosts share two cores.
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_plm_rsh_agent=$place/rsh TRIREME_INTERFACE=$network_subnet.0/24
-# The launch scripts' patience, which the tests wait for.
+# Timeouts of the launch scripts, which the tests wait for.
 export TRIREME_END_SECONDS=3
-# A host that is lost is noticed this long after the last step.
+# A lost host is noticed this long after the last step.
 timeout_seconds=4
 long=(--set train.steps=1000000 --set train.log_every=1000 --set lr_schedule.name=constant
   --set "parallel.timeout_seconds=$timeout_seconds")
 flags=("${long[@]}")
 
-# mpi_run HOST HOSTS RANKS ARGUMENTS...: mpirun on a host ("": on none of them), in the background: sets job, log and number.
+# mpi_run HOST HOSTS RANKS ARGUMENTS...: mpirun on a host ("": outside of all), in the background: sets job, log and
+# number.
 number=0 program=$trireme jobs=()
 mpi_run() {
   local on=() hosts=$2 ranks=$3
@@ -63,7 +64,7 @@ has_checkpoint() {
   compgen -G "$1/checkpoints/step_*[0-9]" >/dev/null || compgen -G "$place/memory/*/n1/*/step_*[0-9]" >/dev/null
 }
 training() { grep -qs '"step":2,' "$1/metrics.jsonl"; }
-# Ranks and daemons of every host, but for what the cut itself keeps us from asking.
+# No rank or daemon is left on any host that can still be reached.
 nothing_left() {
   local host
   for host in 1 2 3 4; do
@@ -132,7 +133,7 @@ check_slow_link() {
   expect_text 'look at cables, switch and the choice of interface'
 }
 
-# Each rank of the second host has a clock of its own, an hour ahead: that of a time namespace.
+# Each rank of the second host has a time namespace with a clock one hour ahead.
 check_trace() {
   local file=runs/traced/trace/steps_3-4.json.gz
   begin "a trace of ranks on two hosts whose clocks are an hour apart"
@@ -152,7 +153,7 @@ RANK
   log=$place/trace.log
   gzip -dc "$file" | grep -a '"name":"clock"' >"$log"
   [[ $(wc -l <"$log") -eq 4 ]] || complain "one file of all ranks"
-  # "pid" "offset_us" "error_us": the hour is found to within the error that is stated.
+  # "pid" "offset_us" "error_us": the hour is found to within the stated error.
   sed -nE 's/.*"pid":([0-9]+),"args":\{"offset_us":([-0-9.e]+),"error_us":([-0-9.e]+),.*/\1 \2 \3/p' "$log" |
     awk '{ d = $2 - ($1 < 2 ? 0 : 3600e6); if (d < 0) d = -d; if (d > $3) exit 1; ++n } END { exit n == 4 ? 0 : 1 }' ||
     complain "offsets of 0 and of an hour"
@@ -163,7 +164,7 @@ RANK
   expect_text 'rank 3 on n2 '
 }
 
-# /dev/shm is each host's own.
+# Each host has its own /dev/shm.
 check_sharing() {
   cat >"$place/rank" <<RANK
 #!/usr/bin/env bash
@@ -171,7 +172,7 @@ check_sharing() {
 exec "$trireme" "\$@"
 RANK
   chmod +x "$place/rank"
-  # All at once: each waits for files to show on the other hosts.
+  # All at once: each waits for files of the other hosts.
   local before=$number
   local data=(--set data.path=/dev/shm/data)
   program=$place/rank
@@ -197,7 +198,7 @@ RANK
   expect_text 'error: run.directory: /dev/shm/run of rank 0 does not show on n2'
 }
 
-# lose NAME CODE TEXT COMMAND...: a job over two hosts; the command strikes; the job must end.
+# lose NAME CODE TEXT COMMAND...: a job over two hosts; the command breaks something; the job must end.
 lose() {
   local name=$1 expected=$2 text=$3 from=$4 started
   shift 4
@@ -219,7 +220,7 @@ waited="error: group .* has waited .* s for other ranks \(deadline parallel.time
 cut_host() { ip link set "$(network_interface 2)" down; }
 mend_host() {
   ip link set "$(network_interface 2)" up
-  # Addresses that were looked up in vain are remembered for a while.
+  # Failed address lookups are cached for a while.
   local host
   for host in 1 2; do ip -n "$(network_namespace "$host")" neigh flush dev eth0; done
   wait_until 10 network_reachable 1 2 || complain "n2 to be back"
@@ -234,12 +235,12 @@ mend_data() {
   ip -n "$(network_namespace 2)" route del blackhole "$(network_address 1)"
 }
 rank_on() { pgrep --ns "$(network_processes "$1" | head -n 1)" --nslist net -f "^$trireme train" | head -n 1; }
-# Those between the ranks; needs a kernel with CONFIG_INET_DIAG_DESTROY.
+# Connections between the ranks; needs a kernel with CONFIG_INET_DIAG_DESTROY.
 reset_sockets() { [[ $(ip netns exec "$(network_namespace 1)" ss -HKtn dst "$(network_address 2)" 2>/dev/null) == *ESTAB* ]]; }
 kill_rank() { kill -s KILL "$(rank_on 2)"; }
 stop_rank() { kill -s STOP "$(rank_on 2)"; }
 
-# Started again, the run goes on from its newest checkpoint.
+# After a restart, the run resumes from its newest checkpoint.
 go_on() {
   local as=$program
   begin "the same job again"
@@ -259,14 +260,14 @@ check_lost_link() {
   mend_host
   go_on
   flags=("${long[@]}")
-  # Where mpirun has something to tell that host, no keepalive helps. Without the patience above, the kernel gives the
-  # connections up.
+  # If mpirun has unsent data for that host, keepalive does not help. Without the timeouts above, the kernel drops the
+  # connections.
   OMPI_MCA_oob_tcp_keepalive_time=60 TRIREME_END_SECONDS=1000 TRIREME_TCP_RETRIES=5 lose "the same with net.ipv4.tcp_retries2" bad "$waited" 1 cut_host
   mend_host
 }
 check_lost_data() { lose "the data network is cut, control goes on" 5 "$waited" "" cut_data; mend_data; }
 check_lost_host() { lose "a host loses power" bad "" 1 kill_host 2; }
-# Each host's memory is a directory of its own name, which is lost with it.
+# Each host's memory is a directory with its name, which is lost with it.
 check_lost_memory() {
   flags=("${long[@]}" --set checkpoint.in_memory_every_steps=10 --set "checkpoint.memory_directory=$place/memory")
   mkdir "$place/memory"
@@ -278,11 +279,11 @@ check_lost_memory() {
   [[ -z $(ls "$place/memory") ]] || complain "no copies in memory after the end"
   flags=("${long[@]}")
 }
-# The supervisor on n1 goes on without a host that is lost, with what the memory of the others holds.
+# The supervisor on n1 continues without a lost host, from the memory of the others.
 check_fewer_hosts() {
   local run=runs/fewer started lines before
   lost_lines() { wc -l <"$run/metrics.jsonl"; }
-  # Or it has ended, no further than the lost job had come: the memory's copy was older.
+  # Or it has ended, at most where the lost job was: the memory's copy was older.
   going_on() { (($(lost_lines) > lines)) || grep -q '^done: ' "$log"; }
   flags=("${long[@]}" --set checkpoint.in_memory_every_steps=10 --set "checkpoint.memory_directory=$place/memory"
     --set parallel.timeout_seconds=600)
@@ -290,7 +291,7 @@ check_fewer_hosts() {
   begin "a host of four is lost under the supervisor, which has all of its defaults"
   go_on_briefly "$place/rank" "$program" "$place/memory"
   log=$place/fewer.log
-  # As ssh, over the network: a host that is there refuses the connection, and one that is not keeps it waiting.
+  # As ssh, over the network: a live host refuses the connection, a lost one does not answer.
   cat >"$place/network_rsh" <<AGENT
 #!/usr/bin/env bash
 [[ \$(bash -c ": >/dev/tcp/\$1/9" 2>&1) == *refused* ]] && exec "$place/rsh" "\$@"
@@ -305,7 +306,7 @@ AGENT
   rm -rf "$place"/memory/*/n2
   lines=$(lost_lines) started=$(date +%s%N)
   before=$started
-  # Where the seconds go.
+  # Prints the time of each part.
   passed() {
     local now
     now=$(date +%s%N)
@@ -335,8 +336,8 @@ AGENT
 check_lost_rank() { lose "a rank on another host is killed" bad "" 1 kill_rank; }
 check_stopped_rank() { lose "a rank on another host is stopped" 5 "rank 1 does not answer" 1 stop_rank; }
 
-# A disk of each host's own at one path, which stays from job to job. disk_of HOST COMMAND: what mounts it, in the namespace
-# of the host's processes.
+# A local disk per host at one path, kept from job to job. disk_of HOST COMMAND: the command that mounts it, in the
+# namespace of the host's processes.
 disk_of() { echo "$2" >"$place/disk.n$1"; }
 own_disks() {
   local host
@@ -395,15 +396,15 @@ check_staging() {
   expect_equal "$(bits_of "$log")" "$one" "the bits of data that lie elsewhere"
   disk_of 2 "mkdir -p $place/read_only && mount --bind $place/read_only $place/scratch && mount -o remount,bind,ro $place/scratch"
   stage "the disk of one host cannot be written to"
-  # mpirun may outlive its ranks; mpi_run.sh then ends it with a code of its own.
+  # mpirun may outlive its ranks; then mpi_run.sh ends it with another code.
   if grep -q 'it still runs' "$log"; then stage "the disk of one host cannot be written to, again"; fi
   expect_code 2
   expect_text "error: n2: data.stage: $place/scratch/trireme-0: cannot be made: Read-only file system"
   program=$trireme
 }
 
-# A disturbance that Open MPI may get over: the run then ends with the bits of an undisturbed one, or else with code 5.
-# Steps take 2 ms on a quick machine, and the run has to last until it is disturbed.
+# A disturbance that Open MPI may survive: the run then ends with the bits of an undisturbed one, or else with code 5.
+# Steps take 2 ms on a fast machine, and the run has to last until it is disturbed.
 disturb() {
   local name=$1 watch=$2 steps=(--set train.steps=2000 --set train.global_batch=64 --set train.log_every=1000) expected
   shift 2
@@ -433,13 +434,13 @@ blip() {
 }
 check_reset() { disturb "the connections between ranks are reset" "$timeout_seconds" reset_sockets; }
 check_blip() {
-  # mpirun gives a host up that has not answered for 3 to 5 s, unless it is told to wait longer.
+  # mpirun drops a host that has not answered for 3 to 5 s, unless set to wait longer.
   OMPI_MCA_oob_tcp_keepalive_probes=20 disturb "a link is down for 3 s" 60 blip
   expect_code 0
 }
 
-# What a run does: it asks for a checkpoint, and its end takes longer than the second that mpirun gives. Ranks elsewhere end
-# because those that got the signal tell them.
+# What a run does on a stop: it makes a checkpoint, which takes longer than the second that mpirun gives. Ranks
+# elsewhere end because those with the signal tell them.
 check_stop() {
   begin "a job is told to stop"
   cat >"$place/rank" <<RANK
@@ -456,7 +457,7 @@ RANK
   program=$trireme
   ready() { [[ $(grep -c ready "$log") -eq 2 ]]; }
   wait_until 20 ready || complain "two ranks"
-  # network_exec has become the shell that runs mpi_run.sh.
+  # network_exec became the shell that runs mpi_run.sh.
   local script
   script=$(pgrep -f "bash $repository/launch/mpi_run.sh --host n1:1,n2:1 -np 2 $place/rank" | head -n 1)
   kill -s USR1 "$script"

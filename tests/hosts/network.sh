@@ -15,7 +15,7 @@ network_interface() { echo "${network_tag}v$1"; }
 network_namespace() { echo "${network_tag}n$1"; }
 network_address() { echo "$network_subnet.$1"; }
 
-# Prints why there can be no network here, or nothing.
+# Prints why a network is impossible here, or nothing.
 network_lacks() {
   local tool
   [[ $(id -u) -eq 0 ]] || { echo "needs root"; return; }
@@ -37,7 +37,7 @@ network_load() {
 network_up() {
   local place=$1 host other hosts
   network_hosts=$2
-  # A tag and subnet that no other network has: the bridge's name is the lock.
+  # A tag and subnet that no other network uses: the bridge's name is the lock.
   local number
   for ((number = 1; number < 250; ++number)); do
     ip link add "tr${number}b" type bridge 2>/dev/null && break
@@ -58,7 +58,7 @@ shift
 network_exec "\$host" env -i PATH="\$PATH" HOME="\$HOME" bash -c "\$*"
 AGENT
   chmod +x "$place/rsh"
-  # Without names of its own every look-up waits for the DNS.
+  # Without local names every look-up waits for the DNS.
   hosts="127.0.0.1 localhost"$'\n'"$network_gateway $(hostname -s)"
   for ((other = 1; other <= network_hosts; ++other)); do hosts+=$'\n'"$(network_address "$other") n$other"; done
   for ((host = 1; host <= network_hosts; ++host)); do
@@ -85,7 +85,7 @@ network_exec() {
     hostname "$0" && mount -t tmpfs -o size=50% tmpfs /dev/shm && exec "$@"' "n$host" "$@"
 }
 
-# Whether a host gets an answer from another, a refusal included.
+# Whether a host gets an answer from another, even a refusal.
 network_reachable() {
   local answer
   answer=$(ip netns exec "$(network_namespace "$1")" timeout 1 bash -c ": >/dev/tcp/n$2/9" 2>&1)
@@ -102,7 +102,7 @@ network_down() {
     namespace=$(network_namespace "$host")
     mapfile -t processes < <(network_processes "$host")
     [[ ${#processes[@]} -eq 0 ]] || kill -s KILL "${processes[@]}" 2>/dev/null || true
-    # By name: the kernel takes its time over those of a namespace.
+    # By name: the kernel removes those of a namespace late.
     ip link del "$(network_interface "$host")" 2>/dev/null || true
     ip netns del "$namespace" 2>/dev/null || true
     rm -rf "/etc/netns/${namespace:?}"

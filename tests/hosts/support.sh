@@ -15,10 +15,10 @@ skip() {
   exit $skipped
 }
 
-# Slurm's and Open MPI's settings of the caller would reach the jobs.
+# Slurm's and Open MPI's settings of the caller would affect the jobs.
 unset "${!SLURM_@}" "${!OMPI_MCA_@}" "${!NCCL_@}" "${!TRIREME_@}"
 
-# What a test says about itself when it fails: the case, and the log of its job.
+# Information for a failure: the case, and the log of its job.
 test_case=none log=/dev/null code=0
 begin() {
   test_case=$1
@@ -33,7 +33,7 @@ expect_code() { [[ $code -eq $1 ]] || complain "exit code $1, got $code"; }
 expect_text() { grep -qE -- "$1" "$log" || complain "the output to contain: $1"; }
 expect_equal() { [[ -n $1 && $1 == "$2" ]] || complain "$3: '$1' and '$2'"; }
 
-# wait_until SECONDS COMMAND...: 1 where it stays false.
+# wait_until SECONDS COMMAND...: 1 if it stays false.
 wait_until() {
   local deadline=$((SECONDS + $1))
   shift
@@ -43,7 +43,7 @@ wait_until() {
   done
 }
 
-# Data and a config for a run of 4 ranks whose bits do not depend on the layout.
+# Data and a config for a run of 4 ranks with layout-independent bits.
 prepare_run() {
   local place=$1 trireme=$2
   head -c 20000 /dev/urandom | base64 >"$place/text.txt"
@@ -62,5 +62,5 @@ train: {steps: 20, global_batch: 8, micro_batch: 1}
 CONFIG
 }
 
-# "loss weights" as a run reports them at its end.
+# "loss weights" as the run logs them at its end.
 bits_of() { sed -nE 's/.*final loss .*exact bits (0x[^)]*)\), weights xxh3 ([0-9a-f]*).*/\1 \2/p' "$1" | tail -n 1; }

@@ -34,7 +34,7 @@ cd "$place" || exit 1
 field() { scontrol show job -o "$1" | grep -oE "(^| )$2=[^ ]*" | head -n 1 | cut -d= -f2-; }
 over() { [[ -z $(squeue -h -j "$1" -t PENDING,RUNNING,COMPLETING,SUSPENDED,REQUEUED 2>/dev/null) ]]; }
 training() { grep -qs '"step":2,' "$1/metrics.jsonl"; }
-# The job is cancelled where it does not end.
+# Cancels a job that does not end.
 finish_job() {
   wait_until "$2" over "$1" || {
     complain "the end of job $1 within $2 s"
@@ -56,7 +56,7 @@ submit() {
   log=$place/slurm-$job.out
 }
 four_ranks=(--nodes=2 --ntasks-per-node=2)
-# Endless. A schedule that does not depend on the number of steps, which the start that goes on changes (see go_on_briefly).
+# Endless. The schedule does not depend on the number of steps, which the second start changes (see go_on_briefly).
 long=(--set train.steps=1000000 --set train.log_every=1000 --set lr_schedule.name=constant)
 expect_same_bits() {
   finish_job "$job" 60
@@ -66,7 +66,7 @@ expect_same_bits() {
   "$trireme" train config.yaml --set "run.directory=runs/whole-$job" "${long[@]}" --set "train.steps=$(last_step_of "$log")" >"$whole" 2>&1
   expect_equal "$(bits_of "$log")" "$(bits_of "$whole")" "the bits of an uninterrupted run"
 }
-# The ranks of a run. Clusters of other tests number their jobs alike.
+# The ranks of a run. Clusters of other tests use the same job numbers.
 ranks_of() {
   local process
   for process in $(pgrep -f "^$trireme train config.yaml --set run.directory=$1 "); do
@@ -107,7 +107,7 @@ check_detection() {
   done
 }
 
-# In place of the program: a rank says who it is and what it sees.
+# Replaces the program: a rank prints its identity and its visible devices.
 ranks_speak() {
   cat >"$place/rank" <<'RANK'
 #!/usr/bin/env bash
@@ -161,7 +161,7 @@ check_allocation() {
   expect_text "code 2.*ask for as many tasks as GPUs"
 }
 
-# The first rank to say 75 has the others ended by the launcher.
+# The launcher ends the others after the first rank with code 75.
 check_codes() {
   local launcher
   printf '#!/bin/bash\n[[ ${OMPI_COMM_WORLD_RANK:-$SLURM_PROCID} != 0 ]] || exit 75\nexec sleep 60\n' >"$place/rank"
@@ -211,7 +211,7 @@ SRUN
   expect_text "no start in 3 came to a step on n\[1-2\]"
 }
 
-# A copy of launch/ stands for an installation with a hook of its site.
+# A copy of launch/ simulates an installation with a site hook.
 check_site() {
   ranks_speak
   mkdir -p "$place/installed" "$place/modules"
@@ -291,7 +291,7 @@ check_sweep() {
   expect_code 2
 }
 
-# The signal that Slurm sends before the time limit, without the wait for it.
+# Slurm's signal before the time limit, without waiting for it.
 check_requeue() {
   local launcher
   go_on_briefly "$place/rank" "$trireme"
@@ -310,8 +310,8 @@ check_requeue() {
   done
 }
 
-# The engine knows the end of the allocation. The limit is shorter than what it keeps for a save that it has not timed yet: the
-# first start makes a step or two, the next one, which knows, has half a minute.
+# The engine knows the end of the allocation. The limit is shorter than the assumed time of an untimed save: the first
+# start makes a step or two; the next one knows the time and has half a minute.
 check_time_limit() {
   begin "a time limit of one minute strikes"
   submit --time=1 --signal=B:USR1@15 "${four_ranks[@]}" -- config.yaml "${long[@]}"
@@ -347,7 +347,7 @@ check_preemption() {
   expect_same_bits
 }
 
-# What is charged, and what the site's own tools say of a job that came back.
+# Accounting, and what sacct shows of a requeued job.
 check_accounts() {
   begin "an account is charged for both starts of a job"
   printf '#!/bin/bash\n((${SLURM_RESTART_COUNT:-0} > 0)) || exit 75\n' >"$place/rank"
@@ -404,9 +404,9 @@ write_campaign() {
     "nodes: {min: 1, max: 2}" "ranks_per_node: 2" "failures: {backoff_seconds: 0.1}" "poll_seconds: 0.3" "${@:2}" >"$1.yaml"
 }
 
-# A job that is preempted while nobody follows it, and a node that is gone afterwards.
+# A job that is preempted while no campaign follows it, and then a lost node.
 check_campaign() {
-  # Steps take a millisecond or two on a quick machine, and the job has to last until it is preempted.
+  # Steps take a millisecond or two on a fast machine, and the job has to last until it is preempted.
   local steps=(--set train.steps=3000 --set train.global_batch=64 --set checkpoint.every_steps=100 --set train.log_every=1000) process tag
   local campaign_sets="train.steps=3000, train.global_batch=64, checkpoint.every_steps=100"
   begin "a campaign is killed and its job preempted; it goes on under another layout"

@@ -34,7 +34,7 @@ check_study() {
   expect_text "weak scaling, 1 ranks as data=1, run 1: [0-9]"
 }
 
-# Jobs and steps that the runs of a study were, one "job step" each.
+# The jobs and steps of a study's runs, one "job step" each.
 steps_of() { sed -nE 's/.*"SLURM_(JOB_ID|STEP_ID)": "([0-9]+)".*/\2/p' "$1"/runs/*/run/environment.json | paste -d ' ' - - | sort -u; }
 hosts_of() { tr -d ' \n' <"$1/run/environment.json" | grep -oE '"hosts":\[[^]]*\]'; }
 
@@ -57,7 +57,7 @@ check_allocation_study() {
   study+=(--ranks "1,2" --repeats 1 --steps 300 --set train.global_batch=64 --out cut_allocation)
   salloc -Q --ntasks=2 "${study[@]}" >"$log" 2>&1 &
   local process=$!
-  # One after the other, in an order that is drawn.
+  # One after the other, in random order.
   second_begins() { training "cut_allocation/runs/weak-1-data=1-1/run" && training "cut_allocation/runs/weak-2-data=2-1/run"; }
   wait_until 60 second_begins || complain "training of the second run to begin"
   pkill -TERM -P "$process" -f " scale config.yaml --launcher srun "
@@ -96,7 +96,7 @@ check_ablation() {
   "${study[@]}" --out ablation --resume >>"$log" 2>&1
   code=$?
   expect_code 0
-  # The killed start's second task never runs.
+  # The killed start's second task must not run.
   expect_equal "$(cat ablation/waves/*.log | grep -c 'run directory ablation/runs/001-plain')" 1 "jobs of the second cell, one"
   [[ $(grep -c ',done,' ablation/ablation.csv) -eq 2 ]] || complain "two cells that are done: $(cat ablation/ablation.csv)"
   "$trireme" train config.yaml --set run.directory=runs/ablated --set run.seed=1 --set train.clip_norm=0 --set train.steps=40 >"$place/ablated.log" 2>&1

@@ -26,9 +26,9 @@ stop_daemon() {
   local pid
   [[ -s $1 ]] || return 0
   pid=$(<"$1")
-  # A reused number must not be hit.
+  # The process number may be reused.
   [[ $(ps -o args= -p "$pid" 2>/dev/null) == *$place* || $(ps -o comm= -p "$pid" 2>/dev/null) == slurm* ]] || return 0
-  # Nothing of it is needed any more. Waiting for its end would be in vain where nobody reaps it.
+  # Its data is not needed any more. Waiting for its end would hang if no process reaps it.
   kill -s KILL "$pid" 2>/dev/null || true
 }
 
@@ -42,7 +42,7 @@ down() {
   stop_daemon "$place/run/munged.pid"
 }
 
-# A database in memory: on a disk making it takes seconds of waiting.
+# A database in memory: on a disk creating it takes seconds.
 start_database() {
   local data options
   data=$(mktemp -d /dev/shm/trireme-slurm.XXXXXX)
@@ -108,7 +108,7 @@ wait_for() {
 
 write_config() {
   local nodes=$1 cpus=$2 node
-  # Shells of tasks: nodes share this machine's cores, of which srun knows nothing.
+  # For tasks' shells: nodes share this machine's cores, unknown to srun.
   printf '#!/bin/bash\necho export OMPI_MCA_mpi_yield_when_idle=1\n' >"$place/taskprolog.sh"
   chmod +x "$place/taskprolog.sh"
   local gpu
@@ -175,7 +175,7 @@ up() {
   if [[ $accounting == accounting ]]; then start_database; fi
   write_config "$nodes" "$cpus" "$accounting"
   export SLURM_CONF=$place/slurm.conf
-  # munged complains of the directory's owner and goes on.
+  # munged only warns about the directory's owner.
   munged --force --socket="$place/run/munge.sock" --key-file="$place/munge.key" --pid-file="$place/run/munged.pid" \
     --log-file="$place/log/munged.log" --seed-file="$place/run/munged.seed" 2>"$place/log/munged.err"
   if [[ $accounting == accounting ]]; then start_accounting; fi

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by tests of runs that are interrupted and go on.
+# Sourced by tests of interrupted runs.
 
-# Writes a file to run in place of the program: a run that goes on from a checkpoint makes 20 more steps, whatever it was told.
-# So one that is interrupted can be endless, and its second start short.
+# Writes a file that replaces the program: a run that resumes from a checkpoint makes 20 more steps, whatever its
+# config. So an interrupted run can be endless, and its second start short.
 go_on_briefly() {
   cat >"$1" <<RANK
 #!/usr/bin/env bash

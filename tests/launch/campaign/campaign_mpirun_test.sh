@@ -86,7 +86,7 @@ expect_code 4
 expect_text 'job 3 ended with code 4 .* is of another model or optimizer than the config: [a-z]'
 expect_text 'failed: starting again would not help'
 
-# Only root can have a disk that is as small as this.
+# Only root can mount such a small disk.
 if mount -t tmpfs -o size=16m tmpfs "$place/disk" 2>/dev/null; then
   case="a campaign that is started on a full disk waits for room"
   sed -i "s|directory: .*|directory: $place/disk/camp|" "$place/campaign.yaml"

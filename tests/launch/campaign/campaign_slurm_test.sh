@@ -9,12 +9,12 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=tests/launch/campaign/support.sh
 source "$here/support.sh"
 root=$(mktemp -d)
-# Also jobs of a plan that nobody ended.
+# Also ends jobs of a plan that are still running.
 trap 'pkill -KILL -f "^bash $root/bin/sbatch "; rm -rf "$root"' EXIT
 trap 'exit 1' INT TERM
 mkdir "$root/bin"
 for name in sinfo sbatch squeue scontrol scancel; do ln -s "$here/fake_slurm.sh" "$root/bin/$name"; done
-# Neither this machine's accounting.
+# Nor this machine's accounting.
 printf '#!/bin/sh\nexit 1\n' >"$root/bin/sacct"
 chmod +x "$root/bin/sacct"
 export PATH=$root/bin:$PATH TRIREME_HOME
@@ -22,7 +22,7 @@ TRIREME_HOME=$(cd "$here/../../.." && pwd)
 printf 'model: {family: gpt2, layers: 1, hidden: 16, heads: 2, context: 16}\ndevice: {type: cpu}\ndata: {path: none}\nreproducibility: layout\ntrain: {steps: 9, global_batch: 8, micro_batch: 1}\n' \
   >"$root/config.yaml"
 
-# begin NAME PLAN [LINES]: a campaign of its own.
+# begin NAME PLAN [LINES]: starts a separate campaign.
 begin() {
   case=$1 place=$root/$1
   mkdir -p "$place"
@@ -99,7 +99,7 @@ finish
 expect_code 0
 submissions 2
 
-# sbatch fails without a word of the controller's; the job is there.
+# sbatch fails without a message of the controller; the job exists.
 begin doubtful_answer $'9 0\n'
 touch "$FAKE_SLURM/silent"
 start
@@ -145,7 +145,7 @@ finish
 expect_code 93
 submissions 4
 expect_text 'given up: 3 jobs in a row left no newer checkpoint'
-# Who starts it again wants another try.
+# Restarting it is another try.
 start
 finish
 expect_code 93
@@ -167,10 +167,10 @@ expect_code 0
 expect_text 'n1 is left out'
 expect_text 'n1 is no longer left out: nothing can run without it'
 
-# More nodes come; the job makes way for one on all of them.
+# More nodes become free; the job gives way to one on all of them.
 begin better_offer $'3 wait\n9 0\n' 'better: {gain: 1, after_minutes: 0}'
 echo n1 >"$FAKE_SLURM/idle"
-# Steps enough that a restart is worth it.
+# Enough steps that a restart is worth it.
 sed -i 's/^config: .*/&\nset: [train.steps=100000]/' "$place/campaign.yaml"
 start
 soon test -e "$FAKE_SLURM/waiting.1"
@@ -180,7 +180,7 @@ expect_code 0
 expect_text 'job 1 is stopped: 4 nodes as data=4 would need'
 expect_text 'job 2 .*4 nodes as data=4 from step 3'
 
-# Both are read again by the next start.
+# The next start reads both again.
 begin budget $'3 wait\n' 'budget: {end: "2099-01-01T00:00:00Z"}'
 start
 soon test -e "$FAKE_SLURM/waiting.1"

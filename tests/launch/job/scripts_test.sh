@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# scripts_test.sh: what the scripts of launch/ decide, without the program: exit codes, what Slurm granted, settings, cores beside
-# GPUs, the ends of ranks without MPI and their secret.
+# scripts_test.sh: decisions of the scripts in launch/, without the program: exit codes, Slurm's allocations, settings,
+# cores beside GPUs, the ends of ranks without MPI and their secret.
 set -u
 launch=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)/launch
 place=$(mktemp -d)
@@ -45,7 +45,7 @@ scontrol() {
     *) echo "$granted" ;;
   esac
 }
-# placed NODES CPUS TASKS_PER_NODE: the ranks of each node and their cores, or what is wrong.
+# placed NODES CPUS TASKS_PER_NODE: the ranks of each node and their cores, or the problem.
 placed() {
   SLURM_JOB_NODELIST=$1 SLURM_JOB_CPUS_PER_NODE=$2 SLURM_TASKS_PER_NODE=$3 SLURM_JOB_NUM_NODES=2 SLURM_JOB_ID=1
   read_allocation
@@ -65,7 +65,7 @@ granted='     Nodes=n1 CPU_IDs=0-1 Mem=0 GRES=gpu:a:1(IDX:0),gpu:b:1(IDX:1)
 granted='     Nodes=n[1-2] CPU_IDs=0-1 Mem=0 GRES='
 expect "no GPUs, tasks" "$(SLURM_NTASKS=3 placed 'n[1-2]' '8,4' 2,1)" "2 1 of 4 cores, even false"
 expect "no GPUs, no tasks" "$(placed 'n[1-2]' '8(x2)' '1(x2)')" "8 8 of 1 cores, even true"
-# A controller that is busy answers the third time.
+# A busy controller answers the third time.
 busy=$place/busy
 expect "a busy controller" "$(
   sleep() { echo . >>"$busy"; }
@@ -169,7 +169,7 @@ while :; do sleep 0.05; done
 SRUN
 printf '#!/bin/bash\necho "scancel $*" >>"%s/asked"\n' "$place" >"$place/slurm/scancel"
 chmod +x "$place/slurm/"*
-# interrupted_step MEANWHILE: its exit code.
+# interrupted_step MEANWHILE: returns its exit code.
 interrupted_step() {
   rm -f "$place/step" "$place/asked"
   set -m  # else it would begin deaf to Ctrl-C
@@ -189,8 +189,8 @@ expect "a step that is interrupted twice" $? 130
 grep -q 'scancel --signal=KILL 7' "$place/asked" || expect "the ranks" "$(cat "$place/asked")" killed
 grep -q 'interrupted a second time' "$place/said" || expect "a second Ctrl-C" "$(cat "$place/said")" "interrupted a second time"
 
-# A step of which Slurm starts no rank, or not all: srun's code is a byte of Slurm's error, and a signal's where it ends the others.
-# failed_step CODE LINE...: what the script makes of it, and its code.
+# A step in which Slurm starts no rank, or not all: srun's code is a byte of Slurm's error, or a signal's if it ends the
+# others. failed_step CODE LINE...: the script's output and code.
 failed_step() {
   printf '#!/bin/bash\n[[ "$*" != *job.sh* ]] || exit 0\nprintf "%%s\\n" %s >&2\nexit %s\n' "${*@Q}" "$1" >"$place/slurm/srun"
   PATH=$place/slurm:$PATH SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 SLURM_JOB_NODELIST='n[1-2]' "$launch/slurm/srun_run.sh" -n 2 ranks 2>&1 | grep '^error: '
@@ -207,8 +207,8 @@ expect "a step that Slurm did not make" "$(failed_step 1 "srun: error: Unable to
   $'error: ranks on n[1-2] could not be started: srun: Requested nodes are busy\n5'
 expect "a rank's own code" "$(failed_step 3 "srun: error: n1: task 0: Exited with exit code 3")" 3
 
-# --- Starts of train.sbatch and step_run.sh, with commands in place of Slurm's. The controller knows this job; what stands in the
-# environment is of another.
+# --- Starts of train.sbatch and step_run.sh, with commands in place of Slurm's. The controller knows this job; the
+# environment is another job's.
 printf '%s\n' '#!/bin/bash' 'case "$2 $3" in' '  hostnames*) printf "n1\nn2\n" ;;' \
   '  "job --details") echo "     Nodes=n[1-2] CPU_IDs=0-1 Mem=0 GRES=" ;;' \
   '  *) echo "JobId=7 JobState=RUNNING StartTime=2040-01-01T00:00:00 EndTime=2040-01-01T01:00:00 Restarts=0 PreemptTime=None" ;;' \
@@ -216,7 +216,8 @@ printf '%s\n' '#!/bin/bash' 'case "$2 $3" in' '  hostnames*) printf "n1\nn2\n" ;
 chmod +x "$place/slurm/scontrol"
 install -m 755 /bin/true "$place/program"
 touch "$place/config.yaml"
-# started RANKS SCRIPT ARGUMENT...: its code, and how often srun was asked for ranks. RANKS: what srun does the n-th time.
+# started RANKS SCRIPT ARGUMENT...: its code, and the number of srun calls with ranks. RANKS: the behaviour of the n-th
+# srun.
 started() {
   local lost='lost() { echo "srun: error: Task launch for StepId=7.0 failed on node n2: Job credential expired" >&2; exit 167; }'
   printf '%s\n' '#!/bin/bash' '[[ "$*" != *job.sh* ]] || exit 0' "echo \"\$SLURM_JOB_END_TIME\" >>starts" \
@@ -260,8 +261,7 @@ done >"$place/numbers"
 expect "numbers" "$(paste -sd ' ' "$place/numbers")" "1 7 1000 20 20 20 20 20 20 20 20"
 [[ ! -e $place/ran ]] || expect "a command in a number" run ignored
 
-# --- Ranks without MPI's launcher.
-# tcp_code RANK: the code of two ranks that do so; what they say is in $place/said.
+# --- Ranks without MPI's launcher. tcp_code RANK: the code of two ranks that run this; their output is in $place/said.
 tcp_code() {
   TRIREME_END_SECONDS=1 TRIREME_GRACE_SECONDS=1 timeout -k 1 30 "$launch/tcp_run.sh" 2 bash -c "$1" >"$place/said" 2>&1
   echo $?

@@ -27,8 +27,8 @@ expect_text() {
   [[ $output == *"$1"* ]] || complain "the output to contain: $1"
 }
 
-# A job that writes what a run would: a step, a checkpoint, a message; then ends with a code. It takes one line
-# "step checkpoint code message" from the plan at each start.
+# A job that writes a run's files: a step, a checkpoint, a message; then ends with a code. It takes one line "step
+# checkpoint code message" from the plan at each start.
 cat >"$place/job" <<'JOB'
 #!/usr/bin/env bash
 run=$1 plan=$2
@@ -88,13 +88,13 @@ play non_finite_but_wanted $'5 4 6 the loss is nan\n9 8 0\n' --restart-on 6
 expect_code 0
 expect_starts 2
 
-# Times differ from one failure to the next; the rest does not.
+# Failures differ only in times.
 play deterministic $'5 4 5 rank 1 is late, for 1.5 s\n5 4 5 rank 1 is late, for 1.7 s\n9 8 0\n'
 expect_code 93
 expect_starts 2
 expect_text "the same failure twice"
 
-# Hosts whose names are not in the file `away` answer; the job notes what it was started with, and the first start loses b.
+# Hosts answer unless named in the file `away`; the job stores its arguments, and the first start loses b.
 cat >"$place/agent" <<AGENT
 #!/usr/bin/env bash
 ! grep -qx "\$1" "$place/away"
@@ -131,7 +131,7 @@ for wrong in "--hosts a:0" "--hosts a,,b" "--hosts a:2 --ranks two" "--hosts a:2
   [[ ! -e $run/supervise ]] || complain "no start with $wrong"
 done
 
-# What may pass by itself: neither the code, nor the same message twice, nor three starts without progress end it.
+# Temporary failures: neither the code, nor the same message twice, nor three starts without progress end it.
 full="run.directory: r/owner.json: the disk is full (ENOSPC); free space or choose another output directory"
 play full_disk "0 - 2 $full"$'\n'"0 - 2 $full"$'\n'"0 - 1 $full"$'\n'"0 - 1 $full"$'\n9 8 0\n'
 expect_code 0
@@ -169,7 +169,7 @@ SLURM_JOB_END_TIME=$(($(date +%s) + 60)) play allocation_ends $'1 1 75\n9 9 0\n'
 expect_code 75
 expect_starts 1
 
-# Words come as they are.
+# Arguments are passed unchanged.
 prepare words $'9 5 0\n'
 output=$("$supervise" --run "$run" -- printf '<%s>' '[a,b]' '{c}' -- "" 2>&1)
 code=$?
@@ -194,8 +194,8 @@ expect_code 75
 expect_starts 1
 [[ $(tr '\n' ' ' <"$run/signals") == "usr1 term " ]] || complain "both signals, got $(cat "$run/signals")"
 
-# The supervisor is killed while its job does not end at once: the job is told to stop, a living supervisor's run is refused,
-# and the next one starts nothing beside the orphan.
+# The supervisor is killed while its job takes long to end: the job is told to stop, a live supervisor's run is refused,
+# and the next one starts only after the orphan has ended.
 prepare killed_supervisor $'1 1 wait\n9 9 0\n'
 touch "$run/busy"
 supervised=("$supervise" --run "$run" -- "$place/job" "$run" "$run/plan")
@@ -221,7 +221,7 @@ code=$? output=$(cat "$run/output")
 expect_code 0
 expect_starts 2
 
-# Directories and numbers as users write them.
+# Directories and numbers in users' spelling.
 spaced() {
   prepare "$1" $'9 5 0\n'
   mkdir -p "$place/$1 of mine"
@@ -242,7 +242,7 @@ code=$? run=$place/-x
 expect_code 0
 expect_starts 1
 
-# A real run: its directory found in the command line, its output in the log. An error in the config is final.
+# A real run: its directory is found in the command line, its output in the log. An error in the config is final.
 case=real run=$place/run
 head -c 20000 /dev/urandom | base64 >"$place/text.txt"
 "$trireme" data pack-text "$place/text.txt" --out "$place/data" --quiet >"$place/pack.log" 2>&1 || {
@@ -270,7 +270,7 @@ real --set train.global_batch=3
 expect_code 2
 expect_starts 1
 
-# Nor do logs fit on a disk that is full when the run begins. Needs the right to mount.
+# Logs also fail on a disk that is full when the run starts. Needs the right to mount.
 case=real_full_disk disk=$place/disk
 mkdir "$disk"
 if mount -t tmpfs -o size=512k tmpfs "$disk" 2>/dev/null; then
@@ -292,7 +292,7 @@ else
   echo "$case: skipped, no right to mount a tmpfs here"
 fi
 
-# A rank is killed behind a checkpoint: the run goes on by itself, to the bits of one that nobody killed. Without a restart
+# A rank is killed after a checkpoint: the run resumes by itself, with the bits of an undisturbed one. Without a restart
 # left, the job's code is that of a lost rank.
 figures() {
   sed -n 's/^{"step":\([0-9]*\),"loss":\([^,]*\),.*"grad_norm":\([^,]*\),.*/\1 \2 \3/p' "$1/metrics.jsonl"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# check_monitoring.sh WRITE_SAMPLE_RUN: the dashboard and the alerts ask for metrics that runs have. With promtool (else exit code
-# 77): the alerts are correct, each comes with what it is for, and the queries of the dashboard are PromQL.
+# check_monitoring.sh WRITE_SAMPLE_RUN: the dashboard and the alerts use existing metrics. With promtool (else exit code
+# 77): the alerts are valid, each fires in its test, and the queries of the dashboard are PromQL.
 set -euo pipefail
 here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
 monitoring=$here/../../../launch/monitoring

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# read_back.sh WRITE_SAMPLE_RUN TOOL: what the tool's own reader finds in a run's files is what metrics.jsonl says. Exit code 77
-# where the reader is not installed; TRIREME_PYTHON names a Python that has it.
+# read_back.sh WRITE_SAMPLE_RUN TOOL: the tool's own reader finds the values of metrics.jsonl in a run's files. Exit
+# code 77 if the reader is not installed; TRIREME_PYTHON names a Python that has it.
 set -euo pipefail
 repository=$(dirname "$(realpath "${BASH_SOURCE[0]}")")/../../..
 directory=$(mktemp -d)
