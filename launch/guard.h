@@ -21,12 +21,11 @@ namespace trireme {
 // Parses and runs the subcommand's callback. Usage errors exit with ExitCode::config.
 [[nodiscard]] int parse_and_run(CLI::App& app, int argc, char** argv);
 
-// What main does: all commands, guarded. Returns the exit code.
+// The main function: all commands, guarded. Returns the exit code.
 [[nodiscard]] int run_program(int argc, char** argv);
 
-// What to say about a command line that does not parse: names the word that is wrong and what was
-// probably meant, the commands where one is missing, else says what `error` does. `words` are the
-// arguments after the program's name.
+// Advice for an invalid command line: names the wrong word and the probable one, or the commands if
+// one is missing, else the message of `error`. `words` are the arguments after the program's name.
 [[nodiscard]] std::string usage_advice(const CLI::App& app, const std::vector<std::string>& words,
                                        const CLI::ParseError& error);
 

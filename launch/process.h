@@ -20,35 +20,34 @@ struct ToolAnswer {
   int code = 0;  // 124: it took too long and was killed; 127: it is not there
   std::string output{}, errors{};
   [[nodiscard]] bool ok() const { return code == 0; }
-  // The last line that says something, for messages.
+  // The last non-empty line, for messages.
   [[nodiscard]] std::string last_words() const;
 };
 
-// Runs `words` (looked up in PATH) to the end. `lock`: a file that stays open in it, so that a lock
-// on it is held until the last of the two has ended.
+// Runs `words` (searched in PATH) to the end. `lock`: a file that it inherits, so a lock on it is
+// held until both have ended.
 [[nodiscard]] ToolAnswer ask(const std::vector<std::string>& words, double seconds = 60,
                              const FileDescriptor* lock = nullptr);
-// Runs a command on every host, all at once, by what Open MPI starts its daemons with: its
-// plm_rsh_agent, else ssh. This host is not asked: its answer is that of a success. Where `least`
-// is given, each gets three times as long as those that have answered, but `least` seconds at
-// least.
+// Runs a command on every host in parallel, with the agent that starts Open MPI's daemons:
+// plm_rsh_agent, else ssh. This host is not asked: its answer is a success. With `least`, each host
+// gets three times the time of those that have answered, but at least `least` seconds.
 [[nodiscard]] std::vector<ToolAnswer> ask_hosts(const std::vector<std::string>& hosts,
                                                 const std::string& command, double seconds,
                                                 const std::vector<double>& least = {});
 
 class Job {
  public:
-  // Starts `command` (looked up in PATH) in a process group of its own, with its output in the new
-  // file `log` (empty: where this process has it), and `lock` open in it and in all that it starts.
-  // Raises ExitCode::config where it cannot be started.
+  // Starts `command` (searched in PATH) in a new process group, with output to the new file `log`
+  // (empty: this process's output); it and its children inherit `lock`. Raises ExitCode::config if
+  // it cannot be started.
   explicit Job(const std::vector<std::string>& command, std::string log = {},
                const FileDescriptor* lock = nullptr);
-  // Kills what still runs.
+  // Kills it if it still runs.
   ~Job();
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
-  // Its exit code once it has ended; 128 + signal where a signal ended it. Does not block.
+  // Its exit code once it has ended; 128 + signal after a signal. Does not block.
   [[nodiscard]] std::optional<int> poll();
   // Asks the process group to end.
   void terminate();
@@ -63,18 +62,18 @@ class Job {
   std::optional<int> code_;
 };
 
-// Starts `words` in a session of its own, which outlives this process, with its output at the end
-// of the file `log`, and `lock` as above. Raises ExitCode::config where it cannot be started.
+// Starts `words` in a new session, which outlives this process, with output appended to the file
+// `log`, and `lock` as above. Raises ExitCode::config if it cannot be started.
 void leave_running(const std::vector<std::string>& words, const std::string& log,
                    const FileDescriptor& lock);
 
 inline constexpr std::array stop_signals{SIGINT, SIGTERM};
 // Has these signals wait until signal_within() looks. Before any other thread is there.
 void hold_signals(std::span<const int> signals);
-// One of them that has come; 0 where none does in so many seconds.
+// A received signal, or 0 if none comes in this many seconds.
 [[nodiscard]] int signal_within(std::span<const int> signals, double seconds);
 
-// `word` as a shell reads it back: in quotes where it needs them.
+// `word` in shell syntax: quoted if needed.
 [[nodiscard]] std::string shell_word(const std::string& word);
 
 }  // namespace trireme

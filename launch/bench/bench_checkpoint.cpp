@@ -37,7 +37,7 @@ struct CheckpointBenchArguments {
   std::string json;
 };
 
-// A directory of our own below the user's, removed before and after.
+// A new directory below the user's, removed before and after.
 class Scratch {
  public:
   Scratch(Communicator& world, const std::string& directory)

@@ -42,7 +42,7 @@ struct DataBenchArguments : BenchSize {
   std::int64_t context = 1024;
   bool sequential = false;
   std::string script = "scripts/peers/bench_h5py.py";
-  FieldBench fields;  // where an input is given
+  FieldBench fields;  // if an input is given
   ImageBench images;
 };
 

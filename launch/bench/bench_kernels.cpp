@@ -25,7 +25,7 @@ struct KernelBenchArguments {
   std::string json;
 };
 
-// The option's, the config's, or the described H100 beside the config, whatever the current
+// The option's, the config's, or the described H100 beside the config; independent of the current
 // directory.
 std::string hardware_file(const KernelBenchArguments& arguments, const Config& config) {
   if (!arguments.hardware.empty()) return arguments.hardware;

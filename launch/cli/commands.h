@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The subcommands of `trireme`. Each function adds one, with its options and what it does, to the
-// program or to the group that it belongs to; a command raises Error. What a command takes and
-// prints is in its --help.
+// The subcommands of `trireme`. Each function adds one, with its options and its action, to the
+// program or to its group; a command raises Error. Its --help documents input and output.
 #pragma once
 
 #include <string>
@@ -25,7 +24,7 @@ void add_campaign_command(CLI::App& app);
 void add_ablate_command(CLI::App& app);
 void add_supervise_command(CLI::App& app, const std::vector<std::string>& command_line);
 
-// One process. plan raises ExitCode::config where the plan does not fit.
+// One process. plan raises ExitCode::config if the plan does not fit.
 void add_plan_command(CLI::App& app);
 
 // One process that reads run directories and writes nothing into them, but report its report.html.
@@ -33,17 +32,17 @@ void add_report_command(CLI::App& app);
 void add_top_command(CLI::App& app);
 void add_trace_command(CLI::App& app);
 
-// `trireme data ...` and what belongs to it.
+// `trireme data ...`.
 void add_data_commands(CLI::App& app);
 void add_data_inspect(CLI::App& data);
 void add_data_preview(CLI::App& data);
 
-// `trireme checkpoint ...` and what belongs to it.
+// `trireme checkpoint ...`.
 void add_checkpoint_commands(CLI::App& app);
 void add_exchange_commands(CLI::App& checkpoint);
 
-// What belongs to `trireme bench`. coordinates: the check of Yang et al., "Tensor Programs V",
-// 2022, appendix D.1.
+// `trireme bench ...`. coordinates: the check of Yang et al., "Tensor Programs V", 2022, appendix
+// D.1.
 void add_bench_checkpoint(CLI::App& bench);
 void add_bench_coordinates(CLI::App& bench);
 void add_bench_data(CLI::App& bench);

@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-// The work of one process: under mpirun or srun the first rank does it, so
-// that nothing is printed or written twice, and the others end with it.
+// Runs the work of a one-process command: under mpirun or srun only the first rank does it, and the
+// others wait for its end.
 void run_on_one_process(const std::function<void()>& work);
 // A command that is nothing else.
 void on_one_process(CLI::App& command, std::function<void()> work);

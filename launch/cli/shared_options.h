@@ -13,13 +13,13 @@ namespace trireme {
 // --set KEY=VALUE, any number of times; `what` ends its description: ": device.type, ...".
 void add_set_option(CLI::App& command, std::vector<std::string>& overrides,
                     const std::string& what = "");
-// The positional `config`, described by `what`, and --set. Gives the former.
+// The positional `config`, described by `what`, and --set. Returns the former.
 CLI::Option* add_config_options(CLI::App& command, std::string& config,
                                 std::vector<std::string>& overrides,
                                 const std::string& what = "YAML file, see configs/");
 
-// The words of a command line by the commands of today, the program's name left out: those of
-// earlier versions are still taken, but in no --help, and a notice on stderr says what they are.
+// A command line without the program's name, with current command names: old names still work, but
+// are in no --help, and a notice on stderr gives the new ones.
 [[nodiscard]] std::vector<std::string> with_current_commands(std::vector<std::string> words);
 
 // --weights (or --checkpoint) and --average.

@@ -11,7 +11,7 @@ struct NetworkInterface {
   int megabits = 0;  // per second, from the driver; 0: unknown
 };
 
-// Those that are up with an IPv4 address, without loopback.
+// Interfaces that are up with an IPv4 address, without loopback.
 [[nodiscard]] std::vector<NetworkInterface> network_interfaces();
 
 }  // namespace trireme::doctor

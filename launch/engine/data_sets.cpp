@@ -34,8 +34,8 @@ struct OneSet {
   const DataSource& data;
   DataPart part;
   std::string name;                   // of a source
-  std::string index;                  // the file that keeps what is learned of files read in place
-  const Dataset* training = nullptr;  // of the same source, where it is open
+  std::string index;                  // the file that stores the index of files read in place
+  const Dataset* training = nullptr;  // of the same source, if open
 
   // Whether its samples are held back of those of the training data.
   [[nodiscard]] bool is_held_back() const {
@@ -47,7 +47,7 @@ bool is_mixed(const DataConfig& data, DataPart part) {
   return part == DataPart::training ? !data.sources.empty() : data.sources_validate();
 }
 
-// `training`: the training data where it is open, or null.
+// `training`: the training data if open, else null.
 std::vector<OneSet> sets_of(const Config& config, DataPart part, const Dataset* training) {
   std::vector<OneSet> sets;
   const auto add = [&](const DataSource& data, const std::string& name, const std::string& number,
@@ -103,7 +103,7 @@ KeptIndexes shared_indexes(Communicator& world, const std::string& kept,
   return {parse_indexes(bytes), broadcast_text(world, touched, 0)};
 }
 
-// What of training data ends the run (state/starting_point.h).
+// A warning; in training data this ends the run (state/starting_point.h).
 void warn_touched(const Communicator& world, DataPart part, const std::string& touched) {
   if (part != DataPart::validation || touched.empty() || world.rank() != 0) return;
   log::get("data").warn(
@@ -190,14 +190,14 @@ std::unique_ptr<Dataset> open_image_archives(Communicator& world, const OneSet& 
   return images;
 }
 
-// By SourceKind.
+// Indexed by SourceKind.
 constexpr std::array<std::unique_ptr<Dataset> (*)(Communicator&, const OneSet&), 3> openers = {
     open_packed, open_files, open_image_archives};
 
 std::unique_ptr<Dataset> open_one(Communicator& world, const OneSet& one) {
   auto data = openers[static_cast<std::size_t>(one.data.kind())](world, one);
   warn_touched(world, one.part, data->touched());
-  // Images of bytes, as they lie beside numbers of files where there are some.
+  // Byte images become floats if another source has floats.
   if (one.config.data.float_samples() && data->layout().input_dtype != DType::f32)
     return std::make_unique<FloatImages>(std::move(data), one.data.mean, one.data.std);
   return data;

@@ -14,27 +14,27 @@ namespace trireme {
 
 // The key that names it, for messages: "data.path".
 [[nodiscard]] std::string data_key(const DataConfig& data, DataPart part);
-// What the key says; "" for nothing.
+// The key's value; "" if unset.
 [[nodiscard]] std::string data_text(const DataConfig& data, DataPart part);
 
-// How samples lie in a batch of the config's model and data.
+// The layout of samples for the config's model and data.
 [[nodiscard]] SampleLayout sample_layout(const Config& config);
 
-// For the model of `config`; of several sources a MixtureDataset. Packed shards are opened by every
-// rank; files in place are looked at by all of them together, each at its part of them, but for
-// those of which run.directory keeps an index, and those that `training`, already open, holds back.
-// Collective. Raises ExitCode::data.
+// For the model of `config`; a MixtureDataset if there are several sources. Every rank opens packed
+// shards; files in place are indexed by all ranks together, a part each, except those with an index
+// in run.directory and those that `training`, already open, holds back. Collective. Raises
+// ExitCode::data.
 [[nodiscard]] std::unique_ptr<Dataset> open_dataset(Communicator& world, const Config& config,
                                                     DataPart part,
                                                     const Dataset* training = nullptr);
 // By this process alone.
 [[nodiscard]] std::unique_ptr<Dataset> open_dataset(const Config& config, DataPart part);
 
-// Where the config says so, keeps the index that was made of files read in place. By one process.
+// Stores the index of files read in place, if the config says so. By one process.
 void keep_data_index(const Dataset& dataset, const Config& config, DataPart part);
 
-// The training data in files read in place, whatever model the config has. `masked`: what inputs
-// become where data.mask is 0. By this process alone.
+// The training data in files read in place, for any model. `masked`: value of inputs where
+// data.mask is 0. By this process alone.
 [[nodiscard]] std::unique_ptr<FieldDataset> open_files_alone(const Config& config,
                                                              float masked = 0);
 

@@ -36,7 +36,7 @@ void require_same_names(const Dataset& training, const Dataset& validation) {
   if (!wanted.source.empty() && !given.source.empty()) require_same_ids(wanted, given);
 }
 
-// What is recorded holds the calls of its groups.
+// A recorded graph contains its groups' calls.
 GraphMode recordable(GraphMode wanted, Session& session) {
   if (wanted == GraphMode::off || session.device->type() == DeviceType::cpu ||
       session.world->size() == 1 || can_record_collectives(*session.world, *session.device))
@@ -88,7 +88,7 @@ RunSinks RunObserver::open(const TrainingStart& start) {
   return {};
 }
 
-// Agrees with the validation set in what ids and labels stand for.
+// Its ids and labels must have the meaning of the validation set's.
 void Engine::open_training_data() {
   const Config& config = session_.config;
   Communicator& world = *session_.world;
@@ -132,7 +132,7 @@ void Engine::start_at(std::optional<FoundCheckpoint> checkpoint) {
   start_ = StartingPoint{.checkpoint = std::move(checkpoint)};
 }
 
-// But for a run that goes on, which restores its own later.
+// Skipped by a resumed run, which restores its weights later.
 void Engine::set_initial_weights() {
   const Config& config = session_.config;
   ParamStore& params = session_.model->params();

@@ -48,12 +48,12 @@
 namespace trireme {
 
 // Reads a config file, applies overrides ("train.steps=50") and resolves every `auto` for this job.
-// Local. Raises ExitCode::config, naming file, line, key, value and what is allowed.
+// Local. Raises ExitCode::config, naming file, line, key, value and allowed values.
 [[nodiscard]] Config read_config(const RankProcess& process, const std::string& file,
                                  const std::vector<std::string>& overrides = {},
                                  Purpose purpose = Purpose::train);
 
-// What a program supplies itself; the config defines the rest.
+// Parts that a program supplies; the config defines the rest.
 struct EngineParts {
   // Replaces the model of model.family. Data is still read as the config's `model` section
   // describes it (context and vocabulary, or image_size, channels and classes).
@@ -90,7 +90,7 @@ class Engine {
   Engine(const RankProcess& process, const Config& resolved, Purpose purpose = Purpose::train,
          EngineParts parts = {});
   // On existing resources, or on dry_resources() for a rank that is only planned: then begin()
-  // allocates what training would hold, memory() returns it, and nothing can run. Local if dry.
+  // allocates a training run's memory, memory() returns it, and nothing can run. Local if dry.
   Engine(RankResources resources, const Config& resolved, Purpose purpose = Purpose::train,
          EngineParts parts = {});
   ~Engine();
@@ -100,7 +100,7 @@ class Engine {
   // ---- Training, with Purpose::train.
 
   // Chooses the start point from the contents of run.directory; read-only. begin() calls it if
-  // nobody has. Raises the errors of state/starting_point.h.
+  // needed. Raises the errors of state/starting_point.h.
   const StartingPoint& find_start(const StartRequest& request = {});
   // Replaces find_start(): starts after `checkpoint`, or from step 0 if it is null, whatever else
   // run.directory holds. Nothing may be written there: call neither run() nor save().
@@ -138,7 +138,7 @@ class Engine {
 
   // ---- Weights.
 
-  // Loads a run's newest state, or what `choice` names, from safetensors or a checkpoint of any
+  // Loads a run's newest state, or the one in `choice`, from safetensors or a checkpoint of any
   // layout.
   LoadedWeights load_weights(const std::string& run, const WeightsChoice& choice = {});
   // Rank 0 writes the current weights, whole, as a safetensors file. A relative path starts at the
@@ -151,10 +151,10 @@ class Engine {
   // Collective over the ranks of one model replica (text_generator.h).
   [[nodiscard]] TextGenerator generator(const SamplingOptions& sampling = {},
                                         std::int64_t forget = TextGenerator::half_the_context);
-  // What this rank's buffers hold, by role. Local.
+  // The memory of this rank's buffers, by role. Local.
   [[nodiscard]] HeldMemory memory() const { return held_memory(*session_.device); }
 
-  // ---- Parts, for what the calls above do not offer.
+  // ---- Parts, for other purposes.
 
   [[nodiscard]] Session& session() { return session_; }
   [[nodiscard]] const Session& session() const { return session_; }

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-// In a run's order, without what needs data or files.
+// In a run's order, without data and files.
 struct DryMemory {
   DryMemory(const Session& session, const TrainingState& state) {
     Device& device = *session.device;

@@ -15,7 +15,7 @@
 namespace trireme {
 namespace {
 
-// What rank 0 finds.
+// Rank 0's findings.
 ImageSources shared_sources(Communicator& world, const std::vector<std::string>& names) {
   std::string bytes;
   if (world.rank() == 0) {

@@ -11,8 +11,8 @@
 
 namespace trireme {
 
-// The data section as the data room takes it. To train on, images are cropped at random where the
-// config says so; to evaluate on, their centre is taken.
+// The data section for the data room. Training images are cropped at random if the config says so;
+// evaluation takes their centre.
 [[nodiscard]] ImageOptions image_options(const Config& config, const DataSource& data,
                                          DataPart part);
 

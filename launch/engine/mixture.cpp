@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-// Those of data.sources; none where they are not, or the data set is the program's own.
+// The sources of data.sources; empty without any, or if the program supplies the data set.
 std::span<const NamedDataset> sources_of(const Config& config, const Dataset& dataset) {
   const auto sources = dataset.sources();
   return sources.size() == config.data.sources.size() ? sources : std::span<const NamedDataset>{};
@@ -42,7 +42,7 @@ std::shared_ptr<const MixtureOrder> order_of(const Config& config,
 
 }  // namespace
 
-// Without how long the run is: that does not change what came before.
+// Without the run's length, which does not change earlier steps.
 std::string mixture_recipe(const Config& config) {
   const DataConfig& data = config.data;
   return fmt::format("{} {} {} {} {}", data.weights, data.weight_temperature, data.source_epochs,

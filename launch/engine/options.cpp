@@ -35,14 +35,14 @@ StepSizes step_sizes(const TrainConfig& train) {
           .before = [ramp, rows](std::int64_t step) { return ramp.samples_before(step) / rows; }};
 }
 
-// If several micro-batches use them, and a rank has its own weights.
+// If several micro-batches use them, and a rank owns its weights.
 bool keeps_fp8_weights(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
   return config.precision == Precision::fp8 && parallel.zero < 3 &&
          batch_slices(config).largest() > 1;
 }
 
-// Also for a config file put beside a run, which may have auto for its data ranks.
+// Also for a config file beside a run, which may have auto for its data ranks.
 bool has_uneven_batch(const Config& config) {
   return config.parallel.data > 1 &&
          config.train.global_batch >= config.train.micro_batch * config.parallel.data &&

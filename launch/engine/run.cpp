@@ -15,7 +15,7 @@
 namespace trireme {
 namespace {
 
-// For rank 0, the leader, whose clock counts.
+// Rank 0 is the leader: its clock counts.
 StepRequestOptions request_options(const Config& config, bool leader, std::int64_t until) {
   Deadlines deadlines;
   if (config.run.deadline_minutes > 0) deadlines.configured = 60 * config.run.deadline_minutes;

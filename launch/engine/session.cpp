@@ -30,7 +30,7 @@ namespace {
 // NCCL's own deadline, for the host's waits, comes after that of the watchdog, which knows more.
 constexpr double nccl_grace_seconds = 10;
 
-// What does not train leaves nothing in the run's directory.
+// Commands that do not train leave no files in the run's directory.
 WatchOptions watch_options(const Config& config, bool training) {
   return {.deadline_seconds = config.parallel.timeout_seconds,
           .directory = training ? config.run.directory : std::string()};
@@ -63,8 +63,8 @@ std::unique_ptr<Communicator> make_world(const RankProcess& process, Device& dev
   return make_watched(std::move(world), watch);
 }
 
-// What NCCL's calls take beside matmuls. An algorithm depends on it: bits that no layout changes
-// need the same on any number of ranks.
+// SMs reserved for NCCL's calls next to matmuls. They affect the choice of algorithms: for
+// layout-independent bits they must be equal for any number of ranks.
 int reserved_processors(const Config& config, const Communicator& world) {
   const bool beside = world.size() > 1 && config.parallel.reducer == ReducerMode::overlapped;
   return beside || config.reproducibility == Reproducibility::layout
@@ -72,7 +72,7 @@ int reserved_processors(const Config& config, const Communicator& world) {
              : 0;
 }
 
-// A stream of its own where tensor-parallel collectives run beside the other groups'.
+// A separate stream if tensor-parallel collectives overlap with other groups'.
 std::unique_ptr<Stream> tensor_stream_of(Device& device, const ProcessMesh& mesh) {
   return mesh.shape().tensor > 1 ? device.make_stream(StreamKind::comm) : nullptr;
 }
@@ -99,7 +99,7 @@ struct NamedPart {
   std::int64_t first = 0, samples = 0;
 };
 
-// What is evaluated apart.
+// The parts that are evaluated separately.
 std::vector<NamedPart> parts_of(const Dataset& dataset) {
   if (dataset.sources().empty()) return {{"", 0, dataset.size()}};
   std::vector<NamedPart> parts;
@@ -111,8 +111,8 @@ std::vector<NamedPart> parts_of(const Dataset& dataset) {
   return parts;
 }
 
-// Processes of another launcher, each under an MPI launcher of its own, would all train alone and
-// write over each other. Without one they find each other over TCP.
+// Under another launcher's process manager, each process would be a separate MPI job, and all would
+// train alone and overwrite each other. Without MPI they connect over TCP.
 void check_launcher(int ranks) {
   const char* const wanted = std::getenv("WORLD_SIZE");
   const char* const rank = std::getenv("RANK");

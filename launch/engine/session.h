@@ -38,7 +38,7 @@ struct RankProcess {
 // A model that replaces the one of the config's `model` section.
 struct OwnModel {
   Chain chain;
-  ModelTraits traits;  // what its batches hold
+  ModelTraits traits;  // of the batches
 };
 
 struct RankResources {

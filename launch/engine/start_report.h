@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What training logs before its first step.
+// Log lines before the first step of training.
 #pragma once
 
 #include "launch/engine/session.h"
@@ -8,7 +8,7 @@
 namespace trireme {
 
 void log_start(const Session& session, const Dataset& dataset);
-// Device memory of training, each part on the rank where it is largest. Collective.
+// Device memory of training; each part on the rank with the most. Collective.
 void log_memory(Session& session, const Optimizer& optimizer);
 
 }  // namespace trireme

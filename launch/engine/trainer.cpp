@@ -70,8 +70,7 @@ void Trainer::run() {
     loop();
   } catch (const Error& error) {
     reports_.abandon();
-    // All ranks alike end so, and with every stream in order: what has been traced shows how it
-    // came.
+    // All ranks end here with every stream in order, so the trace up to the error can be written.
     if (error.code() == ExitCode::non_finite && tracer_) write_trace_of_end();
     throw;
   } catch (...) {
@@ -165,7 +164,7 @@ bool Trainer::between_steps(std::int64_t done) {
     save(done, SaveTo::disk);
     requests_.saved();
   }
-  // The last state goes to the disk.
+  // The last state is saved to disk.
   if (decision.memory_copy && !final_step) save(done, SaveTo::memory);
   if (decision.stop == StopReason::none || final_step) return true;
   stopped_ = decision.stop;
@@ -203,7 +202,7 @@ void Trainer::test_ranks(std::int64_t done) {
     report = judge_health(both_of(once, state_.self_test->run()), start_.hosts);
   if (leader_) {
     log::get("train").info("self test after step {}: {}", done, report.summary);
-    // Where ranks take turns on a core the one that is off it looks slow.
+    // With several ranks per core, a waiting rank would look slow.
     for (const std::string& slow : report.slow)
       if (!share_cores(start_.facts))
         log::get("train").warn("self test after step {}: {}", done, slow);
@@ -227,7 +226,7 @@ void Trainer::digest_tensors(std::int64_t done) {
 }
 
 void Trainer::save(std::int64_t done, SaveTo to) {
-  // A run that goes on from here finds the lines of all its steps in the log.
+  // A run that resumes here needs the lines of all its steps in the log.
   settle_reports(done);
   reports_.flush();
   if (state_.replicas) state_.replicas->finish();
@@ -247,7 +246,7 @@ void Trainer::report(std::int64_t step) {
   requests_.agree(report.flags);
   bubble_.add(step);
   const bool finite = std::isfinite(report.loss) && std::isfinite(report.grad_norm);
-  // An overflow is none: the smaller loss scale of the next step will tell.
+  // An overflow does not count: the next step has a smaller loss scale.
   if (finite) in_a_row_ = 0;
   if (!finite && !report.overflowed) {
     ++in_a_row_;

@@ -22,7 +22,7 @@ class Trainer {
   void run();
   // On rank 0: rewrites start_times.json if a save took longer than earlier ones.
   void keep_times();
-  // Without what is known only at the end of the run. Refers to this.
+  // Without values known only at the end of the run. Refers to this.
   [[nodiscard]] TrainingEnd ending() const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank holds for training beside its session: everything that computes. It touches neither
-// data nor files, so it also works on a dry device (memory_plan.h).
+// A rank's training state besides its session: everything that computes. It uses neither data nor
+// files, so it also works on a dry device (memory_plan.h).
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Your own training loop: the engine does the steps, this program what happens between them. Here
-// the run stops once the validation loss has not improved for a while (early stopping), and keeps a
+// Your own training loop: the engine does the steps, this program acts between them. Here the run
+// stops once the validation loss has not improved for a while (early stopping), and keeps a
 // checkpoint of each best.
 //
 //   mpirun -np 2 train_gpt gpt.yaml data.path=data/book/train

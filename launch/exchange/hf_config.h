@@ -11,7 +11,7 @@ namespace trireme {
 // Raises ExitCode::config for an unsupported kind of model or setting.
 [[nodiscard]] ModelConfig model_of_hf_config(const std::string& path);
 
-// Checks that it describes `model`, except for what weights do not depend on: dropout, and the
+// Checks that it describes `model`, ignoring keys that weights do not depend on: dropout, and the
 // context of rotary models. A missing file is no error.
 void check_hf_config(const std::string& path, const ModelConfig& model);
 

@@ -15,9 +15,9 @@ namespace trireme {
 // Copies the files of `from` that concern the model's texts, not its weights; returns their names.
 std::vector<std::string> copy_text_files(const std::string& from, const std::string& to);
 
-// Keeps an imported config.json in the run, for what the model config does not cover.
+// Keeps an imported config.json in the run, for settings that the model config lacks.
 void keep_hf_config(const std::string& path, const std::string& run);
-// Copies what an import brought along with the weights: text files and the kept config.
+// Copies the imported files beside the weights: text files and the kept config.
 void take_along(const std::string& from_run, const std::string& to_run);
 // Adds to a model's `config_json`: class names, storage dtype, and from the config.json kept in
 // `run` begin and end token ids, the context of rotary models, and classes.

@@ -25,7 +25,7 @@ bool flag(const Json& file, const char* key, bool otherwise) {
   return found != file.end() && found->is_boolean() ? found->get<bool>() : otherwise;
 }
 
-// One number for each channel, or `otherwise` for all of them where the key is missing.
+// One number per channel, or `otherwise` for all if the key is missing.
 std::vector<double> per_channel(const Json& file, const std::string& path, const char* key,
                                 std::int64_t channels, double otherwise) {
   const auto found = file.find(key);

@@ -20,8 +20,8 @@ struct StateDifference {
   [[nodiscard]] bool none() const { return differing == 0 && !scalars; }
 };
 
-// Prints a line for each tensor whose bits differ, and for what one of the two cannot be compared
-// by: weights alone have no moments.
+// Prints a line for each tensor with different bits, and for values that only one of the two has:
+// weights alone have no moments.
 [[nodiscard]] StateDifference print_difference(const RunState& a, const RunState& b);
 
 }  // namespace trireme

@@ -204,8 +204,8 @@ struct Part {
   std::int64_t first;  // element
 };
 
-// Before anything is written: a run directory for their config and weights. Returns what their
-// tokenizer has that we do not support, or "".
+// Creates a run directory for Hugging Face's config and weights, before other output. Returns
+// unsupported parts of the tokenizer, or "".
 std::string make_run(const std::string& from, const ModelConfig& model,
                      const Destination& destination) {
   if (fs::exists(destination.to + "/metrics.jsonl"))

@@ -15,10 +15,10 @@ struct RequestedConfig {
   std::string yaml;  // for config.user.yaml: as requested, with "auto" unresolved
 };
 
-// `path`: a YAML file, or a run directory, for the config.user.yaml in it (config.yaml in runs of
-// older versions), with that directory as run.directory. A run's config.yaml is resolved for a
-// number of ranks: for another number of `ranks` the config.user.yaml beside it is read instead,
-// and the log says so. Raises ExitCode::config.
+// `path`: a YAML file, or a run directory: then its config.user.yaml (config.yaml in runs of older
+// versions), with that directory as run.directory. A run's config.yaml is resolved for a number of
+// ranks: for another number of `ranks` the config.user.yaml beside it is read instead, which is
+// logged. Raises ExitCode::config.
 [[nodiscard]] RequestedConfig load_requested(const std::string& path,
                                              std::vector<std::string> overrides, int ranks);
 

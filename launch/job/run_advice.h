@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings that would have made a run faster, of a run that has ended: those of its loader from
-// what its readers did, those of its layout from the planner (launch/plan/neighbours.h).
+// Settings that would have made a finished run faster: loader settings from its readers' figures,
+// layouts from the planner (launch/plan/neighbours.h).
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training run reports about itself: where it runs, what it holds.
+// Reports of a training run about itself: environment, memory, files.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,7 @@ struct Reporter {
   std::optional<RunWarnings> warnings_;
 };
 
-// Of the rank with the largest resident set. Collective.
+// On the rank with the largest resident set. Collective.
 [[nodiscard]] std::uint64_t peak_memory_of_any_rank(Session& session);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the command `train` adds to Engine::run(): the run directory's files besides checkpoints,
+// Additions of the command `train` to Engine::run(): the run directory's files besides checkpoints,
 // the console and the exporters.
 #pragma once
 

@@ -18,7 +18,7 @@ struct CheckpointPolicy {
   double failures = 0;           // expected in `wall`
 };
 
-// Of one run, by the share of simulated runs below.
+// For one run, by quantile of the simulated runs below.
 struct Tenths {
   double low = 0, median = 0, high = 0;
 };

@@ -42,7 +42,7 @@ struct MemoryLine {
 [[nodiscard]] LayoutPlan plan_generation(const Config& config, std::int64_t capacity,
                                          const plan::Hardware& hardware);
 
-// What is known of a step's speed in advance.
+// The expected speed of a step.
 struct PlannedStep {
   double flops_per_item = 0;  // plan::model_flops() per token or image
   // On the machine of parallel.hardware; nothing if the config names none, or one with other
@@ -53,7 +53,7 @@ struct PlannedStep {
 // Raises ExitCode::config for an invalid hardware file.
 [[nodiscard]] PlannedStep planned_step(const Config& config);
 
-// Of the fullest rank.
+// For the fullest rank.
 [[nodiscard]] std::uint64_t memory_needed(const LayoutPlan& plan, const plan::Hardware& hardware);
 [[nodiscard]] bool fits(const LayoutPlan& plan, const plan::Hardware& hardware);
 // The first use that does not fit on the fullest rank, in the order of memory_lines(), or nothing.
@@ -74,8 +74,8 @@ struct PlannedStep {
 
 // The device of a described machine's ranks.
 [[nodiscard]] DeviceType described_device(const plan::Hardware& hardware);
-// Raises ExitCode::config if device.type requests what the machine lacks: precision, memory and
-// times would then be planned for another device.
+// Raises ExitCode::config if device.type requests a device that the machine lacks: precision,
+// memory and times would then be planned for another one.
 void check_device_type(const Config& given, const plan::Hardware& hardware,
                        const Provenance& where);
 

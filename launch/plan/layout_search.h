@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every layout that a config can take on a number of ranks, by predicted step time.
 //
-// Varied are parallel.data, tensor, pipeline, schedule, chunks, zero and sequence, train.recompute
-// and train.micro_batch. What is computed stays: the global batch, the reproducibility mode, and
-// the micro-batch wherever results depend on it by more than rounding (batch normalization) or
-// at all (reproducibility: layout). The rules of resolve_config decide what can be.
+// Varies parallel.data, tensor, pipeline, schedule, chunks, zero and sequence, train.recompute and
+// train.micro_batch. Results stay: the global batch, the reproducibility mode, and the micro-batch
+// if results depend on it by more than rounding (batch normalization) or at all (reproducibility:
+// layout). The rules of resolve_config decide the valid layouts.
 #pragma once
 
 #include <cstddef>
@@ -31,13 +31,13 @@ struct LayoutChoice {
 [[nodiscard]] bool micro_batch_decides_results(const Config& config);
 // How many keys differ.
 [[nodiscard]] int distance(const LayoutChoice& a, const LayoutChoice& b);
-// "--set parallel.data=4 --set ...": what makes of `given` a config of that layout.
+// "--set parallel.data=4 --set ...": the flags that turn `given` into a config of that layout.
 [[nodiscard]] std::string as_flags(const Config& given, const LayoutChoice& choice);
 
 class LayoutSearch {
  public:
-  // Estimates the time of every layout. `given` need not be resolved. Raises ExitCode::config where
-  // the rules refuse all of them, or the hardware cannot compute in the precision.
+  // Estimates the time of every layout. `given` need not be resolved. Raises ExitCode::config if
+  // the rules refuse all of them, or the hardware does not support the precision.
   LayoutSearch(const Config& given, int ranks, const plan::Hardware& hardware);
   // For a job that is there already.
   LayoutSearch(const Config& given, const Environment& environment, const plan::Hardware& hardware);
@@ -50,7 +50,7 @@ class LayoutSearch {
 
   [[nodiscard]] std::size_t tried() const { return candidates_.size() + refused_; }
   [[nodiscard]] std::size_t refused() const { return refused_; }  // by the config's rules
-  // Of those that were looked at, which are the fastest (or nearest) ones.
+  // Counts only layouts checked for memory: the fastest (or nearest) ones.
   [[nodiscard]] std::size_t too_large() const { return too_large_; }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What other settings would have gained in a run that has ended: the planner, fitted to the run's
-// own times, estimates its step with one setting changed.
+// Gains of other settings in a finished run: the planner, fitted to the run's times, estimates its
+// step with one setting changed.
 #pragma once
 
 #include <vector>
@@ -11,19 +11,19 @@
 
 namespace trireme {
 
-// What the times of one run do not tell apart, measured beside it.
+// Rates that one run's times do not determine, measured separately.
 struct MachineRates {
   model_bench::MatmulRates matmuls{};
   double launch = 0;              // seconds of an op that has one element to work on
   plan::Link tensor{}, others{};  // between ranks of a tensor group, between all others
 };
 
-// The best of each kind of setting, by its gain in the run's wall time: another pipeline schedule
-// or cut, half the stages or tensor ranks, micro-batches of half or twice the size, larger buckets.
-// What a part of the step saves is a share of what it took, or less; what gains 5 % or less is
-// within the planner's error and left out, as is what the config's rules refuse. Of a resolved
-// config, with rank 0's summary; nothing where ranks share cores, which the planner knows too
-// little of, or the global batch grew, since steps then differ.
+// The best setting of each kind, by its gain in the run's wall time: another pipeline schedule or
+// cut, half the stages or tensor ranks, micro-batches of half or twice the size, larger buckets.
+// The saving in a part of the step is a share of its time. Gains up to 5 % are within the planner's
+// error and left out, as are settings that the config's rules refuse. Takes a resolved config and
+// rank 0's summary; empty if ranks share cores, which the planner models poorly, or if the global
+// batch grew, since steps then differ.
 [[nodiscard]] std::vector<Trial> neighbour_trials(const Config& config, const RunFacts& facts,
                                                   const RunSummary& summary,
                                                   const MachineRates& machine);

@@ -15,8 +15,8 @@ struct ViewOptions {
 };
 
 // A table with a row per stage and a column per unit of time, to scale (a chunk's forward is one
-// unit, a backward two, one of which zero-bubble counts as the weights'; transfers take none), then
-// bubble, makespan, micro-batches in flight and slots.
+// unit, a backward two; in zero-bubble schedules one of them is for the weights; transfers take
+// none), then bubble, makespan, micro-batches in flight and slots.
 [[nodiscard]] std::string describe_schedule(const ScheduleShape& shape, const ViewOptions& options);
 
 }  // namespace trireme

@@ -20,8 +20,8 @@ class StepPlanner {
   [[nodiscard]] plan::StepInput input(const Config& config);
 
  private:
-  // What declarations depend on in a search: tensor ranks, sequence, recompute, micro-batch, split
-  // backward.
+  // The settings that change declarations in a search: tensor ranks, sequence, recompute,
+  // micro-batch, split backward.
   using Key = std::tuple<std::int64_t, bool, Recompute, std::int64_t, bool>;
   struct Layers {
     std::vector<LayerSummary> declared{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme replay` without steps: whether a run directory still holds what the run's certificate
-// says, and where and why two runs part.
+// `trireme replay` without steps: checks a run directory against the run's certificate, and finds
+// where and why two runs diverge.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace trireme {
 
 struct RunCheck {
-  std::vector<std::string> lines;     // what was checked, and the result, for people
+  std::vector<std::string> lines;     // the checks and the result, for people
   std::vector<std::string> problems;  // one sentence each; empty: everything holds
 };
 // Adds a line, or a problem if it does not hold.

@@ -20,7 +20,7 @@ enum class RunStatus : std::uint8_t {
   finished,  // all steps are done, or those of --until
   stopped,   // with a checkpoint, to be continued
   failed,    // with an error
-  ended      // unknown: killed, or its host is gone
+  ended      // unknown end: killed, or its host is gone
 };
 [[nodiscard]] std::string_view name_of(RunStatus status);
 // It will not continue by itself, and did not end as requested.
@@ -32,7 +32,7 @@ struct RunSigns {
   double age = 0;                // seconds since metrics.jsonl was written
   std::int64_t step = 0;         // the last one; 0: none yet
   std::int64_t steps = 0;        // train.steps; 0: unknown
-  bool came_to_its_end = false;  // as ranks.jsonl says for the last start
+  bool came_to_its_end = false;  // in the last start, from ranks.jsonl
   double step_ms = std::numeric_limits<double>::quiet_NaN();  // recently
   double evaluation_seconds = 0;                              // of the last one
   bool on_this_host = false;                                  // its last start was on this host

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A text being generated: which part of it may be shown, and where it ends.
+// A text being generated: its certain part, and its end.
 #pragma once
 
 #include <cstdint>
@@ -49,9 +49,9 @@ class Continuation {
 
 // Prompts continued and written, by all copies of the model that a job has.
 
-// Rank 0 writes to standard output: the only prompt and its text as it comes, or with `lines` an
-// object of JSON for each prompt, in their order, whichever copy continues it. False where an
-// answer of the model was not finite. Collective over all ranks.
+// Rank 0 writes to standard output: the single prompt and its text as it is generated, or with
+// `lines` a JSON object per prompt, in order. False if a logit was not finite. Collective over all
+// ranks.
 [[nodiscard]] bool continue_prompts(Session& session, TextGenerator& generator, const Words& words,
                                     const StopRules& stop, std::span<const Prompt> prompts,
                                     bool lines);

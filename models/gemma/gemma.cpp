@@ -179,7 +179,7 @@ double read_factor(const HfKeys& rope) {
   return rope.number("factor");
 }
 
-// Per layer kind in rope_parameters since transformers 5, before that beside rope_scaling.
+// Per layer kind in rope_parameters since transformers 5; before, next to rope_scaling.
 void read_rope(const HfKeys& keys, GemmaOptions& model) {
   model.rope_theta = keys.number("rope_theta", 1e6);
   model.rope_local_theta = keys.number("rope_local_base_freq", 10000);

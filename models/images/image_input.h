@@ -8,8 +8,8 @@
 
 namespace trireme {
 
-// How the images of a micro-batch are mixed. The layers that mix images and labels draw the same
-// choices, wherever a pipeline cuts.
+// The mixing of a micro-batch's images. The layers that mix images and labels draw the same choices
+// on any pipeline stage.
 class MixChoices {
  public:
   MixChoices(Blueprint& blueprint, const ops::MixOptions& options);

@@ -22,7 +22,7 @@ class Dropout {
   // From the gradient after the mask (local rows) to the one before it (all rows). Returns dy
   // itself if nothing is dropped, gathered or kept; dy never changes.
   [[nodiscard]] Tensor backward(const Context& context, const Tensor& dy) const;
-  // What backward returned, for backward_weight of a split backward.
+  // Backward's result, for backward_weight of a split backward.
   [[nodiscard]] Tensor gradient(const Context& context) const { return context(gradient_); }
 
  private:

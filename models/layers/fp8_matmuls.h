@@ -69,7 +69,7 @@ class Fp8Matmuls {
   Activation workspace_{};
   std::size_t second_ = 0, scale_ = 0;       // where in it the second operand and a scale lie
   Activation weights_{};                     // (blocks, 2, O * I) codes
-  Activation weight_scales_{}, x_scales_{};  // (blocks), x_scales_ (1) where they share x
+  Activation weight_scales_{}, x_scales_{};  // (blocks), x_scales_ (1) if they share x
   Activation later_{}, later_scales_{};      // of dy
   Activation amax_;
 };

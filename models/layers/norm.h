@@ -40,7 +40,7 @@ class Norm {
   void backward_weight(const Context& context, const Tensor& dy, const Tensor& x) const;
 
  private:
-  // For some rows, the first of which is `row`. Either gradient may be absent.
+  // For some rows, starting at `row`. Either gradient may be absent.
   struct Gradients {
     Tensor dx{}, weight{}, bias{}, amax{};
   };

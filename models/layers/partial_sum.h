@@ -15,7 +15,7 @@ class PartialSum {
   PartialSum(Blueprint& blueprint, const RowSplit& rows);
 
   [[nodiscard]] const RowSplit& rows() const { return rows_; }
-  // Where local block b writes its contribution, (B, T, C).
+  // The destination of local block b's contribution, (B, T, C).
   [[nodiscard]] Tensor block(const Context& context, std::int64_t b) const;
   // Call it when all blocks are written. Work enqueued until finish() overlaps the communication.
   void start(const Context& context) const;

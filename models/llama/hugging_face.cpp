@@ -143,7 +143,7 @@ void read_scaling(const HfKeys& keys, const HfKeys& rope, const std::string& typ
   rope.ignore("mscale_all_dim");
 }
 
-// Before version 5 transformers had rope_theta beside rope_scaling, since then both are in
+// Before version 5 transformers had rope_theta next to rope_scaling; now both are in
 // rope_parameters.
 void read_rope(const HfKeys& keys, LlamaOptions& model) {
   model.rope_theta = keys.number("rope_theta", 10000.0);

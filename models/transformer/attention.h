@@ -23,8 +23,7 @@ class SelfAttention {
   [[nodiscard]] const Shape& attended_block() const { return attended_block_; }
   [[nodiscard]] Tensor attended(const Context& context) const { return context(attended_); }
 
-  // Where the writer of the normalised rows stores their largest magnitude, to be passed on, or
-  // absent.
+  // For the writer of the normalised rows: destination of their largest magnitude, or absent.
   [[nodiscard]] Tensor amax(const Context& context) const { return qkv_.x_amax(context); }
 
   void forward(const Context& context, const Tensor& normed, const Tensor& normed_amax = {}) const;

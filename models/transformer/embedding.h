@@ -9,8 +9,7 @@
 
 namespace trireme {
 
-// The token table, under the name that the embedding or the head declares: tied, or a table of its
-// own.
+// The token table, under the name that the embedding or the head declares: tied or separate.
 [[nodiscard]] ParamSpec token_table_spec(const TransformerOptions& options,
                                          std::string name = "embedding.token.weight");
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keys of the model section that families of transformers share, each declared once: a family
-// has those whose names its options have as members.
+// The keys of the model section that transformer families share, each declared once: a family has
+// those whose names are members of its options.
 #pragma once
 
 #include <algorithm>

@@ -21,8 +21,7 @@ class Mlp {
   // The gradient of `expanded`; valid only inside backward, or kept for a split one.
   [[nodiscard]] const Activation& dexpanded() const { return dexpanded_; }
 
-  // Where the writer of the normalised rows stores their largest magnitude, to be passed on, or
-  // absent.
+  // For the writer of the normalised rows: destination of their largest magnitude, or absent.
   [[nodiscard]] Tensor amax(const Context& context) const { return expand_.x_amax(context); }
   // The largest magnitudes of `activated`, from forward.
   [[nodiscard]] Tensor activated_amax(const Context& context) const {

@@ -36,8 +36,8 @@ class AtomicFile {
   FileDescriptor file_;
 };
 
-// Raises what write_file would: a device, pipe or directory at `path`, or no parent directory. For
-// programs that work long before they write.
+// Raises the errors of write_file: a device, pipe or directory at `path`, or no parent directory.
+// For programs that work long before they write.
 void require_writable(const std::string& path, ExitCode code);
 
 // Writes `text` as the file `path`, atomically.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where this process runs, and the numbers that launchers, schedulers and users leave in the
-// environment. What stands there may be
-// of another job, of another program or misspelled: it is checked where it is read.
+// The host and local rank of this process, and numbers from the environment that launchers,
+// schedulers and users set. They may belong to another job or program, or be misspelled: each is
+// checked when read.
 #pragma once
 
 #include <cstdint>

@@ -85,11 +85,9 @@ void sync_path(const std::string& path, ExitCode code = ExitCode::internal);
 [[noreturn]] void write_failed(const std::string& call, const std::string& path,
                                ExitCode code = ExitCode::internal);
 
-// What a write that failed for want of room means to whoever starts the program again.
-
-// `code`; but ExitCode::internal in the place of ExitCode::config where `error`, an errno, says
-// that the disk is full or a quota used up: no fault of the configuration, and later there may be
-// room, so that launch scripts try again.
+// `code`, but ExitCode::internal instead of ExitCode::config if `error`, an errno, means a full
+// disk or an exceeded quota: that is no fault of the configuration and may pass, so launch scripts
+// retry.
 [[nodiscard]] ExitCode code_of_failed_write(int error, ExitCode code) noexcept;
 
 }  // namespace trireme

@@ -15,7 +15,7 @@ using namespace std::string_view_literals;
 
 struct Kind {
   std::string_view begin;  // the bytes at `at`
-  std::string_view words;  // what it is, and what to do
+  std::string_view words;  // description and fix
   std::size_t at = 0;
 };
 

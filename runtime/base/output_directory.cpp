@@ -48,7 +48,7 @@ bool is_temporary_of(std::string_view file, std::string_view name) {
        path);
 }
 
-// The owner of the other name could read what is written here.
+// The owner of the other name could read the output.
 void refuse_second_name(const struct stat& status, const std::string& path, ExitCode code) {
   if (!S_ISREG(status.st_mode) || status.st_nlink <= 1) return;
   fail(code,

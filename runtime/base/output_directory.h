@@ -24,7 +24,7 @@ class OutputDirectory {
   // Opens the regular file of that name, made if missing and `flags` have O_CREAT. Refuses a link
   // (symbolic or hard), a pipe or a device.
   [[nodiscard]] FileDescriptor open(const std::string& name, int flags) const;
-  // The same without checking what it is; on failure returns a closed descriptor and sets errno.
+  // The same without checking the file type; on failure returns a closed descriptor and sets errno.
   [[nodiscard]] FileDescriptor try_open(const std::string& name, int flags) const;
 
   // Creates a file "<name>.<16 random hexadecimal digits>.tmp"; returns its name too. It is locked
@@ -53,7 +53,7 @@ class OutputDirectory {
   FileDescriptor directory_;
 };
 
-// Raises ExitCode `code`, with what to do, if `path` is a symbolic or hard link, to avoid writing
+// Raises ExitCode `code`, with the fix, if `path` is a symbolic or hard link, to avoid writing
 // through it.
 void refuse_link(const std::string& path, ExitCode code);
 // The same for an open file with more than one name.

@@ -12,7 +12,7 @@ enum class DelayPlace : std::uint8_t {
   compute,    // the first forward pass of a step
   read,       // a reader of the loader, before each sample
   batch,      // the loader, before it returns a micro-batch
-  messages,   // the message stream, before what ends a step
+  messages,   // the message stream, before a step's last message
   checkpoint  // the training thread, before a save
 };
 

@@ -52,7 +52,7 @@ struct Held {
   std::int64_t count = 0;
   Tensor values{};
 };
-// What this rank holds of a bucket: ParamLayout::kept for parameters, its own slice for moments and
+// This rank's part of a bucket: ParamLayout::kept for parameters, its slice for moments and
 // averages. Empty `values` if the bucket has no such value.
 [[nodiscard]] Held held_of(const CheckpointValues& values, ValueKind kind, const Bucket& bucket);
 

@@ -17,7 +17,7 @@ struct Named {
   std::string_view name;
 };
 
-// An enum E with a function names_of(E) beside it: a table of all values in the order of messages.
+// An enum E with a function names_of(E): a table of all values in the order of messages.
 template <typename E>
 concept Choice = std::is_enum_v<E> && requires(E value) {
   names_of(value).front().name;
@@ -54,7 +54,8 @@ enum class Documents : std::uint8_t { joined, separate };
       {{Documents::joined, "joined"}, {Documents::separate, "separate"}});
 }
 
-// device.graphs: what is recorded as CUDA graphs after its first run and then replayed.
+// device.graphs: the part of a step that is recorded as CUDA graphs after its first run and then
+// replayed.
 enum class GraphMode : std::uint8_t {
   off,
   layer,  // each pass of a layer

@@ -73,7 +73,7 @@ struct DataConfig : DataSource {
     return numbers(*this) || std::ranges::any_of(sources, numbers);
   }
   [[nodiscard]] bool has_validation() const { return validates() || sources_validate(); }
-  // Whether a source brings a validation set of its own.
+  // Whether a source has a validation set.
   [[nodiscard]] bool sources_validate() const {
     return std::ranges::any_of(sources, &DataSource::validates);
   }
@@ -82,7 +82,7 @@ struct DataConfig : DataSource {
 struct ParallelConfig {
   bool search = false;
   std::string hardware;   // a file, "" = none
-  std::int64_t data = 0;  // 0 = auto: what remains of the rank count
+  std::int64_t data = 0;  // 0 = auto: the rest of the rank count
   std::int64_t tensor = 1;
   std::int64_t pipeline = 1;
   std::int64_t zero = 0;
@@ -154,7 +154,7 @@ struct CheckpointConfig {
   friend bool operator==(const CheckpointConfig&, const CheckpointConfig&) = default;
 };
 
-// What a run reports beside metrics.jsonl.
+// Reports of a run besides metrics.jsonl.
 struct TelemetryConfig {
   bool tensorboard = true;
   bool prometheus = false;
@@ -177,10 +177,11 @@ struct CommConfig {
   friend bool operator==(const CommConfig&, const CommConfig&) = default;
 };
 
-// Fine-tuning of low-rank factors beside linear layers (Hu et al., LoRA, 2021), all else frozen.
+// Fine-tuning of low-rank factors added to linear layers (Hu et al., LoRA, 2021); all other weights
+// are frozen.
 struct LoraConfig {
   std::int64_t rank = 0;  // 0: every weight is trained
-  double alpha = 16;      // what the factors' product adds is multiplied by alpha / rank
+  double alpha = 16;      // the factors' product is multiplied by alpha / rank
   std::vector<std::string> targets = {"qkv", "output", "expand", "contract"};
   friend bool operator==(const LoraConfig&, const LoraConfig&) = default;
 };
@@ -204,7 +205,7 @@ struct Config {
   friend bool operator==(const Config&, const Config&) = default;
 };
 
-// What the cross-checks need to know of the place where the run will happen.
+// Facts about the place of the run, for the cross-checks.
 struct Environment {
   int ranks = 1;
   bool cuda_in_build = false;
@@ -212,7 +213,7 @@ struct Environment {
   bool native_bf16 = false;
 };
 
-// Where each value came from, for messages of rules that run after reading.
+// The origin of each value, for messages of rules that run after reading.
 struct Provenance {
   std::string file;  // "" when there was none
   std::map<std::string, std::string, std::less<>>
@@ -220,7 +221,7 @@ struct Provenance {
   std::set<std::string, std::less<>> overridden;  // keys that --set has set
   // Which hand set a key last: 0 the file that all others are based on, and so on to --set.
   std::map<std::string, int, std::less<>> hands;
-  // Keys of a file that a later hand's other key left without a meaning, and what became of them.
+  // Ignored keys of a file, made meaningless by a later source, one notice each.
   std::vector<std::string> notices;
 
   // The place of `key` as messages begin with it; file and key for a default, the key alone without
@@ -232,57 +233,53 @@ namespace config {
 class KeyTable;
 }
 
-// The config.yaml of the run whose weights `path` names: a run's directory, its weights, one of its
-// checkpoints or the directory of these. "" for what lies in no run.
+// The config.yaml of the run that contains the weights `path`: a run's directory, its weights, or
+// its checkpoints. "" outside of runs.
 [[nodiscard]] std::string config_of_weights(const std::string& path);
 
-// Reads `path`, after the file that its `base` names (base_files.h), then applies `overrides`
-// ("train.steps=50"), in order; a list is replaced as a whole. A relative path of what a run reads
-// (data, hardware, initial weights) that does not exist in the current directory but does beside
-// the file that says it is taken from there. Where train.initial_weights are a run's, what the
-// config says nothing of in its model section is as that run's config.yaml says.
-// Raises ExitCode::config with "file:line: key: value ...; allowed ...; fix ..." for anything wrong
-// with a single key. `where`, when given, receives the place of every key that was set. Keys of the
-// file that an override, or of a base that the file, has left without a meaning are ignored, each
-// with a line in the log; keys of earlier versions are read, with a line too.
+// Reads `path`, after the file in its `base` (base_files.h), then applies `overrides`
+// ("train.steps=50") in order; a list is replaced as a whole. A relative path of an input (data,
+// hardware, initial weights) that does not exist in the current directory is taken from beside the
+// config file if it exists there. If train.initial_weights belongs to a run, missing keys of the
+// model section come from that run's config.yaml. Raises ExitCode::config with "file:line: key:
+// value ...; allowed ...; fix ..." for any error in a single key. `where`, if given, receives the
+// place of every set key. Keys that an override, or a file on its base, has made meaningless are
+// ignored with a line in the log; keys of earlier versions are read, also with a line.
 [[nodiscard]] Config load_config(const config::KeyTable& keys, const std::string& path,
                                  const std::vector<std::string>& overrides, Provenance* where);
-// The same from text; `name` stands for the file in messages. Paths stay as written, and notices
-// stay in `where`.
+// The same from text; messages call it `name`. Paths stay as written, and notices stay in `where`.
 [[nodiscard]] Config parse_config(const config::KeyTable& keys, const std::string& text,
                                   const std::string& name,
                                   const std::vector<std::string>& overrides, Provenance* where);
 
-// What the config is about to be used for: commands that do not train are not held to the training
-// rules.
+// The purpose of the config: commands that do not train skip the training rules.
 enum class Purpose : std::uint8_t { train, evaluate, generate };
 
-// Rules that span keys (divisibility, combinations, what the model allows), before anything is
-// allocated: the model is declared without memory and asked. Returns the config with every `auto`
-// resolved (parallel.data, precision, device.type). Raises ExitCode::config naming the keys (with
-// file:line when `where` knows them), the values and values that would work.
+// Rules that span keys (divisibility, combinations, limits of the model), before any allocation:
+// the model is declared without memory and queried. Returns the config with every `auto` resolved
+// (parallel.data, precision, device.type). Raises ExitCode::config naming the keys (with file:line
+// if `where` has them), the values and valid ones.
 [[nodiscard]] Config resolve_config(const config::KeyTable& keys, Config config,
                                     const Environment& environment, const Provenance* where,
                                     Purpose purpose);
 
-// The same with every path absolute, for what is read again from elsewhere.
+// The same with every path absolute, for use from another directory.
 [[nodiscard]] Config with_absolute_paths(Config config);
 
-// The resolved config as YAML that parse_config reads back to an equal Config. With `where` a
-// comment says behind each value that was set which file and line, or option, it is from.
+// The resolved config as YAML that parse_config reads back to an equal Config. With `where`, a
+// comment after each set value gives its file and line, or option.
 [[nodiscard]] std::string to_yaml(const config::KeyTable& keys, const Config& config,
                                   const Provenance* where = nullptr);
-// What was asked for, not what resolve_config makes of it: the keys that file and command line have
-// set, with run.directory, as YAML that load_config reads back to an equal Config from any
-// directory.
+// The requested config, before resolve_config: the keys that file and command line have set, with
+// run.directory, as YAML that load_config reads back to an equal Config from any directory.
 [[nodiscard]] std::string requested_yaml(const config::KeyTable& keys, const Config& config,
                                          const Provenance& where);
 
 using KeyValues = std::vector<std::pair<std::string, std::string>>;
 // Every key with its value as the file would have it, in the table's order.
 [[nodiscard]] KeyValues values_by_key(const config::KeyTable& keys, const Config& config);
-// Values that values_by_key wrote, perhaps of an earlier version, under the keys of today; without
-// the keys that are gone.
+// Values written by values_by_key, perhaps in an earlier version, under the current keys; without
+// removed keys.
 [[nodiscard]] KeyValues under_current_keys(const config::KeyTable& keys, const KeyValues& values);
 
 // One row per key, for --help, the README and tests.
@@ -294,7 +291,7 @@ struct FieldDoc {
   std::string description;
 };
 [[nodiscard]] std::vector<FieldDoc> field_docs(const config::KeyTable& keys);
-// The same as the Markdown table that stands in README.md.
+// The same as the Markdown table in README.md.
 [[nodiscard]] std::string field_table_markdown(const config::KeyTable& keys);
 
 }  // namespace trireme

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one data set is made of: keys of the data section, and of each of data.sources. The data
-// room takes these structs as they are.
+// The keys of one data set: of the data section, and of each of data.sources. The data room uses
+// these structs directly.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@ namespace trireme {
 
 enum class DataPart : std::uint8_t { training, validation };
 
-// Of HDF5 files read in place. Other kinds share damaged, and mean and std.
+// HDF5 files read in place. Other kinds share damaged, mean and std.
 struct FieldSource {
   std::vector<std::string> files{};  // files, directories, patterns
   std::vector<std::string> validation_files{};
   std::vector<std::string> test_files{};
-  // Of the samples, in a random order that depends on nothing, this share is for validation.
+  // Share of the samples for validation, in a fixed random order.
   double validation_fraction = 0;
-  // Or the samples whose key is one of these, and the rest for training without those of `test`.
+  // Or the samples with one of these keys; the rest, without those of `test`, is for training.
   std::string split_key{};                       // a field as `target`, or "name": of file or group
   std::vector<std::string> validation_values{};  // texts and names: patterns
   std::vector<std::string> test_values{};
@@ -43,7 +43,7 @@ struct FieldSource {
   std::vector<double> std{};
   Scaling scaling = Scaling::none;
   std::string statistics{};                     // a file
-  std::vector<std::string> statistics_paths{};  // in it, where it is HDF5
+  std::vector<std::string> statistics_paths{};  // inside it, if it is HDF5
   NotFinite not_finite = NotFinite::refuse;
   Damaged damaged = Damaged::refuse;
   bool outside_links = false;
@@ -56,7 +56,7 @@ struct FieldSource {
   }
 };
 
-// Of images of any size read in place.
+// Images of any size read in place.
 struct ImageFilesSource {
   std::vector<std::string> images;
   std::vector<std::string> validation_images;
@@ -69,7 +69,7 @@ struct ImageFilesSource {
   friend bool operator==(const ImageFilesSource&, const ImageFilesSource&) = default;
 };
 
-// Packed shards or tokens of Megatron-LM (`path` tells), or files read in place.
+// Packed shards or tokens of Megatron-LM (chosen by `path`), or files read in place.
 enum class SourceKind : std::uint8_t { packed, files, images };
 
 struct DataSource : FieldSource, ImageFilesSource {
@@ -83,7 +83,7 @@ struct DataSource : FieldSource, ImageFilesSource {
     if (!files.empty() || !validation_files.empty()) return SourceKind::files;
     return images.empty() && validation_images.empty() ? SourceKind::packed : SourceKind::images;
   }
-  // What `part` is read from, and the key that says so: "data.path".
+  // The input of `part`, and its key: "data.path".
   struct Place {
     std::string_view key;
     std::vector<std::string> names;
@@ -103,7 +103,7 @@ struct DataSource : FieldSource, ImageFilesSource {
     if (training) return {"data.path", {path}};
     return {"data.validation_path", {validation_path}};
   }
-  // Whether it says itself what to evaluate on.
+  // Whether it defines validation data.
   [[nodiscard]] bool validates() const {
     return !validation_path.empty() || !validation_files.empty() || !validation_images.empty() ||
            holds_back();
@@ -112,10 +112,10 @@ struct DataSource : FieldSource, ImageFilesSource {
 
 // One of several that are mixed.
 struct NamedSource : DataSource {
-  std::string name;  // "": as it says what it reads
+  std::string name;  // "": the input's name
   friend bool operator==(const NamedSource&, const NamedSource&) = default;
 
-  // What reports call it.
+  // Its name in reports.
   [[nodiscard]] const std::string& label() const {
     if (!name.empty()) return name;
     return !files.empty() ? files.front() : !images.empty() ? images.front() : path;

@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::int64_t many = 1'000'000'000'000;
 constexpr double year_of_minutes = 525'600;
-constexpr double any_value = 1e30;  // of what is measured: pressures, energies
-// Of the optimizers that read a key.
+constexpr double any_value = 1e30;  // for measured values: pressures, energies
+// The optimizers that read a key.
 Condition optimizers_with(bool OptimizerTraits::*key) {
   Condition condition{"optimizer.name", {}};
   for (const OptimizerTraits& optimizer : optimizer_table)
@@ -67,7 +67,7 @@ std::vector<Field> model_fields() {
 
 constexpr Text texts{.items = {0, 1024}};
 
-// Packed shards, and what they share with files read in place.
+// Packed shards, and keys shared with files read in place.
 std::vector<Field> packed_fields() {
   return {
       FIELD(data.path, Text{}, "directory or file of packed shards to train on"),
@@ -83,7 +83,7 @@ std::vector<Field> packed_fields() {
   };
 }
 
-// HDF5 files read in place: where they lie, what samples are in them, and how they are read.
+// HDF5 files read in place: their paths, their samples, and how to read them.
 std::vector<Field> hdf5_fields() {
   constexpr std::int64_t far = std::int64_t{1} << 40;
   return {

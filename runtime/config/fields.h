@@ -34,7 +34,7 @@ class ChoiceSlot {
   void (*set_)(void*, std::string_view);
 };
 
-// The member of a Config that a key stands for.
+// The member of a Config behind a key.
 using Slot = std::variant<bool*, std::int64_t*, std::uint64_t*, double*, std::string*,
                           std::vector<std::int64_t>*, std::vector<double>*, std::array<double, 2>*,
                           std::vector<std::string>*, std::vector<NamedSource>*, ChoiceSlot>;
@@ -50,7 +50,7 @@ struct Text {
   bool may_be_empty = true;
   Items items{};  // a list of one may be written without brackets
 };
-// Of a choice, or of a boolean that is written as one of two words.
+// For a choice, or a boolean written as one of two words.
 struct Choices {
   std::vector<std::string_view> words;
 };
@@ -89,7 +89,7 @@ struct Condition {
   [[nodiscard]] std::string any() const;  // "gpt2 or llama"
 };
 
-// What a model eats.
+// The input of a model.
 enum class Input : std::uint8_t { tokens, images };
 // Rows of this room that only some model families give a meaning; the last three, families of
 // images, and HDF5 files (data.files), images (data.images) or either of them read in place.
@@ -109,7 +109,7 @@ struct Field {
   std::string_view description;
   Condition only_with{};
   Needs needs = Needs::any_model;
-  // Other model families that have the same key, each with a member of its own.
+  // Other model families with the same key, each with a separate member.
   struct Shared {
     std::string_view family;
     Slot (*slot)(Config&);
@@ -119,7 +119,7 @@ struct Field {
 
   [[nodiscard]] std::string_view section() const;  // "train"; "" for a top-level key
   [[nodiscard]] std::string_view name() const;     // "steps"
-  // The member that counts for the model of `config`.
+  // The member for the model of `config`.
   [[nodiscard]] Slot member(Config& config) const;
 };
 
@@ -131,7 +131,7 @@ struct Field {
 
 // The rows of this room.
 [[nodiscard]] std::vector<Field> common_fields();
-// Of these, the rows of DataSource, which each of data.sources may set too.
+// The rows of DataSource, which each of data.sources may also set.
 [[nodiscard]] const std::vector<Field>& source_fields();
 
 // A row of a model family: the key is spelled by the member of its options, so the two cannot

@@ -29,7 +29,7 @@ enum class StreamKind : std::uint8_t {
   copy
 };
 enum class MemoryKind : std::uint8_t {
-  device,  // what kernels read and write
+  device,  // for kernels
   host     // page-locked if possible; for asynchronous copies
 };
 
@@ -71,8 +71,8 @@ struct ExecutionPolicy {
   MatmulPrecision matmul = MatmulPrecision::fp32;
   // Equal operands give equal bits in every run, even if that costs time or memory.
   bool reproducible = true;
-  // Matmuls and convolutions also compute what follows (GELU, bias gradients, sums), before their
-  // result is rounded.
+  // Matmuls and convolutions also compute the following op (GELU, bias gradients, sums) before
+  // their result is rounded.
   bool fused_epilogues = false;
   // Multiprocessors that matmuls leave to concurrent collectives.
   int reserved_processors = 0;
@@ -135,7 +135,7 @@ class MemoryScope {
   MemoryRole before_;
 };
 
-// ExitCode::internal. Says what was requested and what uses the rest.
+// ExitCode::internal. The message has the requested memory and the users of the rest.
 class OutOfMemory final : public Error {
  public:
   OutOfMemory(const std::string& message, MemoryRole role, std::size_t bytes, std::size_t room)
@@ -209,8 +209,8 @@ class Graph {
 
 class Device {
  public:
-  // Raises ExitCode::config if this build lacks the back end, or it finds fewer devices than ranks,
-  // and says what is missing.
+  // Raises ExitCode::config, naming the cause, if this build lacks the back end, or it finds fewer
+  // devices than ranks.
   [[nodiscard]] static std::unique_ptr<Device> create(DeviceType type,
                                                       const DevicePlace& place = {});
   [[nodiscard]] static bool in_build(DeviceType type);

@@ -15,7 +15,7 @@ namespace trireme {
 // To be called first thing in main(), before MPI starts (which may look for GPUs) and before there
 // are threads. RankProcess and guarded_main() call it.
 inline void prepare_gpu_environment() noexcept {
-  // A failure means that there is no memory for two words; whatever comes next will say so.
+  // It fails only without memory for two words; the next allocation will report that.
   static_cast<void>(::setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0));
   static_cast<void>(::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0));
 }

@@ -17,8 +17,8 @@ namespace trireme {
 class Event;
 class Stream;
 
-// What an operation moves between memory and kernels, counting each pass over an operand, and what
-// it computes.
+// The bytes that an operation moves between memory and kernels, counting each pass over an operand,
+// and its FLOPs.
 struct Traffic {
   double read = 0, written = 0;  // bytes
   double flops = 0;              // of matmuls, attention and convolutions; a multiply-add counts 2
@@ -72,8 +72,8 @@ class WorkLog {
 
   void begin_range(const char* name);
   void end_range();
-  // An operation built from others, which end before it: it declares what they move, and owns what
-  // they launch.
+  // An operation built from others, which end before it: it declares its traffic, and owns their
+  // launches.
   void begin_operation(const char* name, Stream& stream, const Traffic& traffic);
   void end_operation(Stream& stream);
   void note(WorkKind kind, std::string name, double bytes = 0, int kernels = 1);

@@ -29,8 +29,8 @@ class Session {
 // The innermost entry of the library's error stack.
 [[nodiscard]] std::string last_error();
 
-// "newer than this program's HDF5 library, or damaged; ..." with what to do, if the library's
-// `reason` is an unknown version; else nothing.
+// "newer than this program's HDF5 library, or damaged; ..." with the fix, if the library's `reason`
+// is an unknown version; else "".
 [[nodiscard]] std::string advice_for_newer_file(std::string_view reason);
 
 // Raises "<call>(<subject>) failed: <reason>", or that advice for a file newer than the library.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One micro-batch on the device, as the data room delivers it and models read it. Views only;
-// whoever returns the batch says how long they stay valid.
+// One micro-batch on the device, from the data room to the models. Views only; the source of the
+// batch defines how long they stay valid.
 #pragma once
 
 #include "runtime/base/shape.h"

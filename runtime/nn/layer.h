@@ -22,7 +22,7 @@ namespace trireme {
 // A tensor of a layer: an offset in one of three arenas.
 struct Activation {
   enum class Space : std::uint8_t {
-    kept,       // from forward to backward of a micro-batch: what backward needs
+    kept,       // from forward to backward of a micro-batch, for backward
     scratch,    // within one forward or backward call of a chain layer; those layers share it
     workspace,  // within one op call; all ops share it
     cache       // from one pass to the next: keys and values of earlier rows in a decoding model,
@@ -35,7 +35,7 @@ struct Activation {
 };
 
 // A decoding model continues texts: a pass takes the next `rows` positions of every sample, and
-// layers cache what later passes need of up to `capacity` positions.
+// layers cache values for later passes, up to `capacity` positions.
 struct DecodeShape {
   std::int64_t rows = 0;  // 0: a pass takes whole samples
   std::int64_t capacity = 0;
@@ -48,16 +48,16 @@ struct AdapterOptions {
   std::vector<std::string> targets{};  // last components of layer names: "qkv"
 };
 
-// What a model is built for; layers read it through their Blueprint.
+// The options of a build; layers read them through their Blueprint.
 struct BuildOptions {
   DType compute = DType::f32;
   bool fp8 = false;  // linear layers of transformer blocks multiply 8-bit floats (ops/fp8.h)
-  bool keep_fp8_weights = false;  // in memory of their own, two codes a weight, from pass to pass
+  bool keep_fp8_weights = false;  // in separate memory, two codes per weight, across passes
   std::int64_t micro_batch = 1;
   bool training = false;
   TensorSplit tensor{};  // must equal the ParamStore's
-  // What tensor ranks add up of the residual stream is sent in the compute dtype. Its bits then
-  // depend on how many they are.
+  // Tensor-parallel sums of the residual stream are sent in the compute dtype. Their bits then
+  // depend on the number of ranks.
   bool rounded_sums = false;
   // Number of parts in which rows of the residual stream are multiplied if tensor ranks sum
   // products: each part is computed during the previous part's all-reduce. Not with `fp8`, whose
@@ -65,13 +65,13 @@ struct BuildOptions {
   int tensor_chunks = 1;
   bool sequence = false;  // rows of the residual stream are split over the tensor ranks
   Recompute recompute = Recompute::none;
-  // Zero-bubble schedules: backward computes dx only and keeps what backward_weight needs.
+  // Zero-bubble schedules: backward computes dx only and keeps the inputs of backward_weight.
   bool split_backward = false;
   DecodeShape decode{};  // never together with training
   AdapterOptions adapters{};
 };
 
-// Collects what layers declare. Scopes give parameters their dotted names and let chain layers
+// Collects the layers' declarations. Scopes give parameters their dotted names and let chain layers
 // share scratch.
 class Blueprint {
  public:
@@ -107,12 +107,12 @@ class Blueprint {
   Activation keep(const Shape& shape) { return keep(shape, compute()); }
   Activation scratch(const Shape& shape, DType dtype);
   Activation scratch(const Shape& shape) { return scratch(shape, compute()); }
-  // Kept where backward and backward_weight are apart, else scratch: what the latter needs.
+  // Inputs of backward_weight: kept if that is separate from backward, else scratch.
   Activation until_weight(const Shape& shape);
   Activation workspace(std::size_t bytes);
-  // Only where the chain decodes.
+  // Only in decoding chains.
   Activation cache(const Shape& shape);
-  // In the same space: what is made of the weights (Context::weights_changed).
+  // In the same space: values derived from the weights (Context::weights_changed).
   Activation derived(const Shape& shape, DType dtype);
 
   [[nodiscard]] DeviceType device() const { return device_; }
@@ -125,7 +125,7 @@ class Blueprint {
   [[nodiscard]] std::int64_t rows_of(std::int64_t context) const {
     return decodes() ? options_.decode.rows : context;
   }
-  // Of the tensor that the layer now being built will read; rank 0 for the first layer.
+  // The shape of the next layer's input; rank 0 for the first layer.
   [[nodiscard]] const Shape& input() const { return input_; }
   // Called by the model between layers.
   void begin_layer(const Shape& input, bool recomputed) {
@@ -157,14 +157,14 @@ class GradientSink {
   virtual void ready(ParamId id) = 0;
 };
 
-// What a pass of a chain that decodes has beside its tokens (B, rows), of which each sample fills
-// the first few: the others are padding, which leaves nothing in the cache.
+// Inputs of a decoding chain's pass besides its tokens (B, rows). Each sample fills the first few;
+// the others are padding, which is not cached.
 struct DecodePass {
   Tensor spans{};                        // (B, 2) i32, on the device: first position, rows filled
-  std::span<const std::int32_t> last{};  // (B), on the host: the row whose logits are wanted
+  std::span<const std::int32_t> last{};  // (B), on the host: the row with the wanted logits
 };
 
-// What one forward or backward pass of one micro-batch works with. Owns nothing.
+// The inputs of one forward or backward pass of one micro-batch. Owns nothing.
 struct Context {
   Stream& stream;
   const ParamStore& params;
@@ -178,18 +178,18 @@ struct Context {
   bool recomputing = false;             // this forward repeats an earlier one for its backward
   Tensor rng{};                         // (2) u64: seed, step
   Tensor losses{};                      // (targets of the micro-batch) f32: written by the head
-  Tensor hits{};                        // the same shape: 1 where the prediction is right
+  Tensor hits{};                        // the same shape: 1 if the prediction is right
   bool training = false;                // dropout, augmentation, batch statistics; else evaluation
   float gradient_scale = 1.0F;          // 1 / targets in the global batch
   const float* loss_scale = nullptr;  // on the device: multiplies the loss's gradient; may be null
   float statistic_weight = 1.0F;      // 1 / micro-batches in the global batch
   float label_smoothing = 0.0F;
   float z_loss = 0.0F;
-  GradientSink* gradients = nullptr;  // null: nobody waits for single gradients
-  // What layers made of their weights before may be out of date: forward makes it again.
+  GradientSink* gradients = nullptr;  // null: no receiver of single gradients
+  // Values derived from weights may be out of date: forward recomputes them.
   bool weights_changed = true;
   const Arena* cache = nullptr;
-  // Of a chain that decodes:
+  // For a decoding chain:
   const DecodePass* decode = nullptr;
 
   [[nodiscard]] Tensor operator()(const Activation& a) const {
@@ -206,7 +206,7 @@ struct Context {
   }
 };
 
-// What the loss head leaves: targets of one micro-batch, and where to find the logits (for
+// The loss head's results: targets of one micro-batch, and the place of the logits (for
 // generation).
 struct HeadInfo {
   std::int64_t targets = 0;  // per micro-batch: B * T tokens or B labels
@@ -232,7 +232,7 @@ class Layer {
   [[nodiscard]] virtual bool backward_in_place() const { return false; }
   // True when the layer honours BuildOptions::split_backward.
   [[nodiscard]] virtual bool splits_backward() const { return false; }
-  // Adds what this layer allows, of one that is declared on one tensor rank.
+  // Adds this layer's limits, for a layer declared on one tensor rank.
   virtual void add_limits(ModelLimits& /*limits*/) const {}
   // Set by a loss head, the last layer of a whole chain.
   [[nodiscard]] virtual const HeadInfo* head() const { return nullptr; }

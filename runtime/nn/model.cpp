@@ -192,8 +192,8 @@ void Model::lay_out_boundaries(Blueprint& blueprint, Chunk& chunk, const Shape& 
   }
 }
 
-// The two regions lie above the layers' own scratch and are shared by all chunks, of which one runs
-// at a time.
+// The two regions follow the layers' scratch and are shared by all chunks, since only one runs at a
+// time.
 void Model::place_regions(Blueprint& blueprint) {
   std::size_t widest = 0;
   for (const Chunk& chunk : chunks_) {

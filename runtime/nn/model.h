@@ -20,7 +20,7 @@ struct ChainLayer {
 };
 using Chain = std::vector<ChainLayer>;
 
-// What is known of every layer before allocation.
+// Facts about every layer before allocation.
 struct LayerSummary {
   std::string name;
   double forward_flops = 0;  // of one micro-batch, on all tensor ranks together
@@ -94,7 +94,7 @@ class Model {
   // then yields NaN. TRIREME_POISON_ACTIVATIONS=1 in the environment turns it on for all models.
   void poison_activations(bool wanted) { poisoned_ = wanted; }
 
-  // Where a pipeline stage receives and sends. Empty at the ends of the chain.
+  // The buffers that a pipeline stage receives and sends. Empty at the ends of the chain.
   [[nodiscard]] Tensor input(const Context& context) const;
   [[nodiscard]] Tensor output(const Context& context) const;
   [[nodiscard]] Tensor input_gradient(const Context& context) const;
@@ -118,7 +118,7 @@ class Model {
   void set_hook(LayerHook* hook) { hook_ = hook; }
   // From now on, training passes of layers are recorded as graphs and replayed.
   void use_layer_graphs() { graphs_ = std::make_unique<LayerGraphs>(device_); }
-  // Of the layers held here, per micro-batch.
+  // For the layers held here, per micro-batch.
   [[nodiscard]] double forward_flops() const;
   [[nodiscard]] ActivationArenas activation_arenas() const {
     return {kept_.bytes(), scratch_.bytes(), workspace_.bytes()};

@@ -59,11 +59,11 @@ class ParamStore {
   // Views in the shape of stored_shape(). `master` needs a parameter that is kept whole
   // (ParamLayout::keeps_slice) or, like `compute` in stage 3, a unit that is placed.
   [[nodiscard]] Tensor master(ParamId id) const { return masters_.param(id); }
-  // Where backward accumulates now.
+  // The current destination of backward.
   [[nodiscard]] Tensor gradient(ParamId id) const;
   // Whether the parameter has a gradient.
   [[nodiscard]] bool trains(ParamId id) const { return layout_->trains(id); }
-  // What kernels read: matrices in the compute dtype, the rest in fp32.
+  // For kernels: matrices in the compute dtype, the rest in fp32.
   [[nodiscard]] Tensor compute(ParamId id) const;
   // A bias for a matrix product's epilogue: on a GPU in the compute dtype, as cuBLASLt reads it, so
   // no step rounds it twice; on a CPU in fp32.

@@ -46,7 +46,8 @@ std::vector<Muon::Part> Muon::parts_of(const ParamSpec& spec, const TensorSplit&
   TRIREME_EXPECTS(spec.shape.rank() > 1 && (spec.shard_axis != 1 || spec.shard_parts == 1),
                   "parameter {} {} is no hidden matrix", spec.name, spec.shape.to_string());
   const std::int64_t rows = spec.shape[0], columns = spec.shape.count() / rows;
-  // As AdamW's steps: entries of a matrix of orthonormal rows or columns are 1 / sqrt(longer side).
+  // Scaled like AdamW's steps: entries of a matrix of orthonormal rows or columns are 1 /
+  // sqrt(longer side).
   const auto factor = [](std::int64_t r, std::int64_t c) {
     return 0.2F * std::sqrt(static_cast<float>(std::max(r, c)));
   };

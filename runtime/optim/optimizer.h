@@ -42,17 +42,17 @@ class Optimizer {
   Optimizer(Device& device, ParamStore& params, const OptimizerConfig& config, float clip_norm,
             const OptimizerRanks& ranks = {}, std::optional<ops::LossScaleOptions> loss_scale = {});
 
-  // Stages on the host what step `step` will read; call it before each step(). At most one earlier
+  // Stages on the host the inputs of step `step`; call it before each step(). At most one earlier
   // step may still run.
   void prepare(std::int64_t step, double learning_rate);
   // measure() and update(). Reads partial sum 0 of the gradients.
   void step(Stream& stream, std::int64_t step);
   // Enqueues: gradient norm over all weights, clip factor, loss scale. `step` counts from 0. `sums`
-  // of the step's loss (ops::LossSums) say how many of its `targets` count; absent: all.
+  // of the step's loss (ops::LossSums) have the number of counted `targets`; absent: all.
   void measure(Stream& stream, std::int64_t step, const Tensor& sums = {}, double targets = 1);
   // Enqueues: update of every run that this rank owns, running statistics. May overwrite gradients.
-  // A step with a non-finite gradient norm, or whose scalars say so, leaves parameters and state
-  // unchanged.
+  // A step with a non-finite gradient norm, or with scalars that skip it, leaves parameters and
+  // state unchanged.
   void update(Stream& stream);
 
   // Null if the loss is not scaled.

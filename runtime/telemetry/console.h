@@ -34,8 +34,8 @@ struct ConsoleOptions {
 [[nodiscard]] std::string format_progress(const StepMetrics& last, const StepTotals& window,
                                           const ConsoleOptions& options, std::size_t width,
                                           const Pace& pace = {});
-// What was done, where the time went, how much of the gradient reduction was overlapped (if there
-// was one), and the verdict.
+// The run's work, its time split, the overlap of gradient reduction (if there was one), and the
+// verdict.
 [[nodiscard]] std::string format_summary(const RunSummary& summary, const ConsoleOptions& options);
 // "12.3k", "4.56M": three significant digits.
 [[nodiscard]] std::string format_quantity(double value);

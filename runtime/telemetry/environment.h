@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-// What only the caller knows; the rest (CPU, memory, build versions, variables) is read from this
+// Facts from the caller; the rest (CPU, memory, build versions, variables) is read from this
 // process and its host.
 struct RunEnvironment {
   int ranks = 1;
@@ -20,7 +20,7 @@ struct RunEnvironment {
 
 // "0.1.0 (v0.1.0-12-gabcdef-dirty, GNU 12.2.0, Release)"
 [[nodiscard]] std::string version_text();
-// version_text() plus what else of a build changes its arithmetic: "..., x86-64-v3"
+// version_text() plus build options that change arithmetic: "..., x86-64-v3"
 [[nodiscard]] std::string build_text();
 // Identifies a program beyond its revision: "" for a clean commit, else (uncommitted changes, or no
 // git) the XXH3 of the file `program`.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether threads wait for cores, and what else uses them, as counted by Linux: the load check of a
+// Whether threads wait for cores, and the other load, from Linux' counters: the load check of a
 // run's verdict, `trireme bench`, `scale` and `doctor`.
 #pragma once
 

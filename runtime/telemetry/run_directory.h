@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The directory of one run: config.yaml (resolved), config.user.yaml (what was asked for),
-// environment.json, metrics.jsonl, ranks.jsonl, certificate.jsonl,
-// console.log, checkpoints, weights.
+// The directory of one run: config.yaml (resolved), config.user.yaml (requested), environment.json,
+// metrics.jsonl, ranks.jsonl, certificate.jsonl, console.log, checkpoints, weights.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@ namespace trireme {
 
 // Made by rank 0 after all other checks. Creates the directory and its parents, refuses one that
 // already holds a run unless the run continues, and detects now, not at the first write, that it is
-// read-only. Errors are ExitCode::config, name the path and say what to do.
+// read-only. Errors are ExitCode::config with the path and the fix.
 class RunDirectory {
  public:
   explicit RunDirectory(std::string path, bool goes_on = false);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may be recorded about a process's environment: environment.json is shared.
+// Filters a process's environment for environment.json, which is shared.
 #pragma once
 
 #include <string>

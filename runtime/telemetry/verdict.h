@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the time of a finished run went over all ranks, what removing the largest loss would gain,
-// and what to do about it.
+// The time split of a finished run over all ranks, the gain of removing the largest loss, and
+// advice.
 #pragma once
 
 #include <optional>
@@ -40,7 +40,7 @@ struct BubbleShares {
   double measured = 0, predicted = 0;
 };
 
-// What ran on a host while the run did: means in cores.
+// The load on a host during the run: means in cores.
 struct HostLoad {
   std::string host{};
   int cores = 0;
@@ -80,7 +80,7 @@ struct RunSummary {
 
 // Seconds of the parts of time_use::of_run, which add up to the wall time. Means over the ranks.
 [[nodiscard]] Times seconds_of(const RunSummary& summary);
-// Times, differences between ranks, late ranks, the cost of the worst part and what to do: lines
+// Times, differences between ranks, late ranks, the cost of the worst part and advice: lines
 // without a final newline. The last line, or the one before, begins with "verdict: "; a line "try:
 // " follows if a setting is known to gain.
 [[nodiscard]] std::string verdict_text(const RunSummary& summary, const RunFacts& facts);

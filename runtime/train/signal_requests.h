@@ -11,9 +11,9 @@ namespace trireme {
 // Exit code of a job ended by a second SIGINT: 128 + the signal, as in a shell.
 inline constexpr int interrupted_exit = 130;
 
-// The first SIGINT requests a stop and says so on rank 0; a second one ends the job at once, with
-// interrupted_exit. If SIGINT was ignored at the start of the process (a script's background job)
-// it stays ignored.
+// The first SIGINT requests a stop and reports it on rank 0; a second one ends the job at once,
+// with interrupted_exit. If SIGINT was ignored at the start of the process (a script's background
+// job) it stays ignored.
 class SignalRequests {
  public:
   // Installs the handlers; the destructor restores the previous ones. One at a time per process,

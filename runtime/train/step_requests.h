@@ -13,7 +13,7 @@
 
 namespace trireme {
 
-// Of several the largest counts.
+// If several apply, the largest counts.
 enum class StopReason : std::int32_t { none, reached, deadline, terminated, interrupted };
 [[nodiscard]] std::string_view describe(StopReason reason);
 
@@ -54,7 +54,7 @@ class StepRequests {
   [[nodiscard]] StepFlags flags(Clock::time_point now = Clock::now());
   // Stores the flags that all ranks agreed on, until take().
   void agree(const StepFlags& agreed);
-  // What is due after `done` steps, agreed or by step count; call it after every step.
+  // The actions due after `done` steps, agreed or by step count; call it after every step.
   [[nodiscard]] StepDecision take(std::int64_t done);
   // Call it when a checkpoint was started, for any reason.
   void saved(Clock::time_point now = Clock::now());

@@ -21,7 +21,7 @@ struct Pages {
   std::size_t all = 0, cached = 0;
 };
 
-// RWF_NOWAIT would tell too, but starts readahead.
+// RWF_NOWAIT would also test this, but starts readahead.
 Pages pages_of(const FileDescriptor& file, const std::string& path) {
   const auto bytes = static_cast<std::size_t>(regular_file_size(file, path, code));
   if (bytes == 0) return {};

@@ -9,12 +9,12 @@
 namespace trireme::comm_bench {
 
 struct CollectiveOptions {
-  std::string config{};  // whose device and process groups; "": the world on the CPU
+  std::string config{};  // gives device and process groups; "": the world on the CPU
   std::vector<std::string> overrides{};
   std::int64_t min_bytes = 4, max_bytes = std::int64_t{64} << 20;
   std::int64_t factor = 4;  // from one size to the next
   int repeats = 9;
-  std::string json_file{}, hardware_file{};  // to write, and whose links to replace; "": none
+  std::string json_file{}, hardware_file{};  // output, and the hardware file to update; "": none
   bool accept_load = false;
 };
 

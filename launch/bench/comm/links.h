@@ -11,13 +11,13 @@
 
 namespace trireme::comm_bench {
 
-// The link on which the planner's all-reduce of `ranks` (plan::seconds_of) takes what was fitted:
-// seconds of one of 2 log2(ranks) messages, and the bandwidth of the bus.
+// The link with which the planner's all-reduce of `ranks` (plan::seconds_of) takes the fitted time:
+// seconds per message of 2 log2(ranks), and the bus bandwidth.
 [[nodiscard]] plan::Link link_of_all_reduce(const LinkFit& fit, int ranks);
 
-// That of all-reduces of 256 bytes to 4 MiB on every rank's own `group` of one kind, by the
-// slowest; its bandwidth is 0 where large ones took no longer than small ones. Collective over
-// `world`; blocks the host.
+// The slowest link over all-reduces of 256 bytes to 4 MiB on every rank's `group` of one kind; its
+// bandwidth is 0 if large ones took no longer than small ones. Collective over `world`; blocks the
+// host.
 [[nodiscard]] plan::Link all_reduce_link(Communicator& group, Communicator& world, Device& device,
                                          const MeasureOptions& options);
 
@@ -31,13 +31,13 @@ struct MeasuredLinks {
 // CPU the work between two collectives waits for the first.
 [[nodiscard]] MeasureOptions link_options(const Device& device, int repeats);
 
-// By all-reduces among the ranks of each host, then among the hosts' first ranks; the same result
-// on all ranks. Collective; blocks the host.
+// Measures all-reduces among the ranks of each host, then among the hosts' first ranks; the same
+// result on all ranks. Collective; blocks the host.
 [[nodiscard]] MeasuredLinks measure_links(Communicator& world, Device& device);
 
-// Replaces the links of the hardware file by what was measured; what was not stays. Domains become
-// hosts: all node.ranks of one, or as many as took part where those are more. Comments of the file
-// are lost. Raises ExitCode::config where there is no such file or it is not one.
+// Replaces the links of the hardware file by the measured ones; others stay. Domains become hosts:
+// node.ranks of one, or the number of participants if larger. Comments of the file are lost. Raises
+// ExitCode::config if the file is missing or invalid.
 void update_hardware_file(const std::string& path, const MeasuredLinks& links);
 
 }  // namespace trireme::comm_bench

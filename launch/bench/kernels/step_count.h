@@ -29,7 +29,7 @@ struct OperationCount {
   std::int64_t calls = 0;
   Traffic traffic{};                   // the sum; `smallest` of the last
   std::vector<KernelCount> kernels{};  // none without the CUDA back end
-  // Of each kind of call: seconds depend on each call's own traffic.
+  // Per call: the time depends on each call's traffic.
   std::vector<Traffic> single{};
 
   [[nodiscard]] std::int64_t launches() const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From what `trireme bench machine` measured to the hardware from which the planner predicts it,
-// and models of other sizes.
+// Fits the hardware from which the planner predicts the times of `trireme bench machine`, and
+// models of other sizes.
 #pragma once
 
 #include <optional>
@@ -15,16 +15,16 @@ struct TimedModel {
   StepSeconds seconds{};
 };
 
-// A transformer layer as wide as GPT-2's smallest in place of the config's own narrower ones: its
-// matmuls are large, and no cache holds its weights. Empty for a model that is no smaller, and for
+// A transformer layer as wide as GPT-2's smallest, instead of the config's narrower ones: its
+// matmuls are large, and its weights exceed caches. Empty for a model that is no smaller, and for
 // CNNs, whose convolutions the planner knows at one size only.
 [[nodiscard]] std::optional<Config> larger_model(const Config& config);
 
-// Fills in peak_flops of the models' precision, efficiency, memory_bandwidth and launch_seconds:
-// such that the planner predicts the passes of every one of `models`, one or two of one precision,
-// the smaller first, and the optimizer of the largest. Of two sizes it finds the share of the peak
-// and the dimension from which matmuls reach half of it; where no such pair exists, since the
-// small model is the faster one beyond what small matmuls cost, its error is as large for both.
+// Fills in peak_flops of the models' precision, efficiency, memory_bandwidth and launch_seconds, so
+// that the planner predicts the passes of all `models`, one or two of one precision, the smaller
+// first, and the optimizer of the largest. From two sizes it fits the share of the peak and the
+// dimension at which matmuls reach half of it; if there is no such pair, because the small model is
+// faster than small matmuls allow, both get the same error.
 void calibrate(plan::Hardware& hardware, std::span<const TimedModel> models,
                const MatmulRates& matmuls, double launch);
 

@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::int64_t micro_batches = 2;
 constexpr int min_steps = 5;
 
-// Of 0 to 1, of a copy.
+// `share` from 0 to 1; sorts a copy.
 double quantile(std::vector<double> values, double share) {
   std::ranges::sort(values);
   return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1))];
@@ -111,7 +111,7 @@ StepSeconds time_steps(Device& device, const Config& config, double seconds) {
           .steps = static_cast<int>(whole.size())};
 }
 
-// rate(n) = flops * n / (n + half): two sizes give both. The larger is one that takes long beside
+// rate(n) = flops * n / (n + half): two sizes give both. The larger one must take much longer than
 // its launch: 1024 on a core, 8192 on an H100.
 MatmulRates time_matmuls(Device& device, DType dtype) {
   constexpr double long_seconds = 5e-4;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `trireme bench machine` measures on one rank, and the hardware that the planner needs to
-// predict it.
+// The measurements of `trireme bench machine` on one rank, and the hardware that predicts them.
 #pragma once
 
 #include "runtime/config/config.h"

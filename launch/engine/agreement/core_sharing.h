@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which ranks of a job share cores, and with what other load.
+// The ranks of a job that share cores, and the other load there.
 #pragma once
 
 #include <span>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all ranks of a job must start from alike. Host by host a copy of the program or of the data
-// may be another one, and so may what a relative path leads to: ranks would train on it in silence.
-// Everything here is collective and raises its error, with ranks, hosts and what they have, on all
-// ranks alike (comm/same_on_all_ranks.h). Weights and checkpoints are compared where they are found
+// Inputs that must be equal on all ranks of a job. A host's copy of the program or of the data may
+// differ, and so may the target of a relative path: ranks would silently train on it. All functions
+// are collective and raise their error, with ranks, hosts and their values, on all ranks
+// (comm/same_on_all_ranks.h). Weights and checkpoints are compared where they are found
 // (checkpoint/restore/verify.h).
 #pragma once
 

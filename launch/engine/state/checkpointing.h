@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training run's checkpoints: what they hold and when they are written.
+// A training run's checkpoints: their content and their times.
 #pragma once
 
 #include <optional>
@@ -22,8 +22,8 @@ inline constexpr ExitCode unsaved_exit{7};
 
 class Checkpointing {
  public:
-  // Restores the checkpoint of `start` and allocates what checkpoints need; writes nothing.
-  // Collective. All references must outlive it.
+  // Restores the checkpoint of `start` and allocates checkpoint memory; writes nothing. Collective.
+  // All references must outlive it.
   Checkpointing(Session& session, const TrainingState& state, const Dataset& dataset,
                 const StartingPoint& start, const RunOwner& owner);
 
@@ -34,10 +34,10 @@ class Checkpointing {
   // Starts a checkpoint of the state after `done` steps. Collective.
   void save(std::int64_t done, SaveTo to = SaveTo::disk);
   // Logs a save that has ended since the last call. Raises unsaved_exit at the
-  // checkpoint.failed_limit-th failure in a row, but not after save() of the last step: what the
-  // run has computed is written first, then require_saved() raises.
+  // checkpoint.failed_limit-th consecutive failure, but not after save() of the last step: results
+  // are written first, then require_saved() raises.
   void report();
-  // Waits for what is being written.
+  // Waits for a running write.
   void finish();
   // The longest of the saves that report() has seen, from start to commit; 0 if none.
   [[nodiscard]] double longest_save_seconds() const { return longest_save_seconds_; }

@@ -18,9 +18,9 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-// Of the limit; with less a start is not worthwhile.
+// Share of the limit; a start with less is not worthwhile.
 constexpr double min_share_of_steps = 0.1;
-// Of a recommended limit.
+// Share of a recommended limit.
 constexpr double good_share_of_steps = 0.5;
 
 std::string times_path(const std::string& run_directory) {

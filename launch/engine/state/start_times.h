@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time of an allocation that a run needs beside its steps. Each start measures it and writes
+// The time that a run needs in an allocation besides its steps. Each start measures it and writes
 // RUN/start_times.json. The next start reserves that much for its end, and refuses a limit that
-// leaves no time for steps: such a run would be requeued for ever.
+// leaves no time for steps: such a run would be requeued forever.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ struct StartTimes {
   double step = 0;
 };
 
-// Of the last start; nothing if there is none or its file is damaged.
+// Of the last start; empty if there is none or its file is damaged.
 [[nodiscard]] std::optional<StartTimes> last_start_times(const std::string& run_directory);
 // Replaces the file. Raises ExitCode::internal if it cannot be written.
 void keep_start_times(const std::string& run_directory, const StartTimes& times);

@@ -31,7 +31,7 @@ std::string digits_of(std::uint64_t fingerprint) {
   return fmt::format("{:016x}", fingerprint);
 }
 
-// These decide which sample stands where, every random number and what the optimizer's state means:
+// These decide the order of samples, every random number and the meaning of the optimizer's state:
 // another value is another run.
 constexpr std::array fixed_keys = {
     "run.seed",           "train.global_batch", "train.batch_ramp", "train.batch_ramp_form",
@@ -71,8 +71,8 @@ bool is_free(const std::string& key) {
          std::ranges::any_of(free_sections, [&](const char* s) { return key.starts_with(s); });
 }
 
-// What data.sources says besides where each of them lies, what it is called and how it is read: all
-// that is no free key for data.path alone. What is there is compared by the fingerprint.
+// data.sources without the keys that are free for data.path alone: places, names and reading
+// options. The fingerprint compares the content.
 std::vector<std::string> without_places(const std::string& sources) {
   Config config = parse_config("data:\n  sources: " + sources + "\n", "data.sources", {});
   std::vector<std::string> values;
@@ -174,8 +174,8 @@ std::int64_t known_step_of_weights(const std::string& path) {
   }
 }
 
-// Between what config.yaml of the directory says and this config, of the keys that make another
-// run; "" for none.
+// Differences between the directory's config.yaml and this config in keys that make another run; ""
+// for none.
 std::string differences_from_stored(const Config& config) {
   try {
     const Config stored = load_config(RunDirectory::config_in(config.run.directory), {});
@@ -205,7 +205,7 @@ bool is_restart() {
   return happened("SLURM_RESTART_COUNT") || happened("TRIREME_EARLIER_STARTS");
 }
 
-// What rank 0 finds.
+// Rank 0's findings.
 struct HeldState {
   bool run = false, trained = false, checkpoints = false, weights = false, averages = false;
   bool overwrite = false;
@@ -292,7 +292,7 @@ StartingPoint find_start(Session& session, const Dataset& dataset, const StartRe
   if (held.checkpoints) start.checkpoint = checkpoint_that_fits(session, dataset);
   if (held.weights && !held.checkpoints) require_finished(held, config);
   if (held.weights && held.step > start.step()) start.finished = held.step;
-  // Weights of older versions do not say their step, and stay.
+  // Weights of older versions have no step, and stay.
   const bool older = held.weights && held.step >= 0 && held.step < start.step();
   // A disk may have had no room for the averages, which are written last.
   const bool lacks_averages =

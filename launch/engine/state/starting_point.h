@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a run starts: the state that run.directory holds, and what must match it. Read-only, except
-// that state held in memory is written to disk.
+// The start point of a run: the state in run.directory, and its match with the config. Read-only,
+// except that state in host memory is written to disk.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct StartRequest {
   bool overwrite = false;  // replace the run that the directory holds
 };
 
-// Where a run begins.
+// The start point of a run.
 struct StartingPoint {
   std::optional<FoundCheckpoint> checkpoint{};  // the run continues from it
   // Steps of the final weights, if that is more than the checkpoint's; 0: none.
@@ -35,13 +35,13 @@ struct StartingPoint {
 };
 
 // The newest state counts. Weights of train.steps or more leave nothing to do; else the run
-// continues from its newest checkpoint that verifies, or from the beginning if an earlier start
+// continues from its newest checkpoint that verifies, or starts from scratch if an earlier start
 // left neither checkpoint nor weights. Seed, global batch and data must match the checkpoint; other
 // differing keys are logged. With checkpoint.in_memory_every_steps a newer state in host memory is
 // first written to disk. Collective; rank 0 reads. Raises ExitCode::checkpoint if no checkpoint is
-// good; ExitCode::config for what does not fit, for weights of fewer steps without a checkpoint,
-// and if `fresh` meets a run. `overwrite` applies only to the first of a job's starts: those after
-// a failure or a requeue continue.
+// good; ExitCode::config for mismatches, for weights of fewer steps without a checkpoint, and if
+// `fresh` meets a run. `overwrite` applies only to the first of a job's starts: those after a
+// failure or a requeue continue.
 [[nodiscard]] StartingPoint find_start(Session& session, const Dataset& dataset,
                                        const StartRequest& request);
 
@@ -49,7 +49,7 @@ struct StartingPoint {
 // the start point.
 void clear_the_way(const Config& config, const StartingPoint& start);
 
-// What a checkpoint stores for these comparisons, as a JSON object: version, data, config, and the
+// The part of a checkpoint for these comparisons, as a JSON object: version, data, config, and the
 // epoch of the start that wrote it.
 [[nodiscard]] std::string state_text(const Config& config, const Dataset& dataset,
                                      std::int64_t epoch);

@@ -20,7 +20,7 @@ struct MemoryUse {
 
 struct ModelFigures {
   double flops_per_item = 0;  // forward and backward, per token or image
-  // Of all ranks in the run's precision, from parallel.hardware; 0: no file is set.
+  // Over all ranks in the run's precision, from parallel.hardware; 0: no file is set.
   double peak_flops = 0;
   std::vector<MemoryUse> memory{};
 };

@@ -32,7 +32,7 @@ struct RunData {
   std::vector<runs::StoredCheckpoint> checkpoints{};  // by step
   runs::RunStanding standing{};
   double file_age_seconds = 0;  // since metrics.jsonl was last written
-  // What is missing or broken, a sentence each, for the report's reader.
+  // Missing or broken parts, a sentence each, for the report's reader.
   std::vector<std::string> remarks{};
   bool has_metrics = false;
 };

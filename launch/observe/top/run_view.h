@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of a run that may be going on, from the ends of its files.
+// The state of a possibly running run, from the ends of its files.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace trireme::top {
 
 using runs::RunStatus;
 
-// What a run warns of: a skipped batch, a checkpoint that failed, and warnings as such.
+// A warning of a run: a skipped batch, a failed checkpoint, or a warning line.
 struct WarningLine {
   std::int64_t step = 0;
   std::string text{};
@@ -30,7 +30,7 @@ struct SlowRankRow {
   double late_share = 0;
 };
 
-// The last window of steps that ranks.jsonl tells of.
+// The last window of steps in ranks.jsonl.
 struct RankRows {
   std::int64_t first = 0, last = 0;  // steps
   int ranks = 0;
@@ -53,10 +53,10 @@ struct RunView {
   std::int64_t warning_count = 0;      // in the part of the file that was read
   RankRows ranks{};
   std::string ranks_problem{};            // why nothing is known of single ranks
-  bool came_to_its_end = false;           // as ranks.jsonl says
+  bool came_to_its_end = false;           // from ranks.jsonl
   double planned_mib = 0;                 // memory of a rank as planned; 0: not known
-  double resident_mib = 0, peak_mib = 0;  // of rank 0, where it runs on this host
-  std::string save_in_progress{};         // name of what is being written
+  double resident_mib = 0, peak_mib = 0;  // of rank 0, if it runs on this host
+  std::string save_in_progress{};         // name of the unfinished save
   bool on_this_host = false;              // its last start was
   std::string problem{};                  // files that cannot be read
 
@@ -67,14 +67,14 @@ struct RunView {
   [[nodiscard]] double evaluation_seconds() const;  // of the last one
   [[nodiscard]] double share_done() const;          // 0..1
   [[nodiscard]] double checkpoint_age() const;      // seconds; of the newest, which is there
-  // Seconds; NaN where it is not known.
+  // Seconds; NaN if unknown.
   [[nodiscard]] double time_left() const;
 };
 
 class RunFollower {
  public:
   explicit RunFollower(std::string directory);
-  // What it is called beside others.
+  // Sets its name among others.
   void rename(std::string name) { view_.name = std::move(name); }
   // Looks at the files again. Nothing raises.
   void refresh();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The compute stream of one rank of a trace, from the begin of its first step to the end of its
-// last: what it worked at, and where it stood still.
+// last: its work and its gaps.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +28,11 @@ struct ComputeTrack {
 
   [[nodiscard]] std::int64_t begin() const { return pieces.front().begin; }
   [[nodiscard]] std::int64_t end() const { return pieces.back().end; }
-  // What the stream did for most of [begin, end]; null: nothing.
+  // The stream's main piece in [begin, end]; null: none.
   [[nodiscard]] const ComputePiece* most_of(std::int64_t begin, std::int64_t end) const;
 };
 
-// Of the ranks that have steps in the trace, by rank.
+// For the ranks with steps in the trace, by rank.
 [[nodiscard]] std::vector<ComputeTrack> compute_tracks(const TraceFile& trace);
 
 // Sorted and disjoint.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the time of traced steps went: what each rank's compute stream did, and why it waited.
+// The time of traced steps: each rank's compute work, and the causes of its waits.
 #pragma once
 
 #include <cstddef>

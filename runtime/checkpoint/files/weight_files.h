@@ -36,8 +36,8 @@ class WeightFiles {
   std::map<std::string, const SafetensorsFile*, std::less<>> of_;
 };
 
-// For a directory without model.safetensors and its index: what other weights it holds and what to
-// do; empty if it knows none.
+// For a directory without model.safetensors and its index: its other weights and the fix; "" if it
+// has no known ones.
 [[nodiscard]] std::string other_weights(const std::string& directory);
 
 // Locates the weights of F32 safetensors files; `path` as for WeightFiles.

@@ -74,7 +74,8 @@ std::string exchange_copies(const MemoryCopies& copies,
                             const std::optional<OutputDirectory>& directory, Communicator& group,
                             const HostStream& stream, std::int64_t own_bytes) {
   const std::vector<std::int64_t> sizes = share_sizes(group, stream, own_bytes);
-  if (std::ranges::find(sizes, 0) != sizes.end()) return "";  // a rank without a file says why
+  if (std::ranges::find(sizes, 0) != sizes.end())
+    return "";  // a rank without a file reports the reason
   std::vector<ArrivingFile> arriving;
   for (const int from : copies.from)
     arriving.emplace_back(*directory, from, sizes[static_cast<std::size_t>(from)]);

@@ -22,7 +22,7 @@ struct RestoreReport {
                                       const CheckpointValues& values);
 
 // Fills this rank's masters, moments, averages and scalars, and refreshes the compute copies. Each
-// rank reads only what it holds, without communication. The checkpoint must be verified
+// rank reads only its part, without communication. The checkpoint must be verified
 // (find_newest_valid). Blocks the host; `stream` must not use the values. Raises
 // ExitCode::checkpoint with the differences before anything is changed.
 RestoreReport restore_checkpoint(const FoundCheckpoint& from, Device& device, Stream& stream,

@@ -21,7 +21,7 @@ using json = nlohmann::json;
 
 enum class PlaceKind : std::uint8_t { checkpoint, checkpoints, run, weights };
 
-// What rank 0 found at a path.
+// Rank 0's finding at a path.
 struct Place {
   PlaceKind kind = PlaceKind::weights;
   bool weights = false, averages = false;  // of a run

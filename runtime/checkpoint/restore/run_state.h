@@ -18,23 +18,23 @@ enum class AtEqualSteps : std::uint8_t { weights, checkpoint };
 
 struct RunState {
   std::string path;                           // a checkpoint directory, or a path for WeightFiles
-  std::optional<std::int64_t> step;           // nothing: the weights do not say
+  std::optional<std::int64_t> step;           // empty: not stored in the weights
   std::optional<FoundCheckpoint> checkpoint;  // verified; nothing if these are plain weights
   std::string average_path;                   // averages stored beside a run's weights
 
   [[nodiscard]] bool has(ValueKind kind) const;
-  // Locates the values of a kind. Raises ExitCode::config for averages that it lacks, and says
-  // where they exist.
+  // Locates the values of a kind. Raises ExitCode::config for missing averages, naming places that
+  // have them.
   [[nodiscard]] StoredValues values(ValueKind kind) const;
   // For messages: "runs/a/checkpoints/step_00000100 (step 100)".
   [[nodiscard]] std::string describe(ValueKind kind = ValueKind::model) const;
 };
 
 // `path`: a run, its directory of checkpoints, a checkpoint, a .safetensors file, an index of
-// several, or a directory of either in Hugging Face's names. Collective: rank 0 looks, all ranks
-// verify a checkpoint together, each a part. Raises ExitCode::checkpoint, alike on all ranks, where
-// there is nothing, where ranks find different states (verify.h), where a checkpoint that was
-// named is damaged, or where all of a run are.
+// several, or a directory of either in Hugging Face's names. Collective: rank 0 searches, and all
+// ranks verify a checkpoint together, each a part. Raises ExitCode::checkpoint on all ranks if
+// nothing is found, if ranks find different states (verify.h), if a named checkpoint is damaged, or
+// if all of a run are.
 [[nodiscard]] RunState find_state(const std::string& path, Communicator& world,
                                   AtEqualSteps prefer = AtEqualSteps::weights);
 

@@ -50,15 +50,15 @@ struct FoundCheckpoint {
 // is damaged or differs between ranks.
 [[nodiscard]] FoundCheckpoint open_valid(const std::string& path, Communicator& world);
 
-// Whether all ranks read the same checkpoint or weights: a copy on one host, or what a relative
-// path leads to there, may be another run's, and ranks would mix two states. Collective; both raise
-// ExitCode::checkpoint on all ranks alike, with which ranks on which hosts have what.
+// Whether all ranks read the same checkpoint or weights: a copy on one host, or a relative path
+// there, may belong to another run, and ranks would mix two states. Collective; both raise
+// ExitCode::checkpoint on all ranks, with the ranks and hosts of each state.
 
 // By the manifest, which has a checksum of every value.
 void require_same_checkpoint(Communicator& world, const FoundCheckpoint& found);
 
-// `path` as WeightFiles takes it. By sizes and bytes of the files; of more than 64 MiB together by
-// 64 KiB blocks that are spread evenly, which tells two trainings apart, but not every single byte.
+// `path` as for WeightFiles. Compares sizes and bytes of the files; above 64 MiB in total 64 KiB
+// blocks, evenly spread, which distinguishes two trainings but does not detect every byte.
 void require_same_weights(Communicator& world, const std::string& path);
 
 }  // namespace trireme

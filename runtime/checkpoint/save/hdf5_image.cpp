@@ -73,7 +73,7 @@ std::vector<std::byte> ImageFile::finish(std::size_t count) {
   internal_check(path_)(file_.close(), "H5Fclose");
   std::vector<std::byte> image = std::move(memory_->kept);
   TRIREME_EXPECTS(!image.empty(), "{}: the library kept the file open", path_);
-  image.resize(count);  // zero what the library did not write
+  image.resize(count);  // zeros in gaps left by the library
   return image;
 }
 

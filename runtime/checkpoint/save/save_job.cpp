@@ -70,7 +70,7 @@ void commit(Manifest& manifest, const std::vector<std::string>& entries,
   commit_directory(partial.path(), path);
 }
 
-// `partial`: as far as it could be opened.
+// `partial`: the directory, if it could be opened.
 std::string commit_or_clear(Manifest& manifest, const std::vector<std::string>& entries,
                             const std::optional<OutputDirectory>& partial, const std::string& path,
                             const SaverOptions& options) {

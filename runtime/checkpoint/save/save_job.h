@@ -21,12 +21,12 @@ struct SaveContext {
   const SaverOptions& options;
   const Snapshot& snapshot;
   const Manifest& manifest;                // the parts that every save shares
-  const std::set<std::int64_t>& unusable;  // steps whose directories hold no good checkpoint
+  const std::set<std::int64_t>& unusable;  // steps with directories without a good checkpoint
   const MemoryCopies* memory;              // null if no copies are kept
 };
 
 // Collective. Writes this rank's file, waits for the other ranks' and commits; fills `report`
-// except stall_ms. Never raises for a file that could not be written: the report says so.
+// except stall_ms. A failed write does not raise: it is in the report.
 void run_save(const SaveContext& context, std::int64_t step, const std::string& state,
               SaveReport& report);
 

@@ -54,8 +54,8 @@ class CheckpointSaver {
 
   // Before the first save, if it was not known earlier.
   void set_epoch(std::int64_t epoch);
-  // Collective. The first save calls it if nobody has. Rank 0 makes the directory and removes what
-  // a killed process left in it.
+  // Collective. The first save calls it if needed. Rank 0 creates the directory and removes
+  // leftovers of killed processes.
   void prepare();
   // Collective. Enqueues the snapshot on `stream`, which must be ordered after the update of step
   // `step`; `state` is a JSON object. Waits for an earlier save (on every rank; a refusal would

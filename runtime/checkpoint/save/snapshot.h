@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A copy of what this rank saves, in page-locked memory that is allocated once, so that training
-// continues during the write.
+// A copy of this rank's state for a save, in page-locked memory that is allocated once, so that
+// training continues during the write.
 #pragma once
 
 #include <array>

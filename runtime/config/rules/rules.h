@@ -36,7 +36,7 @@ void check_device(const Subject& subject);      // device, precision, comm
 void check_applicable(const Subject& subject);  // keys for another model, optimizer or schedule
 void check_matmuls(const Subject& subject);     // precision and epilogues against the model
 void check_documents(const Subject& subject);   // against the model
-void check_adapters(const Subject& subject);    // lora against the model and what trains
+void check_adapters(const Subject& subject);    // lora against the model and the trained weights
 void check_layout(const Subject& subject);      // parallel.* against the rank count
 void check_batch(const Subject& subject);  // global_batch, micro_batch; parallel.data is resolved
 void check_parallel(const Subject& subject);  // parallel.* against model and batch

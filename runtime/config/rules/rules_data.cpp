@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the models are fed.
+// Rules on the models' inputs.
 #include <algorithm>
 
 #include "runtime/config/rules/rules.h"
@@ -8,7 +8,7 @@
 namespace trireme::config {
 namespace {
 
-// A key that is set has an effect. `without`: what the keys that need this lack.
+// A set key must have an effect. `without`: the missing condition.
 void check_unused(const Subject& subject, Needs needs, std::string_view without) {
   const Config defaults = subject.keys.defaults();
   for (const Field& field : source_fields()) {
@@ -169,7 +169,8 @@ void check_list(const Subject& subject, std::string_view key, std::size_t size) 
          sources);
 }
 
-// Pixels of packed images are scaled by the model, but beside numbers of files, which come scaled.
+// The model scales pixels of packed images, but next to files with floats they are scaled when
+// read.
 void check_source_scales(const Subject& subject) {
   const DataConfig& data = subject.config.data;
   const auto scaled = [](const DataSource& of) { return !of.mean.empty() || !of.std.empty(); };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled with the flags of the rest of the build, so the compiler's macros tell what it may emit.
+// Compiled with the flags of the rest of the build, so the compiler's macros show the instructions
+// that it may emit.
 #include "runtime/device/cpu/cpu_feature_bits.h"
 
 namespace trireme {

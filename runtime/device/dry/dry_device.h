@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A device without memory or execution, for planning on any machine: it counts memory as on a real
-// device and touches none. The engine lays everything out before its first step, so building it
-// here tells what a run will hold.
+// device and touches none. The engine allocates everything before its first step, so building it
+// here gives a run's memory.
 #pragma once
 
 #include <memory>

@@ -11,7 +11,7 @@ namespace {
 template <int padded>
 inline constexpr int backward_rows = padded == 256 ? 1 : 2;
 
-// Two tiles of its own, two others, two of weights.
+// Two tiles of this block, two others, two of weights.
 template <int padded>
 inline constexpr std::size_t backward_shared = [] {
   constexpr int rows = tile_side * backward_rows<padded>;

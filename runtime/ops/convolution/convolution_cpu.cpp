@@ -12,7 +12,7 @@ namespace trireme::ops::cpu {
 
 namespace {
 
-// oneDNN only where it multiplies bf16 natively: scripts/measurements/convolution_cpu.txt.
+// oneDNN only if it has native bf16: scripts/measurements/convolution_cpu.txt.
 bool use_dnnl(DType dtype) {
   static const bool native = cpu_has_bf16();
   return dtype == DType::bf16 && native;

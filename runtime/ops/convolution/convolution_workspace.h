@@ -62,7 +62,7 @@ struct WeightParts {
 
 namespace trireme::ops::cpu {
 
-// Of the CPU's two ways to convolve (convolution_direct_cpu.h, convolution_dnnl_cpu.h).
+// For the CPU's two implementations (convolution_direct_cpu.h, convolution_dnnl_cpu.h).
 [[nodiscard]] std::size_t convolution_workspace_bytes(DType dtype, const Shape& x, const Shape& w,
                                                       const ConvolutionOptions& options);
 

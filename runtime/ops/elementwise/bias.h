@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a linear layer adds to its product, as a separate op: for partial products summed over
-// ranks, or a bias gradient alone.
+// Bias and residual of a linear layer as a separate op: for partial products summed over ranks, or
+// a bias gradient alone.
 #pragma once
 
 #include "runtime/device/device.h"

@@ -76,7 +76,7 @@ void visit_encoding(const Fp8Operand& q, const Tensor& x, const Action& action) 
   });
 }
 
-// Rows of codes, wherever they are.
+// Rows of codes at any stride.
 struct Codes {
   const std::byte* data;
   const float* scale;

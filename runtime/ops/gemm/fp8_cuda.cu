@@ -142,7 +142,7 @@ void encode(Stream& stream, const Encoding<Code, T>& e) {
   }
 }
 
-// What linear_fp8 is given: y (m, n) from a (m, k) and b (n, k).
+// The operands of linear_fp8: y (m, n) from a (m, k) and b (n, k).
 template <typename T, typename A, typename B>
 struct Operands {
   T* y;

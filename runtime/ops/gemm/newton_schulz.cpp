@@ -13,7 +13,7 @@ TRIREME_KERNEL(newton_schulz_polynomial);
 
 namespace {
 
-// x is what a parameter stores, y the matrices as the iteration reads them.
+// x is in the parameter's storage, y the matrices for the iteration.
 void check_blocks(const Operands& check, const Tensor& y, const Tensor& x,
                   const MatrixBlocks& blocks) {
   check.present("x", x);
@@ -34,7 +34,7 @@ void check_square(const Operands& check, std::string_view name, const Tensor& g,
   check.is(name, g, dtype, Shape{side, side});
 }
 
-// What they hold of a parameter, f32.
+// Their bytes in f32.
 double bytes_of(const MatrixBlocks& blocks) {
   return static_cast<double>(blocks.count * blocks.rows * blocks.columns) * sizeof(float);
 }

@@ -19,7 +19,7 @@ __device__ Indices all_indices() {
           .stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x};
 }
 
-// Both ways, `loads` towards y; x (rows, columns), y as it is or transposed.
+// Both directions, `loads` towards y; x (rows, columns), y plain or transposed.
 template <bool loads, typename T>
 __global__ void copy_kernel(T* y, float* x, std::int64_t count, float factor) {
   for (auto [i, stride] = all_indices(); i < count; i += stride) {

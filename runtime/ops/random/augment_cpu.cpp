@@ -42,7 +42,7 @@ struct AsTheyAre {
   }
 };
 
-// One row of output; `image_row` is null where the whole row is padding.
+// One row of output; `image_row` is null if the whole row is padding.
 template <typename T, typename Pixel, typename Normalize>
 void augment_row(T* y, const Pixel* image_row, const ImageExtent& extent,
                  const AugmentChoice& choice, const Normalize& normalize) {

@@ -42,7 +42,8 @@ struct SineCosine {
   double sine, cosine;
 };
 
-// Of 2 pi u, |u| < 2^49: u is reduced exactly to within an eighth of a turn, then Taylor.
+// sin and cos of 2 pi u, |u| < 2^49: u is reduced exactly to within an eighth of a turn, then
+// Taylor.
 TRIREME_HOST_DEVICE inline SineCosine portable_sine_cosine(double u) {
   constexpr double round_to_integer = 6755399441055744.0;  // 1.5 * 2^52
   const double shifted = std::fma(u, 4.0, round_to_integer);

@@ -21,7 +21,7 @@ struct StepOperands {
   float* states[2];  // the step uses state_count of them
 };
 
-// What a step needs of a table's runs besides parameter and gradient.
+// A step's inputs from a table's runs besides parameter and gradient.
 struct StepNeeds {
   bool first = false, second = false, ratio = false;
 };

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run's certificate, certificate.jsonl: what ran on what, and for every step what came out of it;
-// beside these digests of every tensor, wherever they were taken.
-// The lines of results form a chain: each has the XXH3-64 of the digest before it and of its own
-// text, so that the last one stands for the whole run and equal chains mean equal runs, however
-// often they were stopped and, in layout mode, on whatever layouts they ran. Each line has also the
-// digest of all lines up to it, so that none is taken away but from the end. It tells accidents
-// from sameness; against forgery it does not help.
+// A run's certificate, certificate.jsonl: the program, machine and config, the results of every
+// step, and digests of every tensor at some steps. Result lines form a chain: each has the XXH3-64
+// of the previous digest and its own text, so the last one represents the whole run, and equal
+// chains mean equal runs, for any number of stops and, in layout mode, any layouts. Each line also
+// has the digest of all lines up to it, so lines can only be removed at the end. It detects
+// accidents, not forgery.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +43,7 @@ inline constexpr std::string_view certificate_name = "certificate.jsonl";
 [[nodiscard]] std::string digest_text(std::uint64_t digest);
 // Exact and readable: "0x1.8p+1".
 [[nodiscard]] std::string exact_text(double value);
-// Of a regular file's bytes. Raises ExitCode::config if it cannot be read.
+// Digest of a regular file's bytes. Raises ExitCode::config if it cannot be read.
 [[nodiscard]] std::string file_digest(const std::string& path);
 
 using TensorDigests = std::map<std::string, std::string>;  // by name
@@ -67,8 +66,8 @@ class Certificate final : public MetricsSink {
   void failed_save(const FailedSave& failed) override;
   void warning(const RunWarning& warning) override;
   void skipped(const SkippedBatch& skipped) override;
-  // The digest of every tensor after a step whose line is written. Outside the chain, because it
-  // depends on when checkpoints are made.
+  // The digest of every tensor after a step with a line. Outside the chain, because it depends on
+  // the times of checkpoints.
   void tensors(std::int64_t step, const TensorDigests& tensors);
   // After the last step: a digest of all weights, and those of each tensor and of each averaged
   // tensor, if the run has them.
@@ -89,7 +88,7 @@ class Certificate final : public MetricsSink {
   Samples samples_;
 };
 
-// A certificate as read; `problems` lists what does not hold.
+// A certificate as read; `problems` lists its violations.
 struct CertificateRecord {
   struct Step {
     std::int64_t step = 0;
@@ -106,7 +105,7 @@ struct CertificateRecord {
   };
   std::vector<MetricsLine> metrics{};
   std::map<std::int64_t, std::string> evaluations{};  // by step: bits of the validation loss
-  // By step: the digest of every tensor after it.
+  // Per step: the digest of every tensor after it.
   std::map<std::int64_t, TensorDigests> tensors_after{};
   std::int64_t weights_step = 0;  // 0: the run has not ended
   std::string weights{};

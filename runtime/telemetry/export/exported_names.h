@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What other tools call the metrics of the table: made from its names, so that a metric is found
-// in every tool by the name that it has in metrics.jsonl.
+// The names of the table's metrics in other tools, derived from the names in metrics.jsonl.
 #pragma once
 
 #include <string>
@@ -17,7 +16,7 @@ namespace trireme {
 [[nodiscard]] std::string grouped_name(const EvaluationMetric& metric,
                                        const std::string& source = "");
 
-// What an evaluation says of the sources that have sets of their own, by rows of the same table.
+// An evaluation's values per source with a validation set, by rows of the same table.
 struct SourceValue {
   const EvaluationMetric* metric;
   std::string source;

@@ -12,7 +12,7 @@ class Exporter : public MetricsSink {
  public:
   // Everything reported is in the files, or available to readers.
   virtual void flush() = 0;
-  // Called occasionally, for live readers: writes what is final.
+  // Called occasionally, for live readers: writes final values.
   virtual void write_out() { flush(); }
   // The last call; if it is missing, the process was killed. Completes the files.
   virtual void finish(RunEnd end) = 0;

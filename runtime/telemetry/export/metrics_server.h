@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// http://HOST:PORT/metrics on all IPv4 interfaces, answered by a thread of its own, one reader
-// after the other. prometheus-cpp's server gives its threads 100 KB of stack, less than the
-// thread-local data of cuBLAS takes: with it no build for GPUs could answer.
+// http://HOST:PORT/metrics on all IPv4 interfaces, served by one thread, one reader after the
+// other. prometheus-cpp's server gives its threads 100 KB of stack, less than cuBLAS' thread-local
+// data needs: no GPU build could answer.
 #pragma once
 
 #include <functional>
@@ -14,8 +14,8 @@ namespace trireme {
 
 class MetricsServer {
  public:
-  // `text` gives what is answered, in Prometheus' text format; the thread calls it. Raises
-  // ExitCode::config where the port is not to be had.
+  // `text` returns the answer in Prometheus' text format; the thread calls it. Raises
+  // ExitCode::config if the port is unavailable.
   MetricsServer(int port, std::function<std::string()> text);
   // Within a moment, whoever is being answered.
   ~MetricsServer();

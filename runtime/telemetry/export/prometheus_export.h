@@ -33,10 +33,10 @@ class PrometheusFile final : public Exporter {
   std::unique_ptr<PrometheusState> state_;
 };
 
-// http://HOST:PORT/metrics on all interfaces, answered by a thread of its own.
+// http://HOST:PORT/metrics on all interfaces, served by one thread.
 class PrometheusServer final : public Exporter {
  public:
-  // Raises ExitCode::config where the port is not to be had.
+  // Raises ExitCode::config if the port is unavailable.
   PrometheusServer(int port, const ExportFacts& facts);
   ~PrometheusServer() override;
   PrometheusServer(const PrometheusServer&) = delete;
@@ -50,7 +50,7 @@ class PrometheusServer final : public Exporter {
 
  private:
   std::unique_ptr<PrometheusState> state_;
-  MetricsServer server_;  // ends before what it tells of
+  MetricsServer server_;  // ends before its data
 };
 
 }  // namespace trireme

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run as TensorBoard shows it: every metric of every step and evaluation, the config and what
-// went wrong as text.
+// A run in TensorBoard: every metric of every step and evaluation, the config and problems as text.
 #pragma once
 
 #include <string>

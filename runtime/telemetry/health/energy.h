@@ -14,8 +14,7 @@ class EnergyCounter {
   virtual ~EnergyCounter() = default;
   EnergyCounter(const EnergyCounter&) = delete;
   EnergyCounter& operator=(const EnergyCounter&) = delete;
-  // Joules since the last call, or since this was made; nothing where it could not be read, also of
-  // the call after that.
+  // Joules since the last call or the construction; empty if a read failed, also in the next call.
   [[nodiscard]] virtual std::optional<double> take() = 0;
 
  protected:
@@ -30,8 +29,8 @@ struct EnergySource {
 
 inline constexpr const char* powercap_root = "/sys/class/powercap";
 
-// All packages of this host together; none where one of them cannot be read. A counter that went
-// round more than once between two calls (a quarter of an hour at full load) shows too little.
+// All packages of this host together; none if one of them is unreadable. A counter that wraps more
+// than once between two calls (a quarter of an hour at full load) shows too little.
 [[nodiscard]] EnergySource package_energy(const std::string& root = powercap_root);
 // The whole GPU at a PCI address ("00000000:65:00.0"), from Volta on.
 [[nodiscard]] EnergySource gpu_energy(const std::string& bus);

@@ -38,7 +38,7 @@ class LineFile {
 
 // UTC, as "2026-11-22T12:01:02.345Z".
 [[nodiscard]] std::string timestamp_text(std::chrono::system_clock::time_point time);
-// Such a text as seconds since 1970; nothing if it is invalid.
+// Parses such a text to seconds since 1970; empty if it is invalid.
 [[nodiscard]] inline double seconds_since_1970(std::chrono::system_clock::time_point time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
 }

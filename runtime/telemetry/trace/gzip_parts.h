@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A gzip file whose parts several processes compress: each gives raw deflate blocks that end on a
+// A gzip file in parts compressed by several processes: each gives raw deflate blocks that end on a
 // byte boundary, and one process writes them in order as one member, which every reader accepts.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank did in the traced steps, as plain values on the clock that all ranks share.
+// One rank's work in the traced steps, as plain values on the clock that all ranks share.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ enum class SpanKind : std::uint8_t {
 };
 inline constexpr std::size_t span_kinds = 10;
 
-// What a trace calls it: "pass", "collective".
+// Its name in a trace: "pass", "collective".
 [[nodiscard]] std::string_view name_of(SpanKind kind);
 // The category of chrome://tracing, by which a trace is filtered: "compute", "communication".
 [[nodiscard]] std::string_view category_of(SpanKind kind);
@@ -38,7 +38,7 @@ struct TraceTrack {
   std::string name;  // "compute stream"
 };
 
-// Groups of one name share no rank, so the first member's rank in the job tells them apart.
+// Groups with one name share no rank, so the first member's rank in the job identifies them.
 struct TraceGroup {
   std::string name;  // "data"
   int first = 0;     // rank in the job of its first member
@@ -58,7 +58,7 @@ struct RankSpan {
   int group = -1;  // index in RankTrace::groups
   std::string_view verb{};
   int peer = -1;             // rank in the job: a message's other end
-  int root = -1;             // rank in the job: whose values a broadcast spreads
+  int root = -1;             // rank in the job: the source of a broadcast
   std::int64_t number = -1;  // of the group's collectives, of the messages of a pair; the same on
                              // all ranks
   std::int64_t bytes = 0;
@@ -89,7 +89,7 @@ struct RankTrace {
   std::int64_t lost = 0;  // spans for which there was no place
 };
 
-// What is the same for all ranks of a trace.
+// Facts that are equal for all ranks of a trace.
 struct TraceFacts {
   std::int64_t first_step = 0, last_step = 0;
   int ranks = 1, data = 1, tensor = 1, pipeline = 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines of ranks.jsonl: where a run started, what each rank did in windows of steps, how it ended.
-// Written by rank 0 (rank_log.h), read by all reports on time (run_fold.h).
+// Lines of ranks.jsonl: the start of a run, each rank's times in windows of steps, its end. Written
+// by rank 0 (rank_log.h), read by all reports on time (run_fold.h).
 #pragma once
 
 #include <chrono>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each rank did with its time, in windows of steps, and which ranks stand out. Plain values: a
-// running job and a reader of its files reach the same conclusions.
+// Each rank's times in windows of steps, and the ranks that stand out. Plain values: a running job
+// and a reader of its files reach the same conclusions.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@
 
 namespace trireme {
 
-// Of the last start; earlier ones may have had other ranks. Holds one window in memory.
+// For the last start; earlier ones may have had other ranks. Holds one window in memory.
 class RunFold {
  public:
   void start(const RunStart& start);
@@ -23,7 +23,7 @@ class RunFold {
   // Adds a line; false if it is not valid in ranks.jsonl (incomplete, or of another version).
   bool line(std::string_view line);
 
-  // Of the last start so far.
+  // In the last start so far.
   [[nodiscard]] std::int64_t steps() const { return totals_.steps; }
   [[nodiscard]] std::int64_t last_step() const { return last_step_; }
   [[nodiscard]] const RunFacts& facts() const { return start_.facts; }

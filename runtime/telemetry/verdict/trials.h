@@ -17,7 +17,8 @@ struct Trial {
   std::string setting;  // "train.eval_every=800"
   double gain = 0;      // 0..1, of the wall time, or of the time per sample
   bool of_sample = false;
-  std::string unless{};  // what the prediction ignores: "if memory allows"; may be empty
+  std::string
+      unless{};  // a condition that the prediction ignores: "if memory allows"; may be empty
 };
 
 // The run's trials and those found here, best first; none below 2 %.

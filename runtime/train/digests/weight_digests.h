@@ -52,7 +52,7 @@ class WeightDigests {
   Buffer digests_, host_;  // (tensors) u64
 };
 
-// Of a whole tensor on the host: the sum of the ranks' parts.
+// For a whole tensor on the host: the sum of the ranks' parts.
 [[nodiscard]] std::uint64_t tensor_digest(std::string_view name, std::span<const float> values);
 
 }  // namespace trireme

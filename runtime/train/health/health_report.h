@@ -27,8 +27,7 @@ struct HealthReport {
 // of its kind (within a host or between hosts), if there are at least three others.
 [[nodiscard]] HealthReport judge_health(std::span<const HealthSample> by_rank,
                                         std::span<const std::string> hosts);
-// Merges two consecutive tests: all errors, and the better speeds, so that only what is slow twice
-// counts as slow.
+// Merges two consecutive tests: all errors, and the better speeds, so a rank must be slow twice.
 [[nodiscard]] std::vector<HealthSample> both_of(std::span<const HealthSample> first,
                                                 std::span<const HealthSample> second);
 

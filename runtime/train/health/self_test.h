@@ -37,8 +37,8 @@ class SelfTest {
 };
 
 enum class TestedPart : std::uint8_t { product, message };
-// Faults that a test injects into what was computed or has arrived. Does nothing except in test
-// programs, which link their own definition (tests/launch/fixture/test_faults.cpp).
+// Faults that a test injects into results or messages. Does nothing except in test programs, which
+// link their own definition (tests/launch/fixture/test_faults.cpp).
 void planted_wrong_device(TestedPart part, Stream& stream, const Tensor& values);
 
 // Rows of `sums` (n, n) that differ from those of `times` * left(n, n)^T right(n, n), with entries

@@ -16,7 +16,7 @@ namespace trireme {
 
 class ActivationCounts final : public StepObserver {
  public:
-  // Of the chain.
+  // A layer of the chain.
   struct Layer {
     std::string name{};
     std::int64_t whole = 0;  // output elements per micro-batch; 0: a head

@@ -14,7 +14,8 @@
 
 namespace trireme {
 
-// Of the rank that waited longest; nothing if no rank waited for data. `by_rank` is not empty.
+// The slow read of the rank that waited longest; empty if no rank waited for data. `by_rank` is not
+// empty.
 [[nodiscard]] std::optional<SlowRead> slow_read_of(std::span<const RankStep> by_rank);
 
 class StepReports {
@@ -35,7 +36,7 @@ class StepReports {
   void learn(std::int64_t step, std::span<const RankStep> by_rank);
   // Writes all steps. Collective over the mesh; blocks the host if some are not written.
   void finish();
-  // Writes to ranks.jsonl what it lacks.
+  // Writes missing lines to ranks.jsonl.
   void flush();
   // Writes all steps with this rank's times alone, for a run that ends with an error; ranks.jsonl
   // gets no steps that some ranks have not reported. Not collective.

@@ -62,7 +62,8 @@ std::vector<Times> without_idle_core_waits(std::span<const Times> ranks, int per
     const double least_wait = waits(*std::ranges::min_element(stage, {}, waits));
     for (Times& rank : stage) {
       const double behind_peers = std::max(last - came(rank), waits(rank) - least_wait);
-      const double waited = rank[comm_wait] + rank[comm_core_wait];  // what it counts in
+      const double waited =
+          rank[comm_wait] + rank[comm_core_wait];  // the time that counts as waiting
       const double left = waited - std::min(waited, behind_peers);
       const double idle = std::max(0.0, rank[comm_core_wait] - left);
       if (idle == 0) continue;
@@ -127,7 +128,7 @@ Latest latest(std::span<const Times> stage, Arrival arrival) {
   return *last;
 }
 
-// By its own work, or else by messages that left later than its work explains.
+// By its own work, or else by messages later than its work explains.
 void add_late_one(std::span<Times> sums, std::span<const Times> stage) {
   using enum TimePart;
   constexpr double worth_counting = 0.02;  // of the step
@@ -153,7 +154,7 @@ StepSplit split_step(std::int64_t number, const MeshShape& shape, std::span<cons
                   ranks.size(), shape.size());
   const int per_stage = shape.data * shape.tensor;
   std::vector<Times> settled = without_idle_core_waits(ranks, per_stage);
-  // With one rank there are no waits: the work of its comm stream is its own.
+  // With one rank there are no waits: its comm stream's time is work.
   if (shape.size() == 1)
     for (const TimePart part : {comm_wait, reduce_wait, tensor_comm, gather_comm})
       settled[0][part] = 0;

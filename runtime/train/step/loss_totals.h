@@ -33,7 +33,7 @@ class LossTotals {
   LossTotals(Device& device, const ProcessMesh& mesh, std::int64_t batches, Assignment assignment);
 
   void reset(Stream& compute);
-  // Adds what the head of this rank's micro-batch `index` wrote into the context; `ranks`: its
+  // Adds the head's results for this rank's micro-batch `index` from the context; `ranks`: its
   // targets' ranks (TargetRanks), in an evaluation.
   void add(const Context& context, std::int64_t index, const Tensor& ranks = {});
   // After the last add: sends the sums to every rank, on the comm stream, and starts the copy to
@@ -49,7 +49,7 @@ class LossTotals {
   // that joined the comm stream.
   void wait();
   [[nodiscard]] Values read() const;
-  // Of the micro-batches [first, end) of the whole pass.
+  // Over the micro-batches [first, end) of the whole pass.
   [[nodiscard]] Values read(std::int64_t first, std::int64_t end) const;
 
  private:

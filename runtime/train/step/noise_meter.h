@@ -59,7 +59,7 @@ class NoiseMeter final : public GradientProbe {
 
   const ParamStore& params_;
   NoiseMeterOptions options_;
-  bool counts_whole_;  // counts what all data ranks replicate
+  bool counts_whole_;  // counts parameters replicated over data ranks
   TensorGroup data_, model_;
   std::vector<std::vector<Run>> runs_;  // by bucket
   Buffer exact_, squares_, state_;      // (2, exact_sum_words) u64, (2) f64, NoiseState

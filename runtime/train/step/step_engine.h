@@ -31,7 +31,7 @@ namespace trireme {
 
 // If the global batch changes between steps: micro-batches of all data ranks together.
 struct StepSizes {
-  // Of a step, and of all earlier ones. Empty: always those of StepOptions::slices, the maximum;
+  // For a step, and for all earlier ones. Empty: always those of StepOptions::slices, the maximum;
   // otherwise all ranks have equally many.
   std::function<std::int64_t(std::int64_t step)> at{}, before{};
 };
@@ -48,7 +48,7 @@ struct StepOptions {
   float label_smoothing = 0;
   float z_loss = 0;
   ReducerMode reducer = ReducerMode::overlapped;
-  DType reduced = DType::f32;  // of what data-parallel ranks send of gradients
+  DType reduced = DType::f32;  // dtype of gradients in data-parallel messages
   // Layout-independent sums: gradients as a tree over micro-batches, exact norms.
   bool layout_independent = false;
   GraphMode graphs = GraphMode::off;
@@ -109,7 +109,7 @@ class StepEngine final : private StageWork, private LayerHook {
 
   // The StoreOptions::gradient_levels for these options.
   [[nodiscard]] static int gradient_levels(const StepOptions& options, int zero_stage);
-  // Batches in use at once: what the source must hold.
+  // Batches in use at once, which the source must hold.
   [[nodiscard]] static int batches_held(const ScheduleShape& shape, int stage);
 
   // Enqueues step `step` (from 0); at most one earlier step may be unread.
@@ -120,7 +120,7 @@ class StepEngine final : private StageWork, private LayerHook {
   [[nodiscard]] StepReport read(std::int64_t step);
   // Makes all parameters that this rank holds whole (except in stage 3) and final.
   void settle();
-  // Of step `step`, and of all earlier ones; includes ignored ones.
+  // For step `step`, and for all earlier ones; includes ignored targets.
   [[nodiscard]] std::int64_t targets_of(std::int64_t step) const;
   [[nodiscard]] std::int64_t targets_before(std::int64_t step) const;
   [[nodiscard]] const Optimizer& optimizer() const { return optimizer_; }

@@ -28,7 +28,7 @@ class StepExchange {
   // The maximum over all ranks.
   [[nodiscard]] const StepFlags& flags() const { return agreed_; }
   [[nodiscard]] std::int64_t timed() const { return timed_; }
-  // Of step timed(), by rank; valid until the next read().
+  // For step timed(), by rank; valid until the next read().
   [[nodiscard]] std::span<const RankStep> times() const { return times_; }
 
  private:

@@ -11,7 +11,7 @@
 namespace trireme {
 
 struct ObserverOptions {
-  std::vector<StepObserver*> observers{};  // beside planted_faults()
+  std::vector<StepObserver*> observers{};  // in addition to planted_faults()
   std::vector<int> first_layers{};         // by chunk of this rank: its first layer in the chain
 };
 
@@ -31,7 +31,7 @@ class StepViews final : public GradientProbe {
   void backward_begins(const Context& context);
   void layer_done(Seen what, const Context& context, int index, const std::string& name,
                   const Tensor& values);
-  // Of this rank's slices.
+  // For this rank's slices.
   void parameters(Stream& stream, Seen what);
   void add_micro_batch(Stream& compute, int bucket, const Tensor& gradients) override;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Traces some steps of a run: what every rank's streams and threads did, on one clock, in files for
-// Perfetto (all ranks) and for Kineto's tools (a file per rank).
+// Traces some steps of a run: the work of all ranks' streams and threads, on one clock, in files
+// for Perfetto (all ranks) and for Kineto's tools (a file per rank).
 //
 // The ranks' clocks are compared before the first traced step and after the last one; then every
 // rank formats and compresses its part, and rank 0 receives and writes one after another. The step
@@ -41,7 +41,7 @@ class StepTracer {
   // collective; blocks the host. If the files cannot be written it logs that, and the run
   // continues.
   void write_after(std::int64_t reported);
-  // Writes what was traced of a run that ends early. Collective.
+  // Writes the trace so far of a run that ends early. Collective.
   void write();
 
   // This rank's trace and the common facts, on the shared clock; writes nothing. Collective; blocks
