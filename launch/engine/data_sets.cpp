@@ -103,7 +103,7 @@ KeptIndexes shared_indexes(Communicator& world, const std::string& kept,
   return {parse_indexes(bytes), broadcast_text(world, touched, 0)};
 }
 
-// A warning; in training data this ends the run (state/starting_point.h).
+// For validation data; changed training data ends the run (state/starting_point.h).
 void warn_touched(const Communicator& world, DataPart part, const std::string& touched) {
   if (part != DataPart::validation || touched.empty() || world.rank() != 0) return;
   log::get("data").warn(
