@@ -75,7 +75,7 @@ std::string printable(std::uint8_t byte) {
   return fmt::format("\\x{:02x}", byte);
 }
 
-// The first `to.size()` ids, which may lie in several shards.
+// The first `to.size()` ids, perhaps from several shards.
 template <typename Token>
 void read_ids(const ShardSet& set, std::span<std::uint32_t> to) {
   std::vector<Token> ids(to.size());

@@ -38,7 +38,7 @@ void add_files(const StoredField& field, std::vector<std::string>& paths) {
     add_files(part.field, paths);
 }
 
-// Removes what differs in a copy of the files.
+// Removes paths, which differ in a copy of the files.
 void leave_out_places(StoredField& field) {
   field.file.clear();
   for (StoredPart& part : field.parts)

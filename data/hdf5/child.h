@@ -28,7 +28,7 @@ void serve_hdf5_child(int argc, char** argv);
 // Questions raise ExitCode::data, naming the file, if it cannot be read.
 class Hdf5Child {
  public:
-  // The shared child, made if nobody holds one. Hold it while asking about many files.
+  // The shared child, created on demand. Hold it while asking about many files.
   [[nodiscard]] static std::shared_ptr<Hdf5Child> shared();
 
   Hdf5Child() = default;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the file offsets of a data set's chunks. Up to version 2.0, H5Dget_chunk_info_by_coord and
 // H5Dget_chunk_info return wrong chunks if an index orders them along other axes than the data set;
-// each call also walks over all chunks. H5Dread is right, so a file driver of our own records where
-// its reads go.
+// each call also walks over all chunks. H5Dread is right, so our file driver records the offsets of
+// its reads.
 #pragma once
 
 #include <string>

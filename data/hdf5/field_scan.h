@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks the HDF5 library where a file's data sets and attributes are. A malicious file can crash the
+// Asks the HDF5 library for the data sets and attributes of a file. A malicious file can crash the
 // library, so call this only in a child process (child.h).
 #pragma once
 

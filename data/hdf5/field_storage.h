@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Converts the HDF5 library's description of a data set or attribute to what reading needs. Private
-// to this folder.
+// Converts the HDF5 library's description of a data set or attribute for reading. Private to this
+// folder.
 #pragma once
 
 #include <string>
@@ -29,7 +29,7 @@ void require_same_packing(const ObjectPlace& place, const ObjectPlace& source,
 [[nodiscard]] std::vector<std::string> members_of(const OpenHdf5& file, const std::string& group);
 [[nodiscard]] std::vector<std::string> attributes_of(const ObjectPlace& place);
 
-// Whether it is a number type. If not, `why` says what it is.
+// Whether it is a number type. If not, `why` names it.
 [[nodiscard]] bool element_type_of(hid_t type, bool bfloat16, ElementType& to, std::string& why);
 
 // The sources of a virtual data set.

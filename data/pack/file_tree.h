@@ -15,8 +15,8 @@ struct FileTree {
 
 // Skips names with a leading dot and all below them; broken symbolic links; links to a file or
 // folder that is already included, directly or through an earlier link, so loops end; and sockets,
-// pipes and devices. Follows other links. Raises std::filesystem::filesystem_error for what cannot
-// be listed.
+// pipes and devices. Follows other links. Raises std::filesystem::filesystem_error for unreadable
+// directories.
 [[nodiscard]] FileTree walk_files(const std::string& directory);
 
 // The files only. Logs the number of skipped ones.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images of bytes as float32 samples, to stand beside files of numbers in a mixture.
+// Images of bytes as float32 samples, for mixtures with files of numbers.
 #pragma once
 
 #include <memory>

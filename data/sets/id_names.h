@@ -24,9 +24,9 @@ struct IdNames {
 [[nodiscard]] std::vector<IdNames> id_names_below(const std::string& path);
 
 // Raises ExitCode::data, naming both sources and their values, if an id or label of `given` may
-// mean something else than in `wanted`. Accepts what one of them does not know. Compares tokenizers
-// by checksum: by that of their tokens if both have one. Classes that are only numbered (0, 1, ...)
-// agree with at least as many names.
+// have another meaning in `wanted`. Accepts meanings that one of them does not have. Compares
+// tokenizers by checksum: by that of their tokens if both have one. Classes that are only numbered
+// (0, 1, ...) agree with at least as many names.
 void require_same_ids(const IdNames& wanted, const IdNames& given);
 
 }  // namespace trireme

@@ -24,10 +24,10 @@ class StagedCopy {
   StagedCopy(StageSource source, const OutputDirectory& directory, std::uint64_t job);
 
   // Does the pieces that no other process does: copies them, reads them back from the disk and
-  // compares checksums; pieces copied by an earlier job are only read back; for a packed shard also
-  // checks its own checksums, once. complete: processes of this job have verified all pieces, and
-  // readers use the copy (data_file.h). given_up: nobody copies it any more; the process that found
-  // out why has logged it.
+  // compares checksums; pieces copied by an earlier job are only read back; of a packed shard also
+  // checks its checksums, once. complete: processes of this job have verified all pieces, and
+  // readers use the copy (data_file.h). given_up: no process copies it any more; the one that found
+  // the cause has logged it.
   [[nodiscard]] State advance(const StopAsked& stop);
 
   [[nodiscard]] const StageSource& source() const { return source_; }

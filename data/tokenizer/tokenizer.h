@@ -19,7 +19,7 @@ class TokenizerKind;
 // Thread-safe.
 class Tokenizer {
  public:
-  // Raises ExitCode::data, naming the file and what is wrong or not supported.
+  // Raises ExitCode::data, naming the file and the invalid or unsupported part.
   explicit Tokenizer(const std::string& path);
   ~Tokenizer();
   Tokenizer(const Tokenizer&) = delete;

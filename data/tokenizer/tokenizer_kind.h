@@ -25,7 +25,7 @@ class EncoderKind {
 class TokenizerKind {
  public:
   virtual ~TokenizerKind() = default;
-  // Equal if all texts have the same tokens; nothing if the kind cannot tell.
+  // Equal if all texts have the same tokens; empty if the kind cannot decide.
   [[nodiscard]] virtual std::optional<std::uint64_t> meaning() const { return std::nullopt; }
   [[nodiscard]] virtual std::uint32_t vocabulary() const = 0;
   [[nodiscard]] virtual std::optional<std::uint32_t> id_of(std::string_view token) const = 0;

@@ -19,7 +19,7 @@ enum class Severity : std::uint8_t {
 struct Finding {
   Severity severity = Severity::fine;
   std::string subject;  // "cores"
-  std::string text;     // what was found
+  std::string text;     // the finding
   std::string fix;      // the remedy; empty if nothing is wrong
   friend bool operator==(const Finding&, const Finding&) = default;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a growing file of any size: its present content, then what is appended.
+// The end of a growing file of any size: its present content, then appended text.
 #pragma once
 
 #include <sys/types.h>

@@ -67,7 +67,7 @@ class Fp8Matmuls {
   std::int64_t rows_;
   bool keeps_weights_, together_;  // together: dy is quantised once for both products
   Activation workspace_{};
-  std::size_t second_ = 0, scale_ = 0;       // where in it the second operand and a scale lie
+  std::size_t second_ = 0, scale_ = 0;       // offsets of the second operand and of a scale in it
   Activation weights_{};                     // (blocks, 2, O * I) codes
   Activation weight_scales_{}, x_scales_{};  // (blocks), x_scales_ (1) if they share x
   Activation later_{}, later_scales_{};      // of dy

@@ -80,7 +80,7 @@ class ResNetNames : NameList {
   const ResNetOptions& options_;
 };
 
-// Refuses what ResNetForImageClassification does not support.
+// Refuses options that ResNetForImageClassification does not support.
 void check_kind(const ResNetOptions& model) {
   if (model.stem != ResNetStemKind::imagenet)
     fail(ExitCode::config,

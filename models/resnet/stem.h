@@ -28,7 +28,7 @@ class ResNetStem final : public Layer {
   Convolution convolution_;
   BatchNorm norm_;
   Activation convolved_;
-  Activation normed_;                     // forward: what is pooled; backward: its gradient
+  Activation normed_;                     // forward: the pooling's input; backward: its gradient
   std::optional<Activation> pool_index_;  // present with the imagenet stem
 };
 

@@ -25,7 +25,7 @@ class LanguageHead final : public Layer {
 
  private:
   void block_losses(const Context& context) const;
-  // Decoding models: the rows of (B, rows, C) whose logits are wanted.
+  // Decoding models: the rows of (B, rows, C) with wanted logits.
   [[nodiscard]] Tensor pick(const Context& context, const Tensor& x) const;
 
   RowSplit rows_;

@@ -53,7 +53,7 @@ class VitNames : NameList {
   TransformerOptions model_;
 };
 
-// Refuses what ViTForImageClassification does not support.
+// Refuses options that ViTForImageClassification does not support.
 void check_kind(const VitOptions& model) {
   if (model.pooling != Pooling::class_token)
     fail(ExitCode::config,

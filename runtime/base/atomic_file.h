@@ -12,10 +12,10 @@
 namespace trireme {
 
 // Writes to a temporary with a random name beside `path`; commit() makes it durable and renames it.
-// The rename replaces a link, it does not follow it. Paths that are not regular files or lead to
-// none (/dev/stdout) are refused, because the rename would replace them. Without commit() (an
-// error) `path` stays as it was and the destructor removes the temporary; what a kill leaves is
-// removed by the next AtomicFile of this path (and by the next owner of a run directory).
+// The rename replaces a link, it does not follow it. Refuses paths that are not regular files or do
+// not lead to one (/dev/stdout), because the rename would replace them. Without commit() (an error)
+// `path` is unchanged and the destructor removes the temporary; after a kill the next AtomicFile of
+// this path (or the next owner of a run directory) removes it.
 class AtomicFile {
  public:
   AtomicFile(const std::string& path, ExitCode code);

@@ -56,7 +56,7 @@ namespace detail {
                                      std::source_location where);
 }
 
-// A broken contract between two parts of our own code.
+// A broken contract within our code.
 #define TRIREME_EXPECTS(condition, ...)                                           \
   do {                                                                            \
     if (!(condition)) [[unlikely]]                                                \

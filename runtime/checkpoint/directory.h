@@ -28,8 +28,8 @@ struct StepDirectory {
 // Makes the directory and removes partial and half-removed checkpoints of a killed process.
 void prepare_checkpoint_directory(const std::string& directory);
 
-// Makes everything in `partial` durable under its final name, replacing what has that name (it did
-// not verify, or the run was continued from an older checkpoint).
+// Makes everything in `partial` durable under its final name, replacing an existing directory (it
+// did not verify, or the run was continued from an older checkpoint).
 void commit_directory(const std::string& partial, const std::string& path);
 
 // Removes checkpoints except the newest `keep` (at least 1) usable ones up to `newest`, the last

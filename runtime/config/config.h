@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole configuration as typed structs, read once at the edge. Every key, its default, its
-// limits and its description stand once in a table: in fields.cpp, and in the room of the models
-// for the model section. A test compares the table with these structs, with the README's table and
-// with configs/*.yaml. Code below the edge takes the struct of its own room, never this file's
-// reader.
+// The whole configuration as typed structs, read once at the edge. Every key has its default,
+// limits and description once in a table: in fields.cpp, and in the models for the model section. A
+// test compares the table with these structs, with the README's table and with configs/*.yaml. Code
+// below the edge takes its room's struct, never this file's reader.
 //
 // The functions here take the table of keys; models/config.h has them for the families of this
 // program.
@@ -64,8 +63,8 @@ struct DataConfig : DataSource {
   std::vector<std::int64_t> source_until;  // 0 = to the end
   friend bool operator==(const DataConfig&, const DataConfig&) = default;
 
-  // Whether samples are numbers that are scaled where they are read, not bytes: where any source is
-  // HDF5 files read in place.
+  // Whether samples are floats, scaled when read, and not bytes: true if any source is HDF5 files
+  // read in place.
   [[nodiscard]] bool float_samples() const {
     const auto numbers = [](const DataSource& source) {
       return source.kind() == SourceKind::files;

@@ -12,7 +12,7 @@
 
 namespace trireme::config {
 
-// A member whose type is an enum of choices.h, seen as its names.
+// A member with an enum of choices.h, accessed by its names.
 class ChoiceSlot {
  public:
   template <Choice E>

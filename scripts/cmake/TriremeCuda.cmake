@@ -1,7 +1,7 @@
 # The CUDA back end: a library of objects that programs are linked with, apart from the rooms, whose references to it are
 # weak. Rooms name its sources:
 #   trireme_cuda_sources(files...)          compiled for the GPU and, for tests, for the host against tests/emulation
-#   trireme_cuda_library_sources(files...)  only for the GPU: what drives libraries that the emulator does not have
+#   trireme_cuda_library_sources(files...)  only for the GPU: code for libraries that the emulator lacks
 # Targets: trireme_cuda (only with TRIREME_CUDA) and trireme_cuda_emulated (tests, x86-64).
 function(trireme_cuda_sources)
   list(TRANSFORM ARGN PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
@@ -62,7 +62,7 @@ add_library(trireme_nccl INTERFACE)
 set_target_properties(trireme_nccl PROPERTIES EXPORT_NAME nccl)
 target_include_directories(trireme_nccl SYSTEM INTERFACE ${NCCL_INCLUDE_DIR})
 target_link_libraries(trireme_nccl INTERFACE ${NCCL_LIBRARY})
-# What ptxas says of registers and spills is kept beside each object, for a test.
+# Keeps ptxas' report on registers and spills beside each object, for a test.
 set(CMAKE_CUDA_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/scripts/cmake/keep_ptxas_log.sh ${CCACHE_PROGRAM})
 include(TriremeCudnn)
 message(STATUS "  CUDA                : ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")

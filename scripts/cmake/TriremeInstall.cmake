@@ -102,7 +102,7 @@ function(trireme_package)
   set(CPACK_COMPONENT_RUNTIME_DESCRIPTION
     "One YAML file and mpirun train a transformer or a CNN on many ranks.\nFor processors: ${processors}.")
   set(CPACK_DEBIAN_RUNTIME_PACKAGE_SHLIBDEPS ON)
-  # mpirun; what launch/ calls.
+  # mpirun; programs that launch/ calls.
   set(CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS "openmpi-bin, procps")
   set(CPACK_DEBIAN_RUNTIME_PACKAGE_RECOMMENDS "openssh-client")
   set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME trireme-dev)

@@ -6,7 +6,7 @@
 # RUN_SERIAL is for those that measure.
 # COST has long ones started first in a build that has no times of them yet.
 
-# Tests are compiled oftener than they run: half the time of -O3, which what they test keeps.
+# Tests are compiled more often than they run: this takes half the time of -O3, which the code under test keeps.
 add_library(trireme_test_flags INTERFACE)
 target_compile_options(trireme_test_flags INTERFACE "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-Og>")
 

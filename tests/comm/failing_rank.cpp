@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A job that must end: `failing_rank MODE`, run by expect_end.sh. Rank 1 fails while the others
 // wait for it.
-//   throw     rank 1 raises exit code 3 on its main thread, with a collective of its own in flight
+//   throw     rank 1 raises exit code 3 on its main thread, with a collective in flight
 //   task      rank 1 raises exit code 3 inside a task of its comm stream
 //   mismatch  ranks call different collectives through a checked group
 //   exit      rank 1 leaves with exit code 3 through abort_job, without an error
-//   kill      rank 1 dies without a word
+//   kill      rank 1 is killed
 #include <csignal>
 #include <cstdio>
 #include <string>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of an all-reduce hides behind compute: mpirun -np 2 tests/overlap_bench [MiB=40] [bucket
-// MiB=4] [rounds=9] Prints milliseconds of the fastest round and, after the slash, processor
-// milliseconds of this rank per round: compute alone, communication alone (on the comm stream,
-// nothing else going on), one after the other on the compute stream, and overlapped. Processor time
-// tells what polling costs, also on a busy machine. A benchmark, not a test.
+// Measures how much of an all-reduce overlaps with compute:
+//   mpirun -np 2 tests/overlap_bench [MiB=40] [bucket MiB=4] [rounds=9]
+// Prints milliseconds of the fastest round and, after the slash, processor milliseconds of this
+// rank per round: compute alone, communication alone (on the comm stream), one after the other on
+// the compute stream, and overlapped. Processor time shows the cost of polling, even on a busy
+// machine. A benchmark, not a test.
 #include <fmt/format.h>
 #include <sys/resource.h>
 

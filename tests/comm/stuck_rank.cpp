@@ -1,31 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// A watched job with a rank that misbehaves: `stuck_rank MODE DEADLINE DIRECTORY`, run by
-// expect_stuck.sh. After two calls that go well, rank 1 does what MODE says while the others call
-// all_reduce number 3:
+// A watched job with a faulty rank: `stuck_rank MODE DEADLINE DIRECTORY`, run by expect_stuck.sh.
+// After two good calls, rank 1 does as MODE says while the others call all_reduce number 3:
 //   none       the same
 //   early      stops as if by SIGSTOP before anything is watched
-//   joined     without MPI: proves to be rank 1 and says no more
+//   joined     without MPI: proves to be rank 1 and then is silent
 //   silent     sleeps forever
 //   inline     the same; the others' main threads are blocked in a call on a compute stream
 //   stopped    stops as if by SIGSTOP
-//   finalize   the call goes well; stops as if by SIGSTOP before MPI_Finalize
+//   finalize   the call succeeds; stops as if by SIGSTOP before MPI_Finalize
 //   killed     dies of SIGKILL
 //   throw      raises an error
 //   left       leaves main early, with success
-//   late       comes after half of the deadline
-//   suspended  all ranks are stopped for longer than the deadline, then go on
+//   late       arrives after half of the deadline
+//   suspended  all ranks are stopped for longer than the deadline, then continue
 //   verb       calls broadcast
-//   part       sleeps forever, as others do; rank 0 waits in a group of ranks 0 and 1
+//   part       sleeps forever, like others; rank 0 waits in a group of ranks 0 and 1
 //   recv       sends two of the three messages that rank 0 waits for
-//   behind     waits for a message that never comes, before its part of the call
-//   step       makes no progress in a step, while the others compute on and call nothing; alone it
-//   is
-//              rank 0
+//   behind     waits for a message that never arrives, before its part of the call
+//   step       makes no progress in a step, while the others compute and call nothing; with one
+//              rank it is rank 0
 //   forward    the same, while the others call
 //   hurried    the same, after SIGTERM
 // checked_verb, checked_count, checked_dtype, checked_silent: with Checked inside.
-// checked_unheeded: a call fails, and nobody waits for its stream.
-// On a GPU where TRIREME_TEST_DEVICE says so.
+// checked_unheeded: a call fails, and no thread waits for its stream. On a GPU if
+// TRIREME_TEST_DEVICE says so.
 #include <unistd.h>
 
 #include <algorithm>

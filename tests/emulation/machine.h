@@ -36,7 +36,7 @@ void leave_device();
 [[nodiscard]] void* allocate_device(std::size_t bytes);
 [[nodiscard]] bool release_device(void* data);
 [[nodiscard]] std::size_t device_bytes_used();
-// Whether [data, data + bytes) lies in one allocation of device memory.
+// Whether [data, data + bytes) is inside one allocation of device memory.
 [[nodiscard]] bool in_device(const void* data, std::size_t bytes);
 
 }  // namespace trireme::emulated

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of the CUDA runtime API that the engine calls, on the host. Work enqueued on a stream
+// The part of the CUDA runtime API that the engine uses, on the host. Work enqueued on a stream
 // runs
 //   eager    at once: an infinitely fast GPU
-//   lazy     when the host waits for it, and no sooner: whoever forgot to wait reads old data
+//   lazy     only when the host waits for it: a missing wait reads old data
 //   threads  on a thread per stream
-// by the environment variable TRIREME_EMULATED_STREAMS. In the first two, device memory cannot be
-// touched by host code outside of work: it faults. TRIREME_EMULATED_GPUS, _MEMORY (MiB) and _FAULT
+// by the environment variable TRIREME_EMULATED_STREAMS. In the first two, host code outside of work
+// cannot touch device memory: it faults. TRIREME_EMULATED_GPUS, _MEMORY (MiB) and _FAULT
 // (no_driver, old_driver, old_gpu) describe the machine, TRIREME_EMULATED_CONTRACTS (contracts.h)
-// what else it holds the program to.
+// further rules.
 #pragma once
 
 #include <cstddef>

@@ -14,8 +14,7 @@ namespace trireme {
 // "deflate", or the name stored in the file.
 [[nodiscard]] std::string filter_name(const FilterStep& step);
 
-// Raises ExitCode::data, naming the filter and what to do, for an unknown one. `subject` begins the
-// message.
+// Raises ExitCode::data for an unknown filter, naming it and the fix. `subject` begins the message.
 void require_known_filters(const std::string& subject, const std::vector<FilterStep>& filters);
 
 // Whether shuffle of whole elements of `element_bytes` is the last filter to undo, for a chunk with

@@ -37,7 +37,7 @@ class BatchEncoder {
   [[nodiscard]] bool encode_part(std::string_view text, const DocumentPart& part,
                                  std::string_view after, TextBatch& batch,
                                  std::vector<std::uint32_t>& ids);
-  // Encodes a line into the batch without begin and end tokens, or returns what is wrong with it.
+  // Encodes a line into the batch without begin and end tokens; returns its problem, or "".
   [[nodiscard]] std::string encode_line(std::string_view line, TextBatch& batch);
   void encode_text(std::string_view text, std::vector<std::uint32_t>& ids);
 

@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-// Reads the text of `field`. False if there is none; then `text` says why.
+// Reads the text of `field`. False if there is none; then `text` has the reason.
 [[nodiscard]] bool read_json_line(std::string_view line, const std::string& field,
                                   std::string& text);
 

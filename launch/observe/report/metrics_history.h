@@ -58,7 +58,7 @@ struct MetricsHistory {
   Buckets buckets;
   // Over all lines, including repeated steps.
   StepTotals totals{};
-  std::string items{};  // "tokens", "images"; empty if no line says
+  std::string items{};  // "tokens", "images"; empty if unknown
   std::int64_t steps = 0, first_step = 0, last_step = 0, highest_step = 0;
   std::optional<double> first_loss{}, last_loss{}, lowest_loss{}, last_lr{}, items_seen{};
   std::int64_t lowest_loss_step = 0;

@@ -40,8 +40,9 @@ class MemoryStore {
   [[nodiscard]] const std::string& host() const { return host_; }
   [[nodiscard]] std::string rank(int rank) const;
 
-  // Empties this host's directory, and removes from `base` what earlier runs of `run_directory`, an
-  // absolute path, left. Call it on one rank per host. Raises ExitCode::config if it cannot write.
+  // Empties this host's directory, and removes the remains of earlier runs of `run_directory`, an
+  // absolute path, from `base`. Call it on one rank per host. Raises ExitCode::config if it cannot
+  // write.
   void clear(const std::string& run_directory) const;
   // Removes this rank's copies, and empty parent directories. Never raises.
   void forget(int rank) const noexcept;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands in for NCCL's header of this name: the functions that the engine calls, over MPI. The job
-// runs under mpirun with MPI_THREAD_MULTIPLE. Non-blocking communicators only, and as strict with
-// them as the library: whoever goes on before ncclCommGetAsyncError says ncclSuccess fails, and a
-// call is not on its stream before. Reductions combine the ranks from the last to the first, an
-// order that nobody should build on. Two ranks on one GPU are refused unless NCCL_HOSTID differs.
-// TRIREME_EMULATED_NCCL_ERROR=GROUP:CALL[:RANK]: that call of the group of that name (on that rank)
-// never ends, and the communicator reports ncclRemoteError.
+// Replaces NCCL's header of this name: the functions that the engine calls, over MPI. The job runs
+// under mpirun with MPI_THREAD_MULTIPLE. Supports non-blocking communicators only, as strictly as
+// the library: a use before ncclCommGetAsyncError returns ncclSuccess fails, and a call is not on
+// its stream before. Reductions combine the ranks from the last to the first, an arbitrary order.
+// Two ranks on one GPU are refused unless NCCL_HOSTID differs.
+// TRIREME_EMULATED_NCCL_ERROR=GROUP:CALL[:RANK]: that call of the named group (on that rank) never
+// ends, and the communicator reports ncclRemoteError.
 #pragma once
 
 #include <cstddef>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine's calls that order streams, by where they are made, and runs without one of them: it
-// is carried out, but the clocks do not learn of it. Such a run must end with a report.
-//   TRIREME_EMULATED_SITES=FILE      appends a line per place at the end: call, offset in the
-//                                    program, that of its caller, how often, how often it told a
-//                                    clock something (a record: through a wait)
-//   TRIREME_EMULATED_DROP=OFFSET,... the places to leave out; OFFSET:OFFSET with that caller only
+// The engine's calls that order streams, by call site, and runs without one of them: the call is
+// made, but the clocks ignore it. Such a run must end with a report.
+//   TRIREME_EMULATED_SITES=FILE      appends a line per site at the end: call, offset in the
+//                                    program, that of its caller, number of calls, number that
+//                                    changed a clock (a record: through a wait)
+//   TRIREME_EMULATED_DROP=OFFSET,... the sites to ignore; OFFSET:OFFSET with that caller only
 #pragma once
 
 #include <atomic>

@@ -92,7 +92,7 @@ TEST_F(EmulatedGraphs, ProfilersSeePhasesAndLayersByName) {
     EXPECT_NE(result.output.find(name), std::string::npos) << name << "\n" << result.output;
 }
 
-// Equal bits alone would not tell recorded steps from steps that were never recorded.
+// Equal bits alone do not prove that steps were recorded.
 TEST_F(EmulatedGraphs, TheLogSaysOnceThatGraphsAreReplayed) {
   for (const std::string mode : {"layer", "step"}) {
     const CommandResult result = train_layout(gpt(), {1, "device.graphs=" + mode});

@@ -5,7 +5,7 @@ const charts = {
   // Round ones, in seconds.
   durations: [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 18000, 36000, 86400, 172800, 432000, 864000, 2592000],
 
-  // Of what is counted there are no halves.
+  // Counts have no fractions.
   wholes: Array.from({ length: 15 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat(),
 
   // All of an axis alike.
@@ -51,7 +51,7 @@ const charts = {
     });
   },
 
-  // Where the middle 90 of 100 values lie.
+  // The range of the middle 90 % of the values.
   middle(columns) {
     const all = columns.flat().filter((v) => v != null).sort((a, b) => a - b), at = (share) => all[Math.round(share * (all.length - 1))];
     return all.length < 20 ? null : [at(0.05), at(0.95)];
@@ -71,7 +71,7 @@ const charts = {
     return marks.filter((v) => v >= low && v <= high);
   },
 
-  // `options` as the reader wants them: stacks, bars and what is exact stay as they are.
+  // Applies the reader's settings to `options`; stacks, bars and exact values are unchanged.
   wanted(options) {
     const { smoothing, outliers, log } = charts.view;
     if (options.original || options.exact || options.series.some((one) => one.paths)) return options;
@@ -138,7 +138,7 @@ const charts = {
         charts.axis(yLabel || undefined, options.axisWrite || options.write, { size: charts.axisSize })].map((axis, i) => Object.assign(axis, i ? options.yAxis : xAxis)),
       series: [Object.assign({ label: options.xLabel, value: (u, v) => options.xWrite(v) }, options.xSeries), ...series],
       bands: options.bands, plugins: options.plugins || [],
-      // The legend has numbers where the cursor is, and is none without it where there is but one curve.
+      // The legend shows the values at the cursor; a single curve has none without a cursor.
       hooks: Object.assign({ setCursor: [(u) => plot.classList.toggle("idle", u.cursor.idx == null || u.cursor.left < 0)] }, options.hooks),
     }, options.data, plot);
     plot.classList.add("idle");

@@ -1,5 +1,5 @@
 "use strict";
-// Numbers as people read them, and elements. Text from the data goes in as text, never as HTML.
+// Formats numbers and creates elements. Text from data is inserted as text, never as HTML.
 const format = {
   number(value) {
     if (value == null || !isFinite(value)) return "–";

@@ -1,5 +1,5 @@
 "use strict";
-// What the page holds says what is drawn.
+// Draws the data that the page contains.
 addEventListener("DOMContentLoaded", () => {
   const data = JSON.parse(document.getElementById("data").textContent);
   if (data.kind === "study") {

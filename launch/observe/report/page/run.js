@@ -6,7 +6,7 @@ const axes = {
   time: { label: "running time", write: format.duration, of: (run) => run.elapsed },
 };
 
-// A step's place on the axis, for what is known by its step alone.
+// A step's place on the axis, for values without a place.
 function placeOf(run, axis, step) {
   const places = axis.of(run);
   let low = 0, high = run.step.length - 1;

@@ -1,5 +1,5 @@
 "use strict";
-// A scaling study (scaling.json): throughput, efficiency and what it lacks, by ranks.
+// A scaling study (scaling.json): throughput, efficiency and losses, by ranks.
 const study = {
   losses: [["exposed_comm", "exposed communication"], ["bubble", "pipeline bubble"], ["data_wait", "data wait"], ["straggler", "waits for slower ranks"],
     ["compute_slowdown", "slower compute", "compute"]],
