@@ -8,13 +8,13 @@ const ablation = {
     cost: { label: "rank hours", write: format.number, of: (curve, data) => curve.seconds.map((v) => v * data.ranks / 3600) },
   },
 
-  // Beginnings are far above where variants part; they run off the top until somebody looks at them.
+  // The first losses are far above the differences between variants; the initial view cuts them off.
   late(tables) {
     const most = Math.max(...tables.flatMap(([, losses]) => losses.slice(Math.ceil(losses.length / 10))).filter((v) => v != null));
     return { range: (u, low, high) => charts.range(low, low < most ? Math.min(high, most) : high) };
   },
 
-  // A variant keeps its colour in every chart.
+  // A variant has one colour in all charts.
   curves(parent, data, axis, key, options) {
     const having = data.variants.map((one, index) => [one, index]).filter(([one]) => one[key].loss.some((v) => v != null));
     if (having.length === 0) return;

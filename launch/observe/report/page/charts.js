@@ -2,13 +2,13 @@
 // One chart: a figure with a uPlot canvas, keys to move its cursor, and its numbers as a table.
 const charts = {
   all: [],
-  // Round ones, in seconds.
+  // Round intervals in seconds.
   durations: [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 18000, 36000, 86400, 172800, 432000, 864000, 2592000],
 
   // Counts have no fractions.
   wholes: Array.from({ length: 15 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat(),
 
-  // All of an axis alike.
+  // All labels of an axis in one format.
   clocks(u, splits) {
     const write = Math.max(...splits) < 10 ? format.duration : format.clock;
     return splits.map((v) => v == null ? "" : write(v));
@@ -23,10 +23,10 @@ const charts = {
     }, more);
   },
 
-  // How the reader wants all charts of curves: means that run behind (0: none), without outliers, logarithmic.
+  // The reader's settings for curves: smoothing (0: none), without outliers, logarithmic.
   view: { smoothing: 0, outliers: true, log: false },
 
-  // Behind the choice of the axis.
+  // After the axis selector.
   toolbar(bar) {
     const smoothing = element("select", { id: "smoothing", autocomplete: "off" });
     for (const [value, name] of [[0, "none"], [0.6, "some"], [0.9, "much"], [0.97, "very much"]]) smoothing.append(element("option", { value }, name));
@@ -40,7 +40,7 @@ const charts = {
       box("without outliers", (on) => { charts.view.outliers = !on; }), box("logarithmic", (on) => { charts.view.log = on; }));
   },
 
-  // A mean that forgets by `weight` a point and counts from nothing, as TensorBoard's.
+  // A debiased exponential mean with `weight`, like TensorBoard's.
   smoothed(values, weight) {
     let sum = 0, count = 0;
     return values.map((v) => {
@@ -57,7 +57,7 @@ const charts = {
     return all.length < 20 ? null : [at(0.05), at(0.95)];
   },
 
-  // Round marks of a logarithmic axis: of less than a decade as of a usual one, else 1, 2 and 5 of each.
+  // Ticks of a logarithmic axis: as on a linear one below a decade, else 1, 2 and 5 of each decade.
   logarithmic(u, axis, low, high) {
     const marks = [], size = 10 ** Math.floor(Math.log10(high - low));
     if (high < 10 * low) {
@@ -78,7 +78,7 @@ const charts = {
     const shown = options.series.map((one, s) => [one, options.data[s + 1]]);
     const lines = shown.filter(([one]) => !one.band), positive = lines.every(([, values]) => values.every((v) => v == null || v > 0));
     const changed = Object.assign({}, options, { log: log && positive && !options.zero });
-    // A few evaluations are no noise.
+    // A few evaluations are not smoothed.
     const noisy = (one, values) => !one.band && values.filter((v) => v != null).length > 50;
     if (smoothing > 0) {
       changed.data = [options.data[0], ...shown.map(([one, values]) => noisy(one, values) ? charts.smoothed(values, smoothing) : values)];
@@ -97,7 +97,7 @@ const charts = {
   },
 
   // options: {title, caption, xLabel, xWrite, yLabel, write, log, broad, height, series: [{label, index, dash, fill, band, points, hidden}],
-  // data: [xs, ys...], zero: begin y at 0, bands, plugins, paths, read: (i) => text for screen readers, x: uPlot's scale options}
+  // data: [xs, ys...], zero: start y at 0, bands, plugins, paths, read: (i) => text for screen readers, x: uPlot's scale options}
   add(parent, options) {
     const plot = element("div", { class: "plot", tabindex: "0", role: "img" });
     const figure = element("figure", options.broad ? { class: "broad" } : {}, element("h3", {}, options.title), plot);
@@ -173,7 +173,7 @@ const charts = {
     return [zero && low === 0 ? 0 : low - room, high + room];
   },
 
-  // Left and right move the cursor, Home and End go to the ends, Escape takes a zoom back.
+  // Left and right move the cursor, Home and End go to the ends, Escape resets a zoom.
   keys(chart) {
     let at = -1;
     chart.plot.addEventListener("keydown", (event) => {
@@ -200,7 +200,7 @@ const charts = {
     return options.xLabel + " " + options.xWrite(options.data[0][i]) + ": " + (values.join(", ") || "no value");
   },
 
-  // Made when it is opened; of many rows about fifty.
+  // Created when opened; about fifty of many rows.
   table(chart) {
     const details = element("details", {}, element("summary", {}, "Numbers"));
     details.addEventListener("toggle", () => {
@@ -221,7 +221,7 @@ const charts = {
     return details;
   },
 
-  // Each on top of those before: the data of uPlot and the bands between them.
+  // Stacks the series: uPlot's data and the bands between them.
   stacked(data) {
     const sums = new Array(data[0].length).fill(0), out = [data[0]];
     for (let s = 1; s < data.length; ++s) {
@@ -248,6 +248,6 @@ addEventListener("resize", () => {
     if (width !== chart.uplot.width) chart.uplot.setSize({ width, height: chart.uplot.height });
   }
 });
-// The marks of the legend too.
+// Also the legend's marks.
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => charts.all.forEach(charts.draw));
 addEventListener("beforeprint", () => charts.all.forEach(charts.draw));

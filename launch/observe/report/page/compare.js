@@ -1,7 +1,7 @@
 "use strict";
 // Several runs in one chart for each series.
 const comparison = {
-  // Of two that are the same to the last digit one would hide the other: it says so, and is drawn in dashes over it.
+  // Equal curves hide each other: the second is labelled as equal and drawn dashed on top.
   curves(having, tables, more) {
     const written = tables.map((table) => JSON.stringify(table));
     return having.map(([run, index], i) => {

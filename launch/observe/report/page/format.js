@@ -10,7 +10,7 @@ const format = {
     if (size !== 0 && size < 1e-3) return value.toExponential(2).replace(/\.?0+e/, "e");
     return String(+value.toPrecision(4));
   },
-  // The marks of an axis, all in one notation: 0, 5k, 10k; 0, 2e-4, 4e-4.
+  // Ticks of an axis in one notation: 0, 5k, 10k; 0, 2e-4, 4e-4.
   axis(values) {
     const known = values.filter((v) => v != null), most = Math.max(0, ...known.map(Math.abs));
     const small = most > 0 && most < 1e-2 ? Math.floor(Math.log10(most) + 1e-9) : 0;
@@ -57,7 +57,7 @@ const theme = {
   get(name) {
     return getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
   },
-  // Of a curve by its number; of a part of the time by its name, the same everywhere.
+  // By a curve's number, or by the name of a part of the time.
   colour(which) {
     return theme.get(typeof which === "number" ? "c" + (which % 9) : which.replaceAll(" ", "-"));
   },

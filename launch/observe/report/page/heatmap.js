@@ -1,18 +1,18 @@
 "use strict";
-// Ranks over time: uPlot draws the axes, this its cells, on the same canvas.
+// Ranks over time: uPlot draws the axes, this file the cells, on one canvas.
 const heatmap = {
   rgb(hex) {
     return [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
   },
 
-  // From the figure's ground to the strongest colour.
+  // From the background to the strongest colour.
   colour(share) {
     const low = heatmap.rgb(theme.get("grid")), high = heatmap.rgb(theme.get("c1"));
     const t = Math.sqrt(Math.min(Math.max(share, 0), 1));
     return "rgb(" + low.map((from, i) => Math.round(from + t * (high[i] - from))).join(",") + ")";
   },
 
-  // Few extreme cells must not make all others look alike.
+  // Limits the effect of few extreme cells on the colour scale.
   ceiling(values) {
     const all = values.flat().filter((v) => v > 0).sort((a, b) => a - b);
     return all.length ? all[Math.min(Math.floor(0.995 * all.length), all.length - 1)] : 0;

@@ -29,7 +29,7 @@ const runCharts = {
     return Object.assign({ xLabel: label, xWrite: axis.write, write: format.number }, more);
   },
 
-  // The mean with the range from the least to the greatest of the steps of a point.
+  // The mean, with the range over the steps of a point.
   series(parent, run, key, more) {
     const one = run.series[key];
     if (!one || (more.unlessZero && !one.mean.some((v) => v))) return;
@@ -59,7 +59,7 @@ const runCharts = {
       bands: banded ? [{ series: [2, 3] }] : undefined, caption: runCharts.lossCaption(run) }));
   },
 
-  // Beside the loss of all: of classifiers how often they are right, and the loss of each source.
+  // Besides the total loss: accuracy of classifiers, and the loss of each source.
   validations(parent, run) {
     const places = evaluationPlaces(run, runCharts.axisNow), few = { show: places.length < 60, size: 6 };
     if (run.evaluations.accuracy.some((v) => v != null)) {
@@ -72,7 +72,7 @@ const runCharts = {
       series: sources.map(([label], index) => ({ label, index, width: 2, points: few })) }));
   },
 
-  // uPlot needs ascending places, each once; a clock that was set back gives others.
+  // uPlot needs strictly ascending places; a clock that was set back breaks that.
   ascending(table) {
     const rows = table[0].map((x, i) => [x, table[1][i]]).filter(([x]) => x != null).sort((a, b) => a[0] - b[0]);
     const once = rows.filter((row, i) => i + 1 === rows.length || rows[i + 1][0] !== row[0]);
@@ -101,7 +101,7 @@ const runCharts = {
     return names.map((label) => ({ label, index: label, fill: 0.75, width: 0.5, points: { show: false } }));
   },
 
-  // With everything between steps, by cause; in windows of some seconds.
+  // Includes time between steps, by cause; in windows of seconds.
   windows(parent, run) {
     if (!run.windows || run.windows.last.length < 2) return;
     const known = Object.entries(run.windows.parts).filter(([, values]) => values.some((v) => v > 0)), original = known.map(([, values]) => values);
@@ -132,7 +132,7 @@ const runCharts = {
   titles: { reduce_ms: "Reduction of gradients", joules: "Energy of a step", loss_scale: "Loss scale", skipped_steps: "Skipped steps", noise_scale: "Gradient noise scale",
     spikes: "Spikes so far", non_finite_steps: "Steps that were not finite" },
 
-  // Every series that no chart shows, in its own unit or another, so that those of later versions show too.
+  // All series without a chart, so that those of later versions are shown too.
   others(parent, run) {
     const shown = new Set(["loss", "lr", "grad_norm", "step_ms", run.items + "_per_s", run.items + "_seen", "epoch", "elapsed_s", "mfu", "model_gflops_per_s", "goodput", "targets",
       "core_wait_ms", ...run.phases.map(([key]) => key)]);

@@ -4,7 +4,7 @@ const study = {
   losses: [["exposed_comm", "exposed communication"], ["bubble", "pipeline bubble"], ["data_wait", "data wait"], ["straggler", "waits for slower ranks"],
     ["compute_slowdown", "slower compute", "compute"]],
 
-  // What a curve has in common.
+  // Common options of curves.
   family(point) {
     const split = [["tensor", point.tensor], ["pipeline", point.pipeline]].filter(([, size]) => size > 1).map(([name, size]) => name + " " + size);
     return split.join(", ") || "data parallel";
@@ -14,7 +14,7 @@ const study = {
     return point.ranks + (point.tensor > 1 ? " t" + point.tensor : "") + (point.pipeline > 1 ? " p" + point.pipeline : "");
   },
 
-  // A line from the least to the greatest run of each point, on the canvas that has the curves.
+  // A line from the minimum to the maximum run of each point, on the curves' canvas.
   whiskers(curves, ranks) {
     return (u) => {
       u.ctx.save();
@@ -31,7 +31,7 @@ const study = {
     };
   },
 
-  // Curves by family over the ranks, which stand at equal distances; `of` gives median, least and most.
+  // Curves by family over equidistant ranks; `of` returns median, minimum and maximum.
   curves(parent, points, of, ideal, options) {
     const ranks = [...new Set(points.map((point) => point.ranks))].sort((a, b) => a - b), curves = [];
     for (const point of points) {
