@@ -83,10 +83,9 @@ void add_ablate_command(CLI::App& app) {
       ->required();
   add_set_option(*command, arguments->overrides, ", in every cell: data.path, ...");
   command
-      ->add_option(
-          "--launcher", arguments->launcher,
-          "mpirun (launch/mpi_run.sh), srun: steps of this allocation, sbatch: a job each, "
-          "or array: all that can begin together as one array of jobs")
+      ->add_option("--launcher", arguments->launcher,
+                   "mpirun (launch/mpi_run.sh), srun: steps of this allocation, sbatch: one job "
+                   "each, or array: all that can start together as one array of jobs")
       ->capture_default_str()
       ->check(CLI::IsMember({"mpirun", "srun", "sbatch", "array"}));
   command->add_option("--launcher-options", arguments->launcher_options,
@@ -103,8 +102,7 @@ void add_ablate_command(CLI::App& app) {
   command->add_flag("--resume", arguments->runner.resume, "Continue the study in --out");
   command->add_flag("--list", arguments->list, "Check the study, print its variants, and stop");
   command->footer(
-      "Ends with code 1 where a cell failed, with 75 where it was interrupted (--resume "
-      "continues).\n"
+      "Ends with code 1 if a cell failed, with 75 if it was interrupted (--resume continues).\n"
       "Example: trireme ablate study.yaml --out ablations/schedule\n"
       "Example: trireme ablate study.yaml --launcher array --jobs 8 --launcher-options "
       "\"--partition=gpu\"");

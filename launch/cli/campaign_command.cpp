@@ -93,11 +93,10 @@ void add_campaign_command(CLI::App& app) {
   end->callback([arguments] { stop(arguments->place); });
   command->require_subcommand(0, 1);
   command->footer(
-      "May be killed and started again at any time: it finds its job and submits none twice. "
+      "May be killed and restarted at any time: it finds its job and submits none twice. "
       "Ctrl-C leaves the job running.\n"
-      "Exit code: 0 done; 2, 3, 4, 6 of a run that cannot succeed; 75 where it can go on "
-      "(interrupted, "
-      "stopped, budget); 93 given up.\n"
+      "Exit code: 0 done; 2, 3, 4, 6 of a run that cannot succeed; 75 if it can go on "
+      "(interrupted, stopped, budget); 93 gave up.\n"
       "Example: trireme campaign launch/examples/campaign.yaml\n"
       "Example: trireme campaign status launch/examples/campaign.yaml");
   command->callback([arguments, command] {

@@ -131,7 +131,7 @@ struct InspectArguments {
 
 void add_inspect(CLI::App& checkpoint) {
   auto* const command = checkpoint.add_subcommand(
-      "inspect", "Print what a checkpoint or a weights file holds, verify it, or compare two");
+      "inspect", "Print the content of a checkpoint or weights file, verify it, or compare two");
   const auto arguments = std::make_shared<InspectArguments>();
   command
       ->add_option("path", arguments->path,

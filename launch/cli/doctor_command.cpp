@@ -153,17 +153,17 @@ int examine(const DoctorArguments& arguments) {
 }  // namespace
 
 void add_doctor_command(CLI::App& app) {
-  auto* const command = app.add_subcommand(
-      "doctor", "What this machine or allocation offers, and what is wrong with it");
+  auto* const command =
+      app.add_subcommand("doctor", "Check this machine or allocation, and report problems");
   const auto arguments = std::make_shared<DoctorArguments>();
   add_config_options(*command, arguments->config, arguments->overrides,
                      "Config file that is to run here; checked with its data and directories");
   command->add_option("--hardware", arguments->hardware,
-                      "Hardware file, whose links the collectives should reach; see "
+                      "Hardware file with expected link speeds; see "
                       "configs/hardware and trireme bench machine --links");
   command->add_flag("--json", arguments->json, "Print JSON instead of the table");
   command->footer(
-      "Ends with code 2 where it finds a problem: what a run would fail on. Notes are no "
+      "Ends with code 2 if it finds a problem, which would make a run fail. Notes are no "
       "problems.\n"
       "Example: launch/mpi_run.sh -np 4 trireme doctor configs/gpt_tiny.yaml");
   command->callback([arguments] {

@@ -77,7 +77,7 @@ void add_export(CLI::App& checkpoint) {
   command->add_flag("--expectations", arguments->expectations,
                     "With the logits of fixed inputs, by which an import checks itself; holds the "
                     "whole model in memory");
-  command->add_flag("--force", arguments->force, "Replace what an earlier export left there");
+  command->add_flag("--force", arguments->force, "Replace an earlier export");
   command->footer("Example: trireme checkpoint export runs/gpt_tiny --out exported");
   on_one_process(*command, [arguments] { run_export(*arguments); });
 }
@@ -91,16 +91,16 @@ void add_import(CLI::App& checkpoint) {
                    "A .safetensors file, a .safetensors.index.json, or a directory of either")
       ->required();
   command->add_option("--config", arguments->config,
-                      "Config of the model (default: by the config.json beside the weights; the "
-                      "model section for a config of ours is printed)");
+                      "Config of the model (default: from the config.json beside the weights; its "
+                      "model section is printed)");
   command
       ->add_option("--out", arguments->out,
                    "NAME.safetensors to write, or a run's directory to make for generate and eval, "
                    "with config.yaml and the tokenizer")
       ->required();
   command->add_flag("--no-check", arguments->unchecked,
-                    "Do not hold a forward pass against the trireme_expectations.safetensors "
-                    "beside the weights (which holds the whole model in memory)");
+                    "Skip the comparison of a forward pass with trireme_expectations.safetensors "
+                    "beside the weights (it needs memory for the whole model)");
   command->add_flag("--force", arguments->force, "Replace what is there");
   command->footer(
       "Example: trireme checkpoint import Qwen3-0.6B --out runs/qwen3, then trireme generate "

@@ -181,8 +181,8 @@ void add_generate_command(CLI::App& app) {
   stop->check([](const std::string& text) { return text.empty() ? "is empty" : std::string(); });
   command
       ->add_option("--stop-ids", arguments->stop.ids,
-                   "Token ids to end in front of, separated by commas, beside those that the "
-                   "generation_config.json in the run's directory names")
+                   "Token ids before which a text ends, separated by commas, in addition to those "
+                   "of generation_config.json in the run's directory")
       ->delimiter(',')
       ->check(integer_from<std::int32_t>(0));
   command

@@ -184,7 +184,8 @@ void inspect(InspectArguments& arguments) {
 
 void add_data_inspect(CLI::App& data) {
   auto* const command = data.add_subcommand(
-      "inspect", "Print what a data set holds, verify it, or write a config or statistics of it");
+      "inspect",
+      "Print the content of a data set, verify it, or write a config or statistics for it");
   const auto arguments = std::make_shared<InspectArguments>();
   DataPlace& place = arguments->place;
   command->add_option("path", place.names,
@@ -219,8 +220,8 @@ void add_data_inspect(CLI::App& data) {
       ->excludes(statistics);
   command
       ->add_option("--label", place.label,
-                   "Member of an archive of images that has a sample's label: cls, txt or "
-                   "json:FIELD, as data.label (default: cls; with --config what is there)")
+                   "Member of an image archive with a sample's label: cls, txt or json:FIELD, as "
+                   "data.label (default: cls; with --config the member found)")
       ->excludes(statistics);
   add_source_option(*command, *arguments);
   add_set_option(*command, arguments->overrides);

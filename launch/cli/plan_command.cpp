@@ -188,10 +188,10 @@ void add_plan_command(CLI::App& app) {
           ->check(number_between(1, 1e24));
   auto* const json =
       command->add_option("--json", arguments->json, "Write the whole plan to this file as well");
-  auto* const generate = command->add_option(
-      "--generate", arguments->generate,
-      "BATCHxTOKENS: memory of `trireme generate` instead, its cache for so many texts at a time "
-      "of so many tokens, prompts included");
+  auto* const generate =
+      command->add_option("--generate", arguments->generate,
+                          "BATCHxTOKENS: memory of `trireme generate` instead, with its cache for "
+                          "this many texts at a time and tokens per text, prompts included");
   generate->excludes(search)->excludes(budget);
   auto* const schedule = command->add_flag("--print-schedule", arguments->print_schedule,
                                            "Draw the pipeline schedule and its bubble instead");

@@ -86,8 +86,8 @@ void add_replay_command(CLI::App& app) {
       ->needs(step);
   command->add_option(
       "--against", request->against,
-      "Without --step: another run; say the first step or evaluation that differs, in what, and "
-      "what the runs were started with otherwise. With --step: a recording of the same steps under "
+      "Without --step: another run; print the first step or evaluation that differs, its "
+      "difference, and differing settings. With --step: a recording of the same steps under "
       "another layout, program or machine; name the first tensor that differs");
   command->add_flag("--json", request->json, "Print JSON instead of lines")->excludes(step);
   command->footer(

@@ -84,8 +84,8 @@ void make_report(const ReportArguments& arguments) {
 }  // namespace
 
 void add_report_command(CLI::App& app) {
-  auto* const command = app.add_subcommand(
-      "report", "Say how a run fares or fared and where its time went; while it runs, too");
+  auto* const command =
+      app.add_subcommand("report", "Report on a running or finished run, with its time split");
   const auto arguments = std::make_shared<ReportArguments>();
   command->add_option("runs", arguments->runs,
                       "Directories of runs, directories that hold some (of a study, a campaign, a "
@@ -98,11 +98,11 @@ void add_report_command(CLI::App& app) {
   command->add_flag("--text-only", arguments->text_only, "Write no page");
   command->add_flag("--json", arguments->json,
                     "Print JSON, and write a page only where --output names one");
-  command->add_option("--align", arguments->align, "What the charts begin with on their x axis")
+  command->add_option("--align", arguments->align, "Initial x axis of the charts")
       ->capture_default_str()
       ->check(CLI::IsMember({"step", "items", "time"}));
   command->footer(
-      "Reads what is there, whatever state the run is in, and says what is missing.\n"
+      "Reads a run in any state and names missing files.\n"
       "Ends with code 2 where there is no such directory, with 3 where it holds no run; of "
       "several,\n"
       "behind the report of the others, with a line for each.\n"

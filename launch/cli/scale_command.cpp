@@ -101,9 +101,9 @@ void add_scale_command(CLI::App& app) {
       ->check(integer_between(std::int64_t{1}, std::int64_t{1} << 40));
   command
       ->add_option("--layouts", study.layouts,
-                   "Layouts between commas, such as data=4,data=2:tensor=2,pipeline=4; each runs "
-                   "where it makes the number of ranks; auto: the planner's fastest on "
-                   "parallel.hardware, without that data parallel")
+                   "Layouts separated by commas, such as data=4,data=2:tensor=2,pipeline=4; each "
+                   "runs at its number of ranks; auto: the planner's fastest on parallel.hardware, "
+                   "or data parallel without it")
       ->capture_default_str();
   command
       ->add_option(
@@ -128,8 +128,7 @@ void add_scale_command(CLI::App& app) {
       ->capture_default_str()
       ->check(integer_between(std::int64_t{1}, std::int64_t{1} << 40));
   command
-      ->add_option("--order", study.order,
-                   "Of the runs of each repeat: drawn anew for each, or as given")
+      ->add_option("--order", study.order, "Order of the runs in each repeat: random, or as given")
       ->capture_default_str()
       ->check(CLI::IsMember({"drawn", "given"}));
   runner.directory = "scaling";
@@ -137,8 +136,7 @@ void add_scale_command(CLI::App& app) {
       ->capture_default_str();
   command->add_flag("--resume", runner.resume, "Continue the study in --out");
   command->footer(
-      "Ends with code 1 where a run failed, with 75 where it was interrupted (--resume "
-      "continues).\n"
+      "Ends with code 1 if a run failed, with 75 if it was interrupted (--resume continues).\n"
       "Example: trireme scale configs/gpt_tiny.yaml --ranks 1,2 --mode both --out scaling/tiny\n"
       "Example: salloc --nodes=2 --ntasks=8 trireme scale configs/gpt_tiny.yaml --launcher srun");
   command->callback([arguments, command] {

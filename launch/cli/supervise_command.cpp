@@ -62,23 +62,23 @@ void add_supervise_command(CLI::App& app, const std::vector<std::string>& comman
   number("--max-restarts", options.max_restarts,
          "Failures to start again after; a stop at a deadline costs none");
   number("--backoff", options.backoff,
-         "Seconds before the first restart, doubled with each failure up to 16 times; at most 1 "
-         "where the failed start had made steps");
+         "Seconds before the first restart, doubled with each failure up to 16 times; at most 1 if "
+         "the failed start had made steps");
   number("--no-progress", options.no_progress,
-         "Give up after so many failures without a newer checkpoint");
-  number("--min-ranks", options.min_ranks, "Wait until hosts for so many ranks answer");
+         "Give up after this many failures without a newer checkpoint");
+  number("--min-ranks", options.min_ranks, "Wait until hosts for this many ranks answer");
   command
       ->add_option("--restart-on", options.restart_on,
                    "Start again after this exit code too (6: a loss that is not finite); may be "
                    "repeated")
       ->check(whole)
       ->allow_extra_args(false);
-  command->add_option("--run", options.run, "Run directory, where the command does not name it");
+  command->add_option("--run", options.run, "Run directory, if the command does not name it");
   command
       ->add_option("--hosts", all->hosts,
-                   "a:8,b:8: each start takes the hosts that answer, with so many ranks each "
-                   "(default 1), and at once where they are not those of the start before; {hosts} "
-                   "and {ranks} in the command stand for them")
+                   "a:8,b:8: each start uses the hosts that answer, with this many ranks each "
+                   "(default 1), and does not wait if they differ from the previous start's; "
+                   "{hosts} and {ranks} in the command are replaced by them")
       ->check([](const std::string& host) {
         static const std::regex pattern("[^,: ]+(:[1-9][0-9]{0,4})?");
         return std::regex_match(host, pattern) ? ""
@@ -93,8 +93,9 @@ void add_supervise_command(CLI::App& app, const std::vector<std::string>& comman
       ->check(integer_between<std::int64_t>(1, 999'999'999))
       ->delimiter(',')
       ->allow_extra_args(false);
-  auto* const after = command->add_option(
-      "--after", all->after, "Print what follows this exit code: none, give up, requeue, restart");
+  auto* const after =
+      command->add_option("--after", all->after,
+                          "Print the action after this exit code: none, give up, requeue, restart");
   // Taken from the raw command line, which the parser would reinterpret.
   command->add_option("command", all->words, "Behind --: the command");
   command->callback([all, after, command_line] {

@@ -24,11 +24,11 @@ void add_top_command(CLI::App& app) {
       ->check(number_between(0.1, 3600))
       ->capture_default_str();
   command->add_flag("--once", request->once,
-                    "One page and the end; so it is where the output is no terminal");
+                    "Print one page and end; the default if the output is no terminal");
   command->add_flag("--json", request->json, "One look, as JSON");
   command->footer(
-      "Keys: q quits, arrows choose a run of several, any other key looks again at once.\n"
-      "Ends with code 2 where a page has no run to show.\n"
+      "Keys: q quits, arrows choose a run, any other key polls at once.\n"
+      "Ends with code 2 if a page has no run to show.\n"
       "Examples: trireme top runs/gpt_tiny\n"
       "          trireme top 'runs/4711_*'\n"
       "          trireme top ablations/schedule\n"

@@ -29,7 +29,7 @@ void print_summary(const SummaryArguments& arguments) {
 
 void add_trace_command(CLI::App& app) {
   auto* const command =
-      app.add_subcommand("trace", "Say what a trace of some steps shows of all ranks");
+      app.add_subcommand("trace", "Summarise a trace of some steps over all ranks");
   command->require_subcommand(1);
   command->footer(
       "Where traces come from: mpirun -np 4 trireme train configs/gpt_tiny.yaml --set "
@@ -43,7 +43,7 @@ void add_trace_command(CLI::App& app) {
   const auto arguments = std::make_shared<SummaryArguments>();
   summary
       ->add_option("trace", arguments->place,
-                   "Run directory, whose newest trace is taken, or a file steps_*.json.gz")
+                   "Run directory, of which the newest trace is used, or a file steps_*.json.gz")
       ->required();
   summary->add_option("--gaps", arguments->gaps, "How many gaps")
       ->check(CLI::Range(0, 1'000'000))

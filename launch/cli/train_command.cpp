@@ -82,7 +82,7 @@ void add_train_command(CLI::App& app, std::vector<std::string> command_line) {
   auto* const command = app.add_subcommand("train", "Train the model of a config file");
   const auto arguments = std::make_shared<TrainArguments>();
   add_config_options(*command, arguments->config, arguments->overrides,
-                     "YAML file, see configs/, or a run's directory, whose config is used");
+                     "YAML file, see configs/, or a run directory, of which the config is used");
   command->add_flag("--print-config", arguments->print_config,
                     "Print the resolved config, with where each value is from, and stop");
   auto* const fresh =
@@ -90,15 +90,15 @@ void add_train_command(CLI::App& app, std::vector<std::string> command_line) {
                         "Refuse to go on with a run that run.directory holds already");
   command
       ->add_flag("--overwrite", arguments->start.overwrite,
-                 "Remove the run that run.directory holds, with its checkpoints and weights, and "
-                 "begin anew (a restart of the same job goes on)")
+                 "Remove the run in run.directory, with its checkpoints and weights, and start "
+                 "from scratch (a restart of the same job resumes)")
       ->excludes(fresh);
   command->add_flag("--split-times", arguments->split_times,
                     "Write where each step's time went over all ranks to time_split.jsonl");
   command
       ->add_option("--until", arguments->until,
-                   "Stop after this step with a checkpoint, before train.steps, which the learning "
-                   "rate goes by; the run goes on from there later")
+                   "Stop after this step with a checkpoint, before train.steps; the learning rate "
+                   "schedule still follows train.steps, and the run can resume")
       ->check(integer_from(std::int64_t{1}));
   command->add_flag("--list-keys", arguments->list_keys,
                     "Print every config key with its default and stop");
