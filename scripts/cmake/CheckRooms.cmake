@@ -1,10 +1,10 @@
 # cmake -DSOURCE=... -DROOMS=build/cpu/rooms.txt -P CheckRooms.cmake
-#   Fails where a file of a room includes a header that the room's links (trireme_room in its CMakeLists.txt) do not give it:
-#     one of its PUBLIC_HEADERS may include rooms among DEPENDS, and what their DEPENDS are in turn, and public headers only;
-#     sources and private headers also rooms among PRIVATE_DEPENDS;
-#     of another room only PUBLIC_HEADERS, but for the CUDA back end (cuda/, nccl/, *_cuda.*), which is linked apart from rooms.
-#   ROOMS has a library per line: NAME|FOLDER|DEPENDS|PRIVATE_DEPENDS|SOURCES|PUBLIC_HEADERS, lists by commas. Several libraries
-#   of one folder are one room to others; each source has the links of its own library.
+#   Fails if a file of a room includes a header that the room's trireme_room call does not allow:
+#     a public header may include public headers of DEPENDS, transitively;
+#     sources and private headers may also include those of PRIVATE_DEPENDS;
+#     only the CUDA back end (cuda/, nccl/, *_cuda.*), which no room links, may include private headers of other rooms.
+#   ROOMS has one library per line: NAME|FOLDER|DEPENDS|PRIVATE_DEPENDS|SOURCES|PUBLIC_HEADERS, lists separated by commas.
+#   Libraries in one folder are one room to others; each source has the links of its library.
 cmake_minimum_required(VERSION 3.25)
 
 file(STRINGS ${ROOMS} rows)
@@ -33,7 +33,7 @@ foreach(row ${rows})
 endforeach()
 list(REMOVE_DUPLICATES folders)
 
-# The folders of libraries, and of those that their headers need in turn.
+# Folders of libraries and of their transitive DEPENDS.
 function(visible_folders result)
   set(open ${ARGN})
   set(seen)
@@ -50,7 +50,7 @@ function(visible_folders result)
   set(${result} ${visible} PARENT_SCOPE)
 endfunction()
 
-# Room of a path: the longest folder that it begins with.
+# Room of a path: the longest folder that is a prefix of it.
 function(folder_of result path)
   set(found)
   foreach(folder ${folders})
@@ -84,7 +84,7 @@ function(is_public result path)
   endforeach()
 endfunction()
 
-# Sets `fault` where the includer may not include a path.
+# Sets `fault` if the includer may not include a path.
 function(judge included own libraries sees includer_is_public)
   set(fault "" PARENT_SCOPE)
   folder_of(target ${included})

@@ -1,8 +1,8 @@
 # trireme_embed_files(output NAMESPACE a::b HEADER file.h ENTRIES name=file[,file...] ...)
-#   Writes the source `output`, which defines for each entry a function a::b::name() that returns the contents of its files, one
-#   behind the other, as std::string_view. At build time, when a file changes. Files are relative to the current folder.
+#   Writes the source `output` at build time, when a file changes. For each entry it defines a function a::b::name() that returns
+#   the concatenated files as std::string_view. Files are relative to the current folder.
 #
-# This file is also the script that does so: cmake -DOUTPUT=... -DNAMESPACE=... -DHEADER=... -DENTRIES=... -DFOLDER=... -P
+# This file is also that script: cmake -DOUTPUT=... -DNAMESPACE=... -DHEADER=... -DENTRIES=... -DFOLDER=... -P
 if(CMAKE_SCRIPT_MODE_FILE)
   set(text "// Written by scripts/cmake/EmbedFiles.cmake.\n#include \"${HEADER}\"\n\nnamespace ${NAMESPACE} {\n")
   foreach(entry ${ENTRIES})
@@ -11,7 +11,7 @@ if(CMAKE_SCRIPT_MODE_FILE)
     string(REPLACE "," ";" files "${CMAKE_MATCH_2}")
     set(literals)
     foreach(file ${files})
-      # As hexadecimal: CMake's own lists and escapes leave it alone.
+      # As hexadecimal: CMake lists and escapes do not change it.
       file(READ ${FOLDER}/${file} bytes HEX)
       string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
       string(APPEND literals "${bytes}\n")

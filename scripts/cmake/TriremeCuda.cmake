@@ -1,5 +1,5 @@
-# The CUDA back end: a library of objects that programs are linked with, apart from the rooms, whose references to it are
-# weak. Rooms name its sources:
+# The CUDA back end: an object library that programs link. Rooms do not link it; their references to it are weak.
+# Rooms name its sources:
 #   trireme_cuda_sources(files...)          compiled for the GPU and, for tests, for the host against tests/emulation
 #   trireme_cuda_library_sources(files...)  only for the GPU: code for libraries that the emulator lacks
 # Targets: trireme_cuda (only with TRIREME_CUDA) and trireme_cuda_emulated (tests, x86-64).

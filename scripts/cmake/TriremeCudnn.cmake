@@ -1,5 +1,5 @@
 # Finds cuDNN 9 and the headers of cudnn-frontend 1.18 (pip: nvidia-cudnn-frontend), which are not part of a CUDA toolkit.
-# Sets TRIREME_CUDNN. Without them attention and convolution run on our own kernels.
+# Sets TRIREME_CUDNN. Without them attention and convolution use our kernels.
 set(TRIREME_CUDNN_FRONTEND "auto" CACHE STRING "Folder that holds cudnn_frontend.h (1.18), auto or off")
 
 # A toolkit of pip wheels is site-packages/nvidia/cu13, with cuDNN and the headers of the frontend beside it.

@@ -1,5 +1,5 @@
-# Every third-party library is found here and nowhere else: for the build, and by the installed package (TriremeInstall.cmake),
-# where what is missing makes the package not found.
+# Finds every third-party library, for the build and for the installed package (TriremeInstall.cmake). If one is missing, the
+# installed package is not found.
 if(TRIREME_IS_PACKAGE)
   include(CMakeFindDependencyMacro)
   macro(_trireme_find)
@@ -38,14 +38,14 @@ _trireme_find_module(LIBCRYPTO libcrypto)
 _trireme_find_module(JPEG libjpeg)
 _trireme_find_module(PCRE2 libpcre2-8)
 _trireme_find_module(UTF8PROC libutf8proc)
-# Optional: without it, models of SentencePiece are refused by name. An installed package has what it was built with.
+# Optional: without it, SentencePiece models are an error. An installed package needs what it was built with.
 if(TRIREME_IS_PACKAGE AND TRIREME_SENTENCEPIECE)
   _trireme_find_module(SENTENCEPIECE sentencepiece)
 elseif(TRIREME_SENTENCEPIECE)
   pkg_search_module(SENTENCEPIECE IMPORTED_TARGET sentencepiece)
   set(TRIREME_SENTENCEPIECE ${SENTENCEPIECE_FOUND})
 endif()
-# What chunks of HDF5 files are compressed with.
+# Compression of chunks in HDF5 files.
 _trireme_find_module(DEFLATE libdeflate)
 _trireme_find_module(LZ4 liblz4)
 _trireme_find_module(LZF liblzf)
@@ -71,7 +71,7 @@ _trireme_find_module(HDF5 hdf5-serial hdf5)
 if(TRIREME_IS_PACKAGE)
   return()
 endif()
-# Of the program and the tests alone.
+# Only for the program and the tests.
 find_package(CLI11 REQUIRED)
 if(TRIREME_BUILD_TESTS)
   find_package(GTest REQUIRED)

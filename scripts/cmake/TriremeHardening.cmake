@@ -1,8 +1,7 @@
-# trireme_harden(target room): what makes an error of memory in a room that reads files, connections or users' words end the
-# program instead of handing it over: fortified calls of the C library, canaries on the stack. `program` as the room: an address
-# of its own at every start, and tables of the linker that are read-only from then on. Rooms that only compute keep their flags, so that
-# their bits and their speed stay. Nothing with sanitizers, which watch the same and more.
-# What a user's own program links, it hardens by its own flags: nothing of this is exported.
+# trireme_harden(target room): a memory error in a room that reads files, connections or user input ends the program: fortified
+# calls of the C library and stack canaries. `program` as the room: a random load address (PIE) and read-only linker tables (RELRO).
+# Rooms that only compute keep their flags, and so their bits and speed. Does nothing with sanitizers, which check more.
+# Nothing is exported: a user's program sets its own flags.
 set(TRIREME_HARDENED_ROOMS base config hdf5 comm checkpoint_files checkpoint telemetry data_fields data_shards data_tokenizer data plan engine launch)
 set(TRIREME_HARDENED ON)
 if(TRIREME_SANITIZE)
@@ -10,8 +9,8 @@ if(TRIREME_SANITIZE)
 endif()
 message(STATUS "  hardened            : ${TRIREME_HARDENED}")
 
-# glibc fortifies calls only where the compiler optimises. Distributions set a level of their own. GCC knows the third from 12 on,
-# and glibc warns where it is asked for of an older one.
+# glibc fortifies calls only in optimised code. Distributions set another level. Level 3 needs GCC 12; with an older one glibc
+# warns.
 set(_fortify_level 3)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
   set(_fortify_level 2)

@@ -47,7 +47,7 @@ function(trireme_install)
   install(FILES launch/observe/report/uplot/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime RENAME copyright.uPlot)
   install(FILES README.md .github/CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
   if(TRIREME_SANITIZE)
-    return() # Libraries that force a sanitizer on a user's program.
+    return() # These libraries would force a sanitizer on a user's program.
   endif()
 
   get_property(rooms GLOBAL PROPERTY TRIREME_ROOMS)
@@ -60,7 +60,7 @@ function(trireme_install)
     endif()
   endforeach()
   if(TRIREME_CUDA)
-    # Objects and no archive: nothing but weak references would pull them out of one.
+    # Objects, not an archive: weak references do not pull members from an archive.
     install(TARGETS trireme_cuda trireme_nccl EXPORT trireme OBJECTS DESTINATION ${CMAKE_INSTALL_LIBDIR}/trireme COMPONENT development)
   endif()
   set(package ${CMAKE_INSTALL_LIBDIR}/cmake/trireme)
@@ -84,7 +84,7 @@ function(trireme_package)
   set(CPACK_COMPONENTS_ALL runtime development)
   set(CPACK_COMPONENTS_GROUPING IGNORE)
   set(CPACK_THREADS 0)
-  # CUDA's libraries need not be of any package: an archive alone, whose program finds them as the build did.
+  # CUDA's libraries may belong to no package: only an archive, and the program finds them as the build did.
   set(CPACK_GENERATOR TGZ)
   find_program(DPKG_SHLIBDEPS dpkg-shlibdeps)
   if(DPKG_SHLIBDEPS AND NOT TRIREME_CUDA)

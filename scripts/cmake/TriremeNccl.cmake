@@ -1,4 +1,4 @@
-# Finds NCCL (NCCL_INCLUDE_DIR, NCCL_LIBRARY): beside the toolkit in CUDAToolkit_INCLUDE_DIRS, or as a wheel of its own, which
+# Finds NCCL (NCCL_INCLUDE_DIR, NCCL_LIBRARY): beside the toolkit in CUDAToolkit_INCLUDE_DIRS, or as a separate wheel, which
 # has no unversioned library. A toolkit of pip wheels is site-packages/nvidia/cu13, with nvidia/nccl beside it.
 list(GET CUDAToolkit_INCLUDE_DIRS 0 _include)
 get_filename_component(_toolkit ${_include} REALPATH)

@@ -1,9 +1,9 @@
 # trireme_room(name SOURCES ... DEPENDS ... [PRIVATE_DEPENDS ...] [PUBLIC_HEADERS ... | INTERNAL] [QUICK_COMPILE])
 #   One static library per room, with an alias trireme::name. DEPENDS are rooms or libraries that the room's headers
-#   need; PRIVATE_DEPENDS are the libraries that only its sources see. This is the one place that says what a room depends
-#   on: the build fails where a file includes a header of a room that is neither among these nor below them.
-#   PUBLIC_HEADERS are those that are installed and that other rooms may include (* within a folder); default: all of the
-#   folder. INTERNAL: nothing of it is installed.
+#   need; PRIVATE_DEPENDS are the libraries that only its sources see. The build
+#   fails if a file includes a header of a room outside these and their transitive DEPENDS.
+#   PUBLIC_HEADERS are installed, and other rooms may include them (* within a folder); default: all of the folder.
+#   INTERNAL: nothing is installed.
 #   QUICK_COMPILE: for a room that computes nothing of a step.
 #
 # trireme_check_rooms(), after all rooms: the target trireme_rooms, which runs CheckRooms.cmake before any room is compiled.

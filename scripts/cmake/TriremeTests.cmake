@@ -2,11 +2,10 @@
 # add_mpi_test(name RANKS 1 2 4 SOURCES ... DEPENDS ...) one binary run under mpirun at each rank count
 # Both take TIMEOUT seconds (default 60) and LABELS. A test that hangs fails; a failing rank ends all of them.
 # PROCESSORS counts thirds of a core, as scripts/test.sh does (ctest -j three times the cores): 1 for a test that mostly waits, 2
-# for one that computes, and a third of its time waits, 3 for one that computes on two cores, 2 for each rank of the MPI tests.
-# RUN_SERIAL is for those that measure.
-# COST has long ones started first in a build that has no times of them yet.
+# for one that computes but waits a third of its time, 3 for one that computes on two cores, 2 for each rank of the MPI tests.
+# RUN_SERIAL is for tests that measure time. COST starts long tests first in a build without measured times.
 
-# Tests are compiled more often than they run: this takes half the time of -O3, which the code under test keeps.
+# Tests are compiled more often than they run: this takes half the time of -O3. The code under test keeps -O3.
 add_library(trireme_test_flags INTERFACE)
 target_compile_options(trireme_test_flags INTERFACE "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-Og>")
 
@@ -28,8 +27,8 @@ set(TRIREME_TEST_ENVIRONMENT
   "OMPI_MCA_rmaps_base_oversubscribe=1" "OMPI_MCA_mpi_yield_when_idle=1" "OMPI_MCA_hwloc_base_binding_policy=none"
   "OMPI_MCA_btl_vader_single_copy_mechanism=none" "OMP_NUM_THREADS=1" "TRIREME_POISON_ACTIVATIONS=1")
 
-# CUDA on add_unit_test and add_mpi_test: the sources also run on a GPU (NAME.cuda, skipped where there is none) and on an
-# emulated one (NAME.emulated).
+# CUDA in add_unit_test and add_mpi_test: the sources also run on a GPU (NAME.cuda, skipped without one) and on an emulated
+# one (NAME.emulated).
 set(TRIREME_SKIPPED 77)
 
 function(_trireme_test_binary name)

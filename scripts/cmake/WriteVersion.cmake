@@ -1,6 +1,6 @@
 # cmake -DSOURCE=... -DOUTPUT=... -DVERSION=... ... -P WriteVersion.cmake
-#   Writes the version header at build time, so that it names the commit that is built and not the one that was
-#   configured. An unchanged header keeps its time stamp: nothing is rebuilt.
+#   Writes the version header at build time: it names the built commit, not the configured one. An unchanged header keeps its
+#   time stamp: nothing is rebuilt.
 execute_process(
   COMMAND ${CMAKE_COMMAND} -E env GIT_OPTIONAL_LOCKS=0 git -C ${SOURCE} describe --tags --always --dirty --abbrev=12
   OUTPUT_VARIABLE revision OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
