@@ -49,7 +49,7 @@ done
 [[ $precision == fp32 || $precision == bf16 ]] || die "--precision $precision: use fp32 or bf16"
 [[ -x $trireme ]] || die "$trireme: there is no such program; build it or say where it is with --trireme"
 
-# data x tensor x pipeline, schedule:chunks, ZeRO, sequence, recompute; a star marks the layouts of --quick.
+# data x tensor x pipeline, schedule:chunks, ZeRO/zero_group, sequence, recompute; a star marks the layouts of --quick.
 layouts() {
   cat <<'ROWS'
 1 1 1 1f1b          0 no  none      *
@@ -72,6 +72,9 @@ layouts() {
 4 1 1 1f1b          0 no  none
 4 1 1 1f1b          2 no  full
 4 1 1 1f1b          3 no  none
+4 1 1 1f1b          1/2 no none
+4 1 1 1f1b          2/2 no full     *
+4 1 1 1f1b          3/2 no selective
 2 2 1 1f1b          1 yes none
 2 2 1 1f1b          3 yes selective *
 1 4 1 1f1b          0 no  none
@@ -91,9 +94,17 @@ layouts() {
 3 1 2 1f1b          0 no  none
 3 1 2 interleaved:2 1 no  full
 3 1 2 zero-bubble   1 no  none
+6 1 1 1f1b          1/2 no full
 7 1 1 1f1b          1 no  none
 8 1 1 1f1b          1 no  none
 8 1 1 1f1b          3 no  selective
+8 1 1 1f1b          1/4 no none
+8 1 1 1f1b          2/2 no none
+8 1 1 1f1b          3/4 no full
+4 2 1 1f1b          1/2 no none
+4 2 1 1f1b          3/2 yes selective
+4 1 2 interleaved:2 2/2 no none
+4 1 2 zero-bubble   1/2 no none
 4 2 1 1f1b          2 yes none
 4 1 2 1f1b          3 no  none
 2 4 1 1f1b          0 no  full
@@ -132,13 +143,14 @@ EOF_CONFIG
 
 # train DATA TENSOR PIPELINE SCHEDULE ZERO SEQUENCE RECOMPUTE: into $run, its console into $run.log.
 train() {
-  local chunks=1 sequence=false
+  local chunks=1 sequence=false group=all
   if [[ $4 == *:* ]]; then chunks=${4#*:}; fi
+  if [[ $5 == */* ]]; then group=${5#*/}; fi
   if [[ $6 == yes ]]; then sequence=true; fi
   mpirun -np $(($1 * $2 * $3)) "$trireme" train "$work/config.yaml" --set run.directory="$run" \
     --set parallel.data="$1" --set parallel.tensor="$2" --set parallel.pipeline="$3" --set parallel.schedule="${4%:*}" \
-    --set parallel.chunks="$chunks" --set parallel.zero="$5" --set parallel.sequence="$sequence" \
-    --set train.recompute="$7" >"$run.log" 2>&1 </dev/null
+    --set parallel.chunks="$chunks" --set parallel.zero="${5%/*}" --set parallel.zero_group="$group" \
+    --set parallel.sequence="$sequence" --set train.recompute="$7" >"$run.log" 2>&1 </dev/null
 }
 
 # The results of $run as the program printed them, and what must not depend on the layout.

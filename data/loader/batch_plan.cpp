@@ -8,28 +8,24 @@
 namespace trireme {
 
 BatchPlan BatchPlan::training(const Sampler& sampler, std::int64_t micro_batch,
-                              const BatchSlices& slices, std::int64_t rank, std::int64_t first_step,
-                              bool strided) {
-  TRIREME_EXPECTS(micro_batch * slices.micro_batches() == sampler.global_batch() &&
-                      first_step >= 0 && (slices.equal() || !strided),
+                              const BatchSlices& slices, std::int64_t rank,
+                              std::int64_t first_step) {
+  TRIREME_EXPECTS(micro_batch * slices.micro_batches() == sampler.global_batch() && first_step >= 0,
                   "{} micro-batches of {} for a batch of {}, from step {}", slices.micro_batches(),
                   micro_batch, sampler.global_batch(), first_step);
-  const BatchSlices::Run own = slices.of(rank);
   BatchPlan plan;
   plan.sampler_ = sampler;
   plan.micro_batch_ = micro_batch;
   plan.rank_ = rank;
   plan.ranks_ = slices.ranks();
-  plan.count_ = own.count;
-  plan.first_micro_ = own.first;
-  plan.equal_ = slices.equal();
+  plan.slices_ = slices;
+  plan.count_ = slices.of(rank).count;
   plan.first_step_ = first_step;
-  plan.strided_ = strided;
   return plan;
 }
 
 BatchPlan BatchPlan::training(const Sampler& sampler, std::int64_t micro_batch, std::int64_t rank,
-                              std::int64_t ranks, std::int64_t first_step, bool strided) {
+                              std::int64_t ranks, std::int64_t first_step, std::int64_t turns) {
   TRIREME_EXPECTS(micro_batch > 0 && ranks > 0, "micro-batches of {} for {} ranks", micro_batch,
                   ranks);
   const std::int64_t global = sampler.global_batch(), unit = micro_batch * ranks;
@@ -40,8 +36,8 @@ BatchPlan BatchPlan::training(const Sampler& sampler, std::int64_t micro_batch, 
          global, micro_batch, ranks, std::max<std::int64_t>(1, global / unit) * unit,
          (global / unit + 1) * unit);
   }
-  return training(sampler, micro_batch, BatchSlices::even(global / micro_batch, ranks), rank,
-                  first_step, strided);
+  return training(sampler, micro_batch, BatchSlices::even(global / micro_batch, ranks, turns), rank,
+                  first_step);
 }
 
 BatchPlan BatchPlan::evaluation(std::int64_t samples, std::int64_t micro_batch, std::int64_t rank,
@@ -69,13 +65,14 @@ BatchPlan BatchPlan::evaluation(std::span<const SampleRun> runs, std::int64_t mi
 }
 
 BatchPlan::Place BatchPlan::place(std::int64_t batch) const {
-  if (!equal_) return {first_step_ + batch / count_, first_micro_ + batch % count_};
+  if (!slices_->equal())
+    return {first_step_ + batch / count_, slices_->number(rank_, batch % count_, count_)};
   const BatchRamp& ramp = sampler_->ramp();
   const std::int64_t together = micro_batch_ * ranks_;  // samples in one batch of all ranks
   const std::int64_t sample = ramp.samples_before(first_step_) + batch * together;
   const std::int64_t step = ramp.step_of(sample), count = ramp.size_at(step) / together;
   const std::int64_t own = (sample - ramp.samples_before(step)) / together;
-  return {step, strided_ ? own * ranks_ + rank_ : rank_ * count + own};
+  return {step, slices_->number(rank_, own, count)};
 }
 
 std::int64_t BatchPlan::step_of(std::int64_t batch) const {

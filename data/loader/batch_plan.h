@@ -23,17 +23,16 @@ struct SampleRun {
 
 class BatchPlan {
  public:
-  // Training. A step has M = global_batch / micro_batch micro-batches; data-parallel rank r of D
-  // owns a contiguous run of them, or with `strided` r, r + D, r + 2 D, ... Batch k of the plan is
-  // number k mod n of its n at step first_step + k / n. With a batch ramp, which needs equal
-  // `slices`, M is that of the step.
+  // Training. A step has M = global_batch / micro_batch micro-batches, which `slices` gives to the
+  // data-parallel ranks. Batch k of the plan is number k mod n of its n at step first_step + k / n.
+  // With a batch ramp, which needs equal `slices`, M is that of the step.
   [[nodiscard]] static BatchPlan training(const Sampler& sampler, std::int64_t micro_batch,
                                           const BatchSlices& slices, std::int64_t rank,
-                                          std::int64_t first_step, bool strided = false);
+                                          std::int64_t first_step);
   // With equal slices; raises ExitCode::config if that is impossible.
   [[nodiscard]] static BatchPlan training(const Sampler& sampler, std::int64_t micro_batch,
                                           std::int64_t rank, std::int64_t ranks,
-                                          std::int64_t first_step, bool strided = false);
+                                          std::int64_t first_step, std::int64_t turns = 1);
 
   // One pass over runs of samples in order, each sample once: micro-batch k * D + r of the pass is
   // batch k of rank r of D. Every run starts a new micro-batch, and rows beyond its end are
@@ -62,7 +61,8 @@ class BatchPlan {
   BatchPlan() = default;
   [[nodiscard]] Place place(std::int64_t batch) const;
 
-  std::optional<Sampler> sampler_;  // training
+  std::optional<Sampler> sampler_;  // training, as are the slices
+  std::optional<BatchSlices> slices_;
   // Evaluation: where each run's micro-batches begin in the pass.
   struct Part {
     SampleRun run;
@@ -73,10 +73,7 @@ class BatchPlan {
   std::int64_t rank_ = 0;
   std::int64_t ranks_ = 1;
   std::int64_t count_ = 0;
-  std::int64_t first_micro_ = 0;  // within a step, if ranks have different numbers of them
-  bool equal_ = true;             // ranks have equally many
   std::int64_t first_step_ = 0;
-  bool strided_ = false;
 };
 
 }  // namespace trireme

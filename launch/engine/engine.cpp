@@ -28,7 +28,7 @@ BatchPlan batch_plan(const Session& session, const Sampler& sampler, const StepO
                      std::int64_t first_step) {
   const Communicator& group = session.mesh.data();
   return BatchPlan::training(sampler, session.config.train.micro_batch, options.slices,
-                             group.rank(), first_step, options.assignment == Assignment::strided);
+                             group.rank(), first_step);
 }
 
 void require_same_names(const Dataset& training, const Dataset& validation) {

@@ -37,7 +37,8 @@ std::uint64_t communication_scratch(const Session& session) {
   for (const LayerSummary& layer : session.layers)
     output = std::max(output, layer.output.rank() > 0 ? layer.output.count() : 0);
   const MeshShape& mesh = session.mesh.shape();
-  return parts(bucket, mesh.data) +
+  const std::int64_t groups = mesh.data / mesh.shard;
+  return parts(bucket, mesh.shard) + parts(bucket / mesh.shard, groups) +
          parts(output * (session.config.parallel.sequence ? mesh.tensor : 1), mesh.tensor);
 }
 

@@ -110,6 +110,12 @@ std::int64_t bucket_elements(const Config& config) {
   return std::llround(config.parallel.bucket_megabytes * bytes_per_megabyte / sizeof(float));
 }
 
+std::string zero_text(const ParallelConfig& parallel) {
+  return parallel.zero_group > 0 && parallel.zero_group < parallel.data
+             ? fmt::format("{} in groups of {}", parallel.zero, parallel.zero_group)
+             : fmt::format("{}", parallel.zero);
+}
+
 DType reduced_dtype(const Config& config) {
   return config.parallel.reduce_dtype == ReduceDtype::compute ? compute_dtype(config.precision)
                                                               : DType::f32;
@@ -118,13 +124,11 @@ DType reduced_dtype(const Config& config) {
 StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
                          const ModelTraits& traits) {
   const LrScheduleConfig& schedule = config.lr_schedule;
-  const bool strided = config.parallel.zero >= 2;
   return {.seed = config.run.seed,
           .pipeline = pipeline,
           .slices = batch_slices(config),
           .sizes = step_sizes(config.train),
           .targets_per_micro_batch = config.train.micro_batch * traits.targets_per_sample,
-          .assignment = strided ? Assignment::strided : Assignment::contiguous,
           .clip_norm = static_cast<float>(config.train.clip_norm),
           .label_smoothing = static_cast<float>(config.train.label_smoothing),
           .z_loss = static_cast<float>(config.train.z_loss),

@@ -23,6 +23,8 @@ namespace trireme {
 // stages, and some sums must not depend on that.
 [[nodiscard]] bool separates_ties(const Config& config);
 [[nodiscard]] std::int64_t bucket_elements(const Config& config);
+// "3 in groups of 8".
+[[nodiscard]] std::string zero_text(const ParallelConfig& parallel);
 // The dtype in which data-parallel ranks send gradients.
 [[nodiscard]] DType reduced_dtype(const Config& config);
 [[nodiscard]] StepOptions step_options(const Config& config, const ScheduleShape& pipeline,

@@ -148,7 +148,8 @@ DevicePlace device_place(Communicator& world, DeviceType type, bool share) {
 MeshShape mesh_shape(const ParallelConfig& parallel) {
   return {.pipeline = static_cast<int>(parallel.pipeline),
           .data = static_cast<int>(parallel.data),
-          .tensor = static_cast<int>(parallel.tensor)};
+          .tensor = static_cast<int>(parallel.tensor),
+          .shard = static_cast<int>(parallel.shard())};
 }
 
 RankProcess::RankProcess() : mpi((prepare_gpu_environment(), nullptr), nullptr) {
@@ -161,7 +162,8 @@ Environment RankProcess::environment() const {
   return {.ranks = mpi.size(),
           .cuda_in_build = Device::in_build(DeviceType::cuda),
           .gpus = Device::count(DeviceType::cuda),
-          .native_bf16 = cpu_has_bf16()};
+          .native_bf16 = cpu_has_bf16(),
+          .hosts = mpi.hosts()};
 }
 
 RankResources open_resources(const RankProcess& process, const Config& config, bool training) {
@@ -198,12 +200,12 @@ Session::Session(RankResources resources, const Config& resolved, bool training,
       world(std::move(resources.world)),
       watchdog(std::move(resources.watchdog)),
       mesh(std::move(resources.mesh)),
-      streams(*device),
+      streams(*device, mesh.shape().shard > 1),
       tensor_stream(tensor_stream_of(*device, mesh)),
       tensor(*device, mesh.tensor(), tensor_stream ? *tensor_stream : *streams.comm,
              &streams.stalls),
       pipeline(pipeline_shape(config, training, mesh.here().data)) {
-  if (training) mesh.data().set_doubled(static_cast<int>(batch_slices(config).doubled()));
+  if (training) mesh.set_doubled(static_cast<int>(batch_slices(config).doubled()));
   streams.compute->set_policy({.matmul = config.precision == Precision::tf32
                                              ? MatmulPrecision::tf32
                                              : MatmulPrecision::fp32,
@@ -222,8 +224,8 @@ std::unique_ptr<Model> Session::make_part(bool training) const {
   StoreOptions store{.bucket_elements = bucket_elements(config)};
   if (training) {
     store.zero = {.stage = static_cast<int>(parallel.zero),
-                  .ranks = mesh.shape().data,
-                  .rank = mesh.here().data};
+                  .ranks = mesh.shape().shard,
+                  .rank = mesh.here().data % mesh.shape().shard};
     store.gradient_levels =
         StepEngine::gradient_levels(step_options(config, pipeline, traits()), store.zero.stage);
   }

@@ -9,6 +9,7 @@
 #include "launch/engine/data_sets.h"
 #include "launch/engine/memory_plan.h"
 #include "launch/engine/mixture.h"
+#include "launch/engine/options.h"
 #include "runtime/base/log.h"
 #include "runtime/ops/attention/attention.h"
 #include "runtime/ops/common/library_version.h"
@@ -26,7 +27,7 @@ void log_start(const Session& session, const Dataset& dataset) {
       config.reproducibility == Reproducibility::layout) {
     log::get("train").info(
         "schedule {}, ZeRO {}, recompute {}, tensor blocks {}, reproducibility {}",
-        name_of(parallel.schedule), parallel.zero, name_of(config.train.recompute),
+        name_of(parallel.schedule), zero_text(parallel), name_of(config.train.recompute),
         std::max<std::int64_t>(parallel.tensor_blocks, 1), name_of(config.reproducibility));
   }
   if (session.device->type() == DeviceType::cuda) {

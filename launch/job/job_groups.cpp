@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/job/job_groups.h"
 
+#include <algorithm>
+
 #include "runtime/comm/nccl.h"
 
 namespace trireme {
@@ -40,6 +42,7 @@ std::vector<Communicator*> JobGroups::all() const {
   for (Communicator* const group : {&mesh.tensor(), &mesh.data(), &mesh.pipeline()}) {
     if (group->size() > 1 && group->size() < world->size()) groups.push_back(group);
   }
+  std::ranges::copy(mesh.zero_groups(), std::back_inserter(groups));
   return groups;
 }
 

@@ -21,7 +21,7 @@ struct JobGroups {
   JobGroups(Communicator& host_world, std::unique_ptr<Device> of_rank, const Config* config,
             Reproducibility reproducibility);
 
-  // The world, and the mesh's groups with several but not all ranks.
+  // The world, and the mesh's groups with several but not all ranks, ZeRO's included.
   [[nodiscard]] std::vector<Communicator*> all() const;
 
   std::unique_ptr<Device> device;

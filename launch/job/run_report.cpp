@@ -55,7 +55,7 @@ ExportChoice export_choice(const TelemetryConfig& config) {
 
 std::string layout_text(const ParallelConfig& parallel) {
   return fmt::format("data {} x tensor {} x pipeline {}, ZeRO {}", parallel.data, parallel.tensor,
-                     parallel.pipeline, parallel.zero);
+                     parallel.pipeline, zero_text(parallel));
 }
 
 Reporter::Reporter(const Config& config, const std::string& requested,

@@ -20,7 +20,7 @@ Config without_groups(Config config) {
   config.parallel.chunks = 1;
   config.parallel.stage_layers.clear();
   config.parallel.schedule = ScheduleKind::one_f_one_b;
-  config.parallel.zero = 0;
+  config.parallel.zero = config.parallel.zero_group = 0;
   config.train.global_batch = config.train.micro_batch;
   config.train.batch_ramp.clear();
   config.train.context_ramp.clear();

@@ -91,6 +91,7 @@ void add_times(json& text, const LayoutPlan& plan, const PlanContext& context) {
   if (plan.capacity > 0) return;
   text["step_seconds"] = step_json(plan.step);
   text["bytes_sent_per_rank"] = {{"data", plan.step.volumes.data},
+                                 {"data_to_other_domains", plan.step.volumes.data_out},
                                  {"tensor", plan.step.volumes.tensor},
                                  {"pipeline", plan.step.volumes.pipeline}};
   text[items + "_per_second"] = plan.step.items_per_second;

@@ -22,6 +22,7 @@ LayoutChoice choice_of(const Config& config) {
           .chunks = parallel.chunks,
           .zero = parallel.zero,
           .micro_batch = config.train.micro_batch,
+          .zero_group = parallel.zero_group,
           .sequence = parallel.sequence,
           .schedule = parallel.schedule,
           .recompute = config.train.recompute};
@@ -35,6 +36,7 @@ Config with_layout(Config config, const LayoutChoice& choice) {
   parallel.pipeline = choice.pipeline;
   parallel.chunks = choice.chunks;
   parallel.zero = choice.zero;
+  parallel.zero_group = choice.zero_group;
   parallel.sequence = choice.sequence;
   parallel.schedule = choice.schedule;
   parallel.stage_layers.clear();
@@ -45,8 +47,9 @@ Config with_layout(Config config, const LayoutChoice& choice) {
 
 int distance(const LayoutChoice& a, const LayoutChoice& b) {
   return (a.data != b.data) + (a.tensor != b.tensor) + (a.pipeline != b.pipeline) +
-         (a.chunks != b.chunks) + (a.zero != b.zero) + (a.micro_batch != b.micro_batch) +
-         (a.sequence != b.sequence) + (a.schedule != b.schedule) + (a.recompute != b.recompute);
+         (a.chunks != b.chunks) + (a.zero != b.zero) + (a.zero_group != b.zero_group) +
+         (a.micro_batch != b.micro_batch) + (a.sequence != b.sequence) +
+         (a.schedule != b.schedule) + (a.recompute != b.recompute);
 }
 
 std::string as_flags(const Config& given, const LayoutChoice& choice) {

@@ -117,10 +117,14 @@ plan::Hardware on_nodes(plan::Hardware hardware, int ranks, int nodes) {
 }
 
 Environment planned_environment(int ranks, const plan::Hardware& hardware) {
+  std::vector<int> hosts;
+  for (int rank = 0; rank < ranks; ++rank)
+    hosts.push_back(rank / hardware.node.ranks);
   return {.ranks = ranks,
           .cuda_in_build = true,
           .gpus = described_device(hardware) == DeviceType::cuda ? 1 : 0,
-          .native_bf16 = hardware.flops(Precision::bf16) > 0};
+          .native_bf16 = hardware.flops(Precision::bf16) > 0,
+          .hosts = std::move(hosts)};
 }
 
 Environment planned_environment(int ranks, const Config& given) {

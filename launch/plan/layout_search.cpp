@@ -48,8 +48,17 @@ std::vector<LayoutChoice> with_schedules(LayoutChoice choice, std::int64_t layer
   return all;
 }
 
+// For ZeRO in two levels: all data ranks, or those of a domain of fast links.
+std::vector<std::int64_t> zero_groups(std::int64_t zero, std::int64_t data, std::int64_t tensor,
+                                      int domain) {
+  const std::int64_t here = domain / tensor;
+  const bool several =
+      zero > 0 && domain % tensor == 0 && here > 1 && here < data && data % here == 0;
+  return several ? std::vector<std::int64_t>{0, here} : std::vector<std::int64_t>{0};
+}
+
 // Simple ones first, which keeps that order among equal layouts.
-std::vector<LayoutChoice> all_layouts(const Config& given, int ranks) {
+std::vector<LayoutChoice> all_layouts(const Config& given, int ranks, int domain) {
   const bool fixed = micro_batch_decides_results(given);
   const auto layers = static_cast<std::int64_t>(make_chain(given).size());
   std::vector<LayoutChoice> all;
@@ -66,14 +75,17 @@ std::vector<LayoutChoice> all_layouts(const Config& given, int ranks) {
           for (const Recompute recompute :
                {Recompute::none, Recompute::selective, Recompute::full}) {
             for (const std::int64_t batch : batches) {
-              const LayoutChoice choice{.data = data,
-                                        .tensor = tensor,
-                                        .pipeline = pipeline,
-                                        .zero = zero,
-                                        .micro_batch = batch,
-                                        .sequence = sequence,
-                                        .recompute = recompute};
-              std::ranges::move(with_schedules(choice, layers), std::back_inserter(all));
+              LayoutChoice choice{.data = data,
+                                  .tensor = tensor,
+                                  .pipeline = pipeline,
+                                  .zero = zero,
+                                  .micro_batch = batch,
+                                  .sequence = sequence,
+                                  .recompute = recompute};
+              for (const std::int64_t group : zero_groups(zero, data, tensor, domain)) {
+                choice.zero_group = group;
+                std::ranges::move(with_schedules(choice, layers), std::back_inserter(all));
+              }
             }
           }
         }
@@ -86,7 +98,7 @@ std::vector<LayoutChoice> all_layouts(const Config& given, int ranks) {
 // The least memory of the fullest rank: weights, gradients, optimizer state and saved activations.
 std::uint64_t min_bytes(const Config& config, const plan::StepInput& input,
                         const plan::StepEstimate& step) {
-  const double ranks = static_cast<double>(config.parallel.data);
+  const double ranks = static_cast<double>(config.parallel.shard());
   const auto shared = [&](int from_stage) { return input.zero >= from_stage ? ranks : 1.0; };
   const double rounded = input.build.compute == DType::f32 || input.zero >= 3
                              ? 0
@@ -128,7 +140,7 @@ LayoutSearch::LayoutSearch(const Config& given, const Environment& environment,
                            const plan::Hardware& hardware)
     : given_(given), hardware_(hardware), environment_(environment) {
   std::string refusal;
-  for (const LayoutChoice& choice : all_layouts(given, environment.ranks))
+  for (const LayoutChoice& choice : all_layouts(given, environment.ranks, hardware.links.domain))
     consider(choice, refusal);
   if (!candidates_.empty()) return;
   fail(ExitCode::config, "none of {} layouts of {} ranks is possible; of the first: {}", tried(),

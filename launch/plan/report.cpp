@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "launch/engine/options.h"
 #include "launch/plan/goodput.h"
 #include "runtime/config/batch_ramp.h"
 #include "runtime/config/batch_slices.h"
@@ -124,11 +125,12 @@ std::string step_text(const LayoutPlan& plan) {
   if (plan.config.parallel.pipeline > 1)
     text += fmt::format("; bubble {:.1f} %", 100 * step.bubble / step.total);
   const auto megabytes = [](double bytes) { return 1e-6 * bytes; };
-  return text + fmt::format(
-                    "\nsent by a rank in a step: data group {:.1f} MB, tensor group {:.1f} MB, "
-                    "pipeline group {:.1f} MB\n",
-                    megabytes(step.volumes.data), megabytes(step.volumes.tensor),
-                    megabytes(step.volumes.pipeline));
+  return text +
+         fmt::format(
+             "\nsent by a rank in a step: data group {:.1f} MB ({:.1f} MB to other domains), "
+             "tensor group {:.1f} MB, pipeline group {:.1f} MB\n",
+             megabytes(step.volumes.data), megabytes(step.volumes.data_out),
+             megabytes(step.volumes.tensor), megabytes(step.volumes.pipeline));
 }
 
 // The planner's choices for open settings, or "".
@@ -156,7 +158,7 @@ std::string heading(const LayoutPlan& plan, const PlanContext& context) {
       "{} of {} in {} on {} rank(s): data {} x tensor {} x pipeline {}, ZeRO {}, "
       "recompute {}",
       config.model.family, text_of(parameter_counts(input.layers)), name_of(config.precision),
-      input.mesh.size(), parallel.data, parallel.tensor, parallel.pipeline, parallel.zero,
+      input.mesh.size(), parallel.data, parallel.tensor, parallel.pipeline, zero_text(parallel),
       name_of(config.train.recompute));
   if (parallel.pipeline > 1) {
     text += fmt::format(", schedule {}", name_of(parallel.schedule));

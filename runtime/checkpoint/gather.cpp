@@ -22,7 +22,7 @@ class BucketValues {
       widest = std::max(widest, bucket.count);
     whole_ = Buffer(device, static_cast<std::size_t>(widest) * sizeof(float), MemoryKind::host);
   }
-  // A parameter's values as stored here; collective over the data group. Valid until the next call.
+  // A parameter's values as stored here; collective over the ZeRO group. Valid until the next call.
   Tensor of(ParamId id) {
     const ParamLayout& layout = params_.layout();
     const int index = layout.bucket_of(id);
@@ -38,10 +38,10 @@ class BucketValues {
   void fetch(const Bucket& bucket, const Tensor& whole) {
     const Tensor own = owned_(bucket);
     const bool sliced = own.count() < bucket.count;
-    const Tensor here = whole.range(sliced ? own.count() * mesh_.data().rank() : 0, own.count());
+    const Tensor here = whole.range(sliced ? own.count() * mesh_.zero().rank() : 0, own.count());
     device_.copy(comm_, here.data, own.data, own.bytes());
     comm_.synchronize();
-    if (sliced) mesh_.data().all_gather(*host_, here, whole);
+    if (sliced) mesh_.zero().all_gather(*host_, here, whole);
   }
 
   Device& device_;

@@ -14,12 +14,13 @@ constexpr std::int64_t cut_alignment = 16;
 ParamLayout::Range piece_of(const ParamLayout& layout, const Bucket& bucket,
                             const ProcessMesh& mesh) {
   const std::int64_t held = layout.slice_count(bucket);
-  if (held < bucket.count) return {layout.slice_first(bucket), held};
-  const std::int64_t ranks = mesh.shape().data;
-  const std::int64_t units = (bucket.count + cut_alignment - 1) / cut_alignment;
+  // Of the ranks that hold the same, this one's number.
+  const std::int64_t shared = held < bucket.count ? mesh.shape().shard : 1;
+  const std::int64_t ranks = mesh.shape().data / shared, here = mesh.here().data / shared;
+  const std::int64_t units = (held + cut_alignment - 1) / cut_alignment;
   const std::int64_t each = (units + ranks - 1) / ranks * cut_alignment;
-  const std::int64_t from = std::min(mesh.here().data * each, bucket.count);
-  return {bucket.first + from, std::min(each, bucket.count - from)};
+  const std::int64_t from = std::min(here * each, held);
+  return {layout.slice_first(bucket) + from, std::min(each, held - from)};
 }
 
 }  // namespace

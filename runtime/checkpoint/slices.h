@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides which rank writes which elements, so each element of every tensor is written once. The
-// owner writes a ZeRO slice; data-parallel ranks share replicated values evenly; the first rank of
-// a tensor group writes what the group replicates; only originals of ties are written.
+// Decides which rank writes which elements, so each element of every tensor is written once.
+// Data-parallel ranks that hold the same, a ZeRO slice or the whole, share it evenly; the first
+// rank of a tensor group writes what the group replicates; only originals of ties are written.
 #pragma once
 
 #include <algorithm>

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "runtime/comm/communicator.h"
 
@@ -28,6 +29,8 @@ class MpiEnvironment {
   [[nodiscard]] int size() const { return size_; }
   [[nodiscard]] int local_rank() const { return local_rank_; }  // among the ranks of this host
   [[nodiscard]] int local_size() const { return local_size_; }
+  // By rank: the first rank of its host.
+  [[nodiscard]] const std::vector<int>& hosts() const { return hosts_; }
   // "mpirun", "srun", "RANK and WORLD_SIZE" or "none".
   [[nodiscard]] const std::string& launcher() const { return launcher_; }
   // A new world group; Single if it has one rank. Collective.
@@ -40,6 +43,7 @@ class MpiEnvironment {
   std::unique_ptr<StartWatch> watch_;
   std::string launcher_ = "none";
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
+  std::vector<int> hosts_{0};
 };
 
 // "Open MPI v4.1.4"; usable before MPI is up.

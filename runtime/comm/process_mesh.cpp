@@ -10,6 +10,11 @@ std::optional<int> world_rank_in(const MeshShape& shape, const MeshCoordinates& 
   const std::string_view axis = group.substr(0, group.find('.'));
   if (axis == "world") return rank;
   if (axis == "data") return rank_of(shape, {here.pipeline, rank, here.tensor});
+  const int in_group = here.data % shape.shard;
+  if (axis == "zero")
+    return rank_of(shape, {here.pipeline, here.data - in_group + rank, here.tensor});
+  if (axis == "replicas")
+    return rank_of(shape, {here.pipeline, in_group + rank * shape.shard, here.tensor});
   if (axis == "tensor") return rank_of(shape, {here.pipeline, here.data, rank});
   if (axis == "pipeline") return rank_of(shape, {rank, here.data, here.tensor});
   if (axis == "model") return rank_of(shape, {rank / shape.tensor, here.data, rank % shape.tensor});
@@ -38,6 +43,8 @@ ProcessMesh::ProcessMesh(Communicator& world, const MeshShape& shape, const Make
          "{} ranks or change the sizes",
          shape.pipeline, shape.data, shape.tensor, shape.size(), world.size(), shape.size());
   }
+  TRIREME_EXPECTS(shape.shard > 0 && shape.data % shape.shard == 0,
+                  "{} data ranks in ZeRO groups of {}", shape.data, shape.shard);
   here_ = coordinates_of(shape, world.rank());
   // A group's color is the rank of its first member: this rank's coordinates with the group's axis
   // set to zero.
@@ -49,6 +56,34 @@ ProcessMesh::ProcessMesh(Communicator& world, const MeshShape& shape, const Make
   pipeline_ = group({0, here_.data, here_.tensor}, here_.pipeline, shape.pipeline, "pipeline");
   model_ = group({0, here_.data, 0}, here_.pipeline * shape.tensor + here_.tensor,
                  shape.pipeline * shape.tensor, "model");
+  const int in_group = here_.data % shape.shard;
+  const auto zero_group = [&](const char* name) {
+    return group({here_.pipeline, here_.data - in_group, here_.tensor}, in_group, shape.shard,
+                 name);
+  };
+  zero_ = replicas_ = data_;
+  if (shape.shard > 1 && shape.shard < shape.data) {
+    zero_ = zero_group("zero");
+    replicas_ = group({here_.pipeline, in_group, here_.tensor}, here_.data / shape.shard,
+                      shape.data / shape.shard, "replicas");
+  } else if (shape.data > 1) {
+    (shape.shard == 1 ? zero_ : replicas_) = make_single_communicator();
+  }
+  gather_ = shape.shard > 1 ? zero_group("zero.gather") : zero_;
+}
+
+std::vector<Communicator*> ProcessMesh::zero_groups() const {
+  std::vector<Communicator*> groups;
+  for (Communicator* const each : {zero_.get(), replicas_.get(), gather_.get()})
+    if (each->size() > 1 && each != data_.get()) groups.push_back(each);
+  return groups;
+}
+
+void ProcessMesh::set_doubled(int ranks) const {
+  TRIREME_EXPECTS(replicas_->size() == 1 || ranks % shape_.shard == 0,
+                  "{} doubled data ranks are no whole ZeRO groups of {}", ranks, shape_.shard);
+  data_->set_doubled(ranks);
+  if (replicas_ != data_ && replicas_->size() > 1) replicas_->set_doubled(ranks / shape_.shard);
 }
 
 }  // namespace trireme

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "runtime/comm/communicator.h"
 
@@ -18,6 +19,9 @@ struct MeshShape {
   int pipeline = 1;
   int data = 1;
   int tensor = 1;
+  // Consecutive data ranks that share ZeRO's slices; data / shard such groups hold the same. 1: no
+  // slices, every data rank holds the same.
+  int shard = 1;
   [[nodiscard]] constexpr int size() const { return pipeline * data * tensor; }
   friend constexpr bool operator==(const MeshShape&, const MeshShape&) = default;
 };
@@ -39,8 +43,8 @@ struct MeshCoordinates {
 }
 
 // The world rank of rank `rank` in the group `group` that contains the rank at `here`. Groups:
-// "world", "data", "tensor", "pipeline", "model"; "pipeline.forward0" counts as "pipeline". Nothing
-// for other names.
+// "world", "data", "zero", "replicas", "tensor", "pipeline", "model"; "pipeline.forward0" counts as
+// "pipeline". Nothing for other names.
 [[nodiscard]] std::optional<int> world_rank_in(const MeshShape& shape, const MeshCoordinates& here,
                                                std::string_view group, int rank);
 
@@ -60,6 +64,18 @@ class ProcessMesh {
   [[nodiscard]] Communicator& pipeline() const { return *pipeline_; }  // same data and tensor index
   // All ranks with the same data index: one replica of the model.
   [[nodiscard]] Communicator& model() const { return *model_; }
+  // Of the data group: the ranks with other slices than this one, and those with the same. Sums
+  // over the one, then the other, are sums over the data group. One of the two is the data group
+  // itself unless 1 < shard < data; a group of one rank is an identity.
+  [[nodiscard]] Communicator& zero() const { return *zero_; }
+  [[nodiscard]] Communicator& replicas() const { return *replicas_; }
+  // The ranks of zero() again, for gathers that must not wait for reductions.
+  [[nodiscard]] Communicator& gather() const { return *gather_; }
+  // Those of the three that are no other group, with more than one rank.
+  [[nodiscard]] std::vector<Communicator*> zero_groups() const;
+  // Communicator::set_doubled for all groups that sum over data ranks: the first `ranks` of them,
+  // whole ZeRO groups if there are several.
+  void set_doubled(int ranks) const;
 
  private:
   // Makes one axis's group of `size` ranks: those of equal color, ordered by key.
@@ -70,7 +86,8 @@ class ProcessMesh {
   Communicator& world_;
   MeshShape shape_;
   MeshCoordinates here_;
-  std::unique_ptr<Communicator> data_, tensor_, pipeline_, model_;
+  std::unique_ptr<Communicator> tensor_, pipeline_, model_;
+  std::shared_ptr<Communicator> data_, zero_, replicas_, gather_;
 };
 
 }  // namespace trireme

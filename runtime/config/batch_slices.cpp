@@ -18,10 +18,12 @@ std::int64_t parts_of(std::int64_t whole, std::int64_t part) {
 
 }  // namespace
 
-BatchSlices BatchSlices::even(std::int64_t micro_batches, std::int64_t ranks) {
-  TRIREME_EXPECTS(ranks >= 1 && micro_batches >= ranks, "{} micro-batches for {} ranks",
-                  micro_batches, ranks);
+BatchSlices BatchSlices::even(std::int64_t micro_batches, std::int64_t ranks, std::int64_t turns) {
+  TRIREME_EXPECTS(ranks >= 1 && micro_batches >= ranks && ranks % turns == 0 &&
+                      (turns == 1 || micro_batches % ranks == 0),
+                  "{} micro-batches for {} ranks, {} in turn", micro_batches, ranks, turns);
   BatchSlices slices(micro_batches, ranks);
+  slices.turns_ = turns;
   slices.narrow_ = micro_batches / ranks;
   slices.wide_ = slices.narrow_ + 1;
   slices.wide_ranks_ = micro_batches % ranks;
@@ -47,6 +49,11 @@ BatchSlices::Run BatchSlices::of(std::int64_t rank) const {
   return {first, std::min(most, micro_batches_ - first)};
 }
 
+std::int64_t BatchSlices::number(std::int64_t rank, std::int64_t m, std::int64_t count) const {
+  if (!equal()) return of(rank).first + m;
+  return rank / turns_ * turns_ * count + m * turns_ + rank % turns_;
+}
+
 std::int64_t BatchSlices::doubled() const {
   return tree_ && wide_ranks_ < ranks_ ? wide_ranks_ : 0;
 }
@@ -66,10 +73,12 @@ std::string BatchSlices::to_string() const {
 
 BatchSlices batch_slices(const Config& config) {
   const std::int64_t count = config.train.global_batch / config.train.micro_batch;
-  // ZeRO 2 and 3 deal micro-batches out round-robin, equally many per rank.
-  const bool tree = config.reproducibility == Reproducibility::layout && config.parallel.zero < 2;
-  return tree ? BatchSlices::tree(count, config.parallel.data)
-              : BatchSlices::even(count, config.parallel.data);
+  // ZeRO 2 and 3 add each micro-batch of a group's ranks at once, so those are neighbours.
+  const ParallelConfig& parallel = config.parallel;
+  if (parallel.zero >= 2) return BatchSlices::even(count, parallel.data, parallel.shard());
+  return config.reproducibility == Reproducibility::layout
+             ? BatchSlices::tree(count, parallel.data)
+             : BatchSlices::even(count, parallel.data);
 }
 
 }  // namespace trireme

@@ -85,6 +85,7 @@ struct ParallelConfig {
   std::int64_t tensor = 1;
   std::int64_t pipeline = 1;
   std::int64_t zero = 0;
+  std::int64_t zero_group = 0;  // data ranks; 0 = all, -1 = those of a host, until it is resolved
   bool sequence = false;
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
   std::int64_t chunks = 1;
@@ -96,6 +97,10 @@ struct ParallelConfig {
   double bucket_megabytes = 4;
   bool check_collectives = false;
   double timeout_seconds = 600;  // 0 = no deadline
+  // Of a resolved config: data ranks with different slices (MeshShape::shard); 1 without ZeRO.
+  [[nodiscard]] std::int64_t shard() const {
+    return zero == 0 ? 1 : zero_group > 0 ? zero_group : data;
+  }
   friend bool operator==(const ParallelConfig&, const ParallelConfig&) = default;
 };
 
@@ -210,6 +215,8 @@ struct Environment {
   bool cuda_in_build = false;
   int gpus = 0;  // that this rank sees
   bool native_bf16 = false;
+  // Number of each rank's host; empty: not known.
+  std::vector<int> hosts{};
 };
 
 // The origin of each value, for messages of rules that run after reading.

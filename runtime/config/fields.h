@@ -65,7 +65,8 @@ struct IntegerRange {
   std::int64_t low = 0;
   std::int64_t high = 0;
   Items items{};
-  std::string_view zero_word{};  // written instead of 0 ("auto")
+  std::string_view zero_word{};   // written instead of 0 ("auto")
+  std::string_view below_word{};  // of -1; needs a zero_word
 };
 struct NumberRange {
   double low = 0;

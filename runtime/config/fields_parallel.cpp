@@ -6,8 +6,9 @@ namespace trireme::config {
 std::vector<Field> parallel_fields() {
   return {
       FIELD(parallel.search, Free{},
-            "let the planner choose data, tensor, pipeline, schedule, chunks, zero, sequence, "
-            "train.recompute and, where results allow, train.micro_batch; needs parallel.hardware"),
+            "let the planner choose data, tensor, pipeline, schedule, chunks, zero, zero_group, "
+            "sequence, train.recompute and, where results allow, train.micro_batch; needs "
+            "parallel.hardware"),
       FIELD(parallel.hardware, Text{},
             "description of the machine for plans and search, see configs/hardware"),
       FIELD(parallel.data, (IntegerRange{1, 1 << 20, {}, "auto"}),
@@ -17,6 +18,10 @@ std::vector<Field> parallel_fields() {
       FIELD(parallel.zero, IntegerRange{0, 3},
             "ZeRO stage, what is sharded over data-parallel ranks: 1 optimizer state, 2 also "
             "gradients, 3 also parameters"),
+      FIELD(parallel.zero_group, (IntegerRange{1, 1 << 20, {}, "all", "node"}),
+            "consecutive data-parallel ranks that share out what ZeRO shards; the groups hold "
+            "copies of each other and add their gradients. all = one group, node = the ranks of a "
+            "host, whose gathers then stay inside it"),
       FIELD(
           parallel.sequence, Free{},
           "sequence parallelism: split norms, dropout and residuals over the tensor ranks, by rows",

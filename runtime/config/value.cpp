@@ -44,13 +44,16 @@ struct Reader {
 
   void read(const Node& node, std::int64_t& out) const {
     const auto& range = std::get<IntegerRange>(field.limits);
-    if (!range.zero_word.empty() && node.kind == Node::Kind::scalar &&
-        node.text == range.zero_word) {
-      out = 0;
+    for (const auto& [word, number] : {std::pair(range.zero_word, 0), {range.below_word, -1}}) {
+      if (word.empty() || node.kind != Node::Kind::scalar || node.text != word) continue;
+      out = number;
       return;
     }
     const std::string expected =
-        range.zero_word.empty() ? "an integer" : fmt::format("{} or an integer", range.zero_word);
+        range.zero_word.empty() ? "an integer"
+        : range.below_word.empty()
+            ? fmt::format("{} or an integer", range.zero_word)
+            : fmt::format("{}, {} or an integer", range.zero_word, range.below_word);
     expect_scalar(node, expected);
     const auto value = parse_integer(node.text);
     if (value.state == Parse::malformed) wrong_type(node, expected, integer_hint(node.text));
@@ -210,6 +213,7 @@ struct Formatter {
   std::string operator()(std::int64_t value) const {
     const auto& range = std::get<IntegerRange>(field.limits);
     if (value == 0 && !range.zero_word.empty()) return std::string(range.zero_word);
+    if (value == -1 && !range.below_word.empty()) return std::string(range.below_word);
     return fmt::format("{}", value);
   }
   std::string operator()(const std::string& value) const { return quote_if_needed(value); }
@@ -316,7 +320,9 @@ std::string allowed_by(const Field& field) {
     std::string operator()(const IntegerRange& range) const {
       const std::string text =
           with_items(range.items, fmt::format("{} to {}", range.low, range.high));
-      return range.zero_word.empty() ? text : fmt::format("{} | {}", range.zero_word, text);
+      if (range.zero_word.empty()) return text;
+      return fmt::format("{}{}{} | {}", range.zero_word, range.below_word.empty() ? "" : " | ",
+                         range.below_word, text);
     }
     std::string operator()(const NumberRange& range) const {
       return with_items(range.items, describe_range(range));

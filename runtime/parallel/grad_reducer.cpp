@@ -35,10 +35,11 @@ int GradReducer::levels(const ReducerOptions& options, int zero_stage) {
   return PartialSums{options.sum, zero_stage >= 2, options.micro_batches}.levels();
 }
 
-GradReducer::GradReducer(Device& device, Communicator& group, ParamStore& params, Stream& compute,
-                         Stream& comm, const ReducerOptions& options)
+GradReducer::GradReducer(Device& device, const ReducerGroups& groups, ParamStore& params,
+                         Stream& compute, Stream& comm, const ReducerOptions& options)
     : device_(device),
-      group_(group),
+      zero_(groups.zero),
+      replicas_(groups.replicas),
       params_(params),
       compute_(compute),
       comm_(comm),
@@ -76,12 +77,14 @@ GradReducer::GradReducer(Device& device, Communicator& group, ParamStore& params
     }
     chunks_.push_back(std::move(chunk));
   }
-  if (options_.sent == DType::f32 || group.size() == 1) return;
+  if (options_.sent == DType::f32) return;
   std::int64_t largest = 0;
   for (const Bucket& bucket : buckets) {
     if (bucket.kind == ParamKind::weight) largest = std::max(largest, bucket.count);
   }
-  rounded_.emplace(device, group, options_.sent, largest);
+  if (zero_.size() > 1) in_group_.emplace(device, zero_, options_.sent, largest);
+  if (replicas_.size() > 1)
+    over_groups_.emplace(device, replicas_, options_.sent, largest / zero_.size());
 }
 
 void GradReducer::set_micro_batches(int count) {
@@ -134,7 +137,7 @@ void GradReducer::after_forward(int chunk, int micro_batch) {
   hand_over();
   const Tensor sums = partial(statistics, leaf);
   const ScopedCommLabel label("running statistics");
-  group_.all_reduce(comm_, sums, sums, ReduceOp::sum);
+  zero_.all_reduce(comm_, sums, sums, ReduceOp::sum);
   merge(comm_, statistics, leaf, merges);
 }
 
@@ -193,21 +196,28 @@ void GradReducer::hand_over() {
   comm_.wait(*ready_event_);
 }
 
-// Reduces a complete bucket: with ZeRO into this rank's slice of partial sum `level`.
-void GradReducer::sum_over_ranks(const Bucket& bucket, int level) {
-  const bool weights = bucket.kind == ParamKind::weight;
+// Reduces a complete bucket of weights into this rank's slice of partial sum `level`, or
+// statistics.
+void GradReducer::sum_in_group(const Bucket& bucket, int level) {
   const Tensor whole = params_.gradients().bucket(bucket);
   clock_.start(comm_);
-  if (weights && params_.options().zero.stage >= 1) {
-    const Tensor own = params_.gradients().owned(bucket, level);
-    if (rounded_)
-      rounded_->reduce_scatter(comm_, whole, own);
-    else
-      group_.reduce_scatter(comm_, whole, own, ReduceOp::sum);
-  } else if (weights && rounded_) {
-    rounded_->all_reduce(comm_, whole);
+  if (bucket.kind != ParamKind::weight) {
+    zero_.all_reduce(comm_, whole, whole, ReduceOp::sum);
+  } else if (const Tensor own = params_.gradients().owned(bucket, level); in_group_) {
+    in_group_->reduce_scatter(comm_, whole, own);
   } else {
-    group_.all_reduce(comm_, whole, whole, ReduceOp::sum);
+    zero_.reduce_scatter(comm_, whole, own, ReduceOp::sum);
+  }
+  clock_.stop(comm_);
+}
+
+void GradReducer::sum_over_groups(const Tensor& sums, bool weights) {
+  if (replicas_.size() == 1) return;
+  clock_.start(comm_);
+  if (weights && over_groups_) {
+    over_groups_->all_reduce(comm_, sums);
+  } else {
+    replicas_.all_reduce(comm_, sums, sums, ReduceOp::sum);
   }
   clock_.stop(comm_);
 }
@@ -219,18 +229,23 @@ void GradReducer::launch(const Bucket& bucket, int micro_batch) {
     merge(compute_, {bucket.first, bucket.count}, leaf, weights_.merges(micro_batch));
   }
   hand_over();
-  if (group_.size() == 1 || (!weights && ranks_first())) return;
-  sum_over_ranks(bucket, 0);
+  if (zero_.size() > 1 && (weights || !ranks_first())) sum_in_group(bucket, 0);
+  sum_over_groups(params_.gradients().owned(bucket), weights);
 }
 
 void GradReducer::scatter(const Bucket& bucket, int micro_batch) {
   hand_over();
   const int leaf = weights_.leaf(micro_batch);
-  sum_over_ranks(bucket, leaf);
+  sum_in_group(bucket, leaf);
   const auto unit = static_cast<std::size_t>(bucket.units.first);
   const auto buffer = static_cast<std::size_t>(buffer_of_unit_[unit]);
   comm_.record(*buffer_free_[buffer]);
   buffer_used_[buffer] = true;
+  if (merges_by_bucket(micro_batch)) {
+    const Span own{bucket.owned, params_.layout().slice_count(bucket)};
+    merge(comm_, own, leaf, weights_.merges(micro_batch));
+    sum_over_groups(partial(own, 0), true);
+  }
   if (options_.mode == ReducerMode::inline_after_backward) join();
 }
 
@@ -238,7 +253,7 @@ void GradReducer::after_backward(int chunk, int micro_batch) {
   const Chunk& here = chunks_[static_cast<std::size_t>(chunk)];
   const int leaf = weights_.leaf(micro_batch), merges = weights_.merges(micro_batch);
   if (sharded_gradients()) {
-    merge(comm_, here.weights, leaf, merges);
+    if (!merges_by_bucket(micro_batch)) merge(comm_, here.weights, leaf, merges);
   } else if (!last(micro_batch)) {
     merge(compute_, here.weights, leaf, merges);
   }

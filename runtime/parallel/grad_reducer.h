@@ -3,9 +3,10 @@
 // comm stream once its last gradient is ready, while backward continues (Li et al., PyTorch
 // Distributed, VLDB 2020). Inline: each bucket is waited for at once. Both give the same bits.
 //
-// ZeRO stages 0 and 1 sum the micro-batches first and reduce (0: all-reduce, 1: reduce-scatter)
-// with the last one. Stages 2 and 3 keep no whole gradients: every micro-batch reduces each layer's
-// gradients into the ranks' slices and frees the memory.
+// Gradients are reduce-scattered in the ZeRO group, and what is left is all-reduced between such
+// groups (without ZeRO: whole gradients). Stages 0 and 1 sum the micro-batches first. Stages 2 and
+// 3 keep no whole gradients: every micro-batch reduces each layer's gradients into the ranks'
+// slices and frees the memory; the last one also sums between groups.
 #pragma once
 
 #include <memory>
@@ -56,10 +57,15 @@ struct PartialSums {
   [[nodiscard]] int merges(int m) const;  // number of times the top level is added to the one below
 };
 
+// ProcessMesh::zero() and replicas(): together the data group. Without ZeRO the first has one rank.
+struct ReducerGroups {
+  Communicator &zero, &replicas;
+};
+
 class GradReducer final : public GradientSink {
  public:
-  // `group` and `params` must outlive the reducer. `comm` is the stream of the group's collectives.
-  GradReducer(Device& device, Communicator& group, ParamStore& params, Stream& compute,
+  // Groups and `params` must outlive the reducer. `comm` is the stream of the groups' collectives.
+  GradReducer(Device& device, const ReducerGroups& groups, ParamStore& params, Stream& compute,
               Stream& comm, const ReducerOptions& options);
   // The required StoreOptions::gradient_levels.
   [[nodiscard]] static int levels(const ReducerOptions& options, int zero_stage);
@@ -96,32 +102,37 @@ class GradReducer final : public GradientSink {
     int micro_batch = -1;      // now in backward
   };
   [[nodiscard]] bool sharded_gradients() const { return params_.options().zero.stage >= 2; }
-  // With stages 2 and 3 adjacent micro-batches are on different ranks, so the tree first joins
-  // ranks, then the micro-batches of a rank; statistics must follow.
+  // With stages 2 and 3 adjacent micro-batches are on different ranks of a ZeRO group, so the tree
+  // first joins ranks, then the micro-batches of a group, then groups; statistics must follow.
   [[nodiscard]] bool ranks_first() const {
     return sharded_gradients() && options_.sum == GradientSum::tree;
   }
   [[nodiscard]] bool last(int micro_batch) const {
     return micro_batch + 1 == options_.micro_batches;
   }
+  // Slices of gradients: so that sums over groups overlap with the last backward.
+  [[nodiscard]] bool merges_by_bucket(int micro_batch) const {
+    return last(micro_batch) && replicas_.size() > 1;
+  }
   [[nodiscard]] Tensor partial(const Span& span, int level) const;
   void zero(Stream& stream, const Span& span, int level);
   void merge(Stream& stream, const Span& span, int leaf, int merges);
-  void sum_over_ranks(const Bucket& bucket, int level);
+  void sum_in_group(const Bucket& bucket, int level);
+  void sum_over_groups(const Tensor& sums, bool weights);
   void launch(const Bucket& bucket, int micro_batch);
   void scatter(const Bucket& bucket, int micro_batch);
   void hand_over();
   [[nodiscard]] Chunk& chunk_of(int unit);
 
   Device& device_;
-  Communicator& group_;
+  Communicator &zero_, &replicas_;
   ParamStore& params_;
   Stream& compute_;
   Stream& comm_;
   ReducerOptions options_;
   GradientProbe* probe_ = nullptr;
   PartialSums weights_, statistics_;
-  std::optional<RoundedSum> rounded_;  // of weights' gradients, if not sent in f32
+  std::optional<RoundedSum> in_group_, over_groups_;  // of weights, if not sent in f32
   StreamClock clock_;
   std::vector<Chunk> chunks_;
   std::vector<std::string> labels_;  // by bucket

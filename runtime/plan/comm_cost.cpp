@@ -26,12 +26,21 @@ double bandwidth_out_per_rank(const MeshShape& mesh, const Links& links) {
 
 GroupSpan span_of(MeshAxis axis, const MeshShape& mesh, const Links& links) {
   // rank = (pipeline * data_size + data) * tensor_size + tensor.
-  const int size = axis == MeshAxis::tensor ? mesh.tensor
-                   : axis == MeshAxis::data ? mesh.data
-                                            : mesh.pipeline;
-  const std::int64_t stride = axis == MeshAxis::tensor ? 1
-                              : axis == MeshAxis::data ? mesh.tensor
-                                                       : std::int64_t{mesh.tensor} * mesh.data;
+  const auto [size, stride] = [&]() -> std::pair<int, std::int64_t> {
+    switch (axis) {
+      case MeshAxis::tensor:
+        return {mesh.tensor, 1};
+      case MeshAxis::data:
+        return {mesh.data, mesh.tensor};
+      case MeshAxis::zero:
+        return {mesh.shard, mesh.tensor};
+      case MeshAxis::replicas:
+        return {mesh.data / mesh.shard, std::int64_t{mesh.tensor} * mesh.shard};
+      case MeshAxis::pipeline:
+        break;
+    }
+    return {mesh.pipeline, std::int64_t{mesh.tensor} * mesh.data};
+  }();
   GroupSpan span{.size = size, .domains = 0, .per_domain = 0};
   std::int64_t here = -1;
   int members = 0;
@@ -68,6 +77,14 @@ double seconds_of(Collective collective, double bytes, const GroupSpan& group, c
 
 double bytes_sent(Collective collective, double bytes, int ranks) {
   return (collective == Collective::all_reduce ? 2 : 1) * ring_share(ranks) * bytes;
+}
+
+double bytes_sent_out(Collective collective, double bytes, const GroupSpan& group, bool direct) {
+  if (group.domains == 1) return 0;
+  const double share = direct || collective == Collective::all_to_all
+                           ? static_cast<double>(group.size - group.per_domain) / group.size
+                           : ring_share(group.domains) / group.per_domain;
+  return (collective == Collective::all_reduce ? 2 : 1) * share * bytes;
 }
 
 double seconds_to_next_stage(double bytes, const MeshShape& mesh, const Links& links) {

@@ -10,7 +10,8 @@
 
 namespace trireme::plan {
 
-enum class MeshAxis : std::uint8_t { pipeline, data, tensor };
+// The data axis, and its two levels with ZeRO groups: ProcessMesh::zero() and replicas().
+enum class MeshAxis : std::uint8_t { pipeline, data, tensor, zero, replicas };
 
 // Placement of a group in the machine, for the group of rank 0. Groups of an axis are alike, except
 // at the end of a machine that they do not fill.
@@ -37,6 +38,10 @@ enum class Collective : std::uint8_t { all_reduce, reduce_scatter, all_gather, a
                                 const Links& links);
 // Bytes that one rank sends: 2 (N-1)/N, or (N-1)/N, of `bytes`.
 [[nodiscard]] double bytes_sent(Collective collective, double bytes, int ranks);
+// Those of them that leave the domain, a rank's share. `direct`: every rank sends to every other
+// (groups of CPU ranks), instead of rings through the domains.
+[[nodiscard]] double bytes_sent_out(Collective collective, double bytes, const GroupSpan& group,
+                                    bool direct);
 
 // A message from each pipeline stage to the next: the slowest of them.
 [[nodiscard]] double seconds_to_next_stage(double bytes, const MeshShape& mesh, const Links& links);

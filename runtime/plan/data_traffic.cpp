@@ -19,7 +19,8 @@ class Stage {
         layers_(layers),
         spans_(timeline.stages[static_cast<std::size_t>(stage)]),
         layout_(input.build.tensor, input.separate_ties),
-        group_(span_of(MeshAxis::data, input.mesh, hardware.links)) {
+        zero_(span_of(MeshAxis::zero, input.mesh, hardware.links)),
+        replicas_(span_of(MeshAxis::replicas, input.mesh, hardware.links)) {
     lay_out();
   }
 
@@ -27,7 +28,7 @@ class Stage {
     DataTraffic traffic{.elements = static_cast<double>(layout_.trained_elements()),
                         .owned_elements = static_cast<double>(layout_.owned_trained_elements()),
                         .buckets = static_cast<int>(layout_.buckets().size())};
-    if (group_.size == 1) return traffic;
+    if (input_.mesh.data == 1) return traffic;
     const double reduced = reduce_last(traffic);
     if (input_.zero == 1 || input_.zero == 2) gather_once(traffic);
     if (input_.zero >= 2) reduce_every(traffic, reduced);
@@ -50,7 +51,7 @@ class Stage {
     const bool apart =
         input_.zero >= 1 && input_.build.compute != DType::f32 && input_.engine.rounded_gathers;
     layout_.lay_out(
-        {.stage = input_.zero, .ranks = input_.mesh.data, .rank = 0, .vectors_apart = apart},
+        {.stage = input_.zero, .ranks = input_.mesh.shard, .rank = 0, .vectors_apart = apart},
         input_.bucket_elements);
   }
 
@@ -75,25 +76,47 @@ class Stage {
     return static_cast<double>(bucket.count) * bytes;
   }
 
-  double reduce_seconds(const Bucket& bucket) const {
+  // In the ZeRO group, in which each rank is left with a slice of weights.
+  double seconds_in_group(const Bucket& bucket) const {
     const double bytes = reduced_bytes(bucket);
+    if (zero_.size == 1) return 0;
     if (bucket.kind == ParamKind::weight && input_.engine.owners_sum_gradients)
-      return owners_sum_seconds(static_cast<double>(bucket.count), bytes);
-    return seconds_of(reduction(bucket), bytes, group_, hardware_.links);
+      return owners_sum_seconds(zero_, static_cast<double>(bucket.count), bytes, false);
+    return seconds_of(reduction(bucket), bytes, zero_, hardware_.links);
   }
 
-  // Rounded into the message, exchanged and added up into the own slice; with stage 0 the sums are
-  // gathered and widened. Traffic as short as a slice is left out.
-  double owners_sum_seconds(double elements, double bytes) const {
+  // Then over the groups: of that slice, or without ZeRO of all.
+  double seconds_over_groups(const Bucket& bucket) const {
+    const double bytes = bytes_over_groups(bucket);
+    if (replicas_.size == 1) return 0;
+    if (bucket.kind == ParamKind::weight && input_.engine.owners_sum_gradients)
+      return owners_sum_seconds(replicas_, static_cast<double>(bucket.count / zero_.size), bytes,
+                                true);
+    return seconds_of(Collective::all_reduce, bytes, replicas_, hardware_.links);
+  }
+
+  double bytes_over_groups(const Bucket& bucket) const {
+    return reduced_bytes(bucket) / (bucket.kind == ParamKind::weight ? zero_.size : 1);
+  }
+
+  void add_bytes(DataTraffic& traffic, Collective collective, double bytes,
+                 const GroupSpan& group) const {
+    traffic.bytes += bytes_sent(collective, bytes, group.size);
+    traffic.bytes_out += bytes_sent_out(collective, bytes, group, hardware_.node.cores > 0);
+  }
+
+  // Rounded into the message, exchanged and added up into the own slice; if all ranks want the sums
+  // they are gathered and widened. Traffic as short as a slice is left out.
+  double owners_sum_seconds(const GroupSpan& group, double elements, double bytes, bool all) const {
     const double whole = elements * sizeof(float);
     const auto moved = [&](double traffic) {
       return seconds_of({.bytes = traffic}, input_.precision, hardware_);
     };
     double seconds = moved(whole + bytes) + moved(bytes) +
-                     seconds_of(Collective::all_to_all, bytes, group_, hardware_.links);
-    if (input_.zero == 0) {
+                     seconds_of(Collective::all_to_all, bytes, group, hardware_.links);
+    if (all) {
       seconds +=
-          moved(bytes + whole) + seconds_of(Collective::all_gather, bytes, group_, hardware_.links);
+          moved(bytes + whole) + seconds_of(Collective::all_gather, bytes, group, hardware_.links);
     }
     return seconds;
   }
@@ -105,7 +128,7 @@ class Stage {
   }
 
   double gather_seconds(const Bucket& bucket) const {
-    return seconds_of(Collective::all_gather, gathered_bytes(bucket), group_, hardware_.links);
+    return seconds_of(Collective::all_gather, gathered_bytes(bucket), zero_, hardware_.links);
   }
 
   // When backward has finished `unit`, counted from the start of the step: a layer's share of the
@@ -129,21 +152,24 @@ class Stage {
   // Share of reductions beside computation that costs it nothing.
   double hides() const { return input_.overlapped_reducer ? hardware_.links.overlap : 0; }
 
-  // The buckets of the last micro-batch, in the order in which they become ready. Returns their
-  // seconds.
+  // The buckets of the last micro-batch, in the order in which they become ready. Returns the
+  // seconds of what ZeRO 2 and 3 repeat for every other one.
   double reduce_last(DataTraffic& traffic) const {
     struct Message {
       double ready, seconds;
     };
     std::vector<Message> messages;
-    double all = 0;
+    double all = 0, repeated = 0;
     for (const Bucket& bucket : layout_.buckets()) {
       if (bucket.kind == ParamKind::frozen) continue;
-      const double seconds = reduce_seconds(bucket);
+      const double in_group = seconds_in_group(bucket);
+      const double seconds = in_group + seconds_over_groups(bucket);
       messages.push_back({ready_at(bucket.units.first), seconds});
       all += seconds;
+      repeated += in_group;
       const double times = input_.zero >= 2 ? input_.schedule.micro_batches : 1;
-      traffic.bytes += times * bytes_sent(reduction(bucket), reduced_bytes(bucket), group_.size);
+      add_bytes(traffic, reduction(bucket), times * reduced_bytes(bucket), zero_);
+      add_bytes(traffic, Collective::all_reduce, bytes_over_groups(bucket), replicas_);
     }
     std::ranges::sort(messages, {}, &Message::ready);
     double free_at = 0;
@@ -152,7 +178,7 @@ class Stage {
     // What had to wait for the end of the stage's work, and the share of the rest that costs it.
     const double hidden = std::max(0.0, std::min(all, all - (free_at - spans_.back().end)));
     traffic.tail = (all - hidden) + (1 - hides()) * hidden;
-    return all;
+    return repeated;
   }
 
   // ZeRO 1 and 2: every bucket once after the update, in the order in which the forward reads them.
@@ -163,7 +189,7 @@ class Stage {
     for (std::size_t i = buckets.size(); i-- > 0;) {
       if (buckets[i].kind != ParamKind::weight) continue;
       clock += gather_seconds(buckets[i]);
-      traffic.bytes += bytes_sent(Collective::all_gather, gathered_bytes(buckets[i]), group_.size);
+      add_bytes(traffic, Collective::all_gather, gathered_bytes(buckets[i]), zero_);
       for (int unit = buckets[i].units.first; unit < buckets[i].units.last; ++unit)
         ready_at[static_cast<std::size_t>(unit)] = clock;
     }
@@ -189,8 +215,8 @@ class Stage {
         if (bucket.kind != ParamKind::weight) continue;
         gathered += gather_seconds(bucket);
         if (bucket.units.first == 0) first += gather_seconds(bucket);
-        traffic.bytes += 2 * micro_batches *
-                         bytes_sent(Collective::all_gather, gathered_bytes(bucket), group_.size);
+        add_bytes(traffic, Collective::all_gather, 2 * micro_batches * gathered_bytes(bucket),
+                  zero_);
       }
     }
     for (std::size_t unit = 0; unit < layer_of_unit_.size(); ++unit) {
@@ -212,7 +238,7 @@ class Stage {
   std::span<const LayerSeconds> layers_;
   const std::vector<Span>& spans_;
   ParamLayout layout_;
-  GroupSpan group_;
+  GroupSpan zero_, replicas_;
   std::vector<int> layer_of_unit_, chunk_of_unit_;
   int chunks_ = 0;
 };

@@ -15,8 +15,9 @@ struct DataTraffic {
   double elements = 0;        // on a rank of the stage
   double owned_elements = 0;  // that its optimizer updates
   int buckets = 0;
-  double bytes = 0;  // sent by a rank in a step
-  double tail = 0;   // time from the stage's last backward to the end of its reductions
+  double bytes = 0;      // sent by a rank in a step
+  double bytes_out = 0;  // of these, to other domains
+  double tail = 0;       // time from the stage's last backward to the end of its reductions
   // Seconds by which concurrent messages slow down computation, and by which they outlast it in
   // micro-batches before the last.
   double slowdown = 0;

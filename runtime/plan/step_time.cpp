@@ -154,6 +154,7 @@ class Estimator {
       slowdown = std::max(slowdown, traffic.slowdown);
       estimate_.gather_exposed = std::max(estimate_.gather_exposed, traffic.gather_exposed);
       estimate_.volumes.data = std::max(estimate_.volumes.data, traffic.bytes);
+      estimate_.volumes.data_out = std::max(estimate_.volumes.data_out, traffic.bytes_out);
       optimizer_elements_ = std::max(optimizer_elements_, traffic.owned_elements);
       gradient_elements_ = std::max(gradient_elements_, traffic.elements);
       buckets_ = std::max(buckets_, traffic.buckets);
@@ -168,7 +169,7 @@ class Estimator {
   double copy_bytes() const {
     if (element_ >= 4) return 0;
     const double cast = 4 + element_;
-    const bool gathers = input_.zero >= 1 && input_.mesh.data > 1;
+    const bool gathers = input_.mesh.shard > 1;
     if (gathers && !input_.engine.rounded_gathers) return cast * gradient_elements_;
     if (gathers && input_.zero >= 3)
       return 2 * input_.schedule.micro_batches * cast * optimizer_elements_;

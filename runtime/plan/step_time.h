@@ -69,7 +69,8 @@ struct StepInput {
 // Bytes sent in a step by the rank that sends most, by group.
 struct StepVolumes {
   double tensor = 0;
-  double data = 0;  // gradients and gathered parameters
+  double data = 0;      // gradients and gathered parameters
+  double data_out = 0;  // of these, to other domains (hosts)
   double pipeline = 0;
 };
 

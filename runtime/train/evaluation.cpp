@@ -42,7 +42,7 @@ class EvaluationWork final : public StageWork {
 
 EvaluationResult evaluate(const EvaluationSetup& setup, BatchSource& source,
                           const EvaluationPlan& plan) {
-  LossTotals totals(setup.device, setup.mesh, plan.local_batches, Assignment::strided);
+  LossTotals totals(setup.device, setup.mesh, plan.local_batches, setup.mesh.shape().data);
   totals.reset(*setup.streams.compute);
   EvaluationWork work(setup, totals);
   for (int i = 0; i < static_cast<int>(plan.local_batches); ++i) {

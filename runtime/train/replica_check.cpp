@@ -56,6 +56,7 @@ ReplicaCheck::ReplicaCheck(Device& device, const ParamStore& params, const Proce
                        Buffer(device, 2 * bytes, MemoryKind::host)});
   };
   add(mesh.data(), &Region::with_data);
+  if (&mesh.replicas() != &mesh.data()) add(mesh.replicas(), &Region::slice);
   // The tensor group itself may be busy on another stream.
   tensor_ = mesh.tensor().split(0, mesh.tensor().rank(), "tensor replicas");
   add(*tensor_, &Region::with_tensor);
@@ -69,12 +70,12 @@ void ReplicaCheck::add_parameters() {
     const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(layout.bucket_of(id))];
     const bool with_tensor = !is_split(spec, layout.split());
     if (!layout.keeps_slice(bucket)) {
-      regions_.push_back({spec.name, params_.master(id), true, with_tensor});
+      regions_.push_back({spec.name, params_.master(id), true, with_tensor, false});
       continue;
     }
-    regions_.push_back({spec.name, own_part(id, bucket), false, with_tensor});
+    regions_.push_back({spec.name, own_part(id, bucket), false, with_tensor, true});
     if (layout.zero().stage < 3)
-      regions_.push_back({spec.name, pairs_of(params_.compute(id)), true, false});
+      regions_.push_back({spec.name, pairs_of(params_.compute(id)), true, false, false});
   }
 }
 

@@ -34,6 +34,7 @@ class ReplicaCheck {
     std::string name;
     Tensor values{};
     bool with_data = false, with_tensor = false;
+    bool slice = false;  // the same in every ZeRO group
   };
   // One group: the largest and smallest digest of each region over its ranks.
   struct Group {

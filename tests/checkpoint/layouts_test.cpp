@@ -24,11 +24,13 @@ const std::vector<PartLayout>& layouts() {
       {"tensor 2, 8 blocks", {1, 1, 2}, 0, 8},
       {"pipeline 2", {2, 1, 1}, 0, 1},
       {"data 2 x tensor 2", {1, 2, 2}, 0, 4},
-      {"ZeRO 1 on data 2", {1, 2, 1}, 1, 1},
-      {"ZeRO 2 on data 4", {1, 4, 1}, 2, 1},
-      {"ZeRO 3 on data 2", {1, 2, 1}, 3, 1},
-      {"ZeRO 3 on data 2 x tensor 2", {1, 2, 2}, 3, 2},
-      {"pipeline 2 x data 2, ZeRO 1", {2, 2, 1}, 1, 8},
+      {"ZeRO 1 on data 2", {1, 2, 1, 2}, 1, 1},
+      {"ZeRO 2 on data 4", {1, 4, 1, 4}, 2, 1},
+      {"ZeRO 3 on data 2", {1, 2, 1, 2}, 3, 1},
+      {"ZeRO 3 on data 2 x tensor 2", {1, 2, 2, 2}, 3, 2},
+      {"pipeline 2 x data 2, ZeRO 1", {2, 2, 1, 2}, 1, 8},
+      {"ZeRO 1 in groups of 2 on data 4", {1, 4, 1, 2}, 1, 1},
+      {"ZeRO 3 in groups of 2 on data 4", {1, 4, 1, 2}, 3, 1},
   };
   return all;
 }
@@ -118,6 +120,18 @@ TEST_F(LayoutsTest, DividesReplicatedTensorsEvenly) {
   EXPECT_LT(elements * size(), 2 * part.params.layout().parameter_count());
 }
 
+TEST_F(LayoutsTest, DividesASliceThatSeveralGroupsHoldAmongThem) {
+  if (size() < 4) return;
+  Part part(device(), world(), {"groups", {1, size(), 1, 2}, 3, 1});
+  const auto tensors = manifest_tensors(part.placed, part.params.layout().split());
+  std::int64_t elements = 0;
+  for (const OwnSlice& own : own_slices(part.params.layout(), part.mesh, tensors))
+    elements += own.slice.count;
+
+  EXPECT_GT(elements, 0);
+  EXPECT_LT(elements * size(), 2 * part.params.layout().parameter_count());
+}
+
 TEST_F(LayoutsTest, RefusesAnotherModelAndNamesTheDifferences) {
   save(layouts()[0], directory_ + "/run", 1, true);
   const auto found = find_newest_valid(directory_ + "/run", world());
@@ -164,8 +178,9 @@ TEST_F(LayoutsTest, StartsFromWeightsAloneUnderAnyLayout) {
 
 TEST_F(LayoutsTest, ReadsOnlyARanksPart) {
   if (size() < 4) return;
-  save({"ZeRO 3", {1, size(), 1}, 3, 1}, directory_ + "/run", 3, true);
-  Part part(device(), world(), {"ZeRO 3", {1, size(), 1}, 3, 1});
+  const PartLayout layout{"ZeRO 3", {1, size(), 1, size()}, 3, 1};
+  save(layout, directory_ + "/run", 3, true);
+  Part part(device(), world(), layout);
   const auto found = find_newest_valid(directory_ + "/run", world());
   ASSERT_TRUE(found.has_value());
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <tuple>
@@ -94,6 +95,42 @@ TEST(ProcessMesh, NineRanksOfDataOnly) {
   EXPECT_EQ(groups(shape, "data"), (Table{{0, 1, 2, 3, 4, 5, 6, 7, 8}}));
   EXPECT_EQ(groups(shape, "tensor").size(), 9U);
   EXPECT_EQ(groups(shape, "pipeline").size(), 9U);
+}
+
+TEST(ProcessMesh, DataRanksInZeroGroupsAndTheirReplicas) {
+  constexpr MeshShape shape{.pipeline = 1, .data = 4, .tensor = 2, .shard = 2};
+  const Table zero{{0, 2}, {1, 3}, {4, 6}, {5, 7}}, replicas{{0, 4}, {1, 5}, {2, 6}, {3, 7}};
+
+  EXPECT_EQ(groups(shape, "zero"), zero);
+  EXPECT_EQ(groups(shape, "zero.gather"), zero);
+  EXPECT_EQ(groups(shape, "replicas"), replicas);
+  for (int rank = 0; rank < shape.size(); ++rank) {
+    for (const auto& [name, table] :
+         {std::pair("zero", zero), {"zero.gather", zero}, {"replicas", replicas}}) {
+      const auto group = std::ranges::find_if(table, [&](const std::vector<int>& members) {
+        return std::ranges::find(members, rank) != members.end();
+      });
+      for (int i = 0; i < 2; ++i)
+        EXPECT_EQ(world_rank_in(shape, coordinates_of(shape, rank), name, i),
+                  (*group)[static_cast<std::size_t>(i)]);
+    }
+  }
+}
+
+TEST(ProcessMesh, MakesNoGroupThatItHasAlready) {
+  const auto made = [](int shard) {
+    FakeWorld world(0, 4);
+    const ProcessMesh mesh(world, {.data = 4, .shard = shard});
+    EXPECT_EQ(&mesh.zero() == &mesh.data(), shard == 4);
+    EXPECT_EQ(&mesh.replicas() == &mesh.data(), shard == 1);
+    std::set<std::string> names;
+    for (const auto& [name, split] : world.splits)
+      if (name.starts_with("zero") || name == "replicas") names.insert(name);
+    return names;
+  };
+  EXPECT_EQ(made(1), (std::set<std::string>{}));
+  EXPECT_EQ(made(4), (std::set<std::string>{"zero.gather"}));
+  EXPECT_EQ(made(2), (std::set<std::string>{"zero", "zero.gather", "replicas"}));
 }
 
 TEST(ProcessMesh, RankAndCoordinatesAreInverse) {

@@ -19,6 +19,22 @@ TEST(BatchSlices, AreAsEvenAsPossible) {
   EXPECT_EQ(BatchSlices::even(40, 17).to_string(), "3 x 6, 2 x 11");
 }
 
+TEST(BatchSlices, NumberTheMicroBatchesOfRanksThatTakeTurns) {
+  const auto numbers = [](const BatchSlices& slices, std::int64_t rank) {
+    std::vector<std::int64_t> all;
+    for (std::int64_t m = 0; m < slices.of(rank).count; ++m)
+      all.push_back(slices.number(rank, m, slices.of(rank).count));
+    return all;
+  };
+  using Numbers = std::vector<std::int64_t>;
+  EXPECT_EQ(numbers(BatchSlices::even(8, 4), 1), (Numbers{2, 3}));
+  EXPECT_EQ(numbers(BatchSlices::even(8, 4, 4), 1), (Numbers{1, 5}));
+  EXPECT_EQ(numbers(BatchSlices::even(8, 4, 2), 1), (Numbers{1, 3}));
+  EXPECT_EQ(numbers(BatchSlices::even(8, 4, 2), 2), (Numbers{4, 6}));
+  EXPECT_EQ(numbers(BatchSlices::even(8, 3), 1), (Numbers{3, 4, 5}));
+  EXPECT_EQ(numbers(BatchSlices::tree(8, 3), 2), (Numbers{6, 7}));
+}
+
 TEST(BatchSlices, OfATreeAreHalvesOfPowersOfTwo) {
   struct Case {
     std::int64_t micro_batches, ranks;

@@ -304,6 +304,75 @@ TEST(ParallelRules, LayoutModeListsTheDataRanksOfZero2WhoseMicroBatchesAreSubtre
   EXPECT_NO_THROW((void)resolved(gpt, {"train.global_batch=12", "train.micro_batch=1"}, ranks(2)));
 }
 
+TEST(ParallelRules, ZeroGroupsDivideTheDataRanks) {
+  const std::string one = "parallel.zero=1";
+  const std::string key = "--set parallel.zero_group=";
+
+  EXPECT_EQ(resolved(gpt, {one, "parallel.zero_group=2"}, ranks(8)).parallel.shard(), 2);
+  EXPECT_EQ(resolved(gpt, {one, "parallel.zero_group=8"}, ranks(8)).parallel.shard(), 8);
+  EXPECT_EQ(resolved(gpt, {one}, ranks(8)).parallel.shard(), 8);
+  EXPECT_EQ(resolved(gpt, {}, ranks(8)).parallel.shard(), 1);
+  EXPECT_EQ(refusal(gpt, {one, "parallel.zero_group=3"}, ranks(8)),
+            key + "3: 3 does not divide the data ranks, parallel.data = 8; use 2, 4, or all");
+  EXPECT_EQ(refusal(gpt, {one, "parallel.zero_group=1"}, ranks(4)),
+            key + "1: 1, groups of one rank, shards nothing, parallel.data = 4; use 2, or all");
+  EXPECT_EQ(refusal(gpt, {"parallel.zero_group=2"}, ranks(4)),
+            key + "2: 2 with parallel.zero: 0, which shards nothing; use all, or zero 1, 2 or 3");
+  EXPECT_EQ(refusal(gpt, {one, "parallel.zero_group=some"}, ranks(4)),
+            key + "some: must be all, node or an integer, not 'some'");
+}
+
+TEST(ParallelRules, ZeroGroupsOfANodeAreItsDataRanks) {
+  const auto on = [](std::vector<int> hosts) {
+    return Environment{.ranks = static_cast<int>(hosts.size()), .hosts = std::move(hosts)};
+  };
+  const std::string key = "--set parallel.zero_group=node: node";
+  const std::vector<std::string> node{"parallel.zero=3", "parallel.zero_group=node"},
+      tensor{node[0], node[1], "parallel.tensor=2"},
+      pipeline{node[0], node[1], "parallel.pipeline=2"};
+
+  EXPECT_EQ(resolved(gpt, node, on({0, 0, 0, 0, 4, 4, 4, 4})).parallel.zero_group, 4);
+  EXPECT_EQ(resolved(gpt, tensor, on({0, 0, 0, 0, 4, 4, 4, 4})).parallel.zero_group, 2);
+  EXPECT_EQ(resolved(gpt, pipeline, on({0, 0, 2, 2, 4, 4, 6, 6})).parallel.zero_group, 2);
+  EXPECT_EQ(resolved(gpt, node, on({0, 0, 0, 0})).parallel.zero_group, 4);
+  for (const std::vector<int>& hosts :
+       {std::vector{0, 0, 0, 3}, {0, 1, 1, 1}, {0, 1, 0, 1}, {0, 0, 2, 3}, {0, 1, 1, 0}}) {
+    EXPECT_THAT(refusal(gpt, node, on(hosts)),
+                AllOf(StartsWith(key + ", but the hosts do not have equally many consecutive"),
+                      HasSubstr("use a number, or all")));
+  }
+  EXPECT_EQ(refusal(gpt, tensor, on({0, 0, 2, 2})),
+            key +
+                " (1 data ranks of a host), groups of one rank, shards nothing, parallel.data = "
+                "2; use all");
+  EXPECT_EQ(refusal(gpt, node, ranks(4)),
+            key + ", and which ranks will share a host is not known here; use a number, or all");
+}
+
+TEST(ParallelRules, LayoutModeNeedsZeroGroupsThatAreNodesOfTheTree) {
+  const auto with = [](int batch, int zero, int group) {
+    return std::vector<std::string>{"reproducibility=layout", "train.micro_batch=1",
+                                    fmt::format("train.global_batch={}", batch),
+                                    fmt::format("parallel.zero={}", zero),
+                                    fmt::format("parallel.zero_group={}", group)};
+  };
+
+  EXPECT_EQ(refusal(gpt, with(12, 1, 3), ranks(12)),
+            "--set parallel.zero_group=3: 3 is no power of two, so with reproducibility: layout no "
+            "node of the tree of sums, parallel.data = 12; use 2, 4, or all");
+  // 2, 2, 2, 1, 1, 1: the second group would have both.
+  EXPECT_EQ(refusal(gpt, with(9, 1, 2), ranks(6)),
+            "--set parallel.zero_group=2: 2 with reproducibility: layout and data ranks of 2, 2, "
+            "2, 1, 1, 1 micro-batches: groups mix ranks with more and fewer; use all");
+  EXPECT_NO_THROW((void)resolved(gpt, with(8, 1, 2), ranks(6)));
+  EXPECT_EQ(refusal(gpt, with(12, 2, 2), ranks(4)),
+            "--set reproducibility=layout: layout: 12 micro-batches over parallel.data = 4 ranks "
+            "with parallel.zero: 2 in groups of 2 are not whole subtrees of one sum; use data 6 or "
+            "12, or zero 0 or 1");
+  for (const int data : {6, 12})
+    EXPECT_NO_THROW((void)resolved(gpt, with(12, 3, 2), ranks(data)));
+}
+
 TEST(ParallelRules, LayoutModeOverTensorRanksNeedsAFixedNumberOfBlocks) {
   const std::vector<std::string> settings{"reproducibility=layout", "parallel.tensor=2"};
 

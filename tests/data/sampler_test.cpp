@@ -197,7 +197,8 @@ TEST(BatchPlan, GivesTheStepsOfARampToAnyNumberOfRanks) {
       for (std::int64_t step = first; step < 30; ++step) {
         const std::int64_t local = sampler.ramp().size_at(step) / ranks;
         for (std::int64_t rank = 0; rank < ranks; ++rank) {
-          const BatchPlan plan = BatchPlan::training(sampler, 1, rank, ranks, first, strided);
+          const BatchPlan plan =
+              BatchPlan::training(sampler, 1, rank, ranks, first, strided ? ranks : 1);
           for (std::int64_t i = 0; i < local; ++i) {
             const std::int64_t slot = strided ? i * ranks + rank : rank * local + i;
             EXPECT_EQ(plan.at(next[static_cast<std::size_t>(rank)]++, 0), sampler.at(step, slot))
@@ -262,11 +263,11 @@ TEST(BatchPlan, GivesTheSameStepsToRanksThatHoldDifferentNumbersOfMicroBatches) 
   }
 }
 
-TEST(BatchPlan, DealsMicroBatchesOutInTurnWhenStrided) {
+TEST(BatchPlan, DealsMicroBatchesOutInTurn) {
   const Sampler sampler = make_sampler(1000, 48, LastBatch::drop);
   for (const std::int64_t ranks : {1, 2, 3, 4, 6, 12}) {
     for (std::int64_t rank = 0; rank < ranks; ++rank) {
-      const BatchPlan plan = BatchPlan::training(sampler, 4, rank, ranks, 5, /*strided=*/true);
+      const BatchPlan plan = BatchPlan::training(sampler, 4, rank, ranks, 5, /*turns=*/ranks);
       ASSERT_EQ(plan.count(), 12 / ranks);
       for (std::int64_t batch = 0; batch < 2 * plan.count(); ++batch) {
         const std::int64_t step = batch / plan.count(), i = batch % plan.count();
@@ -275,6 +276,19 @@ TEST(BatchPlan, DealsMicroBatchesOutInTurnWhenStrided) {
               << ranks << " ranks, rank " << rank << ", batch " << batch;
       }
     }
+  }
+}
+
+TEST(BatchPlan, GivesARunOfMicroBatchesToEachGroupOfRanksThatTakeTurns) {
+  const Sampler sampler = make_sampler(1000, 12, LastBatch::drop);
+  const std::vector<std::vector<std::int64_t>> expected = {
+      {0, 2, 4}, {1, 3, 5}, {6, 8, 10}, {7, 9, 11}};
+  for (std::int64_t rank = 0; rank < 4; ++rank) {
+    const BatchPlan plan = BatchPlan::training(sampler, 1, rank, 4, 5, /*turns=*/2);
+    for (std::int64_t i = 0; i < 3; ++i)
+      EXPECT_EQ(
+          plan.at(3 + i, 0),
+          sampler.at(6, expected[static_cast<std::size_t>(rank)][static_cast<std::size_t>(i)]));
   }
 }
 

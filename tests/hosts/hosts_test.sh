@@ -93,6 +93,17 @@ check_equal() {
     expect_code 0
     expect_equal "$(bits_of "$log")" "$one" "the bits of one host"
   done
+  begin "ZeRO inside the hosts, copies between them"
+  mpi_run 1 n1:2,n2:2 4 train config.yaml --set run.directory=runs/groups --set parallel.zero=3 --set parallel.zero_group=node
+  finish_job 60
+  expect_code 0
+  expect_text 'ZeRO 3 in groups of 2'
+  expect_equal "$(bits_of "$log")" "$one" "the bits of one host"
+  begin "ZeRO groups of hosts that do not have equally many ranks"
+  mpi_run 1 n1:2,n2:1 3 train config.yaml --set run.directory=runs/uneven --set parallel.zero=1 --set parallel.zero_group=node
+  finish_job 60
+  expect_code 2
+  expect_text 'parallel.zero_group=node: node, but the hosts do not have equally many consecutive data ranks'
   begin "four ranks over three hosts, tensor and pipeline across them"
   mpi_run "" n2:2,n3:1,n4:1 4 train config.yaml --set run.directory=runs/split --set parallel.tensor=2 \
     --set parallel.tensor_blocks=2 --set parallel.pipeline=2

@@ -109,25 +109,28 @@ TEST_F(NoSpikeRule, SkipsOnlyNonFiniteLosses) {
 }
 
 TEST(LossGuardSum, FollowsTheOrderOfTheGlobalBatch) {
-  // Micro-batches 0..5 of two interleaved ranks: rank 0 has 0, 2, 4. In their order the large ones
-  // cancel before the small ones are added.
-  const std::vector<double> in_order = {1e17, -1e17, 1, 2, 3, 4};
-  for (const bool turns : {false, true}) {
-    const std::vector<std::size_t> held = turns ? std::vector<std::size_t>{0, 2, 4, 1, 3, 5}
-                                                : std::vector<std::size_t>{0, 1, 2, 3, 4, 5};
+  // In their order the large ones cancel before the small ones are added.
+  const std::vector<double> in_order = {1e17, -1e17, 1e17, -1e17, 1, 2, 3, 4};
+  struct Order {
+    std::vector<std::size_t> held;  // rank after rank
+    std::int64_t turns, of_rank;
+  };
+  for (const auto& [held, turns, of_rank] :
+       {Order{{0, 1, 2, 3, 4, 5, 6, 7}, 1, 4}, Order{{0, 2, 4, 6, 1, 3, 5, 7}, 2, 4},
+        Order{{0, 2, 1, 3, 4, 6, 5, 7}, 2, 2}, Order{{0, 4, 1, 5, 2, 6, 3, 7}, 4, 2}}) {
     std::vector<double> values;
     for (const std::size_t k : held) {
       const double counted = k < 4 ? 1 : 0;  // the others have only ignored targets
       values.insert(values.end(), {in_order[k], 0, 0, counted});
     }
-    const GuardedTensor sums(DType::f64, {6, ops::LossSums::count}, values);
+    const GuardedTensor sums(DType::f64, {8, ops::LossSums::count}, values);
     const GuardedTensor scalars(DType::f32, {ops::StepScalars::count}, {0, 1, 1, 1});
     const GuardedTensor state(DType::f64, {LossGuardState::count},
                               std::vector<double>(LossGuardState::count));
 
-    ops::guard_loss(stream(), scalars, state, sums, {.interleave = turns ? 2 : 1});
+    ops::guard_loss(stream(), scalars, state, sums, {.turns = turns, .of_rank = of_rank});
 
-    EXPECT_EQ(state.get()[LossGuardState::mean], 10.0 / 4);
+    EXPECT_EQ(state.get()[LossGuardState::mean], 10.0 / 4) << turns << " of " << of_rank;
   }
 }
 

@@ -3,7 +3,10 @@
 
 #include <bit>
 #include <cmath>
+#include <map>
 
+#include "runtime/comm/process_mesh.h"
+#include "runtime/config/batch_slices.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/mpi_test.h"
 #include "tests/support/sample_params.h"
@@ -20,12 +23,13 @@ struct ReduceCase {
   int chunks = 1;
   bool forwards_first = false;  // all of the step's
   DType sent = DType::f32;
+  int group = 0;  // ranks of a ZeRO group; 0: all
 
   [[nodiscard]] std::string to_string() const {
-    return fmt::format("stage {}, {} micro-batches, {}, {}, {} chunks, {}", stage, micro_batches,
-                       sum == GradientSum::tree ? "tree" : "running",
+    return fmt::format("stage {}, {} micro-batches, {}, {}, {} chunks, {}, groups of {}", stage,
+                       micro_batches, sum == GradientSum::tree ? "tree" : "running",
                        mode == ReducerMode::overlapped ? "overlapped" : "inline", chunks,
-                       name_of(sent));
+                       name_of(sent), group);
   }
 };
 
@@ -44,8 +48,12 @@ float tree_sum(const ParamSpec& spec, std::int64_t element, int first, int count
 // engine makes them.
 class Step {
  public:
-  Step(Device& device, Communicator& group, Stream& compute, Stream& comm, const ReduceCase& what)
-      : group_(group), case_(what) {
+  Step(Device& device, const ReducerGroups& groups, Stream& compute, Stream& comm,
+       const ReduceCase& what)
+      : groups_(groups),
+        case_(what),
+        slices_(BatchSlices::even(what.micro_batches * ranks(), ranks(),
+                                  what.stage >= 2 ? groups.zero.size() : 1)) {
     test::declare_sample(params_, 0, units, what.chunks == 2 ? std::vector{0, 3} : std::vector{0});
     for (int chunk = 0; chunk < what.chunks; ++chunk)
       options_.chunks.push_back({chunk == 0 ? 0 : 3, chunk + 1 == what.chunks ? units : 3});
@@ -53,12 +61,13 @@ class Step {
     options_.sum = what.sum;
     options_.sent = what.sent;
     options_.micro_batches = what.micro_batches;
-    params_.allocate(device,
-                     {.training = true,
-                      .gradient_levels = GradReducer::levels(options_, what.stage),
-                      .zero = {.stage = what.stage, .ranks = group.size(), .rank = group.rank()},
-                      .bucket_elements = 150});
-    reducer_ = std::make_unique<GradReducer>(device, group, params_, compute, comm, options_);
+    params_.allocate(
+        device,
+        {.training = true,
+         .gradient_levels = GradReducer::levels(options_, what.stage),
+         .zero = {.stage = what.stage, .ranks = groups.zero.size(), .rank = groups.zero.rank()},
+         .bucket_elements = 150});
+    reducer_ = std::make_unique<GradReducer>(device, groups, params_, compute, comm, options_);
   }
 
   void run() {
@@ -73,10 +82,10 @@ class Step {
     reducer_->join();
   }
 
-  // Adjacent micro-batches are on one rank, or with stages 2 and 3 on adjacent ranks.
+  // Adjacent micro-batches are on one rank, or with stages 2 and 3 on adjacent ranks of a group.
   [[nodiscard]] int global_index(int m) const {
-    return case_.stage >= 2 ? m * group_.size() + group_.rank()
-                            : group_.rank() * case_.micro_batches + m;
+    const int rank = groups_.replicas.rank() * groups_.zero.size() + groups_.zero.rank();
+    return static_cast<int>(slices_.number(rank, m, case_.micro_batches));
   }
   // visit(sum, spec, element) of every gradient that this rank owns.
   template <typename Visit>
@@ -97,10 +106,13 @@ class Step {
   [[nodiscard]] ParamStore& params() { return params_; }
   [[nodiscard]] GradReducer& reducer() { return *reducer_; }
   [[nodiscard]] const ReducerOptions& options() const { return options_; }
-  [[nodiscard]] int all_micro_batches() const { return case_.micro_batches * group_.size(); }
+  [[nodiscard]] int all_micro_batches() const { return case_.micro_batches * ranks(); }
+  [[nodiscard]] const ReducerGroups& groups() const { return groups_; }
 
  private:
   static constexpr int units = 5;
+
+  [[nodiscard]] int ranks() const { return groups_.zero.size() * groups_.replicas.size(); }
 
   void add_gradient(ParamId id, int m) {
     const ParamSpec& spec = params_.layout().spec(id);
@@ -137,8 +149,9 @@ class Step {
     return options_.chunks[static_cast<std::size_t>(chunk)];
   }
 
-  Communicator& group_;
+  ReducerGroups groups_;
   ReduceCase case_;
+  BatchSlices slices_;
   ParamStore params_;
   ReducerOptions options_;
   std::unique_ptr<GradReducer> reducer_;
@@ -147,7 +160,21 @@ class Step {
 class GradReducerTest : public test::MpiTest {
  protected:
   [[nodiscard]] Step make_step(const ReduceCase& what) const {
-    return {device(), world(), compute(), comm_stream(), what};
+    return {device(), groups_of(what), compute(), comm_stream(), what};
+  }
+  [[nodiscard]] ReducerGroups groups_of(const ReduceCase& what) const {
+    const int shard = what.stage == 0 ? 1 : what.group > 0 ? what.group : size();
+    auto& mesh = meshes_[shard];
+    if (!mesh) mesh = std::make_unique<ProcessMesh>(world(), MeshShape{1, size(), 1, shard});
+    return {mesh->zero(), mesh->replicas()};
+  }
+  // Each with ZeRO groups of every size.
+  template <typename Action>
+  void for_each_group(const std::vector<int>& micro_batches, Action&& action) const {
+    for_each_case(micro_batches, [&](ReduceCase what) {
+      for (what.group = 1; what.group <= (what.stage > 0 ? size() : 1); ++what.group)
+        if (size() % what.group == 0) action(what);
+    });
   }
   template <typename Action>
   static void for_each_case(const std::vector<int>& micro_batches, Action&& action) {
@@ -165,10 +192,13 @@ class GradReducerTest : public test::MpiTest {
       }
     }
   }
+
+ private:
+  mutable std::map<int, std::unique_ptr<ProcessMesh>> meshes_;  // by ranks of a group
 };
 
 TEST_F(GradReducerTest, SumsOverMicroBatchesAndRanks) {
-  for_each_case({1, 2, 3, 5}, [&](const ReduceCase& what) {
+  for_each_group({1, 2, 3, 5}, [&](const ReduceCase& what) {
     Step step = make_step(what);
 
     for (int repetition = 0; repetition < 2; ++repetition) {
@@ -188,13 +218,18 @@ TEST_F(GradReducerTest, SumsOverMicroBatchesAndRanks) {
 }
 
 // For layouts that align with the tree: with runs of micro-batches per rank their number must be a
-// power of two, or there is one rank; with interleaved micro-batches the number of ranks must be.
+// power of two, or there is one rank; with interleaved micro-batches the number of a group's ranks
+// must be, and that of its micro-batches unless it is the only group.
 TEST_F(GradReducerTest, GivesTheBitsOfOneTreeOverAllMicroBatchesOfAllRanks) {
   int compared = 0;
-  for_each_case({1, 2, 3, 4, 5, 8}, [&](const ReduceCase& what) {
-    const int inner = what.stage >= 2 ? size() : what.micro_batches;
+  for_each_group({1, 2, 3, 4, 5, 8}, [&](const ReduceCase& what) {
+    const bool one_group = what.stage == 0 || what.group == size();
+    const int inner = what.stage < 2 ? what.micro_batches
+                      : one_group    ? size()
+                                     : what.group * what.micro_batches;
+    const auto fits = [](int count) { return std::has_single_bit(static_cast<unsigned>(count)); };
     const bool aligned =
-        std::has_single_bit(static_cast<unsigned>(inner)) || (what.stage < 2 && size() == 1);
+        (fits(inner) || (what.stage < 2 && size() == 1)) && (one_group || fits(what.group));
     if (what.sum != GradientSum::tree || !aligned) return;
     Step step = make_step(what);
 
@@ -209,7 +244,7 @@ TEST_F(GradReducerTest, GivesTheBitsOfOneTreeOverAllMicroBatchesOfAllRanks) {
 }
 
 TEST_F(GradReducerTest, GivesTheSameBitsOverlappedAndInline) {
-  for_each_case({1, 3}, [&](const ReduceCase& what) {
+  for_each_group({1, 3}, [&](const ReduceCase& what) {
     if (what.mode == ReducerMode::overlapped) return;
     ReduceCase other = what;
     other.mode = ReducerMode::overlapped;
@@ -223,13 +258,14 @@ TEST_F(GradReducerTest, GivesTheSameBitsOverlappedAndInline) {
 }
 
 TEST_F(GradReducerTest, WaitsForASlowNetworkBeforeItReusesMemory) {
-  test::SlowCommunicator slow(world());
-  for_each_case({4}, [&](const ReduceCase& what) {
+  for_each_group({4}, [&](const ReduceCase& what) {
+    const ReducerGroups groups = groups_of(what);
+    test::SlowCommunicator zero(groups.zero), replicas(groups.replicas);
     Step fast = make_step(what);
     for (const bool forwards_first : {false, true}) {
       ReduceCase slowly = what;
       slowly.forwards_first = forwards_first;
-      Step delayed(device(), slow, compute(), comm_stream(), slowly);
+      Step delayed(device(), {zero, replicas}, compute(), comm_stream(), slowly);
       for (int repetition = 0; repetition < 2; ++repetition) {
         fast.run();
         delayed.run();
@@ -248,10 +284,11 @@ TEST_F(GradReducerTest, MovesOnlyTheBytesOfItsZeroStage) {
   if (size() == 1) GTEST_SKIP() << "one rank has nobody to send to";
   for_each_case({1, 3}, [&](const ReduceCase& what) {
     Step step = make_step(what);
+    const Communicator& group = what.stage == 0 ? step.groups().replicas : step.groups().zero;
     const auto moved = [&](const CommStats& before, Verb verb) {
-      return (world().stats()[verb].bytes - before[verb].bytes) / sizeof(float);
+      return (group.stats()[verb].bytes - before[verb].bytes) / sizeof(float);
     };
-    const CommStats before = world().stats();
+    const CommStats before = group.stats();
 
     step.run();
 
@@ -268,6 +305,51 @@ TEST_F(GradReducerTest, MovesOnlyTheBytesOfItsZeroStage) {
     for (const Verb other :
          {Verb::all_gather, Verb::all_to_all, Verb::broadcast, Verb::send, Verb::recv})
       EXPECT_EQ(moved(before, other), 0U) << name_of(other);
+  });
+}
+
+// Groups of n ranks: inside one as above; between them W / n and S once, however many
+// micro-batches.
+TEST_F(GradReducerTest, MovesASliceOfTheWeightsOnceAStepBetweenGroups) {
+  for_each_group({1, 3}, [&](const ReduceCase& what) {
+    if (what.stage == 0 || what.group == 1 || what.group == size()) return;
+    Step step = make_step(what);
+    const Communicator &zero = step.groups().zero, &replicas = step.groups().replicas;
+    const CommStats inside = zero.stats(), between = replicas.stats();
+
+    step.run();
+
+    const auto w = static_cast<std::uint64_t>(step.params().layout().weight_elements());
+    const auto s = static_cast<std::uint64_t>(step.params().layout().elements()) - w;
+    const auto n = static_cast<std::uint64_t>(what.group);
+    const auto times = static_cast<std::uint64_t>(what.stage >= 2 ? what.micro_batches : 1);
+    EXPECT_EQ(zero.stats()[Verb::reduce_scatter].bytes - inside[Verb::reduce_scatter].bytes,
+              times * w * sizeof(float));
+    EXPECT_EQ(replicas.stats()[Verb::all_reduce].bytes - between[Verb::all_reduce].bytes,
+              (w / n + s) * sizeof(float));
+    EXPECT_EQ(replicas.stats()[Verb::reduce_scatter].calls, between[Verb::reduce_scatter].calls);
+  });
+}
+
+// Each rank rounds its own, each group its sum, and the sum of all is rounded: three times.
+TEST_F(GradReducerTest, RoundsOnceMorePerLevelWhatGroupsSendIn16Bits) {
+  for_each_group({1}, [&](ReduceCase what) {
+    if (what.stage == 0 || what.group == 1 || what.group == size()) return;
+    what.sent = DType::bf16;
+    Step step = make_step(what);
+
+    step.run();
+
+    step.for_each_sum([&](float sum, const ParamSpec& spec, std::int64_t i) {
+      if (spec.kind != ParamKind::weight) return;
+      double exact = 0, sizes = 0;
+      for (int k = 0; k < step.all_micro_batches(); ++k) {
+        exact += static_cast<double>(gradient_of(spec, i, k));
+        sizes += std::abs(static_cast<double>(gradient_of(spec, i, k)));
+      }
+      ASSERT_EQ(sum, static_cast<float>(bf16(sum))) << "is as it was sent";
+      ASSERT_NEAR(sum, exact, 3.1 * sizes / 256) << spec.name << " " << i;
+    });
   });
 }
 
@@ -390,7 +472,7 @@ TEST_F(GradReducerTest, RefusesAStoreWithTooFewPartialSums) {
 
   test::expect_error(
       ExitCode::internal,
-      [&] { GradReducer(device(), world(), step.params(), compute(), comm_stream(), tree); },
+      [&] { GradReducer(device(), step.groups(), step.params(), compute(), comm_stream(), tree); },
       "1 levels of partial sums, need 2");
 }
 

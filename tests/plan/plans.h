@@ -31,6 +31,7 @@ inline StepInput plan_input(const PlanShape& shape) {
                  .split_backward = shape.schedule == ScheduleKind::zero_bubble};
   input.layers = transformer_layers(shape.model, input.build);
   input.mesh = shape.mesh;
+  if (shape.zero > 0 && shape.mesh.shard == 1) input.mesh.shard = shape.mesh.data;
   input.schedule = {.kind = shape.schedule,
                     .stages = shape.mesh.pipeline,
                     .micro_batches = shape.micro_batches,

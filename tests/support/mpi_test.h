@@ -34,6 +34,16 @@ namespace trireme::test {
   return shapes;
 }
 
+// For a ZeRO stage: with every size of groups that share slices.
+[[nodiscard]] inline std::vector<MeshShape> zero_meshes_of(int ranks, int stage) {
+  std::vector<MeshShape> shapes;
+  for (MeshShape shape : meshes_of(ranks)) {
+    for (shape.shard = 1; shape.shard <= (stage > 0 ? shape.data : 1); ++shape.shard)
+      if (shape.data % shape.shard == 0) shapes.push_back(shape);
+  }
+  return shapes;
+}
+
 [[nodiscard]] inline std::unique_ptr<Device> make_device_under_test() {
   return Device::create(
       device_under_test(),

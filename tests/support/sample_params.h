@@ -78,8 +78,8 @@ void declare_sample(Store& store) {
                    /*separate_ties=*/true);
   declare_sample(store, at.pipeline * units / mesh.pipeline,
                  (at.pipeline + 1) * units / mesh.pipeline);
-  options.zero.ranks = mesh.data;
-  options.zero.rank = at.data;
+  options.zero.ranks = mesh.shard;
+  options.zero.rank = at.data % mesh.shard;
   options.bucket_elements = 150;
   store.allocate(device, options);
   return store;

@@ -106,7 +106,8 @@ RankResources resources_of(Device& device, Communicator& world, const MeshShape&
 // A rank that trains, and the test's actions between its steps.
 struct Training final : RunObserver {
   Training(Device& device, Communicator& world, const Case& what)
-      : engine(resources_of(device, world, what.mesh), config_of(what), Purpose::train,
+      : engine(resources_of(device, world, mesh_shape(config_of(what).parallel)), config_of(what),
+               Purpose::train,
                {.model = OwnModel{gpt_chain(gpt),
                                   {InputKind::tokens, gpt.context, gpt.context, "tokens"}},
                 .batches = [&what](Device& device, const Config& config) {

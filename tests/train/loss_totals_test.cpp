@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "runtime/config/batch_slices.h"
 #include "tests/support/mpi_test.h"
 #include "tests/support/sample_params.h"
 
@@ -41,17 +42,16 @@ class LossTotalsTest : public test::MpiTest {
                           .hits = tensor_of(hits)};
     totals.add(context, index);
   }
-  [[nodiscard]] LossTotals::Values run(const ProcessMesh& mesh, Assignment assignment) {
+  [[nodiscard]] LossTotals::Values run(const ProcessMesh& mesh, int turns) {
     const int ranks = mesh.shape().data, local = micro_batches / ranks;
-    LossTotals totals(device(), mesh, local, assignment);
+    const BatchSlices slices = BatchSlices::even(micro_batches, ranks, turns);
+    LossTotals totals(device(), mesh, local, turns);
     LossTotals::Values values;
     for (int pass = 0; pass < 2; ++pass) {  // the second must not see the first
       totals.reset(compute());
       const bool last_stage = mesh.here().pipeline + 1 == mesh.shape().pipeline;
-      for (int i = 0; i < local && last_stage; ++i) {
-        const int rank = mesh.here().data;
-        add(totals, i, assignment == Assignment::contiguous ? rank * local + i : i * ranks + rank);
-      }
+      for (int i = 0; i < local && last_stage; ++i)
+        add(totals, i, static_cast<int>(slices.number(mesh.here().data, i, local)));
       totals.publish(compute(), comm_stream());
       totals.wait();
       values = totals.read();
@@ -60,7 +60,7 @@ class LossTotalsTest : public test::MpiTest {
   }
   [[nodiscard]] LossTotals::Values run_alone() {
     const auto single = make_single_communicator();
-    return run(ProcessMesh(*single, {}), Assignment::contiguous);
+    return run(ProcessMesh(*single, {}), 1);
   }
 
  private:
@@ -73,8 +73,9 @@ TEST_F(LossTotalsTest, HaveTheSameBitsHoweverManyRanksShareThePass) {
 
   for (const MeshShape& shape : test::meshes_of(size())) {
     const ProcessMesh mesh(world(), shape);
-    for (const Assignment assignment : {Assignment::contiguous, Assignment::strided}) {
-      const LossTotals::Values values = run(mesh, assignment);
+    for (int turns = 1; turns <= shape.data; ++turns) {
+      if (shape.data % turns != 0) continue;
+      const LossTotals::Values values = run(mesh, turns);
 
       EXPECT_EQ(values.loss, expected.loss) << shape.data << " data ranks";
       EXPECT_EQ(values.hits, expected.hits) << shape.data << " data ranks";

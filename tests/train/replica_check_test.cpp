@@ -31,7 +31,7 @@ class ReplicaCheckTest : public test::MpiTest {
     Replica(Device& device, Communicator& world, const MeshShape& shape, int zero,
             DType compute = DType::f32)
         : streams(device),
-          mesh(world, shape),
+          mesh(world, with_groups(shape, zero)),
           params(TensorSplit{
               .ranks = shape.tensor, .rank = mesh.here().tensor, .blocks = shape.tensor}) {
       params.open_chunk();
@@ -48,11 +48,16 @@ class ReplicaCheckTest : public test::MpiTest {
       }
       params.allocate(device, {.compute = compute,
                                .training = true,
-                               .zero = {zero, shape.data, mesh.here().data},
+                               .zero = {zero, mesh.zero().size(), mesh.zero().rank()},
                                .bucket_elements = 64});
       params.initialize(*streams.compute, 5);
-      ParamGatherer(device, mesh.data(), params, *streams.compute, *streams.comm).finish();
+      ParamGatherer(device, mesh.gather(), params, *streams.compute, *streams.comm).finish();
       check = std::make_unique<ReplicaCheck>(device, params, mesh, streams);
+    }
+    // With ZeRO one group, unless the shape has others.
+    static MeshShape with_groups(MeshShape shape, int zero) {
+      if (zero > 0 && shape.shard == 1) shape.shard = shape.data;
+      return shape;
     }
     // Element `i` of this rank's part of a parameter.
     void flip_bit(const std::string& name, std::int64_t i) const {
@@ -122,6 +127,20 @@ TEST_F(ReplicaCheckTest, AFlippedBitOfACopyIsFoundWhereRanksHaveRoundedMatricesO
                 AllOf(HasSubstr("after step 7"), HasSubstr("[rank 1/"), Not(HasSubstr("[rank 0/")),
                       HasSubstr("in second.weight of group data")));
   }
+}
+
+TEST_F(ReplicaCheckTest, AFlippedBitOfASliceIsFoundWhereGroupsHoldTheSame) {
+  if (size() < 4) GTEST_SKIP() << "needs two groups of two";
+  const Replica replica(device(), world(), {.data = size(), .shard = 2}, 3);
+  EXPECT_EQ(replica.verdict(1), "");
+  if (rank() == 2)
+    replica.flip_bit("second.weight", 0);  // first of its group: the slice begins here
+
+  if (rank() % 2 == 0)
+    EXPECT_THAT(replica.verdict(7),
+                AllOf(HasSubstr("[rank 2/"), HasSubstr("in second.weight of group replicas")));
+  else
+    EXPECT_EQ(replica.verdict(7), "");
 }
 
 TEST_F(ReplicaCheckTest, StatisticsAreComparedWhereNothingElseIsWhole) {

@@ -54,8 +54,9 @@ struct Layout {
   std::int64_t noise_every = 0;
 
   [[nodiscard]] std::string to_string() const {
-    return fmt::format("pipeline {} x data {}, ZeRO {}, {}, {}, {}", mesh.pipeline, mesh.data, zero,
-                       name_of(schedule), layout_independent ? "layout" : "fast", name_of(dtype));
+    return fmt::format("pipeline {} x data {}, ZeRO {} in groups of {}, {}, {}, {}", mesh.pipeline,
+                       mesh.data, zero, mesh.shard, name_of(schedule),
+                       layout_independent ? "layout" : "fast", name_of(dtype));
   }
 };
 
@@ -68,6 +69,7 @@ Config config_of(const Layout& layout, std::int64_t rows, int micro_batches) {
   config.parallel.data = layout.mesh.data;
   config.parallel.pipeline = layout.mesh.pipeline;
   config.parallel.zero = layout.zero;
+  config.parallel.zero_group = layout.mesh.shard > 1 ? layout.mesh.shard : 0;
   config.parallel.schedule = layout.schedule;
   config.parallel.chunks = layout.chunks;
   config.parallel.bucket_megabytes = 4.0 / 1024;  // 1,024 gradients
@@ -94,10 +96,12 @@ class Training {
   Training(Device& device, Communicator& world, const OwnModel& model, const Batch& batch,
            std::int64_t rows, const Layout& layout, int micro_batches = global_micro_batches)
       : batch_(batch),
-        engine_(resources_of(device, world, layout.mesh), config_of(layout, rows, micro_batches),
-                Purpose::train, {.model = model, .batches = [&](Device&, const Config&) {
-                                   return std::make_unique<test::FixedSource>(batch_);
-                                 }}) {
+        engine_(resources_of(device, world,
+                             mesh_shape(config_of(layout, rows, micro_batches).parallel)),
+                config_of(layout, rows, micro_batches), Purpose::train,
+                {.model = model, .batches = [&](Device&, const Config&) {
+                   return std::make_unique<test::FixedSource>(batch_);
+                 }}) {
     engine_.begin();
   }
 
@@ -158,6 +162,11 @@ class StepTest : public test::MpiTest {
                          .zero = zero,
                          .layout_independent = layout,
                          .dtype = dtype});
+          if (zero > 0 && size() % 2 == 0 && size() > 2)
+            all.push_back({.mesh = {.data = size(), .shard = 2},
+                           .zero = zero,
+                           .layout_independent = layout,
+                           .dtype = dtype});
         }
       }
     }

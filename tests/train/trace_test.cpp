@@ -99,7 +99,8 @@ class TraceTest : public test::MpiTest {
         gpt_chain(
             {.layers = 4, .hidden = 32, .heads = 2, .context = context, .vocabulary = vocabulary}),
         {InputKind::tokens, context, context, "tokens"}};
-    Engine engine(resources_of(device(), world(), layout.mesh), config_of(layout), Purpose::train,
+    Engine engine(resources_of(device(), world(), mesh_shape(config_of(layout).parallel)),
+                  config_of(layout), Purpose::train,
                   {.model = model, .batches = [&](Device&, const Config&) {
                      return std::make_unique<test::FixedSource>(batch_);
                    }});

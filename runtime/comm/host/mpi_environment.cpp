@@ -120,6 +120,10 @@ void MpiEnvironment::start_mpi(int* argc, char*** argv) {
       MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host));
   TRIREME_MPI(MPI_Comm_rank(host, &local_rank_));
   TRIREME_MPI(MPI_Comm_size(host, &local_size_));
+  int first = rank_;
+  TRIREME_MPI(MPI_Bcast(&first, 1, MPI_INT, 0, host));
+  hosts_.resize(static_cast<std::size_t>(size_));
+  TRIREME_MPI(MPI_Allgather(&first, 1, MPI_INT, hosts_.data(), 1, MPI_INT, MPI_COMM_WORLD));
   TRIREME_MPI(MPI_Comm_free(&host));
 }
 
@@ -139,6 +143,9 @@ void MpiEnvironment::start_tcp() {
   watch_->ask_over(tcp_job->world.duplicate());
   const StartWait wait("finding the ranks of this host");
   const auto hosts = gather_texts(*world(), host_identity());
+  hosts_.clear();
+  for (const std::string& host : hosts)
+    hosts_.push_back(static_cast<int>(std::ranges::find(hosts, host) - hosts.begin()));
   const auto own = hosts.begin() + rank_;
   local_rank_ = static_cast<int>(std::count(hosts.begin(), own, *own));
   local_size_ = static_cast<int>(std::count(hosts.begin(), hosts.end(), *own));

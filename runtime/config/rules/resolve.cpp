@@ -63,6 +63,7 @@ Config resolve_config(const config::KeyTable& keys, Config config, const Environ
   if (config.parallel.data == 0)
     config.parallel.data = environment.ranks / config::other_ranks(config.parallel);
   if (config.parallel.tensor_blocks == 0) config.parallel.tensor_blocks = config.parallel.tensor;
+  config.parallel.zero_group = config::checked_zero_group(subject);
   config::check_batch(subject);
   config::check_parallel(subject);
   config::check_schedule(subject);

@@ -39,6 +39,8 @@ void check_documents(const Subject& subject);   // against the model
 void check_adapters(const Subject& subject);    // lora against the model and the trained weights
 void check_layout(const Subject& subject);      // parallel.* against the rank count
 void check_batch(const Subject& subject);  // global_batch, micro_batch; parallel.data is resolved
+// ZeRO groups against ranks and hosts. parallel.data is resolved; returns the resolved zero_group.
+[[nodiscard]] std::int64_t checked_zero_group(const Subject& subject);
 void check_parallel(const Subject& subject);  // parallel.* against model and batch
 void check_split(const Subject& subject);     // tensor and pipeline against the model
 void check_data(const Subject& subject);
@@ -47,6 +49,9 @@ void check_schedule(const Subject& subject);  // steps, warm-up, optimizer
 // Number of ranks along all axes but data.
 [[nodiscard]] std::int64_t other_ranks(const ParallelConfig& parallel);
 
+[[nodiscard]] constexpr bool power_of_two(std::int64_t value) {
+  return value > 0 && (value & (value - 1)) == 0;
+}
 // "1, 2 or 4".
 [[nodiscard]] std::string any_of(std::span<const std::int64_t> values);
 // Up to `count` divisors of `value` nearest to `wanted` and not below `minimum`, ascending.

@@ -63,6 +63,70 @@ void check_layout(const Subject& subject) {
 
 namespace {
 
+constexpr std::string_view zero_group_key = "parallel.zero_group";
+
+// Data ranks of one host, which must be the same number on all of them, and consecutive.
+std::int64_t data_ranks_of_a_host(const Subject& subject) {
+  const ParallelConfig& parallel = subject.config.parallel;
+  const std::vector<int>& hosts = subject.environment.hosts;
+  if (hosts.empty())
+    refuse(subject, zero_group_key,
+           "node, and which ranks will share a host is not known here; use a number, or all");
+  std::int64_t most = 0;
+  for (std::int64_t stage = 0; stage < parallel.pipeline; ++stage) {
+    for (std::int64_t tensor = 0; tensor < parallel.tensor; ++tensor) {
+      std::vector<int> row;  // by data rank; ranks as in runtime/comm/process_mesh.h
+      for (std::int64_t data = 0; data < parallel.data; ++data)
+        row.push_back(hosts[static_cast<std::size_t>(
+            (stage * parallel.data + data) * parallel.tensor + tensor)]);
+      for (auto first = row.begin(); first != row.end(); first += most) {
+        const auto end = std::find_if(first, row.end(), [&](int host) { return host != *first; });
+        if (most == 0) most = end - first;
+        if (end - first == most && std::ranges::count(row, *first) == most) continue;
+        refuse(subject, zero_group_key,
+               "node, but the hosts do not have equally many consecutive data ranks: the first has "
+               "{}, that of data rank {} of stage {} has {} of {} in a row; start equally many "
+               "ranks on each, host by host, or use a number, or all",
+               most, first - row.begin(), stage, end - first, std::ranges::count(row, *first));
+      }
+    }
+  }
+  return most;
+}
+
+}  // namespace
+
+std::int64_t checked_zero_group(const Subject& subject) {
+  const Config& config = subject.config;
+  const ParallelConfig& parallel = config.parallel;
+  const std::int64_t data = parallel.data;
+  if (parallel.zero_group == 0) return 0;
+  const bool node = parallel.zero_group < 0;
+  const std::string asked = node ? "node" : fmt::format("{}", parallel.zero_group);
+  if (parallel.zero == 0)
+    refuse(subject, zero_group_key,
+           "{} with parallel.zero: 0, which shards nothing; use all, or zero 1, 2 or 3", asked);
+  const std::int64_t group = node ? data_ranks_of_a_host(subject) : parallel.zero_group;
+  const bool tree = config.reproducibility == Reproducibility::layout;
+  // In layout mode a group's sum is a node of the tree over all data ranks.
+  const auto fits = [&](std::int64_t size) {
+    return size == data || (size > 1 && data % size == 0 && (!tree || power_of_two(size)));
+  };
+  if (fits(group)) return group;
+  std::vector<std::int64_t> fitting = near_divisors(data, group, 1, static_cast<std::size_t>(data));
+  std::erase_if(fitting, [&](std::int64_t size) { return size == data || !fits(size); });
+  const std::string_view why =
+      group == 1         ? ", groups of one rank, shards nothing"
+      : data % group > 0 ? " does not divide the data ranks"
+                         : " is no power of two, so with reproducibility: layout no node of the "
+                           "tree of sums";
+  refuse(subject, zero_group_key, "{}{}{}, parallel.data = {}; use {}all", asked,
+         node ? fmt::format(" ({} data ranks of a host)", group) : "", why, data,
+         fitting.empty() ? "" : any_of(fitting) + ", or ");
+}
+
+namespace {
+
 // micro_batch sizes that give every data rank at least one micro-batch, and with `alike` equally
 // many.
 std::string micro_batch_fixes(const TrainConfig& train, std::int64_t ranks, bool alike) {

@@ -2,7 +2,6 @@
 // Rules between the model, the batch and the parallel modes. parallel.data and
 // parallel.tensor_blocks are resolved.
 #include <algorithm>
-#include <bit>
 #include <numeric>
 #include <vector>
 
@@ -14,10 +13,6 @@
 
 namespace trireme::config {
 namespace {
-
-bool power_of_two(std::int64_t value) {
-  return value > 0 && std::has_single_bit(static_cast<std::uint64_t>(value));
-}
 
 std::int64_t micro_batches(const Config& config) {
   return config.train.global_batch / config.train.micro_batch;
@@ -213,11 +208,14 @@ void check_pipeline(const Subject& subject) {
 }
 
 // Micro-batches are leaves of one binary tree; ranks with equally many fit it if their
-// micro-batches are whole subtrees (parallel/grad_reducer.h).
-bool aligned(std::int64_t batches, std::int64_t data, std::int64_t zero) {
+// micro-batches, or with ZeRO 2 and 3 those of each ZeRO group, are whole subtrees
+// (parallel/grad_reducer.h).
+bool aligned(std::int64_t batches, std::int64_t data, const ParallelConfig& parallel) {
   if (batches % data != 0) return false;
   const std::int64_t local = batches / data;
-  return zero >= 2 ? power_of_two(data) || local == 1 : power_of_two(local) || data == 1;
+  if (parallel.zero < 2) return power_of_two(local) || data == 1;
+  const std::int64_t group = parallel.zero_group == 0 ? data : parallel.zero_group;
+  return group == data ? power_of_two(data) || local == 1 : power_of_two(group * local);
 }
 
 void check_reproducible(const Subject& subject) {
@@ -231,16 +229,27 @@ void check_reproducible(const Subject& subject) {
            blocks, tensor);
   }
   const std::int64_t batches = micro_batches(config), data = config.parallel.data;
+  const std::int64_t group = config.parallel.shard(), doubled = batch_slices(config).doubled();
+  if (group < data && doubled % group != 0) {
+    std::vector<std::int64_t> whole = near_divisors(std::gcd(data, doubled), group, 2);
+    std::erase_if(whole, [](std::int64_t size) { return !power_of_two(size); });
+    refuse(subject, "parallel.zero_group",
+           "{} with reproducibility: layout and data ranks of {} micro-batches: groups mix ranks "
+           "with more and fewer; use {}all",
+           group, batch_slices(config).to_string(), whole.empty() ? "" : any_of(whole) + ", or ");
+  }
   // Below ZeRO 2 the slices always fit the tree (batch_slices.h).
-  if (config.parallel.zero < 2 || aligned(batches, data, config.parallel.zero)) return;
+  if (config.parallel.zero < 2 || aligned(batches, data, config.parallel)) return;
   constexpr std::size_t all = 1 << 20;
   std::vector<std::int64_t> fitting = near_divisors(batches, data, 1, all);
-  std::erase_if(fitting,
-                [&](std::int64_t ranks) { return !aligned(batches, ranks, config.parallel.zero); });
+  std::erase_if(fitting, [&](std::int64_t ranks) {
+    return ranks % group != 0 || !aligned(batches, ranks, config.parallel);
+  });
   refuse(subject, "reproducibility",
-         "layout: {} micro-batches over parallel.data = {} ranks with parallel.zero: {} are not "
+         "layout: {} micro-batches over parallel.data = {} ranks with parallel.zero: {}{} are not "
          "whole subtrees of one sum; use data {}, or zero 0 or 1",
-         batches, data, config.parallel.zero, any_of(fitting));
+         batches, data, config.parallel.zero,
+         group < data ? fmt::format(" in groups of {}", group) : "", any_of(fitting));
 }
 
 void check_reduce_dtype(const Subject& subject) {
@@ -293,7 +302,7 @@ bool ramp_fits(const Config& config, std::int64_t size) {
       batches / parallel.data % parallel.pipeline != 0)
     return false;
   return config.reproducibility != Reproducibility::layout ||
-         aligned(batches, parallel.data, parallel.zero);
+         aligned(batches, parallel.data, parallel);
 }
 
 // The nearest sizes above and below that this layout allows.

@@ -20,8 +20,10 @@ void guard_loss(Stream& stream, const Tensor& scalars, const Tensor& state, cons
   check.disjoint("state", state, "sums", sums);
   TRIREME_EXPECTS(options.zscore >= 0 && options.window >= 1, "guard_loss: z-score {}, window {}",
                   options.zscore, options.window);
-  TRIREME_EXPECTS(options.interleave >= 1 && micro_batches % options.interleave == 0,
-                  "guard_loss: {} micro-batches of {} ranks", micro_batches, options.interleave);
+  TRIREME_EXPECTS(options.turns >= 1 && options.of_rank >= 1 &&
+                      micro_batches % (options.turns * options.of_rank) == 0,
+                  "guard_loss: {} micro-batches of ranks with {}, {} in turn", micro_batches,
+                  options.of_rank, options.turns);
   TRIREME_DISPATCH(stream, guard_loss, reads(sums).updates(state), scalars, state, sums, options);
 }
 

@@ -25,9 +25,8 @@ enum class LossVerdict : int { accepted, non_finite, spike };
 struct LossGuardOptions {
   double zscore = 0;  // a spike is more standard deviations above the mean; 0 = off
   double window = 1;  // steps in mean and variance; earlier steps are never spikes
-  // `sums` holds the micro-batches of this many ranks, rank after rank, and a rank's k-th is number
-  // k * interleave + rank of the global batch; 1: in order.
-  std::int64_t interleave = 1;
+  // The order of `sums` (row_of_sums); by default that of the global batch.
+  std::int64_t turns = 1, of_rank = 1;
 };
 
 // sums(micro-batches, LossSums::count) f64, added in global batch order; the loss is their mean

@@ -13,11 +13,10 @@ namespace trireme::ops {
 // sums: (micro-batches, LossSums::count).
 TRIREME_HOST_DEVICE inline double mean_loss(const double* sums, std::int64_t micro_batches,
                                             const LossGuardOptions& options) {
-  const std::int64_t of_rank = micro_batches / options.interleave;
   double sum = 0.0;
   for (std::int64_t k = 0; k < micro_batches; ++k) {
-    const std::int64_t at = k % options.interleave * of_rank + k / options.interleave;
-    sum += sums[at * LossSums::count + LossSums::loss];
+    const std::int64_t row = row_of_sums(k, options.turns, options.of_rank);
+    sum += sums[row * LossSums::count + LossSums::loss];
   }
   return sum / counted_targets(sums, micro_batches);
 }

@@ -20,6 +20,14 @@ struct LossSums {
   };
 };
 
+// Row of micro-batch `k` of the global batch where every rank's `of_rank` rows follow the rank's
+// before, and groups of `turns` ranks take the group's micro-batches in turn.
+TRIREME_HOST_DEVICE inline std::int64_t row_of_sums(std::int64_t k, std::int64_t turns,
+                                                    std::int64_t of_rank) {
+  const std::int64_t of_group = turns * of_rank, in_group = k % of_group;
+  return (k / of_group * turns + in_group % turns) * of_rank + in_group / turns;
+}
+
 // At least one: a step with all targets ignored has zero loss and gradient.
 TRIREME_HOST_DEVICE inline double counted_targets(const double* sums, std::int64_t micro_batches) {
   double count = 0.0;  // integers: the bits do not depend on the order

@@ -57,12 +57,11 @@ ValueCounts::ValueCounts(Device& device, const ProcessMesh& mesh, const ParamSto
                          std::vector<std::string> weights)
     : device_(device), world_(mesh.world()), weights_(std::move(weights)) {
   const ParamLayout& layout = params.layout();
-  const bool sliced = layout.zero().stage >= 1;
   for (const ParamId id : layout.order()) {
     const ParamSpec& spec = layout.spec(id);
     const auto known = std::ranges::find(weights_, spec.name);
     if (known == weights_.end() || spec.is_copy() || spec.kind != ParamKind::weight) continue;
-    if (!sliced && mesh.here().data > 0) continue;
+    if (mesh.here().data >= mesh.shape().shard) continue;  // another rank has the same
     if (!is_split(spec, layout.split()) && mesh.here().tensor > 0) continue;
     const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(layout.bucket_of(id))];
     const std::int64_t slice = layout.slice_first(bucket);

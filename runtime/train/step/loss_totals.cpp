@@ -19,11 +19,11 @@ std::size_t sums_bytes(std::int64_t batches) {
 }  // namespace
 
 LossTotals::LossTotals(Device& device, const ProcessMesh& mesh, std::int64_t batches,
-                       Assignment assignment)
+                       std::int64_t turns)
     : device_(device),
       mesh_(mesh),
       batches_(batches),
-      assignment_(assignment),
+      turns_(turns),
       sums_(device, sums_bytes(batches), MemoryKind::device),
       all_(device, sums_bytes(batches * mesh.shape().data), MemoryKind::device),
       host_(device, all_.bytes(), MemoryKind::host),
@@ -61,10 +61,6 @@ Tensor LossTotals::gathered() const {
   return all_.view(DType::f64, Shape{mesh_.shape().data * batches_, Sums::count});
 }
 
-std::int64_t LossTotals::interleave() const {
-  return assignment_ == Assignment::strided ? mesh_.shape().data : 1;
-}
-
 void LossTotals::wait() {
   copied_->synchronize();
 }
@@ -75,10 +71,9 @@ LossTotals::Values LossTotals::read() const {
 
 LossTotals::Values LossTotals::read(std::int64_t first, std::int64_t end) const {
   const auto* const sums = reinterpret_cast<const double*>(host_.data());
-  const std::int64_t count = mesh_.shape().data * batches_;
   Values values;
   for (std::int64_t k = first; k < end; ++k) {
-    const std::int64_t at = k % interleave() * (count / interleave()) + k / interleave();
+    const std::int64_t at = ops::row_of_sums(k, turns_, batches_);
     values.loss += sums[at * Sums::count + Sums::loss];
     values.hits += sums[at * Sums::count + Sums::hits];
     values.top5 += sums[at * Sums::count + Sums::top5];

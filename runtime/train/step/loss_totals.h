@@ -9,12 +9,6 @@
 
 namespace trireme {
 
-// The micro-batch of a whole pass that is number `i` of data-parallel rank r of D, which has n.
-enum class Assignment : std::uint8_t {
-  contiguous,  // r * n + i
-  strided      // i * D + r
-};
-
 // Sums of losses, hits and counted targets, kept per micro-batch until complete and then added in
 // the order of the whole pass: the same bits whichever rank computed them. Read back later without
 // stopping the streams.
@@ -29,8 +23,9 @@ class LossTotals {
     [[nodiscard]] double divisor() const { return std::max(targets, 1.0); }
   };
 
-  // `batches`: micro-batches of each rank. The mesh must outlive this.
-  LossTotals(Device& device, const ProcessMesh& mesh, std::int64_t batches, Assignment assignment);
+  // `batches`: micro-batches of each rank; `turns`: ranks that take them in turn (BatchSlices). The
+  // mesh must outlive this.
+  LossTotals(Device& device, const ProcessMesh& mesh, std::int64_t batches, std::int64_t turns);
 
   void reset(Stream& compute);
   // Adds the head's results for this rank's micro-batch `index` from the context; `ranks`: its
@@ -43,8 +38,8 @@ class LossTotals {
   // (data ranks * batches, ops::LossSums::count) f64 on the device: data-parallel rank 0, then 1,
   // ...
   [[nodiscard]] Tensor gathered() const;
-  // Number of ranks whose micro-batches alternate in the order of the whole pass.
-  [[nodiscard]] std::int64_t interleave() const;
+  [[nodiscard]] std::int64_t turns() const { return turns_; }
+  [[nodiscard]] std::int64_t batches() const { return batches_; }
   // Blocks until published values are on the host, which also holds after later work of a stream
   // that joined the comm stream.
   void wait();
@@ -55,8 +50,7 @@ class LossTotals {
  private:
   Device& device_;
   const ProcessMesh& mesh_;
-  std::int64_t batches_;
-  Assignment assignment_;
+  std::int64_t batches_, turns_;
   Buffer sums_, all_, host_;  // (batches, LossSums), (data ranks, batches, LossSums) twice: f64
   std::unique_ptr<Event> added_, copied_;
 };

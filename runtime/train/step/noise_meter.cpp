@@ -40,7 +40,7 @@ NoiseMeter::NoiseMeter(Device& device, const ProcessMesh& mesh, const ParamStore
                        Streams& streams, const NoiseMeterOptions& options)
     : params_(params),
       options_(options),
-      counts_whole_(params.options().zero.stage >= 1 || mesh.here().data == 0),
+      counts_whole_(mesh.here().data < mesh.shape().shard),
       data_(device, mesh.data(), *streams.comm, &streams.stalls),
       model_(device, mesh.model(), *streams.comm, &streams.stalls),
       runs_(counted_runs<Run>(params.layout())),

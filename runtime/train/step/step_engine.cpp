@@ -33,10 +33,10 @@ ReducerOptions reducer_options(const Model* model, const StepOptions& options) {
   return reducer;
 }
 
-OptimizerRanks optimizer_ranks(const Model& model, const ProcessMesh& mesh, Streams& streams,
+OptimizerRanks optimizer_ranks(const ProcessMesh& mesh, Streams& streams,
                                const StepOptions& options) {
   return {.exact = options.layout_independent,
-          .slices = model.params().options().zero.stage >= 1 ? &mesh.data() : nullptr,
+          .slices = &mesh.zero(),
           .tensor = &mesh.tensor(),
           .model = &mesh.model(),
           .comm = streams.comm.get(),
@@ -53,7 +53,7 @@ double thread_cpu_seconds() {
 }  // namespace
 
 StepEngine::Slot::Slot(Device& device, const ProcessMesh& mesh, const StepOptions& options)
-    : totals(device, mesh, options.slices.largest(), options.assignment),
+    : totals(device, mesh, options.slices.largest(), options.slices.turns()),
       exchange(device, mesh),
       norm_host(device, sizeof(float), MemoryKind::host),
       scale_host(device, loss_scale_bytes, MemoryKind::host),
@@ -77,13 +77,13 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
       streams_(streams),
       tensor_(tensor),
       options_(options),
-      reducer_(device, mesh.data(), model.params(), *streams.compute, *streams.comm,
-               reducer_options(&model, options)),
+      reducer_(device, {mesh.zero(), mesh.replicas()}, model.params(), *streams.compute,
+               *streams.comm, reducer_options(&model, options)),
       ties_(device, mesh.pipeline(), model.params()),
-      gatherer_(device, mesh.data(), model.params(), *streams.compute, *streams.comm,
+      gatherer_(device, mesh.gather(), model.params(), *streams.compute, streams.gathers(),
                 &streams.stalls),
       optimizer_(device, model.params(), options.optimizer, options.clip_norm,
-                 optimizer_ranks(model, mesh, streams, options), options.loss_scale),
+                 optimizer_ranks(mesh, streams, options), options.loss_scale),
       guard_(device, options.loss_guard),
       runner_(device, model, mesh.pipeline(), *streams.compute, options.pipeline),
       views_(model, options.observers),
@@ -151,7 +151,7 @@ void StepEngine::set_size(std::int64_t step) {
                   "step {} of {} micro-batches on {} data ranks", step, global_micro_batches_,
                   whole.ranks());
   const BatchSlices slices =
-      smaller ? BatchSlices::even(global_micro_batches_, whole.ranks()) : whole;
+      smaller ? BatchSlices::even(global_micro_batches_, whole.ranks(), whole.turns()) : whole;
   micro_batches_ = slices.of(mesh_.here().data);
   reducer_.set_micro_batches(static_cast<int>(micro_batches_.count));
 }
@@ -375,9 +375,8 @@ void StepEngine::compute(const Action& action) {
   const Range range(forward ? "forward" : "backward");
   const StallPhase phase(streams_.stalls, forward ? StallPhase::forward : StallPhase::backward);
   if (views_.on()) {
-    const bool strided = options_.assignment == Assignment::strided;
-    views_.begin_pass(strided ? m * mesh_.shape().data + mesh_.here().data
-                              : static_cast<int>(micro_batches_.first) + m);
+    views_.begin_pass(
+        static_cast<int>(options_.slices.number(mesh_.here().data, m, micro_batches_.count)));
     if (forward) views_.forward_begins(here);
     if (action.kind == ActionKind::backward) views_.backward_begins(here);
   }
@@ -425,6 +424,8 @@ void StepEngine::after_backward(const Context& context, int index, const Layer& 
 double StepEngine::message_wait_seconds() const {
   double sum = 0;
   for (const Communicator* const group : {&mesh_.data(), &mesh_.tensor(), &mesh_.model()})
+    sum += group->stats().waiting_seconds;
+  for (const Communicator* const group : mesh_.zero_groups())
     sum += group->stats().waiting_seconds;
   return sum;
 }

@@ -43,7 +43,6 @@ struct StepOptions {
   BatchSlices slices = BatchSlices::even(1, 1);
   StepSizes sizes{};
   std::int64_t targets_per_micro_batch = 1;
-  Assignment assignment = Assignment::contiguous;
   float clip_norm = 0;
   float label_smoothing = 0;
   float z_loss = 0;

@@ -179,7 +179,7 @@ TEST(KernelCounts, AreWhatOperationsDeclare) {
   expect_declared_kernels("qwen3_0_6b.yaml", {"train.global_batch=1", "train.micro_batch=1"});
 }
 
-// Bytes that a rank sends to its data group per step.
+// Bytes that a rank sends to its data group per step, in both levels of ZeRO.
 struct Sent {
   double gradients = 0, all = 0, planned = 0;
   double parameters = 0;
@@ -187,14 +187,20 @@ struct Sent {
 
 Sent sent_by_a_rank(const Config& config) {
   const bool rounded = config.parallel.reduce_dtype == ReduceDtype::compute;
-  const bool whole = config.parallel.zero == 0;
-  std::vector<std::string> of_gradients{whole ? "all_reduce f32 (data)"
-                                              : "reduce_scatter f32 (data)"};
-  if (rounded) of_gradients = {"all_to_all bf16 (data)"};
-  if (rounded && whole) of_gradients.emplace_back("all_gather bf16 (data)");
+  const bool whole = config.parallel.zero == 0,
+             two = config.parallel.shard() < config.parallel.data;
+  const std::string first = !whole && two ? "zero" : "data", last = whole ? "data" : "replicas";
+  std::vector<std::string> of_gradients;
+  const auto add = [&](const char* verb, const std::string& group) {
+    of_gradients.push_back(fmt::format("{} {} ({})", verb, rounded ? "bf16" : "f32", group));
+  };
+  if (!whole) add(rounded ? "all_to_all" : "reduce_scatter", first);
+  if (whole || two) add(rounded ? "all_to_all" : "all_reduce", last);
+  if ((whole || two) && rounded) add("all_gather", last);
   Sent sent;
   for (const KernelCount& each : messages(kernel_bench::count_step(config))) {
-    if (!each.name.ends_with("(data)")) continue;
+    const auto of = [&](const char* group) { return each.name.ends_with(group); };
+    if (!of("(data)") && !of("(zero)") && !of("(replicas)") && !of("(zero.gather)")) continue;
     sent.all += each.bytes;
     if (std::ranges::find(of_gradients, each.name) != of_gradients.end())
       sent.gradients += each.bytes;
@@ -229,6 +235,27 @@ TEST(KernelCounts, GradientsIn16BitsAreHalfOfTheBytesAtEveryZeroStage) {
     if (zero == 3) continue;
     EXPECT_NEAR(f32.all / f32.planned, 1, 0.01) << "zero " << zero;
     EXPECT_NEAR(bf16.all / bf16.planned, 1, 0.01) << "zero " << zero;
+  }
+}
+
+// Of 8 ranks in groups of 2: the slices of 4 groups are added once a step.
+TEST(KernelCounts, ZeroGroupsSendASliceOfTheGradientsOnceAStepToTheOthers) {
+  constexpr int ranks = 8, group = 2, groups = ranks / group, micro_batches = 2;
+  for (int zero = 1; zero <= 3; ++zero) {
+    for (const bool rounded : {false, true}) {
+      const Sent sent = sent_by_a_rank(on_gpus(
+          ranks, "gpt_tiny.yaml",
+          {"precision=bf16", "train.micro_batch=1", "train.global_batch=16",
+           fmt::format("parallel.zero={}", zero), fmt::format("parallel.zero_group={}", group),
+           fmt::format("parallel.reduce_dtype={}", rounded ? "compute" : "fp32")}));
+
+      const int passes = zero == 1 ? 1 : micro_batches;
+      const double bytes = (rounded ? 2 : 4) * sent.parameters;
+      const double inside = passes * bytes * (group - 1) / group,
+                   between = 2 * bytes / group * (groups - 1) / groups;
+      EXPECT_NEAR(sent.gradients / (inside + between), 1, 2e-3) << "zero " << zero;
+      if (zero < 3) EXPECT_NEAR(sent.all / sent.planned, 1, 0.01) << "zero " << zero;
+    }
   }
 }
 
