@@ -75,6 +75,9 @@ replicas-zero   2 parallel.data=2 parallel.zero=3 train.divergence_check_every=1
 half-zero       2 parallel.data=2 parallel.zero=3 precision=bf16
 half-slices     2 parallel.data=2 parallel.zero=1 precision=bf16 train.divergence_check_every=1 train.ema_decay=0.9 checkpoint.every_steps=2 train.steps=5 again
 graphs-zero     2 parallel.data=2 parallel.zero=3 device.graphs=step
+groups-half     4 parallel.data=4 parallel.zero=3 parallel.zero_group=2 precision=bf16 train.divergence_check_every=1
+groups-graphs   4 parallel.data=4 parallel.zero=2 parallel.zero_group=2 device.graphs=step
+groups-rounded  4 parallel.data=4 parallel.zero=1 parallel.zero_group=2 precision=bf16 reproducibility=run parallel.reduce_dtype=compute
 graphs-layers   2 parallel.data=2 parallel.zero=2 device.graphs=layer
 graphs-tensor   2 parallel.tensor=2 parallel.sequence=true device.graphs=step
 fast-zero       2 parallel.data=2 parallel.zero=2 reproducibility=fast parallel.tensor_blocks=1
@@ -122,10 +125,11 @@ def matrix_runs() -> list:
     for row in rows.splitlines():
         data, tensor, pipeline, schedule, zero, sequence, recompute = row.split()[:7]
         schedule, _, chunks = schedule.partition(":")
-        name = f"{data}x{tensor}x{pipeline}-{schedule}{chunks}-zero{zero}{'-sequence' if sequence == 'yes' else ''}-{recompute}"
+        zero, _, group = zero.partition("/")
+        name = f"{data}x{tensor}x{pipeline}-{schedule}{chunks}-zero{zero}{group and f'of{group}'}{'-sequence' if sequence == 'yes' else ''}-{recompute}"
         runs.append(Run(name, int(data) * int(tensor) * int(pipeline), GPT | {
             "parallel.data": data, "parallel.tensor": tensor, "parallel.pipeline": pipeline, "parallel.schedule": schedule,
-            "parallel.chunks": chunks or "1", "parallel.zero": zero, "train.recompute": recompute,
+            "parallel.chunks": chunks or "1", "parallel.zero": zero, "parallel.zero_group": group or "all", "train.recompute": recompute,
             "parallel.sequence": "true" if sequence == "yes" else "false"}))
     return runs
 

@@ -391,14 +391,15 @@ TEST_F(GradReducerTest, SumsGradientsSentIn16BitsInF32) {
 }
 
 TEST_F(GradReducerTest, GivesTheSameBitsOverlappedInlineAndOverASlowNetworkIn16Bits) {
-  test::SlowCommunicator slow(world());
-  for_each_case({3}, [&](const ReduceCase& each) {
+  for_each_group({3}, [&](const ReduceCase& each) {
     if (each.mode == ReducerMode::overlapped) return;
+    const ReducerGroups groups = groups_of(each);
+    test::SlowCommunicator zero(groups.zero), replicas(groups.replicas);
     ReduceCase what = each, other = each;
     what.sent = other.sent = DType::bf16;
     other.mode = ReducerMode::overlapped;
     Step after = make_step(what), meanwhile = make_step(other);
-    Step delayed(device(), slow, compute(), comm_stream(), other);
+    Step delayed(device(), {zero, replicas}, compute(), comm_stream(), other);
 
     after.run();
     meanwhile.run();
@@ -417,8 +418,9 @@ TEST_F(GradReducerTest, SendsHalfOfTheBytesIn16Bits) {
     ReduceCase what = each;
     what.sent = DType::bf16;
     Step step = make_step(what);
-    const CommStats before = world().stats();
-    const auto bytes = [&](Verb verb) { return world().stats()[verb].bytes - before[verb].bytes; };
+    const Communicator& group = what.stage == 0 ? step.groups().replicas : step.groups().zero;
+    const CommStats before = group.stats();
+    const auto bytes = [&](Verb verb) { return group.stats()[verb].bytes - before[verb].bytes; };
 
     step.run();
 

@@ -34,6 +34,32 @@ TEST(GroupSpan, FollowsFromTheMesh) {
   EXPECT_EQ(pipeline.per_domain, 1);
 }
 
+TEST(GroupSpan, OfZeroGroupsAndTheirReplicas) {
+  const MeshShape mesh{.data = 16, .tensor = 2, .shard = 4};  // 32 ranks, 4 domains
+
+  const GroupSpan zero = span_of(MeshAxis::zero, mesh, links);
+  EXPECT_EQ(zero.size, 4);
+  EXPECT_EQ(zero.domains, 1);
+
+  // Ranks 0, 8, 16, 24.
+  const GroupSpan replicas = span_of(MeshAxis::replicas, mesh, links);
+  EXPECT_EQ(replicas.size, 4);
+  EXPECT_EQ(replicas.domains, 4);
+  EXPECT_EQ(replicas.per_domain, 1);
+}
+
+TEST(CommCost, CountsTheBytesThatLeaveADomain) {
+  const GroupSpan inside = span_of(MeshAxis::data, {.data = 8}, links);
+  const GroupSpan wide = span_of(MeshAxis::data, {.data = 16}, links);
+
+  EXPECT_EQ(bytes_sent_out(Collective::all_gather, gigabyte, inside, false), 0);
+  // A ring through 2 domains passes half of all on, 8 ranks share that.
+  EXPECT_DOUBLE_EQ(bytes_sent_out(Collective::all_gather, gigabyte, wide, false), gigabyte / 16);
+  EXPECT_DOUBLE_EQ(bytes_sent_out(Collective::all_reduce, gigabyte, wide, false), gigabyte / 8);
+  // To each of the 8 ranks of the other domain 1/16.
+  EXPECT_DOUBLE_EQ(bytes_sent_out(Collective::all_gather, gigabyte, wide, true), gigabyte / 2);
+}
+
 TEST(CommCost, OfOneRankIsZero) {
   const GroupSpan alone = span_of(MeshAxis::data, MeshShape{}, links);
 

@@ -282,6 +282,28 @@ TEST(StepTime, MatricesAreGatheredInTheComputeDtype) {
   }
 }
 
+// A domain of the H100 file has 8 ranks.
+TEST(StepTime, ZeroGroupsOfADomainSendTheOthersASliceOfTheGradientsOnceAStep) {
+  for (const int zero : {1, 2, 3}) {
+    for (const int micro_batches : {1, 4}) {
+      const auto with = [&](int shard) {
+        return estimate({.model = small,
+                         .mesh = {.data = 32, .shard = shard},
+                         .micro_batches = micro_batches,
+                         .zero = zero});
+      };
+      const StepEstimate one = with(32), two = with(8);
+
+      // An all-reduce of 1/8 over 4 domains; bytes of f32.
+      const double parameters = two.stages.front().parameters;
+      EXPECT_NEAR(two.volumes.data_out, 2 * 3.0 / 4 * 4 * parameters / 8, 0.01 * parameters);
+      const double passes = zero == 1 ? 2 : zero == 2 ? micro_batches + 1 : 3 * micro_batches;
+      EXPECT_NEAR(one.volumes.data_out, passes * 3.0 / 4 * 4 * parameters / 8, 0.02 * parameters);
+      EXPECT_LE(two.gather_exposed, one.gather_exposed);
+    }
+  }
+}
+
 TEST(StepTime, GradientsIn16BitsHalveReductions) {
   for (const int zero : {0, 2}) {
     StepInput input = plan_input({.model = small, .mesh = {.data = 4}, .zero = zero});

@@ -220,6 +220,7 @@ void StepEngine::rehearse(std::int64_t step, Slot& slot) {
     device_.fill_zero(compute, sums.data, sums.bytes());
   }
   reducer_.begin_step(step);
+  gatherer_.after_update();
   const auto rehearse_chunk = [&](ActionKind kind, int chunk) {
     const Context here = context(chunk, last);
     const Tensor received =

@@ -85,6 +85,25 @@ TEST(LayoutSearch, RanksByTimeAndFindsTheSameEveryTime) {
   EXPECT_TRUE(any_with(found, &LayoutChoice::sequence, true));
 }
 
+TEST(LayoutSearch, TriesZeroInTheDomainsThatADataGroupSpans) {
+  const auto found = [](const std::string& domain) {
+    LayoutSearch search(
+        config(gpt_text), 8,
+        plan::parse_hardware(test::with_value(test::small_machine, "domain", domain),
+                             "machine.yaml"));
+    return choices(search.fastest(all));
+  };
+  const auto in_groups = found("4"), in_one = found("8");
+
+  EXPECT_TRUE(any_with(in_groups, &LayoutChoice::zero_group, 4));
+  EXPECT_TRUE(any_with(in_groups, &LayoutChoice::zero_group, 2));  // with two tensor ranks
+  for (const LayoutChoice& choice : in_groups)
+    EXPECT_TRUE(choice.zero_group == 0 ||
+                (choice.zero > 0 && choice.zero_group * choice.tensor == 4 &&
+                 choice.zero_group < choice.data));
+  EXPECT_FALSE(any_with(in_one, &LayoutChoice::zero_group, 4));
+}
+
 // GPipe takes as long as 1F1B and keeps more micro-batches.
 TEST(LayoutSearch, OnEqualTimesTheSmallerComesFirst) {
   const auto plans = LayoutSearch(config(gpt_text), 2, machine()).fastest(all);
