@@ -3,9 +3,9 @@
 //
 // Varies parallel.data, tensor, pipeline, schedule, chunks, zero, zero_group (all, or if a data
 // group spans domains the data ranks of one), sequence, train.recompute and train.micro_batch.
-// Results stay: the global batch, the reproducibility mode, and the micro-batch if results depend on
-// it by more than rounding (batch normalization) or at all (reproducibility: layout). The rules of
-// resolve_config decide the valid layouts.
+// Results stay: the global batch, the reproducibility mode, and the micro-batch if results depend
+// on it by more than rounding (batch normalization) or at all (reproducibility: layout). The rules
+// of resolve_config decide the valid layouts.
 #pragma once
 
 #include <cstddef>
