@@ -3,8 +3,7 @@
 
 #include "models/layers/blocks.h"
 #include "runtime/ops/elementwise/elementwise.h"
-#include "runtime/ops/norm/layer_norm.h"
-#include "runtime/ops/norm/rms_norm.h"
+#include "runtime/ops/norm/row_norm.h"
 #include "runtime/ops/update/block_sum.h"
 
 namespace trireme {
@@ -36,7 +35,7 @@ void Norm::forward(const Context& context, const Tensor& y, const Tensor& x,
     ops::layer_norm_forward(context.stream, y, context(mean_), context(rstd_), x, weight,
                             context.params.compute(bias_), epsilon, amax);
   } else {
-    ops::rms_norm_forward(context.stream, y, context(rstd_), x, weight, epsilon, {}, {}, amax,
+    ops::rms_norm_forward(context.stream, y, context(rstd_), x, weight, epsilon, amax,
                           static_cast<float>(options_.offset));
   }
 }

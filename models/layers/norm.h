@@ -13,7 +13,7 @@ enum class NormKind : std::uint8_t {
 struct NormStyle {
   NormKind kind = NormKind::layer;
   double epsilon = 1e-5;
-  double offset = 0;  // RMS norm: added to its scale; see ops/norm/rms_norm.h
+  double offset = 0;  // RMS norm: added to its scale; see ops/norm/row_norm.h
 };
 
 // Normalises the last axis of the residual stream's local rows. With tensor blocks the parameter

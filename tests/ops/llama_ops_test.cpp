@@ -4,7 +4,7 @@
 
 #include "runtime/ops/elementwise/rope.h"
 #include "runtime/ops/norm/head_norm.h"
-#include "runtime/ops/norm/rms_norm.h"
+#include "runtime/ops/norm/row_norm.h"
 #include "tests/ops/guarded_tensor.h"
 
 namespace trireme {
@@ -61,32 +61,6 @@ TEST_P(RmsNorm, ForwardScalesEachRowAndKeepsItsStatistic) {
     if (stream().device().type() == DeviceType::cuda) {
       EXPECT_EQ(moved_y.get(), y.get());
     }
-  }
-}
-
-TEST_P(RmsNorm, ForwardNormalisesTheSumWithAResidualAndKeepsIt) {
-  for (const std::int64_t columns : {33, 512, 9000}) {
-    const Shape shape{5, columns};
-    const GuardedTensor x = random_tensor(GetParam(), shape, 1);
-    const GuardedTensor residual = random_tensor(GetParam(), shape, 2);
-    const GuardedTensor gamma = random_tensor(DType::f32, {columns}, 3);
-    const GuardedTensor y(GetParam(), shape), rstd(DType::f32, {5}), sum(GetParam(), shape);
-    const GuardedTensor alone(GetParam(), shape), alone_rstd(DType::f32, {5});
-    Values expected = x.get();
-    const Values add = residual.get();
-    for (std::size_t i = 0; i < expected.size(); ++i)
-      expected[i] =
-          static_cast<double>(static_cast<float>(expected[i]) + static_cast<float>(add[i]));
-
-    ops::rms_norm_forward(stream(), y, rstd, x, gamma, epsilon, residual, sum);
-    ops::rms_norm_forward(stream(), alone, alone_rstd, sum, gamma, epsilon);
-
-    EXPECT_EQ(sum.get(), GuardedTensor(GetParam(), shape, expected).get());
-    EXPECT_EQ(y.raw(), alone.raw());
-    EXPECT_EQ(rstd.raw(), alone_rstd.raw());
-    ops::rms_norm_forward(stream(), y, rstd, x, gamma, epsilon, residual, residual);
-    EXPECT_EQ(residual.raw(), sum.raw());
-    EXPECT_EQ(y.raw(), alone.raw());
   }
 }
 
@@ -191,7 +165,7 @@ TEST_P(RmsNorm, AddsTheOffsetToItsScale) {
     const GuardedTensor dgamma(DType::f32, scale, Values(above.size(), 0.0));
     const GuardedTensor same_dgamma(DType::f32, scale, Values(above.size(), 0.0));
 
-    ops::rms_norm_forward(stream(), y, rstd, x, gamma, epsilon, {}, {}, {}, 1.0F);
+    ops::rms_norm_forward(stream(), y, rstd, x, gamma, epsilon, {}, 1.0F);
     ops::rms_norm_backward(stream(), dx, dgamma, dy, x, gamma, rstd, false, {}, 1.0F);
     ops::rms_norm_forward(stream(), same_y, rstd, x, whole, epsilon);
     ops::rms_norm_backward(stream(), same_dx, same_dgamma, dy, x, whole, rstd, false);
@@ -208,8 +182,6 @@ TEST_P(RmsNorm, RefusesOperandsThatDoNotFit) {
   expect_error([&] { ops::rms_norm_forward(stream(), y, rstd, x, narrow, epsilon); },
                {"gamma", "(5)", "(6)"});
   expect_error([&] { ops::rms_norm_forward(stream(), y, few, x, gamma, epsilon); }, {"rstd", "4"});
-  expect_error([&] { ops::rms_norm_forward(stream(), y, rstd, x, gamma, epsilon, y); },
-               {"sum is absent"});
   expect_error([&] { ops::rms_norm_backward(stream(), {}, {}, y, x, gamma, rstd, false); },
                {"neither dx nor dgamma"});
   expect_error([&] { ops::rms_norm_backward(stream(), x, gamma, y, x, gamma, rstd, false); },

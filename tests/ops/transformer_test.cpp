@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Embedding and layer norm; products, attention, activations and the loss have other files.
 #include "runtime/ops/loss/embedding.h"
-#include "runtime/ops/norm/layer_norm.h"
+#include "runtime/ops/norm/row_norm.h"
 #include "tests/ops/guarded_tensor.h"
 
 namespace trireme {

@@ -30,7 +30,7 @@ struct Fp8Operand {
 
 // Writes `q` from x (R, C), a compute dtype, with C its last extent: reads x once for its largest
 // magnitude and once for all codes. Multiplying by a power of two is exact, so each code is the
-// nearest to x. `amax` (1) u32: that magnitude, if the op that wrote x has stored it (layer_norm.h,
+// nearest to x. `amax` (1) u32: that magnitude, if the op that wrote x has stored it (row_norm.h,
 // gelu.h, ...); then x is read once, with the same codes.
 void quantize_fp8(Stream& stream, const Fp8Operand& q, const Tensor& x, const Tensor& amax = {});
 

@@ -12,7 +12,7 @@ struct HeadNormOptions {
   std::int64_t heads = 0;     // of queries
   std::int64_t kv_heads = 0;  // of keys and of values
   float epsilon = 1e-6F;
-  float offset = 0;  // added to the scales; see rms_norm.h
+  float offset = 0;  // added to the scales; see row_norm.h
 };
 
 // y and x (B, T, (heads + 2 kv_heads) * D), disjoint: queries, keys, values; values are copied.

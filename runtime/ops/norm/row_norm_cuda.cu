@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/device/cuda_slot.h"
-#include "runtime/ops/norm/layer_norm.h"
+#include "runtime/ops/norm/row_norm.h"
 
+#include "runtime/device/cuda_slot.h"
 #include "runtime/ops/norm/norm_cuda.h"
 
 namespace trireme::ops::cuda {
@@ -13,11 +13,9 @@ void layer_norm_forward(Stream& stream, const Tensor& y, const Tensor& mean, con
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
     norm_forward<true, T>(stream, {.y = y.as<T>(),
-                                   .sum = nullptr,
                                    .mean = mean.as<float>(),
                                    .rstd = rstd.as<float>(),
                                    .x = x.as<T>(),
-                                   .residual = nullptr,
                                    .gamma = gamma.as<float>(),
                                    .beta = beta.as<float>(),
                                    .rows = x.count() / x.shape.back(),
@@ -51,5 +49,49 @@ void layer_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
 
 TRIREME_CUDA_PROVIDES(ops, layer_norm_forward);
 TRIREME_CUDA_PROVIDES(ops, layer_norm_backward);
+
+void rms_norm_forward(Stream& stream, const Tensor& y, const Tensor& rstd, const Tensor& x,
+                      const Tensor& gamma, float epsilon, const Tensor& amax, float offset) {
+  if (x.count() == 0) return;
+  visit_compute_dtype(x.dtype, [&](auto type) {
+    using T = decltype(type);
+    norm_forward<false, T>(stream, {.y = y.as<T>(),
+                                    .mean = nullptr,
+                                    .rstd = rstd.as<float>(),
+                                    .x = x.as<T>(),
+                                    .gamma = gamma.as<float>(),
+                                    .beta = nullptr,
+                                    .rows = x.count() / x.shape.back(),
+                                    .columns = x.shape.back(),
+                                    .epsilon = epsilon,
+                                    .offset = offset,
+                                    .magnitude = largest_magnitude_in(stream, amax)});
+  });
+}
+
+void rms_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma, const Tensor& dy,
+                       const Tensor& x, const Tensor& gamma, const Tensor& rstd, bool accumulate,
+                       const Tensor& amax, float offset) {
+  if (x.count() == 0) return;
+  visit_compute_dtype(x.dtype, [&](auto type) {
+    using T = decltype(type);
+    norm_backward<false, T>(stream,
+                            {.dx = dx.empty() ? nullptr : dx.as<T>(),
+                             .channels = {{dgamma.empty() ? nullptr : dgamma.as<float>(), nullptr}},
+                             .dy = dy.as<T>(),
+                             .x = x.as<T>(),
+                             .gamma = gamma.as<float>(),
+                             .mean = nullptr,
+                             .rstd = rstd.as<float>(),
+                             .rows = x.count() / x.shape.back(),
+                             .columns = x.shape.back(),
+                             .accumulate = accumulate,
+                             .offset = offset,
+                             .magnitude = largest_magnitude_in(stream, amax)});
+  });
+}
+
+TRIREME_CUDA_PROVIDES(ops, rms_norm_forward);
+TRIREME_CUDA_PROVIDES(ops, rms_norm_backward);
 
 }  // namespace trireme::ops::cuda
