@@ -6,8 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/telemetry/trace/gzip_parts.h"
-#include "runtime/telemetry/trace/kineto_json.h"
-#include "runtime/telemetry/trace/perfetto_json.h"
+#include "runtime/telemetry/trace/trace_json.h"
 #include "tests/support/temporary_directory.h"
 
 namespace trireme {

@@ -13,7 +13,7 @@
 #include "launch/engine/engine.h"
 #include "models/gpt/gpt.h"
 #include "runtime/comm/gather_texts.h"
-#include "runtime/telemetry/trace/perfetto_json.h"
+#include "runtime/telemetry/trace/trace_json.h"
 #include "tests/support/cpu_fixture.h"
 #include "tests/support/mpi_test.h"
 #include "tests/train/fixed_source.h"

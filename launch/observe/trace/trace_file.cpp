@@ -15,7 +15,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
 #include "runtime/telemetry/run_directory.h"
-#include "runtime/telemetry/trace/perfetto_json.h"
+#include "runtime/telemetry/trace/trace_json.h"
 
 namespace trireme {
 namespace {

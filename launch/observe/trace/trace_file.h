@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads back the traces that runs write (runtime/telemetry/trace/perfetto_json.h).
+// Reads back the traces that runs write (runtime/telemetry/trace/trace_json.h).
 #pragma once
 
 #include <array>

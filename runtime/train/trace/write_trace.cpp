@@ -10,8 +10,7 @@
 #include "runtime/comm/host_stream.h"
 #include "runtime/telemetry/run_directory.h"
 #include "runtime/telemetry/trace/gzip_parts.h"
-#include "runtime/telemetry/trace/kineto_json.h"
-#include "runtime/telemetry/trace/perfetto_json.h"
+#include "runtime/telemetry/trace/trace_json.h"
 
 namespace trireme {
 namespace {
