@@ -22,21 +22,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 campaigns=4 events=4 steps=300 seed=$(date +%s) trireme=$repository/build/cpu/trireme keep='' launcher=both
-while [[ $# -gt 0 ]]; do
-  case $1 in
-    --campaigns | --events | --steps | --seed | --trireme | --keep | --launcher)
-      [[ $# -ge 2 ]] || die "$1 needs a value"
-      declare "${1#--}=$2"
-      shift
-      ;;
-    -h | --help)
-      sed -n '3,/^set -/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
-      exit 0
-      ;;
-    *) die "unknown option $1; see scripts/campaigns.sh --help" ;;
-  esac
-  shift
-done
+read_options "--campaigns --events --steps --seed --trireme --keep --launcher" "" "$@"
 [[ $campaigns$events$steps$seed =~ ^[0-9]+$ ]] || die "--campaigns, --events, --steps and --seed are numbers"
 ((steps > 0 && steps % 5 == 0)) || die "--steps $steps: checkpoints are written every 5 steps, so it must be a multiple of 5"
 [[ $launcher =~ ^(slurm|hosts|both)$ ]] || die "--launcher $launcher: use slurm, hosts or both"

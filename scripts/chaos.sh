@@ -19,22 +19,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 minutes=5 build=$repository/build/cpu seed=$(date +%s) keep='' fuzzer=true
-while [[ $# -gt 0 ]]; do
-  case $1 in
-    --minutes | --build | --seed | --keep)
-      [[ $# -ge 2 ]] || die "$1 needs a value"
-      declare "${1#--}=$2"
-      shift
-      ;;
-    --no-fuzzer) fuzzer=false ;;
-    -h | --help)
-      sed -n '3,/^set -/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
-      exit 0
-      ;;
-    *) die "unknown option $1; see scripts/chaos.sh --help" ;;
-  esac
-  shift
-done
+read_options "--minutes --build --seed --keep" --no-fuzzer "$@"
 [[ $minutes =~ ^[1-9][0-9]*$ ]] || die "--minutes $minutes: give a whole number from 1 on"
 [[ $seed =~ ^[0-9]+$ ]] || die "--seed $seed: give a whole number"
 [[ -x $build/trireme && -f $build/CTestTestfile.cmake ]] ||

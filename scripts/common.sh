@@ -11,6 +11,28 @@ die() {
   exit 1
 }
 
+# read_options "--NAME ..." "--FLAG ..." ARGUMENT...: options with a value and without one set a variable of their name, to the
+# value or true; --no-NAME sets NAME to false. --help prints the comment at the head of the script.
+read_options() {
+  local script=${BASH_SOURCE[1]} valued=" $1 " flags=" $2 "
+  shift 2
+  while [[ $# -gt 0 ]]; do
+    if [[ $valued == *" $1 "* ]]; then
+      [[ $# -ge 2 && -n $2 ]] || die "$1 needs a value"
+      declare -g "${1#--}=$2"
+      shift
+    elif [[ $flags == *" $1 "* ]]; then
+      if [[ $1 == --no-* ]]; then declare -g "${1#--no-}=false"; else declare -g "${1#--}=true"; fi
+    elif [[ $1 == -h || $1 == --help ]]; then
+      sed -n '3,/^set -/{/^#/s/^# \{0,1\}//p}' "$script"
+      exit 0
+    else
+      die "unknown option $1; see $(realpath --relative-to="$repository" -- "$script") --help"
+    fi
+    shift
+  done
+}
+
 # run_quietly LABEL COMMAND...: writes the output to a log. Shows its last line on a terminal, else a line every ten
 # seconds; if the command fails, prints the end of the log.
 run_quietly() {

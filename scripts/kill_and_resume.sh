@@ -22,21 +22,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/small_models.sh"
 
 model=gpt precision=fp32 jobs=3 kills=3 steps=60 seed=$(date +%s) trireme=$repository/build/cpu/trireme keep=''
-while [[ $# -gt 0 ]]; do
-  case $1 in
-    --model | --precision | --jobs | --kills | --steps | --seed | --trireme | --keep)
-      [[ $# -ge 2 ]] || die "$1 needs a value"
-      declare "${1#--}=$2"
-      shift
-      ;;
-    -h | --help)
-      sed -n '3,/^set -/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
-      exit 0
-      ;;
-    *) die "unknown option $1; see scripts/kill_and_resume.sh --help" ;;
-  esac
-  shift
-done
+read_options "--model --precision --jobs --kills --steps --seed --trireme --keep" "" "$@"
 [[ $jobs$kills$steps$seed =~ ^[0-9]+$ ]] || die "--jobs, --kills, --steps and --seed are numbers"
 ((steps % 3 == 0 && steps > 0)) || die "--steps $steps: checkpoints are written every 3 steps, so it must be a multiple of 3"
 [[ " $small_models " == *" $model "* ]] || die "--model $model: use one of $small_models"

@@ -21,29 +21,9 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 # shellcheck source=scripts/small_models.sh
 source "$(dirname "${BASH_SOURCE[0]}")/small_models.sh"
 
-model=gpt rank_counts=1,2,3,4,5,6,7,8 precision=fp32 quick=false keep='' trireme=$repository/build/cpu/trireme
-while [[ $# -gt 0 ]]; do
-  case $1 in
-    --model | --ranks | --precision | --trireme | --keep)
-      [[ $# -ge 2 ]] || die "$1 needs a value"
-      case $1 in
-        --model) model=$2 ;;
-        --ranks) rank_counts=$2 ;;
-        --precision) precision=$2 ;;
-        --trireme) trireme=$(realpath -- "$2") ;;
-        --keep) keep=$2 ;;
-      esac
-      shift
-      ;;
-    --quick) quick=true ;;
-    -h | --help)
-      sed -n '3,17s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
-      exit 0
-      ;;
-    *) die "unknown option $1; see scripts/layout_matrix.sh --help" ;;
-  esac
-  shift
-done
+model=gpt ranks=1,2,3,4,5,6,7,8 precision=fp32 quick=false keep='' trireme=$repository/build/cpu/trireme
+read_options "--model --ranks --precision --trireme --keep" --quick "$@"
+trireme=$(realpath -m -- "$trireme") rank_counts=$ranks
 [[ $rank_counts =~ ^[1-8](,[1-8])*$ ]] || die "--ranks $rank_counts: give some of 1 to 8, with commas between"
 [[ " $small_models " == *" $model "* ]] || die "--model $model: use one of $small_models"
 [[ $precision == fp32 || $precision == bf16 ]] || die "--precision $precision: use fp32 or bf16"

@@ -14,21 +14,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
 build='' keep='' mirror=''
-while [[ $# -gt 0 ]]; do
-  case $1 in
-    --build | --keep | --mirror)
-      [[ $# -ge 2 && -n $2 ]] || die "$1 needs a value"
-      declare "${1#--}=$2"
-      shift
-      ;;
-    -h | --help)
-      sed -n '3,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
-      exit 0
-      ;;
-    *) die "unknown option $1; see scripts/checks/check_package.sh --help" ;;
-  esac
-  shift
-done
+read_options "--build --keep --mirror" "" "$@"
 skip() {
   say "skipped: $*"
   exit 77

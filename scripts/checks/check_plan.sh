@@ -18,28 +18,8 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
 model=gpt tolerance=15 rounds=2 steps=30 keep='' trireme=$repository/build/cpu/trireme
-while [[ $# -gt 0 ]]; do
-  case $1 in
-    --model | --tolerance | --rounds | --steps | --trireme | --keep)
-      [[ $# -ge 2 ]] || die "$1 needs a value"
-      case $1 in
-        --model) model=$2 ;;
-        --tolerance) tolerance=$2 ;;
-        --rounds) rounds=$2 ;;
-        --steps) steps=$2 ;;
-        --trireme) trireme=$(realpath -- "$2") ;;
-        --keep) keep=$2 ;;
-      esac
-      shift
-      ;;
-    -h | --help)
-      sed -n '3,16s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
-      exit 0
-      ;;
-    *) die "unknown option $1; see scripts/checks/check_plan.sh --help" ;;
-  esac
-  shift
-done
+read_options "--model --tolerance --rounds --steps --trireme --keep" "" "$@"
+trireme=$(realpath -m -- "$trireme")
 [[ $model == gpt || $model == cnn ]] || die "--model $model: allowed are gpt and cnn"
 for count in "$tolerance" "$rounds" "$steps"; do
   [[ $count =~ ^[1-9][0-9]*$ ]] || die "$count: give a whole number from 1 on"
