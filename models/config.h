@@ -2,7 +2,11 @@
 // runtime/config/config.h for the model families of this program.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "runtime/config/config.h"
+#include "runtime/config/model_config.h"
 
 namespace trireme {
 
@@ -24,5 +28,15 @@ namespace trireme {
 [[nodiscard]] KeyValues under_current_keys(const KeyValues& values);
 [[nodiscard]] std::vector<FieldDoc> field_docs();
 [[nodiscard]] std::string field_table_markdown();
+
+// Whether equal weights compute the same function in two models.
+struct FunctionDifference {
+  std::string key, ours, theirs;  // "model.rope_theta" and both values
+};
+
+// The keys that make the same weights compute another function in `ours` than in `theirs`. Ignores
+// keys that only training reads, and the context if positions are rotary.
+[[nodiscard]] std::vector<FunctionDifference> function_differences(const ModelConfig& ours,
+                                                                   const ModelConfig& theirs);
 
 }  // namespace trireme

@@ -12,11 +12,11 @@
 #include <unordered_set>
 
 #include "data/fields/field_dataset.h"
-#include "data/fields/file_list.h"
 #include "data/fields/guess.h"
 #include "data/fields/statistics.h"
 #include "data/fields/storage/filters.h"
 #include "data/hdf5/child.h"
+#include "data/pack/file_tree.h"
 #include "data/pack/parallel.h"
 #include "runtime/base/error.h"
 

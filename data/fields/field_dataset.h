@@ -16,7 +16,7 @@
 #include "data/fields/sample_values.h"
 #include "data/fields/storage/field_reader.h"
 #include "data/hdf5/field_scan.h"
-#include "data/loader/permutation.h"
+#include "data/loader/sampler.h"
 #include "data/sets/dataset.h"
 
 namespace trireme {

@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/hdf5/field_scan.h"
@@ -28,5 +29,13 @@ struct KeptIndexes {
 // modification time, or written to and that time set back.
 [[nodiscard]] KeptIndexes kept_indexes(const std::string& path, const ScanRequest& request,
                                        std::span<const std::string> files);
+
+// Stores an index of files read in place with a run: a line with the request, the bytes, and a
+// checksum of both.
+// Atomic. `request` is a line without its end.
+void keep_index_file(const std::string& path, const std::string& request, std::string_view bytes);
+
+// The bytes stored for the same request; "" otherwise.
+[[nodiscard]] std::string kept_index_file(const std::string& path, const std::string& request);
 
 }  // namespace trireme

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/hdf5/child.h"
 
-#include <fcntl.h>
-#include <spawn.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -15,9 +13,11 @@
 #include <cstring>
 #include <future>
 #include <optional>
+#include <utility>
 
 #include "data/index_archive.h"
 #include "runtime/base/error.h"
+#include "runtime/base/process.h"
 
 namespace trireme {
 namespace {
@@ -146,7 +146,7 @@ std::string answer_to(const std::string& message) {
   limit(RLIMIT_CORE, 0);
   limit(RLIMIT_FSIZE, 0);
   // Signals to the job are for its parent to handle.
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2})
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXFSZ})
     std::signal(signal, SIG_IGN);
   // Plugin filters are disabled; metadata does not need them.
   ::setenv("HDF5_PLUGIN_PRELOAD", "::", 1);
@@ -232,32 +232,16 @@ void Hdf5Child::start() {
     system_failed("socketpair", "the process that reads HDF5 metadata");
   socket_ = FileDescriptor(ends[0]);
   const FileDescriptor theirs(ends[1]);
-  posix_spawn_file_actions_t files;
-  if (::posix_spawn_file_actions_init(&files) != 0) system_failed("posix_spawn", "hdf5-child");
-  ::posix_spawn_file_actions_adddup2(&files, theirs.get(), STDIN_FILENO);
-  ::posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-  ::posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  // Inherits nothing else, such as MPI's sockets.
-  ::posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
-  std::string name = "trireme", argument = child_argument;
-  char* const arguments[] = {name.data(), argument.data(), nullptr};
-  errno = ::posix_spawn(&process_, "/proc/self/exe", &files, nullptr, arguments, ::environ);
-  ::posix_spawn_file_actions_destroy(&files);
-  if (errno != 0) {
-    process_ = -1;
-    system_failed("posix_spawn", "/proc/self/exe");
-  }
+  process_ = spawn({"/proc/self/exe", child_argument}, {.input = theirs.get(),
+                                                        .output = no_stream,
+                                                        .errors = no_stream,
+                                                        .closes_rest = true,
+                                                        .failure = ExitCode::internal});
 }
 
 int Hdf5Child::end() {
-  ::kill(process_, SIGKILL);  // no effect on an ended process
-  int status = 0;
-  while (::waitpid(process_, &status, 0) < 0) {
-    if (errno != EINTR) system_failed("waitpid", "the process that reads HDF5 metadata");
-  }
-  process_ = -1;
   socket_ = FileDescriptor();
-  return status;
+  return kill_and_wait(std::exchange(process_, -1), false);
 }
 
 std::vector<FileIndex> scan_in_children(std::span<const std::string> paths,

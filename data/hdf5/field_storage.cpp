@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "data/hdf5/chunk_places.h"
-#include "data/shard/library_version.h"
+#include "data/hdf5/shard_facts.h"
 
 namespace trireme {
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/hdf5/shard_facts.h"
 
+#include <hdf5.h>
+
 #include <algorithm>
 #include <array>
 
@@ -8,6 +10,7 @@
 #include "data/hdf5/field_storage.h"
 #include "data/hdf5/object_path.h"
 #include "data/index_archive.h"
+#include "runtime/base/error.h"
 
 namespace trireme {
 
@@ -129,6 +132,13 @@ ShardFacts parse_facts(std::string_view bytes) {
   parser(facts.attributes);
   parser(facts.datasets);
   return facts;
+}
+
+std::string hdf5_version() {
+  unsigned major = 0, minor = 0, release = 0;
+  if (H5get_libversion(&major, &minor, &release) < 0)
+    library_failed("H5get_libversion", "no version");
+  return fmt::format("{}.{}.{}", major, minor, release);
 }
 
 }  // namespace trireme

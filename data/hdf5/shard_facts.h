@@ -42,4 +42,7 @@ struct ShardFacts {
 void append_facts(std::string& to, ShardFacts facts);
 [[nodiscard]] ShardFacts parse_facts(std::string_view bytes);
 
+// Version of the HDF5 library at run time, "1.10.8".
+[[nodiscard]] std::string hdf5_version();
+
 }  // namespace trireme

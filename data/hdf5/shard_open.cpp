@@ -5,7 +5,7 @@
 
 #include "data/hdf5/child.h"
 #include "data/hdf5/shard_parts.h"
-#include "data/shard/file.h"
+#include "data/shard/data_file.h"
 #include "data/shard/shard.h"
 #include "runtime/base/file_kind.h"
 

@@ -13,7 +13,7 @@
 
 #include "data/hdf5/shard_parts.h"
 #include "data/shard/block_checks.h"
-#include "data/shard/file.h"
+#include "data/shard/data_file.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/output_directory.h"
 #include "runtime/hdf5/handle.h"

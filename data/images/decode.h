@@ -3,14 +3,26 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
-#include "data/images/pixels.h"
 #include "runtime/base/error.h"
 
 namespace trireme {
+
+// Rows top to bottom, channels interleaved.
+struct Pixels {
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  std::int64_t channels = 0;  // 1 or 3
+  std::vector<std::uint8_t> data;
+};
+
+// Grey to RGB by repetition; RGB to grey by ITU-R BT.601 luma weights.
+[[nodiscard]] Pixels with_channels(Pixels image, std::int64_t channels);
 
 // An image that cannot be decoded or has more pixels than allowed. The message is only the reason,
 // without the image's name, except from decode_image().

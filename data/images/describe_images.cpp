@@ -155,7 +155,8 @@ Description describe_images(const DataPlace& place) {
   const ImageSources sources = find_images(parts.training);
   if (label.empty() && sources.classes.empty()) label = guessed_label(sources.paths.front());
   if (label.empty()) label = "cls";
-  ImageOptions options{.images = parts.training, .label = label, .height = 1, .width = 1};
+  ImageOptions options{
+      .source = {.images = parts.training, .label = label}, .height = 1, .width = 1};
   options.damaged = Damaged::skip;
   constexpr std::int64_t most = 64;
   SeenImages seen = see_images(options);
@@ -166,7 +167,7 @@ Description describe_images(const DataPlace& place) {
   std::int64_t classes = classes_of(*seen.data);
   std::size_t wrong_elsewhere = 0;
   if (!parts.validation.empty()) {
-    options.images = parts.validation;
+    options.source.images = parts.validation;
     const SeenImages others = see_images(options);
     classes = std::max(classes, classes_of(*others.data));
     wrong_elsewhere = others.problems.size();

@@ -80,7 +80,7 @@ std::uint64_t ImageFilesDataset::make_fingerprint() const {
   }
   for (const std::string& name : classes_)
     add(name + "\n");
-  add(fmt::format("{} {}", options_.label, size()));
+  add(fmt::format("{} {}", options_.source.label, size()));
   return sum.value();
 }
 
@@ -127,7 +127,8 @@ View ImageFilesDataset::view_of(const ImageSize& image, std::int64_t index,
                           options_.height, options_.width);
   }
   const std::int64_t side = std::min(options_.height, options_.width);
-  const std::int64_t resize = options_.resize > 0 ? options_.resize : centre_resize(side);
+  const std::int64_t resize =
+      options_.source.eval_resize > 0 ? options_.source.eval_resize : centre_resize(side);
   const ImageSize cover{options_.height * resize / side, options_.width * resize / side};
   return view_of_centre(image, cover, options_.height, options_.width);
 }
@@ -138,9 +139,10 @@ std::optional<DamagedImage> ImageFilesDataset::draw(std::span<const std::byte> s
   View view;
   try {
     const DecodedPart part =
-        decode_part(stored, options_.channels, options_.max_pixels, [&](const ImageSize& image) {
+        decode_part(stored, options_.channels, options_.max_pixels(), [&](const ImageSize& image) {
           view = view_of(image, index, epoch);
-          return PartWanted{needed_for(view), options_.reduced_decode ? reduction_for(view) : 1};
+          return PartWanted{needed_for(view),
+                            options_.source.reduced_decode ? reduction_for(view) : 1};
         });
     resample(part, view, {reinterpret_cast<std::uint8_t*>(to.data()), to.size()});
     return std::nullopt;
@@ -204,7 +206,7 @@ std::vector<std::string> ImageFilesDataset::files() const {
 }
 
 void ImageFilesDataset::keep_index(const std::string& path) const {
-  keep_image_indexes(path, {{{}, classes_}, label_rule(options_.label)}, indexes_);
+  keep_image_indexes(path, {{{}, classes_}, label_rule(options_.source.label)}, indexes_);
 }
 
 std::string ImageFilesDataset::shortcomings() const {
@@ -214,7 +216,7 @@ std::string ImageFilesDataset::shortcomings() const {
 
 std::unique_ptr<ImageFilesDataset> open_image_files(const ImageOptions& options,
                                                     std::size_t threads) {
-  const ImageScan scan{find_images(options.images), label_rule(options.label)};
+  const ImageScan scan{find_images(options.source.images), label_rule(options.source.label)};
   return std::make_unique<ImageFilesDataset>(scan_images(scan, scan.sources.paths, threads),
                                              scan.sources.classes, options);
 }

@@ -87,7 +87,7 @@ class ImageFilesDataset final : public Dataset {
   mutable std::atomic<std::uint64_t> skipped_ = 0;
 };
 
-// Opens the images of options.images, indexed by so many threads of this process.
+// Opens the images of options.source.images, indexed by so many threads of this process.
 [[nodiscard]] std::unique_ptr<ImageFilesDataset> open_image_files(const ImageOptions& options,
                                                                   std::size_t threads);
 

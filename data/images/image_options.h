@@ -4,11 +4,9 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
-#include <vector>
 
-#include "data/images/crop.h"
-#include "runtime/config/choices.h"
+#include "data/images/resample.h"
+#include "runtime/config/data_source.h"
 
 namespace trireme {
 
@@ -18,19 +16,19 @@ namespace trireme {
 }
 
 struct ImageOptions {
-  std::vector<std::string> images{};  // archives, patterns, or a directory
-  std::string label = "cls";
+  // Without a crop the image is scaled until its short side is eval_resize long, and its centre is
+  // taken; 0: 8/7 of the sample's short side, 256 for 224. (If height and width differ: until it
+  // covers the sample, with the aspect ratio kept.)
+  ImageFilesSource source{};
   std::int64_t height = 0, width = 0, channels = 3;  // of samples
   std::int64_t classes = 0;                          // of the model; 0: any
   std::optional<CropRange> crop{};                   // for training; without it the centre crop
   std::uint64_t seed = 0;                            // of crops
-  // Without a crop the image is scaled until its short side has this length, and its centre is
-  // taken; 0: 8/7 of the sample's short side, 256 for 224. (If height and width differ: until it
-  // covers the sample, with the aspect ratio kept.)
-  std::int64_t resize = 0;
   Damaged damaged = Damaged::refuse;
-  bool reduced_decode = true;  // of JPEGs, if the sample is much smaller than the crop
-  std::uint64_t max_pixels = std::uint64_t{1} << 27;
+
+  [[nodiscard]] std::uint64_t max_pixels() const {
+    return static_cast<std::uint64_t>(source.max_pixels);
+  }
 };
 
 }  // namespace trireme

@@ -8,9 +8,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "data/fields/file_list.h"
+#include "data/fields/index_store.h"
 #include "data/index_archive.h"
-#include "data/index_file.h"
 #include "data/pack/file_tree.h"
 #include "data/pack/parallel.h"
 #include "data/shard/shard.h"

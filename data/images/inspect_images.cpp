@@ -59,7 +59,7 @@ std::string describe_sizes(const ImageFilesDataset& data) {
 }  // namespace
 
 SeenImages see_images(const ImageOptions& options) {
-  const ImageScan scan{find_images(options.images), label_rule(options.label)};
+  const ImageScan scan{find_images(options.source.images), label_rule(options.source.label)};
   std::vector<ImageIndex> indexes = scan_images(scan, scan.sources.paths, usable_cores());
   SeenImages seen;
   bool any = false;
@@ -83,10 +83,11 @@ std::vector<ImageSize> some_sizes(const ImageFilesDataset& data, std::int64_t mo
     try {
       data.read_stored(i * data.size() / count, stored);
       ImageSize size;
-      static_cast<void>(decode_part(stored, 3, ImageOptions{}.max_pixels, [&](const ImageSize& of) {
-        size = of;
-        return PartWanted{{0, 0, 1, 1}, 8};
-      }));
+      static_cast<void>(
+          decode_part(stored, 3, ImageOptions{}.max_pixels(), [&](const ImageSize& of) {
+            size = of;
+            return PartWanted{{0, 0, 1, 1}, 8};
+          }));
       sizes.push_back(size);
     } catch (const DamagedImage&) {  // `trireme data inspect --verify` is for that
     }
@@ -96,8 +97,9 @@ std::vector<ImageSize> some_sizes(const ImageFilesDataset& data, std::int64_t mo
 
 Description inspect_images(const DataPlace& place) {
   constexpr std::int64_t side = 64;
-  ImageOptions options{.images = place.names, .height = side, .width = side, .resize = side};
-  if (!place.label.empty()) options.label = place.label;
+  ImageOptions options{
+      .source = {.images = place.names, .eval_resize = side}, .height = side, .width = side};
+  if (!place.label.empty()) options.source.label = place.label;
   options.damaged = Damaged::skip;
   const SeenImages seen = see_images(options);
   const ImageFilesDataset& data = *seen.data;

@@ -3,6 +3,7 @@
 // Pillow's BILINEAR), so small results do not alias.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -39,5 +40,17 @@ void resample(const DecodedPart& part, const View& view, std::span<std::uint8_t>
 
 // Scales the short side to `size` and crops the centre to size x size.
 [[nodiscard]] Pixels resize_and_crop(Pixels image, std::int64_t size);
+
+// Random resized crops, as in ImageNet training of ResNets: a random share of the image's area with
+// a random aspect ratio (Szegedy et al., "Going deeper with convolutions", CVPR 2015).
+struct CropRange {
+  std::array<double, 2> scale{0.08, 1.0};             // of the image's area
+  std::array<double, 2> ratio{3.0 / 4.0, 4.0 / 3.0};  // width / height, uniform in its logarithm
+};
+
+// A pure function: Philox keyed by `seed` at (sample, epoch, attempt). After ten attempts that do
+// not fit into the image, returns the largest centre crop that the ratios allow.
+[[nodiscard]] Region random_crop(const ImageSize& image, const CropRange& range, std::uint64_t seed,
+                                 std::int64_t sample, std::int64_t epoch);
 
 }  // namespace trireme

@@ -19,7 +19,7 @@ void decode_all(ImageIndex index, ShardReport& report, const ByteProgress& progr
     thread_local std::vector<std::byte> stored;
     try {
       data.read_stored(sample, stored);
-      static_cast<void>(decode_image(stored, options.channels, options.max_pixels,
+      static_cast<void>(decode_image(stored, options.channels, options.max_pixels(),
                                      fmt::format("sample {}", sample)));
     } catch (const DamagedImage& error) {
       problems[i] = fmt::format("{}: {}", data.place_of(sample), error.what());
@@ -37,7 +37,7 @@ void decode_all(ImageIndex index, ShardReport& report, const ByteProgress& progr
 
 std::vector<ShardReport> verify_images(const DataPlace& place, const StartProgress& start) {
   const ImageScan scan{find_images(place.names),
-                       label_rule(place.label.empty() ? ImageOptions{}.label : place.label)};
+                       label_rule(place.label.empty() ? ImageFilesSource{}.label : place.label)};
   const std::vector<std::string>& paths = scan.sources.paths;
   std::vector<ImageIndex> indexes(paths.size());
   std::vector<ShardReport> reports(paths.size());

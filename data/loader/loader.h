@@ -14,7 +14,7 @@
 
 #include "data/loader/batch_memory.h"
 #include "data/loader/batch_plan.h"
-#include "runtime/nn/batch_source.h"
+#include "runtime/nn/batch.h"
 
 namespace trireme {
 

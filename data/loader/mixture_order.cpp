@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "data/loader/permutation.h"
+#include "data/loader/sampler.h"
 #include "runtime/base/error.h"
 
 namespace trireme {

@@ -7,9 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "data/loader/sample_id.h"
-
 namespace trireme {
+
+// A sample with its epoch.
+struct SampleId {
+  std::int64_t epoch = 0;
+  std::int64_t sample = 0;  // -1: a padding row
+  friend bool operator==(const SampleId&, const SampleId&) = default;
+};
 
 struct MixtureSource {
   std::string name{};            // for messages

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/shard/file.h"
+#include "data/shard/data_file.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 

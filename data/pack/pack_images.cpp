@@ -7,9 +7,8 @@
 #include <thread>
 
 #include "data/images/resample.h"
-#include "data/loader/permutation.h"
+#include "data/loader/sampler.h"
 #include "data/pack/images/image_source.h"
-#include "data/pack/output.h"
 #include "data/pack/parallel.h"
 #include "data/pack/progress.h"
 #include "data/pack/staged_directory.h"

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <utility>
 
-#include "data/pack/output.h"
 #include "data/pack/progress.h"
 #include "data/pack/staged_directory.h"
 #include "data/pack/text/pack_tokens.h"

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "data/pack/interruption.h"
+#include "data/pack/progress.h"
 
 namespace trireme {
 

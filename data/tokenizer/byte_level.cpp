@@ -7,7 +7,6 @@
 
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/byte_pairs.h"
-#include "data/tokenizer/normal_form.h"
 #include "data/tokenizer/spec.h"
 #include "data/tokenizer/splitter.h"
 #include "data/tokenizer/tokenizer_kind.h"

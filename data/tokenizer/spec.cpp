@@ -8,7 +8,6 @@
 #include <span>
 #include <unordered_map>
 
-#include "data/tokenizer/byte_letters.h"
 #include "data/tokenizer/split_pattern.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"

@@ -2,6 +2,7 @@
 // Converts patterns of tokenizer files, written for Oniguruma, to PCRE2.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,5 +15,10 @@ namespace trireme {
 
 // A pattern that matches exactly `text`.
 [[nodiscard]] std::string literal_pattern(std::string_view text);
+
+// Byte-level tokenizers write every byte as a printable letter (space as U+0120), so tokens are
+// text in their files.
+// The bytes of `token`, valid UTF-8; nothing if a letter means no byte.
+[[nodiscard]] std::optional<std::string> bytes_of_letters(std::string_view token);
 
 }  // namespace trireme

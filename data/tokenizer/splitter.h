@@ -64,4 +64,7 @@ class Splitter {
   bool invert_;
 };
 
+// NFC of valid UTF-8. Returns `text` itself, or a view of `buffer`.
+[[nodiscard]] std::string_view composed(std::string_view text, std::string& buffer);
+
 }  // namespace trireme

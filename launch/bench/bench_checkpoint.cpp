@@ -11,16 +11,15 @@
 #include <optional>
 
 #include "launch/bench/checkpoint/checkpoint_rates.h"
-#include "launch/bench/checkpoint/step_stall.h"
 #include "launch/bench/machine_check.h"
-#include "launch/bench/model/synthetic_batches.h"
+#include "launch/bench/model/measure.h"
 #include "launch/cli/number_check.h"
 #include "launch/cli/shared_options.h"
 #include "launch/engine/engine.h"
 #include "launch/study/scale/interval.h"
 #include "models/config.h"
 #include "runtime/base/atomic_file.h"
-#include "runtime/comm/gather_texts.h"
+#include "runtime/comm/same_on_all_ranks.h"
 #include "runtime/comm/watchdog/watched.h"
 
 namespace trireme {
@@ -230,12 +229,10 @@ void add_bench_checkpoint(CLI::App& bench_app) {
   add_config_options(*command, arguments->config, arguments->overrides,
                      "Measure the state of this config's model, and what saves cost its steps");
   command->add_option("--directory", arguments->directory, "On the disk to measure")->required();
-  command->add_option("--megabytes", arguments->megabytes, "Without a config: size of the state")
-      ->capture_default_str()
-      ->check(integer_between(1, 10'000'000));
-  command->add_option("--rounds", arguments->rounds, "Rounds, whose medians are printed")
-      ->capture_default_str()
-      ->check(integer_between(1, 1000));
+  add_value(*command, "--megabytes", arguments->megabytes, "Without a config: size of the state",
+            integer_between(1, 10'000'000));
+  add_value(*command, "--rounds", arguments->rounds, "Rounds, whose medians are printed",
+            integer_between(1, 1000));
   command->add_option("--json", arguments->json, "Also write every round's figures to this file");
   command->footer(
       "Example: mpirun -np 2 trireme bench checkpoint configs/gpt_tiny.yaml --directory /scratch");

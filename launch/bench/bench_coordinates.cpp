@@ -11,9 +11,7 @@
 #include <vector>
 
 #include "launch/bench/model/measure.h"
-#include "launch/bench/model/synthetic_batches.h"
 #include "launch/cli/number_check.h"
-#include "launch/cli/one_process.h"
 #include "launch/cli/shared_options.h"
 #include "launch/engine/engine.h"
 #include "models/config.h"
@@ -206,9 +204,8 @@ void add_bench_coordinates(CLI::App& bench_command) {
       "muP (model.mup_base_width)");
   const auto arguments = std::make_shared<CoordinateArguments>();
   add_config_options(*command, arguments->config, arguments->overrides)->required();
-  command->add_option("--steps", arguments->steps, "How many steps of training")
-      ->capture_default_str()
-      ->check(integer_between(std::int64_t{1}, std::int64_t{1000}));
+  add_value(*command, "--steps", arguments->steps, "How many steps of training",
+            integer_between(std::int64_t{1}, std::int64_t{1000}));
   command
       ->add_option("--factors", arguments->factors,
                    "Widths, as multiples of the config's, separated by commas")

@@ -5,7 +5,7 @@
 // order; their rounds alternate and the best round counts, so that other load on the machine hits
 // none of them alone.
 #include "launch/cli/commands.h"
-#include "launch/cli/one_process.h"
+#include "launch/cli/shared_options.h"
 
 #include <fmt/core.h>
 #include <unistd.h>
@@ -20,13 +20,11 @@
 
 #include "data/hdf5/library_reader.h"
 #include "data/images/image_sources.h"
-#include "data/loader/permutation.h"
+#include "data/loader/sampler.h"
 #include "data/megatron/index.h"
 #include "data/pack/staged_directory.h"
 #include "data/pack/text/token_stream.h"
 #include "data/sets/token_dataset.h"
-#include "launch/bench/data/field_rates.h"
-#include "launch/bench/data/image_rates.h"
 #include "launch/bench/data/loader_rates.h"
 #include "launch/bench/data/reading.h"
 #include "launch/bench/machine_check.h"
@@ -292,21 +290,16 @@ void add_bench_data(CLI::App& bench_command) {
                       "Packed shards, tokens of Megatron-LM, or images in place: archives (*.tar, "
                       "directories of them, patterns) or class folders (default: random tokens in "
                       "the temporary directory)");
-  command->add_option("--context", arguments->context, "Tokens per sample")
-      ->capture_default_str()
-      ->check(integer_between(1, 1 << 20));
-  command->add_option("--threads", arguments->threads, "Threads of the second group of rows")
-      ->capture_default_str()
-      ->check(integer_between(1, 1024));
-  command->add_option("--megabytes", arguments->megabytes, "Bytes read at most")
-      ->capture_default_str()
-      ->check(integer_between(1, 1 << 20));
-  command->add_option("--rounds", arguments->rounds, "Rounds per method; the best counts")
-      ->capture_default_str()
-      ->check(integer_between(1, 1000));
-  command->add_option("--seconds", arguments->seconds, "Seconds per round")
-      ->capture_default_str()
-      ->check(number_between(0.001, 60));
+  add_value(*command, "--context", arguments->context, "Tokens per sample",
+            integer_between(1, 1 << 20));
+  add_value(*command, "--threads", arguments->threads, "Threads of the second group of rows",
+            integer_between(1, 1024));
+  add_value(*command, "--megabytes", arguments->megabytes, "Bytes read at most",
+            integer_between(1, 1 << 20));
+  add_value(*command, "--rounds", arguments->rounds, "Rounds per method; the best counts",
+            integer_between(1, 1000));
+  add_value(*command, "--seconds", arguments->seconds, "Seconds per round",
+            number_between(0.001, 60));
   command->add_flag("--sequential", arguments->sequential, "Read in order instead of shuffled");
   command->add_option("--python", arguments->python, "Interpreter that has h5py")
       ->capture_default_str();
@@ -322,10 +315,8 @@ void add_bench_data(CLI::App& bench_command) {
       ->needs(input);
   command->add_option("--h5py-files-script", arguments->fields.script, "The peers' side of it")
       ->capture_default_str();
-  command
-      ->add_option("--side", arguments->images.side, "Height and width that images are cropped to")
-      ->capture_default_str()
-      ->check(integer_between(1, 16384));
+  add_value(*command, "--side", arguments->images.side,
+            "Height and width that images are cropped to", integer_between(1, 16384));
   command->add_option("--label", arguments->images.label, "Of archives of images, as data.label")
       ->capture_default_str();
   command->add_option("--torchvision-script", arguments->images.script, "The peers' side of images")

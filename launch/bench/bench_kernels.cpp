@@ -7,9 +7,8 @@
 #include <filesystem>
 #include <memory>
 
-#include "launch/bench/kernels/report.h"
+#include "launch/bench/kernels/step_count.h"
 #include "launch/cli/number_check.h"
-#include "launch/cli/one_process.h"
 #include "launch/cli/shared_options.h"
 #include "launch/plan/layout_plan.h"
 #include "runtime/base/atomic_file.h"
@@ -72,9 +71,8 @@ void add_bench_kernels(CLI::App& bench_command) {
   command->add_option("--hardware", arguments->hardware,
                       "Description of the machine, for the times beside the counts (default: "
                       "parallel.hardware, or hardware/h100.yaml beside the config)");
-  command->add_option("--ranks", arguments->ranks, "Ranks that the config would run on")
-      ->check(integer_between(1, 1 << 20))
-      ->capture_default_str();
+  add_value(*command, "--ranks", arguments->ranks, "Ranks that the config would run on",
+            integer_between(1, 1 << 20));
   command->add_option("--json", arguments->json, "Write every row to this file as well");
   command->footer(
       "Example: trireme bench kernels configs/gpt2_124m.yaml --set train.micro_batch=64\n"

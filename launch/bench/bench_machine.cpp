@@ -211,9 +211,8 @@ void add_bench_machine(CLI::App& bench_command) {
   auto* const out =
       command->add_option("--out", arguments->out, "Hardware file to write (default: printed)");
   auto* const seconds =
-      command->add_option("--seconds", arguments->seconds, "How long to train for each measurement")
-          ->check(number_between(0, 3600))
-          ->capture_default_str();
+      add_value(*command, "--seconds", arguments->seconds, "How long to train for each measurement",
+                number_between(0, 3600));
   auto* const profile =
       command
           ->add_flag("--profile", arguments->profile,
@@ -229,10 +228,7 @@ void add_bench_machine(CLI::App& bench_command) {
           ->excludes(seconds)
           ->excludes(profile);
   const auto add_size = [&](const char* name, auto& value, const char* what, auto low, auto high) {
-    command->add_option(name, value, what)
-        ->capture_default_str()
-        ->check(integer_between(low, high))
-        ->needs(links);
+    add_value(*command, name, value, what, integer_between(low, high))->needs(links);
   };
   constexpr std::int64_t least = 4, most = std::int64_t{1} << 32;
   add_size("--min-bytes", arguments->min_bytes, "Smallest message", least, most);

@@ -8,11 +8,11 @@
 #include <filesystem>
 #include <random>
 
-#include "launch/campaign/cluster/attempt_lock.h"
+#include "launch/campaign/cluster/job_control.h"
 #include "launch/campaign/cluster/job_end.h"
 #include "launch/campaign/cluster/slurm_text.h"
 #include "launch/campaign/run_progress.h"
-#include "launch/process.h"
+#include "runtime/base/process.h"
 #include "launch/run/file_tail.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/file.h"

@@ -13,12 +13,12 @@
 #include <sstream>
 #include <thread>
 
-#include "launch/campaign/cluster/attempt_lock.h"
+#include "launch/campaign/cluster/job_control.h"
 #include "launch/campaign/cluster/job_end.h"
 #include "launch/campaign/journal.h"
 #include "launch/campaign/run_progress.h"
 #include "launch/engine/state/start_times.h"
-#include "launch/process.h"
+#include "runtime/base/process.h"
 #include "launch/run/file_tail.h"
 #include "launch/study/scale/launcher.h"
 #include "runtime/base/atomic_file.h"

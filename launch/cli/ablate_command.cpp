@@ -7,12 +7,11 @@
 #include <memory>
 
 #include "launch/cli/number_check.h"
-#include "launch/cli/one_process.h"
 #include "launch/cli/shared_options.h"
-#include "launch/process.h"
 #include "launch/study/ablate/report.h"
 #include "launch/study/scale/runner.h"
 #include "runtime/base/atomic_file.h"
+#include "runtime/base/process.h"
 
 namespace trireme {
 namespace {
@@ -82,20 +81,15 @@ void add_ablate_command(CLI::App& app) {
   command->add_option("study", arguments->study, "YAML file of the study, see launch/ablate")
       ->required();
   add_set_option(*command, arguments->overrides, ", in every cell: data.path, ...");
-  command
-      ->add_option("--launcher", arguments->launcher,
-                   "mpirun (launch/mpi_run.sh), srun: steps of this allocation, sbatch: one job "
-                   "each, or array: all that can start together as one array of jobs")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"mpirun", "srun", "sbatch", "array"}));
+  add_value(*command, "--launcher", arguments->launcher,
+            "mpirun (launch/mpi_run.sh), srun: steps of this allocation, sbatch: one job each, "
+            "or array: all that can start together as one array of jobs",
+            CLI::IsMember({"mpirun", "srun", "sbatch", "array"}));
   command->add_option("--launcher-options", arguments->launcher_options,
                       "What the launcher gets as well: \"--host a:4,b:4\", \"--partition=gpu "
                       "--gpus-per-node=8\"");
-  command
-      ->add_option("--jobs", arguments->runner.jobs,
-                   "Jobs of sbatch, or tasks of an array, that may run at once")
-      ->capture_default_str()
-      ->check(integer_between(1, 1000));
+  add_value(*command, "--jobs", arguments->runner.jobs,
+            "Jobs of sbatch, or tasks of an array, that may run at once", integer_between(1, 1000));
   arguments->runner.directory = "ablation";
   command->add_option("--out", arguments->runner.directory, "Directory of the runs and reports")
       ->capture_default_str();

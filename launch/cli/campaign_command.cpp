@@ -8,8 +8,8 @@
 #include <memory>
 
 #include "launch/campaign/campaign.h"
-#include "launch/cli/one_process.h"
-#include "launch/process.h"
+#include "launch/cli/shared_options.h"
+#include "runtime/base/process.h"
 #include "runtime/base/atomic_file.h"
 
 namespace trireme {

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "launch/cli/one_process.h"
+#include "launch/cli/shared_options.h"
 #include "launch/exchange/state_text.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"

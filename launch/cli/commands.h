@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/cli_fwd.h"
+#include "launch/guard.h"
 
 namespace trireme {
 

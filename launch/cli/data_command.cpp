@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/cli/commands.h"
-#include "launch/cli/one_process.h"
+#include "launch/cli/shared_options.h"
 
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
@@ -8,7 +8,6 @@
 #include <memory>
 #include <sstream>
 
-#include "data/pack/interruption.h"
 #include "data/pack/pack_images.h"
 #include "data/pack/pack_text.h"
 #include "data/pack/progress.h"
@@ -72,12 +71,10 @@ void add_tokenizer_options(CLI::App& command, TextArguments& arguments) {
                      "--chat-template llama3 '<|begin_of_text|>')");
   command.add_option("--end-token", options.end_token,
                      "Token to add after each document, e.g. '<|endoftext|>'");
-  command
-      .add_option("--invalid-utf8", arguments.invalid,
-                  "What becomes of bytes that are not UTF-8, with --tokenizer: U+FFFD, counted, or "
-                  "nothing is packed")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"replace", "refuse"}));
+  add_value(command, "--invalid-utf8", arguments.invalid,
+            "What becomes of bytes that are not UTF-8, with --tokenizer: U+FFFD, counted, or "
+            "nothing is packed",
+            CLI::IsMember({"replace", "refuse"}));
   command.add_option(
       "--json-field", options.json_field,
       "Inputs are JSON lines, plain, gzip or zstd: this field of each is a document");
@@ -115,12 +112,10 @@ void add_pack_text(CLI::App& data) {
   command->add_option("--document-separator", arguments->separator,
                       "Ends a document, besides the end of a file; stays in the text; \\n, \\t, "
                       "\\0, \\xNN are understood");
-  command->add_option("--shard-tokens", options.shard_tokens, "Tokens per shard")
-      ->capture_default_str()
-      ->check(integer_from<std::uint64_t>(1));
-  command->add_option("--dtype", arguments->dtype, "Stored type")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"auto", "uint16", "uint32"}));
+  add_value(*command, "--shard-tokens", options.shard_tokens, "Tokens per shard",
+            integer_from<std::uint64_t>(1));
+  add_value(*command, "--dtype", arguments->dtype, "Stored type",
+            CLI::IsMember({"auto", "uint16", "uint32"}));
   add_tokenizer_options(*command, *arguments);
   command->add_flag("--force", options.force, "Replace an existing data set in one step");
   command->add_flag("--quiet", arguments->quiet, "Show no progress");
@@ -226,15 +221,12 @@ void add_pack_images(CLI::App& data) {
       ->excludes(file)
       ->excludes(count);
   command->add_flag("--no-shuffle", arguments->keep_order, "Keep the order of the input");
-  command->add_option("--seed", options.seed, "Seed of the shuffle")
-      ->capture_default_str()
-      ->check(integer_from<std::uint64_t>(0));
+  add_value(*command, "--seed", options.seed, "Seed of the shuffle",
+            integer_from<std::uint64_t>(0));
   command->add_flag("--skip-bad", options.skip_bad,
                     "Leave out images that cannot be decoded, and name them");
-  command
-      ->add_option("--max-pixels", options.max_pixels, "Refuse larger images before decoding them")
-      ->capture_default_str()
-      ->check(integer_from<std::uint64_t>(1));
+  add_value(*command, "--max-pixels", options.max_pixels,
+            "Refuse larger images before decoding them", integer_from<std::uint64_t>(1));
   command
       ->add_option("--shard-images", options.shard_images,
                    "Images per shard (default: about 1 GiB)")

@@ -16,7 +16,7 @@
 #include "launch/job/job_groups.h"
 #include "models/config.h"
 #include "runtime/base/environment.h"
-#include "runtime/comm/gather_texts.h"
+#include "runtime/comm/same_on_all_ranks.h"
 #include "runtime/comm/watchdog/watched.h"
 #include "runtime/telemetry/host.h"
 

@@ -20,7 +20,7 @@
 #include "launch/engine/state/data_record.h"
 #include "launch/job/evaluation_report.h"
 #include "launch/job/requested_config.h"
-#include "launch/text/continuation_scores.h"
+#include "launch/text/continuation.h"
 #include "models/config.h"
 #include "runtime/base/atomic_file.h"
 

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "launch/cli/number_check.h"
-#include "launch/cli/one_process.h"
+#include "launch/cli/shared_options.h"
 #include "launch/exchange/weight_exchange.h"
 #include "models/config.h"
 
@@ -66,14 +66,11 @@ void add_export(CLI::App& checkpoint) {
   command->add_option("--config", arguments->config,
                       "Config of the model (default: config.yaml of the run)");
   command->add_flag("--average", arguments->average, "The averaged weights (train.ema_decay)");
-  command
-      ->add_option("--shard-mb", arguments->shard_mb,
-                   "Megabytes (10^6 bytes) that a file of weights has at most")
-      ->capture_default_str()
-      ->check(integer_between(std::uint64_t{1}, std::uint64_t{1'000'000'000}));
-  command->add_option("--dtype", arguments->dtype, "How weights are stored: fp32, bf16 or fp16")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
+  add_value(*command, "--shard-mb", arguments->shard_mb,
+            "Megabytes (10^6 bytes) that a file of weights has at most",
+            integer_between(std::uint64_t{1}, std::uint64_t{1'000'000'000}));
+  add_value(*command, "--dtype", arguments->dtype, "How weights are stored: fp32, bf16 or fp16",
+            CLI::IsMember({"fp32", "bf16", "fp16"}));
   command->add_flag("--expectations", arguments->expectations,
                     "With the logits of fixed inputs, by which an import checks itself; holds the "
                     "whole model in memory");

@@ -13,8 +13,8 @@
 #include "launch/cli/number_check.h"
 #include "launch/cli/shared_options.h"
 #include "launch/engine/engine.h"
+#include "launch/guard.h"
 #include "launch/job/requested_config.h"
-#include "launch/standard_streams.h"
 #include "launch/text/continuation.h"
 #include "models/config.h"
 #include "runtime/config/config.h"
@@ -157,24 +157,15 @@ void add_generate_command(CLI::App& app) {
       ->check(integer_from<std::int32_t>(0))
       ->excludes(prompt)
       ->excludes(file);
-  command->add_option("--tokens", arguments->stop.tokens, "How many tokens to add at most")
-      ->capture_default_str()
-      ->check(integer_between(std::int64_t{1}, std::int64_t{1'000'000}));
-  command
-      ->add_option("--temperature", arguments->sampling.temperature,
-                   "0 takes the likeliest token every time")
-      ->capture_default_str()
-      ->check(number_between(0, 100));
-  command
-      ->add_option("--top-k", arguments->sampling.top_k,
-                   "Draw among the k likeliest tokens; 0 = all")
-      ->capture_default_str()
-      ->check(integer_from<std::int64_t>(0));
-  command
-      ->add_option("--top-p", arguments->sampling.top_p,
-                   "Draw among the likeliest tokens that together have this probability")
-      ->capture_default_str()
-      ->check(number_between(0, 1));
+  add_value(*command, "--tokens", arguments->stop.tokens, "How many tokens to add at most",
+            integer_between(std::int64_t{1}, std::int64_t{1'000'000}));
+  add_value(*command, "--temperature", arguments->sampling.temperature,
+            "0 takes the likeliest token every time", number_between(0, 100));
+  add_value(*command, "--top-k", arguments->sampling.top_k,
+            "Draw among the k likeliest tokens; 0 = all", integer_from<std::int64_t>(0));
+  add_value(*command, "--top-p", arguments->sampling.top_p,
+            "Draw among the likeliest tokens that together have this probability",
+            number_between(0, 1));
   auto* const stop = command->add_option("--stop", arguments->stop.texts,
                                          "Text to end in front of; may be given several times");
   one_text_each(*stop);
@@ -190,13 +181,11 @@ void add_generate_command(CLI::App& app) {
                    "How many tokens of a full context are forgotten at once, the oldest first; 0 "
                    "ends there (default: half of it)")
       ->check(integer_from<std::int64_t>(0));
-  command->add_option("--batch", arguments->batch, "How many prompts to continue at a time")
-      ->capture_default_str()
-      ->check(integer_between(std::int64_t{1}, std::int64_t{4096}));
+  add_value(*command, "--batch", arguments->batch, "How many prompts to continue at a time",
+            integer_between(std::int64_t{1}, std::int64_t{4096}));
   command->add_flag("--json", arguments->json, "JSON lines: prompt, text, ids, reason of the end");
-  command->add_option("--seed", arguments->sampling.seed, "Seed of the draws")
-      ->capture_default_str()
-      ->check(integer_from<std::uint64_t>(0));
+  add_value(*command, "--seed", arguments->sampling.seed, "Seed of the draws",
+            integer_from<std::uint64_t>(0));
   add_set_option(*command, arguments->overrides,
                  ": device.type, precision, or parallel.tensor and parallel.pipeline, over which "
                  "ranks share a copy of the model; copies share the prompts");

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/cli/commands.h"
-#include "launch/cli/one_process.h"
 
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
@@ -19,7 +18,6 @@
 #include "launch/cli/number_check.h"
 #include "launch/cli/shared_options.h"
 #include "launch/engine/data_sets.h"
-#include "launch/engine/image_sets.h"
 #include "models/config.h"
 
 namespace trireme {
@@ -245,9 +243,8 @@ void add_data_preview(CLI::App& data) {
   add_config_options(*command, arguments->config, arguments->overrides);
   add_source_option(*command, *arguments);
   command->add_option("--out", arguments->out, "Directory to write to")->required();
-  command->add_option("--samples", arguments->samples, "How many, evenly spread")
-      ->capture_default_str()
-      ->check(integer_between(1, 100000));
+  add_value(*command, "--samples", arguments->samples, "How many, evenly spread",
+            integer_between(1, 100000));
   command->footer("Example: trireme data preview configs/deepcam_like.yaml --out preview");
   on_one_process(*command, [arguments] {
     const Config config = config_of(*arguments);

@@ -44,4 +44,11 @@ template <typename T>
   return integer_between(low, std::numeric_limits<T>::max());
 }
 
+// An option whose default the help shows, and the values that it may have.
+template <typename T>
+CLI::Option* add_value(CLI::App& command, const std::string& name, T& value,
+                       const std::string& meaning, const CLI::Validator& allowed) {
+  return command.add_option(name, value, meaning)->capture_default_str()->check(allowed);
+}
+
 }  // namespace trireme

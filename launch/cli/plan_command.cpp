@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/cli/commands.h"
-#include "launch/cli/one_process.h"
 
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>

@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 
 #include "launch/cli/number_check.h"
-#include "launch/cli/one_process.h"
 #include "launch/cli/shared_options.h"
 #include "launch/replay/replay.h"
 #include "launch/replay/verify_run.h"

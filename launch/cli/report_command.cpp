@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/cli/commands.h"
-#include "launch/cli/one_process.h"
+#include "launch/cli/number_check.h"
+#include "launch/cli/shared_options.h"
 
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
@@ -12,7 +13,6 @@
 #include <vector>
 
 #include "launch/observe/report/differences.h"
-#include "launch/observe/report/metrics_text.h"
 #include "launch/observe/report/run_data.h"
 #include "launch/observe/report/runs_page.h"
 #include "launch/observe/report/text_report.h"
@@ -98,9 +98,8 @@ void add_report_command(CLI::App& app) {
   command->add_flag("--text-only", arguments->text_only, "Write no page");
   command->add_flag("--json", arguments->json,
                     "Print JSON, and write a page only where --output names one");
-  command->add_option("--align", arguments->align, "Initial x axis of the charts")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"step", "items", "time"}));
+  add_value(*command, "--align", arguments->align, "Initial x axis of the charts",
+            CLI::IsMember({"step", "items", "time"}));
   command->footer(
       "Reads a run in any state and names missing files.\n"
       "Ends with code 2 where there is no such directory, with 3 where it holds no run; of "

@@ -8,13 +8,12 @@
 #include <memory>
 
 #include "launch/cli/number_check.h"
-#include "launch/cli/one_process.h"
 #include "launch/cli/shared_options.h"
-#include "launch/process.h"
 #include "launch/study/scale/report.h"
 #include "launch/study/scale/runner.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/file.h"
+#include "runtime/base/process.h"
 
 namespace trireme {
 namespace {
@@ -84,53 +83,41 @@ void add_scale_command(CLI::App& app) {
   add_config_options(*command, study.config, study.overrides)->required();
   command->add_option("--ranks", arguments->ranks, "Numbers of ranks, between commas")
       ->capture_default_str();
-  command
-      ->add_option(
-          "--mode", study.mode,
-          "weak: the global batch grows with the ranks, so that each keeps its work, in any "
-          "layout; strong: it stays; fixed-loss: it grows, and the time to --target-loss counts")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"weak", "strong", "both", "fixed-loss"}));
+  add_value(*command, "--mode", study.mode,
+            "weak: the global batch grows with the ranks, so that each keeps its work, in any "
+            "layout; strong: it stays; fixed-loss: it grows, and the time to --target-loss counts",
+            CLI::IsMember({"weak", "strong", "both", "fixed-loss"}));
   command
       ->add_option("--target-loss", study.target_loss,
                    "With fixed-loss: the mean training loss of --loss-window steps that ends the "
                    "time; --steps is how many a run has for it")
       ->check(number_between(1e-6, 1e6));
-  command->add_option("--loss-window", study.loss_window, "Steps that the loss is the mean of")
-      ->capture_default_str()
-      ->check(integer_between(std::int64_t{1}, std::int64_t{1} << 40));
+  add_value(*command, "--loss-window", study.loss_window, "Steps that the loss is the mean of",
+            integer_between(std::int64_t{1}, std::int64_t{1} << 40));
   command
       ->add_option("--layouts", study.layouts,
                    "Layouts separated by commas, such as data=4,data=2:tensor=2,pipeline=4; each "
                    "runs at its number of ranks; auto: the planner's fastest on parallel.hardware, "
                    "or data parallel without it")
       ->capture_default_str();
-  command
-      ->add_option(
-          "--launcher", arguments->launcher,
-          "mpirun (launch/mpi_run.sh), srun: one step of this allocation per run, or sbatch: one "
-          "job per run")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"mpirun", "srun", "sbatch"}));
+  add_value(*command, "--launcher", arguments->launcher,
+            "mpirun (launch/mpi_run.sh), srun: one step of this allocation per run, or sbatch: one "
+            "job per run",
+            CLI::IsMember({"mpirun", "srun", "sbatch"}));
   command->add_option("--launcher-options", arguments->launcher_options,
                       "What the launcher gets as well: \"--host a:4,b:4\", \"--partition=gpu "
                       "--gpus-per-node=8\"");
-  command->add_option("--jobs", runner.jobs, "Jobs of sbatch that may be queued or run at once")
-      ->capture_default_str()
-      ->check(integer_between(1, 1000));
-  command->add_option("--repeats", study.repeats, "Runs per point; the median counts")
-      ->capture_default_str()
-      ->check(integer_between(1, 1000));
-  command->add_option("--steps", study.steps, "Steps per run")
-      ->capture_default_str()
-      ->check(integer_between(std::int64_t{2}, std::int64_t{1} << 40));
-  command->add_option("--warmup", study.warmup, "Steps at the start of a run that do not count")
-      ->capture_default_str()
-      ->check(integer_between(std::int64_t{1}, std::int64_t{1} << 40));
-  command
-      ->add_option("--order", study.order, "Order of the runs in each repeat: random, or as given")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"drawn", "given"}));
+  add_value(*command, "--jobs", runner.jobs, "Jobs of sbatch that may be queued or run at once",
+            integer_between(1, 1000));
+  add_value(*command, "--repeats", study.repeats, "Runs per point; the median counts",
+            integer_between(1, 1000));
+  add_value(*command, "--steps", study.steps, "Steps per run",
+            integer_between(std::int64_t{2}, std::int64_t{1} << 40));
+  add_value(*command, "--warmup", study.warmup, "Steps at the start of a run that do not count",
+            integer_between(std::int64_t{1}, std::int64_t{1} << 40));
+  add_value(*command, "--order", study.order,
+            "Order of the runs in each repeat: random, or as given",
+            CLI::IsMember({"drawn", "given"}));
   runner.directory = "scaling";
   command->add_option("--out", runner.directory, "Directory of the runs and reports")
       ->capture_default_str();

@@ -2,11 +2,12 @@
 // Options that several commands have, declared once. What is filled in must outlive the parsing.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
-#include "launch/cli_fwd.h"
 #include "launch/engine/state/loaded_weights.h"
+#include "launch/guard.h"
 
 namespace trireme {
 
@@ -24,5 +25,15 @@ CLI::Option* add_config_options(CLI::App& command, std::string& config,
 
 // --weights (or --checkpoint) and --average.
 void add_weights_options(CLI::App& command, WeightsChoice& choice);
+
+// The work of one process: under mpirun or srun the first rank does it, so
+// that nothing is printed or written twice, and the others end with it.
+void run_on_one_process(const std::function<void()>& work);
+// A command that is nothing else.
+void on_one_process(CLI::App& command, std::function<void()> work);
+
+// For commands that start jobs: refuses to run as a rank of a job, because every rank would start
+// the same jobs.
+void require_no_ranks(const CLI::App& command);
 
 }  // namespace trireme

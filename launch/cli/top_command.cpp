@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "launch/cli/number_check.h"
-#include "launch/cli/one_process.h"
+#include "launch/cli/shared_options.h"
 #include "launch/observe/top/live_view.h"
 
 namespace trireme {
@@ -20,9 +20,8 @@ void add_top_command(CLI::App& app) {
           "Run directories, directories that hold some (of a study, a campaign, a job array), or "
           "patterns; they may appear later")
       ->required();
-  command->add_option("--interval", request->interval_seconds, "Seconds between two looks")
-      ->check(number_between(0.1, 3600))
-      ->capture_default_str();
+  add_value(*command, "--interval", request->interval_seconds, "Seconds between two looks",
+            number_between(0.1, 3600));
   command->add_flag("--once", request->once,
                     "Print one page and end; the default if the output is no terminal");
   command->add_flag("--json", request->json, "One look, as JSON");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/cli/commands.h"
-#include "launch/cli/one_process.h"
+#include "launch/cli/number_check.h"
+#include "launch/cli/shared_options.h"
 
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
@@ -45,9 +46,7 @@ void add_trace_command(CLI::App& app) {
       ->add_option("trace", arguments->place,
                    "Run directory, of which the newest trace is used, or a file steps_*.json.gz")
       ->required();
-  summary->add_option("--gaps", arguments->gaps, "How many gaps")
-      ->check(CLI::Range(0, 1'000'000))
-      ->capture_default_str();
+  add_value(*summary, "--gaps", arguments->gaps, "How many gaps", CLI::Range(0, 1'000'000));
   summary->footer("Example: trireme trace summary runs/book");
   on_one_process(*summary, [arguments] { print_summary(*arguments); });
 }

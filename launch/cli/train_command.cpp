@@ -12,7 +12,6 @@
 #include "launch/job/requested_config.h"
 #include "launch/job/train_reports.h"
 #include "launch/plan/choose_layout.h"
-#include "launch/plan/memory_advice.h"
 #include "models/config.h"
 #include "runtime/train/signal_requests.h"
 

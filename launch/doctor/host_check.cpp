@@ -11,7 +11,10 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "launch/job/run_report.h"
+#include "runtime/base/error.h"
 #include "runtime/device/gpu_facts.h"
+#include "runtime/telemetry/environment.h"
 #include "runtime/telemetry/host.h"
 
 namespace trireme::doctor {
@@ -149,6 +152,18 @@ void check_gpus(Findings& findings, const MpiEnvironment& mpi, bool needed) {
   if (needed && mpi.local_size() > static_cast<int>(facts.gpus.size())) {
     findings.note("gpu", fmt::format("{} ranks share {} GPUs", mpi.local_size(), facts.gpus.size()),
                   "start one rank per GPU; sharing needs device.share: true");
+  }
+}
+
+void check_libraries(Findings& findings, const MpiEnvironment& mpi) {
+  findings.fine("trireme", version_text());
+  findings.fine("launcher", fmt::format("{}; {} rank{}, {} on this host", mpi.launcher(),
+                                        mpi.size(), mpi.size() == 1 ? "" : "s", mpi.local_size()));
+  try {
+    for (const auto& [name, version] : library_versions())
+      findings.fine(name, version);
+  } catch (const Error& error) {
+    findings.problem("libraries", error.what(), "");
   }
 }
 

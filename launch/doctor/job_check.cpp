@@ -16,13 +16,13 @@
 
 #include "launch/doctor/host_check.h"
 #include "launch/doctor/judge.h"
-#include "launch/engine/agreement/host_sharing.h"
+#include "launch/engine/agreement/shared_inputs.h"
 #include "launch/engine/memory_plan.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/output_directory.h"
-#include "runtime/comm/gather_texts.h"
 #include "runtime/comm/host_stream.h"
+#include "runtime/comm/same_on_all_ranks.h"
 #include "runtime/telemetry/environment.h"
 
 namespace trireme::doctor {

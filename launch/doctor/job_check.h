@@ -48,4 +48,12 @@ void compare_gpus(Findings& findings, std::span<const std::string> gpus,
 // The type of a rank's GPU; empty if there is none.
 [[nodiscard]] std::string gpu_of_rank(const CudaFacts& facts, int local_rank);
 
+struct NetworkInterface {
+  std::string name;
+  int megabits = 0;  // per second, from the driver; 0: unknown
+};
+
+// Those that are up with an IPv4 address, without loopback.
+[[nodiscard]] std::vector<NetworkInterface> network_interfaces();
+
 }  // namespace trireme::doctor

@@ -7,10 +7,9 @@
 #include <cmath>
 
 #include "launch/doctor/job_check.h"
-#include "launch/doctor/network.h"
 #include "runtime/base/clock.h"
-#include "runtime/comm/gather_texts.h"
 #include "runtime/comm/host_stream.h"
+#include "runtime/comm/same_on_all_ranks.h"
 
 namespace trireme::doctor {
 namespace {

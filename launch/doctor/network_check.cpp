@@ -13,7 +13,7 @@
 #include <memory>
 
 #include "launch/doctor/host_check.h"
-#include "launch/doctor/network.h"
+#include "launch/doctor/job_check.h"
 #include "runtime/base/error.h"
 
 namespace trireme::doctor {

@@ -8,7 +8,6 @@
 #include "runtime/base/checksum.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
-#include "runtime/comm/gather_texts.h"
 #include "runtime/comm/same_on_all_ranks.h"
 #include "runtime/ops/gemm/gemm_tuning.h"
 

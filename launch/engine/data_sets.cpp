@@ -9,20 +9,18 @@
 #include <unordered_map>
 
 #include "data/fields/field_dataset.h"
-#include "data/fields/file_list.h"
 #include "data/fields/index_store.h"
 #include "data/fields/statistics.h"
 #include "data/hdf5/child.h"
-#include "data/sets/float_images.h"
+#include "data/pack/file_tree.h"
+#include "data/sets/image_dataset.h"
 #include "data/sets/masked_tokens.h"
 #include "data/sets/mixture_dataset.h"
-#include "launch/engine/image_sets.h"
-#include "launch/engine/mixture.h"
 #include "launch/engine/shared_index.h"
 #include "models/registry.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
-#include "runtime/comm/gather_texts.h"
+#include "runtime/comm/same_on_all_ranks.h"
 
 namespace trireme {
 namespace {

@@ -4,9 +4,13 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "data/fields/field_dataset.h"
+#include "data/images/files_dataset.h"
+#include "data/loader/sampler.h"
 #include "data/sets/dataset.h"
+#include "data/staging/staging.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/config/config.h"
 
@@ -37,5 +41,31 @@ void keep_data_index(const Dataset& dataset, const Config& config, DataPart part
 // data.mask is 0. By this process alone.
 [[nodiscard]] std::unique_ptr<FieldDataset> open_files_alone(const Config& config,
                                                              float masked = 0);
+
+// The data section as the data room takes images in archives and class folders. To train on, images are cropped at random where the
+// config says so; to evaluate on, their centre is taken.
+[[nodiscard]] ImageOptions image_options(const Config& config, const DataSource& data,
+                                         DataPart part);
+
+// Looked through by all ranks together, each at its part of the archives or folders, but for those
+// that `index_file` keeps. Collective. Raises ExitCode::data.
+[[nodiscard]] std::unique_ptr<ImageFilesDataset> open_images(Communicator& world,
+                                                             const ImageOptions& options,
+                                                             const std::string& index_file);
+
+// The settings, beside the sources' contents, that fix the order of samples; for fingerprints.
+[[nodiscard]] std::string mixture_recipe(const Config& config);
+
+// For training data: draws by the config's sources if `dataset` is a mixture.
+[[nodiscard]] Sampler make_sampler(const Config& config, const Dataset& dataset);
+
+// For the log: "data/books 70 %, data/web 30 %", or the path of a single data set.
+[[nodiscard]] std::string describe_training_data(const Config& config, const Dataset& dataset);
+
+// Starts to copy the files of `sets` to data.stage of every host, shared among its ranks, and
+// returns; null if the config sets none. Raises ExitCode::config on all ranks if a host's directory
+// cannot be used; a full disk is only logged. Collective; blocks the host.
+[[nodiscard]] std::unique_ptr<Staging> start_staging(Communicator& world, const DataConfig& data,
+                                                     const std::vector<const Dataset*>& sets);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/engine/image_sets.h"
+#include "launch/engine/data_sets.h"
 
 #include <algorithm>
 #include <unordered_map>
@@ -10,7 +10,7 @@
 #include "launch/engine/shared_index.h"
 #include "models/registry.h"
 #include "runtime/base/log.h"
-#include "runtime/comm/gather_texts.h"
+#include "runtime/comm/same_on_all_ranks.h"
 
 namespace trireme {
 namespace {
@@ -63,17 +63,14 @@ void report_notes(const std::vector<ImageIndex>& indexes) {
 
 ImageOptions image_options(const Config& config, const DataSource& data, DataPart part) {
   const ModelTraits traits = traits_of(config.model);
-  ImageOptions options{.images = data.place(part).names,
-                       .label = data.label,
+  ImageOptions options{.source = data,
                        .height = traits.image_size,
                        .width = traits.image_width,
                        .channels = traits.channels,
                        .classes = traits.classes,
                        .seed = config.run.seed,
-                       .resize = data.eval_resize,
-                       .damaged = data.damaged,
-                       .reduced_decode = data.reduced_decode,
-                       .max_pixels = static_cast<std::uint64_t>(data.max_pixels)};
+                       .damaged = data.damaged};
+  options.source.images = data.place(part).names;
   if (part == DataPart::training && !data.crop_scale.empty())
     options.crop = CropRange{{data.crop_scale[0], data.crop_scale[1]},
                              {data.crop_ratio[0], data.crop_ratio[1]}};
@@ -82,7 +79,8 @@ ImageOptions image_options(const Config& config, const DataSource& data, DataPar
 
 std::unique_ptr<ImageFilesDataset> open_images(Communicator& world, const ImageOptions& options,
                                                const std::string& index_file) {
-  const ImageScan scan{shared_sources(world, options.images), label_rule(options.label)};
+  const ImageScan scan{shared_sources(world, options.source.images),
+                       label_rule(options.source.label)};
   std::vector<ImageIndex> stale;
   IndexWork work;
   work.list = [&] { return scan.sources.paths; };

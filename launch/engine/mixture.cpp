@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/engine/mixture.h"
 
 #include <fmt/ranges.h>
 

@@ -2,6 +2,8 @@
 // Translates config sections into the options of the other rooms; nothing else does.
 #pragma once
 
+#include <functional>
+
 #include "data/loader/sampler.h"
 #include "launch/engine/agreement/core_sharing.h"
 #include "models/registry.h"
@@ -33,5 +35,9 @@ namespace trireme {
                                              const RunFacts& facts);
 // `config` is resolved.
 [[nodiscard]] RunFacts run_facts(const Config& config, const CoreCrowd& crowd);
+
+// StepOptions::joules of this rank: its own GPU's energy, or on CPUs, for local rank 0, the
+// processors'. Logs at debug level why there is none. `config` is resolved.
+[[nodiscard]] std::function<double()> energy_of_rank(int local_rank, const Config& config);
 
 }  // namespace trireme

@@ -9,7 +9,7 @@
 #include "launch/engine/trainer.h"
 #include "runtime/base/environment.h"
 #include "runtime/base/log.h"
-#include "runtime/comm/gather_texts.h"
+#include "runtime/comm/same_on_all_ranks.h"
 #include "runtime/telemetry/run_directory.h"
 
 namespace trireme {

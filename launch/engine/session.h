@@ -21,8 +21,10 @@
 
 namespace trireme {
 
+class Optimizer;
+
 // MPI, logging and the label of error messages. Make one per process, before any call of CUDA or
-// NCCL, whose environment it sets (device/gpu_environment.h).
+// NCCL, whose environment it sets (device/gpu_facts.h).
 struct RankProcess {
   RankProcess();
   [[nodiscard]] Environment environment() const;
@@ -98,6 +100,11 @@ struct ParameterCounts {
 [[nodiscard]] ParameterCounts parameter_counts(const std::vector<LayerSummary>& layers);
 // "1234 parameters, 56 (4.54 %) of them trained"
 [[nodiscard]] std::string text_of(const ParameterCounts& counts);
+
+// What training logs before its first step; the second, device memory, each part on the rank where
+// it is largest. Collective.
+void log_start(const Session& session, const Dataset& dataset);
+void log_memory(Session& session, const Optimizer& optimizer);
 
 // This rank's share of watching a data set.
 [[nodiscard]] PayloadWatchOptions watch_of_rank(const Session& session);

@@ -6,7 +6,7 @@
 
 #include "data/index_archive.h"
 #include "runtime/base/error.h"
-#include "runtime/comm/gather_texts.h"
+#include "runtime/comm/same_on_all_ranks.h"
 
 namespace trireme {
 namespace {

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/engine/start_report.h"
-
-#include "runtime/config/batch_ramp.h"
-#include "runtime/config/batch_slices.h"
-
 #include <algorithm>
 
 #include "launch/engine/data_sets.h"
 #include "launch/engine/memory_plan.h"
-#include "launch/engine/mixture.h"
 #include "launch/engine/options.h"
+#include "launch/engine/session.h"
 #include "runtime/base/log.h"
+#include "runtime/config/batch_ramp.h"
+#include "runtime/config/batch_slices.h"
 #include "runtime/ops/attention/attention.h"
 #include "runtime/ops/common/library_version.h"
+#include "runtime/optim/optimizer.h"
 
 namespace trireme {
 

@@ -11,7 +11,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/test_hooks.h"
 #include "runtime/comm/watchdog/step_watch.h"
-#include "runtime/config/rules/trace_steps.h"
+#include "runtime/config/rules/rules.h"
 #include "runtime/telemetry/certificate/certificate.h"
 #include "runtime/telemetry/run_directory.h"
 

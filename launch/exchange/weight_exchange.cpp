@@ -15,7 +15,6 @@
 #include "launch/exchange/forward_check.h"
 #include "launch/exchange/hf_config.h"
 #include "launch/exchange/hf_files.h"
-#include "launch/exchange/hf_image_processor.h"
 #include "launch/exchange/hf_weights.h"
 #include "models/config.h"
 #include "models/registry.h"

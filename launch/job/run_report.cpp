@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/job/run_report.h"
 
+#include "data/hdf5/shard_facts.h"
 #include "data/shard/read_times.h"
 #include "launch/engine/memory_plan.h"
 #include "launch/engine/options.h"
 #include "models/config.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/log.h"
+#include "runtime/comm/mpi.h"
+#include "runtime/comm/nccl.h"
+#include "runtime/ops/common/library_version.h"
 
 namespace trireme {
 namespace {
@@ -105,6 +109,16 @@ std::uint64_t peak_memory_of_any_rank(Session& session) {
   const auto peak =
       largest_of_any_rank<1>(*session.world, {static_cast<std::int64_t>(peak_resident_bytes())});
   return static_cast<std::uint64_t>(peak[0]);
+}
+
+std::map<std::string, std::string> library_versions() {
+  std::map<std::string, std::string> versions = {
+      {"MPI", mpi_library_version()}, {"HDF5", hdf5_version()}, {"oneDNN", ops::onednn_version()}};
+  if (const std::string nccl = nccl_library_version(); !nccl.empty()) versions["NCCL"] = nccl;
+  if (const std::string cudnn = ops::cudnn_version(); !cudnn.empty()) versions["cuDNN"] = cudnn;
+  if (const std::string cublaslt = ops::cublaslt_version(); !cublaslt.empty())
+    versions["cuBLASLt"] = cublaslt;
+  return versions;
 }
 
 }  // namespace trireme

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -56,5 +57,8 @@ struct Reporter {
 
 // On the rank with the largest resident set. Collective.
 [[nodiscard]] std::uint64_t peak_memory_of_any_rank(Session& session);
+
+// Names and run-time versions of the libraries that affect results and speed.
+[[nodiscard]] std::map<std::string, std::string> library_versions();
 
 }  // namespace trireme

@@ -4,12 +4,12 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "launch/engine/state/whole_weights.h"
+#include "launch/engine/state/loaded_weights.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/files/names.h"
 #include "runtime/checkpoint/files/stored_values.h"
-#include "runtime/checkpoint/save/weights.h"
+#include "runtime/checkpoint/gather.h"
 
 namespace trireme {
 namespace {

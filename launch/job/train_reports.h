@@ -9,9 +9,12 @@
 #include <vector>
 
 #include "launch/engine/engine.h"
+#include "launch/engine/session.h"
 #include "launch/job/run_report.h"
 #include "launch/job/snapshots.h"
 #include "launch/plan/layout_plan.h"
+#include "runtime/nn/batch.h"
+#include "runtime/telemetry/verdict.h"
 
 namespace trireme {
 
@@ -48,5 +51,13 @@ class TrainReports final : public RunObserver {
   std::unique_ptr<Reporter> reporter_;  // null but on rank 0
   std::optional<Snapshots> snapshots_;
 };
+
+// Settings that would have made a run faster, of a run that has ended: those of its loader from
+// what its readers did, those of its layout from the planner (launch/plan/neighbours.h).
+// Rank 0's has the trials; it alone reads `summary`, of the steps of all ranks with the wall time,
+// and `reading`, of its loader. Where messages or a bubble took 2 % of the time, links and matmuls
+// are measured first, with nothing of the run in flight. Collective; blocks the host.
+[[nodiscard]] std::vector<Trial> advice_of_run(Session& session, const RunFacts& facts,
+                                               const RunSummary& summary, const ReadWork& reading);
 
 }  // namespace trireme

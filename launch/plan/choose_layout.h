@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+
 #include "launch/engine/session.h"
+#include "runtime/config/config.h"
+#include "runtime/device/device.h"
 
 namespace trireme {
 
@@ -11,5 +15,9 @@ namespace trireme {
 // parallel.hardware, if that describes another kind of device, or if nothing fits.
 [[nodiscard]] Config choose_layout(const RankProcess& process, const Config& given,
                                    const Provenance& where);
+
+// Settings that would make a failed allocation fit, judged by its role: "; train.micro_batch: 4
+// would fit (now 16), ...". Later allocations may need more.
+[[nodiscard]] std::string memory_advice(const Config& config, const OutOfMemory& lack);
 
 }  // namespace trireme

@@ -13,7 +13,6 @@
 
 #include "data/megatron/index.h"
 #include "launch/engine/engine.h"
-#include "launch/job/libraries.h"
 #include "launch/job/requested_config.h"
 #include "launch/job/run_report.h"
 #include "launch/replay/recorder.h"
@@ -21,8 +20,8 @@
 #include "models/config.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/directory.h"
-#include "runtime/comm/gather_texts.h"
 #include "runtime/comm/host_stream.h"
+#include "runtime/comm/same_on_all_ranks.h"
 
 namespace trireme {
 namespace {

@@ -14,20 +14,6 @@ namespace trireme::runs {
 FileTail::FileTail(std::string path, std::uint64_t window, std::uint64_t longest)
     : path_(std::move(path)), window_(window), longest_(longest) {}
 
-std::string bytes_at(const FileDescriptor& file, std::uint64_t offset, std::uint64_t bytes) {
-  std::string text(bytes, '\0');
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t part = ::pread(file.get(), text.data() + done, text.size() - done,
-                                 static_cast<off_t>(offset + done));
-    if (part < 0 && errno == EINTR) continue;
-    if (part <= 0) break;
-    done += static_cast<std::size_t>(part);
-  }
-  text.resize(done);
-  return text;
-}
-
 std::string end_of_file(const std::string& path, std::uint64_t bytes) {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};

@@ -55,9 +55,6 @@ class FileTail {
   std::string problem_;
 };
 
-// At most `bytes` bytes at `offset`; fewer at the end, none if it cannot be read.
-[[nodiscard]] std::string bytes_at(const FileDescriptor& file, std::uint64_t offset,
-                                   std::uint64_t bytes);
 // The last bytes of a file, from a line start, including an incomplete last line; empty if it
 // cannot be read.
 [[nodiscard]] std::string end_of_file(const std::string& path, std::uint64_t bytes = 64 << 10);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,5 +42,14 @@ struct StoredCheckpoint {
 [[nodiscard]] std::string log_end_of(const std::string& path);
 // Logged by a run that has done the steps of --until.
 inline constexpr std::string_view until_mark = "stopped at the step that --until names";
+
+// The runs that a place on a command line names: a run directory, a directory of runs (of a job
+// array, a study, a campaign), or a pattern.
+// In natural order, run_2 before run_10; the place itself if it contains no run.
+[[nodiscard]] std::vector<std::string> runs_at(std::string place);
+
+// Distinguishing names: the parts of the paths without common beginnings and ends,
+// "000-base/seed-1" of "study/runs/000-base/seed-1/run"; for a single run the last part.
+[[nodiscard]] std::vector<std::string> distinguishing_names(std::span<const std::string> runs);
 
 }  // namespace trireme::runs

@@ -1,10 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/text/continuation.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <numbers>
 #include <string_view>
 
 #include "launch/engine/text/text_generator.h"
+#include "launch/text/json_lines.h"
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/base/json.h"
 
 namespace trireme {
 
@@ -55,6 +65,145 @@ std::string Continuation::take(std::int32_t token) {
     reason_ = "length";
   }
   return shown_up_to(over() ? text_.size() : certain());
+}
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::uint64_t settings_limit = std::uint64_t{1} << 24;
+
+// One id or a list of ids; other values are ignored.
+std::vector<std::int32_t> end_tokens_in(const std::string& path) {
+  const Json object = json_or_discarded(read_whole_file(path, settings_limit, ExitCode::config));
+  if (!object.is_object() || !object.contains("eos_token_id")) return {};
+  const Json& value = object["eos_token_id"];
+  std::vector<std::int32_t> ids;
+  for (const Json& id : value.is_array() ? value : Json::array({value})) {
+    if (id.is_number_unsigned()) ids.push_back(id.get<std::int32_t>());
+  }
+  return ids;
+}
+
+}  // namespace
+
+Prompt prompt_of_text(const std::string& text, const Words& words, const std::string& what) {
+  if (text.empty())
+    fail(
+        ExitCode::config,
+        "{}: is empty, and a text begins with something; give a character or more, or leave it out "
+        "to begin with a new line",
+        what);
+  return {text, words.tokens_of(text, what), what};
+}
+
+std::vector<Prompt> read_prompts(const std::string& path, const Words& words) {
+  std::vector<Prompt> prompts;
+  each_json_line(path, [&](const JsonLine& line) {
+    if (line.has("prompt_ids")) {
+      if (line.has("prompt"))
+        fail(ExitCode::config, "{}: has a prompt and prompt_ids; leave one out", line.where());
+      prompts.push_back({"", line.ids("prompt_ids"), line.where()});
+      if (prompts.back().ids.empty()) fail(ExitCode::config, "{}: has no prompt ids", line.where());
+    } else {
+      prompts.push_back(prompt_of_text(line.text("prompt"), words, line.where()));
+    }
+  });
+  if (prompts.empty()) fail(ExitCode::config, "{}: holds no prompt", path);
+  return prompts;
+}
+
+std::vector<std::int32_t> end_tokens_of_run(const std::string& run) {
+  for (const char* const name : {"generation_config.json", "config.json"}) {
+    const std::string path = run + "/" + name;
+    std::error_code ignored;
+    if (!std::filesystem::is_regular_file(path, ignored)) continue;
+    if (auto ids = end_tokens_in(path); !ids.empty()) return ids;
+  }
+  return {};
+}
+
+namespace {
+
+std::int64_t scored_tokens(const ScoredText& text) {
+  return std::ssize(text.tokens) - text.first;
+}
+
+ScoredText text_of(const JsonLine& line, const Words& words, std::size_t& bytes) {
+  std::string context = line.text("context"), continuation = line.text("continuation");
+  const std::size_t end = context.find_last_not_of(" \t\n\r") + 1;
+  if (end > 0) {
+    continuation.insert(0, context, end, std::string::npos);
+    context.resize(end);
+  }
+  bytes = continuation.size();
+  const auto before = words.tokens_of(context, line.where());
+  return {words.tokens_of(context + continuation, line.where()), std::ssize(before)};
+}
+
+}  // namespace
+
+ScoredFile read_continuations(const std::string& path, const Words& words) {
+  ScoredFile file{.path = path, .texts = {}, .bytes = {}};
+  each_json_line(path, [&](const JsonLine& line) {
+    std::size_t bytes = 0;
+    ScoredText text;
+    if (line.has("continuation_ids")) {
+      text.tokens = line.ids("context_ids");
+      text.first = std::ssize(text.tokens);
+      const auto more = line.ids("continuation_ids");
+      text.tokens.insert(text.tokens.end(), more.begin(), more.end());
+    } else {
+      text = text_of(line, words, bytes);
+    }
+    if (text.first < 1 || scored_tokens(text) < 1)
+      fail(ExitCode::config, "{}: {} is empty, and a token has to stand {} what is scored",
+           line.where(), text.first < 1 ? "the context" : "the continuation",
+           text.first < 1 ? "before" : "in");
+    file.texts.push_back(std::move(text));
+    file.bytes.push_back(bytes);
+  });
+  if (file.texts.empty()) fail(ExitCode::config, "{}: holds no continuation", path);
+  return file;
+}
+
+std::string score_lines(const ScoredFile& file, std::span<const TextScore> scores) {
+  std::string lines;
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    nlohmann::ordered_json line;
+    line["file"] = file.path;
+    line["index"] = i;
+    line["log_likelihood"] = scores[i].log_likelihood;
+    line["is_greedy"] = scores[i].greedy;
+    line["tokens"] = scored_tokens(file.texts[i]);
+    if (file.bytes[i] > 0) line["bytes"] = file.bytes[i];
+    lines += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  }
+  return lines;
+}
+
+std::string score_summary(const ScoredFile& file, std::span<const TextScore> scores) {
+  double nats = 0, greedy = 0;
+  std::int64_t tokens = 0;
+  std::size_t bytes = 0;
+  bool of_text = true;
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    nats -= scores[i].log_likelihood;
+    greedy += scores[i].greedy ? 1 : 0;
+    tokens += scored_tokens(file.texts[i]);
+    bytes += file.bytes[i];
+    of_text = of_text && file.bytes[i] > 0;
+  }
+  const auto count = static_cast<double>(scores.size());
+  std::string text = fmt::format(
+      "{}: {} continuations of {} tokens, log-likelihood {:.6f} nats each, perplexity "
+      "{:.4f}, greedy {:.4f} %",
+      file.path, scores.size(), tokens, -nats / count, std::exp(nats / static_cast<double>(tokens)),
+      100 * greedy / count);
+  if (of_text)
+    text += fmt::format(", bits per byte {:.6f}",
+                        nats / std::numbers::ln2 / static_cast<double>(bytes));
+  return text + "\n";
 }
 
 }  // namespace trireme

@@ -7,11 +7,28 @@
 #include <string>
 #include <vector>
 
+#include "launch/engine/text/scorer.h"
 #include "launch/engine/text/text_generator.h"
-#include "launch/text/prompts.h"
 #include "launch/text/words.h"
 
 namespace trireme {
+
+// The prompts of `trireme generate`.
+struct Prompt {
+  std::string text;  // "": given by ids
+  std::vector<std::int32_t> ids;
+  std::string where;  // for messages: the option, or a file's line
+};
+
+[[nodiscard]] Prompt prompt_of_text(const std::string& text, const Words& words,
+                                    const std::string& what = "--prompt");
+// One JSON object per line: {"prompt": "..."} or {"prompt_ids": [...]}; other keys are ignored.
+// Raises ExitCode::config, naming the line.
+[[nodiscard]] std::vector<Prompt> read_prompts(const std::string& path, const Words& words);
+
+// The end tokens from the generation_config.json (or config.json) that an import left in the run
+// directory.
+[[nodiscard]] std::vector<std::int32_t> end_tokens_of_run(const std::string& run);
 
 struct StopRules {
   std::int64_t tokens = 0;         // limit
@@ -55,5 +72,22 @@ class Continuation {
 [[nodiscard]] bool continue_prompts(Session& session, TextGenerator& generator, const Words& words,
                                     const StopRules& stop, std::span<const Prompt> prompts,
                                     bool lines);
+
+// Log-likelihoods of continuations, as JSON lines in and out: for tasks with given answers.
+struct ScoredFile {
+  std::string path;
+  std::vector<ScoredText> texts;
+  std::vector<std::size_t> bytes;  // per continuation; 0: given by ids
+};
+
+// Reads lines {"context": "...", "continuation": "..."}, or with "context_ids" and
+// "continuation_ids". Trailing spaces of a context move to the continuation, and both are encoded
+// together, as in lm-evaluation-harness. Raises ExitCode::config, naming the line.
+[[nodiscard]] ScoredFile read_continuations(const std::string& path, const Words& words);
+
+// One line per text, in order.
+[[nodiscard]] std::string score_lines(const ScoredFile& file, std::span<const TextScore> scores);
+// Totals.
+[[nodiscard]] std::string score_summary(const ScoredFile& file, std::span<const TextScore> scores);
 
 }  // namespace trireme

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "runtime/comm/gather_texts.h"
+#include "runtime/comm/same_on_all_ranks.h"
 
 namespace trireme {
 namespace {

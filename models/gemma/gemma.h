@@ -12,7 +12,7 @@ namespace trireme {
 
 namespace hugging_face {
 struct Exchange;
-[[nodiscard]] const Exchange& gemma_exchange();
+[[nodiscard]] const Exchange& gemma_exchange();  // Gemma3ForCausalLM
 }  // namespace hugging_face
 
 inline constexpr std::string_view gemma_name = "gemma3";
@@ -43,10 +43,5 @@ struct GemmaOptions {
 [[nodiscard]] TransformerOptions transformer_options(const GemmaOptions& options);
 
 [[nodiscard]] config::ModelFamily gemma_family();
-
-namespace hugging_face {
-// Gemma3ForCausalLM, import and export.
-[[nodiscard]] const Exchange& gemma_exchange();
-}  // namespace hugging_face
 
 }  // namespace trireme

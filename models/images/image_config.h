@@ -3,6 +3,10 @@
 // the resulting augmentation.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
+#include "models/transformer/hf_keys.h"
 #include "runtime/config/rules/rules.h"
 #include "runtime/ops/random/augment.h"
 
@@ -44,3 +48,21 @@ void check_image_data(const config::Subject& subject, const ImageExtent& image);
 [[nodiscard]] ops::AugmentOptions augment_options(const Config& config, const ImageExtent& image);
 
 }  // namespace trireme
+
+namespace trireme::hugging_face {
+
+// config.json entries shared by all image families.
+
+// "image_size": one number, or [height, width] where they differ.
+[[nodiscard]] std::string image_size_text(std::int64_t height, std::int64_t width);
+// "id2label": one name per class; transformers counts the classes by it.
+[[nodiscard]] std::string class_names_text(std::int64_t classes);
+
+// The number of classes in their config.json; two if it does not say.
+[[nodiscard]] std::int64_t classes_of(const HfKeys& keys);
+struct ImageSides {
+  std::int64_t height, width;  // width 0: the same
+};
+[[nodiscard]] ImageSides image_sides_of(const HfKeys& keys);
+
+}  // namespace trireme::hugging_face

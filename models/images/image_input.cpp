@@ -39,14 +39,9 @@ void ClassLoss::forward(const Context& context, const Tensor& logits) const {
   const Tensor& weights = context.batch.weights;
   const Tensor shares = mix_.active(context) ? mix_.draw(context).shares : Tensor{};
   ops::cross_entropy(context.stream, context.losses, context.hits, logits, context.batch.targets,
-                     {.classes = logits.shape[1],
-                      .label_smoothing = context.label_smoothing,
-                      .z_loss = context.z_loss,
-                      .gradient_scale = context.gradient_scale,
-                      .loss_scale = context.loss_scale,
-                      .weights = weights.empty() ? nullptr : weights.as<float>(),
-                      .shares = shares.empty() ? nullptr : shares.as<float>(),
-                      .write_gradient = context.training});
+                     {context.loss, logits.shape[1], context.training,
+                      weights.empty() ? nullptr : weights.as<float>(),
+                      shares.empty() ? nullptr : shares.as<float>()});
 }
 
 }  // namespace trireme

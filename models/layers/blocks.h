@@ -34,4 +34,34 @@ namespace trireme {
                                                                : blueprint.keep(shape, dtype);
 }
 
+// Which rows of the residual stream (B, T, C) a rank holds. With sequence parallelism (Korthikanti
+// et al., 2022), tensor rank r holds rows [r R, (r + 1) R) of the flattened (B * T, C) outside of
+// split matmuls; otherwise every rank holds all rows.
+class RowSplit {
+ public:
+  // For `length` rows per sample.
+  RowSplit(const Blueprint& blueprint, std::int64_t length, std::int64_t hidden);
+
+  [[nodiscard]] bool split() const { return split_; }
+  [[nodiscard]] const Shape& whole() const { return whole_; }        // (B, T, C)
+  [[nodiscard]] const Shape& local() const { return local_; }        // the same, or (R, C)
+  [[nodiscard]] std::int64_t rows() const { return whole_.rows(); }  // B * T
+  [[nodiscard]] std::int64_t first_row() const { return first_row_; }
+  // Sums over rows are cut into one run per tensor block, so their bits depend neither on the ranks
+  // nor on the split. Number of local runs; 0: not cut.
+  [[nodiscard]] std::int64_t runs() const { return runs_; }
+  [[nodiscard]] std::int64_t rows_of_run() const { return local_.rows() / runs_; }
+
+  // The local rows of a whole tensor.
+  [[nodiscard]] Tensor own(const Tensor& whole) const;
+  // Each rank has written its own rows of `whole`; gathers all rows on all ranks.
+  void gather(const Context& context, const Tensor& whole) const;
+
+ private:
+  Shape whole_, local_;
+  bool split_ = false;
+  std::int64_t first_row_ = 0;
+  std::int64_t runs_ = 0;
+};
+
 }  // namespace trireme

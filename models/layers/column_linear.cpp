@@ -2,7 +2,7 @@
 #include "models/layers/column_linear.h"
 
 #include "models/layers/blocks.h"
-#include "runtime/ops/elementwise/bias.h"
+#include "runtime/ops/elementwise/elementwise.h"
 
 namespace trireme {
 

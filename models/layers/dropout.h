@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "models/layers/row_split.h"
+#include "models/layers/blocks.h"
 
 namespace trireme {
 

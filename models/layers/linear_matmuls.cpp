@@ -2,7 +2,7 @@
 #include "models/layers/linear_matmuls.h"
 
 #include "runtime/ops/elementwise/activation.h"
-#include "runtime/ops/elementwise/bias.h"
+#include "runtime/ops/elementwise/elementwise.h"
 #include "runtime/ops/gemm/linear.h"
 
 namespace trireme {

@@ -3,7 +3,7 @@
 
 #include "models/layers/blocks.h"
 #include "runtime/ops/elementwise/activation.h"
-#include "runtime/ops/elementwise/bias.h"
+#include "runtime/ops/elementwise/elementwise.h"
 
 namespace trireme {
 

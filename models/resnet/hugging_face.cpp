@@ -8,7 +8,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "models/images/image_exchange.h"
+#include "models/images/image_config.h"
 #include "models/resnet/resnet_block.h"
 #include "models/transformer/exchange.h"
 #include "runtime/base/error.h"

@@ -3,7 +3,6 @@
 
 #include "models/images/image_config.h"
 #include "models/resnet/resnet_block.h"
-#include "models/resnet/resnet_head.h"
 #include "models/resnet/stem.h"
 
 namespace trireme {

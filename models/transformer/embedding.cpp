@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "models/layers/blocks.h"
-#include "runtime/ops/elementwise/bias.h"
 #include "runtime/ops/elementwise/elementwise.h"
 #include "runtime/ops/loss/embedding.h"
 #include "runtime/ops/update/block_sum.h"

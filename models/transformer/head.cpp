@@ -9,15 +9,6 @@
 namespace trireme {
 namespace {
 
-ops::CrossEntropyOptions loss_options(const Context& context, std::int64_t classes) {
-  return {.classes = classes,
-          .label_smoothing = context.label_smoothing,
-          .z_loss = context.z_loss,
-          .gradient_scale = context.gradient_scale,
-          .loss_scale = context.loss_scale,
-          .write_gradient = context.training};
-}
-
 ParamId head_bias(Blueprint& blueprint, const TransformerOptions& options) {
   if (!options.head_bias) return {};
   return blueprint.parameter(
@@ -57,7 +48,7 @@ void LanguageHead::forward(const Context& context, const Tensor& x, const Tensor
   if (tensor_.blocked()) return block_losses(context);
   ops::cross_entropy(context.stream, context.losses, context.hits, logits,
                      context.batch.targets.reshaped({rows_.rows()}),
-                     loss_options(context, info_.classes));
+                     {context.loss, info_.classes, context.training});
 }
 
 Tensor LanguageHead::pick(const Context& context, const Tensor& x) const {
@@ -78,7 +69,7 @@ void LanguageHead::block_losses(const Context& context) const {
   const Tensor logits = context(info_.logits), maxima = context(maxima_), sums = context(sums_);
   const Tensor targets = context.batch.targets.reshaped({N});
   const Shape block{N, W}, row_sums{N, ops::CrossEntropySums::count};
-  const ops::CrossEntropyOptions options = loss_options(context, info_.classes);
+  const ops::CrossEntropyOptions options = {context.loss, info_.classes, context.training};
   const auto first_class = [&](std::int64_t b) { return (tensor_.first() + b) * W; };
 
   for (std::int64_t b = 0; b < tensor_.local(); ++b) {

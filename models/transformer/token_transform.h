@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "models/layers/blocks.h"
 #include "models/layers/linear_layer.h"
-#include "models/layers/row_split.h"
 #include "models/transformer/transformer.h"
 
 namespace trireme {

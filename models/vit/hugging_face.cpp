@@ -6,7 +6,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "models/images/image_exchange.h"
+#include "models/images/image_config.h"
 #include "models/transformer/exchange.h"
 #include "runtime/base/error.h"
 

@@ -5,8 +5,7 @@
 
 #include "models/images/image_config.h"
 #include "models/transformer/keys.h"
-#include "models/vit/class_head.h"
-#include "models/vit/patch_embedding.h"
+#include "models/vit/layers.h"
 
 namespace trireme {
 

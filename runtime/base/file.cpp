@@ -77,6 +77,20 @@ std::optional<std::string> read_file_if_exists(const std::string& path, std::uin
   return read_whole_file(path, limit, code);
 }
 
+std::string bytes_at(const FileDescriptor& file, std::uint64_t offset, std::uint64_t bytes) {
+  std::string text(bytes, '\0');
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t part = ::pread(file.get(), text.data() + done, text.size() - done,
+                                 static_cast<off_t>(offset + done));
+    if (part < 0 && errno == EINTR) continue;
+    if (part <= 0) break;
+    done += static_cast<std::size_t>(part);
+  }
+  text.resize(done);
+  return text;
+}
+
 void read_exactly(const FileDescriptor& file, const std::string& path, std::uint64_t offset,
                   std::span<std::byte> to, ExitCode code) {
   while (!to.empty()) {

@@ -68,6 +68,10 @@ class FileDescriptor {
 void read_exactly(const FileDescriptor& file, const std::string& path, std::uint64_t offset,
                   std::span<std::byte> to, ExitCode code);
 
+// At most `bytes` bytes at `offset`; fewer at the end, none if it cannot be read.
+[[nodiscard]] std::string bytes_at(const FileDescriptor& file, std::uint64_t offset,
+                                   std::uint64_t bytes);
+
 // Writes all of `data` at the file's position.
 void write_fully(const FileDescriptor& file, const std::string& path,
                  std::span<const std::byte> data, ExitCode code);

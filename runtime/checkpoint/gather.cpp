@@ -4,8 +4,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "runtime/base/checksum.h"
+#include "runtime/checkpoint/files/safetensors.h"
 #include "runtime/comm/host_stream.h"
 
 namespace trireme {
@@ -112,6 +114,17 @@ std::string digest_of(std::span<const WholeTensor> tensors) {
     sum.update(std::as_bytes(std::span(tensor.values)));
   }
   return fmt::format("{:016x}", sum.value());
+}
+
+void save_weights(const std::string& path, std::span<const WholeTensor> tensors,
+                  const std::map<std::string, std::string>& metadata) {
+  std::vector<NamedTensor> named;
+  for (const WholeTensor& tensor : tensors) {
+    // Only read from: a view has no const form.
+    auto* const data = reinterpret_cast<std::byte*>(const_cast<float*>(tensor.values.data()));
+    named.push_back({tensor.name, {data, DType::f32, tensor.shape}});
+  }
+  write_safetensors(path, named, metadata);
 }
 
 }  // namespace trireme

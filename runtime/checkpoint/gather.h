@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,5 +38,12 @@ using OwnedValues = std::function<Tensor(const Bucket&)>;
 
 // XXH3-64 over names, shapes and bytes in this order, as 16 hexadecimal digits.
 [[nodiscard]] std::string digest_of(std::span<const WholeTensor> tensors);
+
+// Model weights as one safetensors file: every parameter and running statistic of a ParamStore,
+// fp32, whole, under its own name.
+
+// Writes the file atomically.
+void save_weights(const std::string& path, std::span<const WholeTensor> tensors,
+                  const std::map<std::string, std::string>& metadata);
 
 }  // namespace trireme

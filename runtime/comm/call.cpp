@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/comm/call.h"
 
+#include <array>
+
+#include "runtime/comm/communicator.h"
+
 namespace trireme {
 namespace {
 
@@ -29,35 +33,29 @@ Call make_call(Verb verb, const Tensor& in, const Tensor& out) {
 
 }  // namespace
 
+std::string_view name_of(Verb verb) {
+  constexpr std::array<std::string_view, verb_count> names = {
+      "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "send", "recv"};
+  return names[static_cast<std::size_t>(verb)];
+}
+
 std::string_view name_of(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-      return "sum";
-    case ReduceOp::max:
-      return "max";
-    case ReduceOp::min:
-      return "min";
-  }
-  return "?";
+  constexpr std::array<std::string_view, 3> names = {"sum", "max", "min"};
+  return names[static_cast<std::size_t>(op)];
 }
 
 std::string Call::to_string() const {
-  switch (verb) {
-    case Verb::all_reduce:
-    case Verb::reduce_scatter:
-      return fmt::format("{}({}, count {}, {}{})", name_of(verb), name_of(dtype), count(),
-                         name_of(op), doubled > 0 ? fmt::format(", {} doubled", doubled) : "");
-    case Verb::all_gather:
-    case Verb::all_to_all:
-      return fmt::format("{}({}, count {})", name_of(verb), name_of(dtype), count());
-    case Verb::broadcast:
-      return fmt::format("broadcast({}, count {}, root {})", name_of(dtype), count(), peer);
-    case Verb::send:
-      return fmt::format("send({}, count {}, to {})", name_of(dtype), count(), peer);
-    case Verb::recv:
-      return fmt::format("recv({}, count {}, from {})", name_of(dtype), count(), peer);
-  }
-  return "?";
+  std::string more;
+  if (verb == Verb::all_reduce || verb == Verb::reduce_scatter)
+    more =
+        fmt::format(", {}{}", name_of(op), doubled > 0 ? fmt::format(", {} doubled", doubled) : "");
+  else if (peer >= 0)
+    more = fmt::format(", {} {}",
+                       verb == Verb::broadcast ? "root"
+                       : verb == Verb::send    ? "to"
+                                               : "from",
+                       peer);
+  return fmt::format("{}({}, count {}{})", name_of(verb), name_of(dtype), count(), more);
 }
 
 Call make_reduce_call(const Communicator& comm, Verb verb, const Tensor& in, const Tensor& out,

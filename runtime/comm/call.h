@@ -1,13 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: a call as a value small enough for a stream task, and the argument checks
-// that all back ends share.
+// A call as a value small enough for a stream task, and the argument checks that all back ends
+// share.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 
-#include "runtime/comm/communicator.h"
+#include "runtime/device/device.h"
 
 namespace trireme {
+
+class Communicator;
+
+enum class Verb : std::uint8_t {
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  all_to_all,
+  broadcast,
+  send,
+  recv
+};
+inline constexpr std::size_t verb_count = 7;
+[[nodiscard]] std::string_view name_of(Verb verb);
+
+enum class ReduceOp : std::uint8_t { sum, max, min };
+[[nodiscard]] std::string_view name_of(ReduceOp op);
 
 struct Call {
   Verb verb = Verb::all_reduce;
@@ -28,8 +47,6 @@ struct Call {
   // For messages: "all_reduce(f32, count 100, sum)"
   [[nodiscard]] std::string to_string() const;
 };
-
-[[nodiscard]] std::string_view name_of(ReduceOp op);
 
 // These check counts, dtypes and the peer against `comm` and return the call. They raise a contract
 // error naming the group and both tensors.

@@ -3,6 +3,7 @@
 
 #include "runtime/comm/call.h"
 #include "runtime/comm/comm_label.h"
+#include "runtime/comm/timing/comm_stats.h"
 #include "runtime/device/trace/trace_log.h"
 
 namespace trireme {
@@ -83,6 +84,17 @@ void Communicator::issue(Stream& stream, const Call& call) {
   submit(stream, call);
   if (traced) trace->end_call(stream, in_group_);
   if (in_group_) group_stream_ = &stream;
+}
+
+CommStats CommCounters::read() const {
+  CommStats stats;
+  for (std::size_t i = 0; i < verb_count; ++i) {
+    stats.verbs[i].calls = counters_[i].calls.load(std::memory_order_relaxed);
+    stats.verbs[i].bytes = counters_[i].bytes.load(std::memory_order_relaxed);
+  }
+  stats.seconds = static_cast<double>(nanoseconds_.load(std::memory_order_relaxed)) * 1e-9;
+  stats.waiting_seconds = static_cast<double>(waiting_.load(std::memory_order_relaxed)) * 1e-9;
+  return stats;
 }
 
 }  // namespace trireme

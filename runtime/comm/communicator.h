@@ -18,10 +18,7 @@
 
 namespace trireme {
 
-struct Call;
 class TraceLog;
-
-enum class ReduceOp : std::uint8_t { sum, max, min };
 
 class Communicator {
  public:

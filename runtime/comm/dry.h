@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups for a dry device (device/dry/dry_device.h): one rank's view of a job that does not run.
+// Groups without messages: of one rank, and for a dry device (device/dry/dry_device.h), one rank's
+// view of a job that does not run.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "runtime/comm/call.h"
 #include "runtime/comm/communicator.h"
 
 namespace trireme {
@@ -14,5 +17,21 @@ namespace trireme {
 // groups of a mesh.
 [[nodiscard]] std::unique_ptr<Communicator> make_dry_communicator(int rank, int size,
                                                                   std::string name);
+
+// The group of one rank, on any device. Private to this room.
+class SingleCommunicator final : public Communicator {
+ public:
+  explicit SingleCommunicator(std::string name);
+
+  void barrier() override {}
+  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key, std::string name) override;
+
+ protected:
+  void submit(Stream& stream, const Call& call) override;
+  void submit_group_end(Stream& stream) override;
+
+ private:
+  std::vector<Call> sends_, recvs_;  // of the open group, in order
+};
 
 }  // namespace trireme

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/comm/communicator.h"
 
@@ -30,5 +32,14 @@ struct SharedFact {
 // The same for one fact. If it differs, every rank raises fact.code and lists values, ranks and
 // hosts.
 void check_same_on_all_ranks(Communicator& world, const SharedFact& fact);
+
+// The text of every rank, in rank order, on every rank. Collective; blocks the host.
+[[nodiscard]] std::vector<std::string> gather_texts(Communicator& group, std::string_view own);
+// Gathers what `make` returns on each rank. If it raises an Error on some ranks, all ranks raise
+// the first of these errors.
+[[nodiscard]] std::vector<std::string> gather_or_raise(Communicator& group,
+                                                       const std::function<std::string()>& make);
+// Rank `root`'s text on every rank. Collective; blocks the host.
+[[nodiscard]] std::string broadcast_text(Communicator& group, std::string text, int root);
 
 }  // namespace trireme

@@ -170,7 +170,7 @@ struct TelemetryConfig {
   // A step's line of the certificate has a digest of every so-manieth tensor, in turn; 0 = of none.
   std::int64_t weight_digests = 32;
   bool tensor_digests = false;  // and behind every step that of each tensor
-  std::string trace;            // steps, "10-12" or "10" (rules/trace_steps.h); "" = none
+  std::string trace;            // steps, "10-12" or "10" (rules/rules.h); "" = none
   friend bool operator==(const TelemetryConfig&, const TelemetryConfig&) = default;
 };
 

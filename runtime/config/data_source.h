@@ -58,8 +58,8 @@ struct FieldSource {
 
 // Images of any size read in place.
 struct ImageFilesSource {
-  std::vector<std::string> images;
-  std::vector<std::string> validation_images;
+  std::vector<std::string> images{};
+  std::vector<std::string> validation_images{};
   std::string label = "cls";                             // a member's extension, or extension:field
   std::vector<double> crop_scale{0.08, 1};               // of the area; empty = the centre
   std::vector<double> crop_ratio{3.0 / 4.0, 4.0 / 3.0};  // width / height

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/config/config.h"
 #include "runtime/config/fields.h"
 #include "runtime/config/model_limits.h"
 
@@ -55,5 +56,27 @@ class KeyTable {
   std::vector<ModelFamily> families_;
   std::vector<Field> fields_;
 };
+
+// Keys of earlier versions, so that old files, run directories and command lines can be read.
+// Renamed keys are in their rows of the table (renamed() in fields.h); removed keys are here.
+struct RemovedKey {
+  std::string_view key;
+  std::string_view only;       // the value that had no effect, as a scalar's text
+  std::string_view reason;     // why other values are refused, or
+  std::string_view instead{};  // the replacement; the key is then ignored with a notice
+};
+
+[[nodiscard]] std::span<const RemovedKey> removed_keys();
+[[nodiscard]] const RemovedKey* find_removed(std::string_view key);
+// Whether an earlier version had this section.
+[[nodiscard]] bool is_removed_section(std::string_view name);
+
+// The effect of command line overrides on other keys of the file.
+
+// If an override leaves another key of the file without meaning (betas under --set
+// optimizer.name=sgd, a warm-up longer than --set train.steps), that key is reset to its default or
+// shortened, with a notice in `where`. Contradictions within the file or within the command line
+// are left for the rules to refuse.
+void settle_overridden(const KeyTable& keys, Config& config, Provenance& where);
 
 }  // namespace trireme::config

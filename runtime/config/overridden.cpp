@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/config/overridden.h"
-
 #include "runtime/base/error.h"
 #include "runtime/config/key_table.h"
 #include "runtime/config/value.h"

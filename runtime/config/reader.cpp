@@ -12,8 +12,6 @@
 #include "runtime/config/base_files.h"
 #include "runtime/config/config.h"
 #include "runtime/config/key_table.h"
-#include "runtime/config/old_keys.h"
-#include "runtime/config/overridden.h"
 #include "runtime/config/paths.h"
 #include "runtime/config/suggest.h"
 #include "runtime/config/value.h"

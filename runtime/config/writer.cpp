@@ -3,7 +3,6 @@
 #include "runtime/base/error.h"
 #include "runtime/config/config.h"
 #include "runtime/config/key_table.h"
-#include "runtime/config/old_keys.h"
 #include "runtime/config/value.h"
 
 namespace trireme {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "runtime/nn/step_observer.h"
+
 namespace trireme {
 
 Blueprint::Scope::Scope(Blueprint& blueprint, std::string_view name, bool share_scratch)
@@ -67,6 +69,10 @@ Activation Blueprint::cache(const Shape& shape) {
 Activation Blueprint::derived(const Shape& shape, DType dtype) {
   const std::size_t bytes = static_cast<std::size_t>(shape.count()) * size_of(dtype);
   return {Activation::Space::cache, cache_.reserve(bytes), dtype, shape};
+}
+
+[[gnu::weak]] StepObserver* planted_faults() {
+  return nullptr;
 }
 
 }  // namespace trireme

@@ -16,6 +16,7 @@
 #include "runtime/nn/batch.h"
 #include "runtime/nn/param_store.h"
 #include "runtime/nn/tensor_group.h"
+#include "runtime/ops/loss/cross_entropy.h"
 
 namespace trireme {
 
@@ -180,11 +181,8 @@ struct Context {
   Tensor losses{};                      // (targets of the micro-batch) f32: written by the head
   Tensor hits{};                        // the same shape: 1 if the prediction is right
   bool training = false;                // dropout, augmentation, batch statistics; else evaluation
-  float gradient_scale = 1.0F;          // 1 / targets in the global batch
-  const float* loss_scale = nullptr;  // on the device: multiplies the loss's gradient; may be null
   float statistic_weight = 1.0F;      // 1 / micro-batches in the global batch
-  float label_smoothing = 0.0F;
-  float z_loss = 0.0F;
+  ops::LossOptions loss{};
   GradientSink* gradients = nullptr;  // null: no receiver of single gradients
   // Values derived from weights may be out of date: forward recomputes them.
   bool weights_changed = true;

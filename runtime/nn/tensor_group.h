@@ -9,7 +9,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/timing/stall_clock.h"
-#include "runtime/nn/tensor_split.h"
+#include "runtime/nn/param.h"
 
 namespace trireme {
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
-#include "runtime/comm/timing/stream_clock.h"
+#include "runtime/comm/timing/stall_clock.h"
 #include "runtime/config/choices.h"
 #include "runtime/nn/layer.h"
 #include "runtime/parallel/rounded_sum.h"

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "runtime/base/file.h"
 
@@ -53,5 +54,11 @@ class RunOwner {
   struct stat notes_status_ {};  // of owner.json then
   FileDescriptor file_;
 };
+
+// Whether a file lock also excludes processes on other hosts.
+
+// Why locks below `path`, absolute and without links, are visible only on this host; "" if they are
+// visible everywhere. `mounts`: as /proc/self/mountinfo.
+[[nodiscard]] std::string why_locks_are_local(std::string_view mounts, std::string_view path);
 
 }  // namespace trireme

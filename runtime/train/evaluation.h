@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/nn/batch_source.h"
+#include "runtime/nn/batch.h"
+#include "runtime/nn/model.h"
 #include "runtime/parallel/pipeline_runner.h"
 #include "runtime/train/step/loss_totals.h"
 #include "runtime/train/step/streams.h"
@@ -46,5 +47,21 @@ struct EvaluationSetup {
 // Collective over all ranks; batch k of data-parallel rank r is micro-batch k * D + r of the set.
 [[nodiscard]] EvaluationResult evaluate(const EvaluationSetup& setup, BatchSource& source,
                                         const EvaluationPlan& plan);
+
+// Ranks of a micro-batch's targets among the classes (ops/loss/target_rank.h), from the logits of a
+// forward pass outside training. Integers, equal in every layout.
+class TargetRanks {
+ public:
+  // `model` holds the head and must outlive this.
+  TargetRanks(Device& device, const Model& model);
+
+  // (targets of the micro-batch) f32, on every tensor rank; until the next call. Collective over
+  // these.
+  [[nodiscard]] Tensor of(const Context& context) const;
+
+ private:
+  const HeadInfo& head_;
+  Buffer values_, ranks_;
+};
 
 }  // namespace trireme

@@ -16,7 +16,7 @@
 #include "models/config.h"
 #include "models/registry.h"
 #include "runtime/checkpoint/files/weight_files.h"
-#include "runtime/checkpoint/save/weights.h"
+#include "runtime/checkpoint/gather.h"
 #include "tests/checkpoint/parts.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_directory.h"

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "launch/exchange/hf_image_processor.h"
+#include "launch/exchange/hf_config.h"
 #include "models/resnet/resnet.h"
 #include "tests/checkpoint/exchange_fixture.h"
 

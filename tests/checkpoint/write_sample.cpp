@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "runtime/base/log.h"
-#include "runtime/checkpoint/save/weights.h"
+#include "runtime/checkpoint/gather.h"
 #include "tests/checkpoint/parts.h"
 
 namespace trireme {

@@ -2,7 +2,6 @@
 #include "runtime/comm/same_on_all_ranks.h"
 
 #include "runtime/base/environment.h"
-#include "runtime/comm/gather_texts.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/mpi_test.h"
 

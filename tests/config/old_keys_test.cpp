@@ -7,7 +7,6 @@
 #include <iterator>
 
 #include "runtime/config/key_table.h"
-#include "runtime/config/old_keys.h"
 #include "runtime/config/value.h"
 #include "tests/config/resolve_support.h"
 

@@ -74,7 +74,8 @@ TEST_F(ImageTools, VerifyingFindsDamageThatCropsMiss) {
                                                   {"bad.jpg", damaged},
                                                   {"bad.cls", "1"},
                                                   {"bare.jpg", damaged}}));
-  ImageOptions options{.images = {path}, .height = 8, .width = 8, .crop = CropRange{{0.08, 0.2}}};
+  ImageOptions options{
+      .source = {.images = {path}}, .height = 8, .width = 8, .crop = CropRange{{0.08, 0.2}}};
   options.damaged = Damaged::skip;
   const auto data = open_image_files(options, 1);
   int shown = 0;
@@ -174,7 +175,8 @@ TEST_F(ImageTools, ImagesAreRecognisedByTheirNames) {
 
 TEST_F(ImageTools, PreviewsAreTheCropsOfTheFirstEpoch) {
   const std::string folder = write_archives("set", "cls", "", "");
-  const ImageOptions options{.images = {folder}, .height = 16, .width = 12, .crop = CropRange{}};
+  const ImageOptions options{
+      .source = {.images = {folder}}, .height = 16, .width = 12, .crop = CropRange{}};
   const auto data = open_image_files(options, 1);
   const auto paths = write_previews(*data, directory_.path() + "/out", 4);
   ASSERT_EQ(paths.size(), 4U);
@@ -194,7 +196,7 @@ class CopiesOfArchives : public ImageTools {
                      {"bad.jpg", jpeg_of(pattern(20, 20, 3, 1)).substr(0, 200)},
                      {"bad.cls", "1"}});
     path_ = write("a.tar", bytes_);
-    options_.images = {path_};
+    options_.source.images = {path_};
     options_.damaged = Damaged::skip;
     data_ = open_image_files(options_, 1);
     copy_ = LocalCopy::of(path_);

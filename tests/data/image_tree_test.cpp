@@ -7,9 +7,9 @@
 
 #include <filesystem>
 
-#include "data/pack/interruption.h"
 #include "data/pack/pack_images.h"
 #include "data/pack/parallel.h"
+#include "data/pack/progress.h"
 #include "data/sets/dataset.h"
 #include "tests/data/make_images.h"
 #include "tests/support/expect_error.h"

@@ -52,7 +52,7 @@ class ImagesInPlace : public testing::Test {
   }
   static std::unique_ptr<ImageFilesDataset> open(const std::vector<std::string>& names,
                                                  const ImageOptions& options) {
-    const ImageScan scan{find_images(names), label_rule(options.label)};
+    const ImageScan scan{find_images(names), label_rule(options.source.label)};
     return std::make_unique<ImageFilesDataset>(scan_images(scan, scan.sources.paths, 2),
                                                scan.sources.classes, options);
   }
@@ -379,7 +379,7 @@ TEST_F(ImagesInPlace, EvaluationTakesTheCentreOfTheShortSideResized) {
   EXPECT_NEAR(static_cast<double>(bytes.at(1)), (50 + 18.75) * 255 / 400, 1.5);
   EXPECT_EQ(bytes, pixels(*open({path}, options), 0, 5));  // in every epoch
   // As in packing, if nothing is cropped.
-  const ImageOptions whole{.height = 32, .width = 32, .resize = 32};
+  const ImageOptions whole{.source = {.eval_resize = 32}, .height = 32, .width = 32};
   const Pixels packed = resize_and_crop(slope(300, 400, 1), 32);
   const auto same = pixels(*open({path}, whole), 0);
   EXPECT_TRUE(std::ranges::equal(std::as_bytes(std::span(packed.data)), same));
@@ -405,7 +405,7 @@ TEST_F(ImagesInPlace, ReducedDecodingShowsTheSamePicture) {
       ASSERT_NEAR(static_cast<double>(bytes[i]), exact[i], 6) << side << " at " << i;
 
     resample({.pixels = decoded, .size = {640, 480}}, view_of_region(region, side, side), exact);
-    options.reduced_decode = false;
+    options.source.reduced_decode = false;
     const auto whole = pixels(*open({path}, options), 0);
     EXPECT_TRUE(std::ranges::equal(std::as_bytes(std::span(exact)), whole)) << side;
     if (side < 200) {

@@ -14,7 +14,7 @@
 
 #include <jpeglib.h>
 
-#include "data/images/pixels.h"
+#include "data/images/decode.h"
 
 namespace trireme::test {
 

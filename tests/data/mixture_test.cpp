@@ -7,7 +7,7 @@
 
 #include "data/loader/batch_plan.h"
 #include "data/loader/mixture_order.h"
-#include "data/sets/float_images.h"
+#include "data/sets/image_dataset.h"
 #include "data/sets/mixture_dataset.h"
 #include "tests/data/make_data.h"
 #include "tests/support/expect_error.h"

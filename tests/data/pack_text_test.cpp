@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "data/pack/staged_directory.h"
-#include "data/shard/file.h"
+#include "data/shard/data_file.h"
 #include "data/shard/shard_set.h"
 #include "data/verify.h"
 #include "tests/support/expect_error.h"

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "data/loader/batch_plan.h"
-#include "data/loader/permutation.h"
 #include "tests/support/expect_error.h"
 
 namespace trireme {

@@ -10,7 +10,6 @@
 
 #include "launch/bench/kernels/step_count.h"
 #include "launch/bench/model/measure.h"
-#include "launch/bench/model/synthetic_batches.h"
 #include "launch/engine/engine.h"
 #include "models/config.h"
 #include "runtime/device/cuda/cuda_stream.h"

@@ -9,7 +9,6 @@
 #include <cstdint>
 
 #include "launch/bench/model/measure.h"
-#include "launch/bench/model/synthetic_batches.h"
 #include "launch/engine/engine.h"
 #include "models/config.h"
 #include "runtime/device/dry/dry_device.h"

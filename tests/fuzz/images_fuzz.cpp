@@ -4,7 +4,7 @@
 #include <cstring>
 #include <random>
 
-#include "data/images/crop.h"
+#include "data/images/resample.h"
 #include "data/images/tar_members.h"
 #include "data/images/tar_samples.h"
 #include "tests/fuzz/fuzz_target.h"

@@ -37,7 +37,7 @@ class ModelGradientTest : public test::CpuFixture {
   // Along a random direction of each parameter: (L(p + e d) - L(p - e d)) / 2e against <gradient,
   // d>.
   void expect_gradients_match(Model& model, Context context, double step, double tolerance) {
-    context.gradient_scale = 1.0F / static_cast<float>(context.losses.count());
+    context.loss.gradient_scale = 1.0F / static_cast<float>(context.losses.count());
     ops::fill_constant(*compute_, model.params().gradients().whole(), 0);
     model.forward(context);
     model.backward(context);

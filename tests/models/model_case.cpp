@@ -131,9 +131,9 @@ Context ModelCase::context(std::uint64_t step) {
   Context context = model_.context(compute_, batch_, build_.training);
   context.tensor = group_;
   context.rng = fill<std::uint64_t>(rng_, device_, Shape{2}, {9, step});
-  context.gradient_scale = 0.01F;
-  context.label_smoothing = 0.1F;
-  context.z_loss = 0.01F;
+  context.loss.gradient_scale = 0.01F;
+  context.loss.label_smoothing = 0.1F;
+  context.loss.z_loss = 0.01F;
   return context;
 }
 

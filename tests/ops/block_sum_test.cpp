@@ -2,7 +2,7 @@
 // Tree sums of blocks, and additions apart from a product.
 #include "runtime/ops/update/block_sum.h"
 
-#include "runtime/ops/elementwise/bias.h"
+#include "runtime/ops/elementwise/elementwise.h"
 #include "runtime/ops/gemm/linear.h"
 #include "tests/ops/guarded_tensor.h"
 

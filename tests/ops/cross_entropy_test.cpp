@@ -85,7 +85,7 @@ TEST_P(CrossEntropy, SharesMixTheTargetWithThatOfTheNextRow) {
 
   ops::cross_entropy(
       stream(), losses, {}, logits, targets,
-      {.classes = classes, .label_smoothing = 0.1F, .shares = shares.view().as<float>()});
+      {{.label_smoothing = 0.1F}, classes, true, nullptr, shares.view().as<float>()});
 
   const Values loss = losses.get(), gradient = logits.get(), id = targets.get();
   for (std::size_t row = 0; row < rows; ++row) {

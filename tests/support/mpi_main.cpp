@@ -19,7 +19,7 @@
 #include "runtime/comm/host/reduce.h"
 #include "runtime/comm/host/transfers.h"
 #include "runtime/comm/mpi.h"
-#include "runtime/device/gpu_environment.h"
+#include "runtime/device/gpu_facts.h"
 #include "tests/support/mpi_test.h"
 
 namespace trireme::test {

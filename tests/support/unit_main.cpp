@@ -3,7 +3,7 @@
 
 #include <cstdio>
 
-#include "runtime/device/gpu_environment.h"
+#include "runtime/device/gpu_facts.h"
 #include "tests/support/test_device.h"
 
 namespace trireme {

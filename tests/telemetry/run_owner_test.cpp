@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "runtime/telemetry/lock_support.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_directory.h"
 

@@ -12,7 +12,7 @@
 
 #include "launch/engine/engine.h"
 #include "models/gpt/gpt.h"
-#include "runtime/comm/gather_texts.h"
+#include "runtime/comm/same_on_all_ranks.h"
 #include "runtime/telemetry/trace/trace_json.h"
 #include "tests/support/cpu_fixture.h"
 #include "tests/support/mpi_test.h"

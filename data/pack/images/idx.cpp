@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <array>
 
-#include "data/images/pixels.h"
+#include "data/images/decode.h"
 #include "data/pack/images/image_source.h"
-#include "data/shard/file.h"
+#include "data/shard/data_file.h"
 #include "runtime/base/error.h"
 
 namespace trireme {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/images/pixels.h"
+#include "data/images/decode.h"
 
 namespace trireme {
 

@@ -2,16 +2,33 @@
 // Cuts a stream of bytes into batches for threads: at document ends or line ends.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
-#include "data/pack/text/separator_search.h"
 #include "data/pack/text/text_batch.h"
 #include "data/tokenizer/tokenizer.h"
 
 namespace trireme {
+
+// Finds the ends of separators in a stream that arrives in pieces (Knuth, Morris and Pratt).
+class SeparatorSearch {
+ public:
+  // An empty separator never matches.
+  explicit SeparatorSearch(std::string separator);
+
+  void reset() { matched_ = 0; }
+  // Number of bytes up to the end of the next separator, or all bytes if none ends here.
+  [[nodiscard]] std::size_t next_end(std::span<const std::byte> bytes, bool& found);
+
+ private:
+  std::string separator_;
+  std::vector<std::size_t> fallback_;
+  std::size_t matched_ = 0;
+};
 
 inline constexpr std::size_t batch_bytes = std::size_t{1} << 20;
 // A line, or a document that cannot be cut, is held whole.

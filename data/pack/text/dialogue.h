@@ -48,4 +48,8 @@ class Dialogue {
   std::uint32_t begin_ = 0, header_end_ = 0, turn_end_ = 0;
 };
 
+// Reads the text of `field`. False if there is none; then `text` says why.
+[[nodiscard]] bool read_json_line(std::string_view line, const std::string& field,
+                                  std::string& text);
+
 }  // namespace trireme

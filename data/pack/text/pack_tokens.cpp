@@ -10,9 +10,8 @@
 #include "data/pack/progress.h"
 #include "data/pack/text/batch_cutter.h"
 #include "data/pack/text/batch_encoder.h"
-#include "data/pack/text/batch_pool.h"
 #include "data/pack/text/dialogue.h"
-#include "data/pack/text/packed_text.h"
+#include "data/pack/text/text_source.h"
 #include "runtime/base/error.h"
 
 namespace trireme {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "data/shard/file.h"
+#include "data/shard/data_file.h"
 
 namespace trireme {
 
@@ -28,5 +28,10 @@ struct TextPart {
 // Passes the part to `take` in blocks. Raises ExitCode::data if a file's size has changed since it
 // was listed.
 void read_part(const TextPart& part, const std::function<void(std::span<const std::byte>)>& take);
+
+// Like read_part(), but decompresses gzip and zstd files; `read` counts the bytes of the file.
+// Raises ExitCode::data, naming the file, for damaged ones.
+void read_text_part(const TextPart& part, const std::function<void(std::uint64_t)>& read,
+                    const std::function<void(std::span<const std::byte>)>& take);
 
 }  // namespace trireme

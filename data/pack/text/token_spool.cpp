@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "data/pack/interruption.h"
+#include "data/pack/progress.h"
 #include "runtime/base/error.h"
 
 namespace trireme {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "data/shard/file.h"
+#include "data/shard/data_file.h"
 #include "runtime/base/dtype.h"
 
 namespace trireme {

@@ -1,14 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/bench/checkpoint/checkpoint_rates.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <filesystem>
 #include <functional>
 
-#include "launch/bench/checkpoint/plain_file.h"
+#include "launch/study/scale/interval.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/file.h"
+#include "runtime/base/output_directory.h"
 #include "runtime/checkpoint/restore/restore.h"
-#include "runtime/comm/gather_texts.h"
+#include "runtime/comm/same_on_all_ranks.h"
 
 namespace trireme {
 namespace {
@@ -118,6 +127,183 @@ class Rounds {
 CheckpointRates measure_checkpoints(const SavedState& state, CheckpointSaver& saver,
                                     const std::string& directory, int rounds) {
   return Rounds(state, saver, directory).run(rounds);
+}
+
+namespace {
+
+constexpr ExitCode code = ExitCode::checkpoint;
+constexpr std::size_t piece_bytes = std::size_t{1} << 20;
+
+struct Pages {
+  std::size_t all = 0, cached = 0;
+};
+
+// RWF_NOWAIT would tell too, but starts readahead.
+Pages pages_of(const FileDescriptor& file, const std::string& path) {
+  const auto bytes = static_cast<std::size_t>(regular_file_size(file, path, code));
+  if (bytes == 0) return {};
+  void* const begin = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.get(), 0);
+  if (begin == MAP_FAILED) system_failed("mmap", path, code);
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  std::vector<unsigned char> resident((bytes + page - 1) / page);
+  const int looked = ::mincore(begin, bytes, resident.data());
+  if (::munmap(begin, bytes) != 0) system_failed("munmap", path, code);
+  if (looked != 0) system_failed("mincore", path, code);
+  const auto cached =
+      std::ranges::count_if(resident, [](unsigned char bits) { return (bits & 1U) != 0; });
+  return {.all = resident.size(), .cached = static_cast<std::size_t>(cached)};
+}
+
+template <typename Visit>
+void for_each_file(const std::string& directory, const Visit& visit) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
+    if (!entry.is_regular_file()) continue;
+    const std::string path = entry.path().string();
+    visit(open_for_reading(path, code), path);
+  }
+}
+
+}  // namespace
+
+void write_plainly(const std::string& path, std::uint64_t bytes) {
+  const std::vector<std::byte> piece(piece_bytes, std::byte{7});
+  FileDescriptor file = OutputDirectory(parent_directory(path), code)
+                            .create(std::filesystem::path(path).filename(), O_WRONLY);
+  for (std::uint64_t left = bytes; left > 0;) {
+    const auto part = std::min<std::uint64_t>(left, piece_bytes);
+    write_fully(file, path, std::span(piece).first(part), code);
+    left -= part;
+  }
+  if (::fsync(file.get()) != 0) write_failed("fsync", path, code);
+  file.close(path, code);
+}
+
+void PlainReader::read(const std::string& path) {
+  const FileDescriptor file = open_for_reading(path, code);
+  for (std::uint64_t done = 0; done < memory_.size();) {
+    const auto part = std::min<std::uint64_t>(memory_.size() - done, piece_bytes);
+    read_exactly(file, path, done, std::span(memory_).subspan(done, part), code);
+    done += part;
+  }
+}
+
+bool drop_page_cache(const std::string& directory) {
+  bool cold = true;
+  for_each_file(directory, [&](const FileDescriptor& file, const std::string& path) {
+    if (const int error = ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED); error != 0) {
+      errno = error;
+      system_failed("posix_fadvise", path, code);
+    }
+    cold = pages_of(file, path).cached == 0 && cold;
+  });
+  return cold;
+}
+
+double cached_share(const std::string& directory) {
+  Pages sum;
+  for_each_file(directory, [&](const FileDescriptor& file, const std::string& path) {
+    const Pages pages = pages_of(file, path);
+    sum.all += pages.all;
+    sum.cached += pages.cached;
+  });
+  return sum.all == 0 ? 1 : static_cast<double>(sum.cached) / static_cast<double>(sum.all);
+}
+
+namespace {
+
+constexpr int warm_up_steps = 3;
+constexpr int max_steps = 100;
+// The saver does not rewrite the last written step.
+constexpr std::int64_t saved_before = 1'000'000;
+
+class Steps {
+ public:
+  Steps(Session& session, StepEngine& engine, BatchSource& source)
+      : session_(session), engine_(engine), source_(source) {}
+
+  // Milliseconds of `count` steps after `before`; as in training, a step is read while the next one
+  // runs.
+  template <typename Before>
+  double run(int count, Before&& before) {
+    session_.world->barrier();
+    const auto start = std::chrono::steady_clock::now();
+    before();
+    for (int i = 0; i < count; ++i, ++step_) {
+      engine_.run(step_, source_);
+      if (i > 0) static_cast<void>(engine_.read(step_ - 1));
+    }
+    static_cast<void>(engine_.read(step_ - 1));
+    session_.world->barrier();
+    return 1e3 * seconds_since(start);
+  }
+  [[nodiscard]] std::int64_t done() const { return step_; }
+
+ private:
+  Session& session_;
+  StepEngine& engine_;
+  BatchSource& source_;
+  std::int64_t step_ = 0;
+};
+
+// Equal on all ranks, although their clocks differ.
+int steps_beside(Communicator& world, double save_seconds, double step_ms) {
+  const int own =
+      std::clamp(static_cast<int>(std::ceil(1e3 * save_seconds / step_ms)) + 1, 2, max_steps);
+  int max = 0;
+  for (const std::string& text : gather_texts(world, std::to_string(own)))
+    max = std::max(max, std::stoi(text));
+  return max;
+}
+
+}  // namespace
+
+StepStall measure_stall(Session& session, StepEngine& engine, BatchSource& source,
+                        CheckpointSaver& saver, double save_seconds, int rounds) {
+  Steps steps(session, engine, source);
+  const auto nothing = [] {};
+  steps.run(warm_up_steps, nothing);
+  const double step_ms = steps.run(warm_up_steps, nothing) / warm_up_steps;
+  StepStall stall;
+  stall.steps = steps_beside(*session.world, save_seconds, step_ms);
+  for (int round = 0; round < rounds; ++round) {
+    const double without = steps.run(stall.steps, nothing);
+    stall.plain.push_back(without / stall.steps);
+    const double with = steps.run(stall.steps, [&] {
+      saver.save(*session.streams.compute, saved_before + steps.done(), "{}");
+    });
+    stall.longer.push_back(with - without);
+    saver.finish();
+    const SaveReport report = *saver.take_report();
+    if (!report.committed()) fail(ExitCode::checkpoint, "{}", report.problem);
+    stall.copy.push_back(report.copy_ms);
+    stall.held.push_back(report.stall_ms);
+  }
+  return stall;
+}
+
+std::string stall_text(const StepStall& stall) {
+  const double step = scale::median_of(stall.plain), longer = scale::median_of(stall.longer),
+               copy = scale::median_of(stall.copy);
+  std::vector<double> beyond;  // per round, percent of a step
+  for (std::size_t round = 0; round < stall.longer.size(); ++round)
+    beyond.push_back(100 * (stall.longer[round] - stall.copy[round]) / step);
+  const auto [least, most] = std::ranges::minmax(beyond);
+  const double held = scale::median_of(stall.held);
+  std::string text =
+      fmt::format("{:<26} {:.1f} ms, {:.1f} % of a step of {:.1f} ms beyond copying\n",
+                  "save() held training for", held, 100 * std::max(0.0, held - copy) / step, step);
+  const std::string name = fmt::format("{} steps beside the write", stall.steps);
+  if (least > 0) {
+    text += fmt::format(
+        "{:<26} {:.1f} ms longer, {:.1f} % of a step beyond copying ({:.1f} to {:.1f} %)\n", name,
+        longer, scale::median_of(beyond), least, most);
+  } else {
+    // Some rounds with a save were shorter than those without: the cost is below the noise.
+    text +=
+        fmt::format("{:<26} no longer than the noise: {:.1f} to {:.1f} % of a step in {} rounds\n",
+                    name, least, most, beyond.size());
+  }
+  return text;
 }
 
 }  // namespace trireme

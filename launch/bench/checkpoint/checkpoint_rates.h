@@ -3,10 +3,14 @@
 // many bytes on the same disk by the same number of ranks.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "launch/engine/session.h"
 #include "runtime/checkpoint/save/saver.h"
+#include "runtime/train/step/step_engine.h"
 
 namespace trireme {
 
@@ -35,5 +39,48 @@ struct CheckpointRates {
 // the page cache. Raises ExitCode::checkpoint if a save fails.
 [[nodiscard]] CheckpointRates measure_checkpoints(const SavedState& state, CheckpointSaver& saver,
                                                   const std::string& directory, int rounds);
+
+// Plain disk I/O, the reference of `trireme bench checkpoint`.
+
+// Writes `bytes` from one warm buffer of 1 MiB through the page cache, then fsync, like
+// `dd if=/dev/zero bs=1M conv=fsync`. Raises ExitCode::checkpoint.
+void write_plainly(const std::string& path, std::uint64_t bytes);
+
+// Reads the whole file in calls of 1 MiB to memory that holds all of it. The constructor allocates
+// and touches the memory, so that read() only reads.
+class PlainReader {
+ public:
+  explicit PlainReader(std::uint64_t bytes) : memory_(bytes) {}
+  void read(const std::string& path);
+
+ private:
+  std::vector<std::byte> memory_;
+};
+
+// Evicts the files in `directory` and below from this host's page cache; they must be clean
+// (fsync). False if one stays: a memory file system, or another process maps it.
+bool drop_page_cache(const std::string& directory);
+
+// Share of the pages of the files in `directory` and below that this host's page cache holds.
+[[nodiscard]] double cached_share(const std::string& directory);
+
+// Measures how much asynchronous saves slow down training steps.
+
+// Milliseconds, one value per round, except for the counts.
+struct StepStall {
+  int steps = 0;               // per round and side: at least until a save is written
+  std::vector<double> plain;   // a step without a save
+  std::vector<double> longer;  // extra time of a round with one save over a round without
+  std::vector<double> copy;    // to host memory, on the training stream
+  std::vector<double> held;    // the host blocked in save()
+};
+
+// Trains on `source`, alternating rounds with and without a save; `save_seconds`: estimate of a
+// save. Collective.
+[[nodiscard]] StepStall measure_stall(Session& session, StepEngine& engine, BatchSource& source,
+                                      CheckpointSaver& saver, double save_seconds, int rounds);
+
+// As text. Differences below the variation of steps are called noise.
+[[nodiscard]] std::string stall_text(const StepStall& stall);
 
 }  // namespace trireme

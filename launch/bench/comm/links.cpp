@@ -6,10 +6,12 @@
 #include <cmath>
 #include <map>
 
+#include "launch/bench/comm/measure.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/environment.h"
-#include "runtime/comm/gather_texts.h"
+#include "runtime/base/error.h"
 #include "runtime/comm/host_stream.h"
+#include "runtime/comm/same_on_all_ranks.h"
 #include "runtime/telemetry/environment.h"
 
 namespace trireme::comm_bench {
@@ -91,6 +93,31 @@ void update_hardware_file(const std::string& path, const MeasuredLinks& links) {
       fmt::format("Links measured by trireme bench machine --links, {}: {}{}", version_text(),
                   links.inside ? "inside a host" : "", links.between ? ", between hosts" : "");
   write_file(path, plan::to_yaml(hardware, comment), ExitCode::config);
+}
+
+// Minimises sum(((a + b x) / t - 1)^2): the normal equations of ordinary least squares with weights
+// 1 / t^2.
+LinkFit fit_link(std::span<const TimedBytes> times) {
+  TRIREME_EXPECTS(!times.empty(), "no times");
+  constexpr double one_size = 1e-12;  // relative spread below which all sizes are equal
+  double w = 0, wx = 0, wxx = 0, wt = 0, wxt = 0;
+  for (const auto& [x, t] : times) {
+    const double weight = 1 / (t * t);
+    w += weight;
+    wx += weight * x;
+    wxx += weight * x * x;
+    wt += weight * t;
+    wxt += weight * x * t;
+  }
+  const double determinant = w * wxx - wx * wx;
+  double slope = determinant > one_size * w * wxx ? (w * wxt - wx * wt) / determinant : 0;
+  double latency = (wt - slope * wx) / w;
+  if (latency < 0) {
+    latency = 0;
+    slope = wxt / wxx;
+  }
+  if (slope <= 0) return {.latency = wt / w};
+  return {.latency = latency, .bandwidth = 1 / slope};
 }
 
 }  // namespace trireme::comm_bench

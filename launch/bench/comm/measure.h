@@ -8,7 +8,7 @@
 #include <span>
 
 #include "runtime/comm/communicator.h"
-#include "runtime/comm/timing/bus_factor.h"
+#include "runtime/comm/timing/comm_stats.h"
 
 namespace trireme::comm_bench {
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/bench/data/field_rates.h"
 
 #include <fmt/core.h>
 
@@ -8,10 +7,10 @@
 #include <vector>
 
 #include "data/fields/field_dataset.h"
-#include "data/fields/file_list.h"
 #include "data/fields/storage/filters.h"
 #include "data/hdf5/child.h"
-#include "data/loader/permutation.h"
+#include "data/loader/sampler.h"
+#include "data/pack/file_tree.h"
 #include "launch/bench/data/reading.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/error.h"

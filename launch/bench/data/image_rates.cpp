@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/bench/data/image_rates.h"
 
 #include <fmt/core.h>
 
@@ -8,7 +7,7 @@
 #include <vector>
 
 #include "data/images/files_dataset.h"
-#include "data/loader/permutation.h"
+#include "data/loader/sampler.h"
 #include "launch/bench/data/loader_rates.h"
 #include "launch/bench/data/reading.h"
 #include "runtime/base/clock.h"
@@ -69,8 +68,7 @@ std::function<ReadOne()> sample_reader(const ImageWork& work) {
 }  // namespace
 
 void bench_images(const ImageBench& bench) {
-  const ImageOptions options{.images = {bench.images},
-                             .label = bench.label,
+  const ImageOptions options{.source = {.images = {bench.images}, .label = bench.label},
                              .height = bench.side,
                              .width = bench.side,
                              .crop = CropRange{},
@@ -86,7 +84,7 @@ void bench_images(const ImageBench& bench) {
     methods.push_back({"decode all of it", threads,
                        stored_reader(work, [&options](const std::vector<std::byte>& stored) {
                          static_cast<void>(decode_image(stored, options.channels,
-                                                        options.max_pixels, "benchmark"));
+                                                        options.max_pixels(), "benchmark"));
                        })});
     methods.push_back({"Trireme reader, random crops", threads, sample_reader(work)});
   }

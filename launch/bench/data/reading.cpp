@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "launch/process.h"
+#include "runtime/base/process.h"
 #include "launch/study/scale/launcher.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/error.h"

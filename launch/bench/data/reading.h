@@ -55,4 +55,27 @@ void print_peers(const PeerScript& peers, double bytes_per_sample, double plain)
 // Its path: as given, in the program's repository, or installed with it; "": not found.
 [[nodiscard]] std::string peer_script(const std::string& given);
 
+// Reading speed of HDF5 files in place, one sample per file: pread of the stored bytes, the decoder
+// alone after it, our reader, h5py, and PyTorch's DataLoader with h5py in its workers.
+struct FieldBench : BenchSize {
+  std::string files;   // file, directory or pattern
+  std::string input;   // path of the data set
+  std::string target;  // of the labels
+  std::string axes = "HWC";
+  std::string script = "scripts/peers/bench_h5py_fields.py";
+};
+
+void bench_fields(const FieldBench& bench);
+
+// Reading speed of images in place: pread of the stored bytes, full decoding, our reader with
+// random resized crops, the loader to device batches, and torchvision with PyTorch's DataLoader.
+struct ImageBench : BenchSize {
+  std::string images;  // archive, directory or pattern
+  std::string label = "cls";
+  std::int64_t side = 224;  // of samples
+  std::string script = "scripts/peers/bench_torchvision.py";
+};
+
+void bench_images(const ImageBench& bench);
+
 }  // namespace trireme

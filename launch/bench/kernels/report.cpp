@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/bench/kernels/report.h"
+#include "launch/bench/kernels/step_count.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "launch/plan/counted_work.h"
+#include "launch/plan/step_plan.h"
 #include "models/config.h"
 
 namespace trireme::kernel_bench {

@@ -5,7 +5,7 @@
 #include <array>
 #include <string_view>
 
-#include "launch/bench/model/synthetic_batches.h"
+#include "launch/bench/model/measure.h"
 #include "launch/engine/engine.h"
 #include "runtime/device/dry/dry_device.h"
 

@@ -9,6 +9,7 @@
 
 #include "runtime/config/config.h"
 #include "runtime/device/work_log.h"
+#include "runtime/plan/hardware.h"
 
 namespace trireme::kernel_bench {
 
@@ -59,5 +60,18 @@ struct Totals {
 };
 [[nodiscard]] Totals micro_batch_totals(const StepCount& count);
 [[nodiscard]] Totals step_totals(const StepCount& count);
+
+// A counted step as text and as JSON, with the time of each operation at the rates of a hardware
+// file.
+
+// Sum over calls of max(flops / rate, bytes / bandwidth), plus launch overhead per launch (one per
+// call if launches are unknown).
+[[nodiscard]] double roofline_seconds(const OperationCount& operation, Precision precision,
+                                      const plan::Hardware& hardware);
+
+[[nodiscard]] std::string describe(const StepCount& count, const Config& config,
+                                   const plan::Hardware& hardware);
+[[nodiscard]] std::string to_json(const StepCount& count, const Config& config,
+                                  const plan::Hardware& hardware);
 
 }  // namespace trireme::kernel_bench

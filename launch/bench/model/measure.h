@@ -2,8 +2,10 @@
 // The measurements of `trireme bench machine` on one rank, and the hardware that predicts them.
 #pragma once
 
+#include "models/registry.h"
 #include "runtime/config/config.h"
 #include "runtime/device/device.h"
+#include "runtime/nn/batch.h"
 #include "runtime/plan/hardware.h"
 
 namespace trireme::model_bench {
@@ -31,5 +33,23 @@ struct MatmulRates {
 [[nodiscard]] double time_copy(Device& device);
 // Seconds of an op on a single element.
 [[nodiscard]] double time_launch(Device& device);
+
+// Repeats one micro-batch of random tokens or pixels, so that timing a model needs no data set.
+class SyntheticBatches final : public BatchSource {
+ public:
+  SyntheticBatches(Device& device, const Config& config);
+
+  const Batch& next(Stream& copy, Stream& compute) override;
+  [[nodiscard]] double wait_seconds() const override { return 0; }
+
+ private:
+  Device& device_;
+  Buffer host_, memory_;
+  Batch batch_;
+  bool filled_ = false;
+};
+
+// For EngineParts::batches.
+[[nodiscard]] std::unique_ptr<BatchSource> synthetic_batches(Device& device, const Config& config);
 
 }  // namespace trireme::model_bench

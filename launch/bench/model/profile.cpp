@@ -7,7 +7,6 @@
 #include <map>
 
 #include "launch/bench/model/measure.h"
-#include "launch/bench/model/synthetic_batches.h"
 #include "launch/engine/engine.h"
 #include "models/config.h"
 #include "runtime/base/clock.h"

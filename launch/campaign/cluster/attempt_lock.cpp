@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/campaign/cluster/attempt_lock.h"
+#include "launch/campaign/cluster/job_control.h"
 
 #include <fcntl.h>
 

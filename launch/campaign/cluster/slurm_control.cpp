@@ -8,10 +8,9 @@
 #include <set>
 #include <sstream>
 
-#include "launch/campaign/cluster/attempt_lock.h"
 #include "launch/campaign/cluster/job_control.h"
 #include "launch/campaign/cluster/slurm_text.h"
-#include "launch/process.h"
+#include "runtime/base/process.h"
 #include "launch/run/file_tail.h"
 #include "launch/study/scale/launcher.h"
 #include "runtime/base/error.h"

@@ -8,7 +8,7 @@
 
 #include "runtime/base/environment.h"
 #include "runtime/base/json.h"
-#include "runtime/comm/gather_texts.h"
+#include "runtime/comm/same_on_all_ranks.h"
 #include "runtime/telemetry/host.h"
 
 namespace trireme {

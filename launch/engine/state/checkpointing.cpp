@@ -6,7 +6,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/restore/restore.h"
-#include "runtime/comm/gather_texts.h"
+#include "runtime/comm/same_on_all_ranks.h"
 #include "runtime/telemetry/run_directory.h"
 
 namespace trireme {

@@ -2,10 +2,16 @@
 // Reads the weights of a run or a file into a session's model.
 #pragma once
 
+#include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "data/sets/dataset.h"
 #include "launch/engine/session.h"
+#include "launch/engine/training_state.h"
+#include "runtime/checkpoint/gather.h"
 #include "runtime/checkpoint/restore/run_state.h"
 
 namespace trireme {
@@ -37,5 +43,18 @@ void require_same_meaning(const Config& config, bool speaks, const Dataset& data
 // ("the loss is nan") that only such weights explain. Collective.
 [[noreturn]] void refuse_non_finite(Session& session, const LoadedWeights& weights,
                                     const std::string& result);
+
+// Gathers distributed tensors on rank 0, to write them or to compare layouts. All functions are
+// collective.
+
+// Empty except on rank 0. Includes statistics.
+[[nodiscard]] std::vector<WholeTensor> gather_weights(Session& session);
+[[nodiscard]] std::vector<WholeTensor> gather_average(Session& session,
+                                                      const AverageWeights& average);
+// Over both moments.
+[[nodiscard]] std::string optimizer_digest(Session& session, const Optimizer& optimizer);
+
+// Metadata of a weights file; `step`: number of steps trained. Local.
+[[nodiscard]] std::map<std::string, std::string> weights_metadata(std::optional<std::int64_t> step);
 
 }  // namespace trireme

@@ -14,7 +14,7 @@
 #include "runtime/checkpoint/directory.h"
 #include "runtime/checkpoint/memory/memory_store.h"
 #include "runtime/checkpoint/restore/run_state.h"
-#include "runtime/comm/gather_texts.h"
+#include "runtime/comm/same_on_all_ranks.h"
 #include "runtime/config/fields.h"
 #include "runtime/config/value.h"
 #include "runtime/telemetry/run_directory.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/observe/report/metrics_text.h"
+#include "launch/observe/report/text_report.h"
 
 #include <fmt/format.h>
 

@@ -14,7 +14,7 @@
 
 #include "launch/engine/options.h"
 #include "launch/plan/layout_plan.h"
-#include "launch/run/run_places.h"
+#include "launch/run/run_files.h"
 #include "models/config.h"
 #include "runtime/base/environment.h"
 #include "runtime/checkpoint/files/names.h"

@@ -19,4 +19,15 @@ enum class Alignment : std::uint8_t { step, items, time };
 // The numbers of a run for the page's scripts (page/run.js): a JSON object.
 [[nodiscard]] std::string page_data(const RunData& run);
 
+// The head of a page of runs, as HTML: failures, and three large numbers.
+
+// Failed, killed or stalled runs; non-finite losses; failed checkpoints. Empty if all is well.
+[[nodiscard]] std::string failures_html(std::span<const RunData> runs);
+
+// Loss, throughput, and the share of computing time; empty for a run without a step.
+[[nodiscard]] std::string headline(const RunData& run);
+// For several runs: how many are well, the lowest loss and the most items per second. Validation
+// losses are not compared with training losses, nor tokens with images.
+[[nodiscard]] std::string headline(std::span<const RunData> runs);
+
 }  // namespace trireme::report

@@ -12,7 +12,7 @@
 #include <set>
 
 #include "launch/observe/top/cells.h"
-#include "launch/process.h"
+#include "runtime/base/process.h"
 #include "runtime/telemetry/console.h"
 
 namespace trireme::report {

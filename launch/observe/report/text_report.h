@@ -41,4 +41,8 @@ struct Fact {
 // "4.5 MiB".
 [[nodiscard]] std::string bytes_text(double bytes);
 
+// The table of metrics (runtime/telemetry/metric_table.h) for a terminal: name, unit, kind,
+// meaning.
+[[nodiscard]] std::string metrics_text();
+
 }  // namespace trireme::report

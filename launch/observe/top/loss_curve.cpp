@@ -56,7 +56,7 @@ void LossCurve::sample(const std::string& path, std::uint64_t size, std::uint64_
   runs::MetricsLine line;
   for (std::uint64_t i = 0; i < samples; ++i) {
     const std::uint64_t offset = (size - tail) / samples * i;
-    const std::string text = "\n" + runs::bytes_at(file, offset, sample_bytes);
+    const std::string text = "\n" + bytes_at(file, offset, sample_bytes);
     // Only at offset 0 the text is known to start with a whole line.
     const std::string_view from = std::string_view(text).substr(offset == 0 ? 0 : 1);
     if (find_step(from, line)) add(line.step(), line.number("loss"));

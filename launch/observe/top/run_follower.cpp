@@ -220,7 +220,7 @@ void RunFollower::read_planned_memory() {
   struct stat status {};
   if (!file.is_open() || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return;
   constexpr std::string_view head = "buffers per rank at most: ";
-  const std::string text = runs::bytes_at(file, 0, 64 << 10);
+  const std::string text = bytes_at(file, 0, 64 << 10);
   const std::size_t begin = text.find(head);
   if (begin == std::string::npos) return;
   const std::string line = text.substr(begin + head.size(), text.find('\n', begin) - begin);

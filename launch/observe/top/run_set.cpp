@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <set>
 
-#include "launch/run/run_places.h"
+#include "launch/run/run_files.h"
 
 namespace trireme::top {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/process.h"
+#include "runtime/base/process.h"
 #include "launch/study/ablate/runner.h"
 
 namespace trireme::ablate {

@@ -12,7 +12,7 @@
 #include <random>
 #include <utility>
 
-#include "launch/process.h"
+#include "runtime/base/process.h"
 #include "launch/study/scale/study_directory.h"
 #include "runtime/base/checksum.h"
 #include "runtime/telemetry/environment.h"

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <exception>
 
-#include "runtime/comm/single.h"
+#include "runtime/comm/dry.h"
 #include "runtime/device/cpu/cpu_stream.h"
 
 namespace trireme {

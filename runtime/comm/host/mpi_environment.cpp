@@ -15,7 +15,6 @@
 #include "runtime/base/environment.h"
 #include "runtime/base/log.h"
 #include "runtime/base/terminal.h"
-#include "runtime/comm/gather_texts.h"
 #include "runtime/comm/host/end_of_job.h"
 #include "runtime/comm/host/host_communicator.h"
 #include "runtime/comm/host/mpi_check.h"
@@ -24,6 +23,7 @@
 #include "runtime/comm/host/tcp/tcp_transfers.h"
 #include "runtime/comm/host/transfers.h"
 #include "runtime/comm/mpi.h"
+#include "runtime/comm/same_on_all_ranks.h"
 #include "runtime/comm/watchdog/start_watch.h"
 
 namespace trireme {

@@ -10,7 +10,7 @@
 
 #include "runtime/base/environment.h"
 #include "runtime/base/log.h"
-#include "runtime/comm/gather_texts.h"
+#include "runtime/comm/same_on_all_ranks.h"
 #include "runtime/device/cuda/cuda_device.h"
 
 namespace trireme {

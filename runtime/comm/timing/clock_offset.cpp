@@ -12,8 +12,8 @@
 #include <string>
 
 #include "runtime/comm/comm_label.h"
-#include "runtime/comm/gather_texts.h"
 #include "runtime/comm/host_stream.h"
+#include "runtime/comm/same_on_all_ranks.h"
 #include "runtime/device/trace/trace_clock.h"
 
 namespace trireme {

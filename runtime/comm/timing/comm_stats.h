@@ -6,22 +6,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
+
+#include "runtime/comm/call.h"
 
 namespace trireme {
-
-enum class Verb : std::uint8_t {
-  all_reduce,
-  reduce_scatter,
-  all_gather,
-  all_to_all,
-  broadcast,
-  send,
-  recv
-};
-inline constexpr std::size_t verb_count = 7;
-
-[[nodiscard]] std::string_view name_of(Verb verb);
 
 // `bytes` is the size of the whole logical tensor of the calls: all_reduce and broadcast count the
 // tensor, reduce_scatter and all_to_all their input, all_gather its output, send and recv the
@@ -70,5 +58,20 @@ class CommCounters {
   std::atomic<std::uint64_t> nanoseconds_ = 0;
   std::atomic<std::uint64_t> waiting_ = 0;
 };
+
+// The share of a collective's tensor that crosses the links.
+
+// Whether the call scatters slices of the tensor to the ranks or gathers them.
+inline bool cuts_tensor(Verb verb) {
+  return verb == Verb::reduce_scatter || verb == Verb::all_gather || verb == Verb::all_to_all;
+}
+
+// Bytes that each of `ranks` sends (recv: receives) per byte of the tensor, in a ring: the ratio of
+// bus bandwidth to algorithm bandwidth of nccl-tests.
+inline double bus_factor(Verb verb, int ranks) {
+  const double others = static_cast<double>(ranks - 1) / ranks;
+  if (verb == Verb::all_reduce) return 2 * others;
+  return cuts_tensor(verb) ? others : 1;
+}
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/comm/watchdog/ranks_here.h"
+#include "runtime/comm/watchdog/start_watch.h"
 
 #include <fmt/format.h>
 

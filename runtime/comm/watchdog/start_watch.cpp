@@ -21,7 +21,6 @@
 #include "runtime/base/environment.h"
 #include "runtime/base/error.h"
 #include "runtime/comm/mpi.h"
-#include "runtime/comm/watchdog/ranks_here.h"
 #include "runtime/comm/watchdog/watch_signal.h"
 
 namespace trireme {

@@ -8,14 +8,16 @@
 // At the limit it asks every rank, by notes in its own group, what it does; all ranks answer,
 // whatever their other threads do. With all answers, or after two seconds, it prints who did not
 // answer and who is elsewhere. If several ranks notice, the lowest reports; the others give it some
-// seconds. Before the group exists, the processes of this host are the only source (ranks_here.h),
+// seconds. Before the group exists, the processes of this host are the only source (ranks_here),
 // and ranks of a host that knows who is missing report first.
 #pragma once
 
 #include <list>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/comm/host/transfers.h"
 
@@ -69,5 +71,15 @@ class StartWait {
  private:
   std::list<Entry>::iterator entry_;
 };
+
+// the job's ranks on this host, from the kernel's process table, because
+// ranks cannot be asked before MPI_Init has ended.
+struct RanksHere {
+  std::set<int> found;
+  // "rank 1 is stopped (process 812 on node7)"
+  std::vector<std::string> missing;
+};
+
+[[nodiscard]] RanksHere ranks_here();
 
 }  // namespace trireme

@@ -3,13 +3,36 @@
 // here waits for another rank.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <list>
 #include <memory>
 
+#include "runtime/comm/call_record.h"
 #include "runtime/comm/host/transfers.h"
-#include "runtime/comm/watchdog/watch_note.h"
 
 namespace trireme {
+
+// An ask makes its receiver write its dump and return the note as an answer.
+struct WatchNote {
+  enum class Kind : std::int32_t { ask, answer };
+  enum class Verdict : std::int32_t {
+    none,       // the ask was only for the dump
+    waits_too,  // the receiver is in this call as well
+    over,       // the receiver has finished this call
+    differs,    // the receiver's call of this number differs
+    late        // the receiver has not reached this call
+  };
+  Kind kind = Kind::ask;
+  std::int32_t from = 0;    // rank in the job
+  std::uint64_t group = 0;  // CallLog::group()
+  CallRecord call;          // the call that the asking rank waits in
+  std::int32_t asker = 0;   // rank in the group
+  std::int32_t question = 0;
+  std::int32_t has_call = 0;
+  Verdict verdict = Verdict::none;
+  std::array<char, 448> text{};  // what the answering rank does instead
+};
 
 class WatchChannel {
  public:
@@ -29,5 +52,7 @@ class WatchChannel {
   std::unique_ptr<Transfers> transfers_;  // null in a job of one rank
   std::list<WatchNote> outgoing_;         // kept to the end: the job ends after its first notes
 };
+
+// messages between watchdogs of different ranks after a deadline.
 
 }  // namespace trireme

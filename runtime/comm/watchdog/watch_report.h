@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "runtime/comm/watchdog/call_log.h"
-#include "runtime/comm/watchdog/watch_note.h"
+#include "runtime/comm/watchdog/watch_channel.h"
 
 namespace trireme {
 

@@ -13,6 +13,8 @@
 #include <string_view>
 
 #include "runtime/base/file.h"
+#include "runtime/device/cuda/cuda_stream.h"
+#include "runtime/device/work_log.h"
 
 namespace trireme::cuda {
 namespace {
@@ -83,6 +85,17 @@ std::string kernel_name(const void* kernel) {
   static const std::uintptr_t offset = load_offset();
   const auto found = symbols.find(reinterpret_cast<std::uintptr_t>(kernel) - offset);
   return found == symbols.end() ? "kernel" : shortened(demangled(found->second.c_str()));
+}
+
+bool asked_to_launch(Stream& stream, const void* kernel, const Grid& grid) {
+  if (WorkLog* const log = WorkLog::current())
+    log->note_kernel(kernel_name(kernel), {grid.blocks, grid.threads, grid.shared_bytes});
+  return CudaStream::of(stream).runs();
+}
+
+bool asked_to_call(Stream& stream, const char* library, int kernels) {
+  if (WorkLog* const log = WorkLog::current()) log->note(WorkKind::library, library, 0, kernels);
+  return CudaStream::of(stream).runs();
 }
 
 }  // namespace trireme::cuda

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "runtime/device/cuda/asked.h"
 #include "runtime/device/cuda/cuda_device.h"
+#include "runtime/device/cuda/kernel_names.h"
 
 namespace trireme::cuda {
 

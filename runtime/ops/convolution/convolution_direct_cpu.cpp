@@ -3,7 +3,6 @@
 
 #include "runtime/ops/convolution/convolution_direct_plan_cpu.h"
 #include "runtime/ops/convolution/convolution_matmul_cpu.h"
-#include "runtime/ops/convolution/convolution_panels_cpu.h"
 
 namespace trireme::ops::cpu::direct {
 

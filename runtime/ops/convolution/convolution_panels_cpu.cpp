@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/convolution/convolution_panels_cpu.h"
+#include "runtime/ops/convolution/convolution_direct_cpu.h"
 
 #include "runtime/ops/convolution/convolution_strips_cpu.h"
 

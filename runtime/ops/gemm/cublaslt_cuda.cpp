@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include "runtime/base/log.h"
-#include "runtime/device/cuda/asked.h"
+#include "runtime/device/cuda/kernel_names.h"
 #include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/float_types.h"
 #include "runtime/ops/common/library_version.h"

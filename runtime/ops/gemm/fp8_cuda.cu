@@ -2,7 +2,7 @@
 // Uses cuBLASLt if it supports the matmul, else our own kernel.
 #include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/magnitude_cuda.h"
-#include "runtime/ops/elementwise/bias.h"
+#include "runtime/ops/elementwise/elementwise.h"
 #include "runtime/ops/gemm/cublaslt_cuda.h"
 #include "runtime/ops/gemm/fp8.h"
 #include "runtime/ops/gemm/fp8_math.h"

@@ -2,7 +2,6 @@
 // Row-major matrices are transposed for cuBLASLt, so y = x w^T is y^T = w x^T there.
 #include "runtime/device/cuda_slot.h"
 #include "runtime/ops/elementwise/activation.h"
-#include "runtime/ops/elementwise/bias.h"
 #include "runtime/ops/elementwise/elementwise.h"
 #include "runtime/ops/gemm/cublaslt_cuda.h"
 #include "runtime/ops/gemm/linear.h"

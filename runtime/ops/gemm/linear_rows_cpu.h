@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Private: row operations of a linear layer's matmul and its gradient, shared by the matmuls and
-// the ops of bias.h: the same code, the same bits.
+// those of elementwise.h: the same code, the same bits.
 #pragma once
 
 #include <algorithm>

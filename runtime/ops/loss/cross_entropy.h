@@ -7,18 +7,22 @@
 
 namespace trireme::ops {
 
-struct CrossEntropyOptions {
-  std::int64_t classes = 0;  // columns [classes, Vp) are padding with zero probability and gradient
+// The loss of a run.
+struct LossOptions {
   float label_smoothing = 0.0F;  // target = (1 - s) * one-hot + s / classes (Szegedy et al., 2016)
-  float z_loss =
-      0.0F;  // adds z_loss * (log of the sum of e^logits)^2 (Chowdhery et al., PaLM, 2022)
+  // Adds z_loss * (log of the sum of e^logits)^2 (Chowdhery et al., PaLM, 2022).
+  float z_loss = 0.0F;
   float gradient_scale = 1.0F;        // multiplies dlogits: 1 / (target count of the global batch)
   const float* loss_scale = nullptr;  // one value on the device, multiplies dlogits too
+};
+
+struct CrossEntropyOptions : LossOptions {
+  std::int64_t classes = 0;  // columns [classes, Vp) are padding with zero probability and gradient
+  bool write_gradient = true;      // false keeps the logits (evaluation)
   const float* weights = nullptr;  // (N) on the device: each multiplies its row's loss and dlogits
   // (N) on the device: a row's share of its own target in the loss; the rest goes to the target of
   // the next row (cyclic). Rows whose own or other target is -1 use only their own.
   const float* shares = nullptr;
-  bool write_gradient = true;  // false keeps the logits (evaluation)
 };
 
 // logits(N, Vp), a compute dtype, become dlogits. targets(N) i32; rows with -1 have zero loss, hit

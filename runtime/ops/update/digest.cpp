@@ -5,7 +5,6 @@
 
 #include "runtime/ops/common/dispatch.h"
 #include "runtime/ops/common/operands.h"
-#include "runtime/ops/update/digest_math.h"
 
 namespace trireme::ops {
 

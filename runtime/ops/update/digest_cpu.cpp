@@ -4,7 +4,6 @@
 
 #include "runtime/device/cpu/cpu_stream.h"
 #include "runtime/ops/update/digest.h"
-#include "runtime/ops/update/digest_math.h"
 
 namespace trireme::ops::cpu {
 namespace {

@@ -5,7 +5,6 @@
 #include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/reduce_cuda.h"
 #include "runtime/ops/update/digest.h"
-#include "runtime/ops/update/digest_math.h"
 
 namespace trireme::ops::cuda {
 namespace {

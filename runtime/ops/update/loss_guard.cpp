@@ -4,6 +4,7 @@
 #include "runtime/ops/common/dispatch.h"
 #include "runtime/ops/common/operands.h"
 #include "runtime/ops/update/loss_sums.h"
+#include "runtime/ops/update/noise_scale.h"
 #include "runtime/ops/update/optimizer_update.h"
 
 namespace trireme::ops {
@@ -25,6 +26,26 @@ void guard_loss(Stream& stream, const Tensor& scalars, const Tensor& state, cons
                   "guard_loss: {} micro-batches of ranks with {}, {} in turn", micro_batches,
                   options.of_rank, options.turns);
   TRIREME_DISPATCH(stream, guard_loss, reads(sums).updates(state), scalars, state, sums, options);
+}
+
+TRIREME_KERNEL(estimate_noise);
+
+void estimate_noise(Stream& stream, const Tensor& state, const Tensor& squares,
+                    const NoiseOptions& options) {
+  const Operands check("estimate_noise");
+  check.is("state", state, DType::f64, Shape{NoiseState::count});
+  check.is("squares", squares, DType::f64, Shape{2});
+  check.disjoint("state", state, "squares", squares);
+  if (!options.loss_scale.empty()) check.is("loss_scale", options.loss_scale, DType::f32, Shape{1});
+  if (!options.sums.empty()) {
+    const std::int64_t micro_batches = options.sums.count() / LossSums::count;
+    check.is("sums", options.sums, DType::f64, Shape{micro_batches, LossSums::count});
+  }
+  TRIREME_EXPECTS(options.micro_batches >= 2 && options.small >= 1,
+                  "estimate_noise: {} micro-batches of {} samples, expected two or more",
+                  options.micro_batches, options.small);
+  TRIREME_DISPATCH(stream, estimate_noise, reads(squares, options.sums).updates(state), state,
+                   squares, options);
 }
 
 }  // namespace trireme::ops

@@ -3,6 +3,7 @@
 #include "runtime/device/cuda_slot.h"
 #include "runtime/ops/update/loss_guard.h"
 #include "runtime/ops/update/loss_guard_math.h"
+#include "runtime/ops/update/noise_scale_math.h"
 #include "runtime/ops/update/optimizer_update.h"
 
 namespace trireme::ops::cuda {
@@ -24,5 +25,22 @@ void guard_loss(Stream& stream, const Tensor& scalars, const Tensor& state, cons
 }
 
 TRIREME_CUDA_PROVIDES(ops, guard_loss);
+
+namespace {
+
+__global__ void estimate_noise_kernel(double* state, const double* squares,
+                                      NoiseOperands operands) {
+  add_measurement(state, squares, operands);
+}
+
+}  // namespace
+
+void estimate_noise(Stream& stream, const Tensor& state, const Tensor& squares,
+                    const NoiseOptions& options) {
+  trireme::cuda::launch(stream, {.blocks = 1, .threads = 1}, estimate_noise_kernel,
+                        state.as<double>(), squares.as<double>(), NoiseOperands(options));
+}
+
+TRIREME_CUDA_PROVIDES(ops, estimate_noise);
 
 }  // namespace trireme::ops::cuda

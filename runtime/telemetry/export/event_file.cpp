@@ -9,8 +9,10 @@
 #include <array>
 #include <charconv>
 #include <filesystem>
+#include <utility>
 
 #include "runtime/base/environment.h"
+#include "runtime/telemetry/lines/line_file.h"
 
 namespace trireme {
 namespace {
@@ -187,6 +189,15 @@ EventFile::EventFile(const OutputDirectory& directory, std::optional<std::int64_
     file_.add(tf_record(start.bytes()));
   }
   file_.flush();
+}
+
+AppendFile::AppendFile(const OutputDirectory& directory, const std::string& name, int flags)
+    : path_(directory.path_of(name)),
+      file_(directory.open(name, O_WRONLY | O_CREAT | O_APPEND | flags)) {}
+
+void AppendFile::flush() {
+  if (waiting_.empty()) return;
+  append_whole(file_, path_, std::exchange(waiting_, {}));
 }
 
 }  // namespace trireme

@@ -10,10 +10,28 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/base/output_directory.h"
 #include "runtime/base/protobuf_writer.h"
-#include "runtime/telemetry/export/append_file.h"
 
 namespace trireme {
+
+// An append-only file. Each flush is one write(); a failed one is undone, so the file always ends
+// where a flush ended, whatever ends the process.
+class AppendFile {
+ public:
+  // Creates `name`, or appends to it unless `flags` have O_EXCL.
+  AppendFile(const OutputDirectory& directory, const std::string& name, int flags = 0);
+
+  void add(std::string_view bytes) { waiting_ += bytes; }
+  // Raises ExitCode::internal if the write fails (disk full); the pending bytes are dropped.
+  void flush();
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  FileDescriptor file_;
+  std::string waiting_;
+};
 
 // CRC-32C (Castagnoli), RFC 3720 appendix B.4.
 [[nodiscard]] std::uint32_t crc32c(std::string_view bytes);

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "runtime/telemetry/export/export_facts.h"
-#include "runtime/telemetry/export/exporter.h"
 
 namespace trireme {
 

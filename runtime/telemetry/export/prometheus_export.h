@@ -7,7 +7,6 @@
 
 #include "runtime/base/output_directory.h"
 #include "runtime/telemetry/export/export_facts.h"
-#include "runtime/telemetry/export/exporter.h"
 #include "runtime/telemetry/export/metrics_server.h"
 
 namespace trireme {

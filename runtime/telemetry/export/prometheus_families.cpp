@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/telemetry/export/prometheus_families.h"
 
-#include "runtime/telemetry/export/exported_names.h"
+#include "runtime/telemetry/export/export_facts.h"
 
 namespace trireme {
 namespace {

@@ -2,12 +2,14 @@
 // A run in TensorBoard: every metric of every step and evaluation, the config and problems as text.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "runtime/telemetry/export/event_file.h"
 #include "runtime/telemetry/export/export_facts.h"
-#include "runtime/telemetry/export/exporter.h"
 
 namespace trireme {
 
@@ -31,5 +33,9 @@ class TensorBoard final : public Exporter {
   std::vector<SummaryTag> step_tags_;        // by row of the table
   std::vector<SummaryTag> evaluation_tags_;  // the same
 };
+
+// A PNG file of bytes (height, width, channels), 1 or 3 channels. Raises ExitCode::internal.
+[[nodiscard]] std::string png_of(std::span<const std::byte> pixels, std::int64_t height,
+                                 std::int64_t width, std::int64_t channels);
 
 }  // namespace trireme

@@ -358,12 +358,11 @@ Context StepEngine::context(int chunk, int micro_batch) {
                                    chunk, micro_batch);
   context.tensor = tensor_;
   context.rng = slot_->rng.view(DType::u64, Shape{2});
-  context.gradient_scale = 1.0F / static_cast<float>(targets_);
+  context.loss = options_.loss;
+  context.loss.gradient_scale = 1.0F / static_cast<float>(targets_);
   if (const LossScaler* const scaler = optimizer_.loss_scaler())
-    context.loss_scale = scaler->scale().as<float>();
+    context.loss.loss_scale = scaler->scale().as<float>();
   context.statistic_weight = 1.0F / static_cast<float>(global_micro_batches_);
-  context.label_smoothing = options_.label_smoothing;
-  context.z_loss = options_.z_loss;
   context.gradients = &reducer_;
   return context;
 }

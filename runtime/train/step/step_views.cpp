@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "runtime/train/digests/digest_parts.h"
+#include "runtime/train/digests/weight_digests.h"
 
 namespace trireme {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/train/trace/assemble.h"
+#include "runtime/train/trace/write_trace.h"
 
 #include <fmt/core.h>
 

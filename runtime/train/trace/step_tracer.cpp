@@ -8,7 +8,6 @@
 #include "runtime/base/log.h"
 #include "runtime/comm/watchdog/step_watch.h"
 #include "runtime/device/trace/host_trace.h"
-#include "runtime/train/trace/assemble.h"
 #include "runtime/train/trace/write_trace.h"
 
 namespace trireme {

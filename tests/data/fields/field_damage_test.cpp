@@ -8,10 +8,10 @@
 #include <optional>
 
 #include "data/fields/field_dataset.h"
-#include "data/fields/file_list.h"
 #include "data/fields/index_store.h"
 #include "data/fields/storage/filters.h"
 #include "data/hdf5/child.h"
+#include "data/pack/file_tree.h"
 #include "data/shard/shard.h"
 #include "runtime/base/clock.h"
 #include "tests/data/edit_shard.h"

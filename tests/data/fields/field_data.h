@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "data/fields/field_dataset.h"
-#include "data/fields/file_list.h"
 #include "data/hdf5/child.h"
+#include "data/pack/file_tree.h"
 #include "tests/data/fields/make_fields.h"
 #include "tests/support/temporary_directory.h"
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "launch/bench/checkpoint/step_stall.h"
+#include "launch/bench/checkpoint/checkpoint_rates.h"
 #include "tests/launch/fixture/run_fixture.h"
 
 namespace trireme::test {

@@ -12,7 +12,7 @@
 #include <cstdlib>
 
 #include "launch/cli/commands.h"
-#include "launch/plan/schedule_view.h"
+#include "launch/plan/print_schedule.h"
 #include "runtime/plan/cluster.h"
 #include "tests/launch/fixture/hardware_text.h"
 #include "tests/support/command.h"

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "launch/plan/layout_search.h"
-#include "launch/process.h"
+#include "runtime/base/process.h"
 #include "launch/study/scale/report.h"
 #include "models/config.h"
 #include "tests/launch/fixture/run_fixture.h"

@@ -4,7 +4,7 @@
 
 #include "launch/observe/top/loss_curve.h"
 #include "launch/observe/top/run_set.h"
-#include "launch/run/run_places.h"
+#include "launch/run/run_files.h"
 #include "tests/launch/top/run_files.h"
 
 namespace trireme::top {

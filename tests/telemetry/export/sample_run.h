@@ -6,7 +6,6 @@
 #include <string>
 
 #include "runtime/telemetry/export/export_facts.h"
-#include "runtime/telemetry/export/exporter.h"
 #include "runtime/telemetry/snapshots.h"
 
 namespace trireme::test {

@@ -12,7 +12,7 @@
 #include <limits>
 #include <map>
 
-#include "runtime/telemetry/export/exported_names.h"
+#include "runtime/telemetry/export/export_facts.h"
 #include "runtime/telemetry/export/exporters.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/telemetry/export/protobuf_reader.h"
