@@ -76,9 +76,11 @@ __device__ Pack<float, width> scales_at(const Parameters& p, std::int64_t column
 template <typename T>
 struct NormForward {
   T* y;
+  T* sum;       // x + residual, kept; null: x alone is normalised
   float* mean;  // null unless centered
   float* rstd;
   const T* x;
+  const T* residual;
   const float* gamma;
   const float* beta;  // null unless centered
   std::int64_t rows;
@@ -95,7 +97,7 @@ __device__ void normalize_row(const NormForward<T>& p, std::int64_t row, Magnitu
   constexpr int packs = held ? held_values<threads> / width : 0;
   const std::int64_t columns = p.columns;
   // The input of the normalisation, read again unless held.
-  const T* const in = p.x + row * columns;
+  const T* const in = (p.sum == nullptr ? p.x : p.sum) + row * columns;
   Pack<T, width> values[held ? packs : 1] = {};
   const auto value_pack = [&](int k, std::int64_t column) {
     if constexpr (held) {
@@ -107,7 +109,14 @@ __device__ void normalize_row(const NormForward<T>& p, std::int64_t row, Magnitu
 
   float total = 0.0F;
   each_pack<threads, width, packs>(columns, [&](int k, std::int64_t column) {
-    const auto pack = row_pack<aligned>(in, column, columns);
+    auto pack = row_pack<aligned>(p.x + row * columns, column, columns);
+    if (p.sum != nullptr) {
+      const auto add = row_pack<aligned>(p.residual + row * columns, column, columns);
+#pragma unroll
+      for (int j = 0; j < width; ++j)
+        store(pack[j], load(pack[j]) + load(add[j]));
+      store_row_pack<aligned>(p.sum + row * columns, column, columns, pack);
+    }
     if constexpr (held) values[k] = pack;
 #pragma unroll
     for (int j = 0; j < width; ++j) {
@@ -344,7 +353,8 @@ struct NormChannelTerms {
 template <bool centered, typename T>
 void norm_forward(Stream& stream, const NormForward<T>& p) {
   const auto aligns = [&](const auto* data) { return rows_align<T>(data, p.columns); };
-  const bool all = aligns(p.y) && aligns(p.x) && aligns(p.gamma) && aligns(p.beta);
+  const bool all = aligns(p.y) && aligns(p.sum) && aligns(p.x) && aligns(p.residual) &&
+                   aligns(p.gamma) && aligns(p.beta);
   const auto launch_kernel = [&](auto aligned, auto measured) {
     if (p.columns > widest_held) {
       trireme::cuda::launch(stream, {.blocks = p.rows, .threads = 512},

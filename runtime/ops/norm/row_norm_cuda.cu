@@ -13,9 +13,11 @@ void layer_norm_forward(Stream& stream, const Tensor& y, const Tensor& mean, con
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
     norm_forward<true, T>(stream, {.y = y.as<T>(),
+                                   .sum = nullptr,
                                    .mean = mean.as<float>(),
                                    .rstd = rstd.as<float>(),
                                    .x = x.as<T>(),
+                                   .residual = nullptr,
                                    .gamma = gamma.as<float>(),
                                    .beta = beta.as<float>(),
                                    .rows = x.count() / x.shape.back(),
@@ -56,9 +58,11 @@ void rms_norm_forward(Stream& stream, const Tensor& y, const Tensor& rstd, const
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
     norm_forward<false, T>(stream, {.y = y.as<T>(),
+                                    .sum = nullptr,
                                     .mean = nullptr,
                                     .rstd = rstd.as<float>(),
                                     .x = x.as<T>(),
+                                    .residual = nullptr,
                                     .gamma = gamma.as<float>(),
                                     .beta = nullptr,
                                     .rows = x.count() / x.shape.back(),
