@@ -187,4 +187,13 @@ enum class LrDecay : std::uint8_t { constant, linear, cosine, wsd };
                                         {LrDecay::wsd, "wsd"}});
 }
 
+// The loss of a step, beside its kind: what the config chooses, and the scales of its gradient.
+struct LossOptions {
+  float label_smoothing = 0.0F;  // target = (1 - s) * one-hot + s / classes (Szegedy et al., 2016)
+  // Adds z_loss * (log of the sum of e^logits)^2 (Chowdhery et al., PaLM, 2022).
+  float z_loss = 0.0F;
+  float gradient_scale = 1.0F;        // multiplies dlogits: 1 / (target count of the global batch)
+  const float* loss_scale = nullptr;  // one value on the device, multiplies dlogits too
+};
+
 }  // namespace trireme

@@ -16,7 +16,6 @@
 #include "runtime/nn/batch.h"
 #include "runtime/nn/param_store.h"
 #include "runtime/nn/tensor_group.h"
-#include "runtime/ops/loss/cross_entropy.h"
 
 namespace trireme {
 
@@ -181,8 +180,8 @@ struct Context {
   Tensor losses{};                      // (targets of the micro-batch) f32: written by the head
   Tensor hits{};                        // the same shape: 1 if the prediction is right
   bool training = false;                // dropout, augmentation, batch statistics; else evaluation
-  float statistic_weight = 1.0F;      // 1 / micro-batches in the global batch
-  ops::LossOptions loss{};
+  float statistic_weight = 1.0F;        // 1 / micro-batches in the global batch
+  LossOptions loss{};
   GradientSink* gradients = nullptr;  // null: no receiver of single gradients
   // Values derived from weights may be out of date: forward recomputes them.
   bool weights_changed = true;

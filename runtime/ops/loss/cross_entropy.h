@@ -3,18 +3,10 @@
 // never stored.
 #pragma once
 
+#include "runtime/config/choices.h"
 #include "runtime/device/device.h"
 
 namespace trireme::ops {
-
-// The loss of a run.
-struct LossOptions {
-  float label_smoothing = 0.0F;  // target = (1 - s) * one-hot + s / classes (Szegedy et al., 2016)
-  // Adds z_loss * (log of the sum of e^logits)^2 (Chowdhery et al., PaLM, 2022).
-  float z_loss = 0.0F;
-  float gradient_scale = 1.0F;        // multiplies dlogits: 1 / (target count of the global batch)
-  const float* loss_scale = nullptr;  // one value on the device, multiplies dlogits too
-};
 
 struct CrossEntropyOptions : LossOptions {
   std::int64_t classes = 0;  // columns [classes, Vp) are padding with zero probability and gradient

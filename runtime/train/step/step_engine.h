@@ -44,7 +44,7 @@ struct StepOptions {
   StepSizes sizes{};
   std::int64_t targets_per_micro_batch = 1;
   float clip_norm = 0;
-  ops::LossOptions loss{};  // without its scales
+  LossOptions loss{};  // without its scales
   ReducerMode reducer = ReducerMode::overlapped;
   DType reduced = DType::f32;  // dtype of gradients in data-parallel messages
   // Layout-independent sums: gradients as a tree over micro-batches, exact norms.
