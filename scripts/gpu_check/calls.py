@@ -35,8 +35,9 @@ CALLS = {
         Section("machine", 80, first.machine_rows), ENGINE, Section("operations", 110, first.one_gpu), Section("speed", 85, first.speed),
         Section("several GPUs", 240, first.several_gpus))),
     "basics": Call("the program trains here; unit tests; GPT and ResNet as on the CPU, twice, with CUDA graphs", (
-        Section("control", 60, basics.control), ENGINE, Section("unit tests", 180, test_programs.units),
-        Section("parity", 135, training.parity), Section("repeat", 60, training.repeat), Section("graphs", 80, training.graphs))),
+        Section("control", 60, basics.control), Section("engine", 125, basics.first_engine),
+        Section("unit tests", 140, test_programs.units), Section("parity", 115, training.parity),
+        Section("repeat", 55, training.repeat), Section("graphs", 75, training.graphs))),
     "gpt2": Call("GPT-2 124M beside PyTorch from the same weights; every precision and switch; checkpoints", (
         ENGINE, Section("PyTorch", 215, gpt2.parity), Section("switches", 300, gpt2.switches))),
     "benchmark": Call("GPT-2 124M to 1.5B and ResNet-50: speed alone, then beside PyTorch", (
