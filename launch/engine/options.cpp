@@ -102,6 +102,8 @@ BuildOptions build_options(const Config& config, int tensor_rank, bool training,
           .sequence = parallel.sequence && !decodes,
           .recompute = config.train.recompute,
           .split_backward = training && parallel.schedule == ScheduleKind::zero_bubble,
+          .reproducible = config.reproducibility != Reproducibility::fast,
+          .separate_documents = config.data.documents == Documents::separate,
           .decode = decode,
           .adapters = adapter_options(config.lora)};
 }
@@ -125,6 +127,11 @@ std::string zero_text(const ParallelConfig& parallel) {
 DType reduced_dtype(const Config& config) {
   return config.parallel.reduce_dtype == ReduceDtype::compute ? compute_dtype(config.precision)
                                                               : DType::f32;
+}
+
+CtaLimits cta_limits(const Config& config, std::string_view /*group*/) {
+  return {.least = static_cast<int>(config.comm.min_ctas),
+          .most = static_cast<int>(config.comm.max_ctas)};
 }
 
 StepOptions step_options(const Config& config, const ScheduleShape& pipeline,

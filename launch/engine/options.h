@@ -29,6 +29,11 @@ namespace trireme {
 [[nodiscard]] std::string zero_text(const ParallelConfig& parallel);
 // The dtype in which data-parallel ranks send gradients.
 [[nodiscard]] DType reduced_dtype(const Config& config);
+// How many thread blocks an NCCL call of the group may have; 0: NCCL's choice.
+struct CtaLimits {
+  int least = 0, most = 0;
+};
+[[nodiscard]] CtaLimits cta_limits(const Config& config, std::string_view group);
 [[nodiscard]] StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
                                        const ModelTraits& traits);
 [[nodiscard]] ConsoleOptions console_options(const Config& config, const ModelTraits& traits,

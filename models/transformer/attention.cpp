@@ -65,6 +65,13 @@ SelfAttention::SelfAttention(Blueprint& blueprint, const TransformerOptions& opt
     return;
   }
   lse_ = keep_or_recompute(blueprint, {blocks_, block[0], options_.heads, block[1]}, DType::f32);
+  const BuildOptions& build = blueprint.options();
+  const bool by_library = build.training && !build.separate_documents;
+  workspace_ =
+      blueprint.workspace(by_library ? ops::attention_workspace_bytes(
+                                           blueprint.device(), build.compute, block[0], block[1],
+                                           options.head_size, options_, build.reproducible)
+                                     : 0);
 }
 
 Tensor SelfAttention::lse_block(const Context& context, std::int64_t b) const {
@@ -121,7 +128,8 @@ void SelfAttention::backward(const Context& context, const Tensor& dprojected,
                              const Tensor& dattended) const {
   const Tensor attended = context(attended_), prepared = context(prepared_);
   const Shape &narrow = attended_block_, &wide = qkv_.block_shape();
-  const ops::AttentionOptions options = of_documents(options_, context);
+  ops::AttentionOptions options = of_documents(options_, context);
+  options.workspace = context(workspace_);
   for (std::int64_t b = 0; b < blocks_; ++b) {
     const Tensor gradient = block_of(dprojected, b, wide);
     ops::attention_backward(context.stream, gradient, block_of(dattended, b, narrow),

@@ -56,6 +56,7 @@ class SelfAttention {
   // projected: the product (n, B, T, (heads + 2 kv_heads) / V * D); prepared: attention's input,
   // the same memory unless heads are normalised. lse (n, B, heads / V, T).
   Activation projected_, prepared_, lse_{}, attended_;
+  Activation workspace_{};        // of backward
   Activation keys_{}, values_{};  // (n, B, capacity, kv_heads / V * D): decoding models
 };
 

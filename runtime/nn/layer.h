@@ -67,6 +67,10 @@ struct BuildOptions {
   Recompute recompute = Recompute::none;
   // Zero-bubble schedules: backward computes dx only and keeps the inputs of backward_weight.
   bool split_backward = false;
+  // What a library's scratch memory depends on: ExecutionPolicy::reproducible, and whether batches
+  // have documents that attention keeps apart.
+  bool reproducible = true;
+  bool separate_documents = false;
   DecodeShape decode{};  // never together with training
   AdapterOptions adapters{};
 };

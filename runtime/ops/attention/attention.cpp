@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/device/cuda_slot.h"
 #include "runtime/ops/attention/attention_sizes.h"
 #include "runtime/ops/common/cudnn_graphs.h"
 #include "runtime/ops/common/dispatch.h"
@@ -133,6 +134,25 @@ void attention_cached_forward(Stream& stream, const Tensor& out, const Tensor& k
   }
   TRIREME_DISPATCH(stream, attention_cached_forward, reads(qkv, keys, values, spans).writes(out),
                    out, keys, values, qkv, spans, options);
+}
+
+// cudnn-frontend 1.18, scaled_dot_product_flash_attention.h, CompositeSDPABackwardNode: f32 sums of
+// dout * out (softmax_sum), and either f32 sums of dq (dQ_accum) or, for deterministic ones, the
+// products dP in two bytes of tiles of 64 (required_dp_workspace_bytes). cuDNN 9 adds dk and dv of
+// every query head where they share keys, on sm_80 the sums of dq again, and a constant: see
+// tests/ops/cudnn_graphs_test.cpp.
+std::size_t attention_workspace_bytes(DeviceType device, DType dtype, std::int64_t batch,
+                                      std::int64_t length, std::int64_t size,
+                                      const AttentionOptions& options, bool deterministic) {
+  if (device == DeviceType::cpu || dtype == DType::f32 || options.soft_cap > 0) return 0;
+  // A build without the CUDA back end plans for one that has it, with cuDNN.
+  if (cuda_slot<&attention_backward> != nullptr && cuda::cudnn_version().empty()) return 0;
+  constexpr std::int64_t single = 4, half = 2, constant = 256;
+  const std::int64_t heads = batch * options.heads, tiles = (length + 63) / 64 * 64;
+  const std::int64_t elements = heads * length * size;
+  const std::int64_t queries = deterministic ? heads * tiles * tiles * half : 2 * elements * single;
+  const std::int64_t keys = options.kv_heads < options.heads ? 2 * elements * half : 0;
+  return static_cast<std::size_t>(heads * length * single + queries + keys + constant);
 }
 
 std::string attention_backend(DeviceType device, DType compute) {

@@ -20,7 +20,17 @@ struct AttentionOptions {
   // (B, T) i32: start of each position's document in its sequence, non-decreasing and not after the
   // position. A query only attends to its own document; causal. Absent: a sequence is one document.
   Tensor document_starts{};
+  // Backward's scratch memory, of attention_workspace_bytes(). Absent or too small: the stream's.
+  Tensor workspace{};
 };
+
+// What cuDNN's backward takes for qkv(B, T, ...) of heads of `size` on a GPU, from the shape alone.
+// `deterministic`: the stream's policy is reproducible. 0 where our own kernels run.
+[[nodiscard]] std::size_t attention_workspace_bytes(DeviceType device, DType dtype,
+                                                    std::int64_t batch, std::int64_t length,
+                                                    std::int64_t size,
+                                                    const AttentionOptions& options,
+                                                    bool deterministic);
 
 // qkv(B, T, (heads + 2 kv_heads) * D): all heads' queries, then keys, then values. out(B, T, heads
 // * D). lse(B, heads, T) f32. f32, bf16 or f16.

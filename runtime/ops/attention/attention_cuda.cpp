@@ -43,7 +43,8 @@ std::array<void*, 3> parts_of(const Tensor& packed, const AttentionSizes& sizes)
   return {packed.data, part(sizes.heads), part(sizes.heads + sizes.kv_heads)};
 }
 
-void* scratch(Stream& stream, const CudnnPlan& plan) {
+void* scratch(Stream& stream, const CudnnPlan& plan, const Tensor& given = {}) {
+  if (given.bytes() >= plan.workspace_bytes()) return given.data;
   return CudaStream::of(stream).scratch(plan.workspace_bytes());
 }
 
@@ -72,7 +73,7 @@ void attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout, 
   const auto [q, k, v] = parts_of(qkv, sizes);
   const auto [dq, dk, dv] = parts_of(dqkv, sizes);
   plan->run(stream, std::array<void*, 9>{q, k, v, out.data, lse.data, dout.data, dq, dk, dv},
-            scratch(stream, *plan));
+            scratch(stream, *plan, options.workspace));
 }
 
 TRIREME_CUDA_PROVIDES(ops, attention_forward);

@@ -82,7 +82,7 @@ Attributes with_mask(const AttentionGraph& a, Attributes attributes) {
   attributes.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
       .set_diagonal_band_right_bound(0);
   // The bound counts the query's own position.
-  if (a.window > 0) attributes.set_diagonal_band_left_bound(a.window);
+  if (a.window > 0) attributes.set_diagonal_band_left_bound(static_cast<int>(a.window));
   return attributes;
 }
 
