@@ -45,7 +45,7 @@ int launcher_rank() {
 }
 
 int guarded_main(const std::function<int()>& body) {
-  prepare_gpu_environment();
+  static_cast<void>(prepare_gpu_environment());
   open_standard_streams();
   // Then a file size limit (ulimit -f) fails the write, which names the file, instead of killing
   // the process.

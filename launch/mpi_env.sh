@@ -11,7 +11,7 @@
 #
 #   TRIREME_INTERFACE   the network between the hosts: an interface (ib0) or a subnet (10.1.0.0/16)
 #   TRIREME_HCA         InfiniBand or RoCE cards to use instead of all: mlx5_0,mlx5_1:1 (default: port 1)
-#   TRIREME_START_SECONDS   how long ranks wait for each other at the start (default 120; 0: forever)
+#   TRIREME_START_SECONDS   how long ranks wait for each other at the start (default 120, and 0.25 per rank beyond 128; 0: forever)
 #   TRIREME_PORTS       ports on which ranks listen, for firewalls and network policies: 40000-40999
 
 trireme_ranks=${1:-$(nproc)}

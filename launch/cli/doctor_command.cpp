@@ -12,7 +12,9 @@
 #include "launch/cli/shared_options.h"
 #include "launch/doctor/host_check.h"
 #include "launch/doctor/job_check.h"
+#include "launch/doctor/judge.h"
 #include "launch/engine/data_sets.h"
+#include "launch/engine/memory_fit.h"
 #include "launch/job/job_groups.h"
 #include "models/config.h"
 #include "runtime/base/environment.h"
@@ -79,9 +81,19 @@ void check_collectives(doctor::Findings& findings, const RankProcess& process,
   // All ranks or none.
   const auto problems = gather_texts(world, problem);
   if (std::ranges::any_of(problems, [](const auto& text) { return !text.empty(); })) return;
+  const std::optional<DeviceMemory> before = device->memory();
   const JobGroups job(world, std::move(device), resolved,
                       config.value_or(default_config()).reproducibility);
   check_groups(findings, job.mesh, *job.device, hosts, hardware ? &*hardware : nullptr);
+  if (!before || !config || world.size() == 1) return;
+  const auto here =
+      static_cast<int>(std::ranges::count(hosts, hosts[static_cast<std::size_t>(world.rank())]));
+  doctor::report_nccl_memory(
+      findings,
+      nccl_memory_of(*config, nccl_place(*config, cuda_facts(), here, config->device.share),
+                     /*training=*/true)
+          .device,
+      before->free - std::min(before->free, job.device->memory()->free));
 }
 
 // Whether the job would compute on the CPU.
@@ -117,8 +129,10 @@ int examine(const DoctorArguments& arguments) {
   doctor::check_sameness(findings, *world, config ? to_yaml(*config) : "");
   doctor::check_shared(findings, *world, settings.run.directory);
   const CudaFacts gpus = cuda_facts();
-  const auto types = gather_texts(*world, doctor::gpu_of_rank(gpus, mpi.local_rank()));
+  const GpuFacts gpu = doctor::gpu_facts_of_rank(gpus, mpi.local_rank());
+  const auto types = gather_texts(*world, doctor::type_of(gpu));
   if (mpi.rank() == 0) doctor::compare_gpus(findings, types, hosts);
+  doctor::check_slices(findings, *world, gpu, settings.device.share, hosts);
   doctor::check_clocks(findings, *world, hosts);
   const CoreCrowd crowd = most_crowded(*world);
   if (on_cpu(settings, gpus)) doctor::check_cores(findings, crowd, *world);
@@ -128,8 +142,8 @@ int examine(const DoctorArguments& arguments) {
   // Data files and mesh are checked only if every rank could read the config.
   const auto readable = gather_texts(*world, arguments.config.empty() || config ? "yes" : "no");
   if (std::ranges::find(readable, "no") == readable.end()) {
-    if (config && mpi.local_rank() == 0 && on_cpu(settings, gpus))
-      doctor::check_planned_memory(findings, settings, mpi.rank(), hosts);
+    if (config && mpi.local_rank() == 0)
+      doctor::check_planned_memory(findings, settings, mpi.rank(), hosts, gpus);
     doctor::check_data_on_hosts(findings, *world, "data.path", settings.data.path);
     for (const NamedSource& source : settings.data.sources) {
       doctor::check_data_on_hosts(findings, *world, "data.sources", source.path);

@@ -15,6 +15,7 @@ struct PlanArguments {
   std::optional<int> ranks;
   // Memory, time and search.
   std::string hardware;
+  std::string slice;  // a MIG profile
   std::optional<int> nodes;
   bool search = false;
   double budget = 0;

@@ -77,9 +77,8 @@ void plan_texts(const PlanArguments& arguments, const PlanContext& context, int 
   given.train.global_batch = texts.batch * ranks;  // divisible for any layout
   const Environment place = context.machine ? planned_environment(ranks, context.hardware)
                                             : planned_environment(ranks, context.given);
-  const LayoutPlan plan =
-      plan_generation(resolve_config(std::move(given), place, &where, Purpose::generate),
-                      texts.tokens, context.hardware);
+  const LayoutPlan plan = plan_generation(
+      resolve_config(std::move(given), place, &where, Purpose::generate), texts.tokens);
   write_json(arguments, plan_json(plan, context));
   fmt::print("{}", describe_plan(plan, context));
   if (context.machine && !fits(plan, context.hardware))
@@ -117,13 +116,14 @@ void plan_config(const PlanArguments& arguments, const PlanContext& context, int
 void plan_memory_alone(const PlanArguments& arguments, PlanContext& context,
                        const Provenance& where) {
   const bool searches = arguments.search || context.given.parallel.search;
-  if (searches || arguments.nodes || arguments.budget > 0) {
+  if (searches || arguments.nodes || arguments.budget > 0 || !arguments.slice.empty()) {
     fail(ExitCode::config,
          "plan: {} needs a machine to plan for: give --hardware, or parallel.hardware in the "
          "config; see configs/hardware",
-         searches          ? "a search"
-         : arguments.nodes ? "--nodes"
-                           : "--token-budget");
+         searches                   ? "a search"
+         : arguments.nodes          ? "--nodes"
+         : !arguments.slice.empty() ? "--slice"
+                                    : "--token-budget");
   }
   if (!arguments.ranks) {
     fail(ExitCode::config,
@@ -134,7 +134,7 @@ void plan_memory_alone(const PlanArguments& arguments, PlanContext& context,
   if (!arguments.generate.empty()) return plan_texts(arguments, context, *arguments.ranks, where);
   const Config config =
       resolve_config(context.given, planned_environment(*arguments.ranks, context.given), &where);
-  const LayoutPlan plan{.config = config, .stages = plan_memory_of_stages(config, {})};
+  const LayoutPlan plan{.config = config, .stages = plan_memory_of_stages(config)};
   write_json(arguments, plan_json(plan, context));
   fmt::print("{}", describe_plan(plan, context));
 }
@@ -153,6 +153,8 @@ void run_plan(const PlanArguments& arguments) {
       arguments.hardware.empty() ? context.given.parallel.hardware : arguments.hardware;
   if (file.empty()) return plan_memory_alone(arguments, context, where);
   context.hardware = plan::load_hardware(file);
+  if (!arguments.slice.empty())
+    context.hardware = plan::slice_of(std::move(context.hardware), arguments.slice);
   check_device_type(context.given, context.hardware, where);
   const int ranks = ranks_of(arguments, context.hardware);
   context.hardware = on_nodes(context.hardware, ranks, arguments.nodes.value_or(0));
@@ -174,6 +176,9 @@ void add_plan_command(CLI::App& app) {
       "--hardware", arguments->hardware,
       "Description of the machine, see configs/hardware (default: parallel.hardware; without "
       "either memory alone is planned)");
+  auto* const slice = command->add_option(
+      "--slice", arguments->slice,
+      "Each rank has this slice of the machine's GPUs (MIG profile), as in 3g.40gb");
   auto* const nodes =
       command->add_option("--nodes", arguments->nodes, "Nodes that share the ranks evenly")
           ->check(integer_between(1, 1 << 20));
@@ -194,7 +199,7 @@ void add_plan_command(CLI::App& app) {
   generate->excludes(search)->excludes(budget);
   auto* const schedule = command->add_flag("--print-schedule", arguments->print_schedule,
                                            "Draw the pipeline schedule and its bubble instead");
-  for (CLI::Option* const other : {hardware, nodes, search, budget, json, generate})
+  for (CLI::Option* const other : {hardware, slice, nodes, search, budget, json, generate})
     schedule->excludes(other);
   command->add_option("--stages", arguments->stages, "Pipeline stages")
       ->check(integer_between(1, 65536))

@@ -13,6 +13,7 @@
 #include "launch/job/train_reports.h"
 #include "launch/plan/choose_layout.h"
 #include "models/config.h"
+#include "runtime/device/gpu_facts.h"
 #include "runtime/train/signal_requests.h"
 
 namespace trireme {
@@ -55,6 +56,10 @@ void train(const TrainArguments& arguments, const std::vector<std::string>& comm
   const RankProcess process;
   auto [given, where, requested] =
       load_requested(arguments.config, arguments.overrides, process.mpi.size());
+  // A pipeline's receives come before the forward passes that they wait behind, and ranks that take
+  // turns on a GPU wait for each other in other ways too.
+  if (given.parallel.pipeline == 1 && !given.parallel.search && !given.device.share)
+    load_kernels_when_used();
   if (given.parallel.search) given = choose_layout(process, given, where);
   const Config config = resolve_config(given, process.environment(), &where);
   if (arguments.print_config) {

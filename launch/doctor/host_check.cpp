@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "launch/doctor/judge.h"
 #include "launch/job/run_report.h"
 #include "runtime/base/error.h"
 #include "runtime/device/gpu_facts.h"
@@ -129,8 +130,7 @@ void check_gpus(Findings& findings, const MpiEnvironment& mpi, bool needed) {
     return;
   }
   const CudaFacts facts = cuda_facts();
-  findings.fine("cuda", fmt::format("compiled for {}, driver supports {}", facts.runtime,
-                                    facts.driver.empty() ? "none: not loaded" : facts.driver));
+  judge_cuda(findings, facts, needed);
   if (!facts.problem.empty()) {
     if (needed) {
       findings.problem("gpu", facts.problem, "");
@@ -141,9 +141,12 @@ void check_gpus(Findings& findings, const MpiEnvironment& mpi, bool needed) {
   }
   for (std::size_t i = 0; i < facts.gpus.size(); ++i) {
     const GpuFacts& gpu = facts.gpus[i];
-    findings.fine("gpu", fmt::format("{}: {} {}, compute capability {}.{}, {:.0f} GiB; to each: {}",
-                                     i, gpu.name, gpu.bus, gpu.capability / 10, gpu.capability % 10,
-                                     in_gib(gpu.memory_bytes), fmt::join(gpu.links, " ")));
+    findings.fine(
+        "gpu", fmt::format("{}: {}{} {}, compute capability {}.{}, {} multiprocessors, {:.0f} GiB; "
+                           "to each: {}",
+                           i, is_slice(gpu.name) ? "a slice of a GPU: " : "", gpu.name, gpu.bus,
+                           gpu.capability / 10, gpu.capability % 10, gpu.processors,
+                           in_gib(gpu.memory_bytes), fmt::join(gpu.links, " ")));
     if (gpu.name != facts.gpus[0].name) {
       findings.note("gpu", fmt::format("{} is another type than 0", i),
                     "choose alike ones with CUDA_VISIBLE_DEVICES: the slowest sets the pace");
@@ -151,7 +154,11 @@ void check_gpus(Findings& findings, const MpiEnvironment& mpi, bool needed) {
   }
   if (needed && mpi.local_size() > static_cast<int>(facts.gpus.size())) {
     findings.note("gpu", fmt::format("{} ranks share {} GPUs", mpi.local_size(), facts.gpus.size()),
-                  "start one rank per GPU; sharing needs device.share: true");
+                  is_slice(facts.gpus[0].name)
+                      ? "CUDA shows a process one slice (MIG): give each rank its own with "
+                        "CUDA_VISIBLE_DEVICES=MIG-... (nvidia-smi -L); sharing one needs "
+                        "device.share: true"
+                      : "start one rank per GPU; sharing needs device.share: true");
   }
 }
 

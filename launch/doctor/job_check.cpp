@@ -17,7 +17,7 @@
 #include "launch/doctor/host_check.h"
 #include "launch/doctor/judge.h"
 #include "launch/engine/agreement/shared_inputs.h"
-#include "launch/engine/memory_plan.h"
+#include "launch/engine/memory_fit.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/output_directory.h"
@@ -183,19 +183,32 @@ void check_stragglers(Findings& findings, Communicator& world,
 }
 
 void check_planned_memory(Findings& findings, const Config& config, int rank,
-                          const std::vector<std::string>& hosts) {
+                          const std::vector<std::string>& hosts, const CudaFacts& facts) {
   const MeshShape shape = mesh_shape(config.parallel);
-  const auto stages = plan_stages_memory(config);
+  const auto here =
+      static_cast<int>(std::ranges::count(hosts, hosts[static_cast<std::size_t>(rank)]));
+  const NcclPlace place = nccl_place(config, facts, here, config.device.share);
+  std::vector<MemoryNeed> stages;
+  for (int stage = 0; stage < shape.pipeline; ++stage)
+    stages.push_back(plan_need(config, rank_of(shape, {.pipeline = stage}), place));
   std::uint64_t planned = 0;
-  int ranks = 0;
   for (int peer = 0; peer < shape.size(); ++peer) {
-    const auto at = static_cast<std::size_t>(peer);
-    if (hosts[at] != hosts[static_cast<std::size_t>(rank)]) continue;
-    const auto& stage = stages[static_cast<std::size_t>(coordinates_of(shape, peer).pipeline)];
-    planned += total_of(stage.held.on_device(DeviceType::cpu)) + stage.communication;
-    ++ranks;
+    if (hosts[static_cast<std::size_t>(peer)] == hosts[static_cast<std::size_t>(rank)])
+      planned += stages[static_cast<std::size_t>(coordinates_of(shape, peer).pipeline)].host();
   }
-  judge_planned_memory(findings, planned, ranks, host_memory());
+  judge_planned_memory(findings, planned, here, host_memory());
+  if (device_type(config) == DeviceType::cpu || facts.gpus.empty()) return;
+  const MemoryNeed& own = stages[static_cast<std::size_t>(coordinates_of(shape, rank).pipeline)];
+  judge_gpu_memory(findings, own.device(), own.to_string(), facts.gpus[0].memory_bytes);
+}
+
+void check_slices(Findings& findings, Communicator& world, const GpuFacts& own, bool may_share,
+                  const std::vector<std::string>& hosts) {
+  const auto buses = gather_texts(world, own.bus), ids = gather_texts(world, own.id);
+  std::vector<RankGpu> gpus;
+  for (std::size_t rank = 0; rank < buses.size(); ++rank)
+    gpus.push_back({hosts[rank], buses[rank], ids[rank]});
+  if (world.rank() == 0) judge_slices(findings, gpus, may_share);
 }
 
 void check_data_on_hosts(Findings& findings, Communicator& world, const std::string& key,
@@ -208,9 +221,13 @@ void check_data_on_hosts(Findings& findings, Communicator& world, const std::str
                    "copy it there, or use a directory on a file system that all hosts share");
 }
 
-std::string gpu_of_rank(const CudaFacts& facts, int local_rank) {
+GpuFacts gpu_facts_of_rank(const CudaFacts& facts, int local_rank) {
   if (facts.gpus.empty()) return {};
-  const GpuFacts& gpu = facts.gpus[static_cast<std::size_t>(local_rank) % facts.gpus.size()];
+  return facts.gpus[static_cast<std::size_t>(local_rank) % facts.gpus.size()];
+}
+
+std::string type_of(const GpuFacts& gpu) {
+  if (gpu.name.empty()) return {};
   return fmt::format("{} ({}.{}, {} GiB)", gpu.name, gpu.capability / 10, gpu.capability % 10,
                      (gpu.memory_bytes + (std::uint64_t{1} << 29)) >> 30);
 }

@@ -28,10 +28,13 @@ void check_load(Findings& findings, Communicator& world);
 // Ranks that compute slower than others. No finding if ranks share cores.
 void check_stragglers(Findings& findings, Communicator& world,
                       const std::vector<std::string>& hosts, const CoreCrowd& crowd);
-// Planned memory of all ranks on the host of `rank`, for a resolved config on the CPU, compared
-// with that host's memory. Not collective.
+// Planned memory of all ranks on the host of `rank`, and of a rank on its GPU, compared with what
+// is there. Not collective.
 void check_planned_memory(Findings& findings, const Config& config, int rank,
-                          const std::vector<std::string>& hosts);
+                          const std::vector<std::string>& hosts, const CudaFacts& facts);
+// Ranks that NCCL refuses beside each other.
+void check_slices(Findings& findings, Communicator& world, const GpuFacts& own, bool may_share,
+                  const std::vector<std::string>& hosts);
 // Each pair of hosts in turn: round trip and bandwidth, compared with the interface and the other
 // pairs.
 void check_links(Findings& findings, Communicator& world, const std::vector<std::string>& hosts);
@@ -45,8 +48,9 @@ void check_data_on_hosts(Findings& findings, Communicator& world, const std::str
 // Findings from `gpus` (per rank: the type of its GPU, or nothing) about the job.
 void compare_gpus(Findings& findings, std::span<const std::string> gpus,
                   std::span<const std::string> hosts);
-// The type of a rank's GPU; empty if there is none.
-[[nodiscard]] std::string gpu_of_rank(const CudaFacts& facts, int local_rank);
+// A rank's GPU, and its type; empty if there is none.
+[[nodiscard]] GpuFacts gpu_facts_of_rank(const CudaFacts& facts, int local_rank);
+[[nodiscard]] std::string type_of(const GpuFacts& gpu);
 
 struct NetworkInterface {
   std::string name;

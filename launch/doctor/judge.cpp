@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <vector>
 
 namespace trireme::doctor {
@@ -81,6 +82,61 @@ void judge_planned_memory(Findings& findings, std::uint64_t planned, int ranks,
   } else {
     findings.fine("planned memory", text);
   }
+}
+
+void judge_cuda(Findings& findings, const CudaFacts& facts, bool needed) {
+  const std::string text =
+      fmt::format("compiled for {}, libcuda supports {}, kernel module {}", facts.runtime,
+                  facts.driver.empty() ? "none: not loaded" : facts.driver,
+                  facts.module.empty() ? "unknown" : facts.module);
+  const auto major = [](const std::string& version) {
+    return std::atoi(version.substr(0, version.find('.')).c_str());
+  };
+  if (facts.driver.empty() || major(facts.driver) >= major(facts.runtime))
+    return findings.fine("cuda", text);
+  const std::string fix = fmt::format(
+      "update the driver; on data-center GPUs the forward-compatibility libcuda of CUDA {} does "
+      "too (package cuda-compat-{}-{}): put its folder first in LD_LIBRARY_PATH",
+      facts.runtime, major(facts.runtime), facts.runtime.substr(facts.runtime.find('.') + 1));
+  if (needed) return findings.problem("cuda", text, fix);
+  findings.note("cuda", text, fix);
+}
+
+void judge_slices(Findings& findings, std::span<const RankGpu> gpus, bool may_share) {
+  for (std::size_t b = 1; b < gpus.size(); ++b) {
+    for (std::size_t a = 0; a < b; ++a) {
+      if (gpus[a].bus.empty() || gpus[a].host != gpus[b].host || gpus[a].bus != gpus[b].bus ||
+          gpus[a].id == gpus[b].id)
+        continue;
+      const std::string text = fmt::format("ranks {} and {} have slices of the GPU {} of {} (MIG)",
+                                           a, b, gpus[a].bus, gpus[a].host);
+      if (may_share)
+        return findings.note("gpu", text + "; their messages go through sockets",
+                             "use the GPU as a whole, where speed counts");
+      return findings.problem("gpu", text + ", which NCCL refuses as a duplicate",
+                              "use the GPU as a whole, slices of different GPUs, or device.share: "
+                              "true, which sends messages through sockets");
+    }
+  }
+}
+
+void judge_gpu_memory(Findings& findings, std::uint64_t planned, const std::string& parts,
+                      std::uint64_t there) {
+  const std::string text = fmt::format(
+      "the config plans {:.2f} GiB for a rank on a GPU of {:.2f} GiB ({}), beside what "
+      "CUDA and its libraries take",
+      in_gib(planned), in_gib(there), parts);
+  if (planned <= there) return findings.fine("planned GPU memory", text);
+  findings.problem("planned GPU memory", text,
+                   "lower train.micro_batch or comm.max_ctas, use train.recompute: full, raise "
+                   "parallel.zero, tensor or pipeline; trireme plan shows what takes it");
+}
+
+void report_nccl_memory(Findings& findings, std::uint64_t planned, std::uint64_t measured) {
+  findings.fine("NCCL memory",
+                fmt::format("{:.2f} GiB planned for training's groups; {:.2f} GiB taken by the "
+                            "driver's count, after an all-reduce on each",
+                            in_gib(planned), in_gib(measured)));
 }
 
 void judge_collectives(Findings& findings, const std::string& text, double small_seconds,

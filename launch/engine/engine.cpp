@@ -5,6 +5,7 @@
 #include "data/shard/read_times.h"
 #include "launch/engine/agreement/shared_inputs.h"
 #include "launch/engine/data_sets.h"
+#include "launch/engine/memory_fit.h"
 #include "launch/engine/options.h"
 #include "launch/engine/state/data_record.h"
 #include "launch/engine/state/loaded_weights.h"
@@ -52,6 +53,14 @@ FileReads file_read_longest() {
           .bytes = static_cast<double>(file->bytes)};
 }
 
+// What does not fit is refused before it is allocated.
+RankResources fitting(RankResources resources, const Config& config, Purpose purpose,
+                      const OwnModel* own) {
+  if (purpose == Purpose::train && !resources.dry)
+    require_fit(*resources.world, *resources.device, config, own);
+  return resources;
+}
+
 }  // namespace
 
 Config read_config(const RankProcess& process, const std::string& file,
@@ -68,10 +77,11 @@ Engine::Engine(const RankProcess& process, const Config& resolved, Purpose purpo
 
 Engine::Engine(RankResources resources, const Config& resolved, Purpose purpose, EngineParts parts)
     : parts_(std::move(parts)),
-      session_(std::move(resources), resolved, purpose == Purpose::train,
-               parts_.model ? &*parts_.model : nullptr,
-               purpose == Purpose::generate ? decode_shape(resolved, parts_.text_capacity)
-                                            : DecodeShape{}) {
+      session_(
+          fitting(std::move(resources), resolved, purpose, parts_.model ? &*parts_.model : nullptr),
+          resolved, purpose == Purpose::train, parts_.model ? &*parts_.model : nullptr,
+          purpose == Purpose::generate ? decode_shape(resolved, parts_.text_capacity)
+                                       : DecodeShape{}) {
   if (purpose == Purpose::train && reads_data()) open_training_data();
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "launch/engine/engine.h"
+#include "launch/engine/memory_fit.h"
 #include "launch/engine/options.h"
 #include "runtime/base/log.h"
 
@@ -124,18 +125,18 @@ HeldMemory held_memory(const Device& device) {
   return held;
 }
 
-HeldMemory plan_memory(const Config& config, int rank) {
-  Engine engine(dry_resources(config, rank), config);
+HeldMemory plan_memory(const Config& config, int rank, const OwnModel* own) {
+  EngineParts parts;
+  if (own != nullptr) parts.model = *own;
+  Engine engine(dry_resources(config, rank), config, Purpose::train, std::move(parts));
   engine.begin();
   return held_memory_of(engine.session());
 }
 
 BytesByRole log_memory_plan(Session& session) {
   const DeviceType type = session.device->type();
-  Engine planned(dry_resources(session.config, session.world->rank()), session.config,
-                 Purpose::train, {.model = session.what});
-  planned.begin();
-  const BytesByRole predicted = held_memory_of(planned.session()).on_device(type);
+  const BytesByRole predicted =
+      plan_memory(session.config, session.world->rank(), &session.what).on_device(type);
   const BytesByRole measured = held_memory(*session.device).on_device(type);
   constexpr std::size_t each = memory_roles + 1;
   std::array<std::int64_t, 2 * each> values{};
@@ -146,8 +147,7 @@ BytesByRole log_memory_plan(Session& session) {
   put(predicted, 0);
   put(measured, each);
   values = largest_of_any_rank(*session.world, values);
-  const auto resident =
-      largest_of_any_rank<1>(*session.world, {static_cast<std::int64_t>(peak_resident_bytes())});
+  log_memory_use(*session.world, *session.device, session.config, &session.what);
   if (session.world->rank() != 0) return {};
   const auto pair = [&](std::size_t i) {
     return fmt::format("{:.3f} / {:.3f} MiB", static_cast<double>(values[i]) / (1 << 20),
@@ -160,9 +160,6 @@ BytesByRole log_memory_plan(Session& session) {
   }
   log::get("train").info("buffers per rank at most, predicted / measured: {}{}", pair(memory_roles),
                          parts);
-  log::get("train").info(
-      "resident memory of a rank at most {:.1f} MiB, program and libraries included",
-      static_cast<double>(resident[0]) / 0x1p20);
   BytesByRole held{};
   for (std::size_t i = 0; i < memory_roles; ++i)
     held[i] = static_cast<std::uint64_t>(values[each + i]);
@@ -175,6 +172,7 @@ std::vector<StageMemory> plan_stages_memory(const Config& config) {
     engine.begin();
     memory.held = held_memory_of(engine.session());
     memory.communication = communication_scratch(engine.session());
+    memory.groups = dry_groups(*engine.session().world);
     describe_activations(engine.session(), memory, /*training=*/true);
   });
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "launch/engine/session.h"
+#include "runtime/comm/dry.h"
 #include "runtime/comm/host_stream.h"
 
 namespace trireme {
@@ -37,7 +38,7 @@ struct HeldMemory {
 
 // What a rank holds while it trains. `config` is resolved, for mesh_shape(config.parallel).size()
 // ranks. Takes milliseconds for any model size.
-[[nodiscard]] HeldMemory plan_memory(const Config& config, int rank);
+[[nodiscard]] HeldMemory plan_memory(const Config& config, int rank, const OwnModel* own = nullptr);
 // On the rank that holds most, logs the plan beside what the session holds. Collective. Returns
 // what is held, on rank 0.
 BytesByRole log_memory_plan(Session& session);
@@ -63,6 +64,7 @@ struct StageMemory {
   std::uint64_t scratch = 0;       // for one layer at a time, with its ops
   // What more would be kept without recomputation.
   std::uint64_t recompute_saves = 0;
+  std::vector<DryGroup> groups{};  // that the rank makes
 };
 
 // One per pipeline stage.

@@ -151,7 +151,7 @@ MeshShape mesh_shape(const ParallelConfig& parallel) {
           .shard = static_cast<int>(parallel.shard())};
 }
 
-RankProcess::RankProcess() : mpi((prepare_gpu_environment(), nullptr), nullptr) {
+RankProcess::RankProcess() : mpi((static_cast<void>(prepare_gpu_environment()), nullptr), nullptr) {
   log::initialize(mpi.rank());
   set_process_label(mpi.rank(), mpi.size());
   check_launcher(mpi.size());

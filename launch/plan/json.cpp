@@ -17,7 +17,7 @@ json roles_json(const BytesByRole& bytes) {
 }
 
 json stage_json(const StageMemory& stage, const LayoutPlan& plan, const plan::Hardware& hardware) {
-  const auto lines = memory_lines(stage, device_type(plan.config), hardware);
+  const auto lines = memory_lines(stage, plan, hardware);
   json bytes = json::object();
   for (const MemoryLine& line : lines)
     bytes[std::string(line.name)] = line.bytes;
@@ -126,7 +126,10 @@ json as_json(const LayoutPlan& plan, const PlanContext& context) {
             {"flops_per_step", plan::model_flops(input)},
             {items + "_per_step",
              plan.config.train.global_batch * traits_of(plan.config.model).targets_per_sample},
-            {"memory", {{"needed", memory_needed(plan, context.hardware)}, {"stages", stages}}}};
+            {"memory",
+             {{"needed", memory_needed(plan, context.hardware)},
+              {"host_of_node", host_memory_of_node(plan, context.hardware)},
+              {"stages", stages}}}};
   if (plan.capacity > 0)
     text["generate"] = {{"texts", plan.config.train.micro_batch}, {"tokens", plan.capacity}};
   if (context.machine) add_times(text, plan, context);

@@ -9,11 +9,36 @@
 
 namespace trireme {
 
-std::vector<MemoryLine> memory_lines(const StageMemory& stage, DeviceType type,
+plan::NcclMemory nccl_memory_on(const LayoutPlan& plan, const plan::Hardware& hardware) {
+  if (hardware.name.empty()) return {};
+  const bool hopper = hardware.flops(Precision::fp8) > 0;  // the first with NVLink SHARP
+  return nccl_memory_of(plan.config,
+                        {.links = hardware.links,
+                         .nvls = hopper && plan.config.reproducibility == Reproducibility::fast},
+                        plan.capacity == 0);
+}
+
+std::uint64_t host_memory_of_node(const LayoutPlan& plan, const plan::Hardware& hardware) {
+  if (device_type(plan.config) == DeviceType::cpu) return 0;
+  const MeshShape mesh = mesh_shape(plan.config.parallel);
+  const std::uint64_t of_nccl = nccl_memory_on(plan, hardware).host;
+  std::vector<std::uint64_t> nodes(
+      static_cast<std::size_t>((mesh.size() - 1) / hardware.node.ranks + 1));
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    const auto stage =
+        std::ranges::find(plan.stages, coordinates_of(mesh, rank).pipeline, &StageMemory::stage);
+    nodes[static_cast<std::size_t>(rank / hardware.node.ranks)] +=
+        total_of(stage->held.host) + of_nccl;
+  }
+  return *std::ranges::max_element(nodes);
+}
+
+std::vector<MemoryLine> memory_lines(const StageMemory& stage, const LayoutPlan& plan,
                                      const plan::Hardware& hardware) {
-  const BytesByRole held = stage.held.on_device(type);
+  const BytesByRole held = stage.held.on_device(device_type(plan.config));
   const auto of = [&](MemoryRole role) { return held[static_cast<std::size_t>(role)]; };
   return {{"framework", static_cast<std::uint64_t>(hardware.device.framework_bytes)},
+          {"NCCL", nccl_memory_on(plan, hardware).device},
           {"weights", of(MemoryRole::parameters)},
           {"gradients", of(MemoryRole::gradients)},
           {"optimizer", of(MemoryRole::optimizer)},
@@ -33,32 +58,30 @@ std::uint64_t total_of(std::span<const MemoryLine> lines) {
 
 namespace {
 
-std::vector<StageMemory> fullest_first(std::vector<StageMemory> stages, const Config& config,
-                                       const plan::Hardware& hardware) {
+// What all stages need alike does not count.
+std::vector<StageMemory> fullest_first(std::vector<StageMemory> stages, const Config& config) {
   std::ranges::stable_sort(stages, std::ranges::greater(), [&](const StageMemory& stage) {
-    return total_of(memory_lines(stage, device_type(config), hardware));
+    return total_of(stage.held.on_device(device_type(config))) + stage.communication;
   });
   return stages;
 }
 
 }  // namespace
 
-std::vector<StageMemory> plan_memory_of_stages(const Config& config,
-                                               const plan::Hardware& hardware) {
-  return fullest_first(plan_stages_memory(config), config, hardware);
+std::vector<StageMemory> plan_memory_of_stages(const Config& config) {
+  return fullest_first(plan_stages_memory(config), config);
 }
 
-LayoutPlan plan_generation(const Config& config, std::int64_t capacity,
-                           const plan::Hardware& hardware) {
+LayoutPlan plan_generation(const Config& config, std::int64_t capacity) {
   return {.config = config,
-          .stages = fullest_first(plan_generation_memory(config, capacity), config, hardware),
+          .stages = fullest_first(plan_generation_memory(config, capacity), config),
           .capacity = capacity};
 }
 
 LayoutPlan plan_layout(const Config& config, const plan::Hardware& hardware, StepPlanner& planner) {
   return {.config = config,
           .step = plan::estimate_step(planner.input(config), hardware),
-          .stages = plan_memory_of_stages(config, hardware)};
+          .stages = plan_memory_of_stages(config)};
 }
 
 PlannedStep planned_step(const Config& config) {
@@ -76,17 +99,18 @@ PlannedStep planned_step(const Config& config) {
 }
 
 std::uint64_t memory_needed(const LayoutPlan& plan, const plan::Hardware& hardware) {
-  return total_of(memory_lines(plan.stages.front(), device_type(plan.config), hardware));
+  return total_of(memory_lines(plan.stages.front(), plan, hardware));
 }
 
 bool fits(const LayoutPlan& plan, const plan::Hardware& hardware) {
-  return static_cast<double>(memory_needed(plan, hardware)) <= hardware.device.memory_bytes;
+  const double node = hardware.node.memory_bytes;
+  return static_cast<double>(memory_needed(plan, hardware)) <= hardware.device.memory_bytes &&
+         (node == 0 || static_cast<double>(host_memory_of_node(plan, hardware)) <= node);
 }
 
 std::optional<MemoryLine> overflow(const LayoutPlan& plan, const plan::Hardware& hardware) {
   std::uint64_t taken = 0;
-  for (const MemoryLine& line :
-       memory_lines(plan.stages.front(), device_type(plan.config), hardware)) {
+  for (const MemoryLine& line : memory_lines(plan.stages.front(), plan, hardware)) {
     taken += line.bytes;
     if (static_cast<double>(taken) > hardware.device.memory_bytes) return line;
   }

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "launch/engine/memory_plan.h"
+#include "launch/engine/memory_fit.h"
 #include "launch/plan/step_plan.h"
 
 namespace trireme {
@@ -27,20 +27,24 @@ struct MemoryLine {
   std::string_view name;
   std::uint64_t bytes = 0;
 };
-[[nodiscard]] std::vector<MemoryLine> memory_lines(const StageMemory& stage, DeviceType type,
+[[nodiscard]] std::vector<MemoryLine> memory_lines(const StageMemory& stage, const LayoutPlan& plan,
                                                    const plan::Hardware& hardware);
+// What NCCL allocates on a rank; nothing without a described machine.
+[[nodiscard]] plan::NcclMemory nccl_memory_on(const LayoutPlan& plan,
+                                              const plan::Hardware& hardware);
+// Page-locked memory beside GPUs, of the ranks of the node that needs most.
+[[nodiscard]] std::uint64_t host_memory_of_node(const LayoutPlan& plan,
+                                                const plan::Hardware& hardware);
 [[nodiscard]] std::uint64_t total_of(std::span<const MemoryLine> lines);
 
 // Raises ExitCode::config if the hardware does not support the config's precision.
 [[nodiscard]] LayoutPlan plan_layout(const Config& config, const plan::Hardware& hardware,
                                      StepPlanner& planner);
 // Only the memory, fullest stage first.
-[[nodiscard]] std::vector<StageMemory> plan_memory_of_stages(const Config& config,
-                                                             const plan::Hardware& hardware);
+[[nodiscard]] std::vector<StageMemory> plan_memory_of_stages(const Config& config);
 // For generation with texts of `capacity` tokens: only the memory. `config` is resolved for
 // Purpose::generate.
-[[nodiscard]] LayoutPlan plan_generation(const Config& config, std::int64_t capacity,
-                                         const plan::Hardware& hardware);
+[[nodiscard]] LayoutPlan plan_generation(const Config& config, std::int64_t capacity);
 
 // The expected speed of a step.
 struct PlannedStep {
@@ -55,6 +59,7 @@ struct PlannedStep {
 
 // For the fullest rank.
 [[nodiscard]] std::uint64_t memory_needed(const LayoutPlan& plan, const plan::Hardware& hardware);
+// Whether the devices and the nodes hold it.
 [[nodiscard]] bool fits(const LayoutPlan& plan, const plan::Hardware& hardware);
 // The first use that does not fit on the fullest rank, in the order of memory_lines(), or nothing.
 [[nodiscard]] std::optional<MemoryLine> overflow(const LayoutPlan& plan,

@@ -168,7 +168,7 @@ std::optional<LayoutPlan> LayoutSearch::fitting(const Candidate& candidate) {
   if (static_cast<double>(candidate.min_bytes) <= hardware_.device.memory_bytes) {
     LayoutPlan plan{.config = resolve_config(with_layout(given_, candidate.choice), environment_),
                     .step = candidate.step};
-    plan.stages = plan_memory_of_stages(plan.config, hardware_);
+    plan.stages = plan_memory_of_stages(plan.config);
     if (fits(plan, hardware_)) return plan;
   }
   ++too_large_;

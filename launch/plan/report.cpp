@@ -7,6 +7,7 @@
 
 #include "launch/engine/options.h"
 #include "launch/plan/goodput.h"
+#include "launch/plan/start_plan.h"
 #include "runtime/config/batch_ramp.h"
 #include "runtime/config/batch_slices.h"
 
@@ -23,7 +24,7 @@ struct StageRow {
 std::vector<StageRow> rows_of(const LayoutPlan& plan, const plan::Hardware& hardware) {
   std::vector<StageRow> rows;
   for (const StageMemory& stage : plan.stages) {
-    const auto lines = memory_lines(stage, device_type(plan.config), hardware);
+    const auto lines = memory_lines(stage, plan, hardware);
     const auto same = [&](const StageRow& row) {
       return std::ranges::equal(row.lines, lines, {}, &MemoryLine::bytes, &MemoryLine::bytes);
     };
@@ -84,6 +85,24 @@ std::string activations_text(const StageMemory& stage) {
       fmt::format("activations of stage {}: {}", stage.stage, fmt::join(parts, ", "));
   if (stage.recompute_saves > 0)
     text += fmt::format("; recomputation saves {}", size_text(stage.recompute_saves));
+  return text + "\n";
+}
+
+std::string start_text(const LayoutPlan& plan) {
+  const int ranks = mesh_shape(plan.config.parallel).size();
+  if (ranks == 1 || plan.capacity > 0 || device_type(plan.config) == DeviceType::cpu) return {};
+  return describe(plan_start(ranks, plan.stages.front().groups));
+}
+
+std::string host_text(const LayoutPlan& plan, const PlanContext& context) {
+  const std::uint64_t host =
+      total_of(plan.stages.front().held.host) + nccl_memory_on(plan, context.hardware).host;
+  if (host == 0 || device_type(plan.config) == DeviceType::cpu) return {};
+  std::string text = fmt::format("page-locked host memory: {} a rank", size_text(host));
+  if (context.machine)
+    text += fmt::format(", {} a node", size_text(host_memory_of_node(plan, context.hardware)));
+  if (const double there = context.hardware.node.memory_bytes; there > 0)
+    text += fmt::format(" of {}", size_text(static_cast<std::uint64_t>(there)));
   return text + "\n";
 }
 
@@ -213,7 +232,15 @@ RunCost cost_of(const LayoutPlan& plan, const PlanContext& context) {
 
 std::string describe_overflow(const LayoutPlan& plan, const plan::Hardware& hardware) {
   const auto line = overflow(plan, hardware);
-  TRIREME_EXPECTS(line.has_value(), "the plan fits");
+  if (!line) {
+    TRIREME_EXPECTS(!fits(plan, hardware), "the plan fits");
+    return fmt::format(
+        "the ranks of a node need {} of page-locked memory (copies of checkpoints, batches, NCCL's "
+        "host buffers), a node of {} has {}; start fewer ranks on each node, lower data.prefetch, "
+        "or write no checkpoints (checkpoint.every_steps: 0)",
+        size_text(host_memory_of_node(plan, hardware)), hardware.name,
+        size_text(static_cast<std::uint64_t>(hardware.node.memory_bytes)));
+  }
   return fmt::format("stage {} needs {} a rank, {} has {}: {} overflow{}",
                      plan.stages.front().stage, size_text(memory_needed(plan, hardware)),
                      hardware.name,
@@ -224,9 +251,7 @@ std::string describe_overflow(const LayoutPlan& plan, const plan::Hardware& hard
 std::string describe_plan(const LayoutPlan& plan, const PlanContext& context) {
   std::string text = heading(plan, context) + memory_table(rows_of(plan, context.hardware)) +
                      activations_text(plan.stages.front());
-  if (const std::uint64_t host = total_of(plan.stages.front().held.host);
-      host > 0 && device_type(plan.config) == DeviceType::cuda)
-    text += fmt::format("page-locked host memory: {} a rank\n", size_text(host));
+  text += host_text(plan, context) + start_text(plan);
   text += left_out(plan, context);
   if (plan.capacity > 0 && context.machine) return text + verdict(plan, context.hardware);
   if (!context.machine)

@@ -11,13 +11,20 @@ namespace {
 
 class DryCommunicator final : public Communicator {
  public:
-  DryCommunicator(int rank, int size, std::string name)
-      : Communicator(rank, size, std::move(name)) {}
+  DryCommunicator(int rank, int size, std::string name,
+                  std::shared_ptr<std::vector<DryGroup>> groups)
+      : Communicator(rank, size, std::move(name)), groups_(std::move(groups)) {}
+
+  [[nodiscard]] const std::vector<DryGroup>& groups() const { return *groups_; }
+  [[nodiscard]] std::unique_ptr<Communicator> part(int rank, int size, std::string name) const {
+    groups_->push_back({.name = name, .size = size, .parent = this->size()});
+    return std::make_unique<DryCommunicator>(rank, size, std::move(name), groups_);
+  }
 
   void barrier() override {}
   [[nodiscard]] std::unique_ptr<Communicator> split(int /*color*/, int /*key*/,
                                                     std::string name) override {
-    return make_dry_communicator(rank(), size(), std::move(name));
+    return part(rank(), size(), std::move(name));
   }
 
  protected:
@@ -35,12 +42,31 @@ class DryCommunicator final : public Communicator {
     }
   }
   void submit_group_end(Stream& /*stream*/) override {}
+
+ private:
+  std::shared_ptr<std::vector<DryGroup>> groups_;  // of the job
 };
+
+const DryCommunicator& as_dry(const Communicator& group) {
+  const auto* const dry = dynamic_cast<const DryCommunicator*>(&group);
+  TRIREME_EXPECTS(dry != nullptr, "group {} is not dry", group.name());
+  return *dry;
+}
 
 }  // namespace
 
 std::unique_ptr<Communicator> make_dry_communicator(int rank, int size, std::string name) {
-  return std::make_unique<DryCommunicator>(rank, size, std::move(name));
+  return std::make_unique<DryCommunicator>(rank, size, std::move(name),
+                                           std::make_shared<std::vector<DryGroup>>());
+}
+
+std::unique_ptr<Communicator> make_dry_part(Communicator& parent, int rank, int size,
+                                            std::string name) {
+  return as_dry(parent).part(rank, size, std::move(name));
+}
+
+const std::vector<DryGroup>& dry_groups(const Communicator& world) {
+  return as_dry(world).groups();
 }
 
 namespace {

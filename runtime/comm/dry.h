@@ -12,6 +12,18 @@
 
 namespace trireme {
 
+// A group that a planned rank makes, from one of `parent` ranks.
+struct DryGroup {
+  std::string name;
+  int size = 1;
+  int parent = 1;
+};
+// All that were made from `world` and from each other, in order.
+[[nodiscard]] const std::vector<DryGroup>& dry_groups(const Communicator& world);
+// Rank `rank` of `size` in a group that is split from `parent`, which is dry.
+[[nodiscard]] std::unique_ptr<Communicator> make_dry_part(Communicator& parent, int rank, int size,
+                                                          std::string name);
+
 // Rank `rank` of `size`. Calls check their arguments, are counted and do nothing else. split()
 // returns a group of the same ranks, as there are no peers to ask; ProcessMesh::dry makes the
 // groups of a mesh.

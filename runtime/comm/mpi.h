@@ -46,6 +46,10 @@ class MpiEnvironment {
   std::vector<int> hosts_{0};
 };
 
+// The start limit without TRIREME_START_SECONDS: 120 s, and a quarter of a second for each rank
+// beyond 128, since launchers and rendezvous take ranks one after the other.
+[[nodiscard]] double usual_start_seconds(int ranks);
+
 // "Open MPI v4.1.4"; usable before MPI is up.
 [[nodiscard]] std::string mpi_library_version();
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/comm/nccl.h"
 
+#include <algorithm>
+
 #include "runtime/base/log.h"
 #include "runtime/comm/comm_label.h"
 #include "runtime/comm/host_stream.h"
@@ -14,6 +16,10 @@ std::unique_ptr<Communicator> make_nccl_world(std::unique_ptr<Communicator> host
   if (make == nullptr)
     fail(ExitCode::config, "NCCL is part of the cuda backend, which this build lacks");
   return make(std::move(host), device, std::move(options));
+}
+
+int nccl_roots(int ranks, int ranks_per_root) {
+  return std::max(1, (ranks + ranks_per_root - 1) / ranks_per_root);
 }
 
 std::string nccl_library_version() {

@@ -29,6 +29,8 @@ struct NcclOptions {
   bool repeatable = false;
   // Whether several ranks may run on one GPU; else that raises ExitCode::config.
   bool share_gpus = true;
+  // So many ranks meet at one of them while NCCL connects the world; more use several (nccl_roots).
+  int ranks_per_root = 128;
   // If set, floating-point sums use it and follow the tree over ranks of reduce.h, as over MPI.
   // Empty: NCCL's own order, which depends on its choice of algorithm.
   SumBlocks sum_blocks = {};
@@ -40,6 +42,10 @@ struct NcclOptions {
 // `host` itself. Raises ExitCode::config in a program without the CUDA back end.
 [[nodiscard]] std::unique_ptr<Communicator> make_nccl_world(std::unique_ptr<Communicator> host,
                                                             Device& device, NcclOptions options);
+
+// Where ranks meet: a root takes a connection of each of its ranks, one after the other, and beyond
+// 256 NCCL delays them (bootstrap.cc, NCCL_UID_STAGGER_THRESHOLD). Roots divide the ranks evenly.
+[[nodiscard]] int nccl_roots(int ranks, int ranks_per_root = NcclOptions{}.ranks_per_root);
 
 // "2.28.9"; empty in a program without CUDA.
 [[nodiscard]] std::string nccl_library_version();

@@ -2,6 +2,7 @@
 #include "runtime/comm/process_mesh.h"
 
 #include "runtime/comm/dry.h"
+#include "runtime/comm/single.h"
 
 namespace trireme {
 
@@ -27,8 +28,8 @@ ProcessMesh::ProcessMesh(Communicator& world, const MeshShape& shape)
       }) {}
 
 ProcessMesh ProcessMesh::dry(Communicator& world, const MeshShape& shape) {
-  return {world, shape, [](int /*color*/, int key, int size, const char* name) {
-            return make_dry_communicator(key, size, name);
+  return {world, shape, [&](int /*color*/, int key, int size, const char* name) {
+            return make_dry_part(world, key, size, name);
           }};
 }
 
@@ -48,7 +49,10 @@ ProcessMesh::ProcessMesh(Communicator& world, const MeshShape& shape, const Make
   here_ = coordinates_of(shape, world.rank());
   // A group's color is the rank of its first member: this rank's coordinates with the group's axis
   // set to zero.
-  const auto group = [&](MeshCoordinates first, int key, int size, const char* name) {
+  // One of one rank needs no split, which is an exchange of all ranks.
+  const auto group = [&](MeshCoordinates first, int key, int size,
+                         const char* name) -> std::unique_ptr<Communicator> {
+    if (size == 1) return std::make_unique<SingleCommunicator>(name);
     return make(rank_of(shape, first), key, size, name);
   };
   data_ = group({here_.pipeline, 0, here_.tensor}, here_.data, shape.data, "data");

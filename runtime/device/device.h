@@ -11,6 +11,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -135,11 +137,13 @@ class MemoryScope {
   MemoryRole before_;
 };
 
-// ExitCode::internal. The message has the requested memory and the users of the rest.
+// The message has the requested memory and the users of the rest. For a plan, before anything is
+// allocated: ExitCode::config.
 class OutOfMemory final : public Error {
  public:
-  OutOfMemory(const std::string& message, MemoryRole role, std::size_t bytes, std::size_t room)
-      : Error(ExitCode::internal, message), role(role), bytes(bytes), room(room) {}
+  OutOfMemory(const std::string& message, MemoryRole role, std::size_t bytes, std::size_t room,
+              ExitCode code = ExitCode::internal)
+      : Error(code, message), role(role), bytes(bytes), room(room) {}
   MemoryRole role;
   std::size_t bytes;  // held and requested for this role
   std::size_t room;   // held for it and free
@@ -186,6 +190,12 @@ struct MemoryUse {
   std::size_t peak_bytes = 0;
   std::uint64_t allocations = 0;                    // since start; a steady training step adds none
   std::array<std::size_t, memory_roles> by_role{};  // of current_bytes
+};
+
+// A GPU's memory as its driver counts it, all processes included.
+struct DeviceMemory {
+  std::size_t free = 0, total = 0;
+  std::string gpu;  // GpuFacts::id
 };
 
 // A process's place among those of its host.
@@ -237,6 +247,8 @@ class Device {
   [[nodiscard]] virtual bool has_native_bf16() const = 0;
   // Bytes of live Buffers, as requested. Thread-safe.
   [[nodiscard]] MemoryUse memory_use(MemoryKind kind) const;
+  // Of a GPU; nothing where the host's memory is the device's, or nothing runs.
+  [[nodiscard]] virtual std::optional<DeviceMemory> memory() const { return {}; }
 
  protected:
   Device() = default;

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <vector>
 
 #include "runtime/base/error.h"
@@ -136,6 +137,36 @@ bool is_absent(const HardwareField& field, const HardwareSlot& slot) {
 }
 
 }  // namespace
+
+Hardware slice_of(Hardware hardware, const std::string& profile) {
+  constexpr int parts = 7;
+  constexpr double gib = std::uint64_t{1} << 30;
+  int processors = 0, memory = 0, end = 0;
+  const bool read = std::sscanf(profile.c_str(), "%dg.%dgb%n", &processors, &memory, &end) == 2 &&
+                    static_cast<std::size_t>(end) == profile.size();
+  const double share = memory * gib / hardware.device.memory_bytes;
+  if (!read || processors < 1 || processors > parts || memory < 1 || share > 1 ||
+      hardware.node.cores > 0) {
+    fail(ExitCode::config,
+         "--slice: \"{}\" is no MIG profile of {}: give parts of 7 and GiB of {:.0f}, as in "
+         "3g.40gb, for a machine of GPUs (nvidia-smi mig -lgip lists them)",
+         profile, hardware.name, hardware.device.memory_bytes / gib);
+  }
+  const double fraction = static_cast<double>(processors) / parts;
+  for (double& peak : hardware.device.peak_flops)
+    peak *= fraction;
+  hardware.device.memory_bytes = memory * gib;
+  hardware.device.memory_bandwidth *= share;
+  const int of_gpu = std::max(1, std::min(parts / processors, static_cast<int>(1 / share)));
+  hardware.node.ranks *= of_gpu;
+  hardware.links.between.bandwidth *=
+      static_cast<double>(hardware.links.rails) / (hardware.links.domain * of_gpu);
+  hardware.links.inside = hardware.links.between;
+  hardware.links.domain = hardware.links.rails = 1;
+  hardware.price_per_hour /= of_gpu;
+  hardware.name += " " + profile;
+  return hardware;
+}
 
 Efficiency Hardware::efficiency_of_counted() const {
   Efficiency all = efficiency;

@@ -43,7 +43,8 @@ struct Efficiency {
 };
 
 struct Node {
-  int ranks = 1;  // when full
+  int ranks = 1;            // when full
+  double memory_bytes = 0;  // of the host, for page-locked memory beside GPUs; 0 = not described
   // CPU cores shared by its ranks; 0 = each rank has its own device.
   int cores = 0;
   // Compute time with as many ranks as cores, relative to a single rank (caches, memory, clock).
@@ -94,6 +95,12 @@ struct Hardware {
   }
   [[nodiscard]] Efficiency efficiency_of_counted() const;
 };
+
+// The machine whose ranks have slices of its GPUs (MIG) instead, by profile: "3g.40gb" has 3 of 7
+// parts of the multiprocessors and 40 GiB, with their share of the bandwidth. Slices reach no
+// peer's memory, so messages go as between nodes. Raises ExitCode::config for what is no profile or
+// no GPU's.
+[[nodiscard]] Hardware slice_of(Hardware hardware, const std::string& profile);
 
 // Raises ExitCode::config with "file:line: key: value ...; allowed ..." for unknown, missing and
 // duplicate keys, wrong types, and values out of range.

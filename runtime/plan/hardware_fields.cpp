@@ -62,6 +62,7 @@ std::span<const HardwareField> hardware_fields() {
        min_share, 65536},
 
       {"node", "ranks", [](H& h) -> Slot { return &h.node.ranks; }, 1, max_ranks, true},
+      {"node", "memory_bytes", [](H& h) -> Slot { return &h.node.memory_bytes; }, 0, max_bytes},
       {"node", "cores", [](H& h) -> Slot { return &h.node.cores; }, 0, max_ranks},
       {"node", "crowded_slowdown", [](H& h) -> Slot { return &h.node.crowded_slowdown; }, 1, 100},
       {"node", "scheduling_delay", [](H& h) -> Slot { return &h.node.scheduling_delay; }, 0, 10},

@@ -40,6 +40,21 @@ TEST_F(CommunicatorTest, KnowsRankSizeAndName) {
   EXPECT_EQ(world().name(), "world");
 }
 
+TEST_F(CommunicatorTest, LargeWorldsMeetAtSeveralRootsOfNccl) {
+  EXPECT_EQ(nccl_roots(1), 1);
+  EXPECT_EQ(nccl_roots(128), 1);
+  EXPECT_EQ(nccl_roots(129), 2);
+  EXPECT_EQ(nccl_roots(1024), 8);
+  if (!on_gpu()) return;
+  for (const int ranks_per_root : {1, 2}) {
+    const auto group = test::make_world(device(), {.ranks_per_root = ranks_per_root});
+    Values values = filled(DType::i32, 5, rank());
+    group->broadcast(comm_stream(), values.tensor(mirrors()), 0);
+    finish();
+    EXPECT_EQ(values.all(), filled(DType::i32, 5, 0).all());
+  }
+}
+
 TEST_F(CommunicatorTest, AGroupOfLargeMessagesRoundARingCannotDeadlock) {
   constexpr std::int64_t count = 300'000;
   for (Stream* const stream : {&compute(), &comm_stream()}) {

@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/comm/mpi.h"
+#include "runtime/comm/watchdog/start_watch.h"
 #include "runtime/comm/watchdog/step_watch.h"
 #include "tests/comm/call_records.h"
+#include "tests/support/expect_error.h"
 
 namespace trireme {
 namespace {
@@ -164,6 +167,24 @@ TEST_F(WatchReportTest, TheDumpHoldsTheLastCallsOfAllGroups) {
         "started  send(f32, count 12, to 0) number 1"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\nis missing in\n" << text;
   }
+}
+
+TEST(StartLimit, GrowsWithRanksBeyond128UnlessItIsSet) {
+  EXPECT_EQ(usual_start_seconds(1), 120);
+  EXPECT_EQ(usual_start_seconds(128), 120);
+  EXPECT_EQ(usual_start_seconds(1024), 344);
+  const auto with = [](const char* limit) {
+    ::setenv("OMPI_COMM_WORLD_SIZE", "1024", 1);
+    ::setenv(start_seconds_variable, limit, 1);
+    return start_seconds();
+  };
+  EXPECT_EQ(with(""), 344);
+  EXPECT_EQ(with("7"), 7);
+  for (const char* const wrong : {"-1", "soon", "1e9", "5s"})
+    test::expect_error(
+        ExitCode::config, [&] { (void)with(wrong); }, "TRIREME_START_SECONDS", wrong);
+  ::unsetenv("OMPI_COMM_WORLD_SIZE");
+  ::unsetenv(start_seconds_variable);
 }
 
 }  // namespace

@@ -57,6 +57,8 @@ Machine read_machine() {
   machine.gpus = std::atoi(setting("TRIREME_EMULATED_GPUS", "1"));
   machine.memory_bytes = std::strtoull(setting("TRIREME_EMULATED_MEMORY", "8192"), nullptr, 10)
                          << 20;
+  machine.slices = std::atoi(setting("TRIREME_EMULATED_SLICES", "0"));
+  if (machine.slices > 0) machine.memory_bytes /= static_cast<std::size_t>(machine.slices);
   machine.fault = setting("TRIREME_EMULATED_FAULT", "");
   // Other threads' work may use the memory while this thread's does not.
   machine.protect = machine.streams != StreamMode::threads;

@@ -10,9 +10,11 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "tests/emulation/contracts.h"
 #include "tests/emulation/machine.h"
@@ -228,9 +230,26 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return ncclSuccess;
 }
 
-ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
-                                    ncclConfig_t* config) {
-  nccl_called("ncclCommInitRankConfig");
+namespace {
+
+// An id begins with the process that made it.
+bool from_different_ranks(const std::vector<ncclUniqueId>& ids) {
+  std::set<std::string> makers;
+  for (const ncclUniqueId& id : ids) {
+    const std::string text = id.internal;
+    makers.insert(text.substr(0, text.find('_')));
+  }
+  return makers.size() == ids.size() && !makers.contains("");
+}
+
+}  // namespace
+
+ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int id_count,
+                                      ncclUniqueId* ids, ncclConfig_t* config) {
+  nccl_called("ncclCommInitRankScalable");
+  if (id_count < 1 || id_count > ranks || !from_different_ranks({ids, ids + id_count}))
+    return report(ncclInvalidArgument, "an id of each root, and no more roots than ranks");
+  const ncclUniqueId& id = ids[0];
   int world_ranks = 0, world_rank = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &world_ranks);
   MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);

@@ -2,6 +2,7 @@
 // The device, its memory and copies of the emulated runtime.
 #include "tests/emulation/runtime_api.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -44,17 +45,19 @@ bool holds_pinned(const void* data, std::size_t bytes) {
 // The GPUs of the machine that this process sees, as numbers in CUDA_VISIBLE_DEVICES.
 const std::vector<int>& visible_gpus() {
   static const std::vector<int> gpus = [] {
+    const int slices = Machine::get().slices;
+    const int there = Machine::get().gpus * std::max(1, slices);
     std::vector<int> found;
     const char* const text = std::getenv("CUDA_VISIBLE_DEVICES");
     if (text == nullptr) {
-      for (int gpu = 0; gpu < Machine::get().gpus; ++gpu)
+      for (int gpu = 0; gpu < (slices > 0 ? 1 : there); ++gpu)
         found.push_back(gpu);
       return found;
     }
     std::istringstream list(text);
     for (std::string number; std::getline(list, number, ',');) {
       const int gpu = std::atoi(number.c_str());
-      if (gpu < 0 || gpu >= Machine::get().gpus) break;
+      if (gpu < 0 || gpu >= there || (slices > 0 && !found.empty())) break;
       found.push_back(gpu);
     }
     return found;
@@ -183,8 +186,9 @@ cudaError_t cudaSetDevice(int device) {
 }
 
 cudaError_t cudaDeviceGetPCIBusId(char* text, int capacity, int device) {
-  std::snprintf(text, static_cast<std::size_t>(capacity), "0000:%02x:00.0",
-                visible_gpus()[static_cast<std::size_t>(device)] + 1);
+  std::snprintf(
+      text, static_cast<std::size_t>(capacity), "0000:%02x:00.0",
+      visible_gpus()[static_cast<std::size_t>(device)] / std::max(1, Machine::get().slices) + 1);
   return cudaSuccess;
 }
 
@@ -197,7 +201,8 @@ cudaError_t cudaGetDevice(int* device) {
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int /*device*/) {
   switch (attribute) {
     case cudaDevAttrMultiProcessorCount:
-      *value = 4;  // few, so that grid-stride loops iterate
+      // Few, so that grid-stride loops iterate.
+      *value = 4 / std::max(1, Machine::get().slices);
       return cudaSuccess;
     case cudaDevAttrComputeCapabilityMajor:
       *value = Machine::get().fault == "old_gpu" ? 7 : 9;
@@ -222,7 +227,10 @@ cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAttr /*attribute*
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  std::snprintf(properties->name, sizeof(properties->name), "Emulated GPU");
+  std::snprintf(properties->name, sizeof(properties->name), "%s",
+                Machine::get().slices > 0 ? "Emulated GPU MIG 1g.4gb" : "Emulated GPU");
+  static_cast<void>(cudaDeviceGetAttribute(&properties->multiProcessorCount,
+                                           cudaDevAttrMultiProcessorCount, device));
   properties->uuid = {};
   properties->uuid.bytes[0] =
       static_cast<char>(visible_gpus()[static_cast<std::size_t>(device)] + 1);

@@ -101,6 +101,7 @@ struct cudaDeviceProp {
   cudaUUID_t uuid;
   std::size_t totalGlobalMem;
   int major, minor;
+  int multiProcessorCount;
 };
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);

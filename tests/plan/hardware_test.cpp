@@ -8,6 +8,7 @@
 
 #include "runtime/base/error.h"
 #include "tests/plan/plans.h"
+#include "tests/support/expect_error.h"
 
 namespace trireme::plan::test {
 namespace {
@@ -146,6 +147,30 @@ TEST(HardwareFiles, RefuseAMissingOrDoubledKey) {
 
 TEST(HardwareFiles, NameTheFileThatCannotBeRead) {
   EXPECT_THROW(static_cast<void>(load_hardware("configs/hardware/absent.yaml")), Error);
+}
+
+TEST(Hardware, ASliceIsADeviceOfItsOwn) {
+  const std::string text = R"(
+name: GPU
+device: {memory_bytes: 85899345920, memory_bandwidth: 8e12}
+peak_flops: {fp32: 7e12, bf16: 70e12}
+efficiency: {matmul: 1, attention: 1, convolution: 1, memory: 1}
+node: {ranks: 8}
+links: {domain: 8, rails: 8, inside_latency: 1e-6, inside_bandwidth: 360e9, between_latency: 1e-5, between_bandwidth: 40e9}
+)";
+  const Hardware whole = parse_hardware(text, "gpu.yaml");
+  const Hardware slice = slice_of(whole, "3g.40gb");
+  EXPECT_EQ(slice.name, "GPU 3g.40gb");
+  EXPECT_EQ(slice.device.memory_bytes, 40.0 * (1 << 30));
+  EXPECT_DOUBLE_EQ(slice.device.memory_bandwidth, 4e12);
+  EXPECT_DOUBLE_EQ(slice.flops(Precision::bf16), 30e12);
+  EXPECT_EQ(slice.node.ranks, 16);
+  EXPECT_EQ(slice.links.domain, 1);
+  EXPECT_DOUBLE_EQ(slice.links.between.bandwidth, 20e9);
+  EXPECT_EQ(slice_of(whole, "1g.10gb").node.ranks, 56);
+  for (const char* const wrong : {"", "3g", "3g.40", "8g.80gb", "0g.10gb", "3g.40gb2", "7g.100gb"})
+    ::trireme::test::expect_error(
+        ExitCode::config, [&] { (void)slice_of(whole, wrong); }, "--slice", wrong);
 }
 
 }  // namespace

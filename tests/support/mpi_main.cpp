@@ -130,7 +130,7 @@ namespace trireme {
 
 int main(int argc, char** argv) {
   if (trireme::serve_hdf5_child != nullptr) trireme::serve_hdf5_child(argc, argv);
-  trireme::prepare_gpu_environment();
+  static_cast<void>(trireme::prepare_gpu_environment());
   try {
     const trireme::MpiEnvironment environment(&argc, &argv);
     trireme::set_process_label(environment.rank(), environment.size());

@@ -13,7 +13,7 @@ namespace trireme {
 
 int main(int argc, char** argv) {
   if (trireme::serve_hdf5_child != nullptr) trireme::serve_hdf5_child(argc, argv);
-  trireme::prepare_gpu_environment();
+  static_cast<void>(trireme::prepare_gpu_environment());
   testing::InitGoogleTest(&argc, argv);
   if (trireme::test::device_under_test() == trireme::DeviceType::cuda) {
     try {

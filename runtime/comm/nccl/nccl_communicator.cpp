@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/comm/nccl/nccl_communicator.h"
 
+#include <algorithm>
+
 #include "runtime/comm/host_stream.h"
 #include "runtime/comm/same_on_all_ranks.h"
 #include "runtime/device/cuda_slot.h"
@@ -57,6 +59,23 @@ void check_library() {
        nccl_library_version(), NCCL_MAJOR, NCCL_MINOR);
 }
 
+// One from the first rank of each root's (bootstrap.cc, firstRankFromRoot).
+std::vector<ncclUniqueId> agree_on_ids(Communicator& group, int ranks_per_root) {
+  std::vector<ncclUniqueId> ids(static_cast<std::size_t>(nccl_roots(group.size(), ranks_per_root)));
+  const HostStream stream;
+  const int roots = static_cast<int>(ids.size());
+  for (int root = 0; root < roots; ++root) {
+    ncclUniqueId& id = ids[static_cast<std::size_t>(root)];
+    const int first = root * (group.size() / roots) + std::min(root, group.size() % roots);
+    if (group.rank() == first) TRIREME_NCCL(ncclGetUniqueId(&id));
+    group.broadcast(*stream,
+                    {reinterpret_cast<std::byte*>(&id), DType::u8,
+                     Shape{static_cast<std::int64_t>(sizeof(id))}},
+                    first);
+  }
+  return ids;
+}
+
 }  // namespace
 
 namespace cuda {
@@ -71,15 +90,9 @@ std::unique_ptr<Communicator> make_nccl_world(std::unique_ptr<Communicator> host
   const auto setup = host->host_sibling(host->name() + ".setup");
   check_same_on_all_ranks(*setup, "the NCCL library", nccl_library_version());
   prepare_for_shared_gpus(*setup, device, options.share_gpus);
-  ncclUniqueId id{};
-  if (host->rank() == 0) TRIREME_NCCL(ncclGetUniqueId(&id));
-  const HostStream stream;
-  setup->broadcast(
-      *stream,
-      {reinterpret_cast<std::byte*>(&id), DType::u8, Shape{static_cast<std::int64_t>(sizeof(id))}},
-      0);
+  std::vector<ncclUniqueId> ids = agree_on_ids(*setup, options.ranks_per_root);
   const auto shared = std::make_shared<const NcclOptions>(std::move(options));
-  auto handle = std::make_unique<NcclHandle>(id, host->size(), host->rank(), host->name(), shared);
+  auto handle = std::make_unique<NcclHandle>(ids, host->size(), host->rank(), host->name(), shared);
   return std::make_unique<NcclCommunicator>(std::move(host), std::move(handle), shared);
 }
 

@@ -60,17 +60,32 @@ void require_repeatable_sums() {
 
 void prepare_for_shared_gpus(Communicator& group, Device& device, bool may_share) {
   const std::vector<std::string> hosts = gather_texts(group, host_name());
-  std::vector<std::string> gpus = gather_texts(group, host_name() + " " + gpu_address(device));
-  std::ranges::sort(gpus);
-  const auto twice = std::ranges::adjacent_find(gpus);
-  if (twice == gpus.end()) return;
+  const std::vector<std::string> gpus =
+      gather_texts(group, host_name() + " " + gpu_address(device));
+  const std::vector<std::string> ids =
+      gather_texts(group, host_name() + " " + gpu_id(CudaDevice::of(device).index()));
+  const auto twice = [](std::vector<std::string> texts) {
+    std::ranges::sort(texts);
+    const auto found = std::ranges::adjacent_find(texts);
+    return found == texts.end() ? std::string() : *found;
+  };
+  const std::string shared = twice(gpus);
+  if (shared.empty()) return;
+  if (!may_share && twice(ids).empty()) {
+    fail(ExitCode::config,
+         "device.type: cuda: several ranks have slices of one GPU (MIG; host and address: {}), "
+         "which NCCL refuses as a duplicate: it compares PCI addresses; use the GPU as a whole, "
+         "give the ranks slices of different GPUs, or set device.share: true, which sends messages "
+         "through sockets",
+         shared);
+  }
   if (!may_share) {
     fail(
         ExitCode::config,
         "device.type: cuda: several ranks were given the same GPU (host and address: {}); let each "
         "see one of its own (CUDA_VISIBLE_DEVICES), or set device.share: true to let ranks take "
         "turns on a GPU",
-        *twice);
+        shared);
   }
   const bool one_host =
       std::ranges::all_of(hosts, [&](const std::string& host) { return host == hosts[0]; });

@@ -20,13 +20,14 @@ constexpr std::chrono::seconds abort_patience{1};
 NcclHandle::NcclHandle(std::string name, std::shared_ptr<const NcclOptions> options)
     : name_(std::move(name)), options_(std::move(options)) {}
 
-NcclHandle::NcclHandle(const ncclUniqueId& id, int ranks, int rank, std::string name,
+NcclHandle::NcclHandle(std::vector<ncclUniqueId>& ids, int ranks, int rank, std::string name,
                        std::shared_ptr<const NcclOptions> options)
     : NcclHandle(std::move(name), std::move(options)) {
   Lock lock(mutex_);
   ncclConfig_t settings = config();
   try {
-    TRIREME_NCCL(ncclCommInitRankConfig(&comm_, ranks, id, rank, &settings));
+    TRIREME_NCCL(ncclCommInitRankScalable(&comm_, ranks, rank, static_cast<int>(ids.size()),
+                                          ids.data(), &settings));
   } catch (const Error& error) {
     raise(error);
   }

@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "runtime/comm/call.h"
 #include "runtime/comm/comm_label.h"
@@ -26,8 +27,8 @@ class NcclHandle {
  public:
   using Lock = std::unique_lock<std::timed_mutex>;
 
-  // Collective over the ranks of `id`; blocks the host.
-  NcclHandle(const ncclUniqueId& id, int ranks, int rank, std::string name,
+  // Collective over the ranks of `ids`, which are the same on each; blocks the host.
+  NcclHandle(std::vector<ncclUniqueId>& ids, int ranks, int rank, std::string name,
              std::shared_ptr<const NcclOptions> options);
   ~NcclHandle();
   NcclHandle(const NcclHandle&) = delete;

@@ -29,7 +29,6 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr double usual_seconds = 120;
 // Pause of a rank that waits, and of one that only answers.
 constexpr auto short_pause = 50ms, long_pause = 250ms;
 // A process that did not run for longer was suspended.
@@ -63,9 +62,19 @@ struct Note {
 
 }  // namespace
 
+double usual_start_seconds(int ranks) {
+  constexpr double seconds = 120, of_rank_beyond = 0.25;
+  constexpr int enough_for = 128;
+  return seconds + of_rank_beyond * std::max(0, ranks - enough_for);
+}
+
 double start_seconds() {
   const char* const text = std::getenv(start_seconds_variable);
-  if (text == nullptr || *text == '\0') return usual_seconds;
+  if (text == nullptr || *text == '\0') {
+    std::optional<std::int64_t> ranks = launched_ranks();
+    if (!ranks) ranks = environment_number("WORLD_SIZE", 1, std::numeric_limits<int>::max());
+    return usual_start_seconds(static_cast<int>(ranks.value_or(1)));
+  }
   double value = 0;
   const char* const end = text + std::strlen(text);
   const auto [rest, error] = std::from_chars(text, end, value);

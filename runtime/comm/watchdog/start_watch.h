@@ -24,8 +24,8 @@
 namespace trireme {
 
 inline constexpr const char* start_seconds_variable = "TRIREME_START_SECONDS";
-// How long a job's ranks may take to connect; 120 unless the variable is set, 0: for ever. Raises
-// ExitCode::config if it is not a valid number.
+// How long a job's ranks may take to connect: usual_start_seconds() unless the variable is set, 0:
+// for ever. Raises ExitCode::config if it is not a valid number.
 [[nodiscard]] double start_seconds();
 
 // One per process, from the start of MpiEnvironment to its end.

@@ -8,12 +8,26 @@
 #include "runtime/device/cuda/cuda_stream.h"
 #include "runtime/device/cuda_slot.h"
 #include "runtime/device/dry/dry_device.h"
+#include "runtime/device/gpu_facts.h"
 
 namespace trireme {
 namespace {
 
+std::string name_of_gpu(int index) {
+  cudaDeviceProp properties{};
+  TRIREME_CUDA(cudaGetDeviceProperties(&properties, index));
+  return properties.name;
+}
+
 int choose_index(const DevicePlace& place) {
   const int count = cuda_device_count();
+  if (place.local_size > count && !place.share && is_slice(name_of_gpu(0))) {
+    fail(ExitCode::config,
+         "device.type: cuda: {} ranks on this host see {}, as CUDA shows a process one slice of a "
+         "GPU (MIG); give each rank its own with CUDA_VISIBLE_DEVICES=MIG-... (nvidia-smi -L lists "
+         "them), start one rank, or set device.share: true to let ranks take turns",
+         place.local_size, name_of_gpu(0));
+  }
   if (place.local_size > count && !place.share) {
     fail(
         ExitCode::config,
@@ -104,10 +118,7 @@ CudaDevice::CudaDevice(int capability, int multiprocessors)
 
 std::string CudaDevice::name() const {
   if (described_) return fmt::format("described GPU, {} multiprocessors", multiprocessors_);
-  cudaDeviceProp properties{};
-  TRIREME_CUDA(cudaGetDeviceProperties(&properties, index_));
-  return fmt::format("{}, {} multiprocessors", static_cast<const char*>(properties.name),
-                     multiprocessors_);
+  return fmt::format("{}, {} multiprocessors", name_of_gpu(index_), multiprocessors_);
 }
 
 CudaDevice& CudaDevice::of(Device& device) {
@@ -144,6 +155,14 @@ void CudaDevice::fill_zero(Stream& stream, void* to, std::size_t bytes) {
 std::unique_ptr<Graph> CudaDevice::capture(Stream& stream, const std::function<void()>& work) {
   TRIREME_EXPECTS(!described_, "nothing runs on a described GPU, so nothing can be recorded");
   return std::make_unique<CudaGraph>(CudaStream::of(stream), work);
+}
+
+std::optional<DeviceMemory> CudaDevice::memory() const {
+  if (described_) return {};
+  choose_device(index_);
+  DeviceMemory memory{.gpu = gpu_id(index_)};
+  TRIREME_CUDA(cudaMemGetInfo(&memory.free, &memory.total));
+  return memory;
 }
 
 std::byte* CudaDevice::allocate(std::size_t bytes, MemoryKind kind) {

@@ -31,6 +31,7 @@ class CudaDevice final : public Device {
   [[nodiscard]] std::unique_ptr<Graph> capture(Stream& stream,
                                                const std::function<void()>& work) override;
   [[nodiscard]] bool has_native_bf16() const override { return true; }
+  [[nodiscard]] std::optional<DeviceMemory> memory() const override;
 
   [[nodiscard]] int index() const { return index_; }
   [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
@@ -50,6 +51,9 @@ class CudaDevice final : public Device {
 
 // "13.0" from 13000, the runtime's version number.
 [[nodiscard]] std::string cuda_version_text(int version);
+
+// GpuFacts::id: of a part of a GPU (MIG) its own.
+[[nodiscard]] std::string gpu_id(int index);
 
 // The number of GPUs that this process sees. Raises ExitCode::config, with what is missing and what
 // to do, if there is no driver, one too old for the runtime, or no GPU.

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
+#include <cctype>
+#include <fstream>
 
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/device/cuda_slot.h"
@@ -18,6 +20,22 @@ std::string link_between(int from, int to) {
   return atomics != 0 ? "NVLink" : "PCIe";
 }
 
+// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Jul 27 ...": the first word that
+// begins with a digit.
+std::string kernel_module_version() {
+  std::ifstream file("/proc/driver/nvidia/version");
+  for (std::string word; file >> word;) {
+    if (std::isdigit(static_cast<unsigned char>(word[0])) != 0) return word;
+  }
+  return {};
+}
+
+std::string bus_of(int index) {
+  std::array<char, 32> bus{};
+  TRIREME_CUDA(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), index));
+  return bus.data();
+}
+
 GpuFacts facts_of(int index, int count) {
   GpuFacts facts;
   cudaDeviceProp properties{};
@@ -25,18 +43,24 @@ GpuFacts facts_of(int index, int count) {
   facts.name = properties.name;
   facts.capability = 10 * properties.major + properties.minor;
   facts.memory_bytes = properties.totalGlobalMem;
-  std::array<char, 32> bus{};
-  TRIREME_CUDA(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), index));
-  facts.bus = bus.data();
-  facts.id = facts.bus + "-";
-  for (const char byte : properties.uuid.bytes)
-    facts.id += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  facts.processors = properties.multiProcessorCount;
+  facts.bus = bus_of(index);
+  facts.id = gpu_id(index);
   for (int other = 0; other < count; ++other)
     facts.links.push_back(link_between(index, other));
   return facts;
 }
 
 }  // namespace
+
+std::string gpu_id(int index) {
+  cudaDeviceProp properties{};
+  TRIREME_CUDA(cudaGetDeviceProperties(&properties, index));
+  std::string id = bus_of(index) + "-";
+  for (const char byte : properties.uuid.bytes)
+    id += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return id;
+}
 
 namespace cuda {
 
@@ -47,6 +71,7 @@ CudaFacts cuda_facts() {
   TRIREME_CUDA(cudaDriverGetVersion(&driver));
   facts.runtime = cuda_version_text(runtime);
   if (driver > 0) facts.driver = cuda_version_text(driver);
+  facts.module = kernel_module_version();
   try {
     const int count = cuda_device_count();
     for (int index = 0; index < count; ++index)

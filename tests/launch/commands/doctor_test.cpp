@@ -47,8 +47,13 @@ TEST(DoctorTable, FindingsSurviveTheWayToAnotherRank) {
 
 CudaFacts host_with(const std::vector<std::string>& gpus) {
   CudaFacts facts;
-  for (const std::string& name : gpus)
-    facts.gpus.push_back({name, "", 90, 80ULL << 30, {}});
+  for (const std::string& name : gpus) {
+    GpuFacts gpu;
+    gpu.name = name;
+    gpu.capability = 90;
+    gpu.memory_bytes = 80ULL << 30;
+    facts.gpus.push_back(gpu);
+  }
   return facts;
 }
 
@@ -56,8 +61,10 @@ TEST(DoctorGpus, MixedTypesAreNamedWithTheirHosts) {
   const CudaFacts fast = host_with({"H100", "H100"}), mixed = host_with({"H100", "A100"});
   const std::vector<std::string> hosts{"n1", "n1", "n2", "n2"};
   const auto types = [&](const CudaFacts& second) {
-    return std::vector{doctor::gpu_of_rank(fast, 0), doctor::gpu_of_rank(fast, 1),
-                       doctor::gpu_of_rank(second, 0), doctor::gpu_of_rank(second, 1)};
+    return std::vector{doctor::type_of(doctor::gpu_facts_of_rank(fast, 0)),
+                       doctor::type_of(doctor::gpu_facts_of_rank(fast, 1)),
+                       doctor::type_of(doctor::gpu_facts_of_rank(second, 0)),
+                       doctor::type_of(doctor::gpu_facts_of_rank(second, 1))};
   };
 
   Findings alike, different;
@@ -70,6 +77,53 @@ TEST(DoctorGpus, MixedTypesAreNamedWithTheirHosts) {
   EXPECT_THAT(different.all()[0].text,
               HasSubstr("A100 (9.0, 80 GiB) on n2; H100 (9.0, 80 GiB) on n1 n2"));
   EXPECT_THAT(different.all()[0].fix, HasSubstr("--gpus-per-node=TYPE:N"));
+}
+
+TEST(DoctorGpus, AnOldDriverIsToldWithWhatWouldDo) {
+  const auto judged = [](const std::string& driver, bool needed) {
+    CudaFacts facts;
+    facts.runtime = "13.0";
+    facts.driver = driver;
+    facts.module = "570.86.10";
+    Findings findings;
+    doctor::judge_cuda(findings, facts, needed);
+    return findings.all().at(0);
+  };
+  EXPECT_EQ(judged("13.1", true).severity, doctor::Severity::fine);
+  EXPECT_EQ(judged("", false).severity, doctor::Severity::fine);
+  const doctor::Finding old = judged("12.8", true);
+  EXPECT_EQ(old.severity, doctor::Severity::problem);
+  EXPECT_THAT(old.text,
+              HasSubstr("compiled for 13.0, libcuda supports 12.8, kernel module 570.86"));
+  EXPECT_THAT(old.fix, HasSubstr("cuda-compat-13-0"));
+  EXPECT_EQ(judged("12.8", false).severity, doctor::Severity::note);
+}
+
+TEST(DoctorGpus, RanksOnSlicesOfOneGpuAreNamed) {
+  const auto judged = [](const std::vector<doctor::RankGpu>& gpus, bool may_share) {
+    Findings findings;
+    doctor::judge_slices(findings, gpus, may_share);
+    return findings;
+  };
+  const std::vector<doctor::RankGpu> slices{
+      {"n1", "01", "a"}, {"n1", "02", "b"}, {"n1", "01", "c"}};
+  ASSERT_EQ(judged(slices, false).all().size(), 1U);
+  EXPECT_EQ(judged(slices, false).all()[0].severity, doctor::Severity::problem);
+  EXPECT_THAT(judged(slices, false).all()[0].text,
+              HasSubstr("ranks 0 and 2 have slices of the GPU 01 of n1"));
+  EXPECT_EQ(judged(slices, true).all()[0].severity, doctor::Severity::note);
+  EXPECT_TRUE(judged({{"n1", "01", "a"}, {"n2", "01", "c"}, {"n1", "", ""}, {"n1", "", ""}}, false)
+                  .all()
+                  .empty());
+}
+
+TEST(DoctorGpus, APlanBeyondTheGpuIsAProblem) {
+  Findings findings;
+  doctor::judge_gpu_memory(findings, 81ULL << 30U, "activations 80.00 GiB", 80ULL << 30U);
+  doctor::judge_gpu_memory(findings, 79ULL << 30U, "activations 78.00 GiB", 80ULL << 30U);
+  EXPECT_EQ(findings.all()[0].severity, doctor::Severity::problem);
+  EXPECT_THAT(findings.all()[0].text, HasSubstr("activations 80.00 GiB"));
+  EXPECT_EQ(findings.all()[1].severity, doctor::Severity::fine);
 }
 
 TEST(DoctorGpus, ARankWithoutAGpuIsNamed) {

@@ -157,7 +157,7 @@ TEST(LayoutSearch, TheNearestDiffersInTheFewestKeys) {
   const LayoutChoice from = choice_of(given);
   const plan::Hardware smaller = machine("52000000");
   ASSERT_GT(memory_needed({.config = resolve_config(given, {}),
-                           .stages = plan_memory_of_stages(resolve_config(given, {}), smaller)},
+                           .stages = plan_memory_of_stages(resolve_config(given, {}))},
                           smaller),
             52000000U);
 

@@ -288,6 +288,38 @@ TEST_F(WholePlan, APlanThatDoesNotFitNamesTheArenaAndTheNearestLayout) {
   expect_refusal(gpt("50100000") + "--ranks 4 --search", "no layout of 4 ranks fits");
 }
 
+TEST_F(WholePlan, ANodeWithoutRoomForCopiesOfCheckpointsIsRefused) {
+  const std::string command = gpt() + "--ranks 8 --set checkpoint.every_steps=10 ";
+  const auto on_nodes_of = [&](const std::string& bytes) {
+    test::write_file(directory_.path() + "/machine.yaml",
+                     test::with_value(test::small_machine, "cores", "0, memory_bytes: " + bytes));
+  };
+  on_nodes_of("1e9");
+  EXPECT_THAT(plan(command), AllOf(HasSubstr("a node of 953.7 MiB"), HasSubstr("fits into")));
+  on_nodes_of("1e6");
+  expect_refusal(command, "the ranks of a node need", "a node of test machine has 1.0 MiB",
+                 "checkpoint.every_steps: 0");
+}
+
+// 8 GPUs with NVLink: sums between all pairs take 7 x 32 connections of 12 MiB, and 24 rings.
+TEST_F(WholePlan, BuffersOfNcclFollowTheTrafficAndItsCap) {
+  const std::string file = directory_.path() + "/plan.json";
+  const auto nccl = [&](const std::string& set) {
+    (void)plan(config("precision: bf16\nmodel: {family: gpt2, layers: 2, hidden: 64, heads: 4, "
+                      "context: 32, vocabulary: 256}\ndata: {path: none}\n"
+                      "train: {global_batch: 64, micro_batch: 2}\n") +
+               "--ranks 8 --hardware " TRIREME_CONFIGS "/hardware/h100.yaml --json " + file + set);
+    const auto json = nlohmann::json::parse(test::read_file(file));
+    return json["memory"]["stages"][0]["bytes"]["NCCL"].get<double>() / (1 << 20);
+  };
+  EXPECT_EQ(nccl(""), 24 * 24);
+  EXPECT_EQ(nccl(" --set comm.max_ctas=2"), 2 * 24);
+  EXPECT_EQ(nccl(" --set reproducibility=layout --set parallel.tensor_blocks=1"),
+            24 * 12 + 7 * 32 * 12);
+  EXPECT_EQ(nccl(" --set parallel.reduce_dtype=compute"), 24 * 12 + 7 * 32 * 12);
+  EXPECT_EQ(nccl(" --set reproducibility=fast"), 24 * 24 + 256);
+}
+
 TEST_F(WholePlan, TheSearchPrintsTenLayoutsThatFit) {
   const std::string text = plan(gpt() + "--ranks 4 --search");
 

@@ -70,6 +70,26 @@ TEST_F(EmulatedFailure, ALauncherMayShowEachRankAGpuOfItsOwn) {
   EXPECT_EQ(result.exit_code, 0) << result.output;
 }
 
+TEST_F(EmulatedFailure, SlicesOfOneGpuAreRefusedUnlessRanksShareIt) {
+  const ScopedVariable slices("TRIREME_EMULATED_SLICES", "2");
+  const CommandResult result = train_with_gpus("0", "1");
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("slices of one GPU (MIG; "), HasSubstr("0000:01:00.0"),
+                                   HasSubstr("device.share: true")));
+}
+
+TEST_F(EmulatedFailure, SlicesOfDifferentGpusTrainTogether) {
+  const ScopedVariable slices("TRIREME_EMULATED_SLICES", "2");
+  const CommandResult result = train_with_gpus("1", "2");
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+}
+
+TEST_F(EmulatedFailure, RanksThatSeeTheSameSliceAreToldHowToGetTheirOwn) {
+  const ScopedVariable slices("TRIREME_EMULATED_SLICES", "2");
+  expect_failure(train(2), 2,
+                 AllOf(HasSubstr("MIG 1g.4gb"), HasSubstr("CUDA_VISIBLE_DEVICES=MIG-")));
+}
+
 TEST_F(EmulatedFailure, AHostWithoutGpusIsNamed) {
   const ScopedVariable none("TRIREME_EMULATED_GPUS", "0");
   expect_failure(train(1), 2, AllOf(HasSubstr("device.type"), HasSubstr("GPU")));
@@ -84,17 +104,16 @@ TEST_F(EmulatedFailure, AnOldNcclIsReportedWithBothVersions) {
 TEST_F(EmulatedFailure, TooLargeActivationsNameSettingsThatFit) {
   const ScopedVariable small("TRIREME_EMULATED_MEMORY", "4");
   expect_failure(
-      train(1, {"model.context=64", "model.hidden=64", "train.micro_batch=8"}), 1,
-      AllOf(HasSubstr("out of memory: "), HasSubstr("asked for by activations on GPU 0"),
-            HasSubstr("of 4.00 MiB free"), HasSubstr("holds parameters "), HasSubstr("gradients "),
+      train(1, {"model.context=64", "model.hidden=64", "train.micro_batch=8"}), 2,
+      AllOf(HasSubstr("the plan does not fit: a rank needs "), HasSubstr("GiB on GPU 0000:01:00.0"),
+            HasSubstr("activations overflow"), HasSubstr("parameters "), HasSubstr("gradients "),
             HasSubstr("(now 8) would fit"), HasSubstr("train.recompute: full (now none)")));
 }
 
 TEST_F(EmulatedFailure, AnOptimizerThatDoesNotFitNamesZero) {
   const ScopedVariable small("TRIREME_EMULATED_MEMORY", "24");
-  expect_failure(train(2, {"model.hidden=384", "model.layers=1", "train.micro_batch=1"}), 1,
-                 AllOf(HasSubstr("out of memory: "), HasSubstr("asked for by optimizer"),
-                       HasSubstr("parallel.zero: 1")));
+  expect_failure(train(2, {"model.hidden=384", "model.layers=1", "train.micro_batch=1"}), 2,
+                 AllOf(HasSubstr("the plan does not fit"), HasSubstr("comm.max_ctas: 8")));
 }
 
 TEST_F(EmulatedFailure, AnErrorOfACollectiveNamesGroupAndCall) {

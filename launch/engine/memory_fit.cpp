@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/engine/memory_fit.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "launch/engine/options.h"
+#include "runtime/base/environment.h"
+#include "runtime/base/log.h"
+#include "runtime/comm/gather_texts.h"
+#include "runtime/telemetry/environment.h"
+#include "runtime/telemetry/host.h"
+
+namespace trireme {
+namespace {
+
+using plan::MeshAxis;
+using plan::NcclTraffic;
+
+double gib(std::uint64_t bytes) {
+  return static_cast<double>(bytes) / (std::uint64_t{1} << 30);
+}
+
+// Who shares this rank's host and GPU, and how NCCL reaches the others.
+struct Neighbours {
+  std::vector<std::string> hosts;  // of all ranks
+  int on_host = 0, on_gpu = 0;     // this rank included
+  std::optional<DeviceMemory> gpu;
+  NcclPlace place{};
+};
+
+Neighbours neighbours_of(Communicator& world, const Device& device, const Config& config) {
+  Neighbours here{.hosts = gather_texts(world, host_name()), .gpu = device.memory()};
+  const std::string gpu = here.gpu ? here.gpu->gpu : "", host = host_name();
+  const auto gpus = gather_texts(world, gpu);
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    here.on_host += here.hosts[i] == host ? 1 : 0;
+    here.on_gpu += here.hosts[i] == host && gpus[i] == gpu ? 1 : 0;
+  }
+  if (here.gpu) here.place = nccl_place(config, cuda_facts(), here.on_host, here.on_gpu > 1);
+  return here;
+}
+
+// Over the ranks of this host.
+std::uint64_t sum_of_host(Communicator& world, const Neighbours& here, std::uint64_t own) {
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(world.size()));
+  const HostStream stream;
+  world.all_gather(*stream, {reinterpret_cast<std::byte*>(&own), DType::u64, Shape{1}},
+                   {reinterpret_cast<std::byte*>(all.data()), DType::u64, Shape{world.size()}});
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    sum += here.hosts[i] == host_name() ? all[i] : 0;
+  return sum;
+}
+
+std::uint64_t host_limit() {
+  const HostMemory memory = host_memory();
+  return memory.limit_bytes > 0 ? std::min(memory.limit_bytes, memory.total_bytes)
+                                : memory.total_bytes;
+}
+
+std::string way_out_of_nccl(const Config& config, const MemoryNeed& need, const NcclPlace& place) {
+  constexpr std::int64_t few = 8;
+  Config capped = config;
+  capped.comm.max_ctas = few;
+  const std::uint64_t less = nccl_memory_of(capped, place, /*training=*/true).device;
+  if (less >= need.nccl.device) return {};
+  return fmt::format(
+      "; comm.max_ctas: {} (now {}) lowers NCCL's {:.2f} GiB to {:.2f}", few,
+      config.comm.max_ctas == 0 ? "NCCL's choice" : fmt::format("{}", config.comm.max_ctas),
+      gib(need.nccl.device), gib(less));
+}
+
+void require_device(const Config& config, const MemoryNeed& need, const Neighbours& here) {
+  const DeviceMemory& gpu = *here.gpu;
+  const auto ranks = static_cast<std::uint64_t>(here.on_gpu);
+  const std::uint64_t share = (ranks > 1 ? gpu.total : gpu.free) / ranks;
+  if (need.device() <= share) return;
+  const BytesByRole held = need.held.on_device(need.type);
+  std::uint64_t taken = need.nccl.device;
+  std::size_t role = static_cast<std::size_t>(MemoryRole::workspace);
+  const bool by_nccl = taken > share;
+  for (const MemoryRole each :
+       {MemoryRole::workspace, MemoryRole::parameters, MemoryRole::gradients, MemoryRole::optimizer,
+        MemoryRole::activations, MemoryRole::staging, MemoryRole::other}) {
+    role = static_cast<std::size_t>(each);
+    if (taken + held[role] > share) break;
+    taken += held[role];
+  }
+  throw OutOfMemory(
+      fmt::format("the plan does not fit: a rank needs {:.2f} GiB on GPU {} of {} ({}), which has "
+                  "{:.2f} of {:.2f} GiB free{}: {} overflow{}",
+                  gib(need.device()), gpu.gpu, host_name(), need.to_string(), gib(gpu.free),
+                  gib(gpu.total), ranks > 1 ? fmt::format(" and {} ranks", ranks) : "",
+                  by_nccl ? "NCCL's buffers" : name_of(static_cast<MemoryRole>(role)),
+                  way_out_of_nccl(config, need, here.place)),
+      static_cast<MemoryRole>(role), std::max<std::uint64_t>(1, held[role]),
+      share - std::min(share, taken), ExitCode::config);
+}
+
+void require_host(std::uint64_t needed, int ranks, const MemoryNeed& need) {
+  const std::uint64_t there = host_limit();
+  if (there == 0 || needed <= there) return;
+  const bool gpu = need.type == DeviceType::cuda;
+  fail(ExitCode::config,
+       "the plan does not fit: {} rank{} need {:.1f} GiB{} on {}, which may use {:.1f} GiB; {}",
+       ranks, ranks == 1 ? "" : "s", gib(needed), gpu ? " of page-locked memory" : "", host_name(),
+       gib(there),
+       gpu ? "checkpoints are copied there first (a part from every data rank) and the loader's "
+             "batches wait there: start fewer ranks on each host, lower data.prefetch, or write "
+             "no checkpoints (checkpoint.every_steps: 0)"
+           : "lower train.micro_batch, use train.recompute: full, raise parallel.zero, tensor or "
+             "pipeline, or start fewer ranks on each host");
+}
+
+}  // namespace
+
+NcclPlace nccl_place(const Config& config, const CudaFacts& facts, int ranks_here, bool shared) {
+  NcclPlace place{.links = {.domain = ranks_here, .rails = ranks_here}};
+  if (shared) {
+    place.links = {.domain = 1, .rails = 1};
+    place.direct = false;
+    return place;
+  }
+  const auto is_nvlink = [](const std::string& link) { return link == "NVLink"; };
+  const bool nvlink = !facts.gpus.empty() && std::ranges::any_of(facts.gpus[0].links, is_nvlink);
+  place.links.inside.bandwidth = nvlink ? plan::slowest_nvlink : 0;
+  place.nvls = config.reproducibility == Reproducibility::fast && !facts.gpus.empty() &&
+               facts.gpus[0].capability >= 90;
+  return place;
+}
+
+plan::NcclMemory nccl_memory_of(const Config& config, const NcclPlace& place, bool training) {
+  const MeshShape mesh = mesh_shape(config.parallel);
+  if (device_type(config) == DeviceType::cpu || mesh.size() == 1) return {};
+  const bool ordered = config.reproducibility == Reproducibility::layout;
+  const auto group = [&](MeshAxis axis, NcclTraffic traffic, std::string_view name) {
+    const CtaLimits ctas = cta_limits(config, name);
+    return plan::nccl_memory({.span = plan::span_of(axis, mesh, place.links),
+                              .traffic = traffic,
+                              .min_ctas = ctas.least,
+                              .max_ctas = ctas.most,
+                              .nvls = place.nvls,
+                              .direct = place.direct},
+                             place.links);
+  };
+  const NcclTraffic sums = ordered ? NcclTraffic::exchange : NcclTraffic::sums;
+  plan::NcclMemory memory = group(MeshAxis::tensor, sums, "tensor");
+  if (training) {
+    const bool rounded = reduced_dtype(config) != DType::f32;  // parallel/rounded_sum.h
+    memory += group(MeshAxis::data, rounded ? NcclTraffic::exchange : sums, "data");
+  }
+  // Losses and tied weights; then the links, at a stage between two others.
+  memory += group(MeshAxis::pipeline, sums, "pipeline");
+  const int directions = training ? 2 : 1;
+  for (int i = 0; i < directions * (mesh.pipeline > 1 ? 1 : 0); ++i) {
+    memory += group(MeshAxis::pipeline, NcclTraffic::send, "pipeline.forward");
+    memory += group(MeshAxis::pipeline, NcclTraffic::receive, "pipeline.forward");
+  }
+  return memory;
+}
+
+std::uint64_t MemoryNeed::device() const {
+  return type == DeviceType::cuda ? total_of(held.on_device(type)) + nccl.device : 0;
+}
+
+std::uint64_t MemoryNeed::host() const {
+  return type == DeviceType::cuda ? total_of(held.host) + nccl.host
+                                  : total_of(held.on_device(type));
+}
+
+std::string MemoryNeed::to_string() const {
+  std::string text;
+  const BytesByRole by_role = held.on_device(type);
+  for (std::size_t i = 0; i < memory_roles; ++i) {
+    if (by_role[i] > 0)
+      text += fmt::format("{} {:.2f} GiB, ", name_of(static_cast<MemoryRole>(i)), gib(by_role[i]));
+  }
+  return text + fmt::format("NCCL {:.2f} GiB", gib(nccl.device));
+}
+
+MemoryNeed plan_need(const Config& config, int rank, const NcclPlace& place, const OwnModel* own) {
+  return {.type = device_type(config),
+          .held = plan_memory(config, rank, own),
+          .nccl = nccl_memory_of(config, place, /*training=*/true)};
+}
+
+void require_fit(Communicator& world, const Device& device, const Config& config,
+                 const OwnModel* own) {
+  const Neighbours here = neighbours_of(world, device, config);
+  const MemoryNeed need = plan_need(config, world.rank(), here.place, own);
+  const std::uint64_t on_host = sum_of_host(world, here, need.host());
+  if (here.gpu) require_device(config, need, here);
+  require_host(on_host, here.on_host, need);
+}
+
+void log_memory_use(Communicator& world, const Device& device, const Config& config,
+                    const OwnModel* own) {
+  const Neighbours here = neighbours_of(world, device, config);
+  const MemoryNeed need = plan_need(config, world.rank(), here.place, own);
+  const std::uint64_t resident = peak_resident_bytes();
+  const std::uint64_t used = here.gpu ? here.gpu->total - here.gpu->free : 0;
+  std::array<std::int64_t, 6> most{};
+  const std::array<std::uint64_t, 6> own_bytes{need.device(),
+                                               need.nccl.device,
+                                               used,
+                                               sum_of_host(world, here, need.host()),
+                                               sum_of_host(world, here, resident),
+                                               resident};
+  std::ranges::copy(own_bytes, most.begin());
+  most = largest_of_any_rank(world, most);
+  if (world.rank() != 0) return;
+  const auto mib = [&](std::size_t i) { return static_cast<double>(most[i]) / 0x1p20; };
+  if (here.gpu)
+    log::get("train").info(
+        "GPU memory at most, planned / measured: {:.1f} MiB ({:.1f} of it NCCL's) / {:.1f} MiB by "
+        "the driver, which counts CUDA, its libraries and other processes too",
+        mib(0), mib(1), mib(2));
+  log::get("train").info(
+      "resident memory of a rank at most {:.1f} MiB, program and libraries included; of a host's "
+      "ranks, planned{} / measured: {:.1f} / {:.1f} MiB",
+      mib(5), here.gpu ? " page-locked" : "", mib(3), mib(4));
+}
+
+}  // namespace trireme
