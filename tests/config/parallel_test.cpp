@@ -313,13 +313,13 @@ TEST(ParallelRules, ZeroGroupsDivideTheDataRanks) {
   EXPECT_EQ(resolved(gpt, {one}, ranks(8)).parallel.shard(), 8);
   EXPECT_EQ(resolved(gpt, {}, ranks(8)).parallel.shard(), 1);
   EXPECT_EQ(refusal(gpt, {one, "parallel.zero_group=3"}, ranks(8)),
-            key + "3: 3 does not divide the data ranks, parallel.data = 8; use 2, 4, or all");
+            key + "3: 3 does not divide the data ranks, parallel.data = 8; use 2 or 4, or all");
   EXPECT_EQ(refusal(gpt, {one, "parallel.zero_group=1"}, ranks(4)),
             key + "1: 1, groups of one rank, shards nothing, parallel.data = 4; use 2, or all");
   EXPECT_EQ(refusal(gpt, {"parallel.zero_group=2"}, ranks(4)),
             key + "2: 2 with parallel.zero: 0, which shards nothing; use all, or zero 1, 2 or 3");
   EXPECT_EQ(refusal(gpt, {one, "parallel.zero_group=some"}, ranks(4)),
-            key + "some: must be all, node or an integer, not 'some'");
+            key + "some: expected all, node or an integer, found the text \"some\"");
 }
 
 TEST(ParallelRules, ZeroGroupsOfANodeAreItsDataRanks) {
@@ -359,16 +359,17 @@ TEST(ParallelRules, LayoutModeNeedsZeroGroupsThatAreNodesOfTheTree) {
 
   EXPECT_EQ(refusal(gpt, with(12, 1, 3), ranks(12)),
             "--set parallel.zero_group=3: 3 is no power of two, so with reproducibility: layout no "
-            "node of the tree of sums, parallel.data = 12; use 2, 4, or all");
+            "node of the tree of sums, parallel.data = 12; use 2 or 4, or all");
   // 2, 2, 2, 1, 1, 1: the second group would have both.
   EXPECT_EQ(refusal(gpt, with(9, 1, 2), ranks(6)),
             "--set parallel.zero_group=2: 2 with reproducibility: layout and data ranks of 2, 2, "
             "2, 1, 1, 1 micro-batches: groups mix ranks with more and fewer; use all");
   EXPECT_NO_THROW((void)resolved(gpt, with(8, 1, 2), ranks(6)));
-  EXPECT_EQ(refusal(gpt, with(12, 2, 2), ranks(4)),
-            "--set reproducibility=layout: layout: 12 micro-batches over parallel.data = 4 ranks "
-            "with parallel.zero: 2 in groups of 2 are not whole subtrees of one sum; use data 6 or "
-            "12, or zero 0 or 1");
+  EXPECT_EQ(
+      refusal(gpt, with(12, 2, 2), ranks(4)),
+      "--set reproducibility=layout: layout: 12 micro-batches over parallel.data = 4 ranks "
+      "with parallel.zero: 2 in groups of 2 are not whole subtrees of one sum; use data 2, 6 or "
+      "12, or zero 0 or 1");
   for (const int data : {6, 12})
     EXPECT_NO_THROW((void)resolved(gpt, with(12, 3, 2), ranks(data)));
 }

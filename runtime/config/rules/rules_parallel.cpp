@@ -243,7 +243,8 @@ void check_reproducible(const Subject& subject) {
   constexpr std::size_t all = 1 << 20;
   std::vector<std::int64_t> fitting = near_divisors(batches, data, 1, all);
   std::erase_if(fitting, [&](std::int64_t ranks) {
-    return ranks % group != 0 || !aligned(batches, ranks, config.parallel);
+    const bool whole_groups = config.parallel.zero_group == 0 || ranks % group == 0;
+    return !whole_groups || !aligned(batches, ranks, config.parallel);
   });
   refuse(subject, "reproducibility",
          "layout: {} micro-batches over parallel.data = {} ranks with parallel.zero: {}{} are not "
