@@ -58,12 +58,13 @@ YAML
 # Ranks, then flags.
 layouts=(
   "1" "2" "2 parallel.tensor=2" "2 parallel.pipeline=2" "4 parallel.tensor=2" "4 parallel.pipeline=2" "2 parallel.zero=1"
-  "2 parallel.zero=2" "4 parallel.zero=3" "4 parallel.tensor=2 parallel.pipeline=2"
+  "2 parallel.zero=2" "4 parallel.zero=3" "4 parallel.tensor=2 parallel.pipeline=2" "4 parallel.zero=1 parallel.zero_group=2"
+  "4 parallel.zero=3 parallel.zero_group=2"
 )
 
 if [[ $model == resnet ]]; then
   layouts=("1" "2" "2 parallel.pipeline=2" "4 parallel.pipeline=2" "4 parallel.pipeline=4" "2 parallel.zero=1" "2 parallel.zero=2"
-    "4 parallel.zero=3")
+    "4 parallel.zero=3" "4 parallel.zero=2 parallel.zero_group=2")
 fi
 
 # start DIRECTORY LOG RANKS [SETTING...]: starts a job in the background; $job is its process.
