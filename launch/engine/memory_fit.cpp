@@ -7,7 +7,7 @@
 #include "launch/engine/options.h"
 #include "runtime/base/environment.h"
 #include "runtime/base/log.h"
-#include "runtime/comm/gather_texts.h"
+#include "runtime/comm/same_on_all_ranks.h"
 #include "runtime/telemetry/environment.h"
 #include "runtime/telemetry/host.h"
 

@@ -2,7 +2,6 @@
 #include "runtime/comm/process_mesh.h"
 
 #include "runtime/comm/dry.h"
-#include "runtime/comm/single.h"
 
 namespace trireme {
 
