@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Checks on a GPU everything that needs one, and measures next to PyTorch: six calls of under ten minutes each, for a
+# Checks on a GPU everything that needs one, and measures next to PyTorch: seven calls of under ten minutes each, for a
 # rented machine. Needs a build, or a bundle that was made elsewhere; no network, no root.
 #
 #   scripts/gpu_check.sh list                 the calls, in their order, with their time limits
-#   scripts/gpu_check.sh CALL...              first basics gpt2 benchmark sanitizer ranks, or all
+#   scripts/gpu_check.sh CALL...              first basics gpt2 benchmark sanitizer messages ranks, or all
 #   scripts/gpu_check.sh build                builds preset cuda and stops; a call builds only if there is no build
 #   scripts/gpu_check.sh bundle DIR           packs a build for a machine with only a driver; see its --help
 #   scripts/gpu_check.sh report FILE|DIR...   one report of results from several machines

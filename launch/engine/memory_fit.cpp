@@ -134,28 +134,28 @@ plan::NcclMemory nccl_memory_of(const Config& config, const NcclPlace& place, bo
   const MeshShape mesh = mesh_shape(config.parallel);
   if (device_type(config) == DeviceType::cpu || mesh.size() == 1) return {};
   const bool ordered = config.reproducibility == Reproducibility::layout;
-  const auto group = [&](MeshAxis axis, NcclTraffic traffic, std::string_view name) {
-    const CtaLimits ctas = cta_limits(config, name);
+  const CtaLimits ctas = cta_limits(config);
+  const auto group = [&](MeshAxis axis, NcclTraffic traffic, CommRole role) {
     return plan::nccl_memory({.span = plan::span_of(axis, mesh, place.links),
                               .traffic = traffic,
                               .min_ctas = ctas.least,
-                              .max_ctas = ctas.most,
+                              .max_ctas = ctas.most_of(role),
                               .nvls = place.nvls,
                               .direct = place.direct},
                              place.links);
   };
   const NcclTraffic sums = ordered ? NcclTraffic::exchange : NcclTraffic::sums;
-  plan::NcclMemory memory = group(MeshAxis::tensor, sums, "tensor");
+  plan::NcclMemory memory = group(MeshAxis::tensor, sums, CommRole::tensor);
   if (training) {
     const bool rounded = reduced_dtype(config) != DType::f32;  // parallel/rounded_sum.h
-    memory += group(MeshAxis::data, rounded ? NcclTraffic::exchange : sums, "data");
+    memory += group(MeshAxis::data, rounded ? NcclTraffic::exchange : sums, CommRole::data);
   }
   // Losses and tied weights; then the links, at a stage between two others.
-  memory += group(MeshAxis::pipeline, sums, "pipeline");
+  memory += group(MeshAxis::pipeline, sums, CommRole::control);
   const int directions = training ? 2 : 1;
   for (int i = 0; i < directions * (mesh.pipeline > 1 ? 1 : 0); ++i) {
-    memory += group(MeshAxis::pipeline, NcclTraffic::send, "pipeline.forward");
-    memory += group(MeshAxis::pipeline, NcclTraffic::receive, "pipeline.forward");
+    memory += group(MeshAxis::pipeline, NcclTraffic::send, CommRole::link);
+    memory += group(MeshAxis::pipeline, NcclTraffic::receive, CommRole::link);
   }
   return memory;
 }

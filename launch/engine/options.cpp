@@ -129,9 +129,57 @@ DType reduced_dtype(const Config& config) {
                                                               : DType::f32;
 }
 
-CtaLimits cta_limits(const Config& config, std::string_view /*group*/) {
-  return {.least = static_cast<int>(config.comm.min_ctas),
-          .most = static_cast<int>(config.comm.max_ctas)};
+CtaLimits cta_limits(const Config& config) {
+  // ZeRO 2 and 3 hold those of gradients and of parameters at once.
+  constexpr int of_links = 2;
+  const int of_data = config.parallel.zero >= 2 ? 8 : 16;
+  const CommConfig& comm = config.comm;
+  const auto chosen = [&](std::int64_t own, int by_role) {
+    if (own > 0) return static_cast<int>(own);
+    if (comm.max_ctas > 0) return static_cast<int>(comm.max_ctas);
+    return std::max(by_role, static_cast<int>(comm.min_ctas));
+  };
+  const int data =
+      chosen(comm.data_ctas,
+             config.parallel.reducer == ReducerMode::overlapped ? of_data : nccl_most_ctas);
+  CtaLimits limits{.least = static_cast<int>(comm.min_ctas)};
+  const auto set = [&](CommRole role, int ctas) {
+    limits.most[static_cast<std::size_t>(role)] = ctas;
+  };
+  set(CommRole::control, chosen(0, nccl_most_ctas));
+  set(CommRole::data, data);
+  set(CommRole::gather, data);
+  set(CommRole::tensor, chosen(comm.tensor_ctas, nccl_most_ctas));
+  set(CommRole::link, chosen(comm.link_ctas, of_links));
+  return limits;
+}
+
+int reserved_processors(const Config& config) {
+  return config.reproducibility == Reproducibility::layout ? static_cast<int>(config.comm.max_ctas)
+                                                           : 0;
+}
+
+// Reductions of ZeRO 0 and 1 are a small part of the last backward: second waves during them cost
+// less than fewer multiprocessors for all of it, unless the user finds otherwise (max_ctas).
+MessageProcessors message_processors(const Config& config, const ScheduleShape& pipeline) {
+  const ParallelConfig& parallel = config.parallel;
+  const CtaLimits limits = cta_limits(config);
+  const auto left_to = [&](CommRole role) {
+    const int most = limits.most_of(role);
+    const bool by_place = config.reproducibility != Reproducibility::layout;
+    return by_place && most < nccl_most_ctas ? most : 0;
+  };
+  const int receives = pipeline.stages == 1                           ? 0
+                       : pipeline.stages == 2 && pipeline.chunks == 1 ? 1
+                                                                      : 2;
+  const bool leaves = parallel.data > 1 && (parallel.zero >= 2 || config.comm.max_ctas > 0);
+  return {.receives = receives,
+          .link = left_to(CommRole::link),
+          .tensor = parallel.tensor > 1 ? left_to(CommRole::tensor) : 0,
+          .data = leaves ? left_to(CommRole::data) : 0,
+          .gather = leaves && parallel.zero > 0 ? left_to(CommRole::gather) : 0,
+          .zero = static_cast<int>(parallel.zero),
+          .overlapped = parallel.reducer == ReducerMode::overlapped};
 }
 
 StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
@@ -146,6 +194,7 @@ StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
           .loss = {.label_smoothing = static_cast<float>(config.train.label_smoothing),
                    .z_loss = static_cast<float>(config.train.z_loss)},
           .reducer = config.parallel.reducer,
+          .beside_messages = message_processors(config, pipeline),
           .reduced = reduced_dtype(config),
           .layout_independent = config.reproducibility == Reproducibility::layout,
           .graphs = config.device.graphs,

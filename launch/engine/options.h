@@ -7,6 +7,7 @@
 #include "data/loader/sampler.h"
 #include "launch/engine/agreement/core_sharing.h"
 #include "models/registry.h"
+#include "runtime/comm/comm_role.h"
 #include "runtime/config/config.h"
 #include "runtime/telemetry/console.h"
 #include "runtime/train/step/step_engine.h"
@@ -29,11 +30,14 @@ namespace trireme {
 [[nodiscard]] std::string zero_text(const ParallelConfig& parallel);
 // The dtype in which data-parallel ranks send gradients.
 [[nodiscard]] DType reduced_dtype(const Config& config);
-// How many thread blocks an NCCL call of the group may have; 0: NCCL's choice.
-struct CtaLimits {
-  int least = 0, most = 0;
-};
-[[nodiscard]] CtaLimits cta_limits(const Config& config, std::string_view group);
+// Thread blocks of NCCL's calls.
+[[nodiscard]] CtaLimits cta_limits(const Config& config);
+// What matmuls leave to them everywhere on any layout, as reproducibility: layout needs it, because
+// an algorithm depends on it (ExecutionPolicy). 0 in the other modes.
+[[nodiscard]] int reserved_processors(const Config& config);
+// In the other modes, by the place in a step.
+[[nodiscard]] MessageProcessors message_processors(const Config& config,
+                                                   const ScheduleShape& pipeline);
 [[nodiscard]] StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
                                        const ModelTraits& traits);
 [[nodiscard]] ConsoleOptions console_options(const Config& config, const ModelTraits& traits,

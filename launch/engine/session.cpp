@@ -51,8 +51,7 @@ std::unique_ptr<Communicator> make_world(const RankProcess& process, Device& dev
   if (device.type() == DeviceType::cuda) {
     const double deadline = watch.deadline_seconds;
     NcclOptions options{.deadline_seconds = deadline > 0 ? deadline + nccl_grace_seconds : 0,
-                        .min_ctas = static_cast<int>(config.comm.min_ctas),
-                        .max_ctas = static_cast<int>(config.comm.max_ctas),
+                        .ctas = cta_limits(config),
                         .repeatable = config.reproducibility != Reproducibility::fast,
                         .share_gpus = config.device.share};
     if (config.reproducibility == Reproducibility::layout) options.sum_blocks = ops::sum_blocks;
@@ -60,15 +59,6 @@ std::unique_ptr<Communicator> make_world(const RankProcess& process, Device& dev
   }
   if (config.parallel.check_collectives) world = make_checked(std::move(world));
   return make_watched(std::move(world), watch);
-}
-
-// SMs reserved for NCCL's calls next to matmuls. They affect the choice of algorithms: for
-// layout-independent bits they must be equal for any number of ranks.
-int reserved_processors(const Config& config, const Communicator& world) {
-  const bool beside = world.size() > 1 && config.parallel.reducer == ReducerMode::overlapped;
-  return beside || config.reproducibility == Reproducibility::layout
-             ? static_cast<int>(config.comm.max_ctas)
-             : 0;
 }
 
 // A separate stream if tensor-parallel collectives overlap with other groups'.
@@ -210,7 +200,7 @@ Session::Session(RankResources resources, const Config& resolved, bool training,
                                              : MatmulPrecision::fp32,
                                .reproducible = config.reproducibility != Reproducibility::fast,
                                .fused_epilogues = config.device.fused_epilogues,
-                               .reserved_processors = reserved_processors(config, *world)});
+                               .reserved_processors = reserved_processors(config)});
   layers = summarize(what.chain, device->type(),
                      build_options(config, mesh.here().tensor, training, decode));
   stages = plan_stages(layers, pipeline, config.parallel.stage_layers);

@@ -9,6 +9,7 @@
 #include "launch/engine/agreement/core_sharing.h"
 #include "launch/engine/autotune.h"
 #include "launch/engine/memory_plan.h"
+#include "launch/engine/options.h"
 #include "launch/exchange/hf_files.h"
 #include "launch/job/run_report.h"
 #include "launch/job/run_results.h"
@@ -33,6 +34,16 @@ std::optional<BubbleShares> pipeline_bubble(Session& session, const ScheduleShap
   return BubbleShares{.measured = report.measured, .predicted = report.predicted};
 }
 
+// By role; NCCL is not used on a CPU or by one rank.
+std::map<std::string, int> nccl_ctas(const Config& config, int ranks) {
+  std::map<std::string, int> most;
+  if (device_type(config) != DeviceType::cuda || ranks == 1) return most;
+  const CtaLimits limits = cta_limits(config);
+  for (std::size_t i = 0; i < comm_roles; ++i)
+    most.emplace(name_of(static_cast<CommRole>(i)), limits.most[i]);
+  return most;
+}
+
 }  // namespace
 
 void TrainReports::weights_missing(const FoundCheckpoint& end) {
@@ -45,7 +56,8 @@ RunSinks TrainReports::open(const TrainingStart& start) {
   std::optional<std::int64_t> done;
   if (start.again) done = start.done;
   const RunEnvironment environment{engine_.session().world->size(), start.hosts, library_versions(),
-                                   request_.command_line};
+                                   request_.command_line,
+                                   nccl_ctas(config, engine_.session().world->size())};
   reporter_ = std::make_unique<Reporter>(
       config, request_.requested, environment, engine_.session().traits(), start.facts,
       Reporter::Data{

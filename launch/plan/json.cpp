@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launch/plan/goodput.h"
+#include "launch/plan/message_ctas.h"
 #include "models/config.h"
 
 namespace trireme {
@@ -94,6 +95,13 @@ void add_times(json& text, const LayoutPlan& plan, const PlanContext& context) {
                                  {"data_to_other_domains", plan.step.volumes.data_out},
                                  {"tensor", plan.step.volumes.tensor},
                                  {"pipeline", plan.step.volumes.pipeline}};
+  text["nccl"] = json::array();
+  for (const RolePrice& row : role_prices(plan.config, context.hardware))
+    text["nccl"].push_back({{"role", name_of(row.role)},
+                            {"thread_blocks", row.most > 0 ? json(row.most) : json(nullptr)},
+                            {"bounded", row.bounded},
+                            {"multiprocessors_left", row.left},
+                            {"matmul_slowdown", row.slowdown}});
   text[items + "_per_second"] = plan.step.items_per_second;
   text["mfu"] = plan.step.mfu;
   text["run"] = {{items, cost.items},

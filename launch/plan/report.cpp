@@ -7,6 +7,7 @@
 
 #include "launch/engine/options.h"
 #include "launch/plan/goodput.h"
+#include "launch/plan/message_ctas.h"
 #include "launch/plan/start_plan.h"
 #include "runtime/config/batch_ramp.h"
 #include "runtime/config/batch_slices.h"
@@ -258,7 +259,8 @@ std::string describe_plan(const LayoutPlan& plan, const PlanContext& context) {
     return text +
            "--hardware FILE says whether it fits and how long a step takes; see configs/hardware\n";
   return text + verdict(plan, context.hardware) + "\n" + step_text(plan) +
-         cost_text(plan, context) + describe_goodput(plan, context);
+         describe_roles(plan.config, context.hardware) + cost_text(plan, context) +
+         describe_goodput(plan, context);
 }
 
 std::string describe_search(std::span<const LayoutPlan> best, const LayoutSearch& search,

@@ -73,6 +73,16 @@ plan::StepInput StepPlanner::input(const Config& config) {
   input.engine.gradient_bytes = static_cast<double>(size_of(reduced_dtype(config)));
   input.engine.owners_sum_gradients =
       reduced_dtype(config) != DType::f32 && device_type(config) == DeviceType::cuda;
+  if (device_type(config) == DeviceType::cuda) {
+    const CtaLimits limits = cta_limits(config);
+    const MessageProcessors left = message_processors(config, input.schedule);
+    const bool to_data = left.everywhere() > left.receives * left.link + left.tensor;
+    input.ctas = {.link = limits.most_of(CommRole::link),
+                  .data = limits.most_of(CommRole::data),
+                  .receives = left.receives,
+                  .left = std::max(left.everywhere(), reserved_processors(config)),
+                  .left_to_data = to_data};
+  }
   input.stages = plan_stages(input.layers, input.schedule, config.parallel.stage_layers);
   return input;
 }

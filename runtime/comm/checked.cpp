@@ -31,9 +31,10 @@ class CheckedCommunicator final : public Communicator {
     inner_->barrier();
   }
 
-  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key, std::string name) override {
+  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key, std::string name,
+                                                    CommRole role) override {
     check_host_call(CallRecord::split);
-    return make_checked(inner_->split(color, key, std::move(name)));
+    return make_checked(inner_->split(color, key, std::move(name), role));
   }
   [[nodiscard]] std::unique_ptr<Communicator> host_sibling(std::string name) override {
     check_host_call(CallRecord::split);

@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 
+#include "runtime/comm/comm_role.h"
 #include "runtime/comm/timing/comm_stats.h"
 #include "runtime/device/device.h"
 
@@ -62,8 +63,8 @@ class Communicator {
   // Blocks the host until every rank has arrived.
   virtual void barrier() = 0;
   // Ranks with equal `color` form a group, ordered by `key`. Collective; blocks the host.
-  [[nodiscard]] virtual std::unique_ptr<Communicator> split(int color, int key,
-                                                            std::string name) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Communicator> split(int color, int key, std::string name,
+                                                            CommRole role = CommRole::control) = 0;
   // A group of the same ranks, only for calls on CPU streams. Collective; blocks the host.
   [[nodiscard]] virtual std::unique_ptr<Communicator> host_sibling(std::string name) {
     return split(0, rank_, std::move(name));

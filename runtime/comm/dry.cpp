@@ -22,8 +22,8 @@ class DryCommunicator final : public Communicator {
   }
 
   void barrier() override {}
-  [[nodiscard]] std::unique_ptr<Communicator> split(int /*color*/, int /*key*/,
-                                                    std::string name) override {
+  [[nodiscard]] std::unique_ptr<Communicator> split(int /*color*/, int /*key*/, std::string name,
+                                                    CommRole /*role*/) override {
     return part(rank(), size(), std::move(name));
   }
 
@@ -105,7 +105,7 @@ void SingleCommunicator::submit_group_end(Stream& stream) {
 }
 
 std::unique_ptr<Communicator> SingleCommunicator::split(int /*color*/, int /*key*/,
-                                                        std::string name) {
+                                                        std::string name, CommRole /*role*/) {
   return std::make_unique<SingleCommunicator>(std::move(name));
 }
 

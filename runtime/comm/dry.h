@@ -36,7 +36,8 @@ class SingleCommunicator final : public Communicator {
   explicit SingleCommunicator(std::string name);
 
   void barrier() override {}
-  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key, std::string name) override;
+  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key, std::string name,
+                                                    CommRole role) override;
 
  protected:
   void submit(Stream& stream, const Call& call) override;

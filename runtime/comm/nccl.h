@@ -19,9 +19,8 @@ struct NcclOptions {
   // How long the host waits for NCCL to connect, split or start a call; 0: for ever. Watched
   // monitors calls that run on the GPU.
   double deadline_seconds = 0;
-  // Thread blocks, and so multiprocessors, per call; 0: NCCL's choice.
-  int min_ctas = 0;
-  int max_ctas = 0;
+  // NCCL's own variables (NCCL_MAX_CTAS and its like) come before these, with a warning.
+  CtaLimits ctas = {};
   // "Socket", "IB" or a plug-in name; empty: NCCL's choice.
   std::string net = {};
   // The same bits from run to run: without NVLink SHARP, whose sums depend on arrival

@@ -22,12 +22,13 @@ std::optional<int> world_rank_in(const MeshShape& shape, const MeshCoordinates& 
 }
 
 ProcessMesh::ProcessMesh(Communicator& world, const MeshShape& shape)
-    : ProcessMesh(world, shape, [&](int color, int key, int /*size*/, const char* name) {
-        return world.split(color, key, name);
-      }) {}
+    : ProcessMesh(world, shape,
+                  [&](int color, int key, int /*size*/, const char* name, CommRole role) {
+                    return world.split(color, key, name, role);
+                  }) {}
 
 ProcessMesh ProcessMesh::dry(Communicator& world, const MeshShape& shape) {
-  return {world, shape, [&](int /*color*/, int key, int size, const char* name) {
+  return {world, shape, [&](int /*color*/, int key, int size, const char* name, CommRole /*role*/) {
             return make_dry_part(world, key, size, name);
           }};
 }
@@ -49,30 +50,31 @@ ProcessMesh::ProcessMesh(Communicator& world, const MeshShape& shape, const Make
   // A group's color is the rank of its first member: this rank's coordinates with the group's axis
   // set to zero.
   // One of one rank needs no split, which is an exchange of all ranks.
-  const auto group = [&](MeshCoordinates first, int key, int size,
-                         const char* name) -> std::unique_ptr<Communicator> {
+  const auto group = [&](MeshCoordinates first, int key, int size, const char* name,
+                         CommRole role = CommRole::control) -> std::unique_ptr<Communicator> {
     if (size == 1) return std::make_unique<SingleCommunicator>(name);
-    return make(rank_of(shape, first), key, size, name);
+    return make(rank_of(shape, first), key, size, name, role);
   };
-  data_ = group({here_.pipeline, 0, here_.tensor}, here_.data, shape.data, "data");
-  tensor_ = group({here_.pipeline, here_.data, 0}, here_.tensor, shape.tensor, "tensor");
+  data_ = group({here_.pipeline, 0, here_.tensor}, here_.data, shape.data, "data", CommRole::data);
+  tensor_ = group({here_.pipeline, here_.data, 0}, here_.tensor, shape.tensor, "tensor",
+                  CommRole::tensor);
   pipeline_ = group({0, here_.data, here_.tensor}, here_.pipeline, shape.pipeline, "pipeline");
   model_ = group({0, here_.data, 0}, here_.pipeline * shape.tensor + here_.tensor,
                  shape.pipeline * shape.tensor, "model");
   const int in_group = here_.data % shape.shard;
-  const auto zero_group = [&](const char* name) {
-    return group({here_.pipeline, here_.data - in_group, here_.tensor}, in_group, shape.shard,
-                 name);
+  const auto zero_group = [&](const char* name, CommRole role) {
+    return group({here_.pipeline, here_.data - in_group, here_.tensor}, in_group, shape.shard, name,
+                 role);
   };
   zero_ = replicas_ = data_;
   if (shape.shard > 1 && shape.shard < shape.data) {
-    zero_ = zero_group("zero");
+    zero_ = zero_group("zero", CommRole::data);
     replicas_ = group({here_.pipeline, in_group, here_.tensor}, here_.data / shape.shard,
-                      shape.data / shape.shard, "replicas");
+                      shape.data / shape.shard, "replicas", CommRole::data);
   } else if (shape.data > 1) {
     (shape.shard == 1 ? zero_ : replicas_) = make_single_communicator();
   }
-  gather_ = shape.shard > 1 ? zero_group("zero.gather") : zero_;
+  gather_ = shape.shard > 1 ? zero_group("zero.gather", CommRole::gather) : zero_;
 }
 
 std::vector<Communicator*> ProcessMesh::zero_groups() const {

@@ -79,8 +79,8 @@ class ProcessMesh {
 
  private:
   // Makes one axis's group of `size` ranks: those of equal color, ordered by key.
-  using MakeGroup =
-      std::function<std::unique_ptr<Communicator>(int color, int key, int size, const char* name)>;
+  using MakeGroup = std::function<std::unique_ptr<Communicator>(int color, int key, int size,
+                                                                const char* name, CommRole role)>;
   ProcessMesh(Communicator& world, const MeshShape& shape, const MakeGroup& make);
 
   Communicator& world_;

@@ -174,10 +174,13 @@ struct TelemetryConfig {
   friend bool operator==(const TelemetryConfig&, const TelemetryConfig&) = default;
 };
 
-// 0 = NCCL's choice.
+// Thread blocks of NCCL's calls; 0: NCCL's choice, or the default of the role.
 struct CommConfig {
   std::int64_t min_ctas = 0;
   std::int64_t max_ctas = 0;
+  std::int64_t link_ctas = 0;
+  std::int64_t data_ctas = 0;
+  std::int64_t tensor_ctas = 0;
   friend bool operator==(const CommConfig&, const CommConfig&) = default;
 };
 

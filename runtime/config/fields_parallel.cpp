@@ -62,8 +62,20 @@ std::vector<Field> comm_fields() {
             "least thread blocks (CTAs) of an NCCL call; 0 = NCCL's choice", on_cuda),
       FIELD(comm.max_ctas, IntegerRange{0, 64},
             "most thread blocks (CTAs) of an NCCL call; matmuls beside it leave it as many SMs; 0 "
-            "= NCCL's choice",
+            "= by role, as below",
             on_cuda),
+      FIELD(comm.link_ctas, (IntegerRange{1, 64, {}, "default"}),
+            "the same for messages between pipeline stages; default = max_ctas, or 2; 64 = NCCL's "
+            "choice, and matmuls leave nothing",
+            on_cuda),
+      FIELD(comm.data_ctas, (IntegerRange{1, 64, {}, "default"}),
+            "the same for gradients and, again, for parameters gathered by ZeRO; default = "
+            "max_ctas, or with parallel.reducer: overlapped 16 (ZeRO 2 and 3: 8); matmuls leave as "
+            "many SMs with ZeRO 2 and 3, and with max_ctas in the micro-batches that ZeRO 0 and 1 "
+            "reduce or gather beside",
+            on_cuda),
+      FIELD(comm.tensor_ctas, (IntegerRange{1, 64, {}, "default"}),
+            "the same for sums within layers; default = max_ctas, or NCCL's choice", on_cuda),
   };
 }
 

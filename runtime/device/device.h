@@ -5,6 +5,7 @@
 // thread each. There is no default stream.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -109,6 +110,24 @@ class Stream {
 
  private:
   ExecutionPolicy policy_;
+};
+
+// During its life matmuls enqueued on `stream` leave `count` multiprocessors, or what the policy
+// already reserves, to concurrent collectives.
+class ReservedProcessors {
+ public:
+  ReservedProcessors(Stream& stream, int count) : stream_(stream), outer_(stream.policy()) {
+    ExecutionPolicy policy = outer_;
+    policy.reserved_processors = std::max(policy.reserved_processors, count);
+    stream_.set_policy(policy);
+  }
+  ~ReservedProcessors() { stream_.set_policy(outer_); }
+  ReservedProcessors(const ReservedProcessors&) = delete;
+  ReservedProcessors& operator=(const ReservedProcessors&) = delete;
+
+ private:
+  Stream& stream_;
+  ExecutionPolicy outer_;
 };
 
 // The use of memory, as messages name it. Buffers made on a thread during a MemoryScope have its

@@ -33,6 +33,7 @@ LayerGraphs::Key LayerGraphs::key_of(const Context& context, int unit, LayerPass
   return {unit,
           pass,
           makes_of_weights,
+          context.stream.policy().reserved_processors,
           context.kept_shift,
           context.batch.inputs.data,
           context.rng.data,

@@ -52,7 +52,8 @@ PipelineLinks::PipelineLinks(Device& device, Communicator& pipeline, const Sched
     if (!is_used(i % 3)) continue;  // an NCCL communicator has memory and a thread
     groups_[i] = pipeline.split(
         0, pipeline.rank(),
-        fmt::format("{}.{}{}", pipeline.name(), i < 3 ? "forward" : "backward", i % 3));
+        fmt::format("{}.{}{}", pipeline.name(), i < 3 ? "forward" : "backward", i % 3),
+        CommRole::link);
   }
   const int before = (stage_ + shape.stages - 1) % shape.stages;
   const std::size_t onward = colour_of_link(stage_, shape.stages);

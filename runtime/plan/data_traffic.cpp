@@ -5,6 +5,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/plan/comm_cost.h"
+#include "runtime/plan/cta_cost.h"
 
 namespace trireme::plan {
 namespace {
@@ -15,12 +16,13 @@ class Stage {
         std::span<const LayerSeconds> layers, const Timeline& timeline)
       : input_(input),
         hardware_(hardware),
+        links_(bounded(hardware.links, input.ctas.data)),
         stage_(stage),
         layers_(layers),
         spans_(timeline.stages[static_cast<std::size_t>(stage)]),
         layout_(input.build.tensor, input.separate_ties),
-        zero_(span_of(MeshAxis::zero, input.mesh, hardware.links)),
-        replicas_(span_of(MeshAxis::replicas, input.mesh, hardware.links)) {
+        zero_(span_of(MeshAxis::zero, input.mesh, links_)),
+        replicas_(span_of(MeshAxis::replicas, input.mesh, links_)) {
     lay_out();
   }
 
@@ -82,7 +84,7 @@ class Stage {
     if (zero_.size == 1) return 0;
     if (bucket.kind == ParamKind::weight && input_.engine.owners_sum_gradients)
       return owners_sum_seconds(zero_, static_cast<double>(bucket.count), bytes, false);
-    return seconds_of(reduction(bucket), bytes, zero_, hardware_.links);
+    return seconds_of(reduction(bucket), bytes, zero_, links_);
   }
 
   // Then over the groups: of that slice, or without ZeRO of all.
@@ -92,7 +94,7 @@ class Stage {
     if (bucket.kind == ParamKind::weight && input_.engine.owners_sum_gradients)
       return owners_sum_seconds(replicas_, static_cast<double>(bucket.count / zero_.size), bytes,
                                 true);
-    return seconds_of(Collective::all_reduce, bytes, replicas_, hardware_.links);
+    return seconds_of(Collective::all_reduce, bytes, replicas_, links_);
   }
 
   double bytes_over_groups(const Bucket& bucket) const {
@@ -113,10 +115,9 @@ class Stage {
       return seconds_of({.bytes = traffic}, input_.precision, hardware_);
     };
     double seconds = moved(whole + bytes) + moved(bytes) +
-                     seconds_of(Collective::all_to_all, bytes, group, hardware_.links);
+                     seconds_of(Collective::all_to_all, bytes, group, links_);
     if (all) {
-      seconds +=
-          moved(bytes + whole) + seconds_of(Collective::all_gather, bytes, group, hardware_.links);
+      seconds += moved(bytes + whole) + seconds_of(Collective::all_gather, bytes, group, links_);
     }
     return seconds;
   }
@@ -128,7 +129,7 @@ class Stage {
   }
 
   double gather_seconds(const Bucket& bucket) const {
-    return seconds_of(Collective::all_gather, gathered_bytes(bucket), zero_, hardware_.links);
+    return seconds_of(Collective::all_gather, gathered_bytes(bucket), zero_, links_);
   }
 
   // When backward has finished `unit`, counted from the start of the step: a layer's share of the
@@ -234,6 +235,7 @@ class Stage {
 
   const StepInput& input_;
   const Hardware& hardware_;
+  Links links_;
   int stage_;
   std::span<const LayerSeconds> layers_;
   const std::vector<Span>& spans_;

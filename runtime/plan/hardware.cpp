@@ -157,6 +157,7 @@ Hardware slice_of(Hardware hardware, const std::string& profile) {
     peak *= fraction;
   hardware.device.memory_bytes = memory * gib;
   hardware.device.memory_bandwidth *= share;
+  hardware.device.multiprocessors = hardware.device.multiprocessors * processors / parts;
   const int of_gpu = std::max(1, std::min(parts / processors, static_cast<int>(1 / share)));
   hardware.node.ranks *= of_gpu;
   hardware.links.between.bandwidth *=

@@ -18,6 +18,7 @@ struct DeviceFacts {
   double framework_bytes = 0;  // used by contexts and libraries before the first tensor
   double memory_bandwidth = 0;
   double launch_seconds = 0;           // a kernel or op call without work
+  int multiprocessors = 0;             // of a GPU; 0 = not known
   std::array<double, 5> peak_flops{};  // by resolved Precision; 0 = not supported
 };
 
@@ -68,6 +69,7 @@ struct Links {
   // Fraction of concurrent communication that does not slow computation: 1 for separate engines, 0
   // if both need the same cores.
   double overlap = 1;
+  double cta_bandwidth = 0;  // of one thread block of NCCL; 0 = not known
 };
 
 struct Reliability {

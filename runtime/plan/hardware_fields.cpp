@@ -33,6 +33,8 @@ std::span<const HardwareField> hardware_fields() {
       {"device", "memory_bandwidth", [](H& h) -> Slot { return &h.device.memory_bandwidth; },
        min_rate, max_rate, true},
       {"device", "launch_seconds", [](H& h) -> Slot { return &h.device.launch_seconds; }, 0, 1},
+      {"device", "multiprocessors", [](H& h) -> Slot { return &h.device.multiprocessors; }, 0,
+       4096},
 
       {"peak_flops", "fp32", peak<Precision::fp32>, min_rate, max_rate, true},
       {"peak_flops", "tf32", peak<Precision::tf32>, min_rate, max_rate},
@@ -70,6 +72,7 @@ std::span<const HardwareField> hardware_fields() {
       {"links", "domain", [](H& h) -> Slot { return &h.links.domain; }, 1, max_ranks, true},
       {"links", "rails", [](H& h) -> Slot { return &h.links.rails; }, 1, max_ranks, true},
       {"links", "overlap", [](H& h) -> Slot { return &h.links.overlap; }, 0, 1},
+      {"links", "cta_bandwidth", [](H& h) -> Slot { return &h.links.cta_bandwidth; }, 0, max_rate},
       {"links", "inside_latency", [](H& h) -> Slot { return &h.links.inside.latency; }, 0,
        max_seconds, true},
       {"links", "inside_bandwidth", [](H& h) -> Slot { return &h.links.inside.bandwidth; },

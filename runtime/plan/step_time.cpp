@@ -46,7 +46,7 @@ class Estimator {
  public:
   Estimator(const StepInput& input, const Hardware& hardware)
       : input_(input),
-        hardware_(hardware),
+        hardware_(beside_messages(hardware, input.ctas, input.schedule.stages)),
         contention_(contention_of(hardware, input.mesh.size())),
         element_(static_cast<double>(size_of(input.build.compute))) {}
 
@@ -90,7 +90,8 @@ class Estimator {
 
   void replay_schedule() {
     const ScheduleShape& shape = input_.schedule;
-    const double transfer = seconds_to_next_stage(boundary_bytes(), input_.mesh, hardware_.links);
+    const double transfer = seconds_to_next_stage(boundary_bytes(), input_.mesh,
+                                                  bounded(hardware_.links, input_.ctas.link));
     Costs costs = uniform_costs(shape, 0, 0, 0, transfer);
     estimate_.stages.resize(static_cast<std::size_t>(shape.stages));
     const double shown =
@@ -217,7 +218,7 @@ class Estimator {
   }
 
   const StepInput& input_;
-  const Hardware& hardware_;
+  Hardware hardware_;
   Contention contention_;
   double element_;
   std::vector<LayerSeconds> layers_;

@@ -10,6 +10,7 @@
 #include "runtime/comm/process_mesh.h"
 #include "runtime/nn/model.h"
 #include "runtime/parallel/stage_plan.h"
+#include "runtime/plan/cta_cost.h"
 #include "runtime/plan/hardware.h"
 #include "runtime/plan/layer_work.h"
 
@@ -64,6 +65,7 @@ struct StepInput {
   std::int64_t head_size = 128;       // of attention, if `work` is empty
   double sample_bytes = 0;            // read from storage per sample
   EngineTraits engine{};
+  MessageCtas ctas{};
 };
 
 // Bytes sent in a step by the rank that sends most, by group.

@@ -90,6 +90,7 @@ std::string environment_json(const RunEnvironment& environment) {
       {"memory_bytes", host_memory().total_bytes},
       {"operating_system", operating_system()},
       {"libraries", environment.libraries},
+      {"nccl_ctas", environment.nccl_ctas},
       {"variables", variables()},
   };
   // Host names, arguments and variables may be invalid UTF-8; the file must be valid.

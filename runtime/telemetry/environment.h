@@ -16,6 +16,8 @@ struct RunEnvironment {
   std::vector<std::string> hosts;                // one per rank, in rank order
   std::map<std::string, std::string> libraries;  // "Open MPI" -> "4.1.4"
   std::vector<std::string> command_line;
+  // "link" -> 2: most thread blocks of NCCL's calls by role of their group; empty: without NCCL.
+  std::map<std::string, int> nccl_ctas = {};
 };
 
 // "0.1.0 (v0.1.0-12-gabcdef-dirty, GNU 12.2.0, Release)"

@@ -8,6 +8,7 @@ import faults
 import first
 import gpt2
 import layouts
+import messages
 import sanitizer
 import test_programs
 import training
@@ -44,6 +45,8 @@ CALLS = {
         ENGINE, Section("alone", 175, benchmark.alone), Section("beside PyTorch", 340, benchmark.beside_pytorch))),
     "sanitizer": Call("compute-sanitizer over the ops' tests: memcheck, racecheck, synccheck", (
         Section("sanitizer", 560, sanitizer.sanitizer),)),
+    "messages": Call("two GPUs: matmuls beside NCCL's calls, with the thread blocks of each role and with NCCL's choice", (
+        ENGINE, Section("thread blocks", 340, messages.rows))),
     "ranks": Call("2 and 4 ranks on one GPU or several: NCCL, layouts, graphs, lost ranks, pipelines", (
         ENGINE, Section("groups", 110, test_programs.groups), Section("layouts", 130, layouts.safe),
         Section("graphs of 2 ranks", 55, layouts.graphs), Section("lost ranks", 70, faults.faults),

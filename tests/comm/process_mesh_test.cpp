@@ -18,6 +18,7 @@ namespace {
 struct Split {
   int color;
   int key;
+  CommRole role;
 };
 
 // A world of any size, seen by one rank; supports only split().
@@ -26,8 +27,9 @@ class FakeWorld final : public Communicator {
   FakeWorld(int rank, int size) : Communicator(rank, size, "world") {}
 
   void barrier() override { unexpected(); }
-  std::unique_ptr<Communicator> split(int color, int key, std::string name) override {
-    splits[name] = {color, key};
+  std::unique_ptr<Communicator> split(int color, int key, std::string name,
+                                      CommRole role) override {
+    splits[name] = {color, key, role};
     return make_single_communicator();
   }
 
@@ -69,6 +71,16 @@ TEST(ProcessMesh, EightRanksAsTwoByTwoByTwo) {
   EXPECT_EQ(groups(shape, "tensor"), (Table{{0, 1}, {2, 3}, {4, 5}, {6, 7}}));
   EXPECT_EQ(groups(shape, "data"), (Table{{0, 2}, {1, 3}, {4, 6}, {5, 7}}));
   EXPECT_EQ(groups(shape, "pipeline"), (Table{{0, 4}, {1, 5}, {2, 6}, {3, 7}}));
+}
+
+TEST(ProcessMesh, AGroupsRoleIsWhatItsMessagesAre) {
+  FakeWorld world(0, 8);
+  const ProcessMesh mesh(world, {2, 2, 2});
+
+  EXPECT_EQ(world.splits.at("data").role, CommRole::data);
+  EXPECT_EQ(world.splits.at("tensor").role, CommRole::tensor);
+  EXPECT_EQ(world.splits.at("pipeline").role, CommRole::control);
+  EXPECT_EQ(world.splits.at("model").role, CommRole::control);
 }
 
 TEST(ProcessMesh, TwelveRanksAsThreeStagesOfTwoByTwo) {

@@ -87,9 +87,10 @@ class CountsSplits final : public Communicator {
         inner_(std::move(inner)),
         asked_(std::move(asked)) {}
   void barrier() override { inner_->barrier(); }
-  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key, std::string name) override {
+  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key, std::string name,
+                                                    CommRole role) override {
     ++asked_->splits;
-    return inner_->split(color, key, std::move(name));
+    return inner_->split(color, key, std::move(name), role);
   }
   [[nodiscard]] std::unique_ptr<Communicator> host_sibling(std::string name) override {
     ++asked_->siblings;

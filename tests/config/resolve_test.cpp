@@ -133,6 +133,11 @@ TEST(ResolveDevice, NcclsBlocksAreARange) {
   EXPECT_THAT(refusal(gpt, {"comm.min_ctas=4", "comm.max_ctas=2"}, gpu),
               HasSubstr("4 is more than comm.max_ctas = 2"));
   EXPECT_THAT(refusal(gpt, {"comm.max_ctas=2"}), HasSubstr("only with cuda"));
+  EXPECT_THAT(refusal(gpt, {"comm.min_ctas=4", "comm.link_ctas=2"}, gpu),
+              HasSubstr("4 is more than comm.link_ctas = 2"));
+  EXPECT_THAT(refusal(gpt, {"comm.data_ctas=8"}), HasSubstr("only with cuda"));
+  EXPECT_THAT(refusal(gpt, {"comm.tensor_ctas=65"}, gpu),
+              HasSubstr("comm.tensor_ctas=65: 65 is out of range; allowed: default | 1 to 64"));
 }
 
 TEST(ResolveModel, HeadsMustDivideTheWidthIntoSizesThatTheKernelsTake) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/base/float8.h"
+#include "tests/emulation/machine.h"
 #include "tests/emulation/order/accesses.h"
 
 struct EmulatedPreference {
@@ -69,13 +70,17 @@ float gelu_slope(float x) {
 }
 
 // Algorithms sum in different orders and all but the last but one take extra time.
+// An SM count target has its own order, as if parts of a sum were dealt out to the SMs.
 struct Algorithm {
-  std::int64_t number = 0, count = 1;
+  std::int64_t number = 0, count = 1, processors = 0;
 
   explicit Algorithm(const cublasLtMatmulAlgo_t& words)
       : number(static_cast<std::int64_t>(words.data[1])),
-        count(static_cast<std::int64_t>(words.data[2])) {}
-  [[nodiscard]] std::int64_t first_term(std::int64_t terms) const { return terms * number / count; }
+        count(static_cast<std::int64_t>(words.data[2])),
+        processors(static_cast<std::int64_t>(words.data[4])) {}
+  [[nodiscard]] std::int64_t first_term(std::int64_t terms) const {
+    return (terms * number / count + processors) % terms;
+  }
   void take_time() const {
     if (count > 1)
       std::this_thread::sleep_for(std::chrono::milliseconds(std::abs(number - (count - 2))));
@@ -102,6 +107,7 @@ struct Call {
   }
 
   void operator()() const {
+    trireme::emulated::count_matmul(how.processors);
     algorithm.take_time();
     if (workspace != nullptr) write(workspace, CUDA_R_32F, 0, 0.0F);
     for (const float* const scale : {how.scale_a, how.scale_b}) {
@@ -282,7 +288,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t /*handle*/,
   for (int i = 0; i < *returned; ++i) {
     results[i] = {};
     results[i].algo = {{preference->alignment, static_cast<std::uint64_t>(i), count,
-                        trireme::emulated::epilogue_alignment(*description)}};
+                        trireme::emulated::epilogue_alignment(*description),
+                        static_cast<std::uint64_t>(description->processors)}};
     results[i].workspaceSize = preference->workspace;
   }
   return CUBLAS_STATUS_SUCCESS;
@@ -295,9 +302,10 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t /*handle*/,
                                        const cublasLtMatmulAlgo_t* algorithm,
                                        cublasLtMatmulHeuristicResult_t* result) {
   *result = {};
-  const auto [alignment, number, count, epilogue, rest0, rest1, rest2, rest3] = algorithm->data;
+  const auto [alignment, number, count, epilogue, processors, rest1, rest2, rest3] =
+      algorithm->data;
   const bool known = std::has_single_bit(alignment) && number < count && count <= 64 &&
-                     epilogue <= 16 && (rest0 | rest1 | rest2 | rest3) == 0;
+                     epilogue <= 16 && processors < 4096 && (rest1 | rest2 | rest3) == 0;
   return known ? trireme::emulated::support(*description, *a, *b, *c, *d)
                : CUBLAS_STATUS_NOT_SUPPORTED;
 }

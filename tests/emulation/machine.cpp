@@ -57,6 +57,7 @@ Machine read_machine() {
   machine.gpus = std::atoi(setting("TRIREME_EMULATED_GPUS", "1"));
   machine.memory_bytes = std::strtoull(setting("TRIREME_EMULATED_MEMORY", "8192"), nullptr, 10)
                          << 20;
+  machine.processors = std::atoi(setting("TRIREME_EMULATED_PROCESSORS", "4"));
   machine.slices = std::atoi(setting("TRIREME_EMULATED_SLICES", "0"));
   if (machine.slices > 0) machine.memory_bytes /= static_cast<std::size_t>(machine.slices);
   machine.fault = setting("TRIREME_EMULATED_FAULT", "");
@@ -180,11 +181,26 @@ std::array<std::atomic<long>, asked_names.size()> asked{};
 std::mutex range_mutex;
 std::set<std::string> range_names;
 
+struct Waves {
+  std::mutex mutex;
+  int held = 0, most_held = 0;
+  long matmuls = 0, beside = 0, second = 0;
+};
+Waves& waves() {
+  static auto* const instance = new Waves;  // streams may outlive static objects
+  return *instance;
+}
+
 void print_counts() {
   std::string text = "CUDA emulator:";
   for (std::size_t i = 0; i < asked.size(); ++i) {
     text += (i == 0 ? " " : ", ") + std::to_string(asked[i]) + " " + asked_names[i];
   }
+  const Waves& seen = waves();
+  text += "\nCUDA emulator: " + std::to_string(seen.matmuls) + " matmuls, " +
+          std::to_string(seen.beside) + " beside messages, " + std::to_string(seen.second) +
+          " in two waves; messages held " + std::to_string(seen.most_held) +
+          " multiprocessors at most";
   text += "\nCUDA emulator: ranges";
   for (const std::string& name : range_names)
     text += " \"" + name + "\"";
@@ -198,6 +214,27 @@ bool counts() {
 }
 
 }  // namespace
+
+HeldProcessors::HeldProcessors(int count) : count_(count) {
+  const std::lock_guard lock(waves().mutex);
+  waves().held += count_;
+  waves().most_held = std::max(waves().most_held, waves().held);
+}
+
+HeldProcessors::~HeldProcessors() {
+  const std::lock_guard lock(waves().mutex);
+  waves().held -= count_;
+}
+
+void count_matmul(int target_processors) {
+  const int all = Machine::get().processors;
+  const int blocks = target_processors > 0 ? target_processors : all;
+  Waves& seen = waves();
+  const std::lock_guard lock(seen.mutex);
+  ++seen.matmuls;
+  if (seen.held > 0) ++seen.beside;
+  if (blocks > std::max(1, all - seen.held)) ++seen.second;
+}
 
 void count(Asked what) {
   if (!counts() || (what == Asked::wait && gettid() != getpid())) return;

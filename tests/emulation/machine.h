@@ -17,6 +17,8 @@ struct Machine {
   std::size_t memory_bytes = std::size_t{8} << 30;
   std::string fault;
   bool protect = true;  // device memory faults outside of work
+  // Few by default, so that grid-stride loops go round more than once.
+  int processors = 4;
 
   [[nodiscard]] static const Machine& get();
 };
@@ -27,6 +29,21 @@ enum class Asked : std::uint8_t { kernel, copy, graph, wait, allocation, range }
 // enqueues the steps and should not wait for the device.
 void count(Asked what);
 void count_range(const char* name);
+
+// The multiprocessors that NCCL's kernels hold while they run, and the waves of matmul kernels that
+// have a thread block for each multiprocessor but those that they were told to leave: printed with
+// the counts.
+class HeldProcessors {
+ public:
+  explicit HeldProcessors(int count);
+  ~HeldProcessors();
+  HeldProcessors(const HeldProcessors&) = delete;
+  HeldProcessors& operator=(const HeldProcessors&) = delete;
+
+ private:
+  int count_;
+};
+void count_matmul(int target_processors);
 
 // Work of the device runs between enter() and leave(), which nest: only then is device memory
 // there.

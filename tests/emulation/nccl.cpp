@@ -4,7 +4,9 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -35,6 +37,7 @@ struct NcclState {
   std::vector<NcclOp> pending;  // issued, not on a stream yet
   int polls_left = 0;
   int calls = 0;
+  int most_ctas = 0;
   bool finalizing = false;
 };
 
@@ -47,6 +50,8 @@ namespace {
 constexpr int old_version = 22703;
 constexpr int polls_of_first_call = 4;  // it connects to its peers
 constexpr int polls_of_call = 2;
+// Of an H100 with NVSwitch: channels of collectives, and NCCL's own limit.
+constexpr int channels = 24, most_channels = 64;
 constexpr int streams_of_communicator = 2;  // sharedRes->hostStream and deviceStream
 
 std::mutex last_problem_mutex;
@@ -135,6 +140,29 @@ void connect_in_background(const std::shared_ptr<NcclState>& state, std::vector<
   }).detach();
 }
 
+// false: as the library refuses it.
+bool take_config(NcclState& state, const ncclConfig_t& config) {
+  if (config.minCTAs < 0 || config.maxCTAs < 0 ||
+      (config.maxCTAs > 0 && config.minCTAs > config.maxCTAs))
+    return false;
+  const int most = config.maxCTAs > 0 ? std::min(config.maxCTAs, most_channels) : most_channels;
+  state.most_ctas = std::max(std::min(channels, most), config.minCTAs);
+  return true;
+}
+
+// Thread blocks: of a message, a power of two that every rank can have (scheduleP2pTasksToPlan).
+int ctas_of(const NcclState& state, const std::vector<NcclOp>& ops) {
+  const bool message = std::ranges::all_of(ops, [](const NcclOp& op) {
+    return op.kind == NcclOp::Kind::send || op.kind == NcclOp::Kind::recv;
+  });
+  if (!message) return state.most_ctas;
+  const unsigned all = std::bit_ceil(static_cast<unsigned>(state.most_ctas));
+  unsigned each = all;
+  while (each > 1 && each * static_cast<unsigned>(state.transport.size) > all)
+    each /= 2;
+  return static_cast<int>(each);
+}
+
 // The work of the library's thread, done by the polling thread.
 void launch(const std::shared_ptr<NcclState>& state) {
   const cudaStream_t stream = state->pending.front().stream;
@@ -144,16 +172,18 @@ void launch(const std::shared_ptr<NcclState>& state) {
     return;
   }
   const bool failing = fails_on_purpose(*state);
-  enqueue(stream,
-          [state, held = std::make_shared<Held>(state), ops = std::move(state->pending), failing] {
-            if (failing) {
-              report(ncclRemoteError, "injected: the connection to a peer is gone");
-              state->transport.error = ncclRemoteError;
-              wait_for_abort(state->transport);
-            } else {
-              run_nccl_kernel(state->transport, state->name, ops);
-            }
-          });
+  const int ctas = ctas_of(*state, state->pending);
+  enqueue(stream, [state, held = std::make_shared<Held>(state), ops = std::move(state->pending),
+                   failing, ctas] {
+    if (failing) {
+      report(ncclRemoteError, "injected: the connection to a peer is gone");
+      state->transport.error = ncclRemoteError;
+      wait_for_abort(state->transport);
+    } else {
+      const HeldProcessors held_processors(ctas);
+      run_nccl_kernel(state->transport, state->name, ops);
+    }
+  });
   state->pending.clear();
 }
 
@@ -257,6 +287,7 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int
     return report(ncclInvalidArgument, "not the emulator's kind of communicator");
   *comm = new NcclComm;
   const auto state = (*comm)->state;
+  if (!take_config(*state, *config)) return report(ncclInvalidArgument, "minCTAs, maxCTAs");
   state->name = config->commName;
   make_library_streams(streams_of_communicator);
   cudaGetDevice(&state->device);
@@ -285,6 +316,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* part
   const auto child = *part == nullptr ? nullptr : (*part)->state;
   if (child != nullptr) {
     child->name = config == nullptr ? parent->name : config->commName;
+    if (!take_config(*child, *config)) return report(ncclInvalidArgument, "minCTAs, maxCTAs");
     child->device = parent->device;
     make_library_streams(streams_of_communicator);
   }

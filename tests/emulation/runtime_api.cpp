@@ -201,8 +201,7 @@ cudaError_t cudaGetDevice(int* device) {
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int /*device*/) {
   switch (attribute) {
     case cudaDevAttrMultiProcessorCount:
-      // Few, so that grid-stride loops iterate.
-      *value = 4 / std::max(1, Machine::get().slices);
+      *value = std::max(1, Machine::get().processors / std::max(1, Machine::get().slices));
       return cudaSuccess;
     case cudaDevAttrComputeCapabilityMajor:
       *value = Machine::get().fault == "old_gpu" ? 7 : 9;

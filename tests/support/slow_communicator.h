@@ -18,8 +18,9 @@ class SlowCommunicator final : public Communicator {
       : Communicator(inner.rank(), inner.size(), inner.name(), counters_of(inner)), inner_(inner) {}
 
   void barrier() override { inner_.barrier(); }
-  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key, std::string name) override {
-    return inner_.split(color, key, std::move(name));
+  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key, std::string name,
+                                                    CommRole role) override {
+    return inner_.split(color, key, std::move(name), role);
   }
 
  protected:

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "launch/plan/message_ctas.h"
 #include "launch/plan/step_plan.h"
 #include "models/config.h"
 
@@ -149,6 +150,7 @@ std::string describe(const StepCount& count, const Config& config, const plan::H
            precision, hardware);
   add_part(text, count, {"per step, beside its micro-batches", false, 1}, precision, hardware);
   add_messages(text, count);
+  text += describe_roles(config, hardware);
   if (!count.launches) text += without_launches;
   return text + std::string(assumptions);
 }

@@ -85,7 +85,8 @@ void HostCommunicator::barrier() {
   shared_->control->wait_all();
 }
 
-std::unique_ptr<Communicator> HostCommunicator::split(int color, int key, std::string name) {
+std::unique_ptr<Communicator> HostCommunicator::split(int color, int key, std::string name,
+                                                      CommRole /*role*/) {
   auto part = shared_->control->split(color, key);
   if (part->size() > 1) return std::make_unique<HostCommunicator>(std::move(part), std::move(name));
   return std::make_unique<SingleCommunicator>(std::move(name));

@@ -15,7 +15,8 @@ class HostCommunicator final : public Communicator {
   ~HostCommunicator() override;
 
   void barrier() override;
-  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key, std::string name) override;
+  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key, std::string name,
+                                                    CommRole role) override;
 
  protected:
   void submit(Stream& stream, const Call& call) override;

@@ -33,11 +33,13 @@ void NcclCommunicator::submit_group_end(Stream& stream) {
   calls_.run(stream);
 }
 
-std::unique_ptr<Communicator> NcclCommunicator::split(int color, int key, std::string name) {
+std::unique_ptr<Communicator> NcclCommunicator::split(int color, int key, std::string name,
+                                                      CommRole role) {
   TRIREME_EXPECTS(color >= 0, "group {}: split with color {}", this->name(), color);
   auto host = host_->split(color, key, name);
   const bool alone = host->size() == 1;
-  auto part = handle_->split(alone ? std::nullopt : std::optional(color), key, std::move(name));
+  auto part =
+      handle_->split(alone ? std::nullopt : std::optional(color), key, std::move(name), role);
   if (alone) return host;
   return std::make_unique<NcclCommunicator>(std::move(host), std::move(part), options_);
 }
@@ -89,6 +91,7 @@ std::unique_ptr<Communicator> make_nccl_world(std::unique_ptr<Communicator> host
   // On a temporary group, because calls of `host` itself are the caller's to count.
   const auto setup = host->host_sibling(host->name() + ".setup");
   check_same_on_all_ranks(*setup, "the NCCL library", nccl_library_version());
+  if (host->rank() == 0) warn_of_cta_variables();
   prepare_for_shared_gpus(*setup, device, options.share_gpus);
   std::vector<ncclUniqueId> ids = agree_on_ids(*setup, options.ranks_per_root);
   const auto shared = std::make_shared<const NcclOptions>(std::move(options));

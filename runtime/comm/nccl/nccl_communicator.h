@@ -17,7 +17,8 @@ class NcclCommunicator final : public Communicator {
                    std::shared_ptr<const NcclOptions> options);
 
   void barrier() override { host_->barrier(); }
-  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key, std::string name) override;
+  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key, std::string name,
+                                                    CommRole role) override;
   [[nodiscard]] std::unique_ptr<Communicator> host_sibling(std::string name) override;
 
  protected:
@@ -34,6 +35,9 @@ class NcclCommunicator final : public Communicator {
 // NcclOptions::repeatable, for this process. Before the first call that makes NCCL read its
 // environment.
 void require_repeatable_sums();
+
+// Before the engine itself sets any of them.
+void warn_of_cta_variables();
 
 // NCCL refuses ranks that share a GPU. Where ranks of `group` do, this sets NCCL_HOSTID of this
 // rank and the transport that works then, as far as the user has not set them, and logs once what

@@ -58,6 +58,17 @@ void require_repeatable_sums() {
   if (setenv(nvls, "0", 1) != 0) system_failed("setenv", nvls);
 }
 
+void warn_of_cta_variables() {
+  for (const char* const name :
+       {"NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS"}) {
+    if (const char* const value = std::getenv(name); value != nullptr)
+      log::get("comm").warn(
+          "{}={} in the environment comes before the thread blocks of comm.*, but matmuls leave "
+          "room for those; unset it",
+          name, value);
+  }
+}
+
 void prepare_for_shared_gpus(Communicator& group, Device& device, bool may_share) {
   const std::vector<std::string> hosts = gather_texts(group, host_name());
   const std::vector<std::string> gpus =

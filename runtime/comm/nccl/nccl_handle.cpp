@@ -17,12 +17,12 @@ constexpr std::chrono::seconds abort_patience{1};
 
 }  // namespace
 
-NcclHandle::NcclHandle(std::string name, std::shared_ptr<const NcclOptions> options)
-    : name_(std::move(name)), options_(std::move(options)) {}
+NcclHandle::NcclHandle(std::string name, CommRole role, std::shared_ptr<const NcclOptions> options)
+    : name_(std::move(name)), role_(role), options_(std::move(options)) {}
 
 NcclHandle::NcclHandle(std::vector<ncclUniqueId>& ids, int ranks, int rank, std::string name,
                        std::shared_ptr<const NcclOptions> options)
-    : NcclHandle(std::move(name), std::move(options)) {
+    : NcclHandle(std::move(name), CommRole::control, std::move(options)) {
   Lock lock(mutex_);
   ncclConfig_t settings = config();
   try {
@@ -55,18 +55,19 @@ NcclHandle::~NcclHandle() {
 ncclConfig_t NcclHandle::config() const {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;    // a blocking communicator cannot be aborted while a call waits for peers
-  config.splitShare = 0;  // with shared resources the abort of one group could damage its relatives
+  config.splitShare = 0;  // Note [Groups share nothing]
   config.commName = name_.c_str();
-  if (options_->min_ctas > 0) config.minCTAs = options_->min_ctas;
-  if (options_->max_ctas > 0) config.maxCTAs = options_->max_ctas;
+  if (options_->ctas.least > 0) config.minCTAs = options_->ctas.least;
+  config.maxCTAs = options_->ctas.most_of(role_);
   if (!options_->net.empty()) config.netName = options_->net.c_str();
   return config;
 }
 
-std::unique_ptr<NcclHandle> NcclHandle::split(std::optional<int> color, int key, std::string name) {
+std::unique_ptr<NcclHandle> NcclHandle::split(std::optional<int> color, int key, std::string name,
+                                              CommRole role) {
   Lock lock(mutex_);
   expect_usable();
-  std::unique_ptr<NcclHandle> part(new NcclHandle(std::move(name), options_));
+  std::unique_ptr<NcclHandle> part(new NcclHandle(std::move(name), role, options_));
   Lock part_lock(part->mutex_);
   ncclConfig_t settings = part->config();
   try {
@@ -81,6 +82,8 @@ std::unique_ptr<NcclHandle> NcclHandle::split(std::optional<int> color, int key,
     return nullptr;
   }
   NcclMonitor::add(*part);
+  log::get("comm").debug("group {} is for {}: at most {} thread blocks a call", part->name_,
+                         name_of(role), options_->ctas.most_of(role));
   part->await_ready(part_lock);
   part_lock.unlock();
   return part;

@@ -7,6 +7,13 @@
 // job, and abort_job() aborts all handles before the process ends, whoever calls it: main with an
 // error, the monitor, the watchdog at a deadline. Results of an aborted call are undefined, but
 // nobody uses them, because the process ends at once.
+//
+// Note [Groups share nothing]
+// With splitShare NCCL (2.28, 2.30) gives all groups split from one the same connections, proxy
+// thread and device stream, and each kernel of a group waits on that stream for the latest of any
+// other (enqueue.cc, ncclLaunchPrepare). A pipeline's send would wait behind a receive whose
+// message depends on it, and tensor sums behind reductions of gradients. A group's thread blocks
+// would be bounded by those of its parent (connect.cc).
 #pragma once
 
 #include <memory>
@@ -36,7 +43,7 @@ class NcclHandle {
 
   // Collective; blocks the host. A rank outside all groups passes no color and gets null.
   [[nodiscard]] std::unique_ptr<NcclHandle> split(std::optional<int> color, int key,
-                                                  std::string name);
+                                                  std::string name, CommRole role);
 
   // Runs enqueue(ncclComm_t) as one NCCL group and returns when its kernel is on the stream.
   // Messages name the group by `call`.
@@ -78,7 +85,7 @@ class NcclHandle {
     bool ended_ = false;
   };
 
-  NcclHandle(std::string name, std::shared_ptr<const NcclOptions> options);
+  NcclHandle(std::string name, CommRole role, std::shared_ptr<const NcclOptions> options);
   [[nodiscard]] ncclConfig_t config() const;
   void begin(const Call& call);
   void await_ready(Lock& lock);
@@ -88,6 +95,7 @@ class NcclHandle {
   [[noreturn]] void raise(const Error& error) const;
 
   std::string name_;
+  CommRole role_;
   std::shared_ptr<const NcclOptions> options_;
   // Guards all members below. Never held while waiting, so the monitor and abort() get it soon.
   std::timed_mutex mutex_;

@@ -106,7 +106,8 @@ class WatchedCommunicator final : public Communicator {
     group_->inner().barrier();
     outcome.done();
   }
-  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key, std::string name) override;
+  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key, std::string name,
+                                                    CommRole role) override;
   [[nodiscard]] std::unique_ptr<Communicator> host_sibling(std::string name) override;
 
  protected:
@@ -202,10 +203,11 @@ std::unique_ptr<Communicator> watch(std::unique_ptr<Communicator> inner,
                                                std::move(log));
 }
 
-std::unique_ptr<Communicator> WatchedCommunicator::split(int color, int key, std::string name) {
+std::unique_ptr<Communicator> WatchedCommunicator::split(int color, int key, std::string name,
+                                                         CommRole role) {
   const CallLog::Id id = begin_host_call(CallRecord::split);
   Outcome outcome(group_->log(), id, id);
-  auto part = watch(group_->inner().split(color, key, std::move(name)), watchdog_);
+  auto part = watch(group_->inner().split(color, key, std::move(name), role), watchdog_);
   outcome.done();
   return part;
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Options that this build, or the chosen model and optimizer, cannot honour.
+#include <utility>
+
 #include "runtime/config/batch_ramp.h"
 #include "runtime/config/rules/rules.h"
 #include "runtime/config/value.h"
@@ -45,9 +47,14 @@ void check_device(const Subject& subject) {
            "tf32 is how the tensor cores of a GPU multiply fp32; on the CPU use fp32, bf16, fp16, "
            "fp8 or auto");
   }
-  if (config.comm.max_ctas > 0 && config.comm.min_ctas > config.comm.max_ctas) {
-    refuse(subject, "comm.min_ctas", "{} is more than comm.max_ctas = {}", config.comm.min_ctas,
-           config.comm.max_ctas);
+  const CommConfig& comm = config.comm;
+  const std::pair<std::string_view, std::int64_t> most[] = {{"comm.max_ctas", comm.max_ctas},
+                                                            {"comm.link_ctas", comm.link_ctas},
+                                                            {"comm.data_ctas", comm.data_ctas},
+                                                            {"comm.tensor_ctas", comm.tensor_ctas}};
+  for (const auto& [key, ctas] : most) {
+    if (ctas > 0 && comm.min_ctas > ctas)
+      refuse(subject, "comm.min_ctas", "{} is more than {} = {}", comm.min_ctas, key, ctas);
   }
 }
 

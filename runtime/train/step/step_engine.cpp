@@ -204,9 +204,18 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
 // In a step the host must not wait for the device, since pipeline stages wait for each other's
 // messages. But operations allocate memory, plan products and load kernels at first use, and NCCL
 // connects groups. The rehearsal does this without messages in flight: it runs every chunk forward
-// and backward once, on the step's first batch, and reduces its gradients. The step overwrites
-// everything that this writes before it reads it.
+// and backward once, on the step's first batch, and reduces its gradients; again for each number of
+// SMs that matmuls may leave, since plans depend on it. The step overwrites everything that this
+// writes before it reads it.
 void StepEngine::rehearse(std::int64_t step, Slot& slot) {
+  for (const int processors : options_.beside_messages.values()) {
+    rehearsed_processors_ = processors;
+    rehearse_passes(step, slot);
+  }
+  rehearsed_processors_.reset();
+}
+
+void StepEngine::rehearse_passes(std::int64_t step, Slot& slot) {
   Stream& compute = *streams_.compute;
   const int last = static_cast<int>(micro_batches_.count) - 1;  // gradients are reduced after it
   batches_.use_first_for_all();
@@ -374,6 +383,9 @@ void StepEngine::compute(const Action& action) {
   here.weights_changed = forward && weights_changed_[static_cast<std::size_t>(chunk)];
   const Range range(forward ? "forward" : "backward");
   const StallPhase phase(streams_.stalls, forward ? StallPhase::forward : StallPhase::backward);
+  const ReservedProcessors reserved(*streams_.compute,
+                                    rehearsed_processors_.value_or(options_.beside_messages.beside(
+                                        m, static_cast<int>(micro_batches_.count))));
   if (views_.on()) {
     views_.begin_pass(
         static_cast<int>(options_.slices.number(mesh_.here().data, m, micro_batches_.count)));

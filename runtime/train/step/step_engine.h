@@ -20,6 +20,7 @@
 #include "runtime/parallel/tied_gradients.h"
 #include "runtime/train/digests/weight_digests.h"
 #include "runtime/train/meters/core_waits.h"
+#include "runtime/train/step/beside_messages.h"
 #include "runtime/train/step/loss_guard.h"
 #include "runtime/train/step/noise_meter.h"
 #include "runtime/train/step/step_batches.h"
@@ -46,6 +47,7 @@ struct StepOptions {
   float clip_norm = 0;
   LossOptions loss{};  // without its scales
   ReducerMode reducer = ReducerMode::overlapped;
+  MessageProcessors beside_messages{};
   DType reduced = DType::f32;  // dtype of gradients in data-parallel messages
   // Layout-independent sums: gradients as a tree over micro-batches, exact norms.
   bool layout_independent = false;
@@ -154,6 +156,7 @@ class StepEngine final : private StageWork, private LayerHook {
                       const Tensor& input_gradient) override;
   void set_size(std::int64_t step);
   void rehearse(std::int64_t step, Slot& slot);
+  void rehearse_passes(std::int64_t step, Slot& slot);
   void enqueue(std::int64_t step, Slot& slot);
   void replay(std::int64_t step, Slot& slot);
   void reduce(Slot& slot);
@@ -195,6 +198,7 @@ class StepEngine final : private StageWork, private LayerHook {
   BatchSlices::Run micro_batches_{0, 1};        // this rank's part of them
   StepBatches batches_;                         // likewise
   std::vector<bool> weights_changed_;           // by chunk: no forward since the update
+  std::optional<int> rehearsed_processors_;     // that matmuls leave, while a step is rehearsed
   bool began_ = false;                          // a step has run
   bool unrecordable_ = false;                   // a step could not be recorded
   bool recorded_ = false;                       // a step was recorded, and logged

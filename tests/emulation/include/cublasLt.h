@@ -59,7 +59,8 @@ using cublasLtMatrixLayout_t = EmulatedMatrix*;
 using cublasLtMatmulPreference_t = EmulatedPreference*;
 
 struct cublasLtMatmulAlgo_t {
-  // The alignment that it was chosen for, the number of the algorithm, the number of them.
+  // The alignment that it was chosen for, the number of the algorithm, the number of them, the
+  // alignment of the epilogue, the multiprocessors.
   std::uint64_t data[8];
 };
 struct cublasLtMatmulHeuristicResult_t {

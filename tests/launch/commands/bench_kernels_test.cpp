@@ -55,6 +55,28 @@ TEST_F(BenchKernels, WithoutLaunchesSaysHowToCountThem) {
                     HasSubstr("Launches need the CUDA back end"), HasSubstr("--preset cuda")));
 }
 
+// On an H100, whose 132 multiprocessors the description has.
+TEST_F(BenchKernels, SaysWhatMatmulsLoseBesideEachRolesMessages) {
+  const std::string job =
+      "configs/gpt_tiny.yaml --ranks 8 --set device.type=cuda --set parallel.data=2 "
+      "--set parallel.tensor=2 --set parallel.pipeline=2 --set parallel.zero=2 ";
+
+  EXPECT_THAT(bench(job),
+              AllOf(HasSubstr("NCCL for link: at most 2 thread blocks a call, matmuls leave 2 "
+                              "multiprocessors: x1.02 beside them\n"),
+                    HasSubstr("NCCL for data: at most 8 thread blocks a call, matmuls leave 8 "
+                              "multiprocessors: x1.06 beside them\n"),
+                    HasSubstr("NCCL for gather: at most 8 thread blocks a call, matmuls leave 8 "
+                              "multiprocessors: x1.06 beside them\n"),
+                    HasSubstr("NCCL for tensor: its own choice, about 24 thread blocks a call, "
+                              "matmuls leave none: x2.00 beside them\n")));
+  EXPECT_THAT(bench(job + "--set comm.link_ctas=64 --set comm.data_ctas=12"),
+              AllOf(HasSubstr("NCCL for link: its own choice, about 16 thread blocks a call, "
+                              "matmuls leave none: x2.00 beside them\n"),
+                    HasSubstr("at most 12 thread blocks a call, matmuls leave 12")));
+  EXPECT_THAT(bench("configs/gpt_tiny.yaml"), testing::Not(HasSubstr("NCCL for")));
+}
+
 // y(B T, 4 hidden) = x w^T + bias, and so on.
 TEST_F(BenchKernels, CountsTheBytesAndFlopsOfAMicroBatch) {
   const Json all = rows(

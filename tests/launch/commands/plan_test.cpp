@@ -387,6 +387,29 @@ TEST_F(WholePlan, ReportsMemoryWithoutAMachine) {
             HasSubstr("without what CUDA and its libraries take")));
 }
 
+TEST_F(WholePlan, MatmulsThatLeaveNoRoomForLinksTakeASecondWave) {
+  const auto planned = [&](const std::string& set) {
+    const std::string file = directory_.path() + "/plan.json";
+    plan(TRIREME_CONFIGS "/gpt2_124m.yaml --ranks 2 --set parallel.pipeline=2 " + set +
+         " --hardware " TRIREME_CONFIGS "/hardware/h100.yaml --json " + file);
+    return nlohmann::json::parse(test::read_file(file));
+  };
+  const auto few = planned(""), choice = planned("--set comm.link_ctas=64");
+
+  EXPECT_EQ(few["nccl"][0]["role"], "link");
+  EXPECT_EQ(few["nccl"][0]["thread_blocks"], 2);
+  EXPECT_EQ(few["nccl"][0]["multiprocessors_left"], 2);
+  EXPECT_NEAR(few["nccl"][0]["matmul_slowdown"], 132.0 / 130, 1e-9);
+  EXPECT_EQ(choice["nccl"][0]["matmul_slowdown"], 2.0);
+  EXPECT_EQ(choice["nccl"][0]["thread_blocks"], 16);
+  EXPECT_LT(few["step_seconds"]["forward"], choice["step_seconds"]["forward"]);
+  EXPECT_GT(few["step_seconds"]["pipeline_exposed"], choice["step_seconds"]["pipeline_exposed"]);
+  const auto layout = planned("--set reproducibility=layout");
+  const auto left = planned("--set reproducibility=layout --set comm.max_ctas=2");
+  EXPECT_EQ(layout["nccl"][0]["matmul_slowdown"], 2.0);
+  EXPECT_EQ(left["nccl"][0]["matmul_slowdown"], few["nccl"][0]["matmul_slowdown"]);
+}
+
 // Whether or not this build has the cuda backend.
 TEST_F(WholePlan, ResNetsForGpusNeedNoCudaInTheBuild) {
   const std::string file = directory_.path() + "/plan.json";
