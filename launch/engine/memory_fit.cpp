@@ -65,10 +65,8 @@ std::string way_out_of_nccl(const Config& config, const MemoryNeed& need, const 
   capped.comm.max_ctas = few;
   const std::uint64_t less = nccl_memory_of(capped, place, /*training=*/true).device;
   if (less >= need.nccl.device) return {};
-  return fmt::format(
-      "; comm.max_ctas: {} (now {}) lowers NCCL's {:.2f} GiB to {:.2f}", few,
-      config.comm.max_ctas == 0 ? "NCCL's choice" : fmt::format("{}", config.comm.max_ctas),
-      gib(need.nccl.device), gib(less));
+  return fmt::format("; comm.max_ctas: {} (now {}) lowers NCCL's {:.2f} GiB to {:.2f}", few,
+                     config.comm.max_ctas, gib(need.nccl.device), gib(less));
 }
 
 void require_device(const Config& config, const MemoryNeed& need, const Neighbours& here) {
