@@ -46,6 +46,9 @@ struct CudaFacts {
 //                                    device, and so for a receive that waits for this rank
 //   CUDA_DEVICE_MAX_CONNECTIONS=32   a stream that shares a hardware queue waits for the other's
 //                                    work
+//   CUDNN_FRONTEND_ATTN_DP_WORKSPACE_LIMIT   on Hopper, reproducible backward of attention whose
+//                                    score matrices take more than these 2 GiB adds up dq in order
+//                                    instead, with scratch linear in the length; 0: always
 // To be called first thing in main(), before MPI starts (which may look for GPUs) and before there
 // are threads. RankProcess and guarded_main() call it.
 inline bool prepare_gpu_environment() noexcept {
@@ -54,6 +57,8 @@ inline bool prepare_gpu_environment() noexcept {
     // A failure means that there is no memory for two words; whatever comes next will say so.
     static_cast<void>(::setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0));
     static_cast<void>(::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0));
+    static_cast<void>(
+        ::setenv("CUDNN_FRONTEND_ATTN_DP_WORKSPACE_LIMIT", "2147483648", /*overwrite=*/0));
     return !by_user;
   }();
   return chosen;

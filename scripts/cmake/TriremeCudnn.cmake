@@ -1,6 +1,6 @@
-# Finds cuDNN 9 and the headers of cudnn-frontend 1.18 (pip: nvidia-cudnn-frontend), which are not part of a CUDA toolkit.
+# Finds cuDNN 9 and the headers of cudnn-frontend 1.32 (pip: nvidia-cudnn-frontend), which are not part of a CUDA toolkit.
 # Sets TRIREME_CUDNN. Without them attention and convolution use our kernels.
-set(TRIREME_CUDNN_FRONTEND "auto" CACHE STRING "Folder that holds cudnn_frontend.h (1.18), auto or off")
+set(TRIREME_CUDNN_FRONTEND "auto" CACHE STRING "Folder that holds cudnn_frontend.h (1.32), auto or off")
 
 # A toolkit of pip wheels is site-packages/nvidia/cu13, with cuDNN and the headers of the frontend beside it.
 list(GET CUDAToolkit_INCLUDE_DIRS 0 _include)
@@ -13,7 +13,7 @@ if(TRIREME_CUDNN_FRONTEND STREQUAL "auto")
 elseif(TRIREME_CUDNN_FRONTEND)
   if(NOT EXISTS ${TRIREME_CUDNN_FRONTEND}/cudnn_frontend.h)
     message(FATAL_ERROR "TRIREME_CUDNN_FRONTEND: ${TRIREME_CUDNN_FRONTEND} holds no cudnn_frontend.h; name the include "
-      "folder of nvidia-cudnn-frontend 1.18, or auto or off")
+      "folder of nvidia-cudnn-frontend 1.32, or auto or off")
   endif()
   set(CUDNN_FRONTEND_INCLUDE ${TRIREME_CUDNN_FRONTEND} CACHE PATH "" FORCE)
 endif()
@@ -22,21 +22,21 @@ set(TRIREME_CUDNN OFF)
 if(NOT TRIREME_CUDNN_FRONTEND)
   set(_attention "own kernels (TRIREME_CUDNN_FRONTEND is off)")
 elseif(NOT CUDNN_FRONTEND_INCLUDE)
-  set(_attention "own kernels (no cudnn_frontend.h; pip's nvidia-cudnn-frontend==1.18.0 has it)")
+  set(_attention "own kernels (no cudnn_frontend.h; pip's nvidia-cudnn-frontend==1.32.0 has it)")
 elseif(NOT CUDNN_INCLUDE OR NOT CUDNN_LIBRARY)
   set(_attention "own kernels (no cuDNN 9)")
 else()
   file(STRINGS ${CUDNN_FRONTEND_INCLUDE}/cudnn_frontend_version.h _version REGEX "FRONTEND_(MAJOR|MINOR)_VERSION [0-9]+")
   list(TRANSFORM _version REPLACE "[^0-9]" "")
   list(JOIN _version "." _version)
-  # From 1.19 on the headers need libcuda and libnvrtc at link time, and the program no longer starts without a driver.
-  if(_version STREQUAL "1.18")
+  # Others lay out the same graphs in other workspaces, and 1.19 needs libcuda at link time.
+  if(_version STREQUAL "1.32")
     set(TRIREME_CUDNN ON)
     set(_attention "cuDNN (${CUDNN_LIBRARY}, frontend ${_version})")
   elseif(TRIREME_CUDNN_FRONTEND STREQUAL "auto")
-    set(_attention "own kernels (cudnn-frontend is ${_version}, not 1.18)")
+    set(_attention "own kernels (cudnn-frontend is ${_version}, not 1.32)")
   else()
-    message(FATAL_ERROR "TRIREME_CUDNN_FRONTEND: ${TRIREME_CUDNN_FRONTEND} is version ${_version}; 1.18 is needed")
+    message(FATAL_ERROR "TRIREME_CUDNN_FRONTEND: ${TRIREME_CUDNN_FRONTEND} is version ${_version}; 1.32 is needed")
   endif()
 endif()
 message(STATUS "  attention, convolution : ${_attention}")

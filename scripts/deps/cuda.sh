@@ -1,16 +1,16 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by install_deps.sh: the CUDA toolkit, cuDNN, NCCL and cudnn-frontend from pip's wheels, as one tree that CMake
-# finds like an installed toolkit. Versions as in PyTorch 2.11.
+# finds like an installed toolkit. Versions as in PyTorch 2.11, but for cuDNN's.
 
 minimum_cuda=13.0
 cuda_toolkit_wheels=(
   nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-cuda-runtime==13.0.96
   nvidia-cuda-cccl==13.0.85 nvidia-cublas==13.1.0.3 nvidia-nvtx==13.0.85 nvidia-cuda-nvrtc==13.0.88
 )
-# Header that shows that a library is present, and its wheel. cudnn-frontend 1.19 would link libcuda.
+# Header that shows that a library is present, and its wheel.
 cuda_library_wheels=(
-  "cudnn.h nvidia-cudnn-cu13==9.19.0.56" "nccl.h nvidia-nccl-cu13==2.28.9" "cudnn_frontend.h nvidia-cudnn-frontend==1.18.0"
+  "cudnn.h nvidia-cudnn-cu13==9.28.1.4" "nccl.h nvidia-nccl-cu13==2.28.9" "cudnn_frontend.h nvidia-cudnn-frontend==1.32.0"
 )
 
 # Prints the nvcc of builds, if it is new enough.

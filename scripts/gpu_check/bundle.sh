@@ -131,7 +131,8 @@ chmod +x "$snake/bin/python3"
 # Each of CUDA's libraries is a separate part: a machine may have some of them. cuDNN loads its parts, and nvrtc, when
 # needed.
 parts=(core python)
-for name in cudart cublasLt nccl nvrtc nvrtc-builtins cudnn cudnn_graph cudnn_ops cudnn_cnn cudnn_adv cudnn_heuristic cudnn_engines_runtime_compiled cudnn_engines_precompiled; do
+for name in cudart cublasLt nccl nvrtc nvrtc-builtins cudnn cudnn_graph cudnn_ops cudnn_cnn cudnn_adv cudnn_heuristic cudnn_engines_runtime_compiled cudnn_engines_precompiled \
+  cudnn_engines_tensor_ir cudnn_ext; do
   part=cuda_${name%-builtins}
   directory=$(cuda_library "lib$name.so.*") || die "lib$name.so is in none of the places where CUDA is looked for"
   mkdir -p "$stage/$part/trireme/build/cuda/cuda"

@@ -63,9 +63,12 @@ for root in {*site.getsitepackages(), *sys.path}:
 fi
 missing=()
 for name in libcudart.so.13 libcublasLt.so.13 libnccl.so.2 libcudnn.so.9 libcudnn_graph.so.9 libcudnn_ops.so.9 libcudnn_cnn.so.9 libcudnn_adv.so.9 \
-  libcudnn_heuristic.so.9 libcudnn_engines_runtime_compiled.so.9 libcudnn_engines_precompiled.so.9 libnvrtc.so.13 libnvrtc-builtins.so.13.0; do
+  libcudnn_heuristic.so.9 libcudnn_engines_runtime_compiled.so.9 libcudnn_engines_precompiled.so.9 libcudnn_engines_tensor_ir.so.9 libcudnn_ext.so.9 \
+  libnvrtc.so.13 libnvrtc-builtins.so.13.0; do
   if compgen -G "$libraries/$name*" >/dev/null; then continue; fi
   for directory in "${places[@]}"; do
+    # An older cuDNN lacks this part, and the parts of two versions do not go together.
+    if [[ $name == libcudnn* && ! -e $directory/libcudnn_engines_tensor_ir.so.9 ]]; then continue; fi
     if [[ -e $directory/$name ]]; then
       ln -sfn "$directory/$name" "$libraries/$name"
       echo "found: $directory/$name"

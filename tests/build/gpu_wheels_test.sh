@@ -38,7 +38,7 @@ expect() {
 expect "nvidia/nccl/include" "libnccl.so.2" "CMake Warning" "without cuDNN: own kernels (no cudnn_frontend.h"
 touch "$root/site-packages/include/cudnn_frontend.h"
 version=$root/site-packages/include/cudnn_frontend_version.h
-printf '#define CUDNN_FRONTEND_MAJOR_VERSION 1\n#define CUDNN_FRONTEND_MINOR_VERSION 18\n' >"$version"
-expect "cuDNN ($wheels" "frontend 1.18"
+printf '#define CUDNN_FRONTEND_MAJOR_VERSION 1\n#define CUDNN_FRONTEND_MINOR_VERSION 32\n' >"$version"
+expect "cuDNN ($wheels" "frontend 1.32"
 rm "$wheels/nccl/include/nccl.h"
 expect "CMake Error" "NCCL 2.28 was not found beside the CUDA toolkit"

@@ -40,7 +40,7 @@ std::string described(int capability) {
       R"("maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":232448,)"
       R"("reservedSharedMemoryPerBlock":1024,"totalGlobalMem":150754820096,"l2CacheSize":62914560,)"
       R"("pciDeviceId":0,"isTccDriver":0,"supportCoopLaunch":1,"smClockRateKHz":1980000,)"
-      R"("memClockRateKHz":3201000}})",
+      R"("memClockRateKHz":3201000,"memoryBusWidth":5120}})",
       capability * 10);
 }
 
@@ -192,6 +192,90 @@ TEST_F(CudnnGraphs, RefuseAttentionThatOurKernelsRun) {
   AttentionGraph single = gpt2(AttentionGraph::Pass::backward, 2, 2);
   single.length = 1;
   EXPECT_EQ(offer(single).candidates, 0);
+}
+
+AttentionGraph with_documents(AttentionGraph graph, std::int64_t documents) {
+  graph.sequences = documents;
+  return graph;
+}
+
+AttentionGraph llama3_8b(AttentionGraph::Pass pass) {
+  return {.pass = pass,
+          .dtype = DType::bf16,
+          .batch = 1,
+          .length = 8192,
+          .heads = 32,
+          .kv_heads = 8,
+          .size = 128,
+          .deterministic = true};
+}
+
+TEST_F(CudnnGraphs, RunDocumentsOnHopperAndBlackwell) {
+  for (const int capability : {90, 100}) {
+    for (const auto pass : attention_passes) {
+      for (AttentionGraph graph : {gpt2(pass, 64, 12), llama3_8b(pass)}) {
+        for (const std::int64_t window : {0, 256}) {
+          graph.window = window;
+          const CudnnOffer result = offer(with_documents(graph, 128), capability);
+          EXPECT_GE(result.candidates, 1) << result.refusal;
+        }
+      }
+    }
+  }
+  // Ampere has no deterministic backward of them.
+  const CudnnOffer ampere =
+      offer(with_documents(gpt2(AttentionGraph::Pass::backward, 64, 12), 128), 80);
+  EXPECT_NE(ampere.refusal.find("Deterministic"), std::string::npos) << ampere.refusal;
+  AttentionGraph narrow = gpt2(AttentionGraph::Pass::backward, 2, 2);
+  narrow.size = 24;
+  EXPECT_NE(offer(with_documents(narrow, 4)).refusal.find("sixteens"), std::string::npos);
+}
+
+// So that their number is nothing that bits depend on, where score matrices are not kept.
+TEST_F(CudnnGraphs, HaveOneEngineForAnyNumberOfDocuments) {
+  for (const int capability : {90, 100}) {
+    for (const auto pass : attention_passes) {
+      std::set<std::string> engines;
+      for (const std::int64_t documents : {128, 256, 2048})
+        engines.insert(offer(with_documents(gpt2(pass, 64, 12), documents), capability).engine);
+      EXPECT_EQ(engines.size(), 1U);
+      EXPECT_FALSE(engines.contains(""));
+    }
+  }
+}
+
+TEST_F(CudnnGraphs, TakeTheWorkspaceThatIsStated) {
+  for (const int capability : {80, 90, 100}) {
+    for (const bool deterministic : {true, false}) {
+      for (const std::int64_t documents : {0, 8, 256}) {
+        for (const auto pass : attention_passes) {
+          AttentionGraph odd = gpt2(pass, 2, 4);
+          odd.length = 1000;
+          odd.kv_heads = 2;
+          for (AttentionGraph graph : {gpt2(pass, 64, 12), llama3_8b(pass), odd}) {
+            graph.deterministic = deterministic;
+            graph.sequences = documents;
+            const CudnnOffer result = offer(graph, capability);
+            if (result.candidates == 0) continue;
+            const std::size_t stated = cudnn_workspace_bytes(graph, capability);
+            EXPECT_LE(result.workspace_bytes, stated) << to_string(graph) << capability;
+            EXPECT_LE(stated, 1.1 * static_cast<double>(result.workspace_bytes) + (1 << 20))
+                << to_string(graph) << capability;
+          }
+        }
+      }
+    }
+  }
+}
+
+// Beyond a limit on Hopper, and always on Blackwell.
+TEST_F(CudnnGraphs, AddUpLongAttentionInOrderWithoutScoreMatrices) {
+  for (const int capability : {90, 100}) {
+    const AttentionGraph graph = llama3_8b(AttentionGraph::Pass::backward);
+    const CudnnOffer result = offer(graph, capability);
+    EXPECT_GE(result.candidates, 1) << result.refusal;
+    EXPECT_LT(static_cast<double>(result.workspace_bytes), 0.1 * score_bytes(graph));
+  }
 }
 
 // Each shape once: the stem, then basic or bottleneck blocks.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/common/cudnn_graphs.h"
 
+#include <cstdlib>
 #include <map>
 #include <mutex>
 
@@ -49,13 +50,52 @@ const CudnnPlan* counted_plan(const CudnnGraph& graph) {
   return &plans.try_emplace(graph, graph).first->second;
 }
 
+// Whether backward keeps the score matrices' gradients, of `bytes`, to add them up in a fixed
+// order. Blackwell has another order; Hopper keeps them up to a limit of cudnn-frontend's (see
+// device/gpu_facts.h).
+bool keeps_scores(std::int64_t bytes, int compute_capability) {
+  if (compute_capability / 10 != 9) return compute_capability < 90;
+  const char* const limit = std::getenv("CUDNN_FRONTEND_ATTN_DP_WORKSPACE_LIMIT");
+  return limit == nullptr || std::atoll(limit) < 0 || bytes <= std::atoll(limit);
+}
+
 }  // namespace
+
+std::size_t cudnn_workspace_bytes(const AttentionGraph& a, int compute_capability) {
+  constexpr std::int64_t single = 4, half = 2, tile = 64, constant = 1 << 15;
+  const std::int64_t sequences = a.sequences > 0 ? a.sequences : a.batch;
+  // Per sequence of a ragged batch: descriptors of its parts of the tensors.
+  const std::int64_t fixed = a.sequences > 0 ? constant + 512 * sequences : constant;
+  if (a.pass == AttentionGraph::Pass::forward) return static_cast<std::size_t>(fixed);
+  const std::int64_t tiles = (a.length + tile - 1) / tile, positions = a.batch * a.length;
+  const std::int64_t width = tile * (tiles + tiles % 2);  // of keys, in tiles of 128
+  const std::int64_t scores = sequences * a.heads * tiles * tile * width * half;
+  const bool blackwell = compute_capability >= 100;
+  const bool kept = a.deterministic && keeps_scores(scores, compute_capability);
+  // f32 sums of dq have the layout of dq: ragged ones lie as far apart as rows of the projection.
+  const std::int64_t apart = a.sequences > 0 ? a.heads + 2 * a.kv_heads : a.heads;
+  const std::int64_t sums = positions * apart * a.size * single;
+  std::int64_t bytes = fixed + positions * a.heads * single;  // row sums of dout * out
+  if (kept) {
+    bytes += scores;
+  } else if (!(a.deterministic && blackwell)) {
+    bytes += sums * (compute_capability < 90 ? 2 : 1);
+  }
+  if (a.deterministic && !kept) bytes += sequences * a.heads * tiles * 8;  // whose turn it is
+  // dk and dv of every query head, where heads share keys.
+  if (a.kv_heads < a.heads) {
+    const std::int64_t element = blackwell && a.deterministic ? single : half;
+    bytes += a.sequences > 0 ? 2 * sums * (a.heads / a.kv_heads)
+                             : 2 * positions * a.heads * a.size * element;
+  }
+  return static_cast<std::size_t>(bytes);
+}
 
 std::size_t plan_hash(const CudnnGraph& graph) {
   PlanHash hash;
   if (const auto* const a = std::get_if<AttentionGraph>(&graph)) {
     hash.add(a->pass, a->dtype, a->batch, a->length, a->heads, a->kv_heads, a->size, a->causal,
-             a->window, a->scale * 65536, a->soft_cap * 1024, a->deterministic);
+             a->window, a->scale * 65536, a->soft_cap * 1024, a->deterministic, a->sequences);
   } else {
     const auto& c = std::get<ConvolutionGraph>(graph);
     const ConvolutionGeometry& g = c.geometry;

@@ -19,7 +19,10 @@ namespace trireme::ops::cuda {
 
 // Attention over the packed projection (B, T, heads + 2 kv_heads, size) with AttentionOptions; f16
 // or bf16. Refuses a soft cap, which our graph lacks. Operands, forward: q, k, v, out, lse;
-// backward: q, k, v, out, lse, dout, dq, dk, dv.
+// backward: q, k, v, out, lse, dout, dq, dk, dv. With `sequences` these hold that many sequences of
+// up to `length`, one after the other in batch * length positions; lse is then (positions, heads).
+// Before the others come lengths (sequences) i32 and, (sequences + 1) i64 each, the offsets of
+// sequences in elements of the projection, of out, and of lse.
 struct AttentionGraph {
   enum class Pass : std::uint8_t { forward, backward } pass;
   DType dtype;
@@ -28,7 +31,8 @@ struct AttentionGraph {
   std::int64_t window = 0;
   float scale = 0;  // of the scores; 0: 1 / sqrt(size)
   float soft_cap = 0;
-  bool deterministic = false;  // only for backward, whose workspace then grows with length squared
+  bool deterministic = false;  // only for backward
+  std::int64_t sequences = 0;  // 0: `batch` of `length` each
   friend auto operator<=>(const AttentionGraph&, const AttentionGraph&) = default;
 };
 
@@ -74,7 +78,7 @@ class CudnnPlan {
   CudnnPlan() = default;
 };
 
-// "9.19.0", or empty if cuDNN is not in the build. Raises an error if the run-time library cannot
+// "9.28.1", or empty if cuDNN is not in the build. Raises an error if the run-time library cannot
 // serve a program compiled for this one.
 [[nodiscard]] std::string cudnn_version();
 
@@ -85,6 +89,11 @@ class CudnnPlan {
 // logged, for every graph but attention with a soft cap. From a thread's second call with a graph
 // on it neither allocates nor locks.
 [[nodiscard]] const CudnnPlan* cudnn_plan_for(const Stream& stream, const CudnnGraph& graph);
+
+// The workspace of a plan, from the shape alone: at least what cuDNN 9.28 takes on GPUs of this
+// compute capability.
+[[nodiscard]] std::size_t cudnn_workspace_bytes(const AttentionGraph& graph,
+                                                int compute_capability);
 
 // Asks about a described GPU (compute capability 90 is major 9, minor 0; cuDNN's own JSON of device
 // properties), on machines without one.

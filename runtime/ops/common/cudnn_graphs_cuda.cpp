@@ -2,6 +2,16 @@
 // The only file that includes cudnn-frontend: its headers take half a minute to compile.
 #include "runtime/ops/common/cudnn_graphs.h"
 
+// An RMS norm in cudnn-frontend, which no graph of ours has, compiles itself by these functions. As
+// weak symbols they need no libnvrtc when the program is linked and started.
+#pragma weak nvrtcCreateProgram
+#pragma weak nvrtcCompileProgram
+#pragma weak nvrtcDestroyProgram
+#pragma weak nvrtcGetCUBIN
+#pragma weak nvrtcGetCUBINSize
+#pragma weak nvrtcGetErrorString
+#pragma weak nvrtcGetProgramLog
+#pragma weak nvrtcGetProgramLogSize
 #include <cudnn_frontend.h>
 
 #include <array>
@@ -50,6 +60,10 @@ fe::DataType_t type_of(DType dtype) {
       return fe::DataType_t::HALF;
     case DType::bf16:
       return fe::DataType_t::BFLOAT16;
+    case DType::i32:
+      return fe::DataType_t::INT32;
+    case DType::i64:
+      return fe::DataType_t::INT64;
     default:
       TRIREME_EXPECTS(false, "cuDNN graphs of {} are not made here", name_of(dtype));
   }
@@ -60,15 +74,24 @@ class Operands {
  public:
   explicit Operands(Graph& graph) : graph_(graph) {}
 
-  TensorPointer input(DType dtype, const Extents& extents, const Extents& strides) {
-    return graph_.tensor(
-        Tensor_attributes().set_uid(next_++).set_dim(extents).set_stride(strides).set_data_type(
-            type_of(dtype)));
+  // `offsets`: of ragged sequences; may be null.
+  TensorPointer input(DType dtype, const Extents& extents, const Extents& strides,
+                      const TensorPointer& offsets = nullptr) {
+    return graph_.tensor(Tensor_attributes()
+                             .set_uid(next_++)
+                             .set_dim(extents)
+                             .set_stride(strides)
+                             .set_data_type(type_of(dtype))
+                             .set_ragged_offset(offsets));
   }
   void output(const TensorPointer& tensor, DType dtype, const Extents& extents,
-              const Extents& strides) {
-    tensor->set_output(true).set_uid(next_++).set_dim(extents).set_stride(strides).set_data_type(
-        type_of(dtype));
+              const Extents& strides, const TensorPointer& offsets = nullptr) {
+    tensor->set_output(true)
+        .set_uid(next_++)
+        .set_dim(extents)
+        .set_stride(strides)
+        .set_data_type(type_of(dtype))
+        .set_ragged_offset(offsets);
   }
 
  private:
@@ -76,8 +99,29 @@ class Operands {
   std::int64_t next_ = 0;
 };
 
+// Null where all sequences have one length.
+struct Ragged {
+  TensorPointer lengths, projection, out, lse;
+  Ragged(Operands& operands, const AttentionGraph& a) {
+    if (a.sequences == 0) return;
+    const auto vector = [&](DType dtype, std::int64_t count) {
+      return operands.input(dtype, {count, 1, 1, 1}, {1, 1, 1, 1});
+    };
+    lengths = vector(DType::i32, a.sequences);
+    for (TensorPointer* const offsets : {&projection, &out, &lse})
+      *offsets = vector(DType::i64, a.sequences + 1);
+  }
+};
+
 template <typename Attributes>
-Attributes with_mask(const AttentionGraph& a, Attributes attributes) {
+Attributes with_mask(const AttentionGraph& a, const Ragged& ragged, Attributes attributes) {
+  if (a.sequences > 0) {
+    attributes.set_padding_mask(true)
+        .set_seq_len_q(ragged.lengths)
+        .set_seq_len_kv(ragged.lengths)
+        .set_max_total_seq_len_q(a.batch * a.length)
+        .set_max_total_seq_len_kv(a.batch * a.length);
+  }
   if (!a.causal) return attributes;
   attributes.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
       .set_diagonal_band_right_bound(0);
@@ -88,39 +132,44 @@ Attributes with_mask(const AttentionGraph& a, Attributes attributes) {
 
 void define(Graph& graph, const AttentionGraph& a) {
   const std::int64_t row = (a.heads + 2 * a.kv_heads) * a.size;  // of the packed projection
-  const Extents query{a.batch, a.heads, a.length, a.size};
-  const Extents key{a.batch, a.kv_heads, a.length, a.size};
+  const std::int64_t count = a.sequences > 0 ? a.sequences : a.batch;
+  const Extents query{count, a.heads, a.length, a.size};
+  const Extents key{count, a.kv_heads, a.length, a.size};
   const Extents packed{a.length * row, a.size, row, 1};
   const Extents plain{a.length * a.heads * a.size, a.size, a.heads * a.size, 1};
-  const Extents row_sums{a.batch, a.heads, a.length, 1};
-  const Extents row_strides{a.heads * a.length, a.length, 1, 1};
+  const Extents row_sums{count, a.heads, a.length, 1};
+  const Extents row_strides = a.sequences > 0 ? Extents{a.heads * a.length, 1, a.heads, 1}
+                                              : Extents{a.heads * a.length, a.length, 1, 1};
   const float scale = a.scale > 0 ? a.scale : 1.0F / std::sqrt(static_cast<float>(a.size));
   Operands operands(graph);
-  const TensorPointer q = operands.input(a.dtype, query, packed);
-  const TensorPointer k = operands.input(a.dtype, key, packed);
-  const TensorPointer v = operands.input(a.dtype, key, packed);
+  const Ragged ragged(operands, a);
+  const TensorPointer q = operands.input(a.dtype, query, packed, ragged.projection);
+  const TensorPointer k = operands.input(a.dtype, key, packed, ragged.projection);
+  const TensorPointer v = operands.input(a.dtype, key, packed, ragged.projection);
   if (a.pass == AttentionGraph::Pass::forward) {
     const auto [out, lse] = graph.sdpa(q, k, v,
-                                       with_mask(a, fe::graph::SDPA_attributes()
-                                                        .set_name("attention_forward")
-                                                        .set_generate_stats(true)
-                                                        .set_attn_scale(scale)));
-    operands.output(out, a.dtype, query, plain);
-    operands.output(lse, DType::f32, row_sums, row_strides);
+                                       with_mask(a, ragged,
+                                                 fe::graph::SDPA_attributes()
+                                                     .set_name("attention_forward")
+                                                     .set_generate_stats(true)
+                                                     .set_attn_scale(scale)));
+    operands.output(out, a.dtype, query, plain, ragged.out);
+    operands.output(lse, DType::f32, row_sums, row_strides, ragged.lse);
     return;
   }
-  const TensorPointer out = operands.input(a.dtype, query, plain);
-  const TensorPointer lse = operands.input(DType::f32, row_sums, row_strides);
-  const TensorPointer dout = operands.input(a.dtype, query, plain);
+  const TensorPointer out = operands.input(a.dtype, query, plain, ragged.out);
+  const TensorPointer lse = operands.input(DType::f32, row_sums, row_strides, ragged.lse);
+  const TensorPointer dout = operands.input(a.dtype, query, plain, ragged.out);
   const auto [dq, dk, dv] =
       graph.sdpa_backward(q, k, v, out, dout, lse,
-                          with_mask(a, fe::graph::SDPA_backward_attributes()
-                                           .set_name("attention_backward")
-                                           .set_attn_scale(scale)
-                                           .set_deterministic_algorithm(a.deterministic)));
-  operands.output(dq, a.dtype, query, packed);
-  operands.output(dk, a.dtype, key, packed);
-  operands.output(dv, a.dtype, key, packed);
+                          with_mask(a, ragged,
+                                    fe::graph::SDPA_backward_attributes()
+                                        .set_name("attention_backward")
+                                        .set_attn_scale(scale)
+                                        .set_deterministic_algorithm(a.deterministic)));
+  operands.output(dq, a.dtype, query, packed, ragged.projection);
+  operands.output(dk, a.dtype, key, packed, ragged.projection);
+  operands.output(dv, a.dtype, key, packed, ragged.projection);
 }
 
 void define(Graph& graph, const ConvolutionGraph& c) {
@@ -169,6 +218,10 @@ void define(Graph& graph, const ConvolutionGraph& c) {
   }
 }
 
+bool needs_f32(const ConvolutionGraph& c) {
+  return c.dtype == DType::f32 && !c.tf32;
+}
+
 void narrow(Graph& /*graph*/, const AttentionGraph& /*attention*/) {}
 
 // Keeps those of the heuristics' plans that keep our promises.
@@ -176,7 +229,7 @@ void narrow(Graph& graph, const ConvolutionGraph& c) {
   std::vector<fe::NumericalNote_t> refused{fe::NumericalNote_t::NONDETERMINISTIC,
                                            fe::NumericalNote_t::REDUCED_PRECISION_REDUCTION,
                                            fe::NumericalNote_t::FFT, fe::NumericalNote_t::WINOGRAD};
-  if (c.dtype == DType::f32 && !c.tf32) {
+  if (needs_f32(c)) {
     refused.push_back(fe::NumericalNote_t::TENSOR_CORE);
     refused.push_back(fe::NumericalNote_t::DOWN_CONVERT_INPUTS);
   }
@@ -193,6 +246,12 @@ class Proposal : public Graph {
     const auto* const attention = std::get_if<AttentionGraph>(&key);
     if (attention != nullptr && attention->soft_cap > 0)
       return {fe::error_code_t::GRAPH_NOT_SUPPORTED, "our graph has no soft cap of the scores"};
+    if (attention != nullptr && attention->sequences > 0) {
+      // Their workspace would grow with the number of sequences times the longest one's length.
+      if (cudnnGetVersion() < 92500 || attention->size % 16 != 0)
+        return {fe::error_code_t::GRAPH_NOT_SUPPORTED,
+                "sequences of several lengths need cuDNN 9.25 and heads in sixteens"};
+    }
     set_intermediate_data_type(fe::DataType_t::FLOAT).set_compute_data_type(fe::DataType_t::FLOAT);
     std::visit([&](const auto& each) { define(*this, each); }, key);
     if (fe::error_t status = validate(); status.is_bad()) return status;
@@ -201,9 +260,12 @@ class Proposal : public Graph {
         status.is_bad()) {
       return status;
     }
-    if (fe::error_t status = create_execution_plans({fe::HeurMode_t::A}); status.is_bad()) {
-      return status;
-    }
+    // Of engines without tensor cores the heuristics of 9.28 know none for some convolutions.
+    std::vector<fe::HeurMode_t> modes{fe::HeurMode_t::A};
+    const auto* const convolution = std::get_if<ConvolutionGraph>(&key);
+    if (convolution != nullptr && needs_f32(*convolution))
+      modes.push_back(fe::HeurMode_t::FALLBACK);
+    if (fe::error_t status = create_execution_plans(modes); status.is_bad()) return status;
     std::visit([&](const auto& each) { narrow(*this, each); }, key);
     return check_support();
   }
@@ -303,11 +365,12 @@ void log_plan(const CudnnGraph& graph, const CudnnPlan& plan) {
 std::string to_string(const CudnnGraph& graph) {
   if (const auto* const a = std::get_if<AttentionGraph>(&graph)) {
     const bool forward = a->pass == AttentionGraph::Pass::forward;
-    return fmt::format("attention_{} {} ({}, {}, {} heads of {}, {} of keys){}{}{}{}",
+    return fmt::format("attention_{} {} ({}, {}, {} heads of {}, {} of keys){}{}{}{}{}",
                        forward ? "forward" : "backward", name_of(a->dtype), a->batch, a->length,
                        a->heads, a->size, a->kv_heads, a->causal ? "" : " full",
                        a->window > 0 ? fmt::format(" window {}", a->window) : "",
                        a->soft_cap > 0 ? fmt::format(" soft cap {}", a->soft_cap) : "",
+                       a->sequences > 0 ? fmt::format(" {} documents", a->sequences) : "",
                        !forward && a->deterministic ? " deterministic" : "");
   }
   const auto& c = std::get<ConvolutionGraph>(graph);
