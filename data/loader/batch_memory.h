@@ -29,6 +29,10 @@ struct BatchMemory {
   Batch batch;  // views into it
 };
 
+// Fills document_bounds of a host's batch by its document_starts, if it has them. False if there
+// are more documents than places.
+[[nodiscard]] bool bound_documents(const Batch& batch);
+
 struct LoaderMemory {
   LoaderMemory(Device& device, const SampleLayout& sample, std::int64_t rows,
                const LoaderOptions& options);

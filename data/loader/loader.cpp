@@ -209,6 +209,8 @@ void Loader::await(std::int64_t batch) {
 void Loader::issue(std::int64_t batch, Stream& copy) {
   Slot& slot = slot_of(batch);
   Target& target = target_of(batch);
+  const bool bound = bound_documents(slot.host.batch);
+  target.batch.document_bounds.data = bound ? target.device.batch.document_bounds.data : nullptr;
   copy.wait(*released_);
   const TraceSpan span(TraceKind::copy, copy, "batch to the device");
   device_.copy(copy, target.device.buffer.data(), slot.host.buffer.data(),
@@ -239,7 +241,7 @@ const Batch& Loader::next(Stream& copy, Stream& compute) {
   }
   compute.wait(*target_of(next_).arrived);
   if (is_ready(next_ + 1)) issue(next_ + 1, copy);
-  return target_of(next_++).device.batch;
+  return target_of(next_++).batch;
 }
 
 }  // namespace trireme

@@ -49,6 +49,7 @@ class Loader final : public BatchSource {
   struct Target {
     BatchMemory& device;
     std::unique_ptr<Event> arrived;
+    Batch batch = device.batch;  // as next() returns it
   };
 
   void work();

@@ -56,7 +56,9 @@ MegatronDataset::MegatronDataset(const std::string& index_path, std::int64_t con
          "{}: holds {} tokens, one sample of context {} needs {}; lower model.context",
          index_.data_path, index_.tokens, context, context + 1);
   fingerprint_ = fingerprint_of_files();
-  if (documents) borders_ = DocumentBorders(index_);
+  if (!documents) return;
+  borders_ = DocumentBorders(index_);
+  layout_.mean_documents = borders_.mean_in(context, index_.tokens);
 }
 
 void MegatronDataset::document_starts(std::int64_t index, std::span<std::int32_t> starts) const {

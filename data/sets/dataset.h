@@ -31,10 +31,11 @@ struct DatasetOptions {
 // The layout of a sample in a batch.
 struct SampleLayout {
   DType input_dtype = DType::i32;
-  Shape inputs;            // tokens (T), images (H, W, C)
-  Shape targets;           // i32: tokens (T), labels (1)
-  bool weighted = false;   // samples have weights
-  bool documents = false;  // for tokens: documents are distinguished
+  Shape inputs;               // tokens (T), images (H, W, C)
+  Shape targets;              // i32: tokens (T), labels (1)
+  bool weighted = false;      // samples have weights
+  bool documents = false;     // for tokens: documents are distinguished
+  double mean_documents = 1;  // then: parts of documents in a sample
 
   // Pictures, of bytes or floats, with a label each.
   [[nodiscard]] bool is_labelled() const { return input_dtype != DType::i32; }

@@ -20,6 +20,12 @@ class DocumentBorders {
   explicit DocumentBorders(const ShardSet& shards);
   explicit DocumentBorders(const MegatronIndex& index);
 
+  // Parts of documents in a window of `context` of all `tokens`.
+  [[nodiscard]] double mean_in(std::int64_t context, std::uint64_t tokens) const {
+    return 1 + static_cast<double>(context) * static_cast<double>(starts_.size()) /
+                   static_cast<double>(tokens);
+  }
+
   // starts[i] = start of the document of token first + i, relative to `first`; 0 if it starts at
   // `first` or earlier.
   void fill(std::uint64_t first, std::span<std::int32_t> starts) const;

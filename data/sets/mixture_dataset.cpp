@@ -36,6 +36,7 @@ MixtureDataset::MixtureDataset(std::vector<Source> sources, const std::string& r
            source.name, described(source.data->layout()), first.name,
            described(first.data->layout()));
     layout_.weighted = layout_.weighted || source.data->layout().weighted;
+    layout_.mean_documents = std::max(layout_.mean_documents, source.data->layout().mean_documents);
     const std::vector<Shard>& shards = source.data->shards();
     const IdNames names = source.data->id_names();
     if (!id_names_.source.empty() && !names.source.empty()) require_same_ids(id_names_, names);

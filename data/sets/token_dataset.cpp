@@ -46,7 +46,9 @@ TokenDataset::TokenDataset(ShardSet shards, std::int64_t context, bool documents
          path, shards_.elements(), context, context + 1);
   }
   layout_ = token_samples(context, documents);
-  if (documents) borders_ = DocumentBorders(shards_);
+  if (!documents) return;
+  borders_ = DocumentBorders(shards_);
+  layout_.mean_documents = borders_.mean_in(context, shards_.elements());
 }
 
 template <typename Token>

@@ -12,10 +12,10 @@
 #include "launch/campaign/cluster/job_end.h"
 #include "launch/campaign/cluster/slurm_text.h"
 #include "launch/campaign/run_progress.h"
-#include "runtime/base/process.h"
 #include "launch/run/file_tail.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/file.h"
+#include "runtime/base/process.h"
 #include "runtime/telemetry/run_directory.h"
 
 namespace trireme::campaign {

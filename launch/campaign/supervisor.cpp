@@ -18,11 +18,11 @@
 #include "launch/campaign/journal.h"
 #include "launch/campaign/run_progress.h"
 #include "launch/engine/state/start_times.h"
-#include "runtime/base/process.h"
 #include "launch/run/file_tail.h"
 #include "launch/study/scale/launcher.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/environment.h"
+#include "runtime/base/process.h"
 #include "runtime/config/yaml/document.h"
 #include "runtime/telemetry/run_directory.h"
 

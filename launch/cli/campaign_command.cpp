@@ -9,8 +9,8 @@
 
 #include "launch/campaign/campaign.h"
 #include "launch/cli/shared_options.h"
-#include "runtime/base/process.h"
 #include "runtime/base/atomic_file.h"
+#include "runtime/base/process.h"
 
 namespace trireme {
 namespace {

@@ -88,6 +88,8 @@ void SamplePass::read_samples() {
   }
   if (const Tensor& starts = host_.batch.document_starts; !starts.empty())
     std::fill_n(starts.as<std::int32_t>(), starts.count(), 0);  // one text per row
+  const bool bound = bound_documents(host_.batch);
+  TRIREME_EXPECTS(bound, "{} rows are more documents than a batch has places for", rows_);
 }
 
 void SamplePass::forward() {

@@ -17,6 +17,8 @@ ColumnOptions projection(const TransformerOptions& options) {
 template <typename Options>
 Options of_documents(Options options, const Context& context) {
   options.document_starts = context.batch.document_starts;
+  if constexpr (requires { options.document_bounds; })
+    options.document_bounds = context.batch.document_bounds;
   return options;
 }
 
@@ -66,12 +68,12 @@ SelfAttention::SelfAttention(Blueprint& blueprint, const TransformerOptions& opt
   }
   lse_ = keep_or_recompute(blueprint, {blocks_, block[0], options_.heads, block[1]}, DType::f32);
   const BuildOptions& build = blueprint.options();
-  const bool by_library = build.training && !build.separate_documents;
-  workspace_ =
-      blueprint.workspace(by_library ? ops::attention_workspace_bytes(
-                                           blueprint.device(), build.compute, block[0], block[1],
-                                           options.head_size, options_, build.reproducible)
-                                     : 0);
+  const std::int64_t documents = build.separate_documents ? 2 * block[0] : 0;
+  workspace_ = blueprint.workspace(
+      build.training ? ops::attention_workspace_bytes(blueprint.device(), build.compute, block[0],
+                                                      block[1], options.head_size, options_,
+                                                      build.reproducible, documents)
+                     : 0);
 }
 
 Tensor SelfAttention::lse_block(const Context& context, std::int64_t b) const {

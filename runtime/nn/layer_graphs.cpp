@@ -36,6 +36,7 @@ LayerGraphs::Key LayerGraphs::key_of(const Context& context, int unit, LayerPass
           context.stream.policy().reserved_processors,
           context.kept_shift,
           context.batch.inputs.data,
+          context.batch.document_bounds.data,
           context.rng.data,
           weights,
           gradients};

@@ -28,7 +28,7 @@ class LayerGraphs {
  private:
   // Everything that a graph holds by value and that differs between passes of a training run.
   using Key = std::tuple<int, LayerPass, bool, int, std::ptrdiff_t, const std::byte*,
-                         const std::byte*, const std::byte*, const std::byte*>;
+                         const std::byte*, const std::byte*, const std::byte*, const std::byte*>;
   struct Recording {
     std::unique_ptr<Graph> graph;
     std::vector<ParamId> ready;

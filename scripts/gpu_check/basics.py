@@ -94,6 +94,8 @@ def require_cudnn_attention(run):
     """The log's lines, or a fault: cuDNN must have had a plan for both passes of attention."""
     refused = run.lines(r"cuDNN has no plan for attention_")
     plans = {name: run.lines(rf"cuDNN \S+ runs attention_{name} ") for name in ("forward", "backward")}
+    if refused and all("SM8X" in line for line in refused):
+        return "attention by own kernels, for cuDNN has no deterministic one of documents before Hopper", ""
     if refused:
         return "", refused[0].strip()
     if not all(plans.values()):

@@ -33,6 +33,8 @@ optimizer: {name: sgd, learning_rate: 0.05, momentum: 0.9, nesterov: true, weigh
 parallel: {bucket_megabytes: 0.25, timeout_seconds: 15}
 """,
 }
+# Documents of a few dozen characters, apart from each other.
+CONFIGS["documents"] = CONFIGS["gpt"].replace("DATA/text/train", "DATA/documents/train, documents: separate")
 WORDS = ["oar ", "rower ", "keel ", "bench ", "trireme ", "sea ", "pull ", "the "]
 
 
@@ -51,12 +53,14 @@ def pack(check):
         labels.append(index % 10)
         pixels += bytes((next(bits) >> 56) % 100 + 15 * (index % 10) for _ in range(16 * 16))
     header = b"\0\0\x08\x03" + b"".join(size.to_bytes(4, "big") for size in (640, 16, 16))
-    at = {name: os.path.join(check.place, name) for name in ("text.txt", "images.idx", "labels.idx", "text", "images")}
+    at = {name: os.path.join(check.place, name) for name in ("text.txt", "images.idx", "labels.idx", "text", "documents", "images")}
     for name, data in {"text.txt": text.encode(), "images.idx": header + pixels,
                        "labels.idx": b"\0\0\x08\x01" + (640).to_bytes(4, "big") + labels}.items():
         with open(at[name], "wb") as file:
             file.write(data)
     check.tool("data", "pack-text", at["text.txt"], "--out", at["text"], "--split", "train", "--quiet")
+    check.tool("data", "pack-text", at["text.txt"], "--out", at["documents"], "--split", "train", "--document-separator", "keel ",
+               "--quiet")
     check.tool("data", "pack-images", at["images.idx"], "--labels", at["labels.idx"], "--classes", "10", "--channels", "3",
                "--out", at["images"], "--split", "train", "--quiet")
     for name, config in CONFIGS.items():

@@ -62,6 +62,8 @@ def parity(_check):
         Row("gpt dropout", "dropout draws the CPU's masks", 30, against_cpu("gpt", "fp32", {"model.dropout": 0.1})),
         Row("gpt recompute", "recomputed activations are those of the CPU", 30,
             against_cpu("gpt", "fp32", {"train.recompute": "full"})),
+        Row("documents bf16", "documents that are kept apart train as on the CPU, in ragged plans of cuDNN", 30,
+            against_cpu("documents", "bf16")),
         Row("evaluation", "trireme eval computes the CPU's loss", 30, evaluates),
         Row("resnet fused", "device.fused_epilogues adds gradients of convolutions and stays near", 30, fused_convolutions)]
 
@@ -76,7 +78,8 @@ def twice(model, precision):
 
 def repeat(_check):
     return [Row(f"{model} {precision} twice", f"{model} in {precision} has the same bits twice", 20, twice(model, precision))
-            for precision in BOUNDS for model in MODELS]
+            for precision in BOUNDS for model in MODELS] + [
+                Row("documents bf16 twice", "documents that are kept apart have the same bits twice", 20, twice("documents", "bf16"))]
 
 
 def graph_verdict(check, mode, run, eager):
@@ -101,4 +104,5 @@ def replayed(config, mode, settings, ranks=1):
 
 def graphs(_check):
     return [Row(f"{model} graphs {mode}", f"{model}: device.graphs: {mode} records, replays and has the bits of no graphs", 25,
-                replayed(model, mode, {"precision": "bf16"})) for mode in ("layer", "step") for model in MODELS]
+                replayed(model, mode, {"precision": "bf16"}))
+            for mode, models in (("layer", MODELS), ("step", (*MODELS, "documents"))) for model in models]

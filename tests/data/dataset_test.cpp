@@ -176,6 +176,7 @@ TEST_F(DatasetTest, KnowsWhereDocumentsBeginAcrossShards) {
   using Starts = std::vector<std::int32_t>;
 
   EXPECT_TRUE(dataset->layout().documents);
+  EXPECT_DOUBLE_EQ(dataset->layout().mean_documents, 1 + 4 * 6 / 21.0);
   EXPECT_EQ(starts(0), (Starts{0, 0, 0, 3, 3}));
   EXPECT_EQ(starts(1), (Starts{0, 0, 0, 3, 3}));
   EXPECT_EQ(starts(2), (Starts{0, 0, 0, 0, 4}));

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <future>
+#include <numeric>
 #include <thread>
 
 #include "runtime/base/clock.h"
@@ -116,7 +117,7 @@ TEST_F(LoaderTest, DeliversTheSamplesOfThePlan) {
 }
 
 // Documents of one, two and three tokens in turn.
-class DocumentDataset final : public FakeDataset {
+class DocumentDataset : public FakeDataset {
  public:
   DocumentDataset() : FakeDataset(5) { set_layout(token_samples(4, /*documents=*/true)); }
   void read(std::int64_t /*index*/, std::span<std::byte> inputs,
@@ -138,15 +139,18 @@ TEST_F(LoaderTest, KeepsDocumentsApart) {
   const DocumentDataset dataset;
   const BatchPlan plan = BatchPlan::evaluation(dataset.size(), 2, 0, 1);
   Loader loader(*device_, dataset, plan, {});
+  std::vector<std::int32_t> bounds;
   const auto next = [&] {
     const Batch& batch = loader.next(*copy_, *compute_);
     EXPECT_EQ(batch.document_starts.shape, (Shape{2, 4}));
+    bounds = values<std::int32_t>(batch.document_bounds);
     return std::pair(values<std::int32_t>(batch.document_starts),
                      values<std::int32_t>(batch.targets));
   };
   using Values = std::vector<std::int32_t>;
 
   const auto [first, first_targets] = next();
+  EXPECT_EQ(bounds, (Values{0, 1, 3, 4, 6, 7, 8, 8, 8}));
   static_cast<void>(next());
   const auto [last, last_targets] = next();
 
@@ -154,6 +158,31 @@ TEST_F(LoaderTest, KeepsDocumentsApart) {
   EXPECT_EQ(first_targets, (Values{-1, 9, -1, 9, 9, -1, -1, 9}));
   EXPECT_EQ(last, (Values{0, 0, 2, 3, 0, 0, 0, 0})) << "a padding row behind the last sample";
   EXPECT_EQ(last_targets, (Values{9, -1, -1, 9, -1, -1, -1, -1}));
+}
+
+// In all samples but the last every token is a document.
+class TinyDocuments final : public DocumentDataset {
+ public:
+  TinyDocuments() { set_layout(token_samples(8, /*documents=*/true)); }
+  void document_starts(std::int64_t index, std::span<std::int32_t> starts) const override {
+    std::iota(starts.begin(), starts.end(), 0);
+    if (index == 4) std::ranges::fill(starts, 0);
+  }
+};
+
+TEST_F(LoaderTest, LeavesOutBoundsOfMoreDocumentsThanThereArePlaces) {
+  const TinyDocuments dataset;
+  Loader loader(*device_, dataset, BatchPlan::evaluation(dataset.size(), 4, 0, 1), {});
+
+  const Batch& many = loader.next(*copy_, *compute_);
+  EXPECT_EQ(many.document_bounds.data, nullptr);
+  EXPECT_EQ(many.document_bounds.shape, (Shape{17}));
+
+  const Batch& few = loader.next(*copy_, *compute_);  // of which three rows are padding
+  ASSERT_NE(few.document_bounds.data, nullptr);
+  std::vector<std::int32_t> expected(17, 32);
+  std::ranges::copy(std::array{0, 8, 16, 24}, expected.begin());
+  EXPECT_EQ(values<std::int32_t>(few.document_bounds), expected);
 }
 
 TEST_F(LoaderTest, DeliversImagesWithLabels) {

@@ -399,6 +399,11 @@ TEST_P(Attention, RefusesDocumentsThatDoNotFit) {
                {"documents", "not causal"});
   expect_error([&] { ops::attention_forward(stream(), out, lse, qkv, too_long.options); },
                {"document_starts", "(1, 11)", "(1, 10)"});
+  const GuardedTensor bounds(DType::i32, {3}, {0, 4, 10});
+  ops::AttentionOptions alone = s.options();
+  alone.document_bounds = bounds.view();
+  expect_error([&] { ops::attention_forward(stream(), out, lse, qkv, alone); },
+               {"bounds of documents", "and their starts"});
 }
 
 TEST_P(Attention, OfRepeatedKeysHasTheResultOfSharedOnes) {

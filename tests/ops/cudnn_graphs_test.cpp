@@ -3,7 +3,6 @@
 // Hopper GPU. The description has cuDNN's undocumented format: if this version rejects it, the
 // tests are skipped.
 #include "runtime/ops/common/cudnn_graphs.h"
-#include "runtime/ops/attention/attention.h"
 #include "runtime/ops/convolution/convolution_workspace.h"
 
 #include <cuda_runtime.h>
@@ -116,37 +115,6 @@ TEST_F(CudnnGraphs, RunAttentionOfEveryGpt2) {
     EXPECT_GE(static_cast<double>(exact.workspace_bytes), score_bytes(backward));
     EXPECT_LE(static_cast<double>(exact.workspace_bytes), 1.05 * score_bytes(backward));
     EXPECT_LE(static_cast<double>(fast.workspace_bytes), 0.2 * score_bytes(backward));
-  }
-}
-
-// What models reserve from the shape alone, in builds without cuDNN too.
-void expect_reserved(const AttentionGraph& a, const CudnnOffer& offer) {
-  const std::size_t reserved =
-      attention_workspace_bytes(DeviceType::cuda, a.dtype, a.batch, a.length, a.size,
-                                {.heads = a.heads, .kv_heads = a.kv_heads}, a.deterministic);
-  EXPECT_LE(offer.workspace_bytes, reserved) << to_string(a);
-  EXPECT_GE(static_cast<double>(offer.workspace_bytes),
-            (a.deterministic ? 0.99 : 0.5) * static_cast<double>(reserved))
-      << to_string(a);
-}
-
-TEST_F(CudnnGraphs, NeedTheWorkspaceOfAttentionThatIsReserved) {
-  for (const int capability : {80, 90}) {
-    for (const bool deterministic : {true, false}) {
-      for (const auto& [batch, length, heads, kv_heads, size] :
-           {std::array{64, 1024, 12, 12, 64}, {1, 8192, 32, 8, 128}, {2, 1000, 4, 2, 128}}) {
-        const AttentionGraph graph{.pass = AttentionGraph::Pass::backward,
-                                   .dtype = DType::bf16,
-                                   .batch = batch,
-                                   .length = length,
-                                   .heads = heads,
-                                   .kv_heads = kv_heads,
-                                   .size = size,
-                                   .deterministic = deterministic};
-        const CudnnOffer result = offer(graph, capability);
-        if (result.candidates > 0) expect_reserved(graph, result);
-      }
-    }
   }
 }
 

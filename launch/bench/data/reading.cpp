@@ -9,10 +9,10 @@
 #include <filesystem>
 #include <thread>
 
-#include "runtime/base/process.h"
 #include "launch/study/scale/launcher.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/error.h"
+#include "runtime/base/process.h"
 
 namespace trireme {
 namespace {

@@ -10,10 +10,10 @@
 
 #include "launch/campaign/cluster/job_control.h"
 #include "launch/campaign/cluster/slurm_text.h"
-#include "runtime/base/process.h"
 #include "launch/run/file_tail.h"
 #include "launch/study/scale/launcher.h"
 #include "runtime/base/error.h"
+#include "runtime/base/process.h"
 
 namespace trireme::campaign {
 namespace {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/device/cuda_slot.h"
+#include "runtime/device/gpu_facts.h"
 #include "runtime/ops/attention/attention_sizes.h"
 #include "runtime/ops/common/cudnn_graphs.h"
 #include "runtime/ops/common/dispatch.h"
@@ -41,6 +42,12 @@ Shape check_qkv(const Operands& check, std::string_view op, const Tensor& qkv,
              Shape{qkv.shape[0], qkv.shape[1]});
     TRIREME_EXPECTS(options.causal, "{}: documents in attention that is not causal", op);
   }
+  if (const Tensor& bounds = options.document_bounds; !bounds.empty()) {
+    TRIREME_EXPECTS(!options.document_starts.empty() && bounds.count() >= 2,
+                    "{}: {} bounds of documents, expected 2 or more, and their starts", op,
+                    bounds.count());
+    check.is("document_bounds", bounds, DType::i32, Shape{bounds.count()});
+  }
   return Shape{qkv.shape[0], qkv.shape[1], qkv.shape[2] / (heads + 2 * kv_heads) * heads};
 }
 
@@ -58,10 +65,16 @@ double forward_flops(const Tensor& qkv, const AttentionOptions& options) {
   return 4 * pairs * static_cast<double>(sizes.batch * sizes.heads * sizes.size);
 }
 
+// cuDNN's offsets of documents are a kernel's work.
+int offset_kernels(const Tensor& qkv, const AttentionOptions& options) {
+  return qkv.dtype != DType::f32 && !options.document_bounds.empty() ? 1 : 0;
+}
+
 Passes forward_passes(const Tensor& out, const Tensor& lse, const Tensor& qkv,
                       const AttentionOptions& options) {
   return reads(qkv, options.document_starts)
       .writes(out, lse)
+      .kernels(1 + offset_kernels(qkv, options))
       .flops(forward_flops(qkv, options), head_size(qkv, options));
 }
 
@@ -73,7 +86,7 @@ Passes backward_passes(const Tensor& dqkv, const Tensor& dout, const Tensor& out
   Passes passes = reads(dout, out, qkv, dout, lse)
                       .writes(dqkv)
                       .flops(2.5 * forward_flops(qkv, options), head_size(qkv, options))
-                      .kernels(3);
+                      .kernels(3 + offset_kernels(qkv, options));
   if (qkv.dtype == DType::f32)
     return std::move(passes).reads(qkv, dout, lse, options.document_starts);
   const double sums = static_cast<double>(out.count()) * sizeof(float);
@@ -136,23 +149,29 @@ void attention_cached_forward(Stream& stream, const Tensor& out, const Tensor& k
                    out, keys, values, qkv, spans, options);
 }
 
-// cudnn-frontend 1.18, scaled_dot_product_flash_attention.h, CompositeSDPABackwardNode: f32 sums of
-// dout * out (softmax_sum), and either f32 sums of dq (dQ_accum) or, for deterministic ones, the
-// products dP in two bytes of tiles of 64 (required_dp_workspace_bytes). cuDNN 9 adds dk and dv of
-// every query head where they share keys, on sm_80 the sums of dq again, and a constant: see
-// tests/ops/cudnn_graphs_test.cpp.
 std::size_t attention_workspace_bytes(DeviceType device, DType dtype, std::int64_t batch,
                                       std::int64_t length, std::int64_t size,
-                                      const AttentionOptions& options, bool deterministic) {
+                                      const AttentionOptions& options, bool deterministic,
+                                      std::int64_t documents) {
   if (device == DeviceType::cpu || dtype == DType::f32 || options.soft_cap > 0) return 0;
   // A build without the CUDA back end plans for one that has it, with cuDNN.
   if (cuda_slot<&attention_backward> != nullptr && cuda::cudnn_version().empty()) return 0;
-  constexpr std::int64_t single = 4, half = 2, constant = 256;
-  const std::int64_t heads = batch * options.heads, tiles = (length + 63) / 64 * 64;
-  const std::int64_t elements = heads * length * size;
-  const std::int64_t queries = deterministic ? heads * tiles * tiles * half : 2 * elements * single;
-  const std::int64_t keys = options.kv_heads < options.heads ? 2 * elements * half : 0;
-  return static_cast<std::size_t>(heads * length * single + queries + keys + constant);
+  static const int capability = [] {
+    constexpr int hopper = 90;
+    const std::vector<GpuFacts> gpus = cuda_facts().gpus;
+    return gpus.empty() ? hopper : gpus.front().capability;
+  }();
+  if (documents > 0 && (capability < 90 || size % 16 != 0)) return 0;
+  return cuda::cudnn_workspace_bytes({.pass = cuda::AttentionGraph::Pass::backward,
+                                      .dtype = dtype,
+                                      .batch = batch,
+                                      .length = length,
+                                      .heads = options.heads,
+                                      .kv_heads = options.kv_heads,
+                                      .size = size,
+                                      .deterministic = deterministic,
+                                      .sequences = documents},
+                                     capability);
 }
 
 std::string attention_backend(DeviceType device, DType compute) {

@@ -22,15 +22,22 @@ struct AttentionOptions {
   Tensor document_starts{};
   // Backward's scratch memory, of attention_workspace_bytes(). Absent or too small: the stream's.
   Tensor workspace{};
+  // (N + 1) i32, beside document_starts: the same documents, with all sequences as one: where each
+  // begins and the last ends; those that are left over begin and end at B * T. For cuDNN. With them
+  // the contents of lse are known to attention_backward alone, which needs them too. Absent: on a
+  // GPU our own kernels.
+  Tensor document_bounds{};
 };
 
-// What cuDNN's backward takes for qkv(B, T, ...) of heads of `size` on a GPU, from the shape alone.
-// `deterministic`: the stream's policy is reproducible. 0 where our own kernels run.
+// What cuDNN's backward takes for qkv(B, T, ...) of heads of `size`, from the shape alone, on this
+// host's first GPU, or on Hopper if there is none. `deterministic`: the stream's policy is
+// reproducible. `documents`: about how many the sequences hold together, if these are kept apart. 0
+// where our own kernels run.
 [[nodiscard]] std::size_t attention_workspace_bytes(DeviceType device, DType dtype,
                                                     std::int64_t batch, std::int64_t length,
                                                     std::int64_t size,
                                                     const AttentionOptions& options,
-                                                    bool deterministic);
+                                                    bool deterministic, std::int64_t documents = 0);
 
 // qkv(B, T, (heads + 2 kv_heads) * D): all heads' queries, then keys, then values. out(B, T, heads
 // * D). lse(B, heads, T) f32. f32, bf16 or f16.
@@ -51,7 +58,7 @@ void attention_cached_forward(Stream& stream, const Tensor& out, const Tensor& k
                               const Tensor& values, const Tensor& qkv, const Tensor& spans,
                               const AttentionOptions& options);
 
-// The implementation on `device`: "cuDNN 9.19.0" if it has a plan for the shape (the log says for
+// The implementation on `device`: "cuDNN 9.28.1" if it has a plan for the shape (the log says for
 // which), or "own kernels".
 [[nodiscard]] std::string attention_backend(DeviceType device, DType compute);
 

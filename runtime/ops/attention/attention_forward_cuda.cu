@@ -104,7 +104,28 @@ __global__ void __launch_bounds__(tile_threads)
   store_head_rows<R, padded>(sizes.result(out, sample, head), query, length, size, sums, inverse);
 }
 
+__global__ void document_places_kernel(DocumentPlaces places, std::int64_t count,
+                                       const std::int32_t* bounds, AttentionSizes sizes) {
+  const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (at <= count) places.fill(at, count, bounds, sizes.heads, sizes.kv_heads, sizes.size);
+}
+
 }  // namespace
+
+DocumentPlaces document_places(Stream& stream, const Tensor& bounds, const AttentionSizes& sizes,
+                               std::byte* memory) {
+  const std::int64_t count = bounds.count() - 1;
+  auto* const offsets = reinterpret_cast<std::int64_t*>(memory);
+  const DocumentPlaces places{.lengths = reinterpret_cast<std::int32_t*>(offsets + 3 * (count + 1)),
+                              .projection = offsets,
+                              .out = offsets + (count + 1),
+                              .lse = offsets + 2 * (count + 1)};
+  constexpr int threads = 256;
+  trireme::cuda::launch(stream,
+                        {.blocks = trireme::cuda::ceil_div(count + 1, threads), .threads = threads},
+                        document_places_kernel, places, count, bounds.as<std::int32_t>(), sizes);
+  return places;
+}
 
 void simt_attention_forward(Stream& stream, const Tensor& out, const Tensor& lse, const Tensor& qkv,
                             const AttentionOptions& options) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: attention by our own CUDA kernels, where cuDNN has no plan. Operands as in attention.h,
-// already checked.
+// Private: our own CUDA kernels of attention: all of it where cuDNN has no plan, and what cuDNN's
+// plans of documents need. Operands as in attention.h, already checked.
 #pragma once
 
-#include "runtime/ops/attention/attention.h"
+#include "runtime/ops/attention/attention_sizes.h"
 
 namespace trireme::ops::cuda {
 
@@ -12,5 +12,13 @@ void simt_attention_forward(Stream& stream, const Tensor& out, const Tensor& lse
 void simt_attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout,
                              const Tensor& out, const Tensor& lse, const Tensor& qkv,
                              const AttentionOptions& options);
+
+// Of documents by their bounds. `memory`: 8-byte aligned, of document_places_bytes().
+[[nodiscard]] DocumentPlaces document_places(Stream& stream, const Tensor& bounds,
+                                             const AttentionSizes& sizes, std::byte* memory);
+[[nodiscard]] constexpr std::size_t document_places_bytes(std::int64_t documents) {
+  return static_cast<std::size_t>(documents + 1) *
+         (3 * sizeof(std::int64_t) + sizeof(std::int32_t));
+}
 
 }  // namespace trireme::ops::cuda

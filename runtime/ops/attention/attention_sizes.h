@@ -27,6 +27,24 @@ struct HeadRows {
   }
 };
 
+// Where cuDNN finds the sequences of a ragged batch: their lengths, and each one's offset in
+// elements of the projection, of out and of lse (positions, heads). Offsets are one more.
+struct DocumentPlaces {
+  std::int32_t* lengths;
+  std::int64_t *projection, *out, *lse;
+
+  // The end of the last sequence has the place behind it.
+  TRIREME_HOST_DEVICE void fill(std::int64_t at, std::int64_t count, const std::int32_t* bounds,
+                                std::int64_t heads, std::int64_t kv_heads,
+                                std::int64_t size) const {
+    const std::int64_t first = bounds[at];
+    if (at < count) lengths[at] = static_cast<std::int32_t>(bounds[at + 1] - first);
+    projection[at] = first * (heads + 2 * kv_heads) * size;
+    out[at] = first * heads * size;
+    lse[at] = first * heads;
+  }
+};
+
 struct AttentionSizes {
   std::int64_t batch;
   std::int64_t length;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/step/step_batches.h"
 
+#include <algorithm>
 #include <array>
 
 #include "runtime/comm/watchdog/step_watch.h"
@@ -44,8 +45,9 @@ const Batch& StepBatches::at(int micro_batch) const {
 
 namespace {
 
-constexpr std::array parts{&Batch::inputs,     &Batch::targets, &Batch::weights,
-                           &Batch::sample_ids, &Batch::epochs,  &Batch::document_starts};
+constexpr std::array parts{&Batch::inputs,         &Batch::targets, &Batch::weights,
+                           &Batch::sample_ids,     &Batch::epochs,  &Batch::document_starts,
+                           &Batch::document_bounds};
 
 }  // namespace
 
@@ -58,8 +60,8 @@ void StaticBatches::lay_out(Place& place, const Batch& like) {
   place.memory = Buffer(device_, layout.peak_bytes(), MemoryKind::device);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Tensor& tensor = like.*parts[i];
-    if (tensor.empty()) continue;
-    place.batch.*parts[i] = {place.memory.data() + offsets[i], tensor.dtype, tensor.shape};
+    if (tensor.shape.rank() == 0) continue;  // absent in all batches
+    place.full.*parts[i] = {place.memory.data() + offsets[i], tensor.dtype, tensor.shape};
   }
 }
 
@@ -67,11 +69,21 @@ void StaticBatches::fill(BatchSource& source, Stream& copy, Stream& compute) {
   for (Place& place : places_) {
     const Batch& batch = source.next(copy, compute);
     if (place.memory.data() == nullptr) lay_out(place, batch);
+    place.batch = place.full;
     for (const auto part : parts) {
-      if ((batch.*part).empty()) continue;
+      if ((batch.*part).empty()) {
+        (place.batch.*part).data = nullptr;
+        continue;
+      }
       device_.copy(compute, (place.batch.*part).data, (batch.*part).data, (batch.*part).bytes());
     }
   }
+}
+
+bool StaticBatches::complete() const {
+  return std::ranges::all_of(places_, [](const Place& place) {
+    return place.batch.document_bounds.empty() == place.full.document_bounds.empty();
+  });
 }
 
 }  // namespace trireme

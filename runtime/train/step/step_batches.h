@@ -20,6 +20,8 @@ class StaticBatches {
   // Enqueues on `compute` the copies of the next micro-batches of `source`. The first call lays out
   // the memory.
   void fill(BatchSource& source, Stream& copy, Stream& compute);
+  // Whether no batch lacks a part that those of other steps have.
+  [[nodiscard]] bool complete() const;
   [[nodiscard]] const Batch& at(int micro_batch) const {
     return places_[static_cast<std::size_t>(micro_batch)].batch;
   }
@@ -27,7 +29,8 @@ class StaticBatches {
  private:
   struct Place {
     Buffer memory;
-    Batch batch;
+    Batch full{};   // with every part
+    Batch batch{};  // with those of this step
   };
   void lay_out(Place& place, const Batch& like);
 
@@ -43,6 +46,8 @@ class StepBatches {
   // From here on all `count` of a step are at fixed addresses.
   void fix(Device& device, int count) { static_.emplace(device, count); }
   [[nodiscard]] bool fixed() const { return static_.has_value(); }
+  // Whether they can be those of a recorded step.
+  [[nodiscard]] bool recordable() const { return static_ && static_->complete(); }
 
   void begin_step(BatchSource& source);
   // Makes micro-batches up to this one available.

@@ -287,6 +287,7 @@ void StepEngine::replay(std::int64_t step, Slot& slot) {
     enqueue(step, slot);
     gatherer_.finish();  // a graph must end with all streams joined
   };
+  if (!batches_.recordable()) return whole();
   if (!std::exchange(slot.warm, true) || unrecordable_) return whole();
   if (views_.wanted(step)) return whole();
   // A replayed step would appear as one span.

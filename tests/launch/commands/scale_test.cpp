@@ -8,9 +8,9 @@
 #include <random>
 
 #include "launch/plan/layout_search.h"
-#include "runtime/base/process.h"
 #include "launch/study/scale/report.h"
 #include "models/config.h"
+#include "runtime/base/process.h"
 #include "tests/launch/fixture/run_fixture.h"
 #include "tests/support/expect_error.h"
 
