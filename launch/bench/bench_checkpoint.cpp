@@ -16,7 +16,7 @@
 #include "launch/cli/number_check.h"
 #include "launch/cli/shared_options.h"
 #include "launch/engine/engine.h"
-#include "launch/study/scale/interval.h"
+#include "launch/study/statistics.h"
 #include "models/config.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/comm/same_on_all_ranks.h"
@@ -101,19 +101,19 @@ void print(const CheckpointFigures& measured, int rounds) {
       fmt::print("{:<26} the page cache cannot be emptied here\n", line.name);
       continue;
     }
-    const double seconds = scale::median_of(line.seconds);
+    const double seconds = studies::median_of(line.seconds);
     const std::string ratio =
         line.beside == nullptr
             ? ""
-            : fmt::format("  {:4.0f} % of plain", 100 * scale::median_of(*line.beside) / seconds);
+            : fmt::format("  {:4.0f} % of plain", 100 * studies::median_of(*line.beside) / seconds);
     fmt::print("{:<26} {:7.0f} MB/s  {:8.1f} ms{}\n", line.name, megabytes / seconds, 1e3 * seconds,
                ratio);
   }
   fmt::print("{:<26} {:7.0f} MB/s  {:8.1f} ms\n", "copy to host memory",
-             megabytes / scale::median_of(rates.copy), 1e3 * scale::median_of(rates.copy));
+             megabytes / studies::median_of(rates.copy), 1e3 * studies::median_of(rates.copy));
   // Memory pressure evicts files again.
   constexpr double warm = 0.99;
-  if (const double held = scale::median_of(rates.warm_share); held < warm) {
+  if (const double held = studies::median_of(rates.warm_share); held < warm) {
     fmt::print("the page cache held only {:.0f} % of the files when they should have been warm\n",
                100 * held);
   }
@@ -203,7 +203,7 @@ CheckpointFigures measure_config(const RankProcess& process,
       .ranks = session.world->size(),
       .rates = measure_checkpoints(state, saver, scratch.path(), arguments.rounds)};
   measured.stall = measure_stall(session, training.engine, *engine.training().batches, saver,
-                                 scale::median_of(measured.rates.save), arguments.rounds);
+                                 studies::median_of(measured.rates.save), arguments.rounds);
   training.engine.settle();
   return measured;
 }

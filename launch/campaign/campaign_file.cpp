@@ -6,11 +6,12 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
+#include <sstream>
 
-#include "launch/campaign/file_value.h"
 #include "launch/study/scale/study.h"
 #include "runtime/base/file.h"
 #include "runtime/config/suggest.h"
+#include "runtime/config/value.h"
 
 namespace trireme::campaign {
 namespace {
@@ -21,10 +22,24 @@ using config::Node;
 constexpr std::int64_t most_nodes = 65536, most_ranks_per_node = 1024, year_of_minutes = 527040;
 constexpr double most_hours = 1e9, year_of_seconds = 3.2e7;
 
+// A value as given.
+struct Given {
+  const Node& node;
+  std::string place;  // "campaign.yaml:3: nodes.min"
+
+  [[noreturn]] void refuse(const std::string& message) const {
+    fail(ExitCode::config, "{}: {}", place, message);
+  }
+};
+
 struct Row {
   std::string_view key, otherwise, meaning;
-  void (*read)(CampaignFile& file, const Value& value);
+  config::Slot (*slot)(CampaignFile& file);
+  config::Limits limits;
+  // Checks or changes the value once it is read.
+  void (*then)(CampaignFile& file, const Given& given) = nullptr;
 };
+#define SLOT(member) [](CampaignFile& file) -> config::Slot { return &file.member; }
 
 // Searched in the current directory, then beside the campaign file, like the data of configs.
 std::string found_file(const std::string& name, const std::string& beside) {
@@ -40,154 +55,136 @@ std::string place_of_campaign(const fs::path& directory, const std::string& file
 }
 
 // Valid for ssh, mpirun's host list and a shell.
-void check_host(const Value& value, const std::string& host) {
+void check_host(const Given& given, const std::string& host) {
   constexpr std::string_view allowed =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
   if (host.starts_with('-') || host.find_first_not_of(allowed) != std::string::npos) {
-    value.refuse(fmt::format(
+    given.refuse(fmt::format(
         "'{}' is no name of a host; write names alone, of letters, digits, dots and dashes "
         "(ranks_per_node says how many ranks each has)",
         host));
   }
 }
 
-std::vector<std::string> hosts_in(const CampaignFile& file, const Value& value) {
-  std::vector<std::string> hosts;
-  if (value.is_list()) {
-    hosts = value.texts();
-    for (const std::string& host : hosts)
-      check_host(value, host);
-    return hosts;
+// A single text is a file with one host a line.
+void read_hosts(CampaignFile& file, const Given& given) {
+  if (given.node.kind == Node::Kind::scalar) {
+    const std::string path = found_file(file.hosts.front(), file.path);
+    file.hosts.clear();
+    std::istringstream lines(read_whole_file(path, std::uint64_t{1} << 20U, ExitCode::config));
+    for (std::string line; std::getline(lines, line);) {
+      // Open MPI's host files have "slots=N" after the name.
+      std::istringstream words(line.substr(0, line.find('#')));
+      if (std::string host; words >> host) file.hosts.push_back(host);
+    }
+    if (file.hosts.empty()) given.refuse(fmt::format("{}: names no host; write one a line", path));
   }
-  const std::string path = found_file(value.text(), file.path);
-  std::string text = read_whole_file(path, std::uint64_t{1} << 20U, ExitCode::config);
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    std::string line = text.substr(at, end - at);
-    line = line.substr(0, line.find('#'));
-    const std::size_t first = line.find_first_not_of(" \t\r");
-    // Open MPI's host files have "slots=N" after the name.
-    if (first != std::string::npos)
-      hosts.push_back(line.substr(first, line.find_first_of(" \t\r", first) - first));
-    at = end + 1;
-  }
-  if (hosts.empty()) value.refuse(fmt::format("{}: names no host; write one a line", path));
-  for (const std::string& host : hosts)
-    check_host(value, host);
-  return hosts;
+  for (const std::string& host : file.hosts)
+    check_host(given, host);
 }
 
 // "2026-12-24T18:00:00Z"
-double utc_seconds(const Value& value) {
-  const std::string text = value.text();
+void read_end(CampaignFile& file, const Given& given) {
   std::tm utc{};
-  const char* const end = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  const char* const end = ::strptime(given.node.text.c_str(), "%Y-%m-%dT%H:%M:%SZ", &utc);
   if (end == nullptr || *end != '\0')
-    value.refuse(
-        fmt::format("'{}' is no date; write one of UTC such as 2026-12-24T18:00:00Z", text));
-  return static_cast<double>(::timegm(&utc));
+    given.refuse(fmt::format("'{}' is no date; write one of UTC such as 2026-12-24T18:00:00Z",
+                             given.node.text));
+  file.end = static_cast<double>(::timegm(&utc));
 }
 
 // In the order of the documentation.
-constexpr Row rows[] = {
-    {"config", "required", "config file of `trireme train`",
-     [](CampaignFile& file, const Value& value) {
-       file.config = found_file(value.text(), file.path);
-     }},
-    {"set", "none", "list of `key=value`, as `--set`",
-     [](CampaignFile& file, const Value& value) { file.set = value.texts(); }},
-    {"directory", "campaigns/NAME of the file",
-     "state, logs, status page, and the run in `run`; all nodes must see it; a relative path is "
-     "relative to this file",
-     [](CampaignFile& file, const Value& value) {
-       file.directory = place_of_campaign(value.text(), file.path);
-     }},
-    {"nodes.min", "1", "minimum nodes of a job",
-     [](CampaignFile& file, const Value& value) { file.min_nodes = value.integer(1, most_nodes); }},
-    {"nodes.max", "nodes.min", "maximum nodes of a job",
-     [](CampaignFile& file, const Value& value) { file.max_nodes = value.integer(1, most_nodes); }},
-    {"ranks_per_node", "1", "ranks, thus GPUs, per node",
-     [](CampaignFile& file, const Value& value) {
-       file.ranks_per_node = value.integer(1, most_ranks_per_node);
-     }},
-    {"layouts", "the planner's",
-     "list of layouts such as `data=4:tensor=2`, each for its number of ranks; default: the "
-     "fastest on `parallel.hardware`, else the config's",
-     [](CampaignFile& file, const Value& value) { file.layouts = value.texts(); }},
-    {"hosts", "Slurm",
-     "list of hosts for mpirun, or a file with one per line; default: hosts of Slurm",
-     [](CampaignFile& file, const Value& value) { file.hosts = hosts_in(file, value); }},
-    {"slurm.partitions", "the default one", "list of partitions; the best offer is taken",
-     [](CampaignFile& file, const Value& value) { file.slurm.partitions = value.texts(); }},
-    {"slurm.account", "the user's", "account to charge",
-     [](CampaignFile& file, const Value& value) { file.slurm.account = value.text(); }},
-    {"slurm.qos", "the account's", "quality of service",
-     [](CampaignFile& file, const Value& value) { file.slurm.qos = value.text(); }},
-    {"slurm.minutes", "the partition's", "time limit of one job",
-     [](CampaignFile& file, const Value& value) {
-       file.slurm.minutes = value.integer(1, year_of_minutes);
-     }},
-    {"slurm.options", "none", "list of further arguments for sbatch, such as `--gpus-per-node=8`",
-     [](CampaignFile& file, const Value& value) { file.slurm.options = value.texts(); }},
-    {"budget.node_hours", "0", "node-hours of all jobs together; 0: no limit",
-     [](CampaignFile& file, const Value& value) { file.node_hours = value.number(0, most_hours); }},
-    {"budget.end", "never", "UTC date by which the last job must have stopped",
-     [](CampaignFile& file, const Value& value) { file.end = utc_seconds(value); }},
-    {"failures.exclude_hours", "12", "hours to exclude a host that died or failed its check",
-     [](CampaignFile& file, const Value& value) {
-       file.exclude_hours = value.number(0, most_hours);
-     }},
-    {"failures.no_progress", "5",
-     "give up after this many consecutive jobs without a newer checkpoint",
-     [](CampaignFile& file, const Value& value) {
-       file.no_progress = value.integer(1, most_nodes);
-     }},
-    {"failures.backoff_seconds", "10", "pause after a failure; doubled with each, up to 16 times",
-     [](CampaignFile& file, const Value& value) {
-       file.backoff_seconds = value.number(0, year_of_seconds);
-     }},
-    {"failures.health_check", "false", "`trireme doctor` on the nodes of each job before it trains",
-     [](CampaignFile& file, const Value& value) { file.health_check = value.boolean(); }},
-    {"better.gain", "1.3",
-     "stop a running job if another would finish the rest this many times faster; 0: never",
-     [](CampaignFile& file, const Value& value) {
-       file.gain = value.number(0, most_hours);
-       if (file.gain > 0 && file.gain < 1)
-         value.refuse(fmt::format(
-             "{:g} would stop jobs for slower ones; allowed: 0, or 1 and above", file.gain));
-     }},
-    {"better.after_minutes", "20", "minimum run time of a job before `better.gain` applies",
-     [](CampaignFile& file, const Value& value) {
-       file.better_after_minutes = value.number(0, static_cast<double>(year_of_minutes));
-     }},
-    {"poll_seconds", "30", "seconds between two polls of the job and the offers",
-     [](CampaignFile& file, const Value& value) { file.poll_seconds = value.number(0.1, 3600); }},
-};
+const std::vector<Row>& rows() {
+  using config::Free, config::IntegerRange, config::NumberRange;
+  const config::Text text{.may_be_empty = false};
+  const config::Text texts{.may_be_empty = false, .items = {1, config::max_items}};
+  const IntegerRange nodes{.low = 1, .high = most_nodes};
+  const NumberRange hours{.low = 0, .high = most_hours};
+  static const std::vector<Row> all = {
+      {"config", "required", "config file of `trireme train`", SLOT(config), text,
+       [](CampaignFile& file, const Given& /*given*/) {
+         file.config = found_file(file.config, file.path);
+       }},
+      {"set", "none", "list of `key=value`, as `--set`", SLOT(set), texts},
+      {"directory", "campaigns/NAME of the file",
+       "state, logs, status page, and the run in `run`; all nodes must see it; a relative path is "
+       "relative to this file",
+       SLOT(directory), text,
+       [](CampaignFile& file, const Given& /*given*/) {
+         file.directory = place_of_campaign(file.directory, file.path);
+       }},
+      {"nodes.min", "1", "minimum nodes of a job", SLOT(min_nodes), nodes},
+      {"nodes.max", "nodes.min", "maximum nodes of a job", SLOT(max_nodes), nodes},
+      {"ranks_per_node", "1", "ranks, thus GPUs, per node", SLOT(ranks_per_node),
+       IntegerRange{.low = 1, .high = most_ranks_per_node}},
+      {"layouts", "the planner's",
+       "list of layouts such as `data=4:tensor=2`, each for its number of ranks; default: the "
+       "fastest on `parallel.hardware`, else the config's",
+       SLOT(layouts), texts},
+      {"hosts", "Slurm",
+       "list of hosts for mpirun, or a file with one per line; default: hosts of Slurm",
+       SLOT(hosts), texts, read_hosts},
+      {"slurm.partitions", "the default one", "list of partitions; the best offer is taken",
+       SLOT(slurm.partitions), texts},
+      {"slurm.account", "the user's", "account to charge", SLOT(slurm.account), text},
+      {"slurm.qos", "the account's", "quality of service", SLOT(slurm.qos), text},
+      {"slurm.minutes", "the partition's", "time limit of one job", SLOT(slurm.minutes),
+       IntegerRange{.low = 1, .high = year_of_minutes}},
+      {"slurm.options", "none", "list of further arguments for sbatch, such as `--gpus-per-node=8`",
+       SLOT(slurm.options), texts},
+      {"budget.node_hours", "0", "node-hours of all jobs together; 0: no limit", SLOT(node_hours),
+       hours},
+      {"budget.end", "never", "UTC date by which the last job must have stopped", SLOT(end_date),
+       text, read_end},
+      {"failures.exclude_hours", "12", "hours to exclude a host that died or failed its check",
+       SLOT(exclude_hours), hours},
+      {"failures.no_progress", "5",
+       "give up after this many consecutive jobs without a newer checkpoint", SLOT(no_progress),
+       nodes},
+      {"failures.backoff_seconds", "10", "pause after a failure; doubled with each, up to 16 times",
+       SLOT(backoff_seconds), NumberRange{.low = 0, .high = year_of_seconds}},
+      {"failures.health_check", "false",
+       "`trireme doctor` on the nodes of each job before it trains", SLOT(health_check), Free{}},
+      {"better.gain", "1.3",
+       "stop a running job if another would finish the rest this many times faster; 0: never",
+       SLOT(gain), hours,
+       [](CampaignFile& file, const Given& given) {
+         if (file.gain > 0 && file.gain < 1)
+           given.refuse(fmt::format(
+               "{:g} would stop jobs for slower ones; allowed: 0, or 1 and above", file.gain));
+       }},
+      {"better.after_minutes", "20", "minimum run time of a job before `better.gain` applies",
+       SLOT(better_after_minutes), NumberRange{.low = 0, .high = 1.0 * year_of_minutes}},
+      {"poll_seconds", "30", "seconds between two polls of the job and the offers",
+       SLOT(poll_seconds), NumberRange{.low = 0.1, .high = 3600}}};
+  return all;
+}
 
 bool is_section(std::string_view name) {
-  return std::ranges::any_of(rows, [&](const Row& row) {
+  return std::ranges::any_of(rows(), [&](const Row& row) {
     return row.key.size() > name.size() && row.key.starts_with(name) && row.key[name.size()] == '.';
   });
 }
 
 void read_key(CampaignFile& file, const std::string& key, const Node& node, int line) {
-  const Value value(fmt::format("{}:{}: {}", file.path, line, key), node);
-  const auto* const row = std::ranges::find(rows, std::string_view(key), &Row::key);
-  if (row == std::end(rows)) {
+  const Given given{node, fmt::format("{}:{}: {}", file.path, line, key)};
+  const auto row = std::ranges::find(rows(), std::string_view(key), &Row::key);
+  if (row == rows().end()) {
     std::vector<std::string_view> keys, words, within;
-    for (const Row& each : rows) {
+    for (const Row& each : rows()) {
       keys.push_back(each.key);
       words.insert(words.end(), {each.key, each.key.substr(0, each.key.find('.'))});
       if (each.key.starts_with(key + ".")) within.push_back(each.key);
     }
     if (!within.empty())
-      value.refuse(fmt::format("has keys of its own; give some of {}", fmt::join(within, ", ")));
+      given.refuse(fmt::format("has keys of its own; give some of {}", fmt::join(within, ", ")));
     const std::string_view near = config::closest(key, words);
-    value.refuse(near.empty() ? fmt::format("unknown key; known are {}", fmt::join(keys, ", "))
+    given.refuse(near.empty() ? fmt::format("unknown key; known are {}", fmt::join(keys, ", "))
                               : fmt::format("unknown key; did you mean {}?", near));
   }
   file.places.push_back({key, line});
-  row->read(file, value);
+  config::read_value(node, row->slot(file), row->limits, given.place);
+  if (row->then != nullptr) row->then(file, given);
 }
 
 void check_layouts(const CampaignFile& file) {
@@ -266,14 +263,14 @@ CampaignFile load_campaign(const std::string& path) {
 
 std::string campaign_keys_markdown() {
   std::string text = "| key | default | meaning |\n|---|---|---|\n";
-  for (const Row& row : rows)
+  for (const Row& row : rows())
     text += fmt::format("| `{}` | {} | {} |\n", row.key, row.otherwise, row.meaning);
   return text;
 }
 
 std::string campaign_keys_text() {
   std::string text;
-  for (const Row& row : rows) {
+  for (const Row& row : rows()) {
     // Backticks are only for Markdown.
     std::string meaning(row.meaning);
     std::erase(meaning, '`');

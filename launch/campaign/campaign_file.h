@@ -27,7 +27,8 @@ struct CampaignFile {
   std::vector<std::string> hosts{};    // empty: under Slurm
   SlurmOptions slurm{};
   double node_hours = 0;         // 0: no limit
-  std::optional<double> end{};   // seconds since 1970
+  std::string end_date{};        // budget.end as given
+  std::optional<double> end{};   // the same in seconds since 1970
   double exclude_hours = 12;     // for a failed host
   std::int64_t no_progress = 5;  // attempts in a row without a newer checkpoint
   double backoff_seconds = 10;   // before a retry; doubled with each failure

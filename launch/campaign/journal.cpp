@@ -13,6 +13,7 @@
 
 #include "launch/campaign/run_progress.h"
 #include "launch/observe/report/html.h"
+#include "launch/observe/report/table.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/telemetry/console.h"
 
@@ -60,14 +61,24 @@ std::vector<std::string> cells_of(const Attempt& attempt, double now) {
       attempt.place,
       attempt.reason};
 }
-constexpr const char* titles[] = {"#",    "job",  "state", "nodes",    "ranks", "layout", "started",
-                                  "time", "from", "to",    "step, ms", "place", "end"};
-
-// Numbers are right-aligned; the reason may take several lines.
-std::string_view class_of(std::size_t column) {
-  constexpr std::string_view numbers[] = {"#", "nodes", "ranks", "time", "from", "to", "step, ms"};
-  if (std::ranges::find(numbers, titles[column]) != std::end(numbers)) return "";
-  return column + 1 == std::size(titles) ? " class=\"text long\"" : " class=\"text\"";
+report::Table table_of(std::span<const Attempt> attempts, double now) {
+  using Kind = report::Column::Kind;
+  report::Table table({{"#"},
+                       {"job", Kind::text},
+                       {"state", Kind::text},
+                       {"nodes"},
+                       {"ranks"},
+                       {"layout", Kind::text},
+                       {"started", Kind::text},
+                       {"time"},
+                       {"from"},
+                       {"to"},
+                       {"step, ms"},
+                       {"place", Kind::text},
+                       {"end", Kind::long_text}});
+  for (const Attempt& attempt : attempts)
+    table.add(cells_of(attempt, now));
+  return table;
 }
 
 std::string excluded_text(const CampaignState& state, double now) {
@@ -143,19 +154,10 @@ std::string goodput_text(const CampaignState& state, double now) {
 
 std::string status_text(const CampaignState& state, const std::string& directory, double now) {
   std::string text = headline(state, directory) + "\n";
-  text += fmt::format("{:>4} {:<16} {:<10} {:>5} {:>5} {:<20} {:<20} {:>9} {:>8} {:>8} {:>9}  {}\n",
-                      "#", "job", "state", "nodes", "ranks", "layout", "started", "time", "from",
-                      "to", "step, ms", "end");
-  const std::size_t first =
-      state.attempts.size() > attempts_shown ? state.attempts.size() - attempts_shown : 0;
-  if (first > 0) text += fmt::format("     ({} before)\n", first);
-  for (std::size_t i = first; i < state.attempts.size(); ++i) {
-    const auto cells = cells_of(state.attempts[i], now);
-    text +=
-        fmt::format("{:>4} {:<16} {:<10} {:>5} {:>5} {:<20} {:<20} {:>9} {:>8} {:>8} {:>9}  {}\n",
-                    cells[0], cells[1], cells[2], cells[3], cells[4], cells[5], cells[6], cells[7],
-                    cells[8], cells[9], cells[10], cells[12]);
-  }
+  const std::span<const Attempt> all(state.attempts);
+  const std::size_t shown = std::min(all.size(), attempts_shown);
+  if (shown < all.size()) text += fmt::format("({} jobs before)\n", all.size() - shown);
+  text += table_of(all.last(shown), now).text();
   text += excluded_text(state, now);
   if (!state.weights.empty()) text += "final " + state.weights + "\n";
   return text + goodput_text(state, now) + "\n";
@@ -163,23 +165,13 @@ std::string status_text(const CampaignState& state, const std::string& directory
 
 std::string status_html(const CampaignState& state, const std::string& directory, double now) {
   using report::escaped;
-  std::string rows = "<tr>";
-  for (std::size_t column = 0; column < std::size(titles); ++column)
-    rows += fmt::format("<th{}>{}</th>", class_of(column), titles[column]);
-  rows += "</tr>\n";
-  for (auto attempt = state.attempts.rbegin(); attempt != state.attempts.rend(); ++attempt) {
-    rows += "<tr>";
-    const auto cells = cells_of(*attempt, now);
-    for (std::size_t column = 0; column < cells.size(); ++column)
-      rows += fmt::format("<td{}>{}</td>", class_of(column), escaped(cells[column]));
-    rows += "</tr>\n";
-  }
   std::string body;
   for (const std::string& line :
        {headline(state, directory), goodput_text(state, now), excluded_text(state, now)})
     if (!line.empty()) body += fmt::format("<p>{}</p>\n", escaped(line));
   if (!state.weights.empty()) body += fmt::format("<p>final {}</p>\n", escaped(state.weights));
-  body += fmt::format("<div class=\"scroll\" tabindex=\"0\"><table>\n{}</table></div>\n", rows);
+  const std::vector<Attempt> newest_first(state.attempts.rbegin(), state.attempts.rend());
+  body += table_of(newest_first, now).html("Jobs");
   body += fmt::format("<p class=\"soft\">{}, as of {}; read again every 30 s</p>\n",
                       escaped(directory), date_text(now));
   return report::text_page("Campaign " + state.id, body, 30);

@@ -8,7 +8,6 @@
 #include "launch/study/scale/study.h"
 #include "models/config.h"
 #include "runtime/config/batch_slices.h"
-#include "runtime/device/device.h"
 
 namespace trireme::campaign {
 namespace {
@@ -31,23 +30,6 @@ std::string layout_text(const LayoutChoice& choice) {
   return text;
 }
 
-// The keys of `changed` that differ from `given`.
-std::vector<std::string> settings_of(const Config& given, const Config& changed) {
-  const auto before = values_by_key(given), after = values_by_key(changed);
-  std::vector<std::string> settings;
-  for (std::size_t i = 0; i < after.size(); ++i) {
-    if (after[i] != before[i])
-      settings.push_back(fmt::format("{}={}", after[i].first, after[i].second));
-  }
-  return settings;
-}
-
-Environment environment_of(int ranks, const Planned& planned) {
-  if (planned.hardware) return planned_environment(ranks, *planned.hardware);
-  const bool cuda = Device::in_build(DeviceType::cuda);
-  return {.ranks = ranks, .cuda_in_build = cuda, .gpus = cuda ? ranks : 0, .native_bf16 = true};
-}
-
 double share_of(const Config& resolved) {
   const BatchSlices slices = batch_slices(resolved);
   const std::int64_t split = resolved.parallel.tensor * resolved.parallel.pipeline;
@@ -58,10 +40,13 @@ double share_of(const Config& resolved) {
 // The config under one layout, or why it does not fit.
 LayoutOption option_of(const Planned& planned, const Config& config, std::int64_t nodes,
                        int ranks) {
-  const Config resolved = resolve_config(config, environment_of(ranks, planned), &planned.where);
+  const Config resolved = resolve_config(
+      config,
+      planned.hardware ? planned_environment(ranks, *planned.hardware) : planned_environment(ranks),
+      &planned.where);
   LayoutOption option{.nodes = nodes,
                       .ranks = ranks,
-                      .settings = settings_of(planned.config, config),
+                      .settings = changed_settings(planned.config, config),
                       .text = layout_text(choice_of(resolved)),
                       .share = share_of(resolved)};
   if (planned.hardware) {
@@ -88,7 +73,7 @@ LayoutOption searched(const Planned& planned, std::int64_t nodes, int ranks) {
   const LayoutChoice choice = choice_of(best[0].config);
   return {.nodes = nodes,
           .ranks = ranks,
-          .settings = settings_of(planned.config, with_layout(planned.config, choice)),
+          .settings = changed_settings(planned.config, with_layout(planned.config, choice)),
           .text = layout_text(choice),
           .step_seconds = best[0].step.total};
 }

@@ -19,7 +19,6 @@
 #include "launch/campaign/run_progress.h"
 #include "launch/engine/state/start_times.h"
 #include "launch/run/file_tail.h"
-#include "launch/study/scale/launcher.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/environment.h"
 #include "runtime/base/process.h"
@@ -264,7 +263,7 @@ class Supervisor {
     }
     while (heed(0))
       continue;
-    const std::string script = scale::own_script("launch/job.sh");
+    const std::string script = own_script("launch/job.sh");
     if (*code != 0 && !script.empty()) (void)ask({script, fmt::format("{}", started)});
     // Removes times, which differ from run to run.
     static const std::regex times(R"([0-9]+\.[0-9]+)");

@@ -6,12 +6,10 @@
 
 #include <memory>
 
-#include "launch/cli/number_check.h"
 #include "launch/cli/shared_options.h"
+#include "launch/cli/study_options.h"
 #include "launch/study/ablate/report.h"
-#include "launch/study/scale/runner.h"
-#include "runtime/base/atomic_file.h"
-#include "runtime/base/process.h"
+#include "launch/study/study_directory.h"
 
 namespace trireme {
 namespace {
@@ -19,8 +17,7 @@ namespace {
 struct AblateArguments {
   std::string study;
   std::vector<std::string> overrides;
-  ablate::RunnerOptions runner;
-  std::string launcher = "mpirun", launcher_options;
+  StudyArguments jobs;
   bool list = false;
 };
 
@@ -32,44 +29,22 @@ void list(const ablate::Study& study) {
     fmt::print("{}: {}\n", variant.name, fmt::join(variant.settings, " "));
 }
 
-void write_reports(const ablate::Study& study, const ablate::AblationResult& result,
-                   const std::string& directory) {
-  const std::vector<ablate::Row> rows = ablate::compare(study, result);
-  write_file(directory + "/ablation.csv", ablate::csv_report(study, result), ExitCode::internal);
-  write_file(directory + "/ablation.json", ablate::json_report(study, result, rows),
-             ExitCode::internal);
-  write_file(directory + "/ablation.html", ablate::html_report(study, result, rows),
-             ExitCode::internal);
-  fmt::print("{}{}/ablation.csv, .json and .html\n", ablate::text_report(study, result, rows),
-             directory);
-}
-
-void run(AblateArguments arguments) {
+void run(const AblateArguments& arguments) {
   ablate::Study study = ablate::read_study(arguments.study, arguments.overrides);
   if (arguments.list) return list(study);
-  study.launcher = arguments.launcher;
-  if (!arguments.launcher_options.empty()) study.launcher += " " + arguments.launcher_options;
-  arguments.runner.array = arguments.launcher == "array";
-  const bool batch = arguments.runner.array || arguments.launcher == "sbatch";
-  if (!batch && arguments.runner.jobs > 1) {
-    fail(ExitCode::config,
-         "--jobs: {} jobs at once would disturb each other under {}; use 1, or --launcher sbatch "
-         "or array",
-         arguments.runner.jobs, arguments.launcher);
-  }
-  scale::Launcher launcher =
-      scale::make_launcher(batch ? "sbatch" : arguments.launcher, arguments.launcher_options);
-  launcher.job_name = "trireme-ablate";
-  hold_signals(stop_signals);
-  scale::set_study_environment("60");
-  const ablate::AblationResult result = ablate::run_ablation(study, launcher, arguments.runner);
-  write_reports(study, result, arguments.runner.directory);
-  if (result.interrupted) throw CLI::RuntimeError(static_cast<int>(ExitCode::requeue));
-  if (result.failed > 0) {
-    fmt::print(stderr, "{} of {} cells failed; --resume tries them again\n", result.failed,
-               result.cells.size());
-    throw CLI::RuntimeError(static_cast<int>(ExitCode::internal));
-  }
+  study.launcher = arguments.jobs.launcher_text();
+  const studies::Launcher launcher = prepare_launcher(arguments.jobs, "trireme-ablate", "60");
+  const ablate::AblationResult result =
+      ablate::run_ablation(study, launcher, arguments.jobs.runner);
+  const std::vector<ablate::Row> rows = ablate::compare(study, result);
+  const std::string& directory = arguments.jobs.runner.directory;
+  studies::write_reports(directory, {{"ablation.csv", ablate::csv_report(study, result)},
+                                     {"ablation.json", ablate::json_report(study, result, rows)},
+                                     {"ablation.html", ablate::html_report(study, result, rows)}});
+  fmt::print("{}{}/ablation.csv, .json and .html\n", ablate::text_report(study, result, rows),
+             directory);
+  end_study(result.interrupted, result.failed,
+            fmt::format("{} of {} cells", result.failed, result.cells.size()));
 }
 
 }  // namespace
@@ -78,22 +53,10 @@ void add_ablate_command(CLI::App& app) {
   auto* const command = app.add_subcommand(
       "ablate", "Train variants of a config with several seeds and compare them with the base");
   const auto arguments = std::make_shared<AblateArguments>();
-  command->add_option("study", arguments->study, "YAML file of the study, see launch/ablate")
+  command->add_option("study", arguments->study, "YAML file of the study, see launch/study/ablate")
       ->required();
   add_set_option(*command, arguments->overrides, ", in every cell: data.path, ...");
-  add_value(*command, "--launcher", arguments->launcher,
-            "mpirun (launch/mpi_run.sh), srun: steps of this allocation, sbatch: one job each, "
-            "or array: all that can start together as one array of jobs",
-            CLI::IsMember({"mpirun", "srun", "sbatch", "array"}));
-  command->add_option("--launcher-options", arguments->launcher_options,
-                      "What the launcher gets as well: \"--host a:4,b:4\", \"--partition=gpu "
-                      "--gpus-per-node=8\"");
-  add_value(*command, "--jobs", arguments->runner.jobs,
-            "Jobs of sbatch, or tasks of an array, that may run at once", integer_between(1, 1000));
-  arguments->runner.directory = "ablation";
-  command->add_option("--out", arguments->runner.directory, "Directory of the runs and reports")
-      ->capture_default_str();
-  command->add_flag("--resume", arguments->runner.resume, "Continue the study in --out");
+  add_study_options(*command, arguments->jobs, "ablation", /*array=*/true);
   command->add_flag("--list", arguments->list, "Check the study, print its variants, and stop");
   command->footer(
       "Ends with code 1 if a cell failed, with 75 if it was interrupted (--resume continues).\n"

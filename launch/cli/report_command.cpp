@@ -54,7 +54,7 @@ void write_page(const ReportArguments& arguments, const std::vector<report::RunD
 
 void print_text(const std::vector<report::RunData>& runs) {
   if (runs.size() > 1)
-    fmt::print("{}{}\n", report::text_comparison(runs), report::text_differences(runs));
+    fmt::print("{}{}\n", report::comparison_of(runs).text(), report::text_differences(runs));
   const char* separator = "";
   for (const report::RunData& run : runs) {
     fmt::print("{}{}", separator, report::text_report(run));

@@ -7,11 +7,12 @@
 #include <algorithm>
 #include <memory>
 
+#include <nlohmann/json.hpp>
 #include "launch/cli/number_check.h"
 #include "launch/cli/shared_options.h"
+#include "launch/cli/study_options.h"
 #include "launch/study/scale/report.h"
-#include "launch/study/scale/runner.h"
-#include "runtime/base/atomic_file.h"
+#include "launch/study/study_directory.h"
 #include "runtime/base/file.h"
 #include "runtime/base/process.h"
 
@@ -20,11 +21,11 @@ namespace {
 
 struct ScaleArguments {
   scale::StudyOptions study;
-  scale::RunnerOptions runner;
-  std::string ranks = "1,2,4,8", launcher = "mpirun", launcher_options;
+  StudyArguments jobs;
+  std::string ranks = "1,2,4,8";
 };
 
-// Of the first successful run.
+// environment.json of the first successful run.
 std::string environment_of(const scale::SweepResult& sweep, const std::string& directory) {
   constexpr std::uint64_t largest = std::uint64_t{1} << 20;
   for (const scale::PointResult& point : sweep.points) {
@@ -38,38 +39,24 @@ std::string environment_of(const scale::SweepResult& sweep, const std::string& d
   return {};
 }
 
-void write_reports(const scale::Study& study, std::span<const scale::Row> rows,
-                   const std::string& directory) {
-  write_file(directory + "/scaling.csv", scale::csv_report(study, rows), ExitCode::internal);
-  write_file(directory + "/scaling.json", scale::json_report(study, rows), ExitCode::internal);
-  write_file(directory + "/scaling.html", scale::html_report(study, rows), ExitCode::internal);
-  write_file(directory + "/scaling.tex", scale::latex_report(study, rows), ExitCode::internal);
-  fmt::print("{}{}/scaling.csv, .json, .html and .tex\n", scale::text_report(study, rows),
-             directory);
-}
-
 void scale_out(ScaleArguments arguments) {
   arguments.study.ranks = scale::parse_ranks(arguments.ranks);
   scale::Study study = scale::plan_study(arguments.study);
-  study.launcher = arguments.launcher;
-  if (!arguments.launcher_options.empty()) study.launcher += " " + arguments.launcher_options;
-  const scale::Launcher launcher =
-      scale::make_launcher(arguments.launcher, arguments.launcher_options);
-  if (launcher.kind != scale::LauncherKind::sbatch && arguments.runner.jobs > 1) {
-    fail(ExitCode::config,
-         "--jobs: {} jobs at once would disturb each other under {}; use 1, or --launcher sbatch",
-         arguments.runner.jobs, arguments.launcher);
-  }
-  hold_signals(stop_signals);
-  scale::set_study_environment("5");  // a stopped run leaves nothing of use
-  const scale::SweepResult sweep = scale::run_study(study, launcher, arguments.runner);
-  study.environment = environment_of(sweep, arguments.runner.directory);
-  write_reports(study, scale::attribute(sweep.points), arguments.runner.directory);
-  if (sweep.interrupted) throw CLI::RuntimeError(static_cast<int>(ExitCode::requeue));
-  if (sweep.failed > 0) {
-    fmt::print(stderr, "{} runs failed; --resume tries them again\n", sweep.failed);
-    throw CLI::RuntimeError(static_cast<int>(ExitCode::internal));
-  }
+  study.launcher = arguments.jobs.launcher_text();
+  // A stopped run leaves nothing of use.
+  const studies::Launcher launcher = prepare_launcher(arguments.jobs, "trireme-scale", "5");
+  const std::string& directory = arguments.jobs.runner.directory;
+  const scale::SweepResult sweep = scale::run_study(study, launcher, arguments.jobs.runner);
+  study.environment = environment_of(sweep, directory);
+  const std::vector<scale::Row> rows = scale::attribute(sweep.points);
+  studies::write_reports(directory,
+                         {{"scaling.csv", scale::csv_report(study, rows)},
+                          {"scaling.json", studies::json_file(scale::json_report(study, rows))},
+                          {"scaling.html", scale::html_report(study, rows)},
+                          {"scaling.tex", scale::latex_report(study, rows)}});
+  fmt::print("{}{}/scaling.csv, .json, .html and .tex\n", scale::text_report(study, rows),
+             directory);
+  end_study(sweep.interrupted, sweep.failed, fmt::format("{} runs", sweep.failed));
 }
 
 }  // namespace
@@ -79,7 +66,6 @@ void add_scale_command(CLI::App& app) {
       "scale", "Train on several numbers of ranks and report scaling efficiency and its losses");
   const auto arguments = std::make_shared<ScaleArguments>();
   scale::StudyOptions& study = arguments->study;
-  scale::RunnerOptions& runner = arguments->runner;
   add_config_options(*command, study.config, study.overrides)->required();
   command->add_option("--ranks", arguments->ranks, "Numbers of ranks, between commas")
       ->capture_default_str();
@@ -100,15 +86,7 @@ void add_scale_command(CLI::App& app) {
                    "runs at its number of ranks; auto: the planner's fastest on parallel.hardware, "
                    "or data parallel without it")
       ->capture_default_str();
-  add_value(*command, "--launcher", arguments->launcher,
-            "mpirun (launch/mpi_run.sh), srun: one step of this allocation per run, or sbatch: one "
-            "job per run",
-            CLI::IsMember({"mpirun", "srun", "sbatch"}));
-  command->add_option("--launcher-options", arguments->launcher_options,
-                      "What the launcher gets as well: \"--host a:4,b:4\", \"--partition=gpu "
-                      "--gpus-per-node=8\"");
-  add_value(*command, "--jobs", runner.jobs, "Jobs of sbatch that may be queued or run at once",
-            integer_between(1, 1000));
+  add_study_options(*command, arguments->jobs, "scaling", /*array=*/false);
   add_value(*command, "--repeats", study.repeats, "Runs per point; the median counts",
             integer_between(1, 1000));
   add_value(*command, "--steps", study.steps, "Steps per run",
@@ -118,10 +96,6 @@ void add_scale_command(CLI::App& app) {
   add_value(*command, "--order", study.order,
             "Order of the runs in each repeat: random, or as given",
             CLI::IsMember({"drawn", "given"}));
-  runner.directory = "scaling";
-  command->add_option("--out", runner.directory, "Directory of the runs and reports")
-      ->capture_default_str();
-  command->add_flag("--resume", runner.resume, "Continue the study in --out");
   command->footer(
       "Ends with code 1 if a run failed, with 75 if it was interrupted (--resume continues).\n"
       "Example: trireme scale configs/gpt_tiny.yaml --ranks 1,2 --mode both --out scaling/tiny\n"

@@ -52,6 +52,15 @@ int distance(const LayoutChoice& a, const LayoutChoice& b) {
          (a.schedule != b.schedule) + (a.recompute != b.recompute);
 }
 
+std::vector<std::string> changed_settings(const Config& given, const Config& changed) {
+  const auto before = values_by_key(given), after = values_by_key(changed);
+  std::vector<std::string> settings;
+  for (std::size_t i = 0; i < after.size(); ++i)
+    if (after[i] != before[i])
+      settings.push_back(fmt::format("{}={}", after[i].first, after[i].second));
+  return settings;
+}
+
 std::string as_flags(const Config& given, const LayoutChoice& choice) {
   std::vector<std::string> keys{"parallel.data", "parallel.tensor",   "parallel.pipeline",
                                 "parallel.zero", "train.micro_batch", "train.recompute"};

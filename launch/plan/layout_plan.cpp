@@ -151,6 +151,11 @@ Environment planned_environment(int ranks, const plan::Hardware& hardware) {
           .hosts = std::move(hosts)};
 }
 
+Environment planned_environment(int ranks) {
+  const bool cuda = Device::in_build(DeviceType::cuda);
+  return {.ranks = ranks, .cuda_in_build = cuda, .gpus = cuda ? ranks : 0, .native_bf16 = true};
+}
+
 Environment planned_environment(int ranks, const Config& given) {
   const bool cuda = given.device.type == DeviceChoice::cuda || Device::count(DeviceType::cuda) > 0;
   return {

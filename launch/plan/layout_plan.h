@@ -76,6 +76,8 @@ struct PlannedStep {
 [[nodiscard]] Environment planned_environment(int ranks, const plan::Hardware& hardware);
 // The same without a description: as on this host, but a config may request GPUs.
 [[nodiscard]] Environment planned_environment(int ranks, const Config& given);
+// For jobs of this program on other hosts: a CUDA build finds GPUs there.
+[[nodiscard]] Environment planned_environment(int ranks);
 
 // The device of a described machine's ranks.
 [[nodiscard]] DeviceType described_device(const plan::Hardware& hardware);

@@ -33,7 +33,9 @@ struct LayoutChoice {
 [[nodiscard]] bool micro_batch_decides_results(const Config& config);
 // How many keys differ.
 [[nodiscard]] int distance(const LayoutChoice& a, const LayoutChoice& b);
-// "--set parallel.data=4 --set ...": the flags that turn `given` into a config of that layout.
+// "key=value" for each value of `changed` that differs from `given`.
+[[nodiscard]] std::vector<std::string> changed_settings(const Config& given, const Config& changed);
+// "--set parallel.data=4 --set ...": what makes of `given` a config of that layout.
 [[nodiscard]] std::string as_flags(const Config& given, const LayoutChoice& choice);
 
 class LayoutSearch {

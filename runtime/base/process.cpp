@@ -31,6 +31,8 @@ extern "C" char** environ;
 namespace trireme {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr int took_too_long = 124, not_there = 127;
 // Above descriptors that this process and shells open.
 constexpr int lock_descriptor = 99;
@@ -208,7 +210,7 @@ Job::Job(const std::vector<std::string>& command, std::string log, const FileDes
   FileDescriptor output;
   if (!log_.empty())
     output = OutputDirectory(parent_directory(log_), ExitCode::config)
-                 .create(std::filesystem::path(log_).filename(), O_WRONLY);
+                 .create(fs::path(log_).filename(), O_WRONLY);
   process_ = spawn(command, {.flags = POSIX_SPAWN_SETPGROUP,
                              .output = output.get(),
                              .errors = output.get(),
@@ -236,7 +238,7 @@ void leave_running(const std::vector<std::string>& words, const std::string& log
                    const FileDescriptor& lock) {
   const FileDescriptor output =
       OutputDirectory(parent_directory(log), ExitCode::config)
-          .open(std::filesystem::path(log).filename().string(), O_WRONLY | O_CREAT | O_APPEND);
+          .open(fs::path(log).filename().string(), O_WRONLY | O_CREAT | O_APPEND);
   static_cast<void>(spawn(words, {.flags = POSIX_SPAWN_SETSID,
                                   .output = output.get(),
                                   .errors = output.get(),
@@ -254,6 +256,47 @@ int signal_within(std::span<const int> signals, double seconds) {
   const timespec time{.tv_sec = whole,
                       .tv_nsec = static_cast<long>(1e9 * (seconds - static_cast<double>(whole)))};
   return std::max(0, ::sigtimedwait(&set, nullptr, &time));
+}
+
+bool in_path(const std::string& program) {
+  const char* const path = std::getenv("PATH");
+  std::istringstream places(path == nullptr ? "" : path);
+  for (std::string place; std::getline(places, place, ':');) {
+    if (::access((place + "/" + program).c_str(), X_OK) == 0) return true;
+  }
+  return false;
+}
+
+std::string own_binary() {
+  std::error_code error;
+  const fs::path path = fs::read_symlink("/proc/self/exe", error);
+  if (error) fail(ExitCode::internal, "/proc/self/exe: {}", error.message());
+  return path.string();
+}
+
+std::string own_script(const std::string& name) {
+  std::vector<fs::path> places;
+  if (const char* const home = std::getenv("TRIREME_HOME")) places.emplace_back(home);
+  for (fs::path place = fs::path(own_binary()).parent_path(); place != place.parent_path();
+       place = place.parent_path())
+    places.push_back(place);
+  for (const fs::path& place : places) {
+    for (const fs::path& below : {place, place / "share" / "trireme"}) {
+      const fs::path script = below / name;
+      if (::access(script.c_str(), R_OK) == 0) return script.string();
+    }
+  }
+  return {};
+}
+
+std::string required_script(const std::string& name) {
+  std::string script = own_script("launch/" + name);
+  if (script.empty()) {
+    fail(ExitCode::config,
+         "launch/{} is in no directory above {}; set TRIREME_HOME to the repository", name,
+         own_binary());
+  }
+  return script;
 }
 
 std::string shell_word(const std::string& word) {

@@ -87,7 +87,17 @@ void hold_signals(std::span<const int> signals);
 // A received signal, or 0 if none comes in this many seconds.
 [[nodiscard]] int signal_within(std::span<const int> signals, double seconds);
 
-// `word` in shell syntax: quoted if needed.
+// Whether PATH has such a program.
+[[nodiscard]] bool in_path(const std::string& program);
+// This program's file.
+[[nodiscard]] std::string own_binary();
+// `name`, such as launch/mpi_run.sh, in the repository or installation of this program: below
+// TRIREME_HOME or a directory above the program. Empty if there is none.
+[[nodiscard]] std::string own_script(const std::string& name);
+// launch/`name`; raises ExitCode::config if it is missing.
+[[nodiscard]] std::string required_script(const std::string& name);
+
+// `word` as a shell reads it back: in quotes where it needs them.
 [[nodiscard]] std::string shell_word(const std::string& word);
 
 }  // namespace trireme

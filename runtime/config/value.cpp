@@ -15,18 +15,24 @@
 namespace trireme::config {
 namespace {
 
-// Context of assign for one scalar.
+std::string text_of(const Limits& limits);
+
+std::string any_unsigned() {
+  return fmt::format("0 to {}", std::numeric_limits<std::uint64_t>::max());
+}
+
+// Context of read_value.
 struct Reader {
-  const Field& field;
+  const Limits& limits;
   const std::string& place;
 
   [[noreturn]] void wrong_type(const Node& node, std::string_view expected,
                                std::string_view hint = "") const {
     fail(ExitCode::config, "{}: expected {}, found {}{}", place, expected, describe(node), hint);
   }
-  [[noreturn]] void out_of_range(const Node& node) const {
+  [[noreturn]] void out_of_range(const Node& node, const std::string& allowed) const {
     fail(ExitCode::config, "{}: {} is out of range; allowed: {}", place, printable(node.text),
-         allowed_by(field));
+         allowed);
   }
   void expect_scalar(const Node& node, std::string_view expected) const {
     if (node.kind != Node::Kind::scalar) wrong_type(node, expected);
@@ -34,7 +40,7 @@ struct Reader {
   }
 
   void read(const Node& node, bool& out) const {
-    if (const auto* choices = std::get_if<Choices>(&field.limits))
+    if (const auto* choices = std::get_if<Choices>(&limits))
       return read_switch(node, *choices, out);
     expect_scalar(node, "true or false");
     const auto value = parse_boolean(node.text);
@@ -43,7 +49,7 @@ struct Reader {
   }
 
   void read(const Node& node, std::int64_t& out) const {
-    const auto& range = std::get<IntegerRange>(field.limits);
+    const auto& range = std::get<IntegerRange>(limits);
     for (const auto& [word, number] : {std::pair(range.zero_word, 0), {range.below_word, -1}}) {
       if (word.empty() || node.kind != Node::Kind::scalar || node.text != word) continue;
       out = number;
@@ -58,7 +64,7 @@ struct Reader {
     const auto value = parse_integer(node.text);
     if (value.state == Parse::malformed) wrong_type(node, expected, integer_hint(node.text));
     if (value.state == Parse::too_large || value.value < range.low || value.value > range.high)
-      out_of_range(node);
+      out_of_range(node, text_of(limits));
     out = value.value;
   }
 
@@ -66,23 +72,23 @@ struct Reader {
     expect_scalar(node, "an integer");
     const auto value = parse_unsigned(node.text);
     if (value.state == Parse::malformed) wrong_type(node, "an integer", integer_hint(node.text));
-    if (value.state == Parse::too_large) out_of_range(node);
+    if (value.state == Parse::too_large) out_of_range(node, any_unsigned());
     out = value.value;
   }
 
   void read(const Node& node, double& out) const {
-    const auto& range = std::get<NumberRange>(field.limits);
+    const auto& range = std::get<NumberRange>(limits);
     expect_scalar(node, "a number");
     const auto value = parse_number(node.text);
     if (value.state == Parse::malformed) wrong_type(node, "a number", number_hint(node.text));
     const bool below = range.low_is_open ? value.value <= range.low : value.value < range.low;
     const bool above = range.high_is_open ? value.value >= range.high : value.value > range.high;
-    if (value.state == Parse::too_large || below || above) out_of_range(node);
+    if (value.state == Parse::too_large || below || above) out_of_range(node, text_of(limits));
     out = value.value;
   }
 
   void read(const Node& node, std::string& out) const {
-    if (const auto* choices = std::get_if<Choices>(&field.limits)) {
+    if (const auto* choices = std::get_if<Choices>(&limits)) {
       out = word_of(node, *choices);
       return;
     }
@@ -93,14 +99,14 @@ struct Reader {
     }
     if (node.text.size() > max_text)
       fail(ExitCode::config, "{}: longer than {} bytes", place, max_text);
-    if (node.text.empty() && !std::get<Text>(field.limits).may_be_empty) {
+    if (node.text.empty() && !std::get<Text>(limits).may_be_empty) {
       fail(ExitCode::config, "{}: must not be empty", place);
     }
     out = node.text;
   }
 
   void read(const Node& node, const ChoiceSlot& out) const {
-    out.set(word_of(node, std::get<Choices>(field.limits)));
+    out.set(word_of(node, std::get<Choices>(limits)));
   }
 
   // YAML has several words for true and false; this key uses these two.
@@ -137,7 +143,7 @@ struct Reader {
       out.erase(out.begin(), out.end() - 1);
       return;
     }
-    expect_list(node, std::get<Text>(field.limits).items, out);
+    expect_list(node, std::get<Text>(limits).items, out);
     out.assign(node.items.size(), {});
     for (std::size_t i = 0; i < out.size(); ++i)
       read(node.items[i], out[i]);
@@ -145,8 +151,7 @@ struct Reader {
 
   // A path, or keys of the data section in braces.
   void read(const Node& node, std::vector<NamedSource>& out) const {
-    if (node.kind == Node::Kind::list)
-      expect_list(node, std::get<DataSets>(field.limits).items, out);
+    if (node.kind == Node::Kind::list) expect_list(node, std::get<DataSets>(limits).items, out);
     const std::span<const Node> given =
         node.kind == Node::Kind::list ? std::span(node.items) : std::span(&node, 1);
     out.assign(given.size(), {});
@@ -155,7 +160,7 @@ struct Reader {
   }
 
   static void read_source(const Node& node, NamedSource& out, const std::string& place) {
-    const Field name{"name", nullptr, Text{.may_be_empty = false}, ""};
+    const Limits name = Text{.may_be_empty = false};
     if (node.kind != Node::Kind::map) {
       Reader{name, place}.read(node, out.path);
       return;
@@ -185,14 +190,14 @@ struct Reader {
   template <typename Element>
   void read(const Node& node, std::vector<Element>& out) const {
     using Range = std::conditional_t<std::is_integral_v<Element>, IntegerRange, NumberRange>;
-    expect_list(node, std::get<Range>(field.limits).items, out);
+    expect_list(node, std::get<Range>(limits).items, out);
     out.assign(node.items.size(), Element{});
     for (std::size_t i = 0; i < out.size(); ++i)
       read(node.items[i], out[i]);
   }
 
   void read(const Node& node, std::array<double, 2>& out) const {
-    expect_list(node, std::get<NumberRange>(field.limits).items, out);
+    expect_list(node, std::get<NumberRange>(limits).items, out);
     for (std::size_t i = 0; i < out.size(); ++i)
       read(node.items[i], out[i]);
   }
@@ -266,44 +271,7 @@ std::string with_items(const Items& items, const std::string& range) {
   return fmt::format("{} to {} values, each {}", items.min, items.max, range);
 }
 
-}  // namespace
-
-void assign(const Field& field, const Node& node, Config& config, const std::string& place) {
-  const Reader reader{field, place};
-  const auto store = [&]<typename Member>(Member member) {
-    if constexpr (std::is_same_v<Member, ChoiceSlot>) {
-      reader.read(node, member);
-    } else {
-      reader.read(node, *member);
-    }
-  };
-  std::visit(store, field.slot(config));
-  for (const Field::Shared& other : field.shared)
-    std::visit(store, other.slot(config));
-}
-
-std::string format_value(const Field& field, const Config& config) {
-  return visit_value(field, config, Formatter{field});
-}
-
-std::string type_of(const Field& field) {
-  struct Namer {
-    std::string operator()(bool) const { return "boolean"; }
-    std::string operator()(std::int64_t) const { return "integer"; }
-    std::string operator()(std::uint64_t) const { return "integer"; }
-    std::string operator()(double) const { return "number"; }
-    std::string operator()(const std::string&) const { return "text"; }
-    std::string operator()(std::string_view) const { return "text"; }
-    std::string operator()(const std::vector<std::int64_t>&) const { return "list of integers"; }
-    std::string operator()(const std::vector<double>&) const { return "list of numbers"; }
-    std::string operator()(const std::array<double, 2>&) const { return "list of numbers"; }
-    std::string operator()(const std::vector<std::string>&) const { return "list of texts"; }
-    std::string operator()(const std::vector<NamedSource>&) const { return "list of data sets"; }
-  };
-  return visit_value(field, Config{}, Namer{});
-}
-
-std::string allowed_by(const Field& field) {
+std::string text_of(const Limits& limits) {
   struct Describer {
     std::string operator()(const Free&) const { return ""; }
     std::string operator()(const Text& text) const {
@@ -328,11 +296,57 @@ std::string allowed_by(const Field& field) {
       return with_items(range.items, describe_range(range));
     }
   };
-  const std::string text = std::visit(Describer{}, field.limits);
+  return std::visit(Describer{}, limits);
+}
+
+}  // namespace
+
+void read_value(const Node& node, const Slot& slot, const Limits& limits,
+                const std::string& place) {
+  const Reader reader{limits, place};
+  std::visit(
+      [&]<typename Member>(const Member& member) {
+        if constexpr (std::is_same_v<Member, ChoiceSlot>) {
+          reader.read(node, member);
+        } else {
+          reader.read(node, *member);
+        }
+      },
+      slot);
+}
+
+void assign(const Field& field, const Node& node, Config& config, const std::string& place) {
+  read_value(node, field.slot(config), field.limits, place);
+  for (const Field::Shared& other : field.shared)
+    read_value(node, other.slot(config), field.limits, place);
+}
+
+std::string format_value(const Field& field, const Config& config) {
+  return visit_value(field, config, Formatter{field});
+}
+
+std::string type_of(const Field& field) {
+  struct Namer {
+    std::string operator()(bool) const { return "boolean"; }
+    std::string operator()(std::int64_t) const { return "integer"; }
+    std::string operator()(std::uint64_t) const { return "integer"; }
+    std::string operator()(double) const { return "number"; }
+    std::string operator()(const std::string&) const { return "text"; }
+    std::string operator()(std::string_view) const { return "text"; }
+    std::string operator()(const std::vector<std::int64_t>&) const { return "list of integers"; }
+    std::string operator()(const std::vector<double>&) const { return "list of numbers"; }
+    std::string operator()(const std::array<double, 2>&) const { return "list of numbers"; }
+    std::string operator()(const std::vector<std::string>&) const { return "list of texts"; }
+    std::string operator()(const std::vector<NamedSource>&) const { return "list of data sets"; }
+  };
+  return visit_value(field, Config{}, Namer{});
+}
+
+std::string allowed_by(const Field& field) {
   const bool is_unsigned = visit_value(field, Config{}, [](const auto& value) {
     return std::is_same_v<std::decay_t<decltype(value)>, std::uint64_t>;
   });
-  return is_unsigned ? fmt::format("0 to {}", std::numeric_limits<std::uint64_t>::max()) : text;
+  return is_unsigned ? any_unsigned() : text_of(field.limits);
 }
 
 }  // namespace trireme::config

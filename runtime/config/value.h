@@ -9,6 +9,10 @@
 
 namespace trireme::config {
 
+// Checks `node` against `limits` and the type of the member behind `slot`, and stores it there; for
+// the readers of other files. Raises as below.
+void read_value(const Node& node, const Slot& slot, const Limits& limits, const std::string& place);
+
 // Checks `node` against the type and limits of `field` and stores it in `config`, for every family
 // that shares the key. Raises ExitCode::config, prefixed with `place` ("a.yaml:3: train.steps").
 void assign(const Field& field, const Node& node, Config& config, const std::string& place);

@@ -9,6 +9,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/config/suggest.h"
+#include "runtime/config/value.h"
 #include "runtime/config/yaml/document.h"
 #include "runtime/config/yaml/scalar.h"
 #include "runtime/config/yaml/text_check.h"
@@ -18,7 +19,6 @@ namespace trireme::plan {
 namespace {
 
 using config::Node;
-using config::Parse;
 
 std::string full_key(const HardwareField& field) {
   return field.section.empty() ? std::string(field.key)
@@ -87,36 +87,20 @@ class Reader {
 
   void read_value(const HardwareField& field, const Node& node, int line) {
     const std::string place = fmt::format("{}:{}: {}", name_, line, full_key(field));
+    const auto read = [&](const config::Slot& slot, const config::Limits& limits) {
+      config::read_value(node, slot, limits, place);
+    };
     const HardwareSlot slot = field.slot(hardware_);
     if (auto* const* text = std::get_if<std::string*>(&slot)) {
-      if (node.kind != Node::Kind::scalar || node.text.empty())
-        fail(ExitCode::config, "{}: expected text, found {}", place, config::describe(node));
-      **text = node.text;
-      return;
-    }
-    auto* const* const whole = std::get_if<int*>(&slot);
-    const auto parsed = number(node, whole != nullptr);
-    if (parsed.state == Parse::malformed) {
-      fail(ExitCode::config, "{}: expected {}, found {}{}", place,
-           whole != nullptr ? "an integer" : "a number", config::describe(node),
-           whole != nullptr ? config::integer_hint(node.text) : config::number_hint(node.text));
-    }
-    if (parsed.state == Parse::too_large || parsed.value < field.low || parsed.value > field.high) {
-      fail(ExitCode::config, "{}: {} is out of range; allowed: {:.15g} to {:.15g}", place,
-           config::printable(node.text), field.low, field.high);
-    }
-    if (whole != nullptr) {
-      **whole = static_cast<int>(parsed.value);
+      read(*text, config::Text{.may_be_empty = false});
+    } else if (auto* const* number = std::get_if<double*>(&slot)) {
+      read(*number, config::NumberRange{.low = field.low, .high = field.high});
     } else {
-      *std::get<double*>(slot) = parsed.value;
+      std::int64_t whole = 0;
+      read(&whole, config::IntegerRange{.low = static_cast<std::int64_t>(field.low),
+                                        .high = static_cast<std::int64_t>(field.high)});
+      *std::get<int*>(slot) = static_cast<int>(whole);
     }
-  }
-
-  static config::Parsed<double> number(const Node& node, bool whole) {
-    if (node.kind != Node::Kind::scalar || node.quoted) return {};
-    if (!whole) return config::parse_number(node.text);
-    const auto parsed = config::parse_integer(node.text);
-    return {parsed.state, static_cast<double>(parsed.value)};
   }
 
   std::string name_;

@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <functional>
 
-#include "launch/study/scale/interval.h"
+#include "launch/study/statistics.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/file.h"
 #include "runtime/base/output_directory.h"
@@ -282,13 +282,13 @@ StepStall measure_stall(Session& session, StepEngine& engine, BatchSource& sourc
 }
 
 std::string stall_text(const StepStall& stall) {
-  const double step = scale::median_of(stall.plain), longer = scale::median_of(stall.longer),
-               copy = scale::median_of(stall.copy);
+  const double step = studies::median_of(stall.plain), longer = studies::median_of(stall.longer),
+               copy = studies::median_of(stall.copy);
   std::vector<double> beyond;  // per round, percent of a step
   for (std::size_t round = 0; round < stall.longer.size(); ++round)
     beyond.push_back(100 * (stall.longer[round] - stall.copy[round]) / step);
   const auto [least, most] = std::ranges::minmax(beyond);
-  const double held = scale::median_of(stall.held);
+  const double held = studies::median_of(stall.held);
   std::string text =
       fmt::format("{:<26} {:.1f} ms, {:.1f} % of a step of {:.1f} ms beyond copying\n",
                   "save() held training for", held, 100 * std::max(0.0, held - copy) / step, step);
@@ -296,7 +296,7 @@ std::string stall_text(const StepStall& stall) {
   if (least > 0) {
     text += fmt::format(
         "{:<26} {:.1f} ms longer, {:.1f} % of a step beyond copying ({:.1f} to {:.1f} %)\n", name,
-        longer, scale::median_of(beyond), least, most);
+        longer, studies::median_of(beyond), least, most);
   } else {
     // Some rounds with a save were shorter than those without: the cost is below the noise.
     text +=

@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <thread>
 
-#include "launch/study/scale/launcher.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/error.h"
 #include "runtime/base/process.h"
@@ -65,7 +64,7 @@ void print_reading_row(const std::string& name, std::int64_t threads, double rat
 }
 
 std::string peer_script(const std::string& given) {
-  return std::filesystem::exists(given) ? given : scale::own_script(given);
+  return std::filesystem::exists(given) ? given : own_script(given);
 }
 
 void print_peers(const PeerScript& peers, double bytes_per_sample, double plain) {

@@ -11,7 +11,6 @@
 #include "launch/campaign/cluster/job_control.h"
 #include "launch/campaign/cluster/job_end.h"
 #include "launch/run/file_tail.h"
-#include "launch/study/scale/launcher.h"
 #include "runtime/base/environment.h"
 #include "runtime/base/error.h"
 #include "runtime/base/process.h"
@@ -41,9 +40,9 @@ class HostControl final : public JobControl {
  public:
   explicit HostControl(const CampaignFile& file)
       : file_(file),
-        script_(scale::required_script("campaign/cluster/attempt.sh")),
-        launcher_(scale::required_script("mpi_run.sh")) {
-    if (!scale::in_path("mpirun")) {
+        script_(required_script("campaign/cluster/attempt.sh")),
+        launcher_(required_script("mpi_run.sh")) {
+    if (!in_path("mpirun")) {
       fail(ExitCode::config,
            "{}: there is no mpirun in PATH; load Open MPI's module, or remove hosts and let Slurm "
            "start the jobs",
@@ -71,7 +70,7 @@ class HostControl final : public JobControl {
 
 std::vector<std::string> HostControl::answering(const std::vector<std::string>& hosts,
                                                 std::string& problem) const {
-  const std::string test = fmt::format("test -x {} && test -d {}", shell_word(scale::own_binary()),
+  const std::string test = fmt::format("test -x {} && test -d {}", shell_word(own_binary()),
                                        shell_word(file_.directory));
   const std::vector<ToolAnswer> answers = ask_hosts(hosts, test, probe_seconds);
   std::vector<std::string> up;
@@ -165,7 +164,7 @@ std::string HostControl::submit(Attempt& attempt, std::optional<double> seconds,
   for (const std::string& host : attempt.hosts)
     slots.push_back(fmt::format("{}:{}", host, file_.ranks_per_node));
   words.insert(words.end(), {"--host", fmt::format("{}", fmt::join(slots, ",")), "-np",
-                             fmt::format("{}", attempt.ranks), scale::own_binary(), "--"});
+                             fmt::format("{}", attempt.ranks), own_binary(), "--"});
   for (const std::string& word : train_arguments(file_, attempt))
     words.push_back(word);
   if (seconds) {

@@ -11,6 +11,8 @@
 #include "launch/campaign/decision.h"
 #include "runtime/base/file.h"
 
+#include "runtime/base/file.h"
+
 namespace trireme::campaign {
 
 struct Offers {
@@ -63,13 +65,12 @@ class JobControl {
 [[nodiscard]] std::vector<std::string> train_arguments(const CampaignFile& file,
                                                        const Attempt& attempt);
 
-// A lock that a job, or the command that submits it, inherits: it is free when the last process
-// that has it has ended, whatever became of the campaign. Open-file-description locks, which NFS 4
-// keeps for all hosts.
-
-// Nothing where somebody holds it. Raises ExitCode::config where there are no locks.
+// The lock of an attempt, which a job, or the command that submits it, inherits: it is free when
+// the last process that has it has ended, whatever became of the campaign. Open-file-description
+// locks, which NFS 4 keeps for all hosts. Nothing if another process holds it. Raises
+// ExitCode::config if the file system has no locks.
 [[nodiscard]] std::optional<FileDescriptor> try_attempt_lock(const std::string& directory);
-// False too where the file is not there.
+// False if the file is missing.
 [[nodiscard]] bool attempt_is_locked(const std::string& directory);
 
 }  // namespace trireme::campaign

@@ -11,7 +11,6 @@
 #include "launch/campaign/cluster/job_control.h"
 #include "launch/campaign/cluster/slurm_text.h"
 #include "launch/run/file_tail.h"
-#include "launch/study/scale/launcher.h"
 #include "runtime/base/error.h"
 #include "runtime/base/process.h"
 
@@ -60,16 +59,16 @@ class SlurmControl final : public JobControl {
 };
 
 SlurmControl::SlurmControl(const CampaignFile& file)
-    : file_(file), script_(scale::required_script("slurm/train.sbatch")) {
+    : file_(file), script_(required_script("slurm/train.sbatch")) {
   for (const char* const program : {"sbatch", "sinfo", "squeue", "scontrol", "scancel"}) {
-    if (scale::in_path(program)) continue;
+    if (in_path(program)) continue;
     fail(ExitCode::config,
          "{}: hosts: not given, so Slurm starts the jobs, and there is no {} in PATH; load Slurm's "
          "module, or name hosts for mpirun",
          file.path, program);
   }
   // The batch script's program; and no requeue, since the campaign asks for what fits next.
-  if (::setenv("TRIREME_BINARY", scale::own_binary().c_str(), 0) != 0 ||
+  if (::setenv("TRIREME_BINARY", own_binary().c_str(), 0) != 0 ||
       ::setenv("TRIREME_MAX_REQUEUES", "0", 1) != 0 ||
       ::setenv("TRIREME_START_RETRIES", "0", 0) != 0 ||
       (file.health_check && ::setenv("TRIREME_HEALTH_CHECK", "1", 1) != 0))
@@ -177,7 +176,7 @@ std::string SlurmControl::number_of(const Attempt& attempt, bool& answered) cons
   ::localtime_r(&day, &local);
   std::array<char, 32> since{};
   static_cast<void>(std::strftime(since.data(), since.size(), "%Y-%m-%dT%H:%M:%S", &local));
-  if (!scale::in_path("sacct")) return {};
+  if (!in_path("sacct")) return {};
   const ToolAnswer past = ask(
       {"sacct", "-X", "-n", "-P", "--name=" + attempt.name, "-S", since.data(), "-o", "JobIDRaw"});
   const auto lines = past.ok() ? lines_of(past.output) : std::vector<std::string>{};
@@ -224,7 +223,7 @@ JobReport SlurmControl::from_accounting(const Attempt& attempt, const std::strin
   JobReport report{.kind = JobReport::Kind::ended, .job = job, .hosts = attempt.hosts};
   report.code = code_in_log(runs::end_of_file(attempt_log(file_, attempt)));
   report.state = "over, and no longer in the queue";
-  if (!scale::in_path("sacct")) return report;
+  if (!in_path("sacct")) return report;
   const ToolAnswer past =
       ask({"sacct", "-X", "-n", "-P", "-j", job, "-o", "State,Start,End,NodeList"});
   const auto lines = past.ok() ? lines_of(past.output) : std::vector<std::string>{};

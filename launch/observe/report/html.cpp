@@ -4,18 +4,18 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "launch/observe/report/assets.h"
 #include "runtime/base/json.h"
 
 namespace trireme::report {
 namespace {
 
-// A quoted JSON string.
-std::string json_text(std::string_view text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+using nlohmann::ordered_json;
+
+// Invalid UTF-8 becomes U+FFFD.
+std::string json_text(const ordered_json& json) {
+  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
 // The policy blocks all external content.
@@ -34,13 +34,9 @@ std::string page_main(std::string_view title, std::string_view body) {
 
 }  // namespace
 
-std::string json_string(std::string_view text) {
-  return json_for_script(json_text(text));
-}
-
-std::string json_for_script(std::string_view json) {
+std::string json_for_script(const ordered_json& json) {
   std::string safe;
-  for (const char letter : json) {
+  for (const char letter : json_text(json)) {
     // Escapes "</script>" and "<!--"; in JSON these letters occur in strings only.
     if (letter == '<' || letter == '>' || letter == '&')
       safe += fmt::format("\\u{:04x}", static_cast<unsigned>(letter));
@@ -51,43 +47,31 @@ std::string json_for_script(std::string_view json) {
 }
 
 std::string escaped(std::string_view text) {
-  // A round trip through JSON turns invalid UTF-8 into U+FFFD.
   const auto clean = parse_json(json_text(text)).get<std::string>();
   std::string safe;
   for (const char letter : clean) {
-    switch (letter) {
-      case '&':
-        safe += "&amp;";
-        break;
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      case '"':
-        safe += "&quot;";
-        break;
-      case '\'':
-        safe += "&#39;";
-        break;
-      default:
-        safe += letter == '\0' ? ' ' : letter;
-    }
+    constexpr std::string_view special = "&<>\"'";
+    constexpr std::string_view names[] = {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"};
+    const std::size_t found = special.find(letter);
+    if (found != std::string_view::npos)
+      safe += names[found];
+    else
+      safe += letter == '\0' ? ' ' : letter;
   }
   return safe;
 }
 
-std::string json_numbers(std::span<const double> values) {
-  std::string text = "[";
+ordered_json json_numbers(std::span<const double> values) {
+  ordered_json numbers = ordered_json::array();
   for (const double value : values) {
-    if (text.size() > 1) text += ',';
-    if (std::isfinite(value))
-      fmt::format_to(std::back_inserter(text), "{:.6g}", value);
+    const double number = std::isfinite(value) ? std::stod(fmt::format("{:.6g}", value)) : value;
+    constexpr double exact = 1e15;
+    if (number == std::trunc(number) && std::abs(number) < exact)
+      numbers.push_back(static_cast<std::int64_t>(number));  // "5" instead of "5.0"
     else
-      text += "null";
+      numbers.push_back(number);
   }
-  return text + "]";
+  return numbers;
 }
 
 std::string headline_html(std::span<const Headline> numbers) {
@@ -103,12 +87,54 @@ std::string verdict_html(std::string_view verdict, std::string_view details) {
                      escaped(verdict), details.empty() ? "" : "\n", escaped(details));
 }
 
-std::string html_page(const PageParts& parts) {
+std::string failures_html(std::span<const Failure> failures) {
+  std::string text;
+  for (const auto& [who, what] : failures)
+    text += fmt::format("<li>{}{}</li>\n",
+                        who.empty() ? "" : fmt::format("<b>{}</b> ", escaped(who)), escaped(what));
+  if (text.empty()) return {};
+  return "<div class=\"failure\"><strong>What went wrong</strong><ul>\n" + text + "</ul></div>\n";
+}
+
+std::string axis_choice_html(std::string_view label,
+                             std::span<const std::pair<std::string_view, std::string_view>> options,
+                             std::string_view selected) {
+  std::string text;
+  for (const auto& [value, name] : options)
+    text += fmt::format("<option value=\"{}\"{}>{}</option>", value,
+                        value == selected ? " selected" : "", name);
+  return fmt::format(
+      "<div class=\"bar\"><label for=\"axis\">{}</label><select id=\"axis\" autocomplete=\"off\">{}"
+      "</select><span class=\"soft\">Drag over a chart to look closer, double click or Escape to "
+      "go "
+      "back; click a name to hide it.</span></div>\n"
+      "<noscript><p class=\"notes\">The charts need JavaScript; everything else is here.</p>"
+      "</noscript>\n",
+      label, text);
+}
+
+std::string folded(std::string_view title, std::string_view body) {
+  return fmt::format("<details><summary>{}</summary>{}</details>\n", escaped(title), body);
+}
+
+std::string folded_text(std::string_view title, std::string_view text) {
+  if (text.empty()) return {};
+  return folded(title, fmt::format("<pre tabindex=\"0\">{}</pre>", escaped(text)));
+}
+
+std::string list_html(std::span<const std::string> items) {
+  std::string text = "<ul>\n";
+  for (const std::string& item : items)
+    text += fmt::format("<li>{}</li>\n", escaped(item));
+  return text + "</ul>\n";
+}
+
+std::string html_page(std::string_view title, std::string_view body, const ordered_json& data) {
   return fmt::format(
       "{}<style>{}\n{}</style>\n{}<script type=\"application/json\" id=\"data\">{}</script>\n"
       "<script>/*!\n{}*/\n{}</script>\n<script>{}</script>\n</body>\n</html>\n",
-      page_head(parts.title, "script-src 'unsafe-inline'; "), assets::uplot_style(),
-      assets::page_style(), page_main(parts.title, parts.body), parts.data, assets::uplot_licence(),
+      page_head(title, "script-src 'unsafe-inline'; "), assets::uplot_style(), assets::page_style(),
+      page_main(title, body), json_for_script(data), assets::uplot_licence(),
       assets::uplot_script(), assets::page_script());
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
+#include "launch/observe/report/runs_page.h"
 #include "launch/observe/report/text_report.h"
 #include "runtime/telemetry/environment.h"
 
@@ -12,13 +13,6 @@ using ordered_json = nlohmann::ordered_json;
 template <typename Value>
 ordered_json or_null(const std::optional<Value>& value) {
   return value ? ordered_json(*value) : ordered_json(nullptr);
-}
-
-ordered_json json_events(const Few<Event>& events) {
-  ordered_json first = ordered_json::array();
-  for (const Event& event : events.first)
-    first.push_back({{"step", event.step}, {"text", event.text}});
-  return {{"count", events.count}, {"first", first}};
 }
 
 ordered_json shares_of_time(const RunData& run) {

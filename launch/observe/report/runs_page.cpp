@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <ctime>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "launch/observe/report/differences.h"
@@ -17,6 +17,9 @@
 
 namespace trireme::report {
 namespace {
+
+using nlohmann::ordered_json;
+using Kind = Column::Kind;
 
 std::string utc_text(double seconds) {
   if (!(seconds > 0) || seconds > 1e11) return "";
@@ -35,79 +38,48 @@ std::string facts_list(const RunData& run) {
 
 std::string remarks_list(const RunData& run) {
   if (run.remarks.empty()) return {};
-  std::string text = "<div class=\"notes\"><h3>What is missing or was left out</h3>\n<ul>\n";
-  for (const std::string& remark : run.remarks)
-    text += fmt::format("<li>{}</li>\n", escaped(remark));
-  return text + "</ul></div>\n";
-}
-
-std::string wide_table(std::string_view name, const std::string& head, const std::string& rows) {
-  if (rows.empty()) return {};
-  return fmt::format(
-      "<details><summary>{0}</summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" "
-      "aria-label=\"{0}\"><table>\n<tr>{1}</tr>\n{2}</table></div></details>\n",
-      name, head, rows);
+  return "<div class=\"notes\"><h3>What is missing or was left out</h3>\n" +
+         list_html(run.remarks) + "</div>\n";
 }
 
 std::string events_table(const MetricsHistory& all) {
-  std::string rows;
-  const auto add = [&](std::int64_t step, std::string_view what, std::string_view text) {
-    rows += fmt::format(
-        "<tr><td>{}</td><td class=\"text\">{}</td><td class=\"text long\">{}</td>"
-        "</tr>\n",
-        step, what, escaped(text));
+  Table table({{"step"}, {"what", Kind::text}, {"details", Kind::long_text}});
+  const auto add = [&](std::int64_t step, const char* what, const std::string& text) {
+    table.add({fmt::format("{}", step), what, text});
   };
   for (const std::int64_t step : all.non_finite.first)
     add(step, "not finite", "loss or gradient norm is NaN or infinite");
-  for (const Event& event : all.warnings.first)
-    add(event.step, "warning", event.text);
-  for (const Event& event : all.skipped.first)
-    add(event.step, "batch skipped", event.text);
-  for (const Event& event : all.failed_saves.first)
-    add(event.step, "checkpoint failed", event.text);
-  for (const Event& event : all.went_back.first)
-    add(event.step, "went back", event.text);
+  for (const auto& [what, events] : {std::pair("warning", &all.warnings),
+                                     {"batch skipped", &all.skipped},
+                                     {"checkpoint failed", &all.failed_saves},
+                                     {"went back", &all.went_back}})
+    for (const Event& event : events->first)
+      add(event.step, what, event.text);
   for (const Pause& pause : all.pauses.first)
     add(pause.step, "pause",
         fmt::format("{} until {}", format_duration(pause.seconds), utc_text(pause.ended)));
-  return wide_table(
-      "Events", "<th>step</th><th class=\"text\">what</th><th class=\"text\">details</th>", rows);
+  return table.folded_html("Events");
 }
 
 std::string starts_table(const RankHistory& ranks) {
-  std::string rows;
+  Table table(
+      {{"time", Kind::text}, {"steps done"}, {"steps lost"}, {"ranks"}, {"layout", Kind::text}});
   for (const RunStart& start : ranks.starts) {
     const RankMesh mesh = mesh_of(start.facts);
-    rows += fmt::format(
-        "<tr><td class=\"text\">{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"text\">data "
-        "{}, "
-        "pipeline {}, tensor {}</td></tr>\n",
-        utc_text(seconds_since_1970(start.time)), start.step, start.lost.steps, start.facts.ranks,
-        mesh.data, mesh.pipeline, mesh.tensor);
+    table.add(
+        {utc_text(seconds_since_1970(start.time)), fmt::format("{}", start.step),
+         fmt::format("{}", start.lost.steps), fmt::format("{}", start.facts.ranks),
+         fmt::format("data {}, pipeline {}, tensor {}", mesh.data, mesh.pipeline, mesh.tensor)});
   }
-  return wide_table(
-      "Starts",
-      "<th class=\"text\">time</th><th>steps done</th><th>steps lost</th><th>ranks</th>"
-      "<th class=\"text\">layout</th>",
-      rows);
+  return table.folded_html("Starts");
 }
 
 std::string checkpoints_table(const RunData& run) {
-  std::string rows;
+  Table table({{"name", Kind::text}, {"size"}, {"written", Kind::text}});
   for (const runs::StoredCheckpoint& one : run.checkpoints)
-    rows +=
-        fmt::format("<tr><td class=\"text\">{}</td><td>{}</td><td class=\"text\">{}</td></tr>\n",
-                    escaped(one.name), bytes_text(runs::stored_bytes(one)),
-                    one.whole ? utc_text(one.written) : "not whole");
-  return wide_table("Checkpoints",
-                    "<th class=\"text\">name</th><th>size</th><th class=\"text\">written</th>",
-                    rows);
-}
-
-std::string file_details(std::string_view title, const std::string& text) {
-  if (text.empty()) return {};
-  return fmt::format("<details><summary>{}</summary><pre tabindex=\"0\">{}</pre></details>\n",
-                     title, escaped(text));
+    table.add({one.name, bytes_text(runs::stored_bytes(one)),
+               one.whole ? utc_text(one.written) : "not whole"});
+  return table.folded_html("Checkpoints");
 }
 
 // The main statement, and the rest.
@@ -152,72 +124,40 @@ std::string run_section(const RunData& run, std::size_t index, const std::string
          facts_list(run) + remarks_list(run) + choice +
          fmt::format("<div id=\"run-{}\"></div>\n", index) + events_table(run.metrics) +
          starts_table(run.ranks) + checkpoints_table(run) +
-         file_details("Configuration (config.yaml)", run.config) +
-         file_details("Environment (environment.json)", run.environment);
+         folded_text("Configuration (config.yaml)", run.config) +
+         folded_text("Environment (environment.json)", run.environment);
 }
 
 std::string axis_choice(Alignment alignment) {
-  constexpr std::pair<Alignment, std::pair<const char*, const char*>> choices[] = {
-      {Alignment::step, {"step", "steps"}},
-      {Alignment::items, {"items", "tokens or images seen"}},
-      {Alignment::time, {"time", "running time"}}};
-  std::string options;
-  for (const auto& [value, names] : choices)
-    options += fmt::format("<option value=\"{}\"{}>{}</option>", names.first,
-                           value == alignment ? " selected" : "", names.second);
-  return fmt::format(
-      "<div class=\"bar\"><label for=\"axis\">Charts by</label><select id=\"axis\" "
-      "autocomplete=\"off\">{}</select><span class=\"soft\">Drag over a chart to look closer, "
-      "double click or Escape to go back; click a name to hide it.</span></div>\n"
-      "<noscript><p class=\"notes\">The charts need JavaScript; everything else is here."
-      "</p></noscript>\n",
-      options);
+  constexpr std::pair<std::string_view, std::string_view> choices[] = {
+      {"step", "steps"}, {"items", "tokens or images seen"}, {"time", "running time"}};
+  return axis_choice_html("Charts by", choices, choices[static_cast<std::size_t>(alignment)].first);
 }
 
-std::string number_cell(double value, int digits) {
-  return std::isfinite(value) ? fmt::format("<td>{:.{}f}</td>", value, digits) : "<td>–</td>";
-}
-
-std::string comparison_table(std::span<const RunData> runs) {
-  std::string rows, verdicts;
-  for (const RunData& run : runs) {
-    const Figures figures = figures_of(run);
-    const MetricsHistory& all = run.metrics;
-    rows += fmt::format(
-                "<tr><th scope=\"row\" class=\"text\">{}</th><td class=\"text\">{}</td>"
-                "<td>{}</td>",
-                escaped(run.name), runs::name_of(run.standing.status), all.last_step) +
-            number_cell(all.last_loss.value_or(NAN), 4) +
-            number_cell(all.evaluations.empty() ? NAN : all.evaluations.back().loss, 4) +
-            number_cell(figures.items_per_second, 0) + number_cell(figures.step_ms, 1) +
-            number_cell(100 * figures.mfu, 1) + number_cell(100 * figures.goodput, 1) + "</tr>\n";
+std::string comparison(std::span<const RunData> runs) {
+  std::string verdicts;
+  for (const RunData& run : runs)
     if (const std::string first = verdict_parts(run).first; !first.empty())
       verdicts += fmt::format("<li><b>{}</b> {}</li>\n", escaped(run.name), escaped(first));
-  }
-  return "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Runs\"><table>\n<tr>"
-         "<th class=\"text\">run</th><th class=\"text\">state</th><th>steps</th><th>loss</th>"
-         "<th>validation</th><th>items/s</th><th>step, ms</th><th>MFU, %</th><th>goodput, %</th>"
-         "</tr>\n" +
-         rows + "</table></div>\n" +
+  return comparison_of(runs).html("Runs") +
          (verdicts.empty() ? "" : "<ul class=\"verdicts\">\n" + verdicts + "</ul>\n");
 }
 
 std::string differences_tables(std::span<const RunData> runs) {
   std::string tables;
   for (const SettingGroup& group : differing_settings(runs)) {
-    std::string head = "<th class=\"text\">setting</th>", rows;
+    std::vector<Column> columns{{"setting", Kind::name}};
     for (const std::size_t run : group.runs)
-      head += fmt::format("<th class=\"text\">{}</th>", escaped(runs[run].name));
+      columns.push_back({runs[run].name, Kind::text});
+    Table table(columns);
     for (const SettingDifference& one : group.differences) {
-      rows += fmt::format("<tr><th scope=\"row\" class=\"text\">{}</th>", escaped(one.key));
-      for (const std::string& value : one.values)
-        rows += fmt::format("<td class=\"text\">{}</td>", escaped(value));
-      rows += "</tr>\n";
+      std::vector<std::string> cells{one.key};
+      cells.insert(cells.end(), one.values.begin(), one.values.end());
+      table.add(std::move(cells));
     }
-    tables += wide_table(group.families.empty()
-                             ? "Settings that differ"
-                             : fmt::format("Settings of {} alone", escaped(group.families)),
-                         head, rows);
+    tables += table.folded_html(group.families.empty()
+                                    ? "Settings that differ"
+                                    : fmt::format("Settings of {} alone", group.families));
   }
   return tables;
 }
@@ -231,23 +171,21 @@ std::string made_by() {
 }  // namespace
 
 std::string runs_page(std::span<const RunData> runs, Alignment alignment) {
-  std::string body, data;
+  std::string body;
+  ordered_json data{{"kind", "runs"}, {"runs", ordered_json::array()}};
   for (const RunData& run : runs)
-    data += (data.empty() ? "" : ",") + page_data(run);
+    data["runs"].push_back(page_data(run));
   std::string title = runs.front().name;
   if (runs.size() == 1) {
     body += run_section(runs.front(), 0, axis_choice(alignment));
   } else {
     title = fmt::format("{} runs compared", runs.size());
-    body += failures_html(runs) + headline(runs) + comparison_table(runs) +
-            differences_tables(runs) + axis_choice(alignment) + "<div id=\"comparison\"></div>\n";
+    body += failures_html(runs) + headline(runs) + comparison(runs) + differences_tables(runs) +
+            axis_choice(alignment) + "<div id=\"comparison\"></div>\n";
     for (std::size_t i = 0; i < runs.size(); ++i)
-      body += fmt::format("<details class=\"run\"><summary>{}</summary>\n{}</details>\n",
-                          escaped(runs[i].name), run_section(runs[i], i, ""));
+      body += folded(runs[i].name, run_section(runs[i], i, ""));
   }
-  return html_page({.title = title,
-                    .body = body + made_by(),
-                    .data = fmt::format("{{\"kind\":\"runs\",\"runs\":[{}]}}", data)});
+  return html_page(title, body + made_by(), data);
 }
 
 namespace {
@@ -288,15 +226,11 @@ Headline loss_headline(const RunData& run) {
 }  // namespace
 
 std::string failures_html(std::span<const RunData> runs) {
-  std::string text;
-  for (const RunData& run : runs) {
+  std::vector<Failure> all;
+  for (const RunData& run : runs)
     for (const std::string& failure : failures_of(run))
-      text += fmt::format("<li>{}{}</li>\n",
-                          runs.size() > 1 ? fmt::format("<b>{}</b> ", escaped(run.name)) : "",
-                          escaped(failure));
-  }
-  if (text.empty()) return {};
-  return "<div class=\"failure\"><strong>What went wrong</strong><ul>\n" + text + "</ul></div>\n";
+      all.push_back({runs.size() > 1 ? run.name : "", failure});
+  return failures_html(all);
 }
 
 std::string headline(const RunData& run) {

@@ -2,6 +2,7 @@
 // report.html of one run, or of several side by side.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 
@@ -16,8 +17,11 @@ enum class Alignment : std::uint8_t { step, items, time };
 [[nodiscard]] std::string runs_page(std::span<const RunData> runs,
                                     Alignment alignment = Alignment::step);
 
-// The numbers of a run for the page's scripts (page/run.js): a JSON object.
-[[nodiscard]] std::string page_data(const RunData& run);
+// The numbers of a run for the page's scripts (page/run.js).
+[[nodiscard]] nlohmann::ordered_json page_data(const RunData& run);
+
+// {"count", "first": [{"step", "text"}, ...]}
+[[nodiscard]] nlohmann::ordered_json json_events(const Few<Event>& events);
 
 // The head of a page of runs, as HTML: failures, and three large numbers.
 

@@ -11,9 +11,9 @@
 #include <iterator>
 #include <set>
 
-#include "launch/observe/top/cells.h"
 #include "runtime/base/process.h"
 #include "runtime/telemetry/console.h"
+#include "runtime/telemetry/metric_table.h"
 
 namespace trireme::report {
 namespace {
@@ -300,29 +300,51 @@ std::string text_report(const RunData& run) {
   return text;
 }
 
-std::string text_comparison(std::span<const RunData> runs) {
-  std::size_t width = 3;
-  for (const RunData& run : runs)
-    width = std::max(width, top::columns_of(run.name));
-  width = std::min<std::size_t>(width, 50);
-  std::string text =
-      fmt::format("{:<{}}{:>10}{:>10}{:>10}{:>12}{:>12}{:>12}{:>10}\n", "run", width, "state",
-                  "steps", "loss", "validation", "items/s", "step, ms", "goodput");
+Table comparison_of(std::span<const RunData> runs) {
+  using Kind = Column::Kind;
+  const auto number = [](double value, int digits) {
+    return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : std::string("–");
+  };
+  Table table({{"run", Kind::name},
+               {"state", Kind::text},
+               {"steps"},
+               {"loss"},
+               {"validation"},
+               {"items/s"},
+               {"step, ms"},
+               {"MFU, %"},
+               {"goodput, %"}});
   for (const RunData& run : runs) {
     const Figures figures = figures_of(run);
     const MetricsHistory& all = run.metrics;
-    const auto number = [](double value, int digits) {
-      return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : std::string("-");
-    };
-    text += fmt::format(
-        "{}{:>10}{:>10}{:>10}{:>12}{:>12}{:>12}{:>10}\n",
-        top::padded(top::cut_front(run.name, width), width), runs::name_of(run.standing.status),
-        all.last_step, number(all.last_loss.value_or(unknown_figure), 4),
-        number(all.evaluations.empty() ? unknown_figure : all.evaluations.back().loss, 4),
-        number(figures.items_per_second, 0), number(figures.step_ms, 1),
-        number(100 * figures.goodput, 1));
+    table.add({run.name, std::string(runs::name_of(run.standing.status)),
+               fmt::format("{}", all.last_step), number(all.last_loss.value_or(unknown_figure), 4),
+               number(all.evaluations.empty() ? unknown_figure : all.evaluations.back().loss, 4),
+               number(figures.items_per_second, 0), number(figures.step_ms, 1),
+               number(100 * figures.mfu, 1), number(100 * figures.goodput, 1)});
   }
-  return text;
+  return table;
+}
+
+std::string metrics_text() {
+  Table steps({{"name", Column::Kind::text},
+               {"unit", Column::Kind::text},
+               {"kind", Column::Kind::text},
+               {"meaning", Column::Kind::text}});
+  Table evaluations = steps, runs = steps;
+  const auto add = [](Table& table, const auto& metrics) {
+    for (const MetricInfo& metric : metrics)
+      table.add({std::string(metric.name), std::string(metric.unit),
+                 metric.kind == MetricKind::counter ? "counter" : "gauge",
+                 std::string(metric.meaning)});
+  };
+  add(steps, step_metrics());
+  add(evaluations, evaluation_metrics());
+  add(runs, run_metrics());
+  return "Of every step, in metrics.jsonl beside \"step\" and \"timestamp\"; items are tokens or "
+         "images:\n" +
+         steps.text() + "\nOf every evaluation:\n" + evaluations.text() +
+         "\nOf the run, for Prometheus alone:\n" + runs.text();
 }
 
 }  // namespace trireme::report

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launch/observe/report/run_data.h"
+#include "launch/observe/report/table.h"
 
 namespace trireme::report {
 
@@ -32,11 +33,14 @@ struct Fact {
 // Everything above, and the remarks.
 [[nodiscard]] std::string text_report(const RunData& run);
 // Side by side, in order.
-[[nodiscard]] std::string text_comparison(std::span<const RunData> runs);
+[[nodiscard]] Table comparison_of(std::span<const RunData> runs);
 
 // The same figures as JSON: {"version", "runs": [{"name", "state", "loss", ...}]}; unknown values
 // are null.
 [[nodiscard]] std::string json_report(std::span<const RunData> runs);
+
+// Every metric of a run (runtime/telemetry/metric_table.h): name, unit, kind, meaning.
+[[nodiscard]] std::string metrics_text();
 
 // "4.5 MiB".
 [[nodiscard]] std::string bytes_text(double bytes);

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/study/ablate/comparison.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
-
-#include "launch/study/ablate/paired_test.h"
 
 namespace trireme::ablate {
 namespace {
@@ -19,7 +17,7 @@ std::span<const Cell> cells_of(const Study& study, const AblationResult& result,
   return std::span(result.cells).subspan(variant * study.seeds.size(), study.seeds.size());
 }
 
-// Of a cell that has come to its end, or to where it was stopped.
+// Of a finished or stopped cell.
 std::optional<double> own_metric(const Study& study, const Cell& cell) {
   if (cell.state != CellState::done && cell.state != CellState::stopped) return {};
   const auto value = metric_at(study, cell.curve, Axis::steps, cell.curve.end().steps);
@@ -38,8 +36,8 @@ std::optional<Difference> difference(const Study& study, std::span<const Cell> o
       difference.by_seed.push_back(*value - *against);
   }
   if (difference.by_seed.empty()) return {};
-  difference.mean = scale::mean_of(difference.by_seed);
-  difference.interval = scale::mean_interval(difference.by_seed);
+  difference.mean = studies::mean_of(difference.by_seed);
+  difference.interval = studies::mean_interval(difference.by_seed);
   return difference;
 }
 
@@ -70,15 +68,15 @@ Row row_of(const Study& study, const AblationResult& result, std::size_t variant
   for (double* const sum : {&row.steps, &row.items, &row.seconds})
     *sum /= row.seeds;
   row.rank_hours = row.seconds * study.ranks / seconds_per_hour;
-  row.metric = scale::mean_of(values);
-  row.interval = scale::mean_interval(values);
+  row.metric = studies::mean_of(values);
+  row.interval = studies::mean_interval(values);
   if (variant == 0) return row;
   for (const Axis axis : axes)
     row.differences[static_cast<std::size_t>(axis)] = difference(study, own, base, axis);
   return row;
 }
 
-// Each axis is a family of tests: as many as the study has variants, whatever became of them.
+// Each axis is a family of tests, one per variant of the study, finished or not.
 void test(const Study& study, std::span<Row> variants, Axis axis) {
   const auto index = static_cast<std::size_t>(axis);
   std::vector<std::optional<double>> p;
@@ -86,11 +84,26 @@ void test(const Study& study, std::span<Row> variants, Axis axis) {
     const auto& difference = row.differences[index];
     const bool whole = difference && row.state == CellState::done &&
                        difference->by_seed.size() == study.seeds.size();
-    p.push_back(whole ? paired_p(difference->by_seed) : std::nullopt);
+    p.push_back(whole ? studies::paired_p(difference->by_seed) : std::nullopt);
   }
-  const std::vector<double> corrected = holm(p);
+  const std::vector<double> corrected = studies::holm(p);
   for (std::size_t i = 0; i < p.size(); ++i)
     if (p[i]) variants[i].differences[index]->p = corrected[i];
+}
+
+struct Ranked {
+  std::size_t variant = 0;
+  double mean = std::numeric_limits<double>::infinity();
+};
+
+Ranked rank(const Standing& standing) {
+  std::vector<double> known;
+  for (const auto& difference : standing.differences)
+    if (difference) known.push_back(*difference);
+  Ranked ranked{.variant = standing.variant};
+  if (!known.empty() && std::isfinite(studies::mean_of(known)))
+    ranked.mean = studies::mean_of(known);
+  return ranked;
 }
 
 }  // namespace
@@ -116,6 +129,32 @@ std::vector<Row> compare(const Study& study, const AblationResult& result) {
 std::string metric_text(const Study& study) {
   if (study.metric == Metric::validation_loss) return "validation loss of the last evaluation";
   return fmt::format("mean training loss of the last {} steps", study.last_losses);
+}
+
+Judgement judge(const Study& study, std::int64_t step, std::span<const Standing> standings) {
+  std::vector<Ranked> ranked;
+  for (const Standing& standing : standings)
+    ranked.push_back(rank(standing));
+  std::ranges::stable_sort(ranked, {}, &Ranked::mean);
+  const auto wanted = std::ceil(study.halving.keep * static_cast<double>(ranked.size()) - 1e-9);
+  const auto kept = std::max<std::size_t>(static_cast<std::size_t>(wanted), 1);
+  Judgement judgement;
+  std::vector<std::string> stay, go;
+  for (std::size_t i = 0; i < ranked.size(); ++i) {
+    const auto& [variant, mean] = ranked[i];
+    const bool stays = i < kept && std::isfinite(mean);
+    const std::string& name = study.variants[variant].name;
+    (stays ? stay : go)
+        .push_back(std::isfinite(mean) ? fmt::format("{} ({:+.4f})", name, mean)
+                                       : fmt::format("{} (no value)", name));
+    if (!stays) judgement.stopped.push_back(variant);
+  }
+  judgement.text =
+      fmt::format("after step {}, by the mean difference to the base: {} {}; stopped: {}", step,
+                  stay.empty() ? "nothing" : fmt::format("{}", fmt::join(stay, ", ")),
+                  stay.size() == 1 ? "goes on" : "go on",
+                  go.empty() ? "none" : fmt::format("{}", fmt::join(go, ", ")));
+  return judgement;
 }
 
 }  // namespace trireme::ablate

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares variants with the base, per seed, at equal steps, items or time. Pure functions of a
-// result.
+// Compares variants with the base, per seed, at equal steps, items or time, and decides which
+// continue after a rung of successive halving. Pure functions.
 #pragma once
 
 #include <array>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "launch/study/ablate/runner.h"
-#include "launch/study/scale/interval.h"
+#include "launch/study/statistics.h"
 
 namespace trireme::ablate {
 
@@ -17,7 +18,7 @@ namespace trireme::ablate {
 struct Difference {
   std::vector<double> by_seed{};  // variant minus base; below 0: better
   double mean = 0;
-  std::optional<scale::Interval> interval{};  // of the mean, 95 %, of this difference alone
+  std::optional<studies::Interval> interval{};  // of the mean, 95 %, of this difference alone
   // Of no effect, corrected for all variants (Holm). Only where every seed has come to its end:
   // what was stopped was chosen by its values, and what failed is missing for a reason.
   std::optional<double> p{};
@@ -31,7 +32,7 @@ struct Row {
   int seeds = 0;                         // that have a value
   // Means over these seeds, each at its cell's end.
   double metric = 0, steps = 0, items = 0, seconds = 0, rank_hours = 0;
-  std::optional<scale::Interval> interval{};  // of the metric's mean
+  std::optional<studies::Interval> interval{};  // of the metric's mean
   // By Axis, at the largest amount that both cells of a seed reached. Empty for the base.
   std::array<std::optional<Difference>, 3> differences{};
 };
@@ -41,5 +42,22 @@ struct Row {
 
 // "validation loss of the last evaluation", "mean training loss of the last 20 steps".
 [[nodiscard]] std::string metric_text(const Study& study);
+
+// A variant at a rung: per seed, its metric minus the base's; nothing for a failed seed.
+struct Standing {
+  std::size_t variant = 0;
+  std::vector<std::optional<double>> differences{};
+};
+
+struct Judgement {
+  std::vector<std::size_t> stopped{};  // variants
+  std::string text{};                  // "after step 100: a (-0.1), b (+0.2) go on; c stopped"
+};
+
+// Keeps the fraction Halving::keep of `standings` (without the base, which always continues) with
+// the least mean difference, at least one; ties: the earlier. A variant without any numeric
+// difference is stopped.
+[[nodiscard]] Judgement judge(const Study& study, std::int64_t step,
+                              std::span<const Standing> standings);
 
 }  // namespace trireme::ablate

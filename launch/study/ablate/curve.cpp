@@ -11,14 +11,13 @@
 namespace trireme::ablate {
 namespace {
 
-// A run that went back has its steps again.
-void put(std::vector<Curve::Value>& values, const Curve::Value& value) {
-  while (!values.empty() && values.back().place.steps >= value.place.steps)
+// A run that went back repeats its steps.
+void go_back(std::vector<Curve::Value>& values, double step) {
+  while (!values.empty() && values.back().place.steps >= step)
     values.pop_back();
-  values.push_back(value);
 }
 
-// On the line from one evaluation to the next.
+// Linear interpolation between two evaluations.
 double between(const Curve::Value& one, const Curve::Value& next, Axis axis, double amount) {
   const double from = one.place.at(axis), to = next.place.at(axis);
   const double share = to > from ? std::clamp((amount - from) / (to - from), 0.0, 1.0) : 0.0;
@@ -39,14 +38,13 @@ Curve read_curve(const std::string& path, const std::string& item_name) {
   LineReader lines(path);
   runs::MetricsLine line;
   Curve curve;
-  double evaluated = 0;  // seconds so far
+  double evaluated = 0;  // seconds since the last step
   while (const auto text = lines.next()) {
     const auto kind = line.parse(*text);
     if (kind == runs::MetricsLine::Kind::step) {
       const auto step = static_cast<double>(line.step());
       const double before = std::exchange(evaluated, 0);
-      while (!curve.training.empty() && curve.training.back().place.steps >= step)
-        curve.training.pop_back();
+      go_back(curve.training, step);
       const Curve::Place end = curve.end();
       curve.training.push_back(
           {.place = {.steps = step,
@@ -58,7 +56,8 @@ Curve read_curve(const std::string& path, const std::string& item_name) {
       evaluated += 1e-3 * line.number("evaluation_ms", 0);
       Curve::Place place = curve.end();
       place.seconds += evaluated;
-      put(curve.evaluations, {.place = place, .loss = line.number("validation_loss")});
+      go_back(curve.evaluations, place.steps);
+      curve.evaluations.push_back({.place = place, .loss = line.number("validation_loss")});
     }
   }
   return curve;

@@ -2,12 +2,18 @@
 #include "launch/study/ablate/prefixes.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "models/config.h"
+#include "runtime/base/error.h"
+#include "runtime/checkpoint/files/names.h"
 #include "runtime/optim/lr_schedule.h"
+#include "runtime/telemetry/run_directory.h"
 
 namespace trireme::ablate {
 namespace {
+
+namespace fs = std::filesystem;
 
 bool shapes_the_curve(const std::string& key) {
   return key.starts_with("lr_schedule.") || key == "optimizer.learning_rate" ||
@@ -38,12 +44,12 @@ class Steps {
         keys_(without_curve(study.variants[variant].config)),
         curve_(curve_of(study.variants[variant].config)) {}
 
-  // In step `step`, which counts from 1.
+  // In step `step`, from 1.
   [[nodiscard]] bool alike(const Steps& other, std::int64_t step) const {
     if (step <= fork_step_) return true;
     return keys_ == other.keys_ && same_rate(other, step);
   }
-  // The last step from `from` on up to which they are alike, at most `limit`.
+  // The last step up to which they stay alike, from `from` to `limit`.
   [[nodiscard]] std::int64_t alike_up_to(const Steps& other, std::int64_t from,
                                          std::int64_t limit) const {
     from = std::max(from, std::min(fork_step_, limit));
@@ -85,6 +91,25 @@ std::vector<Group> groups_of(const Study& study, std::span<const std::size_t> me
   return groups;
 }
 
+fs::path checkpoint_of(const std::string& run, std::int64_t step) {
+  return fs::path(RunDirectory::checkpoints_in(run)) / step_directory_name(step);
+}
+
+// Files in which a run reads, or continues, its earlier steps.
+bool is_record(const std::string& name) {
+  for (const char* const record :
+       {"metrics.jsonl", "ranks.jsonl", "certificate.jsonl", "config.yaml", "config.user.yaml",
+        "environment.json", "data.json", "start_times.json", "console.log"})
+    if (name == record) return true;
+  return name.starts_with("data") && name.ends_with(".index");
+}
+
+void link_or_copy(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::create_hard_link(from, to, error);
+  if (error) fs::copy_file(from, to);
+}
+
 }  // namespace
 
 std::vector<Stretch> next_stretches(const Study& study, std::span<const std::size_t> members,
@@ -108,6 +133,33 @@ std::vector<Stretch> next_stretches(const Study& study, std::span<const std::siz
           {.members = {member}, .from = from, .to = std::min(limit, study.steps_of(member))});
   }
   return stretches;
+}
+
+bool has_reached(const std::string& directory, std::int64_t step, bool last) {
+  std::error_code error;
+  if (last) return fs::exists(RunDirectory::weights_in(directory), error);
+  return fs::exists(checkpoint_of(directory, step) / "manifest.json", error);
+}
+
+void fork_run(const std::string& from, const std::string& to, std::int64_t step) {
+  const fs::path checkpoint = checkpoint_of(from, step);
+  if (!has_reached(from, step, false))
+    fail(ExitCode::checkpoint, "{}: is missing: {} cannot continue from it", checkpoint.string(),
+         to);
+  const fs::path half = to + ".tmp";
+  try {
+    fs::remove_all(half);
+    const fs::path copied = checkpoint_of(half.string(), step);
+    fs::create_directories(copied);
+    for (const fs::directory_entry& file : fs::directory_iterator(checkpoint))
+      link_or_copy(file.path(), copied / file.path().filename());
+    for (const fs::directory_entry& file : fs::directory_iterator(from))
+      if (file.is_regular_file() && is_record(file.path().filename().string()))
+        fs::copy_file(file.path(), half / file.path().filename());
+    fs::rename(half, to);
+  } catch (const fs::filesystem_error& error) {
+    fail(ExitCode::internal, "{}: cannot be created from {}: {}", to, from, error.what());
+  }
 }
 
 }  // namespace trireme::ablate

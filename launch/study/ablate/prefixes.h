@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the steps in which several variants are the same training.
+// Finds the steps in which several variants are the same training, and continues them from there.
 //
 // Two variants are alike in a step if all keys except the learning-rate schedule and train.steps
 // are equal and the step's learning rate has the same bits; up to fork_step all variants equal the
@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "launch/study/ablate/study.h"
@@ -28,5 +29,15 @@ struct Stretch {
 [[nodiscard]] std::vector<Stretch> next_stretches(const Study& study,
                                                   std::span<const std::size_t> members,
                                                   std::int64_t from, std::int64_t limit);
+
+// Whether the run in `directory` has a checkpoint of `step`, or, if `last`, its final weights. Does
+// not verify it: the run that continues from it does.
+[[nodiscard]] bool has_reached(const std::string& directory, std::int64_t step, bool last);
+
+// Makes `to` a run that has done the first `step` steps of `from`: that step's checkpoint, by hard
+// links if possible (committed files are never written to), and the records up to it. All or
+// nothing; after a kill, unfinished work is redone. Raises ExitCode::checkpoint if `from` has no
+// such checkpoint.
+void fork_run(const std::string& from, const std::string& to, std::int64_t step);
 
 }  // namespace trireme::ablate

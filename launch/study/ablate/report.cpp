@@ -8,6 +8,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "launch/observe/report/table.h"
+#include "launch/study/study_directory.h"
 #include "runtime/telemetry/environment.h"
 
 namespace trireme::ablate {
@@ -17,13 +19,7 @@ using ordered_json = nlohmann::ordered_json;
 
 constexpr std::array<const char*, 3> axis_names = {"steps", "items", "seconds"};
 
-std::string interval_text(const std::optional<scale::Interval>& interval, bool signs) {
-  if (!interval) return "";
-  return signs ? fmt::format("{:+.4f}..{:+.4f}", interval->low, interval->high)
-               : fmt::format("{:.4f}..{:.4f}", interval->low, interval->high);
-}
-
-ordered_json describe(const std::optional<scale::Interval>& interval) {
+ordered_json describe(const std::optional<studies::Interval>& interval) {
   if (!interval) return nullptr;
   return {interval->low, interval->high};
 }
@@ -54,60 +50,78 @@ ordered_json describe(const Study& study, const Row& row) {
   return text;
 }
 
-ordered_json describe(const Study& study, const Cell& cell) {
+ordered_json describe(const Study& study, const Cell& cell, const Cell& base) {
   ordered_json legs = ordered_json::array();
-  for (const Leg& leg : cell.legs)
+  std::int64_t shared = 0;
+  for (const Leg& leg : cell.legs) {
     legs.push_back({{"from", leg.from},
                     {"to", leg.to},
                     {"shared", leg.shared},
                     {"directory", leg.directory},
                     {"log", leg.log},
                     {"command", leg.command}});
+    if (leg.shared) shared = std::max(shared, std::min(leg.to, cell.steps));
+  }
+  const Curve::Place end = cell.curve.end();
   ordered_json text{{"variant", study.variants[cell.variant].name},
+                    {"settings", study.variants[cell.variant].settings},
                     {"seed", study.seeds[cell.seed]},
                     {"state", name_of(cell.state)},
                     {"steps", cell.steps},
+                    {study.traits.item_name, end.items},
+                    {"seconds", end.seconds},
+                    {"rank_hours", end.seconds * study.ranks / seconds_per_hour},
+                    {"shared_steps", shared},
                     {"legs", legs}};
+  if (!cell.legs.empty()) {
+    text["directory"] = cell.legs.back().directory;
+    text["log"] = cell.legs.back().log;
+  }
   if (cell.state == CellState::failed) {
     text["code"] = cell.code;
     text["error"] = cell.error;
   }
-  const auto value = metric_at(study, cell.curve, Axis::steps, cell.curve.end().steps);
+  const auto value = metric_at(study, cell.curve, Axis::steps, end.steps);
   if (value && std::isfinite(*value)) text["metric"] = *value;
+  const double steps = std::min(end.steps, base.curve.end().steps);
+  const auto own = metric_at(study, cell.curve, Axis::steps, steps);
+  const auto against = metric_at(study, base.curve, Axis::steps, steps);
+  if (own && against && cell.variant != 0) text["difference_at_equal_steps"] = *own - *against;
   return text;
 }
 
-// In quotes where it has what parts cells.
-std::string csv_cell(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char letter : text)
-    quoted += letter == '"' ? "\"\"" : std::string(1, letter);
-  return quoted + "\"";
+// Mean, 95 % interval, p and verdict.
+void add_difference(std::vector<report::Column>& columns, const std::string& title,
+                    const std::string& axis) {
+  const std::string at = "/differences/" + axis + "/";
+  columns.insert(
+      columns.end(),
+      {report::number(title, at + "mean", "{:+.4f}"),
+       report::words("95 %", at + "interval/0 " + at + "interval/1", "{:+.4f}", 1, ".."),
+       report::number("p", at + "p", "{:.3f}"), report::words("verdict", at + "verdict")});
 }
 
-std::string number(std::optional<double> value) {
-  return value && std::isfinite(*value) ? fmt::format("{}", *value) : "";
+// Equal items are equal steps if all variants have the same batches.
+bool items_are_steps(std::span<const Row> rows) {
+  return std::ranges::all_of(rows, [](const Row& row) {
+    const auto &steps = row.differences[static_cast<std::size_t>(Axis::steps)],
+               &items = row.differences[static_cast<std::size_t>(Axis::items)];
+    return steps.has_value() == items.has_value() && (!steps || steps->by_seed == items->by_seed);
+  });
 }
 
-std::string row_text(const Study& study, const Row& row, int width) {
-  std::string text = fmt::format("{:<{}} {:>7} {:>5}/{}", study.variants[row.variant].name, width,
-                                 name_of(row.state), row.seeds, study.seeds.size());
-  if (row.seeds == 0) return text + "  no value\n";
-  text += fmt::format(" {:>9.0f} {:>9.4f}", row.steps, row.metric);
-  const auto& difference = row.differences.front();
-  if (difference) {
-    text += fmt::format(" {:>+9.4f}  {:<18} {:>6} {:<7}", difference->mean,
-                        interval_text(difference->interval, true),
-                        difference->p ? fmt::format("{:.3f}", *difference->p) : "",
-                        difference->verdict());
-    const auto& by_time = row.differences[static_cast<std::size_t>(Axis::seconds)];
-    text += by_time ? fmt::format("{:>+9.4f}", by_time->mean) : fmt::format("{:>9}", "");
-  } else {
-    text += fmt::format(" {:>9}  {:<18} {:>6} {:<7}{:>9}", "", row.variant == 0 ? "base" : "", "",
-                        "", "");
-  }
-  return text + fmt::format(" {:>9.4g}\n", row.seconds);
+ordered_json describe_rows(const Study& study, std::span<const Row> rows) {
+  ordered_json described = ordered_json::array();
+  for (const Row& row : rows)
+    described.push_back(describe(study, row));
+  return described;
+}
+
+ordered_json describe_cells(const Study& study, const AblationResult& result) {
+  ordered_json cells = ordered_json::array();
+  for (const Cell& cell : result.cells)
+    cells.push_back(describe(study, cell, result.cells[cell.seed]));
+  return cells;
 }
 
 }  // namespace
@@ -117,27 +131,25 @@ std::vector<std::string> definitions(const Study& study, const AblationResult& r
   for (const Cell& cell : result.cells)
     alone += cell.steps;
   std::vector<std::string> text = {
-      "variant: the base's config with the keys that its name has; cell: one variant with one "
-      "seed; "
-      "done: all its steps, stopped: before, by successive halving",
+      "variant: the base's config with the keys in its name; cell: one variant with one seed; "
+      "done: all its steps, stopped: earlier, by successive halving",
       fmt::format("metric: {}; less is better", metric_text(study)),
       "difference: variant less base of the same seed, averaged over seeds, with the 95 % interval "
-      "of Student's t over these differences, of each by itself",
+      "of Student's t over these differences",
       fmt::format(
-          "p: how probable a mean difference as large is without any effect (paired t test), "
+          "p: probability of a mean difference as large without any effect (paired t test), "
           "corrected for {} variant{} (Holm): of 100 studies without effects at most 5 find one; "
-          "better, worse: p is at most 0.05; none of a variant that was stopped, or a seed of "
-          "which "
-          "has no value",
+          "better, worse: p is at most 0.05; no p for a stopped variant, or one without a value "
+          "for some seed",
           study.variants.size() - 1, study.variants.size() > 2 ? "s" : ""),
       "order: seed by seed, within a seed drawn at random",
       fmt::format(
-          "at equal steps, {0} or time: both cells of a seed up to the least that either has "
-          "come to; cost is time times {1} rank{2}, so equal cost is equal time",
+          "at equal steps, {0} or time: both cells of a seed up to the lesser amount of the two; "
+          "cost is time times {1} rank{2}, so equal cost is equal time",
           study.traits.item_name, study.ranks, study.ranks > 1 ? "s" : ""),
-      "between two evaluations the validation loss is on the line between them",
-      "time: of steps and evaluations since the first step, shared ones included; without start, "
-      "checkpoints and waits",
+      "between two evaluations the validation loss is interpolated linearly",
+      "time: of all steps and evaluations, shared ones included; without start, checkpoints and "
+      "waits",
       fmt::format("{} steps were trained for {} steps of cells: prefixes that variants share are "
                   "trained once; {:.3f} rank hours in all",
                   result.trained_steps, alone,
@@ -145,24 +157,42 @@ std::vector<std::string> definitions(const Study& study, const AblationResult& r
   if (study.fork_step > 0)
     text.push_back(
         fmt::format("fork_step: up to step {} every cell is the base's run of its seed; its own "
-                    "values act from "
-                    "step {} on",
+                    "values act from step {} on",
                     study.fork_step, study.fork_step + 1));
   text.insert(text.end(), result.decisions.begin(), result.decisions.end());
   return text;
 }
 
+report::Table table_of(const Study& study, std::span<const Row> rows, bool for_page) {
+  using report::number, report::words;
+  const std::string& items = study.traits.item_name;
+  std::vector<report::Column> columns{
+      {"variant", report::Column::Kind::name, "/variant"},
+      words("state", "/state"),
+      number("seeds", "/seeds", fmt::format("{{:.0f}}/{}", study.seeds.size())),
+      number("metric", "/metric", "{:.4f}")};
+  const bool by_items = for_page && !items_are_steps(rows);
+  add_difference(columns,
+                 for_page && !by_items ? "difference at equal steps and " + items
+                                       : "difference at equal steps",
+                 "steps");
+  if (by_items) add_difference(columns, "at equal " + items, "items");
+  if (for_page) {
+    add_difference(columns, "at equal time and cost", "seconds");
+    columns.push_back(number(items, "/" + items, "{:.0f}"));
+    columns.push_back(number("rank hours", "/rank_hours", "{:.4f}"));
+    if (study.price_per_rank_hour > 0) columns.push_back(number("price", "/price", "{:.4g}"));
+  } else {
+    columns.push_back(number("at time", "/differences/seconds/mean", "{:+.4f}"));
+  }
+  columns.push_back(number("steps", "/steps", "{:.0f}"));
+  columns.push_back(number("time, s", "/seconds", "{:.4g}"));
+  return report::table_of(describe_rows(study, rows), columns);
+}
+
 std::string text_report(const Study& study, const AblationResult& result,
                         std::span<const Row> rows) {
-  std::size_t width = 7;
-  for (const Variant& variant : study.variants)
-    width = std::max(width, variant.name.size());
-  const int column = static_cast<int>(std::min<std::size_t>(width, 60));
-  std::string text = fmt::format(
-      "{:<{}} {:>7} {:>7} {:>9} {:>9} {:>9}  {:<18} {:>6} {:<7}{:>9} {:>9}\n", "variant", column,
-      "state", "seeds", "steps", "metric", "diff", "95 %", "p", "", "at time", "time, s");
-  for (const Row& row : rows)
-    text += row_text(study, row, column);
+  std::string text = table_of(study, rows, /*for_page=*/false).text();
   for (const std::string& line : definitions(study, result))
     text += line + "\n";
   for (const Cell& cell : result.cells) {
@@ -175,58 +205,29 @@ std::string text_report(const Study& study, const AblationResult& result,
 }
 
 std::string csv_report(const Study& study, const AblationResult& result) {
-  std::string text = fmt::format(
-      "variant,settings,seed,state,{},difference_at_equal_steps,steps,{},seconds,rank_hours,"
-      "shared_steps,directory,log\n",
+  const std::string columns = fmt::format(
+      "variant settings seed state {}=metric difference_at_equal_steps steps {} seconds rank_hours "
+      "shared_steps directory log",
       name_of(study.metric), study.traits.item_name);
-  for (const Cell& cell : result.cells) {
-    const Cell& base = result.cells[cell.seed];
-    const Curve::Place end = cell.curve.end();
-    const double steps = std::min(end.steps, base.curve.end().steps);
-    const auto own = metric_at(study, cell.curve, Axis::steps, steps);
-    const auto against = metric_at(study, base.curve, Axis::steps, steps);
-    std::int64_t shared = 0;
-    for (const Leg& leg : cell.legs)
-      if (leg.shared) shared = std::max(shared, std::min(leg.to, cell.steps));
-    const bool pair = own && against && cell.variant != 0;
-    text += fmt::format(
-        "{},{},{},{},{},{},{},{},{},{},{},{},{}\n", csv_cell(study.variants[cell.variant].name),
-        csv_cell(fmt::format("{}", fmt::join(study.variants[cell.variant].settings, " "))),
-        study.seeds[cell.seed], name_of(cell.state),
-        number(metric_at(study, cell.curve, Axis::steps, end.steps)),
-        number(pair ? std::optional(*own - *against) : std::nullopt), cell.steps, end.items,
-        end.seconds, end.seconds * study.ranks / seconds_per_hour, shared,
-        csv_cell(cell.legs.empty() ? "" : cell.legs.back().directory),
-        csv_cell(cell.legs.empty() ? "" : cell.legs.back().log));
-  }
-  return text;
+  return report::table_of(describe_cells(study, result), report::keys_as_columns(columns)).csv();
 }
 
 std::string json_report(const Study& study, const AblationResult& result,
                         std::span<const Row> rows) {
-  ordered_json settings = ordered_json::object();
-  for (const auto& [key, value] : study.identity)
-    settings[key] = value;
-  ordered_json described = ordered_json::array(), cells = ordered_json::array();
-  for (const Row& row : rows)
-    described.push_back(describe(study, row));
-  for (const Cell& cell : result.cells)
-    cells.push_back(describe(study, cell));
-  const ordered_json text{{"version", version_text()},
-                          {"study", study.file},
-                          {"config", study.config},
-                          {"launcher", study.launcher},
-                          {"ranks", study.ranks},
-                          {"seeds", study.seeds},
-                          {"metric", name_of(study.metric)},
-                          {"definitions", definitions(study, result)},
-                          {"interrupted", result.interrupted},
-                          {"trained_steps", result.trained_steps},
-                          {"trained_seconds", result.trained_seconds},
-                          {"settings", settings},
-                          {"variants", described},
-                          {"cells", cells}};
-  return text.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return studies::json_file({{"version", version_text()},
+                             {"study", study.file},
+                             {"config", study.config},
+                             {"launcher", study.launcher},
+                             {"ranks", study.ranks},
+                             {"seeds", study.seeds},
+                             {"metric", name_of(study.metric)},
+                             {"definitions", definitions(study, result)},
+                             {"interrupted", result.interrupted},
+                             {"trained_steps", result.trained_steps},
+                             {"trained_seconds", result.trained_seconds},
+                             {"settings", studies::settings_json(study.identity)},
+                             {"variants", describe_rows(study, rows)},
+                             {"cells", describe_cells(study, result)}});
 }
 
 }  // namespace trireme::ablate

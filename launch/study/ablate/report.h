@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "launch/observe/report/table.h"
 #include "launch/study/ablate/comparison.h"
 
 namespace trireme::ablate {
@@ -21,6 +22,9 @@ namespace trireme::ablate {
 // and the commands.
 [[nodiscard]] std::string html_report(const Study& study, const AblationResult& result,
                                       std::span<const Row> rows);
+
+// The variants with their metrics and differences; a page has more columns than a terminal.
+[[nodiscard]] report::Table table_of(const Study& study, std::span<const Row> rows, bool for_page);
 
 // The definitions that the numbers go by, a sentence each, for all reports.
 [[nodiscard]] std::vector<std::string> definitions(const Study& study,

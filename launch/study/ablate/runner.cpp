@@ -11,13 +11,9 @@
 #include <set>
 #include <utility>
 
-#include "launch/study/ablate/fork.h"
-#include "launch/study/ablate/halving.h"
-#include "launch/study/ablate/leg_jobs.h"
+#include "launch/study/ablate/comparison.h"
 #include "launch/study/ablate/prefixes.h"
-#include "launch/study/scale/result.h"
-#include "launch/study/scale/runner.h"
-#include "launch/study/scale/study_directory.h"
+#include "launch/study/study_directory.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/file.h"
@@ -31,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 using json = nlohmann::json;
 
-// A name for a directory: its number tells variants apart whose names are cut or changed here.
+// A directory name; its number distinguishes variants whose names are cut or changed here.
 std::string slug(std::size_t index, const std::string& name) {
   std::string safe = fmt::format("{:03}-", index);
   for (const char letter : name.substr(0, 80)) {
@@ -42,6 +38,25 @@ std::string slug(std::size_t index, const std::string& name) {
   return safe;
 }
 
+// A stretch of one seed.
+struct Task {
+  std::size_t seed = 0;  // index
+  std::vector<std::size_t> members{};
+  std::int64_t from = 0, to = 0;
+  bool last = false;                     // `to` is the last step of its run
+  std::string place{};                   // directory of the run directory and its logs
+  std::string before{};                  // place of the run that it continues; "": none
+  std::uint64_t digest = 0;              // of what is run, in any directory
+  std::vector<std::string> arguments{};  // of `trireme`
+
+  [[nodiscard]] std::string run() const { return place + "/run"; }
+  // "PLACE/steps-00000001-00000100."
+  [[nodiscard]] std::string prefix() const {
+    return fmt::format("{}/steps-{:08}-{:08}.", place, from + 1, to);
+  }
+  [[nodiscard]] std::string mark() const { return prefix() + "done.json"; }
+};
+
 bool is_marked(const Task& task) {
   const auto text = read_file_if_exists(task.mark(), 1 << 16, ExitCode::config);
   const json mark = text ? json_or_discarded(*text) : json();
@@ -50,7 +65,7 @@ bool is_marked(const Task& task) {
          has_reached(task.run(), task.to, task.last);
 }
 
-// Where members of one seed stand that have been alike so far.
+// Members of one seed that were alike up to `step`.
 struct Front {
   std::size_t seed = 0;
   std::vector<std::size_t> members{};
@@ -60,15 +75,15 @@ struct Front {
 
 class Ablation {
  public:
-  Ablation(const Study& study, const scale::Launcher& launcher, const RunnerOptions& options)
-      : study_(study), options_(options), jobs_(study, launcher, options) {
+  Ablation(const Study& study, const studies::Launcher& launcher,
+           const studies::RunnerOptions& options)
+      : study_(study), options_(options), jobs_(launcher, options) {
     for (std::size_t variant = 0; variant < study.variants.size(); ++variant)
       for (std::size_t seed = 0; seed < study.seeds.size(); ++seed)
         result_.cells.push_back({.variant = variant, .seed = seed});
   }
 
   AblationResult run() {
-    if (options_.resume) jobs_.cancel_waiting();
     std::vector<Front> fronts;
     for (std::size_t seed = 0; seed < study_.seeds.size(); ++seed) {
       Front front{.seed = seed};
@@ -86,7 +101,7 @@ class Ablation {
       reached_.clear();
       for (const Front& front : std::exchange(fronts, {}))
         expand(front);
-      work();
+      result_.interrupted = jobs_.run([this] { return start_some(); });
       if (result_.interrupted) break;
       fronts = std::exchange(reached_, {});
       if (limit != limits.back()) halve();
@@ -133,7 +148,7 @@ class Ablation {
     return task;
   }
 
-  // What the front's members that are still in the study train next.
+  // Adds the next stretches of the front's members that are still in the study.
   void expand(Front front) {
     std::erase_if(front.members, [&](std::size_t variant) {
       return cell(variant, front.seed).state != CellState::not_run;
@@ -143,24 +158,8 @@ class Ablation {
       pending_.push_back(task_of(stretch, front));
   }
 
-  void work() {
-    bool stop = false;
-    while (!jobs_.idle() || (!stop && !pending_.empty())) {
-      if (!stop) start_some();
-      if (signal_within(stop_signals, 0.02) > 0 && !std::exchange(stop, true))
-        fmt::print(stderr, "stopping; --resume continues the study\n");
-      if (stop) jobs_.cancel();
-      for (const LegJobs::Ended& ended : jobs_.collect())
-        record(ended, stop);
-      if (deadline_ && !std::exchange(stop, true))
-        fmt::print(stderr, "a deadline is there; --resume continues the study\n");
-    }
-    result_.interrupted = stop;
-  }
-
-  // Seed by seed, so that what is compared in a pair is trained within a short time; within a seed
-  // in an order that is drawn, the same after a restart: a machine that slows down through the day
-  // strikes no variant more than another.
+  // Seed by seed, so that a pair that is compared runs within a short time; within a seed in a
+  // drawn order, the same after a restart: a machine that slows down affects all variants alike.
   void draw_order() {
     std::ranges::sort(pending_, {}, [&](const Task& task) {
       return std::pair(task.seed,
@@ -169,9 +168,10 @@ class Ablation {
     });
   }
 
-  void start_some() {
+  // Whether anything is left to start.
+  bool start_some() {
     draw_order();
-    std::vector<Task> wave;
+    std::vector<studies::StudyRun> wave;
     for (std::size_t left = pending_.size(); left > 0 && jobs_.has_room(); --left) {
       Task task = std::move(pending_.front());
       pending_.pop_front();
@@ -179,18 +179,22 @@ class Ablation {
         pending_.push_back(std::move(task));
         continue;
       }
-      add_leg(task);
+      studies::StudyRun run{
+          .ranks = study_.ranks, .arguments = task.arguments, .prefix = task.prefix()};
+      add_leg(task, run);
       if (is_marked(task)) {
         done(task, true);
       } else if (prepare(task)) {
-        wave.push_back(std::move(task));
-        if (!options_.array) jobs_.start(std::exchange(wave, {}));
+        run.ended = [this, task](const studies::RunEnd& end) { record(task, end); };
+        wave.push_back(std::move(run));
+        if (!jobs_.is_array()) jobs_.start(std::exchange(wave, {}));
       }
     }
     if (!wave.empty()) jobs_.start(std::move(wave));
+    return !pending_.empty();
   }
 
-  // A job outlives a study that was killed: it gets to its end.
+  // Whether a job that outlived a killed study still trains here.
   bool is_held(const Task& task) {
     if (!RunOwner::is_held(task.run()).value_or(false)) return false;
     if (waited_for_.insert(task.run()).second)
@@ -211,15 +215,15 @@ class Ablation {
     }
   }
 
-  void add_leg(const Task& task) {
+  void add_leg(const Task& task, const studies::StudyRun& run) {
     for (const std::size_t variant : task.members)
       cell(variant, task.seed)
           .legs.push_back({.from = task.from,
                            .to = task.to,
                            .shared = task.members.size() > 1,
                            .directory = task.run(),
-                           .log = task.log(),
-                           .command = jobs_.command_of(task)});
+                           .log = run.log(),
+                           .command = jobs_.command_of(run)});
   }
 
   [[nodiscard]] std::string describe(const Task& task) const {
@@ -232,22 +236,21 @@ class Ablation {
                        task.to, whose);
   }
 
-  void record(const LegJobs::Ended& ended, bool stopping) {
-    const Task& task = ended.task;
+  void record(const Task& task, const studies::RunEnd& end) {
     for (const std::size_t variant : task.members)
-      cell(variant, task.seed).legs.back().log = ended.log;
-    // Of an array the code is the worst of all its tasks.
+      cell(variant, task.seed).legs.back().log = end.log;
+    // The code of an array is the worst of its runs.
     const bool good =
-        (ended.code == 0 || options_.array) && has_reached(task.run(), task.to, task.last);
+        (end.code == 0 || jobs_.is_array()) && has_reached(task.run(), task.to, task.last);
     if (good) {
       write_file(task.mark(), json{{"digest", fmt::format("{:016x}", task.digest)}}.dump() + "\n",
                  ExitCode::internal);
       done(task, false);
-    } else if (ended.code == static_cast<int>(ExitCode::requeue)) {
-      deadline_ = true;  // the next would meet it too
-    } else if (!stopping) {
-      const int code = ended.code == 0 ? static_cast<int>(ExitCode::internal) : ended.code;
-      failed(task, code, scale::last_words(ended.log));
+    } else if (end.code == static_cast<int>(ExitCode::requeue)) {
+      jobs_.stop("a deadline is there");  // the next run would meet it too
+    } else if (!end.stopped) {
+      const int code = end.code == 0 ? static_cast<int>(ExitCode::internal) : end.code;
+      failed(task, code, studies::last_words(end.log));
     }
   }
 
@@ -290,7 +293,7 @@ class Ablation {
     }
   }
 
-  // The worst of the variants that have not ended yet.
+  // Stops the worst of the unfinished variants.
   void halve() {
     std::vector<Standing> standings;
     for (std::size_t variant = 1; variant < study_.variants.size(); ++variant) {
@@ -339,11 +342,10 @@ class Ablation {
   }
 
   const Study& study_;
-  const RunnerOptions& options_;
-  LegJobs jobs_;
+  const studies::RunnerOptions& options_;
+  studies::StudyJobs jobs_;
   AblationResult result_;
   std::int64_t limit_ = 0;
-  bool deadline_ = false;
   std::deque<Task> pending_;
   std::vector<Front> reached_;
   std::vector<Task> legs_done_;
@@ -357,9 +359,9 @@ std::string_view name_of(CellState state) {
   return names[static_cast<std::size_t>(state)];
 }
 
-AblationResult run_ablation(const Study& study, const scale::Launcher& launcher,
-                            const RunnerOptions& options) {
-  const scale::StudyDirectory claimed(options.directory, study.identity, options.resume);
+AblationResult run_ablation(const Study& study, const studies::Launcher& launcher,
+                            const studies::RunnerOptions& options) {
+  const studies::StudyDirectory claimed(options.directory, study.identity, options.resume);
   return Ablation(study, launcher, options).run();
 }
 

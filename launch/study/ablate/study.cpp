@@ -7,18 +7,17 @@
 #include <array>
 #include <filesystem>
 
+#include "launch/plan/layout_plan.h"
 #include "launch/study/ablate/study_file.h"
-#include "launch/study/ablate/variants.h"
 #include "models/config.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
-#include "runtime/device/device.h"
 
 namespace trireme::ablate {
 namespace {
 
-// What each step takes anew, or what is only reported. Everything else is refused: what the state
-// holds, the order of the data, and what nobody has thought of.
+// Keys that act on each step separately, or only on reports. All others are refused: those of the
+// state or the order of the data, and unknown ones.
 constexpr std::array fork_keys = {"optimizer.learning_rate",
                                   "optimizer.betas",
                                   "optimizer.epsilon",
@@ -45,15 +44,15 @@ bool matches(std::string_view pattern, std::string_view key) {
   return key.starts_with(pattern.substr(0, pattern.size() - 1));
 }
 
-// Beside the study's file where it is not to be found from here, as a config's own base is.
+// Searched in the current directory, then beside the study's file.
 std::string base_path(const StudyFile& file) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (fs::exists(file.base, error)) return file.base;
-  const fs::path beside = fs::path(file.path).parent_path() / file.base;
+  const fs::path beside = fs::path(file.study.file).parent_path() / file.base;
   if (fs::exists(beside, error)) return beside.lexically_normal().string();
-  fail(ExitCode::config, "{}: {}: there is no such file, here or beside {}", file.place_of("base"),
-       file.base, file.path);
+  fail(ExitCode::config, "{}: {}: no such file, here or beside {}", file.place_of("base"),
+       file.base, file.study.file);
 }
 
 std::vector<std::string> with_seed(std::vector<std::string> settings, std::uint64_t seed) {
@@ -61,25 +60,19 @@ std::vector<std::string> with_seed(std::vector<std::string> settings, std::uint6
   return settings;
 }
 
-// As its runs will find it, but for what only their hosts can tell.
+// As in its runs, except for values that depend on their hosts.
 Config checked(const Study& study, const Variant& variant) {
   std::vector<std::string> settings = study.overrides;
   settings.insert(settings.end(), variant.settings.begin(), variant.settings.end());
   settings = with_seed(std::move(settings), study.seeds.front());
-  const bool cuda = Device::in_build(DeviceType::cuda);
   return with_context(fmt::format("{}: variant {}", variant.place, variant.name), [&] {
     Provenance where;
     const Config config = load_config(study.config, settings, &where);
-    return resolve_config(config,
-                          {.ranks = study.ranks,
-                           .cuda_in_build = cuda,
-                           .gpus = cuda ? study.ranks : 0,
-                           .native_bf16 = true},
-                          &where);
+    return resolve_config(config, planned_environment(study.ranks), &where);
   });
 }
 
-// A grid with the base's own values in it is natural; the same twice under other names is not.
+// A grid may contain the base's own values; they are not trained twice.
 void drop_copies(Study& study) {
   std::vector<Variant> kept;
   for (Variant& variant : study.variants) {
@@ -87,7 +80,7 @@ void drop_copies(Study& study) {
     if (same == kept.end()) {
       kept.push_back(std::move(variant));
     } else {
-      log::get("ablate").info("{} has the values of {} and is not run twice", variant.name,
+      log::get("ablate").info("{} has the values of {} and is not trained twice", variant.name,
                               same->name);
     }
   }
@@ -108,20 +101,20 @@ void check_fork(const Study& study, const StudyFile& file) {
   if (study.fork_step == 0) return;
   for (const Variant& variant : study.variants) {
     if (variant.config.train.steps <= study.fork_step)
-      fail(ExitCode::config, "{}: {} is no step before the end of {}, train.steps = {}",
+      fail(ExitCode::config, "{}: step {} is not before the end of {}, train.steps = {}",
            file.place_of("fork_step"), study.fork_step, variant.name, variant.config.train.steps);
     for (const std::string& key : differing_keys(study.base().config, variant.config)) {
       const std::string_view reason = refuses_fork(key);
       if (reason.empty()) continue;
       fail(ExitCode::config,
-           "{}: {} cannot change after step {}, as fork_step says: {}; take fork_step away, so "
-           "that every variant has its values from its first step on, or change only {}",
+           "{}: {} cannot change after step {} (fork_step): {}; remove fork_step, so that every "
+           "variant has its values from its first step on, or change only {}",
            variant.place, key, study.fork_step, reason, fork_keys_text());
     }
     if (variant.config.optimizer.moments() != study.base().config.optimizer.moments())
       fail(ExitCode::config,
-           "{}: optimizer.momentum: {} and {} keep different state, which fork_step = {} hands "
-           "on; take fork_step away",
+           "{}: optimizer.momentum: {} and {} keep different state, but fork_step = {} continues "
+           "one state; remove fork_step",
            variant.place, study.base().config.optimizer.momentum, variant.config.optimizer.momentum,
            study.fork_step);
   }
@@ -182,10 +175,10 @@ std::string_view refuses_fork(std::string_view key) {
     return std::ranges::any_of(prefixes, [&](auto prefix) { return key.starts_with(prefix); });
   };
   if (within({"data.", "train.global_batch", "train.batch_ramp", "train.context_ramp"}))
-    return "it decides which sample stands where";
+    return "it decides the order of the samples";
   if (within({"model.", "lora.", "optimizer.name", "train.ema_decay", "precision", "loss_scale."}))
-    return "it decides what the state holds";
-  return "it is not known to act on each step by itself";
+    return "it decides what the state contains";
+  return "it may act on more than one step";
 }
 
 std::string fork_keys_text() {
@@ -209,20 +202,10 @@ std::vector<std::string> Study::arguments(std::size_t variant, std::uint64_t see
 
 Study read_study(const std::string& path, const std::vector<std::string>& overrides) {
   const StudyFile file = read_study_file(path);
-  Study study{.file = path,
-              .config = base_path(file),
-              .overrides = {},
-              .ranks = static_cast<int>(file.ranks),
-              .seeds = file.seeds,
-              .variants = variants_of(file),
-              .fork_step = file.fork_step,
-              .share_from = file.share_from,
-              .halving = {.at = file.halving_at, .keep = file.halving_keep},
-              .last_losses = file.last_losses,
-              .price_per_rank_hour = file.price_per_rank_hour,
-              .traits = {}};
-  for (const Setting& setting : file.set)
-    study.overrides.push_back(fmt::format("{}={}", setting.key, setting.value));
+  Study study = file.study;
+  study.config = base_path(file);
+  study.ranks = static_cast<int>(file.ranks);
+  study.variants = variants_of(file);
   study.overrides.insert(study.overrides.end(), overrides.begin(), overrides.end());
   for (Variant& variant : study.variants)
     variant.config = checked(study, variant);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// STUDY.yaml as written, with the position of each entry for messages. study.h interprets it.
+// STUDY.yaml as written. study.h interprets it.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,9 @@
 #include <utility>
 #include <vector>
 
-namespace trireme::ablate {
+#include "launch/study/ablate/study.h"
 
-struct Setting {
-  std::string key, value;  // the value as --set takes it
-  std::string place;       // "study.yaml:7: variants.grid.train.clip_norm"
-};
+namespace trireme::ablate {
 
 // A range to draw values from.
 struct Range {
@@ -23,18 +20,12 @@ struct Range {
 };
 
 struct StudyFile {
-  std::string path, base;
-  std::vector<Setting> set;
-  std::vector<std::uint64_t> seeds;
+  Study study{};  // what needs no interpretation; `overrides` is the study's `set`
+  std::string base;
   std::int64_t ranks = 1;
-
-  // variants.grid: the values by key.
-  std::vector<std::pair<std::string, std::vector<Setting>>> grid;
-  struct Named {
-    std::string name, place;
-    std::vector<Setting> settings;
-  };
-  std::vector<Named> list;  // variants.list
+  std::string metric;                                                  // "": depends on the base
+  std::vector<std::pair<std::string, std::vector<std::string>>> grid;  // variants.grid: key, values
+  std::vector<Variant> list;                                           // variants.list
   struct Random {
     std::int64_t draws = 0;
     std::uint64_t seed = 1;
@@ -43,13 +34,7 @@ struct StudyFile {
   };
   std::optional<Random> random;  // variants.random
 
-  std::int64_t fork_step = 0, share_from = 10;
-  std::vector<std::int64_t> halving_at;
-  double halving_keep = 0.5;
-  std::string metric;  // "" = by the base
-  std::int64_t last_losses = 20;
-  double price_per_rank_hour = 0;
-  // The given keys among those above.
+  // The given keys, and where.
   std::vector<std::pair<std::string, std::string>> places;
   [[nodiscard]] std::string place_of(const std::string& key) const;
 };
@@ -57,5 +42,10 @@ struct StudyFile {
 // Raises ExitCode::config with "file:line: key: ..." for an invalid study: unknown keys, values of
 // a wrong type or out of bounds, no variants, no seeds.
 [[nodiscard]] StudyFile read_study_file(const std::string& path);
+
+// The base; then every combination of the grid, the list, and the draws, which are a function of
+// their seed. Their configs are not loaded yet. Raises ExitCode::config where there are more than
+// 1,000, or two have one name.
+[[nodiscard]] std::vector<Variant> variants_of(const StudyFile& file);
 
 }  // namespace trireme::ablate

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/study/ablate/variants.h"
+#include "launch/study/ablate/study_file.h"
 
 #include <fmt/format.h>
 
@@ -24,7 +24,7 @@ std::string short_name(const std::string& key) {
   return last == "name" ? key.substr(0, dot) : last;
 }
 
-// Short names of all keys of the study; of keys that would share one, the whole keys.
+// Short names of all keys of the study; whole keys if short names would be equal.
 std::map<std::string, std::string> labels_of(const StudyFile& file) {
   std::set<std::string> keys;
   for (const auto& [key, values] : file.grid)
@@ -57,19 +57,15 @@ class Builder {
       Variant variant{.name = "", .settings = {}, .place = file_.place_of("variants")};
       add_grid(0, variant);
     }
-    for (const StudyFile::Named& named : file_.list) {
-      Variant variant{.name = named.name, .settings = {}, .place = named.place};
-      for (const Setting& setting : named.settings)
-        variant.settings.push_back(fmt::format("{}={}", setting.key, setting.value));
-      add(std::move(variant));
-    }
+    for (const Variant& named : file_.list)
+      add(named);
     if (file_.random) add_draws(*file_.random);
     return std::move(variants_);
   }
 
  private:
   [[noreturn]] void too_many(std::string_view part) const {
-    fail(ExitCode::config, "{}: {} makes more than {} variants; leave out values",
+    fail(ExitCode::config, "{}: {} makes more than {} variants; remove values",
          file_.place_of("variants"), part, most_variants);
   }
 
@@ -81,8 +77,8 @@ class Builder {
   void add(Variant variant) {
     if (variants_.size() > most_variants) too_many("it");
     if (std::ranges::find(variants_, variant.name, &Variant::name) != variants_.end())
-      fail(ExitCode::config, "{}: two variants are called '{}'; name one of them otherwise",
-           variant.place, variant.name);
+      fail(ExitCode::config, "{}: two variants are named '{}'; rename one", variant.place,
+           variant.name);
     variants_.push_back(std::move(variant));
   }
 
@@ -92,9 +88,10 @@ class Builder {
       add(so_far);
       return;
     }
-    for (const Setting& setting : file_.grid[depth].second) {
+    const auto& [key, values] = file_.grid[depth];
+    for (const std::string& value : values) {
       Variant variant = so_far;
-      extend(variant, setting.key, setting.value);
+      extend(variant, key, value);
       add_grid(depth + 1, variant);
     }
   }
@@ -105,13 +102,13 @@ class Builder {
       Variant variant{.name = "", .settings = {}, .place = random.place};
       for (const Range& range : random.ranges)
         extend(variant, range.key, drawn(range, bits));
-      // Whole numbers of a small range come twice.
+      // Whole numbers of a small range may repeat.
       if (std::ranges::find(variants_, variant.name, &Variant::name) == variants_.end())
         add(std::move(variant));
     }
   }
 
-  // Six digits, which is what the run gets. <random>'s distributions differ between libraries.
+  // Six digits. <random>'s distributions differ between libraries.
   static std::string drawn(const Range& range, std::mt19937_64& bits) {
     const double share = static_cast<double>(bits() >> 11) * 0x1p-53;  // below 1
     if (range.whole) {

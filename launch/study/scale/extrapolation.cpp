@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/study/scale/extrapolation.h"
+#include "launch/study/scale/split.h"
 
 #include <algorithm>
 
-#include "launch/study/scale/interval.h"
 #include "runtime/plan/hardware.h"
 
 namespace trireme::scale {
@@ -17,10 +16,10 @@ double correction_of(std::span<const Row* const> rows) {
   std::vector<double> ratios;
   for (const Row* const row : rows)
     ratios.push_back(row->parts[TimePart::period] / *row->point.work.predicted);
-  return ratios.empty() ? 1 : median_of(ratios);
+  return ratios.empty() ? 1 : studies::median_of(ratios);
 }
 
-// `point` with `times` the data ranks; nothing where the config refuses it.
+// `point` with `times` the data ranks; nothing if the config refuses it.
 std::optional<Point> grown(const Study& study, Point point, int times) {
   point.mesh.data *= times;
   if (point.mode == Mode::weak) point.global_batch *= times;

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "launch/observe/report/table.h"
+#include "launch/study/study_directory.h"
 #include "runtime/telemetry/environment.h"
 
 namespace trireme::scale {
@@ -16,27 +18,6 @@ using ordered_json = nlohmann::ordered_json;
 
 ordered_json describe(const Spread& spread) {
   return {{"median", spread.median}, {"least", spread.min}, {"most", spread.max}};
-}
-
-ordered_json describe(const std::optional<RunResult>& run, const Point& point) {
-  if (!run) return {{"state", "not run"}};
-  if (run->code != 0) return {{"state", "failed"}, {"code", run->code}, {"error", run->error}};
-  ordered_json text{
-      {"state", "done"},
-      {"samples_per_second",
-       static_cast<double>(point.global_batch) *
-           static_cast<double>(std::max<std::int64_t>(run->steps_to_loss, 1)) /
-           run->parts[TimePart::period]},
-      {run->steps_to_loss > 0 ? "seconds_to_loss" : "step_seconds", run->parts[TimePart::period]},
-      {"slowest_rank", run->slowest_rank},
-      {"started", run->place.started},
-      {"turn", run->turn},
-      {"certificate", run->certificate},
-      {"command", run->command_line}};
-  using enum TimePart;
-  for (const TimePart part : {compute, exposed_comm, bubble, data_wait, straggler, core_wait})
-    text[fmt::format("{}_seconds", row_of(part).stem())] = run->parts[part];
-  return text;
 }
 
 void add_work(ordered_json& text, const Row& row, const ModelTraits& traits) {
@@ -70,7 +51,7 @@ ordered_json describe(const Extrapolation& all) {
 ordered_json describe(const Row& row, const ModelTraits& traits) {
   ordered_json runs = ordered_json::array();
   for (const auto& run : row.runs)
-    runs.push_back(describe(run, row.point));
+    runs.push_back(describe_run(run, row.point));
   const RunPlace& place = row.place;
   ordered_json text{{"mode", name_of(row.point.mode)},
                     {"ranks", row.point.ranks()},
@@ -80,6 +61,7 @@ ordered_json describe(const Row& row, const ModelTraits& traits) {
                     {"pipeline", row.point.mesh.pipeline},
                     {"global_batch", row.point.global_batch},
                     {"settings", row.point.settings},
+                    {"good_runs", row.good},
                     {"runs", runs}};
   if (!place.hosts.empty()) {
     text["hosts"] = place.hosts;
@@ -91,7 +73,7 @@ ordered_json describe(const Row& row, const ModelTraits& traits) {
   text["samples_per_second"] = describe(row.samples_per_second);
   text[traits.item_name + "_per_second"] =
       row.samples_per_second.median * static_cast<double>(traits.targets_per_sample);
-  // With a fixed loss the times are up to that.
+  // For a fixed loss the times are those until it is reached.
   text["step_seconds"] = row.parts[TimePart::period];
   if (row.point.mode == Mode::fixed_loss) {
     text["steps_to_loss"] = row.steps;
@@ -106,31 +88,21 @@ ordered_json describe(const Row& row, const ModelTraits& traits) {
     text["efficiency_interval"] = {row.loss->interval->low, row.loss->interval->high};
   text["ideal_seconds"] = row.loss->ideal;
   text["gap_seconds"] = row.loss->gap;
-  ordered_json& loss = text["loss_seconds"];
-  for (std::size_t i = 0; i < loss_count; ++i)
-    loss[std::string(loss_names[i])] = row.loss->parts[i];
-  return text;
-}
-
-std::string pair_of(const std::optional<Interval>& interval) {
-  return interval ? fmt::format(",{},{}", interval->low, interval->high) : ",,";
-}
-
-std::string csv_of_work(const Row& row, const ModelTraits& traits) {
-  if (row.good == 0) return std::string(10, ',');
-  const Utilisation use = utilisation_of(row);
-  std::string text = pair_of(row.interval) + pair_of(row.loss ? row.loss->interval : std::nullopt) +
-                     fmt::format(",{},{},{}", use.six_n, use.model, use.hardware);
-  text += use.mfu ? fmt::format(",{},{}", *use.mfu, *use.hfu) : ",,";
-  text += row.joules_per_sample
-              ? fmt::format(",{}",
-                            *row.joules_per_sample / static_cast<double>(traits.targets_per_sample))
-              : ",";
+  for (std::size_t i = 0; i < loss_count; ++i) {
+    const std::string name(loss_names[i]);
+    text["loss_seconds"][name] = row.loss->parts[i];
+    text["loss_shares"][name] = row.loss->parts[i] / row.parts[TimePart::period];
+  }
   return text;
 }
 
 void add_once(std::vector<std::string>& to, const std::string& text) {
   if (!text.empty() && std::ranges::find(to, text) == to.end()) to.push_back(text);
+}
+
+std::string name_of(const Point& point) {
+  return fmt::format("{} scaling, {} ranks as {}", name_of(point.mode), point.ranks(),
+                     point.layout());
 }
 
 }  // namespace
@@ -161,7 +133,7 @@ std::string_view interval_note(const Study& study) {
   return study.options.repeats > 1
              ? "in brackets: 95 % intervals of the mean of the runs (Student's t); an efficiency "
                "is against the base's run of the same repeat"
-             : "one run per point says nothing of the next: no intervals (--repeats)";
+             : "one run per point: no intervals (--repeats)";
 }
 
 const Row* largest_of(std::span<const Row> rows, Mode mode) {
@@ -209,8 +181,7 @@ std::vector<std::string> remarks_on(std::span<const Row> rows) {
   for (const Row& row : rows) {
     const double share =
         row.good > 0 ? row.parts[TimePart::core_wait] / row.parts[TimePart::period] : 0.0;
-    const std::string name = fmt::format("{} scaling, {} ranks as {}", name_of(row.point.mode),
-                                         row.point.ranks(), row.point.layout());
+    const std::string name = name_of(row.point);
     if (share >= notable_waits) {
       waited = true;
       remarks.push_back(
@@ -218,21 +189,21 @@ std::vector<std::string> remarks_on(std::span<const Row> rows) {
     }
     if (row.loss && row.loss->efficiency.median > above) {
       remarks.push_back(
-          fmt::format("{}: {:.1f} % is more than ranks can gain by being more, unless their data "
-                      "then fit their caches; look whether what it is compared with was disturbed",
+          fmt::format("{}: {:.1f} % is more than more ranks can gain, unless their data "
+                      "then fit their caches; check whether the base was disturbed",
                       name, 100 * row.loss->efficiency.median));
     }
   }
   if (waited)
     remarks.push_back(
-        "where cores were waited for, other programs or ranks took them, and figures tell of "
-        "those as well; measure again on cores of your own");
+        "threads waited for cores because other programs or ranks used them; measure again on "
+        "cores of your own");
   return remarks;
 }
 
 std::string describe_place(const Study& study, std::span<const Row> rows) {
   const StudyPlace place = place_of(rows);
-  if (place.hosts.empty()) return "no run has told where it was";
+  if (place.hosts.empty()) return "no run has recorded its hosts";
   return fmt::format(
       "{} ({}; {} cores{}), {} ranks started by {}, {}", fmt::join(place.hosts, ", "),
       fmt::join(place.cpus, ", "), place.cores, place.hosts.size() > 1 ? " each" : "", place.device,
@@ -240,107 +211,98 @@ std::string describe_place(const Study& study, std::span<const Row> rows) {
       place.first == place.last ? place.first : fmt::format("{} to {}", place.first, place.last));
 }
 
-std::string csv_report(const Study& study, std::span<const Row> rows) {
-  std::string text = fmt::format(
-      "mode,ranks,layout,data,tensor,pipeline,global_batch,good_runs,runs,samples_per_second,"
-      "samples_per_second_least,samples_per_second_most,{}_per_second,step_seconds,efficiency,"
-      "efficiency_least,efficiency_most,ideal_seconds,gap_seconds",
-      study.traits.item_name);
-  for (const std::string_view name : loss_names)
-    text += fmt::format(",{}_seconds", name);
-  text += fmt::format(
-      ",hosts,ranks_per_host,cores_per_host,shares_cores,samples_per_second_low,"
-      "samples_per_second_high,efficiency_low,efficiency_high,six_n_flops_per_rank,"
-      "model_flops_per_rank,hardware_flops_per_rank,mfu,hfu,joules_per_{},steps_to_loss\n",
-      one_item(study.traits));
-  for (const Row& row : rows) {
-    const Point& point = row.point;
-    text += fmt::format("{},{},{},{},{},{},{},{},{}", name_of(point.mode), point.ranks(),
-                        point.layout(), point.mesh.data, point.mesh.tensor, point.mesh.pipeline,
-                        point.global_batch, row.good, row.runs.size());
-    if (row.good > 0) {
-      const Spread& rate = row.samples_per_second;
-      text += fmt::format(",{},{},{},{},{}", rate.median, rate.min, rate.max,
-                          rate.median * static_cast<double>(study.traits.targets_per_sample),
-                          row.parts[TimePart::period]);
-    } else {
-      text += ",,,,,";
-    }
-    if (row.loss) {
-      const Spread& efficiency = row.loss->efficiency;
-      text += fmt::format(",{},{},{},{},{},{}", efficiency.median, efficiency.min, efficiency.max,
-                          row.loss->ideal, row.loss->gap, fmt::join(row.loss->parts, ","));
-    } else {
-      text += std::string(5 + loss_count, ',');
-    }
-    const RunPlace& place = row.place;
-    text += place.hosts.empty()
-                ? ",,,,"
-                : fmt::format(",{},{},{},{}", place.hosts.size(), place.ranks_per_host, place.cores,
-                              place.shares_cores());
-    text += csv_of_work(row, study.traits);
-    text += row.good > 0 && row.point.mode == Mode::fixed_loss ? fmt::format(",{}\n", row.steps)
-                                                               : ",\n";
-  }
+ordered_json describe_run(const std::optional<RunResult>& run, const Point& point) {
+  if (!run) return {{"state", "not run"}};
+  if (run->code != 0) return {{"state", "failed"}, {"code", run->code}, {"error", run->error}};
+  ordered_json text{
+      {"state", "done"},
+      {"samples_per_second",
+       static_cast<double>(point.global_batch) *
+           static_cast<double>(std::max<std::int64_t>(run->steps_to_loss, 1)) /
+           run->parts[TimePart::period]},
+      {run->steps_to_loss > 0 ? "seconds_to_loss" : "step_seconds", run->parts[TimePart::period]},
+      {"slowest_rank", run->slowest_rank},
+      {"started", run->place.started},
+      {"turn", run->turn},
+      {"certificate", run->certificate},
+      {"command", run->command_line}};
+  using enum TimePart;
+  for (const TimePart part : {compute, exposed_comm, bubble, data_wait, straggler, core_wait})
+    text[fmt::format("{}_seconds", row_of(part).stem())] = run->parts[part];
   return text;
 }
 
-std::string json_report(const Study& study, std::span<const Row> rows) {
-  ordered_json settings = ordered_json::object();
-  for (const auto& [key, value] : study.identity)
-    settings[key] = value;
+ordered_json describe(std::span<const Row> rows, const ModelTraits& traits) {
   ordered_json points = ordered_json::array();
   for (const Row& row : rows)
-    points.push_back(describe(row, study.traits));
+    points.push_back(describe(row, traits));
+  return points;
+}
+
+std::string csv_report(const Study& study, std::span<const Row> rows) {
+  std::string columns = fmt::format(
+      "mode ranks layout data tensor pipeline global_batch good_runs runs=runs/# "
+      "samples_per_second=samples_per_second/median "
+      "samples_per_second_least=samples_per_second/least "
+      "samples_per_second_most=samples_per_second/most {}_per_second step_seconds "
+      "efficiency=efficiency/median efficiency_least=efficiency/least "
+      "efficiency_most=efficiency/most ideal_seconds gap_seconds ",
+      study.traits.item_name);
+  for (const std::string_view name : loss_names)
+    columns += fmt::format("{0}_seconds=loss_seconds/{0} ", name);
+  columns += fmt::format(
+      "hosts=hosts/# ranks_per_host cores_per_host shares_cores "
+      "samples_per_second_low=samples_per_second_interval/0 "
+      "samples_per_second_high=samples_per_second_interval/1 "
+      "efficiency_low=efficiency_interval/0 efficiency_high=efficiency_interval/1 "
+      "six_n_flops_per_rank=flops_per_second_and_rank/six_n "
+      "model_flops_per_rank=flops_per_second_and_rank/model "
+      "hardware_flops_per_rank=flops_per_second_and_rank/hardware mfu hfu joules_per_{} "
+      "steps_to_loss",
+      one_item(study.traits));
+  return report::table_of(describe(rows, study.traits), report::keys_as_columns(columns)).csv();
+}
+
+ordered_json json_report(const Study& study, std::span<const Row> rows) {
   ordered_json extrapolations = ordered_json::array();
   for (const Extrapolation& one : extrapolate(study, rows))
     extrapolations.push_back(describe(one));
   const StudyPlace place = place_of(rows);
-  const ordered_json text{{"version", version_text()},
-                          {"config", study.options.config},
-                          {"items", study.traits.item_name},
-                          {"hosts", place.hosts},
-                          {"cpus", place.cpus},
-                          {"cores_per_host", place.cores},
-                          {"device", place.device},
-                          {"launcher", study.launcher},
-                          {"first_run_started", place.first},
-                          {"last_run_started", place.last},
-                          {"settings", settings},
-                          {"order", study.options.order},
-                          {"hardware", study.hardware},
-                          {"points", points},
-                          {"extrapolations", extrapolations}};
-  return text.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return {{"version", version_text()},
+          {"config", study.options.config},
+          {"items", study.traits.item_name},
+          {"hosts", place.hosts},
+          {"cpus", place.cpus},
+          {"cores_per_host", place.cores},
+          {"device", place.device},
+          {"launcher", study.launcher},
+          {"first_run_started", place.first},
+          {"last_run_started", place.last},
+          {"settings", studies::settings_json(study.identity)},
+          {"order", study.options.order},
+          {"hardware", study.hardware},
+          {"points", describe(rows, study.traits)},
+          {"extrapolations", extrapolations}};
 }
 
 std::string text_report(const Study& study, std::span<const Row> rows) {
-  std::string text =
-      fmt::format("{:<11}{:>6}  {:<24}{:>12}{:>11}  {:<15}{:>8}{:>8}{:>8}{:>10}{:>9}\n", "mode",
-                  "ranks", "layout", study.traits.item_name + "/s", "efficiency", "", "comm",
-                  "bubble", "data", "straggler", "compute");
-  for (const Row& row : rows) {
-    text += fmt::format("{:<11}{:>6}{} {:<24}", name_of(row.point.mode), row.point.ranks(),
-                        row.place.shares_cores() ? "*" : " ", row.point.layout());
-    if (row.good == 0) {
-      text += "no run ended well\n";
-      continue;
-    }
-    text += fmt::format("{:>12.0f}", row.samples_per_second.median *
-                                         static_cast<double>(study.traits.targets_per_sample));
-    if (!row.loss) {
-      text += "  nothing to compare with\n";
-      continue;
-    }
-    const Row::Loss& loss = *row.loss;
-    text += fmt::format("{:>9.1f} %  {:<15}", 100 * loss.efficiency.median,
-                        interval_text(loss.interval, 100, 1));
-    constexpr std::array<int, loss_count> widths = {8, 8, 8, 10, 9};
-    for (std::size_t i = 0; i < loss_count; ++i)
-      text +=
-          fmt::format("{:>{}.1f}", 100 * loss.parts[i] / row.parts[TimePart::period], widths[i]);
-    text += "\n";
-  }
+  using report::number, report::words;
+  std::vector<report::Column> columns = {
+      words("mode", "/mode"),
+      number("ranks", "/ranks"),
+      words("", "/shares_cores", "*"),
+      words("layout", "/layout"),
+      number(study.traits.item_name + "/s", "/" + study.traits.item_name + "_per_second", "{:.0f}"),
+      number("efficiency", "/efficiency/median", "{:.1f} %", 100),
+      words("", "/efficiency_interval", "{:.1f}", 100)};
+  constexpr std::array<const char*, loss_count> titles = {"comm", "bubble", "data", "straggler",
+                                                          "compute"};
+  for (std::size_t i = 0; i < loss_count; ++i)
+    columns.push_back(
+        number(titles[i], fmt::format("/loss_shares/{}", loss_names[i]), "{:.1f}", 100));
+  std::string text = report::table_of(describe(rows, study.traits), columns).text();
+  for (const Row& row : rows)
+    if (row.good == 0) text += fmt::format("{}: no run succeeded\n", name_of(row.point));
   for (const Row& row : rows)
     if (row.good > 0 && row.point.mode == Mode::fixed_loss)
       text += fmt::format("{} ranks as {}: {:.1f} steps, {:.2f} s to a loss of {}\n",
@@ -356,6 +318,30 @@ std::string text_report(const Study& study, std::span<const Row> rows) {
   for (const std::string& remark : remarks_on(rows))
     text += "note: " + remark + "\n";
   return text + describe_place(study, rows) + "\n";
+}
+
+std::string latex_report(const Study& study, std::span<const Row> rows) {
+  using report::number, report::words;
+  const auto items = static_cast<double>(study.traits.targets_per_sample);
+  const std::string item = one_item(study.traits);
+  const std::vector<report::Column> columns = {
+      words("scaling", "/mode"),
+      number("ranks", "/ranks"),
+      words("layout", "/layout"),
+      number("batch", "/global_batch"),
+      number(study.traits.item_name + "/s",
+             "/samples_per_second/median /samples_per_second_interval", "{:.0f}", items),
+      number("efficiency, %", "/efficiency/median /efficiency_interval", "{:.1f}", 100),
+      number("GFLOP/s per rank", "/flops_per_second_and_rank/model", "{:.3g}", 1e-9),
+      number("MFU, %", "/mfu", "{:.1f}", 100),
+      number("HFU, %", "/hfu", "{:.1f}", 100),
+      number("J per " + item, "/joules_per_" + item, "{:.3g}")};
+  return fmt::format(
+      "% trireme {}, trireme scale {}; needs \\usepackage{{booktabs}}\n{}"
+      "% Medians of {} runs in {} order; {}.\n",
+      version_text(), study.options.config,
+      report::table_of(describe(rows, study.traits), columns).latex(), study.options.repeats,
+      study.options.order == "drawn" ? "random" : "given", interval_note(study));
 }
 
 }  // namespace trireme::scale

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A study's figures as files for a spreadsheet, a script and a reader. Pure functions of the rows.
+// The reports of a scaling study: text, CSV, JSON, HTML and LaTeX. Pure functions of the rows.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 
-#include "launch/study/scale/extrapolation.h"
 #include "launch/study/scale/split.h"
 #include "launch/study/scale/study.h"
 
@@ -26,12 +26,13 @@ struct StudyPlace {
 [[nodiscard]] std::string describe_place(const Study& study, std::span<const Row> rows);
 
 inline constexpr std::string_view shared_cores_note =
-    "more ranks than cores on a host: they take turns, so this says nothing of as many cores";
+    "more ranks than cores on a host: they share cores, so this is not the speed of one core per "
+    "rank";
 
 // Explains the brackets after figures; empty with one run per point.
 [[nodiscard]] std::string_view interval_note(const Study& study);
 
-// For each mode the efficiency at its most ranks, and its largest loss; empty if only the base has
+// For each mode the efficiency at the most ranks, and the largest loss; empty if only the base has
 // an efficiency.
 [[nodiscard]] std::vector<std::string> verdicts_on(std::span<const Row> rows);
 // The point of `mode` with most ranks, the fastest of several; null if only the base has an
@@ -41,10 +42,15 @@ inline constexpr std::string_view shared_cores_note =
 // Reasons to doubt figures: oversubscribed cores, efficiencies above 100 %.
 [[nodiscard]] std::vector<std::string> remarks_on(std::span<const Row> rows);
 
+// The points as JSON; scripts/plot_scaling.py and the tables below read them.
+[[nodiscard]] nlohmann::ordered_json describe(std::span<const Row> rows, const ModelTraits& traits);
+// One run of a point.
+[[nodiscard]] nlohmann::ordered_json describe_run(const std::optional<RunResult>& run,
+                                                  const Point& point);
+// The study with its points.
+[[nodiscard]] nlohmann::ordered_json json_report(const Study& study, std::span<const Row> rows);
 // One line per row; seconds are per step, unknown cells are empty.
 [[nodiscard]] std::string csv_report(const Study& study, std::span<const Row> rows);
-// The same with every run; scripts/plot_scaling.py reads it.
-[[nodiscard]] std::string json_report(const Study& study, std::span<const Row> rows);
 // A page of launch/observe/report/ with charts and tables.
 [[nodiscard]] std::string html_report(const Study& study, std::span<const Row> rows);
 // A table for a paper (booktabs), with the intervals.

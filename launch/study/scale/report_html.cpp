@@ -3,173 +3,124 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "launch/observe/report/html.h"
+#include "launch/observe/report/table.h"
 #include "launch/study/scale/report.h"
+#include "launch/study/study_directory.h"
 #include "runtime/telemetry/console.h"
 #include "runtime/telemetry/environment.h"
 
 namespace trireme::scale {
 namespace {
 
+using nlohmann::ordered_json;
+using report::Column;
 using report::escaped;
+using report::number;
+using report::words;
 
-// A table that scrolls by itself where the screen is narrow.
-std::string scrolling(std::string_view name, const std::string& table) {
-  return fmt::format(
-      "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{}\"><table>\n{}</table>"
-      "</div>\n",
-      name, table);
-}
-
-std::string table(const Study& study, std::span<const Row> rows) {
-  const bool to_loss = rows.front().point.mode == Mode::fixed_loss;
-  std::string text = fmt::format(
-      "<tr><th>ranks</th><th class=\"text\">layout</th>"
-      "<th>batch</th><th>runs</th><th>{}/s</th><th>{}, ms</th><th>efficiency, %</th>"
-      "<th>least..most</th><th>ideal, ms</th><th>gap, ms</th>",
-      escaped(study.traits.item_name), to_loss ? "time to the loss" : "step");
-  for (const std::string_view title : loss_titles)
-    text += fmt::format("<th>{}</th>", title);
-  text += "</tr>\n";
-  for (const Row& row : rows) {
-    text +=
-        fmt::format("<tr><td>{}{}</td><td class=\"text\">{}</td><td>{}</td><td>{}/{}</td>",
-                    row.point.ranks(), row.place.shares_cores() ? "*" : "",
-                    escaped(row.point.layout()), row.point.global_batch, row.good, row.runs.size());
-    if (row.good > 0) {
-      text += fmt::format(
-          "<td>{:.0f}</td><td>{:.2f}</td>",
-          row.samples_per_second.median * static_cast<double>(study.traits.targets_per_sample),
-          1e3 * row.parts[TimePart::period]);
-    }
-    if (row.loss) {
-      const Row::Loss& loss = *row.loss;
-      text += fmt::format("<td>{:.1f}</td><td>{:.1f}..{:.1f}</td><td>{:.2f}</td><td>{:.2f}</td>",
-                          100 * loss.efficiency.median, 100 * loss.efficiency.min,
-                          100 * loss.efficiency.max, 1e3 * loss.ideal, 1e3 * loss.gap);
-      for (const double part : loss.parts)
-        text += fmt::format("<td>{:.2f}</td>", 1e3 * part);
-    }
-    text += "</tr>\n";
-  }
-  text = scrolling("Points", text) + fmt::format("<p>What is lost to each cause, in ms {}.</p>\n",
-                                                 to_loss ? "up to the loss" : "per step");
-  if (std::ranges::any_of(rows, [](const Row& row) { return row.place.shares_cores(); }))
-    text += fmt::format("<p>* {}</p>\n", shared_cores_note);
-  for (const std::string& remark : remarks_on(rows))
-    text += fmt::format("<p>{}</p>\n", report::escaped(remark));
-  return text;
+std::string table(const Study& study, const ordered_json& points, bool to_loss) {
+  const std::string& items = study.traits.item_name;
+  std::vector<Column> columns = {
+      number("ranks", "/ranks"),
+      words("", "/shares_cores", "*"),
+      words("layout", "/layout"),
+      number("batch", "/global_batch"),
+      number("runs", "/good_runs /runs/#", "{}", 1, "/"),
+      number(items + "/s", "/" + items + "_per_second", "{:.0f}"),
+      number(to_loss ? "time to the loss, ms" : "step, ms", "/step_seconds", "{:.2f}", 1e3),
+      number("efficiency, %", "/efficiency/median", "{:.1f}", 100),
+      number("least..most", "/efficiency/least /efficiency/most", "{:.1f}", 100, ".."),
+      number("ideal, ms", "/ideal_seconds", "{:.2f}", 1e3),
+      number("gap, ms", "/gap_seconds", "{:.2f}", 1e3)};
+  for (std::size_t i = 0; i < loss_count; ++i)
+    columns.push_back(number(std::string(loss_titles[i]),
+                             fmt::format("/loss_seconds/{}", loss_names[i]), "{:.2f}", 1e3));
+  return report::table_of(points, columns).html("Points") +
+         fmt::format("<p>What is lost to each cause, in ms {}.</p>\n",
+                     to_loss ? "up to the loss" : "per step");
 }
 
 // Intervals, work and energy of a mode's points.
-std::string work_table(const Study& study, std::span<const Row> rows) {
-  const auto items = static_cast<double>(study.traits.targets_per_sample);
-  const auto share = [](const std::optional<double>& value) {
-    return value ? fmt::format("{:.1f}", 100 * *value) : std::string("–");
-  };
-  std::string text = fmt::format(
-      "<tr><th>ranks</th><th class=\"text\">layout</th><th>{0}/s, 95 %</th><th>efficiency, %, "
-      "95 %</th><th>6 N, GFLOP/s per rank</th><th>with attention</th><th>with recomputation</th>"
-      "<th>MFU, %</th><th>HFU, %</th><th>J per 1000 {0}</th></tr>\n",
-      escaped(study.traits.item_name));
-  for (const Row& row : rows) {
-    if (row.good == 0) continue;
-    const Utilisation use = utilisation_of(row);
-    text += fmt::format(
-        "<tr><td>{}</td><td class=\"text\">{}</td><td>{}</td><td>{}</td><td>{:.4g}</td>"
-        "<td>{:.4g}</td><td>{:.4g}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
-        row.point.ranks(), escaped(row.point.layout()), interval_text(row.interval, items, 0),
-        interval_text(row.loss ? row.loss->interval : std::nullopt, 100, 1), 1e-9 * use.six_n,
-        1e-9 * use.model, 1e-9 * use.hardware, share(use.mfu), share(use.hfu),
-        row.joules_per_sample ? fmt::format("{:.3g}", 1e3 * *row.joules_per_sample / items) : "–");
-  }
-  return scrolling("Intervals, work and energy", text) +
+std::string work_table(const Study& study, const ordered_json& points) {
+  const std::string& items = study.traits.item_name;
+  const auto per_sample = static_cast<double>(study.traits.targets_per_sample);
+  const std::string flops = "/flops_per_second_and_rank/";
+  const std::vector<Column> columns = {
+      number("ranks", "/ranks"),
+      words("layout", "/layout"),
+      number(items + "/s, 95 %", "/samples_per_second_interval", "{:.0f}", per_sample),
+      number("efficiency, %, 95 %", "/efficiency_interval", "{:.1f}", 100),
+      number("6 N, GFLOP/s per rank", flops + "six_n", "{:.4g}", 1e-9),
+      number("with attention", flops + "model", "{:.4g}", 1e-9),
+      number("with recomputation", flops + "hardware", "{:.4g}", 1e-9),
+      number("MFU, %", "/mfu", "{:.1f}", 100),
+      number("HFU, %", "/hfu", "{:.1f}", 100),
+      number("J per 1000 " + items, "/joules_per_" + one_item(study.traits), "{:.3g}", 1e3)};
+  return report::table_of(points, columns).html("Intervals, work and energy") +
          fmt::format("<p>{}.</p>\n", escaped(interval_note(study)));
 }
 
-std::string extrapolations(const Study& study, std::span<const Row> rows) {
+std::string extrapolations(const Study& study, const ordered_json& extrapolations) {
   std::string text = "<h2>Beyond the measured points</h2>\n";
   if (study.hardware.empty())
     return text +
            "<p>Needs parallel.hardware: trireme bench machine measures this machine for it.</p>\n";
-  for (const Extrapolation& one : extrapolate(study, rows)) {
+  const std::vector<Column> columns = {number("ranks", "/ranks"), words("layout", "/layout"),
+                                       number("batch", "/global_batch"),
+                                       number("step, ms", "/step_seconds", "{:.2f}", 1e3),
+                                       number("efficiency, %", "/efficiency", "{:.1f}", 100)};
+  for (const ordered_json& one : extrapolations) {
     text += fmt::format(
         "<p>{} scaling: the planner on {}, times {:.3f} (measured / predicted, the median of the "
         "points but the largest).",
-        name_of(one.mode), escaped(study.hardware), one.correction);
-    for (const auto& [point, error] : one.held_out)
-      text += fmt::format(" Held out: {} ranks as {}: {:+.1f} %.", point.ranks(),
-                          escaped(point.layout()), 100 * error);
-    text += " The table is corrected by all points; nothing in it was measured.</p>\n";
-    std::string table =
-        "<tr><th>ranks</th><th class=\"text\">layout</th><th>batch</th><th>step, ms</th>"
-        "<th>efficiency, %</th></tr>\n";
-    for (const Prediction& each : one.predictions)
-      table += fmt::format(
-          "<tr><td>{}</td><td class=\"text\">{}</td><td>{}</td><td>{:.2f}</td><td>{:.1f}</td>"
-          "</tr>\n",
-          each.point.ranks(), escaped(each.point.layout()), each.point.global_batch,
-          1e3 * each.seconds, 100 * each.efficiency);
-    text += scrolling("Predictions", table);
+        one["mode"].get<std::string>(), escaped(study.hardware), one["correction"].get<double>());
+    for (const ordered_json& held : one["held_out"])
+      text += fmt::format(" Held out: {} ranks as {}: {:+.1f} %.", held["ranks"].get<int>(),
+                          escaped(held["layout"].get<std::string>()),
+                          100 * held["error"].get<double>());
+    text += " The table is corrected by all points; nothing in it was measured.</p>\n" +
+            report::table_of(one["predictions"], columns).html("Predictions");
   }
   return text;
 }
 
-// What it takes to do it again, and to tell whether it was the same.
-std::string appendix(const Study& study, std::span<const Row> rows) {
-  std::string table =
-      "<tr><th class=\"text\">run</th><th>turn</th><th class=\"text\">started</th><th "
-      "class=\"text\">certificate</th><th class=\"text\">command</th></tr>\n";
+// The runs that `wanted` takes, with their names.
+ordered_json runs_of(std::span<const Row> rows, bool (*wanted)(const std::optional<RunResult>&)) {
+  ordered_json runs = ordered_json::array();
   for (const Row& row : rows) {
     for (std::size_t i = 0; i < row.runs.size(); ++i) {
-      const auto& run = row.runs[i];
-      if (!run) continue;
-      table += fmt::format(
-          "<tr><td class=\"text\">{}, run {}</td><td>{}</td><td class=\"text\">{}</td><td "
-          "class=\"text\">{}</td><td class=\"text long\"><code>{}</code></td></tr>\n",
-          escaped(row.point.name()), i + 1, run->turn, escaped(run->place.started),
-          escaped(run->certificate), escaped(run->command_line));
+      if (!wanted(row.runs[i])) continue;
+      ordered_json& run = runs.emplace_back(describe_run(row.runs[i], row.point));
+      run["run"] = fmt::format("{}, run {}", row.point.name(), i + 1);
     }
   }
-  return "<details><summary>Runs: order, certificates and commands</summary>" +
-         scrolling("Runs", table) + "</details>\n" +
-         (study.environment.empty()
-              ? ""
-              : fmt::format("<details><summary>Environment of a run (environment.json)</summary>"
-                            "<pre tabindex=\"0\">{}</pre></details>\n",
-                            escaped(study.environment)));
+  return runs;
+}
+
+// What repeats the study, and shows whether it was the same.
+std::string appendix(const Study& study, std::span<const Row> rows) {
+  const ordered_json runs = runs_of(rows, [](const auto& run) { return run.has_value(); });
+  return report::table_of(runs, {words("run", "/run"),
+                                 number("turn", "/turn"),
+                                 words("started", "/started"),
+                                 words("certificate", "/certificate"),
+                                 {"command", Column::Kind::code, "/command"}})
+             .folded_html("Runs: order, certificates and commands") +
+         report::folded_text("Environment of a run (environment.json)", study.environment);
 }
 
 std::string failures(std::span<const Row> rows) {
-  std::string text;
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i < row.runs.size(); ++i) {
-      const auto& run = row.runs[i];
-      if (run && run->code == 0) continue;
-      text += fmt::format(
-          "<tr><td class=\"text\">{}, run {}</td><td>{}</td><td class=\"text long\">{}</td></tr>\n",
-          escaped(row.point.name()), i + 1, run ? fmt::format("{}", run->code) : "",
-          run ? escaped(run->error) : "not run");
-    }
-  }
-  if (text.empty()) return {};
+  const ordered_json runs = runs_of(rows, [](const auto& run) { return !run || run->code != 0; });
+  if (runs.empty()) return {};
   return "<h2>Runs without a result</h2>\n" +
-         scrolling("Runs without a result",
-                   "<tr><th class=\"text\">run</th><th>code</th><th class=\"text\">last words</th>"
-                   "</tr>\n" +
-                       text);
-}
-
-std::string settings(const Study& study) {
-  std::string text = "<h2>Settings</h2>\n";
-  for (const auto& [key, value] : study.identity) {
-    text += value.find('\n') == std::string::npos
-                ? fmt::format("<p><code>{} {}</code></p>\n", escaped(key), escaped(value))
-                : fmt::format("<details><summary>{}</summary><pre>{}</pre></details>\n",
-                              escaped(key), escaped(value));
-  }
-  return text;
+         report::table_of(runs, {words("run", "/run"),
+                                 words("state", "/state"),
+                                 number("code", "/code"),
+                                 {"last words", Column::Kind::long_text, "/error"}})
+             .html("Runs without a result");
 }
 
 std::string_view title_of(Mode mode) {
@@ -182,11 +133,12 @@ std::string meaning_of(const Study& study, Mode mode) {
   if (mode == Mode::strong) return "The global batch stays the same.";
   return fmt::format(
       "The global batch grows with the ranks; times are those until the mean training loss of {} "
-      "steps is {} or less, so what a larger batch needs more samples for is lost, in compute.",
+      "steps is {} or less, so samples that a larger batch needs more of count as lost, in "
+      "compute.",
       study.options.loss_window, study.options.target_loss);
 }
 
-// The largest point of the first mode that has one.
+// For the largest point of the first mode that has one.
 std::string headline(const Study& study, std::span<const Row> rows) {
   const Row* row = nullptr;
   for (const Mode mode : {Mode::weak, Mode::strong, Mode::fixed_loss})
@@ -197,7 +149,7 @@ std::string headline(const Study& study, std::span<const Row> rows) {
     well += static_cast<std::size_t>(each.good);
     all += each.runs.size();
   }
-  const std::string interval = interval_text(row->loss->interval, 100, 1);
+  const std::string interval = studies::interval_text(row->loss->interval, 100, 1);
   return report::headline_html(
       {{{fmt::format("{:.1f} %", 100 * row->loss->efficiency.median),
          fmt::format("efficiency of {} scaling on {} ranks{}{}", name_of(row->point.mode),
@@ -205,22 +157,25 @@ std::string headline(const Study& study, std::span<const Row> rows) {
         {format_quantity(row->samples_per_second.median *
                          static_cast<double>(study.traits.targets_per_sample)),
          fmt::format("{} per second on {} ranks", study.traits.item_name, row->point.ranks())},
-        {fmt::format("{} of {}", well, all), "runs ended well"}}});
+        {fmt::format("{} of {}", well, all), "runs succeeded"}}});
 }
 
 }  // namespace
 
 std::string html_report(const Study& study, std::span<const Row> rows) {
+  const ordered_json all = json_report(study, rows);
   std::string body;
   for (const Mode mode : {Mode::weak, Mode::strong, Mode::fixed_loss}) {
-    std::vector<Row> all;
-    std::ranges::copy_if(rows, std::back_inserter(all),
-                         [&](const Row& row) { return row.point.mode == mode; });
-    if (all.empty()) continue;
+    ordered_json points = ordered_json::array();
+    std::ranges::copy_if(all["points"], std::back_inserter(points),
+                         [&](const ordered_json& row) { return row["mode"] == name_of(mode); });
+    if (points.empty()) continue;
     body += fmt::format("<h2>{} scaling</h2>\n<p>{}</p>\n<div id=\"study-{}\"></div>\n",
                         title_of(mode), meaning_of(study, mode), name_of(mode)) +
-            table(study, all) + work_table(study, all);
+            table(study, points, mode == Mode::fixed_loss) + work_table(study, points);
   }
+  if (std::ranges::any_of(rows, [](const Row& row) { return row.place.shares_cores(); }))
+    body += fmt::format("<p>* {}</p>\n", shared_cores_note);
   const std::vector<std::string> remarks = remarks_on(rows);
   body = failures(rows) + headline(study, rows) +
          report::verdict_html(
@@ -235,12 +190,11 @@ std::string html_report(const Study& study, std::span<const Row> rows) {
                  : fmt::format(", the first {} not counted", study.options.warmup),
              study.options.repeats, study.options.order == "drawn" ? "random" : "the given",
              escaped(describe_place(study, rows))) +
-         body + extrapolations(study, rows) + appendix(study, rows) + settings(study);
-  return report::html_page(
-      {.title = "Scaling of " + study.options.config,
-       .body = body,
-       .data = fmt::format("{{\"kind\":\"study\",\"study\":{}}}",
-                           report::json_for_script(json_report(study, rows)))});
+         body + (remarks.empty() ? "" : report::list_html(remarks)) +
+         extrapolations(study, all["extrapolations"]) + appendix(study, rows) +
+         "<h2>Settings</h2>\n" + studies::settings_html(study.identity);
+  return report::html_page("Scaling of " + study.options.config, body,
+                           {{"kind", "study"}, {"study", all}});
 }
 
 }  // namespace trireme::scale

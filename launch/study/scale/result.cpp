@@ -24,11 +24,14 @@
 #include "runtime/telemetry/certificate/certificate.h"
 
 namespace trireme::scale {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunPlace, hosts, ranks_per_host, cpu, cores, device, started)
+
 namespace {
 
 using json = nlohmann::json;
 
-// Times of a step that took some. A part may be as little below 0 as clocks of ranks differ.
+// A part may be slightly negative, because clocks of ranks differ.
 bool possible(const Times& parts) {
   constexpr double clocks = 0.01;
   const double period = parts[TimePart::period];
@@ -37,29 +40,14 @@ bool possible(const Times& parts) {
          });
 }
 
-json describe(const RunPlace& place) {
-  return {{"hosts", place.hosts},   {"ranks_per_host", place.ranks_per_host},
-          {"cpu", place.cpu},       {"cores", place.cores},
-          {"device", place.device}, {"started", place.started}};
-}
-
-RunPlace place_from(const json& text) {
-  return {.hosts = text.at("hosts"),
-          .ranks_per_host = text.at("ranks_per_host"),
-          .cpu = text.at("cpu"),
-          .cores = text.at("cores"),
-          .device = text.at("device"),
-          .started = text.at("started")};
-}
-
-// Nothing of a file that is none, such as a pipe, which nobody writes to.
+// Empty unless it is a regular file: a pipe would block.
 std::string text_of(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return {};
   return read_whole_file(path, std::uint64_t{1} << 24, ExitCode::data);
 }
 
-// Of the lines after the first `warmup` up to number `last`.
+// Over the lines after the first `warmup`, up to number `last`.
 struct Sum {
   Times parts{};
   std::map<int, int> slowest{};
@@ -94,7 +82,7 @@ RunResult result_of(const Sum& sum) {
   return result;
 }
 
-// "cpu" or "cuda", as the run's config has it resolved; empty where that cannot be read.
+// "cpu" or "cuda" by the run's resolved config; empty if that cannot be read.
 std::string device_of(const std::string& directory) try {
   const DeviceChoice device = load_config(directory + "/config.yaml", {}).device.type;
   const bool gpus = Device::count(DeviceType::cuda) > 0;
@@ -104,7 +92,7 @@ std::string device_of(const std::string& directory) try {
   return {};
 }
 
-// After which the mean loss of `window` steps is `target` or less.
+// The first step with a mean loss of the last `window` steps of at most `target`.
 std::int64_t first_step_at(const std::string& path, double target, std::int64_t window) {
   LineReader lines(path);
   std::vector<double> losses;
@@ -159,7 +147,7 @@ void read_records(RunResult& result, const std::string& directory, std::int64_t 
   while (const auto text = metrics.next()) {
     line.parse(*text);
     if (!line.is_step() || line.step() <= warmup) continue;
-    joules += line.number("joules");  // once it is not known the sum is not
+    joules += line.number("joules");  // NaN if unknown
     ++steps;
   }
   if (steps > 0 && std::isfinite(joules))
@@ -185,24 +173,13 @@ RunPlace read_place(const std::string& directory, int cores) {
   return place;
 }
 
-std::string last_words(const std::string& log) {
-  std::istringstream file(runs::end_of_file(log, std::uint64_t{1} << 20));
-  std::string last, error;
-  for (std::string line; std::getline(file, line);) {
-    if (line.find_first_not_of(" \t-") == std::string::npos) continue;
-    last = line;
-    if (line.find("] error: ") != std::string::npos) error = line;
-  }
-  return error.empty() ? last : error;
-}
-
 void save_result(const std::string& path, const RunResult& result) {
   json text{{"command", fmt::format("{:016x}", result.command)},
             {"code", result.code},
             {"error", result.error},
             {"slowest_rank", result.slowest_rank},
             {"steps_to_loss", result.steps_to_loss},
-            {"place", describe(result.place)},
+            {"place", result.place},
             {"certificate", result.certificate},
             {"command_line", result.command_line},
             {"turn", result.turn}};
@@ -221,7 +198,7 @@ std::optional<RunResult> load_result(const std::string& path, int ranks) {
                      .code = text.at("code"),
                      .error = text.at("error"),
                      .slowest_rank = text.at("slowest_rank"),
-                     .place = place_from(text.at("place"))};
+                     .place = text.at("place")};
     for (const TimeRow& row : told_times(time_use::split))
       result.parts[row.part] = text.value(row.stem(), 0.0);
     if (text.contains("joules_per_step")) result.joules_per_step = text["joules_per_step"];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one run of a study came to, and the file that keeps it for --resume.
+// The result of one run, and its file for --resume.
 #pragma once
 
 #include <cstdint>
@@ -11,64 +11,60 @@
 
 namespace trireme::scale {
 
-// Where and when a run was, as its environment.json tells. Of a run without one, or of an older
-// study: nothing.
+// Where and when a run was, from its environment.json; empty without one.
 struct RunPlace {
   std::vector<std::string> hosts{};  // each once, in the order of their first ranks
-  int ranks_per_host = 0;            // on the fullest
+  int ranks_per_host = 0;            // maximum
   std::string cpu{};                 // of the first host
   int cores = 0;                     // that its ranks may use together
   std::string device{};              // "cpu" or "cuda"
   std::string started{};             // UTC, ISO 8601
-  // More ranks on a host than cores: they take turns. Ranks with GPUs do not.
+  // More ranks on a host than cores. Ranks with GPUs do not count.
   [[nodiscard]] bool shares_cores() const {
     return device == "cpu" && cores > 0 && ranks_per_host > cores;
   }
 };
 
 struct RunResult {
-  std::uint64_t command = 0;  // checksum of what was run
+  std::uint64_t command = 0;  // checksum of what ran
   int code = 0;
-  std::string error;  // last line of the log of a run that failed
-  // Seconds per step: means over the ranks and the steps that count, by the parts of the run's
-  // time_split.jsonl, with what lies between steps as a part of compute. core_wait lies within the
-  // others, which add up to the period.
+  std::string error;  // last words of a failed run's log
+  // Seconds per step: means over ranks and measured steps, by the parts of time_split.jsonl, with
+  // the time between steps in compute. core_wait is contained in the others, which add up to the
+  // period.
   Times parts{};
-  // 0: the parts are of a step; else the sums of so many, up to the loss that was to be reached.
+  // 0: the parts are per step; else sums of so many steps, until the target loss.
   std::int64_t steps_to_loss = 0;
-  int slowest_rank = 0;  // that was so in most steps
+  int slowest_rank = 0;  // the slowest in most steps
   RunPlace place{};
-  // Of all hosts together, a mean over the steps that count (to a loss: of all); nothing where it
-  // was not counted in all of them.
+  // Of all hosts, mean over the measured steps (to a loss: all steps); nothing unless all steps
+  // have it.
   std::optional<double> joules_per_step{};
-  std::string certificate{};   // the chain's last digest (certificate.jsonl): equal for equal runs
+  std::string certificate{};   // last digest of certificate.jsonl: equal for equal runs
   std::string command_line{};  // as started
-  int turn = 0;                // in its repeat's order, from 1
+  int turn = 0;                // position in its repeat's order, from 1
 };
 
-// Fills in what metrics.jsonl and certificate.jsonl of the run in `directory` tell.
+// Adds energy and certificate, from metrics.jsonl and certificate.jsonl of the run in `directory`.
 void read_records(RunResult& result, const std::string& directory, std::int64_t warmup);
 
-// Of the steps after the first `warmup`. Raises ExitCode::data for a file that is not whole, such
-// as that of a run that was stopped before its last of `steps`.
+// Of the steps after the first `warmup`. Raises ExitCode::data for an incomplete file, such as that
+// of a run that was stopped before its last of `steps`.
 [[nodiscard]] RunResult read_time_split(const std::string& path, std::int64_t warmup,
                                         std::int64_t steps);
 
-// Sums of all steps of the run in `directory` until the mean loss of `window` steps is no more than
-// `target`. Raises ExitCode::data where none is, naming the least, and as above.
+// Sums of all steps of the run in `directory` until the mean loss of `window` steps is at most
+// `target`. Raises ExitCode::data if it never is, naming the minimum, and as above.
 [[nodiscard]] RunResult read_to_loss(const std::string& directory, double target,
                                      std::int64_t window);
 
-// Of the run in `directory`. `cores`: that this process may use, for runs on its host, whose ranks
-// may be bound to fewer each.
+// `cores`: those that this process may use, for runs on its host, whose ranks may be bound to fewer
+// each.
 [[nodiscard]] RunPlace read_place(const std::string& directory, int cores);
 
-// The last line that says something, of an error the whole of its first line.
-[[nodiscard]] std::string last_words(const std::string& log);
-
 void save_result(const std::string& path, const RunResult& result);
-// Empty where there is no such file, or one that no run of `ranks` ranks can have left: torn, of
-// another version, times below 0 or no numbers. The run is measured again then.
+// Nothing if the file is missing or invalid for a run of `ranks` ranks: torn, of another version,
+// negative times, other types. The run is then measured again.
 [[nodiscard]] std::optional<RunResult> load_result(const std::string& path, int ranks);
 
 }  // namespace trireme::scale

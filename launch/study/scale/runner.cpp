@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/study/scale/runner.h"
 
-#include <fmt/core.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <ctime>
 #include <filesystem>
-#include <memory>
 #include <random>
 #include <utility>
 
-#include "runtime/base/process.h"
-#include "launch/study/scale/study_directory.h"
+#include "launch/study/study_directory.h"
 #include "runtime/base/checksum.h"
 #include "runtime/telemetry/environment.h"
 #include "runtime/telemetry/host.h"
@@ -24,14 +19,11 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Run {
-  std::vector<PointResult*> points{};  // weak and strong scaling have some in common
+  std::vector<PointResult*> points{};  // weak and strong scaling share some runs
   int repeat = 0;
   std::string directory{};
-  std::uint64_t command = 0;
-  std::vector<std::string> words{};
+  std::uint64_t command = 0;  // checksum of what runs
   int turn = 0;
-  std::unique_ptr<Job> job{};
-  bool cancelled = false;
 
   [[nodiscard]] const Point& point() const { return points.front()->point; }
   [[nodiscard]] std::string name() const {
@@ -43,15 +35,15 @@ struct Run {
     for (PointResult* const each : points)
       each->runs[static_cast<std::size_t>(repeat)] = result;
   }
-  [[nodiscard]] std::string log() const { return directory + "/log.txt"; }
-  [[nodiscard]] std::string slurm_log() const { return directory + "/slurm.txt"; }
+  [[nodiscard]] std::string run() const { return directory + "/run"; }
   [[nodiscard]] std::string result() const { return directory + "/result.json"; }
 };
 
 class Sweep {
  public:
-  Sweep(const Study& study, const Launcher& launcher, const RunnerOptions& options)
-      : study_(study), launcher_(launcher), options_(options) {
+  Sweep(const Study& study, const studies::Launcher& launcher,
+        const studies::RunnerOptions& options)
+      : study_(study), launcher_(launcher), options_(options), jobs_(launcher, options) {
     for (const Point& point : study.points)
       result_.points.push_back({point, std::vector<std::optional<RunResult>>(
                                            static_cast<std::size_t>(study.options.repeats))});
@@ -60,18 +52,11 @@ class Sweep {
   SweepResult run() {
     std::vector<Run> pending = plan();
     std::ranges::reverse(pending);
-    bool stop = false;
-    while (!running_.empty() || (!stop && !pending.empty())) {
-      while (!stop && !pending.empty() && std::ssize(running_) < options_.jobs) {
-        start(std::move(pending.back()));
-        pending.pop_back();
-      }
-      if (signal_within(stop_signals, 0.02) > 0 && !std::exchange(stop, true))
-        fmt::print(stderr, "stopping; --resume continues the study\n");
-      if (stop) std::ranges::for_each(running_, [&](Run& run) { cancel(run); });
-      collect(stop);
-    }
-    result_.interrupted = stop;
+    result_.interrupted = jobs_.run([&] {
+      for (; !pending.empty() && jobs_.has_room(); pending.pop_back())
+        start(pending.back());
+      return !pending.empty();
+    });
     return std::move(result_);
   }
 
@@ -83,11 +68,11 @@ class Sweep {
       Run run{.points = {&point}, .repeat = repeat};
       run.directory =
           fmt::format("{}/runs/{}-{}", options_.directory, point.point.name(), repeat + 1);
-      run.words = words_of(point.point, run.directory + "/run", run.slurm_log());
       // The directory may have been moved.
-      run.command =
-          checksum_of(fmt::format("{}\n{}\n{}", version_text(), study_.identity.front().second,
-                                  fmt::join(words_of(point.point, "", ""), "\n")));
+      const auto words =
+          launcher_.command(point.point.ranks(), study_.arguments(point.point, ""), "");
+      run.command = checksum_of(fmt::format(
+          "{}\n{}\n{}", version_text(), study_.identity.front().second, fmt::join(words, "\n")));
       const auto same = std::ranges::find(runs, run.command, &Run::command);
       if (same == runs.end()) {
         runs.push_back(std::move(run));
@@ -101,15 +86,14 @@ class Sweep {
     return runs;
   }
 
-  // The same for a repeat whenever the study goes on; <random>'s shuffle differs between libraries.
+  // The same order after a restart; <random>'s shuffle differs between libraries.
   static void shuffle(std::vector<Run>& runs, int repeat) {
     std::mt19937_64 bits(static_cast<std::uint64_t>(repeat) + 1);
     for (std::size_t left = runs.size(); left > 1; --left)
       std::swap(runs[left - 1], runs[static_cast<std::size_t>(bits() % left)]);
   }
 
-  // All repeats of all runs, the repeats outermost, so that a slow hour hits no point alone; but
-  // for those whose results are there.
+  // The runs without a result, the repeats outermost, so that a slow hour affects all points.
   std::vector<Run> plan() {
     std::vector<Run> missing;
     std::size_t all = 0;
@@ -129,110 +113,77 @@ class Sweep {
     return missing;
   }
 
-  [[nodiscard]] std::vector<std::string> words_of(const Point& point, const std::string& directory,
-                                                  const std::string& job_log) const {
-    return launcher_.command(point.ranks(), study_.arguments(point, directory), job_log);
-  }
-
-  void start(Run run) {
-    fs::remove_all(run.directory);  // of a run that was not finished
+  void start(const Run& run) {
+    fs::remove_all(run.directory);  // of an unfinished run
     fs::create_directories(run.directory);
-    run.job = std::make_unique<Job>(run.words, run.log());
-    running_.push_back(std::move(run));
-  }
-
-  // Once for each; a job of sbatch has no number yet until it is submitted.
-  void cancel(Run& run) const {
-    if (run.cancelled) return;
-    if (launcher_.kind == LauncherKind::sbatch) {
-      const std::string job = Launcher::slurm_job_of(run.log());
-      if (job.empty()) return;
-      (void)ask({"scancel", job});
-    } else {
-      run.job->terminate();
-    }
-    run.cancelled = true;
-  }
-
-  void collect(bool stopping) {
-    for (auto run = running_.begin(); run != running_.end();) {
-      const std::optional<int> code = run->job->poll();
-      if (!code) {
-        ++run;
-        continue;
-      }
-      // A run that was told to stop has failed in nothing.
-      if (!stopping || *code == 0) record(*run, *code);
-      run = running_.erase(run);
-    }
+    studies::StudyRun job{.ranks = run.point().ranks(),
+                          .arguments = study_.arguments(run.point(), run.run()),
+                          .prefix = run.directory + "/"};
+    job.ended = [this, run, command = jobs_.command_of(job)](const studies::RunEnd& end) {
+      record(run, command, end);
+    };
+    jobs_.start({std::move(job)});
   }
 
   [[nodiscard]] RunResult read(const Run& run) const {
     const StudyOptions& options = study_.options;
-    const std::string directory = run.directory + "/run";
-    if (run.point().mode == Mode::fixed_loss)
-      return read_to_loss(directory, options.target_loss, options.loss_window);
-    return read_time_split(directory + "/time_split.jsonl", options.warmup, options.steps);
+    RunResult result =
+        run.point().mode == Mode::fixed_loss
+            ? read_to_loss(run.run(), options.target_loss, options.loss_window)
+            : read_time_split(run.run() + "/time_split.jsonl", options.warmup, options.steps);
+    result.place = read_place(run.run(), usable_cores(host_cpu()));
+    read_records(result, run.run(), result.steps_to_loss > 0 ? 0 : options.warmup);
+    return result;
   }
 
-  void record(const Run& run, int code) {
+  void record(const Run& run, const std::string& command, const studies::RunEnd& end) {
     RunResult result;
-    if (code == 0) {
-      try {
-        result = read(run);
-        result.place = read_place(run.directory + "/run", usable_cores(host_cpu()));
-        read_records(result, run.directory + "/run",
-                     result.steps_to_loss > 0 ? 0 : study_.options.warmup);
-      } catch (const Error& error) {
-        // sbatch may report 0 of a job that it was told to cancel.
-        if (run.cancelled) return;
-        code = static_cast<int>(error.code());
-        result.error = error.what();
-      }
-    } else {
-      const bool slurm = launcher_.kind == LauncherKind::sbatch && fs::exists(run.slurm_log());
-      result.error = last_words(slurm ? run.slurm_log() : run.log());
+    result.code = end.code;
+    try {
+      if (end.code == 0) result = read(run);
+    } catch (const Error& error) {
+      result.code = static_cast<int>(error.code());
+      result.error = error.what();
     }
-    result.code = code;
+    // A stopped run did not fail; sbatch may report 0 for one.
+    if (end.stopped && result.code != 0) return;
+    if (end.code != 0) result.error = studies::last_words(end.log);
     result.command = run.command;
-    result.command_line = fmt::format("{}", fmt::join(run.words, " "));
+    result.command_line = command;
     result.turn = run.turn;
     save_result(run.result(), result);
-    // Weights of a few steps are of no use, and large.
-    fs::remove(run.directory + "/run/weights.safetensors");
+    // The weights are large and of no use.
+    fs::remove(run.run() + "/weights.safetensors");
     run.put(result);
-    ++done_;
-    if (code == 0) {
-      fmt::print("[{}/{}] {}: {:.2f} ms {}\n", done_, total_, run.name(),
-                 1e3 * result.parts[TimePart::period],
+    report(run, result);
+  }
+
+  void report(const Run& run, const RunResult& result) {
+    fmt::print("[{}/{}] {}: ", ++done_, total_, run.name());
+    if (result.code == 0) {
+      fmt::print("{:.2f} ms {}\n", 1e3 * result.parts[TimePart::period],
                  result.steps_to_loss > 0 ? fmt::format("for {} steps", result.steps_to_loss)
                                           : "per step");
     } else {
       ++result_.failed;
-      fmt::print("[{}/{}] {}: failed with code {}: {}\n", done_, total_, run.name(), code,
-                 result.error);
+      fmt::print("failed with code {}: {}\n", result.code, result.error);
     }
     std::fflush(stdout);
   }
 
   const Study& study_;
-  const Launcher& launcher_;
-  const RunnerOptions& options_;
+  const studies::Launcher& launcher_;
+  const studies::RunnerOptions& options_;
+  studies::StudyJobs jobs_;
   SweepResult result_;
-  std::vector<Run> running_;
   std::size_t done_ = 0, total_ = 0;
 };
 
 }  // namespace
 
-void set_study_environment(const char* grace_seconds) {
-  if (::setenv("TRIREME_BINARY", own_binary().c_str(), 0) != 0 ||
-      ::setenv("TRIREME_GRACE_SECONDS", grace_seconds, 0) != 0)
-    system_failed("setenv", "TRIREME_BINARY, TRIREME_GRACE_SECONDS");
-}
-
-SweepResult run_study(const Study& study, const Launcher& launcher, const RunnerOptions& options) {
-  const StudyDirectory claimed(options.directory, study.identity, options.resume);
+SweepResult run_study(const Study& study, const studies::Launcher& launcher,
+                      const studies::RunnerOptions& options) {
+  const studies::StudyDirectory claimed(options.directory, study.identity, options.resume);
   return Sweep(study, launcher, options).run();
 }
 

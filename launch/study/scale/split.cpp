@@ -24,8 +24,8 @@ bool ended_well(const std::optional<RunResult>& run) {
   return run && run->code == 0;
 }
 
-// Of the repeats of which both runs ended well. Runs of a repeat are near in time: what drifts over
-// the study is not in it.
+// Of the repeats in which both runs succeeded. Runs of a repeat are close in time, which cancels a
+// drift over the study.
 std::vector<double> efficiencies(const Row& row, const Row& base, double k) {
   std::vector<double> all;
   for (std::size_t i = 0; i < std::min(row.runs.size(), base.runs.size()); ++i)
@@ -35,9 +35,9 @@ std::vector<double> efficiencies(const Row& row, const Row& base, double k) {
   return all;
 }
 
-// Of numbers that are never below 0.
-std::optional<Interval> interval_of(std::span<const double> values) {
-  auto interval = mean_interval(values);
+// For values that are never negative.
+std::optional<studies::Interval> interval_of(std::span<const double> values) {
+  auto interval = studies::mean_interval(values);
   if (interval) interval->low = std::max(interval->low, 0.0);
   return interval;
 }
@@ -70,7 +70,7 @@ Row summarise(const PointResult& result) {
   std::vector<double> joules;
   for (const RunResult* const run : good)
     if (run->joules_per_step) joules.push_back(*run->joules_per_step / batch);
-  if (joules.size() == good.size()) row.joules_per_sample = median_of(joules);
+  if (joules.size() == good.size()) row.joules_per_sample = studies::median_of(joules);
   return row;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scaling efficiency of a study's points and what it is lost to.
+// Scaling efficiency of a study's points, and the causes of the losses.
 //
 // The base of a mode is its first point. With k = (batch / base batch) * (base ranks / ranks) the
 // ideal step takes k times the base's: a rank does as much work per second as in the base. To a
@@ -12,11 +12,12 @@
 
 #include <array>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
-#include "launch/study/scale/interval.h"
 #include "launch/study/scale/runner.h"
+#include "launch/study/statistics.h"
 
 namespace trireme::scale {
 
@@ -33,35 +34,61 @@ struct Spread {
 struct Row {
   Point point;
   std::vector<std::optional<RunResult>> runs;
-  int good = 0;  // runs that ended well; 0: there is nothing below
-  // Of the run whose step time is the median; of an even number of runs the means of the middle
-  // two. Either way the parts add up.
+  int good = 0;  // successful runs; 0: nothing below is set
+  // Of the run with the median step time; means of the middle two for an even number of runs. The
+  // parts add up in both cases.
   Times parts{};
-  double steps = 1;      // that the parts are the sum of: to a fixed loss more than one
-  int slowest_rank = 0;  // of the slower of these
+  double steps = 1;      // summed in the parts; more than one for a fixed loss
+  int slowest_rank = 0;  // of the slower of the two
   RunPlace place{};
   Spread samples_per_second{};
-  std::optional<Interval> interval{};         // 95 % of the mean samples per second
-  std::optional<double> joules_per_sample{};  // the median of the runs; nothing where one has none
-  // Of the mode's base; empty where that has no good run. Seconds per step.
+  std::optional<studies::Interval> interval{};  // 95 % of the mean samples per second
+  std::optional<double> joules_per_sample{};    // median; nothing if a run has none
+  // Against the mode's base; empty if that has no good run. Seconds per step.
   struct Loss {
     Spread efficiency{};  // of each run against the base's median
-    // 95 % of its mean, each run against the base's of the same repeat; not of the base itself.
-    std::optional<Interval> interval{};
+    // 95 % of its mean, each run against the base's run of the same repeat; none for the base.
+    std::optional<studies::Interval> interval{};
     double ideal = 0, gap = 0;
     std::array<double, loss_count> parts{};  // add up to the gap
   };
   std::optional<Loss> loss{};
 };
 
-// By both usual counts, of the peak of parallel.hardware; nothing where that is not known.
+// Rates of work, and their shares of the peak of parallel.hardware, if that is known.
 struct Utilisation {
-  // Per second and rank: 6 N, with attention, and with what is computed again.
+  // FLOP/s per rank: 6 N, with attention, and with recomputation.
   double six_n = 0, model = 0, hardware = 0;
   std::optional<double> mfu{}, hfu{};  // model and hardware against the peak
 };
 [[nodiscard]] Utilisation utilisation_of(const Row& row);
 
 [[nodiscard]] std::vector<Row> attribute(const std::vector<PointResult>& points);
+
+// The planner's predictions, corrected by the measured points.
+struct Prediction {
+  Point point{};
+  double seconds = 0;     // per step
+  double efficiency = 0;  // against the measured base of its mode
+};
+
+struct Extrapolation {
+  Mode mode = Mode::weak;
+  // Measured / predicted: median over all points except those with most ranks.
+  double correction = 1;
+  // A point with most ranks, excluded from `correction`: predicted / measured - 1.
+  struct HeldOut {
+    Point point{};
+    double error = 0;
+  };
+  std::vector<HeldOut> held_out{};
+  std::vector<Prediction> predictions{};  // by ranks
+};
+
+// For each mode with points of at least two rank counts: doubles the data ranks of its last point
+// up to `nodes` nodes of parallel.hardware, corrected by all of its points. Omits rank counts that
+// the config refuses. Empty without parallel.hardware.
+[[nodiscard]] std::vector<Extrapolation> extrapolate(const Study& study, std::span<const Row> rows,
+                                                     int nodes = 256);
 
 }  // namespace trireme::scale

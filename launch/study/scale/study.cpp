@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <charconv>
 
+#include "launch/plan/layout_plan.h"
 #include "launch/plan/layout_search.h"
 #include "models/config.h"
 #include "runtime/base/error.h"
-#include "runtime/device/device.h"
 
 namespace trireme::scale {
 namespace {
@@ -28,7 +28,7 @@ int positive(std::string_view text, std::string_view option) {
   int value = 0;
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || rest != text.data() + text.size() || value < 1)
-    fail(ExitCode::config, "{}: '{}' is no whole number above 0", option, text);
+    fail(ExitCode::config, "{}: '{}' is not a whole number above 0", option, text);
   return value;
 }
 
@@ -42,18 +42,18 @@ MeshShape parse_layout(std::string_view text) {
                       : name == "pipeline" ? &shape.pipeline
                                            : nullptr;
     if (size == nullptr || equals == std::string_view::npos) {
-      fail(
-          ExitCode::config,
-          "--layouts: '{}' is no axis; use data=N, tensor=N or pipeline=N, joined by colons within "
-          "a layout and layouts by commas: data=4,data=2:tensor=2",
-          axis);
+      fail(ExitCode::config,
+           "--layouts: '{}' is not an axis; use data=N, tensor=N or pipeline=N, joined by colons "
+           "within "
+           "a layout and layouts by commas: data=4,data=2:tensor=2",
+           axis);
     }
     *size = positive(axis.substr(equals + 1), "--layouts: " + std::string(name));
   }
   return shape;
 }
 
-// The layouts of exactly so many ranks.
+// The layouts with exactly `ranks` ranks.
 std::vector<MeshShape> layouts_of(int ranks, const std::string& layouts) {
   if (layouts == "auto") return {MeshShape{.data = ranks}};
   std::vector<MeshShape> fitting;
@@ -92,14 +92,14 @@ std::vector<std::string> settings_of(const StudyOptions& options, const Point& p
   set("train.steps", options.steps);
   set("train.log_every", options.steps);
   if (point.mode != Mode::fixed_loss) set("lr_schedule.warmup_steps", 0);
-  // Nothing but steps.
+  // Only steps are measured.
   set("data.validation_path", "");
   set("checkpoint.every_steps", 0);
   set("checkpoint.every_minutes", 0);
   return settings;
 }
 
-// In proportion to `ranks` / `base`.
+// Proportional to `ranks` / `base`.
 std::int64_t batch_of(Mode mode, std::int64_t batch, int ranks, int base) {
   if (mode == Mode::strong) return batch;
   if (batch * ranks % base != 0) {
@@ -121,20 +121,15 @@ Point planned_point(Mode mode, Config config, int ranks, int base_ranks) {
          search.tried(), ranks, config.parallel.hardware);
   }
   const LayoutChoice choice = choice_of(best[0].config);
-  Point point{.mode = mode,
-              .mesh = {.pipeline = static_cast<int>(choice.pipeline),
-                       .data = static_cast<int>(choice.data),
-                       .tensor = static_cast<int>(choice.tensor)},
-              .global_batch = config.train.global_batch};
-  const auto before = values_by_key(config), after = values_by_key(with_layout(config, choice));
-  for (std::size_t i = 0; i < after.size(); ++i) {
-    if (after[i] != before[i])
-      point.settings.push_back(fmt::format("{}={}", after[i].first, after[i].second));
-  }
-  return point;
+  return {.mode = mode,
+          .mesh = {.pipeline = static_cast<int>(choice.pipeline),
+                   .data = static_cast<int>(choice.data),
+                   .tensor = static_cast<int>(choice.tensor)},
+          .global_batch = config.train.global_batch,
+          .settings = changed_settings(config, with_layout(config, choice))};
 }
 
-// All layouts of a mode, by ranks.
+// All points of a mode, by ranks.
 std::vector<Point> points_of(const StudyOptions& options, Mode mode, const Config& config) {
   std::vector<Point> points;
   const bool planned = options.layouts == "auto" && !config.parallel.hardware.empty();
@@ -151,22 +146,32 @@ std::vector<Point> points_of(const StudyOptions& options, Mode mode, const Confi
   return points;
 }
 
+// FLOPs of a layer's forward with one micro-batch: its products with parameters, and all of it.
+struct LayerFlops {
+  double products = 0, all = 0;
+};
+
+LayerFlops flops_of(const LayerSummary& layer, const plan::StepInput& input) {
+  const auto rows = static_cast<double>(input.build.micro_batch * input.rows_per_sample);
+  LayerFlops flops{.all = layer.forward_flops};
+  if (layer.forward_flops == 0) return flops;  // an embedding table
+  for (const ParamSpec& spec : layer.params) {
+    if (!spec.matrix || spec.shape.rank() != 2) continue;
+    flops.products += 2 * rows * static_cast<double>(spec.shape.count());
+  }
+  // A classifier reads one row of each sample, and convolutions are not products by rows.
+  flops.products = std::min(flops.products, flops.all);
+  return flops;
+}
+
 }  // namespace
 
 Config config_of(const StudyOptions& options, const Point& point) {
-  const bool cuda = Device::in_build(DeviceType::cuda);
   Provenance where;
   const Config config = load_config(options.config, settings_of(options, point), &where);
   return with_context(
       fmt::format("{} scaling, {} ranks as {}", name_of(point.mode), point.ranks(), point.layout()),
-      [&] {
-        return resolve_config(config,
-                              {.ranks = point.ranks(),
-                               .cuda_in_build = cuda,
-                               .gpus = cuda ? point.ranks() : 0,
-                               .native_bf16 = true},
-                              &where);
-      });
+      [&] { return resolve_config(config, planned_environment(point.ranks()), &where); });
 }
 
 std::string_view name_of(Mode mode) {
@@ -214,13 +219,13 @@ std::vector<std::string> Study::arguments(const Point& point, const std::string&
 Study plan_study(const StudyOptions& options) {
   const bool to_loss = options.mode == "fixed-loss";
   if (!to_loss && options.warmup >= options.steps) {
-    fail(ExitCode::config, "--steps: {} leave none to measure after --warmup {}", options.steps,
-         options.warmup);
+    fail(ExitCode::config, "--steps: none of {} are left to measure after --warmup {}",
+         options.steps, options.warmup);
   }
   if (to_loss != (options.target_loss > 0)) {
     fail(ExitCode::config, "--mode: {} {} --target-loss; {}", options.mode,
-         to_loss ? "needs" : "has no use for",
-         to_loss ? "give the training loss to be reached" : "use --mode fixed-loss with it");
+         to_loss ? "needs" : "does not use",
+         to_loss ? "give the training loss to reach" : "use --mode fixed-loss with it");
   }
   Provenance where;
   const Config config = load_config(options.config, options.overrides, &where);
@@ -244,6 +249,26 @@ Study plan_study(const StudyOptions& options) {
                     {"--steps", fmt::format("{}", options.steps)},
                     {"--warmup", fmt::format("{}", options.warmup)}};
   return study;
+}
+
+PointWork work_of(const Config& config) {
+  const PlannedStep planned = planned_step(config);
+  const plan::StepInput input = StepPlanner(false).input(config);
+  const auto micro_batches = static_cast<double>(config.train.global_batch) /
+                             static_cast<double>(config.train.micro_batch);
+  PointWork work{
+      .model = plan::model_flops(input), .peak = planned.peak_flops, .predicted = planned.seconds};
+  constexpr double passes = 3;  // forward, and two products of its size in backward
+  double repeated = 0;
+  for (std::size_t i = 0; i < input.layers.size(); ++i) {
+    const LayerFlops flops = flops_of(input.layers[i], input);
+    work.six_n += passes * flops.products * micro_batches;
+    if (i == 0 || i + 1 == input.layers.size()) continue;  // not a block
+    if (input.build.recompute == Recompute::full) repeated += flops.all;
+    if (input.build.recompute == Recompute::selective) repeated += flops.all - flops.products;
+  }
+  work.hardware = work.model + repeated * micro_batches;
+  return work;
 }
 
 }  // namespace trireme::scale

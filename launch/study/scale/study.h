@@ -3,21 +3,22 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "launch/study/scale/work.h"
 #include "models/registry.h"
 #include "runtime/comm/process_mesh.h"
+#include "runtime/config/config.h"
 
 namespace trireme::scale {
 
 enum class Mode : std::uint8_t {
-  weak,       // the global batch grows with the ranks, whatever they share out: each keeps its work
+  weak,       // the global batch grows with the ranks in any layout: each rank keeps its work
   strong,     // the global batch is constant
-  fixed_loss  // it grows as with weak; what counts is the time until a loss is reached
+  fixed_loss  // it grows as in weak; measured is the time until a loss is reached
 };
 [[nodiscard]] std::string_view name_of(Mode mode);
 
@@ -29,8 +30,8 @@ struct StudyOptions {
   // For fixed-loss: time counts until the mean training loss of `loss_window` steps reaches this.
   double target_loss = 0;
   std::int64_t loss_window = 10;
-  // As parse_layouts() takes them, or "auto": the planner's fastest on parallel.hardware, where the
-  // config names that, else data parallel.
+  // For parse_layouts(), or "auto": the planner's fastest on parallel.hardware if the config names
+  // it, else data parallel.
   std::string layouts = "auto";
   int repeats = 3;
   std::int64_t steps = 30;
@@ -38,6 +39,17 @@ struct StudyOptions {
   // Order of the runs of each repeat: "drawn" at random per repeat, so that a machine that warms up
   // or gets busier does not bias single points, or as given.
   std::string order = "drawn";
+};
+
+// FLOPs of one step on all ranks together.
+struct PointWork {
+  // 6 N per token or image, N being the parameters of matrix products (PaLM: Chowdhery et al.,
+  // 2022, appendix B); the same plus attention and convolutions: three times the forward.
+  double six_n = 0, model = 0;
+  // Including the forward work that train.recompute repeats.
+  double hardware = 0;
+  double peak = 0;                    // FLOP/s by parallel.hardware; 0: no file is set
+  std::optional<double> predicted{};  // seconds per step, by the same file
 };
 
 // One point of a curve.
@@ -48,7 +60,7 @@ struct Point {
   std::vector<std::string> settings{};  // "key=value", of a layout that the planner chose
   PointWork work{};
   [[nodiscard]] int ranks() const { return mesh.size(); }
-  // "data=4:tensor=2"; axes of one rank are left out, but for data.
+  // "data=4:tensor=2"; without axes of one rank other than data.
   [[nodiscard]] std::string layout() const;
   // "weak-8-data=4:tensor=2".
   [[nodiscard]] std::string name() const;
@@ -61,8 +73,8 @@ struct Study {
   std::vector<Point> points;
   std::string launcher{};     // "mpirun --host a:4,b:4"; for the reports
   std::string hardware{};     // parallel.hardware; "": none
-  std::string environment{};  // environment.json of a run that ended well, for the reports
-  // Identifies this study in a directory; another study is refused.
+  std::string environment{};  // environment.json of a successful run, for the reports
+  // Identifies the study in a directory.
   std::vector<std::pair<std::string, std::string>> identity;
 
   // Arguments of `trireme` for a run of `point` into `directory`.
@@ -75,6 +87,9 @@ struct Study {
 [[nodiscard]] std::vector<MeshShape> parse_layouts(std::string_view text);
 // Rank counts joined by commas, ascending. Raises ExitCode::config.
 [[nodiscard]] std::vector<int> parse_ranks(std::string_view text);
+
+// The work of a step of a resolved config. Raises ExitCode::config for an invalid hardware file.
+[[nodiscard]] PointWork work_of(const Config& config);
 
 // The resolved config of a point's runs, as in the job except for values that depend on its hosts.
 // Raises ExitCode::config.

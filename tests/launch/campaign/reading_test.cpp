@@ -76,8 +76,9 @@ TEST(CampaignFile, RefusesWithPlaceValueAndFix) {
   refuses("nodes: 3\n", "c.yaml:2: nodes: has keys of its own; give some of nodes.min, nodes.max");
   refuses("hosts: [a:2]\n", "c.yaml:2: hosts: 'a:2' is no name of a host; write names alone");
   refuses("hosts: [a, -oProxyCommand=b]\n", "'-oProxyCommand=b' is no name of a host");
-  refuses("hosts: []\n", "c.yaml:2: hosts: is an empty list; remove the key to leave it out");
-  refuses("slurm: {partitions: []}\n", "c.yaml:2: slurm.partitions: is an empty list");
+  refuses("hosts: []\n", "c.yaml:2: hosts: expected a list of 1 to 1024 values, found 0");
+  refuses("slurm: {partitions: []}\n",
+          "c.yaml:2: slurm.partitions: expected a list of 1 to 1024 values");
   refuses("nodes: {min: 0}\n", "c.yaml:2: nodes.min: 0 is out of range; allowed: 1 to 65536");
   refuses("nodes: {min: many}\n", "expected an integer, found the text \"many\"");
   refuses("nodes: {min: 4, max: 2}\n",

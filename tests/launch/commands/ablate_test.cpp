@@ -13,8 +13,6 @@
 #include <random>
 
 #include "launch/study/ablate/comparison.h"
-#include "launch/study/ablate/halving.h"
-#include "launch/study/ablate/paired_test.h"
 #include "launch/study/ablate/prefixes.h"
 #include "models/config.h"
 #include "tests/launch/fixture/run_fixture.h"
@@ -217,8 +215,8 @@ TEST_F(AblateTest, InvalidStudiesAreRefusedAtTheStart) {
   const std::pair<const char*, const char*> bad[] = {
       {"seeds: [1]\nvariants: {grid: {train.clip: [0]}}\n", "train.clip"},
       {"seeds: [1]\nvarants: {}\n",
-       "study.yaml:3: varants: is no key of a study, did you mean variants?"},
-      {"seeds: [1, 1]\nvariants: {grid: {train.clip_norm: [0]}}\n", "seed 1 stands there twice"},
+       "study.yaml:3: varants: is not a key of a study, did you mean variants?"},
+      {"seeds: [1, 1]\nvariants: {grid: {train.clip_norm: [0]}}\n", "seed 1 is there twice"},
       {"seeds: [1]\nvariants: {random: {draws: 2, keys: {train.clip_norm: {low: 2, high: 1}}}}\n",
        "low = 2 is not below high = 1"},
       {"seeds: [1]\nvariants: {random: {draws: 2, keys: {train.clip_norm: {low: 0, high: 1, scale: "
@@ -228,12 +226,11 @@ TEST_F(AblateTest, InvalidStudiesAreRefusedAtTheStart) {
        "every variant has the base's values"},
       {"seeds: [1]\nvariants: {grid: {model.heads: [3]}}\n", "variant heads=3"},
       {"seeds: [1]\nfork_step: 2\nvariants: {grid: {model.hidden: [64]}}\n",
-       "model.hidden cannot change after step 2, as fork_step says: it decides what the state "
-       "holds"},
+       "model.hidden cannot change after step 2 (fork_step): it decides what the state contains"},
       {"seeds: [1]\nfork_step: 2\nvariants: {grid: {train.global_batch: [16]}}\n",
-       "it decides which sample stands where"},
+       "it decides the order of the samples"},
       {"seeds: [1]\nfork_step: 6\nvariants: {grid: {train.clip_norm: [0]}}\n",
-       "is no step before the end"},
+       "step 6 is not before the end"},
       {"seeds: [1]\nhalving: {at: [3]}\nvariants: {grid: {train.clip_norm: [0]}}\n",
        "is not evaluated at step 3"},
       {"seeds: [1]\nvariants: {grid: {run.seed: [4]}}\n", "list the seeds under `seeds`"}};
@@ -341,18 +338,18 @@ TEST(PairedTest, AgreesWithTablesOfStudentsT) {
                                            {2, 4.30265, 9.92484},
                                            {5, 2.57058, 4.03214},
                                            {30, 2.04227, 2.75000}}) {
-    EXPECT_NEAR(scale::t_probability(five, freedom), 0.05, 1e-6) << freedom;
-    EXPECT_NEAR(scale::t_probability(-one, freedom), 0.01, 1e-6) << freedom;
+    EXPECT_NEAR(studies::t_probability(five, freedom), 0.05, 1e-6) << freedom;
+    EXPECT_NEAR(studies::t_probability(-one, freedom), 0.01, 1e-6) << freedom;
   }
-  const auto interval = scale::mean_interval(std::vector<double>{1, 2, 6});
+  const auto interval = studies::mean_interval(std::vector<double>{1, 2, 6});
   EXPECT_NEAR(interval->low, 3 - 4.30265 * std::sqrt(7.0 / 3), 1e-4);
-  EXPECT_FALSE(scale::mean_interval(std::vector<double>{1}));
+  EXPECT_FALSE(studies::mean_interval(std::vector<double>{1}));
 }
 
 TEST(PairedTest, HolmCountsEveryTestThatWasPlanned) {
   const std::vector<std::optional<double>> p = {0.01, 0.04, std::nullopt, 0.015};
 
-  EXPECT_THAT(ablate::holm(p), ElementsAre(DoubleEq(0.04), DoubleEq(0.08), 1.0, DoubleEq(0.045)));
+  EXPECT_THAT(studies::holm(p), ElementsAre(DoubleEq(0.04), DoubleEq(0.08), 1.0, DoubleEq(0.045)));
 }
 
 // Studies of training losses that are noise alone, with a base that all variants are compared with.

@@ -223,9 +223,9 @@ TEST_F(ScaleTest, RefusesBeforeItStartsAnything) {
   };
 
   EXPECT_THAT(refusal("--ranks 1,2 --layouts data=1"), HasSubstr("makes 2 ranks; add one"));
-  EXPECT_THAT(refusal("--ranks 1,x"), HasSubstr("--ranks: 'x' is no whole number"));
-  EXPECT_THAT(refusal("--layouts model=2"), HasSubstr("'model=2' is no axis"));
-  EXPECT_THAT(refusal("--steps 5 --warmup 5"), HasSubstr("leave none to measure"));
+  EXPECT_THAT(refusal("--ranks 1,x"), HasSubstr("--ranks: 'x' is not a whole number"));
+  EXPECT_THAT(refusal("--layouts model=2"), HasSubstr("'model=2' is not an axis"));
+  EXPECT_THAT(refusal("--steps 5 --warmup 5"), HasSubstr("are left to measure"));
   EXPECT_THAT(refusal("--ranks 1,5 --mode strong"), HasSubstr("strong scaling, 5 ranks as data=5"));
   EXPECT_THAT(refusal("--ranks 1 --jobs 2"), HasSubstr("would disturb each other"));
   EXPECT_THAT(
@@ -339,9 +339,9 @@ TEST(Launcher, ScriptsAreThoseOfTheProgramWhereverItIsStarted) {
   const std::filesystem::path here = std::filesystem::current_path();
   std::filesystem::current_path("/");
   for (const char* const name : {"launch/mpi_run.sh", "scripts/peers/bench_h5py.py"})
-    EXPECT_TRUE(std::filesystem::exists(scale::own_script(name))) << name;
+    EXPECT_TRUE(std::filesystem::exists(own_script(name))) << name;
   std::filesystem::current_path(here);
-  EXPECT_EQ(scale::own_script("launch/none.sh"), "");
+  EXPECT_EQ(own_script("launch/none.sh"), "");
   EXPECT_EQ(shell_word("it's"), "'it'\\''s'");
   EXPECT_EQ(shell_word("a=1,b"), "a=1,b");
 }
@@ -454,7 +454,7 @@ TEST(ScaleLayouts, FillInTheDataRanksThatAreLeft) {
   EXPECT_EQ(layouts[1], (MeshShape{.pipeline = 3, .data = 0, .tensor = 2}));
   EXPECT_EQ(scale::parse_ranks("8,1,2,2"), (std::vector<int>{1, 2, 8}));
   expect_error(
-      ExitCode::config, [] { (void)scale::parse_layouts("data=0"); }, "no whole number above 0");
+      ExitCode::config, [] { (void)scale::parse_layouts("data=0"); }, "not a whole number above 0");
 }
 
 }  // namespace

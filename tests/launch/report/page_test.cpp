@@ -5,10 +5,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "launch/observe/report/assets.h"
 #include "launch/observe/report/differences.h"
 #include "launch/observe/report/html.h"
 #include "launch/observe/report/runs_page.h"
+#include "launch/observe/report/table.h"
 #include "launch/observe/report/text_report.h"
 #include "runtime/telemetry/metric_table.h"
 #include "runtime/telemetry/verdict.h"
@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::json;
 using report::escaped;
-using report::json_string;
+using report::json_for_script;
 using report::read_run;
 using report::RunData;
 using testing::AllOf;
@@ -56,7 +56,7 @@ class ReportPage : public testing::Test {
 TEST_F(ReportPage, TheDataOfARunReadBackWithTheirSpikes) {
   write_run(5000);
 
-  const json data = json::parse(report::page_data(run()));
+  const json data = report::page_data(run());
 
   EXPECT_EQ(data["items"], "tokens");
   EXPECT_EQ(data["step"].size(), data["series"]["loss"]["mean"].size());
@@ -143,10 +143,10 @@ TEST_F(ReportPage, UserTextIsEscaped) {
 
 TEST_F(ReportPage, BytesThatAreNoTextDoNotBreakThePage) {
   EXPECT_EQ(escaped("a\xff<'\"&>"), "a\xef\xbf\xbd&lt;&#39;&quot;&amp;&gt;");
-  EXPECT_EQ(json::parse(json_string("\xff</script>\u2028\"")), "\xef\xbf\xbd</script>\u2028\"");
-  EXPECT_THAT(json_string("</script><!--&"), Not(ContainsRegex("[<>&]")));
+  EXPECT_EQ(json::parse(json_for_script("\xff</script>\u2028\"")), "\xef\xbf\xbd</script>\u2028\"");
+  EXPECT_THAT(json_for_script("</script><!--&"), Not(ContainsRegex("[<>&]")));
   const double values[] = {1, std::nan(""), 2.5, HUGE_VAL, 1e-9};
-  EXPECT_EQ(report::json_numbers(values), "[1,null,2.5,null,1e-09]");
+  EXPECT_EQ(report::json_numbers(values).dump(), "[1,null,2.5,null,1e-09]");
 }
 
 TEST_F(ReportPage, ARunWithoutAStepHasAPage) {
@@ -168,7 +168,7 @@ TEST_F(ReportPage, TheConfigGivesWorkAndMemoryOfARun) {
   write_text(file("memory.json"), "{\"parameters\": 1048576, \"gradients\": \"many\"}");
 
   const RunData found = run();
-  const json data = json::parse(report::page_data(found));
+  const json data = report::page_data(found);
 
   ASSERT_GT(found.figures.flops_per_item, 0) << testing::PrintToString(found.remarks);
   ASSERT_GT(found.figures.peak_flops, 0);
@@ -212,6 +212,31 @@ TEST_F(ReportPage, SeveralRunsAreSideBySide) {
   EXPECT_EQ(report::text_differences(two),
             "\nsettings that differ\ntrain.steps                   20 | 30\n"
             "\nsettings of gpt2 alone\nmodel.layers                  <4>\n");
+}
+
+TEST(Table, WritesTheSameCellsInEveryForm) {
+  const auto rows = nlohmann::ordered_json::parse(
+      R"([{"name": "a,b_1", "rate": 1234.5, "interval": [0.5, 0.75], "runs": [1, 2], "shared": true},
+          {"name": "<c>", "rate": null, "runs": []}])");
+  const report::Table table = report::table_of(
+      rows, {report::words("name", "/name"), report::number("rate", "/rate", "{:.0f}"),
+             report::number("95 %", "/interval", "{:.1f}", 100),
+             report::number("range", "/interval/0 /interval/1", "{}", 1, ".."),
+             report::number("runs", "/runs/#"), report::words("", "/shared", "*")});
+
+  EXPECT_EQ(table.text(),
+            "name   rate          95 %      range  runs\n"
+            "a,b_1  1234  [50.0, 75.0]  0.5..0.75     2  *\n"
+            "<c>                                      0\n");
+  EXPECT_EQ(
+      table.csv(),
+      "name,rate,95 %,range,runs,\n\"a,b_1\",1234,\"[50.0, 75.0]\",0.5..0.75,2,*\n<c>,,,,0,\n");
+  EXPECT_THAT(table.html("Rows"),
+              AllOf(HasSubstr("<td class=\"text\">&lt;c&gt;</td><td></td>"),
+                    HasSubstr("<td>[50.0, 75.0]</td>"), HasSubstr("aria-label=\"Rows\"")));
+  EXPECT_THAT(table.latex(), AllOf(HasSubstr("\\begin{tabular}{lrrrrl}"), HasSubstr("95 \\%"),
+                                   HasSubstr("a,b\\_1 & 1234 & [50.0, 75.0]"),
+                                   HasSubstr("<c> & -- & -- & -- & 0 & -- \\\\\n")));
 }
 
 TEST(MetricsText, HasEveryMetricThatStepsEmit) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/study/scale/study_directory.h"
+#include "launch/study/study_directory.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -11,16 +11,19 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "launch/observe/report/html.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
 
-namespace trireme::scale {
+namespace trireme::studies {
 namespace {
+
+using nlohmann::ordered_json;
 
 namespace fs = std::filesystem;
 
-// Of a text that may be a whole config: the line that differs.
+// The first line that differs.
 std::string difference(const std::string& before, const std::string& now) {
   std::istringstream old_lines(before), new_lines(now);
   std::string was, is;
@@ -41,7 +44,7 @@ void make(const std::string& directory) {
   }
 }
 
-// The kernel takes it back however the process ends; jobs that it starts do not have it.
+// The kernel releases it at the end of the process; jobs do not inherit it.
 FileDescriptor lock(const std::string& directory) {
   FileDescriptor file =
       OutputDirectory(directory, ExitCode::config).open("study.lock", O_RDWR | O_CREAT);
@@ -60,8 +63,7 @@ FileDescriptor lock(const std::string& directory) {
 
 }  // namespace
 
-StudyDirectory::StudyDirectory(const std::string& directory,
-                               std::span<const std::pair<std::string, std::string>> identity,
+StudyDirectory::StudyDirectory(const std::string& directory, const Identity& identity,
                                bool resume) {
   using json = nlohmann::json;
   make(directory);
@@ -94,4 +96,31 @@ StudyDirectory::StudyDirectory(const std::string& directory,
   }
 }
 
-}  // namespace trireme::scale
+ordered_json settings_json(const Identity& identity) {
+  ordered_json settings = ordered_json::object();
+  for (const auto& [key, value] : identity)
+    settings[key] = value;
+  return settings;
+}
+
+std::string settings_html(const Identity& identity) {
+  std::string text;
+  for (const auto& [key, value] : identity)
+    text += value.find('\n') == std::string::npos
+                ? fmt::format("<p><code>{} {}</code></p>\n", report::escaped(key),
+                              report::escaped(value))
+                : report::folded_text(key, value);
+  return text;
+}
+
+void write_reports(const std::string& directory,
+                   const std::vector<std::pair<std::string, std::string>>& files) {
+  for (const auto& [name, text] : files)
+    write_file(directory + "/" + name, text, ExitCode::internal);
+}
+
+std::string json_file(const ordered_json& report) {
+  return report.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace trireme::studies

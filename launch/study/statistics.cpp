@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/study/scale/interval.h"
+#include "launch/study/statistics.h"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,8 @@
 #include <cmath>
 #include <numbers>
 #include <numeric>
-#include <vector>
 
-namespace trireme::scale {
+namespace trireme::studies {
 namespace {
 
 // The t that is passed on either side with probability `p`.
@@ -75,4 +74,26 @@ std::string interval_text(const std::optional<Interval>& interval, double factor
                      digits);
 }
 
-}  // namespace trireme::scale
+std::optional<double> paired_p(std::span<const double> differences) {
+  if (differences.size() < 2) return {};
+  const double mean = mean_of(differences);
+  if (mean == 0) return 1;
+  return t_probability(mean / standard_error(differences),
+                       static_cast<int>(differences.size()) - 1);
+}
+
+std::vector<double> holm(std::span<const std::optional<double>> p) {
+  std::vector<std::size_t> order(p.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return p[i].value_or(1); });
+  std::vector<double> corrected(p.size());
+  double largest = 0;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const double factor = static_cast<double>(order.size() - i);
+    largest = std::max(largest, std::min(1.0, factor * p[order[i]].value_or(1)));
+    corrected[order[i]] = largest;
+  }
+  return corrected;
+}
+
+}  // namespace trireme::studies
