@@ -438,8 +438,8 @@ double StepEngine::message_wait_seconds() const {
   double sum = 0;
   for (const Communicator* const group : {&mesh_.data(), &mesh_.tensor(), &mesh_.model()})
     sum += group->stats().waiting_seconds;
-  for (const Communicator* const group : mesh_.zero_groups())
-    sum += group->stats().waiting_seconds;
+  for (const Communicator* const group : {&mesh_.zero(), &mesh_.replicas(), &mesh_.gather()})
+    if (group != &mesh_.data()) sum += group->stats().waiting_seconds;
   return sum;
 }
 
