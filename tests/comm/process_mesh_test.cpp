@@ -50,7 +50,8 @@ std::vector<std::vector<int>> groups(const MeshShape& shape, const std::string& 
     FakeWorld world(rank, shape.size());
     const ProcessMesh mesh(world, shape);
     const auto found = world.splits.find(name);  // not of one rank
-    const Split split = found == world.splits.end() ? Split{rank, 0} : found->second;
+    const Split split =
+        found == world.splits.end() ? Split{rank, 0, CommRole::control} : found->second;
     const bool inserted = members[split.color].emplace(split.key, rank).second;
     EXPECT_TRUE(inserted) << "two ranks with color " << split.color << " and key " << split.key;
   }
