@@ -146,7 +146,13 @@ plan::NcclMemory nccl_memory_of(const Config& config, const NcclPlace& place, bo
   plan::NcclMemory memory = group(MeshAxis::tensor, sums, CommRole::tensor);
   if (training) {
     const bool rounded = reduced_dtype(config) != DType::f32;  // parallel/rounded_sum.h
-    memory += group(MeshAxis::data, rounded ? NcclTraffic::exchange : sums, CommRole::data);
+    const NcclTraffic reduced = rounded ? NcclTraffic::exchange : sums;
+    memory += group(MeshAxis::data, reduced, CommRole::data);
+    if (mesh.shard > 1) memory += group(MeshAxis::zero, NcclTraffic::gathers, CommRole::gather);
+    if (mesh.shard > 1 && mesh.shard < mesh.data) {
+      memory += group(MeshAxis::zero, reduced, CommRole::data);
+      memory += group(MeshAxis::replicas, reduced, CommRole::data);
+    }
   }
   // Losses and tied weights; then the links, at a stage between two others.
   memory += group(MeshAxis::pipeline, sums, CommRole::control);

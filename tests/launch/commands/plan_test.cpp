@@ -301,7 +301,8 @@ TEST_F(WholePlan, ANodeWithoutRoomForCopiesOfCheckpointsIsRefused) {
                  "checkpoint.every_steps: 0");
 }
 
-// 8 GPUs with NVLink: sums between all pairs take 7 x 32 connections of 12 MiB, and 24 rings.
+// 8 GPUs with NVLink: a connection takes 12 MiB, a ring has one a channel, a ring and a tree two,
+// sums between all pairs one to each peer.
 TEST_F(WholePlan, BuffersOfNcclFollowTheTrafficAndItsCap) {
   const std::string file = directory_.path() + "/plan.json";
   const auto nccl = [&](const std::string& set) {
@@ -312,12 +313,16 @@ TEST_F(WholePlan, BuffersOfNcclFollowTheTrafficAndItsCap) {
     const auto json = nlohmann::json::parse(test::read_file(file));
     return json["memory"]["stages"][0]["bytes"]["NCCL"].get<double>() / (1 << 20);
   };
-  EXPECT_EQ(nccl(""), 24 * 24);
+  // Gradients that are reduced during backward have 16 CTAs (cta_limits).
+  EXPECT_EQ(nccl(""), 16 * 24);
+  EXPECT_EQ(nccl(" --set parallel.reducer=inline"), 24 * 24);
   EXPECT_EQ(nccl(" --set comm.max_ctas=2"), 2 * 24);
   EXPECT_EQ(nccl(" --set reproducibility=layout --set parallel.tensor_blocks=1"),
-            24 * 12 + 7 * 32 * 12);
-  EXPECT_EQ(nccl(" --set parallel.reduce_dtype=compute"), 24 * 12 + 7 * 32 * 12);
-  EXPECT_EQ(nccl(" --set reproducibility=fast"), 24 * 24 + 256);
+            16 * 12 + 7 * 16 * 12);
+  EXPECT_EQ(nccl(" --set parallel.reduce_dtype=compute"), 16 * 12 + 7 * 16 * 12);
+  // Gathers have a group of their own.
+  EXPECT_EQ(nccl(" --set parallel.zero=3 --set comm.max_ctas=4"), 4 * 24 + 4 * 12);
+  EXPECT_EQ(nccl(" --set reproducibility=fast"), 16 * 24 + 256);
 }
 
 TEST_F(WholePlan, TheSearchPrintsTenLayoutsThatFit) {
