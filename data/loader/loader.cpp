@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
+#include <utility>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/error.h"
+#include "runtime/base/log.h"
 #include "runtime/base/test_hooks.h"
 #include "runtime/device/trace/host_trace.h"
 #include "runtime/device/trace/trace_log.h"
@@ -211,6 +213,11 @@ void Loader::issue(std::int64_t batch, Stream& copy) {
   Target& target = target_of(batch);
   const bool bound = bound_documents(slot.host.batch);
   target.batch.document_bounds.data = bound ? target.device.batch.document_bounds.data : nullptr;
+  if (!bound && device_.type() == DeviceType::cuda && !std::exchange(crowded_, true))
+    log::get("data").info(
+        "batch {} has more than {} documents or sequences: for such ones attention takes own "
+        "kernels",
+        batch, target.batch.document_bounds.count() - 1);
   copy.wait(*released_);
   const TraceSpan span(TraceKind::copy, copy, "batch to the device");
   device_.copy(copy, target.device.buffer.data(), slot.host.buffer.data(),

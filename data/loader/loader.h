@@ -89,6 +89,7 @@ class Loader final : public BatchSource {
   std::int64_t ticket_ = 0;        // next part to read: batch * parts_ + part; guarded by mutex_
   std::int64_t issued_ = 0;        // batches passed to the copy stream; guarded by mutex_
   bool failed_ = false;            // guarded by mutex_
+  bool crowded_ = false;           // a batch had too many documents, which was logged
   std::atomic<bool> stopping_ = false;
   std::vector<std::thread> threads_;
 };
