@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "runtime/comm/comm_label.h"
 #include "runtime/comm/timing/stall_clock.h"
@@ -50,10 +51,12 @@ GradReducer::GradReducer(Device& device, const ReducerGroups& groups, ParamStore
       missing_(params.layout().buckets().size()),
       buffer_of_unit_(static_cast<std::size_t>(std::max(params.layout().unit_count(), 1)), -1),
       ready_event_(device.make_event()),
-      reduced_event_(device.make_event()) {
+      reduced_event_(device.make_event()),
+      summed_event_(device.make_event()) {
   TRIREME_EXPECTS(params.options().gradient_levels >= weights_.levels(),
                   "{} levels of partial sums, need {}", params.options().gradient_levels,
                   weights_.levels());
+  if (zero_.size() > 1 && replicas_.size() > 1) second_ = device.make_stream(StreamKind::comm);
   if (options_.chunks.empty()) options_.chunks = {{0, std::max(params.layout().unit_count(), 1)}};
   for (int i = 0; i < ParamStore::gradient_buffers; ++i)
     buffer_free_.push_back(device.make_event());
@@ -213,13 +216,26 @@ void GradReducer::sum_in_group(const Bucket& bucket, int level) {
 
 void GradReducer::sum_over_groups(const Tensor& sums, bool weights) {
   if (replicas_.size() == 1) return;
-  clock_.start(comm_);
-  if (weights && over_groups_) {
-    over_groups_->all_reduce(comm_, sums);
-  } else {
-    replicas_.all_reduce(comm_, sums, sums, ReduceOp::sum);
+  Stream& stream = second_ ? *second_ : comm_;
+  if (second_) {
+    comm_.record(*summed_event_);
+    second_->wait(*summed_event_);
+    second_busy_ = true;
   }
-  clock_.stop(comm_);
+  clock_.start(stream);
+  if (weights && over_groups_) {
+    over_groups_->all_reduce(stream, sums);
+  } else {
+    replicas_.all_reduce(stream, sums, sums, ReduceOp::sum);
+  }
+  clock_.stop(stream);
+}
+
+// The comm stream follows the sums over replicas.
+void GradReducer::join_levels() {
+  if (!std::exchange(second_busy_, false)) return;
+  second_->record(*summed_event_);
+  comm_.wait(*summed_event_);
 }
 
 void GradReducer::launch(const Bucket& bucket, int micro_batch) {
@@ -270,9 +286,11 @@ void GradReducer::finish() {
     const ScopedCommLabel label(labels_[i]);
     if (waiting) launch(buckets[i], options_.micro_batches - 1);
   }
+  join_levels();
 }
 
 void GradReducer::join() {
+  join_levels();
   comm_.record(*reduced_event_);
   wait_for_comm(compute_, *reduced_event_, nullptr, StallCause::sum);
 }

@@ -64,7 +64,9 @@ struct ReducerGroups {
 
 class GradReducer final : public GradientSink {
  public:
-  // Groups and `params` must outlive the reducer. `comm` is the stream of the groups' collectives.
+  // Groups and `params` must outlive the reducer. `comm` is the stream of the groups' collectives;
+  // of two levels, sums over replicas have a stream of their own, beside the next bucket's in the
+  // ZeRO group.
   GradReducer(Device& device, const ReducerGroups& groups, ParamStore& params, Stream& compute,
               Stream& comm, const ReducerOptions& options);
   // The required StoreOptions::gradient_levels.
@@ -122,6 +124,7 @@ class GradReducer final : public GradientSink {
   void launch(const Bucket& bucket, int micro_batch);
   void scatter(const Bucket& bucket, int micro_batch);
   void hand_over();
+  void join_levels();
   [[nodiscard]] Chunk& chunk_of(int unit);
 
   Device& device_;
@@ -139,7 +142,9 @@ class GradReducer final : public GradientSink {
   std::vector<int> missing_;         // per bucket: parameters that have not reported
   int next_buffer_ = 0;
   std::vector<int> buffer_of_unit_;
-  std::unique_ptr<Event> ready_event_, reduced_event_;
+  std::unique_ptr<Event> ready_event_, reduced_event_, summed_event_;
+  std::unique_ptr<Stream> second_;  // of sums over replicas; null: the comm stream
+  bool second_busy_ = false;        // since the last join
   std::vector<std::unique_ptr<Event>> buffer_free_;
   std::vector<bool> buffer_used_;  // in this step, so its event is valid
 };

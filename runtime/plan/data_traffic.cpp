@@ -157,25 +157,28 @@ class Stage {
   // seconds of what ZeRO 2 and 3 repeat for every other one.
   double reduce_last(DataTraffic& traffic) const {
     struct Message {
-      double ready, seconds;
+      double ready, in_group, over_groups;
     };
     std::vector<Message> messages;
     double all = 0, repeated = 0;
     for (const Bucket& bucket : layout_.buckets()) {
       if (bucket.kind == ParamKind::frozen) continue;
       const double in_group = seconds_in_group(bucket);
-      const double seconds = in_group + seconds_over_groups(bucket);
-      messages.push_back({ready_at(bucket.units.first), seconds});
-      all += seconds;
+      const double over_groups = seconds_over_groups(bucket);
+      messages.push_back({ready_at(bucket.units.first), in_group, over_groups});
+      all += in_group + over_groups;
       repeated += in_group;
       const double times = input_.zero >= 2 ? input_.schedule.micro_batches : 1;
       add_bytes(traffic, reduction(bucket), times * reduced_bytes(bucket), zero_);
       add_bytes(traffic, Collective::all_reduce, bytes_over_groups(bucket), replicas_);
     }
     std::ranges::sort(messages, {}, &Message::ready);
-    double free_at = 0;
-    for (const Message& message : messages)
-      free_at = std::max(free_at, message.ready) + message.seconds;
+    // Each level has a stream.
+    double group_free_at = 0, free_at = 0;
+    for (const Message& message : messages) {
+      group_free_at = std::max(group_free_at, message.ready) + message.in_group;
+      free_at = std::max(free_at, group_free_at) + message.over_groups;
+    }
     // What had to wait for the end of the stage's work, and the share of the rest that costs it.
     const double hidden = std::max(0.0, std::min(all, all - (free_at - spans_.back().end)));
     traffic.tail = (all - hidden) + (1 - hides()) * hidden;

@@ -56,8 +56,11 @@ ReplicaCheck::ReplicaCheck(Device& device, const ParamStore& params, const Proce
                        Buffer(device, 2 * bytes, MemoryKind::host)});
   };
   add(mesh.data(), &Region::with_data);
-  if (&mesh.replicas() != &mesh.data()) add(mesh.replicas(), &Region::slice);
-  // The tensor group itself may be busy on another stream.
+  // The groups of gradients may be busy on other streams.
+  if (mesh.shape().shard > 1) {
+    replicas_ = mesh.replicas().split(0, mesh.replicas().rank(), "replicas");
+    add(*replicas_, &Region::slice);
+  }
   tensor_ = mesh.tensor().split(0, mesh.tensor().rank(), "tensor replicas");
   add(*tensor_, &Region::with_tensor);
 }

@@ -55,7 +55,7 @@ class ReplicaCheck {
   Streams& streams_;
   std::vector<Region> regions_;
   Buffer digests_;  // (regions) u64
-  std::unique_ptr<Communicator> tensor_;
+  std::unique_ptr<Communicator> replicas_, tensor_;
   std::vector<Group> groups_;
   std::unique_ptr<Event> digested_, compared_;
   std::int64_t done_ = -1;  // of the open comparison
