@@ -73,6 +73,15 @@ TEST_F(TrainTest, ResNetOnTwoAndFourRanksEqualsOneToRounding) {
   EXPECT_NEAR(validation_loss_of("one"), validation_loss_of("four"), 1e-4);
 }
 
+TEST_F(TrainTest, APlanBeyondTheHostsMemoryIsRefusedBeforeAnythingIsAllocated) {
+  const CommandResult refused = train_gpt(
+      "large", 2, {"model.hidden=1024", "train.global_batch=2097152", "train.micro_batch=1048576"});
+
+  EXPECT_EQ(refused.exit_code, 2) << refused.output;
+  EXPECT_THAT(refused.output, HasSubstr("the plan does not fit: 2 ranks need"));
+  EXPECT_THAT(refused.output, HasSubstr("lower train.micro_batch"));
+}
+
 TEST_F(TrainTest, ThreeRanksShareAGlobalBatchOfSix) {
   ASSERT_RUNS(train_gpt("one", 1, {"train.global_batch=6"}));
   ASSERT_RUNS(train_gpt("three", 3, {"train.global_batch=6"}));
