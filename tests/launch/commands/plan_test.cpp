@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // `trireme plan` inside the test's own process.
-#include <gmock/gmock.h>
-
-#include <CLI/CLI.hpp>
-
-#include <nlohmann/json.hpp>
-
 #include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include <cmath>
 #include <cstdlib>
