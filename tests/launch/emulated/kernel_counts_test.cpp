@@ -252,7 +252,9 @@ TEST(KernelCounts, ZeroGroupsSendASliceOfTheGradientsOnceAStepToTheOthers) {
       const double inside = passes * bytes * (group - 1) / group,
                    between = 2 * bytes / group * (groups - 1) / groups;
       EXPECT_NEAR(sent.gradients / (inside + between), 1, 2e-3) << "zero " << zero;
-      if (zero < 3) EXPECT_NEAR(sent.all / sent.planned, 1, 0.01) << "zero " << zero;
+      if (zero < 3) {
+        EXPECT_NEAR(sent.all / sent.planned, 1, 0.01) << "zero " << zero;
+      }
     }
   }
 }
