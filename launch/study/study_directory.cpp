@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "launch/observe/report/html.h"
+#include "models/config.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
@@ -32,6 +33,17 @@ std::string difference(const std::string& before, const std::string& now) {
     const bool more_new = static_cast<bool>(std::getline(new_lines, is));
     if (!more_old || !more_new || was != is)
       return fmt::format("'{}' there, '{}' now", more_old ? was : "", more_new ? is : "");
+  }
+}
+
+// A whole config of an earlier version lacks keys that are new since; they had their defaults.
+bool same_setting(const std::string& before, const std::string& now) {
+  if (before == now) return true;
+  if (now.find('\n') == std::string::npos) return false;
+  try {
+    return to_yaml(parse_config(before, "study.json", {})) == now;
+  } catch (const Error&) {
+    return false;
   }
 }
 
@@ -90,7 +102,7 @@ StudyDirectory::StudyDirectory(const std::string& directory, const Identity& ide
     const auto found = there.is_object() ? there.find(key) : there.end();
     const bool text = found != there.end() && found->is_string();
     const std::string before = text ? found->get<std::string>() : "";
-    if (before == value) continue;
+    if (same_setting(before, value)) continue;
     fail(ExitCode::config, "--resume: {} holds another study: {}: {}; choose another --out",
          directory, key, difference(before, value));
   }

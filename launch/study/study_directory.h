@@ -18,7 +18,8 @@ class StudyDirectory {
  public:
   // Creates DIRECTORY/runs, locks the directory for the object's lifetime, and writes study.json if
   // there is none. Raises ExitCode::config if another process holds the lock, if the directory
-  // holds a study and `resume` is false, or one of another `identity`, naming the difference.
+  // holds a study and `resume` is false, or one of another `identity`, naming the difference; keys
+  // that a config there lacks count as their defaults.
   StudyDirectory(const std::string& directory, const Identity& identity, bool resume);
 
  private:

@@ -207,6 +207,16 @@ TEST_F(ScaleTest, AnInterruptedStudyResumes) {
   EXPECT_THAT(result.output, AllOf(HasSubstr("2 runs, 1 of them are there already"),
                                    HasSubstr("[1/1] weak scaling, 2 ranks as data=2, run 1: ")));
 
+  // A study of a version that did not have a key yet.
+  std::string settings = read_file(out() + "/study.json");
+  const std::string key = "\\n  zero_group: all";
+  ASSERT_NE(settings.find(key), std::string::npos) << settings;
+  write_file(out() + "/study.json", settings.erase(settings.find(key), key.size()));
+  const CommandResult older = run_command(command + " --resume");
+
+  EXPECT_EQ(older.exit_code, 0) << older.output;
+  EXPECT_THAT(older.output, HasSubstr("2 runs, 2 of them are there already"));
+
   const CommandResult other = run_command(scale(study + "--steps 1499 --resume"));
 
   EXPECT_EQ(other.exit_code, 2);
