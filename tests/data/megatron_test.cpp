@@ -154,7 +154,7 @@ TEST_F(Megatron, KnowsWhereItsDocumentsBegin) {
   data->document_starts(0, starts);
 
   EXPECT_EQ(starts, (std::vector<std::int32_t>{0, 0, 0, 3, 3, 3, 3, 3, 8, 8, 8, 8}));
-  EXPECT_DOUBLE_EQ(data->layout().mean_documents, 1 + 11 * 4 / 12.0);
+  EXPECT_DOUBLE_EQ(data->layout().mean_documents, 1 + 11 * 3 / 12.0);
 }
 
 TEST_F(Megatron, HasAFingerprintOfBothFiles) {
