@@ -33,10 +33,12 @@ StartPlan plan_start(int ranks, std::span<const DryGroup> groups) {
 
 std::string describe(const StartPlan& start) {
   return fmt::format(
-      "start: {} ranks meet at {} root{} of at most {}; {} splits make {} NCCL groups of a rank, "
-      "which sends {} messages for them; limit {:g} s\n",
-      start.ranks, start.roots, start.roots == 1 ? "" : "s", start.ranks_of_root, start.splits,
-      start.communicators, start.messages, start.limit_seconds);
+      "start: {} ranks meet at {} root{} of at most {}; each makes {} NCCL group{} in {} split{} "
+      "and "
+      "sends {} messages for them; limit {:g} s\n",
+      start.ranks, start.roots, start.roots == 1 ? "" : "s", start.ranks_of_root,
+      start.communicators, start.communicators == 1 ? "" : "s", start.splits,
+      start.splits == 1 ? "" : "s", start.messages, start.limit_seconds);
 }
 
 }  // namespace trireme

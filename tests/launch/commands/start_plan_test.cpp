@@ -38,7 +38,9 @@ TEST(StartPlan, DataRanksSplitOnce) {
   EXPECT_EQ(start.ranks_of_root, 128);
   EXPECT_EQ(start.messages, (1 + 3 * 1023) + 1023 + (1 + 3 * 1023));
   EXPECT_EQ(start.limit_seconds, 344);
-  EXPECT_THAT(describe(start), HasSubstr("1024 ranks meet at 8 roots of at most 128; 1 splits"));
+  EXPECT_THAT(
+      describe(start),
+      HasSubstr("1024 ranks meet at 8 roots of at most 128; each makes 2 NCCL groups in 1 split "));
 }
 
 TEST(StartPlan, AMeshOfThreeAxesSplitsItsGroupsOnceAndLinksFromAPipeline) {
