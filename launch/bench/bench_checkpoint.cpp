@@ -155,7 +155,7 @@ CheckpointFigures measure_size(const RankProcess& process,
   const auto stream = device->make_stream(StreamKind::compute);
   const auto world = watched_world(process);
   const Scratch scratch(*world, arguments.directory);
-  const ProcessMesh mesh(*world, {.data = world->size()});
+  const ProcessMesh mesh(*world, {.data = world->size(), .shard = world->size()});
   ParamStore params;
   std::vector<PlacedParam> placed;
   const std::int64_t rows = std::max<std::int64_t>(
