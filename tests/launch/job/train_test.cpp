@@ -74,8 +74,10 @@ TEST_F(TrainTest, ResNetOnTwoAndFourRanksEqualsOneToRounding) {
 }
 
 TEST_F(TrainTest, APlanBeyondTheHostsMemoryIsRefusedBeforeAnythingIsAllocated) {
-  const CommandResult refused = train_gpt(
-      "large", 2, {"model.hidden=1024", "train.global_batch=2097152", "train.micro_batch=1048576"});
+  const CommandResult refused =
+      train_gpt("large", 2,
+                {"model.hidden=1024", "model.heads=8", "train.global_batch=2097152",
+                 "train.micro_batch=1048576"});
 
   EXPECT_EQ(refused.exit_code, 2) << refused.output;
   EXPECT_THAT(refused.output, HasSubstr("the plan does not fit: 2 ranks need"));
