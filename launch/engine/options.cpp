@@ -139,9 +139,7 @@ CtaLimits cta_limits(const Config& config) {
     if (comm.max_ctas > 0) return static_cast<int>(comm.max_ctas);
     return std::max(by_role, static_cast<int>(comm.min_ctas));
   };
-  const int data =
-      chosen(comm.data_ctas,
-             config.parallel.reducer == ReducerMode::overlapped ? of_data : nccl_most_ctas);
+  const int data = chosen(comm.data_ctas, of_data);
   CtaLimits limits{.least = static_cast<int>(comm.min_ctas)};
   const auto set = [&](CommRole role, int ctas) {
     limits.most[static_cast<std::size_t>(role)] = ctas;
@@ -178,8 +176,7 @@ MessageProcessors message_processors(const Config& config, const ScheduleShape& 
           .tensor = parallel.tensor > 1 ? left_to(CommRole::tensor) : 0,
           .data = leaves ? left_to(CommRole::data) : 0,
           .gather = leaves && parallel.zero > 0 ? left_to(CommRole::gather) : 0,
-          .zero = static_cast<int>(parallel.zero),
-          .overlapped = parallel.reducer == ReducerMode::overlapped};
+          .zero = static_cast<int>(parallel.zero)};
 }
 
 StepOptions step_options(const Config& config, const ScheduleShape& pipeline,

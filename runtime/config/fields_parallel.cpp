@@ -70,9 +70,8 @@ std::vector<Field> comm_fields() {
             on_cuda),
       FIELD(comm.data_ctas, (IntegerRange{1, 64, {}, "default"}),
             "the same for gradients and, again, for parameters gathered by ZeRO; default = "
-            "max_ctas, or with parallel.reducer: overlapped 16 (ZeRO 2 and 3: 8); matmuls leave as "
-            "many SMs with ZeRO 2 and 3, and with max_ctas in the micro-batches that ZeRO 0 and 1 "
-            "reduce or gather beside",
+            "max_ctas, or 16 (ZeRO 2 and 3: 8); matmuls leave as many SMs with ZeRO 2 and 3, and "
+            "with max_ctas in the micro-batches that ZeRO 0 and 1 reduce or gather beside",
             on_cuda),
       FIELD(comm.tensor_ctas, (IntegerRange{1, 64, {}, "default"}),
             "the same for sums within layers; default = max_ctas, or NCCL's choice", on_cuda),

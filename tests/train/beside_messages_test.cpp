@@ -18,17 +18,14 @@ std::vector<int> of_step(const MessageProcessors& left, int micro_batches) {
 }
 
 TEST(BesideMessages, MatmulsLeaveRoomForTheDataGroupWhileItIsAtWork) {
-  const auto data = [](int zero, bool overlapped = true) {
-    return MessageProcessors{.data = 16, .gather = 8, .zero = zero, .overlapped = overlapped};
+  const auto data = [](int zero) {
+    return MessageProcessors{.data = 16, .gather = 8, .zero = zero};
   };
 
   EXPECT_EQ(of_step(data(0), 3), (std::vector{0, 0, 16}));
   EXPECT_EQ(of_step(data(1), 3), (std::vector{8, 0, 16}));
   EXPECT_EQ(of_step(data(2), 3), (std::vector{24, 16, 16}));
   EXPECT_EQ(of_step(data(3), 3), (std::vector{24, 24, 24}));
-  EXPECT_EQ(of_step(data(0, false), 3), (std::vector{0, 0, 0}));
-  EXPECT_EQ(of_step(data(2, false), 3), (std::vector{8, 0, 0}));
-  EXPECT_EQ(of_step(data(3, false), 3), (std::vector{8, 8, 8}));
 }
 
 TEST(BesideMessages, LinksAndSumsWithinLayersAreAtWorkAllTheStep) {
@@ -41,20 +38,13 @@ TEST(BesideMessages, LinksAndSumsWithinLayersAreAtWorkAllTheStep) {
 // What is rehearsed before the first step is what its steps use.
 TEST(BesideMessages, ValuesAreThoseOfSomeMicroBatch) {
   for (int zero = 0; zero <= 3; ++zero) {
-    for (const bool overlapped : {false, true}) {
-      const MessageProcessors left{.receives = 1,
-                                   .link = 2,
-                                   .data = 16,
-                                   .gather = 8,
-                                   .zero = zero,
-                                   .overlapped = overlapped};
-      const auto used = of_step(left, 3);
-      const auto values = left.values();
-      for (const int value : used)
-        EXPECT_TRUE(values.contains(value)) << zero << overlapped;
-      EXPECT_EQ(left.everywhere(), used[1]);
-      EXPECT_TRUE(values.contains(0)) << "evaluation";
-    }
+    const MessageProcessors left{.receives = 1, .link = 2, .data = 16, .gather = 8, .zero = zero};
+    const auto used = of_step(left, 3);
+    const auto values = left.values();
+    for (const int value : used)
+      EXPECT_TRUE(values.contains(value)) << zero;
+    EXPECT_EQ(left.everywhere(), used[1]);
+    EXPECT_TRUE(values.contains(0)) << "evaluation";
   }
 }
 

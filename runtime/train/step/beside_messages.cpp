@@ -8,7 +8,7 @@ namespace trireme {
 int MessageProcessors::beside(int micro_batch, int micro_batches) const {
   const bool last = micro_batch + 1 == micro_batches;
   const bool gathers = zero == 3 || (zero > 0 && micro_batch == 0);
-  const bool reduces = overlapped && (zero >= 2 || last);
+  const bool reduces = zero >= 2 || last;
   return receives * link + tensor + (gathers ? gather : 0) + (reduces ? data : 0);
 }
 

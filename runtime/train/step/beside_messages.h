@@ -7,8 +7,8 @@
 // wave, and takes twice as long. With a smaller number of multiprocessors (cuBLASLt's SM count
 // target) it takes one wave, but cuBLASLt may choose another algorithm, with other bits. So the
 // number is a pure function of the micro-batch, not of what has arrived: runs, resumed runs,
-// replayed graphs and recomputed passes have the same bits. With reproducibility: layout one number
-// holds everywhere, on every layout (ExecutionPolicy).
+// replayed graphs, recomputed passes and reduction behind backward have the same bits. With
+// reproducibility: layout one number holds everywhere, on every layout (ExecutionPolicy).
 #pragma once
 
 #include <set>
@@ -22,7 +22,6 @@ struct MessageProcessors {
   int data = 0;      // for gradients, while they are under way
   int gather = 0;    // for parameters of ZeRO, likewise; on a stream of their own
   int zero = 0;      // the stage, which decides when that is
-  bool overlapped = true;  // gradients are reduced during backward
 
   // In every micro-batch.
   [[nodiscard]] int everywhere() const;

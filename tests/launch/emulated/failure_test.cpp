@@ -102,9 +102,9 @@ TEST_F(EmulatedFailure, AnOldNcclIsReportedWithBothVersions) {
 }
 
 TEST_F(EmulatedFailure, TooLargeActivationsNameSettingsThatFit) {
-  const ScopedVariable small("TRIREME_EMULATED_MEMORY", "4");
+  const ScopedVariable small("TRIREME_EMULATED_MEMORY", "128");
   expect_failure(
-      train(1, {"model.context=64", "model.hidden=64", "train.micro_batch=8"}), 2,
+      train(1, {"model.context=512", "model.hidden=128", "train.micro_batch=8"}), 2,
       AllOf(HasSubstr("the plan does not fit: a rank needs "), HasSubstr("GiB on GPU 0000:01:00.0"),
             HasSubstr("activations overflow"), HasSubstr("parameters "), HasSubstr("gradients "),
             HasSubstr("(now 8) would fit"), HasSubstr("train.recompute: full (now none)")));

@@ -76,8 +76,9 @@ TEST_F(ProductsTest, AFileServesEveryLayoutThatHasItsBlocks) {
 
 // Memory for the model, but less free than the weights of its head.
 TEST_F(ProductsTest, AMatmulWithoutMemoryEndsAReproducibleRun) {
-  Settings set{"model.vocabulary=20000", "model.layers=1"};
-  const CommandResult alone = run("alone", set);
+  Settings set{"model.vocabulary=20000", "model.layers=1", "device.type=cuda", "train.steps=2",
+               "train.eval_every=0"};
+  const CommandResult alone = train_gpt("alone", 1, set);
   std::smatch used;
   ASSERT_TRUE(std::regex_search(alone.output, used, std::regex(R"(measured: [\d.]+ / (\d+))")))
       << alone.output;
@@ -85,7 +86,7 @@ TEST_F(ProductsTest, AMatmulWithoutMemoryEndsAReproducibleRun) {
   set.push_back("device.autotune=" + file());
 
   ::setenv("TRIREME_EMULATED_MEMORY", memory.c_str(), 1);
-  const CommandResult refused = run("refused", set);
+  const CommandResult refused = train_gpt("refused", 1, set);
   ::unsetenv("TRIREME_EMULATED_MEMORY");
 
   EXPECT_EQ(refused.exit_code, 2) << refused.output;
