@@ -310,9 +310,9 @@ TEST_F(WholePlan, BuffersOfNcclFollowTheTrafficAndItsCap) {
     const auto json = nlohmann::json::parse(test::read_file(file));
     return json["memory"]["stages"][0]["bytes"]["NCCL"].get<double>() / (1 << 20);
   };
-  // Gradients that are reduced during backward have 16 CTAs (cta_limits).
-  EXPECT_EQ(nccl(""), 16 * 24);
-  EXPECT_EQ(nccl(" --set parallel.reducer=inline"), 24 * 24);
+  EXPECT_EQ(nccl(""), 16 * 24);  // cta_limits
+  EXPECT_EQ(nccl(" --set parallel.reducer=inline"), 16 * 24);
+  EXPECT_EQ(nccl(" --set comm.data_ctas=64"), 24 * 24);
   EXPECT_EQ(nccl(" --set comm.max_ctas=2"), 2 * 24);
   EXPECT_EQ(nccl(" --set reproducibility=layout --set parallel.tensor_blocks=1"),
             16 * 12 + 7 * 16 * 12);

@@ -80,7 +80,8 @@ TEST_F(ProductsTest, AMatmulWithoutMemoryEndsAReproducibleRun) {
                "train.eval_every=0"};
   const CommandResult alone = train_gpt("alone", 1, set);
   std::smatch used;
-  ASSERT_TRUE(std::regex_search(alone.output, used, std::regex(R"(measured: [\d.]+ / (\d+))")))
+  ASSERT_TRUE(
+      std::regex_search(alone.output, used, std::regex(R"(predicted / measured: [\d.]+ / (\d+))")))
       << alone.output;
   const std::string memory = std::to_string(std::stoi(used[1]) + 1);  // MiB
   set.push_back("device.autotune=" + file());
