@@ -55,10 +55,10 @@ template <typename Json = nlohmann::json>
 
 // Passes the values of `text` to the reader in order; false if the reader stopped or the JSON is
 // invalid, which the reader's parse_error() has reported.
-[[nodiscard]] inline bool read_json_events(std::string_view text,
-                                           nlohmann::json_sax<nlohmann::json>& reader) {
+template <typename Json>
+[[nodiscard]] bool read_json_events(std::string_view text, nlohmann::json_sax<Json>& reader) {
   if (is_nested_too_deeply(text)) return reader.parse_error(0, "", JsonTooDeep());
-  return nlohmann::json::sax_parse(text, &reader);
+  return Json::sax_parse(text, &reader);
 }
 
 }  // namespace trireme
