@@ -216,8 +216,8 @@ void add_bench_machine(CLI::App& bench_command) {
   auto* const profile =
       command
           ->add_flag("--profile", arguments->profile,
-                     "Print how the time of a step on the CPU is spent, by operation, and measure "
-                     "nothing else")
+                     "Print how the time of a step without CUDA graphs is spent, by operation, and "
+                     "measure nothing else")
           ->excludes(out);
   auto* const links =
       command
