@@ -124,11 +124,11 @@ TEST_F(StuckTest, AStoppedPipelineStageIsNamedWithGroupAndCall) {
 TEST_F(StuckTest, AStoppedZeroRankIsNamedWithGroupAndCall) {
   const CommandResult result = strike(2, 1, SIGSTOP, {"parallel.zero=3"});
 
-  expect_report(
-      result,
-      AllOf(HasSubstr("rank 1"), HasSubstr("does not answer"), HasSubstr("group data"),
-            AnyOf(HasSubstr("all_gather"), HasSubstr("reduce_scatter"), HasSubstr("all_reduce")),
-            HasSubstr("parallel.timeout_seconds: 3")));
+  expect_report(result, AllOf(HasSubstr("rank 1"), HasSubstr("does not answer"),
+                              ContainsRegex("group (data|zero[.]gather): "),
+                              AnyOf(HasSubstr("all_gather"), HasSubstr("reduce_scatter"),
+                                    HasSubstr("all_reduce")),
+                              HasSubstr("parallel.timeout_seconds: 3")));
 }
 
 TEST_F(StuckTest, AStoppedFirstRankIsNamedByTheOthers) {
