@@ -5,6 +5,8 @@
 #   scripts/lint.sh            all files that git tracks or would track (a second)
 #   scripts/lint.sh FILE...    these files only
 #   scripts/lint.sh --cuda     instead: the CUDA sources (*.cu) under clang-tidy-22, seconds per file; 77 if it is missing
+#   scripts/lint.sh --tidy [FILE.cpp...]  instead: C++ under clang-tidy-16, seconds per file; of a configured build/cpu or
+#                              build/cuda. Without files: all that it compiles (half an hour)
 set -euo pipefail
 called_from=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -30,8 +32,31 @@ lint_cuda() {
       2> >(grep -vE '^[0-9]+ warnings? |^Suppressed|^Use -header-filter' >&2) || exit 1
   exit 0
 }
+
+# clang-tidy 14, Debian 12's default, has no std::source_location; 16 is the first in Debian 12 that parses this code.
+lint_cpp() {
+  local tidy build file
+  tidy=$(command -v clang-tidy-16) || {
+    echo "skipped: there is no clang-tidy-16 (apt-get install clang-tidy-16)"
+    exit 77
+  }
+  for build in build/cpu build/cuda none; do if [[ -f $build/compile_commands.json ]]; then break; fi; done
+  [[ $build != none ]] || {
+    echo "skipped: neither build/cpu nor build/cuda is configured (cmake --preset cpu)"
+    exit 77
+  }
+  if [[ $# -gt 0 ]]; then
+    for file in "$@"; do printf '%s\0' "$(cd "$called_from" && realpath -- "$file")"; done
+  else
+    # The units of the build, which hold many sources each.
+    grep -oP '"file": "\K[^"]+\.(cpp|cxx)(?=")' "$build/compile_commands.json" | sort -u | tr '\n' '\0'
+  fi | xargs -0 -r -I FILE -P "$(nproc)" "$tidy" --quiet -p "$build" --extra-arg=-Wno-unknown-warning-option \
+    --extra-arg=-Wno-unused-command-line-argument FILE 2> >(grep -vE '^[0-9]+ warnings? |^Suppressed|^Use -header-filter' >&2) || exit 1
+  exit 0
+}
 case ${1:-} in
   --cuda) lint_cuda ;;
+  --tidy) lint_cpp "${@:2}" ;;
   -*)
     sed -n '3,/^set -/{/^#/s/^# \{0,1\}//p}' scripts/lint.sh
     if [[ $1 == -h || $1 == --help ]]; then exit 0; else exit 2; fi

@@ -40,7 +40,10 @@ TEMPLATES = {
 
 def conversation(source):
     words = ["the", "Oars", "rame", "über", "日本語", "42", "x²", "don't", "\n", "\n\n", "  ", "\t", "🙂", "שלום", "...", "<|im_en", "\u00a0", "\u3000", "{}"]
-    text = lambda: "".join(source.choice(words) + source.choice(["", " "]) for _ in range(source.randint(0, 12)))
+
+    def text():
+        return "".join(source.choice(words) + source.choice(["", " "]) for _ in range(source.randint(0, 12)))
+
     messages = [{"role": "system", "content": text()}] if source.random() < 0.5 else []
     for _ in range(source.randint(1, 3)):
         messages += [{"role": "user", "content": text()}, {"role": "assistant", "content": text()}]

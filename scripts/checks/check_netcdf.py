@@ -45,7 +45,9 @@ def some_values(choose, numbers, dtype, shape):
 
 
 def set_attributes(choose, dtype, variable):
-    number = lambda: dtype.type(choose.randint(0, 6) if dtype.kind == "u" else choose.randint(-6, 6))
+    def number():
+        return dtype.type(choose.randint(0, 6) if dtype.kind == "u" else choose.randint(-6, 6))
+
     if dtype.kind == "i" and dtype.itemsize < 8 and choose.random() < 0.25:
         variable.setncattr_string("_Unsigned", choose.choice(["true", "true", "false"]))
     if choose.random() < 0.4:

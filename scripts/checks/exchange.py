@@ -12,7 +12,7 @@ try:
     import h5py  # noqa: F401
     import numpy as np
     import torch
-    import transformers
+    import transformers  # noqa: F401
     from safetensors.numpy import load_file  # noqa: F401
 except ImportError as error:
     print(f"skipped: {error}; pip install numpy safetensors transformers torch h5py")
