@@ -91,7 +91,7 @@ Campaign::Campaign(CampaignFile file)
       control_(file_.under_slurm() ? make_slurm_control(file_) : make_host_control(file_)),
       owner_(file_.directory, 3, "directory"),
       journal_(file_.directory) {
-  when_there_is_room([&] {
+  retry_on_disk_full([&] {
     make_directories(file_);
     owner_.take();
   });
@@ -113,7 +113,7 @@ int Campaign::run(bool stop) {
                             text_of(layouts_)));
   save();
   while (state_.outcome == Outcome::going && !interrupted_) {
-    const double seconds = look_once();
+    const double seconds = poll();
     journal_.show(state_, wall_clock());
     if (state_.outcome == Outcome::going && !pause(seconds)) interrupted_ = true;
   }
@@ -158,13 +158,13 @@ void Campaign::waits(const std::string& text) {
 
 // State is saved before anything acts on it.
 void Campaign::save() {
-  when_there_is_room([&] {
+  retry_on_disk_full([&] {
     owner_.require();
     save_state(file_.directory, state_);
   });
 }
 
-void Campaign::when_there_is_room(const std::function<void()>& write) {
+void Campaign::retry_on_disk_full(const std::function<void()>& write) {
   bool said = false;
   for (;;) {
     try {
@@ -196,7 +196,7 @@ bool Campaign::pause(double seconds) {
   }
 }
 
-double Campaign::look_once() {
+double Campaign::poll() {
   if (Attempt* const attempt = state_.current()) return follow(*attempt);
   if (stop_is_asked()) {
     end(Outcome::stopped,

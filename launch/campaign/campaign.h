@@ -29,7 +29,7 @@ class Campaign {
   using Outcome = CampaignState::Outcome;
 
   // One poll and its action; returns seconds until the next one.
-  double look_once();
+  double poll();
   double next_attempt();
   double follow(Attempt& attempt);
   void submit(const Decision& decision);
@@ -48,7 +48,7 @@ class Campaign {
   [[nodiscard]] bool pause(double seconds);
   void save();
   // Retries while the disk is full, reported once.
-  void when_there_is_room(const std::function<void()>& write);
+  void retry_on_disk_full(const std::function<void()>& write);
   [[nodiscard]] int exit_code() const;
 
   CampaignFile file_;

@@ -213,7 +213,7 @@ RunSinks Engine::open_run(RunObserver& observer, const TrainingStart& start) {
   if (first) {
     RunDirectory::create(directory);
     owner_->take();
-    clear_the_way(config, *start_);
+    remove_old_run(config, *start_);
     sinks = observer.open(start);
     keep_data_record(directory, *parts_.training);
     keep_data_index(*parts_.training, config, DataPart::training);

@@ -38,7 +38,7 @@ void ImageInput::forward(const Context& context, const Tensor& y, const Tensor& 
 void ClassLoss::forward(const Context& context, const Tensor& logits) const {
   const Tensor& weights = context.batch.weights;
   const Tensor shares = mix_.active(context) ? mix_.draw(context).shares : Tensor{};
-  ops::cross_entropy(context.stream, context.losses, context.hits, logits, context.batch.targets,
+  ops::cross_entropy(context.stream, context.losses, context.correct, logits, context.batch.targets,
                      {context.loss, logits.shape[1], context.training,
                       weights.empty() ? nullptr : weights.as<float>(),
                       shares.empty() ? nullptr : shares.as<float>()});

@@ -46,7 +46,7 @@ void LanguageHead::forward(const Context& context, const Tensor& x, const Tensor
   project_.forward(context, logits, normed);
   if (context.decode != nullptr) return;
   if (tensor_.blocked()) return block_losses(context);
-  ops::cross_entropy(context.stream, context.losses, context.hits, logits,
+  ops::cross_entropy(context.stream, context.losses, context.correct, logits,
                      context.batch.targets.reshaped({rows_.rows()}),
                      {context.loss, info_.classes, context.training});
 }
@@ -87,7 +87,7 @@ void LanguageHead::block_losses(const Context& context) const {
   for (std::int64_t b = 0; b < tensor_.local(); ++b) {
     const bool writes = b == 0;  // all blocks would write the same losses
     ops::cross_entropy_block_finish(context.stream, writes ? context.losses : Tensor{},
-                                    writes ? context.hits : Tensor{}, block_of(logits, b, block),
+                                    writes ? context.correct : Tensor{}, block_of(logits, b, block),
                                     maxima, total, targets, first_class(b), options);
   }
 }

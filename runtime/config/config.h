@@ -167,7 +167,7 @@ struct TelemetryConfig {
   std::int64_t samples_every = 0;     // the same
   double health_minutes = 60;         // between self tests of the ranks; 0 = never
   double warning_minutes = 10;        // between two warnings of one kind; 0 = none
-  // A step's line of the certificate has a digest of every so-manieth tensor, in turn; 0 = of none.
+  // Each step, one tensor in N has its digest in the certificate, in turn; 0 = none.
   std::int64_t weight_digests = 32;
   bool tensor_digests = false;  // and behind every step that of each tensor
   std::string trace;            // steps, "10-12" or "10" (rules/rules.h); "" = none

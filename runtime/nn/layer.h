@@ -182,7 +182,7 @@ struct Context {
   bool recomputing = false;             // this forward repeats an earlier one for its backward
   Tensor rng{};                         // (2) u64: seed, step
   Tensor losses{};                      // (targets of the micro-batch) f32: written by the head
-  Tensor hits{};                        // the same shape: 1 if the prediction is right
+  Tensor correct{};                     // the same shape: 1 if the prediction is right
   bool training = false;                // dropout, augmentation, batch statistics; else evaluation
   float statistic_weight = 1.0F;        // 1 / micro-batches in the global batch
   LossOptions loss{};

@@ -147,7 +147,7 @@ void Model::build(Blueprint& blueprint, const Chain& chain, const ChunkSpan& spa
   if (const HeadInfo* const head = chunk.layers.back()->head(); head != nullptr) {
     head_ = head;
     losses_ = blueprint.keep(Shape{head->targets}, DType::f32);
-    hits_ = blueprint.keep(Shape{head->targets}, DType::f32);
+    correct_ = blueprint.keep(Shape{head->targets}, DType::f32);
   }
   lay_out_boundaries(blueprint, chunk, input);
   chunk.kept_bytes = blueprint.kept_layout().mark() - chunk.kept_begin;
@@ -238,7 +238,7 @@ Context Model::context(Stream& stream, const Batch& batch, bool training, int ch
   context.cache = &cache();
   if (part.layers.back()->head() != nullptr) {
     context.losses = context(losses_);
-    context.hits = context(hits_);
+    context.correct = context(correct_);
   }
   return context;
 }

@@ -175,7 +175,7 @@ class Model {
   const Arena* shared_cache_ = nullptr;
   std::size_t own_scratch_ = 0;  // of the layers; the gradients between them follow it
   bool poisoned_ = false;
-  Activation losses_{}, hits_{};
+  Activation losses_{}, correct_{};
 };
 
 }  // namespace trireme

@@ -58,7 +58,7 @@ EvaluationResult evaluate(const EvaluationSetup& setup, BatchSource& source,
   for (const std::int64_t micro_batches : plan.parts) {
     const LossTotals::Values sums = totals.read(first, first + micro_batches);
     result.parts.push_back({.loss = sums.loss / sums.divisor(),
-                            .accuracy = sums.hits / sums.divisor(),
+                            .accuracy = sums.correct / sums.divisor(),
                             .top5 = sums.top5 / sums.divisor(),
                             .targets = sums.targets});
     first += micro_batches;
@@ -66,7 +66,7 @@ EvaluationResult evaluate(const EvaluationSetup& setup, BatchSource& source,
   const LossTotals::Values sums = totals.read();
   setup.runner.synchronize();
   result.loss = sums.loss / sums.divisor();
-  result.accuracy = sums.hits / sums.divisor();
+  result.accuracy = sums.correct / sums.divisor();
   result.top5 = sums.top5 / sums.divisor();
   result.targets = sums.targets;
   return result;

@@ -146,7 +146,7 @@ ModelResult ModelCase::run(int passes) {
     now.gradients = &sink;
     model_.forward(now);
     append(result.losses, now.losses);
-    append(result.hits, now.hits);
+    append(result.correct, now.correct);
     model_.backward(now);
     if (build_.split_backward) model_.backward_weight(now);
   }

@@ -102,7 +102,7 @@ class CountingSink final : public GradientSink {
 using Bits = std::vector<std::uint32_t>;
 
 struct ModelResult {
-  Bits losses, hits;
+  Bits losses, correct;
   std::map<std::string, Bits> gradients;  // as stored by the rank; not of frozen parameters
   std::map<std::string, int> reports;     // of finished gradients, over all passes
   double loss = 0;                        // mean

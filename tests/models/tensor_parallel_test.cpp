@@ -74,7 +74,7 @@ TEST_P(TensorParallelBits, AreThoseOfOneRankWithTheSameBlocks) {
   const ModelResult got = split.run();
 
   EXPECT_EQ(got.losses, expected.losses);
-  EXPECT_EQ(got.hits, expected.hits);
+  EXPECT_EQ(got.correct, expected.correct);
   EXPECT_EQ(got.gradients.size(), expected.gradients.size());
   for (const ParamSpec& spec : split.model().params().layout().specs()) {
     if (spec.kind == ParamKind::frozen) continue;

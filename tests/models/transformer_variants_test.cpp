@@ -32,7 +32,7 @@ BuildOptions training(DType compute, int blocks) {
 
 void expect_same_bits(const ModelResult& got, const ModelResult& expected) {
   EXPECT_EQ(got.losses, expected.losses);
-  EXPECT_EQ(got.hits, expected.hits);
+  EXPECT_EQ(got.correct, expected.correct);
   EXPECT_EQ(got.gradients.size(), expected.gradients.size());
   for (const auto& [name, bits] : expected.gradients) {
     EXPECT_EQ(got.gradients.at(name), bits) << name;
@@ -289,7 +289,7 @@ TEST_P(TransformerBlocks, AgreeWithWholeLayers) {
   const ModelResult expected = whole.run(), got = blocked.run();
 
   EXPECT_NEAR(got.loss, expected.loss, 1e-5 * expected.loss);
-  EXPECT_EQ(got.hits, expected.hits);
+  EXPECT_EQ(got.correct, expected.correct);
   for (const ParamSpec& spec : blocked.model().params().layout().specs()) {
     const Bits &stored = got.gradients.at(spec.name), &logical = expected.gradients.at(spec.name);
     double distance = 0, length = 0;

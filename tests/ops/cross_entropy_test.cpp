@@ -35,7 +35,7 @@ TEST_P(CrossEntropy, LossesAndGradientsMatchFiniteDifferences) {
       const GuardedTensor targets(
           DType::i32, {4},
           {0.0, static_cast<double>(classes - 1), -1.0, static_cast<double>(classes / 2)});
-      const GuardedTensor losses(DType::f32, {4}), hits(DType::f32, {4});
+      const GuardedTensor losses(DType::f32, {4}), correct(DType::f32, {4});
       const Values before = logits.get(), id = targets.get();
       ops::CrossEntropyOptions options;
       options.classes = classes;
@@ -43,9 +43,9 @@ TEST_P(CrossEntropy, LossesAndGradientsMatchFiniteDifferences) {
       options.z_loss = static_cast<float>(z_loss);
       options.gradient_scale = 0.25F;
 
-      ops::cross_entropy(stream(), losses, hits, logits, targets, options);
+      ops::cross_entropy(stream(), losses, correct, logits, targets, options);
 
-      const Values gradient = logits.get(), loss = losses.get(), hit = hits.get();
+      const Values gradient = logits.get(), loss = losses.get(), hit = correct.get();
       for (std::size_t row = 0; row < 4; ++row) {
         const Values own(before.begin() + static_cast<std::ptrdiff_t>(row) * padded,
                          before.begin() + static_cast<std::ptrdiff_t>(row + 1) * padded);
@@ -109,7 +109,7 @@ TEST_P(CrossEntropy, AWeightMultipliesTheLossAndTheGradientOfItsRow) {
   const Values weight = {2.0, 0.25, 1.0, 0.0};
   const GuardedTensor weights(DType::f32, {rows}, weight);
   const GuardedTensor targets(DType::i32, {rows}, {0.0, 8.0, -1.0, 4.0});
-  const GuardedTensor losses(DType::f32, {rows}), hits(DType::f32, {rows});
+  const GuardedTensor losses(DType::f32, {rows}), correct(DType::f32, {rows});
   const Values before = logits.get(), id = targets.get();
   ops::CrossEntropyOptions options;
   options.classes = classes;
@@ -117,7 +117,7 @@ TEST_P(CrossEntropy, AWeightMultipliesTheLossAndTheGradientOfItsRow) {
   options.gradient_scale = 0.25F;
   options.weights = weights.view().as<float>();
 
-  ops::cross_entropy(stream(), losses, hits, logits, targets, options);
+  ops::cross_entropy(stream(), losses, correct, logits, targets, options);
 
   const Values gradient = logits.get(), loss = losses.get();
   for (std::size_t row = 0; row < rows; ++row) {
@@ -174,13 +174,13 @@ TEST_P(CrossEntropy, TheLossScaleMultipliesTheGradientOnly) {
 TEST_P(CrossEntropy, CountsTheFirstOfEqualMaximaAsTheAnswer) {
   const GuardedTensor logits(GetParam(), {2, 4}, {1.0, 3.0, 3.0, 0.0, 1.0, 3.0, 3.0, 0.0});
   const GuardedTensor targets(DType::i32, {2}, {1.0, 2.0});
-  const GuardedTensor losses(DType::f32, {2}), hits(DType::f32, {2});
+  const GuardedTensor losses(DType::f32, {2}), correct(DType::f32, {2});
   ops::CrossEntropyOptions options;
   options.classes = 4;
 
-  ops::cross_entropy(stream(), losses, hits, logits, targets, options);
+  ops::cross_entropy(stream(), losses, correct, logits, targets, options);
 
-  EXPECT_EQ(hits.get(), (Values{1.0, 0.0}));
+  EXPECT_EQ(correct.get(), (Values{1.0, 0.0}));
 }
 
 TEST(CrossEntropyPrecision, HoldsForHugeLogitsAndManyClasses) {

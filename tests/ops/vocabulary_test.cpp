@@ -128,7 +128,7 @@ TEST_P(VocabularyBlocks, EmbeddingsRefuseOperandsThatDoNotFit) {
 struct SplitLoss {
   std::int64_t rows, width, blocks;
   std::vector<GuardedTensor> logits;  // (rows, width) each
-  GuardedTensor losses{DType::f32, {rows}}, hits{DType::f32, {rows}};
+  GuardedTensor losses{DType::f32, {rows}}, correct{DType::f32, {rows}};
 
   SplitLoss(DType dtype, const Values& whole, std::int64_t row_count, std::int64_t block_count)
       : rows(row_count),
@@ -166,7 +166,7 @@ struct SplitLoss {
     ops::sum_blocks(stream(), total.view().reshaped({count}), by_rank);
     for (std::int64_t block = 0; block < blocks; ++block) {
       ops::cross_entropy_block_finish(stream(), block == 0 ? losses.view() : Tensor{},
-                                      block == blocks - 1 ? hits.view() : Tensor{}, at(block),
+                                      block == blocks - 1 ? correct.view() : Tensor{}, at(block),
                                       maxima, total, targets, block * width, options);
     }
   }
@@ -202,15 +202,15 @@ TEST_P(VocabularyBlocks, LossesHitsAndGradientsAreThoseOfTheFusedLoss) {
       const GuardedTensor scale(DType::f32, {1}, {smoothing == 0.0 ? 1.0 : 4.0});
       options.loss_scale = scale.view().as<float>();
       const GuardedTensor fused(GetParam(), {rows, columns}, before);
-      const GuardedTensor losses(DType::f32, {rows}), hits(DType::f32, {rows});
-      ops::cross_entropy(stream(), losses, hits, fused, targets, options);
+      const GuardedTensor losses(DType::f32, {rows}), correct(DType::f32, {rows});
+      ops::cross_entropy(stream(), losses, correct, fused, targets, options);
 
       for (const std::int64_t blocks : {1, 2, 4}) {
         SplitLoss split(GetParam(), before, rows, blocks);
         split.run(targets, options, 1);
 
         expect_close(split.losses.get(), losses.get(), 1e-6, 1e-7);
-        EXPECT_EQ(split.hits.get(), hits.get());
+        EXPECT_EQ(split.correct.get(), correct.get());
         expect_close(split.whole_logits(), fused.get(), 2 * rounding_of(GetParam()), 1e-7);
       }
     }
@@ -253,7 +253,7 @@ TEST_P(VocabularyBlocks, OnlyTheFirstOfEqualMaximaIsAHit) {
 
     split.run(targets, options, 1);
 
-    EXPECT_EQ(split.hits.get(), (Values{0.0, 1.0, 0.0, 0.0, 0.0, 0.0})) << blocks << " blocks";
+    EXPECT_EQ(split.correct.get(), (Values{0.0, 1.0, 0.0, 0.0, 0.0, 0.0})) << blocks << " blocks";
   }
 }
 

@@ -23,12 +23,12 @@ class LossTotalsTest : public test::MpiTest {
  protected:
   // The head's result for micro-batch k.
   void add(LossTotals& totals, std::int64_t index, int k) {
-    std::vector<float> losses, hits;
+    std::vector<float> losses, correct;
     std::vector<std::int32_t> labels(targets, 0);
     labels[static_cast<std::size_t>(k) % labels.size()] = ignored_target;
     for (std::int64_t i = 0; i < targets; ++i) {
       losses.push_back(loss_of(k, i));
-      hits.push_back(static_cast<float>((k + i) % 2));
+      correct.push_back(static_cast<float>((k + i) % 2));
     }
     Batch batch;
     batch.targets = tensor_of(labels);
@@ -39,7 +39,7 @@ class LossTotalsTest : public test::MpiTest {
                           .workspace = arena_,
                           .batch = batch,
                           .losses = tensor_of(losses),
-                          .hits = tensor_of(hits)};
+                          .correct = tensor_of(correct)};
     totals.add(context, index);
   }
   [[nodiscard]] LossTotals::Values run(const ProcessMesh& mesh, int turns) {
@@ -78,25 +78,25 @@ TEST_F(LossTotalsTest, HaveTheSameBitsHoweverManyRanksShareThePass) {
       const LossTotals::Values values = run(mesh, turns);
 
       EXPECT_EQ(values.loss, expected.loss) << shape.data << " data ranks";
-      EXPECT_EQ(values.hits, expected.hits) << shape.data << " data ranks";
+      EXPECT_EQ(values.correct, expected.correct) << shape.data << " data ranks";
       EXPECT_EQ(values.targets, expected.targets) << shape.data << " data ranks";
     }
   }
 }
 
 TEST_F(LossTotalsTest, AreTheSumsOverAllTargets) {
-  double loss = 0, hits = 0;
+  double loss = 0, correct = 0;
   for (int k = 0; k < micro_batches; ++k) {
     for (std::int64_t i = 0; i < targets; ++i) {
       loss += static_cast<double>(loss_of(k, i));
-      hits += static_cast<double>((k + i) % 2);
+      correct += static_cast<double>((k + i) % 2);
     }
   }
 
   const LossTotals::Values values = run_alone();
 
   EXPECT_NEAR(values.loss, loss, 1e-12 * loss);
-  EXPECT_EQ(values.hits, hits);
+  EXPECT_EQ(values.correct, correct);
   EXPECT_EQ(values.targets, micro_batches * (targets - 1)) << "one of each is ignored";
 }
 

@@ -310,7 +310,7 @@ StartingPoint find_start(Session& session, const Dataset& dataset, const StartRe
   return start;
 }
 
-void clear_the_way(const Config& config, const StartingPoint& start) {
+void remove_old_run(const Config& config, const StartingPoint& start) {
   const std::string& directory = config.run.directory;
   if (start.overwrite) {
     RunDirectory::remove_run(directory);

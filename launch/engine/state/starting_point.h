@@ -47,7 +47,7 @@ struct StartingPoint {
 
 // On rank 0, after all other checks: removes what is overwritten, and sets aside weights newer than
 // the start point.
-void clear_the_way(const Config& config, const StartingPoint& start);
+void remove_old_run(const Config& config, const StartingPoint& start);
 
 // The part of a checkpoint for these comparisons, as a JSON object: version, data, config, and the
 // epoch of the start that wrote it.

@@ -35,7 +35,7 @@ class Scoring final : public StageWork {
     const auto bytes = static_cast<std::size_t>(shape_.count()) * sizeof(std::int32_t);
     for (Buffer* const buffer : {&inputs_, &targets_})
       *buffer = Buffer(device, bytes, MemoryKind::device);
-    for (Buffer* const buffer : {&inputs_host_, &targets_host_, &losses_host_, &hits_host_})
+    for (Buffer* const buffer : {&inputs_host_, &targets_host_, &losses_host_, &correct_host_})
       *buffer = Buffer(device, bytes, MemoryKind::host);
     batch_ = {inputs_.view(DType::i32, shape_), targets_.view(DType::i32, shape_), {}, {}};
   }
@@ -71,19 +71,19 @@ class Scoring final : public StageWork {
     if (here.losses.empty()) return;
     Device& device = *session_.device;
     device.copy(stream_, losses_host_.data(), here.losses.data, here.losses.bytes());
-    device.copy(stream_, hits_host_.data(), here.hits.data, here.hits.bytes());
+    device.copy(stream_, correct_host_.data(), here.correct.data, here.correct.bytes());
   }
 
   // Call it after synchronizing the stream.
   [[nodiscard]] TextScore score(std::int64_t row) const {
     const auto* const targets = reinterpret_cast<const std::int32_t*>(targets_host_.data());
     const auto* const losses = reinterpret_cast<const float*>(losses_host_.data());
-    const auto* const hits = reinterpret_cast<const float*>(hits_host_.data());
+    const auto* const correct = reinterpret_cast<const float*>(correct_host_.data());
     TextScore score{.greedy = true};
     for (std::int64_t i = row * shape_[1]; i < (row + 1) * shape_[1]; ++i) {
       if (targets[i] == ignored_target) continue;
       score.log_likelihood -= static_cast<double>(losses[i]);
-      score.greedy = score.greedy && hits[i] == 1.0F;
+      score.greedy = score.greedy && correct[i] == 1.0F;
     }
     return score;
   }
@@ -92,7 +92,7 @@ class Scoring final : public StageWork {
   Session& session_;
   Stream& stream_;
   Shape shape_;
-  Buffer inputs_, targets_, inputs_host_, targets_host_, losses_host_, hits_host_;
+  Buffer inputs_, targets_, inputs_host_, targets_host_, losses_host_, correct_host_;
   Batch batch_;
 };
 

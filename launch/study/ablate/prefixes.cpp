@@ -112,10 +112,10 @@ void link_or_copy(const fs::path& from, const fs::path& to) {
 
 }  // namespace
 
-std::vector<Stretch> next_stretches(const Study& study, std::span<const std::size_t> members,
-                                    std::int64_t from, std::int64_t limit) {
+std::vector<Segment> next_segments(const Study& study, std::span<const std::size_t> members,
+                                   std::int64_t from, std::int64_t limit) {
   if (from < study.fork_step) limit = std::min(limit, study.fork_step);
-  std::vector<Stretch> stretches;
+  std::vector<Segment> segments;
   for (const Group& group : groups_of(study, members, from)) {
     std::int64_t to = limit;
     for (const std::size_t member : group.members)
@@ -125,14 +125,14 @@ std::vector<Stretch> next_stretches(const Study& study, std::span<const std::siz
     const bool forced = from < study.fork_step;  // by definition, however short
     const bool worth = study.share_from > 0 && to - from >= study.share_from;
     if (group.members.size() > 1 && to > from && (forced || worth)) {
-      stretches.push_back({.members = group.members, .from = from, .to = to});
+      segments.push_back({.members = group.members, .from = from, .to = to});
       continue;
     }
     for (const std::size_t member : group.members)
-      stretches.push_back(
+      segments.push_back(
           {.members = {member}, .from = from, .to = std::min(limit, study.steps_of(member))});
   }
-  return stretches;
+  return segments;
 }
 
 bool has_reached(const std::string& directory, std::int64_t step, bool last) {

@@ -17,18 +17,18 @@
 namespace trireme::ablate {
 
 // Steps from + 1 to `to`, trained once for all members.
-struct Stretch {
+struct Segment {
   std::vector<std::size_t> members;  // indices of Study::variants, ascending
   std::int64_t from = 0, to = 0;
 };
 
-// The next stretches after step `from`, up to which all members were alike: one per group that
+// The next segments after step `from`, up to which all members were alike: one per group that
 // stays alike for at least Study::share_from steps, and one for each other unfinished member. They
 // end at `limit` or the fork step at the latest. A shared one ends before any member's last step,
 // because its evaluation and final weights follow that step.
-[[nodiscard]] std::vector<Stretch> next_stretches(const Study& study,
-                                                  std::span<const std::size_t> members,
-                                                  std::int64_t from, std::int64_t limit);
+[[nodiscard]] std::vector<Segment> next_segments(const Study& study,
+                                                 std::span<const std::size_t> members,
+                                                 std::int64_t from, std::int64_t limit);
 
 // Whether the run in `directory` has a checkpoint of `step`, or, if `last`, its final weights. Does
 // not verify it: the run that continues from it does.

@@ -38,7 +38,7 @@ std::string slug(std::size_t index, const std::string& name) {
   return safe;
 }
 
-// A stretch of one seed.
+// A segment of one seed.
 struct Task {
   std::size_t seed = 0;  // index
   std::vector<std::size_t> members{};
@@ -66,7 +66,7 @@ bool is_marked(const Task& task) {
 }
 
 // Members of one seed that were alike up to `step`.
-struct Front {
+struct Branch {
   std::size_t seed = 0;
   std::vector<std::size_t> members{};
   std::string place{};  // "" before the first step
@@ -84,12 +84,12 @@ class Ablation {
   }
 
   AblationResult run() {
-    std::vector<Front> fronts;
+    std::vector<Branch> branches;
     for (std::size_t seed = 0; seed < study_.seeds.size(); ++seed) {
-      Front front{.seed = seed};
+      Branch branch{.seed = seed};
       for (std::size_t variant = 0; variant < study_.variants.size(); ++variant)
-        front.members.push_back(variant);
-      fronts.push_back(std::move(front));
+        branch.members.push_back(variant);
+      branches.push_back(std::move(branch));
     }
     std::vector<std::int64_t> limits = study_.halving.at;
     std::int64_t longest = 0;
@@ -99,11 +99,11 @@ class Ablation {
     for (const std::int64_t limit : limits) {
       limit_ = limit;
       reached_.clear();
-      for (const Front& front : std::exchange(fronts, {}))
-        expand(front);
+      for (const Branch& branch : std::exchange(branches, {}))
+        expand(branch);
       result_.interrupted = jobs_.run([this] { return start_some(); });
       if (result_.interrupted) break;
-      fronts = std::exchange(reached_, {});
+      branches = std::exchange(reached_, {});
       if (limit != limits.back()) halve();
     }
     read_curves();
@@ -128,19 +128,19 @@ class Ablation {
                        checksum_of(fmt::format("{}", fmt::join(members, ","))) & 0xffffffffU);
   }
 
-  [[nodiscard]] Task task_of(const Stretch& stretch, const Front& front) const {
-    Task task{.seed = front.seed,
-              .members = stretch.members,
-              .from = stretch.from,
-              .to = stretch.to,
-              .before = front.place};
-    const bool same = !front.place.empty() && stretch.members == front.members;
-    task.place = same ? front.place : place_of(stretch.members, front.seed, stretch.from);
-    const std::size_t variant = stretch.members.front();
-    task.last = stretch.members.size() == 1 && stretch.to == study_.steps_of(variant) &&
-                stretch.to > study_.fork_step;
+  [[nodiscard]] Task task_of(const Segment& segment, const Branch& branch) const {
+    Task task{.seed = branch.seed,
+              .members = segment.members,
+              .from = segment.from,
+              .to = segment.to,
+              .before = branch.place};
+    const bool same = !branch.place.empty() && segment.members == branch.members;
+    task.place = same ? branch.place : place_of(segment.members, branch.seed, segment.from);
+    const std::size_t variant = segment.members.front();
+    task.last = segment.members.size() == 1 && segment.to == study_.steps_of(variant) &&
+                segment.to > study_.fork_step;
     const auto words = [&](const std::string& directory) {
-      return study_.arguments(variant, study_.seeds[front.seed], stretch.to, directory);
+      return study_.arguments(variant, study_.seeds[branch.seed], segment.to, directory);
     };
     task.arguments = words(task.run());
     task.digest = checksum_of(
@@ -148,14 +148,14 @@ class Ablation {
     return task;
   }
 
-  // Adds the next stretches of the front's members that are still in the study.
-  void expand(Front front) {
-    std::erase_if(front.members, [&](std::size_t variant) {
-      return cell(variant, front.seed).state != CellState::not_run;
+  // Adds the next segments of the branch's members that are still in the study.
+  void expand(Branch branch) {
+    std::erase_if(branch.members, [&](std::size_t variant) {
+      return cell(variant, branch.seed).state != CellState::not_run;
     });
-    if (front.members.empty()) return;
-    for (const Stretch& stretch : next_stretches(study_, front.members, front.step, limit_))
-      pending_.push_back(task_of(stretch, front));
+    if (branch.members.empty()) return;
+    for (const Segment& segment : next_segments(study_, branch.members, branch.step, limit_))
+      pending_.push_back(task_of(segment, branch));
   }
 
   // Seed by seed, so that a pair that is compared runs within a short time; within a seed in a
@@ -264,11 +264,11 @@ class Ablation {
       whose.steps = task.to;
       if (task.last) whose.state = CellState::done;
     }
-    Front front{.seed = task.seed, .members = task.members, .place = task.place, .step = task.to};
+    Branch branch{.seed = task.seed, .members = task.members, .place = task.place, .step = task.to};
     if (task.to < limit_) {
-      expand(std::move(front));
+      expand(std::move(branch));
     } else {
-      reached_.push_back(std::move(front));
+      reached_.push_back(std::move(branch));
     }
   }
 
@@ -347,7 +347,7 @@ class Ablation {
   AblationResult result_;
   std::int64_t limit_ = 0;
   std::deque<Task> pending_;
-  std::vector<Front> reached_;
+  std::vector<Branch> reached_;
   std::vector<Task> legs_done_;
   std::set<std::string> waited_for_;
 };

@@ -86,7 +86,7 @@ Watchdog::~Watchdog() {
   WatchSignal::wake();
   thread_.join();
   WatchSignal::uninstall();
-  if (dumped_in_a_hurry_ && std::uncaught_exceptions() == 0) ::unlink(dump_path().c_str());
+  if (dumped_on_sigterm_ && std::uncaught_exceptions() == 0) ::unlink(dump_path().c_str());
 }
 
 void Watchdog::add(std::shared_ptr<CallLog> log, std::shared_ptr<WatchMarks> marks) {
@@ -130,7 +130,7 @@ void Watchdog::turn(Clock::time_point now) {
   look_at_marks();
   if (const auto request = WatchSignal::take(); request != WatchSignal::Request::none) {
     if (request == WatchSignal::Request::hurry) {
-      dump_in_a_hurry();
+      dump_on_sigterm();
     } else {
       dump(request == WatchSignal::Request::dump ? "asked for by this process"
                                                  : "ended from outside (SIGTERM)");
@@ -231,7 +231,7 @@ void Watchdog::conclude() {
 
 void Watchdog::dump(const std::string& why) {
   if (std::exchange(dumped_, true) || options_.directory.empty()) return;
-  dumped_in_a_hurry_ = false;
+  dumped_on_sigterm_ = false;
   try {
     write_file_now(dump_path(), dump_text(logs(), why));
   } catch (const std::exception& error) {
@@ -240,10 +240,10 @@ void Watchdog::dump(const std::string& why) {
 }
 
 // Outside of steps there is nothing to dump: a refused command leaves no file.
-void Watchdog::dump_in_a_hurry() {
+void Watchdog::dump_on_sigterm() {
   if (dumped_ || !current_activity()) return;
   dump("told to end (SIGTERM or SIGINT)");
-  dumped_in_a_hurry_ = !options_.directory.empty();
+  dumped_on_sigterm_ = !options_.directory.empty();
 }
 
 std::string Watchdog::dump_path() const {

@@ -52,7 +52,7 @@ class Watchdog {
   void ask();
   void conclude();
   void dump(const std::string& why);
-  void dump_in_a_hurry();
+  void dump_on_sigterm();
   void lose_channel(const char* reason);
   [[nodiscard]] std::string dump_path() const;
   [[nodiscard]] CallLogs logs();
@@ -78,7 +78,7 @@ class Watchdog {
   int led_by_ = -1;            // the rank that will end the job
   bool dumped_ = false;
   bool hurried_ = false;
-  bool dumped_in_a_hurry_ = false;  // deleted if the run then ends well
+  bool dumped_on_sigterm_ = false;  // deleted if the run then ends well
 
   std::atomic<bool> stop_ = false;
   std::thread thread_;  // last: it uses all others

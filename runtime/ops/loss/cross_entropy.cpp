@@ -19,8 +19,9 @@ double row_bytes(const CrossEntropyOptions& options, const Tensor& targets) {
 
 }  // namespace
 
-void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& hits, const Tensor& logits,
-                   const Tensor& targets, const CrossEntropyOptions& options) {
+void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& correct,
+                   const Tensor& logits, const Tensor& targets,
+                   const CrossEntropyOptions& options) {
   const Operands check("cross_entropy");
   check.compute_dtype("logits", logits);
   check.rank("logits", logits, 2);
@@ -32,11 +33,11 @@ void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& hits, con
   check.dtype("losses", losses, DType::f32);
   check.count("losses", losses, rows);
   check.disjoint("losses", losses, "logits", logits);
-  if (!hits.empty()) {
-    check.dtype("hits", hits, DType::f32);
-    check.count("hits", hits, rows);
-    check.disjoint("hits", hits, "logits", logits);
-    check.disjoint("hits", hits, "losses", losses);
+  if (!correct.empty()) {
+    check.dtype("correct", correct, DType::f32);
+    check.count("correct", correct, rows);
+    check.disjoint("correct", correct, "logits", logits);
+    check.disjoint("correct", correct, "losses", losses);
   }
   TRIREME_EXPECTS(options.classes >= 1 && options.classes <= logits.shape[1],
                   "cross_entropy: {} classes for logits of shape {}", options.classes,
@@ -51,8 +52,8 @@ void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& hits, con
                        .bytes(row_bytes(options, targets), 0)
                        .reads(logits)
                        .writes_if(options.write_gradient, logits)
-                       .writes(losses, hits),
-                   losses, hits, logits, targets, options);
+                       .writes(losses, correct),
+                   losses, correct, logits, targets, options);
 }
 
 void count_targets(Stream& stream, const Tensor& total, const Tensor& targets) {

@@ -68,26 +68,26 @@ void cross_entropy_block_sums(Stream& stream, const Tensor& sums, const Tensor& 
                    sums, maxima, logits, targets, first_class, options);
 }
 
-void cross_entropy_block_finish(Stream& stream, const Tensor& losses, const Tensor& hits,
+void cross_entropy_block_finish(Stream& stream, const Tensor& losses, const Tensor& correct,
                                 const Tensor& logits, const Tensor& maxima, const Tensor& sums,
                                 const Tensor& targets, std::int64_t first_class,
                                 const CrossEntropyOptions& options) {
   constexpr std::string_view op = "cross_entropy_block_finish";
   const Operands check(op);
   check_phase(check, op, logits, maxima, sums, targets, first_class, options);
-  for (const Tensor& result : {losses, hits}) {
+  for (const Tensor& result : {losses, correct}) {
     if (result.empty()) continue;
-    check_rows(check, "losses or hits", result, DType::f32, logits);
-    check.disjoint("losses or hits", result, "maxima", maxima);
-    check.disjoint("losses or hits", result, "sums", sums);
+    check_rows(check, "losses or correct", result, DType::f32, logits);
+    check.disjoint("losses or correct", result, "maxima", maxima);
+    check.disjoint("losses or correct", result, "sums", sums);
   }
-  check.disjoint("losses", losses, "hits", hits);
+  check.disjoint("losses", losses, "correct", correct);
   TRIREME_DISPATCH(stream, cross_entropy_block_finish,
                    reads(maxima, sums, targets)
                        .reads_if(options.write_gradient, logits)
                        .writes_if(options.write_gradient, logits)
-                       .writes(losses, hits),
-                   losses, hits, logits, maxima, sums, targets, first_class, options);
+                       .writes(losses, correct),
+                   losses, correct, logits, maxima, sums, targets, first_class, options);
 }
 
 }  // namespace trireme::ops

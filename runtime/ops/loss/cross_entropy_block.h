@@ -35,9 +35,10 @@ void cross_entropy_block_sums(Stream& stream, const Tensor& sums, const Tensor& 
                               const Tensor& logits, const Tensor& targets, std::int64_t first_class,
                               const CrossEntropyOptions& options);
 
-// With maxima and sums over all blocks: losses(N) and hits(N) as in cross_entropy, equal from every
-// block, either may be absent; logits(N, W) become dlogits unless options.write_gradient is false.
-void cross_entropy_block_finish(Stream& stream, const Tensor& losses, const Tensor& hits,
+// With maxima and sums over all blocks: losses(N) and correct(N) as in cross_entropy, equal from
+// every block, either may be absent; logits(N, W) become dlogits unless options.write_gradient is
+// false.
+void cross_entropy_block_finish(Stream& stream, const Tensor& losses, const Tensor& correct,
                                 const Tensor& logits, const Tensor& maxima, const Tensor& sums,
                                 const Tensor& targets, std::int64_t first_class,
                                 const CrossEntropyOptions& options);

@@ -81,8 +81,8 @@ struct Sums {
 
 template <typename T>
 struct Finish {
-  float* losses;  // may be null
-  float* hits;    // may be null
+  float* losses;   // may be null
+  float* correct;  // may be null
   Block<T> block;
   const float* maxima;
   const double* sums;
@@ -98,8 +98,8 @@ struct Finish {
                                          maxima[index], options)
                               : 0.0F;
     }
-    if (hits != nullptr) {
-      hits[index] = counted && all[CrossEntropySums::rivals] == 0.0 ? 1.0F : 0.0F;
+    if (correct != nullptr) {
+      correct[index] = counted && all[CrossEntropySums::rivals] == 0.0 ? 1.0F : 0.0F;
     }
   }
 
@@ -156,14 +156,14 @@ void cross_entropy_block_sums(Stream& stream, const Tensor& sums, const Tensor& 
   });
 }
 
-void cross_entropy_block_finish(Stream& stream, const Tensor& losses, const Tensor& hits,
+void cross_entropy_block_finish(Stream& stream, const Tensor& losses, const Tensor& correct,
                                 const Tensor& logits, const Tensor& maxima, const Tensor& sums,
                                 const Tensor& targets, std::int64_t first_class,
                                 const CrossEntropyOptions& options) {
   visit_compute_dtype(logits.dtype, [&](auto type) {
     using T = decltype(type);
     enqueue(stream, Finish<T>{losses.empty() ? nullptr : losses.as<float>(),
-                              hits.empty() ? nullptr : hits.as<float>(),
+                              correct.empty() ? nullptr : correct.as<float>(),
                               Block<T>(logits, first_class, options.classes), maxima.as<float>(),
                               sums.as<double>(), targets.as<std::int32_t>(), options});
   });

@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(threads)
 
 template <int threads, bool aligned, typename T>
 __global__ void __launch_bounds__(threads)
-    block_finish_kernel(float* losses, float* hits, const float* maxima, const double* sums,
+    block_finish_kernel(float* losses, float* correct, const float* maxima, const double* sums,
                         const std::int32_t* targets, Block<T> block) {
   const double* const all = sums + std::int64_t{blockIdx.x} * CrossEntropySums::count;
   const std::int64_t target = targets[blockIdx.x];
@@ -98,8 +98,8 @@ __global__ void __launch_bounds__(threads)
                                                all[CrossEntropySums::target_distance],
                                                maxima[blockIdx.x], block.options);
   }
-  if (threadIdx.x == 0 && hits != nullptr) {
-    hits[blockIdx.x] = target >= 0 && all[CrossEntropySums::rivals] == 0.0 ? 1.0F : 0.0F;
+  if (threadIdx.x == 0 && correct != nullptr) {
+    correct[blockIdx.x] = target >= 0 && all[CrossEntropySums::rivals] == 0.0 ? 1.0F : 0.0F;
   }
   if (!block.options.write_gradient) return;
   write_row_gradient<threads, aligned>(
@@ -138,7 +138,7 @@ void cross_entropy_block_sums(Stream& stream, const Tensor& sums, const Tensor& 
   });
 }
 
-void cross_entropy_block_finish(Stream& stream, const Tensor& losses, const Tensor& hits,
+void cross_entropy_block_finish(Stream& stream, const Tensor& losses, const Tensor& correct,
                                 const Tensor& logits, const Tensor& maxima, const Tensor& sums,
                                 const Tensor& targets, std::int64_t first_class,
                                 const CrossEntropyOptions& options) {
@@ -149,7 +149,7 @@ void cross_entropy_block_finish(Stream& stream, const Tensor& losses, const Tens
       trireme::cuda::launch(stream, {.blocks = logits.shape[0], .threads = threads},
                             block_finish_kernel<threads, aligned, T>,
                             losses.empty() ? nullptr : losses.as<float>(),
-                            hits.empty() ? nullptr : hits.as<float>(), maxima.as<float>(),
+                            correct.empty() ? nullptr : correct.as<float>(), maxima.as<float>(),
                             sums.as<double>(), targets.as<std::int32_t>(), block);
     });
   });

@@ -13,7 +13,7 @@ namespace {
 template <typename T>
 struct CrossEntropy {
   float* losses;
-  float* hits;  // may be null
+  float* correct;  // may be null
   T* logits;
   const std::int32_t* targets;
   std::int64_t rows;
@@ -25,7 +25,7 @@ struct CrossEntropy {
     const std::int64_t target = targets[index];
     if (target < 0) {
       losses[index] = 0.0F;
-      if (hits != nullptr) hits[index] = 0.0F;
+      if (correct != nullptr) correct[index] = 0.0F;
       if (options.write_gradient) std::fill_n(row, stride, T{});
       return;
     }
@@ -33,12 +33,12 @@ struct CrossEntropy {
                     target, index, options.classes);
     const float top = largest_of(row, options.classes);
     const float own = load(row[target]);
-    if (hits != nullptr) {
+    if (correct != nullptr) {
       // The arg-max is the first of equal maxima.
       const bool first = own == top && std::none_of(row, row + target, [top](const T& value) {
                            return load(value) == top;
                          });
-      hits[index] = first ? 1.0F : 0.0F;
+      correct[index] = first ? 1.0F : 0.0F;
     }
     const TargetMix mix = target_mix(options, targets, index, rows);
     double distance = static_cast<double>(own - top);
@@ -70,13 +70,15 @@ struct CrossEntropy {
 
 }  // namespace
 
-void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& hits, const Tensor& logits,
-                   const Tensor& targets, const CrossEntropyOptions& options) {
+void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& correct,
+                   const Tensor& logits, const Tensor& targets,
+                   const CrossEntropyOptions& options) {
   visit_compute_dtype(logits.dtype, [&](auto type) {
     using T = decltype(type);
-    enqueue(stream, CrossEntropy<T>{losses.as<float>(), hits.empty() ? nullptr : hits.as<float>(),
-                                    logits.as<T>(), targets.as<std::int32_t>(), logits.shape[0],
-                                    logits.shape[1], options});
+    enqueue(stream,
+            CrossEntropy<T>{losses.as<float>(), correct.empty() ? nullptr : correct.as<float>(),
+                            logits.as<T>(), targets.as<std::int32_t>(), logits.shape[0],
+                            logits.shape[1], options});
   });
 }
 

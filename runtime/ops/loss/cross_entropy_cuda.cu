@@ -10,7 +10,7 @@ namespace {
 template <typename T>
 struct CrossEntropy {
   float* losses;
-  float* hits;  // may be null
+  float* correct;  // may be null
   T* logits;
   const std::int32_t* targets;
   std::int64_t rows;
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(threads) cross_entropy_kernel(CrossEntropy<T> 
   if (target < 0) {
     if (threadIdx.x == 0) {
       p.losses[blockIdx.x] = 0.0F;
-      if (p.hits != nullptr) p.hits[blockIdx.x] = 0.0F;
+      if (p.correct != nullptr) p.correct[blockIdx.x] = 0.0F;
     }
     if (p.options.write_gradient) {
       write_row_gradient<threads, aligned>(row, 0, p.stride, -1, RowGradient(0.0F, 1.0, p.options));
@@ -99,10 +99,10 @@ __global__ void __launch_bounds__(threads) cross_entropy_kernel(CrossEntropy<T> 
                                   static_cast<double>(online.values) * static_cast<double>(behind);
     distances = block_reduce<threads>(here, 0.0, Sum{});
   }
-  if (p.hits != nullptr) {
+  if (p.correct != nullptr) {
     const std::int64_t first =
         block_reduce<threads>(online.top == top ? online.first : INT64_MAX, INT64_MAX, Least{});
-    if (threadIdx.x == 0) p.hits[blockIdx.x] = first == target ? 1.0F : 0.0F;
+    if (threadIdx.x == 0) p.correct[blockIdx.x] = first == target ? 1.0F : 0.0F;
   }
   const float weight = row_weight(p.options, blockIdx.x);
   double distance = static_cast<double>(own) - static_cast<double>(top);
@@ -134,8 +134,9 @@ __global__ void __launch_bounds__(long_row_threads)
 
 }  // namespace
 
-void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& hits, const Tensor& logits,
-                   const Tensor& targets, const CrossEntropyOptions& options) {
+void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& correct,
+                   const Tensor& logits, const Tensor& targets,
+                   const CrossEntropyOptions& options) {
   visit_compute_dtype(logits.dtype, [&](auto type) {
     using T = decltype(type);
     const std::int64_t stride = logits.shape[1];
@@ -143,7 +144,7 @@ void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& hits, con
       trireme::cuda::launch(
           stream, {.blocks = logits.shape[0], .threads = threads},
           cross_entropy_kernel<threads, aligned, T>,
-          {losses.as<float>(), hits.empty() ? nullptr : hits.as<float>(), logits.as<T>(),
+          {losses.as<float>(), correct.empty() ? nullptr : correct.as<float>(), logits.as<T>(),
            targets.as<std::int32_t>(), logits.shape[0], stride, options});
     });
   });

@@ -13,7 +13,7 @@ namespace trireme::ops {
 struct LossSums {
   enum Index : int {
     loss,     // nats
-    hits,     // correct predictions
+    correct,  // correct predictions
     top5,     // targets among the five most likely; only in evaluations
     targets,  // number of counted ones
     count

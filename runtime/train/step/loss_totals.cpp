@@ -38,7 +38,7 @@ void LossTotals::add(const Context& context, std::int64_t index, const Tensor& r
   const Tensor sums =
       sums_.view(DType::f64, Shape{batches_ * Sums::count}).range(index * Sums::count, Sums::count);
   ops::accumulate_sum(context.stream, sums.range(Sums::loss, 1), context.losses);
-  ops::accumulate_sum(context.stream, sums.range(Sums::hits, 1), context.hits);
+  ops::accumulate_sum(context.stream, sums.range(Sums::correct, 1), context.correct);
   if (!ranks.empty()) ops::count_below(context.stream, sums.range(Sums::top5, 1), ranks, 5.0F);
   ops::count_targets(context.stream, sums.range(Sums::targets, 1), context.batch.targets);
 }
@@ -75,7 +75,7 @@ LossTotals::Values LossTotals::read(std::int64_t first, std::int64_t end) const 
   for (std::int64_t k = first; k < end; ++k) {
     const std::int64_t at = ops::row_of_sums(k, turns_, batches_);
     values.loss += sums[at * Sums::count + Sums::loss];
-    values.hits += sums[at * Sums::count + Sums::hits];
+    values.correct += sums[at * Sums::count + Sums::correct];
     values.top5 += sums[at * Sums::count + Sums::top5];
     values.targets += sums[at * Sums::count + Sums::targets];
   }

@@ -9,14 +9,14 @@
 
 namespace trireme {
 
-// Sums of losses, hits and counted targets, kept per micro-batch until complete and then added in
-// the order of the whole pass: the same bits whichever rank computed them. Read back later without
-// stopping the streams.
+// Sums of losses, correct predictions and counted targets, kept per micro-batch until complete and
+// then added in the order of the whole pass: the same bits whichever rank computed them. Read back
+// later without stopping the streams.
 class LossTotals {
  public:
   struct Values {
     double loss = 0;  // nats, summed over targets
-    double hits = 0;
+    double correct = 0;
     double top5 = 0;     // in evaluations
     double targets = 0;  // counted ones: not ignored_target
     // Divisor of means: at least 1.

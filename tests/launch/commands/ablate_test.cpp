@@ -264,8 +264,8 @@ using Spans = std::vector<std::pair<std::vector<std::size_t>, std::int64_t>>;
 Spans spans_after(const ablate::Study& study, std::vector<std::size_t> members, std::int64_t from,
                   std::int64_t limit = 100) {
   Spans spans;
-  for (const ablate::Stretch& stretch : ablate::next_stretches(study, members, from, limit))
-    spans.emplace_back(stretch.members, stretch.to);
+  for (const ablate::Segment& segment : ablate::next_segments(study, members, from, limit))
+    spans.emplace_back(segment.members, segment.to);
   return spans;
 }
 
