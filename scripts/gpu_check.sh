@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Checks on a GPU everything that needs one, and measures next to PyTorch: seven calls of under ten minutes each, for a
+# Checks on a GPU everything that needs one, and measures next to PyTorch: eight calls of under ten minutes each, for a
 # rented machine. Needs a build, or a bundle that was made elsewhere; no network, no root.
 #
 #   scripts/gpu_check.sh list                 the calls, in their order, with their time limits
-#   scripts/gpu_check.sh CALL...              first basics gpt2 benchmark sanitizer messages ranks, or all
+#   scripts/gpu_check.sh CALL...              first basics gpt2 benchmark sanitizer messages ranks nodes, or all
 #   scripts/gpu_check.sh build                builds preset cuda and stops; a call builds only if there is no build
 #   scripts/gpu_check.sh bundle DIR           packs a build for a machine with only a driver; see its --help
 #   scripts/gpu_check.sh report FILE|DIR...   one report of results from several machines
@@ -13,6 +13,7 @@
 #   --out DIR            results_CALL.jsonl, evidence_CALL.tar.gz, report.md, written after each row (default: gpu_check)
 #   --strict             unproved rows (skipped, refused, no time left) also fail
 #   --only REGEX         rows whose "section: name" matches
+#   --hosts A:8,B:8      hosts and their GPUs for the call nodes; --out is then on a disk that they share
 #   --launcher mpi|tcp   launcher of several ranks: mpirun, or launch/tcp_run.sh (default: mpirun if available)
 #   --torch-python FILE  a Python that has PyTorch (default: python3)
 #   --models a,b         benchmark these: gpt2_124m gpt2_350m gpt2_774m gpt2_1558m resnet50
@@ -41,7 +42,7 @@ fi
 build='' device=cuda calls=() pass=()
 while [[ $# -gt 0 ]]; do
   case $1 in
-    --build | --device | --out | --only | --launcher | --models | --set | --torch-python)
+    --build | --device | --out | --only | --hosts | --launcher | --models | --set | --torch-python)
       [[ $# -ge 2 ]] || die "$1 needs a value"
       case $1 in
         --build) build=$(in_callers_place "$2") ;;

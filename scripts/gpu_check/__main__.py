@@ -34,6 +34,7 @@ def parse():
     parser.add_argument("--strict", action="store_true")
     parser.add_argument("--only", default="", metavar="REGEX")
     parser.add_argument("--launcher", choices=["mpi", "tcp"], help="of ranks (default: mpirun where there is one)")
+    parser.add_argument("--hosts", default="", metavar="A:8,B:8", help="for the call nodes: hosts and their GPUs, as of mpirun's --host")
     parser.add_argument("--torch-python", default=sys.executable)
     parser.add_argument("--models", type=lambda text: text.split(","), default=[])
     parser.add_argument("--set", action="append", default=[])
@@ -85,8 +86,11 @@ class CallRun:
 
     def run(self):
         started = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="trireme-gpu-check-", ignore_cleanup_errors=True) as place:
-            check = Check(self.arguments, place, self.box)
+        # Several hosts share --out, not /tmp.
+        hosts = self.arguments.hosts if self.name == "nodes" else ""
+        where = self.arguments.out if hosts else None
+        with tempfile.TemporaryDirectory(prefix="trireme-gpu-check-", dir=where, ignore_cleanup_errors=True) as place:
+            check = Check(self.arguments, place, self.box, hosts)
             check.no_gpu = self.no_gpu
             check.deadline = started + RESERVE
             plan = [(section, section.rows(check)) for section in CALLS[self.name].sections]

@@ -51,4 +51,6 @@ CALLS = {
         ENGINE, Section("groups", 110, test_programs.groups), Section("layouts", 130, layouts.safe),
         Section("graphs of 2 ranks", 55, layouts.graphs), Section("lost ranks", 70, faults.faults),
         Section("pipelines", 150, layouts.pipelines))),
+    "nodes": Call("two hosts or more (--hosts A:8,B:8): NCCL between them, bandwidth, bits, layouts; --out on a shared disk", (
+        ENGINE, Section("several hosts", 500, first.several_hosts))),
 }

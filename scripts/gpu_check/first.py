@@ -25,7 +25,9 @@ def gpus():
 
 
 def ranks_of(check):
-    """One for each GPU; on the CPU a rehearsal with two."""
+    """One for each GPU; on the CPU a rehearsal with two. On several hosts what --hosts says."""
+    if check.hosts:
+        return sum(int(host.partition(":")[2] or 1) for host in check.hosts.split(","))
     if not check.on_gpu:
         return 2
     found = check.once("GPUs", gpus)
@@ -159,3 +161,21 @@ def several_gpus(_check):
             Row("graphs", "all GPUs: device.graphs: step has the bits of no graphs", 50, with_graphs),
             Row("layouts", "data, tensor and pipeline parallel have the bits of one rank in layout mode", 80, layouts),
             Row("memory", "a rank's buffers are those that were planned", 40, memory)]
+
+
+# ---- Several hosts. ----
+
+def hosts_see_files(check):
+    """Data, configs and runs of the rows lie below --out."""
+    if not check.hosts:
+        raise NotProvable("no --hosts A:8,B:8")
+    names = [host.partition(":")[0] for host in check.hosts.split(",")]
+    finished = check.run(check.launch(ranks_of(check), ["sh", "-c", f"test -d {check.place} && test -x {check.trireme} && hostname"]))
+    return judged(finished.code == 0, f"{len(names)} hosts, {ranks_of(check)} ranks: --out and the build are on all of them"
+                  if finished.code == 0 else f"a host lacks {check.place} or {check.trireme}, or does not answer: {finished.last_lines()}")
+
+
+def several_hosts(check):
+    """The rows of several GPUs, on hosts. Without hosts one row says so."""
+    seen = Row("files", "all hosts are reached and see the same files", 40, hosts_see_files, free=True)
+    return [seen, *several_gpus(check)] if check.hosts else [seen]

@@ -104,8 +104,9 @@ class TrainingRun:
 class Check:
     """The program under test, its directory, its time limits, and its evidence."""
 
-    def __init__(self, arguments, place, evidence_box):
-        self.arguments, self.place, self.box = arguments, place, evidence_box
+    def __init__(self, arguments, place, evidence_box, hosts=""):
+        """`hosts`: where runs of several ranks go, "a:8,b:8"; "" for this machine."""
+        self.arguments, self.place, self.box, self.hosts = arguments, place, evidence_box, hosts
         self.build, self.device = arguments.build, arguments.device
         self.trireme = os.path.join(self.build, "trireme")
         # A bundle has its own MPI library, which another MPI's mpirun cannot start.
@@ -144,9 +145,11 @@ class Check:
         return finished
 
     def launch(self, ranks, command):
-        """`command` on this many ranks of this machine: by mpirun, or without it by launch/tcp_run.sh."""
+        """`command` on this many ranks of the hosts, or of this machine: by mpirun, or without it by launch/tcp_run.sh."""
         if ranks == 1:
             return command
+        if self.hosts:
+            return ["bash", os.path.join(REPOSITORY, "launch", "mpi_run.sh"), "--host", self.hosts, "-np", str(ranks), *command]
         if self.launcher == "tcp":
             return ["bash", os.path.join(REPOSITORY, "launch", "tcp_run.sh"), str(ranks), *command]
         script = f'source launch/mpi_env.sh {ranks} && exec mpirun -np {ranks} "$@"'
