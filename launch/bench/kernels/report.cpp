@@ -183,6 +183,14 @@ std::string to_json(const StepCount& count, const Config& config, const plan::Ha
   json sent = json::array();
   for (const KernelCount& each : messages(count))
     sent.push_back({{"name", each.name}, {"calls", each.calls}, {"sent_bytes", each.bytes}});
+  json roles = json::array();
+  for (const RolePrice& each : role_prices(config, hardware)) {
+    roles.push_back({{"role", name_of(each.role)},
+                     {"bounded", each.bounded},
+                     {"thread_blocks", each.most > 0 ? json(each.most) : json(nullptr)},
+                     {"matmuls_leave", each.left},
+                     {"matmul_slowdown", each.slowdown}});  // null: not known
+  }
   const json whole{{"hardware", hardware.name},
                    {"precision", name_of(config.precision)},
                    {"micro_batch", config.train.micro_batch},
@@ -190,6 +198,7 @@ std::string to_json(const StepCount& count, const Config& config, const plan::Ha
                    {"micro_batch_totals", totals_json(micro_batch_totals(count), count.launches)},
                    {"step_totals", totals_json(step_totals(count), count.launches)},
                    {"messages", sent},
+                   {"roles", roles},
                    {"operations", operations}};
   return whole.dump(1) + "\n";
 }

@@ -75,6 +75,12 @@ TEST_F(BenchKernels, SaysWhatMatmulsLoseBesideEachRolesMessages) {
                               "matmuls leave none: x2.00 beside them\n"),
                     HasSubstr("at most 12 thread blocks a call, matmuls leave 12")));
   EXPECT_THAT(bench("configs/gpt_tiny.yaml"), testing::Not(HasSubstr("NCCL for")));
+  const Json roles = rows(job)["roles"];
+  ASSERT_EQ(roles.size(), 4U);
+  EXPECT_EQ(roles[1]["role"], "data");
+  EXPECT_EQ(roles[1]["thread_blocks"], 8);
+  EXPECT_EQ(roles[1]["matmuls_leave"], 8);
+  EXPECT_NEAR(roles[3]["matmul_slowdown"].get<double>(), 2, 0.01);
 }
 
 // y(B T, 4 hidden) = x w^T + bias, and so on.
