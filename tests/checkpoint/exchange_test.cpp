@@ -125,7 +125,7 @@ TEST_F(ExchangeTest, ReadsShardsPrefixesMasksAndATiedHead) {
     EXPECT_EQ(back.at(tensor.name), tensor.values) << tensor.name;
   test::write_text(index, R"({"weight_map": {"x": "../a.safetensors"}})");
   expect_error(
-      ExitCode::checkpoint, [&] { import_hf(index); }, "outside of the index's");
+      ExitCode::checkpoint, [&] { import_hf(index); }, "outside the index's");
   test::write_text(index, R"({"weight_map": {"wte.weight": "a.safetensors"}})");
   expect_error(
       ExitCode::checkpoint, [&] { import_hf(index); }, "is not in the file");
@@ -146,15 +146,15 @@ TEST_F(ExchangeTest, NamesAnotherFileInPlaceOfWeights) {
   pickle.append(26, '\0').append("pytorch_model/data.pkl");
   test::write_text(directory_.file("pickle/pytorch_model.bin"), pickle);
   const std::string advice =
-      "a Python pickle, as torch.save writes; it can run code when it is loaded and is not read "
-      "here: load it with its own library and save the tensors with safetensors";
+      "a Python pickle, as torch.save writes; loading one can run code, so it is refused: load it "
+      "with its own library and save the tensors with safetensors";
   refused("pickle", "its pytorch_model.bin is " + advice);
   refused("pickle/pytorch_model.bin", "it is " + advice);
   std::filesystem::create_directories(directory_.file("shards"));
   for (const char* const name : {"1", "2"})
     test::write_text(directory_.file(fmt::format("shards/model-0000{}-of-00002.safetensors", name)),
                      "");
-  refused("shards", "it holds model-00001-of-00002.safetensors of 2 files, and no index");
+  refused("shards", "it holds model-00001-of-00002.safetensors of 2 files, but no index");
 }
 
 TEST_F(ExchangeTest, RefusesAnotherModel) {

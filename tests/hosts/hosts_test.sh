@@ -286,7 +286,7 @@ check_lost_memory() {
   rm -rf "$place"/memory/*/n2
   go_on
   log=$place/job$number.log
-  expect_text "brought to the disk from the memory of the hosts"
+  expect_text "written to disk from the memory of the hosts"
   [[ -z $(ls "$place/memory") ]] || complain "no copies in memory after the end"
   flags=("${long[@]}")
 }
@@ -328,7 +328,7 @@ AGENT
   await "lost communication with a remote daemon" "until mpirun misses the host's daemon"
   await "start 0 ended" "until the job has ended"
   await "restart 1 of 10" "to ask the hosts who is there"
-  await "brought to the disk from the memory of the hosts" "to start ranks and bring the copies to the disk"
+  await "written to disk from the memory of the hosts" "to start ranks and bring the copies to the disk"
   if wait_until 20 going_on; then passed "to the next step"; else complain "steps on the hosts that are left"; fi
   echo "    next step after $(((before - started) / 1000000)) ms, load $(cut -d ' ' -f 1 /proc/loadavg)"
   wait_until 40 ended || complain "the end"
