@@ -177,8 +177,7 @@ TEST_F(ExchangeTest, RefusesAnotherModel) {
   test::write_text(theirs_ + "/config.json", config);
   expect_error(
       ExitCode::config, [&] { import_hf(theirs_); },
-      "activation_function is \"gelu_old\", and models here have one of gelu_new, "
-      "gelu_pytorch_tanh");
+      "activation_function is \"gelu_old\", supported are gelu_new, gelu_pytorch_tanh");
   test::write_text(theirs_ + "/config.json", R"({"model_type": "llama"})");
   expect_error(
       ExitCode::config, [&] { import_hf(theirs_); }, "num_hidden_layers is missing");
@@ -187,7 +186,7 @@ TEST_F(ExchangeTest, RefusesAnotherModel) {
       ExitCode::config, [&] { import_hf(theirs_); }, "model_type is \"t5\"");
   test::write_text(config_, "model: {family: resnet, stem: small}\n");
   expect_error(
-      ExitCode::config, [&] { export_ours(); }, "model.stem: small has no form");
+      ExitCode::config, [&] { export_ours(); }, "model.stem: small is not supported");
 }
 
 // Two query heads share one key head; heads are wider than hidden / heads.
@@ -285,7 +284,7 @@ TEST_F(Qwen3Exchange, HasItsKindItsNormsAndItsWindow) {
   expect_refused(all, all + types("full_attention", "chunked_attention"), "not a list of 2 times");
   expect_refused("\"use_sliding_window\": true",
                  types("full_attention", "sliding_attention") + "\"use_sliding_window\": false",
-                 "and the window of this file is none");
+                 "but the window of this file is none");
 }
 
 TEST_F(LlamaExchange, ReadsRotationsAsTheLibraryDoes) {
@@ -319,11 +318,11 @@ TEST_F(LlamaExchange, ReadsRotationsAsTheLibraryDoes) {
           "rope_scaling.attention_factor is 1.5");
   refused(yarn + R"("factor": 2, "truncate": false})", "rope_scaling.truncate is false");
   refused(R"("rope_scaling": {"rope_type": "default", "partial_rotary_factor": 0.5})",
-          "rope_scaling.partial_rotary_factor is 0.5, and the models here compute with 1.0");
+          "rope_scaling.partial_rotary_factor is 0.5, but models here support only 1.0");
   refused(R"("rope_parameters": {"full_attention": {"rope_theta": 500.0}})",
           "rope_parameters.full_attention is");
   refused(R"("rope_scaling": {"type": "linear", "factor": 3}, "rope_parameters": {"factor": 2})",
-          "rope_parameters is another");
+          "rope_parameters differs");
 }
 
 TEST_F(LlamaExchange, RefusesUnsupportedSettingsOfItsConfig) {
@@ -333,9 +332,9 @@ TEST_F(LlamaExchange, RefusesUnsupportedSettingsOfItsConfig) {
   expect_refused("\"mlp_bias\": false", "\"mlp_bias\": true", "mlp_bias is true");
   const std::string first = "\"model_type\"";
   expect_refused(first, R"("quantization_config": {"bits": 4}, "model_type")",
-                 R"(quantization_config is {"bits":4}, and what this key changes)");
+                 R"(quantization_config is {"bits":4}, but its effect on a model)");
   expect_refused(first, R"("sliding_window": 3, "model_type")", "sliding_window is 3");
-  expect_refused(first, R"("partial_rotary_factor": 0.5, "model_type")", "compute with 1.0");
+  expect_refused(first, R"("partial_rotary_factor": 0.5, "model_type")", "support only 1.0");
   expect_refused("\"rope_scaling\": null",
                  R"("rope_scaling": {"rope_type": "longrope", "factor": 2})",
                  "rope_scaling.rope_type is \"longrope\"");
@@ -376,7 +375,7 @@ TEST_F(LlamaExchange, NamesMissingExtraAndMisshapenTensors) {
       ExitCode::config, [&] { import_hf(theirs_); }, "describes a model with model.kv_heads: 1");
   test::write_text(config_, "model: {family: llama, qk_norm: true, qkv_bias: true}\n");
   expect_error(
-      ExitCode::config, [&] { export_ours(); }, "none for both");
+      ExitCode::config, [&] { export_ours(); }, "none with both");
 }
 
 TEST_F(LlamaExchange, ABaseModelWithoutItsHeadIsNamed) {

@@ -294,7 +294,7 @@ TEST_F(TrainTest, WidthTransferIsTheStandardParametrisationAtItsBaseAndTheSameOn
   const CommandResult refused =
       train_gpt("sgd", 0, {"model.mup_base_width=8", "optimizer.name=sgd"});
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_THAT(refused.output, HasSubstr("use adamw or lion, or off"));
+  EXPECT_THAT(refused.output, HasSubstr("only with adamw and lion: use one of these, or off"));
 }
 
 TEST_F(TrainTest, CoordinatesGrowWithWidthInTheStandardParametrisationAndNotInMup) {

@@ -108,7 +108,7 @@ TEST_F(VerifyRunTest, EveryEditOfCertifiedFilesIsReported) {
   for (const char* const line :
        {"{\"tensors_after\":4", "{\"start_after\":6", "{\"evaluation_after\":4"})
     refused("certificate.jsonl", without("certificate.jsonl", line),
-            "was changed, or a line before it was changed or taken away");
+            "was changed, or a line before it was changed or removed");
 
   std::string averages = read_file(path("run/weights_average.safetensors"));
   averages.back() = static_cast<char>(averages.back() ^ 1);
