@@ -156,10 +156,10 @@ TEST_F(FieldDamage, NamesWithoutFilesAreRefused) {
   std::filesystem::create_directories(path("folder.h5/below"));
   EXPECT_EQ(expand_files(options().files), std::vector{path("a.h5")});
   ASSERT_EQ(::mkfifo(path("b.h5").c_str(), 0600), 0);
-  expect_refused(options(), "b.h5", "no file but a pipe", "name the files by a pattern");
+  expect_refused(options(), "b.h5", "but is a pipe", "name the files by a pattern");
   std::filesystem::remove(path("b.h5"));
   std::filesystem::create_symlink(path("nothing"), path("folder.h5/below/c.nc"));
-  expect_refused(options(), "c.nc", "a link that leads nowhere");
+  expect_refused(options(), "c.nc", "a broken link");
 }
 
 TEST_F(FieldDamage, AChunkThatDoesNotDecodeIsNamedOrLeftOutAndCounted) {
