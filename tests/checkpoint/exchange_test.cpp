@@ -390,8 +390,8 @@ TEST_F(LlamaExchange, ABaseModelWithoutItsHeadIsNamed) {
 
   expect_error(
       ExitCode::checkpoint, [&] { import_hf(directory_.file("base.safetensors")); },
-      "has embed_tokens.weight and not model.embed_tokens.weight: it is a base model, saved "
-      "without the head that predicts; save the whole model, whose names begin with 'model.'");
+      "has embed_tokens.weight, but not model.embed_tokens.weight: it is a base model, saved "
+      "without its prediction head; save the whole model, whose names begin with 'model.'");
 }
 
 TEST_F(LlamaExchange, AnImportChecksItselfByAForwardPass) {
@@ -401,7 +401,7 @@ TEST_F(LlamaExchange, AnImportChecksItselfByAForwardPass) {
   };
   EXPECT_THAT(import_checked(theirs_), HasSubstr("600 logits as in trireme_expectations"));
   EXPECT_THAT(run({"import", theirs_, "--out", back_, "--force", "--no-check"}),
-              HasSubstr("answers to compare with are left out (--no-check)"));
+              HasSubstr("logits to compare with were not read (--no-check)"));
 
   auto planted = read_all(theirs_);
   for (float& value : planted.at("model.layers.1.self_attn.o_proj.weight"))
@@ -413,8 +413,8 @@ TEST_F(LlamaExchange, AnImportChecksItselfByAForwardPass) {
       "the largest difference of logits is");
   EXPECT_FALSE(std::filesystem::exists(back_));
   std::filesystem::remove(theirs_ + "/trireme_expectations.safetensors");
-  EXPECT_THAT(import_checked(theirs_),
-              HasSubstr("answers to compare with would lie in a trireme_expectations.safetensors"));
+  EXPECT_THAT(import_checked(theirs_), HasSubstr("logits to compare with are not there (they would "
+                                                 "be in trireme_expectations.safetensors)"));
 }
 
 TEST_F(LlamaExchange, ExpectationsOfAnotherModelAreNamed) {
@@ -432,7 +432,7 @@ TEST_F(LlamaExchange, ExpectationsOfAnotherModelAreNamed) {
   };
 
   refuses({1, 50}, {1, 2}, {1, 2, 50}, "token id 50 lies outside the model's vocabulary [0, 50)");
-  refuses({1, 2, 3, 4, 5, 6, 7}, {1, 7}, {1, 7, 50}, "texts of 7 tokens, and the model reads");
+  refuses({1, 2, 3, 4, 5, 6, 7}, {1, 7}, {1, 7, 50}, "texts of 7 tokens, but the model reads");
   refuses({1, 2}, {1, 2}, {1, 2, 49}, "logits is f32 (1, 2, 49), not (1, 2, 50)");
   refuses({1, 2}, {2}, {1, 2, 50}, "input_ids is i64 (2), not (texts, tokens)");
 }

@@ -206,7 +206,7 @@ RANK
   expect_text 'PROBLEM +run directory .* does not show on n2'
   finish_job 60 $((before + 4))
   expect_code 2
-  expect_text 'error: run.directory: /dev/shm/run of rank 0 does not show on n2'
+  expect_text 'error: run.directory: /dev/shm/run of rank 0 is not visible on n2'
 }
 
 # lose NAME CODE TEXT COMMAND...: a job over two hosts; the command breaks something; the job must end.
@@ -411,8 +411,8 @@ check_staging() {
   disk_of 2 "mount -t tmpfs -o size=16k tmpfs $place/scratch"
   stage "the disk of one host is full"
   expect_code 0
-  expect_text 'data.stage: n2: what is not there is read where it lies: .*shard_00000.h5 \([0-9]+ bytes\): .*the disk is full'
-  ! grep -q 'data.stage: n1: what is not there' "$log" || complain "room on n1"
+  expect_text 'data.stage: n2: files without a copy are read in place: .*shard_00000.h5 \([0-9]+ bytes\): .*the disk is full'
+  ! grep -q 'data.stage: n1: files without a copy' "$log" || complain "room on n1"
   expect_equal "$(bits_of "$log")" "$one" "the bits of data that lie elsewhere"
   disk_of 2 "mkdir -p $place/read_only && mount --bind $place/read_only $place/scratch && mount -o remount,bind,ro $place/scratch"
   stage "the disk of one host cannot be written to"

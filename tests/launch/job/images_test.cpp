@@ -88,7 +88,7 @@ TEST_F(ImagesTest, BitsAreThoseOfOneRankForEveryReader) {
   EXPECT_EQ(weights_of("staged"), weights_of("archives_one"));
   const CommandResult folders = run("folders", "staged", 2, 7, stage);
   EXPECT_EQ(folders.exit_code, 2) << folders.output;
-  EXPECT_THAT(folders.output, HasSubstr("class folders are read where they lie"));
+  EXPECT_THAT(folders.output, HasSubstr("class folders are read in place"));
 }
 
 TEST_F(ImagesTest, ARunGoesOnInsideAnEpochAndRefusesOtherImages) {
