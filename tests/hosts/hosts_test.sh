@@ -138,10 +138,10 @@ check_slow_link() {
   mpi_run 1 n1:1,n2:1,n3:1 3 doctor
   finish_job 60
   ip netns exec "$namespace" tc qdisc del dev eth0 root
-  expect_text 'n1 - n2: .*the best pair has'
-  expect_text 'n2 - n3: .*the best pair has'
-  ! grep -qE 'n1 - n3: .*the best pair has' "$log" || complain "nothing wrong between n1 and n3"
-  expect_text 'look at cables, switch and the choice of interface'
+  expect_text 'n1 - n2: .*the best pair reaches'
+  expect_text 'n2 - n3: .*the best pair reaches'
+  ! grep -qE 'n1 - n3: .*the best pair reaches' "$log" || complain "nothing wrong between n1 and n3"
+  expect_text 'check cables, switch and the choice of interface'
 }
 
 # Each rank of the second host has a time namespace with a clock one hour ahead.
@@ -203,7 +203,7 @@ RANK
   begin "a run directory that the hosts do not share"
   finish_job 60 $((before + 3))
   expect_code 2
-  expect_text 'PROBLEM +run directory .* does not show on n2'
+  expect_text 'PROBLEM +run directory .* is not visible on n2'
   finish_job 60 $((before + 4))
   expect_code 2
   expect_text 'error: run.directory: /dev/shm/run of rank 0 is not visible on n2'

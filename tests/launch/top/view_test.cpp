@@ -147,7 +147,7 @@ TEST_F(FollowerTest, TheEndOfARunSaysHowItEnded) {
   write_text(run_.file("owner.json"), "{\"host\":\"" + host_name() + "\",\"process\":1}");
   EXPECT_EQ(look().standing.status, RunStatus::ended);
   EXPECT_THAT(look().standing.text,
-              HasSubstr("there is no checkpoint: the same command begins anew"));
+              HasSubstr("there is no checkpoint: the same command starts from the beginning"));
   // A run of a study need not leave weights.
   run_.append(R"({"end":"2026-11-22T12:01:02Z","step":3,"wall_s":1})"
               "\n",
