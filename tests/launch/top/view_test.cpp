@@ -241,7 +241,7 @@ TEST_F(FollowerTest, BrokenFilesAreSkipped) {
 TEST_F(FollowerTest, LinesOfAnotherVersionAreReported) {
   run_.append("{\"step\":1,\"loss_of_a_later_version\":2}\n{\"step\":2}\n");
 
-  EXPECT_THAT(page_of(look()), HasSubstr("2 lines, none of a step that this version knows"));
+  EXPECT_THAT(page_of(look()), HasSubstr("2 lines, but no step that this version knows"));
 
   run_.steps(3, 3);
   EXPECT_THAT(look().problem, testing::IsEmpty());
