@@ -132,8 +132,8 @@ class PackingScan {
       const double low = sign ? -values / 2 : 0, high = sign && !unsigned_ ? values / 2 : values;
       if (!(value >= low && value < high) || value != std::floor(value)) {
         field_.packing.unused +=
-            fmt::format("{}{} is not used: {} is no {}", field_.packing.unused.empty() ? "" : "; ",
-                        name, value, name_of(stored_));
+            fmt::format("{}{} is not used: {} is not of type {}",
+                        field_.packing.unused.empty() ? "" : "; ", name, value, name_of(stored_));
         return std::nullopt;
       }
       if (unsigned_ && value < 0) value += values;

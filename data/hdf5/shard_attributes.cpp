@@ -43,7 +43,7 @@ void read_token_fields(const std::string& path, const AttributeReader& read, Sha
   header.tokenizer = read.text("tokenizer");
   header.vocabulary = read.integer("vocabulary");
   if (header.dtype != DType::u16 && header.dtype != DType::u32) {
-    refuse(path, "tokens must have dtype uint16 or uint32; attribute 'dtype' says otherwise");
+    refuse(path, "attribute 'dtype' must be uint16 or uint32 for tokens");
   }
   if (header.documents == 0 || header.documents > header.count) {
     refuse(path, fmt::format("{} documents cannot hold {} tokens", header.documents, header.count));
@@ -60,8 +60,7 @@ void read_image_fields(const std::string& path, const AttributeReader& read, Sha
   header.width = read.integer("width");
   header.channels = read.integer("channels");
   header.classes = split_classes(read.text("classes"));
-  if (header.dtype != DType::u8)
-    refuse(path, "images must have dtype uint8; attribute 'dtype' says otherwise");
+  if (header.dtype != DType::u8) refuse(path, "attribute 'dtype' must be uint8 for images");
   constexpr std::uint64_t longest_side = 1 << 20;
   if (header.height == 0 || header.width == 0 || header.height > longest_side ||
       header.width > longest_side || (header.channels != 1 && header.channels != 3)) {

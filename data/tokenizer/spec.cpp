@@ -183,14 +183,14 @@ class SpecReader {
   void read_pre_tokenizer(const json& it) {
     const auto type = it.at("type").get<std::string>();
     if (byte_level_)
-      refuse("pre_tokenizer", fmt::format("{} behind ByteLevel", type), "ByteLevel at the end");
+      refuse("pre_tokenizer", fmt::format("{} after ByteLevel", type), "ByteLevel at the end");
     if (type == "Sequence") {
       for (const json& member : it.at("pretokenizers"))
         read_pre_tokenizer(member);
     } else if (type == "ByteLevel") {
       spec_.prefix_space = it.at("add_prefix_space").get<bool>();
       if (spec_.prefix_space && !spec_.splits.empty())
-        refuse("pre_tokenizer.add_prefix_space", "true behind another part of a Sequence", "false");
+        refuse("pre_tokenizer.add_prefix_space", "true after another part of a Sequence", "false");
       if (it.value("use_regex", true)) add_split(gpt2_pattern, SplitBehavior::isolated, false);
       byte_level_ = true;
     } else if (type == "Digits") {

@@ -32,7 +32,7 @@ constexpr std::array kinds = {
     Kind{"version https://git-lfs"sv,
          "a Git LFS pointer, whose content was not fetched; run `git lfs pull` in its repository"},
     Kind{"\x89HDF\r\n\x1a\n"sv, "an HDF5 file"},
-    Kind{"MATLAB 7.3 MAT-file"sv, "a MATLAB 7.3 file, which is HDF5 behind a user block"},
+    Kind{"MATLAB 7.3 MAT-file"sv, "a MATLAB 7.3 file, which is HDF5 after a user block"},
     Kind{"MATLAB 5.0 MAT-file"sv,
          "a MATLAB 5 file; in MATLAB `save(..., '-v7.3')` writes HDF5 instead"},
     Kind{"CDF\x01"sv, netcdf},

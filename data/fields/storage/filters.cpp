@@ -55,7 +55,7 @@ std::size_t inflate(libdeflate_decompressor* decoder, std::span<const std::byte>
     case LIBDEFLATE_INSUFFICIENT_SPACE:
       damaged("deflate", "the result is larger than the chunk");
     default:
-      damaged("deflate", "it is no valid stream");
+      damaged("deflate", "it is not a valid stream");
   }
 }
 
@@ -79,7 +79,7 @@ std::size_t unblosc(std::span<const std::byte> stored, std::span<std::byte> to) 
   if (decoded > to.size()) damaged("blosc", "the result is larger than the chunk");
   const int written = blosc_decompress_ctx(stored.data(), to.data(), to.size(), 1);
   if (written < 0 || static_cast<std::size_t>(written) != decoded)
-    damaged("blosc", "it is no valid stream");
+    damaged("blosc", "it is not a valid stream");
   return decoded;
 }
 

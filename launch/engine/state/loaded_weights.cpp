@@ -31,7 +31,7 @@ void require_same_meaning(const Config& config, bool speaks, const Dataset& data
         fmt::format("{}: {}, but {} has {}", found.key, found.ours, file, found.theirs);
     if (!found.key.starts_with("model.rope_") && found.key != "model.window")
       fail(ExitCode::config,
-           "{}: with the same weights that is another model (train.initial_weights: {}); remove {} "
+           "{}: the same weights would be another model (train.initial_weights: {}); remove {} "
            "from the config, or train without these weights",
            both, config.train.initial_weights, found.key);
     if (speaks)

@@ -91,7 +91,7 @@ setting() { env "$1" "$launch/mpi_env.sh" 2 bash -c "echo \"$2\""; }
 }
 for ports in 40000 500-400 40000-70000 a-b; do
   said=$(TRIREME_PORTS=$ports "$launch/mpi_env.sh" 2 true 2>&1)
-  [[ $? -eq 2 && $said == *"'$ports' is no range of ports"* ]] || expect "TRIREME_PORTS=$ports" "$said" refused
+  [[ $? -eq 2 && $said == *"'$ports' is not a range of ports"* ]] || expect "TRIREME_PORTS=$ports" "$said" refused
 done
 
 # --- Cores beside GPUs, on two cores of this machine.
