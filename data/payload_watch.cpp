@@ -106,8 +106,8 @@ void PayloadWatch::verify_changed(std::size_t index) {
     verify_payload(now, [&](std::uint64_t) { static_cast<void>(pace()); });
   } catch (const Error& error) {
     fail(ExitCode::data,
-         "{}: was changed while the run reads it (size, inode or time of change), and what was "
-         "trained on since is not known: {}",
+         "{}: was changed while the run read it (size, inode or mtime), so the data of the steps "
+         "since then is unknown: {}",
          before.path, error.what());
   }
   log::get("data").info("{}: was written again while the run reads it, with the same content",

@@ -47,7 +47,7 @@ environment_number() {
     echo $((10#$value))
     return
   fi
-  [[ -z $value ]] || printf '%s: %s=%q: is no whole number from %s to %s; it is ignored\n' "${0##*/}" "$1" "${value:0:60}" "$3" "$4" >&2
+  [[ -z $value ]] || printf '%s: %s=%q: is not a whole number from %s to %s; it is ignored\n' "${0##*/}" "$1" "${value:0:60}" "$3" "$4" >&2
   echo "$2"
 }
 

@@ -74,7 +74,7 @@ fi
 # a pod, the sysctl in its description (launch/kubernetes).
 if [[ -n ${TRIREME_PORTS:-} ]]; then
   if [[ ! $TRIREME_PORTS =~ ^([0-9]{4,5})-([0-9]{4,5})$ ]] || ((BASH_REMATCH[1] >= BASH_REMATCH[2] || BASH_REMATCH[2] > 65535)); then
-    echo "mpi_env.sh: TRIREME_PORTS: '$TRIREME_PORTS' is no range of ports; for example 40000-40999" >&2
+    echo "mpi_env.sh: TRIREME_PORTS: '$TRIREME_PORTS' is not a range of ports; for example 40000-40999" >&2
     # shellcheck disable=SC2317  # where it is run and not sourced
     return 2 2>/dev/null || exit 2
   fi

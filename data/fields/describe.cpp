@@ -158,7 +158,7 @@ Labels look_at_labels(const FieldDataset& data, const std::string& name) {
     labels.problem = fmt::format("all {} samples have the label {}", data.size(),
                                  names.empty() ? fmt::format("{}", *values.begin()) : names[0]);
   } else if (data.size() > 2 && different == data.size() && !sounds_like_label(name)) {
-    labels.problem = "no two samples have the same: these are numbers of samples, not classes";
+    labels.problem = "every sample has another value: these are numbers of samples, not classes";
   }
   return labels;
 }
@@ -213,7 +213,7 @@ std::string beside_text(const Guesses& found) {
   if (found.beside.empty()) return "";
   const std::size_t shown = std::min(most, found.beside.size());
   return fmt::format(
-      "# not used: {}{}. A validation set is a file of its own with the same paths (h5copy -p -i "
+      "# not used: {}{}. A validation set is a separate file with the same paths (h5copy -p -i "
       "FILE -o NEW -s /GROUP -d /GROUP), named by data.validation_files\n",
       fmt::join(std::span(found.beside).first(shown), ", "),
       shown < found.beside.size() ? fmt::format(" and {} more", found.beside.size() - shown) : "");
@@ -231,10 +231,10 @@ std::string why_nothing(const FileIndex& file, const Guesses& found) {
   const Guess& first = found.likely.front();
   if (found.one_of_numbered) {
     return fmt::format(
-        "{}: {} is one of {} data sets in groups of numbered names, and a run would read that one "
-        "alone; groups are samples (data.samples: group) where they lie at the root of the file, "
-        "have one shape and each a label; else write the groups one behind the other, into one "
-        "data set whose first axis is N and another with a label for each of its samples",
+        "{}: {} is one of {} data sets in groups with numbered names, and a run would read only "
+        "that one; groups are samples (data.samples: group) if they are at the root of the file, "
+        "have the same shape and each a label; otherwise concatenate them into one data set whose "
+        "first axis is N, and write a label per sample into another",
         file.path, first.input, found.beside.size() + 1);
   }
   if (!first.target.empty()) return "";

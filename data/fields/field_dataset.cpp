@@ -76,7 +76,7 @@ FieldDataset::FieldDataset(std::vector<FileIndex> indexes, const FieldOptions& o
   const auto channels = static_cast<std::size_t>(shape_->channels());
   for (const auto* const values : {&options_.scale.subtract, &options_.scale.multiply}) {
     if (values->empty() || values->size() == channels) continue;
-    fail(ExitCode::data, "data.scaling: numbers of {} channels, and samples have {}",
+    fail(ExitCode::data, "data.scaling: has numbers for {} channels, but samples have {}",
          values->size(), channels);
   }
   scale_.emplace(options_.scale, shape_->channels());
@@ -97,14 +97,14 @@ void FieldDataset::take_units() {
     for (const StoredUnit& stored : file.units) {
       const UnitFields unit(file, stored, options_);
       const std::string subject = unit.name();
-      TRIREME_EXPECTS(stored.fields.size() == wanted, "{}: {} fields, and {} were asked for",
+      TRIREME_EXPECTS(stored.fields.size() == wanted, "{}: {} fields, but {} were requested",
                       subject, stored.fields.size(), wanted);
       if (!shape_) shape_.emplace(subject, unit.inputs(), options_);
       if (const auto difference = shape_->difference(unit.inputs())) {
         const UnitFields& first = units_.empty() ? unit : units_.front();
         fail(ExitCode::data,
-             "{}: {}, which is another shape than that of {}: samples of one data set have one "
-             "shape; name the files apart, or take a part that all have by data.crop",
+             "{}: {}, a different shape than {}: all samples of a data set must have the same "
+             "shape; name only files of one shape, or crop all to the same part with data.crop",
              subject, *difference, first.name());
       }
       for (const StoredField& field : stored.fields) {
@@ -122,7 +122,7 @@ void FieldDataset::take_units() {
       samples += shape_->samples(unit.inputs());
     }
   }
-  if (samples == 0) fail(ExitCode::data, "data.files: there are no samples in them");
+  if (samples == 0) fail(ExitCode::data, "data.files: these files have no samples");
   starts_.push_back(samples);
   size_ = static_cast<std::int64_t>(samples);
 }
@@ -134,7 +134,7 @@ void FieldDataset::check_model() const {
                      (wanted.width == 0 || wanted.width == shape_->width());
   if (sizes && (wanted.channel_count == 0 || wanted.channel_count == shape_->channels())) return;
   fail(ExitCode::data,
-       "{}: samples are {} x {} with {} channels, and the model reads {} x {} with {}; set "
+       "{}: samples are {} x {} with {} channels, but the model reads {} x {} with {}; set "
        "model.image_size: {}, model.image_width: {} and model.channels: {}, or data.crop",
        path, shape_->height(), shape_->width(), shape_->channels(), wanted.height, wanted.width,
        wanted.channel_count, shape_->height(), shape_->width(), shape_->channels());
@@ -145,7 +145,7 @@ void FieldDataset::require_no_text(const UnitFields& unit) const {
   for (const StoredField& field : unit.all()) {
     const bool may = &field == &unit.target() || (keyed && &field == &unit.split_key());
     if (field.is_text() && !may)
-      fail(ExitCode::data, "{}: {}: holds text, and only numbers are read", unit.name(),
+      fail(ExitCode::data, "{}: {}: holds text, but only numbers can be read", unit.name(),
            field.name);
   }
 }
@@ -158,7 +158,7 @@ void FieldDataset::name_classes() {
   std::set<std::string> all;
   for (const UnitFields& unit : units_) {
     if (target(unit).is_text() != text)
-      fail(ExitCode::data, "{}: {}: labels are {} here, and {} in {}", unit.name(),
+      fail(ExitCode::data, "{}: {}: labels are {} here, but {} in {}", unit.name(),
            target(unit).name, text ? "numbers" : "text", text ? "text" : "numbers",
            units_.front().name());
     all.insert(target(unit).names.begin(), target(unit).names.end());
@@ -166,7 +166,7 @@ void FieldDataset::name_classes() {
   if (text && class_names_.empty()) class_names_.assign(all.begin(), all.end());
   for (const std::string& name : class_names_) {
     if (!classes_.emplace(name, static_cast<std::int32_t>(classes_.size())).second)
-      fail(ExitCode::data, "data.class_names: {} stands there twice", name);
+      fail(ExitCode::data, "data.class_names: {} is given twice", name);
   }
   if (options_.classes > 0 && classes_.size() > static_cast<std::size_t>(options_.classes)) {
     fail(ExitCode::data,
@@ -178,7 +178,7 @@ void FieldDataset::name_classes() {
     for (const std::string& name : target(unit).names) {
       if (!classes_.contains(name))
         fail(ExitCode::data,
-             "{}: {}: the label {} is none of the classes {}; name all of them by "
+             "{}: {}: the label {} is not one of the classes {}; list all classes in "
              "data.class_names",
              unit.name(), target(unit).name, name, fmt::join(class_names_, ", "));
     }
@@ -214,7 +214,7 @@ void FieldDataset::choose_subset() {
       std::llround(static_cast<double>(all) * options_.validation_fraction));
   const std::int64_t held_back = std::clamp<std::int64_t>(share, 1, all - 1);
   if (all < 2)
-    fail(ExitCode::data, "data.validation_fraction: {} of one sample leaves none to train on",
+    fail(ExitCode::data, "data.validation_fraction: {} of one sample leaves no sample to train on",
          options_.validation_fraction);
   order_.emplace(static_cast<std::uint64_t>(all), split_seed, 0);
   first_ = options_.subset == Subset::validation ? 0 : held_back;
@@ -304,9 +304,9 @@ void FieldDataset::read(std::int64_t index, std::span<std::byte> inputs,
 std::string FieldDataset::shortcomings() const {
   std::string text;
   if (skipped_ > 0)
-    text = fmt::format("{} samples whose data did not decode were left out", skipped_.load());
+    text = fmt::format("left out {} samples whose data did not decode", skipped_.load());
   if (not_finite_ > 0) {
-    text += fmt::format("{}{} missing, NaN or infinite inputs were made 0",
+    text += fmt::format("{}{} missing, NaN or infinite inputs were set to 0",
                         text.empty() ? "" : "; ", not_finite_.load());
   }
   return text;
@@ -407,8 +407,8 @@ void FieldDataset::settle(const Place& place, std::span<float> values) const {
   const std::uint64_t bad = scale_->apply(values);
   if (bad == 0 || options_.not_finite == NotFinite::keep) return;
   fail(ExitCode::data,
-       "{}: sample {}: has an input that is missing, NaN or infinite; data.not_finite: zero makes "
-       "these 0 and counts them, and trireme data inspect --statistics counts them in all files",
+       "{}: sample {}: has an input that is missing, NaN or infinite; data.not_finite: zero sets "
+       "these to 0 and counts them, and trireme data inspect --statistics counts them in all files",
        place.unit.name(), place.number);
 }
 
@@ -421,7 +421,7 @@ std::int32_t FieldDataset::read_target(const Place& place) const {
   if (!classes_.empty()) classes = static_cast<double>(classes_.size());
   if (value >= 0 && value < classes && value == std::floor(value))
     return static_cast<std::int32_t>(value);
-  fail(ExitCode::data, "{}: {}: sample {} has the label {}, which is none of {} classes, 0 to {}",
+  fail(ExitCode::data, "{}: {}: sample {} has the label {}, but there are {} classes, 0 to {}",
        place.unit.name(), target.name, place.number, value, classes, classes - 1);
 }
 
@@ -434,7 +434,8 @@ float FieldDataset::weight(std::int64_t index) const {
     const double value = read_number(reader_, place.unit, field,
                                      element_of(place.unit, field, *shape_, place.number));
     if (value >= 0 && value <= std::numeric_limits<float>::max()) return static_cast<float>(value);
-    fail(ExitCode::data, "{}: {}: sample {} has the weight {}; weights are finite and not negative",
+    fail(ExitCode::data,
+         "{}: {}: sample {} has the weight {}; weights must be finite and not negative",
          place.unit.name(), field.name, place.number, value);
   } catch (const DamagedChunk& error) {
     if (options_.damaged == Damaged::refuse) throw;

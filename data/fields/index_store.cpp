@@ -151,9 +151,8 @@ KeptIndexes kept_indexes(const std::string& path, const ScanRequest& request,
     kept.touched = first_of(stamps.touched());
     if (!stamps.moved().empty()) {
       log::get("data").warn(
-          "{} moved, restored or written to since this run last looked (another ctime, the same "
-          "size and time of change); its ends and its structure are compared, not all of its "
-          "numbers",
+          "{} moved, restored or written to since this run last looked (new ctime, same size and "
+          "mtime); beginning, end and structure are compared, not all numbers",
           first_of(stamps.moved()));
     }
   } catch (const Error& error) {

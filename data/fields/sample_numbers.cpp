@@ -43,7 +43,7 @@ void require_numbers(const UnitFields& unit, const StoredField& field, const Sam
   if (extents == wanted && shape.steps_ahead() == 0) return;
   if (shape.windowed()) wanted.push_back(extent_at(input, places.step));
   if (extents == wanted) return;
-  fail(ExitCode::data, "{}: {}: {} is one number per sample{}, and this holds {} for {} samples",
+  fail(ExitCode::data, "{}: {}: {} needs one number per sample{}, but this holds {} for {} samples",
        unit.name(), field.name, what, shape.windowed() ? ", or per sample and step" : "",
        field.elements(), shape.samples(unit.inputs()));
 }
@@ -82,11 +82,10 @@ void require_mask(const UnitFields& unit, const SampleShape& shape) {
       wanted.push_back(extent_at(input, axis));
     if (mask.extents == wanted) return;
   }
-  fail(
-      ExitCode::data,
-      "{}: {}: a mask has the rows and columns of the inputs ({}), for all samples or for each, in "
-      "the order of data.axes without C, D and T; this is {}",
-      unit.name(), mask.name, fmt::join(input.extents, " x "), fmt::join(mask.extents, " x "));
+  fail(ExitCode::data,
+       "{}: {}: a mask needs the rows and columns of the inputs ({}), once or per sample, in the "
+       "order of data.axes without C, D and T; this is {}",
+       unit.name(), mask.name, fmt::join(input.extents, " x "), fmt::join(mask.extents, " x "));
 }
 
 void read_mask(const FieldReader& reader, const UnitFields& unit, const SampleShape& shape,

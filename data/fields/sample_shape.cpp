@@ -35,8 +35,7 @@ SampleShape::SampleShape(const std::string& subject, std::span<const StoredField
   for (const StoredField& input : inputs) {
     if (input.extents.size() != places_.axes) {
       fail(ExitCode::data,
-           "{}: {}: has {} axes ({}), and data.axes: {} says {}; write a letter for each of its "
-           "axes",
+           "{}: {}: has {} axes ({}), but data.axes: {} names {}; write one letter per axis",
            subject, input.name, input.extents.size(), fmt::join(input.extents, " x "), options.axes,
            places_.axes);
     }
@@ -47,7 +46,7 @@ SampleShape::SampleShape(const std::string& subject, std::span<const StoredField
     for (const int axis : {places_.sample, places_.step, places_.row, places_.column}) {
       if (extent_of(input, axis) == extent_of(inputs.front(), axis)) continue;
       fail(ExitCode::data,
-           "{}: {} is {}, and {} is {}: inputs of one sample differ in channels only", subject,
+           "{}: {} is {}, but {} is {}: inputs of a sample may differ only in channels", subject,
            inputs.front().name, fmt::join(inputs.front().extents, " x "), input.name,
            fmt::join(input.extents, " x "));
     }
@@ -63,8 +62,9 @@ SampleShape::SampleShape(const std::string& subject, std::span<const StoredField
     width_ = options.crop[3];
     if (top_ + static_cast<std::uint64_t>(height_) > rows ||
         left_ + static_cast<std::uint64_t>(width_) > columns) {
-      fail(ExitCode::data, "{}: data.crop: {} rows from {} and {} columns from {} on, of {} x {}",
-           subject, height_, top_, width_, left_, rows, columns);
+      fail(ExitCode::data,
+           "{}: data.crop: {} rows from {} and {} columns from {} do not fit {} x {}", subject,
+           height_, top_, width_, left_, rows, columns);
     }
   }
   if (window_ > 0 && windows(inputs.front()) == 0) {
@@ -101,8 +101,8 @@ void SampleShape::select_channels(const std::string& subject, std::span<const St
     if (channel >= static_cast<std::int64_t>(all) || to[static_cast<std::size_t>(channel)] >= 0) {
       fail(ExitCode::data, "{}: data.input_channels: {} {}", subject, channel,
            channel >= static_cast<std::int64_t>(all)
-               ? fmt::format("is none of the {} channels, 0 to {}", all, all - 1)
-               : "stands there twice");
+               ? fmt::format("is not one of the {} channels, 0 to {}", all, all - 1)
+               : "is given twice");
     }
     to[static_cast<std::size_t>(channel)] = static_cast<std::int64_t>(i);
   }

@@ -46,7 +46,7 @@ class Parts {
       char* end = nullptr;
       const double value = std::strtod(wanted.text.c_str(), &end);
       if (end == wanted.text.c_str() || *end != '\0')
-        fail(ExitCode::data, "{}: {} is no number, and {} holds numbers", key_of(wanted),
+        fail(ExitCode::data, "{}: {} is not a number, but {} holds numbers", key_of(wanted),
              wanted.text, key_);
       return value == number;
     });
@@ -68,8 +68,9 @@ class Parts {
     for (Wanted& wanted : wanted_) {
       if (!matches(wanted)) continue;
       if (found != nullptr && found->part != wanted.part)
-        fail(ExitCode::data, "data.test_values: {} is {}, which data.validation_values has too: {}",
-             key_, shown, found->text);
+        fail(ExitCode::data,
+             "data.test_values: {} is {}, which data.validation_values also has: {}", key_, shown,
+             found->text);
       wanted.met = true;
       found = &wanted;
     }
@@ -140,7 +141,7 @@ std::vector<std::uint64_t> samples_by_key(const FieldReader& reader,
   parts.require_all_met();
   if (chosen.empty())
     fail(ExitCode::data,
-         "data.split_key: {}: every sample is for validation or test, none is left to train on",
+         "data.split_key: {}: all samples are for validation or test; none is left to train on",
          options.split_key);
   return chosen;
 }

@@ -97,7 +97,7 @@ std::vector<double> numbers_at(const FileIndex& index, const StoredField& field)
   std::ranges::copy(field.extents, box.count.begin());
   constexpr std::uint64_t most = 1 << 20;
   if (field.elements() > most || field.elements() == 0)
-    fail(ExitCode::data, "{}: {}: holds {} numbers, and should hold one per channel", index.path,
+    fail(ExitCode::data, "{}: {}: holds {} numbers, expected one per channel", index.path,
          field.name, field.elements());
   std::vector<std::byte> bytes(static_cast<std::size_t>(field.elements()) * field.type.bytes);
   reader.read(index, field, box, bytes);
@@ -132,8 +132,8 @@ Pairs pairs_of_json(const FieldSource& source) {
     }
   } catch (const json::exception& error) {
     fail(ExitCode::data,
-         "data.statistics: {}: is not what trireme data inspect --statistics writes ({}); for an "
-         "HDF5 file name the data sets by data.statistics_paths",
+         "data.statistics: {}: is not a file written by trireme data inspect --statistics ({}); "
+         "for an HDF5 file name the data sets in data.statistics_paths",
          source.statistics, error.what());
   }
   return pairs;
@@ -243,7 +243,7 @@ ChannelScale load_scale(const FieldSource& source) {
   if (source.scaling == Scaling::none) return {};
   const Pairs pairs = pairs_of(source);
   if (pairs.first.size() != pairs.second.size())
-    fail(ExitCode::data, "{}: {} numbers and {} of the other kind", pairs.source,
+    fail(ExitCode::data, "{}: {} numbers of one kind, but {} of the other", pairs.source,
          pairs.first.size(), pairs.second.size());
   std::vector<std::int64_t> channels = source.input_channels;
   // Numbers that are given are of the channels that are read.
@@ -257,14 +257,14 @@ ChannelScale load_scale(const FieldSource& source) {
   for (const std::int64_t channel : channels) {
     const auto at = static_cast<std::size_t>(channel);
     if (at >= pairs.first.size())
-      fail(ExitCode::data, "{}: has numbers of {} channels, and none of channel {}", pairs.source,
+      fail(ExitCode::data, "{}: has numbers for {} channels, but none for channel {}", pairs.source,
            pairs.first.size(), channel);
     const double low = pairs.first[at];
     const double range =
         source.scaling == Scaling::mean_std ? pairs.second[at] : pairs.second[at] - low;
     if (!std::isfinite(low) || !std::isfinite(range) || range < 0)
-      fail(ExitCode::data, "{}: channel {}: {} and {} scale nothing", pairs.source, channel, low,
-           pairs.second[at]);
+      fail(ExitCode::data, "{}: channel {}: {} and {} cannot scale values", pairs.source, channel,
+           low, pairs.second[at]);
     scale.subtract.push_back(static_cast<float>(low));
     // Constant channels become 0.
     scale.multiply.push_back(range > 0 ? static_cast<float>(1 / range) : 1.0F);

@@ -162,11 +162,11 @@ std::string answer_to(const std::string& message) {
   if (WIFSIGNALED(status)) {
     const int signal = WTERMSIG(status);
     fail(ExitCode::data,
-         "{}: reading what it says of itself ended the HDF5 library by signal {} ({}{}): the file "
-         "is damaged, or made to do harm",
+         "{}: the HDF5 library was ended by signal {} ({}{}) when it read the metadata of this "
+         "file: the file is damaged or malicious",
          path, signal, ::strsignal(signal), signal == SIGXCPU ? ", after its time limit" : "");
   }
-  fail(ExitCode::data, "{}: the process that reads HDF5 metadata ended with code {} at this file",
+  fail(ExitCode::data, "{}: the process that reads HDF5 metadata ended with code {} on this file",
        path, WIFEXITED(status) ? WEXITSTATUS(status) : status);
 }
 
@@ -193,7 +193,7 @@ Hdf5Child::~Hdf5Child() {
 FileIndex Hdf5Child::index(const std::string& path, const ScanRequest& request) {
   std::vector<FileIndex> parsed = parse_indexes(ask(path, &request));
   if (parsed.size() != 1 || parsed.front().path != path)
-    fail(ExitCode::data, "{}: the HDF5 library answers about another file", path);
+    fail(ExitCode::data, "{}: the HDF5 library answered for another file", path);
   return std::move(parsed.front());
 }
 

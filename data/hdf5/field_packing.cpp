@@ -72,8 +72,7 @@ class PackingScan {
 
   [[noreturn]] void refuse(const std::string& name, const std::string& why) const {
     fail(ExitCode::data,
-         "{}: {}: attribute {}: {}; data.mask_and_scale: false reads the numbers as they are "
-         "stored",
+         "{}: {}: attribute {}: {}; with data.mask_and_scale: false the numbers are read as stored",
          place_.file->path, field_.name, name, why);
   }
 
@@ -101,7 +100,7 @@ class PackingScan {
   [[nodiscard]] std::optional<Numbers> one_number(const std::string& name) const {
     auto found = numbers(name);
     if (found && found->values.size() != 1)
-      refuse(name, fmt::format("holds {} numbers, and should hold one", found->values.size()));
+      refuse(name, fmt::format("holds {} numbers, expected one", found->values.size()));
     return found;
   }
 
@@ -133,8 +132,8 @@ class PackingScan {
       const double low = sign ? -values / 2 : 0, high = sign && !unsigned_ ? values / 2 : values;
       if (!(value >= low && value < high) || value != std::floor(value)) {
         field_.packing.unused +=
-            fmt::format("{}{} is not used: {} is no {}", field_.packing.unused.empty() ? "" : "; ",
-                        name, value, name_of(stored_));
+            fmt::format("{}{} is not used: {} is not of type {}",
+                        field_.packing.unused.empty() ? "" : "; ", name, value, name_of(stored_));
         return std::nullopt;
       }
       if (unsigned_ && value < 0) value += values;
@@ -202,11 +201,12 @@ void require_same_packing(const ObjectPlace& place, const ObjectPlace& source,
       const StoredField other = scan_attribute(source, name, request);
       if (own.content == other.content && own.names == other.names) continue;
     }
-    fail(ExitCode::data,
-         "{}: {}: its source {} in {} has {} attribute {}; give the virtual data set those of its "
-         "sources, or set data.mask_and_scale: false, which reads the numbers as they are stored",
-         place.file->path, place.path, source.path, source.file->path, here ? "another" : "the",
-         name);
+    fail(
+        ExitCode::data,
+        "{}: {}: its source {} in {} has {} attribute {}; give the virtual data set the attributes "
+        "of its sources, or set data.mask_and_scale: false to read the numbers as stored",
+        place.file->path, place.path, source.path, source.file->path, here ? "another" : "the",
+        name);
   }
 }
 

@@ -70,7 +70,7 @@ class Scanner {
   void list(StoredUnit& unit, std::vector<std::string>& notes, const std::string& group,
             int depth) {
     constexpr int deepest = 32;
-    if (depth > deepest) return notes.push_back(group + ": groups inside each other, too deep");
+    if (depth > deepest) return notes.push_back(group + ": groups are nested too deep");
     list_attributes(unit, notes, group);
     for (const std::string& name : members_of(*file_, group.empty() ? "/" : group)) {
       const std::string path = group + "/" + name;

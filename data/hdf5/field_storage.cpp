@@ -75,7 +75,7 @@ bool is_allocated(const ObjectPlace& place, hid_t data) {
 void scan_contiguous(const ObjectPlace& place, hid_t data, hid_t type, hid_t properties,
                      StoredField& field) {
   if (checked(H5Pget_external_count(properties), "H5Pget_external_count", place.path) > 0)
-    refuse(place, "its bytes lie outside of the file (external storage), which is not followed");
+    refuse(place, "its data is outside the file (external storage), which is not supported");
   field.chunk_extents = field.extents;
   StoredChunk chunk;
   chunk.bytes = field.elements() * field.type.bytes;
@@ -91,10 +91,9 @@ void check_inside(const ObjectPlace& place, const StoredField& field) {
   const StoredChunk& chunk = field.chunks.front();
   const std::uint64_t end = state_of_file(place.file->path).size;
   if (chunk.offset > end || chunk.bytes > end - chunk.offset)
-    refuse(place,
-           fmt::format("its data lies at byte {}, behind the end of the file ({} bytes): the "
-                       "file is cut or damaged",
-                       chunk.offset, end));
+    refuse(place, fmt::format("its data is at byte {}, past the end of the file ({} bytes): the "
+                              "file is truncated or damaged",
+                              chunk.offset, end));
 }
 
 // Two ways through the library must agree on data offsets: the one that builds the index, and
@@ -106,7 +105,7 @@ void check_place(const ObjectPlace& place, hid_t data, hid_t type, const hsize_t
   const auto name = [](std::uint64_t offset) {
     return offset == never_written ? "no place" : fmt::format("byte {}", offset);
   };
-  refuse(place, fmt::format("the HDF5 library ({}) finds the data at {} and reads it from {}",
+  refuse(place, fmt::format("the HDF5 library ({}) finds the data at {}, but reads it from {}",
                             hdf5_version(), name(chunk.offset), name(read)));
 }
 
@@ -116,7 +115,8 @@ void scan_chunks(const ObjectPlace& place, hid_t data, hid_t type, hid_t propert
   std::array<hsize_t, H5S_MAX_RANK> chunk{}, at{};
   const int chunk_axes =
       checked(H5Pget_chunk(properties, H5S_MAX_RANK, chunk.data()), "H5Pget_chunk", place.path);
-  if (static_cast<std::size_t>(chunk_axes) != axes) refuse(place, "its chunks have other axes");
+  if (static_cast<std::size_t>(chunk_axes) != axes)
+    refuse(place, "its chunks have another number of axes");
   unsigned options = 0;
   checked(H5Pget_chunk_opts(properties, &options), "H5Pget_chunk_opts", place.path);
   field.chunk_extents.assign(chunk.begin(), chunk.begin() + chunk_axes);
@@ -246,7 +246,7 @@ StoredField scan_data_set(const ObjectPlace& place, const ScanRequest& request, 
       scan_parts(place, properties, field, request, depth);
       break;
     default:
-      refuse(place, "has a layout that is not known");
+      refuse(place, "has an unknown layout");
   }
   return field;
 }

@@ -135,16 +135,16 @@ bool element_type_of(hid_t type, bool bfloat16, ElementType& to, std::string& wh
     if (bfloat16 && to.kind == ElementKind::unsigned_integer && to.bytes == 2)
       to.kind = ElementKind::brain_float;
     if (to.is_valid() && H5Tget_precision(type) == 8 * bytes) return true;
-    why = fmt::format("its integers have {} bits in {} bytes, which is not read",
+    why = fmt::format("its integers have {} bits in {} bytes, which is not supported",
                       H5Tget_precision(type), bytes);
     return false;
   }
   if (kind == H5T_FLOAT) {
     if (float_type_of(type, to)) return true;
-    why = fmt::format("its floats of {} bytes are of a form that is not read", bytes);
+    why = fmt::format("its floats of {} bytes have a format that is not supported", bytes);
     return false;
   }
-  why = fmt::format("holds {}, and only numbers are read", kind_of(kind));
+  why = fmt::format("holds {}, but only numbers can be read", kind_of(kind));
   return false;
 }
 
@@ -156,7 +156,7 @@ void scan_parts(const ObjectPlace& place, hid_t properties, StoredField& field,
     fail(ExitCode::data, "{}: {}: {}", place.file->path, place.path, why);
   };
   if (depth >= deepest)
-    refuse("virtual data sets lead to each other more than 8 deep, or in a circle");
+    refuse("virtual data sets refer to each other more than 8 deep, or in a cycle");
   std::size_t parts = 0;
   checked(H5Pget_virtual_count(properties, &parts), "H5Pget_virtual_count", place.path);
   if (parts == 0 || parts > most_parts)
@@ -171,7 +171,7 @@ void scan_parts(const ObjectPlace& place, hid_t properties, StoredField& field,
         checked(H5Pget_virtual_srcspace(properties, i), "H5Pget_virtual_srcspace", place.path),
         H5Sclose);
     if (name.find('%') != std::string::npos || object.find('%') != std::string::npos)
-      refuse("a virtual data set whose sources are a pattern of names, which is not read");
+      refuse("a virtual data set whose sources are a pattern of names, which is not supported");
     const bool same = name == ".";
     const ObjectPlace from = resolve_object(
         same ? place.file : open_hdf5(linked_file(*place.file, name, request.outside_links)),
@@ -184,7 +184,7 @@ void scan_parts(const ObjectPlace& place, hid_t properties, StoredField& field,
     }
     std::vector<hsize_t> start, count, source_start, source_count;
     if (!box_of(target, start, count) || !box_of(source, source_start, source_count))
-      refuse("a virtual data set whose parts are no boxes, or grow, which is not read");
+      refuse("a virtual data set whose parts are not boxes, or grow, which is not supported");
     if (count.empty()) count.assign(field.extents.begin(), field.extents.end());
     if (source_count.empty())
       source_count.assign(part.field.extents.begin(), part.field.extents.end());

@@ -92,7 +92,7 @@ bool has_filter_plugin(std::uint32_t id) {
 std::size_t undo_by_plugin(std::uint32_t id, const std::vector<std::uint32_t>& values,
                            std::span<const std::byte> from, std::span<std::byte> to) {
   const H5Z_class2_t* const filter = plugins().find(id);
-  if (filter == nullptr) fail(ExitCode::data, "filter {}: is not known here", id);
+  if (filter == nullptr) fail(ExitCode::data, "filter {}: is unknown", id);
   // A filter may replace this buffer by another, and frees it then.
   std::size_t room = std::max<std::size_t>(from.size(), 1);
   void* memory = std::malloc(room);
@@ -101,9 +101,9 @@ std::size_t undo_by_plugin(std::uint32_t id, const std::vector<std::uint32_t>& v
   const std::size_t written =
       filter->filter(H5Z_FLAG_REVERSE, values.size(), values.data(), from.size(), &room, &memory);
   const std::unique_ptr<void, decltype(&std::free)> owner(memory, &std::free);
-  if (written == 0) fail(ExitCode::data, "filter {}: its plugin says that it is damaged", id);
+  if (written == 0) fail(ExitCode::data, "filter {}: its plugin reports damaged data", id);
   if (written > to.size() || written > room)
-    fail(ExitCode::data, "filter {}: it decodes to more bytes than the chunk has", id);
+    fail(ExitCode::data, "filter {}: the result is larger than the chunk", id);
   std::memcpy(to.data(), memory, written);
   return written;
 }

@@ -53,7 +53,7 @@ void follow(ObjectPlace& at, const std::string& link, const H5L_info_t& info,
     target = object;
     at = {open_hdf5(linked_file(*at.file, file, outside_links)), ""};
   } else {
-    fail(ExitCode::data, "{}: {} is a link of a kind that is not known", at.file->path, link);
+    fail(ExitCode::data, "{}: {} is a link of an unknown kind", at.file->path, link);
   }
   const auto ahead = components_of(target);
   rest.insert(rest.begin(), ahead.begin(), ahead.end());
@@ -68,7 +68,7 @@ std::shared_ptr<OpenHdf5> open_hdf5(const std::string& path) {
     const std::string reason = hdf5::last_error(), newer = hdf5::advice_for_newer_file(reason);
     if (!newer.empty()) fail(ExitCode::data, "{}: {}", path, newer);
     if (H5Fis_hdf5(path.c_str()) > 0)
-      fail(ExitCode::data, "{}: the HDF5 file is cut or damaged: {}", path, reason);
+      fail(ExitCode::data, "{}: the HDF5 file is truncated or damaged: {}", path, reason);
     fail(ExitCode::data, "{}: not an HDF5 file; it is {}", path,
          describe_file_kind(path, ExitCode::data));
   }
@@ -82,8 +82,8 @@ std::string linked_file(const OpenHdf5& from, const std::string& name, bool outs
   const auto relative = target.lexically_relative(folder);
   if (!outside_links && (relative.empty() || *relative.begin() == "..")) {
     fail(ExitCode::data,
-         "{}: links to {}, which is outside of its folder; say data.outside_links: true if these "
-         "files are to be trusted",
+         "{}: links to {}, which is outside its folder; set data.outside_links: true if you trust "
+         "these files",
          from.path, name);
   }
   return target.string();
@@ -105,7 +105,7 @@ ObjectPlace resolve_object(std::shared_ptr<OpenHdf5> file, const std::string& pa
     if (info.type == H5L_TYPE_HARD) {
       at.path = next;
     } else if (++links > most_links) {
-      fail(ExitCode::data, "{}: {}: its links lead in circles, or over more than {} of them",
+      fail(ExitCode::data, "{}: {}: its links form a cycle, or a chain of more than {}",
            at.file->path, path, most_links);
     } else {
       follow(at, next, info, rest, outside_links);

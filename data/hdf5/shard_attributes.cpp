@@ -43,7 +43,7 @@ void read_token_fields(const std::string& path, const AttributeReader& read, Sha
   header.tokenizer = read.text("tokenizer");
   header.vocabulary = read.integer("vocabulary");
   if (header.dtype != DType::u16 && header.dtype != DType::u32) {
-    refuse(path, "tokens have dtype uint16 or uint32, not the one in attribute 'dtype'");
+    refuse(path, "attribute 'dtype' must be uint16 or uint32 for tokens");
   }
   if (header.documents == 0 || header.documents > header.count) {
     refuse(path, fmt::format("{} documents cannot hold {} tokens", header.documents, header.count));
@@ -60,8 +60,7 @@ void read_image_fields(const std::string& path, const AttributeReader& read, Sha
   header.width = read.integer("width");
   header.channels = read.integer("channels");
   header.classes = split_classes(read.text("classes"));
-  if (header.dtype != DType::u8)
-    refuse(path, "images have dtype uint8, not the one in attribute 'dtype'");
+  if (header.dtype != DType::u8) refuse(path, "attribute 'dtype' must be uint8 for images");
   constexpr std::uint64_t longest_side = 1 << 20;
   if (header.height == 0 || header.width == 0 || header.height > longest_side ||
       header.width > longest_side || (header.channels != 1 && header.channels != 3)) {
@@ -132,7 +131,8 @@ ShardHeader read_header(const std::string& path, const ShardFacts& facts, std::u
   header.payload_checksum = read.integer("payload_xxh3");
   if (header.count == 0) refuse(path, fmt::format("holds no {}", kind));
   if (header.counted && (header.kind != DataKind::tokens || *header.counted > header.count))
-    refuse(path, fmt::format("says that {} of {} {} count", *header.counted, header.count, kind));
+    refuse(path,
+           fmt::format("says that {} of {} {} are targets", *header.counted, header.count, kind));
   if (header.shard_index >= header.shard_count) {
     refuse(path, fmt::format("says it is shard {} of {}", header.shard_index, header.shard_count));
   }
@@ -157,7 +157,7 @@ bool read_block_attributes(const ShardFacts& facts, Shard& shard) {
   if (!has[0] && !has[1] && !has[2]) return false;
   if (!has[0] || !has[1] || !has[2]) {
     refuse(shard.path,
-           "has not all of /block_checksums and the attributes block_bytes and "
+           "lacks some of /block_checksums and the attributes block_bytes and "
            "block_checksums_xxh3: the file was changed or damaged");
   }
   const AttributeReader read(shard.path, facts);

@@ -59,7 +59,7 @@ class DatasetCheck {
              fmt::format("/{} is a soft or external link; it must be stored in the shard itself",
                          name));
     }
-    if (set_->storage.empty()) refuse(path_, fmt::format("is damaged: /{} is no dataset", name));
+    if (set_->storage.empty()) refuse(path_, fmt::format("is damaged: /{} is not a dataset", name));
     storage_is_plain();
   }
 

@@ -136,7 +136,7 @@ std::string data_text(const ImageParts& parts, const std::string& label, const S
     text += fmt::format("  label: {}\n", yaml_text(label));
   if (wrong > 0 || colours.damaged > 0) {
     text += fmt::format(
-        "  damaged: skip    # {} cannot be samples, and of {} images looked at {} do not decode; "
+        "  damaged: skip    # {} cannot be samples, and of {} images checked {} do not decode; for "
         "all: trireme data inspect --verify\n",
         wrong, colours.images + colours.damaged, colours.damaged);
   }

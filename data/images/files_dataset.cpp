@@ -26,7 +26,7 @@ ImageFilesDataset::ImageFilesDataset(std::vector<ImageIndex> indexes,
   check_problems();
   for (const ImageIndex& index : indexes_)
     starts_.push_back(starts_.back() + static_cast<std::int64_t>(index.images.size()));
-  if (size() == 0) fail(ExitCode::data, "data.images: there are no images with labels in them");
+  if (size() == 0) fail(ExitCode::data, "data.images: there are no images with labels");
   check_labels();
   layout_ = image_samples(options.height, options.width, options.channels);
   fingerprint_ = make_fingerprint();
@@ -38,13 +38,12 @@ void ImageFilesDataset::check_problems() const {
   for (const ImageIndex& index : indexes_) {
     for (const std::string& problem : index.problems) {
       if (options_.damaged == Damaged::refuse) {
-        fail(ExitCode::data, "{}; mend it, or leave out what is damaged by data.damaged: skip",
-             problem);
+        fail(ExitCode::data, "{}; fix it, or skip damaged images with data.damaged: skip", problem);
       }
       if (count++ < most_shown) log::get("data").warn("left out (data.damaged: skip): {}", problem);
     }
   }
-  if (count > most_shown) log::get("data").warn("{} more are left out", count - most_shown);
+  if (count > most_shown) log::get("data").warn("{} more were left out", count - most_shown);
 }
 
 void ImageFilesDataset::check_labels() const {
@@ -62,8 +61,8 @@ void ImageFilesDataset::check_labels() const {
         images, [&](const StoredImage& image) { return image.label >= classes; });
     if (bad == images.end()) continue;
     fail(ExitCode::data,
-         "{}: has the label {}, which is none of model.classes = {}, 0 to {}; set model.classes "
-         "to at least {}",
+         "{}: has the label {}, but model.classes = {} allows 0 to {}; set model.classes to at "
+         "least {}",
          place_of(starts_[i] + (bad - images.begin())), bad->label, classes, classes - 1,
          bad->label + 1);
   }
@@ -103,7 +102,7 @@ void ImageFilesDataset::read_file(const Place& place, std::span<std::byte> to) c
   const FileDescriptor file = open_regular_file(path, ExitCode::data);
   const FileState wanted{to.size(), place.index->modified[place.image]};
   if (state_of_file(file, path) != wanted)
-    refuse_changed_file(path, "its size or its time of change is another one");
+    refuse_changed_file(path, "its size or mtime has changed");
   read_exactly(file, path, 0, to, ExitCode::data);
 }
 
@@ -115,7 +114,7 @@ void ImageFilesDataset::read_stored(std::int64_t index, std::vector<std::byte>& 
   const ImageIndex& archive = *place.index;
   const auto file = archives_.open(archive.path, archive.state.size);
   if (file->watch.stamp().modified != archive.state.modified)
-    refuse_changed_file(archive.path, "its time of change is another one");
+    refuse_changed_file(archive.path, "its mtime has changed");
   file->check();
   file->data.read(stored.place, bytes);
 }
@@ -162,7 +161,7 @@ bool ImageFilesDataset::differs_from_archive(std::int64_t index,
   file->data.source().read(place.stored().place, own);
   if (own == stored) return false;
   static_cast<void>(
-      file->data.leave_copy("an image does not decode, and is another one in the archive"));
+      file->data.leave_copy("an image does not decode, but differs from the one in the archive"));
   stored.swap(own);
   return true;
 }
@@ -187,9 +186,9 @@ void ImageFilesDataset::read_in_epoch(std::int64_t epoch, std::int64_t index,
 }
 
 void ImageFilesDataset::refuse(std::int64_t index, const DamagedImage& error) const {
-  fail(ExitCode::data, "{}: sample {}: {}; {}, or leave out what is damaged by data.damaged: skip",
+  fail(ExitCode::data, "{}: sample {}: {}; {}, or skip damaged images with data.damaged: skip",
        place_of(index), index, error.what(),
-       error.too_large() ? "raise data.max_pixels if it is genuine" : "replace it");
+       error.too_large() ? "raise data.max_pixels if the image is valid" : "replace the image");
 }
 
 IdNames ImageFilesDataset::id_names() const {
@@ -211,7 +210,7 @@ void ImageFilesDataset::keep_index(const std::string& path) const {
 
 std::string ImageFilesDataset::shortcomings() const {
   if (skipped_ == 0) return "";
-  return fmt::format("{} samples whose images did not decode were left out", skipped_.load());
+  return fmt::format("left out {} samples whose images did not decode", skipped_.load());
 }
 
 std::unique_ptr<ImageFilesDataset> open_image_files(const ImageOptions& options,

@@ -84,7 +84,7 @@ ImageIndex parse_image_index(std::string_view bytes) {
     fail(ExitCode::data, "not an index of images, or one of another version");
   transfer(parser, index);
   if (!parser.at_end() || !is_sound(index))
-    fail(ExitCode::data, "{}: an index of images that contradicts itself", index.path);
+    fail(ExitCode::data, "{}: the index of images is inconsistent", index.path);
   return index;
 }
 

@@ -113,11 +113,12 @@ ImageSources find_images(const std::vector<std::string>& names) {
       if (!found.archives.empty() && !found.folders.empty())
         fail(ExitCode::data,
              "data.images: {}: holds archives ({}) beside folders ({}); name the archives by a "
-             "pattern, as in {}/*.tar, or take them elsewhere",
+             "pattern, as in {}/*.tar, or move one kind elsewhere",
              name, found.archives.front(), found.folders.front(), name);
       if (found.archives.empty() && names.size() > 1)
         fail(ExitCode::data,
-             "data.images: {}: a directory of class folders stands alone, and {} names are given",
+             "data.images: {}: a directory of class folders must be the only name, but {} names "
+             "are given",
              name, names.size());
       if (found.archives.empty()) return class_folders(name, std::move(found.folders));
       add(found.archives);
@@ -125,7 +126,7 @@ ImageSources find_images(const std::vector<std::string>& names) {
       add({name});
     } else if (name.find_first_of("*?[") != name.npos) {
       const Names found = files_like("data.images", name);
-      if (found.empty()) fail(ExitCode::data, "data.images: {}: no file is named like this", name);
+      if (found.empty()) fail(ExitCode::data, "data.images: {}: no matching file", name);
       add(found);
     } else {
       fail(ExitCode::data, "data.images: {}: there is no such file or directory", name);
@@ -170,24 +171,23 @@ ImageIndex index_of_folder(const std::string& path, std::int32_t label) {
   for (const std::string& file : tree.files) {
     const std::string kind = extension_of(file);
     if (is_other_image_name(kind)) {
-      index.problems.push_back(file + ": images are read of JPEG and PNG, and of no other format");
+      index.problems.push_back(file + ": only JPEG and PNG images can be read");
       continue;
     }
     if (!is_image_name(kind)) {
-      if (others++ == 0) index.notes.push_back(file + ": is left out: not named as an image");
+      if (others++ == 0) index.notes.push_back(file + ": is left out: not an image by name");
       continue;
     }
     const FileState state = state_of_file(file);
     if (state.size == 0 || state.size > most_image_bytes) {
-      index.problems.push_back(file + (state.size == 0 ? ": is empty" : ": is over a gigabyte"));
+      index.problems.push_back(file + (state.size == 0 ? ": is empty" : ": exceeds a gigabyte"));
       continue;
     }
     index.names += std::string_view(file).substr(path.size() + 1);
     index.images.push_back({index.names.size(), static_cast<std::uint32_t>(state.size), label});
     index.modified.push_back(state.modified);
   }
-  if (others > 1)
-    index.notes.back() += fmt::format(" (nor are {} more files of {})", others - 1, path);
+  if (others > 1) index.notes.back() += fmt::format(" (and {} more files of {})", others - 1, path);
   if (index.images.empty() && index.problems.empty())
     index.problems.push_back(path + ": the class folder holds no images");
   return index;

@@ -47,7 +47,7 @@ std::string describe_labels(const ImageFilesDataset& data) {
 std::string describe_sizes(const ImageFilesDataset& data) {
   constexpr std::int64_t most = 64;
   const std::vector<ImageSize> sizes = some_sizes(data, most);
-  if (sizes.empty()) return "  sizes        of those looked at none decodes\n";
+  if (sizes.empty()) return "  sizes        none of the checked images decodes\n";
   const auto range = [&](std::int64_t ImageSize::*side) {
     const auto [low, high] = std::ranges::minmax(sizes, {}, side);
     return fmt::format("{} to {}", low.*side, high.*side);

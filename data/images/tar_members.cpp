@@ -70,7 +70,7 @@ std::string_view name_of_type(char type) {
     case 'S':
       return "a sparse file";
     default:
-      return "no plain file";
+      return "not a regular file";
   }
 }
 
@@ -129,8 +129,7 @@ void TarMembers::refuse(std::uint64_t at, const std::string& reason) const {
 
 std::span<const std::byte> TarMembers::block(std::uint64_t at) {
   if (at > bytes_ || bytes_ - at < block_bytes) {
-    refuse(at, fmt::format("the archive ends after {} bytes without its end mark: it has been cut "
-                           "short",
+    refuse(at, fmt::format("the archive ends after {} bytes without its end mark: it is truncated",
                            bytes_));
   }
   const bool there = at >= window_at_ && at - window_at_ + block_bytes <= window_.size();
@@ -144,7 +143,7 @@ std::span<const std::byte> TarMembers::block(std::uint64_t at) {
 
 std::string TarMembers::content(const TarMember& member, std::uint64_t limit) {
   if (member.bytes > limit) {
-    fail(ExitCode::data, "{}: {}: has {} bytes, more than the {} that are read of such a member",
+    fail(ExitCode::data, "{}: {}: has {} bytes, more than the {} that such a member may have",
          path_, shown_name(member.name), member.bytes, limit);
   }
   std::string text(member.bytes, '\0');
@@ -162,9 +161,10 @@ std::uint64_t TarMembers::end_of(std::uint64_t offset, std::uint64_t bytes,
                                  const std::string& name) const {
   const std::uint64_t left = bytes_ - offset;
   if (bytes > left) {
-    refuse(header_, fmt::format("{}: its {} bytes reach beyond the end of the archive, which has "
-                                "{}: it has been cut short",
-                                shown_name(name), bytes, bytes_));
+    refuse(header_,
+           fmt::format(
+               "{}: its {} bytes go past the end of the archive, which has {}: it is truncated",
+               shown_name(name), bytes, bytes_));
   }
   const std::uint64_t padded = (bytes + block_bytes - 1) / block_bytes * block_bytes;
   return offset + std::min(padded, left);
@@ -178,7 +178,7 @@ void TarMembers::set_record(std::string_view key, std::string_view value, bool g
   if (global) refuse(header_, fmt::format("a global header that sets {}", key));
   if (path) {
     if (value.empty() || value.size() > most_name_bytes || value.find('\0') != value.npos)
-      refuse(header_, "a name that is empty, too long or holds a zero byte");
+      refuse(header_, "a name that is empty, too long or has a zero byte");
     extra.path = value;
     return;
   }
@@ -235,8 +235,8 @@ void TarMembers::check_rest(std::uint64_t at) {
     read_exactly(file_, path_, at, window_, ExitCode::data);
     if (!is_zero(window_)) {
       refuse(at,
-             "more follows the end mark: archives that were joined would lose all but the "
-             "first; pack them as one");
+             "more data follows the end mark: joined archives would lose all but the first; pack "
+             "them as one");
     }
     at += window_.size();
   }
@@ -247,13 +247,14 @@ void TarMembers::check(const Header& header) const {
   if (!header.has_right_sum()) {
     const std::string_view compressor = header_ == 0 ? compressor_of(header.block) : "";
     if (!compressor.empty())
-      refuse(0, fmt::format("is compressed by {}, and images are read where they lie: unpack it to "
-                            "a plain .tar",
-                            compressor));
-    refuse(header_, header_ == 0 ? "no tar archive: the checksum of the first header does not fit"
-                                 : "a damaged header: its checksum does not fit");
+      refuse(0, fmt::format(
+                    "is compressed by {}, but images are read in place: unpack it to a plain .tar",
+                    compressor));
+    refuse(header_, header_ == 0
+                        ? "not a tar archive: the checksum of the first header does not match"
+                        : "a damaged header: its checksum does not match");
   }
-  if (!header.has_magic()) refuse(header_, "a header that is not of a ustar, pax or GNU archive");
+  if (!header.has_magic()) refuse(header_, "a header that is neither ustar, pax nor GNU");
 }
 
 std::optional<TarMember> TarMembers::next() {
@@ -286,8 +287,8 @@ std::optional<TarMember> TarMembers::next() {
       continue;
     }
     if (type != '0') {
-      refuse(header_, fmt::format("{}: is {}; only plain files are read", shown_name(member.name),
-                                  name_of_type(type)));
+      refuse(header_, fmt::format("{}: is {}; only regular files can be read",
+                                  shown_name(member.name), name_of_type(type)));
     }
     const auto bytes = extra.size ? extra.size : header.size();
     if (!bytes) refuse(header_, fmt::format("{}: a damaged size", shown_name(member.name)));

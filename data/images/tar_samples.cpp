@@ -78,7 +78,7 @@ class ArchiveIndexer {
     if (index_.images.empty() && index_.problems.empty())
       index_.notes.push_back(fmt::format("{}: holds no images", index_.path));
     if (state_of_file(file_, index_.path) != index_.state)
-      fail(ExitCode::data, "{}: changes while it is read", index_.path);
+      fail(ExitCode::data, "{}: changed while it was read", index_.path);
     index_.digest = members_.digest();
     return std::move(index_);
   }
@@ -98,14 +98,14 @@ class ArchiveIndexer {
     const auto [key, extension] = part_of(member.name);
     if (key.empty()) return;
     if (is_other_image_name(extension))
-      return problem(member.name, "images are read of JPEG and PNG, and of no other format");
+      return problem(member.name, "only JPEG and PNG images can be read");
     const bool image = is_image_name(extension), label = extension == rule_.extension;
     if (!image && !label) return;
     const auto [place, fresh] = samples_.try_emplace(key);
     if (fresh) order_.push_back(&place->first);
     Sample& sample = place->second;
     if (image ? sample.image.has_value() : sample.has_label) {
-      return problem(member.name, fmt::format("its sample {} has {} already", shown_name(key),
+      return problem(member.name, fmt::format("its sample {} already has {}", shown_name(key),
                                               image ? shown_name(sample.image->name) : "a label"));
     }
     if (image) {
@@ -126,21 +126,22 @@ class ArchiveIndexer {
     constexpr std::size_t shown = 40;
     problem(member.name,
             rule_.field.empty()
-                ? fmt::format("'{}' is no label: a whole number from 0 on",
+                ? fmt::format("'{}' is not a label, a whole number from 0 on",
                               shown_name(trimmed(text).substr(0, shown)))
                 : fmt::format("has no whole number from 0 on as its field '{}'", rule_.field));
   }
 
   void settle(const std::string& key, const Sample& sample) {
-    if (!sample.image) return problem(key, "has a label and no image (.jpg, .jpeg, .png)");
+    if (!sample.image) return problem(key, "has a label, but no image (.jpg, .jpeg, .png)");
     const TarMember& image = *sample.image;
     if (!sample.has_label)
-      return problem(image.name, fmt::format("there is no label {}.{} beside it; data.label says "
-                                             "which member has labels",
-                                             shown_name(key), rule_.extension));
+      return problem(
+          image.name,
+          fmt::format("there is no label {}.{} for it; data.label selects the member with labels",
+                      shown_name(key), rule_.extension));
     if (!sample.label) return;  // already a problem
     if (image.bytes == 0) return problem(image.name, "is empty");
-    if (image.bytes > most_image_bytes) return problem(image.name, "has more than a gigabyte");
+    if (image.bytes > most_image_bytes) return problem(image.name, "is larger than a gigabyte");
     index_.images.push_back({image.offset, static_cast<std::uint32_t>(image.bytes), *sample.label});
   }
 

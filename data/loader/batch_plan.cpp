@@ -76,7 +76,7 @@ BatchPlan::Place BatchPlan::place(std::int64_t batch) const {
 }
 
 std::int64_t BatchPlan::step_of(std::int64_t batch) const {
-  TRIREME_EXPECTS(sampler_.has_value(), "a plan of an evaluation has no steps");
+  TRIREME_EXPECTS(sampler_.has_value(), "the plan of an evaluation has no steps");
   return place(batch).step;
 }
 

@@ -215,8 +215,8 @@ void Loader::issue(std::int64_t batch, Stream& copy) {
   target.batch.document_bounds.data = bound ? target.device.batch.document_bounds.data : nullptr;
   if (!bound && device_.type() == DeviceType::cuda && !std::exchange(crowded_, true))
     log::get("data").info(
-        "batch {} has more than {} documents or sequences: for such ones attention takes own "
-        "kernels",
+        "batch {} has more than {} documents or sequences: attention runs such batches with its "
+        "own kernels",
         batch, target.batch.document_bounds.count() - 1);
   copy.wait(*released_);
   const TraceSpan span(TraceKind::copy, copy, "batch to the device");

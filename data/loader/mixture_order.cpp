@@ -101,17 +101,17 @@ MixtureOrder::Phase MixtureOrder::make_phase(std::int64_t step, const std::vecto
   }
   if (sum == 0)
     fail(ExitCode::config,
-         "data.sources: none is in the mixture at step {}, of train.steps = {}: all have had their "
-         "data.source_epochs, or are outside data.source_from and data.source_until; change these, "
-         "or train fewer steps",
+         "data.sources: no source is in the mixture at step {} of train.steps = {}: all have "
+         "reached their data.source_epochs, or are outside data.source_from and data.source_until; "
+         "change these, or train fewer steps",
          step, options_.steps);
   Phase phase{step, {0}, std::move(drawn)};
   double before = 0;
   for (std::size_t i = 0; i < in.size(); ++i) {
     if (in[i] && shares[i] < least_share * sum)
       fail(ExitCode::config,
-           "data.weights: {} gets {:.2g} of the samples from step {} on, and {:.2g} is the least; "
-           "raise its weight or data.weight_temperature, or leave it out",
+           "data.weights: {} gets {:.2g} of the samples from step {} on, but the minimum is "
+           "{:.2g}; raise its weight or data.weight_temperature, or leave it out",
            options_.sources[i].name, shares[i] / sum, step, least_share);
     before += shares[i];
     phase.shares.push_back(

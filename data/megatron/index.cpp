@@ -51,7 +51,7 @@ class IndexReader {
  private:
   template <typename... Args>
   [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
-    fail(ExitCode::data, "{}: {}; copy the file anew, or make it again with Megatron-LM",
+    fail(ExitCode::data, "{}: {}; copy the file again, or make it again with Megatron-LM",
          file_.path(), fmt::format(format, std::forward<Args>(args)...));
   }
 
@@ -61,15 +61,15 @@ class IndexReader {
       refuse("has {} bytes, too few for an index of Megatron-LM", file_.size());
     file_.read(0, header);
     if (std::memcmp(header.data(), index_magic.data(), index_magic.size()) != 0)
-      refuse("is no index of Megatron-LM, which begins with MMIDIDX");
+      refuse("is not an index of Megatron-LM, which begins with MMIDIDX");
     if (const auto version = value_at<std::uint64_t>(header, 9); version != 1)
-      refuse("has version {}, and only 1 is known", version);
+      refuse("has version {}, but only version 1 is supported", version);
     const auto type = value_at<std::uint8_t>(header, 17);
     constexpr std::array known = {MegatronType::u8, MegatronType::i16, MegatronType::i32,
                                   MegatronType::i64, MegatronType::u16};
     if (std::ranges::find(known, static_cast<MegatronType>(type)) == known.end())
       refuse(
-          "stores tokens as type {}; known are 1 (uint8), 3 (int16), 4 (int32), 5 (int64), 8 "
+          "stores tokens as type {}; supported are 1 (uint8), 3 (int16), 4 (int32), 5 (int64), 8 "
           "(uint16)",
           type);
     index_.type = static_cast<MegatronType>(type);
@@ -79,7 +79,7 @@ class IndexReader {
     if (index_.sequences == 0 || index_.sequences > file_.size() / 12 || bounds_ < 2 ||
         bounds_ > file_.size() / 8 ||
         index_header_bytes + 12 * index_.sequences + 8 * bounds_ != file_.size())
-      refuse("says {} sequences and {} document bounds, which does not fit its {} bytes",
+      refuse("declares {} sequences and {} document bounds, which do not match its {} bytes",
              index_.sequences, bounds_, file_.size());
     checksum_.update(header);
   }
@@ -99,11 +99,11 @@ class IndexReader {
                  std::as_writable_bytes(std::span(places)));
       checksum_.update(std::as_bytes(std::span(lengths)));
       for (std::size_t i = 0; i < count; ++i) {
-        if (lengths[i] < 0) refuse("says that sequence {} has {} tokens", done + i, lengths[i]);
+        if (lengths[i] < 0) refuse("declares that sequence {} has {} tokens", done + i, lengths[i]);
         if (places[i] < 0 || static_cast<std::uint64_t>(places[i]) != bytes)
           refuse(
-              "has sequence {} at byte {}, and the one before it ends at {}; only sequences one "
-              "behind the other can be read in place",
+              "has sequence {} at byte {}, but the previous one ends at {}; only contiguous "
+              "sequences can be read in place",
               done + i, places[i], bytes);
         if (starts_ != nullptr) begins_.push_back(bytes / size);
         bytes += static_cast<std::uint64_t>(lengths[i]) * size;
@@ -112,7 +112,7 @@ class IndexReader {
     index_.tokens = bytes / size;
     const std::uint64_t there = InputFile(index_.data_path).size();
     if (there != bytes)
-      refuse("describes {} bytes of tokens, and {} has {}", bytes, index_.data_path, there);
+      refuse("describes {} bytes of tokens, but {} has {}", bytes, index_.data_path, there);
   }
 
   void read_documents() {
@@ -126,14 +126,14 @@ class IndexReader {
       checksum_.update(std::as_bytes(std::span(bounds)));
       for (std::size_t i = 0; i < bounds.size(); ++i) {
         if (bounds[i] < before || bounds[i] > sequences || (done + i == 0 && bounds[i] != 0))
-          refuse("has document bound {} at sequence {}, behind {} and within {} sequences",
-                 done + i, bounds[i], before, sequences);
+          refuse("has document bound {} at sequence {}, not from {} to {} sequences", done + i,
+                 bounds[i], before, sequences);
         before = bounds[i];
         add_start(static_cast<std::size_t>(before));
       }
     }
     if (before != sequences)
-      refuse("has its last document end at sequence {} of {}", before, sequences);
+      refuse("ends its last document at sequence {} of {}", before, sequences);
     index_.documents = bounds_ - 1;
   }
 

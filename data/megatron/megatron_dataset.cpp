@@ -53,7 +53,7 @@ MegatronDataset::MegatronDataset(const std::string& index_path, std::int64_t con
     size_ = static_cast<std::int64_t>((index_.tokens - 1) / static_cast<std::uint64_t>(context));
   if (size_ == 0)
     fail(ExitCode::data,
-         "{}: holds {} tokens, one sample of context {} needs {}; lower model.context",
+         "{}: holds {} tokens, but one sample of context {} needs {}; lower model.context",
          index_.data_path, index_.tokens, context, context + 1);
   fingerprint_ = fingerprint_of_files();
   if (!documents) return;
@@ -93,9 +93,8 @@ void MegatronDataset::read_ids(std::uint64_t first, std::span<std::int64_t> to) 
         std::ranges::find_if(ids, [&](std::int64_t id) { return id < 0 || id >= limit_; });
     if (bad != ids.end())
       fail(ExitCode::data,
-           "{}: token {} has id {}, outside {} (ids 0..{}): the data belongs to another tokenizer, "
-           "or "
-           "is damaged",
+           "{}: token {} has id {}, outside {} (ids 0..{}): the data is from another tokenizer, or "
+           "damaged",
            index_.data_path, first + static_cast<std::uint64_t>(bad - ids.begin()), *bad,
            limit_ == any_vocabulary ? "every vocabulary" : "model.vocabulary", limit_ - 1);
     first += ids.size();

@@ -110,7 +110,7 @@ class Walk {
   std::vector<std::string> files_;
   std::vector<std::string> linked_;
   std::vector<std::string> links_to_folders_;
-  Kind hidden_{"hidden"}, repeated_{"linked twice"}, dangling_{"links to nothing"},
+  Kind hidden_{"hidden"}, repeated_{"linked twice"}, dangling_{"broken links"},
       special_{"neither files nor folders"};
 };
 
@@ -139,11 +139,10 @@ bool has_ending(const fs::path& path) {
 [[noreturn]] void refuse_no_file(const fs::directory_entry& entry) {
   std::error_code broken;
   fail(ExitCode::data,
-       "data.files: {}: is named as an HDF5 file and is {}; remove it, or name the files by a "
+       "data.files: {}: has the name of an HDF5 file, but is {}; remove it, or name the files by a "
        "pattern",
        entry.path().string(),
-       entry.exists(broken) ? "no file but a pipe, a socket or a device"
-                            : "a link that leads nowhere");
+       entry.exists(broken) ? "a pipe, a socket or a device" : "a broken link");
 }
 
 std::vector<std::string> files_below(const std::string& directory) {

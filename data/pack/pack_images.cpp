@@ -33,7 +33,7 @@ void check_options(const PackImagesOptions& options, bool folder) {
     fail(ExitCode::config, "--threads: {} is not allowed; use 1 or more", options.threads);
   if (folder && !options.labels.empty()) {
     fail(ExitCode::config,
-         "--labels: {} is a directory, whose folder names are the labels; leave --labels out",
+         "--labels: {} is a directory, and its folder names are the labels; remove --labels",
          options.input);
   }
   if (!folder && options.labels.empty()) {
@@ -206,8 +206,8 @@ std::vector<Packing> choose_images(const std::vector<SplitSource>& sources,
 void check_splits(const std::vector<SplitSource>& sources, const PackImagesOptions& options) {
   if (sources.front().name.empty() || (options.split.empty() && !options.validation)) return;
   fail(ExitCode::config,
-       "{}: {} holds splits of its own ({}/{} and so on); leave the option out, or pack one split "
-       "alone, with --classes-of for the classes of another",
+       "{}: {} already contains splits ({}/{} and so on); remove the option, or pack only one "
+       "split, with --classes-of for the classes of another",
        options.split.empty() ? "--validation" : "--split", options.input, options.input,
        sources.front().name);
 }

@@ -57,7 +57,8 @@ void check_options(const PackTextOptions& options) {
   const bool chat = options.chat_template != ChatTemplate::none;
   if (int{!options.json_field.empty()} + int{options.pairs} + int{chat} > 1)
     fail(ExitCode::config,
-         "--json-field, --pairs and --chat-template exclude each other; they say what a line is");
+         "--json-field, --pairs and --chat-template exclude each other: each defines what a line "
+         "is");
   if (lines && !options.separator.empty())
     fail(ExitCode::config,
          "--document-separator excludes --json-field, --pairs and --chat-template; each line is a "
@@ -71,10 +72,10 @@ void check_options(const PackTextOptions& options) {
   }
   if (options.skip_bad && !lines)
     fail(ExitCode::config,
-         "--skip-bad: leaves out bad JSON lines and needs --json-field, --pairs or "
+         "--skip-bad: leaves out bad JSON lines, so it needs --json-field, --pairs or "
          "--chat-template");
   if (options.refuse_invalid && !tokenizes)
-    fail(ExitCode::config, "--invalid-utf8: bytes may be any; it needs --tokenizer");
+    fail(ExitCode::config, "--invalid-utf8: has no effect on bytes; it needs --tokenizer");
   check_output_options(options.output, options.split, options.validation);
   for (const std::string& input : options.inputs) {
     if (input != "-") check_output_outside(options.output, input);

@@ -39,7 +39,7 @@ std::string foreign_entry(const fs::path& directory) {
 void check_target(const std::string& target, bool replace) {
   if (!fs::exists(target)) return;
   if (!fs::is_directory(target)) {
-    fail(ExitCode::config, "{}: is a file; --out names a directory to be made", target);
+    fail(ExitCode::config, "{}: is a file; --out must name a directory to create", target);
   }
   if (fs::is_empty(target)) return;
   if (!replace) {
@@ -84,10 +84,11 @@ void clear_leftovers(const fs::path& target) {
   for (const fs::path& path : found) {
     if (is_dead(path.filename().string().substr(prefix.size())) && foreign_entry(path).empty()) {
       fs::remove_all(path);
-      log::get("data").warn("{}: removed; a pack that was killed had left it", path.string());
+      log::get("data").warn("{}: removed; it was left by a pack that was killed", path.string());
     } else {
       log::get("data").warn(
-          "{}: left by a pack that was interrupted or still runs; delete it if none runs",
+          "{}: left by a pack that was interrupted or is still running; delete it if none is "
+          "running",
           path.string());
     }
   }
@@ -109,7 +110,7 @@ StagedDirectory::StagedDirectory(std::string target, bool replace)
     clear_leftovers(target_);
     const std::string stage = stage_of(target_);
     if (!fs::create_directory(stage))
-      fail(ExitCode::config, "{}: is in the way; remove it, or choose another --out", stage);
+      fail(ExitCode::config, "{}: already exists; remove it, or choose another --out", stage);
     stage_ = stage;
   } catch (const fs::filesystem_error& error) {
     fail(ExitCode::config, "{}: cannot make the output directory: {}; choose another --out",
@@ -137,8 +138,8 @@ void StagedDirectory::commit() {
   } else if (errno != ENOTEMPTY && errno != EEXIST) {
     system_failed("rename", target_);
   } else if (!replace_) {
-    fail(ExitCode::config, "{}: was made by another program meanwhile; nothing was written to it",
-         target_);
+    fail(ExitCode::config,
+         "{}: was created by another program in the meantime; nothing was written to it", target_);
   } else if (::renameat2(AT_FDCWD, stage_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) !=
              0) {
     // On file systems that cannot exchange two names the target is absent for a moment, but never
@@ -179,8 +180,8 @@ void check_output_outside(const std::string& output, const std::string& input) {
                  outer = fs::weakly_canonical(input, error);
   if (error || !fs::is_directory(outer, error)) return;
   if (std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end()) {
-    fail(ExitCode::config, "--out: {} lies inside the input {}; choose a directory outside of it",
-         output, input);
+    fail(ExitCode::config, "--out: {} is inside the input {}; choose a directory outside", output,
+         input);
   }
 }
 

@@ -51,7 +51,7 @@ void check_image_options(const Shard& shard, const DatasetOptions& options) {
   if (size != width && (header.height != size || header.width != width)) {
     fail(ExitCode::data,
          "{}: images are {} x {}, but model.image_size = {} and model.image_width = {}; set them "
-         "as the images are",
+         "to the size of the images",
          shard.path, header.height, header.width, size, width);
   }
   if (options.channels > 0 && header.channels != static_cast<std::uint64_t>(options.channels)) {

@@ -17,8 +17,8 @@ DocumentBorders::DocumentBorders(const ShardSet& shards) {
     const bool rising = std::ranges::adjacent_find(offsets, std::greater_equal{}) == offsets.end();
     if (!rising || offsets.front() != 0 || offsets.back() != shard.header.count)
       fail(ExitCode::data,
-           "{}: /document_offsets do not rise from 0 to {}: the shard is damaged; check it with "
-           "`trireme data inspect --verify` and re-pack",
+           "{}: /document_offsets do not increase from 0 to {}: the shard is damaged; check it "
+           "with `trireme data inspect --verify` and re-pack",
            shard.path, shard.header.count);
     for (std::size_t k = shard.header.continues ? 1 : 0; k + 1 < offsets.size(); ++k)
       starts_.push_back(shards.start_of(i) + offsets[k]);

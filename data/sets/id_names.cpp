@@ -54,10 +54,9 @@ void require_same_classes(const IdNames& wanted, const IdNames& given) {
     return at < list.size() ? fmt::format("'{}'", list[at]) : std::string("absent");
   };
   fail(ExitCode::data,
-       "{}: its class {} is {}, but {} in {}: labels would stand for something else ({} against "
+       "{}: its class {} is {}, but {} in {}: the same label would mean another class ({} against "
        "{}); pack both with one list of classes, e.g. `trireme data pack-images --classes-of`, or "
-       "name "
-       "those of files read in place by data.class_names",
+       "for files read in place set data.class_names",
        given.source, at, name(b), name(a), wanted.source, listed(b), listed(a));
 }
 
@@ -88,7 +87,7 @@ void require_same_ids(const IdNames& wanted, const IdNames& given) {
   const std::string &a = wanted.tokenizer, &b = given.tokenizer;
   if (!a.empty() && !b.empty() && !same_tokens(a, b)) {
     fail(ExitCode::data,
-         "{}: was packed with the tokenizer {}, but {} with {}: the same ids would stand for other "
+         "{}: was packed with the tokenizer {}, but {} with {}: the same ids would mean other "
          "text; pack both with one tokenizer",
          given.source, b, wanted.source, a);
   }

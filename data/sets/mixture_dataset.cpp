@@ -24,7 +24,7 @@ std::string described(const SampleLayout& layout) {
 
 MixtureDataset::MixtureDataset(std::vector<Source> sources, const std::string& recipe)
     : sources_(std::move(sources)) {
-  TRIREME_EXPECTS(!sources_.empty(), "a mixture of nothing");
+  TRIREME_EXPECTS(!sources_.empty(), "a mixture has no sources");
   const Source& first = sources_.front();
   layout_ = first.data->layout();
   Checksum all;
@@ -32,7 +32,8 @@ MixtureDataset::MixtureDataset(std::vector<Source> sources, const std::string& r
   for (const Source& source : sources_) {
     if (!same(source.data->layout(), first.data->layout()))
       fail(ExitCode::data,
-           "{}: its samples are {}, and those of {} are {}; sources of a mixture are alike",
+           "{}: its samples are {}, but those of {} are {}; all sources of a mixture must have the "
+           "same samples",
            source.name, described(source.data->layout()), first.name,
            described(first.data->layout()));
     layout_.weighted = layout_.weighted || source.data->layout().weighted;

@@ -41,7 +41,7 @@ TokenDataset::TokenDataset(ShardSet shards, std::int64_t context, bool documents
   size_ = static_cast<std::int64_t>((shards_.elements() - 1) / static_cast<std::uint64_t>(context));
   if (size_ == 0) {
     fail(ExitCode::data,
-         "{}: the data set has {} tokens, one sample of context {} needs {}; pack more text or "
+         "{}: the data set has {} tokens, but one sample of context {} needs {}; pack more text or "
          "lower model.context",
          path, shards_.elements(), context, context + 1);
   }

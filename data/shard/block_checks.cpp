@@ -130,7 +130,7 @@ void BlockChecks::read_once(const DataFile& file, std::uint64_t first, std::span
   file.read(shard_.data_offset + first, to);
   if (verified) return;
   TRIREME_EXPECTS(first % block_bytes_ == 0 && to.size() % block_bytes_ == 0,
-                  "{} bytes from byte {} are no whole images", to.size(), first);
+                  "{} bytes from byte {} are not whole images", to.size(), first);
   for (std::uint64_t at = 0; at < to.size(); at += block_bytes_)
     check(block_of(first + at), to.subspan(at, block_bytes_), sample);
 }

@@ -35,7 +35,8 @@ void LocalCopy::publish(std::string copy) {
 bool LocalCopy::withdraw(std::string_view why) {
   State before = there;
   if (!state_.compare_exchange_strong(before, gone)) return false;
-  log::get("data").warn("{}: this copy is read no more, but what it was made from: {}", path_, why);
+  log::get("data").warn("{}: this copy is no longer used; its source is read instead: {}", path_,
+                        why);
   return true;
 }
 

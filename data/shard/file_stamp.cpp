@@ -51,20 +51,19 @@ FileStamp stamp_of_file(const std::string& path) {
 
 std::string difference(const FileStamp& before, const FileStamp& now) {
   if (now.size != before.size)
-    return fmt::format("it has {} bytes and had {}", now.size, before.size);
-  if (now.modified != before.modified) return "its time of change is another one";
-  if (now.inode != before.inode) return "another file has its name";
+    return fmt::format("it has {} bytes, but had {}", now.size, before.size);
+  if (now.modified != before.modified) return "its mtime has changed";
+  if (now.inode != before.inode) return "it was replaced by another file";
   if (now.changed != before.changed && now.access == before.access)
-    return "its inode has changed, as where a file is written to and its time of change set back";
+    return "its ctime has changed, as if it was written to and its mtime was set back";
   return "";
 }
 
 void refuse_changed_file(const std::string& path, const std::string& how) {
-  fail(
-      ExitCode::data,
-      "{}: has changed since the run began ({}): samples of before and after would not be the same "
-      "data; restore it, or begin a run anew",
-      path, how);
+  fail(ExitCode::data,
+       "{}: has changed since the run began ({}): samples before and after would not be the same "
+       "data; restore it, or start a new run",
+       path, how);
 }
 
 ChangeWatch::ChangeWatch(const FileDescriptor& file, const std::string& path)

@@ -70,9 +70,9 @@ void OpenFiles::compare(const File& file, std::uint64_t bytes, std::int64_t modi
   const std::string& path = file.data.path();
   const FileStamp& stamp = file.watch.stamp();
   if (stamp.size != bytes)
-    refuse_changed_file(path, fmt::format("it has {} bytes and had {}", stamp.size, bytes));
+    refuse_changed_file(path, fmt::format("it has {} bytes, but had {}", stamp.size, bytes));
   if (modified != 0 && stamp.modified != modified && stamp.modified > made_at_)
-    refuse_changed_file(path, "its time of change is another one");
+    refuse_changed_file(path, "its mtime has changed");
   const std::lock_guard lock(mutex_);
   FileStamp& before = stamps_.try_emplace(path, stamp).first->second;
   if (const std::string how = difference(before, stamp); !how.empty())

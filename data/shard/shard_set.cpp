@@ -65,7 +65,7 @@ void check_agrees(const Shard& first, const Shard& other, std::uint64_t position
   const auto differ = [&](std::string_view what, const auto& mine, const auto& theirs) {
     if (mine == theirs) return;
     fail(ExitCode::data,
-         "{}: {} is {}, but {} in {}; the shards belong to different data sets: re-pack them "
+         "{}: {} is {}, but {} in {}; the shards are from different data sets: re-pack them "
          "together",
          other.path, what, theirs, mine, first.path);
   };
@@ -82,7 +82,7 @@ void check_agrees(const Shard& first, const Shard& other, std::uint64_t position
   differ("shard_count", a.shard_count, b.shard_count);
   if (b.shard_index != position) {
     fail(ExitCode::data,
-         "{}: says it is shard {}, but its name says {}; give it back its name or re-pack",
+         "{}: is shard {} by its content, but {} by its name; restore its name or re-pack",
          other.path, b.shard_index, position);
   }
 }

@@ -126,7 +126,7 @@ class Reservation {
     directory_.remove(source.ledger_name());
     directory_.remove(source.copy_name());
     if (plan_.files_left_out++ == 0)
-      plan_.left_out = fmt::format("{} ({} bytes) is the first for which {} has no room",
+      plan_.left_out = fmt::format("{} ({} bytes) is the first file that does not fit into {}",
                                    source.path, source.state.size, why);
   }
 
@@ -198,7 +198,7 @@ StageDirectory::StageDirectory(const std::string& path) {
   if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid() ||
       (status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
     fail(ExitCode::config,
-         "data.stage: {}: is not a directory that only this user can write to; remove it, or name "
+         "data.stage: {}: must be a directory that only this user can write to; remove it, or name "
          "another data.stage",
          own);
   directory_.emplace(own, ExitCode::config);

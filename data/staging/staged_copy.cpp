@@ -143,9 +143,8 @@ void StagedCopy::copy_piece(const Open& files, std::uint64_t piece, const StopAs
   static_cast<void>(::posix_fadvise(files.copy.get(), static_cast<off_t>(first),
                                     static_cast<off_t>(end - first), POSIX_FADV_DONTNEED));
   if (checksum_of_part(files.copy, files.path, first, end, stop) != sum.value())
-    fail(ExitCode::internal,
-         "{}: bytes {} to {} are not what was written there: the disk is damaged", files.path,
-         first, end);
+    fail(ExitCode::internal, "{}: bytes {} to {} differ from what was written: the disk is damaged",
+         files.path, first, end);
   files.ledger.write(piece, {sum.value(), job_});
   bytes_copied_ += end - first;
 }
@@ -167,7 +166,7 @@ bool StagedCopy::content_is_checked(const Open& files, const StopAsked& stop) {
 
 void StagedCopy::require_unchanged() const {
   if (state_of_file(source_.path) == source_.state) return;
-  fail(ExitCode::data, "it has changed since it was to be copied");
+  fail(ExitCode::data, "it has changed since the run began");
 }
 
 // Logged once, by the process that removed it.
@@ -176,8 +175,7 @@ StagedCopy::State StagedCopy::give_up(const Open& files, const std::string& why)
   if (!files.ledger.is_removed() && ::unlink(ledger.c_str()) == 0) {
     directory_.remove(source_.copy_name());
     log::get("data").warn(
-        "data.stage: {} ({} bytes) is read where it lies, for it could not be "
-        "copied: {}",
+        "data.stage: {} ({} bytes) is read in place, because it could not be copied: {}",
         source_.path, source_.state.size, why);
   }
   return State::given_up;

@@ -143,7 +143,7 @@ std::unique_ptr<EncoderKind> ByteLevel::encoder() const {
 void ByteLevelEncoder::encode(std::string_view text, bool /*begins*/,
                               std::vector<std::uint32_t>& ids) {
   if (!encode_raw(text, text.size(), text.size() + 1, ids))
-    TRIREME_EXPECTS(false, "a whole text of {} bytes ends at a piece", text.size());
+    TRIREME_EXPECTS(false, "a text of {} bytes must end at a piece", text.size());
 }
 
 // The start of a part does not matter.

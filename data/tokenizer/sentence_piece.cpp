@@ -72,7 +72,7 @@ class SentencePiece final : public TokenizerKind {
 
  private:
   [[noreturn]] void refuse(std::string_view why) const {
-    fail(ExitCode::data, "{}: is no model that SentencePiece can use: {}", path_, why);
+    fail(ExitCode::data, "{}: is not a model that SentencePiece can use: {}", path_, why);
   }
   [[nodiscard]] bool pieces_begin_at_spaces() const;
   [[nodiscard]] Continuation find_continuation();
@@ -178,7 +178,7 @@ namespace {
 constexpr std::uint64_t normalizer_field = 3, denormalizer_field = 5, char_map_field = 2;
 
 [[noreturn]] void refuse(const std::string& path, std::string_view why) {
-  fail(ExitCode::data, "{}: is no model that SentencePiece can use: {}", path, why);
+  fail(ExitCode::data, "{}: is not a model that SentencePiece can use: {}", path, why);
 }
 
 // The fields of a message, one by one.
@@ -208,14 +208,14 @@ class WireReader {
         static_cast<void>(take(sizeof(std::uint32_t)));
         break;
       default:
-        refuse(path_, "it is no message of Protocol Buffers");
+        refuse(path_, "it is not a Protocol Buffers message");
     }
     return field;
   }
 
  private:
   std::string_view take(std::uint64_t size) {
-    if (size > bytes_.size()) refuse(path_, "it is cut");
+    if (size > bytes_.size()) refuse(path_, "it is truncated");
     const std::string_view taken = bytes_.substr(0, size);
     bytes_.remove_prefix(size);
     return taken;
@@ -227,7 +227,7 @@ class WireReader {
       value |= std::uint64_t{byte & 0x7FU} << shift;
       if (byte < 0x80) return value;
     }
-    refuse(path_, "it is no message of Protocol Buffers");
+    refuse(path_, "it is not a Protocol Buffers message");
   }
 
   std::string_view bytes_;

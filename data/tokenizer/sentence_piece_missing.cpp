@@ -8,8 +8,8 @@ namespace trireme {
 std::unique_ptr<const TokenizerKind> open_sentence_piece(const std::string& /*content*/,
                                                          const std::string& path) {
   fail(ExitCode::data,
-       "{}: is a model of SentencePiece, whose library this program was built without; install "
-       "libsentencepiece-dev and build again (cmake --preset cpu finds it)",
+       "{}: is a SentencePiece model, but this program was built without the SentencePiece "
+       "library; install libsentencepiece-dev and build again (cmake --preset cpu finds it)",
        path);
 }
 

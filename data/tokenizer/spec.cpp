@@ -47,7 +47,7 @@ class SpecReader {
          found, supported);
   }
   [[noreturn]] void damaged(std::string_view what) const {
-    fail(ExitCode::data, "{}: {}: the tokenizer is damaged; get it anew", path_, what);
+    fail(ExitCode::data, "{}: {}: the tokenizer is damaged; get it again", path_, what);
   }
   static json part(const json& of, const char* key) {
     const auto found = of.find(key);
@@ -75,7 +75,7 @@ class SpecReader {
   }
 
   void place(std::uint64_t id, std::string text, bool is_word) {
-    if (id > last_id_) damaged(fmt::format("the token id {} is far above their number", id));
+    if (id > last_id_) damaged(fmt::format("the token id {} is far too large", id));
     if (id >= spec_.token_text.size()) {
       spec_.token_text.resize(id + 1);
       spec_.is_word.resize(id + 1);
@@ -128,11 +128,11 @@ class SpecReader {
         const auto& both = merge.get_ref<const std::string&>();
         const std::size_t space = both.find(' ');
         if (space == std::string::npos || both.find(' ', space + 1) != std::string::npos)
-          damaged(fmt::format("model.merges has '{}', which is no pair", both));
+          damaged(fmt::format("model.merges has '{}', which is not a pair", both));
         left = both.substr(0, space);
         right = both.substr(space + 1);
       } else {
-        if (merge.size() != 2) damaged("model.merges has a list that is no pair");
+        if (merge.size() != 2) damaged("model.merges has a list that is not a pair");
         left = merge.at(0).get<std::string>();
         right = merge.at(1).get<std::string>();
       }
@@ -150,7 +150,7 @@ class SpecReader {
                        .strip_right = is_set(it, "rstrip"),
                        .normalized = is_set(it, "normalized")};
       const auto id = it.at("id").get<std::uint64_t>();
-      if (token.text.empty()) damaged("added_tokens has an empty one");
+      if (token.text.empty()) damaged("added_tokens has an empty token");
       const auto known = ids_.find(token.text);
       // Counted as in the tokenizers library.
       const std::uint64_t expected = known != ids_.end()                           ? known->second
@@ -158,8 +158,8 @@ class SpecReader {
                                                                                    : last + 1;
       if (id != expected)
         fail(ExitCode::data,
-             "{}: the added token '{}' has the id {}, where the tokenizers library gives it {}; "
-             "save the file anew with that library",
+             "{}: the added token '{}' has the id {}, but the tokenizers library gives it {}; save "
+             "the file again with that library",
              path_, token.text, id, expected);
       token.id = static_cast<std::uint32_t>(id);
       if (known == ids_.end()) place(id, token.text, false);
@@ -183,14 +183,14 @@ class SpecReader {
   void read_pre_tokenizer(const json& it) {
     const auto type = it.at("type").get<std::string>();
     if (byte_level_)
-      refuse("pre_tokenizer", fmt::format("{} behind ByteLevel", type), "ByteLevel at the end");
+      refuse("pre_tokenizer", fmt::format("{} after ByteLevel", type), "ByteLevel at the end");
     if (type == "Sequence") {
       for (const json& member : it.at("pretokenizers"))
         read_pre_tokenizer(member);
     } else if (type == "ByteLevel") {
       spec_.prefix_space = it.at("add_prefix_space").get<bool>();
       if (spec_.prefix_space && !spec_.splits.empty())
-        refuse("pre_tokenizer.add_prefix_space", "true behind another part of a Sequence", "false");
+        refuse("pre_tokenizer.add_prefix_space", "true after another part of a Sequence", "false");
       if (it.value("use_regex", true)) add_split(gpt2_pattern, SplitBehavior::isolated, false);
       byte_level_ = true;
     } else if (type == "Digits") {

@@ -92,7 +92,7 @@ Splitter::Splitter(const SplitRule& rule, const std::string& place)
                                     rule.pattern.size(), PCRE2_UTF | PCRE2_UCP, &error, &at,
                                     nullptr));
   if (!code_->code)
-    fail(ExitCode::data, "{}: the pattern '{}' is refused at byte {}: {}", place, rule.pattern, at,
+    fail(ExitCode::data, "{}: the pattern '{}' is invalid at byte {}: {}", place, rule.pattern, at,
          pcre2_text(error));
   std::uint32_t matches_empty = 0;
   if (pcre2_pattern_info_8(code_->code.get(), PCRE2_INFO_MATCHEMPTY, &matches_empty) != 0 ||

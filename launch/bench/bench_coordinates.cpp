@@ -151,8 +151,7 @@ Config narrow_config(const CoordinateArguments& arguments) {
   Config config = load_config(arguments.config, arguments.overrides, &where);
   if (config.model.family != gpt2_name && config.model.family != llama_name)
     fail(ExitCode::config,
-         "{}: {}; widths are transferred in families gpt2 and llama, whose matrices say which "
-         "widths they have",
+         "{}: {}; only families gpt2 and llama support the transfer between widths",
          where.describe("model.family"), config.model.family);
   config.lr_schedule = {.name = LrDecay::constant};
   config.train.clip_norm = 0;
@@ -163,7 +162,7 @@ Config narrow_config(const CoordinateArguments& arguments) {
 void check_coordinates(const CoordinateArguments& arguments) {
   if (std::ranges::all_of(arguments.factors,
                           [&](std::int64_t factor) { return factor == arguments.factors.front(); }))
-    fail(ExitCode::config, "--factors: one width alone does not tell whether activations grow");
+    fail(ExitCode::config, "--factors: give two widths or more to see whether activations grow");
   const Config narrow = narrow_config(arguments);
   const auto hidden_of = [](const Config& config) {
     return config.model.family == gpt2_name ? config.model.as<GptOptions>().hidden

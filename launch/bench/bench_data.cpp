@@ -106,7 +106,7 @@ Workload make_workload(const DataBenchArguments& arguments) {
     start = end;
   }
   if (in_order.empty())
-    fail(ExitCode::data, "{}: no sample lies inside one file; lower --context", arguments.path);
+    fail(ExitCode::data, "{}: no sample fits into one file; lower --context", arguments.path);
   const Permutation order(in_order.size(), 1, 0);
   for (std::size_t i = 0; i < in_order.size(); ++i)
     work.places.push_back(in_order[arguments.sequential ? i : order(i)]);

@@ -33,8 +33,8 @@ std::string hardware_file(const KernelBenchArguments& arguments, const Config& c
   std::error_code ignored;
   if (!std::filesystem::exists(beside, ignored)) {
     fail(ExitCode::config,
-         "bench kernels: which GPU? {} is not there and parallel.hardware is empty; give "
-         "--hardware FILE, see configs/hardware",
+         "bench kernels: the GPU is unknown: {} does not exist and parallel.hardware is empty; "
+         "give --hardware FILE, see configs/hardware",
          beside.string());
   }
   return beside.string();
@@ -47,7 +47,7 @@ void bench_kernels(const KernelBenchArguments& arguments) {
   const plan::Hardware hardware = plan::load_hardware(file);
   if (described_device(hardware) != DeviceType::cuda) {
     fail(ExitCode::config,
-         "bench kernels: --hardware {}: {} is a machine without GPUs (node.cores); kernels are "
+         "bench kernels: --hardware {}: {} is a machine without GPUs (node.cores), but kernels are "
          "counted for GPUs, see configs/hardware",
          file, hardware.name);
   }

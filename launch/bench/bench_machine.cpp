@@ -167,7 +167,7 @@ void describe_machine(const MachineArguments& arguments) {
 
   if (arguments.profile) {
     if (ranks > 1)
-      fail(ExitCode::config, "bench machine --profile: {} ranks; start it on one", ranks);
+      fail(ExitCode::config, "bench machine --profile: runs on one rank, not {}", ranks);
     fmt::print("{}", to_text(model_bench::profile_step(device, config, arguments.seconds)));
     return;
   }
@@ -251,7 +251,7 @@ void add_bench_machine(CLI::App& bench_command) {
   command->callback([arguments, config] {
     if (arguments->links) return comm_bench::bench_collectives(*arguments);
     if (config->empty())
-      fail(ExitCode::config, "bench machine: give a config whose model to time, or --links");
+      fail(ExitCode::config, "bench machine: give a config with the model to time, or --links");
     describe_machine(*arguments);
   });
 }

@@ -11,7 +11,7 @@ namespace trireme {
 namespace {
 
 void warn_of(const std::string& load) {
-  log::get("bench").warn("other programs disturbed what was measured ({})", load);
+  log::get("bench").warn("other programs disturbed the measurement ({})", load);
 }
 
 }  // namespace
@@ -28,8 +28,8 @@ std::string MachineCheck::finish(Communicator& world, const std::string& file) c
   if (text.empty()) return text;
   if (!file.empty() && !accept_load_) {
     fail(ExitCode::internal,
-         "{} is not written, since other programs disturbed what was measured ({}); stop them or "
-         "measure again when the machine is quiet (--accept-load writes it all the same)",
+         "{} is not written, because other programs disturbed the measurement ({}); stop them or "
+         "measure again when the machine is idle (--accept-load writes it anyway)",
          file, text);
   }
   if (world.rank() == 0) warn_of(text);

@@ -68,7 +68,7 @@ void make_directories(const CampaignFile& file) {
   fs::create_directories(file.directory + "/attempts", error);
   if (error) {
     fail(code_of_failed_write(error.value(), ExitCode::config),
-         "{}: {}: cannot be made: {}; choose another directory", file.where("directory"),
+         "{}: {}: cannot be created: {}; choose another directory", file.where("directory"),
          file.directory, error.message());
   }
 }
@@ -172,7 +172,7 @@ void Campaign::retry_on_disk_full(const std::function<void()>& write) {
     } catch (const Error& error) {
       if (error.code() == ExitCode::config || interrupted_) throw;
       if (!std::exchange(said, true))
-        journal_.note(fmt::format("{}; waiting for room", error.what()));
+        journal_.note(fmt::format("{}; waiting for free space", error.what()));
       if (!pause(std::max(1.0, least_look))) {
         interrupted_ = true;
         throw;
@@ -199,8 +199,7 @@ bool Campaign::pause(double seconds) {
 double Campaign::poll() {
   if (Attempt* const attempt = state_.current()) return follow(*attempt);
   if (stop_is_asked()) {
-    end(Outcome::stopped,
-        "as asked; the campaign goes on from the checkpoint when it is started again");
+    end(Outcome::stopped, "as requested; start the campaign again to continue from the checkpoint");
     return 0;
   }
   return next_attempt();
@@ -375,7 +374,7 @@ double Campaign::follow(Attempt& attempt) {
           waits(fmt::format("job {} may have been submitted: looking for it", attempt.number));
           return std::min(1.0, file_.poll_seconds);
         }
-        never_ran(attempt, "there is no job of this name");
+        never_ran(attempt, "there is no job with this name");
         return least_look;
       }
       break;
@@ -397,7 +396,7 @@ double Campaign::follow(Attempt& attempt) {
         const bool late = wall_clock() - attempt.asked_to_stop > seconds_to_stop;
         if (late || stop_again_) control_->stop(attempt, late);
       } else if (stop_is_asked()) {
-        ask_to_stop(attempt, "as asked");
+        ask_to_stop(attempt, "as requested");
       } else if (const auto decision = better(attempt, wall_clock())) {
         ask_to_stop(attempt, decision->reason);
       }
@@ -417,9 +416,8 @@ void Campaign::exclude_blamed(const Attempt& attempt, const JobReport& report,
     for (const std::string& other : state_.excluded_hosts(wall_clock()))
       left -= other == host ? 0 : std::ranges::count(file_.hosts, other);
     if (!file_.under_slurm() && left - 1 < file_.min_nodes) {
-      journal_.note(
-          fmt::format("{}: {}; it stays, for without it fewer than nodes.min = {} are left", host,
-                      reason, file_.min_nodes));
+      journal_.note(fmt::format("{}: {}; it is still used, because nodes.min = {} hosts are needed",
+                                host, reason, file_.min_nodes));
       return;
     }
     state_.exclude(host, fmt::format("job {}: {}", attempt.number, reason), until);

@@ -59,10 +59,10 @@ void check_host(const Given& given, const std::string& host) {
   constexpr std::string_view allowed =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
   if (host.starts_with('-') || host.find_first_not_of(allowed) != std::string::npos) {
-    given.refuse(fmt::format(
-        "'{}' is no name of a host; write names alone, of letters, digits, dots and dashes "
-        "(ranks_per_node says how many ranks each has)",
-        host));
+    given.refuse(
+        fmt::format("'{}' is not the name of a host; write only names, of letters, digits, dots "
+                    "and dashes (ranks_per_node sets the ranks of each)",
+                    host));
   }
 }
 
@@ -77,7 +77,7 @@ void read_hosts(CampaignFile& file, const Given& given) {
       std::istringstream words(line.substr(0, line.find('#')));
       if (std::string host; words >> host) file.hosts.push_back(host);
     }
-    if (file.hosts.empty()) given.refuse(fmt::format("{}: names no host; write one a line", path));
+    if (file.hosts.empty()) given.refuse(fmt::format("{}: has no host; write one per line", path));
   }
   for (const std::string& host : file.hosts)
     check_host(given, host);
@@ -88,7 +88,7 @@ void read_end(CampaignFile& file, const Given& given) {
   std::tm utc{};
   const char* const end = ::strptime(given.node.text.c_str(), "%Y-%m-%dT%H:%M:%SZ", &utc);
   if (end == nullptr || *end != '\0')
-    given.refuse(fmt::format("'{}' is no date; write one of UTC such as 2026-12-24T18:00:00Z",
+    given.refuse(fmt::format("'{}' is not a date; write a UTC date such as 2026-12-24T18:00:00Z",
                              given.node.text));
   file.end = static_cast<double>(::timegm(&utc));
 }
@@ -151,7 +151,7 @@ const std::vector<Row>& rows() {
        [](CampaignFile& file, const Given& given) {
          if (file.gain > 0 && file.gain < 1)
            given.refuse(fmt::format(
-               "{:g} would stop jobs for slower ones; allowed: 0, or 1 and above", file.gain));
+               "{:g} would replace jobs by slower ones; allowed: 0, or 1 and above", file.gain));
        }},
       {"better.after_minutes", "20", "minimum run time of a job before `better.gain` applies",
        SLOT(better_after_minutes), NumberRange{.low = 0, .high = 1.0 * year_of_minutes}},
@@ -206,12 +206,12 @@ void check(CampaignFile& file, bool max_given) {
   }
   const auto hosts = static_cast<std::int64_t>(file.hosts.size());
   if (!file.under_slurm() && file.min_nodes > hosts) {
-    fail(ExitCode::config, "{}: {} nodes, and hosts names {}; use at most {}, or name more hosts",
+    fail(ExitCode::config, "{}: {} nodes, but hosts has {}; use at most {}, or name more hosts",
          file.where("nodes.min"), file.min_nodes, hosts, hosts);
   }
   for (const auto& place : file.places) {
     if (file.under_slurm() || !place.key.starts_with("slurm.")) continue;
-    fail(ExitCode::config, "{}: has no meaning with hosts, which mpirun starts; remove one of them",
+    fail(ExitCode::config, "{}: has no effect with hosts, which mpirun starts; remove one of them",
          file.where(place.key));
   }
   for (std::size_t i = 0; i < file.hosts.size(); ++i) {

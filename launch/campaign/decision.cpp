@@ -84,12 +84,12 @@ double backoff(const CampaignState& state, const Rules& rules) {
 // Limits that end a campaign with or without a job.
 std::optional<Decision> at_limit(const CampaignState& state, const Rules& rules, double now) {
   if (rules.end && now >= *rules.end)
-    return ended(Outcome::past_end, "budget.end has come; a later one goes on from the checkpoint");
+    return ended(Outcome::past_end, "budget.end is reached; set a later one to continue");
   const double used = state.node_hours(now);
   if (rules.node_hours > 0 && used >= rules.node_hours) {
     return ended(Outcome::out_of_budget,
-                 fmt::format("{:.2f} of {:g} node-hours are used; more of them (budget.node_hours) "
-                             "go on from the checkpoint",
+                 fmt::format("{:.2f} of {:g} node-hours are used; with more (budget.node_hours) "
+                             "the campaign continues from the checkpoint",
                              used, rules.node_hours));
   }
   return {};
@@ -169,7 +169,7 @@ Decision decide_next(const CampaignState& state, std::span<const LayoutOption> o
   if (all.empty()) {
     if (!offers.empty() && (rules.end || rules.node_hours > 0)) {
       return ended(rules.node_hours > 0 ? Outcome::out_of_budget : Outcome::past_end,
-                   "what is left of the budget is less than a minute of any job");
+                   "the rest of the budget is less than a minute of any job");
     }
     return {.reason = "no offer of enough nodes"};
   }
@@ -183,7 +183,7 @@ Decision decide_next(const CampaignState& state, std::span<const LayoutOption> o
   std::string reason = best->offer.wait_seconds > 0
                            ? fmt::format("expected to start in {:.0f} s", best->offer.wait_seconds)
                            : "could start now";
-  if (paid.empty()) reason += "; the budget does not pay for all that is left";
+  if (paid.empty()) reason += "; the budget is too small for all remaining steps";
   return {.action = Action::submit,
           .option = best->option,
           .place = best->offer.place,
@@ -206,7 +206,7 @@ Decision decide_running(const CampaignState& state, std::span<const LayoutOption
   if (job.phase != Attempt::Phase::running) {
     const Candidate* const best = first_done(all, options);
     return {.action = Action::stop,
-            .reason = fmt::format("it waits, and {} nodes{}{} could start now",
+            .reason = fmt::format("it waits, but {} nodes{}{} could start now",
                                   options[best->option].nodes,
                                   best->offer.place.empty() ? "" : " of ", best->offer.place)};
   }
@@ -215,9 +215,9 @@ Decision decide_running(const CampaignState& state, std::span<const LayoutOption
   const Candidate* const best = first_done(all, options);
   if (!best->step || best->finish * rules.gain > rest) return keep;
   return {.action = Action::stop,
-          .reason = fmt::format("{} nodes as {} would need {:.0f} s for the rest instead of {:.0f}",
-                                options[best->option].nodes, options[best->option].text,
-                                best->finish, rest)};
+          .reason = fmt::format(
+              "{} nodes as {} would need {:.0f} s for the remaining steps instead of {:.0f}",
+              options[best->option].nodes, options[best->option].text, best->finish, rest)};
 }
 
 }  // namespace trireme::campaign

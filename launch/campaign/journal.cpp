@@ -129,9 +129,9 @@ std::string goodput_text(const CampaignState& state, double now) {
   const double open = going ? state.attempts.back().node_hours(now) : 0;
   const double used = state.node_hours(now) - open, useful = state.useful_node_hours();
   const std::string of_running =
-      open > 0 ? fmt::format("{:.4f} node-hours of the job that runs do not count yet", open) : "";
+      open > 0 ? fmt::format("{:.4f} node-hours of the running job do not count yet", open) : "";
   if (used <= 0)
-    return "goodput is known when the first job has ended" +
+    return "goodput is unknown until the first job has ended" +
            (open > 0 ? "; " + of_running : std::string());
   double until = state.ended > 0 ? state.ended : now;
   double stepping = 0;

@@ -54,7 +54,7 @@ LayoutOption option_of(const Planned& planned, const Config& config, std::int64_
     const LayoutPlan plan =
         plan_layout(resolved, on_nodes(*planned.hardware, ranks, static_cast<int>(nodes)), planner);
     if (!fits(plan, *planned.hardware)) {
-      fail(ExitCode::config, "{} needs {} a rank, more than {} has", option.text,
+      fail(ExitCode::config, "{} needs {} per rank, more than {} has", option.text,
            size_text(memory_needed(plan, *planned.hardware)), planned.hardware->name);
     }
     option.step_seconds = plan.step.total;

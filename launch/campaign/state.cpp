@@ -125,13 +125,13 @@ std::optional<CampaignState> load_state(const std::string& directory) {
     const json state = parse_json(*text);
     if (state.at("version") != format_version) {
       fail(ExitCode::config,
-           "{}: is of version {}, and this program reads {}; use the program that wrote it", path,
+           "{}: is of version {}, but this program reads {}; use the program that wrote it", path,
            state.at("version").dump(), format_version);
     }
     return state.get<CampaignState>();
   } catch (const json::exception& error) {
     fail(ExitCode::config,
-         "{}: is no state of a campaign ({}); restore it, or choose another directory", path,
+         "{}: is not the state of a campaign ({}); restore it, or choose another directory", path,
          error.what());
   }
 }

@@ -65,7 +65,7 @@ std::string run_of(const SuperviseOptions& options) {
       named = directory_in(word);
   }
   if (named.empty())
-    fail(ExitCode::config, "supervise: cannot tell the run directory; say --run DIR");
+    fail(ExitCode::config, "supervise: the run directory is unknown; give it with --run DIR");
   return named;
 }
 
@@ -73,7 +73,7 @@ OutputDirectory directory_for_logs(const std::string& run) {
   std::error_code error;
   fs::create_directories(run, error);
   const ExitCode code = code_of_failed_write(error.value(), ExitCode::config);
-  if (error) fail(code, "{}: cannot be made: {}", run, error.message());
+  if (error) fail(code, "{}: cannot be created: {}", run, error.message());
   return OutputDirectory(run, ExitCode::config).subdirectory("supervise");
 }
 
@@ -177,7 +177,7 @@ class Supervisor {
       holder >> host >> process;
       const bool is_here = host == host_name();
       if (is_here && process > 0 && ::kill(process, 0) == 0)
-        return end(2, fmt::format("process {} supervises this run already", process));
+        return end(2, fmt::format("process {} already supervises this run", process));
       if (!said)
         note(fmt::format("the job of process {}{} still runs: waiting for its end", process,
                          is_here ? ", which is gone," : " on " + host));
@@ -307,7 +307,8 @@ class Supervisor {
       ++without_progress_;
     }
     if (without_progress_ >= options_.no_progress)
-      return end(given_up, fmt::format("no newer checkpoint in {} starts", options_.no_progress));
+      return end(given_up,
+                 fmt::format("{} starts without a newer checkpoint", options_.no_progress));
     if (next == NextStep::requeue && allocation_times().left.value_or(86400) <= least_seconds_left)
       return end(requeue, "the allocation ends; requeue the job");
     const std::string hosts_before = here_;
@@ -319,7 +320,7 @@ class Supervisor {
     if (!last.passing && failure_ == before && here_ == hosts_before)
       return end(given_up, "the same failure twice in a row");
     if (++failures_ > options_.max_restarts)
-      return end(last.code, fmt::format("the {} restarts are used up", options_.max_restarts));
+      return end(last.code, fmt::format("all {} restarts are used", options_.max_restarts));
     const std::string restart = fmt::format("restart {} of {}", failures_, options_.max_restarts);
     if (here_ != hosts_before) {
       note(fmt::format("{}, at once, on {}", restart, here_));

@@ -31,7 +31,7 @@ campaign::CampaignState state_of(const std::string& directory) {
   auto state = campaign::load_state(directory);
   if (!state) {
     fail(ExitCode::config,
-         "{}: is not there; give a campaign's file, or its directory, once it has begun",
+         "{}: does not exist; give a campaign's file, or its directory after the campaign began",
          campaign::state_file_in(directory));
   }
   return std::move(*state);

@@ -59,8 +59,8 @@ void evaluate_on(const std::string& path, DataConfig& data) {
         return source.kind() != SourceKind::packed;
       })) {
     fail(ExitCode::config,
-         "--data: the run's data.sources are read in place, each in its own way; name what to "
-         "evaluate on by --set data.sources=...");
+         "--data: the run's data.sources are read in place, each with its own keys; name the data "
+         "to evaluate on by --set data.sources=...");
   }
   for (NamedSource& source : data.sources)
     source.validation_path.clear();
@@ -177,8 +177,8 @@ void evaluate_run(const EvalArguments& arguments, const RankProcess& process) {
       refuse_non_finite(session, weights, fmt::format("the loss is {}", result.loss));
     if (result.targets == 0)
       fail(ExitCode::data,
-           "{}: none of the targets of its first {} samples counts (loss masks), so there is no "
-           "loss; give other data, or more --batches",
+           "{}: loss masks leave no target in its first {} samples, so there is no loss; give "
+           "other data, or more --batches",
            data_text(config.data, DataPart::validation), pass.samples());
     if (process.mpi.rank() != 0) continue;
     results.push_back({.data = data_text(config.data, DataPart::validation),

@@ -81,11 +81,12 @@ void print_origin(const Session& session, const LoadedWeights& weights, std::siz
                  : fmt::format("{} texts", session.config.train.micro_batch),
              session.decode.capacity);
   if (mesh.data > 1)
-    fmt::print(stderr,
-               "ranks     {} copies of the model on {} each (parallel.tensor {} x "
-               "parallel.pipeline {}) share {}\n",
-               mesh.data, mesh.tensor * mesh.pipeline, mesh.tensor, mesh.pipeline,
-               prompts == 1 ? "one prompt: the others wait" : fmt::format("{} prompts", prompts));
+    fmt::print(
+        stderr,
+        "ranks     {} copies of the model on {} each (parallel.tensor {} x "
+        "parallel.pipeline {}) share {}\n",
+        mesh.data, mesh.tensor * mesh.pipeline, mesh.tensor, mesh.pipeline,
+        prompts == 1 ? "one prompt: the others are idle" : fmt::format("{} prompts", prompts));
 }
 
 // Repeatable; text in brackets is not parsed as a list.
@@ -105,8 +106,7 @@ void generate(const GenerateArguments& arguments) {
     fail(ExitCode::config, "--forget: {} tokens of a context of {}; give {} at most",
          arguments.forget, context, context);
   if (!arguments.stop.texts.empty() && !words.known())
-    fail(ExitCode::config,
-         "--stop: the model's words are not known; give --tokenizer, or --stop-ids");
+    fail(ExitCode::config, "--stop: the model has no tokenizer; give --tokenizer, or --stop-ids");
   const std::vector<Prompt> prompts = prompts_of(arguments, words);
   GenerateArguments ended = arguments;
   std::ranges::copy(end_tokens_of_run(arguments.run), std::back_inserter(ended.stop.ids));
@@ -126,7 +126,7 @@ void generate(const GenerateArguments& arguments) {
     with_context(prompt.where, [&] { generator.require_prompt(prompt.ids); });
   const bool lines = arguments.json || prompts.size() > 1;
   if (!continue_prompts(session, generator, words, ended.stop, prompts, lines))
-    refuse_non_finite(session, weights, "the model's answer is not finite");
+    refuse_non_finite(session, weights, "the model's output is not finite");
 }
 
 }  // namespace

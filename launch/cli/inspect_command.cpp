@@ -51,7 +51,7 @@ Config config_of(const ConfigArguments& arguments) {
   const auto& sources = config.data.sources;
   const auto found = std::ranges::find(sources, arguments.source, &NamedSource::label);
   if (found == sources.end())
-    fail(ExitCode::config, "--source: {} is none of data.sources", arguments.source);
+    fail(ExitCode::config, "--source: {} is not one of data.sources", arguments.source);
   DataConfig alone;
   static_cast<DataSource&>(alone) = *found;
   config.data = std::move(alone);
@@ -131,16 +131,16 @@ void check_asked(const InspectArguments& arguments, const DataKindRow& kind) {
   const DataPlace& place = arguments.place;
   const std::string& name = place.names.front();
   if (!place.label.empty() && !kind.labels)
-    fail(ExitCode::config, "--label: is for images, and {} holds none", name);
+    fail(ExitCode::config, "--label: is for images, but {} holds none", name);
   if (place.preview > 0 && !kind.preview)
     fail(ExitCode::config,
-         "--preview: shows tokens or images, and {} holds {}; their samples: trireme data preview "
-         "CONFIG",
+         "--preview: shows tokens or images, but {} holds {}; for their samples: trireme data "
+         "preview CONFIG",
          name, kind.name);
   if (arguments.verify && kind.verify == nullptr)
     fail(ExitCode::data,
-         "--verify: {} holds {}, which have no checksums; --statistics reads all that a config "
-         "takes of them",
+         "--verify: {} holds {}, which have no checksums; --statistics reads all data that a "
+         "config uses of them",
          name, kind.name);
 }
 
@@ -149,7 +149,7 @@ void inspect(InspectArguments& arguments) {
   const bool yaml = place.names.size() == 1 && (place.names.front().ends_with(".yaml") ||
                                                 place.names.front().ends_with(".yml"));
   if (place.names.size() > 1 && arguments.statistics)
-    fail(ExitCode::config, "--statistics: is of the data of one config, and {} paths are given",
+    fail(ExitCode::config, "--statistics: needs one config, but {} paths are given",
          place.names.size());
   if (yaml || arguments.statistics) {
     if (!place.names.empty()) arguments.config = place.names.front();

@@ -31,7 +31,7 @@ template <typename T>
     const bool whole = error == std::errc() && end == text.data() + text.size();
     if (whole && value >= low && value <= high) {
       if (text == fmt::format("{}", value)) return {};
-      return fmt::format("{} is not written as other numbers are; write {}", text, value);
+      return fmt::format("{} is not in plain decimal form; write {}", text, value);
     }
     return fmt::format("{} is not a whole number from {} to {}", text, low, high);
   };

@@ -22,8 +22,7 @@ constexpr std::size_t layouts_shown = 10;
 int ranks_of(const PlanArguments& arguments, const plan::Hardware& hardware) {
   if (arguments.ranks) return *arguments.ranks;
   if (arguments.nodes) return *arguments.nodes * hardware.node.ranks;
-  fail(ExitCode::config,
-       "plan: say how many ranks the config will run on: --ranks N, or --nodes N of {} ranks each",
+  fail(ExitCode::config, "plan: give the number of ranks: --ranks N, or --nodes N of {} ranks each",
        hardware.node.ranks);
 }
 
@@ -71,8 +70,9 @@ void plan_texts(const PlanArguments& arguments, const PlanContext& context, int 
     fail(ExitCode::config, "--generate: model.family: {} does not generate text",
          given.model.family);
   if (texts.tokens > traits.context)
-    fail(ExitCode::config, "--generate: texts of {} tokens, and model.context is {}; {} at most",
-         texts.tokens, traits.context, traits.context);
+    fail(ExitCode::config,
+         "--generate: texts of {} tokens, but model.context is {}; give {} at most", texts.tokens,
+         traits.context, traits.context);
   given.train.micro_batch = texts.batch;
   given.train.global_batch = texts.batch * ranks;  // divisible for any layout
   const Environment place = context.machine ? planned_environment(ranks, context.hardware)
@@ -127,8 +127,8 @@ void plan_memory_alone(const PlanArguments& arguments, PlanContext& context,
   }
   if (!arguments.ranks) {
     fail(ExitCode::config,
-         "plan: say how many ranks the config will run on: --ranks N; with --hardware FILE it says "
-         "how long a step takes as well");
+         "plan: give the number of ranks: --ranks N; with --hardware FILE it also predicts the "
+         "time of a step");
   }
   context.machine = false;
   if (!arguments.generate.empty()) return plan_texts(arguments, context, *arguments.ranks, where);

@@ -40,7 +40,7 @@ void check_files(const ReplayArguments& arguments) {
   std::fflush(stdout);
   if (check.problems.empty()) return;
   fail(ExitCode::checkpoint, "{}{}: {}", arguments.run,
-       compares ? " and " + arguments.against + " differ" : " does not hold what it says",
+       compares ? " and " + arguments.against + " differ" : " does not match the run",
        fmt::join(check.problems, "; "));
 }
 
@@ -54,7 +54,7 @@ void replay_run(const ReplayRequest& request) {
   }
   if (!report.tensor.empty())
     fail(ExitCode::checkpoint, "{} is not {}: {}{}", request.record, request.against, report.tensor,
-         report.difference.empty() ? "" : ". Nor is the replay the run: " + report.difference);
+         report.difference.empty() ? "" : ". It also differs from the run: " + report.difference);
   if (!report.same())
     fail(ExitCode::checkpoint, "{} does not replay: {}", request.run, report.difference);
 }

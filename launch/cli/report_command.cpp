@@ -47,7 +47,8 @@ void write_page(const ReportArguments& arguments, const std::vector<report::RunD
     require_writable(path, ExitCode::config);
     write_file(path, report::runs_page(runs, alignment->second), ExitCode::config);
   } catch (const Error& error) {
-    fail(error.code(), "{}; name a place with --output FILE, or use --text-only", error.what());
+    fail(error.code(), "{}; name another file with --output FILE, or use --text-only",
+         error.what());
   }
   if (!arguments.json) fmt::print("{}{}\n", runs.size() > 1 ? "\n" : "", path);
 }

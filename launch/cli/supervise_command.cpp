@@ -26,8 +26,8 @@ void supervise(SuperviseOptions options, const std::vector<std::string>& hosts) 
   if (options.command.empty()) fail(ExitCode::config, "supervise: no command after --");
   if (!hosts.empty() && !(has("{hosts}") && has("{ranks}"))) {
     fail(ExitCode::config,
-         "supervise: --hosts: the command lacks {{hosts}} or {{ranks}}, which stand for the hosts "
-         "that answer and their ranks");
+         "supervise: --hosts: the command lacks {{hosts}} or {{ranks}}, which are replaced by the "
+         "hosts that answer and their ranks");
   }
   for (const std::string& host : hosts) {
     const auto colon = host.find(':');
@@ -82,7 +82,7 @@ void add_supervise_command(CLI::App& app, const std::vector<std::string>& comman
       ->check([](const std::string& host) {
         static const std::regex pattern("[^,: ]+(:[1-9][0-9]{0,4})?");
         return std::regex_match(host, pattern) ? ""
-                                               : "'" + host + "' is none of a list like a:8,b:8";
+                                               : "'" + host + "' is not in a list like a:8,b:8";
       })
       ->delimiter(',')
       ->allow_extra_args(false);

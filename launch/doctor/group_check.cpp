@@ -74,13 +74,13 @@ void compare(Findings& findings, const Communicator& group,
   const double median = seconds[(seconds.size() - 1) / 2];
   for (const auto& [first, times] : by_first) {
     if (times.large < tolerated * median) continue;
-    findings.note("collectives",
-                  fmt::format("the {} group that begins with rank {} on {} takes {:.1f} times as "
-                              "long as the median of these groups",
-                              group.name(), first, hosts[static_cast<std::size_t>(first)],
-                              times.large / median),
-                  "look at links and other programs of its hosts; every step waits for its slowest "
-                  "group");
+    findings.note(
+        "collectives",
+        fmt::format("the {} group that begins with rank {} on {} takes {:.1f} times as "
+                    "long as the median of these groups",
+                    group.name(), first, hosts[static_cast<std::size_t>(first)],
+                    times.large / median),
+        "check links and other programs of its hosts; every step waits for its slowest group");
   }
 }
 
@@ -97,11 +97,10 @@ void expect(Findings& findings, const Kind& kind, const MeshShape& shape, const 
       fmt::format("{}; {} should reach {:.0f} us and {:.0f} MB/s", describe(*kind.group, times),
                   hardware.name, 1e6 * usual.small, bus_bandwidth(usual, kind.group->size()));
   if (times.small > tolerated * usual.small || times.large > tolerated * usual.large) {
-    findings.note(
-        "collectives", text,
-        "look at the choice of interface (TRIREME_INTERFACE, NCCL_SOCKET_IFNAME), at other "
-        "jobs on the network and at binding; or measure what is usual here: trireme bench "
-        "comm --hardware FILE");
+    findings.note("collectives", text,
+                  "check the choice of interface (TRIREME_INTERFACE, NCCL_SOCKET_IFNAME), other "
+                  "jobs on the network and binding; or measure what is usual here: trireme bench "
+                  "machine --links --hardware FILE");
   } else {
     findings.fine("collectives", text);
   }

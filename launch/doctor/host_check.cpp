@@ -29,7 +29,7 @@ void check_cpu(Findings& findings, const HostCpu& cpu, const Config& config) {
   findings.fine("cpu", fmt::format("{} ({})", cpu.model, fmt::join(cpu.extensions, " ")));
   const bool native = has(cpu, "avx512_bf16") || has(cpu, "amx_bf16") || has(cpu, "bf16");
   if (config.precision == Precision::bf16 && config.device.type == DeviceChoice::cpu && !native) {
-    findings.note("precision", "bf16 on a CPU without bf16 instructions is computed in fp32",
+    findings.note("precision", "this CPU has no bf16 instructions, so bf16 is computed in fp32",
                   "use precision: fp32, which is faster here");
   }
 }
@@ -135,7 +135,7 @@ void check_gpus(Findings& findings, const MpiEnvironment& mpi, bool needed) {
     if (needed) {
       findings.problem("gpu", facts.problem, "");
     } else {
-      findings.fine("gpu", "none that can be used: " + facts.problem);
+      findings.fine("gpu", "no usable GPU: " + facts.problem);
     }
     return;
   }
@@ -148,8 +148,8 @@ void check_gpus(Findings& findings, const MpiEnvironment& mpi, bool needed) {
                            gpu.capability / 10, gpu.capability % 10, gpu.processors,
                            in_gib(gpu.memory_bytes), fmt::join(gpu.links, " ")));
     if (gpu.name != facts.gpus[0].name) {
-      findings.note("gpu", fmt::format("{} is another type than 0", i),
-                    "choose alike ones with CUDA_VISIBLE_DEVICES: the slowest sets the pace");
+      findings.note("gpu", fmt::format("GPU {} is of another type than GPU 0", i),
+                    "choose GPUs of one type with CUDA_VISIBLE_DEVICES: the slowest sets the pace");
     }
   }
   if (needed && mpi.local_size() > static_cast<int>(facts.gpus.size())) {

@@ -101,11 +101,11 @@ void check_shared(Findings& findings, Communicator& world, const std::string& di
   if (world.rank() != 0) return;
   fs::remove(token, ignored);
   if (blind.empty()) {
-    findings.fine("run directory", fmt::format("{} shows on every host", place.string()));
+    findings.fine("run directory", fmt::format("{} is visible on every host", place.string()));
   } else {
     findings.problem(
         "run directory",
-        fmt::format("{} of rank 0 does not show on {}", place.string(), fmt::join(blind, ", ")),
+        fmt::format("{} of rank 0 is not visible on {}", place.string(), fmt::join(blind, ", ")),
         "set run.directory to a directory on a file system that all hosts share");
   }
 }
@@ -147,8 +147,8 @@ void check_clocks(Findings& findings, Communicator& world, const std::vector<std
   if (std::abs(worst) > tolerated) {
     findings.note("clocks",
                   fmt::format("{}: {}", text, hosts[static_cast<std::size_t>(worst_rank)]),
-                  "run an NTP client (chrony) on every host; logs of different hosts do not line "
-                  "up");
+                  "run an NTP client (chrony) on every host; times in the logs of different hosts "
+                  "cannot be compared");
   } else {
     findings.fine("clocks", text);
   }
@@ -174,7 +174,7 @@ void check_stragglers(Findings& findings, Communicator& world,
                       const std::vector<std::string>& hosts, const CoreCrowd& crowd) {
   if (world.size() == 1) return;
   if (crowd.crowded()) {
-    if (world.rank() == 0) findings.fine("stragglers", "not looked for: ranks share cores");
+    if (world.rank() == 0) findings.fine("stragglers", "not checked: ranks share cores");
     return;
   }
   world.barrier();
@@ -241,11 +241,10 @@ void compare_gpus(Findings& findings, std::span<const std::string> gpus,
   std::vector<std::string> types;
   for (const auto& [type, where] : hosts_by_type)
     types.push_back(fmt::format("{} on {}", type, fmt::join(where, " ")));
-  findings.note(
-      "gpu", fmt::format("ranks use different types: {}", fmt::join(types, "; ")),
-      "ask for one type (Slurm: --gpus-per-node=TYPE:N or --constraint), or choose alike "
-      "ones with CUDA_VISIBLE_DEVICES: every step waits for the slowest, and the smallest "
-      "memory bounds all");
+  findings.note("gpu", fmt::format("ranks use different types: {}", fmt::join(types, "; ")),
+                "ask for one type (Slurm: --gpus-per-node=TYPE:N or --constraint), or choose GPUs "
+                "of one type with CUDA_VISIBLE_DEVICES: every step waits for the slowest, and the "
+                "smallest memory limits all");
 }
 
 }  // namespace trireme::doctor

@@ -26,14 +26,15 @@ double usual_of_others(std::span<const double> values, std::size_t left_out) {
 void judge_cores(Findings& findings, const CoreCrowd& crowd, int ranks) {
   if (!crowd.crowded()) return;
   const std::string text =
-      fmt::format("{} on {} may use {} between them and take turns",
+      fmt::format("{} on {} share {} and take turns",
                   crowd.ranks.size() == static_cast<std::size_t>(ranks)
                       ? fmt::format("all {} ranks", ranks)
                       : fmt::format("ranks {}", fmt::join(crowd.ranks, ", ")),
                   crowd.host, crowd.cores == 1 ? "1 core" : fmt::format("{} cores", crowd.cores));
   findings.note("cores", text,
-                "start at most one rank per core and bind each to its own, or to none (mpirun "
-                "--bind-to none); with more, source launch/mpi_env.sh so that waiting ranks yield");
+                "start at most one rank per core and bind each rank to its own core or to none "
+                "(mpirun --bind-to none); if there are more ranks, source launch/mpi_env.sh so "
+                "that waiting ranks yield");
 }
 
 void judge_load(Findings& findings, const std::string& host, const MachineLoad& load) {
@@ -41,7 +42,7 @@ void judge_load(Findings& findings, const std::string& host, const MachineLoad& 
   if (!load.disturbs()) return findings.fine("load", text);
   findings.note("load", text,
                 "stop them, or ask for cores of your own: runs beside them wait for cores, and "
-                "what is measured there (trireme bench, trireme scale) says little");
+                "measurements (trireme bench, trireme scale) are unreliable");
 }
 
 void judge_speeds(Findings& findings, std::span<const double> seconds,
@@ -51,12 +52,11 @@ void judge_speeds(Findings& findings, std::span<const double> seconds,
   const auto rank = static_cast<std::size_t>(std::ranges::max_element(seconds) - seconds.begin());
   const double ratio = seconds[rank] / usual_of_others(seconds, rank);
   const std::string text = fmt::format(
-      "the slowest rank, {} on {}, takes {:.2f} times what the others usually take for "
-      "the same work",
+      "the slowest rank, {} on {}, takes {:.2f} times as long as the others for the same work",
       rank, hosts[rank], ratio);
   if (ratio > tolerated) {
     findings.note("stragglers", text,
-                  "look for other programs, a lower clock or heat on that host; every step waits "
+                  "check for other programs, a lower clock or heat on that host; every step waits "
                   "for its slowest rank");
   } else {
     findings.fine("stragglers", text);
@@ -74,7 +74,7 @@ void judge_planned_memory(Findings& findings, std::uint64_t planned, int ranks,
       in_gib(planned), ranks, ranks == 1 ? "" : "s", in_gib(there), in_gib(memory.available_bytes));
   const std::string fix =
       "lower train.micro_batch, use train.recompute: full, raise parallel.zero, tensor or "
-      "pipeline, or start fewer ranks on each host; trireme plan shows what takes it";
+      "pipeline, or start fewer ranks on each host; trireme plan shows what takes the memory";
   if (planned > there) {
     findings.problem("planned memory", text, fix);
   } else if (planned > memory.available_bytes) {
@@ -112,7 +112,7 @@ void judge_slices(Findings& findings, std::span<const RankGpu> gpus, bool may_sh
                                            a, b, gpus[a].bus, gpus[a].host);
       if (may_share)
         return findings.note("gpu", text + "; their messages go through sockets",
-                             "use the GPU as a whole, where speed counts");
+                             "use the whole GPU if speed matters");
       return findings.problem("gpu", text + ", which NCCL refuses as a duplicate",
                               "use the GPU as a whole, slices of different GPUs, or device.share: "
                               "true, which sends messages through sockets");
@@ -123,13 +123,13 @@ void judge_slices(Findings& findings, std::span<const RankGpu> gpus, bool may_sh
 void judge_gpu_memory(Findings& findings, std::uint64_t planned, const std::string& parts,
                       std::uint64_t there) {
   const std::string text = fmt::format(
-      "the config plans {:.2f} GiB for a rank on a GPU of {:.2f} GiB ({}), beside what "
-      "CUDA and its libraries take",
+      "the config plans {:.2f} GiB for a rank on a GPU of {:.2f} GiB ({}), without the memory of "
+      "CUDA and its libraries",
       in_gib(planned), in_gib(there), parts);
   if (planned <= there) return findings.fine("planned GPU memory", text);
   findings.problem("planned GPU memory", text,
                    "lower train.micro_batch or comm.max_ctas, use train.recompute: full, raise "
-                   "parallel.zero, tensor or pipeline; trireme plan shows what takes it");
+                   "parallel.zero, tensor or pipeline; trireme plan shows what takes the memory");
 }
 
 void report_nccl_memory(Findings& findings, std::uint64_t planned, std::uint64_t measured) {
@@ -144,8 +144,8 @@ void judge_collectives(Findings& findings, const std::string& text, double small
   constexpr double late = 5e-3, narrow = 20;  // seconds, MB/s: beyond any network
   if (small_seconds > late || bandwidth < narrow) {
     findings.note("collectives", text + "; a step waits for several of these",
-                  "look whether ranks share cores (above), at the choice of interface "
-                  "(TRIREME_INTERFACE, NCCL_SOCKET_IFNAME) and at other jobs on the network");
+                  "check whether ranks share cores (above), the choice of interface "
+                  "(TRIREME_INTERFACE, NCCL_SOCKET_IFNAME) and other jobs on the network");
   } else {
     findings.fine("collectives", text);
   }

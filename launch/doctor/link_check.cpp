@@ -101,14 +101,15 @@ void check_links(Findings& findings, Communicator& world, const std::vector<std:
     const std::string text = fmt::format("{} - {}: {:.0f} MB/s, {:.3f} ms there and back", link.a,
                                          link.b, link.bandwidth, 1e3 * link.trip);
     if (link.bandwidth < share_of_interface * expected || link.bandwidth < share_of_best * best) {
-      findings.note("links",
-                    fmt::format("{}; the interface is good for {:.0f} MB/s, the best pair has "
-                                "{:.0f}",
-                                text, expected, best),
-                    "look at cables, switch and the choice of interface between these hosts "
-                    "(OMPI_MCA_btl_tcp_if_include)");
+      findings.note(
+          "links",
+          fmt::format("{}; the interface supports {:.0f} MB/s, the best pair reaches {:.0f}", text,
+                      expected, best),
+          "check cables, switch and the choice of interface between these hosts "
+          "(OMPI_MCA_btl_tcp_if_include)");
     } else if (link.trip > late || link.trip > 10 * shortest) {
-      findings.note("links", text, "a long way between these hosts; ask for neighbouring nodes");
+      findings.note("links", text,
+                    "the latency between these hosts is high; ask for neighbouring nodes");
     } else {
       findings.fine("links", text);
     }

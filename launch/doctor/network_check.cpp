@@ -58,7 +58,7 @@ void check_network(Findings& findings, int hosts) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/sys/class/infiniband", ignored))
     described.push_back("InfiniBand " + entry.path().filename().string());
-  findings.fine("network", described.empty() ? "no interface but the loopback"
+  findings.fine("network", described.empty() ? "no interface except the loopback"
                                              : fmt::format("{}", fmt::join(described, ", ")));
   if (hosts <= 1) return;
   const char* const include = std::getenv("OMPI_MCA_btl_tcp_if_include");

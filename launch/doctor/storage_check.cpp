@@ -112,14 +112,14 @@ void check_storage(Findings& findings, const std::string& subject, const std::st
                     place.string(), name_of_file_system(system), free, written, read);
     constexpr double min_free = 1;
     if (system == tmpfs) {
-      findings.note(subject, text, "what is written there is gone after a reboot; use a disk");
+      findings.note(subject, text, "a reboot deletes what is written there; use a disk");
     } else if (free < min_free) {
       findings.note(subject, text, "free some space: checkpoints take 12 bytes per parameter");
     } else {
       findings.fine(subject, text);
     }
   } catch (const Error& error) {
-    findings.problem(subject, error.what(), "choose a directory that this user may write to");
+    findings.problem(subject, error.what(), "choose a directory that this user can write to");
   }
 }
 

@@ -18,7 +18,7 @@ namespace {
 std::string read_if_there(const std::string& file) {
   const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
   if (!std::filesystem::is_directory(folder)) {
-    fail(ExitCode::config, "device.autotune: {}: there is no directory {}; make it", file,
+    fail(ExitCode::config, "device.autotune: {}: the directory {} does not exist; create it", file,
          folder.string());
   }
   if (!std::filesystem::exists(file)) return {};
@@ -42,7 +42,7 @@ std::set<ops::GemmKey> unmeasured_anywhere(Communicator& world) {
     for (std::size_t begin = 0; begin < text.size();) {
       const std::size_t end = text.find('\n', begin);
       const auto key = ops::parse_gemm_key(std::string_view(text).substr(begin, end - begin));
-      TRIREME_EXPECTS(key.has_value(), "rank {} names no matmul", rank);
+      TRIREME_EXPECTS(key.has_value(), "rank {} sent an invalid matmul", rank);
       keys.insert(*key);
       begin = end + 1;
     }
@@ -62,10 +62,9 @@ std::size_t measure(const std::set<ops::GemmKey>& keys, Stream& stream, const st
     } catch (const Error& error) {
       if (unmeasured == Unmeasured::error) {
         fail(ExitCode::config,
-             "device.autotune: {}: the matmul {} could not be measured: {}; a run that has room "
-             "for it "
-             "would have other bits, which reproducibility: run and layout exclude: lower "
-             "train.micro_batch, name a file that another GPU of the kind has made, or set "
+             "device.autotune: {}: the matmul {} could not be measured: {}; a run with enough "
+             "memory to measure it would give other bits, which reproducibility: run and layout "
+             "forbid: lower train.micro_batch, name a file from another GPU of this type, or set "
              "device.autotune: off",
              file, ops::to_text(key), error.what());
       }

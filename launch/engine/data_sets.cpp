@@ -105,8 +105,8 @@ KeptIndexes shared_indexes(Communicator& world, const std::string& kept,
 void warn_touched(const Communicator& world, DataPart part, const std::string& touched) {
   if (part != DataPart::validation || touched.empty() || world.rank() != 0) return;
   log::get("data").warn(
-      "{} written to since this run last looked, with the same size: losses over them before and "
-      "after are perhaps not of the same numbers",
+      "{} written to since this run last looked, with the same size: validation losses before and "
+      "after may be over different numbers",
       touched);
 }
 
@@ -128,8 +128,8 @@ std::unique_ptr<Dataset> open_packed(Communicator& /*world*/, const OneSet& one)
   if (traits.mask_token == 0) return set;
   if (!set->shards().empty() && set->shards().front().header.counted)
     fail(ExitCode::config,
-         "{}: {} has a loss mask, and model.family: {} asks for tokens that it draws itself; pack "
-         "the texts without prompts and chats",
+         "{}: {} has a loss mask, but model.family: {} chooses its target tokens itself; pack the "
+         "texts without prompts and chats",
          data_key(config.data, one.part), path, config.model.family);
   if (!set->shards().empty() && set->shards().front().header.tokenizer == "bytes" &&
       traits.mask_token < bytes)
@@ -181,8 +181,7 @@ std::unique_ptr<Dataset> open_image_archives(Communicator& world, const OneSet& 
   auto images = open_images(world, image_options(one.config, one.data, one.part), one.index);
   if (!one.config.data.stage.empty() && !images->classes().empty()) {
     fail(ExitCode::config,
-         "data.stage: {}: class folders are read where they lie; remove it, or make archives of "
-         "them",
+         "data.stage: {}: class folders are read in place; remove it, or pack them into archives",
          one.config.data.stage);
   }
   return images;

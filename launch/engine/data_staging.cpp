@@ -39,11 +39,11 @@ std::uint64_t number_of_job(Communicator& world) {
 
 void announce(const DataConfig& data, const StagingPlan& plan) {
   log::get("data").info(
-      "data.stage: {} file(s), {:.1f} MB, are copied to {} on each host while the run goes on{}",
+      "data.stage: {} file(s), {:.1f} MB, are copied to {} on each host during the run{}",
       plan.files, 1e-6 * static_cast<double>(plan.bytes), data.stage,
-      plan.files_left_out == 0 ? ""
-                               : fmt::format("; {} file(s) are read where they lie: {}",
-                                             plan.files_left_out, plan.left_out));
+      plan.files_left_out == 0
+          ? ""
+          : fmt::format("; {} file(s) are read in place: {}", plan.files_left_out, plan.left_out));
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ std::unique_ptr<Staging> start_staging(Communicator& world, const DataConfig& da
         sources,
         static_cast<std::uint64_t>(std::llround(data.stage_gigabytes * bytes_per_gigabyte)));
     if (!plan.problem.empty())
-      log::get("data").warn("data.stage: {}: what is not there is read where it lies: {}",
+      log::get("data").warn("data.stage: {}: files without a copy are read in place: {}",
                             host_name(), plan.problem);
     if (rank == 0) announce(data, plan);
   });

@@ -39,7 +39,7 @@ GraphMode recordable(GraphMode wanted, Session& session) {
     return wanted;
   if (session.world->rank() == 0) {
     log::get("train").warn(
-        "device.graphs: {}: steps run without graphs, for collectives cannot be recorded here",
+        "device.graphs: {}: steps run without graphs, because collectives cannot be recorded here",
         wanted == GraphMode::step ? "step" : "layer");
   }
   return GraphMode::off;
@@ -113,8 +113,8 @@ void Engine::open_training_data() {
   const Dataset& dataset = *parts_.training;
   if (data.documents == Documents::separate && !dataset.layout().documents)
     fail(ExitCode::config,
-         "data.documents: separate, but the program's own data set does not say where documents "
-         "begin (SampleLayout::documents); use joined");
+         "data.documents: separate, but the program's own data set does not provide the starts of "
+         "documents (SampleLayout::documents); use joined");
   require_same_data(world, data_key(data, DataPart::training), data_text(data, DataPart::training),
                     dataset);
   const IdNames names = dataset.id_names();
@@ -266,14 +266,14 @@ std::vector<const Dataset*> Engine::data_sets() const {
 void Engine::verify_data() {
   if (watch_) {
     if (const std::size_t verified = watch_->finish(); verified < watch_->shards()) {
-      log::get("data").info("{} of this rank's {} shards were verified while the run lasted",
-                            verified, watch_->shards());
+      log::get("data").info("{} of this rank's {} shards were verified during the run", verified,
+                            watch_->shards());
     }
   }
   if (training_.validation) static_cast<void>(training_.validation->watch().finish());
   for (const Dataset* const data : data_sets()) {
     if (const std::string text = data->shortcomings(); !text.empty())
-      log::get("data").warn("of what this rank read, {}", text);
+      log::get("data").warn("of the data that this rank read, {}", text);
   }
 }
 

@@ -56,7 +56,7 @@ void report_notes(const std::vector<ImageIndex>& indexes) {
     }
   }
   if (count > most_shown)
-    log::get("data").warn("{} more folders hold what was left out", count - most_shown);
+    log::get("data").warn("{} more folders have files that were left out", count - most_shown);
 }
 
 }  // namespace

@@ -104,9 +104,9 @@ void require_host(std::uint64_t needed, int ranks, const MemoryNeed& need) {
        "the plan does not fit: {} rank{} need{} {:.1f} GiB{} on {}, which may use {:.1f} GiB; {}",
        ranks, ranks == 1 ? "" : "s", ranks == 1 ? "s" : "", gib(needed),
        gpu ? " of page-locked memory" : "", host_name(), gib(there),
-       gpu ? "checkpoints are copied there first (a part from every data rank) and the loader's "
-             "batches wait there: start fewer ranks on each host, lower data.prefetch, or write "
-             "no checkpoints (checkpoint.every_steps: 0)"
+       gpu ? "it holds copies of checkpoints (a part from every data rank) and the loader's "
+             "batches: start fewer ranks on each host, lower data.prefetch, or write no "
+             "checkpoints (checkpoint.every_steps: 0)"
            : "lower train.micro_batch, use train.recompute: full, raise parallel.zero, tensor or "
              "pipeline, or start fewer ranks on each host");
 }

@@ -59,7 +59,7 @@ bool Engine::is_finished(RunObserver& observer, std::int64_t until) const {
   if (!start.done(config.train.steps)) {
     if (until == 0 || start.step() < until) return false;
     if (leader)
-      log::get("train").info("{} has done {} steps, --until asks for {}: nothing is left to do",
+      log::get("train").info("{} has done {} steps, and --until is {}: nothing is left to do",
                              config.run.directory, start.step(), until);
     return true;
   }

@@ -108,12 +108,11 @@ void check_launcher(int ranks) {
   if (wanted == nullptr || rank == nullptr || ranks > 1 ||
       environment_number("WORLD_SIZE", 1, std::numeric_limits<int>::max()).value_or(1) == 1)
     return;
-  fail(
-      ExitCode::config,
-      "RANK={} and WORLD_SIZE={} are set, but MPI started this process alone; start the ranks with "
-      "mpirun -np {} or srun --mpi=pmix, or each without mpirun and with MASTER_ADDR and "
-      "MASTER_PORT, or unset RANK and WORLD_SIZE to train on one rank",
-      rank, wanted, wanted);
+  fail(ExitCode::config,
+       "RANK={} and WORLD_SIZE={} are set, but MPI started only this process; start the ranks with "
+       "mpirun -np {} or srun --mpi=pmix, or each without mpirun but with MASTER_ADDR and "
+       "MASTER_PORT, or unset RANK and WORLD_SIZE to train on one rank",
+       rank, wanted, wanted);
 }
 
 }  // namespace

@@ -37,8 +37,8 @@ void log_start(const Session& session, const Dataset& dataset) {
   }
   if (config.device.graphs == GraphMode::step && parallel.pipeline > 1) {
     log::get("train").info(
-        "device.graphs: step: steps run without graphs, for the transfers of a pipeline's stages "
-        "reach from one step into the next; layer records their layers");
+        "device.graphs: step: steps run without graphs, because transfers of pipeline stages reach "
+        "into the next step; use layer to record the layers");
   }
   const BatchRamp ramp = batch_ramp(config.train);
   log::get("train").info(

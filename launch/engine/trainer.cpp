@@ -34,8 +34,9 @@ std::optional<StepTracer> tracer_of(Session& session, std::int64_t done) {
     return std::nullopt;
   }
   if (session.config.device.graphs == GraphMode::step && leader)
-    log::get("trace").info("steps {} to {} run without graphs, whose inside no trace shows",
-                           steps->first, steps->last);
+    log::get("trace").info(
+        "steps {} to {} run without graphs, because a trace cannot show their inside", steps->first,
+        steps->last);
   return std::optional<StepTracer>(
       std::in_place, *session.device, session.streams, session.mesh,
       TraceOptions{.first = steps->first,
@@ -210,7 +211,7 @@ void Trainer::test_ranks(std::int64_t done) {
   if (report.wrong.empty()) return;
   fail(ExitCode::communication,
        "self test after step {}: {}; leave that machine out and resume from a checkpoint of a time "
-       "when it was known to be right (telemetry.health_minutes)",
+       "when it still worked correctly (telemetry.health_minutes)",
        done, fmt::join(report.wrong, "; "));
 }
 
@@ -306,8 +307,8 @@ void Trainer::guard(const StepReport& report) {
   }
   if (!leader_) return;
   log::get("train").warn(
-      "step {}: the loss is {} and the gradient norm {}; the step was skipped, {} of {} in a row "
-      "that end the run (train.non_finite_limit)",
+      "step {}: the loss is {} and the gradient norm {}; the step was skipped; {} of {} in a row, "
+      "after which the run ends (train.non_finite_limit)",
       report.step + 1, report.loss, report.grad_norm, in_a_row_, config_.train.non_finite_limit);
 }
 
@@ -318,8 +319,8 @@ SkippedBatch Trainer::spike(const StepReport& report) {
                                                  : std::vector<std::int64_t>{},
                        .time = std::chrono::system_clock::now()};
   log::get("train").warn(
-      "step {}: the loss {} lies {:.1f} deviations above its running mean; the batch was skipped "
-      "(train.spike_zscore = {}), samples {}",
+      "step {}: the loss {} is {:.1f} standard deviations above its running mean; the batch was "
+      "skipped (train.spike_zscore = {}), samples {}",
       skipped.step, report.loss, skipped.zscore, steps_.loss_guard().options().spike_zscore,
       fmt::join(skipped.samples, " "));
   return skipped;
@@ -338,8 +339,8 @@ void Trainer::evaluate(std::int64_t done) {
 void Trainer::write_evaluation(std::int64_t done, const EvaluationResult& result, double seconds) {
   if (result.targets == 0) {
     log::get("train").warn(
-        "step {}: no target of the validation samples counts (loss masks), so there is no "
-        "validation loss; raise train.eval_batches, or give other data",
+        "step {}: loss masks leave no target in the validation samples, so there is no validation "
+        "loss; raise train.eval_batches, or use other data",
         done);
     return;
   }

@@ -48,7 +48,7 @@ std::vector<float> turned(const std::vector<float>& from, std::int64_t rows, std
 
 void require(const SafetensorsFile& file, const char* name, bool right_type, const Shape& wanted) {
   if (right_type && file.shape(name) == wanted) return;
-  fail(ExitCode::checkpoint, "{}: {} is {} {}, not {} of the model's", file.path(), name,
+  fail(ExitCode::checkpoint, "{}: {} is {} {}, but the model needs {}", file.path(), name,
        name_of(file.dtype(name)), file.shape(name).to_string(), wanted.to_string());
 }
 
@@ -60,7 +60,7 @@ void read_tokens(const SafetensorsFile& file, const ModelTraits& traits, Expecta
     fail(ExitCode::checkpoint, "{}: {} is {} {}, not (texts, tokens) of i32 or i64", file.path(),
          ids_name, name_of(dtype), shape.to_string());
   if (shape[1] > traits.context || (!traits.generates && shape[1] != traits.context))
-    fail(ExitCode::checkpoint, "{}: texts of {} tokens, and the model reads {}{}", file.path(),
+    fail(ExitCode::checkpoint, "{}: texts of {} tokens, but the model reads {}{}", file.path(),
          shape[1], traits.generates ? "at most " : "", traits.context);
   const auto add = [&](std::int64_t token) {
     if (token < 0 || token >= traits.vocabulary)
@@ -222,7 +222,7 @@ void check_forward(const Expectations& expected, const ModelConfig& model,
   }
   if (!(worst <= tolerance * largest))
     fail(ExitCode::checkpoint,
-         "{}: the imported weights answer otherwise: the largest difference of logits is {:.3g}, "
+         "{}: the imported weights give other logits: the largest difference of logits is {:.3g}, "
          "{:.6g} here and {:.6g} there, at {} (allowed: {:.3g})",
          expected.path, worst, logits[at], expected.logits[at],
          place_of(static_cast<std::int64_t>(at), expected.logits_shape), tolerance * largest);

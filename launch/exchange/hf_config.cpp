@@ -59,7 +59,7 @@ ModelConfig model_of_hf_config(const std::string& path) {
   // Applies the limits of our keys, and the rules between them.
   Config config = default_config();
   config.model = model;
-  config = parse_config(to_yaml(config), path + " as a config of ours", {});
+  config = parse_config(to_yaml(config), path + " as a Trireme config", {});
   const Environment environment;
   const Provenance where;
   const config::Subject subject{key_table(), config, environment, where, Purpose::generate};
@@ -72,7 +72,7 @@ void check_hf_config(const std::string& path, const ModelConfig& model) {
   const auto differences = function_differences(model, model_of_hf_config(path));
   if (differences.empty()) return;
   const auto& [key, ours, theirs] = differences.front();
-  fail(ExitCode::config, "{}: describes a model with {}: {}, and the config has {}", path, key,
+  fail(ExitCode::config, "{}: describes a model with {}: {}, but the config has {}", path, key,
        theirs, ours);
 }
 
@@ -97,7 +97,7 @@ std::vector<double> per_channel(const Json& file, const std::string& path, const
                          return item.is_number() && std::isfinite(item.get<double>());
                        });
   if (!numbers || std::ssize(*found) != channels)
-    fail(ExitCode::config, "{}: {} is {}, not {} numbers as the model's channels", path, key,
+    fail(ExitCode::config, "{}: {} is {}, not {} numbers, one per channel of the model", path, key,
          found->dump(), channels);
   return found->get<std::vector<double>>();
 }
@@ -157,7 +157,7 @@ std::string read_preprocessor(const std::string& directory, const ModelTraits& t
   const bool rescaled = flag(file, "do_rescale", true), whole = flag(file, "do_normalize", true);
   if (rescaled && !scaled)
     fail(ExitCode::config,
-         "{}: pixels are not divided by 255 (rescale_factor), and data.mean and data.std are of "
+         "{}: pixels are not divided by 255 (rescale_factor), but data.mean and data.std apply to "
          "pixels in 0..1; remove the file, and set both in the config",
          path);
   if (rescaled && !whole) return {};
@@ -166,8 +166,8 @@ std::string read_preprocessor(const std::string& directory, const ModelTraits& t
   const auto deviation = per_channel(normalised, path, "image_std", traits.channels, 1);
   if (const auto bad = std::ranges::find_if(deviation, [](double value) { return value <= 0; });
       bad != deviation.end())
-    fail(ExitCode::config, "{}: image_std has {}, which divides no pixel; use more than 0", path,
-         *bad);
+    fail(ExitCode::config, "{}: image_std has {}, which cannot divide pixels; use more than 0",
+         path, *bad);
   return fmt::format("data: {{{}mean: [{}], std: [{}]}}\n", rescaled ? "" : "scaling: mean_std, ",
                      fmt::join(mean, ", "), fmt::join(deviation, ", "));
 }

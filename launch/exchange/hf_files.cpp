@@ -115,8 +115,7 @@ std::string check_tokenizer(const std::string& directory, std::int64_t vocabular
   }
   if (ids > vocabulary)
     fail(ExitCode::config,
-         "{}: has ids up to {}, and the model a vocabulary of {}; it is another "
-         "model's",
+         "{}: has ids up to {}, but the model has a vocabulary of {}; it is from another model",
          path, ids - 1, vocabulary);
   return {};
 }

@@ -31,7 +31,7 @@ void HfWeights::require(const HfTensor& part) {
   used_.insert(part.name);
   const SafetensorsFile& file = files_.file_of(name);
   if (const Shape shape = file.shape(name); shape != part.shape)
-    fail(ExitCode::checkpoint, "{}: {} is {}, not {}; the config is of another model", path_, name,
+    fail(ExitCode::checkpoint, "{}: {} is {}, not {}; the config is for another model", path_, name,
          shape.to_string(), part.shape.to_string());
 }
 
@@ -70,12 +70,11 @@ const std::string& HfWeights::full_name(const HfTensor& part) const {
   if (found != names_.end()) return found->second;
   const std::size_t prefix = part.name.find('.') + 1;
   if (prefix > 0 && names_.contains(part.name.substr(prefix)))
-    fail(
-        ExitCode::checkpoint,
-        "{}: has {} and not {}: it is a base model, saved without the head that predicts; save the "
-        "whole model, whose names begin with '{}'",
-        path_, part.name.substr(prefix), part.name, part.name.substr(0, prefix));
-  fail(ExitCode::checkpoint, "{}: has no tensor {} {}; the config is of another model", path_,
+    fail(ExitCode::checkpoint,
+         "{}: has {}, but not {}: it is a base model, saved without its prediction head; save the "
+         "whole model, whose names begin with '{}'",
+         path_, part.name.substr(prefix), part.name, part.name.substr(0, prefix));
+  fail(ExitCode::checkpoint, "{}: has no tensor {} {}; the config is for another model", path_,
        part.name, part.shape.to_string());
 }
 
@@ -85,7 +84,7 @@ void HfWeights::check_tied_head(const std::vector<float>& tokens) const {
   const std::size_t bytes = std::min(head.size(), tokens.size()) * sizeof(float);
   if (head.size() != tokens.size() || std::memcmp(head.data(), tokens.data(), bytes) != 0)
     fail(ExitCode::checkpoint,
-         "{}: {} differs from {}; the head is tied to the tokens in the model of the config",
+         "{}: {} differs from {}, but the head is tied to the tokens in the model of the config",
          files_.file_of(exchange_.head).path(), exchange_.head, exchange_.tokens);
 }
 

@@ -59,7 +59,7 @@ std::string config_lines(const json& config, bool whole) {
 std::string describe_state(const std::string& state, bool whole_config) {
   const json parsed = json_or_discarded<json>(state);
   if (!parsed.is_object())
-    return fmt::format("state     {} bytes that are not a training run's\n", state.size());
+    return fmt::format("state     {} bytes that are not from a training run\n", state.size());
   std::string text;
   for (const auto& [name, value] : parsed.items()) {
     if (name == "config" && value.is_object()) continue;
@@ -129,7 +129,7 @@ StateDifference print_difference(const RunState& a, const RunState& b) {
     }
   }
   if (!left_out.empty())
-    fmt::print("not compared, since {} has weights alone: {}\n", a.checkpoint ? b.path : a.path,
+    fmt::print("not compared, because {} has only weights: {}\n", a.checkpoint ? b.path : a.path,
                fmt::join(left_out, ", "));
   found.scalars = whole && a.checkpoint->manifest.scalars != b.checkpoint->manifest.scalars;
   if (found.scalars) fmt::print("scalars differ\n");

@@ -145,13 +145,13 @@ class MergedReader {
       adapted = adapted || name.ends_with(".lora_a");
     if (adapted && lora.rank == 0)
       fail(ExitCode::config,
-           "{}: holds adapters, and the config has lora.rank: 0; give the --config of the run that "
+           "{}: holds adapters, but the config has lora.rank: 0; give the --config of the run that "
            "trained them",
            from.path);
     if (!adapted && lora.rank > 0)
       fail(ExitCode::config,
-           "{}: holds no adapters, and the config has lora.rank: {}; give the --config of the run "
-           "that these weights are of",
+           "{}: holds no adapters, but the config has lora.rank: {}; give the --config of the run "
+           "that wrote these weights",
            from.path, lora.rank);
   }
 
@@ -164,8 +164,8 @@ class MergedReader {
     const auto b = stored_.tensors.find(layer + ".lora_b");
     if (b == stored_.tensors.end() || a->second.shape != Shape{lora_.rank, shape[1]} ||
         b->second.shape != Shape{shape[0], lora_.rank})
-      fail(ExitCode::checkpoint, "{}: {} is no adapter of rank {} of {} {}", from_.path, a->first,
-           lora_.rank, name, shape.to_string());
+      fail(ExitCode::checkpoint, "{}: {} is not an adapter of rank {} for {} {}", from_.path,
+           a->first, lora_.rank, name, shape.to_string());
     add_product(values, reader_.whole(b->second), reader_.whole(a->second), shape);
     return values;
   }
@@ -236,7 +236,7 @@ void finish_run(const std::string& from, const ModelConfig& model, const std::st
   keep_hf_config(directory_of(from) + "/" + hf_config, to);
   write_file(to + "/config.yaml", model_section(model) + pictures, ExitCode::internal);
   fmt::print("{}: config.yaml{}{}\n", to, copied.empty() ? "" : ", ", fmt::join(copied, ", "));
-  if (!unread.empty()) fmt::print("the tokenizer is kept, but not read here: {}\n", unread);
+  if (!unread.empty()) fmt::print("the tokenizer is kept, but cannot be used here: {}\n", unread);
 }
 
 }  // namespace
@@ -258,8 +258,8 @@ void export_weights(const RunState& from, const Config& config, const Destinatio
   for (const NamePair& pair : pairs) {
     const auto found = stored.tensors.find(pair.ours);
     if (found == stored.tensors.end() || found->second.shape != our_shape(pair))
-      fail(ExitCode::checkpoint, "{}: has no tensor {} {}; --config is of another model", from.path,
-           pair.ours, our_shape(pair).to_string());
+      fail(ExitCode::checkpoint, "{}: has no tensor {} {}; --config is for another model",
+           from.path, pair.ours, our_shape(pair).to_string());
     std::int64_t first = 0;
     for (const HfTensor& part : pair.hf) {
       tensors.push_back({.name = part.name, .shape = part.shape, .stored = options.dtype});
@@ -273,7 +273,7 @@ void export_weights(const RunState& from, const Config& config, const Destinatio
   const std::string beside = text_files_of(from.path);
   if (const std::string unread = check_tokenizer(beside, traits_of(config.model).vocabulary);
       !unread.empty())
-    fmt::print("the tokenizer is taken along, but not read here: {}\n", unread);
+    fmt::print("the tokenizer is copied, but cannot be used here: {}\n", unread);
   make_directory(destination.to);
   remove_hf_weights(destination.to);
   const std::size_t files =
@@ -370,15 +370,15 @@ void import_weights(const std::string& from, const ModelConfig& model,
   fmt::print("{}: {} tensors\n", file, tensors.size());
   if (const auto& left = weights.left_out(); !left.empty())
     fmt::print(
-        "left out, for the model has no place for them: {} tensors ({}{})\n", left.size(),
+        "left out, because the model does not use them: {} tensors ({}{})\n", left.size(),
         fmt::join(left.begin(), left.begin() + std::min<std::ptrdiff_t>(4, std::ssize(left)), ", "),
         left.size() > 4 ? ", ..." : "");
   if (expected) {
     keep_if_as_expected(*expected, model, file);
   } else {
-    fmt::print("names, shapes and config.json agree; answers to compare with {}\n",
-               checked ? fmt::format("would lie in a {}", expectations_file)
-                       : "are left out (--no-check)");
+    fmt::print("names, shapes and config.json agree; logits to compare with {}\n",
+               checked ? fmt::format("are not there (they would be in {})", expectations_file)
+                       : "were not read (--no-check)");
   }
   if (!pictures.empty()) fmt::print("{}: {}", preprocessor_file, pictures);
   if (!alone) finish_run(from, model, destination.to, pictures, unread);

@@ -59,7 +59,7 @@ SamplePass::SamplePass(Session& session, PipelineRunner& runner, const Dataset& 
   if (traits.input == InputKind::tokens && !traits.generates) {
     fail(ExitCode::config,
          "telemetry.samples_every: {}: model.family: {} neither continues texts nor classifies "
-         "pictures; use 0",
+         "images; use 0",
          session.config.telemetry.samples_every, session.config.model.family);
   }
   if (session.world->rank() == 0 && traits.input == InputKind::tokens)
@@ -89,7 +89,7 @@ void SamplePass::read_samples() {
   if (const Tensor& starts = host_.batch.document_starts; !starts.empty())
     std::fill_n(starts.as<std::int32_t>(), starts.count(), 0);  // one text per row
   const bool bound = bound_documents(host_.batch);
-  TRIREME_EXPECTS(bound, "{} rows are more documents than a batch has places for", rows_);
+  TRIREME_EXPECTS(bound, "{} rows, but a batch has fewer documents", rows_);
 }
 
 void SamplePass::forward() {

@@ -39,8 +39,9 @@ std::string config_file_of_run(const std::string& path) {
                               : !exists(file)                    ? "it holds no config.yaml"
                                                                  : nullptr;
   if (problem != nullptr)
-    fail(ExitCode::config, "{}: is no run directory: {}; give what run.directory was in training",
-         path, problem);
+    fail(ExitCode::config,
+         "{}: is not a run directory: {}; give the run.directory of the training run", path,
+         problem);
   return file;
 }
 
@@ -66,8 +67,8 @@ RequestedConfig load_requested(const std::string& path, std::vector<std::string>
   if (file.filename() != RunDirectory::config_name || !exists(user)) return given;
   RequestedConfig asked = load(user, overrides);
   if (!is_for(given.config.parallel, ranks)) {
-    log::get("config").info("{} is resolved for another number of ranks: reading {} in its place",
-                            path, user);
+    log::get("config").info("{} is resolved for another number of ranks: reading {} instead", path,
+                            user);
     return asked;
   }
   given.yaml = std::move(asked.yaml);

@@ -72,8 +72,9 @@ void write_results(Session& session, const FoundCheckpoint& end) {
       Certificate(path, end.step)
           .weights(end.step, digest_of(tensors), digests_of(tensors), digests_of(averages));
     write_weights(run, tensors, averages, end.step);
-    log::get("train").info("weights of {} written to {}: an earlier start ended before it had",
-                           end.path, RunDirectory::weights_in(run));
+    log::get("train").info(
+        "weights of {} written to {}, because an earlier start ended before it wrote them",
+        end.path, RunDirectory::weights_in(run));
   }
   session.world->barrier();
 }

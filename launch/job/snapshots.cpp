@@ -84,11 +84,10 @@ void Snapshots::look_for_dead(std::int64_t done) {
   const std::span named = std::span(found).first(std::min(found.size(), most_named));
   reporter_->tell({.step = done,
                    .kind = "dead_layer",
-                   .text = fmt::format(
-                       "the gradient of {} of the weights was exactly 0 in steps {} and {}: {}{}; "
-                       "nothing that they do reaches the loss",
-                       found.size(), done - 1, done, fmt::join(named, ", "),
-                       found.size() > named.size() ? ", ..." : ""),
+                   .text = fmt::format("the gradient of {} of the weights was exactly 0 in steps "
+                                       "{} and {}: {}{}; they have no effect on the loss",
+                                       found.size(), done - 1, done, fmt::join(named, ", "),
+                                       found.size() > named.size() ? ", ..." : ""),
                    .time = std::chrono::system_clock::now()});
 }
 

@@ -23,7 +23,7 @@ void check_device(const Config& given, const Environment& here, const plan::Hard
   const std::string_view described = name_of(described_device(hardware));
   if (type == described) return;
   fail(ExitCode::config,
-       "{}: {} describes a machine of device.type: {}, and this job computes on {}; name a file "
+       "{}: {} describes a machine of device.type: {}, but this job computes on {}; name a file "
        "that describes this machine",
        where.describe("parallel.hardware"), given.parallel.hardware, described, type);
 }
@@ -93,7 +93,7 @@ void add_zero(Remedies& advice, const Config& config, const OutOfMemory& lack, s
   const auto ranks = static_cast<std::size_t>(std::max<std::int64_t>(1, config.parallel.data));
   const bool fits = lack.bytes / ranks < lack.room;
   advice.push_back(fmt::format(
-      "parallel.zero: {} shares the {} out among data-parallel ranks{}", stage, name_of(lack.role),
+      "parallel.zero: {} shards the {} over data-parallel ranks{}", stage, name_of(lack.role),
       fits ? fmt::format(": {} would fit", ranks)
            : fmt::format(", of which {} would fit",
                          (lack.bytes + lack.room - 1) / std::max<std::size_t>(1, lack.room))));
@@ -125,7 +125,7 @@ std::string memory_advice(const Config& config, const OutOfMemory& lack) {
       add_micro_batch(advice, config, lack);
       break;
   }
-  advice.emplace_back("more parallel.tensor or parallel.pipeline ranks share out the model");
+  advice.emplace_back("more parallel.tensor or parallel.pipeline ranks split the model further");
   return fmt::format("; {}", fmt::join(advice, "; "));
 }
 

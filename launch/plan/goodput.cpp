@@ -82,7 +82,7 @@ std::string time_text(double seconds) {
 }
 
 std::string policy_text(const CheckpointPolicy& policy) {
-  if (policy.goodput < min_goodput) return "failures undo the work, it does not end";
+  if (policy.goodput < min_goodput) return "failures undo all work: the run never ends";
   if (policy.every_steps == 0)
     return fmt::format("no checkpoint: goodput {:.2f} %", 100 * policy.goodput);
   return fmt::format("{}, every {} steps: goodput {:.2f} %", time_text(policy.interval),
@@ -91,7 +91,7 @@ std::string policy_text(const CheckpointPolicy& policy) {
 
 std::string simulated_text(const GoodputPlan::Simulated& runs) {
   if (!runs.ended)
-    return fmt::format("simulated {} times, the run does not end: failures undo its work\n",
+    return fmt::format("simulated {} times: the run never ends, because failures undo its work\n",
                        runs.runs);
   return fmt::format(
       "simulated {} times: {} ({} to {} in 8 of 10), {:.0f} failures ({:.0f} to {:.0f})\n",
@@ -126,7 +126,7 @@ std::optional<GoodputPlan> plan_goodput(const LayoutPlan& plan, const PlanContex
 std::string describe_goodput(const LayoutPlan& plan, const PlanContext& context) {
   const auto found = plan_goodput(plan, context);
   if (!found) {
-    return fmt::format("failures: not known, {} has no reliability.mtbf_hours\n",
+    return fmt::format("failures: unknown, {} has no reliability.mtbf_hours\n",
                        context.hardware.name);
   }
   const CheckpointPolicy& counted = found->best ? *found->best : found->configured;
@@ -137,11 +137,11 @@ std::string describe_goodput(const LayoutPlan& plan, const PlanContext& context)
     text += fmt::format(", {:.2g} expected in this run", counted.failures);
   text += "\n";
   if (found->best) {
-    text += fmt::format("best checkpoint interval: {} (a save counts {} of standing still)\n",
+    text += fmt::format("best checkpoint interval: {} (a save stops training for {})\n",
                         policy_text(*found->best), time_text(found->save));
   } else {
     text += fmt::format(
-        "best checkpoint interval: not known, {} has no reliability.checkpoint_bandwidth\n",
+        "best checkpoint interval: unknown, {} has no reliability.checkpoint_bandwidth\n",
         context.hardware.name);
   }
   text += fmt::format("as configured: {}\n", policy_text(found->configured));

@@ -132,7 +132,7 @@ plan::Hardware on_nodes(plan::Hardware hardware, int ranks, int nodes) {
     while (ranks % nearest != 0)
       ++nearest;
     fail(ExitCode::config,
-         "--nodes: {} nodes of {} ({} ranks each) do not share {} ranks evenly; use {}", nodes,
+         "--nodes: {} nodes of {} ({} ranks each) cannot share {} ranks evenly; use {}", nodes,
          hardware.name, hardware.node.ranks, ranks, nearest);
   }
   hardware.node.ranks = ranks / nodes;
@@ -172,8 +172,8 @@ void check_device_type(const Config& given, const plan::Hardware& hardware,
   if (given.device.type == DeviceChoice::automatic || name_of(given.device.type) == described)
     return;
   fail(ExitCode::config,
-       "{}: {}, but {} is a machine of device.type: {}, where memory, precision and times are "
-       "others; use auto or {}, or name a machine of device.type: {}",
+       "{}: {}, but {} is a machine of device.type: {}, with other memory, precision and times; "
+       "use auto or {}, or name a machine of device.type: {}",
        where.describe("device.type"), name_of(given.device.type), hardware.name, described,
        described, name_of(given.device.type));
 }

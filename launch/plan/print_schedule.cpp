@@ -36,7 +36,7 @@ struct Request {
 ScheduleKind kind_of(const std::string& text, const std::string& place) {
   const auto kind = value_named<ScheduleKind>(text);
   if (!kind) {
-    fail(ExitCode::config, "{}: {} is no schedule; use gpipe, 1f1b, interleaved or zero-bubble",
+    fail(ExitCode::config, "{}: {} is not a schedule; use gpipe, 1f1b, interleaved or zero-bubble",
          place, text);
   }
   return *kind;
@@ -75,7 +75,7 @@ int micro_batches_per_step(Config config, const Provenance& where, std::int64_t 
   const std::int64_t unit = train.micro_batch * data_ranks;
   if (train.global_batch % train.micro_batch != 0 || train.global_batch < unit) {
     fail(ExitCode::config,
-         "{}: {} makes no whole micro-batches of {} for each of {} data-parallel ranks; use {}",
+         "{}: {} cannot be split into micro-batches of {} for {} data-parallel ranks; use {}",
          where.describe("train.global_batch"), train.global_batch, train.micro_batch, data_ranks,
          (train.global_batch / unit + 1) * unit);
   }
@@ -133,8 +133,8 @@ void print_schedule(const PlanArguments& arguments) {
       std::int64_t{shape.stages} * shape.chunks * std::int64_t{shape.micro_batches};
   if (cells > max_cells) {
     fail(ExitCode::config,
-         "{}: {} stages * {} chunks * {} micro-batches = {} is too large to draw; up to {} is "
-         "drawn, and fewer --micro-batches show the same pattern",
+         "{}: {} stages * {} chunks * {} micro-batches = {} is too large to draw; the limit is {}, "
+         "and fewer --micro-batches show the same pattern",
          request.place, shape.stages, shape.chunks, shape.micro_batches, cells, max_cells);
   }
   const std::size_t terminal = terminal_width(STDOUT_FILENO);
@@ -187,8 +187,8 @@ class Table {
       text += row(stage);
     if (shown_ < units_) {
       text += fmt::format(
-          "cut at {} of {} units; a wider terminal, --width or a pipe into `less -S` shows more\n",
-          shown_, units_);
+          "cut at {} of {} units; use a wider terminal, --width or a pipe into `less -S`\n", shown_,
+          units_);
     }
     return text;
   }

@@ -110,9 +110,9 @@ std::string host_text(const LayoutPlan& plan, const PlanContext& context) {
 // For a rank's memory.
 std::string left_out(const LayoutPlan& plan, const PlanContext& context) {
   if (device_type(plan.config) == DeviceType::cpu)
-    return "buffers alone: the program, its libraries and what they keep are in a rank's resident "
-           "memory too, which is not predicted; a run logs it, report and top show it\n";
-  return context.machine ? "" : "without what CUDA and its libraries take\n";
+    return "only buffers: a rank's resident memory also has the program, its libraries and their "
+           "memory, which is not predicted; a run logs it, report and top show it\n";
+  return context.machine ? "" : "without the memory of CUDA and its libraries\n";
 }
 
 std::string verdict(const LayoutPlan& plan, const plan::Hardware& hardware) {

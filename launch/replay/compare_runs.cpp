@@ -36,12 +36,11 @@ void require_alike(const CertificateRecord& a, const CertificateRecord& b, const
   if (a.starts.empty() || b.starts.empty()) return;
   const std::int64_t here = a.starts.back().weight_digests, there = b.starts.back().weight_digests;
   if (here == there) return;
-  fail(
-      ExitCode::config,
-      "{} has digests of the weights by telemetry.weight_digests = {}, {} by {} (0: by none, or by "
-      "a version that had none): they cannot be compared; run one of them again with the other's "
-      "setting",
-      path, here, other, there);
+  fail(ExitCode::config,
+       "{} has digests of the weights by telemetry.weight_digests = {}, {} by {} (0: none, or by a "
+       "version without them): they cannot be compared; run one of them again with the setting of "
+       "the other",
+       path, here, other, there);
 }
 
 // The first step that differs; 0: none of the common ones.
@@ -51,7 +50,7 @@ std::int64_t compare_steps(const CertificateRecord& a, const CertificateRecord& 
       {"other samples", &Step::samples},
       {"another loss", &Step::loss},
       {"another gradient norm", &Step::grad_norm},
-      {"another digest of weights", &Step::weights}};
+      {"another weight digest", &Step::weights}};
   const auto common = std::min(a.steps.size(), b.steps.size());
   for (std::size_t i = 0; i < common; ++i) {
     const Step &left = a.steps[i], &right = b.steps[i];
@@ -100,7 +99,7 @@ void compare_tensors(const char* what, const TensorDigests& a, const TensorDiges
     if (found == b.end() || found->second != digest)
       return add(check, what, fmt::format("{} differs", name), false);
   }
-  add(check, what, a.size() == b.size() ? "equal" : "of other tensors", a.size() == b.size());
+  add(check, what, a.size() == b.size() ? "equal" : "for other tensors", a.size() == b.size());
 }
 
 // The start that made the step; for step 0 the last.
@@ -163,12 +162,12 @@ RunCheck compare_runs(const std::string& directory, const std::string& other) {
     compare_tensors("averages", a.averages, b.averages, check);
   }
   if (check.problems.empty() || a.starts.empty() || b.starts.empty()) return check;
-  check.lines.push_back("what the runs were started with otherwise:");
+  check.lines.push_back("what differs between the starts of the runs:");
   const std::size_t before = check.lines.size();
   const CertificateStart &here = start_of(a, parted), &there = start_of(b, parted);
   add_causes(here, there, check);
   add_settings(directory, other, check);
-  if (check.lines.size() == before) check.lines.push_back("  nothing that is known");
+  if (check.lines.size() == before) check.lines.push_back("  no known difference");
   const bool layout_mode = here.mode.starts_with("layout") && there.mode.starts_with("layout");
   if (here.layout != there.layout && !layout_mode)
     check.lines.push_back(

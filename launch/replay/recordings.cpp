@@ -59,7 +59,7 @@ void read_rank(const std::string& path, int rank, Recording& recording) {
       const auto line = parse_json(*text);
       const TensorKey key = key_of(line);
       if (key.what > Seen::weights)
-        fail(ExitCode::config, "{}:{}: what: no such number", path, lines.number());
+        fail(ExitCode::config, "{}:{}: what: unknown number", path, lines.number());
       recording.kinds.insert(key.what);
       recording.tensors[key].push_back(
           {.rank = rank,
@@ -70,14 +70,14 @@ void read_rank(const std::string& path, int rank, Recording& recording) {
            .at = line.at("at").get<std::int64_t>(),
            .name = line.at("name").get<std::string>()});
       if (recording.tensors[key].back().places.size() != 5)
-        fail(ExitCode::config, "{}:{}: has no five places", path, lines.number());
+        fail(ExitCode::config, "{}:{}: does not have five fields", path, lines.number());
     } catch (const nlohmann::json::exception& error) {
-      fail(ExitCode::config, "{}:{}: is no line of a recording: {}", path, lines.number(),
+      fail(ExitCode::config, "{}:{}: is not a line of a recording: {}", path, lines.number(),
            error.what());
     }
   }
   if (lines.torn_end() || lines.too_long() > 0)
-    fail(ExitCode::config, "{}: ends in the midst of a line, or has one that is too long", path);
+    fail(ExitCode::config, "{}: ends inside a line, or has a line that is too long", path);
 }
 
 std::string value_text(float value, bool is_float) {
@@ -163,11 +163,11 @@ std::vector<const RecordedPiece*> odd_pieces(const Recording& recording, const P
 std::string tensor_text(const TensorKey& key, const Pieces& pieces) {
   constexpr std::string_view kinds[] = {"the weights before it, ",
                                         "the batch, ",
-                                        "forward, what a layer hands on, ",
-                                        "backward, the gradient of what a layer is given, ",
+                                        "forward, the output of a layer, ",
+                                        "backward, the gradient of a layer's input, ",
                                         "backward, the gradient of a parameter, ",
                                         "the reduced gradient, ",
-                                        "the weights behind the update, "};
+                                        "the weights after the update, "};
   std::string name = key.parameter;
   for (const RecordedPiece& piece : pieces)
     if (name.empty() && !piece.received) name = piece.name;
@@ -187,11 +187,11 @@ std::string_view cause_of(const TensorKey& key, const std::vector<const Recorded
     case Seen::weights_before:
       return "memory of the weights between two steps, or the state that the steps began with";
     case Seen::batch:
-      return "data: the loader, its samples or the order of them";
+      return "data: the loader, its samples or their order";
     case Seen::activation:
     case Seen::gradient:
-      if (received) return "a message between pipeline stages, or the memory that it came to";
-      if (some) return "a sum of the tensor group as that rank got it, or its device";
+      if (received) return "a message between pipeline stages, or the memory that received it";
+      if (some) return "a sum of the tensor group as received by that rank, or its device";
       return key.what == Seen::activation
                  ? "an operation of this layer's forward pass, or its sum over the tensor group"
                  : "an operation of this layer's backward pass, or its sum over the tensor group";
@@ -205,7 +205,7 @@ std::string_view cause_of(const TensorKey& key, const std::vector<const Recorded
                  : "the collective that reduces gradients, or a backward pass: the gradients of "
                    "single micro-batches are not kept";
     case Seen::weights:
-      return "the update, or the memory of the weights behind it";
+      return "the update, or the memory of the weights after it";
   }
   return "";
 }
@@ -274,9 +274,9 @@ Recording read_recording(const std::string& directory) {
   if (recording.tensors.empty()) {
     const bool is_run = fs::exists(RunDirectory::config_in(directory));
     fail(ExitCode::config,
-         "{}: {} ({} is not there, or empty); make one with trireme replay {} --step N --record "
-         "DIRECTORY",
-         directory, is_run ? "is a run, and holds no recording of a step" : "holds no recording",
+         "{}: {} ({} does not exist, or is empty); make one with trireme replay {} --step N "
+         "--record DIRECTORY",
+         directory, is_run ? "is a run, but holds no recording of a step" : "holds no recording",
          path_of(0), is_run ? directory : "RUN");
   }
   return recording;
@@ -287,8 +287,8 @@ void require_steps(const Recording& recording, std::int64_t first, std::int64_t 
                      ends = recording.tensors.rbegin()->first.step;
   if (begins == first && ends == last) return;
   fail(ExitCode::config,
-       "--against: {} has steps {} to {}, and {} to {} are replayed; use --step {} --steps {}, or "
-       "record these steps there too",
+       "--against: {} has steps {} to {}, but steps {} to {} are replayed; use --step {} --steps "
+       "{}, or record these steps there too",
        recording.directory, begins, ends, first, last, begins, ends - begins + 1);
 }
 

@@ -52,11 +52,11 @@ CertificateRecord certificate_of(const ReplayRequest& request) {
   const std::string path = request.run + "/" + std::string(certificate_name);
   CertificateRecord record = read_certificate(path);
   if (!record.problems.empty())
-    fail(ExitCode::checkpoint, "{}; a certificate that does not hold says nothing of a run",
+    fail(ExitCode::checkpoint, "{}; an invalid certificate proves nothing about a run",
          fmt::join(record.problems, "; "));
   const std::int64_t last = request.step + request.steps - 1;
   if (record.starts.empty() || record.steps.empty())
-    fail(ExitCode::config, "{}: has no steps: the run was ended before it wrote any", path);
+    fail(ExitCode::config, "{}: has no steps: the run ended before it wrote any", path);
   if (request.step < record.steps.front().step || last > record.steps.back().step)
     fail(ExitCode::config, "--step {}{}: {} has steps {} to {}", request.step,
          request.steps > 1 ? fmt::format(" --steps {}", request.steps) : std::string(), path,
@@ -109,7 +109,7 @@ Config replay_config(const RankProcess& process, const ReplayRequest& request,
   const std::string& path = config.data.path;
   if (!path.empty() && !std::filesystem::exists(path) && !find_megatron_index(path))
     fail(ExitCode::data,
-         "{}: the data that {} was trained on is not there; name where it is now with --set "
+         "{}: the data that {} was trained on does not exist; name its new place with --set "
          "data.path=DIRECTORY",
          path, request.run);
   return resolve_config(std::move(config), process.environment(), &where);
@@ -125,7 +125,7 @@ std::optional<FoundCheckpoint> checkpoint_before(const std::string& run, std::in
       return open_valid(found.back().path, world);
     } catch (const Error& error) {
       if (error.code() != ExitCode::checkpoint) throw;
-      if (world.rank() == 0) log::get("replay").warn("passed over: {}", error.what());
+      if (world.rank() == 0) log::get("replay").warn("skipped: {}", error.what());
     }
   }
   return std::nullopt;
@@ -158,7 +158,7 @@ void require_same_data(const Engine& engine, const CertificateStart& start,
   if (data == start.data) return;
   fail(ExitCode::data,
        "the data set has the fingerprint {}, {} was trained on {}: its steps cannot be replayed on "
-       "other data; give the run's with --set data.path=DIRECTORY",
+       "other data; give the run's data with --set data.path=DIRECTORY",
        data, run, start.data);
 }
 
@@ -167,12 +167,12 @@ void make_recording_directory(const std::string& directory) {
   namespace fs = std::filesystem;
   std::error_code error;
   fs::create_directories(directory, error);
-  if (error) fail(ExitCode::config, "--record: {}: cannot be made: {}", directory, error.message());
+  if (error) fail(ExitCode::config, "--record: cannot create {}: {}", directory, error.message());
   for (const auto& entry : fs::directory_iterator(directory)) {
     const std::string name = entry.path().filename();
     if (!name.starts_with("rank_"))
       fail(ExitCode::config,
-           "--record: {} holds {}, which is no recording; give a directory of its own", directory,
+           "--record: {} holds {}, which is not a recording; give an empty directory", directory,
            name);
     fs::remove(entry.path());
   }
@@ -183,8 +183,8 @@ std::unique_ptr<Recorder> recorder_for(const Session& session, const ReplayReque
   if (request.record.empty()) return nullptr;
   if (session.config.parallel.sequence && session.config.parallel.tensor > 1)
     fail(ExitCode::config,
-         "--record: with parallel.sequence: true a rank has rows of what layers hand on, which are "
-         "not recorded; add --set parallel.sequence=false");
+         "--record: with parallel.sequence: true a rank has only some rows of layer outputs, which "
+         "cannot be recorded; add --set parallel.sequence=false");
   if (session.world->rank() == 0) {
     if (!request.against.empty())
       require_steps(read_recording(request.against), request.step,
@@ -290,13 +290,13 @@ std::optional<Difference> first_difference(const Replayed& replayed,
 }
 
 std::string_view meaning_of(const std::string& what) {
-  if (what == "samples") return "data: other samples, or another order of them";
+  if (what == "samples") return "data: other samples, or another order of samples";
   if (what == "loss")
-    return "in the passes or before: the batch, the weights that the step began with, an "
-           "activation, a message of the passes";
+    return "in the passes or before: the batch, the initial weights of the step, an activation, a "
+           "message between passes";
   if (what == "gradient norm")
-    return "behind the loss: a backward pass, the reduction of the gradients, the norm";
-  return "behind the gradients' norm: the update, or the memory of the weights";
+    return "after the loss: a backward pass, the reduction of the gradients, the norm";
+  return "after the gradient norm: the update, or the memory of the weights";
 }
 
 // Differences between here and there besides the layout.
@@ -307,8 +307,8 @@ std::string circumstances(const std::string& run, const CertificateStart& start,
     if (!is_of_layout(set)) text += fmt::format(" The replay was run with {}.", set);
   if (start.config != file_digest(config_file_of_run(run)))
     text += fmt::format(
-        " {} is not what it was when the run did this step: it was edited, or a later start went "
-        "on with other settings; name those of then with --set KEY=VALUE.",
+        " {} has changed since the run did this step: it was edited, or a later start had other "
+        "settings; give the old settings with --set KEY=VALUE.",
         config_file_of_run(run));
   if (start.binary != file_digest("/proc/self/exe"))
     text += fmt::format(" The run was made by another program: {}; this is {}.", start.program,
@@ -341,8 +341,8 @@ std::string next_commands(std::int64_t step, const Comparison& how) {
   }
   const std::string replay = fmt::format("trireme replay {} --step {}", how.request.run, step);
   return fmt::format(
-      "\nWhich tensor? Record the step where it is right (on one rank; by another program or on "
-      "another machine, where these are in doubt), then where it is in question:\n"
+      "\nWhich tensor? Record the step where it is right (on one rank, or with another program or "
+      "machine if these are in doubt), then where it is in doubt:\n"
       "  {}{} --record right --values\n"
       "  {}{}{} --record wrong --values --against right",
       replay, data, ranks > 1 ? fmt::format("mpirun -np {} ", ranks) : "", replay, all);
@@ -351,8 +351,9 @@ std::string next_commands(std::int64_t step, const Comparison& how) {
 std::string judgement(const Difference& difference, const Comparison& how, bool repeatable) {
   if (difference.what == restored)
     return fmt::format(
-        "{} is not what the run had after step {}: {} differs, which memory, the disk or another "
-        "run's files changed; move the checkpoint away, and the replay begins with an earlier one",
+        "{} is not what the run had after step {}: {} differs, changed by memory, the disk or "
+        "files of another run; move the checkpoint away, then the replay begins from an earlier "
+        "one",
         difference.here, difference.step, difference.tensor);
   std::string text = fmt::format("step {}: another {}", difference.step, difference.what);
   if (!difference.here.empty())
@@ -367,15 +368,15 @@ std::string judgement(const Difference& difference, const Comparison& how, bool 
            others;
   if (!how.same_layout())
     return text + fmt::format(
-                      " The replay ran on {}, the run on {}: replay it on that layout too; "
-                      "what comes out alike there lies in the program on that layout.{}",
+                      " The replay ran on {}, the run on {}: replay it on that layout too; if the "
+                      "result is the same there, the cause is the program on that layout.{}",
                       how.layout, how.start.layout, others);
   if (!others.empty()) return text + others;
-  return text + fmt::format(
-                    " The replay does not differ from itself, and the run's program gives "
-                    "this on the run's layout: what the run had was passing, of a device, "
-                    "a memory or a link of {}.",
-                    fmt::join(how.start.hosts, ", "));
+  return text +
+         fmt::format(
+             " The replay agrees with itself, and the run's program gives this result on the run's "
+             "layout: the run had a temporary fault of a device, memory or link of {}.",
+             fmt::join(how.start.hosts, ", "));
 }
 
 double largest_difference(const Replayed& replayed, const CertificateRecord& record,
@@ -428,7 +429,7 @@ ReplayReport compare_steps(const RankProcess& process, const ReplayRequest& requ
         "{:<20} {}: the bits of the run, in samples, loss, gradient norm{}", "steps", steps,
         here.start.weight_digests > 0
             ? " and weights"
-            : "; of its weights the certificate has no digests (telemetry.weight_digests)"));
+            : "; the certificate has no digests of its weights (telemetry.weight_digests)"));
     return report;
   }
   ReplayRequest unrecorded = request;
@@ -450,7 +451,7 @@ ReplayReport replay(const RankProcess& process, const ReplayRequest& request) {
   if (!request.against.empty() && std::filesystem::weakly_canonical(request.record) ==
                                       std::filesystem::weakly_canonical(request.against))
     fail(ExitCode::config,
-         "--record: {} is the recording that --against names, which would be written over; give "
+         "--record: {} is also the recording of --against, which would be overwritten; give "
          "another directory",
          request.record);
   ReplayReport report = compare_steps(process, request);

@@ -52,11 +52,10 @@ void check_chain(const CertificateRecord& record, RunCheck& check) {
                                       start.mode, start.program));
   if (record.is_torn)
     check.lines.push_back(
-        "  its last line is cut off, by a kill or a full disk, or being written: it does not "
-        "count");
+        "  its last line is incomplete (killed, disk full, or being written): it does not count");
   std::ranges::copy(record.problems, std::back_inserter(check.problems));
   if (record.starts.empty())
-    check.problems.push_back(fmt::format("{}: no start of a run is in it", certificate_name));
+    check.problems.push_back(fmt::format("{}: has no start of a run", certificate_name));
 }
 
 std::string other_digest(std::string_view whose, const std::string& found,
@@ -111,7 +110,7 @@ std::string other_value(const nlohmann::json& line, const char* key, const std::
 std::string wrong_value(const nlohmann::json& line, const CertifiedSteps& steps,
                         const CertificateRecord& record) {
   if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer())
-    return "is no line of a run";
+    return "is not a line of a run";
   const auto step = line["step"].get<std::int64_t>();
   if (line.contains("loss")) {
     const auto found = steps.find(step);
@@ -132,7 +131,7 @@ std::string wrong_digest(const CertificateRecord& record, std::size_t next,
   const auto found = std::find_if(begin, record.metrics.end(),
                                   [&](const auto& one) { return one.digest == digest; });
   if (found != record.metrics.end())
-    return fmt::format("follows a line that was taken away, of step {}", begin->step);
+    return fmt::format("follows a removed line, of step {}", begin->step);
   return "was changed: " + other_digest("the line", digest, begin->digest);
 }
 
@@ -234,7 +233,7 @@ void check_weights(const std::string& directory, const CertificateRecord& record
                fmt::format("of step {} are not certified: {}", step,
                            earlier  ? "the run went on after them"
                            : is_old ? "the run was ended before it had"
-                                    : "the certificate lacks its end"),
+                                    : "the end of the certificate is missing"),
                earlier || is_old);
   }
   check_tensors("weights", path, record.weights_step, record.tensors, check);
@@ -280,7 +279,7 @@ void check_checkpoints(const std::string& directory, const CertificateRecord& re
     whatever_happens(check, name, [&] {
       const FoundCheckpoint checkpoint = open_checkpoint(found.path);
       if (record.steps.empty() || checkpoint.step > record.steps.back().step)
-        return add(check, name, "is of a step that the certificate has not come to", false);
+        return add(check, name, "is of a step after the end of the certificate", false);
       bool holds = false;
       const std::string finding = finding_of(checkpoint, record, holds);
       add(check, name, finding, holds);

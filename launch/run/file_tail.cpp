@@ -61,7 +61,7 @@ bool FileTail::open(FileDescriptor& file) {
   }
   struct stat status {};
   if (::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
-    problem_ = "is no regular file";
+    problem_ = "is not a regular file";
     return false;
   }
   inode_ = status.st_ino;

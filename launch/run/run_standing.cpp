@@ -45,7 +45,7 @@ void judge_ended(const RunSigns& signs, RunStanding& standing) {
   const std::string how_to_go_on =
       standing.checkpoint ? fmt::format("the same command goes on from the checkpoint of step {}",
                                         standing.checkpoint->step)
-                          : "there is no checkpoint: the same command begins anew";
+                          : "there is no checkpoint: the same command starts from the beginning";
   const bool all = signs.steps > 0 && signs.step >= signs.steps;
   if (log_end.starts_with(until_mark)) {
     standing.status = RunStatus::finished;
@@ -61,7 +61,8 @@ void judge_ended(const RunSigns& signs, RunStanding& standing) {
   } else {
     standing.status = RunStatus::ended;
     standing.text =
-        "nobody holds its lock, and its log does not say why: killed, or its host went away; " +
+        "no process holds its lock, and its log does not say why: it was killed, or its host "
+        "failed; " +
         how_to_go_on;
   }
 }

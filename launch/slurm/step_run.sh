@@ -20,7 +20,7 @@ die() {
   sed -n '3,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
   exit 2
 }
-[[ -n ${SLURM_JOB_ID:-} ]] || die "this is no allocation; use salloc or sbatch around it"
+[[ -n ${SLURM_JOB_ID:-} ]] || die "this is not in an allocation; use salloc or sbatch around it"
 ranks=$1
 shift
 options=()

@@ -26,7 +26,7 @@ std::string sweep_line(const StudyRun& run) {
   for (auto word = run.arguments.begin() + 2; word != run.arguments.end(); ++word) {
     if (word->find_first_of(" \t") != std::string::npos) {
       fail(ExitCode::config,
-           "--launcher array: '{}' has a space, which the lines of an array cannot have; use "
+           "--launcher array: '{}' has a space, which is not allowed in the lines of an array; use "
            "--launcher sbatch",
            *word);
     }
@@ -107,10 +107,9 @@ Launcher make_launcher(const std::string& name, const std::string& options) {
          program == "mpirun" ? "srun or sbatch where Slurm is" : "mpirun, or load Slurm's module");
   }
   if (launcher.kind == LauncherKind::srun && std::getenv("SLURM_JOB_ID") == nullptr) {
-    fail(
-        ExitCode::config,
-        "--launcher: srun starts runs inside an allocation, and this is none; use salloc or sbatch "
-        "around this command, or --launcher sbatch");
+    fail(ExitCode::config,
+         "--launcher: srun starts runs inside an allocation, but there is none; use salloc or "
+         "sbatch around this command, or --launcher sbatch");
   }
   return launcher;
 }

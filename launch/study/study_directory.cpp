@@ -63,13 +63,12 @@ FileDescriptor lock(const std::string& directory) {
   if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return file;
   if (errno == EWOULDBLOCK) {
     fail(ExitCode::config,
-         "--out: {}: another process runs the study there; wait for its end, or choose another "
-         "directory",
+         "--out: {}: another process is running the study there; wait for its end, or choose "
+         "another directory",
          directory);
   }
   fail(ExitCode::config,
-       "--out: {}: cannot be locked: {}; choose a directory of a file system "
-       "that has locks",
+       "--out: {}: cannot be locked: {}; choose a directory on a file system that supports locks",
        directory, std::strerror(errno));
 }
 
@@ -95,7 +94,7 @@ StudyDirectory::StudyDirectory(const std::string& directory, const Identity& ide
          directory);
   }
   if (!fs::is_regular_file(path))
-    fail(ExitCode::config, "--resume: {} is no file; choose another --out", path);
+    fail(ExitCode::config, "--resume: {} is not a file; choose another --out", path);
   const json there =
       json_or_discarded(read_whole_file(path, std::uint64_t{1} << 26, ExitCode::config));
   for (const auto& [key, value] : identity) {

@@ -89,11 +89,9 @@ std::vector<std::int32_t> end_tokens_in(const std::string& path) {
 
 Prompt prompt_of_text(const std::string& text, const Words& words, const std::string& what) {
   if (text.empty())
-    fail(
-        ExitCode::config,
-        "{}: is empty, and a text begins with something; give a character or more, or leave it out "
-        "to begin with a new line",
-        what);
+    fail(ExitCode::config,
+         "{}: is empty; give at least one character, or leave it out to begin with a new line",
+         what);
   return {text, words.tokens_of(text, what), what};
 }
 
@@ -157,7 +155,7 @@ ScoredFile read_continuations(const std::string& path, const Words& words) {
       text = text_of(line, words, bytes);
     }
     if (text.first < 1 || scored_tokens(text) < 1)
-      fail(ExitCode::config, "{}: {} is empty, and a token has to stand {} what is scored",
+      fail(ExitCode::config, "{}: {} is empty, but a token is needed {} the scored text",
            line.where(), text.first < 1 ? "the context" : "the continuation",
            text.first < 1 ? "before" : "in");
     file.texts.push_back(std::move(text));

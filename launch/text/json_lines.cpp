@@ -38,7 +38,7 @@ bool JsonLine::has(const char* key) const {
 
 std::string JsonLine::text(const char* key) const {
   if (!has(key) || !object_.value[key].is_string())
-    fail(ExitCode::config, "{}: \"{}\" is {}, expected a text", where_, key, object_.said(key));
+    fail(ExitCode::config, "{}: \"{}\" is {}, expected a string", where_, key, object_.said(key));
   return object_.value[key].get<std::string>();
 }
 
@@ -65,7 +65,7 @@ void each_json_line(const std::string& path, const std::function<void(const Json
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     std::string where = fmt::format("{}:{}", path, number);
     const JsonObject object{json_or_discarded(line)};
-    if (!object.value.is_object()) fail(ExitCode::config, "{}: is no JSON object", where);
+    if (!object.value.is_object()) fail(ExitCode::config, "{}: is not a JSON object", where);
     action(JsonLine(object, std::move(where)));
   }
 }

@@ -20,7 +20,7 @@ Words::Words(const std::string& run, std::string tokenizer, std::int64_t vocabul
   tokenizer_.emplace(tokenizer);
   require_ids_of_run(run, IdNames{tokenizer, tokenizer_->name(), {}});
   if (tokenizer_->vocabulary() > vocabulary)
-    fail(ExitCode::config, "--tokenizer: {} has ids up to {}, and the model a vocabulary of {}",
+    fail(ExitCode::config, "--tokenizer: {} has ids up to {}, but the model has a vocabulary of {}",
          tokenizer, tokenizer_->vocabulary() - 1, vocabulary);
 }
 
@@ -36,7 +36,7 @@ std::vector<std::int32_t> Words::tokens_of(std::string_view text, const std::str
          what, vocabulary_);
   }
   if (const std::size_t bad = first_invalid_utf8(text); bad != std::string::npos)
-    fail(ExitCode::config, "{}: byte {} is not UTF-8, which a tokenizer reads", what, bad);
+    fail(ExitCode::config, "{}: byte {} is not UTF-8, as the tokenizer requires", what, bad);
   std::vector<std::uint32_t> ids;
   TextEncoder(*tokenizer_).encode(text, ids);
   return {ids.begin(), ids.end()};

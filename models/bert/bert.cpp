@@ -58,7 +58,7 @@ void check_bert(const config::Subject& subject) {
                                 : fmt::format("{} is not below model.vocabulary = {}",
                                               model.mask_token, model.vocabulary);
   refuse(subject, "model.mask_token",
-         "{}; give the id of the token that hides others, 1 to {}; for text of bytes use 256 with "
+         "{}; give the id of the mask token, 1 to {}; for text of bytes use 256 with "
          "model.vocabulary: 257",
          found, model.vocabulary - 1);
 }

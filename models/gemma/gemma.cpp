@@ -165,7 +165,7 @@ std::int64_t read_global_every(const HfKeys& keys, std::int64_t layers) {
     wanted.push_back(every > 0 && (i + 1) % every == 0 ? global_layer : local_layer);
   if (!listed || *types != wanted)
     keys.refuse("layer_types", fmt::format("not a list of {} times sliding_attention with every "
-                                           "N-th full_attention, which is what models here have",
+                                           "N-th full_attention, the only supported order",
                                            layers));
   return every;
 }
@@ -175,7 +175,7 @@ double read_factor(const HfKeys& rope) {
   const std::string type = rope.text("rope_type", rope.text("type", "default"));
   rope.ignore("type");
   if (type == "default") return 1;
-  if (type != "linear") rope.refuse("rope_type", "and default and linear are those of this family");
+  if (type != "linear") rope.refuse("rope_type", "supported are default and linear");
   return rope.number("factor");
 }
 
@@ -193,7 +193,7 @@ void read_rope(const HfKeys& keys, GemmaOptions& model) {
     rope.expect_nothing_else();
   };
   if (keys.find("rope_scaling") != nullptr && keys.find("rope_parameters") != nullptr)
-    keys.refuse("rope_scaling", "beside rope_parameters; take one out of the file");
+    keys.refuse("rope_scaling", "beside rope_parameters; remove one from the file");
   each(keys, "rope_scaling", "rope_scaling.",
        [&](const HfKeys& rope) { model.rope_factor = read_factor(rope); });
   each(keys, "rope_parameters", "rope_parameters.", [&](const HfKeys& kinds) {
@@ -203,7 +203,7 @@ void read_rope(const HfKeys& keys, GemmaOptions& model) {
     });
     each(kinds, local_layer, "rope_parameters.sliding_attention.", [&](const HfKeys& rope) {
       model.rope_local_theta = rope.number("rope_theta", model.rope_local_theta);
-      if (read_factor(rope) != 1) rope.refuse("factor", "and local layers here have none");
+      if (read_factor(rope) != 1) rope.refuse("factor", "but local layers here have none");
     });
   });
 }

@@ -41,7 +41,7 @@ void check_image_data(const config::Subject& subject, const ImageExtent& image) 
   if ((data.mixup > 0 || data.cutmix > 0) && subject.config.train.micro_batch == 1 &&
       subject.purpose == Purpose::train) {
     refuse(subject, data.mixup > 0 ? "data.mixup" : "data.cutmix",
-           "{} with train.micro_batch = 1, where no other image is there to mix in; use a "
+           "{} with train.micro_batch = 1, where there is no other image to mix with; use a "
            "micro-batch of 2 or more, or 0",
            data.mixup > 0 ? data.mixup : data.cutmix);
   }

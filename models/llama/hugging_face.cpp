@@ -26,12 +26,12 @@ struct Kind {
 Kind kind_of(const LlamaOptions& model) {
   if (model.attention_soft_cap > 0)
     fail(ExitCode::config,
-         "model.attention_soft_cap: {} has no form in Hugging Face's Llama, Mistral and Qwen",
+         "model.attention_soft_cap: {} is not supported by Hugging Face's Llama, Mistral and Qwen",
          model.attention_soft_cap);
   if (model.qk_norm && model.qkv_bias)
     fail(ExitCode::config,
-         "model.qk_norm and model.qkv_bias: Hugging Face's libraries have a kind for either, none "
-         "for both");
+         "model.qk_norm and model.qkv_bias: Hugging Face's libraries have models with either, but "
+         "none with both");
   if (model.qk_norm) return {"qwen3", "Qwen3ForCausalLM"};
   if (model.qkv_bias) return {"qwen2", "Qwen2ForCausalLM"};
   if (model.window > 0) return {"mistral", "MistralForCausalLM"};
@@ -114,7 +114,7 @@ void read_scaling(const HfKeys& keys, const HfKeys& rope, const std::string& typ
   constexpr const char* learned = "original_max_position_embeddings";
   const auto scaling = value_named<ops::RopeScaling>(type);
   if (!scaling || *scaling == ops::RopeScaling::none)
-    rope.refuse("rope_type", "and linear, llama3 and yarn are those that there are here");
+    rope.refuse("rope_type", "supported are linear, llama3 and yarn");
   model.rope_scaling = *scaling;
   const bool yarn = *scaling == ops::RopeScaling::yarn;
   const bool by_contexts = yarn && rope.has("factor") && rope.find("factor") == nullptr;
@@ -139,7 +139,7 @@ void read_scaling(const HfKeys& keys, const HfKeys& rope, const std::string& typ
   model.rope_high_freq_factor = or_published("beta_fast", 32);
   // Either one alone is ignored.
   if (rope.number("mscale", 0) != 0 && rope.number("mscale_all_dim", 0) != 0)
-    rope.refuse("mscale", "which our rotary positions lack");
+    rope.refuse("mscale", "which is not supported");
   rope.ignore("mscale_all_dim");
 }
 
@@ -151,7 +151,7 @@ void read_rope(const HfKeys& keys, LlamaOptions& model) {
   const Json *const old = keys.find("rope_scaling"), *const now = keys.find("rope_parameters");
   const bool has_old = old != nullptr && !old->empty();
   if (has_old && now != nullptr && *old != *now)
-    keys.refuse("rope_scaling", "and rope_parameters is another; take one out of the file");
+    keys.refuse("rope_scaling", "but rope_parameters differs; remove one from the file");
   const char* const name = has_old ? "rope_scaling" : "rope_parameters";
   const Json* const object = has_old ? old : now;
   if (object == nullptr) return;
@@ -177,9 +177,11 @@ std::optional<std::int64_t> whole_layers(const HfKeys& keys, std::int64_t layers
   const std::int64_t windows =
       types->is_array() ? std::ranges::count_if(*types, is("sliding_attention")) : -1;
   if (whole + windows != layers || std::ssize(*types) != layers)
-    keys.refuse("layer_types", fmt::format("not a list of {} times full_attention or "
-                                           "sliding_attention, which are those that there are here",
-                                           layers));
+    keys.refuse(
+        "layer_types",
+        fmt::format(
+            "not a list of {} times full_attention or sliding_attention, the supported types",
+            layers));
   return whole;
 }
 
@@ -203,7 +205,7 @@ std::int64_t window_of(const HfKeys& keys, std::string_view type, std::int64_t l
     keys.ignore("max_window_layers");
   }
   if (listed && *listed != whole)
-    keys.refuse("layer_types", fmt::format("and the window of this file is {}",
+    keys.refuse("layer_types", fmt::format("but the window of this file is {}",
                                            window > 0 ? fmt::to_string(window) : "none"));
   if (whole == 0 || whole == layers) return whole == 0 ? window : 0;
   keys.refuse(listed ? "layer_types" : "max_window_layers",

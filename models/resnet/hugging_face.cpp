@@ -84,8 +84,8 @@ class ResNetNames : NameList {
 void check_kind(const ResNetOptions& model) {
   if (model.stem != ResNetStemKind::imagenet)
     fail(ExitCode::config,
-         "model.stem: {} has no form in Hugging Face's ResNetForImageClassification, whose stem is "
-         "7x7 filters and a pooling; only stem: imagenet can be exchanged",
+         "model.stem: {} is not supported by Hugging Face's ResNetForImageClassification, whose "
+         "stem is 7x7 filters and a pooling; only stem: imagenet can be exchanged",
          name_of(model.stem));
 }
 
@@ -158,7 +158,7 @@ void read_resnet(const HfKeys& keys, std::string_view /*type*/, ModelConfig& con
   constexpr std::int64_t widest = 1 << 20;
   if (const std::int64_t width = keys.size("embedding_size"); width < 1 || width > widest)
     keys.refuse("embedding_size", "not 1 to 1048576");
-  if (!block) keys.refuse("layer_type", "and basic and bottleneck are those that there are");
+  if (!block) keys.refuse("layer_type", "supported are basic and bottleneck");
   model = {.block = *block,
            .stages = sizes_of(keys, "depths"),
            .width = keys.size("embedding_size"),

@@ -91,7 +91,7 @@ bool HfKeys::has(std::string_view key) const {
 std::string HfKeys::text(std::string_view key, const std::string& otherwise) const {
   const Json* const value = find(key);
   if (value == nullptr) return otherwise;
-  if (!value->is_string()) refuse(key, "not a text");
+  if (!value->is_string()) refuse(key, "not a string");
   return value->get<std::string>();
 }
 
@@ -144,10 +144,9 @@ void HfKeys::expect_nothing_else() const {
     const auto known = std::ranges::find(neutral, key, &Neutral::key);
     if (known == neutral.end())
       refuse(key,
-             "and what this key changes in a model is not known here; take it out of the file if "
-             "it changes nothing");
+             "but its effect on a model is not known here; remove it from the file if it has none");
     if (value != parse_json(known->value))
-      refuse(key, fmt::format("and the models here compute with {}", known->value));
+      refuse(key, fmt::format("but models here support only {}", known->value));
   }
 }
 
@@ -160,7 +159,7 @@ ops::ActivationKind read_activation(const HfKeys& keys, const char* key, const c
     if (named.name == name) return named.value;
     known += fmt::format("{}{}", known.empty() ? "" : ", ", named.name);
   }
-  keys.refuse(key, fmt::format("and models here have one of {}", known));
+  keys.refuse(key, fmt::format("supported are {}", known));
 }
 
 GeluForm read_gelu(const HfKeys& keys) {
@@ -168,7 +167,7 @@ GeluForm read_gelu(const HfKeys& keys) {
   for (const auto& form : names_of(GeluForm{})) {
     if (activation_of(form.value) == kind) return form.value;
   }
-  keys.refuse("hidden_act", "and this family has gelu, gelu_new and gelu_pytorch_tanh here");
+  keys.refuse("hidden_act", "supported are gelu, gelu_new and gelu_pytorch_tanh");
 }
 
 }  // namespace hugging_face

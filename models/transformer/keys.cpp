@@ -32,8 +32,8 @@ void check_rotary_heads(const config::Subject& subject, const TransformerOptions
   const std::int64_t size = model.head_size;
   if (size % 2 == 0 && size <= max_head_size) return;
   refuse(subject, given ? "model.head_size" : "model.heads",
-         "{}; rotary positions turn pairs, and kernels take up to {}: use an even head size of at "
-         "most that{}",
+         "{}; rotary positions rotate pairs, and kernels support up to {}: use an even head size "
+         "up to that{}",
          given ? fmt::format("{} is a head size", size)
                : fmt::format("{} heads over model.hidden = {} are {} wide", model.heads,
                              model.hidden, size),
@@ -51,8 +51,8 @@ void check_width_transfer(const config::Subject& subject, std::int64_t base_widt
   if (base_width == 0 || subject.purpose != Purpose::train || traits_of(optimizer).own_rates)
     return;
   refuse(subject, "model.mup_base_width",
-         "{} with optimizer.name: {}; learning rates that carry over widths are those of Adam's "
-         "kind: use adamw or lion, or off",
+         "{} with optimizer.name: {}; learning rates carry over to other widths only with adamw "
+         "and lion: use one of these, or off",
          base_width, name_of(optimizer));
 }
 

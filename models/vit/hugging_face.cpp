@@ -57,8 +57,8 @@ class VitNames : NameList {
 void check_kind(const VitOptions& model) {
   if (model.pooling != Pooling::class_token)
     fail(ExitCode::config,
-         "model.pooling: mean has no form in Hugging Face's ViTForImageClassification, which reads "
-         "the class token");
+         "model.pooling: mean is not supported by Hugging Face's ViTForImageClassification, which "
+         "reads the class token");
 }
 
 std::vector<NamePair> vit_names(const ModelConfig& config) {

@@ -73,7 +73,8 @@ void check_patches(const config::Subject& subject, const VitOptions& model,
   constexpr std::int64_t most_rows = 1 << 20;
   const std::int64_t rows = (image.height / model.patch) * (image.width / model.patch);
   if (rows >= most_rows) {
-    refuse(subject, "model.patch", "{} cuts an image of {} x {} into {} patches, not below {}",
+    refuse(subject, "model.patch",
+           "{} cuts an image of {} x {} into {} patches, but fewer than {} are allowed",
            model.patch, image.height, image.width, rows, most_rows);
   }
 }

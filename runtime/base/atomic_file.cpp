@@ -17,14 +17,14 @@ const std::string& replaceable(const std::string& path, ExitCode code) {
   if (path.empty()) fail(code, "the name of the file to write is empty");
   const std::string directory = parent_directory(path);
   if (!fs::exists(directory, ignored) && ignored == std::error_code())
-    fail(code, "{}: there is no directory {}; make it first", path, directory);
+    fail(code, "{}: the directory {} does not exist; create it first", path, directory);
   const fs::file_status status = fs::status(path, ignored);
   if (fs::is_directory(status)) fail(code, "{}: is a directory; name a file", path);
   const bool device = fs::exists(status) && !fs::is_regular_file(status);
   // A link to something that a process has open.
   const bool stream = fs::is_symlink(path, ignored) && fs::equivalent(directory, "/dev", ignored);
   if (device || stream)
-    fail(code, "{}: is a device or a pipe, and a file would take its place; name a file", path);
+    fail(code, "{}: is a device or a pipe, which the new file would replace; name a file", path);
   return path;
 }
 
@@ -63,8 +63,8 @@ void AtomicFile::commit() {
 void require_writable(const std::string& path, ExitCode code) {
   const std::string directory = parent_directory(replaceable(path, code));
   if (::access(directory.c_str(), W_OK | X_OK) != 0)
-    fail(code, "{}: nothing can be written to the directory {}: {}; name another file", path,
-         directory, std::generic_category().message(errno));
+    fail(code, "{}: the directory {} is not writable: {}; name another file", path, directory,
+         std::generic_category().message(errno));
 }
 
 void write_file(const std::string& path, std::string_view text, ExitCode code) {

@@ -39,7 +39,7 @@ std::optional<std::int64_t> environment_number(const char* name, std::int64_t mi
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error == std::errc() && rest == text.data() + text.size() && number >= min && number <= max)
     return number;
-  ignore_variable(name, fmt::format("is no whole number from {} to {}", min, max));
+  ignore_variable(name, fmt::format("is not a whole number from {} to {}", min, max));
   return std::nullopt;
 }
 

@@ -34,7 +34,7 @@ FileDescriptor open_regular_file(const std::string& path, ExitCode code) {
   if (!file.is_open() && (errno == EMFILE || errno == ENFILE)) too_many_open_files(path);
   if (!file.is_open() && errno == ENOENT) fail(code, "{}: there is no such file (ENOENT)", path);
   if (!file.is_open() && errno == EACCES)
-    fail(code, "{}: may not be read by this user (EACCES); change its permissions", path);
+    fail(code, "{}: this user may not read it (EACCES); change its permissions", path);
   if (!file.is_open()) system_failed("open", path, code);
   static_cast<void>(regular_file_size(file, path, code));
   return file;
@@ -57,14 +57,13 @@ std::uint64_t regular_file_size(const FileDescriptor& file, const std::string& p
 }
 
 void refuse_irregular_file(const std::string& path, ExitCode code) {
-  fail(code, "{}: is not a regular file but a pipe or a device; copy what it gives into a file",
-       path);
+  fail(code, "{}: is not a regular file but a pipe or a device; copy its output into a file", path);
 }
 
 std::string read_whole_file(const std::string& path, std::uint64_t limit, ExitCode code) {
   const FileDescriptor file = open_regular_file(path, code);
   const std::uint64_t size = regular_file_size(file, path, code);
-  if (size > limit) fail(code, "{}: is {} bytes long; at most {} are read", path, size, limit);
+  if (size > limit) fail(code, "{}: is {} bytes long; the limit is {}", path, size, limit);
   std::string text(size, '\0');
   read_exactly(file, path, 0, std::as_writable_bytes(std::span(text)), code);
   return text;
@@ -99,7 +98,7 @@ void read_exactly(const FileDescriptor& file, const std::string& path, std::uint
       if (errno == EINTR) continue;
       system_failed("pread", path, code);
     }
-    if (got == 0) fail(code, "{}: ends at byte {}, {} bytes early", path, offset, to.size());
+    if (got == 0) fail(code, "{}: ends at byte {}, {} bytes too early", path, offset, to.size());
     to = to.subspan(static_cast<std::size_t>(got));
     offset += static_cast<std::uint64_t>(got);
   }

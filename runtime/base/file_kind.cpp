@@ -22,19 +22,17 @@ struct Kind {
 constexpr std::string_view html =
     "an HTML page, perhaps a log-in or error page of a server; download the file again";
 constexpr std::string_view pickle =
-    "a Python pickle, as torch.save writes; it can run code when it is loaded and is not read "
-    "here: "
-    "load it with its own library and save the tensors with safetensors, as "
-    "save_pretrained(DIRECTORY) of transformers does";
+    "a Python pickle, as torch.save writes; loading one can run code, so it is refused: load it "
+    "with its own library and save the tensors with safetensors, as save_pretrained(DIRECTORY) of "
+    "transformers does";
 constexpr std::string_view netcdf =
     "a netCDF file of the classic format; `nccopy -k nc4 IN OUT` makes an HDF5 file of it";
 
 constexpr std::array kinds = {
     Kind{"version https://git-lfs"sv,
-         "a Git LFS pointer, which stands for content that was not fetched; run `git lfs pull` in "
-         "its repository"},
+         "a Git LFS pointer, whose content was not fetched; run `git lfs pull` in its repository"},
     Kind{"\x89HDF\r\n\x1a\n"sv, "an HDF5 file"},
-    Kind{"MATLAB 7.3 MAT-file"sv, "a MATLAB 7.3 file, which is HDF5 behind a user block"},
+    Kind{"MATLAB 7.3 MAT-file"sv, "a MATLAB 7.3 file, which is HDF5 after a user block"},
     Kind{"MATLAB 5.0 MAT-file"sv,
          "a MATLAB 5 file; in MATLAB `save(..., '-v7.3')` writes HDF5 instead"},
     Kind{"CDF\x01"sv, netcdf},
@@ -46,8 +44,8 @@ constexpr std::array kinds = {
     Kind{"\x93NUMPY"sv, "an array of NumPy (.npy)"},
     Kind{"GGUF"sv, "a GGUF file of llama.cpp; take the safetensors files of the same model"},
     Kind{"PAR1"sv,
-         "a Parquet file; scripts/parquet_to_jsonl.py makes JSON lines of its texts, its numbers "
-         "have to be written as HDF5"},
+         "a Parquet file; scripts/parquet_to_jsonl.py converts its texts to JSON lines; write its "
+         "numbers to HDF5"},
     Kind{"ARROW1"sv, "an Arrow file"},
     Kind{"\x80\x02"sv, pickle},
     Kind{"\x80\x03"sv, pickle},
@@ -113,8 +111,8 @@ std::string describe_first_bytes(std::string_view first) {
   if (first.starts_with("PK\x03\x04")) return std::string(kind_of_zip(first));
   if (first.find_first_not_of('\0') == std::string_view::npos)
     return fmt::format(
-        "of zeros in its first {} bytes, as a copy that was cut off leaves it; copy "
-        "or download it again",
+        "filled with zeros in its first {} bytes, as after an interrupted copy; copy or download "
+        "it again",
         first.size());
   // Text has no control characters except white space.
   if (std::ranges::none_of(first, [](char letter) {
@@ -124,7 +122,7 @@ std::string describe_first_bytes(std::string_view first) {
   std::string bytes;
   for (const char byte : first.substr(0, 8))
     bytes += fmt::format(" {:02x}", static_cast<unsigned char>(byte));
-  return fmt::format("of a kind that is not known here (it begins with the bytes{})", bytes);
+  return fmt::format("of an unknown kind (it begins with the bytes{})", bytes);
 }
 
 std::string describe_file_kind(const std::string& path, ExitCode code) {

@@ -78,7 +78,7 @@ void initialize(int rank) {
       [rank](const std::shared_ptr<spdlog::logger>& logger) { configure(*logger, rank); });
   const char* const wanted = std::getenv("TRIREME_LOG");
   if (rank == 0 && wanted != nullptr && !is_level(wanted))
-    ignore_variable("TRIREME_LOG", "is none of trace, debug, info, warn, error, critical and off");
+    ignore_variable("TRIREME_LOG", "is not one of trace, debug, info, warn, error, critical, off");
 }
 
 spdlog::logger& get(std::string_view subsystem) {

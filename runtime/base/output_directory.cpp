@@ -43,8 +43,8 @@ bool is_temporary_of(std::string_view file, std::string_view name) {
 
 [[noreturn]] void refuse_as_link(const std::string& path, ExitCode code) {
   fail(code,
-       "{}: is a symbolic link, and nothing is written through links inside of an output "
-       "directory; remove it, or make the whole directory the link",
+       "{}: is a symbolic link, and nothing is written through links inside an output directory; "
+       "remove it, or make the directory itself a link",
        path);
 }
 
@@ -52,8 +52,8 @@ bool is_temporary_of(std::string_view file, std::string_view name) {
 void refuse_second_name(const struct stat& status, const std::string& path, ExitCode code) {
   if (!S_ISREG(status.st_mode) || status.st_nlink <= 1) return;
   fail(code,
-       "{0}: is a hard link, that is, the file has a second name, under which it would change too; "
-       "remove it, or put a copy in its place (cp {0} {0}.copy && mv {0}.copy {0})",
+       "{0}: is a hard link: writing would also change the file under its other name; remove it, "
+       "or replace it by a copy (cp {0} {0}.copy && mv {0}.copy {0})",
        path);
 }
 

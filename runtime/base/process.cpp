@@ -293,8 +293,8 @@ std::string required_script(const std::string& name) {
   std::string script = own_script("launch/" + name);
   if (script.empty()) {
     fail(ExitCode::config,
-         "launch/{} is in no directory above {}; set TRIREME_HOME to the repository", name,
-         own_binary());
+         "launch/{} was not found in any directory above {}; set TRIREME_HOME to the repository",
+         name, own_binary());
   }
   return script;
 }

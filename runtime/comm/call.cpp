@@ -9,8 +9,8 @@ namespace trireme {
 namespace {
 
 void check_same_dtype(const Communicator& comm, Verb verb, const Tensor& in, const Tensor& out) {
-  TRIREME_EXPECTS(in.dtype == out.dtype, "{} in group {}: input holds {}, output {}", name_of(verb),
-                  comm.name(), name_of(in.dtype), name_of(out.dtype));
+  TRIREME_EXPECTS(in.dtype == out.dtype, "{} in group {}: input has dtype {}, output {}",
+                  name_of(verb), comm.name(), name_of(in.dtype), name_of(out.dtype));
 }
 
 void check_counts(const Communicator& comm, Verb verb, const Tensor& in, const Tensor& out,

@@ -52,8 +52,7 @@ void compare_collective(std::span<const CallRecord> records, const std::string& 
   for (std::size_t rank = 1; rank < records.size(); ++rank) {
     if (records[rank] == records[0]) continue;
     fail(ExitCode::communication,
-         "ranks of group {} disagree on its collective number {}{}: rank 0 calls {}, rank {} calls "
-         "{}",
+         "ranks of group {} disagree on collective number {}{}: rank 0 calls {}, rank {} calls {}",
          group, records[0].sequence, label.to_string(), to_string(records[0]), rank,
          to_string(records[rank]));
   }

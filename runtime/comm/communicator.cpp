@@ -52,7 +52,7 @@ void Communicator::group_begin() {
 void Communicator::group_end(Stream& stream) {
   TRIREME_EXPECTS(in_group_, "group {}: group_end without group_begin", name());
   TRIREME_EXPECTS(group_stream_ == nullptr || group_stream_ == &stream,
-                  "group_end of group {} names another stream than its calls", name());
+                  "group_end of group {} has another stream than the calls before it", name());
   in_group_ = false;
   if (group_stream_ == nullptr) return;
   submit_group_end(stream);
@@ -73,7 +73,7 @@ bool Communicator::begin_trace(TraceLog& trace, Stream& stream, const Call& call
 
 void Communicator::issue(Stream& stream, const Call& call) {
   TRIREME_EXPECTS(in_group_ || call.peer != rank() || call.verb == Verb::broadcast,
-                  "{} to oneself in group {} outside group_begin/group_end never ends",
+                  "{} to the own rank in group {} never ends outside group_begin/group_end",
                   name_of(call.verb), name());
   TRIREME_EXPECTS(!in_group_ || group_stream_ == nullptr || group_stream_ == &stream,
                   "the calls between group_begin and group_end of group {} use several streams",

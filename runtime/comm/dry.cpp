@@ -93,11 +93,11 @@ void SingleCommunicator::submit(Stream& stream, const Call& call) {
 
 void SingleCommunicator::submit_group_end(Stream& stream) {
   const std::size_t pairs = sends_.size();
-  TRIREME_EXPECTS(pairs == recvs_.size(), "group {}: {} sends and {} receives to oneself", name(),
-                  pairs, recvs_.size());
+  TRIREME_EXPECTS(pairs == recvs_.size(), "group {}: {} sends and {} receives of the own rank",
+                  name(), pairs, recvs_.size());
   for (std::size_t i = 0; i < pairs; ++i) {
-    TRIREME_EXPECTS(sends_[i].bytes() == recvs_[i].bytes(), "group {}: {} meets {}", name(),
-                    sends_[i].to_string(), recvs_[i].to_string());
+    TRIREME_EXPECTS(sends_[i].bytes() == recvs_[i].bytes(), "group {}: {} does not match {}",
+                    name(), sends_[i].to_string(), recvs_[i].to_string());
     stream.device().copy(stream, recvs_[i].out, sends_[i].in, sends_[i].bytes());
   }
   sends_.clear();

@@ -86,7 +86,7 @@ std::vector<Communicator*> ProcessMesh::zero_groups() const {
 
 void ProcessMesh::set_doubled(int ranks) const {
   TRIREME_EXPECTS(replicas_->size() == 1 || ranks % shape_.shard == 0,
-                  "{} doubled data ranks are no whole ZeRO groups of {}", ranks, shape_.shard);
+                  "{} doubled data ranks do not fill ZeRO groups of {}", ranks, shape_.shard);
   data_->set_doubled(ranks);
   if (replicas_ != data_ && replicas_->size() > 1) replicas_->set_doubled(ranks / shape_.shard);
 }

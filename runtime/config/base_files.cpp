@@ -63,8 +63,8 @@ void refuse_circle(const std::vector<ConfigFile>& files, const std::string& next
   std::string way;
   for (auto file = met; file != files.end(); ++file)
     way += file->name + " -> ";
-  fail(ExitCode::config, "{}: leads in a circle: {}{}; one of them must not have a base", place,
-       way, met->name);
+  fail(ExitCode::config, "{}: the bases form a cycle: {}{}; remove the base from one of them",
+       place, way, met->name);
 }
 
 }  // namespace
@@ -90,8 +90,7 @@ std::vector<ConfigFile> read_with_bases(const std::string& path) {
 
 void refuse_base(const Node& root, const std::string& name) {
   if (const std::ptrdiff_t index = index_of_base(root); index >= 0)
-    fail(ExitCode::config, "{}: only a config that is a file has a base",
-         place_of(root, index, name));
+    fail(ExitCode::config, "{}: only a config file can have a base", place_of(root, index, name));
 }
 
 }  // namespace trireme::config

@@ -82,20 +82,20 @@ std::vector<BatchRamp::Point> ramp_points(std::span<const std::string> texts, st
     if (!split || size.ec != std::errc() || size.ptr != end || point.step < 0 ||
         point.step > last_step || point.size < 1 || point.size > largest_size) {
       problem = fmt::format(
-          "\"{}\" is not STEP:SIZE, the step (from 0) from which on there are so many {}", text,
-          unit);
+          "\"{}\" is not STEP:SIZE: from STEP on (counted from 0) there are SIZE {}", text, unit);
       return {};
     }
     points.push_back(point);
   }
   if (!points.empty() && points.front().step != 0)
-    problem = fmt::format("begins at step {}; say the size from step 0 on", points.front().step);
+    problem = fmt::format("begins at step {}; add the size for step 0", points.front().step);
   for (std::size_t i = 1; i < points.size(); ++i) {
     const auto [step, size] = points[i - 1];
     if (points[i].step <= step)
       problem = fmt::format("step {} does not come after step {}", points[i].step, step);
     if (points[i].size <= size)
-      problem = fmt::format("{} {} are no more than {}; sizes grow", points[i].size, unit, size);
+      problem =
+          fmt::format("{} {} are not more than {}; sizes must grow", points[i].size, unit, size);
   }
   return points;
 }

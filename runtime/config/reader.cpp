@@ -83,8 +83,8 @@ const Field* ConfigReader::find(const Given& given) {
   if (const Field* const field = keys_.find(given.key)) return field;
   const Field* const field = keys_.find_former(given.key);
   if (field != nullptr) {
-    where_.notices.push_back(fmt::format(
-        "{}: this key is called {} now; the old name is still read", given.place, field->key));
+    where_.notices.push_back(fmt::format("{}: this key is now called {}; the old name still works",
+                                         given.place, field->key));
   }
   return field;
 }
@@ -102,10 +102,10 @@ bool ConfigReader::is_removed(const Given& given, const Node& value) {
   if (value.kind != Node::Kind::scalar || value.text != gone->only) {
     if (!gone->instead.empty()) {
       where_.notices.push_back(
-          fmt::format("{}: ignored; this key is gone, use {}", given.place, gone->instead));
+          fmt::format("{}: ignored; this key was removed, use {}", given.place, gone->instead));
       return true;
     }
-    fail(ExitCode::config, "{}: {} cannot be honoured: {}; use {}", given.place,
+    fail(ExitCode::config, "{}: {} is not supported: {}; use {}", given.place,
          value.kind == Node::Kind::scalar ? printable(value.text) : describe(value), gone->reason,
          quote_if_needed(std::string(gone->only)));
   }
@@ -140,7 +140,7 @@ void ConfigReader::read_section(const std::string& section, const Node& node, in
 void ConfigReader::refuse_dotted_key(const std::string& key, int line) const {
   const Field* const field = keys_.find(key);
   if (field == nullptr || field->section().empty()) return;
-  fail(ExitCode::config, "{}: keys stand inside their section; write {}: {{{}: ...}}",
+  fail(ExitCode::config, "{}: a key must be inside its section; write {}: {{{}: ...}}",
        place_in_file(name_, line, key), field->section(), field->name());
 }
 
@@ -212,7 +212,8 @@ void ConfigReader::apply_override(const std::string& text) {
 
 Config ConfigReader::finish(Provenance& where) {
   if (!removed_.empty()) {
-    where_.notices.push_back(fmt::format("{}: {}: ignored; these keys are gone", name_, removed_));
+    where_.notices.push_back(
+        fmt::format("{}: {}: ignored; these keys were removed", name_, removed_));
   }
   settle_overridden(keys_, config_, where_);
   where = std::move(where_);

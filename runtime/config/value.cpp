@@ -179,7 +179,7 @@ struct Reader {
         assign(*row, node.items[i], scratch, here);
       } else {
         const auto near = closest(key, known);
-        fail(ExitCode::config, "{}: no key of a data set; {}", here,
+        fail(ExitCode::config, "{}: not a key of a data set; {}", here,
              near.empty() ? fmt::format("known are {}", fmt::join(known, ", "))
                           : fmt::format("did you mean {}?", near));
       }

@@ -95,10 +95,10 @@ void Device::out_of_memory(std::size_t bytes, MemoryKind kind, std::string_view 
   const std::string left =
       total == 0 ? "" : fmt::format(", which has {} of {} free", size_text(free), size_text(total));
   throw OutOfMemory(
-      fmt::format("out of memory: {} bytes ({}) of {} memory asked for by {} on {}{}; this rank "
-                  "holds {}",
-                  bytes, size_text(bytes), name_of(kind), name_of(current_role), place, left,
-                  held.empty() ? "nothing" : held),
+      fmt::format(
+          "out of memory: {} bytes ({}) of {} memory requested by {} on {}{}; this rank holds {}",
+          bytes, size_text(bytes), name_of(kind), name_of(current_role), place, left,
+          held.empty() ? "nothing" : held),
       current_role, same + bytes, same + free);
 }
 

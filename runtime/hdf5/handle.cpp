@@ -38,8 +38,9 @@ std::string advice_for_newer_file(std::string_view reason) {
   // it copies them in their old format.
   return fmt::format(
       "its format is newer than the HDF5 library of this program, {}.{}.{}, or it is damaged ({}); "
-      "write it anew for that with the HDF5 that wrote it: `h5repack -j 0 -k {} -f GZIP=4 IN OUT`, "
-      "or in Python every data set into h5py.File(OUT, 'w', libver=('earliest', 'v{}{:02}'))",
+      "rewrite it in an older format with the HDF5 that wrote it: `h5repack -j 0 -k {} -f GZIP=4 "
+      "IN OUT`, or in Python copy every data set into h5py.File(OUT, 'w', libver=('earliest', "
+      "'v{}{:02}'))",
       major, minor, release, reason, static_cast<int>(H5F_LIBVER_LATEST), major, minor);
 }
 

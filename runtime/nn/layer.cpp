@@ -49,9 +49,9 @@ Activation Blueprint::scratch(const Shape& shape, DType dtype) {
 }
 
 Activation Blueprint::until_weight(const Shape& shape) {
-  TRIREME_EXPECTS(
-      !(options_.split_backward && recomputed_),
-      "{}: nothing in a block that is recomputed as a whole lasts until backward_weight", prefix_);
+  TRIREME_EXPECTS(!(options_.split_backward && recomputed_),
+                  "{}: a block that is recomputed as a whole keeps nothing until backward_weight",
+                  prefix_);
   return options_.split_backward ? keep(shape) : scratch(shape);
 }
 
@@ -62,7 +62,8 @@ Activation Blueprint::workspace(std::size_t bytes) {
 }
 
 Activation Blueprint::cache(const Shape& shape) {
-  TRIREME_EXPECTS(options_.decode.rows > 0, "{}: a cache, but the chain does not decode", prefix_);
+  TRIREME_EXPECTS(options_.decode.rows > 0, "{}: got a cache, but the chain does not decode",
+                  prefix_);
   return derived(shape, compute());
 }
 

@@ -61,7 +61,7 @@ Tensor ParamArena::elements(const Bucket& bucket, int unit, int level, std::int6
   if (bucket.kind != ParamKind::weight)
     return range(level, bucket.owned + first - bucket.first, count);
   const int buffer = buffer_of_[static_cast<std::size_t>(unit)];
-  TRIREME_EXPECTS(buffer >= 0, "the {} of unit {} are not there", options_.what, unit);
+  TRIREME_EXPECTS(buffer >= 0, "the {} of unit {} are not in memory", options_.what, unit);
   return view_of(buffers_[static_cast<std::size_t>(buffer)], options_.dtype,
                  first - layout_->unit_weights(unit).first, count);
 }

@@ -44,7 +44,7 @@ Muon::Muon(Device& device, const ParamStore& params, const TensorGroup* slices,
 
 std::vector<Muon::Part> Muon::parts_of(const ParamSpec& spec, const TensorSplit& split) {
   TRIREME_EXPECTS(spec.shape.rank() > 1 && (spec.shard_axis != 1 || spec.shard_parts == 1),
-                  "parameter {} {} is no hidden matrix", spec.name, spec.shape.to_string());
+                  "parameter {} {} is not a hidden matrix", spec.name, spec.shape.to_string());
   const std::int64_t rows = spec.shape[0], columns = spec.shape.count() / rows;
   // Scaled like AdamW's steps: entries of a matrix of orthonormal rows or columns are 1 /
   // sqrt(longer side).

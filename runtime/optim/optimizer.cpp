@@ -44,7 +44,7 @@ Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerConfig& 
   };
   for (const OwnedRun& run : params.layout().owned_runs())
     TRIREME_EXPECTS(traits_.own_rates || run.rate == 1.0F,
-                    "{} has a learning rate of its own, which {} does not follow",
+                    "{} has its own learning rate, which {} does not support",
                     params.layout().spec(run.param).name, traits_.name);
   join(slices_, ranks.slices);
   join(tensor_, ranks.tensor);

@@ -75,7 +75,8 @@ GradReducer::GradReducer(Device& device, const ReducerGroups& groups, ParamStore
       const std::int64_t count =
           sharded_gradients() ? params.layout().slice_count(bucket) : bucket.count;
       if (span.count == 0) span.first = first;
-      TRIREME_EXPECTS(first == span.first + span.count, "bucket {} of a chunk lies apart", b);
+      TRIREME_EXPECTS(first == span.first + span.count,
+                      "bucket {} is not contiguous with its chunk", b);
       span.count += count;
     }
     chunks_.push_back(std::move(chunk));

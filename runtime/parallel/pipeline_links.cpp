@@ -99,9 +99,9 @@ void PipelineLinks::connect(Device& device) const {
 }
 
 const PipelineLinks::Channel& PipelineLinks::channel(ActionKind transfer) const {
-  TRIREME_EXPECTS(!is_compute(transfer), "a computation has no channel");
+  TRIREME_EXPECTS(!is_compute(transfer), "computations have no channel");
   const Channel& channel = channels_[index_of(transfer)];
-  TRIREME_EXPECTS(channel.group != nullptr, "stage {} has no such neighbour", stage_);
+  TRIREME_EXPECTS(channel.group != nullptr, "stage {} has no neighbour on this side", stage_);
   return channel;
 }
 

@@ -34,7 +34,7 @@ std::optional<std::string> unsupported(const ScheduleShape& shape) {
   }
   if (shape.micro_batches % shape.stages != 0) {
     return fmt::format(
-        "interleaved needs a multiple of its {} stages as micro-batches per step, not {}; use {} "
+        "interleaved needs a multiple of {} (its stages) micro-batches per step, not {}; use {} "
         "micro-batches, or 1f1b with 1 chunk",
         shape.stages, shape.micro_batches, multiples_near(shape.micro_batches, shape.stages));
   }
@@ -60,7 +60,7 @@ Peer peer_of(const ScheduleShape& shape, int stage, const Action& action) {
     default:
       break;
   }
-  TRIREME_EXPECTS(!is_compute(action.kind), "{} is no transfer", text_of(action, shape.chunks));
+  TRIREME_EXPECTS(!is_compute(action.kind), "{} is not a transfer", text_of(action, shape.chunks));
   return {};
 }
 

@@ -142,7 +142,7 @@ class StageCheck {
   Violation after(const Action& action, ActionKind kind) {
     if (!belongs(kind, action.chunk) || listed(kind, action) != 0) return {};
     const Action needed{kind, action.chunk, action.micro_batch};
-    return about(action, fmt::format("is not behind {}", text_of(needed, shape_.chunks)));
+    return about(action, fmt::format("does not come after {}", text_of(needed, shape_.chunks)));
   }
 
   Violation find_missing() {

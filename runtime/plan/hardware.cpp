@@ -132,8 +132,8 @@ Hardware slice_of(Hardware hardware, const std::string& profile) {
   if (!read || processors < 1 || processors > parts || memory < 1 || share > 1 ||
       hardware.node.cores > 0) {
     fail(ExitCode::config,
-         "--slice: \"{}\" is no MIG profile of {}: give parts of 7 and GiB of {:.0f}, as in "
-         "3g.40gb, for a machine of GPUs (nvidia-smi mig -lgip lists them)",
+         "--slice: \"{}\" is not a MIG profile of {}: give sevenths of a GPU and GiB of {:.0f}, as "
+         "in 3g.40gb (nvidia-smi mig -lgip lists the profiles)",
          profile, hardware.name, hardware.device.memory_bytes / gib);
   }
   const double fraction = static_cast<double>(processors) / parts;

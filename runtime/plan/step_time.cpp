@@ -241,7 +241,7 @@ double model_flops(const StepInput& input) {
 
 StepEstimate estimate_step(const StepInput& input, const Hardware& hardware) {
   TRIREME_EXPECTS(!input.layers.empty() && !input.stages.first_layer.empty(),
-                  "a step without layers");
+                  "the step has no layers");
   return Estimator(input, hardware).estimate();
 }
 

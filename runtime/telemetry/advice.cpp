@@ -14,9 +14,9 @@ bool always(Facts) {
   return true;
 }
 constexpr std::array table = {
-    Advice{Trouble::exposed_comm, [](Facts run) { return run.data > 1; },
-           "raise train.global_batch (changes the training): gradients are exchanged once in a "
-           "step"},
+    Advice{
+        Trouble::exposed_comm, [](Facts run) { return run.data > 1; },
+        "raise train.global_batch (changes the training): gradients are exchanged once per step"},
     Advice{Trouble::exposed_comm, [](Facts run) { return run.tensor > 1; },
            "lower parallel.tensor, whose messages are in every layer"},
     Advice{Trouble::exposed_comm, [](Facts run) { return run.tensor > 1 && run.hosts != 1; },
@@ -39,19 +39,19 @@ constexpr std::array table = {
     Advice{Trouble::data_wait, always, "raise data.workers or data.prefetch"},
     Advice{Trouble::data_wait, always, "put the data on faster storage"},
     Advice{Trouble::small_cache, always,
-           "raise data.cache_megabytes: chunks were decoded again for want of room"},
+           "raise data.cache_megabytes: the cache was too small, and chunks were decoded again"},
     Advice{Trouble::small_cache, always,
-           "write the files anew with a sample in a chunk (h5repack -l CHUNK=...)"},
+           "rewrite the files with one sample per chunk (h5repack -l CHUNK=...)"},
     Advice{Trouble::data_wait_of_rank, [](Facts run) { return run.ranks > 1; },
            "look at the storage of that rank's host: trireme doctor measures it"},
     Advice{Trouble::straggler, [](Facts run) { return run.ranks > 1; },
            "look at the clock, heat and other programs of that rank's host: trireme doctor "
            "compares ranks"},
     Advice{Trouble::uneven_batch, [](Facts run) { return run.uneven_batch; },
-           "use a number of data ranks, or a train.global_batch (changes the training), of which "
-           "each rank gets as many: trireme plan shows what each holds"},
+           "use a number of data ranks, or a train.global_batch (changes the training), that gives "
+           "each rank equally many micro-batches: trireme plan shows them"},
     Advice{Trouble::no_core, share_cores,
-           "ranks share cores: start at most one rank for each, and bind none to another's"},
+           "ranks share cores: start at most one rank per core, and bind no two to the same core"},
     Advice{Trouble::no_core,
            [](Facts run) { return !share_cores(run) && run.other_programs >= some_core; },
            "other programs used these cores: stop them, or ask for cores of your own"},
@@ -65,7 +65,7 @@ constexpr std::array table = {
         "no other program used these cores, so the run's own threads did: lower data.workers, or "
         "start fewer ranks on a host"},
     Advice{Trouble::no_core_of_rank, [](Facts run) { return run.ranks > 1; },
-           "another program may run on that rank's cores, or go before it (nice)"},
+           "another program may run on that rank's cores, or have a higher priority (nice)"},
     Advice{Trouble::checkpoint, [](Facts run) { return !run.checkpoint_async; },
            "set checkpoint.async: true, which writes while training goes on"},
     Advice{Trouble::checkpoint, [](Facts run) { return run.checkpoint_every > 0; },

@@ -62,7 +62,8 @@ std::string describe(const MachineLoad& load) {
   if (load.stolen >= worth_telling)
     text += fmt::format(", other virtual machines {:.1f}", load.stolen);
   if (load.waited >= 0.005)
-    text += fmt::format(", and cores were waited for in {:.0f} % of the time", 100 * load.waited);
+    text +=
+        fmt::format(", and threads waited for cores in {:.0f} % of the time", 100 * load.waited);
   return text;
 }
 

@@ -56,10 +56,10 @@ constexpr std::array before_times{
         [](const S& m) { return m.noise_scale ? Value(m.noise_square) : Value(); }},
     StepMetric{
         {"spikes", "batches", counter, whole,
-         "batches so far that were skipped because their loss leapt (train.spike_zscore)"},
+         "batches so far that were skipped because their loss jumped (train.spike_zscore)"},
         [](const S& m) { return m.spikes ? Value(static_cast<double>(*m.spikes)) : Value(); }},
     StepMetric{{"targets", "items", gauge, whole,
-                "of the step's items those counted in the loss, where they are not all"},
+                "items of the step that count in the loss, if not all do"},
                [](const S& m) {
                  return m.targets < m.items ? Value(static_cast<double>(m.targets)) : Value();
                }},
@@ -91,23 +91,23 @@ constexpr std::array before_times{
 
 constexpr StepMetric joules{
     {"joules", "J", gauge, thousandths,
-     "energy of processors, or of GPUs, since the step before; where all is counted"},
+     "energy of the processors, or of the GPUs, since the previous step, if all of it is counted"},
     optional_of<&S::joules>};
 
 constexpr std::array evaluation_table{
     EvaluationMetric{{"validation_loss", "1", gauge, exact, "loss over the validation set"},
                      [](const E& m) { return Value(m.validation_loss); }},
-    EvaluationMetric{{"accuracy", "1", gauge, exact,
-                      "share of the validation set's targets that were right (classifiers)"},
-                     [](const E& m) { return m.accuracy; }},
+    EvaluationMetric{
+        {"accuracy", "1", gauge, exact,
+         "share of the validation set's targets that were predicted correctly (classifiers)"},
+        [](const E& m) { return m.accuracy; }},
     EvaluationMetric{{"evaluation_ms", "ms", gauge, thousandths, "time of the evaluation"},
                      [](const E& m) { return Value(m.evaluation_ms); }},
 };
 
 constexpr std::array run_table{
     RunMetric{{"running", "1", gauge, whole,
-               "1 while the run trains, 0 after its end; 1 stays where "
-               "the process was killed"},
+               "1 while the run trains, 0 after its end; it stays 1 if the process was killed"},
               [](const RunProgress& s) { return Value(s.running ? 1 : 0); }},
     RunMetric{
         {"steps_done", "steps", counter, whole, "steps done, those of earlier starts included"},

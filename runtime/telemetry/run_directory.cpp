@@ -44,7 +44,7 @@ void refuse_an_earlier_run(const std::string& path) {
     if (!has_file(path, name)) continue;
     fail(ExitCode::config,
          "run.directory: {}: already holds a run ({} is there); choose another run.directory, or "
-         "begin anew in this one with --overwrite",
+         "start from scratch in this one with --overwrite",
          path, name);
   }
 }

@@ -77,8 +77,8 @@ std::string describe(const json& notes) {
 [[noreturn]] void no_locks(const std::string& key, const std::string& path,
                            const std::string& why) {
   fail(ExitCode::config,
-       "{}: {}: cannot be kept from other jobs: {}; use a local file system, NFS version 4, or "
-       "Lustre mounted with flock",
+       "{}: {}: cannot be locked against other jobs: {}; use a local file system, NFS version 4, "
+       "or Lustre mounted with flock",
        key, path, why);
 }
 
@@ -127,7 +127,7 @@ void RunOwner::require() const {
   if (::stat(notes_path().c_str(), &status) == 0 && is_untouched(status, notes_status_)) return;
   const std::string now = text_in(notes_path());
   if (now == notes_) return;
-  fail(ExitCode::config, "{}: {}: belongs to {} now; this job ends, and leaves nothing more there",
+  fail(ExitCode::config, "{}: {}: now belongs to {}; this job ends and writes nothing more there",
        key_, directory_,
        now.empty() ? "nobody (owner.json is gone)" : describe(notes_in(notes_path())));
 }

@@ -29,7 +29,7 @@ Loss straggler(const RunSummary& summary, const RunFacts& facts, double waits) {
   const SlowRank& slow = summary.slow.compute;
   if (slow.rank < 0 && facts.uneven_batch)
     return {Trouble::uneven_batch, "waits for ranks that hold more micro-batches", waits};
-  if (slow.rank < 0) return {Trouble::straggler, "waits for ranks that are slower by turns", waits};
+  if (slow.rank < 0) return {Trouble::straggler, "waits for ranks that are slow in turn", waits};
   return {Trouble::straggler, "straggler, " + name_of(slow, summary) + ",",
           std::max(waits, slow.seconds)};
 }
@@ -162,7 +162,7 @@ std::string spread_line(const RunSummary& summary) {
       {"own work", TimePart::compute},
       {"wait for their own data", TimePart::data_wait},
       {"wait for a core", TimePart::core_wait},
-      {"stand still for checkpoints", TimePart::checkpoint}};
+      {"stop for checkpoints", TimePart::checkpoint}};
   std::string text;
   for (const auto& [name, part] : parts) {
     const auto of = [part = part](const Times& rank) { return rank[part]; };
@@ -286,8 +286,7 @@ std::string verdict(const RunSummary& summary, const RunFacts& given) {
   constexpr double worth_naming = 5;  // percent
   if (summary.divergence.since > 0) {
     return fmt::format(
-        "verdict: the loss is not finite from step {} on, so its speed is worth "
-        "nothing; {}",
+        "verdict: the loss is not finite from step {} on, so its speed means nothing; {}",
         summary.divergence.since, advice_for(Trouble::non_finite, given));
   }
   RunFacts facts = given;

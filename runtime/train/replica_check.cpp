@@ -179,10 +179,10 @@ void ReplicaCheck::name_odd_one(const Group& group, std::span<const std::size_t>
   }
   const bool majority = odd.size() < ranks;
   fail(ExitCode::communication,
-       "replicas of the weights differ after step {}: {} {} in {}{} of group {}; the memory or the "
-       "arithmetic of {} is suspect: leave it out and resume from a checkpoint before that step "
+       "replicas of the weights differ after step {}: {} {} in {}{} of group {}; suspect the "
+       "memory or the arithmetic of {}: leave it out and resume from a checkpoint before that step "
        "(train.divergence_check_every)",
-       done_, names, majority ? "departs from the rest" : "do not agree",
+       done_, names, majority ? "differs from the others" : "differ from each other",
        regions_[differing.front()].name,
        differing.size() == 1 ? "" : fmt::format(" and {} more tensors", differing.size() - 1),
        group.ranks->name(), majority ? "that machine" : "one of these machines");

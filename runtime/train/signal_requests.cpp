@@ -36,8 +36,8 @@ void interrupt() {
     abort_job(interrupted_exit);
   }
   log::get("train").info(
-      "interrupted: the run stops after its next step, with a checkpoint; interrupt it again to "
-      "end it at once");
+      "interrupted: the run writes a checkpoint after its next step and stops; interrupt it again "
+      "to end it at once");
 }
 
 void note(int signal) {

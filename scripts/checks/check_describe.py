@@ -154,7 +154,7 @@ TABLE = [
     (pytables, "tables", ("images", "labels", "NHWC"), ""),
     (pytables_without_label, "tables", "nothing looks like a label", ""),
     (matlab, None, ("X", "y", "NCWH"), ""),
-    (numbered_groups, None, "is one of 5 data sets in groups of numbered names", ""),
+    (numbered_groups, None, "is one of 5 data sets in groups with numbered names", ""),
     (groups_of_samples, None, ("image", "@label", "HWC"), ""),
     (two_splits, None, ("train/x", "train/y", "NHWC"), "not used: val/x"),
     (unreadable, None, "records of several members", ""),

@@ -74,14 +74,14 @@ def faults():
             f"the weights before it, .*{name}", one, "memory", layout == "data 2")
     for layout in ("ZeRO 1", "ZeRO 3"):
         add("bit of a weight, in the update", layout, f"what=weights,kind=flip,rank=1,name={expand},element=3",
-            f"the weights behind the update, .*{expand}", one, "update")
+            f"the weights after the update, .*{expand}", one, "update")
     for layout in ("data 2", "tensor 2", "ZeRO 3"):
         micro_batch = 1 if layout == "ZeRO 3" else 2  # which of them are rank 1's
         add("bit of an activation", layout, f"what=activation,kind=flip,rank=1,layer=1,micro_batch={micro_batch},element=17",
             f"micro-batch {micro_batch}: forward, .*layer 1, blocks.0", one, "tensor group" if layout == "tensor 2" else "forward pass")
     for layout in ("data 2", "pipeline 2", "tensor 2"):
         add("bit of a gradient", layout, "what=gradient,kind=flip,rank=1,layer=2,micro_batch=2,element=5",
-            "micro-batch 2: backward, the gradient of what a layer is given, layer 2", one,
+            "micro-batch 2: backward, the gradient of a layer's input, layer 2", one,
             "tensor group" if layout == "tensor 2" else "backward pass")
     # Messages.
     add("bit of a message between stages", "pipeline 2", "what=activation,kind=flip,rank=1,received=1,micro_batch=1,element=9",
@@ -131,7 +131,7 @@ def faults():
     add("rounding of another library, one weight's gradient", "ZeRO 1", f"what=parameter_gradient,kind=rounding,rank=all,name={contract}",
         f"micro-batch 0: backward, the gradient of a parameter, .*{contract}", "rank", "backward pass")
     add("update off by a last bit", "tensor 2", f"what=weights,kind=rounding,rank=all,name={weight}",
-        f"the weights behind the update, .*{weight}", "rank", "update")
+        f"the weights after the update, .*{weight}", "rank", "update")
     return table
 
 

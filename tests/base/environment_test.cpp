@@ -51,7 +51,7 @@ TEST(Environment, InvalidValuesAreIgnoredWithAWarningOfNameValueAndBounds) {
     const Answer answer = read_with(name.c_str(), value);
     EXPECT_EQ(answer.number, std::nullopt) << value;
     EXPECT_THAT(answer.said, AllOf(HasSubstr("[warning]"), HasSubstr(name + "=" + value),
-                                   HasSubstr("is no whole number from 1 to 1000")));
+                                   HasSubstr("is not a whole number from 1 to 1000")));
   }
 }
 

@@ -31,7 +31,7 @@ TEST(FileKind, NamesFilesMistakenForDataAndWeights) {
       {"\x1f\x8b\x08\x00"s, "compressed by gzip"},
       {tar, "a tar archive"},
       {"\x80\x02\x00\x00\x00\x00\x00\x00{\"a\":"s, "a safetensors file"},
-      {std::string(512, '\0'), "of zeros in its first 512 bytes"},
+      {std::string(512, '\0'), "filled with zeros in its first 512 bytes"},
       {"\x01\x02\xab"s, "the bytes 01 02 ab)"},
   };
 

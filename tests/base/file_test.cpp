@@ -102,7 +102,7 @@ TEST_F(FileTest, RelativeNameWithoutADirectoryIsWrittenHere) {
 
 TEST_F(FileTest, MissingDirectoryIsNamed) {
   EXPECT_THAT(data_error([&] { write_file(path("no/such/a"), "x", ExitCode::data); }),
-              HasSubstr("no/such; make it first"));
+              HasSubstr("no/such does not exist; create it first"));
 }
 
 TEST_F(FileTest, DirectoriesAndDevicesAreNotReplaced) {
@@ -173,7 +173,7 @@ TEST_F(FileTest, EarlyEndNamesThePlaceAndWhatIsMissing) {
   std::array<std::byte, 5> part{};
 
   EXPECT_THAT(data_error([&] { read_exactly(file, path("a"), 8, part, ExitCode::data); }),
-              HasSubstr("a: ends at byte 10, 3 bytes early"));
+              HasSubstr("a: ends at byte 10, 3 bytes too early"));
 }
 
 TEST_F(FileTest, MissingFileAndDirectoryAreRefused) {

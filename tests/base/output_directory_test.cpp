@@ -86,14 +86,14 @@ TEST_F(OutputDirectoryTest, AnAppendedFileIsOpenedButNoLinkPipeOrDirectory) {
   for (const char* const name : {"link", "dangling"}) {
     expect_error(
         code, [&] { static_cast<void>(directory().open(name, flags)); }, at(name),
-        "is a symbolic link", "remove it, or make the whole directory the link");
+        "is a symbolic link", "remove it, or make the directory itself a link");
   }
   EXPECT_FALSE(fs::exists(at("nothing")));
   fs::create_hard_link(precious(), at("hard"));
   for (const int how : {flags, O_WRONLY | O_APPEND}) {
     expect_error(
         code, [&] { static_cast<void>(directory().open("hard", how)); }, at("hard"),
-        "is a hard link", "put a copy in its place");
+        "is a hard link", "replace it by a copy");
   }
   ASSERT_EQ(::mkfifo(at("pipe").c_str(), 0600), 0);
   expect_error(

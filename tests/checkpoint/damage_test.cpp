@@ -184,21 +184,21 @@ TEST_F(DamageTest, RefusesInvalidManifests) {
         "m.json", why);
   };
   refused("\"version\": 1", "\"version\": 2", "version");
-  refused("\"step\": 5", "\"step\": 5, \"step\": 6", "'step': stands twice");
+  refused("\"step\": 5", "\"step\": 5, \"step\": 6", "'step': appears twice");
   refused("\"step\": 5", "\"step\": 5, \"more\": 6", "more: is unknown");
   refused("\"step\": 5", "\"step\": -5", "not a whole number");
   refused("\"step\": 5", "\"step\": 99999999999999999999999", "not a whole number");
   refused(R"("data":1,"pipeline":1,"tensor":1)", R"("data":99999,"pipeline":99999,"tensor":99999)",
-          "is of 999970000299999 ranks");
+          "has 999970000299999 ranks, too many");
   refused("rank_00000.h5", "../../rank_0.h5", "is not rank_00000.h5");
   refused("\"name\":\"a.bias\"", "\"name\":\"a/bias\"", "not a plain name");
-  refused("\"name\":\"a.bias\"", "\"name\":\"a.weight\"", "stands twice");
+  refused("\"name\":\"a.bias\"", "\"name\":\"a.weight\"", "appears twice");
   refused("[24]", "[4611686018427387904]", "shape");
   refused("[24]", "[48]", "exactly one slice");
   refused("\"run\":", "\"lead\":2,\"run\":", "does not divide the tensor");
   refused("\"run\":", "\"lead\":0,\"run\":", "lead");
   refused("\"values\": [\"model\", ", "\"values\": [", "lacks the model");
-  refused("\"tensor\":1", "\"tensor\":2", "are 1 of 2 ranks");
+  refused("\"tensor\":1", "\"tensor\":2", "are of 1 ranks, not 2");
   refused("\"state\": {\"seed\":1234}", "\"state\": {\"a\":" + std::string(100000, '[') + "}",
           "nested more than 128 levels deep");
 }

@@ -125,7 +125,7 @@ TEST_F(ExchangeTest, ReadsShardsPrefixesMasksAndATiedHead) {
     EXPECT_EQ(back.at(tensor.name), tensor.values) << tensor.name;
   test::write_text(index, R"({"weight_map": {"x": "../a.safetensors"}})");
   expect_error(
-      ExitCode::checkpoint, [&] { import_hf(index); }, "outside of the index's");
+      ExitCode::checkpoint, [&] { import_hf(index); }, "outside the index's");
   test::write_text(index, R"({"weight_map": {"wte.weight": "a.safetensors"}})");
   expect_error(
       ExitCode::checkpoint, [&] { import_hf(index); }, "is not in the file");
@@ -146,15 +146,15 @@ TEST_F(ExchangeTest, NamesAnotherFileInPlaceOfWeights) {
   pickle.append(26, '\0').append("pytorch_model/data.pkl");
   test::write_text(directory_.file("pickle/pytorch_model.bin"), pickle);
   const std::string advice =
-      "a Python pickle, as torch.save writes; it can run code when it is loaded and is not read "
-      "here: load it with its own library and save the tensors with safetensors";
+      "a Python pickle, as torch.save writes; loading one can run code, so it is refused: load it "
+      "with its own library and save the tensors with safetensors";
   refused("pickle", "its pytorch_model.bin is " + advice);
   refused("pickle/pytorch_model.bin", "it is " + advice);
   std::filesystem::create_directories(directory_.file("shards"));
   for (const char* const name : {"1", "2"})
     test::write_text(directory_.file(fmt::format("shards/model-0000{}-of-00002.safetensors", name)),
                      "");
-  refused("shards", "it holds model-00001-of-00002.safetensors of 2 files, and no index");
+  refused("shards", "it holds model-00001-of-00002.safetensors of 2 files, but no index");
 }
 
 TEST_F(ExchangeTest, RefusesAnotherModel) {
@@ -177,8 +177,7 @@ TEST_F(ExchangeTest, RefusesAnotherModel) {
   test::write_text(theirs_ + "/config.json", config);
   expect_error(
       ExitCode::config, [&] { import_hf(theirs_); },
-      "activation_function is \"gelu_old\", and models here have one of gelu_new, "
-      "gelu_pytorch_tanh");
+      "activation_function is \"gelu_old\", supported are gelu_new, gelu_pytorch_tanh");
   test::write_text(theirs_ + "/config.json", R"({"model_type": "llama"})");
   expect_error(
       ExitCode::config, [&] { import_hf(theirs_); }, "num_hidden_layers is missing");
@@ -187,7 +186,7 @@ TEST_F(ExchangeTest, RefusesAnotherModel) {
       ExitCode::config, [&] { import_hf(theirs_); }, "model_type is \"t5\"");
   test::write_text(config_, "model: {family: resnet, stem: small}\n");
   expect_error(
-      ExitCode::config, [&] { export_ours(); }, "model.stem: small has no form");
+      ExitCode::config, [&] { export_ours(); }, "model.stem: small is not supported");
 }
 
 // Two query heads share one key head; heads are wider than hidden / heads.
@@ -285,7 +284,7 @@ TEST_F(Qwen3Exchange, HasItsKindItsNormsAndItsWindow) {
   expect_refused(all, all + types("full_attention", "chunked_attention"), "not a list of 2 times");
   expect_refused("\"use_sliding_window\": true",
                  types("full_attention", "sliding_attention") + "\"use_sliding_window\": false",
-                 "and the window of this file is none");
+                 "but the window of this file is none");
 }
 
 TEST_F(LlamaExchange, ReadsRotationsAsTheLibraryDoes) {
@@ -319,11 +318,11 @@ TEST_F(LlamaExchange, ReadsRotationsAsTheLibraryDoes) {
           "rope_scaling.attention_factor is 1.5");
   refused(yarn + R"("factor": 2, "truncate": false})", "rope_scaling.truncate is false");
   refused(R"("rope_scaling": {"rope_type": "default", "partial_rotary_factor": 0.5})",
-          "rope_scaling.partial_rotary_factor is 0.5, and the models here compute with 1.0");
+          "rope_scaling.partial_rotary_factor is 0.5, but models here support only 1.0");
   refused(R"("rope_parameters": {"full_attention": {"rope_theta": 500.0}})",
           "rope_parameters.full_attention is");
   refused(R"("rope_scaling": {"type": "linear", "factor": 3}, "rope_parameters": {"factor": 2})",
-          "rope_parameters is another");
+          "rope_parameters differs");
 }
 
 TEST_F(LlamaExchange, RefusesUnsupportedSettingsOfItsConfig) {
@@ -333,9 +332,9 @@ TEST_F(LlamaExchange, RefusesUnsupportedSettingsOfItsConfig) {
   expect_refused("\"mlp_bias\": false", "\"mlp_bias\": true", "mlp_bias is true");
   const std::string first = "\"model_type\"";
   expect_refused(first, R"("quantization_config": {"bits": 4}, "model_type")",
-                 R"(quantization_config is {"bits":4}, and what this key changes)");
+                 R"(quantization_config is {"bits":4}, but its effect on a model)");
   expect_refused(first, R"("sliding_window": 3, "model_type")", "sliding_window is 3");
-  expect_refused(first, R"("partial_rotary_factor": 0.5, "model_type")", "compute with 1.0");
+  expect_refused(first, R"("partial_rotary_factor": 0.5, "model_type")", "support only 1.0");
   expect_refused("\"rope_scaling\": null",
                  R"("rope_scaling": {"rope_type": "longrope", "factor": 2})",
                  "rope_scaling.rope_type is \"longrope\"");
@@ -376,7 +375,7 @@ TEST_F(LlamaExchange, NamesMissingExtraAndMisshapenTensors) {
       ExitCode::config, [&] { import_hf(theirs_); }, "describes a model with model.kv_heads: 1");
   test::write_text(config_, "model: {family: llama, qk_norm: true, qkv_bias: true}\n");
   expect_error(
-      ExitCode::config, [&] { export_ours(); }, "none for both");
+      ExitCode::config, [&] { export_ours(); }, "none with both");
 }
 
 TEST_F(LlamaExchange, ABaseModelWithoutItsHeadIsNamed) {
@@ -391,8 +390,8 @@ TEST_F(LlamaExchange, ABaseModelWithoutItsHeadIsNamed) {
 
   expect_error(
       ExitCode::checkpoint, [&] { import_hf(directory_.file("base.safetensors")); },
-      "has embed_tokens.weight and not model.embed_tokens.weight: it is a base model, saved "
-      "without the head that predicts; save the whole model, whose names begin with 'model.'");
+      "has embed_tokens.weight, but not model.embed_tokens.weight: it is a base model, saved "
+      "without its prediction head; save the whole model, whose names begin with 'model.'");
 }
 
 TEST_F(LlamaExchange, AnImportChecksItselfByAForwardPass) {
@@ -402,7 +401,7 @@ TEST_F(LlamaExchange, AnImportChecksItselfByAForwardPass) {
   };
   EXPECT_THAT(import_checked(theirs_), HasSubstr("600 logits as in trireme_expectations"));
   EXPECT_THAT(run({"import", theirs_, "--out", back_, "--force", "--no-check"}),
-              HasSubstr("answers to compare with are left out (--no-check)"));
+              HasSubstr("logits to compare with were not read (--no-check)"));
 
   auto planted = read_all(theirs_);
   for (float& value : planted.at("model.layers.1.self_attn.o_proj.weight"))
@@ -414,8 +413,8 @@ TEST_F(LlamaExchange, AnImportChecksItselfByAForwardPass) {
       "the largest difference of logits is");
   EXPECT_FALSE(std::filesystem::exists(back_));
   std::filesystem::remove(theirs_ + "/trireme_expectations.safetensors");
-  EXPECT_THAT(import_checked(theirs_),
-              HasSubstr("answers to compare with would lie in a trireme_expectations.safetensors"));
+  EXPECT_THAT(import_checked(theirs_), HasSubstr("logits to compare with are not there (they would "
+                                                 "be in trireme_expectations.safetensors)"));
 }
 
 TEST_F(LlamaExchange, ExpectationsOfAnotherModelAreNamed) {
@@ -433,7 +432,7 @@ TEST_F(LlamaExchange, ExpectationsOfAnotherModelAreNamed) {
   };
 
   refuses({1, 50}, {1, 2}, {1, 2, 50}, "token id 50 lies outside the model's vocabulary [0, 50)");
-  refuses({1, 2, 3, 4, 5, 6, 7}, {1, 7}, {1, 7, 50}, "texts of 7 tokens, and the model reads");
+  refuses({1, 2, 3, 4, 5, 6, 7}, {1, 7}, {1, 7, 50}, "texts of 7 tokens, but the model reads");
   refuses({1, 2}, {1, 2}, {1, 2, 49}, "logits is f32 (1, 2, 49), not (1, 2, 50)");
   refuses({1, 2}, {2}, {1, 2, 50}, "input_ids is i64 (2), not (texts, tokens)");
 }

@@ -177,7 +177,7 @@ TEST(Safetensors, WritingIntoAMissingDirectoryNamesThePath) {
   const TemporaryDirectory directory;
   const std::string path = directory.file("none/a.safetensors");
   expect_error(
-      ExitCode::checkpoint, [&] { write_safetensors(path, {}); }, path, "make it first");
+      ExitCode::checkpoint, [&] { write_safetensors(path, {}); }, path, "create it first");
 }
 
 TEST(Safetensors, RefusesEveryBrokenHeader) {
@@ -193,14 +193,14 @@ TEST(Safetensors, RefusesEveryBrokenHeader) {
       {std::string("{}\0x", 4), "", "not JSON"},
       {"{} x", "", "not a valid"},
       {"{", "", "not a valid"},
-      {R"({"a":1})", "", "'a': a number where it has no place"},
+      {R"({"a":1})", "", "'a': a number is not allowed here"},
       {R"({"a":{}})", "", "needs dtype, shape and data_offsets"},
       {R"({"a":{"dtype":"F32","shape":[1]}})", "1234", "needs dtype"},
       {R"({"a":{)" + entry + R"(,"extra":1}})", "1234", "unknown field 'extra'"},
-      {R"({"a":{)" + entry + R"(,"shape":[1]}})", "1234", "'shape' stands twice"},
-      {R"({"a":{)" + entry + R"(},"a":{)" + entry + "}}", "1234", "'a' stands twice"},
+      {R"({"a":{)" + entry + R"(,"shape":[1]}})", "1234", "'shape' appears twice"},
+      {R"({"a":{)" + entry + R"(},"a":{)" + entry + "}}", "1234", "'a' appears twice"},
       {R"({"__metadata__":{"k":1}})", "", "a number"},
-      {R"({"__metadata__":{"k":"1","k":"2"}})", "", "'__metadata__.k' stands twice"},
+      {R"({"__metadata__":{"k":"1","k":"2"}})", "", "'__metadata__.k' appears twice"},
       {R"({"__metadata__":{"k":{}}})", "", "an object"},
       {R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", "1234", "negative"},
       {R"({"a":{"dtype":"F32","shape":[1.0],"data_offsets":[0,4]}})", "1234", "fraction"},
@@ -208,13 +208,13 @@ TEST(Safetensors, RefusesEveryBrokenHeader) {
       {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0]}})", "1234", "two numbers"},
       {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4,8]}})", "1234", "a number"},
       {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", "12345678", "do not continue"},
-      {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,8]}})", "12345678", "does not take"},
+      {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,8]}})", "12345678", "does not fit"},
       {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", "", "do not continue"},
       {R"({"a":{)" + entry + R"(},"b":{)" + entry + "}}", "1234", "do not continue"},
       {R"({"a":{)" + entry + "}}", "123", "truncated"},
       {R"({"a":{)" + entry + "}}", "12345", "damaged"},
       {R"({"a":{"dtype":"F32","shape":[4294967296,4294967296,4],"data_offsets":[0,0]}})", "",
-       "does not take"},
+       "does not fit"},
       {"{\"a\":" + std::string(200000, '['), "", "nested more than 128 levels"},
       {"{\"\xff\":1}", "", "not a valid"},
   };
@@ -272,7 +272,7 @@ TEST(Safetensors, AskingForTheWrongThingNamesFileAndTensor) {
       ExitCode::checkpoint, [&] { (void)file.shape("nope"); }, path, "'nope'");
   expect_error(
       ExitCode::checkpoint, [&] { file.read("matrix", values, 20); }, path, "'matrix'",
-      "24 bytes where 20");
+      "24 bytes, expected 20");
 }
 
 TEST(Safetensors, ARankBeyondOursIsRefusedByName) {

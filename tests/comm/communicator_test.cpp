@@ -372,7 +372,8 @@ TEST_F(CommunicatorTest, MisuseOfGroupsIsRefused) {
   expect_error(
       ExitCode::internal, [&] { world().group_end(comm_stream()); }, "without group_begin");
   expect_error(
-      ExitCode::internal, [&] { world().send(comm_stream(), tensor_of(a), rank()); }, "to oneself");
+      ExitCode::internal, [&] { world().send(comm_stream(), tensor_of(a), rank()); },
+      "to the own rank");
   world().group_begin();
   expect_error(
       ExitCode::internal, [&] { world().group_begin(); }, "inside a group");
@@ -430,7 +431,7 @@ TEST_F(CommunicatorTest, AMessageLongerThanItsReceiverFailsTheStream) {
   if (rank() == 1) {
     world().recv(comm_stream(), tensor_of(data), 0);
     const char* const reason =
-        test::over_tcp() ? "80 bytes met a receive of 40" : "MPI_ERR_TRUNCATE";
+        test::over_tcp() ? "80 bytes does not fit a receive of 40" : "MPI_ERR_TRUNCATE";
     expect_error(
         ExitCode::communication, [&] { finish(); }, reason);
   } else {

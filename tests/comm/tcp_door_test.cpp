@@ -159,7 +159,7 @@ TEST_F(TcpDoorTest, AnImpostorOfRank0IsNotBelieved) {
 
   test::expect_error(
       ExitCode::communication, [&] { static_cast<void>(tcp_connect_all(rank_1)); },
-      "turned this process away");
+      "closed the connection");
   test::expect_error(
       ExitCode::communication, [&] { static_cast<void>(served.get()); }, "waited 1 s");
 }

@@ -84,7 +84,7 @@ TEST_F(TcpInboxTest, AnAnnouncedLengthTakesNoMemory) {
   EXPECT_TRUE(inbox_.receive(peer, channel, user, wanted.request));
   come("y");
   EXPECT_TRUE(wanted.request->done);
-  EXPECT_NE(wanted.request->problem.find("1099511627776 bytes met a receive of 5"),
+  EXPECT_NE(wanted.request->problem.find("1099511627776 bytes does not fit a receive of 5"),
             std::string::npos);
 }
 
@@ -192,7 +192,7 @@ TEST_F(TcpMeshDeathTest, ABadPeerEndsTheJobAsAFailure) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto failed = testing::ExitedWithCode(5);
   EXPECT_EXIT(outlive(header(tcp_abort_tag, 0, 0)), failed, "");
-  EXPECT_EXIT(outlive(header(user, ~std::uint64_t{0})), failed, "rank 1 sends what is no message");
+  EXPECT_EXIT(outlive(header(user, ~std::uint64_t{0})), failed, "rank 1 sent an invalid message");
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ check "a rank of another job to be turned away" end_of $other_job 5
 check "a rank of another size to be turned away" end_of $other_size 5
 check "the secret in its message" says other_secret TRIREME_SECRET
 check "another job in its message" says other_job 'belongs to another job'
-check "another size in its message" says other_size 'WORLD_SIZE is another'
+check "another size in its message" says other_size 'WORLD_SIZE differs'
 RANK=1 "$program" none >"$place/1.log" 2>&1 &
 rank_1=$!
 check "rank 0 to end well" end_of $rank_0 0

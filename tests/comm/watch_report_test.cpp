@@ -81,7 +81,7 @@ TEST_F(WatchReportTest, NamesARankThatHasNotCome) {
 
   expect_message({"group data: all_gather(f32, count 12) number 2 has waited", "timeout_seconds: 2",
                   "rank 5 (rank 1 of the group) is late for all_gather(f32, count 12) number 2",
-                  "it waits in no call", "its last in this group was all_reduce"});
+                  "it waits in no call", "its last call in this group was all_reduce"});
 }
 
 TEST_F(WatchReportTest, NamesWhatALateRankWaitsFor) {
@@ -143,7 +143,7 @@ TEST_F(WatchReportTest, AStuckStepAsksEveryRankForItsDumpAndNamesItself) {
   EXPECT_EQ(stuck.questions().size(), 5U);
   EXPECT_FALSE(stuck.complete());
   EXPECT_TRUE(stuck.message(2).starts_with(
-      "rank 3 is stuck, and not for want of other ranks: step 7: forward, for 3.0 s (deadline"));
+      "rank 3 is stuck, but does not wait for other ranks: step 7: forward, for 3.0 s (deadline"));
 }
 
 TEST_F(WatchReportTest, ARankThatComputesSaysWhere) {

@@ -204,7 +204,7 @@ TEST_F(Watched, MisuseIsRefusedAsByTheGroupItself) {
       "all_reduce", "(12)", "(13)");
   test::expect_error(
       ExitCode::internal, [&] { watched->send(comm_stream(), tensor_of(data), rank()); },
-      "to oneself");
+      "to the own rank");
   test::expect_error(
       ExitCode::internal, [&] { watched->group_end(comm_stream()); }, "without group_begin");
 }

@@ -63,10 +63,10 @@ TEST_F(ConfigBase, CyclesAreRefusedWithThePath) {
   fs::create_symlink("linked.yaml", home_.path() / "other2.yaml");
 
   EXPECT_THAT(refused(a),
-              HasSubstr(c + ":1: base: leads in a circle: " + b + " -> " + c + " -> " + b));
+              HasSubstr(c + ":1: base: the bases form a cycle: " + b + " -> " + c + " -> " + b));
   EXPECT_THAT(refused(self),
-              HasSubstr(self + ":1: base: leads in a circle: " + self + " -> " + self));
-  EXPECT_THAT(refused(linked), HasSubstr("leads in a circle"));
+              HasSubstr(self + ":1: base: the bases form a cycle: " + self + " -> " + self));
+  EXPECT_THAT(refused(linked), HasSubstr("the bases form a cycle"));
 }
 
 TEST_F(ConfigBase, ThatIsNoFileIsRefusedByFileAndLine) {
@@ -125,7 +125,7 @@ TEST_F(ConfigBase, MeaninglessKeysAreDroppedWithANoticeEach) {
 
 TEST_F(ConfigBase, BelongsToFilesNotToTextOrTheCommandLine) {
   EXPECT_THAT(parse_error("base: a.yaml\n"),
-              HasSubstr("a.yaml:1: base: only a config that is a file"));
+              HasSubstr("a.yaml:1: base: only a config file can have a base"));
   EXPECT_THAT(parse_error("run: {seed: 1}\n", {"base=a.yaml"}), HasSubstr("unknown key base"));
 }
 

@@ -33,7 +33,7 @@ TEST(ConfigDocument, KeyInTheWrongSectionNamesTheRightOne) {
               HasSubstr("did you mean optimizer.learning_rate?"));
   EXPECT_THAT(parse_error("steps: 1"), HasSubstr("did you mean train.steps?"));
   EXPECT_EQ(parse_error("train.steps: 1"),
-            "a.yaml:1: train.steps: keys stand inside their section; write train: {steps: ...}");
+            "a.yaml:1: train.steps: a key must be inside its section; write train: {steps: ...}");
 }
 
 TEST(ConfigDocument, KeyFarFromEveryOtherListsTheSection) {

@@ -57,10 +57,10 @@ TEST(RenamedKeys, AreReadInAFileWithALineThatNamesTheNewOne) {
     const Config config = parse_config(in_section(field->formerly, value), "a.yaml", {}, &where);
 
     EXPECT_EQ(format_value(*field, config), value) << field->key;
-    EXPECT_THAT(where.notices,
-                ElementsAre(fmt::format("a.yaml:2: {}: this key is called {} now; the old name is "
-                                        "still read",
-                                        field->formerly, field->key)));
+    EXPECT_THAT(
+        where.notices,
+        ElementsAre(fmt::format("a.yaml:2: {}: this key is now called {}; the old name still works",
+                                field->formerly, field->key)));
     EXPECT_EQ(where.describe(field->key), fmt::format("a.yaml:2: {}", field->formerly));
     EXPECT_THAT(requested_yaml(config, where), HasSubstr(std::string(field->name()) + ": "));
   }
@@ -72,8 +72,10 @@ TEST(RenamedKeys, AreReadOnTheCommandLineAndReplaceWhatTheFileSays) {
                                      {"parallel.watch_seconds=9"}, &where);
 
   EXPECT_EQ(config.parallel.timeout_seconds, 9);
-  EXPECT_THAT(where.notices, ElementsAre(HasSubstr("--set parallel.watch_seconds=9: this key is "
-                                                   "called parallel.timeout_seconds now")));
+  EXPECT_THAT(
+      where.notices,
+      ElementsAre(HasSubstr(
+          "--set parallel.watch_seconds=9: this key is now called parallel.timeout_seconds")));
   EXPECT_EQ(parsed("parallel: {watch_seconds: 7}\n", {"parallel.timeout_seconds=9"})
                 .parallel.timeout_seconds,
             9);
@@ -110,7 +112,7 @@ TEST(RemovedKeys, WithTheValueThatTheyHadAreIgnoredWithOneLine) {
   EXPECT_THAT(where.places, ElementsAre(Pair("telemetry.trace", "a.yaml:2: telemetry.trace")));
   EXPECT_THAT(
       where.notices,
-      ElementsAre("a.yaml: parallel.context, parallel.expert: ignored; these keys are gone"));
+      ElementsAre("a.yaml: parallel.context, parallel.expert: ignored; these keys were removed"));
   EXPECT_EQ(parsed("telemetry:\n"), parsed("run: {}"));
 }
 
@@ -121,17 +123,17 @@ TEST(RemovedKeys, ReplacedByAScriptNameIt) {
 
   EXPECT_EQ(config, parsed("run: {}"));
   EXPECT_THAT(where.notices,
-              ElementsAre("a.yaml:1: telemetry.wandb: ignored; this key is gone, use "
+              ElementsAre("a.yaml:1: telemetry.wandb: ignored; this key was removed, use "
                           "scripts/export_run.py wandb RUN",
-                          "--set telemetry.mlflow=true: ignored; this key is gone, use "
+                          "--set telemetry.mlflow=true: ignored; this key was removed, use "
                           "scripts/export_run.py mlflow RUN",
-                          "a.yaml: telemetry.mlflow: ignored; these keys are gone"));
+                          "a.yaml: telemetry.mlflow: ignored; these keys were removed"));
 }
 
 TEST(RemovedKeys, WithAnotherValueAreRefusedAsEver) {
   EXPECT_EQ(parse_error("parallel:\n  context: 2\n"),
-            "a.yaml:2: parallel.context: 2 cannot be honoured: this version splits over data, "
-            "tensor and pipeline only; use 1");
+            "a.yaml:2: parallel.context: 2 is not supported: this version splits over data, tensor "
+            "and pipeline only; use 1");
   EXPECT_THAT(parse_error("parallel: {expert: 2}"), HasSubstr("; use 1"));
   EXPECT_THAT(parse_error("telemetry: 5"), HasSubstr("expected a section of keys such as"));
 }

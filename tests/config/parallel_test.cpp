@@ -77,14 +77,14 @@ TEST(ParallelRules, ChunksOfRowsNeedSumsOfTensorRanksThatTheyCanCut) {
   EXPECT_EQ(resolved(gpt, {chunks, two}, ranks(2)).parallel.tensor_chunks, 4);
   EXPECT_NO_THROW((void)resolved(gpt, {chunks, "parallel.tensor_blocks=4"}));
   EXPECT_EQ(refusal(gpt, {chunks}),
-            "--set parallel.tensor_chunks=4: 4 with parallel.tensor_blocks: 1, where no rank adds "
-            "anything up; use 1, or tensor 2 or more");
+            "--set parallel.tensor_chunks=4: 4 with parallel.tensor_blocks: 1, where ranks have no "
+            "sums to overlap; use 1, or tensor 2 or more");
   EXPECT_THAT(refusal(gpt, {chunks, two, "parallel.sequence=true"}, ranks(2)),
-              HasSubstr("is not one product; use 1, or sequence: false"));
+              HasSubstr("on parts of the rows; use 1, or sequence: false"));
   EXPECT_THAT(refusal(gpt, {chunks, two, "precision=fp8"}, ranks(2)),
-              HasSubstr("whose scales are of all rows; use 1, or another precision"));
+              HasSubstr("whose scales are computed over all rows; use 1, or another precision"));
   EXPECT_THAT(refusal(gpt, {chunks, two, "lora.rank=4", "train.initial_weights=a"}, ranks(2)),
-              HasSubstr("with lora.rank: 4, whose products take all rows; use 1"));
+              HasSubstr("with lora.rank: 4, whose matmuls take all rows at once; use 1"));
   EXPECT_EQ(refusal(gpt, {"parallel.tensor_chunks=3", two}, ranks(2)),
             "--set parallel.tensor_chunks=3: 3 does not divide train.micro_batch * model.context = "
             "1024; use 1, 2, 4 or 8");
@@ -98,12 +98,12 @@ TEST(ParallelRules, GradientsAreSentIn16BitsIfPrecisionAndReproducibilityAllow) 
               ReduceDtype::compute);
   }
   EXPECT_EQ(refusal(gpt, {half, "precision=fp32"}, ranks(2)),
-            "--set parallel.reduce_dtype=compute: compute with precision: fp32, where gradients "
-            "have no other dtype than fp32; use fp32, or precision bf16, fp16 or fp8");
+            "--set parallel.reduce_dtype=compute: compute with precision: fp32, where all "
+            "gradients are fp32; use fp32, or precision bf16, fp16 or fp8");
   EXPECT_THAT(
       refusal(gpt, {half, "precision=bf16", "reproducibility=layout"}, ranks(2)),
-      HasSubstr("compute with reproducibility: layout: what is rounded before it is added "
-                "depends on the number of ranks; use fp32, or reproducibility run or fast"));
+      HasSubstr("compute with reproducibility: layout, but rounding before the sum makes results "
+                "depend on the number of ranks; use fp32, or reproducibility run or fast"));
 }
 
 TEST(ParallelRules, GradientNoiseNeedsGradientsOfSingleMicroBatches) {
@@ -122,31 +122,30 @@ TEST(ParallelRules, GradientNoiseNeedsGradientsOfSingleMicroBatches) {
 TEST(ParallelRules, BatchesThatGrowFitTheLayoutAtEverySize) {
   const auto ramp = [](const std::string& sizes) { return "train.batch_ramp=" + sizes; };
   EXPECT_NO_THROW((void)resolved(gpt, {ramp("[0:8, 100:16, 200:32]")}, ranks(2)));
-  EXPECT_THAT(
-      refusal(gpt, {ramp("[0:8, 100:20, 200:32]")}, ranks(2)),
-      HasSubstr("20 samples from step 100 on cannot be shared alike by parallel.data = 2 ranks in "
-                "micro-batches of 4; use 16 or 24"));
+  EXPECT_THAT(refusal(gpt, {ramp("[0:8, 100:20, 200:32]")}, ranks(2)),
+              HasSubstr("20 samples from step 100 on cannot be divided equally among parallel.data "
+                        "= 2 ranks in micro-batches of 4; use 16 or 24"));
   EXPECT_THAT(
       refusal(gpt,
               {ramp("[0:8, 200:32]"), "train.batch_ramp_form=linear", "reproducibility=layout"},
               ranks(2)),
-      HasSubstr("24 samples from step 134 on cannot be shared alike by parallel.data = 2 ranks in "
-                "micro-batches of 4 that are whole subtrees of one sum (reproducibility: "
-                "layout); it lies between two of the list: use batch_ramp_form: stepwise, or sizes "
-                "between which only such lie as 16 or 32"));
+      HasSubstr("24 samples from step 134 on cannot be divided equally among parallel.data = 2 "
+                "ranks in micro-batches of 4 that are whole subtrees of one sum (reproducibility: "
+                "layout); it is between two sizes of the list: use batch_ramp_form: stepwise, or "
+                "sizes with only such values between them as 16 or 32"));
   EXPECT_THAT(refusal(gpt, {ramp("[0:8, 100:16]")}),
-              HasSubstr("ends with 16 samples, and train.global_batch is 32"));
+              HasSubstr("ends with 16 samples, but train.global_batch is 32"));
   EXPECT_THAT(refusal(gpt, {ramp("[5:8, 100:32]")}), HasSubstr("begins at step 5"));
   EXPECT_THAT(refusal(gpt, {ramp("[0:8, 100:32]"), "train.steps=100"}),
               HasSubstr("grows to 32 samples at step 100, which a run of train.steps = 100 does "
                         "not reach"));
   EXPECT_THAT(refusal(gpt, {"train.batch_ramp_form=linear"}),
-              HasSubstr("there is no ramp; give one, or leave this out"));
-  EXPECT_THAT(refusal(gpt, {ramp("[0:8, 100:8, 200:32]")}), HasSubstr("sizes grow"));
+              HasSubstr("set a ramp, or remove this key"));
+  EXPECT_THAT(refusal(gpt, {ramp("[0:8, 100:8, 200:32]")}), HasSubstr("sizes must grow"));
   EXPECT_THAT(refusal(gpt, {ramp("[0:8, 100:16, 100:32]")}), HasSubstr("does not come after"));
   EXPECT_THAT(refusal(gpt, {ramp("[0:1, 9:1000000]"), "train.batch_ramp_form=linear",
                             "train.global_batch=1000000"}),
-              HasSubstr("has 1000000 sizes on its way"));
+              HasSubstr("goes through 1000000 sizes"));
   for (const char* const wrong : {"[8, 100:32]", "[0:8, 99999999999:32]", "[0:8:3, 100:32]",
                                   "['0:', 1:32]", "['0:-8', 9:32]"})
     EXPECT_THAT(refusal(gpt, {ramp(wrong)}), HasSubstr("is not STEP:SIZE")) << wrong;
@@ -156,9 +155,9 @@ TEST(ParallelRules, SequencesThatGrowEndAtTheContext) {
   const auto ramp = [](const std::string& sizes) { return "train.context_ramp=" + sizes; };
   EXPECT_NO_THROW((void)resolved(gpt, {ramp("[0:32, 100:100, 200:256]")}));
   EXPECT_THAT(refusal(gpt, {ramp("[0:32, 100:100]")}),
-              HasSubstr("ends with 100 tokens, and model.context is 256; make them equal"));
+              HasSubstr("ends with 100 tokens, but model.context is 256; make them equal"));
   EXPECT_THAT(refusal(gpt, {ramp("[0:32, 100:32, 200:256]")}),
-              HasSubstr("32 tokens are no more than 32; sizes grow"));
+              HasSubstr("32 tokens are not more than 32; sizes must grow"));
   EXPECT_THAT(refusal(gpt, {ramp("[32, 200:256]")}), HasSubstr("is not STEP:SIZE"));
   EXPECT_THAT(refusal(gpt, {ramp("[0:32, 200:256]"), "train.steps=200"}),
               HasSubstr("grows to 256 tokens at step 200, which a run of train.steps = 200 does "
@@ -346,7 +345,7 @@ TEST(ParallelRules, ZeroGroupsOfANodeAreItsDataRanks) {
                 " (1 data ranks of a host), groups of one rank, shards nothing, parallel.data = "
                 "2; use all");
   EXPECT_EQ(refusal(gpt, node, ranks(4)),
-            key + ", and which ranks will share a host is not known here; use a number, or all");
+            key + ", but it is not known here which ranks will share a host; use a number, or all");
 }
 
 TEST(ParallelRules, LayoutModeNeedsZeroGroupsThatAreNodesOfTheTree) {
@@ -358,8 +357,8 @@ TEST(ParallelRules, LayoutModeNeedsZeroGroupsThatAreNodesOfTheTree) {
   };
 
   EXPECT_EQ(refusal(gpt, with(12, 1, 3), ranks(12)),
-            "--set parallel.zero_group=3: 3 is no power of two, so with reproducibility: layout no "
-            "node of the tree of sums, parallel.data = 12; use 2 or 4, or all");
+            "--set parallel.zero_group=3: 3 is not a power of two, so with reproducibility: layout "
+            "not a subtree of the tree of sums, parallel.data = 12; use 2 or 4, or all");
   // 2, 2, 2, 1, 1, 1: the second group would have both.
   EXPECT_EQ(refusal(gpt, with(9, 1, 2), ranks(6)),
             "--set parallel.zero_group=2: 2 with reproducibility: layout and data ranks of 2, 2, "
@@ -379,8 +378,8 @@ TEST(ParallelRules, LayoutModeOverTensorRanksNeedsAFixedNumberOfBlocks) {
 
   EXPECT_EQ(refusal(gpt, settings, ranks(2)),
             "a.yaml: parallel.tensor_blocks: auto with reproducibility: layout and parallel.tensor "
-            "= 2, which would make the bits depend on tensor; use 2 or a multiple of it, the same "
-            "in every run to compare");
+            "= 2, so the bits would depend on tensor; use 2 or a multiple of it, the same value in "
+            "all runs that you compare");
   EXPECT_NO_THROW(
       (void)resolved(gpt, {settings[0], settings[1], "parallel.tensor_blocks=4"}, ranks(2)));
 }

@@ -78,9 +78,9 @@ TEST(ResolveLayout, DataRanksNeedNotHoldAsManyMicroBatchesButOne) {
     EXPECT_NO_THROW((void)resolved(gpt, {"reproducibility=layout"}, ranks(count)));
   }
   EXPECT_EQ(refusal(gpt, {"train.global_batch=8"}, ranks(3)),
-            "--set train.global_batch=8: 8 samples in micro-batches of 4 are 2, fewer than "
-            "parallel.data = 3 ranks; use global_batch 12, or micro_batch 1 or 2, or 2 data ranks "
-            "or fewer");
+            "--set train.global_batch=8: 8 samples in micro-batches of 4 make 2 micro-batches, "
+            "fewer than parallel.data = 3 ranks; use global_batch 12, or micro_batch 1 or 2, or 2 "
+            "data ranks or fewer");
   EXPECT_EQ(refusal(gpt, {"train.global_batch=32", "parallel.zero=2"}, ranks(3)),
             "--set train.global_batch=32: 32 is not a multiple of train.micro_batch * "
             "parallel.data = 4 * 3 = 12, and parallel.zero: 2 reduces every micro-batch over all "
@@ -118,7 +118,8 @@ TEST(ResolveDevice, FusesOnlyIfThereIsSomethingToFuse) {
   EXPECT_TRUE(resolved(gpt, {fused}, gpu).device.fused_epilogues);
   EXPECT_THAT(refusal(gpt, {fused}), HasSubstr("has no effect with device.type: cpu"));
   EXPECT_TRUE(resolved(resnet, {fused}, gpu).device.fused_epilogues);
-  EXPECT_THAT(refusal(gpt, {fused, "precision=fp8"}, gpu), HasSubstr("no 8-bit matmuls"));
+  EXPECT_THAT(refusal(gpt, {fused, "precision=fp8"}, gpu),
+              HasSubstr("not available for 8-bit matmuls"));
   EXPECT_THAT(refusal(gpt, {fused, "train.recompute=selective"}, gpu),
               HasSubstr("use off, or train.recompute: none or full"));
   EXPECT_THAT(
@@ -181,13 +182,13 @@ TEST(ResolveAdapters, TargetExistingLayers) {
   const std::string lora = gpt + "train: {initial_weights: base}\nlora: {rank: 4}\n";
   EXPECT_EQ(resolved(lora, {"lora.targets=[qkv,output]"}).lora.targets.size(), 2U);
   EXPECT_THAT(refusal(lora, {"lora.targets=[q,v]"}),
-              AllOf(StartsWith("--set lora.targets=[q,v]: 'q' is no linear layer"),
+              AllOf(StartsWith("--set lora.targets=[q,v]: 'q' is not a linear layer"),
                     HasSubstr("one matrix, qkv"), HasSubstr("qkv, output, expand, contract")));
-  EXPECT_THAT(refusal(lora, {"lora.targets=[]"}), HasSubstr("names no layer"));
+  EXPECT_THAT(refusal(lora, {"lora.targets=[]"}), HasSubstr("lora.targets=[]: is empty"));
   EXPECT_THAT(refusal(lora, {"train.initial_weights=''"}),
               HasSubstr("4 without train.initial_weights"));
   EXPECT_NO_THROW(resolved(lora, {"train.initial_weights=''"}, {}, Purpose::generate));
-  EXPECT_THAT(refusal(lora, {"train.ema_decay=0.9"}), HasSubstr("no averages are kept"));
+  EXPECT_THAT(refusal(lora, {"train.ema_decay=0.9"}), HasSubstr("which keeps no averages"));
   EXPECT_THAT(refusal(lora, {"optimizer.name=muon"}), HasSubstr("hidden matrices"));
   EXPECT_THAT(refusal(gpt, {"lora.alpha=8"}), HasSubstr("has no effect with lora.rank: 0"));
   EXPECT_THAT(refusal(resnet, {"lora.rank=4", "train.initial_weights=base"}),
@@ -222,15 +223,16 @@ TEST(ResolveData, HDF5FilesNeedInputsLabelsAndAxesThatFit) {
   EXPECT_EQ(resolved(in_place, {"data.files=one.h5"}).data.files,
             std::vector<std::string>{"one.h5"});
 
-  EXPECT_THAT(refusal(in_place, {"data.path=shards"}), HasSubstr("packed shards, and data.files"));
+  EXPECT_THAT(refusal(in_place, {"data.path=shards"}),
+              HasSubstr("names packed shards, but data.files"));
   EXPECT_THAT(refusal(in_place, {"data.inputs=[]"}), HasSubstr("data.inputs=[]: not set"));
   EXPECT_THAT(refusal(in_place, {"data.target="}), HasSubstr("give the path of the labels"));
-  EXPECT_THAT(refusal(in_place, {"data.axes=HH"}), HasSubstr("is no order of axes"));
+  EXPECT_THAT(refusal(in_place, {"data.axes=HH"}), HasSubstr("is not an order of axes"));
   EXPECT_THAT(refusal(in_place, {"data.axes=NHW"}), HasSubstr("use samples: axis"));
   EXPECT_THAT(refusal(in_place, {"data.samples=axis"}), HasSubstr("has no N"));
   EXPECT_THAT(refusal(in_place, {"data.window=3"}), HasSubstr("no axis T"));
   EXPECT_THAT(refusal(in_place, {"data.crop=[1,2]"}), HasSubstr("top, left, height and width"));
-  EXPECT_THAT(refusal(in_place, {"data.mean=[1,2,3]"}), HasSubstr("data.scaling: none leaves"));
+  EXPECT_THAT(refusal(in_place, {"data.mean=[1,2,3]"}), HasSubstr("data.scaling: with none"));
   EXPECT_THAT(refusal(in_place, {"data.scaling=min_max"}), HasSubstr("data.statistics, or"));
   EXPECT_THAT(refusal(in_place, {"data.validation_fraction=0.5", "data.validation_files=[v]"}),
               HasSubstr("both name samples to evaluate on"));

@@ -81,9 +81,9 @@ TEST(ConfigValue, ASourceIsAPathOrKeysOfTheDataSection) {
 
 TEST(ConfigValue, ASourceIsRefusedByItsNumberAndKey) {
   EXPECT_EQ(parse_error("data:\n  sources: [{pth: a}]"),
-            "a.yaml:2: data.sources[0].pth: no key of a data set; did you mean path?");
+            "a.yaml:2: data.sources[0].pth: not a key of a data set; did you mean path?");
   EXPECT_THAT(parse_error("data: {sources: [a, {path: b, workers: 2}]}"),
-              HasSubstr("data.sources[1].workers: no key of a data set; known are name, path"));
+              HasSubstr("data.sources[1].workers: not a key of a data set; known are name, path"));
   EXPECT_THAT(parse_error("data: {sources: [a, \"\"]}"),
               HasSubstr("data.sources[1]: must not be empty"));
   EXPECT_THAT(parse_error("data: {sources: [[a]]}"), HasSubstr("expected text, found a list"));

@@ -196,7 +196,7 @@ TEST_P(BlockChecksOf, HalfATableIsRefused) {
     ASSERT_GE(H5Adelete(file, name), 0);
     ASSERT_GE(H5Fclose(file), 0);
     expect_error(
-        ExitCode::data, [&] { static_cast<void>(open_shard(path)); }, path, "has not all of");
+        ExitCode::data, [&] { static_cast<void>(open_shard(path)); }, path, "lacks some of");
   }
 }
 

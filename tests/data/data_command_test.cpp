@@ -226,11 +226,11 @@ TEST_F(DataCommand, WritesOnlyIntoANewOrOwnDirectory) {
   };
 
   expect_outcome(pack_beside("ln -s " + directory_.file("precious") + " $stage"), ExitCode::config,
-                 {out_ + ".partial-", "is in the way; remove it"});
+                 {out_ + ".partial-", "already exists; remove it"});
   EXPECT_TRUE(fs::is_empty(directory_.file("precious")));
   // A process of the same number, in another container or long ago.
   expect_outcome(pack_beside("mkdir $stage; echo half >$stage/shard_00007.h5"), ExitCode::ok,
-                 {"removed; a pack that was killed had left it"});
+                 {"removed; it was left by a pack that was killed"});
   EXPECT_FALSE(fs::exists(out_ + "/train/shard_00007.h5") || fs::exists(out_ + "/shard_00007.h5"));
 }
 
@@ -291,7 +291,7 @@ TEST_F(DataCommand, ReportsWhatADirectoryLeavesOut) {
   expect_outcome(run("data pack-text " + directory_.file("in") + " --out " + out_), ExitCode::ok,
                  {"1 hidden (" + directory_.file("in/.hidden") + ")",
                   "2 linked twice (" + directory_.file("in/0") + ", ...)",
-                  "1 links to nothing (" + directory_.file("in/dangling") + ")", "1 empty input",
+                  "1 broken links (" + directory_.file("in/dangling") + ")", "1 empty input",
                   "13 tokens, 3 documents"});
   expect_outcome(run("data inspect " + out_ + " --preview 20"), ExitCode::ok, {"first second!"});
 }
@@ -399,7 +399,7 @@ TEST_F(DataCommand, ABenchmarkBesideOtherProgramsSaysSo) {
       run_command("p=; for i in $(seq $(nproc)); do while :; do :; done & p=\"$p $!\"; done; " +
                   tool + " bench data " + out_ +
                   " --context 64 --rounds 1 --seconds 0.05 --h5py-script none 2>&1; kill $p; true"),
-      ExitCode::ok, {"other programs disturbed what was measured (other programs used"});
+      ExitCode::ok, {"other programs disturbed the measurement (other programs used"});
 }
 
 TEST_F(DataCommand, TokensOfMegatronAreVerifiedShownAndMeasured) {

@@ -256,7 +256,7 @@ TEST_F(DatasetTest, NamesRenamedAndForeignShards) {
   fs::rename(shard(0), directory_.file("x"));
   fs::rename(shard(1), shard(0));
   fs::rename(directory_.file("x"), shard(1));
-  expect_refused({.context = 1}, shard(0), "says it is shard 1, but its name says 0");
+  expect_refused({.context = 1}, shard(0), "is shard 1 by its content, but 0 by its name");
 
   fs::remove(shard(1));
   test::write_image_dataset(directory_.path(), 4, 2, 3, 2);

@@ -72,7 +72,7 @@ TEST_F(ImageTrees, SplitsAreNotSplitAgain) {
   with.validation = 0.5;
   expect_error(
       ExitCode::config, [&] { static_cast<void>(pack_images(with)); }, "--validation",
-      "splits of its own");
+      "already contains splits");
   with.validation.reset();
   with.split = "train";
   expect_error(

@@ -96,7 +96,7 @@ TEST_F(ImagesInPlace, LabelsMayBeFieldsOfJson) {
   EXPECT_EQ(index_of(path, "json:label").images.at(0).label, 3);
   EXPECT_NE(index_of(path, "json:name").problems.at(0).find("a.json: has no whole number"),
             std::string::npos);
-  EXPECT_NE(index_of(path).problems.at(0).find("there is no label a.cls beside it"),
+  EXPECT_NE(index_of(path).problems.at(0).find("there is no label a.cls for it"),
             std::string::npos);
 }
 
@@ -134,30 +134,30 @@ TEST_F(ImagesInPlace, InvalidArchivesAreRefusedByPlaceAndReason) {
     EXPECT_NE(problem.find("bad.tar"), std::string::npos) << problem;
   };
   const std::string good = tar_of({image, label});
-  expect(good.substr(0, 1536), "reach beyond the end of the archive");
-  expect(good.substr(0, 2048), "without its end mark: it has been cut short");
-  expect(good + good, "more follows the end mark");
+  expect(good.substr(0, 1536), "go past the end of the archive");
+  expect(good.substr(0, 2048), "without its end mark: it is truncated");
+  expect(good + good, "more data follows the end mark");
   for (const auto& [type, what] :
        std::vector<std::pair<char, std::string>>{{'1', "a hard link"},
                                                  {'2', "a symbolic link"},
                                                  {'3', "a device"},
                                                  {'6', "a named pipe"},
                                                  {'S', "a sparse file"},
-                                                 {'M', "no plain file"}})
+                                                 {'M', "not a regular file"}})
     expect(tar_of({image, label, {"b.jpg", "", type}}), "b.jpg: is " + what);
   expect(tar_of({image, label, {"p", pax_record("GNU.sparse.size", "9"), 'x'}, image}),
          "a sparse file");
   expect(tar_of({image, label, {"p", "99 path=x\n", 'x'}, image}), "damaged records");
   expect(tar_of({image, label, {"p", pax_record("path", "x.jpg"), 'x'}}), "that is missing");
   expect(tar_of({image, label, {"g", pax_record("path", "x.jpg"), 'g'}}), "a global header");
-  expect(tar_of({image, label, {"b.jpg", "", '0', "garbage!"}}), "not of a ustar");
+  expect(tar_of({image, label, {"b.jpg", "", '0', "garbage!"}}), "neither ustar");
   expect(tar_of({image, label, {"b.jpg", "", '0', std::string("ustar\00000", 8), "77777777777"}}),
-         "reach beyond the end");
+         "go past the end");
   expect(tar_of({image, label, {"b.jpg", "", '0', std::string("ustar\00000", 8), "12x"}}),
          "damaged size");
   std::string flipped = tar_of({image, label, {"b.jpg", "x"}});
   flipped[2050] = 'z';
-  expect(flipped, "its checksum does not fit");
+  expect(flipped, "its checksum does not match");
   // In the first header: no archive at all.
   expect_error(
       ExitCode::data,
@@ -174,14 +174,14 @@ TEST_F(ImagesInPlace, MembersThatMakeNoSampleAreProblems) {
     return index.problems.size() == 1 ? index.problems.front() : "not one problem";
   };
   const TarEntry image{"a.jpg", "x"}, label{"a.cls", "1"};
-  EXPECT_TRUE(problem({image, label, image}).ends_with("a.jpg: its sample a has a.jpg already"));
-  EXPECT_TRUE(problem({image, label, {"a.png", "x"}}).ends_with("has a.jpg already"));
-  EXPECT_TRUE(problem({image, label, label}).ends_with("a.cls: its sample a has a label already"));
+  EXPECT_TRUE(problem({image, label, image}).ends_with("a.jpg: its sample a already has a.jpg"));
+  EXPECT_TRUE(problem({image, label, {"a.png", "x"}}).ends_with("already has a.jpg"));
+  EXPECT_TRUE(problem({image, label, label}).ends_with("a.cls: its sample a already has a label"));
   EXPECT_NE(problem({image}).find("a.jpg: there is no label a.cls"), std::string::npos);
-  EXPECT_NE(problem({label}).find("a: has a label and no image"), std::string::npos);
+  EXPECT_NE(problem({label}).find("a: has a label, but no image"), std::string::npos);
   EXPECT_TRUE(problem({{"a.jpg", ""}, label}).ends_with("a.jpg: is empty"));
-  EXPECT_NE(problem({image, {"a.cls", "cat"}}).find("'cat' is no label"), std::string::npos);
-  EXPECT_NE(problem({image, {"a.cls", "-1"}}).find("'-1' is no label"), std::string::npos);
+  EXPECT_NE(problem({image, {"a.cls", "cat"}}).find("'cat' is not a label"), std::string::npos);
+  EXPECT_NE(problem({image, {"a.cls", "-1"}}).find("'-1' is not a label"), std::string::npos);
   EXPECT_NE(problem({image, label, {"b.webp", "x"}}).find("JPEG and PNG"), std::string::npos);
 }
 
@@ -225,7 +225,7 @@ TEST_F(ImagesInPlace, DamageIsRefusedByArchiveAndMemberOrSkippedAndCounted) {
   EXPECT_EQ(open({odd}, small_)->size(), 1);
   small_.damaged = Damaged::refuse;
   expect_error(
-      ExitCode::data, [&] { static_cast<void>(open({odd}, small_)); }, "odd.tar", "cut short");
+      ExitCode::data, [&] { static_cast<void>(open({odd}, small_)); }, "odd.tar", "truncated");
 }
 
 TEST_F(ImagesInPlace, ClassFoldersAreClassesInOrderOfTheirNames) {
@@ -258,7 +258,7 @@ TEST_F(ImagesInPlace, NamesWithoutImagesAreRefused) {
   };
   const std::string& root = directory_.path();
   refused({root + "/none"}, "there is no such file");
-  refused({root + "/*.tar"}, "no file is named like this");
+  refused({root + "/*.tar"}, "no matching file");
   refused({root}, "neither *.tar nor class folders");
   write("splits/train/cat/1.jpg", "x");
   write("splits/val/cat/1.jpg", "x");
@@ -268,7 +268,7 @@ TEST_F(ImagesInPlace, NamesWithoutImagesAreRefused) {
   write("mixed/a.tar", "x");
   write("mixed/cat/1.jpg", "x");
   refused({root + "/mixed"}, "holds archives");
-  refused({root + "/splits/train", root + "/splits/val"}, "stands alone");
+  refused({root + "/splits/train", root + "/splits/val"}, "must be the only name");
   const std::string path = write("l.tar", tar_of({{"a.jpg", "x"}, {"a.cls", "7"}}));
   small_.classes = 7;
   refused({path}, "l.tar: a.jpg: has the label 7");

@@ -184,7 +184,7 @@ TEST_F(Megatron, RefusesIndicesThatDoNotFitTheirFiles) {
   expect_refused(with(18, std::uint64_t{3}), data, "3 sequences");
   expect_refused(with(18, ~std::uint64_t{0}), data, "sequences");
   expect_refused(with(26, ~std::uint64_t{0} / 8), data, "document bounds");
-  expect_refused(good.substr(0, good.size() - 1), data, "does not fit");
+  expect_refused(good.substr(0, good.size() - 1), data, "do not match");
   expect_refused(with(34, std::int32_t{-4}), data, "sequence 0 has -4");
   expect_refused(with(34, std::int32_t{5}), data, "sequence 1 at byte 8");
   expect_refused(with(42, std::int64_t{2}), data, "sequence 0 at byte 2");

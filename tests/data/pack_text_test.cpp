@@ -197,7 +197,7 @@ TEST_F(PackText, DoesNotReplaceWhatAppearedWhileItWorked) {
   write_text(out_ + "/shard_00000.h5", "old");
 
   expect_error(
-      ExitCode::config, [&] { stage.commit(); }, out_, "meanwhile");
+      ExitCode::config, [&] { stage.commit(); }, out_, "in the meantime");
 
   EXPECT_EQ(test::read_text(out_ + "/shard_00000.h5"), "old");
 }

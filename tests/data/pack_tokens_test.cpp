@@ -206,10 +206,10 @@ TEST_F(PackTokens, NamesBadJsonLinesOrLeavesThemOut) {
   EXPECT_EQ(packed.splits[0].documents, 30'001U);
   ASSERT_EQ(packed.skipped.size(), 5U);
   EXPECT_EQ(packed.skipped[0].find(with.inputs[0] + ":30001: "), 0U);
-  EXPECT_EQ(packed.skipped[1].find(with.inputs[0] + ":30003: is no JSON"), 0U);
+  EXPECT_EQ(packed.skipped[1].find(with.inputs[0] + ":30003: is not JSON"), 0U);
   EXPECT_EQ(packed.skipped[2].find(with.inputs[0] + ":30004: is a list"), 0U);
   EXPECT_EQ(packed.skipped[3].find(with.inputs[0] + ":30005: has no field 'text'"), 0U);
-  EXPECT_EQ(packed.skipped[4].find(with.inputs[0] + ":30006: is no JSON"), 0U);
+  EXPECT_EQ(packed.skipped[4].find(with.inputs[0] + ":30006: is not JSON"), 0U);
 }
 
 TEST_F(PackTokens, MasksPromptsAndCountsCompletions) {
@@ -298,11 +298,11 @@ TEST_F(PackTokens, NamesLinesThatAreNoDialogues) {
               "a number in its field 'prompt'");
   expect_part(skipped("{\"prompt\":\"a\",\"completion\":\"\"}", true), "an empty completion");
   expect_part(skipped("[]", false), "is array, not an object");
-  expect_part(skipped("{\"messages\":", false), "is no JSON");
+  expect_part(skipped("{\"messages\":", false), "is not JSON");
   expect_part(skipped("{}", false), "no field 'messages'");
   expect_part(skipped("{\"messages\":5}", false), "number in its field 'messages'");
   expect_part(skipped("{\"messages\":[]}", false), "no message of the assistant");
-  expect_part(skipped("{\"messages\":[7]}", false), "message 1 is no object");
+  expect_part(skipped("{\"messages\":[7]}", false), "message 1 is not an object");
   expect_part(skipped(message("\"role\":\"user\",\"content\":\"a\""), false),
               "no message of the assistant");
   expect_part(skipped(message("\"role\":\"bot\",\"content\":\"a\""), false),

@@ -46,14 +46,14 @@ TEST_F(CudaDeviceDeathTest, NamesAMissingOrOldDriver) {
   EXPECT_EXIT(run_on({"TRIREME_EMULATED_FAULT", "no_driver"}, [] { create(); }), refused,
               "no NVIDIA driver is loaded on this host.*CUDA 13.0.*device.type: cpu");
   EXPECT_EXIT(run_on({"TRIREME_EMULATED_FAULT", "old_driver"}, [] { create(); }), refused,
-              "driver supports CUDA 12.2 and this build needs 13.0; update the driver");
+              "driver supports CUDA 12.2, but this build needs 13.0; update the driver");
 }
 
 TEST_F(CudaDeviceDeathTest, NamesAMissingOrOldGpu) {
   EXPECT_EXIT(run_on({"TRIREME_EMULATED_GPUS", "0"}, [] { create(); }), refused,
               "shows no GPU to this process .CUDA_VISIBLE_DEVICES=");
   EXPECT_EXIT(run_on({"TRIREME_EMULATED_FAULT", "old_gpu"}, [] { create(); }), refused,
-              "GPU 0 has compute capability 7.0; 8.0 or newer is needed");
+              "GPU 0 has compute capability 7.0; this build needs 8.0 or newer");
 }
 
 TEST_F(CudaDeviceDeathTest, MoreRanksThanGpusMustAskToShare) {
@@ -61,8 +61,9 @@ TEST_F(CudaDeviceDeathTest, MoreRanksThanGpusMustAskToShare) {
     return [share] { create({.local_rank = 2, .local_size = 3, .share = share}); };
   };
 
-  EXPECT_EXIT(run_on({"TRIREME_EMULATED_GPUS", "2"}, on_last_of_three(false)), refused,
-              "3 ranks on this host and 2 GPUs; start at most 2 ranks a host, or set device.share");
+  EXPECT_EXIT(
+      run_on({"TRIREME_EMULATED_GPUS", "2"}, on_last_of_three(false)), refused,
+      "3 ranks on this host and 2 GPUs; start at most 2 ranks per host, or set device.share");
   EXPECT_EXIT(run_on({"TRIREME_EMULATED_GPUS", "2"}, on_last_of_three(true)), fine, "");
   EXPECT_EXIT(run_on({"TRIREME_EMULATED_GPUS", "3"}, on_last_of_three(false)), fine, "");
 }
@@ -77,7 +78,7 @@ TEST_F(CudaDeviceDeathTest, ExhaustionReportsRequestedAndFreeMemory) {
   };
 
   EXPECT_EXIT(run_on({"TRIREME_EMULATED_MEMORY", "64"}, exhaust), broken,
-              "out of memory: 50331648 bytes .48.00 MiB. of device memory asked for by activations "
+              "out of memory: 50331648 bytes .48.00 MiB. of device memory requested by activations "
               "on GPU 0, which has 32.00 MiB of 64.00 MiB free; this rank holds parameters 32.00 "
               "MiB");
   EXPECT_EXIT(run_on({"TRIREME_EMULATED_MEMORY", "128"}, exhaust), fine, "");
@@ -96,8 +97,7 @@ TEST_F(CudaDeviceDeathTest, ScratchMustHaveGrownBeforeAGraphIsRecorded) {
 
   EXPECT_EXIT(
       run_on({"TRIREME_EMULATED_GPUS", "1"}, record(100)), refused,
-      "asks for 1000 bytes of scratch memory while a graph is recorded and its stream holds "
-      "100");
+      "needs 1000 bytes of scratch memory while a graph is recorded, but its stream has 100");
   EXPECT_EXIT(run_on({"TRIREME_EMULATED_GPUS", "1"}, record(1000)), fine, "");
 }
 
@@ -110,7 +110,7 @@ TEST_F(CudaDeviceDeathTest, BackEndsDoNotMeet) {
   };
 
   EXPECT_EXIT(run_on({"TRIREME_EMULATED_GPUS", "1"}, mix), broken,
-              "a cpu stream met code of the CUDA back end");
+              "the CUDA back end got a cpu stream");
 }
 
 }  // namespace

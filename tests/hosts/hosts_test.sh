@@ -138,10 +138,10 @@ check_slow_link() {
   mpi_run 1 n1:1,n2:1,n3:1 3 doctor
   finish_job 60
   ip netns exec "$namespace" tc qdisc del dev eth0 root
-  expect_text 'n1 - n2: .*the best pair has'
-  expect_text 'n2 - n3: .*the best pair has'
-  ! grep -qE 'n1 - n3: .*the best pair has' "$log" || complain "nothing wrong between n1 and n3"
-  expect_text 'look at cables, switch and the choice of interface'
+  expect_text 'n1 - n2: .*the best pair reaches'
+  expect_text 'n2 - n3: .*the best pair reaches'
+  ! grep -qE 'n1 - n3: .*the best pair reaches' "$log" || complain "nothing wrong between n1 and n3"
+  expect_text 'check cables, switch and the choice of interface'
 }
 
 # Each rank of the second host has a time namespace with a clock one hour ahead.
@@ -203,10 +203,10 @@ RANK
   begin "a run directory that the hosts do not share"
   finish_job 60 $((before + 3))
   expect_code 2
-  expect_text 'PROBLEM +run directory .* does not show on n2'
+  expect_text 'PROBLEM +run directory .* is not visible on n2'
   finish_job 60 $((before + 4))
   expect_code 2
-  expect_text 'error: run.directory: /dev/shm/run of rank 0 does not show on n2'
+  expect_text 'error: run.directory: /dev/shm/run of rank 0 is not visible on n2'
 }
 
 # lose NAME CODE TEXT COMMAND...: a job over two hosts; the command breaks something; the job must end.
@@ -286,7 +286,7 @@ check_lost_memory() {
   rm -rf "$place"/memory/*/n2
   go_on
   log=$place/job$number.log
-  expect_text "brought to the disk from the memory of the hosts"
+  expect_text "written to disk from the memory of the hosts"
   [[ -z $(ls "$place/memory") ]] || complain "no copies in memory after the end"
   flags=("${long[@]}")
 }
@@ -328,7 +328,7 @@ AGENT
   await "lost communication with a remote daemon" "until mpirun misses the host's daemon"
   await "start 0 ended" "until the job has ended"
   await "restart 1 of 10" "to ask the hosts who is there"
-  await "brought to the disk from the memory of the hosts" "to start ranks and bring the copies to the disk"
+  await "written to disk from the memory of the hosts" "to start ranks and bring the copies to the disk"
   if wait_until 20 going_on; then passed "to the next step"; else complain "steps on the hosts that are left"; fi
   echo "    next step after $(((before - started) / 1000000)) ms, load $(cut -d ' ' -f 1 /proc/loadavg)"
   wait_until 40 ended || complain "the end"
@@ -411,8 +411,8 @@ check_staging() {
   disk_of 2 "mount -t tmpfs -o size=16k tmpfs $place/scratch"
   stage "the disk of one host is full"
   expect_code 0
-  expect_text 'data.stage: n2: what is not there is read where it lies: .*shard_00000.h5 \([0-9]+ bytes\): .*the disk is full'
-  ! grep -q 'data.stage: n1: what is not there' "$log" || complain "room on n1"
+  expect_text 'data.stage: n2: files without a copy are read in place: .*shard_00000.h5 \([0-9]+ bytes\): .*the disk is full'
+  ! grep -q 'data.stage: n1: files without a copy' "$log" || complain "room on n1"
   expect_equal "$(bits_of "$log")" "$one" "the bits of data that lie elsewhere"
   disk_of 2 "mkdir -p $place/read_only && mount --bind $place/read_only $place/scratch && mount -o remount,bind,ro $place/scratch"
   stage "the disk of one host cannot be written to"

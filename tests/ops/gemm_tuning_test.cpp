@@ -79,7 +79,7 @@ TEST(ProductFiles, RefuseBrokenAndForeignFilesByLine) {
   expect_error([&] { parse(changed("1.2.3", "1.2.4")); }, {"tuned.txt:3:", "1.2.4", "1.2.3"});
   expect_error([&] { parse(changed("768 8192", "769 8192")); }, {"checksum"});
   expect_error([&] { parse(changed("12.500", "11.500")); }, {"checksum"});
-  expect_error([&] { parse(good + "nonsense\n"); }, {"tuned.txt:6:", "no matmul"});
+  expect_error([&] { parse(good + "nonsense\n"); }, {"tuned.txt:6:", "expected a matmul"});
   expect_error([&] { parse(good.substr(0, good.size() - 1)); }, {"tuned.txt:5:", "ends inside"});
   const std::string last = good.substr(good.rfind('\n', good.size() - 2) + 1);
   expect_error([&] { parse(good + last); }, {"tuned.txt:6:", "twice"});

@@ -193,7 +193,7 @@ TEST_P(BrokenSchedule, IsFoundWhenAComputationPrecedesItsInputs) {
       const Action backward = list[i];
       list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));
       list.insert(list.begin(), backward);
-      EXPECT_THAT(check_schedule(broken), Optional(HasSubstr("is not behind F")));
+      EXPECT_THAT(check_schedule(broken), Optional(HasSubstr("does not come after F")));
       ++moves;
     }
   }

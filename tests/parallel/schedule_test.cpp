@@ -172,7 +172,7 @@ TEST(Schedule, RefusesThePeerOfAComputationAndOfTheEndsOfThePipeline) {
   const auto peer = [&](int stage, ActionKind kind) {
     return [=] { (void)peer_of(shape, stage, {kind, 0, 0}); };
   };
-  test::expect_error(ExitCode::internal, peer(0, ActionKind::forward), "F0 is no transfer");
+  test::expect_error(ExitCode::internal, peer(0, ActionKind::forward), "F0 is not a transfer");
   test::expect_error(ExitCode::internal, peer(1, ActionKind::send_forward), "SF0", "no peer");
   test::expect_error(ExitCode::internal, peer(0, ActionKind::recv_forward), "RF0", "no peer");
 }

@@ -390,12 +390,12 @@ check_usage() {
   submit --ntasks=1 -- missing.yaml
   finish_job "$job" 30
   expect_code 2
-  expect_text "'missing.yaml' is no config file"
+  expect_text "'missing.yaml' is not a config file"
   begin "an unknown launcher"
   TRIREME_LAUNCHER=rsh submit --ntasks=1 -- config.yaml
   finish_job "$job" 30
   expect_code 2
-  expect_text "'rsh' is none of srun, mpirun, tcp"
+  expect_text "'rsh' is not one of srun, mpirun, tcp"
 }
 
 # write_campaign NAME LINE...: NAME.yaml, of two nodes, in the directory NAME.

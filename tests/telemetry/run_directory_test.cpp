@@ -45,7 +45,7 @@ TEST(RunDirectory, RefusesADirectoryThatHoldsARun) {
 
     expect_error(
         ExitCode::config, [&] { RunDirectory run(place.path()); }, place.path(), name,
-        "choose another run.directory, or begin anew in this one with --overwrite");
+        "choose another run.directory, or start from scratch in this one with --overwrite");
   }
 }
 

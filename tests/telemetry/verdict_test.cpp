@@ -177,7 +177,7 @@ TEST(Verdict, RanksThatHoldMoreMicroBatchesAreNoStragglers) {
   RunFacts uneven = two_ranks;
   uneven.uneven_batch = true;
 
-  EXPECT_THAT(verdict(summary, two_ranks), HasSubstr("waits for ranks that are slower by turns"));
+  EXPECT_THAT(verdict(summary, two_ranks), HasSubstr("waits for ranks that are slow in turn"));
   EXPECT_THAT(verdict(summary, uneven),
               AllOf(HasSubstr("without its waits for ranks that hold more micro-batches (40.0 %)"),
                     HasSubstr("; use a number of data ranks")));

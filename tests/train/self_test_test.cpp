@@ -67,8 +67,9 @@ TEST(HealthReport, EqualRanksAreNeitherSlowNorWrong) {
 
   EXPECT_THAT(report.slow, IsEmpty());
   EXPECT_THAT(report.wrong, IsEmpty());
-  EXPECT_EQ(report.summary,
-            "4 of 4 rank(s) compute right, 100.0 to 100.0 GFLOP/s; links carry 1000 to 1000 MB/s");
+  EXPECT_EQ(
+      report.summary,
+      "4 of 4 rank(s) compute correctly, 100.0 to 100.0 GFLOP/s; links carry 1000 to 1000 MB/s");
 }
 
 TEST(HealthReport, ASlowRankIsNamedWithItsHostAlsoOfTwo) {
@@ -116,8 +117,8 @@ TEST(HealthReport, WrongResultsAreNamed) {
   ranks[1].wrong_rows = 1;
 
   EXPECT_THAT(judge_health(ranks, std::vector<std::string>{"n1", "n2", "n3"}).wrong,
-              ElementsAre("what rank 2 on n3 sends to rank 0 on n1 arrives changed (2 words)",
-                          "rank 1 on n2 computes a matmul of known result wrong (1 rows)"));
+              ElementsAre("data that rank 2 on n3 sends to rank 0 on n1 arrives changed (2 words)",
+                          "rank 1 on n2 computes a wrong result for a known matmul (1 rows)"));
 }
 
 class SelfTestTest : public test::MpiTest {};

@@ -27,16 +27,16 @@ class FieldCheck {
   FieldCheck(const FileIndex& index, const StoredField& field) : index_(index), field_(field) {}
 
   void run(int depth) const {
-    if (!field_.type.is_valid()) refuse("its numbers are of no type that is known");
+    if (!field_.type.is_valid()) refuse("the type of its numbers is unknown");
     if (field_.extents.size() > most_axes) refuse("it has more than 8 axes");
     const std::uint64_t bytes =
         product(field_.extents, field_limit, "it is larger than 2^56 bytes");
     if (!field_.fill.empty() && field_.fill.size() != field_.type.bytes)
-      refuse("its fill value has another size than its elements");
+      refuse("the size of its fill value is not that of its elements");
     if (field_.is_text()) check_names();
     if (!field_.parts.empty()) return check_parts(depth);
     if (!field_.content.empty() || bytes == 0) {
-      if (field_.content.size() != bytes) refuse("its content has another size than it says");
+      if (field_.content.size() != bytes) refuse("the size of its content is wrong");
       return;
     }
     check_chunks();
@@ -59,11 +59,11 @@ class FieldCheck {
   void check_names() const {
     const bool numbers = field_.type == text_numbers && field_.content.size() % 4 == 0 &&
                          field_.parts.empty() && field_.chunks.empty();
-    if (!numbers) refuse("its texts are numbered by no numbers");
+    if (!numbers) refuse("the numbers of its texts are missing");
     for (std::size_t at = 0; at < field_.content.size(); at += 4) {
       if (to_double(text_numbers, field_.content.data() + at) >=
           static_cast<double>(field_.names.size()))
-        refuse("it has a text that is none of its names");
+        refuse("it has a text that is not in its names");
     }
   }
 
@@ -80,17 +80,17 @@ class FieldCheck {
       if (!multiply(count, (field_.extents[i] - 1) / field_.chunk_extents[i] + 1, field_limit))
         refuse("it has too many chunks");
     }
-    if (count != field_.chunks.size()) refuse("its number of chunks is not that of its extents");
+    if (count != field_.chunks.size()) refuse("its number of chunks does not match its extents");
     for (const StoredChunk& chunk : field_.chunks) {
       if (chunk.offset == never_written) continue;
       if (field_.filters.empty() && chunk.bytes != chunk_bytes)
-        refuse("a chunk without filters has another size than its extents");
+        refuse("the size of a chunk without filters does not match its extents");
       if (chunk.bytes > chunk_limit && !whole) refuse("a chunk of it takes more than 1 GiB");
       const std::uint64_t end = field_.file.empty() ? index_.state.size : field_.file_bytes;
       if (chunk.offset > end || chunk.bytes > end - chunk.offset) {
         fail(ExitCode::data,
-             "{}: {}: its data reaches from byte {} on {} bytes far, behind the end of the file "
-             "({} bytes): the file is cut or damaged",
+             "{}: {}: its data, from byte {} on, has {} bytes and goes past the end of the file "
+             "({} bytes): the file is truncated or damaged",
              field_.file.empty() ? index_.path : field_.file, field_.name, chunk.offset,
              chunk.bytes, end);
       }
@@ -99,7 +99,7 @@ class FieldCheck {
 
   void check_parts(int depth) const {
     constexpr int deepest = 8;
-    if (depth >= deepest) refuse("virtual data sets inside each other more than 8 deep");
+    if (depth >= deepest) refuse("virtual data sets are nested more than 8 deep");
     const std::size_t axes = field_.extents.size();
     for (const StoredPart& part : field_.parts) {
       const StoredField& source = part.field;

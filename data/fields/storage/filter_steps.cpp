@@ -112,7 +112,7 @@ std::uint32_t fletcher32_of(std::span<const std::byte> bytes) {
 
 std::size_t unshuffle(std::size_t element_bytes, std::span<const std::byte> from,
                       std::span<std::byte> to) {
-  if (from.size() > to.size()) fail(ExitCode::data, "shuffle: more bytes than the chunk has");
+  if (from.size() > to.size()) fail(ExitCode::data, "shuffle: the result is larger than the chunk");
   const std::size_t elements = element_bytes == 0 ? 0 : from.size() / element_bytes;
   if (element_bytes <= 1 || elements <= 1) {
     std::ranges::copy(from, to.begin());
@@ -134,14 +134,15 @@ std::size_t check_fletcher32(std::span<const std::byte> from, std::span<std::byt
   constexpr std::size_t sum_bytes = 4;
   if (from.size() < sum_bytes) fail(ExitCode::data, "fletcher32: shorter than its checksum");
   const auto data = from.first(from.size() - sum_bytes);
-  if (data.size() > to.size()) fail(ExitCode::data, "fletcher32: more bytes than the chunk has");
+  if (data.size() > to.size())
+    fail(ExitCode::data, "fletcher32: the result is larger than the chunk");
   std::uint32_t stored = 0;
   std::memcpy(&stored, from.data() + data.size(), sum_bytes);
   const std::uint32_t computed = fletcher32_of(data);
   // HDF5 before 1.6.3 swapped the bytes of each half on little-endian machines.
   const std::uint32_t old = (computed & 0x00ff00ffU) << 8 | (computed & 0xff00ff00U) >> 8;
   if (stored != computed && stored != old) {
-    fail(ExitCode::data, "fletcher32: the checksum is {:08x}, and of its bytes {:08x}", stored,
+    fail(ExitCode::data, "fletcher32: the checksum is {:08x}, but its bytes have {:08x}", stored,
          computed);
   }
   std::ranges::copy(data, to.begin());
@@ -156,7 +157,7 @@ std::uint64_t BigEndianReader::number(std::size_t count) {
 }
 
 std::span<const std::byte> BigEndianReader::bytes(std::uint64_t count) {
-  if (count > from_.size()) fail(ExitCode::data, "{}: it ends early", filter_);
+  if (count > from_.size()) fail(ExitCode::data, "{}: the data ends early", filter_);
   const auto taken = from_.first(static_cast<std::size_t>(count));
   from_ = from_.subspan(static_cast<std::size_t>(count));
   return taken;

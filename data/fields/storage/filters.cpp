@@ -53,16 +53,16 @@ std::size_t inflate(libdeflate_decompressor* decoder, std::span<const std::byte>
     case LIBDEFLATE_SUCCESS:
       return written;
     case LIBDEFLATE_INSUFFICIENT_SPACE:
-      damaged("deflate", "it decodes to more bytes than the chunk has");
+      damaged("deflate", "the result is larger than the chunk");
     default:
-      damaged("deflate", "it is no valid stream");
+      damaged("deflate", "it is not a valid stream");
   }
 }
 
 std::size_t unlzf(std::span<const std::byte> stored, std::span<std::byte> to) {
   const unsigned written = lzf_decompress(stored.data(), static_cast<unsigned>(stored.size()),
                                           to.data(), static_cast<unsigned>(to.size()));
-  if (written == 0) damaged("lzf", "it is no valid stream, or longer than the chunk");
+  if (written == 0) damaged("lzf", "it is not a valid stream, or longer than the chunk");
   return written;
 }
 
@@ -75,11 +75,11 @@ std::size_t unzstd(std::span<const std::byte> stored, std::span<std::byte> to) {
 std::size_t unblosc(std::span<const std::byte> stored, std::span<std::byte> to) {
   std::size_t decoded = 0;
   if (blosc_cbuffer_validate(stored.data(), stored.size(), &decoded) < 0)
-    damaged("blosc", "its head is damaged");
-  if (decoded > to.size()) damaged("blosc", "it decodes to more bytes than the chunk has");
+    damaged("blosc", "its header is damaged");
+  if (decoded > to.size()) damaged("blosc", "the result is larger than the chunk");
   const int written = blosc_decompress_ctx(stored.data(), to.data(), to.size(), 1);
   if (written < 0 || static_cast<std::size_t>(written) != decoded)
-    damaged("blosc", "it is no valid stream");
+    damaged("blosc", "it is not a valid stream");
   return decoded;
 }
 
@@ -89,7 +89,7 @@ std::size_t unlz4(std::span<const std::byte> stored, std::span<std::byte> to) {
   BigEndianReader reader(stored, "lz4");
   const std::uint64_t whole = reader.number(8);
   const std::uint64_t block = reader.number(4);
-  if (whole > to.size()) damaged("lz4", "it decodes to more bytes than the chunk has");
+  if (whole > to.size()) damaged("lz4", "the result is larger than the chunk");
   if (block == 0 && whole > 0) damaged("lz4", "its blocks are empty");
   for (std::uint64_t done = 0; done < whole;) {
     const auto wanted = static_cast<std::size_t>(std::min(block, whole - done));
@@ -102,7 +102,7 @@ std::size_t unlz4(std::span<const std::byte> stored, std::span<std::byte> to) {
                                    reinterpret_cast<char*>(target.data()),
                                    static_cast<int>(part.size()),
                                    static_cast<int>(wanted)) != static_cast<int>(wanted)) {
-      damaged("lz4", "a block of it is no valid stream");
+      damaged("lz4", "a block is not a valid stream");
     }
     done += wanted;
   }
@@ -177,20 +177,19 @@ void require_known_filters(const std::string& subject, const std::vector<FilterS
   constexpr std::array known{deflate, shuffle, fletcher32, szip, lzf, zstd, blosc, lz4};
   for (const FilterStep& step : filters) {
     if (std::ranges::find(known, step.id) != known.end() || has_filter_plugin(step.id)) continue;
-    const std::string filter = fmt::format("{}: its chunks have gone through the filter {} ({})",
-                                           subject, step.id, name_of_filter(step));
+    const std::string filter = fmt::format("{}: its chunks use the filter {} ({})", subject,
+                                           step.id, name_of_filter(step));
     if (step.id == nbit || step.id == scale_offset) {
-      fail(
-          ExitCode::data,
-          "{}, which the HDF5 library alone can undo, a thread at a time; write the file anew with "
-          "h5repack -f NONE IN OUT, or -f GZIP=4",
-          filter);
+      fail(ExitCode::data,
+           "{}, which only the HDF5 library can decode, with one thread at a time; rewrite the "
+           "file with h5repack -f NONE IN OUT, or -f GZIP=4",
+           filter);
     }
     fail(ExitCode::data,
-         "{}, for which there is neither a library in this build (deflate, shuffle, fletcher32, "
-         "szip, lzf, zstd, blosc, lz4) nor a plugin in HDF5_PLUGIN_PATH; install one (apt-get "
-         "install hdf5-filter-plugin, or pip install hdf5plugin), or write the file anew with "
-         "h5repack -f GZIP=4 IN OUT",
+         "{}, which needs a library of this build (deflate, shuffle, fletcher32, szip, lzf, zstd, "
+         "blosc, lz4) or a plugin in HDF5_PLUGIN_PATH; install a plugin (apt-get install "
+         "hdf5-filter-plugin, or pip install hdf5plugin), or rewrite the file with h5repack -f "
+         "GZIP=4 IN OUT",
          filter);
   }
 }
@@ -225,7 +224,7 @@ void ChunkDecoder::decode(const std::vector<FilterStep>& filters, std::uint32_t 
     from = target.first(scratch_->undo(filters[applied[left]], from, target));
   }
   if (from.size() != to.size()) {
-    fail(ExitCode::data, "it decodes to {} bytes, and a chunk has {}", from.size(), to.size());
+    fail(ExitCode::data, "it decodes to {} bytes, but a chunk has {}", from.size(), to.size());
   }
   if (applied.empty() && !to.empty()) std::memcpy(to.data(), from.data(), to.size());
 }

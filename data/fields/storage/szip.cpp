@@ -17,25 +17,25 @@ struct SzipValues {
 
 SzipValues values_of(std::span<const std::uint32_t> values) {
   constexpr std::uint32_t most_block = 32, most_blocks = 128;
-  if (values.size() < 4) fail(ExitCode::data, "szip: it has {} parameters of 4", values.size());
+  if (values.size() < 4) fail(ExitCode::data, "szip: it has {} of 4 parameters", values.size());
   const SzipValues szip{values[0], values[1], values[2], values[3]};
   if (szip.block < 2 || szip.block > most_block || szip.block % 2 != 0)
-    fail(ExitCode::data, "szip: blocks of {} elements; 2, 4, ... 32 can be", szip.block);
+    fail(ExitCode::data, "szip: blocks of {} elements; allowed are 2, 4, ... 32", szip.block);
   if (szip.line < szip.block || szip.line > szip.block * most_blocks)
     fail(ExitCode::data, "szip: lines of {} elements in blocks of {}", szip.line, szip.block);
   if (szip.bits != 8 && szip.bits != 16 && szip.bits != 32 && szip.bits != 64)
-    fail(ExitCode::data, "szip: elements of {} bits; 8, 16, 32 and 64 can be", szip.bits);
+    fail(ExitCode::data, "szip: elements of {} bits; allowed are 8, 16, 32 and 64", szip.bits);
   return szip;
 }
 
 // The decoded size, in the first 4 bytes of a chunk.
 std::size_t decoded_bytes(std::span<const std::byte> from, std::size_t room) {
   constexpr std::size_t size_bytes = 4;
-  if (from.size() < size_bytes) fail(ExitCode::data, "szip: it ends early");
+  if (from.size() < size_bytes) fail(ExitCode::data, "szip: the data ends early");
   std::uint32_t bytes = 0;  // little-endian
   for (std::size_t i = size_bytes; i-- > 0;)
     bytes = bytes << 8 | static_cast<std::uint32_t>(from[i]);
-  if (bytes > room) fail(ExitCode::data, "szip: it decodes to more bytes than the chunk has");
+  if (bytes > room) fail(ExitCode::data, "szip: the result is larger than the chunk");
   return bytes;
 }
 
@@ -54,8 +54,7 @@ std::size_t decode_stream(const SzipValues& szip, std::uint32_t width,
   stream.flags = ((szip.options & most_significant_first) != 0 ? unsigned{AEC_DATA_MSB} : 0U) |
                  ((szip.options & nearest_neighbour) != 0 ? unsigned{AEC_DATA_PREPROCESS} : 0U);
   const int status = aec_buffer_decode(&stream);
-  if (status != AEC_OK)
-    fail(ExitCode::data, "szip: it is no valid stream (libaec says {})", status);
+  if (status != AEC_OK) fail(ExitCode::data, "szip: it is not a valid stream (libaec: {})", status);
   return stream.total_out;
 }
 
@@ -80,7 +79,7 @@ std::size_t unszip(std::span<const std::uint32_t> values, std::span<const std::b
   const std::span<std::byte> decoded = direct ? to.first(bytes) : std::span(scratch).first(room);
   const std::size_t wanted = (lines - 1) * padded + (bytes - (lines - 1) * line);
   if (decode_stream(szip, width, from, decoded) < wanted)
-    fail(ExitCode::data, "szip: it ends early");
+    fail(ExitCode::data, "szip: the data ends early");
   if (direct) return bytes;
   for (std::size_t i = 1; i < lines && padded != line; ++i)
     std::memmove(&decoded[i * line], &decoded[i * padded], std::min(line, bytes - i * line));

@@ -84,7 +84,7 @@ void read_data(GzipReader& reader, const std::string& path, std::uint64_t bytes,
     const auto want = std::span(block).first(std::min<std::uint64_t>(block.size(), bytes - done));
     const std::size_t got = reader.read(want);
     if (got != want.size()) {
-      fail(ExitCode::data, "{}: truncated: its header promises {} bytes of data, {} are there",
+      fail(ExitCode::data, "{}: truncated: its header declares {} bytes of data, but there are {}",
            path, bytes, done + got);
     }
     take(want);
@@ -92,7 +92,8 @@ void read_data(GzipReader& reader, const std::string& path, std::uint64_t bytes,
   }
   std::array<std::byte, 1> extra{};
   if (reader.read(extra) != 0)
-    fail(ExitCode::data, "{}: has more data than the {} bytes its header promises", path, bytes);
+    fail(ExitCode::data, "{}: has more data than the {} bytes that its header declares", path,
+         bytes);
 }
 
 class IdxSource final : public ImageSource {
@@ -146,7 +147,7 @@ class IdxSource final : public ImageSource {
     const std::vector<std::uint64_t> extents = read_extents(reader, path, 1, 1);
     if (extents[0] != count_) {
       fail(ExitCode::data,
-           "{}: holds {} labels, but {} holds {} images; give the pair that belongs together", path,
+           "{}: holds {} labels, but {} holds {} images; give two files that belong together", path,
            extents[0], path_, count_);
     }
     labels_.reserve(count_);

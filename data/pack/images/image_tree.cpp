@@ -64,17 +64,16 @@ bool are_splits(const std::string& directory, const Names& folders, const Names&
     const std::string path = directory + "/" + split;
     const bool like_a_class = folders_in(path).empty() || holds_files(path);
     if (others.empty() && like_a_class) {
-      fail(
-          ExitCode::data,
-          "{}: is named like a split, but holds no class folders, or files beside them; images of "
-          "a split are expected at {}/<class>/<image>.jpg; if the folders are classes, say so with "
-          "--class-names {}",
-          path, path, fmt::join(folders, ","));
+      fail(ExitCode::data,
+           "{}: has the name of a split, but contains no class folders, or files beside them; "
+           "images of a split are expected at {}/<class>/<image>.jpg; if the folders are classes, "
+           "use --class-names {}",
+           path, path, fmt::join(folders, ","));
     }
     if (!others.empty() && !like_a_class) {
       fail(ExitCode::data,
            "{}: holds the split {} beside the folder {}; pack a directory of splits or one of "
-           "classes; if all its folders are classes, say so with --class-names",
+           "classes; if all its folders are classes, name them with --class-names",
            directory, split, others.front());
     }
   }
@@ -135,7 +134,8 @@ void add_folder(const ClassFolder& folder, const Names& all, bool classes_given,
   }
   const Names files = below(all, folder.path);
   if (files.empty()) {
-    fail(ExitCode::data, "{}: the class folder holds no images; remove it or fill it", folder.path);
+    fail(ExitCode::data, "{}: the class folder holds no images; remove it or add images",
+         folder.path);
   }
   if (tree.splits.empty() || tree.splits.back().name != folder.split)
     tree.splits.push_back({folder.split, {}, {}});
@@ -204,7 +204,7 @@ class FolderSource final : public ImageSource {
       return decode_image(bytes, channels, max_pixels_, name);
     } catch (const DamagedImage& error) {
       fail(ExitCode::data, "{}; {} --skip-bad", error.what(),
-           error.too_large() ? "raise --max-pixels if it is genuine, or drop it with"
+           error.too_large() ? "raise --max-pixels if the image is valid, or drop it with"
                              : "replace it, or drop it with");
     }
   }

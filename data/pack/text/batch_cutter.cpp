@@ -72,8 +72,8 @@ void DocumentCutter::cut_document() {
   if (cut == 0) {
     if (document_ > longest_document)
       fail(ExitCode::data,
-           "{}: a document of more than {} bytes offers this tokenizer no place to cut it; divide "
-           "it with --document-separator",
+           "{}: this tokenizer cannot cut a document of more than {} bytes anywhere; divide it "
+           "with --document-separator",
            *file_, longest_document);
     try_again_ = 2 * document_;
     return;

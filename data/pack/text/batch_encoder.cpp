@@ -44,8 +44,8 @@ bool BatchEncoder::encode_part(std::string_view text, const DocumentPart& part,
       bad != std::string::npos) {
     if (options_.refuse_invalid)
       fail(ExitCode::data,
-           "{}: byte {} is not UTF-8 (0x{:02x}); convert the file, or leave out --invalid-utf8 "
-           "refuse to have U+FFFD in its place",
+           "{}: byte {} is not UTF-8 (0x{:02x}); convert the file, or remove --invalid-utf8 refuse "
+           "to get U+FFFD instead",
            *part.file, part.offset + bad, static_cast<unsigned char>(text[bad]));
     text = good = with_replaced_utf8(text, batch.replaced);
   }
@@ -128,7 +128,7 @@ void BatchEncoder::encode_lines(TextBatch& batch) {
     const std::string problem = encode_line(line, batch);
     if (problem.empty()) continue;
     if (!options_.skip_bad)
-      fail(ExitCode::data, "{}:{}: {}; mend the line, or leave such lines out with --skip-bad",
+      fail(ExitCode::data, "{}:{}: {}; fix the line, or skip such lines with --skip-bad",
            *batch.lines_of, number, problem);
     batch.bad_lines.push_back(fmt::format("{}:{}: {}", *batch.lines_of, number, problem));
   }

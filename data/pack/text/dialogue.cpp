@@ -61,7 +61,7 @@ std::string_view stripped(std::string_view text) {
 
 // The problem of message `number` (from 1), or "".
 std::string problem_of(const json& message, std::size_t number) {
-  if (!message.is_object()) return fmt::format("message {} is no object", number);
+  if (!message.is_object()) return fmt::format("message {} is not an object", number);
   for (const char* const field : {"role", "content"}) {
     const auto at = message.find(field);
     if (at == message.end()) return fmt::format("message {} has no field '{}'", number, field);
@@ -81,7 +81,7 @@ std::string read_messages(std::string_view line, json& messages) {
   try {
     whole = parse_json(line);
   } catch (const json::parse_error& error) {
-    return fmt::format("is no JSON (byte {})", error.byte);
+    return fmt::format("is not JSON (byte {})", error.byte);
   } catch (const JsonTooDeep& error) {
     return error.what();
   }
@@ -104,8 +104,8 @@ Dialogue::Dialogue(const Tokenizer* tokenizer, ChatTemplate chat, const std::str
   if (chat == ChatTemplate::none) return;
   if (tokenizer->name().starts_with("sentencepiece:"))
     fail(ExitCode::config,
-         "--chat-template: {} is a SentencePiece model, in whose texts special tokens are not "
-         "told apart; give the tokenizer.json of the model",
+         "--chat-template: {} is a SentencePiece model, which does not distinguish special tokens "
+         "in text; give the tokenizer.json of the model",
          tokenizer_path);
   const auto id_of = [&](const char* token) {
     const auto id = tokenizer->id_of(token);
@@ -185,9 +185,8 @@ std::string Dialogue::encode(std::string_view line, TextEncoder* encoder,
   }
   const auto marks = std::span(to.counted).subspan(before);
   if (std::ranges::find(marks, 1) != marks.end()) return "";
-  return chat_ == ChatTemplate::none
-             ? "has an empty completion and so no token that counts"
-             : "has no message of the assistant and so no token that counts";
+  return chat_ == ChatTemplate::none ? "has an empty completion, so no token is a target"
+                                     : "has no message of the assistant, so no token is a target";
 }
 
 namespace {
@@ -226,7 +225,7 @@ class FieldReader final : public json::json_sax_t {
                    const json::exception& error) override {
     const std::string_view whole = error.what();
     const std::size_t at = whole.find("parse error");
-    problem = fmt::format("is no JSON ({}, byte {})",
+    problem = fmt::format("is not JSON ({}, byte {})",
                           at == std::string_view::npos ? whole : whole.substr(at), position);
     return false;
   }

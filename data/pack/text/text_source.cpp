@@ -95,7 +95,7 @@ void read_part(const TextPart& part, const std::function<void(std::span<const st
     file = std::make_unique<InputFile>(part.name);
     if (file->size() != part.bytes) {
       fail(ExitCode::data,
-           "{}: changed from {} to {} bytes while it was packed; pack a file that no one writes to",
+           "{}: changed from {} to {} bytes while it was packed; pack a file that nobody writes to",
            part.name, part.bytes, file->size());
     }
   }
@@ -160,13 +160,13 @@ class GzipReader final : public Unpacker {
   }
 
   void finish() const override {
-    if (!ended_) fail(ExitCode::data, "{}: this gzip file ends early; get it anew", name_);
+    if (!ended_) fail(ExitCode::data, "{}: this gzip file ends early; get it again", name_);
   }
 
  private:
   [[noreturn]] void damaged() const {
-    fail(ExitCode::data, "{}: this gzip file is damaged ({}); get it anew", name_,
-         stream_.msg != nullptr ? stream_.msg : "behind its end");
+    fail(ExitCode::data, "{}: this gzip file is damaged ({}); get it again", name_,
+         stream_.msg != nullptr ? stream_.msg : "after its end");
   }
 
   const std::string& name_;
@@ -189,7 +189,7 @@ class ZstdReader final : public Unpacker {
       ZSTD_outBuffer out{block_.data(), block_.size(), 0};
       left_ = ZSTD_decompressStream(stream_.get(), &out, &in);
       if (ZSTD_isError(left_) != 0)
-        fail(ExitCode::data, "{}: this zstd file is damaged ({}); get it anew", name_,
+        fail(ExitCode::data, "{}: this zstd file is damaged ({}); get it again", name_,
              ZSTD_getErrorName(left_));
       if (out.pos > 0) take(std::span(block_).first(out.pos));
       full = out.pos == out.size && left_ != 0;
@@ -197,7 +197,7 @@ class ZstdReader final : public Unpacker {
   }
 
   void finish() const override {
-    if (left_ != 0) fail(ExitCode::data, "{}: this zstd file ends early; get it anew", name_);
+    if (left_ != 0) fail(ExitCode::data, "{}: this zstd file ends early; get it again", name_);
   }
 
  private:

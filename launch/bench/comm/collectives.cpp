@@ -138,7 +138,7 @@ void bench_collectives(const CollectiveOptions& arguments) {
   const bool speaks = job.world->rank() == 0;
   if (job.world->size() == 1)
     fail(ExitCode::config,
-         "bench machine --links: one rank has nobody to talk to; start it with mpirun -np N");
+         "bench machine --links: needs two ranks or more; start it with mpirun -np N");
   if (!arguments.hardware_file.empty())
     (void)plan::load_hardware(arguments.hardware_file);  // fails early, before minutes of measuring
   const MachineCheck machine(arguments.accept_load);

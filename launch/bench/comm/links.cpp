@@ -34,7 +34,7 @@ std::optional<plan::Link> slowest_link(Communicator& world, Communicator& group,
   if (std::isinf(slowest[1])) {
     fail(ExitCode::config,
          "bench machine: large messages take no longer than small ones; try again when the machine "
-         "is quiet");
+         "is idle");
   }
   return plan::Link{.latency = slowest[0], .bandwidth = 1 / slowest[1]};
 }

@@ -108,8 +108,8 @@ constexpr std::string_view without_launches =
 
 constexpr std::string_view assumptions =
     "\nBytes: what the operations' kernels read and write of their operands, each kernel's pass "
-    "counted, scratch memory not; of messages what the rank sends, of collectives in rings. "
-    "cuDNN is taken to have a plan for every 16-bit attention and every convolution, cuBLASLt to "
+    "counted, scratch memory not; for messages what the rank sends, for collectives in rings. "
+    "cuDNN is assumed to have a plan for every 16-bit attention and every convolution, cuBLASLt to "
     "have every epilogue; kernels within their calls are those that profiles show "
     "(scripts/measurements/kernel_counts.txt).\n";
 

@@ -104,7 +104,7 @@ std::string to_text(const StepProfile& profile) {
   return text +
          "lost: beyond the time that the FLOPs or the bytes take at the two limits; MFLOP: of a "
          "call; GB/s: what a GPU's kernels read and write of the operands, so operands that stay "
-         "in a cache pass the limit.\n";
+         "in a cache exceed the limit.\n";
 }
 
 }  // namespace trireme::model_bench

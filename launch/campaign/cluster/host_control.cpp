@@ -81,7 +81,7 @@ std::vector<std::string> HostControl::answering(const std::vector<std::string>& 
     } else {
       const bool sees_nothing = answers[i].code == 1 && answers[i].errors.empty();
       reasons.push_back(fmt::format("{}: {}", hosts[i],
-                                    sees_nothing ? "does not see the program, or " + file_.directory
+                                    sees_nothing ? "cannot see the program, or " + file_.directory
                                                  : answers[i].last_words()));
     }
   }
@@ -103,7 +103,7 @@ Offers HostControl::offers(const std::vector<LayoutOption>& options,
   up_ = answering(hosts, found.problem);
   if (up_.size() < least) {
     found.problem = fmt::format(
-        "{} of {} hosts answer and are not left out, and a job needs {}{}{}", up_.size(),
+        "{} of {} hosts answer and are not left out, but a job needs {}{}{}", up_.size(),
         file_.hosts.size(), least, found.problem.empty() ? "" : ": ", found.problem);
   } else {
     found.offers.push_back({.nodes = static_cast<std::int64_t>(up_.size())});
@@ -155,10 +155,10 @@ std::string HostControl::submit(Attempt& attempt, std::optional<double> seconds,
       attempt.hosts.push_back(host);
   }
   if (static_cast<std::int64_t>(attempt.hosts.size()) < attempt.nodes)
-    return "hosts were lost meanwhile";
+    return "hosts were lost in the meantime";
   const std::string place = attempt_directory(file_, attempt);
   const auto lock = try_attempt_lock(place);
-  if (!lock) return "its lock is held already";
+  if (!lock) return "another job holds its lock";
   std::vector<std::string> words = {script_, place, file_.health_check ? "check" : "no", launcher_};
   std::vector<std::string> slots;
   for (const std::string& host : attempt.hosts)

@@ -244,7 +244,7 @@ JobReport SlurmControl::look(const Attempt& attempt) {
   JobReport report;
   // The submitting command may still be running.
   if (attempt.job.empty() && attempt_is_locked(attempt_directory(file_, attempt))) {
-    report.state = "sbatch of an earlier start is under way";
+    report.state = "an sbatch of an earlier start is still running";
     return report;
   }
   bool answered = false;
@@ -270,7 +270,7 @@ JobReport SlurmControl::look(const Attempt& attempt) {
 std::string SlurmControl::submit(Attempt& attempt, std::optional<double> seconds,
                                  const std::vector<std::string>& excluded) {
   const auto lock = try_attempt_lock(attempt_directory(file_, attempt));
-  if (!lock) return "its lock is held already";
+  if (!lock) return "another job holds its lock";
   std::vector<std::string> words = request(attempt.place, attempt.nodes, seconds, excluded);
   words.insert(words.end(), {"--parsable", "--no-requeue", "--job-name=" + attempt.name,
                              "--comment=trireme campaign " + file_.directory,

@@ -51,12 +51,12 @@ void require_same_data(Communicator& world, std::string_view what, const std::st
                        const Dataset& dataset) {
   check_same_on_all_ranks(
       world, {.name = fmt::format("{}: {}", what, path),
-              .value = fmt::format("data of fingerprint {:016x} ({} samples)",
+              .value = fmt::format("data with fingerprint {:016x} ({} samples)",
                                    dataset.fingerprint(), dataset.size()),
               .place = absolute(path),
               .code = ExitCode::data,
-              .advice = "all ranks must read the same data: copy it to every host anew, or use a "
-                        "directory that all of them share, by an absolute path"});
+              .advice = "all ranks must read the same data: copy it to every host again, or use "
+                        "the absolute path of a directory that all hosts share"});
 }
 
 namespace {
@@ -105,9 +105,8 @@ void require_shared_run_directory(Communicator& world, const std::string& direct
   const auto lacking = hosts_without(world, file);
   if (lacking.empty()) return;
   fail(ExitCode::config,
-       "run.directory: {} of rank 0 does not show on {}, and checkpoints are written by the ranks "
-       "of "
-       "all hosts; use a directory on a file system that all hosts share",
+       "run.directory: {} of rank 0 is not visible on {}, but ranks of all hosts write "
+       "checkpoints; use a directory on a file system that all hosts share",
        directory, fmt::join(lacking, ", "));
 }
 

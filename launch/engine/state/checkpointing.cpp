@@ -117,11 +117,11 @@ void Checkpointing::note_failure(const SaveReport& report) {
     metrics_->failed_save({report.step, report.problem, failed_, std::chrono::system_clock::now()});
   const std::int64_t limit = session_.config.checkpoint.failed_limit;
   if (failed_ < limit || trained_) return;
-  fail(
-      unsaved_exit,
-      "checkpoint.failed_limit: {} save(s) in a row failed, the last of {}; the run ends before "
-      "more work is lost; once checkpoints can be written the same command goes on from the newest",
-      failed_, problem_);
+  fail(unsaved_exit,
+       "checkpoint.failed_limit: {} save(s) in a row failed, the last of {}; the run ends before "
+       "more work is lost; when checkpoints can be written again, the same command goes on from "
+       "the newest",
+       failed_, problem_);
 }
 
 void Checkpointing::require_saved() const {

@@ -80,11 +80,10 @@ std::optional<IdNames> ids_of_run(const std::string& run_directory) {
         fmt::format("the run's training data {} ({})", record.at("path").get<std::string>(), path);
     return names_in(record, trained);
   } catch (const json::exception& error) {
-    fail(
-        ExitCode::data,
-        "{}: does not say what the run was trained on ({}); restore it, or remove it to go without "
-        "the comparison",
-        path, error.what());
+    fail(ExitCode::data,
+         "{}: has no record of the run's training data ({}); restore it, or remove it to skip the "
+         "comparison",
+         path, error.what());
   }
 }
 

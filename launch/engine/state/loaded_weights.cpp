@@ -28,15 +28,16 @@ void require_same_meaning(const Config& config, bool speaks, const Dataset& data
   const ModelConfig theirs = load_config(file, {}).model;
   for (const FunctionDifference& found : function_differences(config.model, theirs)) {
     const std::string both =
-        fmt::format("{}: {}, and {} says {}", found.key, found.ours, file, found.theirs);
+        fmt::format("{}: {}, but {} has {}", found.key, found.ours, file, found.theirs);
     if (!found.key.starts_with("model.rope_") && found.key != "model.window")
       fail(ExitCode::config,
-           "{}: with the same weights that is another model (train.initial_weights: {}); take {} "
-           "out of the config, or train without these weights",
+           "{}: the same weights would be another model (train.initial_weights: {}); remove {} "
+           "from the config, or train without these weights",
            both, config.train.initial_weights, found.key);
     if (speaks)
-      log::get("train").warn("{}: the weights were trained with the latter, and go on as {}", both,
-                             found.ours);
+      log::get("train").warn(
+          "{}: the weights were trained with the latter; training continues with {}", both,
+          found.ours);
   }
   auto trained = ids_of_run(std::filesystem::path(file).parent_path().string());
   const IdNames given = data.id_names();
@@ -53,8 +54,8 @@ void refuse_non_finite(Session& session, const LoadedWeights& weights, const std
     fail(ExitCode::non_finite, "{}: {} holds NaN or infinity in {}", result, weights.describe(),
          found);
   fail(ExitCode::non_finite,
-       "{}: the weights of {} are finite, but matmuls of them overflow in precision: {}; try "
-       "--set precision=fp32",
+       "{}: the weights of {} are finite, but their matmuls overflow in precision: {}; try --set "
+       "precision=fp32",
        result, weights.describe(), name_of(session.config.precision));
 }
 

@@ -79,7 +79,7 @@ AllocationTimes allocation_times() {
   if (!end) return {};
   const double left = static_cast<double>(*end) - seconds_now();
   if (left <= 0) {
-    ignore_variable("SLURM_JOB_END_TIME", "that time has passed: it is of a job that is over");
+    ignore_variable("SLURM_JOB_END_TIME", "that time has passed; it is from a job that is over");
     return {};
   }
   AllocationTimes times{.whole = {}, .left = left};

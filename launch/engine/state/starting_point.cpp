@@ -25,7 +25,7 @@ namespace {
 using json = nlohmann::ordered_json;
 
 constexpr const char* instead =
-    "choose another run.directory, or begin anew in this one with --overwrite";
+    "choose another run.directory, or start from scratch in this one with --overwrite";
 
 std::string digits_of(std::uint64_t fingerprint) {
   return fmt::format("{:016x}", fingerprint);
@@ -107,7 +107,7 @@ void compare_configs(const FoundCheckpoint& found, const json& before, const Con
       continue;
     const std::string& was = found_before->second;
     if (is_fixed(key)) {
-      fail(ExitCode::config, "{}: is {} and was {} when {} was written; set it back, {}", key,
+      fail(ExitCode::config, "{}: is {}, but was {} when {} was written; set it back, {}", key,
            value, was, found.path, instead);
     }
     std::string& list = changes_nothing(key, was, value) ? free_differences : differences;
@@ -128,17 +128,17 @@ void check_data(const FoundCheckpoint& found, const json& before, const Dataset&
   if (was == digits_of(dataset.fingerprint())) {
     const std::string touched = dataset.touched();
     if (touched.empty()) return;
-    fail(ExitCode::data,
-         "the data set: {} written to since this run last looked, with the same size: whether the "
-         "run goes on with the numbers that it began with cannot be told. Restore what was there "
-         "with its time of change; where the numbers are the same, remove the data*.index files of "
-         "the run directory; or {}",
-         touched, instead);
+    fail(
+        ExitCode::data,
+        "the data set: {} written to since this run last looked, with the same size: it may now "
+        "hold other numbers than those the run began with. Restore the old files with their mtime; "
+        "if the numbers are the same, remove the data*.index files of the run directory; or {}",
+        touched, instead);
   }
   fail(ExitCode::config,
-       "the data set: its fingerprint is {} ({} samples), {} was written with data of {} ({} "
-       "samples): the order of samples would not go on; use the same data, mixed in the same way, "
-       "{}",
+       "the data set: its fingerprint is {} ({} samples), but {} was written with data of {} ({} "
+       "samples), so the order of samples cannot continue; use the same data, mixed in the same "
+       "way, {}",
        digits_of(dataset.fingerprint()), dataset.size(), found.path, was,
        before.at("samples").get<std::int64_t>(), instead);
 }
@@ -158,7 +158,7 @@ std::optional<FoundCheckpoint> checkpoint_that_fits(Session& session, const Data
     check_data(*found, state.at("data"), dataset);
     compare_configs(*found, state.at("config"), config);
   } catch (const json::exception& error) {
-    fail(ExitCode::checkpoint, "{}: the state in its manifest is not a training run's: {}",
+    fail(ExitCode::checkpoint, "{}: the state in its manifest is not from a training run: {}",
          found->path, error.what());
   }
   return found;
@@ -226,7 +226,7 @@ HeldState look(const Config& config, const StartRequest& request) {
   held.checkpoints = !list_checkpoints(RunDirectory::checkpoints_in(directory)).empty();
   held.overwrite = request.overwrite && !is_restart();
   if (request.overwrite && !held.overwrite && contents.run)
-    log::get("train").info("started again: --overwrite has done its work, the run goes on");
+    log::get("train").info("restarted: --overwrite was already applied, the run goes on");
   if (held.overwrite || !held.weights) return held;
   held.step = known_step_of_weights(RunDirectory::weights_in(directory));
   if (!held.checkpoints) held.differences = differences_from_stored(config);
@@ -247,23 +247,24 @@ void require_finished(const HeldState& held, const Config& config) {
   if (held.trained && held.step >= config.train.steps && held.differences.empty()) return;
   const std::string weights = RunDirectory::weights_in(directory);
   const std::string train_on = fmt::format(
-      "to train on from them give train.initial_weights: {} and another run.directory", weights);
+      "to train from them set train.initial_weights: {} and another run.directory", weights);
   if (!held.trained) {
     fail(ExitCode::config,
-         "run.directory: {}: holds weights of another program, as `trireme checkpoint import` "
-         "leaves them; {}",
+         "run.directory: {}: holds weights of another program, for example from `trireme "
+         "checkpoint import`; {}",
          directory, train_on);
   }
   if (held.step < 0 || !held.differences.empty()) {
-    fail(ExitCode::config,
-         "run.directory: {}: already holds the weights of a run, of other settings ({}); {}; or {}",
-         directory,
-         held.differences.empty() ? "its weights do not say after how many steps they were written"
-                                  : held.differences,
-         train_on, instead);
+    fail(
+        ExitCode::config,
+        "run.directory: {}: already holds the weights of a run with other settings ({}); {}; or {}",
+        directory,
+        held.differences.empty() ? "its weights do not say after how many steps they were written"
+                                 : held.differences,
+        train_on, instead);
   }
   fail(ExitCode::config,
-       "train.steps: {}: run.directory {} holds weights after {} steps and no checkpoint to go on "
+       "train.steps: {}: run.directory {} holds weights after {} steps, but no checkpoint to go on "
        "from (checkpoint.every_steps); {}; or {}",
        config.train.steps, directory, held.step, train_on, instead);
 }
@@ -314,7 +315,7 @@ void remove_old_run(const Config& config, const StartingPoint& start) {
   const std::string& directory = config.run.directory;
   if (start.overwrite) {
     RunDirectory::remove_run(directory);
-    log::get("train").info("{}: the run that it held is removed (--overwrite)", directory);
+    log::get("train").info("{}: removed the run in it (--overwrite)", directory);
   } else if (start.finished > 0) {
     RunDirectory::set_weights_aside(directory, start.finished);
   }

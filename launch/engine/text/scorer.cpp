@@ -15,7 +15,8 @@ void check(const ScoredText& text, std::size_t index, std::int64_t context,
   const std::int64_t begin = std::max<std::int64_t>(count - context - 1, 0);
   if (text.first <= begin || text.first >= count)
     fail(ExitCode::config,
-         "text {}: {} of {} tokens are scored, and the context of {} leaves none before them",
+         "text {}: {} of {} tokens are scored, but the context of {} has no room for a token "
+         "before them",
          index, count - text.first, count, context);
   for (const std::int32_t token : text.tokens) {
     if (token < 0 || token >= vocabulary)

@@ -118,10 +118,9 @@ ordered_json heat_map(const RankHistory& ranks, std::vector<float> WindowRows::*
 ordered_json heat_maps(const RankHistory& ranks) {
   ordered_json maps = ordered_json::array();
   if (ranks.ranks < 2) return maps;
-  maps.push_back(heat_map(
-      ranks, &WindowRows::late, "Lateness by rank",
-      "By how much a rank came to the collectives as the last of its stage, mean over all steps. "
-      "Point at a cell, or use the arrow keys."));
+  maps.push_back(heat_map(ranks, &WindowRows::late, "Lateness by rank",
+                          "How late a rank came to the collectives as the last of its stage, mean "
+                          "over all steps. Point at a cell, or use the arrow keys."));
   maps.push_back(heat_map(ranks, &WindowRows::data_wait, "Waits for data by rank", "Per step."));
   std::erase_if(maps.get_ref<ordered_json::array_t&>(),
                 [](const ordered_json& map) { return map.is_null(); });

@@ -53,7 +53,7 @@ std::string text_file(RunData& run, const std::string& path, std::string_view la
     if (auto found = read_file_if_exists(path, largest_text, ExitCode::data))
       text = std::move(*found);
     else
-      run.remarks.push_back(fmt::format("{} is not there: {}", path, lacks));
+      run.remarks.push_back(fmt::format("{} does not exist: {}", path, lacks));
   });
   return text;
 }
@@ -61,7 +61,7 @@ std::string text_file(RunData& run, const std::string& path, std::string_view la
 void read_environment(RunData& run) {
   auto file = runs::parse_environment(run.environment);
   if (!file && !run.environment.empty())
-    run.remarks.push_back(fmt::format("{}/environment.json is no JSON object", run.directory));
+    run.remarks.push_back(fmt::format("{}/environment.json is not a JSON object", run.directory));
   if (!file) return;
   run.start = std::move(*file);
   run.facts.host_cores = run.start.cores;
@@ -115,7 +115,7 @@ void read_checkpoints(RunData& run) {
     for (const runs::StoredCheckpoint& one : run.checkpoints)
       if (!one.whole)
         run.remarks.push_back(
-            fmt::format("{} has no {}: it is not whole", one.path, manifest_name));
+            fmt::format("{} has no {}: it is incomplete", one.path, manifest_name));
   });
 }
 
@@ -146,20 +146,19 @@ void remark_on_metrics(RunData& run) {
                     all.broken, all.lines, all.first_broken));
   if (all.too_long > 0) say(fmt::format("metrics.jsonl: {} lines are too long", all.too_long));
   if (all.torn_end)
-    say("metrics.jsonl: its last line is not whole: a run writes it, or was killed");
+    say("metrics.jsonl: its last line is incomplete: a run is writing it, or was killed");
   if (all.of_no_kind > 0)
-    say(
-        fmt::format("metrics.jsonl: {} lines are of no kind that this version knows; they are left "
-                    "out",
-                    all.of_no_kind));
+    say(fmt::format(
+        "metrics.jsonl: {} lines are of a kind unknown to this version; they are left out",
+        all.of_no_kind));
   if (all.steps == 0) say("metrics.jsonl has no step yet");
   if (all.missing_steps > 0)
     say(fmt::format("metrics.jsonl: {} steps up to step {} have no line", all.missing_steps,
                     all.highest_step));
   if (all.went_back.count > 0) {
     say(
-        fmt::format("metrics.jsonl: its steps go back {} times, first {}: two jobs wrote there, or "
-                    "files were joined; {} steps are there twice, of which the later count",
+        fmt::format("metrics.jsonl: its steps go back {} times, first {}: two jobs wrote to it, or "
+                    "files were joined; {} steps appear twice, and the later ones count",
                     all.went_back.count, all.went_back.first.front().text, all.repeated_steps));
   }
   if (all.clock_jumps > 0)
@@ -168,10 +167,10 @@ void remark_on_metrics(RunData& run) {
                     "steps measured",
                     all.clock_jumps));
   if (run.planned_steps > 0 && all.highest_step > run.planned_steps)
-    say(fmt::format(
-        "metrics.jsonl has step {}, config.yaml train.steps = {}: they are of different "
-        "starts",
-        all.highest_step, run.planned_steps));
+    say(
+        fmt::format("metrics.jsonl has step {}, but config.yaml has train.steps = {}: they are "
+                    "from different starts",
+                    all.highest_step, run.planned_steps));
 }
 
 void remark_on_ranks(RunData& run) {
@@ -183,7 +182,7 @@ void remark_on_ranks(RunData& run) {
   const int expected = ranks.starts.empty() ? run.start.ranks : ranks.starts.back().facts.ranks;
   if (ranks.ranks_of_last_start > 0 && ranks.ranks_of_last_start < expected)
     run.remarks.push_back(
-        fmt::format("ranks.jsonl tells of {} of {} ranks", ranks.ranks_of_last_start, expected));
+        fmt::format("ranks.jsonl has {} of {} ranks", ranks.ranks_of_last_start, expected));
 }
 
 // True also for a broken link and an unreadable file, which get a remark.
@@ -195,7 +194,7 @@ bool is_there(const std::string& path) {
 void read_metrics_file(RunData& run) {
   const std::string path = run.directory + "/metrics.jsonl";
   if (!is_there(path)) {
-    run.remarks.push_back(path + " is not there: no step was reported");
+    run.remarks.push_back(path + " does not exist: no step was reported");
     return;
   }
   tolerate(run, [&] {
@@ -211,7 +210,7 @@ void read_metrics_file(RunData& run) {
 void read_ranks_file(RunData& run) {
   const std::string path = run.directory + "/ranks.jsonl";
   if (!is_there(path)) {
-    run.remarks.push_back(path + " is not there: nothing is known of single ranks");
+    run.remarks.push_back(path + " does not exist: nothing is known about single ranks");
     return;
   }
   tolerate(run, [&] { run.ranks = read_ranks(path); });
@@ -274,10 +273,10 @@ std::vector<RunData> read_runs(std::span<const std::string> places, std::optiona
       if (std::ranges::find(directories, directory) == directories.end())
         directories.push_back(std::move(directory));
   if (directories.empty())
-    fail(ExitCode::config, "{}: nothing matches; give directories of runs, or of studies",
+    fail(ExitCode::config, "{}: nothing matches; give directories of runs or studies",
          fmt::join(places, ", "));
   if (directories.size() > most_runs)
-    fail(ExitCode::config, "{}: {} runs are there, more than a report compares ({}); name fewer",
+    fail(ExitCode::config, "{}: there are {} runs, but a report compares at most {}; name fewer",
          fmt::join(places, ", "), directories.size(), most_runs);
   std::vector<RunData> runs;
   std::vector<std::string> read;

@@ -52,7 +52,7 @@ std::string events_table(const MetricsHistory& all) {
   for (const auto& [what, events] : {std::pair("warning", &all.warnings),
                                      {"batch skipped", &all.skipped},
                                      {"checkpoint failed", &all.failed_saves},
-                                     {"went back", &all.went_back}})
+                                     {"steps went back", &all.went_back}})
     for (const Event& event : events->first)
       add(event.step, what, event.text);
   for (const Pause& pause : all.pauses.first)
@@ -78,7 +78,7 @@ std::string checkpoints_table(const RunData& run) {
   Table table({{"name", Kind::text}, {"size"}, {"written", Kind::text}});
   for (const runs::StoredCheckpoint& one : run.checkpoints)
     table.add({one.name, bytes_text(runs::stored_bytes(one)),
-               one.whole ? utc_text(one.written) : "not whole"});
+               one.whole ? utc_text(one.written) : "incomplete"});
   return table.folded_html("Checkpoints");
 }
 
@@ -270,12 +270,12 @@ std::string headline(std::span<const RunData> runs) {
       {fmt::format("{} of {}", well, runs.size()), "runs without a failure"}};
   if (best != nullptr) {
     numbers.push_back(loss_headline(*best));
-    numbers.back().meaning = fmt::format("least loss, {}: {}", numbers.back().meaning, best->name);
+    numbers.back().meaning = fmt::format("lowest loss, {}: {}", numbers.back().meaning, best->name);
   }
   if (fastest != nullptr)
     numbers.push_back(
         {format_quantity(rate(*fastest)),
-         fmt::format("{} per second, the most: {}", fastest->metrics.items, fastest->name)});
+         fmt::format("{} per second, highest: {}", fastest->metrics.items, fastest->name)});
   return headline_html(numbers);
 }
 

@@ -84,7 +84,7 @@ std::string command_text(const RunData& run) {
   words.front() = fs::path(run.start.command.front()).filename().string();
   return fmt::format("{}{}{}",
                      run.start.ranks > 1 ? fmt::format("mpirun -np {} ", run.start.ranks) : "",
-                     fmt::join(words, " "), state == failed ? ", once the cause is mended" : "");
+                     fmt::join(words, " "), state == failed ? ", once the cause is fixed" : "");
 }
 
 std::string progress(const RunData& run, const Figures& figures) {
@@ -166,7 +166,7 @@ std::string compute_text(const RunData& run, const Figures& figures) {
       fmt::format("{:.1f} GFLOP/s per rank of the model's own work", 1e-9 * rate / run.start.ranks);
   if (std::isfinite(figures.mfu))
     return text + fmt::format(", MFU {:.1f} % by parallel.hardware", 100 * figures.mfu);
-  return text + "; parallel.hardware names no peak to hold it against";
+  return text + "; parallel.hardware has no peak to compare it with";
 }
 
 std::string memory_text(const ModelFigures& figures, std::uint64_t resident) {
@@ -284,8 +284,7 @@ std::string verdict_of(const RunData& run) {
   if (ranks.steps() > 0) {
     const std::string text = verdict_text(times_of(run), ranks.facts());
     if (run.ranks.start_count < 2 || run.ranks.starts.empty()) return text;
-    return fmt::format("of the last start, behind step {}:\n{}", run.ranks.starts.back().step,
-                       text);
+    return fmt::format("of the last start, after step {}:\n{}", run.ranks.starts.back().step, text);
   }
   return run.metrics.steps > 0 ? verdict(summary_of(run), run.facts) : std::string();
 }

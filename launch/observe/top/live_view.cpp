@@ -75,11 +75,10 @@ void show_page(const Request& request) {
   const bool any = std::ranges::any_of(
       views, [](const RunView* view) { return view->standing.status != RunStatus::missing; });
   if (!any) {
-    fail(
-        ExitCode::config,
-        "{}: no run is there; give the directory of a run (run.directory of its config), one above "
-        "such directories, or a pattern",
-        fmt::join(request.places, ", "));
+    fail(ExitCode::config,
+         "{}: there is no run; give the directory of a run (run.directory of its config), one "
+         "above such directories, or a pattern",
+         fmt::join(request.places, ", "));
   }
   if (request.json) {
     fmt::print("{}", json_of(views));
@@ -111,7 +110,7 @@ std::string keys_text(const RunSet& runs, double interval) {
   if (runs.views().size() > 1)
     text += fmt::format("  arrows choose of {} runs", runs.views().size());
   text += fmt::format("  every {:g} s", interval);
-  if (runs.left_out() > 0) text += fmt::format("  {} runs more are left out", runs.left_out());
+  if (runs.left_out() > 0) text += fmt::format("  {} more runs are left out", runs.left_out());
   return text;
 }
 

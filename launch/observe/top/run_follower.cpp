@@ -72,8 +72,8 @@ std::string warning_in(const runs::MetricsLine& line) {
     return fmt::format("checkpoint failed ({} in a row): {}", line.text("failed_saves"),
                        line.text("checkpoint_failed"));
   if (line.kind() == Kind::skipped)
-    return fmt::format("batch skipped: {}, {} deviations above the mean", line.text("skipped"),
-                       line.text("deviations"));
+    return fmt::format("batch skipped: {}, {} standard deviations above the mean",
+                       line.text("skipped"), line.text("deviations"));
   const std::string said = line.text("text");
   return said.empty() ? line.text("warning") : said;
 }
@@ -140,7 +140,7 @@ void RunFollower::refresh() {
   if (!metrics_.problem().empty())
     view_.problem = fmt::format("{}: {}", metrics_.path(), metrics_.problem());
   else if (view_.recent.empty() && other_lines_ > 0)
-    view_.problem = fmt::format("{}: {} lines, none of a step that this version knows",
+    view_.problem = fmt::format("{}: {} lines, but no step that this version knows",
                                 metrics_.path(), other_lines_);
   ranks_.poll(
       [&] {

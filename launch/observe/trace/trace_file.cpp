@@ -53,8 +53,8 @@ class Lines {
   }
   [[noreturn]] void cut_off(std::string_view reason) const {
     fail(ExitCode::data,
-         "{}: is damaged or ends too early ({}); a run writes a trace whole or not at all, so copy "
-         "it again",
+         "{}: is damaged or ends too early ({}); a run never writes part of a trace, so copy it "
+         "again",
          path_, reason);
   }
 
@@ -69,7 +69,7 @@ class Lines {
 
 [[noreturn]] void foreign(const std::string& path) {
   fail(ExitCode::data,
-       "{}: is no trace of a run of trireme; name RUN_DIR, or a file of RUN_DIR/trace such as "
+       "{}: is not a trace of a Trireme run; name RUN_DIR, or a file of RUN_DIR/trace such as "
        "steps_10-12.json.gz (the files in its .kineto directories are for other tools)",
        path);
 }
@@ -99,7 +99,7 @@ class Reader {
           parse_json(std::string(*line) + "}").at("otherData").at(std::string(trace_mark));
       const int version = facts.at("version").get<int>();
       if (version != trace_version)
-        fail(ExitCode::data, "{}: is a trace of version {}, and this program reads version {}",
+        fail(ExitCode::data, "{}: is a trace of version {}, but this program reads version {}",
              file_.path, version, trace_version);
       file_.first_step = facts.at("steps").at(0).get<std::int64_t>();
       file_.last_step = facts.at("steps").at(1).get<std::int64_t>();
@@ -127,9 +127,9 @@ class Reader {
         file_.processes.at(event.at("pid").get<std::size_t>()) =
             event.at("args").at("name").get<std::string>();
     } catch (const json::exception&) {
-      lines_.cut_off("a line that is none of a trace");
+      lines_.cut_off("a line that is not of a trace");
     } catch (const std::out_of_range&) {
-      lines_.cut_off("a rank that is none");
+      lines_.cut_off("an invalid rank");
     }
   }
 
@@ -158,7 +158,7 @@ class Reader {
     if (const auto group = args.find("group"); group != args.end())
       span.group = index_of(group->get_ref<const std::string&>());
     if (span.rank < 0 || span.rank >= file_.ranks || span.peer >= file_.ranks)
-      lines_.cut_off("a rank that is none");
+      lines_.cut_off("an invalid rank");
     file_.spans.push_back(span);
   }
 

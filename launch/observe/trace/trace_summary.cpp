@@ -134,7 +134,7 @@ class Summary {
 
   [[nodiscard]] std::string explain_collective(const TraceGap& gap, int depth) const {
     const FileSpan* const call = calls_.collective_within(gap.rank, gap.begin, gap.end);
-    if (call == nullptr) return "for the communication stream, at work for itself";
+    if (call == nullptr) return "for the communication stream, which runs its own work";
     const FileSpan* last = call;
     for (const FileSpan* const other : calls_.same_call(*call)) {
       const bool waited_for = call->root < 0 || other->rank == call->root;

@@ -35,7 +35,7 @@ std::string table(const TraceFile& trace, std::vector<RankShares> ranks) {
   if (!all) std::ranges::sort(ranks, {}, &RankShares::busy);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     if (!all && i == ranks_shown / 2) {
-      text += fmt::format("... {} more ranks, between these in how busy they are\n",
+      text += fmt::format("... {} more ranks, with busy shares between these\n",
                           ranks.size() - ranks_shown);
       i = ranks.size() - ranks_shown / 2;
     }

@@ -133,20 +133,18 @@ std::vector<std::string> definitions(const Study& study, const AblationResult& r
   std::vector<std::string> text = {
       "variant: the base's config with the keys in its name; cell: one variant with one seed; "
       "done: all its steps, stopped: earlier, by successive halving",
-      fmt::format("metric: {}; less is better", metric_text(study)),
-      "difference: variant less base of the same seed, averaged over seeds, with the 95 % interval "
-      "of Student's t over these differences",
+      fmt::format("metric: {}; lower is better", metric_text(study)),
+      "difference: variant minus base of the same seed, averaged over seeds, with the 95 % "
+      "interval of Student's t over these differences",
       fmt::format(
           "p: probability of a mean difference as large without any effect (paired t test), "
           "corrected for {} variant{} (Holm): of 100 studies without effects at most 5 find one; "
-          "better, worse: p is at most 0.05; no p for a stopped variant, or one without a value "
-          "for some seed",
+          "better, worse: p is at most 0.05; no p for a stopped variant, or if a seed has no value",
           study.variants.size() - 1, study.variants.size() > 2 ? "s" : ""),
-      "order: seed by seed, within a seed drawn at random",
-      fmt::format(
-          "at equal steps, {0} or time: both cells of a seed up to the lesser amount of the two; "
-          "cost is time times {1} rank{2}, so equal cost is equal time",
-          study.traits.item_name, study.ranks, study.ranks > 1 ? "s" : ""),
+      "order: seed by seed, random within a seed",
+      fmt::format("at equal steps, {0} or time: both cells of a seed up to the smaller amount of "
+                  "the two; cost is time times {1} rank{2}, so equal cost is equal time",
+                  study.traits.item_name, study.ranks, study.ranks > 1 ? "s" : ""),
       "between two evaluations the validation loss is interpolated linearly",
       "time: of all steps and evaluations, shared ones included; without start, checkpoints and "
       "waits",
@@ -157,7 +155,7 @@ std::vector<std::string> definitions(const Study& study, const AblationResult& r
   if (study.fork_step > 0)
     text.push_back(
         fmt::format("fork_step: up to step {} every cell is the base's run of its seed; its own "
-                    "values act from step {} on",
+                    "values apply from step {} on",
                     study.fork_step, study.fork_step + 1));
   text.insert(text.end(), result.decisions.begin(), result.decisions.end());
   return text;

@@ -80,7 +80,7 @@ void drop_copies(Study& study) {
     if (same == kept.end()) {
       kept.push_back(std::move(variant));
     } else {
-      log::get("ablate").info("{} has the values of {} and is not trained twice", variant.name,
+      log::get("ablate").info("{} has the same values as {} and is not trained twice", variant.name,
                               same->name);
     }
   }
@@ -107,8 +107,8 @@ void check_fork(const Study& study, const StudyFile& file) {
       const std::string_view reason = refuses_fork(key);
       if (reason.empty()) continue;
       fail(ExitCode::config,
-           "{}: {} cannot change after step {} (fork_step): {}; remove fork_step, so that every "
-           "variant has its values from its first step on, or change only {}",
+           "{}: {} cannot change after step {} (fork_step): {}; remove fork_step, then every "
+           "variant has its values from the first step on, or change only {}",
            variant.place, key, study.fork_step, reason, fork_keys_text());
     }
     if (variant.config.optimizer.moments() != study.base().config.optimizer.moments())

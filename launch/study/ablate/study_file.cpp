@@ -67,7 +67,7 @@ void read_map(const Place& place, const std::vector<std::pair<std::string_view, 
       continue;
     }
     const auto near = config::closest(name, names);
-    fail(ExitCode::config, "{}: is not a key of {}{}; its keys are {}", place.item(i).text(), what,
+    fail(ExitCode::config, "{}: is not a key of {}{}; the keys are {}", place.item(i).text(), what,
          near.empty() ? "" : fmt::format(", did you mean {}?", near), fmt::join(names, ", "));
   }
 }
@@ -157,8 +157,8 @@ Range range_of(const Place& place, const std::string& key) {
     fail(ExitCode::config, "{}: low = {:g} has no logarithm; give one above 0, or scale: linear",
          range.place, range.low);
   if (range.whole && std::ceil(range.low) > std::floor(range.high))
-    fail(ExitCode::config, "{}: there is no whole number from {:g} to {:g}", range.place, range.low,
-         range.high);
+    fail(ExitCode::config, "{}: the range from {:g} to {:g} has no whole number", range.place,
+         range.low, range.high);
   return range;
 }
 
@@ -188,7 +188,7 @@ void read_seeds(const Place& place, StudyFile& study) {
   for (const std::int64_t seed : seeds) {
     study.study.seeds.push_back(static_cast<std::uint64_t>(seed));
     if (std::ranges::count(seeds, seed) > 1)
-      fail(ExitCode::config, "{}: seed {} is there twice; give each once", place.text(), seed);
+      fail(ExitCode::config, "{}: seed {} is given twice; give each seed once", place.text(), seed);
   }
 }
 

@@ -133,7 +133,7 @@ std::string_view interval_note(const Study& study) {
   return study.options.repeats > 1
              ? "in brackets: 95 % intervals of the mean of the runs (Student's t); an efficiency "
                "is against the base's run of the same repeat"
-             : "one run per point: no intervals (--repeats)";
+             : "one run per point, so no intervals (see --repeats)";
 }
 
 const Row* largest_of(std::span<const Row> rows, Mode mode) {
@@ -164,7 +164,7 @@ std::vector<std::string> verdicts_on(std::span<const Row> rows) {
         fmt::format("{} scaling is {:.1f} % efficient on {} ranks as {}", name_of(mode),
                     100 * loss.efficiency.median, row->point.ranks(), row->point.layout());
     if (loss.interval && loss.interval->low < 1 && loss.interval->high > 1)
-      text += ", and runs vary by as much: no loss is shown";
+      text += ", but runs vary by as much, so this shows no loss";
     else if (loss.gap > 0)
       text += fmt::format(", and loses most by {} ({:.1f} % of a step)",
                           loss_titles[static_cast<std::size_t>(most - loss.parts.begin())],
@@ -189,8 +189,8 @@ std::vector<std::string> remarks_on(std::span<const Row> rows) {
     }
     if (row.loss && row.loss->efficiency.median > above) {
       remarks.push_back(
-          fmt::format("{}: {:.1f} % is more than more ranks can gain, unless their data "
-                      "then fit their caches; check whether the base was disturbed",
+          fmt::format("{}: {:.1f} % is more than ranks can gain, unless their data now fits into "
+                      "caches; check whether the base was disturbed",
                       name, 100 * row.loss->efficiency.median));
     }
   }

@@ -109,8 +109,8 @@ std::int64_t first_step_at(const std::string& path, double target, std::int64_t 
     least = std::min(least, mean);
   }
   fail(ExitCode::data,
-       "{}: no {} steps have a mean loss of {} or less within its {}; the least is {:.4f}: give a "
-       "higher --target-loss, or more --steps",
+       "{}: no {} steps have a mean loss of {} or less within its {} steps; the lowest is {:.4f}: "
+       "give a higher --target-loss, or more --steps",
        path, window, target, losses.size(), least);
 }
 
@@ -123,7 +123,7 @@ RunResult read_time_split(const std::string& path, std::int64_t warmup, std::int
          sum.counted, warmup);
   RunResult result = result_of(sum);
   result.parts *= 1 / static_cast<double>(sum.counted);
-  if (!possible(result.parts)) fail(ExitCode::data, "{}: times below 0, or none", path);
+  if (!possible(result.parts)) fail(ExitCode::data, "{}: times are negative or missing", path);
   return result;
 }
 
@@ -133,7 +133,7 @@ RunResult read_to_loss(const std::string& directory, double target, std::int64_t
   const Sum sum = sum_of(times, 0, reached);
   if (sum.counted != reached)
     fail(ExitCode::data, "{}: {} of {} steps", times, sum.counted, reached);
-  if (!possible(sum.parts)) fail(ExitCode::data, "{}: times below 0, or none", times);
+  if (!possible(sum.parts)) fail(ExitCode::data, "{}: times are negative or missing", times);
   RunResult result = result_of(sum);
   result.steps_to_loss = reached;
   return result;

@@ -104,8 +104,8 @@ std::int64_t batch_of(Mode mode, std::int64_t batch, int ranks, int base) {
   if (mode == Mode::strong) return batch;
   if (batch * ranks % base != 0) {
     fail(ExitCode::config,
-         "train.global_batch: {} samples on {} ranks make no whole number on {}; use a multiple of "
-         "{}",
+         "train.global_batch: {} samples on {} ranks would not be a whole number on {}; use a "
+         "multiple of {}",
          batch, base, ranks, base);
   }
   return batch * ranks / base;
@@ -219,7 +219,7 @@ std::vector<std::string> Study::arguments(const Point& point, const std::string&
 Study plan_study(const StudyOptions& options) {
   const bool to_loss = options.mode == "fixed-loss";
   if (!to_loss && options.warmup >= options.steps) {
-    fail(ExitCode::config, "--steps: none of {} are left to measure after --warmup {}",
+    fail(ExitCode::config, "--steps: of {} steps none are left to measure after --warmup {}",
          options.steps, options.warmup);
   }
   if (to_loss != (options.target_loss > 0)) {

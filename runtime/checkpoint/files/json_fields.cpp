@@ -11,7 +11,7 @@
 namespace trireme::json_fields {
 
 void refuse(const std::string& path, const std::string& where, std::string_view what) {
-  fail(ExitCode::checkpoint, "{}: {}: {}; the file is damaged or of another program", path, where,
+  fail(ExitCode::checkpoint, "{}: {}: {}; the file is damaged or from another program", path, where,
        what);
 }
 
@@ -26,7 +26,7 @@ json parse(std::string_view text, const std::string& path) {
       keys.pop_back();
     } else if (event == json::parse_event_t::key) {
       const auto& key = value.get_ref<const std::string&>();
-      if (!keys.back().insert(key).second) refuse(path, "'" + key + "'", "stands twice");
+      if (!keys.back().insert(key).second) refuse(path, "'" + key + "'", "appears twice");
     }
     return true;
   };
@@ -65,7 +65,7 @@ std::int64_t Object::number(std::string_view key, std::int64_t min, std::int64_t
 }
 
 std::string Object::text(std::string_view key) const {
-  if (!at(key).is_string()) refuse(key, "is not a text");
+  if (!at(key).is_string()) refuse(key, "is not a string");
   return at(key).get<std::string>();
 }
 

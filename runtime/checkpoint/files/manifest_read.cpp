@@ -61,7 +61,7 @@ class Reader {
     };
     it_.mesh = {ranks("pipeline"), ranks("data"), ranks("tensor")};
     const std::int64_t all = std::int64_t{it_.mesh.pipeline} * it_.mesh.data * it_.mesh.tensor;
-    if (all > rank_limit) refuse(path_, "layout", fmt::format("is of {} ranks", all));
+    if (all > rank_limit) refuse(path_, "layout", fmt::format("has {} ranks, too many", all));
     it_.zero = static_cast<int>(layout.number("zero", 0, 3));
   }
 
@@ -80,7 +80,7 @@ class Reader {
     for (const json& name : list) {
       const auto kind = std::ranges::find_if(
           value_kinds, [&](ValueKind kind) { return name.is_string() && name == name_of(kind); });
-      if (kind == value_kinds.end()) refuse(path_, "values", "names a kind that does not exist");
+      if (kind == value_kinds.end()) refuse(path_, "values", "has an unknown kind of value");
       if (!it_.kinds.empty() && it_.kinds.back() >= *kind)
         refuse(path_, "values", "is not in order");
       it_.kinds.push_back(*kind);
@@ -99,7 +99,7 @@ class Reader {
                          return letter == '/' || static_cast<unsigned char>(letter) < ' ';
                        });
     if (!plain) tensor.refuse("name", "is not a plain name");
-    if (!names_.insert(entry.name).second) tensor.refuse("name", "stands twice");
+    if (!names_.insert(entry.name).second) tensor.refuse("name", "appears twice");
     const json& extents = tensor.array("shape");
     if (extents.size() > Shape::max_rank) tensor.refuse("shape", "has too many axes");
     std::vector<std::int64_t> shape;
@@ -113,7 +113,7 @@ class Reader {
     constexpr std::array kinds = {ParamKind::weight, ParamKind::statistic, ParamKind::frozen};
     const auto known =
         std::ranges::find(kinds, kind, [](ParamKind one) { return std::string(name_of(one)); });
-    if (known == kinds.end()) tensor.refuse("kind", "is none of weight, statistic, frozen");
+    if (known == kinds.end()) tensor.refuse("kind", "is not one of weight, statistic, frozen");
     entry.kind = *known;
     entry.blocking = {tensor.number("blocks", 1, count), tensor.number("run", 1, count)};
     if (value.contains("lead")) entry.blocking.lead = tensor.number("lead", 1, count);
@@ -135,7 +135,7 @@ class Reader {
         file.number("header_bytes", 1, static_cast<std::int64_t>(entry.bytes)));
     entry.header_checksum = file.hash("header_xxh3");
     if (!file.at("offsets").is_object() || file.at("offsets").size() != it_.kinds.size())
-      file.refuse("offsets", "does not name the values");
+      file.refuse("offsets", "does not list the values");
     for (const ValueKind kind : it_.kinds) {
       const std::string name(name_of(kind));
       if (!file.at("offsets").contains(name)) file.refuse("offsets", "lacks " + name);
@@ -149,7 +149,7 @@ class Reader {
 
   void read_slice(const json& row, ManifestFile& file, const std::string& where) {
     constexpr std::size_t numbers = 4;
-    if (!row.is_array() || row.size() < numbers) refuse(path_, where, "is not a list of a slice");
+    if (!row.is_array() || row.size() < numbers) refuse(path_, where, "does not describe a slice");
     ManifestSlice slice;
     const auto last = static_cast<std::int64_t>(it_.tensors.size()) - 1;
     slice.tensor = number_of(row[0], 0, last, path_, where);
@@ -170,14 +170,15 @@ class Reader {
     };
     // This order gives a slice's values the same place in every dataset.
     if (!file.slices.empty() && kind_of(file.slices.back()) > tensor.kind)
-      refuse(path_, where, "is of a weight behind statistics or frozen weights");
+      refuse(path_, where, "is a weight listed after statistics or frozen weights");
     file.slices.push_back(slice);
   }
 
   // Checks that every dataset is inside its file and overlaps neither the header nor another one.
   void check_files() const {
     if (static_cast<int>(it_.files.size()) != it_.mesh.size())
-      refuse(path_, "files", fmt::format("are {} of {} ranks", it_.files.size(), it_.mesh.size()));
+      refuse(path_, "files",
+             fmt::format("are of {} ranks, not {}", it_.files.size(), it_.mesh.size()));
     for (const ManifestFile& file : it_.files) {
       std::vector<std::pair<std::uint64_t, std::uint64_t>> regions{{0, file.header_bytes}};
       for (const ValueKind kind : it_.kinds) {
@@ -196,7 +197,7 @@ class Reader {
       std::ranges::sort(regions);
       for (std::size_t i = 1; i < regions.size(); ++i) {
         if (regions[i].first < regions[i - 1].second)
-          refuse(path_, file.name, "holds values that overlap");
+          refuse(path_, file.name, "contains values that overlap");
       }
     }
   }

@@ -237,7 +237,7 @@ void SafetensorsFile::read(std::string_view name, void* to, std::size_t bytes) c
   const Entry& entry = impl_->find(name);
   static_cast<void>(impl_->dtype(entry));
   if (bytes != entry.end - entry.begin) {
-    fail(ExitCode::checkpoint, "{}: tensor '{}': {} of shape ({}) has {} bytes where {} are wanted",
+    fail(ExitCode::checkpoint, "{}: tensor '{}': {} of shape ({}) has {} bytes, expected {}",
          impl_->path, name, entry.dtype, fmt::join(entry.extents, ", "), entry.end - entry.begin,
          bytes);
   }

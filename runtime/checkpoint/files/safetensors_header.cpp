@@ -61,13 +61,13 @@ class HeaderReader : public nlohmann::json_sax<json> {
     switch (state_) {
       case State::names:
         name_ = text;
-        if (!names_.insert(text).second) return refuse(fmt::format("'{}' stands twice", text));
+        if (!names_.insert(text).second) return refuse(fmt::format("'{}' appears twice", text));
         state_ = State::value;
         return true;
       case State::metadata:
         metadata_key_ = text;
         if (header_.metadata.contains(text)) {
-          return refuse(fmt::format("'__metadata__.{}' stands twice", text));
+          return refuse(fmt::format("'__metadata__.{}' appears twice", text));
         }
         state_ = State::metadata_value;
         return true;
@@ -171,7 +171,7 @@ class HeaderReader : public nlohmann::json_sax<json> {
       return refuse(fmt::format("tensor '{}': unknown field '{}'", name_, text));
     }
     if (std::exchange(seen_[index], true)) {
-      return refuse(fmt::format("tensor '{}': '{}' stands twice", name_, text));
+      return refuse(fmt::format("tensor '{}': '{}' appears twice", name_, text));
     }
     offsets_read_ = 0;
     state_ = states[index];
@@ -179,8 +179,8 @@ class HeaderReader : public nlohmann::json_sax<json> {
   }
 
   bool unexpected(std::string_view what) {
-    if (name_.empty()) return refuse(fmt::format("{} where it has no place", what));
-    return refuse(fmt::format("'{}': {} where it has no place", name_, what));
+    if (name_.empty()) return refuse(fmt::format("{} is not allowed here", what));
+    return refuse(fmt::format("'{}': {} is not allowed here", name_, what));
   }
 
   bool refuse(std::string text) {
@@ -222,14 +222,14 @@ void check_regions(const Header& header, std::uint64_t data_bytes, const std::st
     const auto bytes = expected_bytes(entry, *type);
     if (!bytes || *bytes != entry.end - entry.begin) {
       fail(ExitCode::checkpoint,
-           "{}: tensor '{}': {} of shape ({}) does not take the {} bytes of its data_offsets; the "
+           "{}: tensor '{}': {} of shape ({}) does not fit the {} bytes of its data_offsets; the "
            "file is damaged",
            path, entry.name, entry.dtype, fmt::join(entry.extents, ", "), entry.end - entry.begin);
     }
   }
   if (next != data_bytes) {
     fail(ExitCode::checkpoint,
-         "{}: holds {} bytes of data where its header describes {}; the file is {}", path,
+         "{}: holds {} bytes of data, but its header describes {}; the file is {}", path,
          data_bytes, next, next > data_bytes ? "truncated" : "damaged");
   }
 }
@@ -300,7 +300,7 @@ std::string make_header(std::span<const Entry> entries,
   text += "}";
   text.append((8 - text.size() % 8) % 8, ' ');
   if (text.size() > header_limit) {
-    fail(ExitCode::checkpoint, "{}: a header of {} bytes passes the format's limit of {}", path,
+    fail(ExitCode::checkpoint, "{}: a header of {} bytes exceeds the format's limit of {}", path,
          text.size(), header_limit);
   }
   std::string length(length_bytes, '\0');

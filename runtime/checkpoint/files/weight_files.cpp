@@ -36,8 +36,8 @@ std::string other_weights(const std::string& directory) {
   }
   if (!shards.empty())
     return fmt::format(
-        "it holds {} of {} files, and no index that says which tensor lies where; get "
-        "model.safetensors.index.json from where the files are from, or give one file by its name",
+        "it holds {} of {} files, but no index of their tensors; get model.safetensors.index.json "
+        "from the source of these files, or give one file by its name",
         *std::ranges::min_element(shards), shards.size());
   if (pickles.empty()) return {};
   const std::string& name = *std::ranges::min_element(pickles);
@@ -83,10 +83,10 @@ void WeightFiles::add_index(const std::string& path) {
     json_fields::refuse(path, "weight_map", "is missing");
   std::vector<std::string> files;
   for (const auto& [name, file] : index["weight_map"].items()) {
-    if (!file.is_string()) json_fields::refuse(path, name, "names no file");
+    if (!file.is_string()) json_fields::refuse(path, name, "does not name a file");
     files.push_back(file.get<std::string>());
     if (files.back().empty() || files.back().find('/') != std::string::npos)
-      json_fields::refuse(path, name, "names a file outside of the index's directory");
+      json_fields::refuse(path, name, "names a file outside the index's directory");
   }
   std::ranges::sort(files);
   const auto same = std::ranges::unique(files);
@@ -97,7 +97,7 @@ void WeightFiles::add_index(const std::string& path) {
     const auto found = of_.find(name);
     if (found == of_.end() ||
         found->second->path() != parent_directory(path) + "/" + file.get<std::string>())
-      json_fields::refuse(path, name, "is not in the file that it names");
+      json_fields::refuse(path, name, "is not in the file that the index names");
   }
 }
 
@@ -131,8 +131,8 @@ StoredValues stored_weights(const std::string& path) {
     const SafetensorsFile& file = files.file_of(name);
     if (file.dtype(name) != DType::f32)
       fail(ExitCode::checkpoint,
-           "{}: tensor '{}' is {}; `trireme checkpoint import` makes f32 of it", file.path(), name,
-           name_of(file.dtype(name)));
+           "{}: tensor '{}' is {}; `trireme checkpoint import` converts it to f32", file.path(),
+           name, name_of(file.dtype(name)));
     const auto same = std::ranges::find(values.files, file.path());
     const int index = static_cast<int>(same - values.files.begin());
     if (same == values.files.end()) values.files.push_back(file.path());

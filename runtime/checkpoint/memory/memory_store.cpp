@@ -141,7 +141,7 @@ MemoryCopies prepare_memory(const MemoryPlace& place, const std::string& checkpo
     log::get("checkpoint")
         .warn(
             "checkpoint.in_memory_every_steps: all ranks are on one host, {}: copies of the state "
-            "in its memory outlive the processes of the job, not the host",
+            "in its memory survive the job's processes, but not a failure of the host",
             place.host);
   return copies;
 }

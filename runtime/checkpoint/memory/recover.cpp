@@ -195,8 +195,8 @@ void recover_from_memory(const MemoryPlace& place, const std::string& checkpoint
   if (first)
     log::get("checkpoint")
         .info(
-            "step {}: brought to the disk from the memory of the hosts, newer than any checkpoint "
-            "there",
+            "step {}: written to disk from the memory of the hosts; it is newer than any "
+            "checkpoint there",
             recovery.step);
 }
 

@@ -161,8 +161,8 @@ std::string differences(const Manifest& manifest, std::span<const PlacedParam> p
           name_of(kind));
     if (!values.has(kind) && manifest.has(kind))
       text += fmt::format(
-          "\n  {} is in it and not asked for (optimizer.name, "
-          "optimizer.momentum, train.ema_decay)",
+          "\n  {} is in it, but the config does not use it (optimizer.name, optimizer.momentum, "
+          "train.ema_decay)",
           name_of(kind));
   }
   for (const auto& [name, tensor] : values.scalars) {
@@ -182,8 +182,8 @@ RestoreReport restore_checkpoint(const FoundCheckpoint& from, Device& device, St
   const std::string problem = differences(from.manifest, placed, values);
   if (!problem.empty())
     fail(ExitCode::checkpoint,
-         "{}: is of another model or optimizer than the config:{}\n  use the config it was saved "
-         "under, or another run.directory",
+         "{}: is of another model or optimizer than the config:{}\n  use the config that it was "
+         "saved with, or another run.directory",
          from.path, problem);
   Restorer restorer(device, stream, values);
   for (const ValueKind kind : values.kinds())
@@ -214,10 +214,9 @@ RestoreReport restore_weights(const StoredValues& stored, const std::string& fro
   const std::string problem = tensor_differences(there, wanted);
   if (!problem.empty())
     fail(ExitCode::checkpoint,
-         "{}: holds the weights of another model than the config:{}\n  set model.* and lora.* as "
-         "they "
-         "were for them; weights in Hugging Face's names first go through `trireme checkpoint "
-         "import`, adapters are merged by `trireme checkpoint export`",
+         "{}: holds the weights of another model than the config:{}\n  set model.* and lora.* to "
+         "the values of these weights; convert weights with Hugging Face's names by `trireme "
+         "checkpoint import` first, and merge adapters by `trireme checkpoint export`",
          from, problem);
   const CheckpointValues values{.params = params};
   Restorer restorer(device, stream, values);

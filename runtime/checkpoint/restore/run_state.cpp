@@ -132,9 +132,9 @@ bool RunState::has(ValueKind kind) const {
 StoredValues RunState::values(ValueKind kind) const {
   if (!has(kind)) {
     fail(ExitCode::config,
-         "{}: holds no {} values; averages are in checkpoints and, as {}, beside the weights of "
-         "runs "
-         "with train.ema_decay above 0: name such a run, a checkpoint of it, or that file",
+         "{}: holds no {} values; a run with train.ema_decay above 0 writes averages to its "
+         "checkpoints and, as {}, beside its weights: name such a run, a checkpoint of it, or that "
+         "file",
          path, name_of(kind), averages_name);
   }
   if (checkpoint) return stored_values(path, checkpoint->manifest, kind);
@@ -162,7 +162,7 @@ RunState find_state(const std::string& path, Communicator& world, AtEqualSteps p
   if (newest) return of_checkpoint(std::move(*newest));
   if (!place.weights)
     fail(ExitCode::checkpoint,
-         "{}: holds no weights, and no checkpoint that verifies; see trireme checkpoint inspect "
+         "{}: holds neither weights nor a checkpoint that verifies; see trireme checkpoint inspect "
          "--verify {}",
          path, path);
   require_same_weights(world, in(path, weights_name));

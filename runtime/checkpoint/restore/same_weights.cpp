@@ -51,24 +51,24 @@ void require_same(Communicator& world, const std::string& path, std::string valu
               .value = std::move(value),
               .place = std::filesystem::absolute(path, ignored).string(),
               .code = ExitCode::checkpoint,
-              .advice = "all ranks must begin with the same weights: copy them to every host anew, "
-                        "or use a place that all of them share, by an absolute path"});
+              .advice = "all ranks must begin with the same weights: copy them to every host "
+                        "again, or use an absolute path that all hosts share"});
 }
 
 }  // namespace
 
 void require_same_checkpoint(Communicator& world, const FoundCheckpoint& found) {
   if (world.size() == 1) return;
-  require_same(world, found.path,
-               fmt::format("a manifest with XXH3 {:016x} (step {})", found.manifest.text_checksum,
-                           found.step));
+  require_same(
+      world, found.path,
+      fmt::format("manifest XXH3 {:016x} (step {})", found.manifest.text_checksum, found.step));
 }
 
 void require_same_weights(Communicator& world, const std::string& path) {
   if (world.size() == 1) return;
   std::string value, problem;
   try {
-    value = fmt::format("weights of fingerprint {:016x}", fingerprint_of(path));
+    value = fmt::format("weights with fingerprint {:016x}", fingerprint_of(path));
   } catch (const Error& error) {
     problem = error.what();
   }

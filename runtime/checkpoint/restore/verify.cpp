@@ -173,8 +173,8 @@ FoundCheckpoint open_checkpoint(const std::string& path) {
   // "a/", "a/." and "." mean the directory itself.
   const auto step = step_of(std::filesystem::weakly_canonical(path).filename().string());
   if (step && *step != found.step)
-    fail(ExitCode::checkpoint, "{}: its manifest is of step {}; the directory was renamed", path,
-         found.step);
+    fail(ExitCode::checkpoint, "{}: its manifest is of step {}; give the directory its old name",
+         path, found.step);
   return found;
 }
 
@@ -214,7 +214,7 @@ std::optional<FoundCheckpoint> find_newest_valid(const std::string& directory, C
       return found;
     }
     if (world.rank() == 0) {
-      log::get("checkpoint").warn("{}: is not used: {}; the one before it is tried", path, problem);
+      log::get("checkpoint").warn("{}: is not used: {}; trying the previous one", path, problem);
     }
   }
   return {};

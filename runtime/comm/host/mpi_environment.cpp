@@ -51,8 +51,8 @@ void require_connected_ranks() {
   const int started = launched_ranks().value_or(1);
   if (started <= 1) return;
   fail(ExitCode::communication,
-       "{} processes were started without the MPI support of this program's library, so they "
-       "cannot find each other; use its own mpirun, or srun --mpi=pmix (see srun --mpi=list)",
+       "{} processes were started by a launcher that this program's MPI library does not support, "
+       "so they cannot find each other; use its own mpirun, or srun --mpi=pmix (srun --mpi=list)",
        started);
 }
 
@@ -107,8 +107,8 @@ void MpiEnvironment::start_mpi(int* argc, char*** argv) {
   TRIREME_MPI(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
   if (provided < MPI_THREAD_MULTIPLE) {
     fail(ExitCode::communication,
-         "this MPI library gives thread level {} of MPI_THREAD_MULTIPLE ({}); use one built with "
-         "threads",
+         "this MPI library has thread level {}, below MPI_THREAD_MULTIPLE ({}); use one that is "
+         "built with threads",
          provided, static_cast<int>(MPI_THREAD_MULTIPLE));
   }
   TRIREME_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank_));

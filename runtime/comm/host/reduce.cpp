@@ -140,7 +140,7 @@ void reduce_tree(DType dtype, ReduceOp op, std::span<const std::byte* const> inp
     case DType::f8e4m3:
     case DType::f8e5m2:
       // Each tensor has its own scale, so codes of two ranks cannot be added.
-      TRIREME_EXPECTS(false, "{} values are not reduced", name_of(dtype));
+      TRIREME_EXPECTS(false, "{} values cannot be reduced", name_of(dtype));
   }
 }
 

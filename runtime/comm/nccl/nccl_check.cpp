@@ -41,8 +41,8 @@ std::string text_of(ncclResult_t result) {
   if (last != nullptr && *last != '\0') text += fmt::format(" ({})", last);
   if (result == ncclUnhandledCudaError || result == ncclSystemError)
     text +=
-        "; NCCL_DEBUG=INFO shows what it tried, and NCCL_NVLS_ENABLE=0 does without a fabric "
-        "manager of NVSwitches";
+        "; NCCL_DEBUG=INFO shows what it tried, and with NCCL_NVLS_ENABLE=0 it needs no fabric "
+        "manager for NVSwitches";
   return text;
 }
 

@@ -56,8 +56,8 @@ void check_library() {
   TRIREME_NCCL(ncclGetVersion(&version));
   if (version / 100 >= NCCL_VERSION_CODE / 100) return;
   fail(ExitCode::config,
-       "NCCL {} was found, but this build was made with {}.{}; put that or a newer one first in "
-       "LD_LIBRARY_PATH",
+       "NCCL {} was found, but this program was built with {}.{}; put that version or a newer one "
+       "first in LD_LIBRARY_PATH",
        nccl_library_version(), NCCL_MAJOR, NCCL_MINOR);
 }
 

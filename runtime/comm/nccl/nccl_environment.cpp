@@ -51,8 +51,8 @@ void require_repeatable_sums() {
   const char* const set = std::getenv(nvls);
   if (set != nullptr && std::string_view(set) != "0") {
     fail(ExitCode::config,
-         "{}={} in the environment: NVLink SHARP adds in an order that differs from call to call; "
-         "unset it, or use reproducibility: fast",
+         "{}={} in the environment: NVLink SHARP adds in another order in each call; unset it, or "
+         "use reproducibility: fast",
          nvls, set);
   }
   if (setenv(nvls, "0", 1) != 0) system_failed("setenv", nvls);
@@ -63,8 +63,8 @@ void warn_of_cta_variables() {
        {"NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS"}) {
     if (const char* const value = std::getenv(name); value != nullptr)
       log::get("comm").warn(
-          "{}={} in the environment comes before the thread blocks of comm.*, but matmuls leave "
-          "room for those; unset it",
+          "{}={} in the environment overrides the thread blocks of comm.*, but matmuls leave room "
+          "for the latter; unset it",
           name, value);
   }
 }
@@ -91,12 +91,11 @@ void prepare_for_shared_gpus(Communicator& group, Device& device, bool may_share
          shared);
   }
   if (!may_share) {
-    fail(
-        ExitCode::config,
-        "device.type: cuda: several ranks were given the same GPU (host and address: {}); let each "
-        "see one of its own (CUDA_VISIBLE_DEVICES), or set device.share: true to let ranks take "
-        "turns on a GPU",
-        shared);
+    fail(ExitCode::config,
+         "device.type: cuda: several ranks have the same GPU (host and address: {}); give each "
+         "rank its own (CUDA_VISIBLE_DEVICES), or set device.share: true to let ranks take turns "
+         "on a GPU",
+         shared);
   }
   const bool one_host =
       std::ranges::all_of(hosts, [&](const std::string& host) { return host == hosts[0]; });

@@ -120,8 +120,8 @@ void NcclHandle::await_ready(Lock& lock) {
     if (options_->deadline_seconds > 0 && waited > options_->deadline_seconds) {
       abort_locked();
       fail(ExitCode::communication,
-           "{}: NCCL has not been ready for {:.1f} s (deadline {} s); a rank of the group is late, "
-           "dead or cannot be reached",
+           "{}: NCCL was not ready after {:.1f} s (deadline {} s); a rank of the group is late, "
+           "dead or unreachable",
            where(), waited, options_->deadline_seconds);
     }
     lock.unlock();

@@ -93,8 +93,9 @@ RanksHere ranks_here() {
       here.missing.push_back(fmt::format("rank {} is stopped (process {} on {})", rank,
                                          processes.stopped, host_name()));
     else if (!processes.runs_program)
-      here.missing.push_back(fmt::format("rank {} has not come to the program (process {} on {})",
-                                         rank, processes.first, host_name()));
+      here.missing.push_back(
+          fmt::format("rank {} has not started the program yet (process {} on {})", rank,
+                      processes.first, host_name()));
   }
   return here;
 }

@@ -80,7 +80,7 @@ double start_seconds() {
   const auto [rest, error] = std::from_chars(text, end, value);
   constexpr double max_seconds = 1e6;
   if (error != std::errc() || rest != end || !(value >= 0 && value <= max_seconds)) {
-    fail(ExitCode::config, "{}={}: is no number of seconds from 0 (no deadline) to {}",
+    fail(ExitCode::config, "{}={}: is not a number of seconds from 0 (no deadline) to {}",
          start_seconds_variable, text, max_seconds);
   }
   return value;
@@ -251,9 +251,9 @@ class StartWatch::Thread {
       std::string line;
       if (static_cast<int>(rank) == job_->rank()) continue;
       if (!answers_[rank]) {
-        line = "does not answer: the process is stopped, dead, cut off or has left";
+        line = "does not answer: the process is stopped, dead, unreachable or has ended";
       } else if (*answers_[rank] != wait.what) {
-        line = answers_[rank]->empty() ? "is alive and has not come here yet"
+        line = answers_[rank]->empty() ? "is alive, but has not reached this point yet"
                                        : "waits elsewhere: " + *answers_[rank];
       }
       if (!line.empty() && ++lines <= waits_in_message)
@@ -274,8 +274,9 @@ class StartWatch::Thread {
     text = "; a rank was not started, is stopped, or cannot be reached";
     if (here_.found.empty() || ranks_elsewhere() <= 0) return text;
     return text +
-           fmt::format(": none of the {} on {} is; of the {} elsewhere nothing is known here",
-                       here_.found.size(), host_name(), ranks_elsewhere());
+           fmt::format(
+               ": it is not one of the {} on {}; the state of the {} on other hosts is unknown",
+               here_.found.size(), host_name(), ranks_elsewhere());
   }
 
   void send(int to, const Note& note) {
@@ -289,7 +290,7 @@ class StartWatch::Thread {
     try {
       action();
     } catch (const std::exception& error) {
-      print_error(fmt::format("ranks cannot ask each other: {}", error.what()));
+      print_error(fmt::format("ranks cannot ask each other for their state: {}", error.what()));
       job_.reset();
     }
   }

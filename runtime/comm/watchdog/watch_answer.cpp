@@ -42,7 +42,7 @@ std::string whereabouts(const CallLogs& logs) {
   }
   if (where == nullptr) {
     const auto activity = current_activity();
-    return activity ? "it waits in no call but is at " + activity->to_string()
+    return activity ? "it waits in no call, but is at " + activity->to_string()
                     : "it waits in no call";
   }
   return fmt::format("it waits in group {}: {}, for {:.1f} s", where->name(), oldest.to_string(),
@@ -54,7 +54,7 @@ std::string last_call_of(const CallLog& log) {
   const auto last = std::find_if(entries.rbegin(), entries.rend(),
                                  [](const CallLog::Entry& entry) { return !entry.open(); });
   if (last == entries.rend()) return "it has finished no call of this group";
-  return fmt::format("its last in this group was {}, {} {:.1f} s ago", last->to_string(),
+  return fmt::format("its last call in this group was {}, {} {:.1f} s ago", last->to_string(),
                      name_of(last->state), seconds_since(last->ended));
 }
 
@@ -63,7 +63,8 @@ std::string describe(WatchNote& note, const CallLogs& logs) {
     return l->group() == note.group;
   });
   note.verdict = Verdict::late;
-  if (log == logs.end()) return "it has no such group, not yet or no more; " + whereabouts(logs);
+  if (log == logs.end())
+    return "it does not have this group, not yet or no longer; " + whereabouts(logs);
   for (const CallLog::Entry& entry : (*log)->entries(CallLog::all_entries)) {
     if (!corresponds(entry.call, note.call, note.asker)) continue;
     if (differs(entry.call, note.call)) {
@@ -98,7 +99,7 @@ void answer_ask(WatchNote& note, const CallLogs& logs, int world_rank) {
 std::string dump_text(const CallLogs& logs, const std::string& why) {
   const auto activity = current_activity();
   std::string text = fmt::format(
-      "{}\n{}\n{}\nCalls of each group, oldest first; seconds ago: queued, started, over\n",
+      "{}\n{}\n{}\nCalls of each group, oldest first; seconds ago: queued, started, ended\n",
       process_label(), why, activity ? "at " + activity->to_string() : "between steps");
   const auto ago = [](bool known, Clock::time_point time) {
     return known ? fmt::format("{:.6f}", seconds_since(time)) : std::string("-");

@@ -60,7 +60,7 @@ WatchReport WatchReport::of_stuck_step(const std::string& activity, int world_ra
                                        int world_size) {
   WatchReport report;
   report.step_ =
-      fmt::format("rank {} is stuck, and not for want of other ranks: {}", world_rank, activity);
+      fmt::format("rank {} is stuck, but does not wait for other ranks: {}", world_rank, activity);
   report.ask_others(world_rank, world_size);
   return report;
 }
@@ -104,7 +104,7 @@ void WatchReport::answer(const WatchNote& note) {
 std::string WatchReport::headline() const {
   if (log_ == nullptr) return step_;
   if (stuck_.state == CallState::failed) {
-    return fmt::format("group {}: {} failed {:.1f} s ago, and this rank has not ended since",
+    return fmt::format("group {}: {} failed {:.1f} s ago, but this rank has not ended since then",
                        log_->name(), stuck_.to_string(), seconds_since(stuck_.ended));
   }
   return fmt::format("group {}: {} has waited {:.1f} s for other ranks", log_->name(),
@@ -117,7 +117,7 @@ std::string WatchReport::line(const Question& question) const {
   const auto member = std::find(members.begin(), members.end(), question.to) - members.begin();
   const std::string who = rank_text(log, static_cast<int>(member));
   if (!question.answered) {
-    return fmt::format("{} does not answer: the process is stopped, dead, cut off or has left",
+    return fmt::format("{} does not answer: the process is stopped, dead, unreachable or has ended",
                        who);
   }
   const char* const text = question.note.text.data();

@@ -132,7 +132,7 @@ void Watchdog::turn(Clock::time_point now) {
     if (request == WatchSignal::Request::hurry) {
       dump_on_sigterm();
     } else {
-      dump(request == WatchSignal::Request::dump ? "asked for by this process"
+      dump(request == WatchSignal::Request::dump ? "requested by this process"
                                                  : "ended from outside (SIGTERM)");
     }
     if (request == WatchSignal::Request::terminate) WatchSignal::end_process();
@@ -242,7 +242,7 @@ void Watchdog::dump(const std::string& why) {
 // Outside of steps there is nothing to dump: a refused command leaves no file.
 void Watchdog::dump_on_sigterm() {
   if (dumped_ || !current_activity()) return;
-  dump("told to end (SIGTERM or SIGINT)");
+  dump("asked to end (SIGTERM or SIGINT)");
   dumped_on_sigterm_ = !options_.directory.empty();
 }
 
@@ -252,7 +252,7 @@ std::string Watchdog::dump_path() const {
 
 void Watchdog::lose_channel(const char* reason) {
   if (!std::exchange(channel_works_, false)) return;
-  print_error(fmt::format("the watchdog goes on without word from other ranks: {}", reason));
+  print_error(fmt::format("the watchdog continues without answers from other ranks: {}", reason));
 }
 
 }  // namespace trireme

@@ -28,8 +28,8 @@ void check_axes(const Subject& subject) {
   const bool known = letters.find_first_not_of("CDHNTW") == std::string::npos;
   if (!once || !known || !has('H') || !has('W') || (has('D') && has('T'))) {
     refuse(subject, "data.axes",
-           "{} is no order of axes; write H and W, and where the inputs have them C (channels), T "
-           "(steps) or D (depth), and N (samples), each once, as in HWC, CHW, NTHW or DHW",
+           "{} is not an order of axes; write H and W, and, if the inputs have them, C (channels), "
+           "T (steps) or D (depth), and N (samples), each once, as in HWC, CHW, NTHW or DHW",
            data.axes);
   }
   const bool along = data.samples == SampleUnit::axis;
@@ -41,9 +41,10 @@ void check_axes(const Subject& subject) {
   }
   const bool windowed = data.window > 0 || data.window_stride > 1 || data.steps_ahead > 0;
   if (windowed && !has('T'))
-    refuse(subject, "data.axes", "{} has no axis T for data.window to lie on", data.axes);
+    refuse(subject, "data.axes", "{} has no axis T, which data.window needs", data.axes);
   if (data.window == 0 && (data.window_stride > 1 || data.steps_ahead > 0))
-    refuse(subject, "data.window", "0, all steps, leaves no room for a stride or steps ahead");
+    refuse(subject, "data.window",
+           "0 takes all steps, which allows neither a stride nor steps ahead");
 }
 
 void check_scaling(const Subject& subject) {
@@ -52,14 +53,13 @@ void check_scaling(const Subject& subject) {
   if (data.scaling == Scaling::none) {
     if (given || !data.statistics.empty() || !data.statistics_paths.empty()) {
       refuse(subject, "data.scaling",
-             "none leaves data.mean, data.std and data.statistics without effect; use mean_std or "
+             "with none, data.mean, data.std and data.statistics have no effect; use mean_std or "
              "min_max, or remove them");
     }
     return;
   }
   if (given == !data.statistics.empty()) {
-    refuse(subject, "data.scaling",
-           "{} needs its numbers from one place: data.statistics, or data.mean and data.std",
+    refuse(subject, "data.scaling", "{} needs either data.statistics, or data.mean and data.std",
            name_of(data.scaling));
   }
   if (given && (data.scaling == Scaling::min_max || data.mean.size() != data.std.size())) {
@@ -102,7 +102,7 @@ void check_files(const Subject& subject) {
            !data.path.empty()              ? "data.path"
            : !data.validation_path.empty() ? "data.validation_path"
                                            : "data.test_path",
-           "packed shards, and data.files; remove one of them");
+           "names packed shards, but data.files is also set; remove one of them");
   }
   if (!data.images.empty() || !data.validation_images.empty())
     refuse_second_kind(subject, "data.files");
@@ -137,7 +137,7 @@ void refuse_second_crop(const Subject& subject) {
   const std::int64_t padding = subject.config.data.crop_padding;
   if (padding == 0) return;
   refuse(subject, "data.crop_padding",
-         "{} would crop at random what a random crop has chosen (crop_scale); remove it, or set "
+         "{} would crop again what the random crop of crop_scale has chosen; remove it, or set "
          "crop_scale: []",
          padding);
 }
@@ -150,13 +150,13 @@ void check_images(const Subject& subject) {
   if (colon == 0 || (colon != data.label.npos && !data.label.starts_with("json:")) ||
       data.label == "json" || data.label == "json:") {
     refuse(subject, "data.label",
-           "{} names no label; give an extension, as in cls or txt, whose text is a number, or "
-           "json:FIELD",
+           "{} does not name a label; give an extension, as in cls or txt, whose text is a number, "
+           "or json:FIELD",
            data.label);
   }
   if (!data.crop_scale.empty()) check_range(subject, "data.crop_scale", data.crop_scale);
   if (!data.crop_scale.empty() && data.crop_scale[1] > 1)
-    refuse(subject, "data.crop_scale", "{} of an image's area is more than all of it",
+    refuse(subject, "data.crop_scale", "{} is more than the whole area of an image; use 1 or less",
            data.crop_scale[1]);
   check_range(subject, "data.crop_ratio", data.crop_ratio);
   if (!data.crop_scale.empty()) refuse_second_crop(subject);
@@ -180,7 +180,7 @@ void check_source_scales(const Subject& subject) {
   if (!data.float_samples() && std::ranges::any_of(data.sources, scaled))
     refuse(subject, "data.sources",
            "mean and std of a source are for packed images beside files read in place; use "
-           "data.mean and data.std, which are of all");
+           "data.mean and data.std, which apply to all sources");
 }
 
 // A validation set is reported by its source's name.
@@ -242,8 +242,8 @@ void check_sources(const Subject& subject) {
   if (cropped) refuse_second_crop(subject);
   if (data.last_batch == LastBatch::pad)
     refuse(subject, "data.last_batch",
-           "pad fills the last batch of an epoch, and in a mixture each source has its own; use "
-           "drop");
+           "pad fills the last batch of an epoch, but in a mixture each source has its own epochs; "
+           "use drop");
   for (std::size_t i = 0; i < data.source_until.size(); ++i) {
     const std::int64_t from = data.source_from.empty() ? 0 : data.source_from[i];
     if (data.source_until[i] != 0 && data.source_until[i] <= from)

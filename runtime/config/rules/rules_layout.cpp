@@ -55,8 +55,8 @@ void check_layout(const Subject& subject) {
   if (subject.config.reproducibility == Reproducibility::layout && parallel.tensor > 1 &&
       parallel.tensor_blocks == 0 && subject.family().splits_tensor) {
     refuse(subject, "parallel.tensor_blocks",
-           "auto with reproducibility: layout and parallel.tensor = {}, which would make the bits "
-           "depend on tensor; use {} or a multiple of it, the same in every run to compare",
+           "auto with reproducibility: layout and parallel.tensor = {}, so the bits would depend "
+           "on tensor; use {} or a multiple of it, the same value in all runs that you compare",
            parallel.tensor, parallel.tensor);
   }
 }
@@ -71,7 +71,7 @@ std::int64_t data_ranks_of_a_host(const Subject& subject) {
   const std::vector<int>& hosts = subject.environment.hosts;
   if (hosts.empty())
     refuse(subject, zero_group_key,
-           "node, and which ranks will share a host is not known here; use a number, or all");
+           "node, but it is not known here which ranks will share a host; use a number, or all");
   std::int64_t most = 0;
   for (std::int64_t stage = 0; stage < parallel.pipeline; ++stage) {
     for (std::int64_t tensor = 0; tensor < parallel.tensor; ++tensor) {
@@ -115,11 +115,11 @@ std::int64_t checked_zero_group(const Subject& subject) {
   if (fits(group)) return group;
   std::vector<std::int64_t> fitting = near_divisors(data, group, 1, static_cast<std::size_t>(data));
   std::erase_if(fitting, [&](std::int64_t size) { return size == data || !fits(size); });
-  const std::string_view why =
-      group == 1         ? ", groups of one rank, shards nothing"
-      : data % group > 0 ? " does not divide the data ranks"
-                         : " is no power of two, so with reproducibility: layout no node of the "
-                           "tree of sums";
+  const std::string_view why = group == 1 ? ", groups of one rank, shards nothing"
+                               : data % group > 0
+                                   ? " does not divide the data ranks"
+                                   : " is not a power of two, so with reproducibility: layout not "
+                                     "a subtree of the tree of sums";
   refuse(subject, zero_group_key, "{}{}{}, parallel.data = {}; use {}all", asked,
          node ? fmt::format(" ({} data ranks of a host)", group) : "", why, data,
          fitting.empty() ? "" : any_of(fitting) + ", or ");
@@ -161,8 +161,8 @@ void check_batch(const Subject& subject) {
   }
   if (train.global_batch < unit) {
     refuse(subject, key,
-           "{} samples in micro-batches of {} are {}, fewer than parallel.data = {} ranks; use "
-           "global_batch {}{}, or {} data ranks or fewer",
+           "{} samples in micro-batches of {} make {} micro-batches, fewer than parallel.data = {} "
+           "ranks; use global_batch {}{}, or {} data ranks or fewer",
            train.global_batch, train.micro_batch, train.global_batch / train.micro_batch, ranks,
            unit, micro_batch_fixes(train, ranks, false), train.global_batch / train.micro_batch);
   }

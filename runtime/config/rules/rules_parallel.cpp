@@ -53,21 +53,22 @@ void check_tensor_chunks(const Subject& subject) {
   if (chunks == 1) return;
   if (config.parallel.tensor_blocks == 1)
     refuse(subject, key,
-           "{} with parallel.tensor_blocks: 1, where no rank adds anything up; use 1, or tensor 2 "
-           "or more",
+           "{} with parallel.tensor_blocks: 1, where ranks have no sums to overlap; use 1, or "
+           "tensor 2 or more",
            chunks);
   if (config.parallel.sequence)
     refuse(subject, key,
-           "{} with parallel.sequence: true, where each rank gets the sum of rows that lie "
-           "together, so a part of all ranks' rows is not one product; use 1, or sequence: false",
+           "{} with parallel.sequence: true, where each rank receives the sum of contiguous rows, "
+           "so ranks cannot work on parts of the rows; use 1, or sequence: false",
            chunks);
   if (config.precision == Precision::fp8)
     refuse(subject, key,
-           "{} with precision: fp8, whose scales are of all rows; use 1, or another precision",
+           "{} with precision: fp8, whose scales are computed over all rows; use 1, or another "
+           "precision",
            chunks);
   if (config.lora.rank > 0)
-    refuse(subject, key, "{} with lora.rank: {}, whose products take all rows; use 1", chunks,
-           config.lora.rank);
+    refuse(subject, key, "{} with lora.rank: {}, whose matmuls take all rows at once; use 1",
+           chunks, config.lora.rank);
   const Extent& rows = subject.limits.rows;
   const std::int64_t all = config.train.micro_batch * rows.value;
   if (all % chunks != 0)
@@ -108,11 +109,10 @@ void check_tensor(const Subject& subject) {
   const Extent& gelu = subject.limits.gelu;
   const std::int64_t wide = gelu.value / blocks;
   if (config.device.fused_epilogues && wide % pack != 0) {
-    refuse(
-        subject, "device.fused_epilogues",
-        "on needs blocks of a multiple of {} wide activations, and {} = {} in {} blocks makes {}; "
-        "use off, or fewer blocks",
-        pack, gelu.name, gelu.value, blocks, wide);
+    refuse(subject, "device.fused_epilogues",
+           "on needs blocks with a width that is a multiple of {}, but {} = {} in {} blocks makes "
+           "{}; use off, or fewer blocks",
+           pack, gelu.name, gelu.value, blocks, wide);
   }
 }
 
@@ -193,11 +193,10 @@ void check_pipeline(const Subject& subject) {
         config.model.family);
   }
   if (config.train.recompute != Recompute::none) {
-    refuse(
-        subject, "train.recompute",
-        "{} with parallel.schedule: zero-bubble, whose weight gradients still need what would be "
-        "recomputed; use none, or schedule 1f1b",
-        name_of(config.train.recompute));
+    refuse(subject, "train.recompute",
+           "{} with parallel.schedule: zero-bubble, whose late weight gradients still need what "
+           "would be recomputed; use none, or schedule 1f1b",
+           name_of(config.train.recompute));
   }
   if (parallel.zero >= 2) {
     refuse(subject, "parallel.zero",
@@ -258,15 +257,14 @@ void check_reduce_dtype(const Subject& subject) {
   if (config.parallel.reduce_dtype == ReduceDtype::fp32) return;
   constexpr std::string_view key = "parallel.reduce_dtype";
   if (config.precision == Precision::fp32 || config.precision == Precision::tf32)
-    refuse(
-        subject, key,
-        "compute with precision: {}, where gradients have no other dtype than fp32; use fp32, or "
-        "precision bf16, fp16 or fp8",
-        name_of(config.precision));
+    refuse(subject, key,
+           "compute with precision: {}, where all gradients are fp32; use fp32, or precision bf16, "
+           "fp16 or fp8",
+           name_of(config.precision));
   if (config.reproducibility == Reproducibility::layout)
     refuse(subject, key,
-           "compute with reproducibility: layout: what is rounded before it is added depends on "
-           "the number of ranks; use fp32, or reproducibility run or fast");
+           "compute with reproducibility: layout, but rounding before the sum makes results depend "
+           "on the number of ranks; use fp32, or reproducibility run or fast");
 }
 
 // The noise scale needs gradients of single micro-batches.
@@ -283,13 +281,14 @@ void check_noise(const Subject& subject) {
   }
   if (micro_batches(config) < 2) {
     refuse(subject, "train.noise_scale_every",
-           "{} with one micro-batch in train.global_batch = {}, and two sizes of batches are "
-           "compared; use 0, or train.micro_batch {} or less",
+           "{} with one micro-batch in train.global_batch = {}, but the measurement compares two "
+           "batch sizes; use 0, or train.micro_batch {} or less",
            every, train.global_batch, std::max<std::int64_t>(train.global_batch / 2, 1));
   }
   if (config.device.graphs == GraphMode::step) {
     refuse(subject, "train.noise_scale_every",
-           "{} with device.graphs: step, whose steps are all alike; use 0, or graphs layer or off",
+           "{} with device.graphs: step, whose steps must all be the same; use 0, or graphs layer "
+           "or off",
            every);
   }
 }
@@ -329,17 +328,15 @@ void check_ramp(const Subject& subject) {
   constexpr std::string_view key = "train.batch_ramp";
   if (train.batch_ramp.empty()) {
     if (train.batch_ramp_form != RampForm::stepwise)
-      refuse(
-          subject, "train.batch_ramp_form",
-          "says how train.batch_ramp grows between its sizes, and there is no ramp; give one, or "
-          "leave this out");
+      refuse(subject, "train.batch_ramp_form",
+             "has no effect without train.batch_ramp; set a ramp, or remove this key");
     return;
   }
   std::string problem;
   const auto points = ramp_points(train.batch_ramp, problem);
   if (!problem.empty()) refuse(subject, key, "{}", problem);
   if (points.back().size != train.global_batch)
-    refuse(subject, key, "ends with {} samples, and train.global_batch is {}; make them equal",
+    refuse(subject, key, "ends with {} samples, but train.global_batch is {}; make them equal",
            points.back().size, train.global_batch);
   if (points.back().step >= train.steps)
     refuse(subject, key,
@@ -347,14 +344,16 @@ void check_ramp(const Subject& subject) {
            "earlier step, or more steps",
            points.back().size, points.back().step, train.steps);
   if (!config.data.sources.empty())
-    refuse(subject, key, "with data.sources, whose order counts batches of one size; use no ramp");
+    refuse(subject, key,
+           "with data.sources, whose order assumes batches of one size; remove the ramp");
   if (config.device.graphs == GraphMode::step)
-    refuse(subject, key, "with device.graphs: step, whose steps are all alike; use layer or off");
+    refuse(subject, key,
+           "with device.graphs: step, whose steps must all be the same; use layer or off");
   constexpr std::int64_t most_sizes = 4096;
   if (const std::int64_t sizes = sizes_of(points, train.batch_ramp_form); sizes > most_sizes)
     refuse(subject, key,
-           "has {} sizes on its way, and {} are as many as there may be; take sizes "
-           "with a larger common divisor, or batch_ramp_form: stepwise",
+           "goes through {} sizes, but at most {} are allowed; use sizes with a larger common "
+           "divisor, or batch_ramp_form: stepwise",
            sizes, most_sizes);
   const BatchRamp ramp(points, train.batch_ramp_form);
   for (const BatchRamp::Phase& phase : ramp.phases()) {
@@ -362,21 +361,21 @@ void check_ramp(const Subject& subject) {
       const bool between = std::ranges::find(points, phase.size, &BatchRamp::Point::size) ==
                            points.end();  // interpolated, not in the list
       refuse(subject, key,
-             "{} samples from step {} on cannot be shared alike by parallel.data = {} ranks in "
-             "micro-batches of {}{}; {} {}",
+             "{} samples from step {} on cannot be divided equally among parallel.data = {} ranks "
+             "in micro-batches of {}{}; {} {}",
              phase.size, phase.first_step, config.parallel.data, train.micro_batch,
              config.reproducibility == Reproducibility::layout
                  ? " that are whole subtrees of one sum (reproducibility: layout)"
                  : "",
-             between ? "it lies between two of the list: use batch_ramp_form: stepwise, or sizes "
-                       "between which only such lie as"
+             between ? "it is between two sizes of the list: use batch_ramp_form: stepwise, or "
+                       "sizes with only such values between them as"
                      : "use",
              any_of(ramp_neighbours(config, phase.size)));
     }
     if (train.noise_scale_every > 0 && phase.size < 2 * train.micro_batch)
       refuse(subject, key,
-             "{} samples from step {} on are one micro-batch, and "
-             "train.noise_scale_every compares two sizes; use {} or more",
+             "{} samples from step {} on are one micro-batch, but train.noise_scale_every compares "
+             "two sizes; use {} or more",
              phase.size, phase.first_step, 2 * train.micro_batch);
   }
 }

@@ -38,8 +38,8 @@ void check_schedule(const Subject& subject) {
        {std::pair{"telemetry.histograms_every", config.telemetry.histograms_every},
         std::pair{"telemetry.samples_every", config.telemetry.samples_every}}) {
     if (every > 0 && !config.telemetry.tensorboard)
-      refuse(subject, key, "{} is for telemetry.tensorboard, which is false; use true, or 0",
-             every);
+      refuse(subject, key,
+             "{} needs telemetry.tensorboard, which is false; set it to true, or use 0", every);
   }
   const LossScaleConfig& scale = config.loss_scale;
   if (scale.minimum > scale.initial) {

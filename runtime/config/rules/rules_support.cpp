@@ -26,11 +26,11 @@ void check_fused_epilogues(const Subject& subject) {
            config.model.family);
   }
   if (config.precision == Precision::fp8)
-    refuse(subject, key, "on has no 8-bit matmuls; use off, or precision: bf16");
+    refuse(subject, key, "on is not available for 8-bit matmuls; use off, or precision: bf16");
   if (config.train.recompute == Recompute::selective) {
     refuse(subject, key,
-           "on computes GELU from sums that are not rounded yet, which train.recompute: selective "
-           "cannot do again in backward; use off, or train.recompute: none or full");
+           "on computes GELU from sums before they are rounded, which train.recompute: selective "
+           "cannot repeat in backward; use off, or train.recompute: none or full");
   }
 }
 
@@ -68,13 +68,14 @@ void check_context_ramp(const Subject& subject) {
            config.model.family);
   }
   if (config.device.graphs == GraphMode::step)
-    refuse(subject, key, "with device.graphs: step, whose steps are all alike; use layer or off");
+    refuse(subject, key,
+           "with device.graphs: step, whose steps must all be the same; use layer or off");
   std::string problem;
   const auto points = ramp_points(config.train.context_ramp, problem, "tokens");
   if (!problem.empty()) refuse(subject, key, "{}", problem);
   const std::int64_t context = subject.family().targets_per_sample(config.model);
   if (points.back().size != context) {
-    refuse(subject, key, "ends with {} tokens, and model.context is {}; make them equal",
+    refuse(subject, key, "ends with {} tokens, but model.context is {}; make them equal",
            points.back().size, context);
   }
   if (points.back().step >= config.train.steps) {
@@ -107,29 +108,29 @@ void check_adapters(const Subject& subject) {
   if (known.empty())
     refuse(subject, "lora.rank",
            "{} with model.family: {}; only the blocks of causal language models have low-rank "
-           "factors, and the classifier of images or masked words would stay as it is: use 0",
+           "factors, and the classifier of images or masked words would not be trained: use 0",
            lora.rank, config.model.family);
   if (subject.purpose == Purpose::train && config.train.initial_weights.empty())
     refuse(subject, "lora.rank",
-           "{} without train.initial_weights: all weights but the factors would stay as they are "
-           "drawn; name the weights to begin with, or use 0",
+           "{} without train.initial_weights: all weights except the factors would keep their "
+           "random values; name the weights to begin with, or use 0",
            lora.rank);
   if (lora.targets.empty())
-    refuse(subject, "lora.targets", "names no layer; use some of {}", fmt::join(known, ", "));
+    refuse(subject, "lora.targets", "is empty; use some of {}", fmt::join(known, ", "));
   for (const std::string& target : lora.targets) {
     if (std::ranges::find(known, target) != known.end()) continue;
     const bool part =
         target == "q" || target == "k" || target == "v" || target == "gate" || target == "up";
-    refuse(subject, "lora.targets", "'{}' is no linear layer of a block{}; use some of {}", target,
+    refuse(subject, "lora.targets", "'{}' is not a linear layer of a block{}; use some of {}",
+           target,
            part ? " of its own (queries, keys and values are one matrix, qkv, gates and values "
                   "another, expand)"
                 : "",
            fmt::join(known, ", "));
   }
   if (config.train.ema_decay > 0)
-    refuse(subject, "train.ema_decay",
-           "{} with lora.rank: {}, of which no averages are kept; use 0", config.train.ema_decay,
-           lora.rank);
+    refuse(subject, "train.ema_decay", "{} with lora.rank: {}, which keeps no averages; use 0",
+           config.train.ema_decay, lora.rank);
   if (config.optimizer.name == OptimizerKind::muon)
     refuse(subject, "optimizer.name",
            "muon with lora.rank: {}: it is for hidden matrices, which are frozen; use adamw",

@@ -98,7 +98,7 @@ std::string read_text_file(const std::string& path) {
   if (!S_ISREG(status.st_mode))
     fail(ExitCode::config,
          "{}: is not a regular file but a pipe or a device, which every rank would have to read; "
-         "copy what it gives into a file",
+         "copy its output into a file",
          path);
 
   // Reported sizes are unreliable (0 in /proc), so reads one byte over the limit.

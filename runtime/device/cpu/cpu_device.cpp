@@ -64,7 +64,7 @@ void CpuDevice::fill_zero(Stream& stream, void* to, std::size_t bytes) {
 
 std::unique_ptr<Graph> CpuDevice::capture(Stream& /*stream*/,
                                           const std::function<void()>& /*work*/) {
-  fail(ExitCode::config, "device.graphs: the CPU has no graphs to record into; use off");
+  fail(ExitCode::config, "device.graphs: the CPU has no CUDA graphs; use off");
 }
 
 bool CpuDevice::has_native_bf16() const {

@@ -17,7 +17,7 @@ CpuEvent::CpuEvent() : state_(std::make_shared<State>()) {}
 
 CpuEvent& CpuEvent::of(Event& event) {
   auto* const cpu = dynamic_cast<CpuEvent*>(&event);
-  TRIREME_EXPECTS(cpu != nullptr, "a CPU stream was given another back end's event");
+  TRIREME_EXPECTS(cpu != nullptr, "a CPU stream needs a CPU event");
   return *cpu;
 }
 
@@ -29,7 +29,7 @@ CpuEvent::Point CpuEvent::point() const {
 CpuEvent::Clock::time_point CpuEvent::time() const {
   const std::lock_guard lock(state_->mutex);
   TRIREME_EXPECTS(state_->generation > 0 && state_->stamped == state_->generation,
-                  "the time of an event that was not recorded, not reached or whose stream failed");
+                  "the event was not recorded, not reached, or its stream failed");
   return state_->time;
 }
 

@@ -42,7 +42,8 @@ class StreamCore {
   template <typename F>
   Ticket push(F&& function) {
     using Task = std::decay_t<F>;
-    static_assert(sizeof(Task) <= task_bytes, "the task captures too much; capture pointers");
+    static_assert(sizeof(Task) <= task_bytes,
+                  "the task's captures are too large; capture pointers");
     static_assert(alignof(Task) <= alignof(std::max_align_t));
     const std::lock_guard pushing(pushing_);
     Slot& slot = free_slot();

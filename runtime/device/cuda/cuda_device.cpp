@@ -23,17 +23,16 @@ int choose_index(const DevicePlace& place) {
   const int count = cuda_device_count();
   if (place.local_size > count && !place.share && is_slice(name_of_gpu(0))) {
     fail(ExitCode::config,
-         "device.type: cuda: {} ranks on this host see {}, as CUDA shows a process one slice of a "
-         "GPU (MIG); give each rank its own with CUDA_VISIBLE_DEVICES=MIG-... (nvidia-smi -L lists "
-         "them), start one rank, or set device.share: true to let ranks take turns",
+         "device.type: cuda: {} ranks on this host see {}, because CUDA shows a process one slice "
+         "of a GPU (MIG); give each rank its own with CUDA_VISIBLE_DEVICES=MIG-... (nvidia-smi -L "
+         "lists them), start one rank, or set device.share: true to let ranks take turns",
          place.local_size, name_of_gpu(0));
   }
   if (place.local_size > count && !place.share) {
-    fail(
-        ExitCode::config,
-        "device.type: cuda: {} ranks on this host and {} GPU{}; start at most {} rank{} a host, or "
-        "set device.share: true to let ranks take turns on a GPU",
-        place.local_size, count, count == 1 ? "" : "s", count, count == 1 ? "" : "s");
+    fail(ExitCode::config,
+         "device.type: cuda: {} ranks on this host and {} GPU{}; start at most {} rank{} per host, "
+         "or set device.share: true to let ranks take turns on a GPU",
+         place.local_size, count, count == 1 ? "" : "s", count, count == 1 ? "" : "s");
   }
   return place.local_rank % count;
 }
@@ -57,11 +56,10 @@ int cuda_device_count() {
   }
   const cudaError_t found = cudaGetDeviceCount(&count);
   if (found == cudaErrorInsufficientDriver) {
-    fail(
-        ExitCode::config,
-        "device.type: cuda: the NVIDIA driver supports CUDA {} and this build needs {}; update the "
-        "driver, or use device.type: cpu",
-        cuda_version_text(driver), cuda_version_text(runtime));
+    fail(ExitCode::config,
+         "device.type: cuda: the NVIDIA driver supports CUDA {}, but this build needs {}; update "
+         "the driver, or use device.type: cpu",
+         cuda_version_text(driver), cuda_version_text(runtime));
   }
   if (found == cudaErrorNoDevice || (found == cudaSuccess && count == 0)) {
     fail(
@@ -107,8 +105,8 @@ CudaDevice::CudaDevice(const DevicePlace& place) : index_(choose_index(place)) {
   capability_ = 10 * major + minor;
   if (capability_ < oldest_capability) {
     fail(ExitCode::config,
-         "device.type: cuda: GPU {} has compute capability {}.{}; {}.{} or newer is needed", index_,
-         major, minor, oldest_capability / 10, oldest_capability % 10);
+         "device.type: cuda: GPU {} has compute capability {}.{}; this build needs {}.{} or newer",
+         index_, major, minor, oldest_capability / 10, oldest_capability % 10);
   }
   choose_device(index_);
 }
@@ -123,8 +121,7 @@ std::string CudaDevice::name() const {
 
 CudaDevice& CudaDevice::of(Device& device) {
   auto* const found = dynamic_cast<CudaDevice*>(&device);
-  TRIREME_EXPECTS(found != nullptr, "a {} device met code of the CUDA back end",
-                  name_of(device.type()));
+  TRIREME_EXPECTS(found != nullptr, "the CUDA back end got a {} device", name_of(device.type()));
   return *found;
 }
 

@@ -40,7 +40,7 @@ CudaEvent::~CudaEvent() {
 
 CudaEvent& CudaEvent::of(Event& event) {
   auto* const found = dynamic_cast<CudaEvent*>(&event);
-  TRIREME_EXPECTS(found != nullptr, "an event of another back end met a CUDA stream");
+  TRIREME_EXPECTS(found != nullptr, "a CUDA stream needs a CUDA event");
   return *found;
 }
 
@@ -82,7 +82,7 @@ CudaStream::~CudaStream() {
 
 CudaStream& CudaStream::of(Stream& stream) {
   auto* const found = dynamic_cast<CudaStream*>(&stream);
-  TRIREME_EXPECTS(found != nullptr, "a {} stream met code of the CUDA back end",
+  TRIREME_EXPECTS(found != nullptr, "the CUDA back end got a {} stream",
                   name_of(stream.device().type()));
   return *found;
 }
@@ -127,8 +127,8 @@ std::byte* CudaStream::grow(std::vector<Buffer>& buffers, std::size_t bytes) {
   if (bytes > held) {
     if (capturing()) {
       fail(ExitCode::config,
-           "an operation asks for {} bytes of scratch memory while a graph is recorded and its "
-           "stream holds {}; it must have run once before",
+           "an operation needs {} bytes of scratch memory while a graph is recorded, but its "
+           "stream has {}; run the operation once before recording",
            bytes, held);
     }
     const MemoryScope scope(MemoryRole::workspace);

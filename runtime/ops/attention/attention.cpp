@@ -28,10 +28,10 @@ Shape check_qkv(const Operands& check, std::string_view op, const Tensor& qkv,
   TRIREME_EXPECTS(heads >= 1 && kv_heads >= 1 && heads % kv_heads == 0,
                   "{}: {} heads and {} key heads, expected a multiple", op, heads, kv_heads);
   TRIREME_EXPECTS(qkv.shape[2] % (heads + 2 * kv_heads) == 0,
-                  "{}: qkv of shape {} does not divide into {} heads and 2 times {} key heads", op,
+                  "{}: qkv of shape {} cannot be split into {} heads and 2 times {} key heads", op,
                   qkv.shape.to_string(), heads, kv_heads);
   TRIREME_EXPECTS(options.window >= 0 && (options.causal || options.window == 0),
-                  "{}: a window of {} keys, expected none or, of causal attention, a positive one",
+                  "{}: a window of {} keys, expected none, or a positive one with causal attention",
                   op, options.window);
   TRIREME_EXPECTS(options.scale >= 0, "{}: scores scaled by {}, expected 0 or more", op,
                   options.scale);

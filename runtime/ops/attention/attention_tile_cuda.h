@@ -141,8 +141,8 @@ __device__ inline float score_slope(float score, const AttentionSizes& sizes) {
 // Calls action(padded head size).
 template <typename Action>
 void with_padded_size(std::int64_t size, Action&& action) {
-  TRIREME_EXPECTS(size <= 256, "attention: a head size of {}, but the GPU kernels take 256 at most",
-                  size);
+  TRIREME_EXPECTS(size <= 256,
+                  "attention: a head size of {}, but the GPU kernels support at most 256", size);
   if (size <= 64) {
     action(std::integral_constant<int, 64>{});
   } else if (size <= 128) {

@@ -391,7 +391,7 @@ std::string cudnn_version() {
   if (found / 10000 != CUDNN_MAJOR || found < CUDNN_VERSION) {
     fail(ExitCode::config,
          "cuDNN {} was found at run time, but this program was compiled with {}; use {} or a later "
-         "{}.x, or build again with the one that is installed",
+         "{}.x, or build again with the installed version",
          version_text(found), version_text(CUDNN_VERSION), version_text(CUDNN_VERSION),
          CUDNN_MAJOR);
   }

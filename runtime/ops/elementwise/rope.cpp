@@ -21,7 +21,7 @@ void check_rope(std::string_view op, std::string_view name, const Tensor& qkv,
       "{}: {} heads and {} key heads, expected a multiple", op, options.heads, options.kv_heads);
   const std::int64_t all = options.heads + 2 * options.kv_heads;
   TRIREME_EXPECTS(qkv.shape[2] % (2 * all) == 0,
-                  "{}: {} of shape {} does not divide into {} heads of an even size", op, name,
+                  "{}: {} of shape {} cannot be split into {} heads of an even size", op, name,
                   qkv.shape.to_string(), all);
   if (!options.document_starts.empty()) {
     check.is("document_starts", options.document_starts, DType::i32,

@@ -116,7 +116,7 @@ class Library {
     const cublasStatus_t status = plan.check(handle_, algorithm);
     if (status != CUBLAS_STATUS_SUCCESS) {
       fail(ExitCode::config,
-           "device.autotune: {}: cuBLASLt refuses the algorithm for the matmul {} ({}); remove "
+           "device.autotune: {}: cuBLASLt rejects the algorithm for the matmul {} ({}); remove "
            "that line",
            file_, ops::to_text(key), cublasLtGetStatusName(status));
     }
@@ -196,7 +196,8 @@ GemmChoice Library::measure(CudaStream& stream, const GemmKey& key, const Gemm& 
       std::ranges::copy(algorithm.data, best.algorithm.begin());
     }
   }
-  TRIREME_EXPECTS(std::isfinite(best.microseconds), "nothing multiplies {}", ops::to_text(key));
+  TRIREME_EXPECTS(std::isfinite(best.microseconds), "cuBLASLt does not multiply {}",
+                  ops::to_text(key));
   return best;
 }
 

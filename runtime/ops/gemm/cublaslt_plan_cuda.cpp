@@ -20,7 +20,7 @@ cudaDataType_t data_type(DType dtype) {
     case DType::f8e5m2:
       return CUDA_R_8F_E5M2;
     default:
-      TRIREME_EXPECTS(false, "{} is no dtype of matmuls", name_of(dtype));
+      TRIREME_EXPECTS(false, "{} is not a dtype of matmuls", name_of(dtype));
   }
 }
 

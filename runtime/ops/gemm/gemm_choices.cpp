@@ -31,7 +31,7 @@ class Reader {
   [[nodiscard]] std::string_view next() {
     ++line_;
     const std::size_t end = rest_.find('\n');
-    if (end == std::string_view::npos) refuse("the file ends inside of a line");
+    if (end == std::string_view::npos) refuse("the file ends inside a line");
     const std::string_view line = rest_.substr(0, end);
     rest_.remove_prefix(end + 1);
     return line;
@@ -39,10 +39,11 @@ class Reader {
   // Reads a header line with this word, which must have this value.
   void expect(std::string_view word, const std::string& value) {
     const std::string_view line = next();
-    if (!line.starts_with(word)) refuse(fmt::format("'{}...' is expected", word));
+    if (!line.starts_with(word)) refuse(fmt::format("expected '{}...'", word));
     if (line.substr(word.size()) != value) {
-      refuse(fmt::format("made on {}, and this run has {}; name another file, which is then made",
-                         line.substr(word.size()), value));
+      refuse(fmt::format(
+          "made on {}, but this run has {}; name another file, which the run then creates",
+          line.substr(word.size()), value));
     }
   }
   [[noreturn]] void refuse(std::string_view what) const {
@@ -78,15 +79,15 @@ void read_line(Reader& reader, GemmChoices& choices) {
   const std::size_t last = line.rfind(' '), middle = line.find(separator);
   std::uint64_t checksum = 0;
   if (middle == std::string_view::npos || !read_number(line.substr(last + 1), checksum, 16))
-    reader.refuse("no matmul and its algorithm");
-  if (checksum != checksum_of(line.substr(0, last))) reader.refuse("its checksum is another");
+    reader.refuse("expected a matmul and its algorithm");
+  if (checksum != checksum_of(line.substr(0, last))) reader.refuse("its checksum does not match");
   const auto key = parse_gemm_key(line.substr(0, middle));
   GemmChoice choice;
-  if (!key) reader.refuse(fmt::format("'{}' is no matmul", line.substr(0, middle)));
+  if (!key) reader.refuse(fmt::format("'{}' is not a matmul", line.substr(0, middle)));
   const std::size_t begin = middle + separator.size();
   if (last < begin || !read_choice(line.substr(begin, last - begin), choice))
-    reader.refuse("no algorithm and its time");
-  if (!choices.algorithms.emplace(*key, choice).second) reader.refuse("this matmul stands twice");
+    reader.refuse("expected an algorithm and its time");
+  if (!choices.algorithms.emplace(*key, choice).second) reader.refuse("this matmul appears twice");
 }
 
 }  // namespace
@@ -102,7 +103,7 @@ std::string GemmChoices::to_text() const {
 GemmChoices GemmChoices::parse(std::string_view text, std::string_view file, const std::string& gpu,
                                const std::string& library) {
   Reader reader(text, file);
-  if (reader.next() != first_line) reader.refuse(fmt::format("'{}' is expected", first_line));
+  if (reader.next() != first_line) reader.refuse(fmt::format("expected '{}'", first_line));
   reader.expect(gpu_word, gpu);
   reader.expect(library_word, library);
   GemmChoices choices{.gpu = gpu, .library = library, .algorithms = {}};

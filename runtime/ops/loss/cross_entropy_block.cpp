@@ -42,7 +42,7 @@ void check_phase(const Operands& check, std::string_view op, const Tensor& logit
   check.disjoint("sums", sums, "maxima", maxima);
   TRIREME_EXPECTS(options.label_smoothing >= 0.0F && options.label_smoothing < 1.0F,
                   "{}: a label smoothing of {}, expected [0, 1)", op, options.label_smoothing);
-  TRIREME_EXPECTS(options.weights == nullptr, "{}: weights of rows, which it has no use for", op);
+  TRIREME_EXPECTS(options.weights == nullptr, "{}: got weights of rows, which it does not use", op);
 }
 
 }  // namespace

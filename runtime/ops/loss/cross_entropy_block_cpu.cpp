@@ -53,8 +53,9 @@ struct Sums {
     const std::int64_t target = targets[index];
     std::fill_n(out, static_cast<int>(CrossEntropySums::count), 0.0);
     if (target < 0) return;
-    TRIREME_EXPECTS(target < block.classes, "cross_entropy: target {} in row {}, but {} classes",
-                    target, index, block.classes);
+    TRIREME_EXPECTS(target < block.classes,
+                    "cross_entropy: target {} in row {} is outside the {} classes", target, index,
+                    block.classes);
     const T* const row = block.row(index);
     const float top = maxima[index];
     const std::int64_t filled = block.filled();

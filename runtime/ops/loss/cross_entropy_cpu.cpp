@@ -29,8 +29,9 @@ struct CrossEntropy {
       if (options.write_gradient) std::fill_n(row, stride, T{});
       return;
     }
-    TRIREME_EXPECTS(target < options.classes, "cross_entropy: target {} in row {}, but {} classes",
-                    target, index, options.classes);
+    TRIREME_EXPECTS(target < options.classes,
+                    "cross_entropy: target {} in row {} is outside the {} classes", target, index,
+                    options.classes);
     const float top = largest_of(row, options.classes);
     const float own = load(row[target]);
     if (correct != nullptr) {
@@ -43,8 +44,9 @@ struct CrossEntropy {
     const TargetMix mix = target_mix(options, targets, index, rows);
     double distance = static_cast<double>(own - top);
     if (mix.other >= 0) {
-      TRIREME_EXPECTS(mix.other < options.classes, "cross_entropy: target {}, but {} classes",
-                      mix.other, options.classes);
+      TRIREME_EXPECTS(mix.other < options.classes,
+                      "cross_entropy: target {} is outside the {} classes", mix.other,
+                      options.classes);
       const float others = load(row[mix.other]) - top;
       distance = static_cast<double>(mix.share) * distance +
                  (1.0 - static_cast<double>(mix.share)) * static_cast<double>(others);

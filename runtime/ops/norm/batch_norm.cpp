@@ -100,7 +100,7 @@ void batch_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
   if (sum.empty()) {
     check.same_or_disjoint("dx", dx, "dy", dy);
   } else {
-    TRIREME_EXPECTS(options.relu, "batch_norm_backward: a sum is of use where ReLU followed it");
+    TRIREME_EXPECTS(options.relu, "batch_norm_backward: a sum is only used if ReLU followed it");
     check.is("sum", sum, x.dtype, x.shape);
     check.disjoint("dx", dx, "dy", dy);
     check.disjoint("dx", dx, "sum", sum);

@@ -19,7 +19,7 @@ Shape check_input(const Operands& check, std::string_view op, const Tensor& x, c
   check.rank("x", x, 3);
   const std::int64_t all = options.heads + 2 * options.kv_heads;
   TRIREME_EXPECTS(options.heads >= 1 && options.kv_heads >= 1 && x.shape[2] % all == 0,
-                  "{}: x of shape {} does not divide into {} heads and 2 times {} key heads", op,
+                  "{}: x of shape {} cannot be split into {} heads and 2 times {} key heads", op,
                   x.shape.to_string(), options.heads, options.kv_heads);
   const Shape scale{x.shape[2] / all};
   check.is("query_gamma", query_gamma, DType::f32, scale);

@@ -150,7 +150,7 @@ class Reader {
     ++number_;
     const auto line = split(text);
     const auto record = Record::parse(text, nullptr, false);
-    if (!line || record.is_discarded()) return problem("is no line of a certificate");
+    if (!line || record.is_discarded()) return problem("is not a line of a certificate");
     try {
       const std::string lines = digest_text(next_link(lines_, line->covered));
       const bool follows = line->lines.empty() || line->lines == lines;
@@ -161,7 +161,7 @@ class Reader {
       if (!line->metrics.empty())
         record_.metrics.push_back({line->step, std::string(line->metrics)});
     } catch (const Record::exception&) {
-      problem("has values of a wrong kind");
+      problem("has values of a wrong type");
     }
   }
   void too_long(std::int64_t lines) {
@@ -180,7 +180,7 @@ class Reader {
       record_.problems.push_back(fmt::format("{}:{}: {}", path_, number_, what));
   }
 
-  void unlinked() { problem("was changed, or a line before it was changed or taken away"); }
+  void unlinked() { problem("was changed, or a line before it was changed or removed"); }
 
   void beside(const Line& line, const Record& record, bool follows) {
     const std::size_t at = line.fields.rfind(check_key);
@@ -202,7 +202,7 @@ class Reader {
     chain_ = link_of(line.chain);  // the following lines are judged separately
     if (record.contains("loss")) {
       if (!record_.steps.empty() && line.step != record_.steps.back().step + 1)
-        problem(fmt::format("is of step {}, behind step {}", line.step, record_.steps.back().step));
+        problem(fmt::format("is of step {}, after step {}", line.step, record_.steps.back().step));
       record_.steps.push_back({line.step, record.value("loss", ""), record.value("grad_norm", ""),
                                record.value("samples", ""), record.value("weight_digest", "")});
     }

@@ -25,8 +25,7 @@ void Exporters::each(Call call) {
       call(*entry.exporter);
       return false;
     } catch (const std::exception& error) {
-      log::get("telemetry")
-          .warn("{}: {}; the run goes on and writes no more of it", entry.key, error.what());
+      log::get("telemetry").warn("{}: {}; the run continues without it", entry.key, error.what());
       return true;
     }
   });

@@ -37,8 +37,8 @@ FileDescriptor listen_on(int port) {
       ::listen(socket.get(), backlog) == 0)
     return socket;
   fail(ExitCode::config,
-       "telemetry.prometheus_port: {}: cannot be listened on: {}; choose another port, or 0 for "
-       "none",
+       "telemetry.prometheus_port: {}: cannot listen on this port: {}; choose another port, or 0 "
+       "for none",
        port, std::strerror(errno));
 }
 

@@ -69,9 +69,10 @@ void TensorBoard::evaluation(const EvaluationMetrics& metrics) {
 
 void TensorBoard::skipped(const SkippedBatch& skipped) {
   SummaryEvent event(skipped.time, skipped.step);
-  event.text("skipped batches",
-             fmt::format("step {}: its loss was {:.3f} deviations above the mean; samples {}",
-                         skipped.step, skipped.zscore, fmt::join(skipped.samples, ", ")));
+  event.text(
+      "skipped batches",
+      fmt::format("step {}: its loss was {:.3f} standard deviations above the mean; samples {}",
+                  skipped.step, skipped.zscore, fmt::join(skipped.samples, ", ")));
   add_now(event);
 }
 
@@ -103,7 +104,7 @@ void TensorBoard::samples(const ModelSamples& samples) {
   for (std::size_t i = 0; i < samples.pictures.size(); ++i) {
     const ModelSamples::Picture& picture = samples.pictures[i];
     const std::string tag = fmt::format("samples/picture_{}", i + 1);
-    event.image(tag, "a sample of the data; samples/classes says what the model takes it for",
+    event.image(tag, "a sample of the data; samples/classes shows the predicted class",
                 picture.width, picture.height,
                 png_of(picture.pixels, picture.height, picture.width, picture.channels));
     table += fmt::format("| {} | {} | {} |\n", tag, picture.predicted, picture.label);

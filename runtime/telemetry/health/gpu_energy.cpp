@@ -81,7 +81,7 @@ class GpuEnergy final : public EnergyCounter {
 
 EnergySource gpu_energy(const std::string& bus) {
   const auto nvml = Nvml::open();
-  if (!nvml) return {.problem = "libnvidia-ml.so.1 is not there, or does not start"};
+  if (!nvml) return {.problem = "libnvidia-ml.so.1 is missing, or does not start"};
   auto* const by_bus = nvml->find<NvmlFind>("nvmlDeviceGetHandleByPciBusId_v2");
   auto* const read = nvml->find<NvmlEnergy>("nvmlDeviceGetTotalEnergyConsumption");
   auto* const mig_mode = nvml->find<NvmlMigMode>("nvmlDeviceGetMigMode");
@@ -91,7 +91,8 @@ EnergySource gpu_energy(const std::string& bus) {
     return {.problem = fmt::format("NVML does not know GPU {}", bus)};
   unsigned split = 0, next = 0;
   if (mig_mode != nullptr && mig_mode(device, &split, &next) == nvml_success && split != 0)
-    return {.problem = fmt::format("GPU {} is split (MIG): its energy is not a part's", bus)};
+    return {.problem = fmt::format(
+                "GPU {} is split (MIG), and only the energy of all parts is counted", bus)};
   if (read(device, &now) != nvml_success)
     return {.problem = fmt::format("GPU {} does not count its energy", bus)};
   return {.counter = std::make_unique<GpuEnergy>(nvml, device, read, now)};

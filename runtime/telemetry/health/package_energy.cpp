@@ -96,7 +96,7 @@ EnergySource package_energy(const std::string& root) {
       zones.push_back(entry->path());
   }
   std::ranges::sort(zones);
-  if (zones.empty()) return {.problem = fmt::format("{} has no package of RAPL", root)};
+  if (zones.empty()) return {.problem = fmt::format("{} has no RAPL package", root)};
   std::vector<Package> packages;
   for (const fs::path& zone : zones) {
     Package package{.energy = open_sysfs(zone / "energy_uj")};

@@ -77,8 +77,8 @@ void RunWarnings::watch_data(const StepMetrics& metrics) {
                     first_data_step_, metrics.step, 100 * share,
                     data_wait_ms_ / static_cast<double>(data_steps_), slowest_reads(),
                     small_cache ? advice_for(Trouble::small_cache, {})
-                                : "raise data.workers or data.prefetch, or copy the data nearer "
-                                  "(data.stage)"));
+                                : "raise data.workers or data.prefetch, or copy the data to the "
+                                  "host's disk (data.stage)"));
   }
   data_steps_ = 0;
   data_ms_ = data_wait_ms_ = 0;
@@ -110,9 +110,9 @@ void RunWarnings::watch_norm(const StepMetrics& metrics) {
   zeros_ = metrics.grad_norm == 0 ? zeros_ + 1 : 0;
   if (zeros_ == zeros_in_a_row && may_warn(zero_gradient, metrics.time)) {
     warn(zero_gradient, metrics.step, metrics.time,
-         fmt::format(
-             "the gradient norm is exactly 0 since step {}: no weight learns; the loss is {}",
-             metrics.step - zeros_in_a_row + 1, metrics.loss));
+         fmt::format("the gradient norm has been exactly 0 since step {}: no weight is trained; "
+                     "the loss is {}",
+                     metrics.step - zeros_in_a_row + 1, metrics.loss));
   }
   if (metrics.grad_norm <= 0) return;
   const double value = std::log(metrics.grad_norm);
@@ -121,11 +121,10 @@ void RunWarnings::watch_norm(const StepMetrics& metrics) {
       norms_ >= settled_steps && above > std::log(norm_leap) && above > norm_deviations * deviation;
   if (leapt && may_warn(gradient_norm, metrics.time)) {
     warn(gradient_norm, metrics.step, metrics.time,
-         fmt::format(
-             "the gradient norm leapt to {:.4g}, {:.0f} times its running mean of {:.4g}; the "
-             "loss is {:.4f}{}",
-             metrics.grad_norm, std::exp(above), std::exp(norm_mean_), metrics.loss,
-             samples_text(metrics.step)));
+         fmt::format("the gradient norm jumped to {:.4g}, {:.0f} times its running mean of {:.4g}; "
+                     "the loss is {:.4f}{}",
+                     metrics.grad_norm, std::exp(above), std::exp(norm_mean_), metrics.loss,
+                     samples_text(metrics.step)));
   }
   // Slow enough that one spike does not hide the next, fast enough to follow a run.
   const double weight =
@@ -161,10 +160,9 @@ void RunWarnings::end_block(const StepMetrics& metrics) {
                        rise > rise_errors * std::hypot(error, lowest_error_);
   if (rises_ < rises_in_a_row || !notable || !may_warn(loss_rising, metrics.time)) return;
   warn(loss_rising, metrics.step, metrics.time,
-       fmt::format(
-           "the loss rises: {:.4f} in the mean of the last {} steps, {:.4f} in those that had "
-           "the lowest{}",
-           mean, block_steps, *lowest_mean_, samples_text(metrics.step)));
+       fmt::format("the loss rises: a mean of {:.4f} over the last {} steps, {:.4f} over those "
+                   "with the lowest{}",
+                   mean, block_steps, *lowest_mean_, samples_text(metrics.step)));
 }
 
 void RunWarnings::saved(const SavedCheckpoint& saved) {
@@ -180,9 +178,9 @@ void RunWarnings::saved(const SavedCheckpoint& saved) {
     std::string text =
         fmt::format("the checkpoint in {} was written at {:.1f} MB/s by rank 0", saved.path, rate);
     if (!rates_.empty()) text += fmt::format(", earlier ones at {:.1f}", median_of(rates_));
-    text += fmt::format("; training stood {:.1f} s for it", 1e-3 * saved.stall_ms);
+    text += fmt::format("; training stopped {:.1f} s for it", 1e-3 * saved.stall_ms);
     if (stood)
-      text += fmt::format(", {:.0f} % of the time since the one before",
+      text += fmt::format(", {:.0f} % of the time since the previous one",
                           std::min(100 * saved.stall_ms / since, 100.0));
     warn(slow_checkpoint, saved.step, saved.time, std::move(text));
   }

@@ -104,7 +104,7 @@ void append_whole(const FileDescriptor& file, const std::string& path, std::stri
   const off_t end = ::lseek(file.get(), 0, SEEK_END);
   const bool taken_back = put <= 0 || (end >= put && ::ftruncate(file.get(), end - put) == 0);
   fail(ExitCode::internal, "{}: cannot be written: {}{}{}", path, std::strerror(reason), advice,
-       taken_back ? "" : " (its end is torn)");
+       taken_back ? "" : " (its last line is incomplete)");
 }
 
 }  // namespace trireme

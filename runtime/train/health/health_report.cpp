@@ -35,7 +35,7 @@ struct Ranks {
 void judge_compute(const Ranks& ranks, std::size_t rank, HealthReport& report) {
   const HealthSample& own = ranks.samples[rank];
   if (own.wrong_rows > 0) {
-    report.wrong.push_back(fmt::format("{} computes a matmul of known result wrong ({} rows)",
+    report.wrong.push_back(fmt::format("{} computes a wrong result for a known matmul ({} rows)",
                                        ranks.name(rank), own.wrong_rows));
   }
   std::vector<double> others;
@@ -53,7 +53,7 @@ void judge_link(const Ranks& ranks, std::size_t rank, HealthReport& report) {
   const HealthSample& own = ranks.samples[rank];
   const std::size_t before = ranks.before(rank);
   if (own.wrong_words > 0) {
-    report.wrong.push_back(fmt::format("what {} sends to {} arrives changed ({} words)",
+    report.wrong.push_back(fmt::format("data that {} sends to {} arrives changed ({} words)",
                                        ranks.name(before), ranks.name(rank), own.wrong_words));
   }
   std::vector<double> others;
@@ -94,7 +94,7 @@ HealthReport judge_health(std::span<const HealthSample> by_rank,
     if (links) judge_link(ranks, rank, report);
   }
   const auto [slowest, fastest] = std::ranges::minmax(by_rank, {}, &HealthSample::gflops);
-  report.summary = fmt::format("{} of {} rank(s) compute right, {:.1f} to {:.1f} GFLOP/s",
+  report.summary = fmt::format("{} of {} rank(s) compute correctly, {:.1f} to {:.1f} GFLOP/s",
                                std::ranges::count(by_rank, 0.0, &HealthSample::wrong_rows),
                                by_rank.size(), slowest.gflops, fastest.gflops);
   if (!links) return report;

@@ -75,7 +75,7 @@ class TraceFiles {
       action();
     } catch (const Error& error) {  // a failed trace must not end a run
       good_ = false;
-      log::get("trace").warn("the trace is not written: {}", error.what());
+      log::get("trace").warn("the trace was not written: {}", error.what());
     }
   }
 
@@ -97,7 +97,8 @@ void announce(const TraceFiles& files, const TraceFacts& facts, std::int64_t los
       "agree to {:.2f} us",
       facts.first_step, facts.last_step, facts.ranks, files.path(), error);
   if (lost > 0)
-    log::get("trace").warn("{} spans found no place; trace fewer steps for all of them", lost);
+    log::get("trace").warn(
+        "{} spans did not fit and are missing; trace fewer steps to record all spans", lost);
 }
 
 }  // namespace

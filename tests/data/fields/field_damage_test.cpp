@@ -137,7 +137,7 @@ TEST_F(FieldDamage, ShapesThatDifferAreNamedWithBothFiles) {
   expect_refused(wrong, "data.crop: 3 rows from 2");
   wrong.crop = {};
   wrong.input_channels = {2};
-  expect_refused(wrong, "data.input_channels: 2 is none of the 2 channels");
+  expect_refused(wrong, "data.input_channels: 2 is not one of the 2 channels");
 }
 
 TEST_F(FieldDamage, InvalidLabelsAreNamed) {
@@ -145,7 +145,7 @@ TEST_F(FieldDamage, InvalidLabelsAreNamed) {
   three.classes = 3;
   for (const double label : {3.0, -1.0}) {
     write("a.h5", small, label);
-    expect_refused(three, "a.h5", "label", "none of 3 classes");
+    expect_refused(three, "a.h5", "label", "but there are 3 classes");
   }
   three.target = "data";
   expect_refused(three, "a.h5", "data", "one number per sample");
@@ -156,10 +156,10 @@ TEST_F(FieldDamage, NamesWithoutFilesAreRefused) {
   std::filesystem::create_directories(path("folder.h5/below"));
   EXPECT_EQ(expand_files(options().files), std::vector{path("a.h5")});
   ASSERT_EQ(::mkfifo(path("b.h5").c_str(), 0600), 0);
-  expect_refused(options(), "b.h5", "no file but a pipe", "name the files by a pattern");
+  expect_refused(options(), "b.h5", "but is a pipe", "name the files by a pattern");
   std::filesystem::remove(path("b.h5"));
   std::filesystem::create_symlink(path("nothing"), path("folder.h5/below/c.nc"));
-  expect_refused(options(), "c.nc", "a link that leads nowhere");
+  expect_refused(options(), "c.nc", "a broken link");
 }
 
 TEST_F(FieldDamage, AChunkThatDoesNotDecodeIsNamedOrLeftOutAndCounted) {
@@ -255,7 +255,7 @@ TEST_F(FieldDamage, AChunkThatDecodesToMoreThanItSaysIsRefused) {
   expect_error(
       ExitCode::data,
       [&] { decoder.decode(filters, 0, std::as_bytes(std::span(bytes)), small_room); }, "deflate",
-      "more bytes than the chunk has");
+      "the result is larger than the chunk");
 }
 
 TEST_F(FieldDamage, AnIndexThatReachesBeyondItsFileIsRefused) {
@@ -269,7 +269,7 @@ TEST_F(FieldDamage, AnIndexThatReachesBeyondItsFileIsRefused) {
     expect_error(
         ExitCode::data, [&] { static_cast<void>(parse_indexes(bytes)); }, why);
   };
-  refuse([](StoredField& f) { f.chunks.back().offset = std::uint64_t{1} << 60; }, "behind the end");
+  refuse([](StoredField& f) { f.chunks.back().offset = std::uint64_t{1} << 60; }, "past the end");
   refuse([](StoredField& f) { f.chunks.back().bytes = ~std::uint64_t{0}; }, "than 1 GiB");
   refuse([](StoredField& f) { f.chunks.pop_back(); }, "number of chunks");
   refuse([](StoredField& f) { f.extents[0] = std::uint64_t{1} << 60; }, "2^56");
@@ -314,7 +314,7 @@ TEST_F(FieldDamage, LinksInCirclesAreRefused) {
     ASSERT_GE(H5Lcreate_soft("/b", file, "data", H5P_DEFAULT, H5P_DEFAULT), 0);
     ASSERT_GE(H5Lcreate_external("a.h5", "/data", file, "b", H5P_DEFAULT, H5P_DEFAULT), 0);
   }
-  expect_refused(options(), "a.h5", "circles");
+  expect_refused(options(), "a.h5", "its links form a cycle");
 }
 
 TEST_F(FieldDamage, VirtualDataSetsAreReadFromTheirSources) {

@@ -112,7 +112,7 @@ TEST_F(FieldPacking, RefusesMeaninglessAttributesAndIgnoresBoundsOfOtherTypes) {
   write({{"valid_min", 0.5}, {"missing_value", 1e9}});
   EXPECT_EQ(values(open(of_file()), 0), test::floats(test::counting(6)));
   EXPECT_THAT(open(of_file()).indexes().front().units.front().fields.front().packing.unused,
-              testing::HasSubstr("valid_min is not used: 0.5 is no big-endian int16"));
+              testing::HasSubstr("valid_min is not used: 0.5 is not of type big-endian int16"));
 
   write({});
   {

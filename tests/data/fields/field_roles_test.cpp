@@ -91,7 +91,7 @@ TEST_F(FieldData, WeightsAreReadPerSampleAndInvalidOnesRefused) {
   }
   one.weight = "two";
   expect_error(
-      ExitCode::data, [&] { static_cast<void>(open(one)); }, "two", "a weight is one number");
+      ExitCode::data, [&] { static_cast<void>(open(one)); }, "two", "a weight needs one number");
   one.weight = "";
   EXPECT_FALSE(open(one).layout().weighted);
 }
@@ -130,9 +130,9 @@ TEST_F(FieldData, LabelsThatAreTextBecomeClassesInSortedOrder) {
         ExitCode::data, [&] { static_cast<void>(open(one)); }, what, more);
   };
   one.class_names = {"storm", "rain"};
-  refused("the label calm is none of the classes storm, rain", "data.class_names");
+  refused("the label calm is not one of the classes storm, rain", "data.class_names");
   one.class_names = {"storm", "rain", "storm"};
-  refused("storm stands there twice", "data.class_names");
+  refused("storm is given twice", "data.class_names");
   one.class_names.clear();
   one.classes = 2;
   refused("labels have 3 names", "model.classes to at least 3");
@@ -141,10 +141,10 @@ TEST_F(FieldData, LabelsThatAreTextBecomeClassesInSortedOrder) {
   refused("more than 4096 bytes", "long");
   one.target = "fixed";
   one.weight = "varying";
-  refused("holds text, and only numbers are read", "varying");
+  refused("holds text, but only numbers can be read", "varying");
   one.split_key = "name";
   one.validation_values = {"a.h5"};
-  refused("holds text, and only numbers are read", "varying");
+  refused("holds text, but only numbers can be read", "varying");
 }
 
 TEST_F(FieldData, AnIndexWhoseTextsAreNumberedWronglyIsRefused) {
@@ -211,9 +211,9 @@ TEST_F(FieldData, AKeySplitsSamplesForTrainingValidationAndTest) {
   one.test_values.clear();
   refused("none is left to train on", "part");
   one.test_values = {"test"};
-  refused("data.test_values", "data.validation_values has too");
+  refused("data.test_values", "data.validation_values also has");
   one.split_key = "year";
-  refused("data.validation_values: * is no number", "year");
+  refused("data.validation_values: * is not a number", "year");
   one.split_key = "u@none";
   refused("has no attribute none", "a.h5");
 }

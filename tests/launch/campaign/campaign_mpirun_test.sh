@@ -62,7 +62,7 @@ soon has_checkpoint
 # Endless until then: stopped ranks make no steps.
 kill -KILL "$(ranks | tail -n 1)" || complain "a rank to kill"
 soon grep -q 'job 1 ended with code 5' "$log"
-expect_text 'localhost: rank [01] ended by signal.*; it stays, for without it fewer than nodes.min = 1'
+expect_text 'localhost: rank [01] ended by signal.*; it is still used, because nodes.min = 1'
 case="the campaign is killed, and its next start has another layout"
 soon grep -q 'job 2 runs on localhost' "$log"
 kill_campaign
@@ -92,7 +92,7 @@ if mount -t tmpfs -o size=16m tmpfs "$place/disk" 2>/dev/null; then
   sed -i "s|directory: .*|directory: $place/disk/camp|" "$place/campaign.yaml"
   cat /dev/zero >"$place/disk/filler" 2>/dev/null
   start
-  soon grep -q 'the disk is full.*; waiting for room\|No space left.*; waiting for room' "$log"
+  soon grep -q 'the disk is full.*; waiting for free space\|No space left.*; waiting for free space' "$log"
   rm "$place/disk/filler"
   finish
   expect_code 0

@@ -69,7 +69,7 @@ start
 soon test -e "$FAKE_SLURM/submitted"
 kill_campaign
 start
-soon said 'is under way'
+soon said 'is still running'
 rm "$FAKE_SLURM/gate"
 finish
 expect_code 0
@@ -93,7 +93,7 @@ finish
 expect_code 75
 submissions 1
 grep -q -- '--batch --signal=TERM 1' "$FAKE_SLURM/cancels" || complain "the job to be told"
-expect_text 'job 1 ended with code 75 at step 3: as asked'
+expect_text 'job 1 ended with code 75 at step 3: as requested'
 start
 finish
 expect_code 0
@@ -198,7 +198,7 @@ start
 finish
 expect_code 75
 submissions 1
-expect_text 'past its end: budget.end has come'
+expect_text 'past its end: budget.end is reached'
 
 begin no_slurm ''
 PATH=/nowhere "$trireme" campaign "$place/campaign.yaml" >>"$log" 2>&1

@@ -85,7 +85,7 @@ TEST(CampaignDecision, StaysWithinTheBudgetIfPossible) {
   EXPECT_EQ(decide_next(state(), predicted, offers, {.node_hours = 22.5}, 0, now).option, 0U);
   const Decision too_little = decide_next(state(), predicted, offers, {.node_hours = 10}, 0, now);
   EXPECT_EQ(too_little.option, 0U);
-  EXPECT_THAT(too_little.reason, HasSubstr("does not pay for all"));
+  EXPECT_THAT(too_little.reason, HasSubstr("is too small for all"));
 }
 
 TEST(CampaignDecision, EndsAtItsLimits) {
@@ -189,12 +189,12 @@ TEST(CampaignState, GoodputCountsNoJobThatStillRuns) {
   first.phase = Attempt::Phase::running;
   first.ended = 0;
   EXPECT_EQ(goodput_text(state({first}), now),
-            "goodput is known when the first job has ended; 4.0667 node-hours of the job that runs "
-            "do not count yet");
+            "goodput is unknown until the first job has ended; 4.0667 node-hours of the running "
+            "job do not count yet");
 
   EXPECT_THAT(goodput_text(state({attempt(4, 2, 0, 900), first}), now),
               testing::AllOf(HasSubstr("goodput 50.0 %: 2.0000 of 4.0000 node-hours"),
-                             HasSubstr("; 4.0667 node-hours of the job that runs do not count")));
+                             HasSubstr("; 4.0667 node-hours of the running job do not count")));
 }
 
 TEST(CampaignLayouts, TriesAllOfFewNumbersOfNodesAndSomeOfMany) {

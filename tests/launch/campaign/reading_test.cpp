@@ -74,8 +74,8 @@ TEST(CampaignFile, RefusesWithPlaceValueAndFix) {
   refuses("nodess: {min: 1}\n", "c.yaml:2: nodess: unknown key; did you mean nodes?");
   refuses("nodes: {mim: 3}\n", "c.yaml:2: nodes.mim: unknown key; did you mean nodes.min?");
   refuses("nodes: 3\n", "c.yaml:2: nodes: has keys of its own; give some of nodes.min, nodes.max");
-  refuses("hosts: [a:2]\n", "c.yaml:2: hosts: 'a:2' is no name of a host; write names alone");
-  refuses("hosts: [a, -oProxyCommand=b]\n", "'-oProxyCommand=b' is no name of a host");
+  refuses("hosts: [a:2]\n", "c.yaml:2: hosts: 'a:2' is not the name of a host; write only names");
+  refuses("hosts: [a, -oProxyCommand=b]\n", "'-oProxyCommand=b' is not the name of a host");
   refuses("hosts: []\n", "c.yaml:2: hosts: expected a list of 1 to 1024 values, found 0");
   refuses("slurm: {partitions: []}\n",
           "c.yaml:2: slurm.partitions: expected a list of 1 to 1024 values");
@@ -83,11 +83,10 @@ TEST(CampaignFile, RefusesWithPlaceValueAndFix) {
   refuses("nodes: {min: many}\n", "expected an integer, found the text \"many\"");
   refuses("nodes: {min: 4, max: 2}\n",
           "c.yaml:2: nodes.min: 4 is more than nodes.max: 2; use nodes: {min: 2, max: 4}");
-  refuses("hosts: [a]\nnodes: {min: 2}\n", "2 nodes, and hosts names 1; use at most 1");
+  refuses("hosts: [a]\nnodes: {min: 2}\n", "2 nodes, but hosts has 1; use at most 1");
   refuses("hosts: [a, a]\n", "c.yaml:2: hosts: a is named twice");
-  refuses("hosts: [a]\nslurm: {account: x}\n",
-          "c.yaml:3: slurm.account: has no meaning with hosts");
-  refuses("budget: {end: tomorrow}\n", "'tomorrow' is no date; write one of UTC such as");
+  refuses("hosts: [a]\nslurm: {account: x}\n", "c.yaml:3: slurm.account: has no effect with hosts");
+  refuses("budget: {end: tomorrow}\n", "'tomorrow' is not a date; write a UTC date such as");
   refuses("better: {gain: 0.5}\n", "allowed: 0, or 1 and above");
   refuses("layouts: [data=x]\n", "c.yaml:2: layouts: ");
   refuses("set: [run.directory=x]\n", "set directory instead");

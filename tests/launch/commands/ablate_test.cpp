@@ -72,7 +72,7 @@ TEST_F(AblateTest, AnIdenticalPrefixIsTrainedOnceAndChangesNoBit) {
 
   ASSERT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(result.output, AllOf(HasSubstr("seed 1, steps 1 to 4, base and 1 more: done"),
-                                   HasSubstr("lr_schedule=constant has the values of base"),
+                                   HasSubstr("lr_schedule=constant has the same values as base"),
                                    HasSubstr("28 steps were trained for 36 steps of cells")));
   const json forked = cell("wsd", 2);
   ASSERT_EQ(forked["legs"].size(), 2U);
@@ -163,7 +163,7 @@ TEST_F(AblateTest, AStudyThatWasInterruptedGoesOn) {
     return refused;
   }();
   EXPECT_EQ(locked.exit_code, 2);
-  EXPECT_THAT(locked.output, HasSubstr("another process runs the study there"));
+  EXPECT_THAT(locked.output, HasSubstr("another process is running the study there"));
 
   const CommandResult result = run_command(ablate(study, "--resume"), 60);
   EXPECT_EQ(result.exit_code, 0) << result.output;
@@ -216,7 +216,7 @@ TEST_F(AblateTest, InvalidStudiesAreRefusedAtTheStart) {
       {"seeds: [1]\nvariants: {grid: {train.clip: [0]}}\n", "train.clip"},
       {"seeds: [1]\nvarants: {}\n",
        "study.yaml:3: varants: is not a key of a study, did you mean variants?"},
-      {"seeds: [1, 1]\nvariants: {grid: {train.clip_norm: [0]}}\n", "seed 1 is there twice"},
+      {"seeds: [1, 1]\nvariants: {grid: {train.clip_norm: [0]}}\n", "seed 1 is given twice"},
       {"seeds: [1]\nvariants: {random: {draws: 2, keys: {train.clip_norm: {low: 2, high: 1}}}}\n",
        "low = 2 is not below high = 1"},
       {"seeds: [1]\nvariants: {random: {draws: 2, keys: {train.clip_norm: {low: 0, high: 1, scale: "

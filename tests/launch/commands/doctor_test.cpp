@@ -182,7 +182,7 @@ TEST(DoctorJudges, RanksThatShareCoresAreFoundByTheirMasks) {
   doctor::judge_cores(findings, pinned, 4);
   ASSERT_EQ(findings.all().size(), 1U);
   EXPECT_EQ(findings.all()[0].severity, doctor::Severity::note);
-  EXPECT_THAT(findings.all()[0].text, HasSubstr("ranks 2, 3 on a may use 1 core"));
+  EXPECT_THAT(findings.all()[0].text, HasSubstr("ranks 2, 3 on a share 1 core"));
   EXPECT_THAT(findings.all()[0].fix, HasSubstr("at most one rank per core"));
 }
 
@@ -241,7 +241,7 @@ TEST_F(DoctorTest, ReportsAllRanksInOneTableWithTheirGroups) {
   EXPECT_THAT(result.output, AllOf(HasSubstr("data 2 x tensor 2"), HasSubstr("[all ranks]"),
                                    HasSubstr("tensor groups of 2: all-reduce"),
                                    HasSubstr("data groups of 2: all-reduce"),
-                                   HasSubstr("shows on every host"), HasSubstr("0 problems")));
+                                   HasSubstr("is visible on every host"), HasSubstr("0 problems")));
 }
 
 TEST_F(DoctorTest, ComparesCollectivesWithTheHardwareFile) {
@@ -255,7 +255,7 @@ TEST_F(DoctorTest, ComparesCollectivesWithTheHardwareFile) {
 
   EXPECT_THAT(doctor_with({.latency = 1e-9, .bandwidth = 1e14}),
               AllOf(HasSubstr("note     collectives"), HasSubstr("; this cluster should reach"),
-                    HasSubstr("-> look at the choice of interface")));
+                    HasSubstr("-> check the choice of interface")));
   EXPECT_THAT(doctor_with({.latency = 1, .bandwidth = 1e6}), HasSubstr("ok       collectives"));
 }
 
@@ -277,8 +277,8 @@ TEST_F(DoctorTest, RanksOnOneCoreAreFoundWithoutAConfig) {
 
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(result.output, AllOf(HasSubstr("note     cores          all 2 ranks on "),
-                                   HasSubstr("may use 1 core between them"),
-                                   HasSubstr("stragglers     not looked for: ranks share cores")));
+                                   HasSubstr("share 1 core and take turns"),
+                                   HasSubstr("stragglers     not checked: ranks share cores")));
 }
 
 TEST_F(DoctorTest, AConfigThatPlansMoreThanTheHostHasIsAProblem) {

@@ -136,7 +136,7 @@ TEST_F(PlanCommand, RefusesImpossibleShapesWithValidOnes) {
   expect_refusal("--print-schedule --schedule gpipe --stages 4 --micro-batches 6 --chunks 2",
                  "gpipe runs 1 chunk");
   expect_refusal("--print-schedule --schedule zigzag --stages 4 --micro-batches 6",
-                 "zigzag is no schedule", "zero-bubble");
+                 "zigzag is not a schedule", "zero-bubble");
   expect_refusal("--print-schedule --schedule gpipe --stages 65536 --micro-batches 1000000",
                  "too large to draw");
 }
@@ -238,7 +238,7 @@ TEST_F(WholePlan, CountsTheCacheOfTextsThatAreContinued) {
   EXPECT_EQ(cache("--ranks 4 --set parallel.pipeline=2 --generate 8x32"), 8 * 32 * 1024);
   for (const char* const wrong : {"8", "8x", "x8", "0x8", "8x8x8", "8x-1", "5000x8", "axb"})
     expect_refusal(gpt() + "--ranks 1 --generate " + std::string(wrong), "is not BATCHxTOKENS");
-  expect_refusal(gpt() + "--ranks 1 --generate 8x33", "model.context is 32; 32 at most");
+  expect_refusal(gpt() + "--ranks 1 --generate 8x33", "model.context is 32; give 32 at most");
   expect_refusal(gpt("89000000") + "--ranks 1 --generate 64x32", "cache overflow");
   expect_refusal(config("model: {family: resnet}\n") + "--ranks 1 --generate 8x32",
                  "resnet does not generate text");
@@ -375,7 +375,7 @@ TEST_F(WholePlan, ReportsMemoryWithoutAMachine) {
 
   EXPECT_THAT(text, AllOf(HasSubstr("buffers per rank"), HasSubstr("stage 0 (4 ranks)"),
                           HasSubstr("--hardware FILE says whether it fits"),
-                          HasSubstr("resident memory too, which is not predicted"),
+                          HasSubstr("their memory, which is not predicted"),
                           Not(HasSubstr("step time")), Not(HasSubstr("framework"))));
   const auto there = nlohmann::json::parse(test::read_file(with));
   const auto here = nlohmann::json::parse(test::read_file(without));
@@ -386,7 +386,7 @@ TEST_F(WholePlan, ReportsMemoryWithoutAMachine) {
   EXPECT_THAT(
       plan(alone + "--ranks 4 --set device.type=cuda --set precision=auto"),
       AllOf(HasSubstr("parameters in bf16"), HasSubstr("auto is planned as precision: bf16"),
-            HasSubstr("without what CUDA and its libraries take")));
+            HasSubstr("without the memory of CUDA and its libraries")));
 }
 
 TEST_F(WholePlan, MatmulsThatLeaveNoRoomForLinksTakeASecondWave) {
@@ -486,14 +486,14 @@ TEST_F(PlannedFailures, ARunThatSavesNothingDoesNotEndOnAMachineThatFailsOften) 
   EXPECT_TRUE(goodput["configured"]["every_steps"].is_null());
   EXPECT_LT(goodput["configured"]["goodput"], 1e-3);
   EXPECT_GT(goodput["best"]["goodput"], 0.2);
-  EXPECT_THAT(text, HasSubstr("as configured: failures undo the work, it does not end"));
+  EXPECT_THAT(text, HasSubstr("as configured: failures undo all work: the run never ends"));
 }
 
 TEST_F(PlannedFailures, NamesMissingPartsOfTheDescription) {
   EXPECT_TRUE(fail_every("40", "0")["best"].is_null());
   EXPECT_THAT(text, HasSubstr("has no reliability.checkpoint_bandwidth"));
   EXPECT_TRUE(fail_every("0", "0").is_null());
-  EXPECT_THAT(text, HasSubstr("failures: not known, test machine has no reliability.mtbf_hours"));
+  EXPECT_THAT(text, HasSubstr("failures: unknown, test machine has no reliability.mtbf_hours"));
 }
 
 }  // namespace

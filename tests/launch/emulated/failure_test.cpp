@@ -61,7 +61,7 @@ TEST_F(EmulatedFailure, MoreRanksThanGpusAreRefusedUnlessTheyShare) {
 TEST_F(EmulatedFailure, RanksThatAreGivenTheSameGpuAreRefusedUnlessTheyShare) {
   const CommandResult result = train_with_gpus("0", "0,1");
   EXPECT_EQ(result.exit_code, 2) << result.output;
-  EXPECT_THAT(result.output, AllOf(HasSubstr("given the same GPU"), HasSubstr("0000:01:00.0"),
+  EXPECT_THAT(result.output, AllOf(HasSubstr("have the same GPU"), HasSubstr("0000:01:00.0"),
                                    HasSubstr("device.share: true")));
 }
 

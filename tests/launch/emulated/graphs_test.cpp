@@ -141,8 +141,9 @@ TEST_F(EmulatedGraphs, NoGroupRecordsACallThatNcclRefuses) {
     const std::string eager = transcript(gpt(), {2, layout.substr(0, layout.find(' '))});
     const ScopedVariable fault("TRIREME_EMULATED_FAULT", "no_nccl_capture");
     const CommandResult result = train_layout(gpt(), {2, layout, "said"});
-    EXPECT_NE(result.output.find("steps run without graphs, for collectives cannot be recorded"),
-              std::string::npos)
+    EXPECT_NE(
+        result.output.find("steps run without graphs, because collectives cannot be recorded"),
+        std::string::npos)
         << result.output;
     EXPECT_EQ(transcript(gpt(), {2, layout}), eager) << layout;
   }

@@ -98,7 +98,7 @@ TEST_F(Occupancy, VariablesThatOverruleTheConfigAreNamed) {
   const ScopedVariable variable("NCCL_MAX_CTAS", "4");
   const CommandResult ran = train_layout(gpt(), {2, "data=2"});
 
-  EXPECT_THAT(ran.output, HasSubstr("NCCL_MAX_CTAS=4 in the environment comes before"));
+  EXPECT_THAT(ran.output, HasSubstr("NCCL_MAX_CTAS=4 in the environment overrides"));
 }
 
 }  // namespace

@@ -112,9 +112,8 @@ TEST_F(DataTest, BitsAreTheSameFromCopiesOnTheHostsOwnDisk) {
     ASSERT_EQ(result.exit_code, 0) << result.output;
     EXPECT_EQ(weights_of(name), weights_of("plain")) << name;
     EXPECT_EQ(validation_loss_of(name), validation_loss_of("plain")) << name;
-    EXPECT_THAT(
-        result.output,
-        HasSubstr(size == std::string("0") ? "2 file(s)" : "2 file(s) are read where they lie"));
+    EXPECT_THAT(result.output,
+                HasSubstr(size == std::string("0") ? "2 file(s)" : "2 file(s) are read in place"));
   }
   const CommandResult refused = train_gpt("refused", 2, {"data.stage=/proc/stage"});
   EXPECT_EQ(refused.exit_code, 2) << refused.output;

@@ -357,10 +357,10 @@ TEST_F(FieldsTest, UnreadableDataIsRefusedByNameWithCode3) {
 
   const CommandResult both = run(config, "both", 1, "--set data.path=somewhere");
   EXPECT_EQ(both.exit_code, 2) << both.output;
-  EXPECT_THAT(both.output, HasSubstr("packed shards, and data.files"));
+  EXPECT_THAT(both.output, HasSubstr("names packed shards, but data.files"));
   const CommandResult axes = run(config, "axes", 1, "--set data.axes=HXC");
   EXPECT_EQ(axes.exit_code, 2) << axes.output;
-  EXPECT_THAT(axes.output, HasSubstr("no order of axes"));
+  EXPECT_THAT(axes.output, HasSubstr("not an order of axes"));
 }
 
 }  // namespace

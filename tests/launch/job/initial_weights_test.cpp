@@ -146,7 +146,7 @@ TEST_F(InitialWeightsTest, BringTheirModelAndAreNotReadAsAnother) {
     EXPECT_EQ(heads.exit_code, 2) << heads.output;
     EXPECT_THAT(heads.output,
                 AllOf(HasSubstr("model.heads: 4, and "), HasSubstr("config.yaml says 2"),
-                      HasSubstr("take model.heads out of the config")));
+                      HasSubstr("remove model.heads from the config")));
   }
   EXPECT_FALSE(std::filesystem::exists(directory() + "/heads/config.yaml"));
 }
@@ -164,12 +164,12 @@ TEST_F(InitialWeightsTest, OfAnotherNormEpsilonAreRefusedAndOfAnotherWindowNamed
   EXPECT_EQ(epsilon.exit_code, 2);
   EXPECT_THAT(epsilon.output, AllOf(HasSubstr("model.norm_epsilon: 0.01, and "),
                                     HasSubstr("config.yaml says 1e-05"),
-                                    HasSubstr("take model.norm_epsilon out of the config")));
+                                    HasSubstr("remove model.norm_epsilon from the config")));
   const CommandResult window = begun("model.window=4");
   EXPECT_EQ(window.exit_code, 0) << window.output;
   EXPECT_THAT(window.output,
               AllOf(HasSubstr("model.window: 4, and "), HasSubstr("config.yaml says 8"),
-                    HasSubstr("trained with the latter, and go on as 4")));
+                    HasSubstr("trained with the latter; training continues with 4")));
 }
 
 TEST_F(InitialWeightsTest, OfAnImportNeedItsTokenizerAndExportItsFiles) {
@@ -246,7 +246,7 @@ TEST_F(InitialWeightsTest, AreTheBaseModelOfUntrainedAdapters) {
   split.emplace_back("lora.alpha=4");
   const CommandResult other = begin("split", 2, source(), split);
   EXPECT_EQ(other.exit_code, 2);
-  EXPECT_THAT(other.output, HasSubstr("lora.alpha: is 4 and was 8"));
+  EXPECT_THAT(other.output, HasSubstr("lora.alpha: is 4, but was 8"));
 
   // Merged, they are weights as any.
   const auto at = [&](const char* name) { return directory() + "/" + name; };

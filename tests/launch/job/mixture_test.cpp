@@ -194,7 +194,7 @@ TEST_F(MixtureTest, RefusesInvalidMixturesByKey) {
   refused({"data.source_until=[0,0,2]"}, 2, "would leave the mixture at step 2 and join it at 2");
   refused({"data.path=" + data_directory() + "/text/train"}, 2, "data.sources");
   refused({"data.last_batch=pad"}, 2, "data.last_batch");
-  refused({"data.source_until=[1,1,5]"}, 2, "none is in the mixture at step 1");
+  refused({"data.source_until=[1,1,5]"}, 2, "no source is in the mixture at step 1");
   refused(
       {"data.sources=[" + data_directory() + "/none]", "data.weights=[]", "data.source_from=[]"}, 3,
       "no such file or directory");

@@ -64,7 +64,7 @@ TEST_F(ReplayTest, ADifferentStepIsNamedWithItsFirstDifference) {
   const CommandResult other = replay("--step 4 --set optimizer.learning_rate=0.01");
   EXPECT_EQ(other.exit_code, 4) << other.output;
   EXPECT_THAT(other.output,
-              AllOf(HasSubstr("step 3: another digest of weights"), HasSubstr("; first in "),
+              AllOf(HasSubstr("step 3: another weight digest"), HasSubstr("; first in "),
                     HasSubstr("The replay was run with optimizer.learning_rate=0.01")));
   EXPECT_THAT(other.output,
               AllOf(HasSubstr("replay " + run() + " --step 3 --record right --values\n"),
@@ -86,7 +86,7 @@ TEST_F(ReplayTest, MessagesOf16BitsAreReplayedAndOthersAreNamed) {
   EXPECT_EQ(other.exit_code, 4) << other.output;
   EXPECT_THAT(other.output, AllOf(HasSubstr("step 3: another gradient norm"),
                                   HasSubstr("run with parallel.reduce_dtype=fp32"),
-                                  Not(HasSubstr("was passing"))));
+                                  Not(HasSubstr("the run had a temporary fault"))));
 }
 
 // Changed settings are also reported as changed settings, not as other devices.
@@ -96,8 +96,8 @@ TEST_F(ReplayTest, OtherSettingsAndForeignCheckpointsAreReported) {
 
   const CommandResult settings = replay("--step 3");
   EXPECT_EQ(settings.exit_code, 4) << settings.output;
-  EXPECT_THAT(settings.output, AllOf(HasSubstr("config.yaml is not what it was when the run did"),
-                                     Not(HasSubstr("was passing"))));
+  EXPECT_THAT(settings.output, AllOf(HasSubstr("config.yaml has changed since the run did"),
+                                     Not(HasSubstr("the run had a temporary fault"))));
   EXPECT_EQ(replay("--step 5").exit_code, 0);
 
   const std::string checkpoints = run() + "/checkpoints/";
@@ -108,7 +108,7 @@ TEST_F(ReplayTest, OtherSettingsAndForeignCheckpointsAreReported) {
   EXPECT_EQ(replaced.exit_code, 4) << replaced.output;
   EXPECT_THAT(replaced.output,
               AllOf(HasSubstr("step_00000004 is not what the run had after step 4: "),
-                    Not(HasSubstr("was passing"))));
+                    Not(HasSubstr("the run had a temporary fault"))));
 }
 
 TEST_F(ReplayTest, WhatCannotBeReplayedIsRefused) {
@@ -122,7 +122,7 @@ TEST_F(ReplayTest, WhatCannotBeReplayedIsRefused) {
   refuses("--step 5 --steps 3", 2, "has steps 1 to 6");
   refuses("--step 3 --set data.path=" + data_directory() + "/text/validation", 3, "fingerprint");
   refuses("--step 3 --set data.path=" + data_directory() + "/moved", 3,
-          "is not there; name where it is now with --set data.path=DIRECTORY");
+          "does not exist; name its new place with --set data.path=DIRECTORY");
   refuses("--step 0", 2, "0 is not a whole number from 1 to ");
   const CommandResult wide = trireme("replay " + run() + " --step 3", 2);
   EXPECT_EQ(wide.exit_code, 0) << wide.output;
@@ -154,7 +154,7 @@ TEST_F(ReplayTest, TheFirstTensorThatDiffersIsNamedWithItsRankAndBothValues) {
       TRIREME_MPIEXEC, TRIREME_FAULTY, step, wrong, right));
   EXPECT_EQ(other.exit_code, 4) << other.output;
   EXPECT_THAT(other.output,
-              AllOf(HasSubstr("step 4, micro-batch 3: forward, what a layer hands on, layer 2, "
+              AllOf(HasSubstr("step 4, micro-batch 3: forward, the output of a layer, layer 2, "
                               "blocks.1 differs on rank 1: element 7 is "),
                     HasSubstr("likely a sum of the tensor group")));
 
@@ -162,14 +162,14 @@ TEST_F(ReplayTest, TheFirstTensorThatDiffersIsNamedWithItsRankAndBothValues) {
   EXPECT_EQ(without.exit_code, 2);
   EXPECT_THAT(without.output, HasSubstr("add --record DIRECTORY"));
   const CommandResult none = replay("--step 4 --record " + wrong + " --against " + run());
-  EXPECT_THAT(none.output, HasSubstr("is a run, and holds no recording of a step"));
+  EXPECT_THAT(none.output, HasSubstr("is a run, but holds no recording of a step"));
   const CommandResult steps = replay("--step 5 --record " + wrong + " --against " + right);
   EXPECT_EQ(steps.exit_code, 2) << steps.output;
-  EXPECT_THAT(steps.output, HasSubstr("has steps 4 to 4, and 5 to 5 are replayed"));
+  EXPECT_THAT(steps.output, HasSubstr("has steps 4 to 4, but steps 5 to 5 are replayed"));
   const CommandResult itself = replay("--step 4 --record " + right + "/ --against " + right);
   EXPECT_EQ(itself.exit_code, 2) << itself.output;
-  EXPECT_THAT(itself.output, HasSubstr("which would be written over"));
-  EXPECT_THAT(replay("--step 4 --record " + run()).output, HasSubstr("which is no recording"));
+  EXPECT_THAT(itself.output, HasSubstr("which would be overwritten"));
+  EXPECT_THAT(replay("--step 4 --record " + run()).output, HasSubstr("which is not a recording"));
 }
 
 TEST_F(ReplayTest, UnrepeatableDifferencesAreCalledTransient) {
@@ -184,7 +184,7 @@ TEST_F(ReplayTest, UnrepeatableDifferencesAreCalledTransient) {
 
   EXPECT_EQ(result.exit_code, 4) << result.output;
   EXPECT_THAT(result.output, AllOf(HasSubstr("step 3: another gradient norm"),
-                                   HasSubstr("what the run had was passing")));
+                                   HasSubstr("the run had a temporary fault")));
 }
 
 }  // namespace

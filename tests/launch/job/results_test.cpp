@@ -179,7 +179,7 @@ TEST_F(ResultsTest, AnImportedDirectoryGeneratesAndEvaluates) {
   TokenizerText tokenizer;
   tokenizer.merges = {"a b"};
   write_file(path("hf/tokenizer.json"), tokenizer.json());
-  expect_refusal(importing + " --force", 2, "it is another model's");
+  expect_refusal(importing + " --force", 2, "it is from another model");
 }
 
 TEST_F(ResultsTest, ContinuationsAreScoredAlikeOnEveryLayout) {
@@ -310,7 +310,7 @@ TEST_F(ResultsTest, TextsEndAtStopTextsAndLimits) {
   expect_refusal(command + " --stop ''", 2, "--stop");
   write_file(path("bad.jsonl"), "{\"prompt\": \"a\"}\n{\"prompt\": 3}\n");
   expect_refusal("generate " + path("run") + " --prompts " + path("bad.jsonl"), 2,
-                 "bad.jsonl:2: \"prompt\" is 3, expected a text");
+                 "bad.jsonl:2: \"prompt\" is 3, expected a string");
   const auto refuses = [&](const std::string& last, const std::string& what) {
     write_file(path("bad.jsonl"), "{\"prompt\": \"a\"}\n" + last + "\n");
     expect_refusal("generate " + path("run") + " --prompts " + path("bad.jsonl"), 2,

@@ -313,12 +313,12 @@ TEST_F(ResumeTest, MismatchesAreRefusedAndDamagedCheckpointsSkipped) {
 
   const CommandResult seed = train_gpt("run", 1, layout({"run.seed=8"}));
   EXPECT_EQ(seed.exit_code, 2);
-  EXPECT_THAT(seed.output, AllOf(HasSubstr("run.seed"), HasSubstr("is 8 and was 7")));
+  EXPECT_THAT(seed.output, AllOf(HasSubstr("run.seed"), HasSubstr("is 8, but was 7")));
 
   // Its moment must not be loaded by another optimizer.
   const CommandResult optimizer = train_gpt("run", 1, layout({"optimizer.name=lion"}));
   EXPECT_EQ(optimizer.exit_code, 2) << optimizer.output;
-  EXPECT_THAT(optimizer.output, HasSubstr("optimizer.name: is lion and was adamw"));
+  EXPECT_THAT(optimizer.output, HasSubstr("optimizer.name: is lion, but was adamw"));
 
   const CommandResult model = train_gpt("run", 1, layout({"model.hidden=64"}));
   EXPECT_EQ(model.exit_code, 4) << model.output;
@@ -394,8 +394,9 @@ TEST_F(ResumeTest,
   const auto expect_written = [&] {
     const CommandResult again = train_resnet("run", 2, settings);
     expect_done(again);
-    EXPECT_THAT(again.output, AllOf(HasSubstr("nothing is left to do"),
-                                    HasSubstr("an earlier start ended before it had")));
+    EXPECT_THAT(again.output,
+                AllOf(HasSubstr("nothing is left to do"),
+                      HasSubstr("because an earlier start ended before it wrote them")));
     EXPECT_TRUE(read_file(weights) == whole);
     EXPECT_TRUE(read_file(average) == whole_average);
   };

@@ -91,7 +91,7 @@ setting() { env "$1" "$launch/mpi_env.sh" 2 bash -c "echo \"$2\""; }
 }
 for ports in 40000 500-400 40000-70000 a-b; do
   said=$(TRIREME_PORTS=$ports "$launch/mpi_env.sh" 2 true 2>&1)
-  [[ $? -eq 2 && $said == *"'$ports' is no range of ports"* ]] || expect "TRIREME_PORTS=$ports" "$said" refused
+  [[ $? -eq 2 && $said == *"'$ports' is not a range of ports"* ]] || expect "TRIREME_PORTS=$ports" "$said" refused
 done
 
 # --- Cores beside GPUs, on two cores of this machine.
@@ -255,7 +255,7 @@ expect "one of the user's" "$(PATH=/usr/bin:/bin TRIREME_BINARY=$place/alone/tri
 # --- Numbers in the environment.
 for value in 1 007 1000 "" 0 1001 -1 5x "a[\$(touch $place/ran)]" " 5" 99999999999999999999; do
   NUMBER=$value environment_number NUMBER 20 1 1000 2>"$place/said"
-  [[ $value =~ ^(1|007|1000|)$ || $(cat "$place/said") == *": NUMBER="*": is no whole number from 1 to 1000; it is ignored" ]] ||
+  [[ $value =~ ^(1|007|1000|)$ || $(cat "$place/said") == *": NUMBER="*": is not a whole number from 1 to 1000; it is ignored" ]] ||
     expect "a warning of '$value'" "$(cat "$place/said")" named
 done >"$place/numbers"
 expect "numbers" "$(paste -sd ' ' "$place/numbers")" "1 7 1000 20 20 20 20 20 20 20 20"

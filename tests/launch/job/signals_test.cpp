@@ -127,9 +127,10 @@ TEST_F(SignalsTest, AnInterruptSaysSoAndStopsWithACheckpointAndNothingElseLeftBe
         run_with(endless, 0, "await \"$run/metrics.jsonl\"; kill -INT $job", launcher);
 
     EXPECT_EQ(result.exit_code, 75) << result.output;
-    EXPECT_THAT(result.output, AllOf(HasSubstr("interrupted: the run stops after its next step"),
-                                     HasSubstr(": SIGINT; the same command goes on"),
-                                     Not(HasSubstr("left behind"))));
+    EXPECT_THAT(
+        result.output,
+        AllOf(HasSubstr("interrupted: the run writes a checkpoint after its next step and stops"),
+              HasSubstr(": SIGINT; the same command goes on"), Not(HasSubstr("left behind"))));
     EXPECT_THAT(checkpoints(), testing::SizeIs(1));
     for (const auto& entry : fs::directory_iterator(directory() + "/run"))
       EXPECT_THAT(entry.path().filename().string(), Not(HasSubstr("collectives"))) << launcher;

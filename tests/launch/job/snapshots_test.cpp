@@ -94,8 +94,7 @@ TEST_F(SnapshotRuns, AreRefusedWithoutTensorBoard) {
       train_gpt("none", 1, {"telemetry.histograms_every=2", "telemetry.tensorboard=false"});
 
   EXPECT_EQ(run.exit_code, 2);
-  EXPECT_THAT(run.output,
-              HasSubstr("telemetry.histograms_every=2: 2 is for telemetry.tensorboard"));
+  EXPECT_THAT(run.output, HasSubstr("telemetry.histograms_every=2: 2 needs telemetry.tensorboard"));
 }
 
 // The second low-rank factor starts as zeros, and stays so with a rate that is 0 in fp32: the first

@@ -141,9 +141,8 @@ TEST_F(StartTest, ARunStoresTheRequestedConfigForAnyNumberOfRanks) {
   EXPECT_THAT(one.output, HasSubstr("data 1 x tensor 1"));
   const CommandResult resolved = trireme("train " + run("config.yaml") + " --set train.steps=8", 2);
   expect_done(resolved);
-  EXPECT_THAT(resolved.output,
-              AllOf(HasSubstr("reading " + run("config.user.yaml") + " in its place"),
-                    HasSubstr("data 2 x tensor 1")));
+  EXPECT_THAT(resolved.output, AllOf(HasSubstr("reading " + run("config.user.yaml") + " instead"),
+                                     HasSubstr("data 2 x tensor 1")));
   EXPECT_EQ(steps_of("run").size(), 8U);
   EXPECT_THAT(read_file(run("config.user.yaml")), Not(HasSubstr("parallel:")));
 

@@ -139,7 +139,7 @@ expect_starts 5
 play full_for_good "0 - 2 $full"$'\n'"0 - 2 $full"$'\n' --max-restarts 1
 expect_code 2
 expect_starts 2
-expect_text "the 1 restarts are used up"
+expect_text "all 1 restarts are used"
 play held_directory $'0 - 2 run.directory: r: is in use by process 5 on a\n9 8 0\n'
 expect_code 0
 expect_starts 2
@@ -151,12 +151,12 @@ expect_starts 3
 play no_progress $'5 4 5 one\n6 4 5 two\n7 4 5 three\n8 4 5 four\n9 8 0\n' --no-progress 3
 expect_code 93
 expect_starts 4
-expect_text "no newer checkpoint in 3 starts"
+expect_text "3 starts without a newer checkpoint"
 
 play budget $'1 1 5 a\n2 2 5 b\n3 3 kill c\n9 8 0\n' --max-restarts 2
 expect_code 137
 expect_starts 3
-expect_text "the 2 restarts are used up"
+expect_text "all 2 restarts are used"
 
 play requeue_is_free $'1 1 75\n2 2 75\n3 3 75\n9 9 0\n' --max-restarts 0
 expect_code 0
@@ -206,7 +206,7 @@ soon test -f "$run/waiting"
 output=$("${supervised[@]}" 2>&1)
 code=$?
 expect_code 2
-expect_text "process $supervisor supervises this run already"
+expect_text "process $supervisor already supervises this run"
 kill -KILL "$supervisor"
 wait "$supervisor" 2>/dev/null
 soon test -s "$run/signals"
@@ -348,5 +348,5 @@ case=killed_without_a_restart
 killed final --max-restarts 0
 expect_code 5
 expect_starts 1
-expect_text "the 0 restarts are used up"
+expect_text "all 0 restarts are used"
 exit $failed

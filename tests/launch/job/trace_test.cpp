@@ -105,8 +105,8 @@ TEST_F(TraceRuns, InvalidFilesAreRefused) {
   expect_refusal(path("nothing"), 2, "name a run directory or a trace");
   ASSERT_EQ(train_gpt("traced", 2, {"telemetry.trace=3"}).exit_code, 0);
   const std::string file = path("traced/trace/step_3.json.gz"), whole = read_file(file);
-  expect_refusal(path("traced/trace/step_3.kineto/rank_0.pt.trace.json.gz"), 3, "is no trace");
-  expect_refusal(path("traced/metrics.jsonl"), 3, "is no trace");
+  expect_refusal(path("traced/trace/step_3.kineto/rank_0.pt.trace.json.gz"), 3, "is not a trace");
+  expect_refusal(path("traced/metrics.jsonl"), 3, "is not a trace");
   for (const std::size_t bytes :
        {std::size_t{0}, std::size_t{5}, whole.size() / 2, whole.size() - 1}) {
     write_file(path("torn.json.gz"), whole.substr(0, bytes));
@@ -119,7 +119,7 @@ TEST_F(TraceRuns, InvalidFilesAreRefused) {
   expect_refusal(path("damaged.json.gz"), 3, "is damaged or ends too early");
   write_file(path("later.json"),
              "{\"otherData\":{\"trireme_trace\":{\"version\":99}},\n\"traceEvents\":[\n]}\n");
-  expect_refusal(path("later.json"), 3, "is a trace of version 99, and this program reads");
+  expect_refusal(path("later.json"), 3, "is a trace of version 99, but this program reads");
 }
 
 }  // namespace

@@ -294,7 +294,7 @@ TEST_F(TrainTest, WidthTransferIsTheStandardParametrisationAtItsBaseAndTheSameOn
   const CommandResult refused =
       train_gpt("sgd", 0, {"model.mup_base_width=8", "optimizer.name=sgd"});
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_THAT(refused.output, HasSubstr("use adamw or lion, or off"));
+  EXPECT_THAT(refused.output, HasSubstr("only with adamw and lion: use one of these, or off"));
 }
 
 TEST_F(TrainTest, CoordinatesGrowWithWidthInTheStandardParametrisationAndNotInMup) {
@@ -307,7 +307,7 @@ TEST_F(TrainTest, CoordinatesGrowWithWidthInTheStandardParametrisationAndNotInMu
   EXPECT_EQ(trireme(command + "gpt.yaml --factors 2,2").exit_code, 2);
   const CommandResult resnet = trireme(command + "resnet.yaml");
   EXPECT_EQ(resnet.exit_code, 2);
-  EXPECT_THAT(resnet.output, HasSubstr("widths are transferred in families gpt2 and llama"));
+  EXPECT_THAT(resnet.output, HasSubstr("only families gpt2 and llama support the transfer"));
 }
 
 TEST_F(TrainTest, GenerateContinuesThePromptAndRepeatsItselfForTheSameSeed) {

@@ -95,7 +95,7 @@ TEST_F(VerifyRunTest, EveryEditOfCertifiedFilesIsReported) {
   refused("metrics.jsonl", with("metrics.jsonl", "\"lr\":", "9"),
           "line 1 was changed: the XXH3-64 of the line is 0x");
   refused("metrics.jsonl", without("metrics.jsonl", "{\"step\":4"),
-          "line 5 follows a line that was taken away, of step 4");
+          "line 5 follows a removed line, of step 4");
   refused("config.user.yaml", with("config.user.yaml", "seed:", " 1"),
           "config.user.yaml: is not that of the last start: the XXH3-64 of the file is 0x");
 
@@ -108,7 +108,7 @@ TEST_F(VerifyRunTest, EveryEditOfCertifiedFilesIsReported) {
   for (const char* const line :
        {"{\"tensors_after\":4", "{\"start_after\":6", "{\"evaluation_after\":4"})
     refused("certificate.jsonl", without("certificate.jsonl", line),
-            "was changed, or a line before it was changed or taken away");
+            "was changed, or a line before it was changed or removed");
 
   std::string averages = read_file(path("run/weights_average.safetensors"));
   averages.back() = static_cast<char>(averages.back() ^ 1);
@@ -120,7 +120,7 @@ TEST_F(VerifyRunTest, EveryEditOfCertifiedFilesIsReported) {
       std::string edited = text;
       char& at = edited[random() % (text.size() - 1)];
       at = at == '7' ? '3' : '7';
-      refused(file, edited, "does not hold what it says");
+      refused(file, edited, "does not match the run");
     }
   }
 }
@@ -137,7 +137,7 @@ TEST_F(VerifyRunTest, AHalfCopiedRunIsCheckedToItsEnd) {
 
   fs::remove(run + "/weights.safetensors");
   cut("certificate.jsonl", 30);
-  EXPECT_THAT(output("replay " + run), HasSubstr("its last line is cut off"));
+  EXPECT_THAT(output("replay " + run), HasSubstr("its last line is incomplete"));
   fs::remove(run + "/certificate.jsonl");
   expect_refusal("replay " + run, 2, "certificate.jsonl: is not there; give the directory of");
 }
@@ -150,11 +150,11 @@ TEST_F(VerifyRunTest, NamesTheFirstDifferenceOfTwoRunsAndOfTheirSettings) {
   train("same", {"train.eval_every=3"});
   EXPECT_THAT(output(against("same")),
               AllOf(HasSubstr("6 equal in samples"), HasSubstr("evaluations          1 equal"),
-                    Not(HasSubstr("started with otherwise"))));
+                    Not(HasSubstr("differs between the starts"))));
 
   train("rate", {"train.eval_every=2", "optimizer.learning_rate=0.0123"});
   expect_refusal(against("rate"), 4,
-                 AllOf(HasSubstr("step 1: another digest of weights: "),
+                 AllOf(HasSubstr("step 1: another weight digest: "),
                        HasSubstr("config.yaml        optimizer.learning_rate: "),
                        HasSubstr(" here, 0.0123 there\n"), Not(HasSubstr("layout  "))));
 

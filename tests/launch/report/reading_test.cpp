@@ -350,7 +350,7 @@ TEST_F(ReportReading, ADirectoryWithoutARunIsRefused) {
       ExitCode::config, [&] { static_cast<void>(read_run(file("file"))); }, "Not a directory");
   expect_error(
       ExitCode::data, [&] { static_cast<void>(read_run(path())); }, "holds no run",
-      "metrics.jsonl is not there");
+      "metrics.jsonl does not exist");
 }
 
 TEST_F(ReportReading, ReadableRunsAreReportedAmongSeveral) {
@@ -378,8 +378,8 @@ TEST_F(ReportReading, MissingAndForeignFilesAreRemarked) {
 
   EXPECT_EQ(run.metrics.steps, 3);
   EXPECT_THAT(run.remarks, Contains(HasSubstr("steps_of_another_version")));
-  EXPECT_THAT(run.remarks, Contains(HasSubstr("environment.json is no JSON")));
-  EXPECT_THAT(run.remarks, Contains(HasSubstr("ranks.jsonl is not there")));
+  EXPECT_THAT(run.remarks, Contains(HasSubstr("environment.json is not a JSON")));
+  EXPECT_THAT(run.remarks, Contains(HasSubstr("ranks.jsonl does not exist")));
   const std::string text = report::text_report(run);
   EXPECT_THAT(text, HasSubstr("verdict: without its data wait (20.0 %)"));
   EXPECT_THAT(text, HasSubstr("note: "));
@@ -465,7 +465,7 @@ TEST_F(ReportReading, ANoticeOfTwoJobsInOneDirectory) {
   const RunData run = read_run(path());
 
   EXPECT_EQ(run.metrics.went_back.count, 49);
-  EXPECT_THAT(run.remarks, Contains(HasSubstr("two jobs wrote there")));
+  EXPECT_THAT(run.remarks, Contains(HasSubstr("two jobs wrote to it")));
   EXPECT_THAT(report::text_report(run), Not(HasSubstr("nan")));
 }
 

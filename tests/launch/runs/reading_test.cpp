@@ -142,7 +142,7 @@ TEST(FileTail, APipeDoesNotBlock) {
 
   EXPECT_EQ(tail.poll(), FileTail::Change::none);
 
-  EXPECT_EQ(tail.file.problem(), "is no regular file");
+  EXPECT_EQ(tail.file.problem(), "is not a regular file");
 }
 
 TEST(FileTail, TheEndOfAFileBeginsWithALineAndMayBeTorn) {

@@ -293,7 +293,7 @@ TEST_F(TopScreenTest, ATerminalThatCannotRedrawGetsOnePage) {
 TEST_F(TopScreenTest, InvalidRunsAreReported) {
   const auto [code, text] = page(directory_.file("nowhere"));
   EXPECT_EQ(code, 2);
-  EXPECT_THAT(text, AllOf(HasSubstr("nowhere"), HasSubstr("no run is there")));
+  EXPECT_THAT(text, AllOf(HasSubstr("nowhere"), HasSubstr("there is no run")));
   EXPECT_EQ(page("").first, 2);
   EXPECT_EQ(page("--interval 0 x").first, 2);
 }

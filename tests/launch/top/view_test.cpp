@@ -147,7 +147,7 @@ TEST_F(FollowerTest, TheEndOfARunSaysHowItEnded) {
   write_text(run_.file("owner.json"), "{\"host\":\"" + host_name() + "\",\"process\":1}");
   EXPECT_EQ(look().standing.status, RunStatus::ended);
   EXPECT_THAT(look().standing.text,
-              HasSubstr("there is no checkpoint: the same command begins anew"));
+              HasSubstr("there is no checkpoint: the same command starts from the beginning"));
   // A run of a study need not leave weights.
   run_.append(R"({"end":"2026-11-22T12:01:02Z","step":3,"wall_s":1})"
               "\n",
@@ -241,7 +241,7 @@ TEST_F(FollowerTest, BrokenFilesAreSkipped) {
 TEST_F(FollowerTest, LinesOfAnotherVersionAreReported) {
   run_.append("{\"step\":1,\"loss_of_a_later_version\":2}\n{\"step\":2}\n");
 
-  EXPECT_THAT(page_of(look()), HasSubstr("2 lines, none of a step that this version knows"));
+  EXPECT_THAT(page_of(look()), HasSubstr("2 lines, but no step that this version knows"));
 
   run_.steps(3, 3);
   EXPECT_THAT(look().problem, testing::IsEmpty());

@@ -137,7 +137,7 @@ TEST_F(CertificateTest, ALineThatWasChangedRemovedOrMovedIsNamed) {
               ElementsAre(HasSubstr("certificate.jsonl:1: was changed")));
   EXPECT_THAT(rewritten(line_of(4), ""),
               ElementsAre(HasSubstr(":4: was changed, or a line before it"),
-                          HasSubstr(":4: is of step 4, behind step 2")));
+                          HasSubstr(":4: is of step 4, after step 2")));
   EXPECT_THAT(rewritten(line_of(4), "nonsense\n"), testing::Not(IsEmpty()));
   EXPECT_THAT(rewritten("\"loss\":\"0x1p-1\"", "\"loss\":5"), testing::Not(IsEmpty()));
 }

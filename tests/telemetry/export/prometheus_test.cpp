@@ -220,7 +220,8 @@ TEST(PrometheusServer, OnAPortInUseIsRefusedWithTheReason) {
       ExitCode::config,
       [&] { const PrometheusServer server(other.port, sample_facts(directory.path())); },
       "telemetry.prometheus_port: " + std::to_string(other.port) +
-          ": cannot be listened on: Address already in use; choose another port, or 0 for none");
+          ": cannot listen on this port: Address already in use; choose another port, or 0 for "
+          "none");
 }
 
 }  // namespace

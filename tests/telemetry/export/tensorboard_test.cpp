@@ -214,7 +214,7 @@ TEST(TensorBoard, ShowsTheConfigAndProblemsAsText) {
   EXPECT_EQ(points.texts.at("config"), "```yaml\nrun:\n  directory: runs/sample\n```\n");
   EXPECT_EQ(points.texts.at("command line"), "`trireme train a.yaml`");
   EXPECT_EQ(points.texts.at("skipped batches"),
-            "step 3: its loss was 8.500 deviations above the mean; samples 11, 12");
+            "step 3: its loss was 8.500 standard deviations above the mean; samples 11, 12");
   EXPECT_EQ(points.texts.at("checkpoints not written"), "step 4, 2 in a row: rank 1: disk full");
 }
 

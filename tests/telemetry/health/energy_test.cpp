@@ -68,7 +68,7 @@ TEST_F(PowercapTest, UnreadableCountersAreAbsentNotZero) {
 }
 
 TEST_F(PowercapTest, AHostWithoutCountersOrWithOneThatIsNotReadableHasNone) {
-  EXPECT_THAT(package_energy(directory_.file("nowhere")).problem, HasSubstr("no package of RAPL"));
+  EXPECT_THAT(package_energy(directory_.file("nowhere")).problem, HasSubstr("no RAPL package"));
   std::filesystem::remove(directory_.file("intel-rapl:1/energy_uj"));
   const EnergySource source = package_energy(directory_.path());
   EXPECT_EQ(source.counter, nullptr);

@@ -141,7 +141,7 @@ TEST_F(RunWarningsTest, AGradientNormSpikeIsReportedWithItsSamples) {
   step(leap);
 
   ASSERT_THAT(kinds(), ElementsAre("gradient_norm"));
-  EXPECT_THAT(found_[0].text, AllOf(HasSubstr("leapt to 80"), HasSubstr("samples 3010 3011")));
+  EXPECT_THAT(found_[0].text, AllOf(HasSubstr("jumped to 80"), HasSubstr("samples 3010 3011")));
 }
 
 TEST_F(RunWarningsTest, EarlyNormsAreNotJudged) {
@@ -191,7 +191,7 @@ TEST_F(RunWarningsTest, ACheckpointThatBlocksTheRunIsReported) {
   warnings_.saved(save(60000, 60));
   ASSERT_THAT(kinds(), ElementsAre("slow_checkpoint"));
   EXPECT_THAT(found_[0].text, AllOf(HasSubstr("/runs/a/checkpoints/step_7"), HasSubstr("16.7 MB/s"),
-                                    HasSubstr("earlier ones at 50.0"), HasSubstr("stood 60.0 s"),
+                                    HasSubstr("earlier ones at 50.0"), HasSubstr("stopped 60.0 s"),
                                     HasSubstr("10 % of the time since")));
 }
 

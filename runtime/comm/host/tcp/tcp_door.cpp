@@ -49,8 +49,9 @@ std::optional<TcpGuest> TcpDoor::serve(std::chrono::milliseconds pause, const Ju
       if (heard == Heard::answer) {
         guest = judge_answer(stranger, judge);
       } else {
-        refuse(stranger, heard == Heard::part ? "it gave no proof of the job's secret in time"
-                                              : "it left without a proof of the job's secret");
+        refuse(stranger, heard == Heard::part
+                             ? "it did not prove the job's secret in time"
+                             : "it disconnected before it proved the job's secret");
       }
       at = strangers_.erase(at);
       if (guest) return guest;
@@ -72,7 +73,7 @@ void TcpDoor::accept_all() {
       // the others wait.
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if ((errno == EMFILE || errno == ENFILE) && !strangers_.empty()) {
-        refuse(strangers_.front(), "too many are connected");
+        refuse(strangers_.front(), "too many connections");
         strangers_.pop_front();
         continue;
       }
@@ -83,12 +84,12 @@ void TcpDoor::accept_all() {
     stranger.challenge = make_challenge();
     // It fits the empty buffer of a new connection; if not, the peer is no rank.
     if (!send_all(stranger.socket, bytes_of(stranger.challenge), TcpClock::now())) {
-      refuse(stranger, "it left without a proof of the job's secret");
+      refuse(stranger, "it disconnected before it proved the job's secret");
       continue;
     }
     strangers_.push_back(std::move(stranger));
     if (strangers_.size() > static_cast<std::size_t>(house_.size + max_strangers)) {
-      refuse(strangers_.front(), "too many are connected");
+      refuse(strangers_.front(), "too many connections");
       strangers_.pop_front();
     }
   }
@@ -109,7 +110,7 @@ std::optional<TcpGuest> TcpDoor::judge_answer(Stranger& stranger, const Judge& j
   const auto answer = check_answer(house_.secret, stranger.challenge, stranger.answer);
   if (!answer) {
     refuse(stranger, house_.secret.given() ? "it does not have this job's secret (TRIREME_SECRET)"
-                                           : "it is no rank of a job");
+                                           : "it is not a rank of a job");
     return {};
   }
   const TcpHello& hello = answer->hello;
@@ -127,12 +128,12 @@ std::optional<TcpGuest> TcpDoor::judge_answer(Stranger& stranger, const Judge& j
       make_reply(house_.secret, stranger.challenge, *answer, verdict, house_.rank);
   const bool told = send_all(stranger.socket, bytes_of(reply), TcpClock::now());
   if (verdict != TcpVerdict::welcome) {
-    refuse(stranger, fmt::format("it says to be rank {} of {}: {}", hello.rank, hello.size,
+    refuse(stranger, fmt::format("it claims to be rank {} of {}: {}", hello.rank, hello.size,
                                  text_of(verdict)));
     return {};
   }
   if (!told) {
-    refuse(stranger, "it left before its welcome");
+    refuse(stranger, "it disconnected before it was accepted");
     return {};
   }
   return TcpGuest{std::move(stranger.socket), hello, stranger.address};

@@ -44,11 +44,11 @@ std::string_view text_of(TcpVerdict verdict) {
     case TcpVerdict::other_job:
       return "it belongs to another job";
     case TcpVerdict::other_size:
-      return "its WORLD_SIZE is another";
+      return "its WORLD_SIZE differs";
     case TcpVerdict::no_such_rank:
-      return "a rank of that number is not expected here";
+      return "no rank with this number is expected here";
     case TcpVerdict::rank_taken:
-      return "another process is that rank already; set RANK for each";
+      return "another process already has this rank; set a different RANK for each";
   }
   return "an unknown verdict";
 }

@@ -25,7 +25,7 @@ bool is_message_tag(std::int32_t tag) {
 
 void TcpRequest::finish(std::size_t arrived) {
   if (arrived != bytes)
-    problem = fmt::format("a message of {} bytes met a receive of {}", arrived, bytes);
+    problem = fmt::format("a message of {} bytes does not fit a receive of {}", arrived, bytes);
   done.store(true, std::memory_order_release);
 }
 

@@ -97,7 +97,8 @@ void TcpMesh::abort(int code) noexcept {
 }
 
 void TcpMesh::lost(int rank, const std::string& how) {
-  print_error(fmt::format("the connection to rank {} {}: it died or its host is gone", rank, how));
+  print_error(
+      fmt::format("the connection to rank {} {}: the rank died or its host is gone", rank, how));
   abort_job(static_cast<int>(ExitCode::communication));
 }
 
@@ -183,10 +184,9 @@ void TcpMesh::read_some(int rank) {
       if (inbox_.arrived(rank, static_cast<std::size_t>(got)) == TcpInbox::Event::abort)
         abort_job(inbox_.abort_code(rank));
     } catch (const Error& error) {
-      print_error(
-          fmt::format("rank {} sends what is no message ({}): it is broken, or of another "
-                      "version",
-                      rank, error.what()));
+      print_error(fmt::format(
+          "rank {} sent an invalid message ({}): it is damaged, or runs another version", rank,
+          error.what()));
       abort_job(static_cast<int>(ExitCode::communication));
     }
   }

@@ -17,7 +17,7 @@ int number(const char* name, const char* text, int min) {
   const char* const end = text + std::strlen(text);
   const auto [rest, error] = std::from_chars(text, end, value);
   if (error != std::errc() || rest != end || value < min)
-    fail(ExitCode::config, "{}={}: is no number of at least {}", name, text, min);
+    fail(ExitCode::config, "{}={}: is not a whole number of at least {}", name, text, min);
   return value;
 }
 
@@ -50,8 +50,10 @@ std::optional<TcpPlace> tcp_place() {
   if (const char* const port = std::getenv("MASTER_PORT"))
     place.port = number("MASTER_PORT", port, 1);
   if (place.rank >= place.size || place.port > 65535) {
-    fail(ExitCode::config, "RANK={} of WORLD_SIZE={}, MASTER_PORT={}: RANK counts from 0", rank,
-         size, place.port);
+    fail(ExitCode::config,
+         "RANK={} of WORLD_SIZE={}, MASTER_PORT={}: RANK must be below WORLD_SIZE, MASTER_PORT at "
+         "most 65535",
+         rank, size, place.port);
   }
   place.secret = TcpSecret::of_environment();
   place.job = job_number();

@@ -96,13 +96,13 @@ std::string introduce(const FileDescriptor& socket, const Host& host, const TcpP
                       const TcpHello& hello, TcpClock::time_point limit) {
   TcpChallenge challenge;
   if (!receive_all(socket, writable_bytes_of(challenge), limit))
-    return fmt::format("it does not greet ({})", std::strerror(errno));
-  if (!is_challenge(challenge)) return "another program listens there";
+    return fmt::format("it sent no greeting ({})", std::strerror(errno));
+  if (!is_challenge(challenge)) return "another program listens at this address";
   const TcpAnswer answer = make_answer(place.secret, challenge, hello);
   TcpReply reply;
   if (!send_all(socket, bytes_of(answer), limit) ||
       !receive_all(socket, writable_bytes_of(reply), limit)) {
-    return fmt::format("it turned this process away ({}); do both have the same TRIREME_SECRET?",
+    return fmt::format("it closed the connection ({}); do both have the same TRIREME_SECRET?",
                        std::strerror(errno));
   }
   if (!check_reply(place.secret, challenge, answer, reply))
@@ -131,9 +131,9 @@ FileDescriptor knock(const Host& host, const TcpPlace& place, const Sockets& soc
       problem = std::strerror(errno);
     }
     if (sockets[0].is_open() && has_left(sockets[0]))
-      fail(ExitCode::communication, "rank 0 left before the job began");
+      fail(ExitCode::communication, "rank 0 disconnected before the job began");
     if (TcpClock::now() >= limit)
-      fail(ExitCode::communication, "{} did not let this process in within {}: {}", host.name,
+      fail(ExitCode::communication, "{} did not accept this process within {}: {}", host.name,
            seconds_text(place), turned_away.empty() ? problem : turned_away);
     std::this_thread::sleep_for(pause);
   }
@@ -144,8 +144,8 @@ void warn_of_loopback(const TcpPlace& place, const sockaddr_in& address) {
   if (!is_loopback(address) || place.address == "localhost" || place.address.starts_with("127."))
     return;
   log::get("comm").warn(
-      "MASTER_ADDR={} is {} on this host (/etc/hosts), where ranks of other hosts cannot reach it; "
-      "give its address in the network if there are any",
+      "MASTER_ADDR={} is {} on this host (/etc/hosts), which other hosts cannot reach; if the job "
+      "has other hosts, give the host's network address",
       place.address, text_of(address));
 }
 
@@ -153,11 +153,10 @@ void warn_of_loopback(const TcpPlace& place, const sockaddr_in& address) {
 void host_all(const TcpPlace& place, const sockaddr_in& address, Sockets& sockets,
               TcpClock::time_point limit) {
   warn_of_loopback(place, address);
-  TcpDoor door = with_context(
-      fmt::format("MASTER_ADDR={} MASTER_PORT={}, where rank 0 listens: must be an address of its "
-                  "host and a free port",
-                  place.address, place.port),
-      [&] { return TcpDoor(house_of(place), address); });
+  TcpDoor door = with_context(fmt::format("MASTER_ADDR={} MASTER_PORT={}, where rank 0 listens, "
+                                          "must be an address of its host and a free port",
+                                          place.address, place.port),
+                              [&] { return TcpDoor(house_of(place), address); });
   std::vector<TableEntry> table(sockets.size());
   const auto judge = [&](int rank) {
     FileDescriptor& socket = sockets[static_cast<std::size_t>(rank)];
@@ -167,7 +166,7 @@ void host_all(const TcpPlace& place, const sockaddr_in& address, Sockets& socket
   const auto drop_disconnected = [&] {
     for (std::size_t rank = 1; rank < sockets.size(); ++rank) {
       if (!sockets[rank].is_open() || !has_left(sockets[rank])) continue;
-      log::get("comm").warn("rank {} left before the job began", rank);
+      log::get("comm").warn("rank {} disconnected before the job began", rank);
       sockets[rank] = FileDescriptor();
     }
   };
@@ -183,7 +182,7 @@ void host_all(const TcpPlace& place, const sockaddr_in& address, Sockets& socket
   }
   for (std::size_t rank = 1; rank < sockets.size(); ++rank) {
     if (!send_all(sockets[rank], std::as_bytes(std::span(table)), limit + longer_than_rank_0))
-      fail(ExitCode::communication, "rank {} left before the job began", rank);
+      fail(ExitCode::communication, "rank {} disconnected before the job began", rank);
   }
 }
 
@@ -192,9 +191,9 @@ std::vector<TableEntry> receive_table(const FileDescriptor& from, const Host& ma
   std::vector<TableEntry> table(static_cast<std::size_t>(place.size));
   if (receive_all(from, std::as_writable_bytes(std::span(table)), limit)) return table;
   if (errno != ETIMEDOUT)
-    fail(ExitCode::communication, "{} left before the job began", master.name);
-  fail(ExitCode::communication, "{} does not say within {} where the others are", master.name,
-       seconds_text(place));
+    fail(ExitCode::communication, "{} disconnected before the job began", master.name);
+  fail(ExitCode::communication, "{} did not send the addresses of the other ranks within {}",
+       master.name, seconds_text(place));
 }
 
 void join_all(const TcpPlace& place, const sockaddr_in& address, Sockets& sockets,
@@ -239,7 +238,7 @@ void join_all(const TcpPlace& place, const sockaddr_in& address, Sockets& socket
     }
     for (std::size_t rank = 0; rank < sockets.size(); ++rank) {
       if (sockets[rank].is_open() && has_left(sockets[rank]))
-        fail(ExitCode::communication, "rank {} left before the job began", rank);
+        fail(ExitCode::communication, "rank {} disconnected before the job began", rank);
     }
     if (TcpClock::now() >= limit) give_up(place, sockets, place.rank + 1, *door);
   }
@@ -251,13 +250,12 @@ std::vector<FileDescriptor> tcp_connect_all(const TcpPlace& place) {
   const auto limit = tcp_limit(place.patience_seconds);
   const sockaddr_in address = resolve(place);
   if (!place.secret.given() && !is_loopback(address)) {
-    fail(
-        ExitCode::config,
-        "MASTER_ADDR={}: ranks on {} can be reached from other hosts, and without a secret anybody "
-        "there could join the job; set TRIREME_SECRET, or TRIREME_SECRET_FILE=FILE, to the same "
-        "random text for all ranks (for example: openssl rand -hex 32), or MASTER_ADDR=127.0.0.1 "
-        "where all ranks are on this host",
-        place.address, text_of(address));
+    fail(ExitCode::config,
+         "MASTER_ADDR={}: other hosts can reach ranks on {}, and without a secret anybody there "
+         "could join the job; set TRIREME_SECRET, or TRIREME_SECRET_FILE=FILE, to the same random "
+         "text for all ranks (for example: openssl rand -hex 32), or set MASTER_ADDR=127.0.0.1 if "
+         "all ranks are on this host",
+         place.address, text_of(address));
   }
   Sockets sockets(static_cast<std::size_t>(place.size));
   if (place.rank == 0) {

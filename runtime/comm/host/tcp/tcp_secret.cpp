@@ -30,11 +30,11 @@ std::string read_secret(const std::string& path) {
   if (::fstat(file.get(), &status) != 0) system_failed("fstat", path, ExitCode::config);
   if ((status.st_mode & S_IRWXO) != 0) {
     fail(ExitCode::config,
-         "TRIREME_SECRET_FILE={}: every user of this host may read or write it; chmod 600 it",
+         "TRIREME_SECRET_FILE={}: other users of this host may read or write it; chmod 600 it",
          path);
   }
   if (bytes > longest_secret)
-    fail(ExitCode::config, "TRIREME_SECRET_FILE={}: {} bytes are more than a secret's {}", path,
+    fail(ExitCode::config, "TRIREME_SECRET_FILE={}: {} bytes, but a secret has at most {}", path,
          bytes, longest_secret);
   std::string text(bytes, '\0');
   read_exactly(file, path, 0, std::as_writable_bytes(std::span(text)), ExitCode::config);
@@ -50,7 +50,8 @@ TcpSecret TcpSecret::of_environment() {
   const std::string path = variable("TRIREME_SECRET_FILE");
   if (value.empty() && path.empty()) return {};
   if (!value.empty() && !path.empty())
-    fail(ExitCode::config, "TRIREME_SECRET and TRIREME_SECRET_FILE={} are set; unset one", path);
+    fail(ExitCode::config, "TRIREME_SECRET and TRIREME_SECRET_FILE={} are both set; unset one",
+         path);
   if (value.empty()) value = read_secret(path);
   // Messages must not contain the value.
   if (value.size() < min_bytes) {
