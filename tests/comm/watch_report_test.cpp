@@ -152,7 +152,8 @@ TEST_F(WatchReportTest, ARankThatComputesSaysWhere) {
   set_activity("forward", 1, 2);
   start(*asker, record(Verb::all_reduce));
 
-  expect_message({"it waits in no call but is at step 7: forward of chunk 1, micro-batch 2, for "});
+  expect_message(
+      {"it waits in no call, but is at step 7: forward of chunk 1, micro-batch 2, for "});
   EXPECT_NE(dump_text({peer}, "why").find("\nat step 7: forward of chunk 1"), std::string::npos);
   set_comm_step(-1);
 }

@@ -144,7 +144,7 @@ TEST(ConsoleFormat, TheSummarySaysWhereTheTimeWent) {
       "time: compute 89.8 s (81.6 %), exposed communication 10.0 s (9.1 %), data wait 0.2 s"
       " (0.2 %), evaluation 8.0 s (7.3 %), other 2.0 s (1.8 %)\n"
       "verdict: without its exposed communication (9.1 %) this run would be 1.10 times as"
-      " fast; raise train.global_batch (changes the training): gradients are exchanged once in a "
+      " fast; raise train.global_batch (changes the training): gradients are exchanged once per "
       "step, or use fewer"
       " ranks\n");
 }

@@ -223,7 +223,7 @@ TEST_F(FieldDamage, ASzipStreamThatIsBrokenIsNamedWithItsChunk) {
     }
   }
   expect_error(
-      ExitCode::data, [&] { decode({}, bytes.size()); }, "szip", "0 parameters");
+      ExitCode::data, [&] { decode({}, bytes.size()); }, "szip", "0 of 4 parameters");
 }
 
 TEST_F(FieldDamage, AFilterThatIsInstalledAsAPluginIsUsed) {

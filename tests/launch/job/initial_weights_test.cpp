@@ -145,7 +145,7 @@ TEST_F(InitialWeightsTest, BringTheirModelAndAreNotReadAsAnother) {
     const CommandResult heads = begin("heads", 1, source() + weights, {"model.heads=4"});
     EXPECT_EQ(heads.exit_code, 2) << heads.output;
     EXPECT_THAT(heads.output,
-                AllOf(HasSubstr("model.heads: 4, and "), HasSubstr("config.yaml says 2"),
+                AllOf(HasSubstr("model.heads: 4, but "), HasSubstr("config.yaml has 2"),
                       HasSubstr("remove model.heads from the config")));
   }
   EXPECT_FALSE(std::filesystem::exists(directory() + "/heads/config.yaml"));
@@ -162,13 +162,13 @@ TEST_F(InitialWeightsTest, OfAnotherNormEpsilonAreRefusedAndOfAnotherWindowNamed
 
   const CommandResult epsilon = begun("model.norm_epsilon=1e-2");
   EXPECT_EQ(epsilon.exit_code, 2);
-  EXPECT_THAT(epsilon.output, AllOf(HasSubstr("model.norm_epsilon: 0.01, and "),
-                                    HasSubstr("config.yaml says 1e-05"),
-                                    HasSubstr("remove model.norm_epsilon from the config")));
+  EXPECT_THAT(epsilon.output,
+              AllOf(HasSubstr("model.norm_epsilon: 0.01, but "), HasSubstr("config.yaml has 1e-05"),
+                    HasSubstr("remove model.norm_epsilon from the config")));
   const CommandResult window = begun("model.window=4");
   EXPECT_EQ(window.exit_code, 0) << window.output;
   EXPECT_THAT(window.output,
-              AllOf(HasSubstr("model.window: 4, and "), HasSubstr("config.yaml says 8"),
+              AllOf(HasSubstr("model.window: 4, but "), HasSubstr("config.yaml has 8"),
                     HasSubstr("trained with the latter; training continues with 4")));
 }
 

@@ -64,7 +64,7 @@ TEST_F(ReplayTest, ADifferentStepIsNamedWithItsFirstDifference) {
   const CommandResult other = replay("--step 4 --set optimizer.learning_rate=0.01");
   EXPECT_EQ(other.exit_code, 4) << other.output;
   EXPECT_THAT(other.output,
-              AllOf(HasSubstr("step 3: another weight digest"), HasSubstr("; first in "),
+              AllOf(HasSubstr("step 3: another digest of weights"), HasSubstr("; first in "),
                     HasSubstr("The replay was run with optimizer.learning_rate=0.01")));
   EXPECT_THAT(other.output,
               AllOf(HasSubstr("replay " + run() + " --step 3 --record right --values\n"),
