@@ -433,7 +433,7 @@ TEST_F(LlamaExchange, ExpectationsOfAnotherModelAreNamed) {
 
   refuses({1, 50}, {1, 2}, {1, 2, 50}, "token id 50 lies outside the model's vocabulary [0, 50)");
   refuses({1, 2, 3, 4, 5, 6, 7}, {1, 7}, {1, 7, 50}, "texts of 7 tokens, but the model reads");
-  refuses({1, 2}, {1, 2}, {1, 2, 49}, "logits is f32 (1, 2, 49), not (1, 2, 50)");
+  refuses({1, 2}, {1, 2}, {1, 2, 49}, "logits is f32 (1, 2, 49), but the model needs (1, 2, 50)");
   refuses({1, 2}, {2}, {1, 2, 50}, "input_ids is i64 (2), not (texts, tokens)");
 }
 
