@@ -12,7 +12,8 @@ die() {
 }
 
 # read_options "--NAME ..." "--FLAG ..." ARGUMENT...: options with a value and without one set a variable of their name, to the
-# value or true; --no-NAME sets NAME to false. --help prints the comment at the head of the script.
+# value or true; --no-NAME sets NAME to false. With WORDS among the flags, the array `words` takes all other arguments.
+# --help prints the comment at the head of the script.
 read_options() {
   local script=${BASH_SOURCE[1]} valued=" $1 " flags=" $2 "
   shift 2
@@ -26,6 +27,8 @@ read_options() {
     elif [[ $1 == -h || $1 == --help ]]; then
       sed -n '3,/^set -/{/^#/s/^# \{0,1\}//p}' "$script"
       exit 0
+    elif [[ $1 != -* && $flags == *" WORDS "* ]]; then
+      words+=("$1")
     else
       die "unknown option $1; see $(realpath --relative-to="$repository" -- "$script") --help"
     fi

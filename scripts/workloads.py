@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The workloads of the comparisons: a config of configs/ with overrides, its sizes, its FLOPs, and random data for
 it."""
+import array
 import json
 import os
 import random
 import re
 import struct
 import subprocess
-import sys
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -146,26 +146,12 @@ class Workload:
         return total + inputs * self["model.classes"]
 
 
-def write_tokens(directory, tokens, vocabulary):
-    """A shard of these ids. Raises ImportError if h5py, numpy or xxhash is missing."""
-    import numpy
-
-    import shard_writer
-
-    os.makedirs(directory)
-    fields = {"format": "trireme-shard", "version": 1, "kind": "tokens", "dtype": tokens.dtype.name, "shard_index": 0,
-              "shard_count": 1, "count": len(tokens), "documents": 1, "continues": 0, "tokenizer": "random",
-              "vocabulary": vocabulary}
-    shard_writer.write_shard(os.path.join(directory, "shard_00000.h5"), tokens,
-                             numpy.asarray([0, len(tokens)], numpy.uint64), fields)
-
-
-def write_random_tokens(directory, vocabulary, count):
-    """A shard of uniform ids over the whole vocabulary. Raises ImportError if h5py, numpy or xxhash is missing."""
-    import numpy
-
-    write_tokens(directory, numpy.random.default_rng(1).integers(0, vocabulary, count).astype(
-        "uint16" if vocabulary <= 1 << 16 else "uint32"), vocabulary)
+def write_tokens(prefix, ids):
+    """One document in the format of Megatron-LM's tokens, which `data.path: PREFIX` reads: int32 in PREFIX.bin."""
+    with open(prefix + ".bin", "wb") as file:
+        array.array("i", ids).tofile(file)
+    with open(prefix + ".idx", "wb") as file:
+        file.write(b"MMIDIDX\0\0" + struct.pack("<QBQQiqqq", 1, 4, 1, 2, len(ids), 0, 0, 1))
 
 
 def pack_random(workload, trireme, place):
@@ -174,11 +160,9 @@ def pack_random(workload, trireme, place):
     generator = random.Random(1)
     if not workload.of_images:
         if workload.token_ids > 256:
-            try:
-                write_random_tokens(os.path.join(out, "train"), workload["model.vocabulary"], 8 << 20)
-                return os.path.join(out, "train")
-            except ImportError as error:
-                print(f"token ids below 256 only: {error}; pip install h5py numpy xxhash", file=sys.stderr)
+            os.makedirs(out)
+            write_tokens(os.path.join(out, "train"), generator.choices(range(workload["model.vocabulary"]), k=4 << 20))
+            return os.path.join(out, "train")
         raw = os.path.join(place, "random.bin")
         with open(raw, "wb") as file:
             file.write(generator.randbytes(8 << 20))

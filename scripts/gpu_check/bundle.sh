@@ -3,45 +3,26 @@
 # Packs gpu_check for a machine with only an NVIDIA driver, bash, coreutils, tar and gzip: no packages, no network, no
 # compiler, no MPI. For x86-64-v3 (AVX2) processors and a C library as new as this machine's.
 #
-#   scripts/gpu_check.sh bundle DIR [--build BUILD] [--python FILE] [--piece MIB]
+#   scripts/gpu_check.sh bundle DIR [--build BUILD] [--piece MIB]
 #
 #   --build BUILD   uses this build (default: makes build/bundle, preset release for compute capability 9.0)
-#   --python FILE   a Python with h5py, numpy and xxhash, which packs token ids for GPT-2 (default: python3)
 #   --piece MIB     maximum size of a piece (default: 60)
 #
 # On the target, with all pieces and unpack.sh in one directory: bash unpack.sh PLACE && PLACE/scripts/gpu_check.sh
 # basics --out results The pieces of core are always needed; cuda_* only without CUDA 13, cuDNN 9 and NCCL 2 (PyTorch
 # brings them), python only without python3. unpack.sh reports the source of each part, and missing ones.
 set -euo pipefail
-called_from=$PWD
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=scripts/common.sh
-source scripts/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
-out='' build='' python=python3 piece=60
-while [[ $# -gt 0 ]]; do
-  case $1 in
-    --build | --python | --piece)
-      [[ $# -ge 2 ]] || die "$1 needs a value"
-      case $1 in
-        --build) build=$(cd "$called_from" && realpath -m -- "$2") ;;
-        --python) if [[ $2 == */* ]]; then python=$(cd "$called_from" && realpath -s -- "$2"); else python=$2; fi ;;
-        --piece) piece=$2 ;;
-      esac
-      shift
-      ;;
-    -h | --help)
-      sed -n '3,/^set -/{/^#/s/^# \{0,1\}//p}' scripts/gpu_check/bundle.sh
-      exit 0
-      ;;
-    -*) die "unknown option $1; see scripts/gpu_check.sh bundle --help" ;;
-    *) out=$(cd "$called_from" && realpath -m -- "$1") ;;
-  esac
-  shift
-done
-[[ -n $out ]] || die "which directory? scripts/gpu_check.sh bundle DIR"
+words=() build='' piece=60
+read_options "--build --piece" WORDS "$@"
+[[ ${#words[@]} -eq 1 ]] || die "which directory? scripts/gpu_check.sh bundle DIR"
+out=$(realpath -m -- "${words[0]}")
 [[ ! -e $out || -z $(ls -A -- "$out") ]] || die "$out: is not empty"
 [[ $piece =~ ^[1-9][0-9]*$ ]] || die "--piece $piece: is not a number of MiB"
+if [[ -n $build ]]; then build=$(realpath -m -- "$build"); fi
+cd "$repository"
 # The directory of a CUDA library: the first that has it.
 cuda_library() {
   local directory
@@ -108,10 +89,6 @@ sed -e "s#$build#{build}#g" -e "s#$repository#{source}#g" "$stage/ctest.json" >"
 git ls-files -z -- scripts launch configs LICENSE README.md | tar -cf - --null -T - | tar -C "$core" -xf -
 git describe --always --dirty --abbrev=12 >"$core/revision.txt"
 glibc=$(ldd --version | awk 'NR == 1 { print $NF }')
-"$python" scripts/gpu_check/tokens.py "$core/build/cuda/gpt2_tokens" 327681 || {
-  rm -rf -- "$core/build/cuda/gpt2_tokens"
-  say "no h5py, numpy and xxhash in $python: the rows of GPT-2 124M need them there"
-}
 
 # A self-contained Python: it finds its library beside itself.
 system_python=$(realpath /usr/bin/python3)

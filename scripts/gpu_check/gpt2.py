@@ -3,19 +3,20 @@
 switch. Tiny runs never use the kernels of this size: cross-entropy with 1024 threads, the embedding's three-pass
 sort, cuDNN's attention over 1024 tokens.
 """
+import itertools
 import json
 import os
+import random
 import re
 import subprocess
-import sys
 
 import basics
-import tokens
 import training
 from basics import VERBOSE, require_cudnn_attention
 from harness import NotProvable, Row, RunFailed, failed, falls, judged, not_proved, proved, worst_relative
+from workloads import write_tokens
 
-REAL = {"layers": 12, "hidden": 768, "heads": 12, "context": 1024, "vocabulary": tokens.VOCABULARY}
+REAL = {"layers": 12, "hidden": 768, "heads": 12, "context": 1024, "vocabulary": 50257}
 REHEARSED = {"layers": 2, "hidden": 128, "heads": 4, "context": 64, "vocabulary": 1000}
 VOCABULARY_MULTIPLE = 64  # models/transformer/transformer.h
 ADAMW = {"learning_rate": 6e-4, "betas": [0.9, 0.95], "epsilon": 1e-8, "weight_decay": 0.1, "clip": 1.0}
@@ -39,26 +40,21 @@ class Size:
 
 
 def data(check):
-    """(directory of a shard, its tokens as raw 16-bit numbers). A bundle contains them; otherwise h5py, numpy and
-    xxhash write them."""
-    size = Size(check)
-    brought = os.path.join(check.build, "gpt2_tokens")
-    if check.on_gpu and os.path.isdir(brought):
-        return os.path.join(brought, "train"), os.path.join(brought, "tokens.u16")
-    place = os.path.join(check.place, "gpt2_tokens")
-    missing = ""
-    for python in dict.fromkeys((sys.executable, check.arguments.torch_python)):
-        done = check.run([python, tokens.__file__, place, str(size.token_count()), str(size.model["vocabulary"])])
-        if done.code == 0:
-            return os.path.join(place, "train"), os.path.join(place, "tokens.u16")
-        missing = done.last_lines(1)
-    raise NotProvable(f"no token ids above 255 can be packed here: {missing} (pip install h5py numpy xxhash)")
+    """The prefix of learnable tokens over the whole vocabulary: Zipf's law, shuffled, so that ids of all sizes are
+    frequent as in text."""
+    size, generator = Size(check), random.Random(1)
+    ids = list(range(size.model["vocabulary"]))
+    generator.shuffle(ids)
+    weights = list(itertools.accumulate(1 / (place + 10) for place in range(len(ids))))
+    prefix = os.path.join(check.place, "gpt2_tokens")
+    write_tokens(prefix, generator.choices(ids, cum_weights=weights, k=size.token_count()))
+    return prefix
 
 
 def settings(check, precision, steps, extra=None):
-    size, (shard, _) = Size(check), check.once("gpt2 data", lambda: data(check))
+    size, tokens = Size(check), check.once("gpt2 data", lambda: data(check))
     model = {f"model.{name}": value for name, value in size.model.items() if name != "padded"}
-    return {**model, "precision": precision, "data.path": shard, "data.validation_path": '""', "data.shuffle": False,
+    return {**model, "precision": precision, "data.path": tokens, "data.validation_path": '""', "data.shuffle": False,
             "reproducibility": "run", "train.steps": steps, "train.global_batch": size.global_batch,
             "train.micro_batch": size.micro_batch, "train.clip_norm": ADAMW["clip"], "train.eval_every": 0, "train.log_every": 5,
             "optimizer.learning_rate": ADAMW["learning_rate"], "optimizer.epsilon": ADAMW["epsilon"],
@@ -90,10 +86,10 @@ def pytorch_runs(check):
     missing = why_no_torch(check.arguments.torch_python, check.device)
     if missing:
         raise NotProvable(f"no PyTorch in {check.arguments.torch_python}: {missing}")
-    size, (_, raw) = Size(check), check.once("gpt2 data", lambda: data(check))
+    size, tokens = Size(check), check.once("gpt2 data", lambda: data(check))
     weights, out = pytorch_files(check)
     task = {"model": size.model, "steps": size.steps, "global_batch": size.global_batch, "micro_batch": size.micro_batch,
-            "device": check.device, "tokens": raw, "weights": weights, "out": out, "precisions": list(PYTORCH_BOUNDS), **ADAMW}
+            "device": check.device, "tokens": tokens + ".bin", "weights": weights, "out": out, "precisions": list(PYTORCH_BOUNDS), **ADAMW}
     done = check.run([check.arguments.torch_python, os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch_gpt2.py"),
                       json.dumps(task)])
     if done.code != 0:
@@ -204,8 +200,8 @@ def resumes(check):
 
 
 def evaluates(check):
-    trained, shard = reference(check, "bf16"), settings(check, "bf16", 1)["data.path"]
-    texts = [check.tool("eval", trained.directory, "--data", shard, "--batches", "1", "--set", f"precision={precision}")
+    trained, tokens = reference(check, "bf16"), settings(check, "bf16", 1)["data.path"]
+    texts = [check.tool("eval", trained.directory, "--data", tokens, "--batches", "1", "--set", f"precision={precision}")
              for precision in ("bf16", "fp32")]
     losses = [float(re.search(r"^loss +([0-9.]+)", text, re.MULTILINE).group(1)) for text in texts]
     return judged(worst_relative(losses[:1], losses[1:]) <= 2e-3 and losses[0] < trained.losses[0],

@@ -83,7 +83,7 @@ def loss_of(p, model, inputs, targets):
 def batches(task):
     """(inputs, targets) of each micro-batch of each step: samples in order, each `context` tokens and their
     successors."""
-    tokens = array.array("H")
+    tokens = array.array("i")
     with open(task["tokens"], "rb") as file:
         tokens.frombytes(file.read())
     stream, length = torch.tensor(tokens, dtype=torch.int64), task["model"]["context"]
