@@ -10,18 +10,14 @@
 # build/fuzz/findings, and the exit code is 1; add it to tests/fuzz/seeds/TARGET once the bug is fixed. An input that
 # takes over a second is kept as TARGET-slow-unit-*: on a busy machine that may be chance.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=scripts/common.sh
-source scripts/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-if [[ ${1:-} == -h || ${1:-} == --help ]]; then
-  sed -n '3,/^set -/{/^#/s/^# \{0,1\}//p}' scripts/fuzz.sh
-  exit 0
-fi
-seconds=${1:-60}
+words=()
+read_options "" WORDS "$@"
+seconds=${words[0]:-60} targets=("${words[@]:1}")
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || die "$seconds is not a number of seconds; see scripts/fuzz.sh --help"
-shift || true
-targets=("$@")
+cd "$repository"
 ((${#targets[@]} > 0)) || targets=(config fields images manifest megatron safetensors shard tcp tokenizer weights_index)
 for target in "${targets[@]}"; do
   [[ -f tests/fuzz/${target}_fuzz.cpp ]] || die "$target: there is no tests/fuzz/${target}_fuzz.cpp"

@@ -24,78 +24,37 @@
 # thread stacks, the ranks' last collectives, metrics and nvidia-smi in the evidence. Exit code: 0 nothing failed, 1
 # something failed (with --strict: or was not proved), 2 there is no GPU or nothing to run. Speed never fails.
 set -euo pipefail
-called_from=$PWD
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=scripts/common.sh
-source scripts/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-# in_callers_place PATH: resolves a path from the caller's directory.
-in_callers_place() { (cd "$called_from" && realpath -m -- "$1"); }
-
-help() { sed -n '3,/^set -/{/^#/s/^# \{0,1\}//p}' scripts/gpu_check.sh; }
-
-if [[ ${1:-} == bundle ]]; then
-  shift
-  cd "$called_from"
-  exec bash "${repository:?}/scripts/gpu_check/bundle.sh" "$@"
-fi
-build='' device=cuda calls=() pass=()
-while [[ $# -gt 0 ]]; do
-  case $1 in
-    --build | --device | --out | --only | --hosts | --launcher | --models | --set | --torch-python)
-      [[ $# -ge 2 ]] || die "$1 needs a value"
-      case $1 in
-        --build) build=$(in_callers_place "$2") ;;
-        --out) pass+=("$1" "$(in_callers_place "$2")") ;;
-        # A word without a slash is searched in PATH. Links are not resolved: a virtual environment needs its link.
-        --torch-python) if [[ $2 == */* ]]; then pass+=("$1" "$(in_callers_place "$(dirname "$2")")/${2##*/}"); else pass+=("$1" "$2"); fi ;;
-        --device) device=$2 ;;
-        *) pass+=("$1" "$2") ;;
-      esac
-      shift
-      ;;
-    --strict) pass+=("$1") ;;
-    -h | --help)
-      help
-      exit 0
-      ;;
-    -*) die "unknown option $1; see scripts/gpu_check.sh --help" ;;
-    *) if [[ ${calls[0]:-} == report ]]; then calls+=("$(in_callers_place "$1")"); else calls+=("$1"); fi ;;
-  esac
-  shift
-done
-[[ $device == cpu || $device == cuda ]] || die "--device $device: use cuda or cpu"
-if [[ ${#calls[@]} -eq 0 ]]; then
-  help >&2
-  exit 2
-fi
-
-# cannot_run REASON...: prints what is missing; the exit code says so too.
+# cannot_run REASON: the exit code says it too.
 cannot_run() {
-  printf 'cannot run here: %s\n' "$@" >&2
+  printf 'cannot run here: %s\n' "$1" >&2
   exit 2
 }
-# A bundle may contain Python.
-if ! command -v python3 >/dev/null && [[ -x python/bin/python3 ]]; then export PATH=$PWD/python/bin:$PATH; fi
-command -v python3 >/dev/null || cannot_run "there is no python3"
-if [[ ${calls[0]} == list || ${calls[0]} == report ]]; then exec python3 scripts/gpu_check "${calls[@]}" "${pass[@]+"${pass[@]}"}"; fi
 
-preset=$([[ $device == cuda ]] && echo cuda || echo cpu)
-if [[ -z $build ]]; then
-  build=build/$preset
-  if [[ ${calls[0]} == build || ! -x $build/trireme ]]; then
-    if ! command -v cmake >/dev/null || ! find_compiler >/dev/null; then
-      cannot_run "$build/trireme does not exist, and there is no cmake or g++ to build it"
-    elif [[ $device == cuda ]] && ! command -v "${CUDACXX:-nvcc}" >/dev/null; then
-      cannot_run "$build/trireme does not exist, and there is no nvcc to build it"
-    fi
-    use_tools
-    say "building preset $preset"
-    { run_quietly "cmake --preset $preset" cmake --preset "$preset" &&
-      run_quietly "cmake --build --preset $preset" cmake --build --preset "$preset" -j "$(nproc)"; } || cannot_run "the build failed"
+if [[ $# -eq 0 || $1 == -h || $1 == --help ]]; then
+  (read_options "" "" --help) >&"$(($# == 0 ? 2 : 1))"
+  exit $(($# == 0 ? 2 : 0))
+elif [[ $1 == bundle ]]; then
+  exec bash "${repository:?}/scripts/gpu_check/bundle.sh" "${@:2}"
+elif [[ $1 == build ]]; then
+  device=cuda
+  read_options --device "" "${@:2}"
+  [[ $device == cpu || $device == cuda ]] || die "--device $device: use cuda or cpu"
+  cd "$repository"
+  if ! command -v cmake >/dev/null || ! find_compiler >/dev/null; then
+    cannot_run "there is no build, and no cmake or g++ to make one"
+  elif [[ $device == cuda ]] && ! command -v "${CUDACXX:-nvcc}" >/dev/null; then
+    cannot_run "there is no build, and no nvcc to make one"
   fi
+  use_tools
+  say "building preset $device"
+  { run_quietly "cmake --preset $device" cmake --preset "$device" &&
+    run_quietly "cmake --build --preset $device" cmake --build --preset "$device" -j "$(nproc)"; } || cannot_run "the build failed"
+  exit 0
 fi
-if [[ ${calls[0]} == build ]]; then exit 0; fi
-[[ -x $build/trireme ]] || cannot_run "$build/trireme does not exist; build with: cmake --preset $preset && cmake --build --preset $preset"
-
-exec python3 scripts/gpu_check "${calls[@]}" --build "$build" --device "$device" "${pass[@]+"${pass[@]}"}"
+# A bundle may contain Python.
+if ! command -v python3 >/dev/null && [[ -x $repository/python/bin/python3 ]]; then export PATH=$repository/python/bin:$PATH; fi
+command -v python3 >/dev/null || cannot_run "there is no python3"
+exec python3 "$repository/scripts/gpu_check" "$@"

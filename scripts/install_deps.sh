@@ -41,35 +41,13 @@ program_needs=("ninja-build" "ccache" "git")
 data_needs=("bible-kjv" "dataset-fashion-mnist")
 slurm_needs=("slurmctld" "slurmd" "slurm-client" "munge" "slurmdbd" "mariadb-server-core" "mariadb-client-core" "iproute2" "procps")
 
-check_only=false with_cuda=false with_toolchain=false with_data=false with_slurm=false bundle='' from='' prefix=$trireme_prefix
-while [[ $# -gt 0 ]]; do
-  case $1 in
-    --data) with_data=true ;;
-    --slurm) with_slurm=true ;;
-    --check) check_only=true ;;
-    --list)
-      printf '%s\n' "${needs[@]// / | }"
-      exit 0
-      ;;
-    --cuda) with_cuda=true ;;
-    --toolchain) with_toolchain=true ;;
-    --bundle | --from | --prefix)
-      [[ $# -ge 2 && -n $2 ]] || die "$1 needs a directory"
-      case $1 in
-        --bundle) bundle=$2 ;;
-        --from) from=$2 ;;
-        --prefix) prefix=$(realpath -m -- "$2") ;;
-      esac
-      shift
-      ;;
-    -h | --help)
-      sed -n '3,17s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
-      exit 0
-      ;;
-    *) die "unknown option $1; see scripts/install_deps.sh --help" ;;
-  esac
-  shift
-done
+check=false list=false cuda=false toolchain=false data=false slurm=false bundle='' from='' prefix=$trireme_prefix
+read_options "--bundle --from --prefix" "--data --slurm --check --list --cuda --toolchain" "$@"
+prefix=$(realpath -m -- "$prefix")
+if $list; then
+  printf '%s\n' "${needs[@]// / | }"
+  exit 0
+fi
 
 installed() { [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null) == installed ]]; }
 available() { [[ $(apt-cache policy "$1" 2>/dev/null) =~ Candidate:\ [^\(] ]]; }
@@ -108,14 +86,14 @@ if [[ -n $bundle ]]; then
 elif [[ -n $from ]]; then
   unpack_bundle "$from"
   exit 0
-elif $with_toolchain; then
+elif $toolchain; then
   die "--toolchain goes with --bundle"
 fi
-if $with_cuda && ! $check_only; then install_cuda; fi
+if $cuda && ! $check; then install_cuda; fi
 # An unpacked bundle replaces the packages.
 if [[ -d $prefix/system ]]; then needs=(); else needs+=("${program_needs[@]}"); fi
-if $with_data; then needs+=("${data_needs[@]}"); fi
-if $with_slurm; then needs+=("${slurm_needs[@]}"); fi
+if $data; then needs+=("${data_needs[@]}"); fi
+if $slurm; then needs+=("${slurm_needs[@]}"); fi
 
 command -v dpkg-query >/dev/null || die "this system has no dpkg. Install with its own package manager: Open MPI, HDF5 (C),
   oneDNN, spdlog, fmt, yaml-cpp, CLI11, nlohmann-json, xxHash, OpenSSL, libjpeg-turbo, libpng, zlib, libdeflate, LZ4, LZF, Zstandard,
@@ -132,7 +110,7 @@ find_compiler >/dev/null || need_compiler=true
 PATH=$tools_directory/bin:$PATH at_least "$(PATH=$tools_directory/bin:$PATH cmake_version)" "$minimum_cmake" || need_cmake=true
 
 if [[ ${#missing[@]} -eq 0 && $need_compiler == false && $need_cmake == false ]]; then exit 0; fi
-if $check_only; then
+if $check; then
   printf 'missing: %s\n' "${missing[@]+"${missing[@]}"}"
   if $need_compiler; then echo "missing: g++ >= $minimum_gcc"; fi
   if $need_cmake; then echo "missing: cmake >= $minimum_cmake"; fi
@@ -191,7 +169,7 @@ fi
 if [[ ${#chosen[@]} -gt 0 ]]; then
   say "installing ${#chosen[@]} packages with apt: ${chosen[*]}"
   install=(apt install -y --no-install-recommends "${chosen[@]}")
-  if $with_slurm; then keep_daemons_down; fi
+  if $slurm; then keep_daemons_down; fi
   run_quietly "apt-get install" "${install[@]}" || {
     say "trying again with fresh package lists"
     run_quietly "apt-get update" apt update

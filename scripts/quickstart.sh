@@ -15,33 +15,15 @@ started=$SECONDS
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-directory=$repository/quickstart ranks=$(($(nproc) < 2 ? 1 : 2)) texts=() install=true
-while [[ $# -gt 0 ]]; do
-  case $1 in
-    --dir | --ranks)
-      [[ $# -ge 2 ]] || die "$1 needs a value"
-      if [[ $1 == --dir ]]; then directory=$2; else ranks=$2; fi
-      shift
-      ;;
-    --text)
-      while [[ $# -ge 2 && $2 != --* ]]; do
-        texts+=("$(realpath -e -- "$2")") || die "--text $2: there is no such file"
-        shift
-      done
-      [[ ${#texts[@]} -gt 0 ]] || die "--text needs one file or more"
-      ;;
-    --no-install) install=false ;;
-    -h | --help)
-      sed -n '3,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
-      exit 0
-      ;;
-    *) die "unknown option $1; see scripts/quickstart.sh --help" ;;
-  esac
-  shift
-done
+dir=$repository/quickstart ranks=$(($(nproc) < 2 ? 1 : 2)) text=false words=() install=true
+read_options "--dir --ranks" "--text --no-install WORDS" "$@"
+if $text && [[ ${#words[@]} -eq 0 ]]; then die "--text needs one file or more"; fi
+$text || [[ ${#words[@]} -eq 0 ]] || die "${words[0]}: files go behind --text"
+texts=()
+for file in "${words[@]}"; do texts+=("$(realpath -e -- "$file")") || die "--text $file: there is no such file"; done
 [[ $ranks =~ ^[1-9][0-9]*$ ]] || die "--ranks $ranks: is not a positive number"
-mkdir -p -- "$directory/data" "$directory/runs" || die "--dir $directory: cannot be created"
-directory=$(cd -- "$directory" && pwd)
+mkdir -p -- "$dir/data" "$dir/runs" || die "--dir $dir: cannot be created"
+directory=$(cd -- "$dir" && pwd)
 cd "$repository"
 
 what="the King James Bible and Fashion-MNIST" models="a GPT and a residual CNN"

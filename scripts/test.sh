@@ -11,32 +11,21 @@
 #   scripts/test.sh --jobs N             parallel build steps, and cores for the tests (default: the number of cores)
 #   scripts/test.sh --no-install         install no packages
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=scripts/common.sh
-source scripts/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 # shellcheck source=scripts/deps/cuda.sh
-source scripts/deps/cuda.sh
+source "$repository/scripts/deps/cuda.sh"
 
-preset='' filter=() cluster=true jobs=$(nproc) install=true
-while [[ $# -gt 0 ]]; do
-  case $1 in
-    --cpu | --cuda | --asan | --tsan | --debug) preset=${1#--} ;;
-    --filter | --jobs)
-      [[ $# -ge 2 ]] || die "$1 needs a value"
-      if [[ $1 == --jobs ]]; then jobs=$2; else filter=(-R "$2"); fi
-      shift
-      ;;
-    --no-cluster) cluster=false ;;
-    --no-install) install=false ;;
-    -h | --help)
-      sed -n '3,12s/^# \{0,1\}//p' scripts/test.sh
-      exit 0
-      ;;
-    *) die "unknown option $1; see scripts/test.sh --help" ;;
-  esac
-  shift
-done
+# shellcheck disable=SC2034  # the presets are read by their names
+filter='' cluster=true jobs=$(nproc) install=true cpu=false cuda=false asan=false tsan=false debug=false
+read_options "--filter --jobs" "--cpu --cuda --asan --tsan --debug --no-cluster --no-install" "$@"
+cd "$repository"
 [[ $jobs =~ ^[1-9][0-9]*$ ]] || die "--jobs $jobs: is not a positive number"
+tests=() preset=''
+if [[ -n $filter ]]; then tests=(-R "$filter"); fi
+for name in cpu cuda asan tsan debug; do
+  if ${!name}; then preset=$name; fi
+done
 
 if $install; then
   scripts/install_deps.sh
@@ -59,7 +48,7 @@ run_quietly "cmake --preset $preset" cmake --preset "$preset"
 cmake --build --preset "$preset" -j "$jobs"
 
 say "testing"
-if ! $cluster; then filter+=(-LE '^(hosts|slurm)$'); fi
+if ! $cluster; then tests+=(-LE '^(hosts|slurm)$'); fi
 # Many tests mostly wait, for deadlines and daemons, and others a third of their time: so PROCESSORS counts thirds of a
 # core (scripts/cmake/TriremeTests.cmake).
-exec ctest --preset "$preset" -j $((3 * jobs)) --no-tests=error "${filter[@]+"${filter[@]}"}" </dev/null
+exec ctest --preset "$preset" -j $((3 * jobs)) --no-tests=error "${tests[@]+"${tests[@]}"}" </dev/null

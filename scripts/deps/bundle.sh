@@ -100,7 +100,7 @@ make_tools() {
 
 pack_tree() { run_quietly "packing $1" tar -C "$stage" -czf "$bundle/$1.tar.gz" "$1"; }
 
-# make_bundle DIR: writes the bundle; $with_cuda and $with_toolchain add parts.
+# make_bundle DIR: writes the bundle; $cuda and $toolchain add parts.
 make_bundle() {
   bundle=$1
   [[ ! -e $bundle || -z $(ls -A -- "$bundle") ]] || die "--bundle $bundle: is not empty"
@@ -122,7 +122,7 @@ make_bundle() {
   make_tools "$stage/tools"
   pack_tree tools
   local compiler=()
-  if $with_toolchain; then
+  if $toolchain; then
     mapfile -t compiler < <(closure g++ libc6-dev | grep -vE "$toolchain_leaves_out")
     [[ ${#compiler[@]} -ge 2 ]] || die "apt-get cannot resolve g++"
     unpack_packages "$stage/toolchain" "${compiler[@]}"
@@ -130,7 +130,7 @@ make_bundle() {
     pack_tree toolchain
   fi
   local wheels=() line
-  if $with_cuda; then
+  if $cuda; then
     wheels=("${cuda_toolkit_wheels[@]}")
     for line in "${cuda_library_wheels[@]}"; do wheels+=("${line#* }"); done
     make_cuda_tree "$stage/cuda" "${wheels[@]}"

@@ -26,7 +26,7 @@ ALL_WELL, FAULTS, NO_GPU = 0, 1, 2
 
 
 def parse():
-    parser = argparse.ArgumentParser(prog="scripts/gpu_check.sh", description=__doc__)
+    parser = argparse.ArgumentParser(prog="scripts/gpu_check.sh", allow_abbrev=False)
     parser.add_argument("calls", nargs="+")
     parser.add_argument("--build")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda")
@@ -38,8 +38,11 @@ def parse():
     parser.add_argument("--torch-python", default=sys.executable)
     parser.add_argument("--models", type=lambda text: text.split(","), default=[])
     parser.add_argument("--set", action="append", default=[])
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     arguments.out = os.path.abspath(arguments.out)
+    # A word without a slash is searched in PATH. Links are not resolved: a virtual environment needs its link.
+    if "/" in arguments.torch_python:
+        arguments.torch_python = os.path.abspath(arguments.torch_python)
     if arguments.calls[0] in ("list", "report"):
         return arguments
     if arguments.calls == ["all"]:
@@ -48,10 +51,23 @@ def parse():
         unknown = [name for name in given if name not in known]
         if unknown:
             parser.error(f"{', '.join(unknown)}: unknown; use {', '.join(known)}")
-    if not arguments.build:
-        parser.error("--build is missing")
-    arguments.build = os.path.abspath(arguments.build)
+    arguments.build = os.path.abspath(arguments.build) if arguments.build else build(arguments.device)
+    if not os.access(os.path.join(arguments.build, "trireme"), os.X_OK):
+        preset = arguments.device
+        print(f"cannot run here: {arguments.build}/trireme does not exist; build with: cmake --preset {preset} && cmake --build --preset "
+              f"{preset}", file=sys.stderr)
+        sys.exit(NO_GPU)
     return arguments
+
+
+def build(device):
+    """The build of the device's preset, made if there is none."""
+    directory = os.path.join(REPOSITORY, "build", device)
+    if not os.access(os.path.join(directory, "trireme"), os.X_OK):
+        made = subprocess.run([os.path.join(REPOSITORY, "scripts", "gpu_check.sh"), "build", "--device", device], check=False)
+        if made.returncode != 0:
+            sys.exit(NO_GPU)
+    return directory
 
 
 def why_no_gpu():
