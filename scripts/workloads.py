@@ -154,6 +154,12 @@ def write_tokens(prefix, ids):
         file.write(b"MMIDIDX\0\0" + struct.pack("<QBQQiqqq", 1, 4, 1, 2, len(ids), 0, 0, 1))
 
 
+def write_idx(path, shape, data):
+    """Bytes in the format of MNIST's files."""
+    with open(path, "wb") as file:
+        file.write(struct.pack(f">{1 + len(shape)}I", 0x800 + len(shape), *shape) + data)
+
+
 def pack_random(workload, trireme, place):
     """Random data in the shape that `workload` reads; returns its directory."""
     out = os.path.join(place, "data_" + workload.name)
@@ -171,12 +177,8 @@ def pack_random(workload, trireme, place):
         side, classes = workload["model.image_size"], workload["model.classes"]
         count = max(4 * workload.batch, min(4096, (64 << 20) // (side * side)))
         images, labels = (os.path.join(place, name) for name in ("images.idx", "labels.idx"))
-        with open(images, "wb") as file:
-            file.write(struct.pack(">IIII", 0x803, count, side, side))
-            file.write(generator.randbytes(count * side * side))
-        with open(labels, "wb") as file:
-            file.write(struct.pack(">II", 0x801, count))
-            file.write(bytes(index % min(classes, 256) for index in range(count)))
+        write_idx(images, (count, side, side), generator.randbytes(count * side * side))
+        write_idx(labels, (count,), bytes(index % min(classes, 256) for index in range(count)))
         command = ["pack-images", images, "--labels", labels, "--classes", str(classes), "--channels",
                    str(workload["model.channels"]), "--out", out, "--split", "train"]
     subprocess.run([trireme, "data", *command, "--quiet"], check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)

@@ -7,23 +7,19 @@ Downloads nothing. Exits with 77 if Python lacks transformers, tokenizers or h5p
 
   scripts/checks/check_chat.py --trireme build/cpu/trireme
 """
-import argparse
 import json
 import os
 import random
-import subprocess
 import sys
 import tempfile
 
-try:
+from shared import packages, parser_of, run
+
+with packages("transformers tokenizers h5py numpy"):
+    import check_tokenizer
     import h5py
     import numpy
     from transformers import PreTrainedTokenizerFast
-
-    import check_tokenizer
-except ImportError as error:
-    print(f"skipped: {error}; install with: pip install transformers tokenizers h5py numpy")
-    sys.exit(77)
 
 SPECIAL = {"chatml": ["<|im_start|>", "<|im_end|>"],
            "llama3": ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]}
@@ -68,8 +64,7 @@ def check(template, style, trireme, conversations, directory):
     with open(lines, "w", encoding="utf-8") as file:
         file.writelines(json.dumps({"messages": messages}) + "\n" for messages in conversations)
     out = os.path.join(directory, f"{template}_{style}")
-    command = [trireme, "data", "pack-text", lines, "--chat-template", template, "--tokenizer", path, "--split", "train", "--out", out, "--quiet"]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    run([trireme, "data", "pack-text", lines, "--chat-template", template, "--tokenizer", path, "--split", "train", "--out", out])
     count = 0
     for number, (messages, ours) in enumerate(zip(conversations, packed(os.path.join(out, "train")), strict=True), 1):
         theirs = tokenizer.apply_chat_template(messages, return_dict=True, return_assistant_tokens_mask=True)
@@ -80,8 +75,7 @@ def check(template, style, trireme, conversations, directory):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trireme", required=True)
+    parser = parser_of(__doc__)
     parser.add_argument("--conversations", type=int, default=300)
     arguments = parser.parse_args()
     source = random.Random(7)
@@ -89,7 +83,7 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         for template in TEMPLATES:
             for style in ("gpt2", "llama3", "qwen"):
-                check(template, style, os.path.abspath(arguments.trireme), conversations, directory)
+                check(template, style, arguments.trireme, conversations, directory)
 
 
 if __name__ == "__main__":

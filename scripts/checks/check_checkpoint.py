@@ -6,39 +6,20 @@
 
 CHECKPOINT is a directory step_*. Checks that checkpoint.h5 has every tensor of the manifest, finite and in its shape;
 model/* equals WEIGHTS bit for bit, also after moving the directory; the slices of manifest.json, assembled from the
-rank files, give the same. Prints what it compared; exit 1 at the first difference; exit 77 without h5py or numpy.
+rank files, give the same. Prints what it compared; exit 1 at the first difference; exit 77 without h5py, numpy or safetensors.
 """
 import json
 import pathlib
 import shutil
-import struct
 import sys
 import tempfile
 
-try:
+from shared import packages, same_bits
+
+with packages("h5py numpy safetensors"):
     import h5py
     import numpy as np
-except ImportError as error:
-    print(f"skipped: {error}; pip install h5py numpy")
-    sys.exit(77)
-
-
-def read_safetensors(path):
-    data = pathlib.Path(path).read_bytes()
-    (length,) = struct.unpack("<Q", data[:8])
-    header = json.loads(data[8:8 + length])
-    header.pop("__metadata__", None)
-    tensors = {}
-    for name, entry in header.items():
-        if entry["dtype"] != "F32":
-            sys.exit(f"{path}: {name} is {entry['dtype']}, not F32")
-        begin, end = entry["data_offsets"]
-        tensors[name] = np.frombuffer(data[8 + length + begin:8 + length + end], "<f4").reshape(entry["shape"])
-    return tensors
-
-
-def same(left, right):
-    return left.shape == right.shape and np.array_equal(left.view(np.uint32), right.view(np.uint32))
+    from safetensors.numpy import load_file
 
 
 def from_slices(checkpoint, manifest, kind):
@@ -70,11 +51,11 @@ def check(checkpoint, weights):
         for kind in manifest["values"]:
             for name, values in from_slices(checkpoint, manifest, kind).items():
                 shown = view[f"{kind}/{name}"][...]
-                if not same(shown, values):
+                if not same_bits(shown, values):
                     sys.exit(f"{kind}/{name}: checkpoint.h5 and the slices differ")
                 if not np.isfinite(shown).all():
                     sys.exit(f"{kind}/{name}: not all elements are there")
-                if kind == "model" and not same(shown, weights[name]):
+                if kind == "model" and not same_bits(shown, weights[name]):
                     sys.exit(f"{kind}/{name}: differs from the weights")
                 compared += 1
         if set(view["model"]) != set(weights):
@@ -85,7 +66,7 @@ def check(checkpoint, weights):
 def main():
     if len(sys.argv) != 3:
         sys.exit(__doc__)
-    checkpoint, weights = pathlib.Path(sys.argv[1]), read_safetensors(sys.argv[2])
+    checkpoint, weights = pathlib.Path(sys.argv[1]), load_file(sys.argv[2])
     compared = check(checkpoint, weights)
     with tempfile.TemporaryDirectory() as elsewhere:
         moved = pathlib.Path(elsewhere) / checkpoint.name

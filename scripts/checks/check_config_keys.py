@@ -9,17 +9,17 @@ or added. Cases that transformers cannot load are skipped. Otherwise `trireme ch
 and name one of the changed keys, or give the same logits as transformers to 1e-4. About 0.25 s per case. Needs: pip
 install numpy safetensors transformers torch h5py. Exit 77 if one is missing.
 """
-import argparse
+import collections
 import copy
 import json
 import pathlib
 import random
-import subprocess
 import sys
 import tempfile
 
-from exchange import add_program, torch, transformers
+from exchange import torch, transformers
 from safetensors.torch import save_file
+from shared import parser_of, run
 
 CONTEXT = 16
 REMOVED = object()
@@ -155,7 +155,7 @@ def run_case(trireme, kind, place, draw):
     if logits is None:
         return "left out"
     save_file({**inputs, "logits": logits.float().contiguous()}, place / "trireme_expectations.safetensors")
-    done = subprocess.run([trireme, "checkpoint", "import", place, "--out", place / "run"], capture_output=True, text=True, check=False)
+    done = run([trireme, "checkpoint", "import", place, "--out", place / "run"], codes=None)
     shown = {key: config.get(key, "missing") for key in changed}
     if done.returncode == 0 and "logits as in" in done.stdout:
         return "equal"
@@ -167,25 +167,23 @@ def run_case(trireme, kind, place, draw):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--cases", type=int, default=120)
     parser.add_argument("--seed", type=int, default=1)
-    add_program(parser)
     arguments = parser.parse_args()
     transformers.logging.set_verbosity(50)
     transformers.utils.logging.disable_progress_bar()
     torch.set_num_threads(1)
     kinds = sorted(KINDS)
-    ends = {}
+    ends = collections.Counter()
     for case in range(arguments.cases):
         seed = arguments.seed * 1_000_003 + case
         torch.manual_seed(seed)
         kind = kinds[case % len(kinds)]
         with tempfile.TemporaryDirectory() as place:
-            end = run_case(arguments.trireme.absolute(), kind, pathlib.Path(place), random.Random(seed))
-        ends[end] = ends.get(end, 0) + 1
+            ends[run_case(arguments.trireme, kind, pathlib.Path(place), random.Random(seed))] += 1
     print(f"{arguments.cases} cases: " + ", ".join(f"{count} {end}" for end, count in sorted(ends.items())))
-    if not (ends.get("equal") and ends.get("refused")):
+    if not (ends["equal"] and ends["refused"]):
         sys.exit("nothing was compared")
 
 

@@ -9,19 +9,16 @@ part of the message why there is none. Skips cases if Python lacks the module.
 
 Exit code 0: all as in the table; 1: some are not; 77: Python lacks h5py.
 """
-import argparse
-import importlib
-import subprocess
+import importlib.util
 import sys
 import tempfile
 from pathlib import Path
 
-try:
+from shared import packages, parser_of, run
+
+with packages("h5py netCDF4 tables"):
     import h5py
     import numpy
-except ImportError as error:
-    print(f"skipped: {error}; install with: pip install h5py netCDF4 tables")
-    sys.exit(77)
 
 N = 24
 IMAGES = numpy.random.default_rng(1).integers(0, 255, (N, 12, 10, 3)).astype("u1")
@@ -164,7 +161,7 @@ TABLE = [
 
 def check(trireme, write, wanted, words, path):
     write(path)
-    done = subprocess.run([trireme, "data", "inspect", path], capture_output=True, text=True)
+    done = run([trireme, "data", "inspect", path], codes=None)
     if isinstance(wanted, str):
         right = done.returncode == 3 and wanted.lower() in done.stderr.lower()
     else:
@@ -173,21 +170,16 @@ def check(trireme, write, wanted, words, path):
     silent = not any(word in done.stdout + done.stderr for word in ("DIMENSION_LIST", "REFERENCE_LIST"))
     if right and silent and words in done.stdout:
         return True
-    print(f"WRONG: {getattr(write, '__name__')}: wanted {wanted} {words}\n{done.stdout}{done.stderr}")
+    print(f"WRONG: {write.__name__}: wanted {wanted} {words}\n{done.stdout}{done.stderr}")
     return False
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trireme", required=True)
-    arguments = parser.parse_args()
+    arguments = parser_of(__doc__).parse_args()
     right, wrong, missing = 0, 0, set()
     with tempfile.TemporaryDirectory() as folder:
         for number, (write, module, wanted, words) in enumerate(TABLE):
-            try:
-                if module:
-                    importlib.import_module(module)
-            except ImportError:
+            if module and importlib.util.find_spec(module) is None:
                 missing.add(module)
                 continue
             good = check(arguments.trireme, write, wanted, words, str(Path(folder) / f"{number}.h5"))

@@ -10,20 +10,17 @@ Only a file newer than the program's HDF5 library may be refused, with a message
 
 Exit code 0: all agree; 1: some do not; 77: there is no h5py.
 """
-
-import argparse
 import random
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-try:
+from shared import add_built, packages, parser_of
+
+with packages("h5py"):
     import h5py
     import numpy
-except ImportError as error:
-    print(f"skipped: {error}")
-    sys.exit(77)
 
 FORMATS = ["v108", "v110", "v112", "v114", "v200", "latest"]
 TYPES = ["<f4", ">f4", "<f8", ">f8", "<f2", ">f2", "i1", "u1", "<i2", ">i2", "<u2", "<i4", ">u4", "<i8", ">u8"]
@@ -105,8 +102,8 @@ def check_file(choose, numbers, program, path, data_sets):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--values", required=True, help="the program tests/field_values of a build")
+    parser = parser_of(__doc__, program="")
+    add_built(parser, "--values", "tests/field_values")
     parser.add_argument("--files", type=int, default=16)
     parser.add_argument("--data-sets", type=int, default=12, help="of each file")
     parser.add_argument("--seed", type=int, default=1)

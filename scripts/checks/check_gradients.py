@@ -6,25 +6,24 @@
 
 Trireme trains one step of SGD with learning rate 1, so the gradients are the old weights minus the new. PyTorch
 computes the same weights and batch in fp64. Takes seconds. Prints the loss, the gradient norm and the worst parameters;
-exits 1 if a gradient is off by more than 1e-4 of its norm. Needs a build and: pip install torch numpy.
+exits 1 if a gradient is off by more than 1e-4 of its norm. Needs a build and: pip install torch numpy safetensors.
 """
-import argparse
 import json
-import os
+import pathlib
 import random
-import struct
-import subprocess
 import sys
 import tempfile
 
-try:
+from shared import Program, pack_images, pack_tokens, packages, parser_of
+
+with packages("torch numpy safetensors"):
     import numpy
     import torch
+    from safetensors.numpy import load_file
     from torch.nn import functional as F
-except ImportError as error:
-    sys.exit(f"{error}; install with: pip install torch numpy")
+    from torch_models import MODELS, with_weights
+from workloads import read_steps  # noqa: E402
 
-REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TOLERANCE = 1e-4
 CONFIG = """
 run: {{directory: {run}}}
@@ -37,113 +36,55 @@ lr_schedule: {{name: constant}}
 """
 
 
-def read_safetensors(path):
-    with open(path, "rb") as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        data = file.read()
-    header.pop("__metadata__", None)
-    return {name: numpy.frombuffer(data[slice(*entry["data_offsets"])], numpy.float32).reshape(entry["shape"])
-            for name, entry in header.items()}
-
-
 class Gpt:
     """Odd sizes on purpose. One batch is the whole data set, so the sample order does not matter."""
 
-    layers, hidden, heads, context, batch = 3, 96, 3, 129, 16
-    model = f"{{family: gpt2, layers: {layers}, hidden: {hidden}, heads: {heads}, context: {context}, vocabulary: 256}}"
-    smoothing, extra = 0.0, ""
+    batch, context, smoothing, extra = 16, 129, 0.0, ""
+    model = {"family": "gpt2", "layers": 3, "hidden": 96, "heads": 3, "context": context, "vocabulary": 256}
 
-    def pack(self, place, tool):
-        self.tokens = random.Random(1).randbytes(self.batch * self.context + 1)
-        raw = os.path.join(place, "tokens.bin")
-        with open(raw, "wb") as file:
-            file.write(self.tokens)
-        tool("data", "pack-text", raw, "--out", os.path.join(place, "data"), "--split", "train")
-
-    def loss(self, p):
-        stream = torch.tensor(list(self.tokens))
-        inputs, targets = stream[:-1].view(self.batch, -1), stream[1:]
-        parts = (self.batch, self.context, self.heads, self.hidden // self.heads)
-
-        def norm(x, name):
-            return F.layer_norm(x, (self.hidden,), p[name + ".weight"], p[name + ".bias"])
-
-        def linear(x, name):
-            return F.linear(x, p[name + ".weight"], p[name + ".bias"])
-
-        x = p["embedding.token.weight"][inputs] + p["embedding.position.weight"]
-        for block in (f"blocks.{index}." for index in range(self.layers)):
-            qkv = linear(norm(x, block + "norm1"), block + "attention.qkv").split(self.hidden, 2)
-            q, k, v = (part.view(parts).transpose(1, 2) for part in qkv)
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(x.shape)
-            x = x + linear(y, block + "attention.output")
-            wide = F.gelu(linear(norm(x, block + "norm2"), block + "mlp.expand"), approximate="tanh")
-            x = x + linear(wide, block + "mlp.contract")
-        logits = norm(x, "final_norm") @ p["embedding.token.weight"].t()
-        return F.cross_entropy(logits.view(targets.numel(), -1), targets)
+    def pack(self, trireme, place):
+        tokens = random.Random(1).randbytes(self.batch * self.context + 1)
+        pack_tokens(trireme, place, tokens)
+        stream = torch.tensor(list(tokens))
+        return stream[:-1].view(self.batch, -1), stream[1:]
 
 
 class ResNet:
     batch, side, classes, smoothing = 24, 13, 5, 0.1
     mean, deviation = 0.4, 0.3
-    model = (f"{{family: resnet, block: basic, stem: small, stages: [1, 2], width: 8, image_size: {side}, channels: 1, "
-             f"classes: {classes}}}")
+    model = {"family": "resnet", "block": "basic", "stem": "small", "stages": [1, 2], "width": 8, "image_size": side, "channels": 1,
+             "classes": classes}
     extra = f", mean: [{mean}], std: [{deviation}]"
 
-    def pack(self, place, tool):
-        self.pixels = random.Random(2).randbytes(self.batch * self.side * self.side)
-        self.labels = [index * 7 % self.classes for index in range(self.batch)]
-        images, labels = os.path.join(place, "images.idx"), os.path.join(place, "labels.idx")
-        with open(images, "wb") as file:
-            file.write(struct.pack(">IIII", 0x803, self.batch, self.side, self.side) + self.pixels)
-        with open(labels, "wb") as file:
-            file.write(struct.pack(">II", 0x801, self.batch) + bytes(self.labels))
-        tool("data", "pack-images", images, "--labels", labels, "--out", os.path.join(place, "data"), "--split", "train",
-             "--classes", str(self.classes))
-
-    def loss(self, p):
-        def unit(x, convolution, norm, stride=1):
-            weight = p[convolution + ".weight"].permute(0, 3, 1, 2)
-            y = F.conv2d(x, weight, stride=stride, padding=weight.shape[2] // 2)
-            return F.batch_norm(y, None, None, p[norm + ".weight"], p[norm + ".bias"], training=True)
-
-        pixels = torch.tensor(list(self.pixels), dtype=torch.float64).view(self.batch, 1, self.side, self.side)
-        x = F.relu(unit((pixels / 255 - self.mean) / self.deviation, "stem.convolution", "stem.norm"))
-        for block, stride in (("stages.0.0.", 1), ("stages.1.0.", 2), ("stages.1.1.", 1)):
-            y = F.relu(unit(x, block + "convolution1", block + "norm1", stride))
-            y = unit(y, block + "convolution2", block + "norm2")
-            if stride != 1:
-                x = unit(x, block + "convolution_shortcut", block + "norm_shortcut", stride)
-            x = F.relu(x + y)
-        logits = F.linear(x.mean((2, 3)), p["classifier.weight"], p["classifier.bias"])
-        return F.cross_entropy(logits, torch.tensor(self.labels), label_smoothing=self.smoothing)
+    def pack(self, trireme, place):
+        pixels = random.Random(2).randbytes(self.batch * self.side * self.side)
+        labels = bytes(index * 7 % self.classes for index in range(self.batch))
+        pack_images(trireme, place, pixels, self.side, labels, self.classes)
+        images = torch.tensor(list(pixels), dtype=torch.float64).view(self.batch, 1, self.side, self.side)
+        return (images / 255 - self.mean) / self.deviation, torch.tensor(list(labels))
 
 
 def check(kind, trireme):
-    model = kind()
+    case = kind()
     with tempfile.TemporaryDirectory(prefix="trireme-gradients-") as place:
-        def tool(*arguments):
-            done = subprocess.run([trireme, *arguments], capture_output=True, text=True, check=False)
-            if done.returncode != 0:
-                sys.exit(f"trireme {' '.join(arguments)} ended with status {done.returncode}:\n{done.stderr}")
-
-        model.pack(place, tool)
+        place = pathlib.Path(place)
+        inputs, targets = case.pack(trireme, place)
         weights = {}
         # The second run's steps are too small to change weights, so it ends with the initial ones.
         for rate in ("1.0", "1e-30"):
-            run = os.path.join(place, "run_" + rate)
-            with open(os.path.join(place, "config.yaml"), "w", encoding="utf-8") as file:
-                file.write(CONFIG.format(run=run, model=model.model, data=os.path.join(place, "data", "train"),
-                                         extra=model.extra, batch=model.batch, smoothing=model.smoothing, rate=rate))
-            tool("train", file.name)
-            weights[rate] = read_safetensors(os.path.join(run, "weights.safetensors"))
-            with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
-                metrics = json.loads(file.readline())
+            run, config = place / f"run_{rate}", place / "config.yaml"
+            config.write_text(CONFIG.format(run=run, model=json.dumps(case.model), data=place / "data/train", extra=case.extra,
+                                            batch=case.batch, smoothing=case.smoothing, rate=rate))
+            trireme("train", config)
+            weights[rate] = load_file(run / "weights.safetensors")
+            metrics = read_steps(run)[0]
     start = {name: value.astype(numpy.float64) for name, value in weights["1e-30"].items() if "running_" not in name}
     # The tiny step replaces exact zeros, which would move units off the kink of their ReLU.
     parameters = {name: torch.tensor(numpy.where(abs(value) < 1e-20, 0, value), requires_grad=True)
                   for name, value in start.items()}
-    loss = model.loss(parameters)
+    model = MODELS[case.model["family"]]({f"model.{key}": value for key, value in case.model.items()}).double()
+    logits = with_weights(model, parameters)(inputs)
+    loss = F.cross_entropy(logits.view(targets.numel(), -1), targets, label_smoothing=case.smoothing)
     loss.backward()
     errors, squares = {}, 0.0
     for name, parameter in parameters.items():
@@ -162,11 +103,9 @@ def check(kind, trireme):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trireme", default=os.path.join(REPOSITORY, "build", "cpu", "trireme"))
-    arguments = parser.parse_args()
+    arguments = parser_of(__doc__).parse_args()
     torch.set_num_threads(1)
-    results = [check(kind, os.path.abspath(arguments.trireme)) for kind in (Gpt, ResNet)]
+    results = [check(kind, Program(arguments.trireme)) for kind in (Gpt, ResNet)]
     if not all(results):
         print(f"a gradient is off by more than {TOLERANCE}", file=sys.stderr)
     return 0 if all(results) else 1

@@ -19,17 +19,16 @@ With --expectations, for any model: writes transformers' fp32 logits on fixed in
 trireme_expectations.safetensors, which `trireme checkpoint import` reads. Takes seconds for a small model. Needs: pip
 install numpy safetensors transformers torch h5py. Exit 77 if one is missing.
 """
-import argparse
 import pathlib
 import random
 import re
-import subprocess
 import sys
 import tempfile
 
-from exchange import Program, add_program, compare_texts, h5py, load_file, np, torch, transformers
+from exchange import compare_texts, h5py, load_file, np, torch, transformers
 from safetensors.numpy import save_file as save_numpy
 from safetensors.torch import save_file
+from shared import Program, parser_of, run, same_bits
 
 GPT2LMHeadModel = transformers.GPT2LMHeadModel
 LOSS_TOLERANCE = 1e-4
@@ -40,17 +39,13 @@ EXPECTED_TOKENS = 16
 EXPECTATIONS = "trireme_expectations.safetensors"
 
 
-def same(left, right):
-    return left.shape == right.shape and np.array_equal(left.view(np.uint32), right.view(np.uint32))
-
-
 def compare(what, ours, others, rows):
     """All tensors bit for bit; beyond `rows` the token matrix is padding, which only we have."""
     if set(ours) != set(others):
         sys.exit(f"{what}: other tensors: {sorted(set(ours) ^ set(others))}")
     for name, values in ours.items():
         count = rows if name == "embedding.token.weight" else len(values)
-        if not same(values[:count], others[name][:count]):
+        if not same_bits(values[:count], others[name][:count]):
             sys.exit(f"{what}: {name} has other values")
 
 
@@ -111,8 +106,7 @@ def write_expectations(directory):
 
 
 def logits_of(directory):
-    stored = load_file(pathlib.Path(directory) / EXPECTATIONS)
-    return stored.pop("logits"), stored
+    return load_file(directory / EXPECTATIONS)["logits"]
 
 
 class Exchange:
@@ -151,7 +145,7 @@ class Exchange:
         exported = load_file(there / "model.safetensors")
         state = model.transformer.state_dict()
         for name, values in exported.items():
-            if not same(state[name.removeprefix("transformer.")].numpy(), values):
+            if not same_bits(state[name.removeprefix("transformer.")].numpy(), values):
                 sys.exit(f"{name}: transformers has other values than the file")
         self.compare_losses("exported", weights, model)
         rows = model.config.vocab_size
@@ -170,7 +164,7 @@ class Exchange:
         self.forward_check(self.place / "random")
         back = load_in_transformers(self.exported(weights, "random_back"))
         theirs, returned = model.state_dict(), back.state_dict()
-        if any(not same(values.numpy(), returned[name].numpy()) for name, values in theirs.items()):
+        if any(not same_bits(values.numpy(), returned[name].numpy()) for name, values in theirs.items()):
             sys.exit("random weights came back with other values")
         print(f"{len(theirs)} random tensors here and back")
         run = self.place / "run"
@@ -180,33 +174,30 @@ class Exchange:
         if not (tokens and error < TEXT_TOLERANCE):
             sys.exit("texts are continued or scored otherwise than in transformers")
 
-
     def forward_check(self, directory):
         write_expectations(directory)
         if "logits as in" not in self.trireme("checkpoint", "import", directory, "--out", self.place / "checked"):
             sys.exit("import did not check itself")
-        theirs, _ = logits_of(directory)
+        theirs = logits_of(directory)
         out = self.place / "told"
         self.trireme("checkpoint", "export", self.place / "checked", "--out", out, "--expectations")
-        told, inputs = logits_of(out)
+        told = logits_of(out)
         if not np.allclose(told, theirs, rtol=0, atol=LOGIT_TOLERANCE * max(1, np.abs(theirs).max())):
             sys.exit("export --expectations tells other logits than transformers")
         weights = load_file(directory / "model.safetensors")
         name = next(name for name in sorted(weights) if ".h." in name and weights[name].ndim == 2)
         save_numpy({**weights, name: -weights[name]}, directory / "model.safetensors", metadata={"format": "pt"})
-        done = subprocess.run([self.trireme.path, "checkpoint", "import", directory, "--out", self.place / "wrong"],
-                              capture_output=True, text=True, check=False)
-        if done.returncode != 4 or "the largest difference of logits" not in done.stderr:
+        done = run([self.trireme.path, "checkpoint", "import", directory, "--out", self.place / "wrong"], codes=[4])
+        if "the largest difference of logits" not in done.stderr:
             sys.exit(f"import took weights with another {name}:\n{done.stdout}{done.stderr}")
         print(f"{told.size} logits told and checked; another {name} is refused")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("run", nargs="?")
     parser.add_argument("--data", help="directory of one packed shard")
     parser.add_argument("--expectations", metavar="DIRECTORY", help="write logits of transformers beside these weights")
-    add_program(parser)
     arguments = parser.parse_args()
     if arguments.expectations:
         return write_expectations(arguments.expectations)

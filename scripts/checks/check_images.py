@@ -8,22 +8,19 @@ Creates an image of each kind, packs it with 3 and with 1 channels, reads it wit
 Image.open(file).convert("RGB") and convert("L"). Only 16-bit grey is compared with the high byte, because Pillow clips
 it to 255. Prints a line per kind; exit 1 if pixels differ; exit 77 if a package is missing. Takes seconds.
 """
-import argparse
 import io
 import pathlib
 import struct
-import subprocess
 import sys
 import tempfile
 import zlib
 
-try:
+from shared import packages, parser_of, run
+
+with packages("h5py numpy pillow"):
     import h5py
     import numpy as np
     from PIL import Image, ImageCms
-except ImportError as error:
-    print(f"skipped: {error}; pip install h5py numpy pillow")
-    sys.exit(77)
 
 HEIGHT, WIDTH = 29, 37
 GREY, RGB, PALETTE, GREY_ALPHA, RGBA = 0, 2, 3, 4, 6
@@ -66,7 +63,6 @@ def png_kinds(random):
     notes = {"gAMA 1.0": [(b"gAMA", struct.pack(">I", 100000))], "gAMA 0.45": [(b"gAMA", struct.pack(">I", 45455))],
              "sRGB": [(b"sRGB", b"\0")], "iCCP": [(b"iCCP", b"profile\0\0" + profile)],
              "cHRM": [(b"cHRM", struct.pack(">8I", 31270, 32900, 64000, 33000, 30000, 60000, 15000, 6000))],
-             "bKGD": [(b"bKGD", None)], "sBIT": [(b"sBIT", None)],
              "eXIf": [(b"eXIf", orientation_exif(6)[6:])]}
     background = {GREY: b"\0\x40", GREY_ALPHA: b"\0\x40", RGB: b"\0\x40" * 3, RGBA: b"\0\x40" * 3, PALETTE: b"\1"}
     depths = {GREY: (1, 2, 4, 8, 16), RGB: (8, 16), PALETTE: (1, 2, 4, 8), GREY_ALPHA: (8, 16), RGBA: (8, 16)}
@@ -81,18 +77,14 @@ def png_kinds(random):
             elif kind in (GREY, RGB):
                 transparent = [(b"tRNS", pixels[0, 0].astype(">u2").tobytes())]
             name = f"png {names[kind]} {depth} bit"
-            yield name, png(pixels, depth, kind, must), pixels, depth
-            yield f"{name} interlaced", png(pixels, depth, kind, must, interlaced=True), pixels, depth
+            yield name, png(pixels, depth, kind, must), pixels
+            yield f"{name} interlaced", png(pixels, depth, kind, must, interlaced=True), pixels
             if transparent:
-                yield f"{name} tRNS", png(pixels, depth, kind, must + transparent), pixels, depth
+                yield f"{name} tRNS", png(pixels, depth, kind, must + transparent), pixels
+            yield f"{name} bKGD", png(pixels, depth, kind, must + [(b"bKGD", background[kind])]), pixels
+            notes["sBIT"] = [(b"sBIT", bytes([min(depth, 5)] * (3 if kind == PALETTE else CHANNELS[kind])))]
             for note, chunks in notes.items():
-                if note == "bKGD":
-                    yield f"{name} {note}", png(pixels, depth, kind, must + [(b"bKGD", background[kind])]), pixels, depth
-                elif note == "sBIT":
-                    bits = bytes([min(depth, 5)] * (3 if kind == PALETTE else CHANNELS[kind]))
-                    yield f"{name} {note}", png(pixels, depth, kind, [(b"sBIT", bits)] + must), pixels, depth
-                else:
-                    yield f"{name} {note}", png(pixels, depth, kind, chunks + must), pixels, depth
+                yield f"{name} {note}", png(pixels, depth, kind, chunks + must), pixels
 
 
 def orientation_exif(value):
@@ -142,7 +134,7 @@ def jpeg_kinds(random):
         yield f"jpeg YCCK {seed}", ycck(cmyk)
 
 
-def expected(data, pixels, depth, mode):
+def expected(data, pixels, mode):
     image = Image.open(io.BytesIO(data))
     if image.mode.startswith("I"):  # 16-bit grey: Pillow clips
         high = (pixels[:, :, 0] >> 8).astype(np.uint8)
@@ -152,27 +144,23 @@ def expected(data, pixels, depth, mode):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    default = pathlib.Path(__file__).resolve().parents[2] / "build/cpu/trireme"
-    parser.add_argument("--trireme", default=str(default), help="the program (default: build/cpu/trireme)")
-    binary = parser.parse_args().trireme
+    trireme = parser_of(__doc__).parse_args().trireme
     random = np.random.default_rng(1)
-    kinds = list(png_kinds(random)) + [(name, data, None, 8) for name, data in jpeg_kinds(random)]
+    kinds = list(png_kinds(random)) + [(name, data, None) for name, data in jpeg_kinds(random)]
     differing = set()
     with tempfile.TemporaryDirectory() as directory:
         tree = pathlib.Path(directory, "tree")
-        for index, (_, data, _, _) in enumerate(kinds):
+        for index, (_, data, _) in enumerate(kinds):
             folder = tree / f"{index:04}"
             folder.mkdir(parents=True)
             (folder / "image").write_bytes(data)
         for channels, mode in ((3, "RGB"), (1, "L")):
             out = pathlib.Path(directory, mode)
-            subprocess.run([binary, "data", "pack-images", "--quiet", "--no-shuffle", "--channels", str(channels),
-                            str(tree), "--out", str(out)], check=True, stdout=subprocess.DEVNULL)
+            run([trireme, "data", "pack-images", "--no-shuffle", "--channels", channels, tree, "--out", out])
             with h5py.File(out / "shard_00000.h5") as shard:
                 packed = shard["images"][:]
-            for index, (name, data, pixels, depth) in enumerate(kinds):
-                difference = np.abs(packed[index].astype(int) - expected(data, pixels, depth, mode).astype(int))
+            for index, (name, data, pixels) in enumerate(kinds):
+                difference = np.abs(packed[index].astype(int) - expected(data, pixels, mode).astype(int))
                 if difference.any():
                     differing.add(name)
                     print(f"{name} as {mode}: {np.count_nonzero(difference)} of {difference.size} values differ, "

@@ -12,7 +12,6 @@ missing_value of a wider float type is rounded to the variable's, integers scale
 
 Exit code 0: all agree; 1: some do not; 77: Python lacks netCDF4.
 """
-import argparse
 import random
 import subprocess
 import sys
@@ -20,12 +19,11 @@ import tempfile
 import warnings
 from pathlib import Path
 
-try:
+from shared import add_built, packages, parser_of
+
+with packages("netCDF4"):
     import netCDF4
     import numpy
-except ImportError as error:
-    print(f"skipped: {error}; install with: pip install netCDF4")
-    sys.exit(77)
 
 TYPES = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "f4", "f8"]
 
@@ -99,8 +97,8 @@ def expected_values(variable):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--values", required=True, help="the program tests/field_values of a build")
+    parser = parser_of(__doc__, program="")
+    add_built(parser, "--values", "tests/field_values")
     parser.add_argument("--files", type=int, default=12)
     parser.add_argument("--variables", type=int, default=16, help="of each file")
     parser.add_argument("--seed", type=int, default=1)
@@ -117,11 +115,8 @@ def main():
                 file.createDimension("y", 12)
                 file.createDimension("x", 9)
                 made = {f"v{i}": write_variable(choose, numbers, file, f"v{i}") for i in range(arguments.variables)}
-            done = subprocess.run([arguments.values, path, *made], capture_output=True)
-            if done.returncode != 0:
-                print(done.stderr.decode())
-                return 1
-            ours = numpy.frombuffer(done.stdout, "f4").reshape(len(made), 12, 9)
+            said = subprocess.run([arguments.values, path, *made], stdout=subprocess.PIPE, check=True).stdout
+            ours = numpy.frombuffer(said, "f4").reshape(len(made), 12, 9)
             with netCDF4.Dataset(path) as file:
                 for values, (name, how) in zip(ours, made.items()):
                     theirs = expected_values(file[name])

@@ -7,15 +7,14 @@
 Opens each file with the reference reader, writes the same tensors with the reference writer and compares both byte for
 byte. Takes a second; prints one line per file; exits 1 on a difference.
 """
-import argparse
 import ctypes
 import json
 import sys
 
-try:
+from shared import packages, parser_of
+
+with packages("'safetensors>=0.8' numpy"):
     import safetensors
-except ImportError as error:
-    sys.exit(f"{error}; install with: pip install 'safetensors>=0.8' numpy")
 
 DTYPE_NAMES = {  # the file's spelling: the reference writer's
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "U64": "uint64", "U32": "uint32",
@@ -34,7 +33,7 @@ def check(path):
         ours = file.read()
     # deserialize() validates like the reference reader; it keeps dtypes that numpy lacks.
     tensors = dict(safetensors.deserialize(ours))
-    header, length, _ = split(ours)
+    header, *_ = split(ours)
     metadata = dict(dict(header).get("__metadata__", []))
     buffers = {name: ctypes.create_string_buffer(bytes(spec["data"]), max(1, len(spec["data"])))
                for name, spec in tensors.items()}
@@ -56,7 +55,7 @@ def check(path):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, program="")
     parser.add_argument("file", nargs="+")
     results = [check(path) for path in parser.parse_args().file]
     for text, _ in results:

@@ -8,18 +8,14 @@ module of check_tokenizer.py.
 
   scripts/checks/check_sentencepiece.py --trireme build/cpu/trireme
 """
-import argparse
 import os
-import sys
 import tempfile
 
-try:
-    import sentencepiece
-except ImportError as error:
-    print(f"skipped: {error}; install with: pip install sentencepiece")
-    sys.exit(77)
+from check_tokenizer import check_documents, mixed_text, texts_at_hand
+from shared import packages, parser_of
 
-from check_tokenizer import check_documents, files_at_hand, mixed_text
+with packages("sentencepiece"):
+    import sentencepiece
 
 LLAMA2 = {"model_type": "bpe", "byte_fallback": True, "normalization_rule_name": "identity", "remove_extra_whitespaces": False,
           "split_digits": True, "allow_whitespace_only_pieces": True}
@@ -37,30 +33,15 @@ def train(name, options, texts, directory):
 def check(name, path, arguments, documents, directory):
     processor = sentencepiece.SentencePieceProcessor(model_file=path)
     check_documents(name, "sentencepiece", path, arguments, documents, directory,
-                    lambda texts: processor.encode(texts, num_threads=arguments.threads), Named(processor))
-
-
-class Named:
-    """Adds the name by which compare() decodes."""
-
-    def __init__(self, processor):
-        self.processor = processor
-
-    def decode(self, ids, skip_special_tokens=False):
-        return [self.processor.id_to_piece(int(it)) for it in ids]
+                    lambda texts: processor.encode(texts, num_threads=arguments.threads), processor.id_to_piece)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trireme", required=True, help="the program")
+    parser = parser_of(__doc__)
     parser.add_argument("--megabytes", type=int, default=4, help="of text in documents")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     arguments = parser.parse_args()
-    texts = []
-    for path in files_at_hand():
-        with open(path, encoding="utf-8", errors="replace") as file:
-            texts.append(file.read())
-    texts = [it for it in texts if len(it) > 1000]
+    texts = texts_at_hand()
     documents = mixed_text(arguments.megabytes * 1_000_000, texts)
     with tempfile.TemporaryDirectory() as directory:
         for name, options in MODELS.items():

@@ -9,25 +9,22 @@ Exits with 77 if Python lacks tokenizers or h5py.
   scripts/checks/check_tokenizer.py --trireme build/cpu/trireme                    a few MB of text, some minutes
   scripts/checks/check_tokenizer.py --trireme build/cpu/trireme --megabytes 100 --whole 1 --threads 2 --styles llama3    with the time of both (half a minute)
 """
-import argparse
-import glob
 import json
 import os
+import pathlib
 import random
 import resource
-import subprocess
 import sys
 import tempfile
 import time
 import unicodedata
 
-try:
+from shared import REPOSITORY, packages, parser_of, run
+
+with packages("tokenizers h5py numpy"):
     import h5py
     import numpy
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
-except ImportError as error:
-    print(f"skipped: {error}; install with: pip install tokenizers h5py numpy")
-    sys.exit(77)
 
 SEPARATOR = "\x1e"
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
@@ -86,13 +83,14 @@ def make_tokenizer(style, texts, path):
     return Tokenizer.from_file(path)
 
 
-def files_at_hand():
-    top = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+def texts_at_hand():
+    """Long texts of this repository and of the system."""
     found = []
     for pattern in ("**/*.md", "runtime/**/*.cpp", "data/**/*.cpp", "scripts/**/*.py", "configs/**/*.yaml"):
-        found += sorted(glob.glob(os.path.join(top, pattern), recursive=True))
-    found += sorted(glob.glob("/usr/share/i18n/locales/*"))[:200]
-    return found
+        found += sorted(REPOSITORY.glob(pattern))
+    found += sorted(pathlib.Path("/usr/share/i18n/locales").glob("*"))[:200]
+    texts = [path.read_text(encoding="utf-8", errors="replace") for path in found]
+    return [text for text in texts if len(text) > 1000]
 
 
 def is_old(letter):
@@ -153,26 +151,23 @@ def cpu_seconds(who):
 def pack(arguments, out, path, tokenizer, more=()):
     """Seconds of the whole program: CPU time and wall time."""
     start, wall = cpu_seconds(resource.RUSAGE_CHILDREN), time.monotonic()
-    command = [arguments.trireme, "data", "pack-text", path, "--out", out, "--tokenizer", tokenizer, "--quiet", "--force", *more]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}: {done.stdout}{done.stderr}")
+    run([arguments.trireme, "data", "pack-text", path, "--out", out, "--tokenizer", tokenizer, "--quiet", "--force", *more])
     return cpu_seconds(resource.RUSAGE_CHILDREN) - start, time.monotonic() - wall
 
 
-def compare(name, what, ours, theirs, tokenizer):
+def compare(name, what, ours, theirs, piece):
     if len(ours) == len(theirs) and (ours == theirs).all():
         return
     same = min(len(ours), len(theirs))
     different = numpy.flatnonzero(ours[:same] != theirs[:same])
     at = int(different[0]) if len(different) else same
-    show = [f"{list(ids[at - 5:at + 10])} {tokenizer.decode(list(ids[at - 5:at + 10]), skip_special_tokens=False)!r}" for ids in (ours, theirs)]
+    show = [f"{ids[at - 5:at + 10].tolist()} {[piece(it) for it in ids[at - 5:at + 10].tolist()]}" for ids in (ours, theirs)]
     sys.exit(f"{name}: {what}: {len(ours)} tokens against {len(theirs)}, the first difference at {at}:\n  trireme    {show[0]}\n  tokenizers {show[1]}")
 
 
-def check_documents(name, maker, path, arguments, documents, directory, encode, decoder):
+def check_documents(name, maker, path, arguments, documents, directory, encode, piece):
     """Packs the documents and compares each token with `encode`, which maps a list of texts to a list of ids each.
-    `maker`: the shards' name of the tokenizer; `decoder` shows a difference. Returns texts and ids."""
+    `maker`: the shards' name of the tokenizer; `piece` is the text of an id, to show a difference. Returns texts and ids."""
     data, out = os.path.join(directory, "text"), os.path.join(directory, "out")
     separator = SEPARATOR.encode()
     with open(data, "wb") as file:
@@ -184,7 +179,7 @@ def check_documents(name, maker, path, arguments, documents, directory, encode, 
     # In slices: the library's objects for 100 MB would take many GB.
     theirs = [numpy.asarray(it, numpy.int64) for at in range(0, len(texts), 1000) for it in encode(texts[at:at + 1000])]
     theirs_seconds, theirs_wall = cpu_seconds(resource.RUSAGE_SELF) - start, time.monotonic() - wall
-    compare(name, "documents", ours, numpy.concatenate(theirs), decoder)
+    compare(name, "documents", ours, numpy.concatenate(theirs), piece)
     # A document without tokens does not count.
     starts = numpy.unique(numpy.concatenate([[0], numpy.cumsum([len(it) for it in theirs])]))
     assert numpy.array_equal(offsets, starts), f"{name}: documents begin elsewhere"
@@ -200,25 +195,24 @@ def check_style(style, arguments, documents, texts, directory):
     path = os.path.join(directory, f"{name}.json")
     tokenizer = make_tokenizer(style, texts, path)
     decoded, theirs = check_documents(name, "huggingface", path, arguments, documents, directory,
-                                      lambda part: [it.ids for it in tokenizer.encode_batch_fast(part, add_special_tokens=False)], tokenizer)
+                                      lambda part: [it.ids for it in tokenizer.encode_batch_fast(part, add_special_tokens=False)], tokenizer.id_to_token)
     data, out = os.path.join(directory, "text"), os.path.join(directory, "out")
     whole = b"\n".join(documents)[:arguments.whole * 1_000_000]
     with open(data, "wb") as file:
         file.write(whole)
     pack(arguments, out, data, path, ["--end-token", tokenizer.id_to_token(5)])
     compare(name, "one long document", stored(out)[0],
-            numpy.asarray(tokenizer.encode(whole.decode(errors="replace"), add_special_tokens=False).ids + [5], numpy.int64), tokenizer)
+            numpy.asarray(tokenizer.encode(whole.decode(errors="replace"), add_special_tokens=False).ids + [5], numpy.int64), tokenizer.id_to_token)
 
     lines = [json.dumps({"id": i, "text": text, "x": {"text": 1}}, ensure_ascii=i % 2 == 0) for i, text in enumerate(decoded[1:2000])]
     with open(data, "w", encoding="utf-8") as file:
         file.write("\n".join(lines))
     pack(arguments, out, data, path, ["--json-field", "text"])
-    compare(name, "JSON lines", stored(out)[0], numpy.concatenate(theirs[1:2000]), tokenizer)
+    compare(name, "JSON lines", stored(out)[0], numpy.concatenate(theirs[1:2000]), tokenizer.id_to_token)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trireme", required=True, help="the program")
+    parser = parser_of(__doc__)
     parser.add_argument("--megabytes", type=int, default=6, help="of text in documents")
     parser.add_argument("--whole", type=int, default=3, help="megabytes of one document")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
@@ -226,11 +220,7 @@ def main():
     arguments = parser.parse_args()
     os.environ["RAYON_NUM_THREADS"] = str(arguments.threads)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-    texts = []
-    for path in files_at_hand():
-        with open(path, encoding="utf-8", errors="replace") as file:
-            texts.append(file.read())
-    texts = [it for it in texts if len(it) > 1000]
+    texts = texts_at_hand()
     documents = mixed_text(arguments.megabytes * 1_000_000, texts)
     with tempfile.TemporaryDirectory() as directory:
         for style in styles():

@@ -1,42 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by the checks against Hugging Face's libraries: the program, and texts to continue and score.
+"""Shared by the checks against Hugging Face's libraries: texts to continue and score.
 
 Not to be run: see check_hugging_face.py. Import it first: it ends with exit code 77 if a library is missing.
 """
 import json
-import pathlib
-import subprocess
-import sys
 
-try:
+from shared import packages
+
+with packages("numpy safetensors transformers torch h5py"):
     import h5py  # noqa: F401
     import numpy as np
     import torch
     import transformers  # noqa: F401
     from safetensors.numpy import load_file  # noqa: F401
-except ImportError as error:
-    print(f"skipped: {error}; pip install numpy safetensors transformers torch h5py")
-    sys.exit(77)
 
-REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 TOKENS = 12  # that both continue a prompt by
-
-
-def add_program(parser):
-    parser.add_argument("--trireme", type=pathlib.Path, default=REPOSITORY / "build/cpu/trireme")
-
-
-class Program:
-    """Calls of trireme, which return its output; a failure ends the check."""
-
-    def __init__(self, path):
-        self.path = path.absolute()
-
-    def __call__(self, *command):
-        done = subprocess.run([self.path, *map(str, command)], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            sys.exit(f"trireme {' '.join(map(str, command))}\nended with status {done.returncode}:\n{done.stdout}{done.stderr}")
-        return done.stdout
 
 
 def prompts_of(context, vocabulary, draw):

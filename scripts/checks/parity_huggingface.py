@@ -20,29 +20,24 @@ Sizes are odd: heads that share keys, head sizes off hidden / heads, every rotar
 1 + patches, both forms of GELU. A few seconds per model. Needs: pip install numpy safetensors transformers torch. Exit 77
 where one is missing.
 """
-import argparse
 import copy
-import json
 import pathlib
 import random
 import re
-import subprocess
 import sys
 import tempfile
 
-try:
+from shared import pack_images, pack_tokens, packages, parser_of, run
+
+with packages("numpy safetensors transformers torch"):
     import numpy as np
     import torch
     import transformers
-    from safetensors.numpy import load_file, save_file
-
     from drawn_models import DRAWN_BY
+    from safetensors.numpy import load_file, save_file
     from torch_adapters import Adapters
-except ImportError as error:
-    print(f"skipped: {error}; pip install numpy safetensors transformers torch")
-    sys.exit(77)
+from workloads import read_steps  # noqa: E402
 
-REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 TOLERANCE = 1e-5
 ADAMW_STEPS, ADAMW_RATE, DECAY, ADAMW_TOLERANCE = 50, 1e-3, 0.1, 1e-4
 LORA_STEPS, LORA_RATE = 20, 3e-3
@@ -59,7 +54,6 @@ optimizer: {optimizer}
 lr_schedule: {{name: constant}}
 """
 SGD = f"{{name: sgd, learning_rate: {SGD_RATE}, momentum: 0.0, weight_decay: 0.0}}"
-LORA_ADAMW = f"{{name: adamw, learning_rate: {LORA_RATE}, betas: [0.9, 0.95], epsilon: {ADAMW_EPSILON}, weight_decay: {DECAY}}}"
 ADAMW = f"{{name: adamw, learning_rate: {ADAMW_RATE}, betas: [0.9, 0.95], epsilon: {ADAMW_EPSILON}, weight_decay: {DECAY}}}"
 
 
@@ -72,8 +66,7 @@ class Text:
         self.tokens = draw.randbytes(batch * model.config.max_position_embeddings + 1)
 
     def pack(self, trireme, place):
-        (place / "tokens.bin").write_bytes(self.tokens)
-        trireme("data", "pack-text", place / "tokens.bin", "--out", place / "data", "--split", "train")
+        pack_tokens(trireme, place, self.tokens)
 
     def loss(self, model, _step=0):
         stream = torch.tensor(list(self.tokens))
@@ -95,8 +88,7 @@ class Texts(Text):
         self.tokens = bytes(0 if token < 20 else token for token in self.tokens)
 
     def pack(self, trireme, place):
-        (place / "tokens.bin").write_bytes(self.tokens)
-        trireme("data", "pack-text", place / "tokens.bin", "--out", place / "data", "--split", "train", "--document-separator", "\\0")
+        pack_tokens(trireme, place, self.tokens, "--document-separator", "\\0")
 
     def parts(self):
         """Inputs and targets; none crosses the end of a text."""
@@ -167,12 +159,7 @@ class Pictures:
         self.labels = bytes(draw.randrange(self.classes) for _ in range(batch))
 
     def pack(self, trireme, place):
-        numbers = [b"".join(value.to_bytes(4, "big") for value in header)
-                   for header in ((0x803, *self.shape), (0x801, self.shape[0]))]
-        (place / "images_idx").write_bytes(numbers[0] + self.pixels)
-        (place / "labels_idx").write_bytes(numbers[1] + self.labels)
-        trireme("data", "pack-images", place / "images_idx", "--labels", place / "labels_idx", "--classes", self.classes,
-                "--out", place / "data", "--split", "train")
+        pack_images(trireme, place, self.pixels, self.shape[1], self.labels, self.classes)
 
     def inputs(self):
         pixels = torch.frombuffer(bytearray(self.pixels), dtype=torch.uint8).view(self.shape[0], 1, *self.shape[1:])
@@ -201,11 +188,10 @@ class Comparison:
         self.sharded = draw.random() < 0.5
 
     def trireme(self, *command):
-        done = subprocess.run([self.program, *map(str, command)], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise SystemExit(f"{self.text}\ntrireme {' '.join(map(str, command))}\nended with status {done.returncode}:\n"
-                             f"{done.stdout}{done.stderr}")
-        return done.stdout
+        try:
+            return run([self.program, *command]).stdout
+        except SystemExit as error:
+            sys.exit(f"{self.text}\n{error}")
 
     def prepare(self):
         theirs = self.place / "theirs"
@@ -230,14 +216,13 @@ class Comparison:
     def train(self, name, steps, optimizer, lora="{}"):
         """The losses of the steps, and the weights after them."""
         config = self.place / f"{name}.yaml"
-        run = self.place / name
-        config.write_text(RUN.format(run=run, model=self.section, data=self.place / "data/train", more=self.data.more,
+        directory = self.place / name
+        config.write_text(RUN.format(run=directory, model=self.section, data=self.place / "data/train", more=self.data.more,
                                      steps=steps, batch=self.batch, weights=self.weights, optimizer=optimizer, lora=lora))
         self.trireme("train", config)
         exported = self.place / f"{name}_exported"
-        self.trireme("checkpoint", "export", run / "weights.safetensors", "--config", config, "--out", exported)
-        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-        return [line["loss"] for line in lines if "grad_norm" in line], self.read(exported)
+        self.trireme("checkpoint", "export", directory / "weights.safetensors", "--config", config, "--out", exported)
+        return [step["loss"] for step in read_steps(directory)], self.read(exported)
 
     def read(self, directory):
         """The tensors of a file by parameter name; for GPT-2 the common prefix is dropped."""
@@ -317,8 +302,8 @@ class Comparison:
         rank, alpha = draw.choice([1, 3, 8]), draw.choice([4.0, 16.0])
         targets = draw.choice([["qkv", "output", "expand", "contract"], ["qkv", "contract"]])
         lora = f"{{rank: {rank}, alpha: {alpha}, targets: [{', '.join(targets)}]}}"
-        self.train("lora_begin", 1, LORA_ADAMW.replace(str(LORA_RATE), "0.0"), lora)
-        losses, _ = self.train("lora", LORA_STEPS, LORA_ADAMW, lora)
+        self.train("lora_begin", 1, ADAMW.replace(str(ADAMW_RATE), "0.0"), lora)
+        losses, _ = self.train("lora", LORA_STEPS, ADAMW.replace(str(ADAMW_RATE), str(LORA_RATE)), lora)
         model = copy.deepcopy(self.model).float()
         begin = load_file(self.place / "lora_begin/weights.safetensors")
         adapters = Adapters(model, {name: torch.tensor(values) for name, values in begin.items() if ".lora_" in name}, alpha / rank)
@@ -362,11 +347,10 @@ class Comparison:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--families", default=",".join(DRAWN_BY))
     parser.add_argument("--models", type=int, default=4, help="of each family")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--trireme", type=pathlib.Path, default=REPOSITORY / "build/cpu/trireme")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     transformers.utils.logging.set_verbosity_error()
@@ -378,7 +362,7 @@ def main():
     for family, index in models:
         draw = random.Random(f"{arguments.seed} {family} {index}")
         with tempfile.TemporaryDirectory(prefix="trireme-parity-") as place:
-            good += Comparison(arguments.trireme.absolute(), place, draw, family, index).run(draw)
+            good += Comparison(arguments.trireme, place, draw, family, index).run(draw)
     print(f"{good} of {len(models)} models agree with transformers {transformers.__version__}")
     return 0 if good == len(models) else 1
 

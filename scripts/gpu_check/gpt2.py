@@ -18,7 +18,6 @@ from workloads import write_tokens
 
 REAL = {"layers": 12, "hidden": 768, "heads": 12, "context": 1024, "vocabulary": 50257}
 REHEARSED = {"layers": 2, "hidden": 128, "heads": 4, "context": 64, "vocabulary": 1000}
-VOCABULARY_MULTIPLE = 64  # models/transformer/transformer.h
 ADAMW = {"learning_rate": 6e-4, "betas": [0.9, 0.95], "epsilon": 1e-8, "weight_decay": 0.1, "clip": 1.0}
 # Largest relative differences of the first gradient norm and of the losses of all steps. AdamW's first steps divide
 # every gradient by its magnitude, so weights with tiny gradients follow their rounding; the loss hardly depends on
@@ -33,7 +32,6 @@ class Size:
         self.model = dict(REAL if check.on_gpu else REHEARSED)
         self.steps, self.global_batch, self.micro_batch = (20, 16, 8) if check.on_gpu else (10, 4, 2)
         self.short = 10  # steps of the switches
-        self.model["padded"] = -(-self.model["vocabulary"] // VOCABULARY_MULTIPLE) * VOCABULARY_MULTIPLE
 
     def token_count(self):
         return self.steps * self.global_batch * self.model["context"] + 1
@@ -53,7 +51,7 @@ def data(check):
 
 def settings(check, precision, steps, extra=None):
     size, tokens = Size(check), check.once("gpt2 data", lambda: data(check))
-    model = {f"model.{name}": value for name, value in size.model.items() if name != "padded"}
+    model = {f"model.{name}": value for name, value in size.model.items()}
     return {**model, "precision": precision, "data.path": tokens, "data.validation_path": '""', "data.shuffle": False,
             "reproducibility": "run", "train.steps": steps, "train.global_batch": size.global_batch,
             "train.micro_batch": size.micro_batch, "train.clip_norm": ADAMW["clip"], "train.eval_every": 0, "train.log_every": 5,

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inputs of the tiny training runs: learnable text and images, and the configs over them."""
 import os
+import random
+
+from workloads import write_idx
 
 CONFIGS = {
     "gpt": """
@@ -38,26 +41,17 @@ CONFIGS["documents"] = CONFIGS["gpt"].replace("DATA/text/train", "DATA/documents
 WORDS = ["oar ", "rower ", "keel ", "bench ", "trireme ", "sea ", "pull ", "the "]
 
 
-def _bits():
-    state = 1
-    while True:
-        state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
-        yield state
-
-
 def pack(check):
     """Creates them below check.place, once per call."""
-    bits, pixels, labels = _bits(), bytearray(), bytearray()
-    text = "".join(WORDS[next(bits) >> 61] for _ in range(12000))
-    for index in range(640):
-        labels.append(index % 10)
-        pixels += bytes((next(bits) >> 56) % 100 + 15 * (index % 10) for _ in range(16 * 16))
-    header = b"\0\0\x08\x03" + b"".join(size.to_bytes(4, "big") for size in (640, 16, 16))
+    generator = random.Random(1)
+    text = "".join(generator.choices(WORDS, k=12000))
+    labels = bytes(index % 10 for index in range(640))
+    pixels = bytes(generator.randrange(100) + 15 * label for label in labels for _ in range(16 * 16))
     at = {name: os.path.join(check.place, name) for name in ("text.txt", "images.idx", "labels.idx", "text", "documents", "images")}
-    for name, data in {"text.txt": text.encode(), "images.idx": header + pixels,
-                       "labels.idx": b"\0\0\x08\x01" + (640).to_bytes(4, "big") + labels}.items():
-        with open(at[name], "wb") as file:
-            file.write(data)
+    with open(at["text.txt"], "w", encoding="utf-8") as file:
+        file.write(text)
+    write_idx(at["images.idx"], (640, 16, 16), pixels)
+    write_idx(at["labels.idx"], (640,), labels)
     check.tool("data", "pack-text", at["text.txt"], "--out", at["text"], "--split", "train", "--quiet")
     check.tool("data", "pack-text", at["text.txt"], "--out", at["documents"], "--split", "train", "--document-separator", "keel ",
                "--quiet")

@@ -14,33 +14,22 @@ import sys
 import torch
 from torch.nn import functional as F
 
-
-def shapes(model):
-    """{name: shape} of the parameters."""
-    width, found = model["hidden"], {}
-    found["embedding.token.weight"] = (model["padded"], width)
-    found["embedding.position.weight"] = (model["context"], width)
-    for index in range(model["layers"]):
-        for name, size in (("norm1", (width,)), ("attention.qkv", (3 * width, width)), ("attention.output", (width, width)),
-                           ("norm2", (width,)), ("mlp.expand", (4 * width, width)), ("mlp.contract", (width, 4 * width))):
-            found[f"blocks.{index}.{name}.weight"] = size
-            found[f"blocks.{index}.{name}.bias"] = size[:1]
-    found["final_norm.weight"] = found["final_norm.bias"] = (width,)
-    return found
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "peers"))
+from torch_models import Gpt, with_weights  # noqa: E402
 
 
-def draw(model):
+def draw(model, layers, vocabulary):
     """As published: normal with 0.02, projections into the residual stream divided by the root of their number."""
     torch.manual_seed(1)
     weights = {}
-    for name, shape in shapes(model).items():
+    for name, parameter in model.named_parameters():
         if "norm" in name:
             # Not ones and zeros, with which a norm's weight and bias have no effect.
-            weights[name] = (1.0 if name.endswith("weight") else 0.0) + 0.02 * torch.randn(shape)
+            weights[name] = (1.0 if name.endswith("weight") else 0.0) + 0.02 * torch.randn(parameter.shape)
         else:
-            scale = 0.02 / math.sqrt(2 * model["layers"]) if name.endswith(("output.weight", "contract.weight")) else 0.02
-            weights[name] = scale * torch.randn(shape)
-    weights["embedding.token.weight"][model["vocabulary"]:] = 0
+            scale = 0.02 / math.sqrt(2 * layers) if name.endswith(("output.weight", "contract.weight")) else 0.02
+            weights[name] = scale * torch.randn(parameter.shape)
+    weights["embedding.token.weight"][vocabulary:] = 0
     return weights
 
 
@@ -59,27 +48,6 @@ def write_safetensors(path, weights):
     os.replace(path + ".tmp", path)
 
 
-def loss_of(p, model, inputs, targets):
-    width, heads = model["hidden"], model["heads"]
-
-    def norm(x, name):
-        return F.layer_norm(x, (width,), p[name + ".weight"], p[name + ".bias"])
-
-    def linear(x, name):
-        return F.linear(x, p[name + ".weight"], p[name + ".bias"])
-
-    x = p["embedding.token.weight"][inputs] + p["embedding.position.weight"]
-    batch, length, _ = x.shape
-    for block in (f"blocks.{index}." for index in range(model["layers"])):
-        q, k, v = (part.view(batch, length, heads, width // heads).transpose(1, 2)
-                   for part in linear(norm(x, block + "norm1"), block + "attention.qkv").split(width, 2))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(x.shape)
-        x = x + linear(y, block + "attention.output")
-        x = x + linear(F.gelu(linear(norm(x, block + "norm2"), block + "mlp.expand"), approximate="tanh"), block + "mlp.contract")
-    logits = F.linear(norm(x, "final_norm"), p["embedding.token.weight"][:model["vocabulary"]])
-    return F.cross_entropy(logits.float().view(-1, logits.shape[-1]), targets.reshape(-1))
-
-
 def batches(task):
     """(inputs, targets) of each micro-batch of each step: samples in order, each `context` tokens and their
     successors."""
@@ -95,19 +63,20 @@ def batches(task):
         yield found
 
 
-def train(task, weights, precision):
+def train(task, model, weights, precision):
     p = {name: tensor.to(task["device"]).clone().requires_grad_() for name, tensor in weights.items()}
     decayed = [tensor for name, tensor in p.items() if tensor.dim() == 2 and name != "embedding.position.weight"]
     others = [tensor for name, tensor in p.items() if tensor.dim() == 1 or name == "embedding.position.weight"]
     optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": task["weight_decay"]}, {"params": others, "weight_decay": 0.0}],
                                   lr=task["learning_rate"], betas=tuple(task["betas"]), eps=task["epsilon"])
-    losses, norms = [], []
+    run, vocabulary, losses, norms = with_weights(model, p), task["model"]["vocabulary"], [], []
     for micro_batches in batches(task):
         optimizer.zero_grad(set_to_none=True)
         total = 0.0
         for inputs, targets in micro_batches:
             with torch.autocast(task["device"], torch.bfloat16, enabled=precision == "bf16"):
-                loss = loss_of(p, task["model"], inputs, targets) / len(micro_batches)
+                logits = run(inputs)[..., :vocabulary].float()
+                loss = F.cross_entropy(logits.reshape(-1, vocabulary), targets.reshape(-1)) / len(micro_batches)
             loss.backward()
             total += loss.item()
         norms.append(torch.nn.utils.clip_grad_norm_(p.values(), task["clip"]).item())
@@ -121,10 +90,11 @@ def main():
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     if task["device"] == "cpu":
         torch.set_num_threads(1)
-    weights = draw(task["model"])
+    model = Gpt({f"model.{key}": value for key, value in task["model"].items()}).to(task["device"])
+    weights = draw(model, task["model"]["layers"], task["model"]["vocabulary"])
     write_safetensors(task["weights"], weights)
     for precision in task["precisions"]:
-        result = train(task, weights, precision) | {"version": torch.__version__}
+        result = train(task, model, weights, precision) | {"version": torch.__version__}
         path = f"{task['out']}.{precision}.json"
         with open(path + ".tmp", "w", encoding="utf-8") as file:
             json.dump(result, file)

@@ -1,8 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The models of compare_pytorch.py in PyTorch: each takes a Workload, and maps (inputs, targets) to the mean loss."""
+"""The models in PyTorch, to compare speed and results: each takes a Workload or a dict of its keys, and maps inputs to
+logits, or (inputs, targets) to the mean loss. Modules of GPT and ResNet have the names of our parameters."""
+import collections
+import functools
+import re
+
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+
+ACTIVATIONS = {"gelu_tanh": functools.partial(F.gelu, approximate="tanh"), "gelu_exact": F.gelu, "silu": F.silu,
+               "relu2": lambda x: F.relu(x).square()}
+
+
+def with_weights(model, weights):
+    """The model as a function of its inputs and of tensors by the names and in the layouts of our files."""
+    theirs = {}
+    for name, _ in [*model.named_parameters(), *model.named_buffers()]:
+        ours = re.sub(r"\.(branch|shortcut)\.", ".", name).replace("running_var", "running_variance")
+        if ours in weights:
+            theirs[name] = weights[ours].permute(0, 3, 1, 2) if weights[ours].dim() == 4 else weights[ours]
+    if len(theirs) != len(weights):
+        raise ValueError(f"{len(weights) - len(theirs)} of {len(weights)} weights are not in the model")
+    return lambda *inputs: torch.func.functional_call(model, theirs, inputs)
 
 
 class Attention(nn.Module):
@@ -12,7 +33,7 @@ class Attention(nn.Module):
         super().__init__()
         self.heads, self.key_heads, self.causal = heads, key_heads, causal
         self.qkv = nn.Linear(width, width + 2 * key_heads * (width // heads), bias=bias)
-        self.projection = nn.Linear(width, width, bias=bias)
+        self.output = nn.Linear(width, width, bias=bias)
 
     def forward(self, x, rotary=None):
         batch, length, width = x.shape
@@ -22,7 +43,7 @@ class Attention(nn.Module):
         if rotary is not None:
             q, k = rotated(q, *rotary), rotated(k, *rotary)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal, enable_gqa=self.key_heads != self.heads)
-        return self.projection(y.transpose(1, 2).reshape(batch, length, width))
+        return self.output(y.transpose(1, 2).reshape(batch, length, width))
 
 
 def rotated(x, cosines, sines):
@@ -32,13 +53,13 @@ def rotated(x, cosines, sines):
 
 
 class Mlp(nn.Module):
-    def __init__(self, width, wide, gelu):
+    def __init__(self, width, wide, activate):
         super().__init__()
-        self.gelu = gelu
-        self.up, self.down = nn.Linear(width, wide), nn.Linear(wide, width)
+        self.activate = activate
+        self.expand, self.contract = nn.Linear(width, wide), nn.Linear(wide, width)
 
     def forward(self, x):
-        return self.down(F.gelu(self.up(x), approximate=self.gelu))
+        return self.contract(self.activate(self.expand(x)))
 
 
 class Swiglu(nn.Module):
@@ -66,11 +87,12 @@ class Block(nn.Module):
         return x + self.mlp(self.norm2(x))
 
 
-def classic_block(work, gelu, causal, norms_after=False):
-    """A block with layer norms, GELU and biases."""
+def classic_block(work, activate, causal, norms_after=False):
+    """A block with layer norms and biases."""
     width, heads = work["model.hidden"], work["model.heads"]
     wide = work.get("model.intermediate", 4 * width)
-    return Block(lambda: nn.LayerNorm(width), Attention(width, heads, heads, True, causal), Mlp(width, wide, gelu), norms_after)
+    return Block(lambda: nn.LayerNorm(width), Attention(width, heads, heads, True, causal), Mlp(width, wide, activate),
+                 norms_after)
 
 
 def token_loss(logits, targets):
@@ -82,8 +104,8 @@ class Transformer(nn.Module):
 
     def __init__(self, work, blocks):
         super().__init__()
-        # The vocabulary is padded to whole tiles, which are faster in PyTorch's matmuls than 50257.
-        self.tokens = nn.Embedding(-(-work["model.vocabulary"] // 128) * 128, work["model.hidden"])
+        # The vocabulary is padded as ours, which is faster in PyTorch's matmuls than 50257 too.
+        self.embedding = nn.ModuleDict({"token": nn.Embedding(-(-work["model.vocabulary"] // 64) * 64, work["model.hidden"])})
         self.blocks = nn.ModuleList(blocks)
 
     def draw(self):
@@ -97,18 +119,21 @@ class Transformer(nn.Module):
         return x
 
     def head(self, x):
-        return x @ self.tokens.weight.t()
+        return x @ self.embedding.token.weight.t()
 
 
 class Gpt(Transformer):
     def __init__(self, work):
-        super().__init__(work, (classic_block(work, "tanh", causal=True) for _ in range(work["model.layers"])))
-        self.positions = nn.Embedding(work["model.context"], work["model.hidden"])
-        self.norm = nn.LayerNorm(work["model.hidden"])
+        activate = ACTIVATIONS[work.get("model.activation", "gelu_tanh")]
+        super().__init__(work, (classic_block(work, activate, causal=True) for _ in range(work["model.layers"])))
+        self.embedding["position"] = nn.Embedding(work["model.context"], work["model.hidden"])
+        self.final_norm = nn.LayerNorm(work["model.hidden"])
         self.draw()
 
-    def forward(self, ids, targets):
-        return token_loss(self.head(self.norm(self.run(self.tokens(ids) + self.positions.weight))), targets)
+    def forward(self, ids, targets=None):
+        x = self.run(self.embedding.token(ids) + self.embedding.position.weight)
+        logits = self.head(self.final_norm(x))
+        return logits if targets is None else token_loss(logits, targets)
 
 
 class Llama(Transformer):
@@ -125,7 +150,7 @@ class Llama(Transformer):
         self.draw()
 
     def forward(self, ids, targets):
-        x = self.tokens(ids)
+        x = self.embedding.token(ids)
         rotary = (self.cosines.to(x.dtype), self.sines.to(x.dtype))
         return token_loss(self.head(self.norm(self.run(x, rotary))), targets)
 
@@ -133,16 +158,16 @@ class Llama(Transformer):
 class Bert(Transformer):
     def __init__(self, work):
         width = work["model.hidden"]
-        super().__init__(work, (classic_block(work, "none", causal=False, norms_after=True)
+        super().__init__(work, (classic_block(work, F.gelu, causal=False, norms_after=True)
                                 for _ in range(work["model.layers"])))
         self.positions, self.kinds = nn.Embedding(work["model.context"], width), nn.Embedding(2, width)
         self.norm = nn.LayerNorm(width)
         self.transform = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.LayerNorm(width))
-        self.bias = nn.Parameter(torch.zeros(self.tokens.num_embeddings))
+        self.bias = nn.Parameter(torch.zeros(self.embedding.token.num_embeddings))
         self.draw()
 
     def forward(self, ids, targets):
-        x = self.norm(self.tokens(ids) + self.positions.weight + self.kinds.weight[0])
+        x = self.norm(self.embedding.token(ids) + self.positions.weight + self.kinds.weight[0])
         return token_loss(self.head(self.transform(self.run(x))) + self.bias, targets)
 
 
@@ -154,7 +179,7 @@ class Vit(nn.Module):
         width, patch = work["model.hidden"], work["model.patch"]
         self.patches = nn.Conv2d(work["model.channels"], width, patch, patch)
         self.positions = nn.Parameter(torch.randn((work["model.image_size"] // patch) ** 2, width) * 0.02)
-        self.blocks = nn.ModuleList(classic_block(work, "none", causal=False) for _ in range(work["model.layers"]))
+        self.blocks = nn.ModuleList(classic_block(work, F.gelu, causal=False) for _ in range(work["model.layers"]))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, work["model.classes"])
 
     def forward(self, images, labels):
@@ -164,21 +189,26 @@ class Vit(nn.Module):
         return F.cross_entropy(self.head(self.norm(x).mean(dim=1)).float(), labels)
 
 
-def unit(inputs, outputs, window, stride):
-    return nn.Sequential(nn.Conv2d(inputs, outputs, window, stride, window // 2, bias=False), nn.BatchNorm2d(outputs))
+def unit(inputs, outputs, window, stride, name=""):
+    return {f"convolution{name}": nn.Conv2d(inputs, outputs, window, stride, window // 2, bias=False),
+            f"norm{name}": nn.BatchNorm2d(outputs)}
+
+
+def sequence(*parts):
+    return nn.Sequential(collections.OrderedDict(layer for part in parts for layer in part.items()))
 
 
 class ResNetBlock(nn.Module):
     def __init__(self, inputs, width, stride, bottleneck):
         super().__init__()
         outputs = 4 * width if bottleneck else width
+        sizes = [(inputs, width, 3, stride), (width, outputs, 3, 1)]
         if bottleneck:  # the stride is in the 3x3 convolution
-            units = [unit(inputs, width, 1, 1), unit(width, width, 3, stride), unit(width, outputs, 1, 1)]
-        else:
-            units = [unit(inputs, width, 3, stride), unit(width, outputs, 3, 1)]
-        self.branch = nn.Sequential(*[layer for part in units for layer in (part, nn.ReLU(inplace=True))][:-1])
+            sizes = [(inputs, width, 1, 1), (width, width, 3, stride), (width, outputs, 1, 1)]
+        parts = [unit(*size, number) | {f"relu{number}": nn.ReLU(inplace=True)} for number, size in enumerate(sizes, 1)]
+        self.branch = sequence(*parts)[:-1]
         changes = stride != 1 or inputs != outputs
-        self.shortcut = unit(inputs, outputs, 1, stride) if changes else nn.Identity()
+        self.shortcut = sequence(unit(inputs, outputs, 1, stride, "_shortcut")) if changes else nn.Identity()
 
     def forward(self, x):
         return F.relu(self.branch(x) + self.shortcut(x))
@@ -187,24 +217,22 @@ class ResNetBlock(nn.Module):
 class ResNet(nn.Module):
     def __init__(self, work):
         super().__init__()
-        width, bottleneck = work["model.width"], work["model.block"] == "bottleneck"
-        if work["model.stem"] == "small":
-            self.stem = nn.Sequential(unit(work["model.channels"], width, 3, 1), nn.ReLU(inplace=True))
-        else:
-            self.stem = nn.Sequential(unit(work["model.channels"], width, 7, 2), nn.ReLU(inplace=True),
-                                      nn.MaxPool2d(3, 2, 1))
-        layers, inputs = [], width
+        width, bottleneck, small = work["model.width"], work["model.block"] == "bottleneck", work["model.stem"] == "small"
+        self.stem = sequence(unit(work["model.channels"], width, 3 if small else 7, 1 if small else 2),
+                             {"relu": nn.ReLU(inplace=True)}, {} if small else {"pool": nn.MaxPool2d(3, 2, 1)})
+        self.stages, inputs = nn.Sequential(), width
         for stage, count in enumerate(work["model.stages"]):
+            blocks = []
             for index in range(count):
-                layers.append(ResNetBlock(inputs, width << stage, 2 if stage > 0 and index == 0 else 1, bottleneck))
+                blocks.append(ResNetBlock(inputs, width << stage, 2 if stage > 0 and index == 0 else 1, bottleneck))
                 inputs = (width << stage) * (4 if bottleneck else 1)
-        self.blocks = nn.Sequential(*layers)
-        self.head = nn.Linear(inputs, work["model.classes"])
+            self.stages.append(nn.Sequential(*blocks))
+        self.classifier = nn.Linear(inputs, work["model.classes"])
         self.smoothing = work.get("train.label_smoothing", 0.0)
 
-    def forward(self, images, labels):
-        logits = self.head(self.blocks(self.stem(images)).mean(dim=(2, 3)))
-        return F.cross_entropy(logits.float(), labels, label_smoothing=self.smoothing)
+    def forward(self, images, labels=None):
+        logits = self.classifier(self.stages(self.stem(images)).mean(dim=(2, 3)))
+        return logits if labels is None else F.cross_entropy(logits.float(), labels, label_smoothing=self.smoothing)
 
 
 MODELS = {"gpt2": Gpt, "llama": Llama, "bert": Bert, "vit": Vit, "resnet": ResNet}
