@@ -26,8 +26,7 @@ read_options "--campaigns --events --steps --seed --trireme --keep --launcher" "
 [[ $campaigns$events$steps$seed =~ ^[0-9]+$ ]] || die "--campaigns, --events, --steps and --seed are numbers"
 ((steps > 0 && steps % 5 == 0)) || die "--steps $steps: checkpoints are written every 5 steps, so it must be a multiple of 5"
 [[ $launcher =~ ^(slurm|hosts|both)$ ]] || die "--launcher $launcher: use slurm, hosts or both"
-trireme=$(realpath -- "$trireme")
-[[ -x $trireme ]] || die "$trireme: there is no such program; build it or say where it is with --trireme"
+need_trireme
 # shellcheck source=tests/hosts/network.sh
 source "$repository/tests/hosts/network.sh"
 lacks=$(network_lacks)

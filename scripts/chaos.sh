@@ -26,11 +26,7 @@ read_options "--minutes --build --seed --keep" --no-fuzzer "$@"
   die "$build: there is no build with tests; make it with cmake --preset cpu && cmake --build --preset cpu"
 build=$(realpath -- "$build")
 
-work=${keep:-$(mktemp -d "${TMPDIR:-/tmp}/trireme-chaos.XXXXXX")}
-mkdir -p "$work"
-work=$(realpath -- "$work")
-# Keeps the files of a failure.
-if [[ -z $keep ]]; then trap '(($? != 0)) || rm -rf -- "$work"' EXIT; fi
+make_work chaos
 share=$((minutes * 20)) failed=0
 say "$minutes minutes, seed $seed, logs in $work"
 

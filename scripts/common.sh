@@ -36,6 +36,20 @@ read_options() {
   done
 }
 
+# need_trireme: $trireme becomes absolute, and must be there.
+need_trireme() {
+  trireme=$(realpath -m -- "$trireme")
+  [[ -x $trireme ]] || die "$trireme: there is no such program; build it or say where it is with --trireme"
+}
+
+# make_work NAME: $work is --keep's directory, or a temporary one that a success removes.
+make_work() {
+  work=${keep:-$(mktemp -d "${TMPDIR:-/tmp}/trireme-$1.XXXXXX")}
+  mkdir -p -- "$work" || die "--keep $keep: cannot be created"
+  work=$(realpath -- "$work")
+  if [[ -z $keep ]]; then trap '(($? != 0)) || rm -rf -- "$work"' EXIT; fi
+}
+
 # run_quietly LABEL COMMAND...: writes the output to a log. Shows its last line on a terminal, else a line every ten
 # seconds; if the command fails, prints the end of the log.
 run_quietly() {

@@ -28,16 +28,11 @@ read_options "--model --precision --jobs --kills --steps --seed --trireme --keep
 [[ " $small_models " == *" $model "* ]] || die "--model $model: use one of $small_models"
 [[ $precision == fp32 || $precision == bf16 ]] || die "--precision $precision: use fp32 or bf16"
 ((kills > 0)) || die "--kills 0: nothing would be tested"
-trireme=$(realpath -- "$trireme")
-[[ -x $trireme ]] || die "$trireme: there is no such program; build it or say where it is with --trireme"
+need_trireme
 # shellcheck source=launch/mpi_env.sh
 source "$repository/launch/mpi_env.sh" 4
 
-work=${keep:-$(mktemp -d "${TMPDIR:-/tmp}/trireme-kill.XXXXXX")}
-mkdir -p "$work"
-work=$(realpath -- "$work")
-# Keeps the files of a failure.
-if [[ -z $keep ]]; then trap '(($? != 0)) || rm -rf -- "$work"' EXIT; fi
+make_work kill
 RANDOM=$((seed % 32768))
 say "seed $seed, $work"
 

@@ -23,11 +23,11 @@ source "$(dirname "${BASH_SOURCE[0]}")/small_models.sh"
 
 model=gpt ranks=1,2,3,4,5,6,7,8 precision=fp32 quick=false keep='' trireme=$repository/build/cpu/trireme
 read_options "--model --ranks --precision --trireme --keep" --quick "$@"
-trireme=$(realpath -m -- "$trireme") rank_counts=$ranks
+rank_counts=$ranks
 [[ $rank_counts =~ ^[1-8](,[1-8])*$ ]] || die "--ranks $rank_counts: give some of 1 to 8, with commas between"
 [[ " $small_models " == *" $model "* ]] || die "--model $model: use one of $small_models"
 [[ $precision == fp32 || $precision == bf16 ]] || die "--precision $precision: use fp32 or bf16"
-[[ -x $trireme ]] || die "$trireme: there is no such program; build it or say where it is with --trireme"
+need_trireme
 
 # data x tensor x pipeline, schedule:chunks, ZeRO/zero_group, sequence, recompute; a star marks the layouts of --quick.
 layouts() {
@@ -101,12 +101,8 @@ layouts() {
 ROWS
 }
 
-work=${keep:-$(mktemp -d "${TMPDIR:-/tmp}/trireme-layouts.XXXXXX")}
-mkdir -p -- "$work" || die "--keep $keep: cannot be created"
-work=$(cd -- "$work" && pwd)
+make_work layouts
 [[ -z $(ls -A -- "$work") ]] || die "--keep $keep: is not empty"
-clean_up() { if [[ -z $keep ]]; then rm -rf -- "$work"; fi; }
-trap clean_up EXIT
 trap 'exit 130' INT TERM
 
 small_model "$model" "$work" "$trireme" 6 64 4 || die "$trireme cannot pack the data"

@@ -10,18 +10,15 @@ of the time. Faults of the environment (slow disk, slow link) are simulated by r
   python3 scripts/checks/check_advice.py                      # all ten, three times each: about 6 minutes
   python3 scripts/checks/check_advice.py --row "slow storage" --repeat 1
 """
-import argparse
 import json
-import os
 import pathlib
 import re
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 
-BUILD = pathlib.Path(__file__).resolve().parents[2] / "build/cpu"
+from shared import add_built, parser_of, prepare, run, sets
 
 TRY = re.compile(r"^try: (.+?) \(predicted -([\d.]+) % time( a sample)?", re.MULTILINE)
 ENOUGH = 0.7  # of what is promised
@@ -62,30 +59,20 @@ ROWS = {
 
 class Runs:
     def __init__(self, arguments, directory):
-        self.arguments, self.directory = arguments, directory
-        with open(os.path.join(directory, "text.txt"), "w", encoding="utf-8") as file:
-            file.write("oar rower keel bench trireme sea pull the " * 2000)
-        with open(os.path.join(directory, "gpt.yaml"), "w", encoding="utf-8") as file:
-            file.write(CONFIG)
-        subprocess.run([arguments.trireme, "data", "pack-text", "--quiet", "--out", "text", "--validation", "0.1",
-                        "text.txt"], cwd=directory, check=True)
+        self.arguments, self.directory = arguments, pathlib.Path(directory)
+        prepare(arguments.trireme, directory, CONFIG, "oar rower keel bench trireme sea pull the " * 2000, "--validation", "0.1")
 
     def run(self, ranks, settings, variables):
         """Returns the output and the seconds of the loop."""
         if "TRIREME_TEST_ISEND_MS" in variables:
             variables = variables | {"LD_PRELOAD": self.arguments.slow_calls}
         exported = [word for name, value in variables.items() for word in ("-x", f"{name}={value}")]
-        command = [*self.arguments.mpiexec.split(), "-np", str(ranks), *exported, self.arguments.trireme, "train",
-                   "gpt.yaml", *(word for setting in settings for word in ("--set", setting))]
-        done = subprocess.run(command, cwd=self.directory, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              check=False, timeout=600)
-        if done.returncode != 0:
-            raise SystemExit(f"{' '.join(command)}\n{done.stdout}")
-        run = os.path.join(self.directory, "run")
-        with open(os.path.join(run, "ranks.jsonl"), encoding="utf-8") as file:
-            seconds = next(line["wall_s"] for line in map(json.loads, file) if "wall_s" in line)
-        shutil.rmtree(run)
-        return done.stdout, seconds
+        command = [*self.arguments.mpiexec.split(), "-np", ranks, *exported, self.arguments.trireme, "train", "gpt.yaml"]
+        done = run([*command, *sets(settings)], cwd=self.directory, timeout=600)
+        lines = map(json.loads, (self.directory / "run/ranks.jsonl").read_text().splitlines())
+        seconds = next(line["wall_s"] for line in lines if "wall_s" in line)
+        shutil.rmtree(self.directory / "run")
+        return done.stdout + done.stderr, seconds
 
 
 def check(runs, name, repeat, verbose):
@@ -113,20 +100,13 @@ def check(runs, name, repeat, verbose):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trireme", default=BUILD / "tests/trireme_delayed", help="the program with delays")
-    parser.add_argument("--slow-calls", default=BUILD / "tests/launch/job/libtrireme_slow_calls.so", help="what makes messages slow")
+    parser = parser_of(__doc__, "tests/trireme_delayed")
+    add_built(parser, "--slow-calls", "tests/launch/job/libtrireme_slow_calls.so")
     parser.add_argument("--mpiexec", default="mpirun --oversubscribe --bind-to none", help="how to start ranks")
     parser.add_argument("--repeat", type=int, default=3, help="runs of each kind, of which the median counts")
     parser.add_argument("--row", choices=ROWS, action="append", help="this row alone; may be given several times")
     parser.add_argument("--verbose", action="store_true", help="what the wrong run says, too")
     arguments = parser.parse_args()
-    for option in ("trireme", "slow_calls"):
-        path = os.path.abspath(getattr(arguments, option))
-        if not os.path.exists(path):
-            raise SystemExit(f"{path}: not there; build the targets trireme_delayed and trireme_slow_calls, or name it by "
-                             f"--{option.replace('_', '-')}")
-        setattr(arguments, option, path)
     good = 0
     rows = arguments.row or list(ROWS)
     with tempfile.TemporaryDirectory() as directory:

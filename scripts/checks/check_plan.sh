@@ -19,20 +19,13 @@ source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
 model=gpt tolerance=15 rounds=2 steps=30 keep='' trireme=$repository/build/cpu/trireme
 read_options "--model --tolerance --rounds --steps --trireme --keep" "" "$@"
-trireme=$(realpath -m -- "$trireme")
 [[ $model == gpt || $model == cnn ]] || die "--model $model: allowed are gpt and cnn"
 for count in "$tolerance" "$rounds" "$steps"; do
   [[ $count =~ ^[1-9][0-9]*$ ]] || die "$count: give a whole number from 1 on"
 done
-[[ -x $trireme ]] || die "$trireme: there is no such program; build it or say where it is with --trireme"
+need_trireme
 
-if [[ -n $keep ]]; then
-  mkdir -p "$keep"
-  work=$(realpath -- "$keep")
-else
-  work=$(mktemp -d "${TMPDIR:-/tmp}/trireme-plan.XXXXXX")
-  trap 'rm -rf "$work"' EXIT
-fi
+make_work plan
 # shellcheck source=launch/mpi_env.sh
 source "$repository/launch/mpi_env.sh" 4
 

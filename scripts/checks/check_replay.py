@@ -12,17 +12,13 @@ replay`, the program without faults, replays it on one rank from the previous ch
 records the step. Last, trireme_faulty replays the step on the run's layout, where the fault occurs again, and is
 compared with that recording: the first tensor that differs must be the faulty one, on the faulty rank.
 """
-import argparse
-import os
-import pathlib
 import random
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 
-BUILD = pathlib.Path(__file__).resolve().parents[2] / "build/cpu"
+from shared import add_built, parser_of, prepare, run, sets
 
 CONFIG = """
 run: {directory: runs/test, seed: 7}
@@ -141,31 +137,18 @@ class Check:
         self.directory = directory
         words = ["oar ", "rower ", "keel ", "bench ", "trireme ", "sea ", "pull ", "the "]
         source = random.Random(1)
-        with open(f"{directory}/text.txt", "w") as file:
-            file.write("".join(source.choice(words) for _ in range(1300)))
-        with open(f"{directory}/gpt.yaml", "w") as file:
-            file.write(CONFIG)
-        self.run(self.trireme, ["data", "pack-text", "--quiet", "--out", f"{directory}/text", f"{directory}/text.txt"])
+        prepare(self.trireme, directory, CONFIG, "".join(source.choice(words) for _ in range(1300)))
 
     def run(self, program, arguments, ranks=1, fault="", codes=(0,)):
-        command = [os.path.abspath(program), *arguments]
-        if ranks > 1:
-            command = ["mpirun", "--oversubscribe", "-np", str(ranks), *command]
-        environment = dict(os.environ, OMP_NUM_THREADS="1", TRIREME_LOG="warn")
-        environment.pop("TRIREME_TEST_FAULT", None)
-        if fault:
-            environment["TRIREME_TEST_FAULT"] = fault
-        done = subprocess.run(command, cwd=self.directory, env=environment, text=True, timeout=300,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        if done.returncode not in codes:
-            raise RuntimeError(f"{' '.join(command)} ended with {done.returncode} and not {codes}:\n{done.stdout}")
-        return done.stdout
+        launcher = ["mpirun", "--oversubscribe", "-np", ranks] if ranks > 1 else []
+        variables = {"OMP_NUM_THREADS": "1", "TRIREME_LOG": "warn"} | ({"TRIREME_TEST_FAULT": fault} if fault else {})
+        done = run([*launcher, program, *arguments], codes, variables, cwd=self.directory, timeout=300)
+        return done.stdout + done.stderr
 
     def train(self, layout, fault, more=(), ranks=2):
         shutil.rmtree(f"{self.directory}/run", ignore_errors=True)
         settings = ["data.path=text", "run.directory=run", *layout, *more]
-        arguments = ["train", "gpt.yaml"] + [word for setting in settings for word in ("--set", setting)]
-        return self.run(self.faulty, arguments, ranks, fault)
+        return self.run(self.faulty, ["train", "gpt.yaml", *sets(settings)], ranks, fault)
 
     # The unmet expectations of a fault, or "", and the message about the tensor.
     def fault(self, fault):
@@ -190,13 +173,13 @@ class Check:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=BUILD, help="build directory")
+    parser = parser_of(__doc__, program="")
+    add_built(parser, "--build", "")
     parser.add_argument("--short", action="store_true", help="a few faults")
     parser.add_argument("--clean", type=int, metavar="STEPS", help="no fault: verify and replay a run of so many steps")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        check = Check(os.path.abspath(options.build), directory)
+        check = Check(options.build, directory)
         if options.clean:
             steps = options.clean
             check.train([], "", [f"train.steps={steps}", f"checkpoint.every_steps={steps // 2}"])

@@ -9,17 +9,14 @@ and over runs). Needs a quiet machine, and the targets trireme and trireme_delay
 
   python3 scripts/checks/check_telemetry_cost.py              # about 4 minutes
 """
-import argparse
-import os
 import pathlib
 import random
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 
-BUILD = pathlib.Path(__file__).resolve().parents[2] / "build/cpu"
+from shared import add_built, parser_of, prepare, run, sets
 
 CONFIG = """
 run: {directory: run, seed: 7}
@@ -37,16 +34,12 @@ FIRST_TRACED, TRACED, BESIDE = 61, 100, 50
 
 def train(runs, steps, settings, block):
     """[(wall, cpu, resting)] of every step, in milliseconds."""
-    command = [*runs.mpiexec.split(), "-np", str(runs.ranks), runs.trireme_delayed, "train", "gpt.yaml",
-               "--set", f"train.steps={steps}", *(word for setting in settings for word in ("--set", setting))]
-    environment = dict(os.environ, TRIREME_TEST_RESTS=str(block), TRIREME_TEST_STEP_TIMES="times")
-    done = subprocess.run(command, cwd=runs.directory, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          check=False, timeout=900, env=environment)
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(command)}\n{done.stdout}")
-    with open(os.path.join(runs.directory, "times"), encoding="utf-8") as file:
-        begins = [[int(word) for word in line.split()] for line in file]
-    shutil.rmtree(os.path.join(runs.directory, "run"))
+    command = [*runs.mpiexec.split(), "-np", runs.ranks, runs.trireme_delayed, "train", "gpt.yaml"]
+    run([*command, *sets([f"train.steps={steps}", *settings])], cwd=runs.directory, timeout=900,
+        variables={"TRIREME_TEST_RESTS": str(block), "TRIREME_TEST_STEP_TIMES": "times"})
+    times = pathlib.Path(runs.directory, "times").read_text()
+    begins = [[int(word) for word in line.split()] for line in times.splitlines()]
+    shutil.rmtree(pathlib.Path(runs.directory, "run"))
     return [(1e-6 * (after[1] - begin[1]), 1e-6 * (after[2] - begin[2]), begin[3])
             for begin, after in zip(begins, begins[1:])]
 
@@ -97,28 +90,17 @@ def traced(runs):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trireme", default=BUILD / "trireme")
-    parser.add_argument("--trireme-delayed", default=BUILD / "tests/trireme_delayed")
+    parser = parser_of(__doc__)
+    add_built(parser, "--trireme-delayed", "tests/trireme_delayed")
     parser.add_argument("--mpiexec", default="mpirun --bind-to none", help="how to start ranks")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--steps", type=int, default=4800)
     parser.add_argument("--block", type=int, default=10, help="steps in a row that report, or do not")
     parser.add_argument("--traces", type=int, default=10, help="runs with traced steps")
     runs = parser.parse_args()
-    for name in ("trireme", "trireme_delayed"):
-        setattr(runs, name, os.path.abspath(getattr(runs, name)))
-        if not os.access(getattr(runs, name), os.X_OK):
-            raise SystemExit(f"{getattr(runs, name)}: no such program; build the target {name}, or name it by "
-                             f"--{name.replace('_', '-')}")
     with tempfile.TemporaryDirectory() as runs.directory:
-        draw = random.Random(1)
-        with open(os.path.join(runs.directory, "text.bin"), "wb") as file:
-            file.write(bytes(draw.choices(range(1, 128), k=400_000)))
-        with open(os.path.join(runs.directory, "gpt.yaml"), "w", encoding="utf-8") as file:
-            file.write(CONFIG)
-        subprocess.run([runs.trireme, "data", "pack-text", "--quiet", "--out", "text", "--validation", "0.1", "text.bin"],
-                       cwd=runs.directory, check=True)
+        text = "".join(map(chr, random.Random(1).choices(range(1, 128), k=400_000)))
+        prepare(runs.trireme, runs.directory, CONFIG, text, "--validation", "0.1")
         rests(runs)
         if runs.traces > 0:
             traced(runs)

@@ -10,18 +10,15 @@ and its seconds beside the slept ones. Before each goes a clean run, in which no
   python3 scripts/checks/check_verdict.py                  # every place, layout and share: about 7 minutes
   python3 scripts/checks/check_verdict.py --clean 100      # 100 clean runs alone
 """
-import argparse
-import json
-import os
 import pathlib
 import re
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 
-BUILD = pathlib.Path(__file__).resolve().parents[2] / "build/cpu"
+from shared import parser_of, prepare, run, sets
+from workloads import read_steps
 
 LAYOUTS = {  # name: (ranks, the rank that stands still, settings)
     "data 2": (2, 1, ["parallel.data=2"]),
@@ -53,37 +50,20 @@ optimizer: {name: adamw, learning_rate: 1e-3}
 
 class Runs:
     def __init__(self, program, mpiexec, directory):
-        self.program, self.mpiexec, self.directory = program, mpiexec, directory
-        self.count = 0
-        with open(os.path.join(directory, "text.txt"), "w", encoding="utf-8") as file:
-            file.write("oar rower keel bench trireme sea pull the " * 300)
-        with open(os.path.join(directory, "gpt.yaml"), "w", encoding="utf-8") as file:
-            file.write(CONFIG)
-        subprocess.run([program, "data", "pack-text", "--quiet", "--out", "text", "--validation", "0.1",
-                        "text.txt"], cwd=directory, check=True)
+        self.program, self.mpiexec, self.directory, self.count = program, mpiexec, pathlib.Path(directory), 0
+        prepare(program, directory, CONFIG, "oar rower keel bench trireme sea pull the " * 300, "--validation", "0.1")
 
     def run(self, ranks, settings, delays):
         """Returns the output, the rank's total sleep in seconds, and the median step in milliseconds."""
         self.count += 1
-        name = f"run{self.count}"
-        total = os.path.join(self.directory, "total")
-        if os.path.exists(total):
-            os.remove(total)
-        command = [*self.mpiexec, "-np", str(ranks), self.program, "train", "gpt.yaml",
-                   *(word for setting in [f"run.directory={name}", *settings] for word in ("--set", setting))]
-        done = subprocess.run(command, cwd=self.directory, text=True, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, check=False, timeout=300,
-                              env=os.environ | {"TRIREME_TEST_DELAY": ",".join(delays),
-                                                "TRIREME_TEST_DELAY_TOTAL": total})
-        if done.returncode != 0:
-            raise SystemExit(f"{' '.join(command)}\n{done.stdout}")
-        with open(os.path.join(self.directory, name, "metrics.jsonl"), encoding="utf-8") as file:
-            step_ms = statistics.median(json.loads(line)["step_ms"] for line in file if '"step_ms"' in line)
-        shutil.rmtree(os.path.join(self.directory, name))
-        if not os.path.exists(total):
-            return done.stdout, 0.0, step_ms
-        with open(total, encoding="utf-8") as file:
-            return done.stdout, 1e-3 * float(file.read().split()[0]), step_ms
+        directory, total = self.directory / f"run{self.count}", self.directory / "total"
+        total.write_text("0")
+        command = [*self.mpiexec, "-np", ranks, self.program, "train", "gpt.yaml"]
+        done = run([*command, *sets([f"run.directory={directory}", *settings])], cwd=self.directory, timeout=300,
+                   variables={"TRIREME_TEST_DELAY": ",".join(delays), "TRIREME_TEST_DELAY_TOTAL": str(total)})
+        step_ms = statistics.median(step["step_ms"] for step in read_steps(directory))
+        shutil.rmtree(directory)
+        return done.stdout + done.stderr, 1e-3 * float(total.read_text().split()[0]), step_ms
 
 
 def settings_of(layout, place, steps):
@@ -126,8 +106,7 @@ def clean_runs(runs, count, steps, step_ms):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trireme", default=BUILD / "tests/trireme_delayed", help="the program with delays")
+    parser = parser_of(__doc__, "tests/trireme_delayed")
     parser.add_argument("--mpiexec", default="mpirun --oversubscribe --bind-to none", help="how to start ranks")
     parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--step-ms", type=float, default=100, help="how long a step of every rank sleeps")
@@ -136,13 +115,11 @@ def main():
     parser.add_argument("--place", choices=CAUSES, help="this place alone")
     parser.add_argument("--verbose", action="store_true", help="the verdicts too")
     arguments = parser.parse_args()
-    if not os.access(arguments.trireme, os.X_OK):
-        raise SystemExit(f"{arguments.trireme}: no such program; build the target trireme_delayed, or name it by --trireme")
     with tempfile.TemporaryDirectory() as directory:
-        runs = Runs(os.path.abspath(arguments.trireme), arguments.mpiexec.split(), directory)
+        runs = Runs(arguments.trireme, arguments.mpiexec.split(), directory)
         if arguments.clean is not None:
             alarms = clean_runs(runs, arguments.clean, arguments.steps, arguments.step_ms)
-            print("".join([f"{arguments.clean} clean runs: {len(alarms)} false alarms"]))
+            print(f"{arguments.clean} clean runs: {len(alarms)} false alarms")
             return 1 if alarms else 0
         print("| layout | delay | of a step | slept, s | found | s | off by | right |\n|---|---|---|---|---|---|---|---|")
         wrong, alarms = 0, []

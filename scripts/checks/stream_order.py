@@ -13,7 +13,6 @@ until one reports it. Source lines are known if the program has debug informatio
 
     cmake --preset cpu -B build/order -DCMAKE_CXX_FLAGS=-g1 && cmake --build build/order --target trireme_ordered
 """
-import argparse
 import collections
 import dataclasses
 import os
@@ -26,7 +25,9 @@ import sys
 import tempfile
 import time
 
-REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+from shared import REPOSITORY, Program, add_built, parser_of
+from workloads import write_idx
+
 REPORTED = 66
 GPT = {
     "precision": "fp32", "model.family": "gpt2", "model.layers": "6", "model.hidden": "16", "model.heads": "4",
@@ -151,16 +152,15 @@ def pack(program: str, work: pathlib.Path) -> None:
     words = "oar rower keel bench trireme sea pull the".split()
     (work / "text.txt").write_text(" ".join(source.choice(words) for _ in range(1500)))
     count = 120
-    images = (0x803).to_bytes(4, "big") + b"".join(n.to_bytes(4, "big") for n in (count, 12, 12))
-    images += bytes(source.randrange(80) + 80 * (i % 3) for i in range(count) for _ in range(144))
-    (work / "images_idx").write_bytes(images)
-    (work / "labels_idx").write_bytes((0x801).to_bytes(4, "big") + count.to_bytes(4, "big") + bytes(i % 3 for i in range(count)))
+    images = bytes(source.randrange(80) + 80 * (i % 3) for i in range(count) for _ in range(144))
+    write_idx(work / "images_idx", (count, 12, 12), images)
+    write_idx(work / "labels_idx", (count,), bytes(i % 3 for i in range(count)))
     for command in (
         ["pack-text", "--quiet", "--out", f"{work}/text", "--validation", "0.1", f"{work}/text.txt"],
         ["pack-images", "--quiet", "--out", f"{work}/images", "--labels", f"{work}/labels_idx", "--classes", "3",
          "--validation", "0.2", f"{work}/images_idx"],
     ):
-        subprocess.run([program, "data", *command], check=True, stdout=subprocess.DEVNULL)
+        Program(program)("data", *command)
 
 
 class Runner:
@@ -307,8 +307,8 @@ def summary(report: str) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--program", default=str(REPOSITORY / "build/cpu/tests/trireme_ordered"))
+    parser = parser_of(__doc__, program="")
+    add_built(parser, "--program", "tests/trireme_ordered")
     parser.add_argument("--runs", default="", help="names, with commas; default: all")
     parser.add_argument("--ranks", default="", help="rank counts, with commas; default: all")
     parser.add_argument("--mutations", action="store_true")

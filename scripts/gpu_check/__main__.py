@@ -14,13 +14,12 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-import benchmark  # noqa: E402
 import evidence  # noqa: E402
 import report  # noqa: E402
 import results  # noqa: E402
 from calls import CALLS, RESERVE  # noqa: E402
 from harness import FAILED, NOT_PROVED, Check, not_proved, run_row  # noqa: E402
-from workloads import REPOSITORY  # noqa: E402
+from workloads import REPOSITORY, WORKLOADS  # noqa: E402
 
 ALL_WELL, FAULTS, NO_GPU = 0, 1, 2
 
@@ -47,7 +46,7 @@ def parse():
         return arguments
     if arguments.calls == ["all"]:
         arguments.calls = list(CALLS)
-    for given, known in ((arguments.calls, [*CALLS, "all", "list", "report"]), (arguments.models, benchmark.known_models())):
+    for given, known in ((arguments.calls, [*CALLS, "all", "list", "report"]), (arguments.models, list(WORKLOADS))):
         unknown = [name for name in given if name not in known]
         if unknown:
             parser.error(f"{', '.join(unknown)}: unknown; use {', '.join(known)}")

@@ -2,12 +2,13 @@
 """Speed: first Trireme alone, then next to PyTorch, one call of compare_pytorch.py per row."""
 import json
 import os
+import pathlib
 import sys
 
 import gpu_info
 from gpt2 import why_no_torch
 from harness import NotProvable, Row, RunFailed, proved
-from workloads import CPU_MODELS, REPOSITORY, WORKLOADS, Workload, set_options
+from workloads import CPU_MODELS, REPOSITORY, Workload, set_options
 
 # The smallest and the largest first: if time runs out, the report still spans the range.
 CUDA_ORDER = ["gpt2_124m", "resnet50", "gpt2_1558m", "gpt2_350m", "gpt2_774m"]
@@ -34,8 +35,7 @@ def planned(check, model):
                 "precision": "bf16" if check.on_gpu else "fp32"}
     check.tool("plan", work.path, "--ranks", "1", "--hardware", f"configs/hardware/{hardware}.yaml", "--json", out,
                *set_options(settings))
-    with open(out, encoding="utf-8") as file:
-        plan = json.load(file)
+    plan = json.loads(pathlib.Path(out).read_text())
     return {"hardware": hardware, "memory": plan["memory"]["needed"] / 2**20,
             **{part: 1000 * plan["step_seconds"][part] for part in ("total", "forward", "backward", "optimizer")}}
 
@@ -59,8 +59,7 @@ def measured(model, beside):
         finished = check.run(command)
         if finished.code != 0:
             raise RunFailed("", finished)
-        with open(out, encoding="utf-8") as file:
-            row = json.load(file)[0]
+        row = json.loads(pathlib.Path(out).read_text())[0]
         row["planned"] = planned(check, model)
         return proved(summary(row), row)
     return run
@@ -123,7 +122,3 @@ def goals(row):
     exposed = (side["phases"]["data_wait_ms"] + side["phases"]["exposed_comm_ms"]) / side["step_ms"]
     yield (f"{row['model']}: data and communication exposed below {100 * GOAL_EXPOSED:.0f} % of a step "
            f"({100 * exposed:.1f} %)"), exposed < GOAL_EXPOSED
-
-
-def known_models():
-    return list(WORKLOADS)

@@ -11,7 +11,6 @@ import subprocess
 import tarfile
 import tempfile
 import time
-import traceback
 
 import processes
 
@@ -20,10 +19,6 @@ TOTAL_BYTES = 8 << 20  # before compression
 SECONDS = 15.0  # that the evidence of one hang may take
 TOOL_SECONDS = 6.0
 RANK_VARIABLES = (b"OMPI_COMM_WORLD_RANK", b"RANK")
-
-
-def traceback_text():
-    return traceback.format_exc()
 
 
 def asked(command, seconds=TOOL_SECONDS):

@@ -3,13 +3,14 @@
 with the plan, and whether several GPUs train as one does."""
 import json
 import os
+import pathlib
 import re
 import shutil
 
 import evidence
 import training
 from benchmark import measured
-from harness import NotProvable, Row, failed, judged, not_proved, proved, worst_relative
+from harness import NotProvable, Row, failed, judged, proved, same_bits, worst_relative
 from workloads import Workload, set_options
 
 MOST_RANKS = 8
@@ -39,8 +40,6 @@ def ranks_of(check):
 # ---- The machine. ----
 
 def machine(check):
-    if not check.on_gpu:
-        return not_proved("a rehearsal on the CPU")
     for name, command in (("gpus", ["-q", "-d", "CLOCK,POWER,TEMPERATURE,PERFORMANCE,ECC,MEMORY"]), ("topology", ["topo", "-m"]),
                           ("nvlink", ["nvlink", "-s"]), ("driver", [])):
         check.box.add_text(f"{name}.txt", evidence.asked(["nvidia-smi", *command], 30))
@@ -51,7 +50,7 @@ def machine(check):
 
 
 def machine_rows(_check):
-    return [Row("machine", "driver, topology, clocks, power and what doctor says are kept", 60, machine, free=True)]
+    return [Row("machine", "driver, topology, clocks, power and what doctor says are kept", 60, machine, free=True, lacks="driver")]
 
 
 # ---- One GPU. ----
@@ -107,8 +106,7 @@ def links(check):
     if finished.code != 0:
         return failed(f"ended with {finished.code}: {finished.last_lines()}")
     check.box.add_text("links.txt", finished.output)
-    with open(out, encoding="utf-8") as file:
-        groups = json.load(file)["groups"]
+    groups = json.loads(pathlib.Path(out).read_text())["groups"]
     best = [f"{group['group']} {one['collective']} {1e-9 * max(size['bus_bytes_per_second'] for size in one['sizes']):.1f}"
             for group in groups for one in group["collectives"] if one["collective"] in ("all_reduce", "all_gather", "send_recv")]
     return proved(f"{ranks} ranks, bus GB/s: " + ", ".join(best))
@@ -125,7 +123,7 @@ def against_one(check):
 def twice(check):
     ranks = ranks_of(check)
     one, two = (train(check, {"precision": "bf16", "parallel.zero": 1}, ranks) for _ in range(2))
-    return judged(one.weights() is not None and one.bits() == two.bits(), f"{ranks} ranks: weights {one.weights()} and {two.weights()}")
+    return same_bits(one, two, f", {ranks} ranks")
 
 
 def with_graphs(check):
@@ -158,7 +156,7 @@ def several_gpus(_check):
             Row("same bits twice", "all GPUs train twice to the same bits", 50, twice),
             Row("as one rank", "a Llama on all GPUs trains as on one", 50, against_one),
             Row("links", "bandwidth of NCCL by group and size", 60, links),
-            Row("graphs", "all GPUs: device.graphs: step has the bits of no graphs", 50, with_graphs),
+            Row("graphs", "all GPUs: device.graphs: step has the bits of no graphs", 50, with_graphs, lacks="graphs"),
             Row("layouts", "data, tensor and pipeline parallel have the bits of one rank in layout mode", 80, layouts),
             Row("memory", "a rank's buffers are those that were planned", 40, memory)]
 

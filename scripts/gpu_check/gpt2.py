@@ -6,14 +6,14 @@ sort, cuDNN's attention over 1024 tokens.
 import itertools
 import json
 import os
+import pathlib
 import random
-import re
 import subprocess
 
 import basics
 import training
 from basics import VERBOSE, require_cudnn_attention
-from harness import NotProvable, Row, RunFailed, failed, falls, judged, not_proved, proved, worst_relative
+from harness import NotProvable, Row, RunFailed, failed, falls, judged, proved, worst_relative
 from workloads import write_tokens
 
 REAL = {"layers": 12, "hidden": 768, "heads": 12, "context": 1024, "vocabulary": 50257}
@@ -101,8 +101,7 @@ def beside_pytorch(precision):
         path = f"{out}.{precision}.json"
         if not os.path.exists(path):
             raise NotProvable(f"PyTorch's side left no losses in {precision}, see above")
-        with open(path, encoding="utf-8") as file:
-            theirs = json.load(file)
+        theirs = json.loads(pathlib.Path(path).read_text())
         ours = train(check, precision, {"train.initial_weights": weights}, Size(check).steps)
         norm, loss = worst_relative(ours.norms[:1], theirs["norms"][:1]), worst_relative(ours.losses, theirs["losses"])
         norms = worst_relative(ours.norms, theirs["norms"])
@@ -148,29 +147,10 @@ def shows(pattern, what):
     return lambda run: "" if basics.products(run, pattern) else f"no matrix product {what} in the log"
 
 
-def tf32(check):
-    if not check.on_gpu:
-        return not_proved("the CPU has no TF32")
-    return near("tf32", "fp32", 1e-3, evidence=shows(r" tf32$", "as TF32"))(check)
-
-
-def fused(check):
-    if not check.on_gpu:
-        return not_proved("the CPU has no fused epilogues")
-    return near("bf16", "bf16", 2e-3, {"device.fused_epilogues": "on"}, shows(r"gelu_bias|dgelu", "with a fused GELU"))(check)
-
-
-def fp8(check):
-    return near("fp8", "bf16", 1e-2, evidence=shows(r"f8e4m3", "of 8-bit numbers"))(check)
-
-
 def autotune(check):
-    if not check.on_gpu:
-        return not_proved("the CPU has no algorithms to tune")
     file = os.path.join(check.place, "tuned.txt")
     first = train(check, "bf16", {"device.autotune": file})
-    with open(file, encoding="utf-8") as stream:
-        lines = stream.read().splitlines()
+    lines = pathlib.Path(file).read_text().splitlines()
     second = train(check, "bf16", {"device.autotune": file})
     worst = worst_relative(second.losses, reference(check, "bf16").losses)
     same = first.bits() == second.bits()
@@ -199,9 +179,7 @@ def resumes(check):
 
 def evaluates(check):
     trained, tokens = reference(check, "bf16"), settings(check, "bf16", 1)["data.path"]
-    texts = [check.tool("eval", trained.directory, "--data", tokens, "--batches", "1", "--set", f"precision={precision}")
-             for precision in ("bf16", "fp32")]
-    losses = [float(re.search(r"^loss +([0-9.]+)", text, re.MULTILINE).group(1)) for text in texts]
+    losses = [check.evaluate(trained, tokens, 1, f"precision={precision}") for precision in ("bf16", "fp32")]
     return judged(worst_relative(losses[:1], losses[1:]) <= 2e-3 and losses[0] < trained.losses[0],
                   f"loss {losses[0]:.6f} in bf16, {losses[1]:.6f} in fp32")
 
@@ -220,21 +198,24 @@ def repeats(check):
 
 
 def graphs(check):
-    if not check.on_gpu:
-        return not_proved("the CPU has no graphs")
-    return training.graph_verdict(check, "step", train(check, "bf16", {"device.graphs": "step"}), reference(check, "bf16"))
+    return training.graph_verdict("step", train(check, "bf16", {"device.graphs": "step"}), reference(check, "bf16"))
 
 
 def switches(_check):
     return [
         Row("bf16 twice", "GPT-2 124M in bf16 learns, on cuDNN's attention, with the same bits twice", 40, repeats),
         Row("fp32", "bf16 stays near fp32", 40, near("fp32", "bf16", 2e-3)),
-        Row("tf32", "tf32 stays near fp32, on products as TF32", 25, tf32),
+        Row("tf32", "tf32 stays near fp32, on products as TF32", 25,
+            near("tf32", "fp32", 1e-3, evidence=shows(r" tf32$", "as TF32")), lacks="TF32"),
         Row("fp16", "fp16 with its loss scale stays near bf16", 25, near("fp16", "bf16", 2e-3)),
-        Row("fp8", "fp8 stays near bf16, on products of 8-bit numbers", 25, fp8),
+        Row("fp8", "fp8 stays near bf16, on products of 8-bit numbers", 25,
+            near("fp8", "bf16", 1e-2, evidence=shows(r"f8e4m3", "of 8-bit numbers"))),
         Row("dropout", "dropout changes the losses, and two runs with it have the same bits", 30, dropout),
         Row("checkpoint and resume", "a run that stops and goes on has the bits of one that does not", 30, resumes),
         Row("evaluation", "trireme eval computes the loss of the trained weights in bf16 and fp32", 30, evaluates),
-        Row("fused epilogues", "device.fused_epilogues fuses GELU into products and stays near bf16", 25, fused),
-        Row("graphs", "device.graphs: step at the real size records and has the bits of no graphs", 25, graphs),
-        Row("autotune", "device.autotune measures before the first step, and the next run has the same bits", 50, autotune)]
+        Row("fused epilogues", "device.fused_epilogues fuses GELU into products and stays near bf16", 25,
+            near("bf16", "bf16", 2e-3, {"device.fused_epilogues": "on"}, shows(r"gelu_bias|dgelu", "with a fused GELU")),
+            lacks="fused epilogues"),
+        Row("graphs", "device.graphs: step at the real size records and has the bits of no graphs", 25, graphs, lacks="graphs"),
+        Row("autotune", "device.autotune measures before the first step, and the next run has the same bits", 50, autotune,
+            lacks="algorithms to tune")]

@@ -5,9 +5,9 @@ import os
 import re
 import shutil
 import time
+import traceback
 import typing
 
-import evidence
 import inputs
 import processes
 from workloads import REPOSITORY, read_steps, set_options
@@ -38,6 +38,12 @@ def judged(good, detail):
     return proved(detail) if good else failed(detail)
 
 
+def same_bits(one, two, more=""):
+    """Of two training runs; a run without weights proves nothing."""
+    return judged(one.weights() is not None and one.bits() == two.bits(),
+                  f"{len(one.losses)} steps, weights {one.weights()} and {two.weights()}{more}")
+
+
 @dataclasses.dataclass(frozen=True)
 class Row:
     name: str
@@ -46,6 +52,7 @@ class Row:
     run: typing.Callable  # Check -> Verdict
     cpu: bool = False  # runs on the CPU: needs no GPU
     free: bool = False  # runs although the device could not train two steps
+    lacks: str = ""  # what the CPU lacks for it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,6 +190,11 @@ class Check:
             raise RunFailed("", run.finished)
         return run
 
+    def evaluate(self, run, data, batches, setting):
+        """The loss of trained weights."""
+        text = self.tool("eval", run.directory, "--data", data, "--batches", str(batches), "--set", setting)
+        return float(re.search(r"^loss +([0-9.]+)", text, re.MULTILINE).group(1))
+
     def tool(self, *arguments, limit=None):
         finished = self.run([self.trireme, *arguments], limit)
         if finished.code != 0:
@@ -197,14 +209,14 @@ def run_row(check, row, deadline):
     check.box.row = row.name
     cut = deadline < started + row.limit
     try:
-        verdict = row.run(check)
+        verdict = row.run(check) if check.on_gpu or not row.lacks else not_proved(f"the CPU has no {row.lacks}")
     except NotProvable as error:
         verdict = not_proved(str(error))
     except RunFailed as error:
         verdict = verdict_of(error, cut)
     except Exception as error:  # a mistake in one row must not lose the others
         verdict = failed(f"the check itself: {type(error).__name__}: {error}")
-        check.box.add_text("traceback.txt", evidence.traceback_text())
+        check.box.add_text("traceback.txt", traceback.format_exc())
     if verdict.status == FAILED:
         for finished, directory in check.runs:
             if finished.code != 0:

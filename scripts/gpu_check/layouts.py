@@ -3,7 +3,7 @@
 have one each if there are several.
 """
 import training
-from harness import Row, judged, worst_relative
+from harness import Row, judged, same_bits, worst_relative
 
 BOUND = 1e-5
 BASE = {"precision": "fp32", "parallel.tensor_blocks": 2}
@@ -51,7 +51,7 @@ def against_one(ranks, name, settings):
 def same_reduction(check):
     overlapped, inline = (check.once(name, lambda settings=settings: check.train("gpt", {**BASE, **settings}, 2))
                           for name, settings in (("data 2", {}), ("data 2, inline reduction", {"parallel.reducer": "inline"})))
-    return judged(overlapped.bits() == inline.bits(), f"weights {overlapped.weights()} and {inline.weights()}")
+    return same_bits(overlapped, inline)
 
 
 def rows_of(layouts, limit):
@@ -67,7 +67,7 @@ def safe(_check):
 
 def graphs(_check):
     return [Row(f"2 ranks, graphs {mode}", f"two data-parallel ranks: device.graphs: {mode} records NCCL's calls and has the bits "
-                "of no graphs", 35, training.replayed("gpt", mode, {"precision": "bf16"}, 2)) for mode in ("layer", "step")]
+                "of no graphs", 35, training.replayed("gpt", mode, {"precision": "bf16"}, 2), lacks="graphs") for mode in ("layer", "step")]
 
 
 def pipelines(_check):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -54,8 +55,7 @@ def from_ctest(listing, places):
 def programs(check):
     listing = os.path.join(check.build, "ctest.json")
     if os.path.exists(listing):
-        with open(listing, encoding="utf-8") as file:
-            return from_ctest(json.load(file), {"build": check.build, "source": REPOSITORY})
+        return from_ctest(json.loads(pathlib.Path(listing).read_text()), {"build": check.build, "source": REPOSITORY})
     if not shutil.which("ctest"):
         raise NotProvable(f"neither {listing} nor ctest is here to say which tests there are")
     done = subprocess.run(["ctest", "--test-dir", check.build, "--show-only=json-v1"], capture_output=True, text=True, check=False,

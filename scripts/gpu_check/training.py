@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tiny configs trained several ways on one rank and compared: CPU and GPU, twice, with and without graphs."""
-import re
-
 from basics import VERBOSE, require_cudnn_attention, require_cudnn_convolution
-from harness import Row, failed, falls, judged, not_proved, proved, worst_relative
+from harness import Row, failed, falls, judged, not_proved, proved, same_bits, worst_relative
 
 MODELS = ("gpt", "resnet")
 FUSED_CONVOLUTIONS = r"cuDNN \S+ runs convolution_.* added,"
@@ -34,8 +32,6 @@ def against_cpu(model, precision, extra=None):
 
 def fused_convolutions(check):
     """Gradients summed by cuDNN compared with those summed by our kernel."""
-    if not check.on_gpu:
-        return not_proved("the CPU has no fused epilogues")
     apart = check.train("resnet", {"precision": "bf16"})
     fused = check.train("resnet", {"precision": "bf16", "device.fused_epilogues": "on"}, environment=VERBOSE)
     worst = worst_relative(fused.losses, apart.losses)
@@ -47,11 +43,7 @@ def fused_convolutions(check):
 def evaluates(check):
     """One run's weights on both devices."""
     trained = check.train("gpt", {"precision": "fp32", "device.type": "cpu", "train.steps": 3})
-    losses = []
-    for device in ("cpu", check.device):
-        text = check.tool("eval", trained.directory, "--data", f"{check.place}/text/train", "--batches", "4", "--set",
-                          f"device.type={device}")
-        losses.append(float(re.search(r"^loss +([0-9.]+)", text, re.MULTILINE).group(1)))
+    losses = [check.evaluate(trained, f"{check.place}/text/train", 4, f"device.type={device}") for device in ("cpu", check.device)]
     return judged(abs(losses[0] - losses[1]) <= 1e-5 * losses[0], f"loss {losses[1]:.6f}, on the CPU {losses[0]:.6f}")
 
 
@@ -65,14 +57,14 @@ def parity(_check):
         Row("documents bf16", "documents that are kept apart train as on the CPU, in ragged plans of cuDNN", 30,
             against_cpu("documents", "bf16")),
         Row("evaluation", "trireme eval computes the CPU's loss", 30, evaluates),
-        Row("resnet fused", "device.fused_epilogues adds gradients of convolutions and stays near", 30, fused_convolutions)]
+        Row("resnet fused", "device.fused_epilogues adds gradients of convolutions and stays near", 30, fused_convolutions,
+            lacks="fused epilogues")]
 
 
 def twice(model, precision):
     def run(check):
         one, two = (check.train(model, {"precision": precision}) for _ in range(2))
-        return judged(one.weights() is not None and one.bits() == two.bits(),
-                      f"{len(one.losses)} steps, weights {one.weights()} and {two.weights()}")
+        return same_bits(one, two)
     return run
 
 
@@ -82,7 +74,7 @@ def repeat(_check):
                 Row("documents bf16 twice", "documents that are kept apart have the same bits twice", 20, twice("documents", "bf16"))]
 
 
-def graph_verdict(check, mode, run, eager):
+def graph_verdict(mode, run, eager):
     """Equal bits prove something only if a graph was recorded, which the program logs."""
     refused = run.lines(r"run without graphs|device\.graphs")
     if refused:
@@ -94,15 +86,13 @@ def graph_verdict(check, mode, run, eager):
 
 def replayed(config, mode, settings, ranks=1):
     def run(check):
-        if not check.on_gpu:
-            return not_proved("the CPU has no graphs")
         eager = check.once(f"eager {config} {settings} {ranks}", lambda: check.train(config, settings, ranks))
         graphs = check.train(config, {**settings, "device.graphs": mode}, ranks)
-        return graph_verdict(check, mode, graphs, eager)
+        return graph_verdict(mode, graphs, eager)
     return run
 
 
 def graphs(_check):
     return [Row(f"{model} graphs {mode}", f"{model}: device.graphs: {mode} records, replays and has the bits of no graphs", 25,
-                replayed(model, mode, {"precision": "bf16"}))
+                replayed(model, mode, {"precision": "bf16"}), lacks="graphs")
             for mode, models in (("layer", MODELS), ("step", (*MODELS, "documents"))) for model in models]

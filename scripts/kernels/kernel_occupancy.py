@@ -45,27 +45,14 @@ ONE_BLOCK = {
 Resources = collections.namedtuple("Resources", "registers shared")
 
 
-def shortened(name):
-    for part in ("(anonymous namespace)::", "trireme::", "ops::", "cuda::"):
-        name = name.replace(part, "")
-    return re.sub(r"^void ", "", name).split("(")[0]
-
-
 def resources_of(build):
-    """Per kernel, from ptxas' output of the build."""
-    reports = sorted(build.rglob("*.ptxas"))
-    if not reports:
-        sys.exit(f"scripts/kernels/kernel_occupancy.py: no *.ptxas in {build}; build it with -DTRIREME_CUDA=ON")
-    text = "".join(path.read_text() for path in reports)
-    text = subprocess.run(["c++filt"], input=text, check=True, capture_output=True, text=True).stdout
-    found, name = {}, None
-    for line in text.splitlines():
-        if "Function properties for " in line:
-            name = shortened(line.split("Function properties for ")[1])
-        elif used := re.search(r"Used (\d+) registers", line):
-            shared = re.search(r"(\d+) bytes smem", line)
-            found[name] = Resources(int(used[1]), int(shared[1]) if shared else 0)
-    return found
+    """Per kernel, from the table of kernel_resources.sh, which judges its other columns itself."""
+    script = pathlib.Path(__file__).with_name("kernel_resources.sh")
+    done = subprocess.run(["bash", script, build], capture_output=True, text=True, check=False)
+    rows = re.findall(r"^ *(\d+) +(\d+) +\d+ +\d+ +\S+ +(?:void )?([^(\n]+)", done.stdout, re.MULTILINE)
+    if not rows:
+        sys.exit(f"{done.stdout}{done.stderr}")
+    return {re.sub("ops::|cuda::", "", name): Resources(int(registers), int(shared)) for registers, shared, name in rows}
 
 
 def counted(program, config, overrides):
