@@ -37,7 +37,7 @@ import sys
 import tempfile
 
 import gpu_info
-from workloads import CPU_MODELS, CUDA_MODELS, REPOSITORY, WORKLOADS, Workload, pack_random, read_steps, set_options
+from workloads import CPU_MODELS, CUDA_MODELS, REPOSITORY, WORKLOADS, Workload, mpirun, pack_random, read_steps, set_options
 
 # {name: (precision, a processor's flag, the environment of both sides)}
 ISAS = {"avx2": ("fp32", "avx2", {"ONEDNN_MAX_CPU_ISA": "AVX2", "DNNL_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2",
@@ -98,8 +98,7 @@ class Comparison:
         settings |= dict(pair.split("=", 1) for pair in arguments.set)
         command = [self.program, "train", self.work.path, *set_options(settings)]
         if ranks > 1:
-            script = f'source launch/mpi_env.sh {ranks} && exec mpirun -np {ranks} "$@"'
-            command = ["bash", "-c", script, "--", *command]
+            command = mpirun(ranks, command)
         cores = [] if self.cuda else range(arguments.core, arguments.core + ranks)
         with gpu_info.MemoryWatch() as memory:
             _, resident = run(command, cores, os.path.join(self.place, "log"), more=self.environment)

@@ -17,13 +17,15 @@ import argparse
 import functools
 import json
 import os
+import pathlib
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
-REPOSITORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+from workloads import REPOSITORY, mpirun
+
 TENSORS = 16  # of each rank
 SIDES = [("torch.save", ["torch_save"], ["torch_load_cold", "torch_load_warm"]),
          ("DCP", ["dcp_save"], ["dcp_load_cold", "dcp_load_warm"]),
@@ -108,12 +110,10 @@ def trireme_side(arguments, place):
     results = os.path.join(place, "trireme.json")
     command = [arguments.trireme, "bench", "checkpoint", "--directory", place, "--megabytes", str(arguments.megabytes),
                "--rounds", "1", "--json", results]
-    script = f'source launch/mpi_env.sh {arguments.ranks} && exec mpirun -np {arguments.ranks} "$@"'
-    done = subprocess.run(["bash", "-c", script, "--", *command], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    done = subprocess.run(mpirun(arguments.ranks, command), capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)}\nended with status {done.returncode}:\n{(done.stdout + done.stderr)[-2000:]}")
-    with open(results, encoding="utf-8") as file:
-        return json.load(file)
+    return json.loads(pathlib.Path(results).read_text())
 
 
 def measure(arguments):

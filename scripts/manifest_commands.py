@@ -96,8 +96,7 @@ def patch_faults(document, directory):
 def main():
     if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
-    found = False
-    ranges = set()
+    wrong, ranges = [], set()
     for file in sys.argv[1:]:
         with open(file, encoding="utf-8") as stream:
             try:
@@ -105,21 +104,18 @@ def main():
             except yaml.YAMLError as error:
                 sys.exit(f"{file}: {error}")
         for document in documents:
-            for fault in faults(document):
-                print(f"{file}: {fault}", file=sys.stderr)
-                found = True
-            ranges.update(port_ranges(document))
+            found = list(faults(document))
             if document["kind"] == "Kustomization":
-                for fault in patch_faults(document, os.path.dirname(file)):
-                    print(f"{file}: {fault}", file=sys.stderr)
-                    found = True
+                found += patch_faults(document, os.path.dirname(file))
+            wrong += (f"{file}: {fault}" for fault in found)
+            ranges.update(port_ranges(document))
             for spec in pod_specs(document):
                 for container in spec["containers"]:
                     print(shlex.join(str(word) for word in container.get("command", [])))
     if len(ranges) > 1:
-        print(f"ranges of ports that differ: {sorted(ranges)}", file=sys.stderr)
-        found = True
-    sys.exit(1 if found else 0)
+        wrong.append(f"ranges of ports that differ: {sorted(ranges)}")
+    if wrong:
+        sys.exit("\n".join(wrong))
 
 
 if __name__ == "__main__":

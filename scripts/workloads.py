@@ -185,6 +185,11 @@ def pack_random(workload, trireme, place):
     return os.path.join(out, "train")
 
 
+def mpirun(ranks, command):
+    """On several ranks of this machine."""
+    return [os.path.join(REPOSITORY, "launch", "mpi_env.sh"), str(ranks), "mpirun", "-np", str(ranks), *command]
+
+
 def read_steps(directory):
     """The step lines of a run's metrics.jsonl."""
     with open(os.path.join(directory, "metrics.jsonl"), encoding="utf-8") as file:

@@ -25,33 +25,20 @@ IMAGES = numpy.random.default_rng(1).integers(0, 255, (N, 12, 10, 3)).astype("u1
 LABELS = numpy.arange(N) % 4
 
 
-def plain(path):
-    with h5py.File(path, "w") as file:
-        file["images"], file["labels"], file["ids"] = IMAGES, LABELS.astype("i8"), numpy.arange(N)
-        file.attrs["version"] = 3
+def hdf5(contents):
+    """Writes data sets by their paths, and attributes by PATH@NAME."""
+    def write(path):
+        with h5py.File(path, "w") as file:
+            for name, values in contents.items():
+                place, _, attribute = name.partition("@")
+                if attribute:
+                    file[place or "/"].attrs[attribute] = values
+                else:
+                    file[place] = values
+    return write
 
 
-def plain_without_name(path):
-    with h5py.File(path, "w") as file:
-        file["x"], file["a_id"], file["kept"] = IMAGES, numpy.arange(N), (LABELS == 1).astype("i8")
-
-
-def one_value(path):
-    with h5py.File(path, "w") as file:
-        file["images"], file["labels"] = IMAGES, numpy.full(N, 3)
-
-
-def file_with_attribute(path):
-    with h5py.File(path, "w") as file:
-        file["scan"] = IMAGES[0, :, :, 0].astype("f4")
-        file["scan"].attrs["label"] = 2
-        file.attrs["CLASS"] = "GROUP"
-
-
-def files_with_user_class(path):
-    with h5py.File(path, "w") as file:
-        file["scan"] = IMAGES[0, :, :, 0].astype("f4")
-        file.attrs["CLASS"] = "cat"
+SCAN = IMAGES[0, :, :, 0].astype("f4")
 
 
 def dimension_scales(path):
@@ -109,57 +96,38 @@ def matlab(path):
         file.write(b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(124) + b"\x00\x02IM")
 
 
-def numbered_groups(path):
-    with h5py.File(path, "w") as file:
-        for i in range(5):
-            demo = file.create_group(f"data/demo_{i}")
-            demo["obs/image"], demo["dones"] = IMAGES[:10 + i], LABELS[:10 + i]
-
-
-def groups_of_samples(path):
-    with h5py.File(path, "w") as file:
-        for i in range(6):
-            file[f"s{i}/image"] = IMAGES[i]
-            file[f"s{i}"].attrs["label"] = i % 2
-
-
-def two_splits(path):
-    with h5py.File(path, "w") as file:
-        for name, part in (("train", slice(0, 16)), ("val", slice(16, N))):
-            file[f"{name}/x"], file[f"{name}/y"] = IMAGES[part], LABELS[part]
-
-
-def unreadable(path):
-    with h5py.File(path, "w") as file:
-        file["records"] = numpy.zeros((4, 4), [("a", "f4"), ("b", "i4")])
-
-
 def parquet(path):
     Path(path).write_bytes(b"PAR1" + b"\0" * 64 + b"PAR1")
 
 
-# How the file is written; module; (input, target, axes) or part of the refusal; part of the text.
+# Name; how the file is written; module; (input, target, axes) or part of the refusal; part of the text.
 TABLE = [
-    (plain, None, ("images", "labels", "NHWC"), ""),
-    (plain_without_name, None, ("x", "kept", "NHWC"), ""),
-    (one_value, None, "all 24 samples have the label 3", ""),
-    (file_with_attribute, None, ("scan", "scan@label", "HW"), ""),
-    (files_with_user_class, None, ("scan", "@CLASS", "HW"), ""),
-    (dimension_scales, None, ("images", "grade", "NHWC"), ""),
-    (netcdf, "netCDF4", ("t2m", "storm_class", "NHW"), ""),
-    (lambda path: netcdf(path, False), "netCDF4", "nothing looks like a label", ""),
-    (pytables, "tables", ("images", "labels", "NHWC"), ""),
-    (pytables_without_label, "tables", "nothing looks like a label", ""),
-    (matlab, None, ("X", "y", "NCWH"), ""),
-    (numbered_groups, None, "is one of 5 data sets in groups with numbered names", ""),
-    (groups_of_samples, None, ("image", "@label", "HWC"), ""),
-    (two_splits, None, ("train/x", "train/y", "NHWC"), "not used: val/x"),
-    (unreadable, None, "records of several members", ""),
-    (parquet, None, "parquet", ""),
+    ("plain", hdf5({"images": IMAGES, "labels": LABELS.astype("i8"), "ids": numpy.arange(N), "@version": 3}), None,
+     ("images", "labels", "NHWC"), ""),
+    ("plain without name", hdf5({"x": IMAGES, "a_id": numpy.arange(N), "kept": (LABELS == 1).astype("i8")}), None,
+     ("x", "kept", "NHWC"), ""),
+    ("one value", hdf5({"images": IMAGES, "labels": numpy.full(N, 3)}), None, "all 24 samples have the label 3", ""),
+    ("file with attribute", hdf5({"scan": SCAN, "scan@label": 2, "@CLASS": "GROUP"}), None, ("scan", "scan@label", "HW"), ""),
+    ("files with user class", hdf5({"scan": SCAN, "@CLASS": "cat"}), None, ("scan", "@CLASS", "HW"), ""),
+    ("dimension scales", dimension_scales, None, ("images", "grade", "NHWC"), ""),
+    ("netCDF", netcdf, "netCDF4", ("t2m", "storm_class", "NHW"), ""),
+    ("netCDF without label", lambda path: netcdf(path, False), "netCDF4", "nothing looks like a label", ""),
+    ("PyTables", pytables, "tables", ("images", "labels", "NHWC"), ""),
+    ("PyTables without label", pytables_without_label, "tables", "nothing looks like a label", ""),
+    ("MATLAB", matlab, None, ("X", "y", "NCWH"), ""),
+    ("numbered groups", hdf5({f"data/demo_{i}/{name}": values[:10 + i] for i in range(5)
+                              for name, values in (("obs/image", IMAGES), ("dones", LABELS))}), None,
+     "is one of 5 data sets in groups with numbered names", ""),
+    ("groups of samples", hdf5({f"s{i}/image": IMAGES[i] for i in range(6)} | {f"s{i}@label": i % 2 for i in range(6)}), None,
+     ("image", "@label", "HWC"), ""),
+    ("two splits", hdf5({"train/x": IMAGES[:16], "train/y": LABELS[:16], "val/x": IMAGES[16:], "val/y": LABELS[16:]}), None,
+     ("train/x", "train/y", "NHWC"), "not used: val/x"),
+    ("unreadable", hdf5({"records": numpy.zeros((4, 4), [("a", "f4"), ("b", "i4")])}), None, "records of several members", ""),
+    ("Parquet", parquet, None, "parquet", ""),
 ]
 
 
-def check(trireme, write, wanted, words, path):
+def check(trireme, name, write, wanted, words, path):
     write(path)
     done = run([trireme, "data", "inspect", path], codes=None)
     if isinstance(wanted, str):
@@ -170,7 +138,7 @@ def check(trireme, write, wanted, words, path):
     silent = not any(word in done.stdout + done.stderr for word in ("DIMENSION_LIST", "REFERENCE_LIST"))
     if right and silent and words in done.stdout:
         return True
-    print(f"WRONG: {write.__name__}: wanted {wanted} {words}\n{done.stdout}{done.stderr}")
+    print(f"WRONG: {name}: wanted {wanted} {words}\n{done.stdout}{done.stderr}")
     return False
 
 
@@ -178,11 +146,11 @@ def main():
     arguments = parser_of(__doc__).parse_args()
     right, wrong, missing = 0, 0, set()
     with tempfile.TemporaryDirectory() as folder:
-        for number, (write, module, wanted, words) in enumerate(TABLE):
+        for number, (name, write, module, wanted, words) in enumerate(TABLE):
             if module and importlib.util.find_spec(module) is None:
                 missing.add(module)
                 continue
-            good = check(arguments.trireme, write, wanted, words, str(Path(folder) / f"{number}.h5"))
+            good = check(arguments.trireme, name, write, wanted, words, str(Path(folder) / f"{number}.h5"))
             right, wrong = right + good, wrong + (not good)
     print(f"{right} files described as they should be, {wrong} otherwise" + (f"; Python lacks {', '.join(missing)}" if missing else ""))
     return 1 if wrong else 0

@@ -12,6 +12,7 @@ replay`, the program without faults, replays it on one rank from the previous ch
 records the step. Last, trireme_faulty replays the step on the run's layout, where the fault occurs again, and is
 compared with that recording: the first tensor that differs must be the faulty one, on the faulty rank.
 """
+import collections
 import random
 import re
 import shutil
@@ -44,14 +45,9 @@ LAYOUTS = {
 }
 
 
-class Fault:
-    """`text` for TRIREME_TEST_FAULT; `tensor`: the expected name; `ranks`: where; `cause`: a word of the expected
-    cause; `seen`: the step with a different line in the certificate."""
-
-    def __init__(self, what, layout, text, tensor, ranks, cause, short=False, seen=STEP):
-        self.seen = seen
-        self.what, self.layout, self.text = what, layout, text
-        self.tensor, self.ranks, self.cause, self.short = tensor, ranks, cause, short
+# text: for TRIREME_TEST_FAULT; tensor: the expected name; ranks: where; cause: a word of the expected cause; seen: the step
+# with a different line in the certificate.
+Fault = collections.namedtuple("Fault", "what layout text tensor ranks cause short seen", defaults=(False, STEP))
 
 
 def faults():

@@ -10,7 +10,7 @@ import typing
 
 import inputs
 import processes
-from workloads import REPOSITORY, read_steps, set_options
+from workloads import REPOSITORY, mpirun, read_steps, set_options
 
 PROVED, FAILED, NOT_PROVED = "proved", "failed", "not proved"
 
@@ -159,8 +159,7 @@ class Check:
             return ["bash", os.path.join(REPOSITORY, "launch", "mpi_run.sh"), "--host", self.hosts, "-np", str(ranks), *command]
         if self.launcher == "tcp":
             return ["bash", os.path.join(REPOSITORY, "launch", "tcp_run.sh"), str(ranks), *command]
-        script = f'source launch/mpi_env.sh {ranks} && exec mpirun -np {ranks} "$@"'
-        return ["bash", "-c", script, "--", *command]
+        return mpirun(ranks, command)
 
     def pack(self):
         """Packs the data of the tiny configs, once per call."""

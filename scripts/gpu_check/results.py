@@ -29,10 +29,7 @@ def shown(commands, place, repository):
     """The last command of a row as one line, without the directories of this machine."""
     if not commands:
         return ""
-    words = list(commands[-1])
-    if words[:2] == ["bash", "-c"]:  # a launcher with its settings
-        words = ["launch/mpi_run.sh", "-np", words[2].partition("mpi_env.sh ")[2].split(" ")[0], *words[4:]]
-    text = shlex.join(words).replace(place, "$PLACE").replace(repository + os.sep, "")
+    text = shlex.join(commands[-1]).replace(place, "$PLACE").replace(repository + os.sep, "")
     return text + (f" (and {len(commands) - 1} before it)" if len(commands) > 1 else "")
 
 

@@ -310,9 +310,9 @@ class Plan(unittest.TestCase):
 
 class Commands(unittest.TestCase):
     def test_a_command_is_shown_without_directories_of_the_machine(self):
-        shown = results.shown([["a"], ["bash", "-c", 'source launch/mpi_env.sh 2 && exec mpirun -np 2 "$@"', "--", "/repo/x/trireme",
-                                       "train", "/tmp/p/gpt.yaml"]], "/tmp/p", "/repo")
-        self.assertEqual(shown, "launch/mpi_run.sh -np 2 x/trireme train $PLACE/gpt.yaml (and 1 before it)")
+        shown = results.shown([["a"], ["/repo/launch/mpi_env.sh", "2", "mpirun", "/repo/x/trireme", "train", "/tmp/p/gpt.yaml"]],
+                              "/tmp/p", "/repo")
+        self.assertEqual(shown, "launch/mpi_env.sh 2 mpirun x/trireme train $PLACE/gpt.yaml (and 1 before it)")
 
     def test_results_survive_a_line_that_is_cut_off(self):
         with tempfile.TemporaryDirectory() as place:

@@ -16,6 +16,8 @@ import subprocess
 import sys
 import tempfile
 
+from kernel_code import reason
+
 # Of compute capability 9.0 (CUDA programming guide, technical specifications).
 PROCESSORS, THREADS, BLOCKS, REGISTERS, SHARED = 132, 2048, 32, 65536, 228 * 1024
 RESERVED = 1024  # bytes of shared memory that each block takes beside its own
@@ -69,10 +71,6 @@ def blocks_per_processor(resources, threads, dynamic):
     registers = -(-resources.registers * 32 // 256) * 256 * warps
     shared = resources.shared + dynamic + RESERVED
     return min(BLOCKS, THREADS // (32 * warps), REGISTERS // registers, SHARED // shared)
-
-
-def reason(table, name):
-    return next((why for part, why in table.items() if part in name), None)
 
 
 def faults_of(step, resources):
