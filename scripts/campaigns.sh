@@ -39,17 +39,15 @@ work=$(realpath -- "$work")
 
 # Summary of the campaigns' lines in files: number, jobs, goodput, and count of each fault.
 summary() {
-  awk -v all="$campaigns" -v seconds="$SECONDS" -v seed="$seed" '
+  awk -v goodputs="$(grep -ohP 'goodput \K[0-9.]+(?= %)' "$@" | sort -g)" -v all="$campaigns" -v seconds="$SECONDS" -v seed="$seed" '
     / the same weights after / {
       ++equal
       match($0, /after [0-9]+ jobs/); jobs += substr($0, RSTART + 6, RLENGTH - 11)
-      if (match($0, /goodput [0-9.]+ %/)) goodput[++known] = substr($0, RSTART + 8, RLENGTH - 10) + 0
       split("campaign killed|lost|cut off|disk full|rank killed|preempted|drained", events, "|")
       for (i in events) { line = $0; count[events[i]] += gsub(events[i], "", line) }
     }
     END {
-      for (i = 2; i <= known; ++i)
-        for (k = i; k > 1 && goodput[k] < goodput[k - 1]; --k) { t = goodput[k]; goodput[k] = goodput[k - 1]; goodput[k - 1] = t }
+      known = split(goodputs, goodput, "\n")
       printf "== %d of %d campaigns with the same weights, %d jobs, %d s, goodput %s to %s %%, median %s %%, seed %s\n", equal, all, jobs,
         seconds, goodput[1], goodput[known], goodput[int((known + 1) / 2)], seed
       text = "== went wrong:"

@@ -52,14 +52,6 @@ fi
 installed() { [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null) == installed ]]; }
 available() { [[ $(apt-cache policy "$1" 2>/dev/null) =~ Candidate:\ [^\(] ]]; }
 
-any_installed() {
-  local name
-  for name in "$@"; do
-    if installed "$name"; then return 0; fi
-  done
-  return 1
-}
-
 # First name of each alternative that the package lists have; fails on the first missing one.
 choose() {
   local need name found
@@ -102,8 +94,10 @@ command -v dpkg-query >/dev/null || die "this system has no dpkg. Install with i
 
 missing=()
 for need in "${needs[@]+"${needs[@]}"}"; do
-  read -r -a names <<<"$need"
-  any_installed "${names[@]}" || missing+=("$need")
+  for name in $need; do
+    if installed "$name"; then continue 2; fi
+  done
+  missing+=("$need")
 done
 need_compiler=false need_cmake=false
 find_compiler >/dev/null || need_compiler=true
@@ -126,23 +120,14 @@ if [[ $(id -u) -ne 0 ]]; then
 fi
 apt() { "${as_root[@]+"${as_root[@]}"}" env DEBIAN_FRONTEND=noninteractive apt-get "$@"; }
 
+# offers NAME VERSION: whether the distribution has at least that version.
+offers() { at_least "$(apt-cache policy "$1" 2>/dev/null | awk '/Candidate:/ { sub(/^[0-9]+:/, "", $2); print $2 }')" "$2"; }
+
 # The distribution's g++ and cmake if they are new enough; else g++-12 and a private CMake.
 tool_needs() {
-  if $need_compiler; then
-    wanted+=(g++)
-    local version
-    version=$(apt-cache policy g++ 2>/dev/null | awk '/Candidate:/ { sub(/^[0-9]+:/, "", $2); print $2 }')
-    at_least "${version:-0}" "$minimum_gcc" || wanted[-1]=g++-$minimum_gcc
-  fi
-  if $need_cmake; then
-    local version
-    version=$(apt-cache policy cmake 2>/dev/null | awk '/Candidate:/ { print $2 }')
-    if at_least "${version:-0}" "$minimum_cmake"; then
-      wanted+=(cmake)
-    else
-      wanted+=(python3-venv)
-    fi
-  fi
+  wanted=()
+  if $need_compiler; then wanted+=("$(offers g++ "$minimum_gcc" && echo g++ || echo "g++-$minimum_gcc")"); fi
+  if $need_cmake; then wanted+=("$(offers cmake "$minimum_cmake" && echo cmake || echo python3-venv)"); fi
 }
 
 # Packages start their daemons unless this file forbids it; the tests start their own.
@@ -156,11 +141,9 @@ keep_daemons_down() {
 }
 
 # Updates package lists only if there are none, or they lack a package or name a deleted version.
-wanted=()
 tool_needs
 if ! choose "${missing[@]+"${missing[@]}"}" "${wanted[@]+"${wanted[@]}"}"; then
   run_quietly "apt-get update" apt update
-  wanted=()
   tool_needs
   choose "${missing[@]+"${missing[@]}"}" "${wanted[@]+"${wanted[@]}"}" ||
     die "no package of this system is named '$unknown'. Debian 12 or newer and Ubuntu 22.04 or newer have it (on Ubuntu

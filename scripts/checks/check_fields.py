@@ -10,13 +10,10 @@ Only a file newer than the program's HDF5 library may be refused, with a message
 
 Exit code 0: all agree; 1: some do not; 77: there is no h5py.
 """
-import random
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
 
-from shared import add_built, packages, parser_of
+from shared import add_built, packages, parser_of, random_files
 
 with packages("h5py"):
     import h5py
@@ -110,17 +107,13 @@ def main():
     arguments = parser.parse_args()
 
     agreed, refused = 0, 0
-    with tempfile.TemporaryDirectory() as folder:
-        for number in range(arguments.files):
-            seed = arguments.seed * 100_000 + number
-            choose, numbers = random.Random(seed), numpy.random.default_rng(seed)
-            right, new, wrong = check_file(choose, numbers, arguments.values, str(Path(folder) / f"{number}.h5"),
-                                           arguments.data_sets)
-            agreed, refused = agreed + right, refused + new
-            if wrong:
-                print("\n".join(wrong[:5]))
-                print(f"WRONG: {len(wrong)} data sets of file {number} (seed {arguments.seed})")
-                return 1
+    for number, path, choose, numbers in random_files(arguments, "h5"):
+        right, new, wrong = check_file(choose, numbers, arguments.values, path, arguments.data_sets)
+        agreed, refused = agreed + right, refused + new
+        if wrong:
+            print("\n".join(wrong[:5]))
+            print(f"WRONG: {len(wrong)} data sets of file {number} (seed {arguments.seed})")
+            return 1
     print(f"{agreed} data sets agree with h5py {h5py.version.version}; {refused} were refused as newer than the library")
     return 0 if agreed > 0 else 1
 

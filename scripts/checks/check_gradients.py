@@ -14,7 +14,7 @@ import random
 import sys
 import tempfile
 
-from shared import Program, pack_images, pack_tokens, packages, parser_of
+from shared import Program, pack_images, pack_tokens, packages, parser_of, read_steps
 
 with packages("torch numpy safetensors"):
     import numpy
@@ -22,7 +22,6 @@ with packages("torch numpy safetensors"):
     from safetensors.numpy import load_file
     from torch.nn import functional as F
     from torch_models import MODELS, with_weights
-from workloads import read_steps  # noqa: E402
 
 TOLERANCE = 1e-4
 CONFIG = """

@@ -12,14 +12,11 @@ missing_value of a wider float type is rounded to the variable's, integers scale
 
 Exit code 0: all agree; 1: some do not; 77: Python lacks netCDF4.
 """
-import random
 import subprocess
 import sys
-import tempfile
 import warnings
-from pathlib import Path
 
-from shared import add_built, packages, parser_of
+from shared import add_built, packages, parser_of, random_files
 
 with packages("netCDF4"):
     import netCDF4
@@ -106,27 +103,23 @@ def main():
 
     warnings.simplefilter("ignore")  # of attributes that netCDF4 does not use, as we do not
     agreed, masked = 0, 0
-    with tempfile.TemporaryDirectory() as folder:
-        for number in range(arguments.files):
-            seed = arguments.seed * 100_000 + number
-            choose, numbers = random.Random(seed), numpy.random.default_rng(seed)
-            path = str(Path(folder) / f"{number}.nc")
-            with netCDF4.Dataset(path, "w", format="NETCDF4") as file:
-                file.createDimension("y", 12)
-                file.createDimension("x", 9)
-                made = {f"v{i}": write_variable(choose, numbers, file, f"v{i}") for i in range(arguments.variables)}
-            said = subprocess.run([arguments.values, path, *made], stdout=subprocess.PIPE, check=True).stdout
-            ours = numpy.frombuffer(said, "f4").reshape(len(made), 12, 9)
-            with netCDF4.Dataset(path) as file:
-                for values, (name, how) in zip(ours, made.items()):
-                    theirs = expected_values(file[name])
-                    if theirs is None:
-                        continue
-                    if not numpy.array_equal(values, theirs, equal_nan=True):
-                        at = tuple(numpy.argwhere(~((values == theirs) | (numpy.isnan(values) & numpy.isnan(theirs))))[0])
-                        print(f"WRONG: {name} of file {number} (seed {arguments.seed}): {how}\n  at {at}: {values[at]!r} for {theirs[at]!r}")
-                        return 1
-                    agreed, masked = agreed + 1, masked + int(numpy.isnan(theirs).sum())
+    for number, path, choose, numbers in random_files(arguments, "nc"):
+        with netCDF4.Dataset(path, "w", format="NETCDF4") as file:
+            file.createDimension("y", 12)
+            file.createDimension("x", 9)
+            made = {f"v{i}": write_variable(choose, numbers, file, f"v{i}") for i in range(arguments.variables)}
+        said = subprocess.run([arguments.values, path, *made], stdout=subprocess.PIPE, check=True).stdout
+        ours = numpy.frombuffer(said, "f4").reshape(len(made), 12, 9)
+        with netCDF4.Dataset(path) as file:
+            for values, (name, how) in zip(ours, made.items()):
+                theirs = expected_values(file[name])
+                if theirs is None:
+                    continue
+                if not numpy.array_equal(values, theirs, equal_nan=True):
+                    at = tuple(numpy.argwhere(~((values == theirs) | (numpy.isnan(values) & numpy.isnan(theirs))))[0])
+                    print(f"WRONG: {name} of file {number} (seed {arguments.seed}): {how}\n  at {at}: {values[at]!r} for {theirs[at]!r}")
+                    return 1
+                agreed, masked = agreed + 1, masked + int(numpy.isnan(theirs).sum())
     print(f"{agreed} variables agree with netCDF4 {netCDF4.__version__}; {masked} of their values are missing")
     return 0
 

@@ -17,8 +17,7 @@ import statistics
 import sys
 import tempfile
 
-from shared import parser_of, prepare, run, sets
-from workloads import read_steps
+from shared import parser_of, prepare, read_steps, run, sets
 
 LAYOUTS = {  # name: (ranks, the rank that stands still, settings)
     "data 2": (2, 1, ["parallel.data=2"]),

@@ -10,10 +10,11 @@ import pathlib
 import statistics
 import sys
 
+from shared import read_steps
+
 
 def measured_ms(run: pathlib.Path) -> float:
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    steps = [line["step_ms"] for line in lines if "step_ms" in line]
+    steps = [step["step_ms"] for step in read_steps(run)]
     return statistics.quantiles(steps[len(steps) // 5 :], n=4)[0]
 
 

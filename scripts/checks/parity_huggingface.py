@@ -27,7 +27,7 @@ import re
 import sys
 import tempfile
 
-from shared import pack_images, pack_tokens, packages, parser_of, run
+from shared import pack_images, pack_tokens, packages, parser_of, read_steps, run
 
 with packages("numpy safetensors transformers torch"):
     import numpy as np
@@ -36,7 +36,6 @@ with packages("numpy safetensors transformers torch"):
     from drawn_models import DRAWN_BY
     from safetensors.numpy import load_file, save_file
     from torch_adapters import Adapters
-from workloads import read_steps  # noqa: E402
 
 TOLERANCE = 1e-5
 ADAMW_STEPS, ADAMW_RATE, DECAY, ADAMW_TOLERANCE = 50, 1e-3, 0.1, 1e-4

@@ -4,13 +4,15 @@ import argparse
 import contextlib
 import os
 import pathlib
+import random
 import subprocess
 import sys
+import tempfile
 
 SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
 REPOSITORY = SCRIPTS.parent
 sys.path += [str(SCRIPTS), str(SCRIPTS / "peers")]
-from workloads import write_idx  # noqa: E402
+from workloads import read_steps, write_idx  # noqa: E402, F401
 
 
 @contextlib.contextmanager
@@ -85,6 +87,15 @@ def pack_images(trireme, place, pixels, side, labels, classes):
     write_idx(place / "labels_idx", (len(labels),), labels)
     trireme("data", "pack-images", place / "images_idx", "--labels", place / "labels_idx", "--classes", classes, "--out",
             place / "data", "--split", "train")
+
+
+def random_files(arguments, ending):
+    """For --files and --seed: each file's number and path, and what draws its contents."""
+    import numpy
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(arguments.files):
+            seed = arguments.seed * 100_000 + number
+            yield number, os.path.join(folder, f"{number}.{ending}"), random.Random(seed), numpy.random.default_rng(seed)
 
 
 def same_bits(left, right):

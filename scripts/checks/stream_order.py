@@ -25,8 +25,7 @@ import sys
 import tempfile
 import time
 
-from shared import REPOSITORY, Program, add_built, parser_of
-from workloads import write_idx
+from shared import REPOSITORY, Program, add_built, parser_of, write_idx
 
 REPORTED = 66
 GPT = {

@@ -41,24 +41,20 @@ def read_blocks(repository, file):
     return blocks
 
 
-def outside_of_blocks(repository, file):
-    """Numbered lines outside of fenced blocks."""
+def outside_of_blocks(repository, file, pattern):
+    """(line, match) of a pattern outside of fenced blocks."""
     inside = False
     with open(os.path.join(repository, file), encoding="utf-8") as stream:
         for number, line in enumerate(stream, 1):
             if re.match(r"\s*```", line):
                 inside = not inside
             elif not inside:
-                yield number, line
+                yield from ((number, found) for found in re.findall(pattern, line))
 
 
 def inline_code(repository, file):
-    for number, line in outside_of_blocks(repository, file):
-        for code in re.findall(r"`([^`]+)`", line):
-            yield number, code
+    return outside_of_blocks(repository, file, r"`([^`]+)`")
 
 
 def links(repository, file):
-    for number, line in outside_of_blocks(repository, file):
-        for target in re.findall(r"\]\(([^)\s]+)\)", line):
-            yield number, target
+    return outside_of_blocks(repository, file, r"\]\(([^)\s]+)\)")

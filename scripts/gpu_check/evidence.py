@@ -2,6 +2,7 @@
 """Evidence of a run that hung or failed: thread stacks, the ranks' reports, the driver's view. All of it goes into
 one evidence.tar.gz, rewritten after each row and bounded in size, so that a kill from outside loses nothing.
 """
+import concurrent.futures
 import glob
 import io
 import os
@@ -9,7 +10,6 @@ import re
 import shutil
 import subprocess
 import tarfile
-import tempfile
 import time
 
 import processes
@@ -26,8 +26,10 @@ def asked(command, seconds=TOOL_SECONDS):
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=max(1.0, seconds), check=False,
                               stdin=subprocess.DEVNULL)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"{' '.join(command)}: {error}\n"
+    except OSError as error:
+        return f"{error}\n"
+    except subprocess.TimeoutExpired as error:
+        return f"{error}\n{(error.output or b'').decode('utf-8', errors='replace')}"
     return f"$ {' '.join(command)}\n{done.stdout}{done.stderr}"
 
 
@@ -43,26 +45,12 @@ def stack_command(process):
 
 def stacks(wanted, give_up):
     """{process: debugger output}; in parallel, since attaching to a CUDA process takes seconds."""
-    running, said = {}, {}
-    for process in wanted:
+    def of_process(process):
         tool = stack_command(process)
-        if tool is None:
-            said[process] = "no debugger here\n"
-            continue
-        output = tempfile.TemporaryFile()
-        try:
-            running[process] = (subprocess.Popen(tool, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT), output)
-        except OSError as error:
-            said[process] = f"{error}\n"
-    for process, (child, output) in running.items():
-        try:
-            child.wait(max(0.1, give_up - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
-        said[process] = processes.tail(output, FILE_BYTES)
-        output.close()
-    return said
+        return asked(tool, give_up - time.monotonic()) if tool else "no debugger here\n"
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        return dict(zip(wanted, pool.map(of_process, wanted)))
 
 
 def read(path, size=FILE_BYTES):

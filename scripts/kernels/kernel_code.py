@@ -46,8 +46,6 @@ PACKED = [
     r"^rotate_kernel<true, ",
     r"^backward_kernel<true, ",
 ]
-# Instances among these that need narrower loads or stores, with the reason.
-NARROW = {}
 
 Kernel = collections.namedtuple("Kernel", "name loads stores divisions in_loops")
 
@@ -130,7 +128,7 @@ def breaches_of(kernel):
     if kernel.in_loops and reason(DIVIDES, kernel.name) is None:
         breaches.append(f"divides 64-bit integers in a loop ({kernel.in_loops} places)")
     packed = any(re.search(pattern, kernel.name) for pattern in PACKED)
-    if packed and min(kernel.loads, kernel.stores) < 128 and reason(NARROW, kernel.name) is None:
+    if packed and min(kernel.loads, kernel.stores) < 128:
         breaches.append(f"loads {kernel.loads} bits at a time and stores {kernel.stores}, not 128")
     return breaches
 
