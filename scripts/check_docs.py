@@ -14,6 +14,7 @@ options, config keys, files, presets, test labels. Every other block names anoth
 """
 import argparse
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -50,8 +51,7 @@ def size_faults(documents):
     """READMEs that are too long, without generated tables; and the total size of all documents."""
     total = 0
     for file in documents:
-        with open(os.path.join(REPOSITORY, file), encoding="utf-8") as stream:
-            text = stream.read()
+        text = pathlib.Path(REPOSITORY, file).read_text()
         total += len(text.encode())
         lines, most = GENERATED.sub("", text).count("\n"), LONG_READMES.get(file, README_LINES)
         if os.path.basename(file) == "README.md" and lines > most:
@@ -91,14 +91,13 @@ def make_place(directory, trireme):
     shutil.copytree(os.path.join(REPOSITORY, "configs"), os.path.join(directory, "configs"))
     for name in ("launch", "scripts"):
         os.symlink(os.path.join(REPOSITORY, name), os.path.join(directory, name))
-    with open(os.path.join(directory, "book.txt"), "w", encoding="utf-8") as stream:
-        stream.writelines(f"In the beginning line {n} was written, and it was the {n % 7}th of them.\n" for n in range(2000))
-    os.makedirs(os.path.join(directory, "build", "cpu"))
-    program = os.path.join(directory, "build", "cpu", "trireme")
+    pathlib.Path(directory, "book.txt").write_text("".join(
+        f"In the beginning line {n} was written, and it was the {n % 7}th of them.\n" for n in range(2000)))
+    program = pathlib.Path(directory, "build/cpu/trireme")
+    program.parent.mkdir(parents=True)
     flags = " ".join(f"--set {setting}" for setting in SHORT_RUN)
-    with open(program, "w", encoding="utf-8") as stream:
-        stream.write(f'#!/bin/bash\n[[ $1 != train ]] || set -- "$@" {flags}\nexec "{trireme}" "$@"\n')
-    os.chmod(program, 0o755)
+    program.write_text(f'#!/bin/bash\n[[ $1 != train ]] || set -- "$@" {flags}\nexec "{trireme}" "$@"\n')
+    program.chmod(0o755)
     subprocess.run([trireme, "data", "pack-text", "--out", "quickstart/data/kjv", "--validation", "0.05", "book.txt"],
                    cwd=directory, check=True, capture_output=True)
 

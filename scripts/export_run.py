@@ -155,15 +155,13 @@ def flat(config, before=""):
 
 def facts_of(run):
     import yaml  # of both clients
-    with open(run / "config.yaml", encoding="utf-8") as file:
-        config = yaml.safe_load(file)
+    config = yaml.safe_load((run / "config.yaml").read_text())
     command, start = "", time.time()
     with open(run / "metrics.jsonl", encoding="utf-8") as file:
         first = file.readline()
         start = seconds_of(json.loads(first)) if first else start
     if (run / "environment.json").exists():
-        with open(run / "environment.json", encoding="utf-8") as file:
-            command = " ".join(json.load(file).get("command_line", []))
+        command = " ".join(json.loads((run / "environment.json").read_text()).get("command_line", []))
     # A run keeps its id while its first line is the same.
     key = f"{run.resolve()}\n{first}"
     return {"config": config, "command_line": command, "start": start,

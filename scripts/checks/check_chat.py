@@ -9,6 +9,7 @@ Downloads nothing. Exits with 77 if Python lacks transformers, tokenizers or h5p
 """
 import json
 import os
+import pathlib
 import random
 import sys
 import tempfile
@@ -61,8 +62,7 @@ def check(template, style, trireme, conversations, directory):
     check_tokenizer.make_tokenizer((*base[:5], SPECIAL[template]), texts, path)
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=path, chat_template=TEMPLATES[template], clean_up_tokenization_spaces=False)
     lines = os.path.join(directory, "chats.jsonl")
-    with open(lines, "w", encoding="utf-8") as file:
-        file.writelines(json.dumps({"messages": messages}) + "\n" for messages in conversations)
+    pathlib.Path(lines).write_text("".join(json.dumps({"messages": messages}) + "\n" for messages in conversations))
     out = os.path.join(directory, f"{template}_{style}")
     run([trireme, "data", "pack-text", lines, "--chat-template", template, "--tokenizer", path, "--split", "train", "--out", out])
     count = 0

@@ -17,7 +17,7 @@ import random
 import sys
 import tempfile
 
-from exchange import torch, transformers
+from exchange import class_of, torch, transformers
 from safetensors.torch import save_file
 from shared import parser_of, run
 
@@ -88,11 +88,6 @@ KINDS = {
 }
 
 
-def class_of(kind):
-    return {"bert": transformers.AutoModelForMaskedLM, "vit": transformers.AutoModelForImageClassification,
-            "resnet": transformers.AutoModelForImageClassification}.get(kind, transformers.AutoModelForCausalLM)
-
-
 def inputs_of(kind, draw):
     if kind in ("vit", "resnet"):
         side = 16 if kind == "vit" else 224
@@ -103,7 +98,8 @@ def inputs_of(kind, draw):
 def save(kind, place):
     """A model in which every parameter affects the output."""
     sizes, _ = KINDS[kind]
-    model = class_of(kind).from_config(transformers.AutoConfig.for_model(kind, **sizes))
+    config = transformers.AutoConfig.for_model(kind, **sizes)
+    model = class_of(config).from_config(config)
     with torch.no_grad():
         for values in model.parameters():
             values.add_(torch.randn_like(values) * 0.3)
@@ -113,7 +109,8 @@ def save(kind, place):
 def logits_of(kind, place, inputs):
     """None if transformers cannot load the directory."""
     try:
-        model, info = class_of(kind).from_pretrained(place, output_loading_info=True, attn_implementation="eager")
+        kind_of_model = class_of(transformers.AutoConfig.for_model(kind))
+        model, info = kind_of_model.from_pretrained(place, output_loading_info=True, attn_implementation="eager")
         if any(info[what] for what in ("missing_keys", "unexpected_keys", "mismatched_keys")):
             return None
         with torch.no_grad():

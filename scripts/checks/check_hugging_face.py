@@ -25,7 +25,7 @@ import re
 import sys
 import tempfile
 
-from exchange import compare_texts, h5py, load_file, np, torch, transformers
+from exchange import class_of, compare_texts, h5py, load_file, np, torch, transformers
 from safetensors.numpy import save_file as save_numpy
 from safetensors.torch import save_file
 from shared import Program, parser_of, run, same_bits
@@ -76,10 +76,6 @@ def loss_in_transformers(model, data):
     return total / (count * length)
 
 
-def masks(config):
-    return any("MaskedLM" in name for name in config.architectures or [])
-
-
 def fixed_inputs(config):
     """Token ids of two texts, or an image, that depend only on the model's sizes."""
     if hasattr(config, "num_channels"):
@@ -88,16 +84,14 @@ def fixed_inputs(config):
         values = torch.arange(np.prod(shape)).mul(37).remainder(255).div(127.5).sub(1)
         return {"pixel_values": values.float().view(shape)}
     # Bidirectional models are compared on whole contexts.
-    length = config.max_position_embeddings if masks(config) else min(EXPECTED_TOKENS, config.max_position_embeddings)
+    masks = class_of(config) is transformers.AutoModelForMaskedLM
+    length = config.max_position_embeddings if masks else min(EXPECTED_TOKENS, config.max_position_embeddings)
     return {"input_ids": torch.arange(2 * length).mul(7919).add(13).remainder(config.vocab_size).view(2, length)}
 
 
 def write_expectations(directory):
     config = transformers.AutoConfig.from_pretrained(directory)
-    kind = transformers.AutoModelForMaskedLM if masks(config) else transformers.AutoModelForCausalLM
-    if hasattr(config, "num_channels"):
-        kind = transformers.AutoModelForImageClassification
-    model = kind.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager").eval()
+    model = class_of(config).from_pretrained(directory, dtype=torch.float32, attn_implementation="eager").eval()
     inputs = fixed_inputs(config)
     with torch.no_grad():
         logits = model(**inputs).logits

@@ -9,6 +9,7 @@ byte. Takes a second; prints one line per file; exits 1 on a difference.
 """
 import ctypes
 import json
+import pathlib
 import sys
 
 from shared import packages, parser_of
@@ -25,12 +26,11 @@ DTYPE_NAMES = {  # the file's spelling: the reference writer's
 def split(data):
     """The header as (key, value) pairs in file order, and the data."""
     length = int.from_bytes(data[:8], "little")
-    return json.loads(data[8 : 8 + length], object_pairs_hook=list), length, data[8 + length :]
+    return json.loads(data[8:8 + length], object_pairs_hook=list), length, data[8 + length:]
 
 
 def check(path):
-    with open(path, "rb") as file:
-        ours = file.read()
+    ours = pathlib.Path(path).read_bytes()
     # deserialize() validates like the reference reader; it keeps dtypes that numpy lacks.
     tensors = dict(safetensors.deserialize(ours))
     header, *_ = split(ours)

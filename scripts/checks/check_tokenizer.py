@@ -74,12 +74,10 @@ def make_tokenizer(style, texts, path):
     tokenizer.add_special_tokens([it for it in added if isinstance(it, str) or it.special])
     tokenizer.add_tokens([it for it in added if not isinstance(it, str) and not it.special])
     tokenizer.save(path)
-    with open(path, encoding="utf-8") as file:
-        data = json.load(file)
+    data = json.loads(pathlib.Path(path).read_text())
     if merges_as_text:
         data["model"]["merges"] = [" ".join(pair) for pair in data["model"]["merges"]]
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(data, file, ensure_ascii=name == "gpt2")
+    pathlib.Path(path).write_text(json.dumps(data, ensure_ascii=name == "gpt2"))
     return Tokenizer.from_file(path)
 
 
@@ -170,8 +168,7 @@ def check_documents(name, maker, path, arguments, documents, directory, encode, 
     `maker`: the shards' name of the tokenizer; `piece` is the text of an id, to show a difference. Returns texts and ids."""
     data, out = os.path.join(directory, "text"), os.path.join(directory, "out")
     separator = SEPARATOR.encode()
-    with open(data, "wb") as file:
-        file.write(separator.join(documents))
+    pathlib.Path(data).write_bytes(separator.join(documents))
     ours_seconds, ours_wall = pack(arguments, out, data, path, ["--document-separator", "\\x1e", "--threads", str(arguments.threads)])
     ours, offsets, stored_name = stored(out)
     texts = [(it + separator).decode(errors="replace") for it in documents[:-1]] + [documents[-1].decode(errors="replace")]
@@ -198,15 +195,13 @@ def check_style(style, arguments, documents, texts, directory):
                                       lambda part: [it.ids for it in tokenizer.encode_batch_fast(part, add_special_tokens=False)], tokenizer.id_to_token)
     data, out = os.path.join(directory, "text"), os.path.join(directory, "out")
     whole = b"\n".join(documents)[:arguments.whole * 1_000_000]
-    with open(data, "wb") as file:
-        file.write(whole)
+    pathlib.Path(data).write_bytes(whole)
     pack(arguments, out, data, path, ["--end-token", tokenizer.id_to_token(5)])
     compare(name, "one long document", stored(out)[0],
             numpy.asarray(tokenizer.encode(whole.decode(errors="replace"), add_special_tokens=False).ids + [5], numpy.int64), tokenizer.id_to_token)
 
     lines = [json.dumps({"id": i, "text": text, "x": {"text": 1}}, ensure_ascii=i % 2 == 0) for i, text in enumerate(decoded[1:2000])]
-    with open(data, "w", encoding="utf-8") as file:
-        file.write("\n".join(lines))
+    pathlib.Path(data).write_text("\n".join(lines))
     pack(arguments, out, data, path, ["--json-field", "text"])
     compare(name, "JSON lines", stored(out)[0], numpy.concatenate(theirs[1:2000]), tokenizer.id_to_token)
 

@@ -11,10 +11,17 @@ with packages("numpy safetensors transformers torch h5py"):
     import h5py  # noqa: F401
     import numpy as np
     import torch
-    import transformers  # noqa: F401
+    import transformers
     from safetensors.numpy import load_file  # noqa: F401
 
 TOKENS = 12  # that both continue a prompt by
+
+
+def class_of(config):
+    """transformers' class that has the logits of a config."""
+    if hasattr(config, "num_channels"):
+        return transformers.AutoModelForImageClassification
+    return transformers.AutoModelForMaskedLM if config.model_type == "bert" else transformers.AutoModelForCausalLM
 
 
 def prompts_of(context, vocabulary, draw):

@@ -58,14 +58,14 @@ ADAMW = f"{{name: adamw, learning_rate: {ADAMW_RATE}, betas: [0.9, 0.95], epsilo
 
 class Text:
     """Random bytes, in windows of the context."""
-    more = ""
+    more, packing = "", ()
 
     def __init__(self, draw, model, batch):
         self.batch = batch
         self.tokens = draw.randbytes(batch * model.config.max_position_embeddings + 1)
 
     def pack(self, trireme, place):
-        pack_tokens(trireme, place, self.tokens)
+        pack_tokens(trireme, place, self.tokens, *self.packing)
 
     def loss(self, model, _step=0):
         stream = torch.tensor(list(self.tokens))
@@ -80,14 +80,11 @@ class Text:
 class Texts(Text):
     """Like Text, with a new text after every zero, kept separate: transformers gets each part of a text in a window
     alone, which equals attention with a block-diagonal mask and restarted positions."""
-    more = ", documents: separate"
+    more, packing = ", documents: separate", ("--document-separator", "\\0")
 
     def __init__(self, draw, model, batch):
         super().__init__(draw, model, batch)
         self.tokens = bytes(0 if token < 20 else token for token in self.tokens)
-
-    def pack(self, trireme, place):
-        pack_tokens(trireme, place, self.tokens, "--document-separator", "\\0")
 
     def parts(self):
         """Inputs and targets; none crosses the end of a text."""

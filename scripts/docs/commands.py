@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import pathlib
 import re
 import shlex
 import subprocess
@@ -16,8 +17,8 @@ class Checker:
     def __init__(self, repository, binary):
         self.repository, self.binary = repository, binary
         self.keys = {line.split()[0] for line in self._help("train", "--list-keys").splitlines() if line[:1].isalpha()}
-        with open(os.path.join(repository, "CMakePresets.json"), encoding="utf-8") as stream:
-            self.presets = {preset["name"] for preset in json.load(stream)["configurePresets"]}
+        presets = json.loads(pathlib.Path(repository, "CMakePresets.json").read_text())["configurePresets"]
+        self.presets = {preset["name"] for preset in presets}
 
     @functools.lru_cache(maxsize=None)
     def _help(self, *arguments):
@@ -27,9 +28,7 @@ class Checker:
 
     @functools.lru_cache(maxsize=None)
     def _script(self, path):
-        """A script's text on its options; for a short script also the files of its folder."""
-        with open(os.path.join(self.repository, path), encoding="utf-8") as stream:
-            return stream.read()
+        return pathlib.Path(self.repository, path).read_text()
 
     def faults(self, text):
         """Faults of a shell text as sentences; empty if everything exists."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that rooms' READMEs agree with the tree and the links of the build."""
 import os
+import pathlib
 import re
 
 from .markdown import inline_code, links
@@ -34,8 +35,7 @@ def room_faults(repository, rooms):
     """Compares the sentence 'Must not depend on ...' with the links: the named rooms, or for 'anything but' all
     others."""
     for room, below in sorted(rooms.items()):
-        with open(os.path.join(repository, room, "README.md"), encoding="utf-8") as stream:
-            text = stream.read()
+        text = pathlib.Path(repository, room, "README.md").read_text()
         said = re.search(r"[Mm]ust not depend on\**:?\s+(.*?)(?=[.;](\s|$))", text, re.DOTALL)
         if not said:
             if not any(room in others for others in rooms.values()):

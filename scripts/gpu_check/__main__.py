@@ -113,7 +113,7 @@ class CallRun:
             self.writer.begin(self.name, check.device, report.machine(check), [(s.name, row) for s, rows in plan for row in rows])
             for section, rows in plan:
                 self.run_section(check, section, rows)
-            self.writer.end(self.name, time.monotonic() - started, report.machine(check))
+            self.writer.line({"end": self.name, "seconds": time.monotonic() - started, "machine": report.machine(check)})
         self.write_report()
         return self.found
 

@@ -51,9 +51,6 @@ class Writer:
     def result(self, result):
         self.line({"result": dataclasses.asdict(result)})
 
-    def end(self, call, seconds, machine):
-        self.line({"end": call, "seconds": seconds, "machine": machine})
-
 
 @dataclasses.dataclass
 class Call:
