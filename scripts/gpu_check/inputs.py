@@ -46,7 +46,8 @@ def pack(check):
     generator = random.Random(1)
     text = "".join(generator.choices(WORDS, k=12000))
     labels = bytes(index % 10 for index in range(640))
-    pixels = bytes(generator.randrange(100) + 15 * label for label in labels for _ in range(16 * 16))
+    noise = generator.randbytes(640 * 16 * 16)
+    pixels = bytes(value % 100 + 15 * labels[index // 256] for index, value in enumerate(noise))
     at = {name: os.path.join(check.place, name) for name in ("text.txt", "images.idx", "labels.idx", "text", "documents", "images")}
     with open(at["text.txt"], "w", encoding="utf-8") as file:
         file.write(text)
