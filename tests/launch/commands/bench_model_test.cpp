@@ -170,7 +170,7 @@ TEST(BenchModel, RefusesToDescribeAMachineThatOthersUse) {
   const CommandResult refused = run_command(fmt::format("bash {} 2>&1", beside));
 
   EXPECT_EQ(refused.exit_code, 1) << refused.output;
-  EXPECT_NE(refused.output.find("here.yaml is not written, since other programs"),
+  EXPECT_NE(refused.output.find("here.yaml is not written, because other programs"),
             std::string::npos)
       << refused.output;
   EXPECT_FALSE(std::filesystem::exists(out));
