@@ -37,7 +37,7 @@
 #include <vector>
 
 #include "data/staging/staging.h"
-#include "launch/engine/memory_plan.h"
+#include "launch/engine/memory_fit.h"
 #include "launch/engine/run_observer.h"
 #include "launch/engine/session.h"
 #include "launch/engine/state/checkpointing.h"
@@ -178,6 +178,7 @@ class Engine {
   [[nodiscard]] bool reads_data() const { return !session_.dry && !parts_.batches; }
 
   EngineParts parts_;
+  std::optional<MemoryNeed> need_;  // of training that runs; planned before session_ allocates
   Session session_;
   std::optional<RunOwner> owner_;
   std::optional<StartingPoint> start_;

@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "launch/engine/engine.h"
-#include "launch/engine/memory_fit.h"
 #include "launch/engine/options.h"
 #include "runtime/base/log.h"
 
@@ -133,10 +132,9 @@ HeldMemory plan_memory(const Config& config, int rank, const OwnModel* own) {
   return held_memory_of(engine.session());
 }
 
-BytesByRole log_memory_plan(Session& session) {
+BytesByRole log_memory_plan(Session& session, const HeldMemory& planned) {
   const DeviceType type = session.device->type();
-  const BytesByRole predicted =
-      plan_memory(session.config, session.world->rank(), &session.what).on_device(type);
+  const BytesByRole predicted = planned.on_device(type);
   const BytesByRole measured = held_memory(*session.device).on_device(type);
   constexpr std::size_t each = memory_roles + 1;
   std::array<std::int64_t, 2 * each> values{};
@@ -147,7 +145,6 @@ BytesByRole log_memory_plan(Session& session) {
   put(predicted, 0);
   put(measured, each);
   values = largest_of_any_rank(*session.world, values);
-  log_memory_use(*session.world, *session.device, session.config, &session.what);
   if (session.world->rank() != 0) return {};
   const auto pair = [&](std::size_t i) {
     return fmt::format("{:.3f} / {:.3f} MiB", static_cast<double>(values[i]) / (1 << 20),

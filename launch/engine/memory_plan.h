@@ -41,7 +41,7 @@ struct HeldMemory {
 [[nodiscard]] HeldMemory plan_memory(const Config& config, int rank, const OwnModel* own = nullptr);
 // On the rank that holds most, logs the plan beside what the session holds. Collective. Returns
 // what is held, on rank 0.
-BytesByRole log_memory_plan(Session& session);
+BytesByRole log_memory_plan(Session& session, const HeldMemory& planned);
 
 // Activations of layers that are alike except for their number.
 struct ActivationShare {
