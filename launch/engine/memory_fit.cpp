@@ -104,10 +104,13 @@ void require_host(std::uint64_t needed, int ranks, const MemoryNeed& need) {
   fail(ExitCode::config,
        "the plan does not fit: {} rank{} need{} {:.1f} GiB{} on {}, which may use {:.1f} GiB; {}",
        ranks, ranks == 1 ? "" : "s", ranks == 1 ? "s" : "", gib(needed),
-       gpu ? " of page-locked memory" : "", host_name(), gib(there),
+       need.held.memory_checkpoint > 0 ? ", in-memory checkpoints included,"
+       : gpu                           ? " of page-locked memory"
+                                       : "",
+       host_name(), gib(there),
        gpu ? "it holds copies of checkpoints (a part from every data rank) and the loader's "
              "batches: start fewer ranks on each host, lower data.prefetch, or write no "
-             "checkpoints (checkpoint.every_steps: 0)"
+             "checkpoints (checkpoint.every_steps: 0, in_memory_every_steps: 0)"
            : "lower train.micro_batch, use train.recompute: full, raise parallel.zero, tensor or "
              "pipeline, or start fewer ranks on each host");
 }
@@ -194,7 +197,9 @@ MemoryNeed require_fit(Communicator& world, const Device& device, const Config& 
                        const OwnModel* own) {
   const Neighbours here = neighbours_of(world, device, config);
   const MemoryNeed need = plan_need(config, world.rank(), here.place, own);
-  const std::uint64_t on_host = sum_of_host(world, here.hosts, need.host());
+  const bool several_hosts = here.on_host < world.size();
+  const std::uint64_t on_host =
+      sum_of_host(world, here.hosts, need.host() + need.held.memory_checkpoints(several_hosts));
   if (here.gpu) require_device(config, need, here);
   require_host(on_host, here.on_host, need);
   return need;

@@ -62,9 +62,9 @@ std::uint64_t kept_without_recompute(const Session& session, std::span<const Chu
 }
 
 // Adds the back end's memory to the engine's buffers.
-HeldMemory held_memory_of(const Session& session) {
-  HeldMemory held = held_memory(*session.device);
-  if (session.device->type() == DeviceType::cuda)
+HeldMemory held_memory_of(const Engine& engine) {
+  HeldMemory held = engine.memory();
+  if (engine.session().device->type() == DeviceType::cuda)
     held.device[static_cast<std::size_t>(MemoryRole::workspace)] += matmul_workspace_bytes;
   return held;
 }
@@ -129,7 +129,7 @@ HeldMemory plan_memory(const Config& config, int rank, const OwnModel* own) {
   if (own != nullptr) parts.model = *own;
   Engine engine(dry_resources(config, rank), config, Purpose::train, std::move(parts));
   engine.begin();
-  return held_memory_of(engine.session());
+  return held_memory_of(engine);
 }
 
 BytesByRole log_memory_plan(Session& session, const HeldMemory& planned) {
@@ -167,7 +167,7 @@ std::vector<StageMemory> plan_stages_memory(const Config& config) {
   return each_stage(config, [&](int rank, StageMemory& memory) {
     Engine engine(dry_resources(config, rank), config);
     engine.begin();
-    memory.held = held_memory_of(engine.session());
+    memory.held = held_memory_of(engine);
     memory.communication = communication_scratch(engine.session());
     memory.groups = dry_groups(*engine.session().world);
     describe_activations(engine.session(), memory, /*training=*/true);
@@ -179,7 +179,7 @@ std::vector<StageMemory> plan_generation_memory(const Config& config, std::int64
     Engine engine(dry_resources(config, rank), config, Purpose::generate,
                   {.text_capacity = capacity});
     const TextGenerator generator = engine.generator();
-    memory.held = held_memory_of(engine.session());
+    memory.held = held_memory_of(engine);
     memory.cache = engine.session().model->cache_bytes();
     memory.communication = communication_scratch(engine.session());
     describe_activations(engine.session(), memory, /*training=*/false);
