@@ -193,8 +193,9 @@ void check_planned_memory(Findings& findings, const Config& config, int rank,
     stages.push_back(plan_need(config, rank_of(shape, {.pipeline = stage}), place));
   std::uint64_t planned = 0;
   for (int peer = 0; peer < shape.size(); ++peer) {
-    if (hosts[static_cast<std::size_t>(peer)] == hosts[static_cast<std::size_t>(rank)])
-      planned += stages[static_cast<std::size_t>(coordinates_of(shape, peer).pipeline)].host();
+    if (hosts[static_cast<std::size_t>(peer)] != hosts[static_cast<std::size_t>(rank)]) continue;
+    const MemoryNeed& need = stages[static_cast<std::size_t>(coordinates_of(shape, peer).pipeline)];
+    planned += need.host() + need.held.memory_checkpoints(here < shape.size());
   }
   judge_planned_memory(findings, planned, here, host_memory());
   if (device_type(config) == DeviceType::cpu || facts.gpus.empty()) return;

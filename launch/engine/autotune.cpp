@@ -57,7 +57,7 @@ std::size_t measure(const std::set<ops::GemmKey>& keys, Stream& stream, const st
   std::size_t measured = 0;
   for (const ops::GemmKey& key : keys) {
     try {
-      choices.algorithms.insert_or_assign(key, ops::measure_gemm(stream, key));
+      ops::measure_gemm(stream, key, choices);
       ++measured;
     } catch (const Error& error) {
       if (unmeasured == Unmeasured::error) {
@@ -86,8 +86,7 @@ void use_tuned_gemms(Communicator& world, Device& device, const std::string& fil
       broadcast_text(world, world.rank() == 0 ? read_if_there(file) : std::string(), 0);
   ops::GemmChoices choices = parse(text, device, file);
   if (world.rank() == 0) {
-    log::get("ops").info("{}: {} tuned matmuls (XXH3 {:016x})", file, choices.algorithms.size(),
-                         checksum_of(text));
+    log::get("ops").info("{}: {} (XXH3 {:016x})", file, choices.summary(), checksum_of(text));
   }
   ops::use_gemm_choices(std::move(choices), file);
 }

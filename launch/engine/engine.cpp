@@ -53,14 +53,6 @@ FileReads file_read_longest() {
           .bytes = static_cast<double>(file->bytes)};
 }
 
-// What does not fit is refused before it is allocated.
-RankResources fitting(RankResources resources, const Config& config, Purpose purpose,
-                      const OwnModel* own) {
-  if (purpose == Purpose::train && !resources.dry)
-    require_fit(*resources.world, *resources.device, config, own);
-  return resources;
-}
-
 }  // namespace
 
 Config read_config(const RankProcess& process, const std::string& file,
@@ -77,11 +69,14 @@ Engine::Engine(const RankProcess& process, const Config& resolved, Purpose purpo
 
 Engine::Engine(RankResources resources, const Config& resolved, Purpose purpose, EngineParts parts)
     : parts_(std::move(parts)),
-      session_(
-          fitting(std::move(resources), resolved, purpose, parts_.model ? &*parts_.model : nullptr),
-          resolved, purpose == Purpose::train, parts_.model ? &*parts_.model : nullptr,
-          purpose == Purpose::generate ? decode_shape(resolved, parts_.text_capacity)
-                                       : DecodeShape{}) {
+      need_(purpose == Purpose::train && !resources.dry
+                ? std::optional(require_fit(*resources.world, *resources.device, resolved,
+                                            parts_.model ? &*parts_.model : nullptr))
+                : std::nullopt),
+      session_(std::move(resources), resolved, purpose == Purpose::train,
+               parts_.model ? &*parts_.model : nullptr,
+               purpose == Purpose::generate ? decode_shape(resolved, parts_.text_capacity)
+                                            : DecodeShape{}) {
   if (purpose == Purpose::train && reads_data()) open_training_data();
 }
 

@@ -37,7 +37,7 @@
 #include <vector>
 
 #include "data/staging/staging.h"
-#include "launch/engine/memory_plan.h"
+#include "launch/engine/memory_fit.h"
 #include "launch/engine/run_observer.h"
 #include "launch/engine/session.h"
 #include "launch/engine/state/checkpointing.h"
@@ -152,7 +152,11 @@ class Engine {
   [[nodiscard]] TextGenerator generator(const SamplingOptions& sampling = {},
                                         std::int64_t forget = TextGenerator::half_the_context);
   // The memory of this rank's buffers, by role. Local.
-  [[nodiscard]] HeldMemory memory() const { return held_memory(*session_.device); }
+  [[nodiscard]] HeldMemory memory() const {
+    HeldMemory held = held_memory(*session_.device);
+    held.memory_checkpoint = memory_checkpoint_;
+    return held;
+  }
 
   // ---- Parts, for other purposes.
 
@@ -178,10 +182,12 @@ class Engine {
   [[nodiscard]] bool reads_data() const { return !session_.dry && !parts_.batches; }
 
   EngineParts parts_;
+  std::optional<MemoryNeed> need_;  // of training that runs; planned before session_ allocates
   Session session_;
   std::optional<RunOwner> owner_;
   std::optional<StartingPoint> start_;
   std::shared_ptr<void> dry_memory_;      // of data and checkpoints, if nothing runs
+  std::uint64_t memory_checkpoint_ = 0;   // bytes, if nothing runs
   std::optional<PipelineRunner> runner_;  // for passes outside training
   TrainingParts training_;
   std::optional<PayloadWatch> watch_;

@@ -40,7 +40,10 @@ struct DryMemory {
 
 void Engine::begin_dry(const StepOptions& options) {
   training_.state.emplace(session_, options);
-  dry_memory_ = std::make_shared<DryMemory>(session_, *training_.state);
+  const auto memory = std::make_shared<DryMemory>(session_, *training_.state);
+  if (session_.config.checkpoint.in_memory_every_steps > 0)
+    memory_checkpoint_ = memory->snapshot->bytes();
+  dry_memory_ = memory;
 }
 
 }  // namespace trireme

@@ -42,14 +42,15 @@ Neighbours neighbours_of(Communicator& world, const Device& device, const Config
 }
 
 // Over the ranks of this host.
-std::uint64_t sum_of_host(Communicator& world, const Neighbours& here, std::uint64_t own) {
+std::uint64_t sum_of_host(Communicator& world, const std::vector<std::string>& hosts,
+                          std::uint64_t own) {
   std::vector<std::uint64_t> all(static_cast<std::size_t>(world.size()));
   const HostStream stream;
   world.all_gather(*stream, {reinterpret_cast<std::byte*>(&own), DType::u64, Shape{1}},
                    {reinterpret_cast<std::byte*>(all.data()), DType::u64, Shape{world.size()}});
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i < all.size(); ++i)
-    sum += here.hosts[i] == host_name() ? all[i] : 0;
+    sum += hosts[i] == host_name() ? all[i] : 0;
   return sum;
 }
 
@@ -103,10 +104,13 @@ void require_host(std::uint64_t needed, int ranks, const MemoryNeed& need) {
   fail(ExitCode::config,
        "the plan does not fit: {} rank{} need{} {:.1f} GiB{} on {}, which may use {:.1f} GiB; {}",
        ranks, ranks == 1 ? "" : "s", ranks == 1 ? "s" : "", gib(needed),
-       gpu ? " of page-locked memory" : "", host_name(), gib(there),
+       need.held.memory_checkpoint > 0 ? ", in-memory checkpoints included,"
+       : gpu                           ? " of page-locked memory"
+                                       : "",
+       host_name(), gib(there),
        gpu ? "it holds copies of checkpoints (a part from every data rank) and the loader's "
              "batches: start fewer ranks on each host, lower data.prefetch, or write no "
-             "checkpoints (checkpoint.every_steps: 0)"
+             "checkpoints (checkpoint.every_steps: 0, in_memory_every_steps: 0)"
            : "lower train.micro_batch, use train.recompute: full, raise parallel.zero, tensor or "
              "pipeline, or start fewer ranks on each host");
 }
@@ -189,33 +193,35 @@ MemoryNeed plan_need(const Config& config, int rank, const NcclPlace& place, con
           .nccl = nccl_memory_of(config, place, /*training=*/true)};
 }
 
-void require_fit(Communicator& world, const Device& device, const Config& config,
-                 const OwnModel* own) {
+MemoryNeed require_fit(Communicator& world, const Device& device, const Config& config,
+                       const OwnModel* own) {
   const Neighbours here = neighbours_of(world, device, config);
   const MemoryNeed need = plan_need(config, world.rank(), here.place, own);
-  const std::uint64_t on_host = sum_of_host(world, here, need.host());
+  const bool several_hosts = here.on_host < world.size();
+  const std::uint64_t on_host =
+      sum_of_host(world, here.hosts, need.host() + need.held.memory_checkpoints(several_hosts));
   if (here.gpu) require_device(config, need, here);
   require_host(on_host, here.on_host, need);
+  return need;
 }
 
-void log_memory_use(Communicator& world, const Device& device, const Config& config,
-                    const OwnModel* own) {
-  const Neighbours here = neighbours_of(world, device, config);
-  const MemoryNeed need = plan_need(config, world.rank(), here.place, own);
+void log_memory_use(Communicator& world, const Device& device, const MemoryNeed& need) {
+  const auto hosts = gather_texts(world, host_name());
+  const std::optional<DeviceMemory> gpu = device.memory();
   const std::uint64_t resident = peak_resident_bytes();
-  const std::uint64_t used = here.gpu ? here.gpu->total - here.gpu->free : 0;
+  const std::uint64_t used = gpu ? gpu->total - gpu->free : 0;
   std::array<std::int64_t, 6> most{};
   const std::array<std::uint64_t, 6> own_bytes{need.device(),
                                                need.nccl.device,
                                                used,
-                                               sum_of_host(world, here, need.host()),
-                                               sum_of_host(world, here, resident),
+                                               sum_of_host(world, hosts, need.host()),
+                                               sum_of_host(world, hosts, resident),
                                                resident};
   std::ranges::copy(own_bytes, most.begin());
   most = largest_of_any_rank(world, most);
   if (world.rank() != 0) return;
   const auto mib = [&](std::size_t i) { return static_cast<double>(most[i]) / 0x1p20; };
-  if (here.gpu)
+  if (gpu)
     log::get("train").info(
         "GPU memory at most, planned / measured: {:.1f} MiB ({:.1f} of it NCCL's) / {:.1f} MiB by "
         "the driver, which counts CUDA, its libraries and other processes too",
@@ -223,7 +229,7 @@ void log_memory_use(Communicator& world, const Device& device, const Config& con
   log::get("train").info(
       "resident memory of a rank at most {:.1f} MiB, program and libraries included; of a host's "
       "ranks, planned{} / measured: {:.1f} / {:.1f} MiB",
-      mib(5), here.gpu ? " page-locked" : "", mib(3), mib(4));
+      mib(5), gpu ? " page-locked" : "", mib(3), mib(4));
 }
 
 }  // namespace trireme

@@ -37,13 +37,13 @@ struct MemoryNeed {
                                    const OwnModel* own = nullptr);
 
 // Raises OutOfMemory for the first use that does not fit into what the driver has left of a GPU,
-// and ExitCode::config for a host whose ranks need more than its memory. Collective.
-void require_fit(Communicator& world, const Device& device, const Config& config,
-                 const OwnModel* own);
+// and ExitCode::config for a host whose ranks need more than its memory. Collective. Returns what
+// this rank needs.
+MemoryNeed require_fit(Communicator& world, const Device& device, const Config& config,
+                       const OwnModel* own);
 
 // Logs what the fullest GPU and host should hold beside what they do: by the driver's count, and
 // the resident memory of all ranks. Collective; once the ranks have trained.
-void log_memory_use(Communicator& world, const Device& device, const Config& config,
-                    const OwnModel* own);
+void log_memory_use(Communicator& world, const Device& device, const MemoryNeed& need);
 
 }  // namespace trireme

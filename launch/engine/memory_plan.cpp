@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "launch/engine/engine.h"
-#include "launch/engine/memory_fit.h"
 #include "launch/engine/options.h"
 #include "runtime/base/log.h"
 
@@ -63,9 +62,9 @@ std::uint64_t kept_without_recompute(const Session& session, std::span<const Chu
 }
 
 // Adds the back end's memory to the engine's buffers.
-HeldMemory held_memory_of(const Session& session) {
-  HeldMemory held = held_memory(*session.device);
-  if (session.device->type() == DeviceType::cuda)
+HeldMemory held_memory_of(const Engine& engine) {
+  HeldMemory held = engine.memory();
+  if (engine.session().device->type() == DeviceType::cuda)
     held.device[static_cast<std::size_t>(MemoryRole::workspace)] += matmul_workspace_bytes;
   return held;
 }
@@ -130,13 +129,12 @@ HeldMemory plan_memory(const Config& config, int rank, const OwnModel* own) {
   if (own != nullptr) parts.model = *own;
   Engine engine(dry_resources(config, rank), config, Purpose::train, std::move(parts));
   engine.begin();
-  return held_memory_of(engine.session());
+  return held_memory_of(engine);
 }
 
-BytesByRole log_memory_plan(Session& session) {
+BytesByRole log_memory_plan(Session& session, const HeldMemory& planned) {
   const DeviceType type = session.device->type();
-  const BytesByRole predicted =
-      plan_memory(session.config, session.world->rank(), &session.what).on_device(type);
+  const BytesByRole predicted = planned.on_device(type);
   const BytesByRole measured = held_memory(*session.device).on_device(type);
   constexpr std::size_t each = memory_roles + 1;
   std::array<std::int64_t, 2 * each> values{};
@@ -147,7 +145,6 @@ BytesByRole log_memory_plan(Session& session) {
   put(predicted, 0);
   put(measured, each);
   values = largest_of_any_rank(*session.world, values);
-  log_memory_use(*session.world, *session.device, session.config, &session.what);
   if (session.world->rank() != 0) return {};
   const auto pair = [&](std::size_t i) {
     return fmt::format("{:.3f} / {:.3f} MiB", static_cast<double>(values[i]) / (1 << 20),
@@ -170,7 +167,7 @@ std::vector<StageMemory> plan_stages_memory(const Config& config) {
   return each_stage(config, [&](int rank, StageMemory& memory) {
     Engine engine(dry_resources(config, rank), config);
     engine.begin();
-    memory.held = held_memory_of(engine.session());
+    memory.held = held_memory_of(engine);
     memory.communication = communication_scratch(engine.session());
     memory.groups = dry_groups(*engine.session().world);
     describe_activations(engine.session(), memory, /*training=*/true);
@@ -182,7 +179,7 @@ std::vector<StageMemory> plan_generation_memory(const Config& config, std::int64
     Engine engine(dry_resources(config, rank), config, Purpose::generate,
                   {.text_capacity = capacity});
     const TextGenerator generator = engine.generator();
-    memory.held = held_memory_of(engine.session());
+    memory.held = held_memory_of(engine);
     memory.cache = engine.session().model->cache_bytes();
     memory.communication = communication_scratch(engine.session());
     describe_activations(engine.session(), memory, /*training=*/false);

@@ -30,8 +30,15 @@ using BytesByRole = std::array<std::uint64_t, memory_roles>;
 // What live Buffers hold. On the CPU both kinds are the host's memory.
 struct HeldMemory {
   BytesByRole device{}, host{};
+  // This rank's part of a checkpoint in the memory of the hosts, in no Buffer; only planned.
+  std::uint64_t memory_checkpoint = 0;
   // The part that must fit into the device's memory.
   [[nodiscard]] BytesByRole on_device(DeviceType type) const;
+  // What these take of a host for each of its ranks while one is written beside the last: with
+  // several hosts each also keeps those of another (checkpoint/memory/memory_store.h).
+  [[nodiscard]] std::uint64_t memory_checkpoints(bool several_hosts) const {
+    return (several_hosts ? 4 : 2) * memory_checkpoint;
+  }
 };
 [[nodiscard]] std::uint64_t total_of(const BytesByRole& bytes);
 [[nodiscard]] HeldMemory held_memory(const Device& device);
@@ -41,7 +48,7 @@ struct HeldMemory {
 [[nodiscard]] HeldMemory plan_memory(const Config& config, int rank, const OwnModel* own = nullptr);
 // On the rank that holds most, logs the plan beside what the session holds. Collective. Returns
 // what is held, on rank 0.
-BytesByRole log_memory_plan(Session& session);
+BytesByRole log_memory_plan(Session& session, const HeldMemory& planned);
 
 // Activations of layers that are alike except for their number.
 struct ActivationShare {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/engine/options.h"
 
-#include "runtime/base/log.h"
 #include "runtime/config/batch_ramp.h"
 #include "runtime/config/batch_slices.h"
 #include "runtime/device/gpu_facts.h"
@@ -9,10 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <memory>
 #include <optional>
-#include <utility>
 
 namespace trireme {
 namespace {
@@ -240,33 +236,14 @@ RunFacts run_facts(const Config& config, const CoreCrowd& crowd) {
           .uneven_batch = has_uneven_batch(config)};
 }
 
-namespace {
-
-constexpr double not_known = std::numeric_limits<double>::quiet_NaN();
-
-EnergySource gpu_of_rank(int local_rank, bool shared) {
-  const CudaFacts facts = cuda_facts();
-  if (facts.gpus.empty()) return {.problem = "no GPU is seen"};
-  const auto index = static_cast<std::size_t>(local_rank) % facts.gpus.size();
-  if (shared) return {.problem = "ranks share GPUs"};
-  return gpu_energy(facts.gpus[index].bus);
-}
-
-}  // namespace
-
 std::function<double()> energy_of_rank(int local_rank, const Config& config) {
-  const bool on_gpu = config.device.type == DeviceChoice::cuda;
-  if (!on_gpu && local_rank != 0) return [] { return 0.0; };
-  EnergySource source = on_gpu ? gpu_of_rank(local_rank, config.device.share) : package_energy();
-  if (!source.counter) {
-    log::get("train").debug("energy is not counted: {}", source.problem);
-    return [] { return not_known; };
-  }
-  // Skips the first step, which would include the energy of the start.
-  return [counter = std::shared_ptr(std::move(source.counter)), first = true]() mutable {
-    const double joules = counter->take().value_or(not_known);
-    return std::exchange(first, false) ? not_known : joules;
-  };
+  if (config.device.type != DeviceChoice::cuda)
+    return local_rank == 0 ? joules_by_step(package_energy()) : [] { return 0.0; };
+  const CudaFacts facts = cuda_facts();
+  if (facts.gpus.empty()) return joules_by_step({.problem = "no GPU is seen"});
+  if (config.device.share) return joules_by_step({.problem = "ranks share GPUs"});
+  const auto index = static_cast<std::size_t>(local_rank) % facts.gpus.size();
+  return joules_by_step(gpu_energy(facts.gpus[index].bus));
 }
 
 }  // namespace trireme

@@ -103,7 +103,8 @@ StopReason Engine::run(RunObserver& observer, const RunRequest& request) {
   ending.load = meter.read();
   end_steps(ending.stopped == StopReason::none);
   trainer.keep_times();
-  ending.memory = log_memory_plan(session_);
+  log_memory_use(*session_.world, *session_.device, *need_);
+  ending.memory = log_memory_plan(session_, need_->held);
   observer.end(ending);
   require_saved();
   if (ending.stopped == StopReason::none) return ending.stopped;

@@ -18,17 +18,23 @@ plan::NcclMemory nccl_memory_on(const LayoutPlan& plan, const plan::Hardware& ha
                         plan.capacity == 0);
 }
 
+std::uint64_t host_memory_of_rank(const StageMemory& stage, const LayoutPlan& plan,
+                                  const plan::Hardware& hardware) {
+  const bool several_nodes = mesh_shape(plan.config.parallel).size() > hardware.node.ranks;
+  return total_of(stage.held.host) + nccl_memory_on(plan, hardware).host +
+         stage.held.memory_checkpoints(several_nodes);
+}
+
 std::uint64_t host_memory_of_node(const LayoutPlan& plan, const plan::Hardware& hardware) {
   if (device_type(plan.config) == DeviceType::cpu) return 0;
   const MeshShape mesh = mesh_shape(plan.config.parallel);
-  const std::uint64_t of_nccl = nccl_memory_on(plan, hardware).host;
   std::vector<std::uint64_t> nodes(
       static_cast<std::size_t>((mesh.size() - 1) / hardware.node.ranks + 1));
   for (int rank = 0; rank < mesh.size(); ++rank) {
     const auto stage =
         std::ranges::find(plan.stages, coordinates_of(mesh, rank).pipeline, &StageMemory::stage);
     nodes[static_cast<std::size_t>(rank / hardware.node.ranks)] +=
-        total_of(stage->held.host) + of_nccl;
+        host_memory_of_rank(*stage, plan, hardware);
   }
   return *std::ranges::max_element(nodes);
 }

@@ -32,7 +32,10 @@ struct MemoryLine {
 // What NCCL allocates on a rank; nothing without a described machine.
 [[nodiscard]] plan::NcclMemory nccl_memory_on(const LayoutPlan& plan,
                                               const plan::Hardware& hardware);
-// Page-locked memory beside GPUs, of the ranks of the node that needs most.
+// Page-locked memory beside GPUs, and in-memory checkpoints: of a rank of this stage, and of the
+// ranks of the node that needs most.
+[[nodiscard]] std::uint64_t host_memory_of_rank(const StageMemory& stage, const LayoutPlan& plan,
+                                                const plan::Hardware& hardware);
 [[nodiscard]] std::uint64_t host_memory_of_node(const LayoutPlan& plan,
                                                 const plan::Hardware& hardware);
 [[nodiscard]] std::uint64_t total_of(std::span<const MemoryLine> lines);

@@ -96,10 +96,12 @@ std::string start_text(const LayoutPlan& plan) {
 }
 
 std::string host_text(const LayoutPlan& plan, const PlanContext& context) {
-  const std::uint64_t host =
-      total_of(plan.stages.front().held.host) + nccl_memory_on(plan, context.hardware).host;
+  const StageMemory& stage = plan.stages.front();
+  const std::uint64_t host = host_memory_of_rank(stage, plan, context.hardware);
   if (host == 0 || device_type(plan.config) == DeviceType::cpu) return {};
-  std::string text = fmt::format("page-locked host memory: {} a rank", size_text(host));
+  std::string text = fmt::format(
+      "page-locked host memory{}: {} a rank",
+      stage.held.memory_checkpoint > 0 ? " and in-memory checkpoints" : "", size_text(host));
   if (context.machine)
     text += fmt::format(", {} a node", size_text(host_memory_of_node(plan, context.hardware)));
   if (const double there = context.hardware.node.memory_bytes; there > 0)
@@ -236,9 +238,9 @@ std::string describe_overflow(const LayoutPlan& plan, const plan::Hardware& hard
   if (!line) {
     TRIREME_EXPECTS(!fits(plan, hardware), "the plan fits");
     return fmt::format(
-        "the ranks of a node need {} of page-locked memory (copies of checkpoints, batches, NCCL's "
-        "host buffers), a node of {} has {}; start fewer ranks on each node, lower data.prefetch, "
-        "or write no checkpoints (checkpoint.every_steps: 0)",
+        "the ranks of a node need {} of host memory (copies of checkpoints, batches, NCCL's host "
+        "buffers), a node of {} has {}; start fewer ranks on each node, lower data.prefetch, "
+        "or write no checkpoints (checkpoint.every_steps: 0, in_memory_every_steps: 0)",
         size_text(host_memory_of_node(plan, hardware)), hardware.name,
         size_text(static_cast<std::uint64_t>(hardware.node.memory_bytes)));
   }

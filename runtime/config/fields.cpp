@@ -47,8 +47,8 @@ std::vector<Field> run_and_device_fields() {
             "fuse GELU and bias gradients into matmuls, and gradient sums into convolutions",
             on_cuda),
       FIELD(device.autotune, Text{.may_be_empty = false},
-            "file of measured matmul algorithms; missing ones are measured before the first step; "
-            "off = the library's heuristics",
+            "file of measured matmul algorithms, and of epilogues that are faster fused; missing "
+            "ones are measured before the first step; off = the library's heuristics",
             on_cuda),
       FIELD(precision, one_of<Precision>(),
             "compute precision; master weights stay fp32; tf32 = fp32 with TF32 matmuls, fp8 = "

@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import pathlib
+import re
 import random
 import subprocess
 
@@ -147,15 +148,22 @@ def shows(pattern, what):
     return lambda run: "" if basics.products(run, pattern) else f"no matrix product {what} in the log"
 
 
+# A line of the file: the matmul, its algorithm, microseconds with the epilogue, the choice, microseconds without.
+COMPARED = re.compile(r"^(\d+ \d+ \d+) .* (gelu_bias|dgelu|bias_gradient) .* (\S+) (fused|apart) (\S+) \S+$", re.MULTILINE)
+
+
 def autotune(check):
     file = os.path.join(check.place, "tuned.txt")
-    first = train(check, "bf16", {"device.autotune": file})
-    lines = pathlib.Path(file).read_text().splitlines()
-    second = train(check, "bf16", {"device.autotune": file})
+    settled = {"device.autotune": file, "device.fused_epilogues": "on"}
+    first = train(check, "bf16", settled)
+    text = pathlib.Path(file).read_text()
+    second = train(check, "bf16", settled)
     worst = worst_relative(second.losses, reference(check, "bf16").losses)
-    same = first.bits() == second.bits()
-    return judged(len(lines) > 3 and same and worst <= 2e-3, f"{len(lines)} lines; the measuring run has the bits of the next one: "
-                  f"{same}; the losses of one without differ by {worst:.1e}")
+    same, compared = first.bits() == second.bits(), COMPARED.findall(text)
+    epilogues = "; ".join(f"{kind} of {shape} {choice} ({fused} us fused, {apart} apart)"
+                          for shape, kind, fused, choice, apart in compared)
+    return judged(bool(compared) and same and worst <= 2e-3, f"{len(text.splitlines())} lines; the measuring run has the bits of the "
+                  f"next one: {same}; the losses of one without differ by {worst:.1e}; {epilogues}")
 
 
 def dropout(check):
@@ -217,5 +225,5 @@ def switches(_check):
             near("bf16", "bf16", 2e-3, {"device.fused_epilogues": "on"}, shows(r"gelu_bias|dgelu", "with a fused GELU")),
             lacks="fused epilogues"),
         Row("graphs", "device.graphs: step at the real size records and has the bits of no graphs", 25, graphs, lacks="graphs"),
-        Row("autotune", "device.autotune measures before the first step, and the next run has the same bits", 50, autotune,
-            lacks="algorithms to tune")]
+        Row("autotune", "device.autotune measures algorithms and epilogues before the first step, and the next run has the same bits",
+            60, autotune, lacks="algorithms to tune")]

@@ -2,11 +2,13 @@
 #include "tests/emulation/cublaslt_support.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -92,6 +94,20 @@ std::uint64_t algorithm_count() {
   return text == nullptr ? 1 : std::strtoull(text, nullptr, 10);
 }
 
+std::atomic<std::int64_t> planted_milliseconds{0};
+
+// Whether TRIREME_EMULATED_SLOW_EPILOGUES names this one.
+bool is_slow(cublasLtEpilogue_t epilogue) {
+  const char* const names = std::getenv("TRIREME_EMULATED_SLOW_EPILOGUES");
+  if (names == nullptr) return false;
+  const std::string_view name = epilogue == CUBLASLT_EPILOGUE_BIAS            ? "bias"
+                                : epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ? "gelu_bias"
+                                : epilogue == CUBLASLT_EPILOGUE_DGELU         ? "dgelu"
+                                : epilogue == CUBLASLT_EPILOGUE_BGRADB        ? "bias_gradient"
+                                                                              : "none";
+  return ("," + std::string(names) + ",").find("," + std::string(name) + ",") != std::string::npos;
+}
+
 // One call with all its arguments by value: it runs later, on a stream.
 struct Call {
   EmulatedMatmul how;
@@ -101,6 +117,7 @@ struct Call {
   void* d;
   void* workspace;  // only its first bytes are used
   Algorithm algorithm;
+  bool slow;
 
   [[nodiscard]] float operand(float value) const {
     return how.compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? round_tf32(value) : value;
@@ -109,6 +126,7 @@ struct Call {
   void operator()() const {
     trireme::emulated::count_matmul(how.processors);
     algorithm.take_time();
+    if (slow) planted_milliseconds += 100;
     if (workspace != nullptr) write(workspace, CUDA_R_32F, 0, 0.0F);
     for (const float* const scale : {how.scale_a, how.scale_b}) {
       if (scale != nullptr) static_cast<void>(read(scale, CUDA_R_32F, 0));
@@ -184,6 +202,10 @@ cublasStatus_t take(T& to, const void* value, std::size_t bytes) {
 }
 
 }  // namespace
+
+std::chrono::milliseconds trireme::emulated::planted_time() {
+  return std::chrono::milliseconds(planted_milliseconds.load());
+}
 
 const char* cublasLtGetStatusName(cublasStatus_t status) {
   return status == CUBLAS_STATUS_SUCCESS         ? "CUBLAS_STATUS_SUCCESS"
@@ -342,6 +364,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t 
     return CUBLAS_STATUS_INVALID_VALUE;
   enqueue(stream, Call{*description, *a_layout, *b_layout, *c_layout, *d_layout,
                        *static_cast<const float*>(alpha), *static_cast<const float*>(beta), a, b, c,
-                       d, workspace_bytes > 0 ? workspace : nullptr, Algorithm(*algorithm)});
+                       d, workspace_bytes > 0 ? workspace : nullptr, Algorithm(*algorithm),
+                       is_slow(description->epilogue)});
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -2,6 +2,7 @@
 // Private to the emulator: the machine that the environment describes, and its device memory.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -44,6 +45,9 @@ class HeldProcessors {
   int count_;
 };
 void count_matmul(int target_processors);
+
+// What emulated products took longer so far by the clock of events, and by no other.
+[[nodiscard]] std::chrono::milliseconds planted_time();
 
 // Work of the device runs between enter() and leave(), which nest: only then is device memory
 // there.

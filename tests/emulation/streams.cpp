@@ -315,7 +315,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
   called("cudaEventRecordWithFlags");
   std::unique_lock lock(mutex);
-  Work take_time = [event] { event->time = Clock::now(); };
+  Work take_time = [event] { event->time = Clock::now() + planted_time(); };
   const bool ordered = order::on() && order::renew_mark(event->mark, __builtin_return_address(0));
   if (Graph* const graph = stream->capture; graph != nullptr) {
     if (ordered) {

@@ -33,7 +33,11 @@ GemmChoices some_choices() {
   GemmKey other = some_key;
   other.type_a = DType::f8e5m2;
   other.epilogue = ops::Epilogue::bias_gradient;
-  choices.algorithms[other] = {.algorithm = {9}, .microseconds = 3.25};
+  choices.algorithms[other] = {
+      .algorithm = {9}, .microseconds = 3.25, .apart_microseconds = 2.5, .fused = false};
+  other.epilogue = ops::Epilogue::dgelu;
+  choices.algorithms[other] = {
+      .algorithm = {10}, .microseconds = 4.5, .apart_microseconds = 5.125, .fused = true};
   return choices;
 }
 
@@ -60,10 +64,31 @@ TEST(ProductFiles, ReadBackAsWrittenToFiles) {
 
   const GemmChoices read = parse(given.to_text());
 
-  ASSERT_EQ(read.algorithms.size(), 2U);
-  EXPECT_EQ(read.algorithms.at(some_key).algorithm, given.algorithms.at(some_key).algorithm);
-  EXPECT_EQ(read.algorithms.at(some_key).microseconds, 12.5);
+  ASSERT_EQ(read.algorithms.size(), 3U);
+  for (const auto& [key, choice] : given.algorithms) {
+    const ops::GemmChoice& same = read.algorithms.at(key);
+    EXPECT_EQ(same.algorithm, choice.algorithm);
+    EXPECT_EQ(same.microseconds, choice.microseconds);
+    EXPECT_EQ(same.apart_microseconds, choice.apart_microseconds);
+    EXPECT_EQ(same.fused, choice.fused);
+  }
   EXPECT_EQ(read.to_text(), given.to_text());
+  EXPECT_EQ(read.summary(), "3 tuned matmuls, 1 of 2 measured epilogues fused");
+}
+
+TEST(ProductFiles, OfVersionOneLeaveEpiloguesToThePolicy) {
+  GemmChoices old = some_choices();
+  for (auto& [key, choice] : old.algorithms)
+    choice.apart_microseconds = 0;
+  std::string text = old.to_text();
+  text.replace(text.find(" 2\n"), 3, " 1\n");
+
+  const GemmChoices read = parse(text);
+
+  EXPECT_EQ(read.algorithms.size(), 3U);
+  for (const auto& [key, choice] : read.algorithms)
+    EXPECT_TRUE(choice.fused) << ops::to_text(key);
+  EXPECT_EQ(read.summary(), "3 tuned matmuls, 0 of 0 measured epilogues fused");
 }
 
 TEST(ProductFiles, RefuseBrokenAndForeignFilesByLine) {
@@ -74,15 +99,16 @@ TEST(ProductFiles, RefuseBrokenAndForeignFilesByLine) {
     return text;
   };
 
-  expect_error([&] { parse("hello\n"); }, {"tuned.txt:1:", "trireme product algorithms 1"});
+  expect_error([&] { parse("hello\n"); }, {"tuned.txt:1:", "trireme product algorithms 2"});
   expect_error([&] { parse(changed("A GPU", "Another")); }, {"tuned.txt:2:", "Another", "A GPU"});
   expect_error([&] { parse(changed("1.2.3", "1.2.4")); }, {"tuned.txt:3:", "1.2.4", "1.2.3"});
   expect_error([&] { parse(changed("768 8192", "769 8192")); }, {"checksum"});
   expect_error([&] { parse(changed("12.500", "11.500")); }, {"checksum"});
-  expect_error([&] { parse(good + "nonsense\n"); }, {"tuned.txt:6:", "expected a matmul"});
-  expect_error([&] { parse(good.substr(0, good.size() - 1)); }, {"tuned.txt:5:", "ends inside"});
+  expect_error([&] { parse(changed("apart", "fused")); }, {"checksum"});
+  expect_error([&] { parse(good + "nonsense\n"); }, {"tuned.txt:7:", "expected a matmul"});
+  expect_error([&] { parse(good.substr(0, good.size() - 1)); }, {"tuned.txt:6:", "ends inside"});
   const std::string last = good.substr(good.rfind('\n', good.size() - 2) + 1);
-  expect_error([&] { parse(good + last); }, {"tuned.txt:6:", "twice"});
+  expect_error([&] { parse(good + last); }, {"tuned.txt:7:", "twice"});
 }
 
 // Every byte of a file changed, one at a time: refused, or the same choices.
@@ -132,7 +158,7 @@ TEST_F(Tuning, UsesTheMeasuredAlgorithmWithItsBits) {
   const auto suggested = matmul();
   GemmChoices choices = ops::no_gemm_choices(stream().device());
 
-  choices.algorithms[key()] = ops::measure_gemm(stream(), key());
+  ops::measure_gemm(stream(), key(), choices);
   ops::use_gemm_choices(choices, "tuned.txt");
   const auto tuned = matmul();
 
@@ -148,11 +174,17 @@ TEST_F(Tuning, UsesTheMeasuredAlgorithmWithItsBits) {
 }
 
 TEST_F(Tuning, MeasuresEveryKindOfProduct) {
-  for (const ops::Epilogue epilogue :
-       {ops::Epilogue::none, ops::Epilogue::bias, ops::Epilogue::gelu_bias, ops::Epilogue::dgelu,
-        ops::Epilogue::bias_gradient}) {
-    const GemmKey kind{.m = 16, .n = 32, .k = 48, .transpose_a = true, .epilogue = epilogue};
-    EXPECT_GT(ops::measure_gemm(stream(), kind).microseconds, 0) << ops::to_text(kind);
+  GemmChoices choices = ops::no_gemm_choices(stream().device());
+  for (const ops::Epilogue epilogue : {ops::Epilogue::gelu_bias, ops::Epilogue::dgelu,
+                                       ops::Epilogue::bias_gradient, ops::Epilogue::bias}) {
+    GemmKey kind{.m = 16, .n = 32, .k = 48, .transpose_a = true, .epilogue = epilogue};
+
+    ops::measure_gemm(stream(), kind, choices);
+
+    EXPECT_GT(choices.algorithms.at(kind).microseconds, 0) << ops::to_text(kind);
+    EXPECT_EQ(choices.algorithms.at(kind).apart_microseconds > 0, epilogue != ops::Epilogue::bias);
+    kind.epilogue = epilogue_apart(epilogue);
+    EXPECT_TRUE(choices.algorithms.contains(kind)) << "is what runs apart";
   }
   const GemmKey fp8{.m = 16,
                     .n = 32,
@@ -161,7 +193,34 @@ TEST_F(Tuning, MeasuresEveryKindOfProduct) {
                     .type_a = DType::f8e4m3,
                     .type_b = DType::f8e4m3,
                     .output = DType::bf16};
-  EXPECT_GT(ops::measure_gemm(stream(), fp8).microseconds, 0);
+  ops::measure_gemm(stream(), fp8, choices);
+  EXPECT_GT(choices.algorithms.at(fp8).microseconds, 0);
+}
+
+// Planted times of the emulated GPU decide, for each epilogue by itself.
+TEST_F(Tuning, FusesTheEpiloguesThatAreFaster) {
+  if (std::getenv("TRIREME_EMULATED_ALGORITHMS") == nullptr) GTEST_SKIP() << "for planted times";
+  constexpr ops::Epilogue epilogues[] = {ops::Epilogue::gelu_bias, ops::Epilogue::dgelu,
+                                         ops::Epilogue::bias_gradient};
+  const auto fused = [&](const char* slow) {
+    ::setenv("TRIREME_EMULATED_SLOW_EPILOGUES", slow, 1);
+    GemmChoices choices = ops::no_gemm_choices(stream().device());
+    std::vector<bool> result;
+    for (const ops::Epilogue epilogue : epilogues) {
+      const GemmKey kind{.m = 16, .n = 32, .k = 48, .epilogue = epilogue};
+      ops::measure_gemm(stream(), kind, choices);
+      const ops::GemmChoice& choice = choices.algorithms.at(kind);
+      EXPECT_EQ(choice.fused, choice.microseconds < choice.apart_microseconds) << slow;
+      result.push_back(choice.fused);
+    }
+    ::unsetenv("TRIREME_EMULATED_SLOW_EPILOGUES");
+    return result;
+  };
+
+  EXPECT_EQ(fused("none,bias"), (std::vector{true, true, true}));
+  EXPECT_EQ(fused("gelu_bias,dgelu,bias_gradient"), (std::vector{false, false, false}));
+  EXPECT_EQ(fused("none,gelu_bias"), (std::vector{false, true, true}));
+  EXPECT_EQ(fused("bias,dgelu,bias_gradient"), (std::vector{true, false, false}));
 }
 
 TEST_F(Tuning, RefusesAnAlgorithmThatTheLibraryRefuses) {

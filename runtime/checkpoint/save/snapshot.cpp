@@ -69,6 +69,13 @@ std::span<const std::byte> Snapshot::values(ValueKind kind) const {
   return values_[static_cast<std::size_t>(kind)].aligned;
 }
 
+std::uint64_t Snapshot::bytes() const {
+  std::uint64_t sum = 0;
+  for (const Values& values : values_)
+    sum += values.aligned.size();
+  return sum;
+}
+
 std::vector<std::pair<std::string, std::string>> Snapshot::scalars() const {
   std::vector<std::pair<std::string, std::string>> texts;
   for (std::size_t i = 0; i < scalars_.size(); ++i) {

@@ -28,6 +28,7 @@ class Snapshot {
   // The values of all slices, contiguous; statistics have no moments. Valid after wait(). Aligned
   // for DirectFile.
   [[nodiscard]] std::span<const std::byte> values(ValueKind kind) const;
+  [[nodiscard]] std::uint64_t bytes() const;  // of all values
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> scalars() const;
 
  private:

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cmath>
-#include <limits>
 #include <mutex>
 
 #include "runtime/base/log.h"
@@ -23,7 +21,6 @@ namespace {
 
 class Library {
  public:
-  Library() { TRIREME_CUBLASLT(cublasLtCreate(&handle_)); }
   // Never destroyed: the driver may unload before static objects are destroyed.
   [[nodiscard]] static Library& get() {
     static auto* const instance = new Library;
@@ -37,7 +34,7 @@ class Library {
       library_failed("cublasLtMatmulAlgoGetHeuristic",
                      fmt::format("no algorithm for the matmul {}", ops::to_text(key)));
     }
-    entry.plan.run(handle_, stream, p, *entry.algorithm);
+    entry.plan.run(stream, p, *entry.algorithm);
   }
 
   [[nodiscard]] bool has(CudaStream& stream, const Gemm& p) {
@@ -61,10 +58,9 @@ class Library {
     return keys;
   }
 
-  [[nodiscard]] GemmChoice measure(CudaStream& stream, const GemmKey& key, const Gemm& p);
-
  private:
-  using Algorithm = std::optional<cublasLtMatmulAlgo_t>;  // none: the library has no such matmul
+  // None: the library has no such matmul, or separate kernels are faster.
+  using Algorithm = std::optional<cublasLtMatmulAlgo_t>;
 
   // Plans hold one call's pointers, so every thread has its own.
   struct Entry {
@@ -94,14 +90,18 @@ class Library {
     const std::lock_guard lock(mutex_);
     if (const auto found = algorithms_.find(key); found != algorithms_.end()) return found->second;
     Algorithm algorithm;
-    if (const auto chosen = choices_.algorithms.find(key); chosen != choices_.algorithms.end()) {
-      algorithm = given(plan, key, chosen->second);
-    } else if (const auto suggested = plan.suggest(handle_, 1); !suggested.empty()) {
+    const auto chosen = choices_.algorithms.find(key);
+    const bool is_chosen = chosen != choices_.algorithms.end();
+    if (is_chosen) {
+      if (chosen->second.fused) algorithm = given(plan, key, chosen->second);
+    } else if (const auto suggested = plan.suggest(1); !suggested.empty()) {
       algorithm = suggested.front();
     }
     if (algorithm) {
       log::get("ops").debug("cuBLASLt {} runs the matmul {}", cublaslt_version(),
                             ops::to_text(key));
+    } else if (is_chosen) {
+      log::get("ops").debug("{}: separate kernels for the matmul {}", file_, ops::to_text(key));
     } else if (key.epilogue != Epilogue::none) {
       log::get("ops").info("cuBLASLt has no epilogue for the matmul {}: separate kernels",
                            ops::to_text(key));
@@ -113,7 +113,7 @@ class Library {
                                            const GemmChoice& choice) const {
     cublasLtMatmulAlgo_t algorithm{};
     std::ranges::copy(choice.algorithm, algorithm.data);
-    const cublasStatus_t status = plan.check(handle_, algorithm);
+    const cublasStatus_t status = plan.check(algorithm);
     if (status != CUBLAS_STATUS_SUCCESS) {
       fail(ExitCode::config,
            "device.autotune: {}: cuBLASLt rejects the algorithm for the matmul {} ({}); remove "
@@ -123,83 +123,12 @@ class Library {
     return algorithm;
   }
 
-  cublasLtHandle_t handle_ = nullptr;
   std::mutex mutex_;
   std::map<GemmKey, Algorithm> algorithms_;
   GemmChoices choices_;
   std::string file_;
   std::atomic<unsigned> generation_{0};  // of the choices
 };
-
-// Zero operands for a matmul that is only measured, aligned exactly as its key says.
-class Operands {
- public:
-  Operands(Stream& stream, const GemmKey& key) : stream_(stream), key_(key) {
-    const std::int64_t results = key.m * key.n;
-    gemm = {.m = key.m,
-            .n = key.n,
-            .k = key.k,
-            .transpose_a = key.transpose_a,
-            .transpose_b = key.transpose_b,
-            .type_a = key.type_a,
-            .type_b = key.type_b,
-            .output = key.output,
-            .epilogue = key.epilogue,
-            .a = add(key.m * key.k, key.type_a),
-            .b = add(key.k * key.n, key.type_b),
-            .d = add(results, key.output)};
-    if (size_of(key.type_a) == 1) {
-      gemm.scale_a = reinterpret_cast<const float*>(add(1, DType::f32));
-      gemm.scale_b = reinterpret_cast<const float*>(add(1, DType::f32));
-    }
-    if (key.epilogue == Epilogue::bias || key.epilogue == Epilogue::gelu_bias)
-      gemm.bias = add(key.m, key.output);
-    if (key.epilogue == Epilogue::gelu_bias || key.epilogue == Epilogue::dgelu)
-      gemm.aux = add(results, key.output);
-    if (key.epilogue == Epilogue::bias_gradient)
-      gemm.bias_gradient = reinterpret_cast<float*>(add(key.n, DType::f32));
-  }
-
-  Gemm gemm;
-
- private:
-  std::byte* add(std::int64_t elements, DType dtype) {
-    const std::size_t shift = key_.alignment;  // buffers are aligned to more
-    const std::size_t bytes = shift + static_cast<std::size_t>(elements) * size_of(dtype);
-    const Buffer& buffer = buffers_.emplace_back(stream_.device(), bytes, MemoryKind::device);
-    stream_.device().fill_zero(stream_, buffer.data(), bytes);
-    return buffer.data() + shift;
-  }
-
-  Stream& stream_;
-  const GemmKey& key_;
-  std::vector<Buffer> buffers_;
-};
-
-GemmChoice Library::measure(CudaStream& stream, const GemmKey& key, const Gemm& p) {
-  constexpr int candidates = 16, repetitions = 5;
-  const std::lock_guard lock(mutex_);
-  GemmPlan plan(key, p);
-  const auto start = stream.device().make_event(EventKind::timed);
-  const auto end = stream.device().make_event(EventKind::timed);
-  GemmChoice best{.algorithm = {}, .microseconds = std::numeric_limits<double>::infinity()};
-  for (const cublasLtMatmulAlgo_t& algorithm : plan.suggest(handle_, candidates)) {
-    plan.run(handle_, stream, p, algorithm);  // loads the kernel
-    stream.record(*start);
-    for (int i = 0; i < repetitions; ++i)
-      plan.run(handle_, stream, p, algorithm);
-    stream.record(*end);
-    end->synchronize();
-    const double microseconds = 1e3 * end->milliseconds_since(*start) / repetitions;
-    if (microseconds < best.microseconds) {
-      best.microseconds = microseconds;
-      std::ranges::copy(algorithm.data, best.algorithm.begin());
-    }
-  }
-  TRIREME_EXPECTS(std::isfinite(best.microseconds), "cuBLASLt does not multiply {}",
-                  ops::to_text(key));
-  return best;
-}
 
 }  // namespace
 
@@ -262,15 +191,9 @@ std::vector<GemmKey> unmeasured_gemms() {
   return Library::get().unmeasured();
 }
 
-GemmChoice measure_gemm(Stream& stream, const GemmKey& key) {
-  const Operands operands(stream, key);
-  return Library::get().measure(CudaStream::of(stream), key, operands.gemm);
-}
-
 TRIREME_CUDA_PROVIDES(ops, cublaslt_version);
 TRIREME_CUDA_PROVIDES(ops, no_gemm_choices);
 TRIREME_CUDA_PROVIDES(ops, use_gemm_choices);
 TRIREME_CUDA_PROVIDES(ops, unmeasured_gemms);
-TRIREME_CUDA_PROVIDES(ops, measure_gemm);
 
 }  // namespace trireme::ops::cuda

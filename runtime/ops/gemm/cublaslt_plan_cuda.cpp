@@ -52,6 +52,18 @@ void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttribut
       cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)));
 }
 
+cublasLtHandle_t create_handle() {
+  cublasLtHandle_t handle = nullptr;
+  TRIREME_CUBLASLT(cublasLtCreate(&handle));
+  return handle;
+}
+
+// Never destroyed: the driver may unload before static objects are destroyed.
+cublasLtHandle_t library() {
+  static cublasLtHandle_t const handle = create_handle();
+  return handle;
+}
+
 // Multiprocessors that a matmul may use; 0 = all.
 int processors_of(const Stream& stream) {
   const int reserved = stream.policy().reserved_processors;
@@ -133,7 +145,7 @@ void GemmPlan::set_pointers(const Gemm& p) {
   if (p.scale_b != nullptr) set(description, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.scale_b);
 }
 
-std::vector<cublasLtMatmulAlgo_t> GemmPlan::suggest(cublasLtHandle_t handle, int max_count) const {
+std::vector<cublasLtMatmulAlgo_t> GemmPlan::suggest(int max_count) const {
   cublasLtMatmulPreference_t made = nullptr;
   TRIREME_CUBLASLT(cublasLtMatmulPreferenceCreate(&made));
   const Preference preference(made);
@@ -145,7 +157,7 @@ std::vector<cublasLtMatmulAlgo_t> GemmPlan::suggest(cublasLtHandle_t handle, int
   std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<std::size_t>(max_count));
   int found = 0;
   const cublasStatus_t status =
-      cublasLtMatmulAlgoGetHeuristic(handle, description_.get(), a_.get(), b_.get(), d_.get(),
+      cublasLtMatmulAlgoGetHeuristic(library(), description_.get(), a_.get(), b_.get(), d_.get(),
                                      d_.get(), made, max_count, results.data(), &found);
   // Some library versions report a missing epilogue as an invalid value.
   const bool lacks_epilogue = has_epilogue_ && status == CUBLAS_STATUS_INVALID_VALUE;
@@ -159,23 +171,21 @@ std::vector<cublasLtMatmulAlgo_t> GemmPlan::suggest(cublasLtHandle_t handle, int
   return algorithms;
 }
 
-cublasStatus_t GemmPlan::check(cublasLtHandle_t handle,
-                               const cublasLtMatmulAlgo_t& algorithm) const {
+cublasStatus_t GemmPlan::check(const cublasLtMatmulAlgo_t& algorithm) const {
   cublasLtMatmulHeuristicResult_t result{};
   const cublasStatus_t status = cublasLtMatmulAlgoCheck(
-      handle, description_.get(), a_.get(), b_.get(), d_.get(), d_.get(), &algorithm, &result);
+      library(), description_.get(), a_.get(), b_.get(), d_.get(), d_.get(), &algorithm, &result);
   const bool fits = result.workspaceSize <= CudaStream::workspace_bytes;
   return status == CUBLAS_STATUS_SUCCESS && !fits ? CUBLAS_STATUS_NOT_SUPPORTED : status;
 }
 
-void GemmPlan::run(cublasLtHandle_t handle, CudaStream& stream, const Gemm& p,
-                   const cublasLtMatmulAlgo_t& algorithm) {
+void GemmPlan::run(CudaStream& stream, const Gemm& p, const cublasLtMatmulAlgo_t& algorithm) {
   set_pointers(p);
   const float alpha = 1.0F;
   const void* const c = p.beta == 0.0F ? p.d : p.c;
   TRIREME_CUBLASLT(cublasLtMatmul(
-      handle, description_.get(), &alpha, p.a, a_.get(), p.b, b_.get(), &p.beta, c, d_.get(), p.d,
-      d_.get(), &algorithm, stream.workspace(), CudaStream::workspace_bytes, stream.handle()));
+      library(), description_.get(), &alpha, p.a, a_.get(), p.b, b_.get(), &p.beta, c, d_.get(),
+      p.d, d_.get(), &algorithm, stream.workspace(), CudaStream::workspace_bytes, stream.handle()));
 }
 
 }  // namespace trireme::ops::cuda

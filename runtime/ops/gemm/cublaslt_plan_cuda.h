@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to cublaslt_cuda.cpp: the library's description of one kind of matmul.
+// Private to cublaslt_cuda.cpp and gemm_measure_cuda.cpp: the library's description of one kind of
+// matmul.
 #pragma once
 
 #include <cublasLt.h>
@@ -35,13 +36,10 @@ class GemmPlan {
   GemmPlan(const GemmKey& key, const Gemm& gemm);
 
   // The library's first `most` algorithms, best first; empty if it lacks this matmul.
-  [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> suggest(cublasLtHandle_t handle,
-                                                          int max_count) const;
+  [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> suggest(int max_count) const;
   // The library's verdict on an algorithm from elsewhere: its status, or a too large workspace.
-  [[nodiscard]] cublasStatus_t check(cublasLtHandle_t handle,
-                                     const cublasLtMatmulAlgo_t& algorithm) const;
-  void run(cublasLtHandle_t handle, CudaStream& stream, const Gemm& gemm,
-           const cublasLtMatmulAlgo_t& algorithm);
+  [[nodiscard]] cublasStatus_t check(const cublasLtMatmulAlgo_t& algorithm) const;
+  void run(CudaStream& stream, const Gemm& gemm, const cublasLtMatmulAlgo_t& algorithm);
 
  private:
   using Description = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;

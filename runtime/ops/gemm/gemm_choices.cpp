@@ -9,10 +9,12 @@
 namespace trireme::ops {
 namespace {
 
-constexpr std::string_view first_line = "trireme product algorithms 1";
+constexpr std::string_view first_line = "trireme product algorithms 2";
+constexpr std::string_view first_line_before = "trireme product algorithms 1";
 constexpr std::string_view gpu_word = "gpu: ";
 constexpr std::string_view library_word = "library: ";
 constexpr std::string_view separator = " = ";
+constexpr std::string_view fused_word = " fused ", apart_word = " apart ";
 
 std::string line_of(const GemmKey& key, const GemmChoice& choice) {
   std::string line = to_text(key);
@@ -20,6 +22,9 @@ std::string line_of(const GemmKey& key, const GemmChoice& choice) {
   for (const std::uint64_t word : choice.algorithm)
     line += fmt::format("{:016x}", word);
   line += fmt::format(" {:.3f}", choice.microseconds);
+  if (choice.apart_microseconds > 0)
+    line +=
+        fmt::format("{}{:.3f}", choice.fused ? fused_word : apart_word, choice.apart_microseconds);
   return fmt::format("{} {:016x}\n", line, checksum_of(line));
 }
 
@@ -63,7 +68,7 @@ bool read_number(std::string_view text, T& value, Base... base) {
   return error == std::errc{} && end == text.data() + text.size();
 }
 
-// "<128 hexadecimal digits> <microseconds>".
+// "<128 hexadecimal digits> <microseconds>[ fused|apart <microseconds apart>]".
 bool read_choice(std::string_view text, GemmChoice& choice) {
   constexpr std::size_t digits = 16;
   if (text.size() < choice.algorithm.size() * digits + 1) return false;
@@ -71,7 +76,15 @@ bool read_choice(std::string_view text, GemmChoice& choice) {
     if (!read_number(text.substr(0, digits), word, 16)) return false;
     text.remove_prefix(digits);
   }
-  return text.starts_with(' ') && read_number(text.substr(1), choice.microseconds);
+  if (!text.starts_with(' ')) return false;
+  text.remove_prefix(1);
+  choice.fused = text.find(apart_word) == std::string_view::npos;
+  const std::string_view word = choice.fused ? fused_word : apart_word;
+  const std::size_t end = text.find(word);
+  if (end != std::string_view::npos &&
+      !read_number(text.substr(end + word.size()), choice.apart_microseconds))
+    return false;
+  return read_number(text.substr(0, end), choice.microseconds);
 }
 
 void read_line(Reader& reader, GemmChoices& choices) {
@@ -92,6 +105,17 @@ void read_line(Reader& reader, GemmChoices& choices) {
 
 }  // namespace
 
+std::string GemmChoices::summary() const {
+  std::size_t measured = 0, fused = 0;
+  for (const auto& [key, choice] : algorithms) {
+    const bool is_measured = choice.apart_microseconds > 0;
+    measured += is_measured ? 1 : 0;
+    fused += is_measured && choice.fused ? 1 : 0;
+  }
+  return fmt::format("{} tuned matmuls, {} of {} measured epilogues fused", algorithms.size(),
+                     fused, measured);
+}
+
 std::string GemmChoices::to_text() const {
   std::string text =
       fmt::format("{}\n{}{}\n{}{}\n", first_line, gpu_word, gpu, library_word, library);
@@ -103,7 +127,9 @@ std::string GemmChoices::to_text() const {
 GemmChoices GemmChoices::parse(std::string_view text, std::string_view file, const std::string& gpu,
                                const std::string& library) {
   Reader reader(text, file);
-  if (reader.next() != first_line) reader.refuse(fmt::format("expected '{}'", first_line));
+  const std::string_view first = reader.next();
+  if (first != first_line && first != first_line_before)
+    reader.refuse(fmt::format("expected '{}'", first_line));
   reader.expect(gpu_word, gpu);
   reader.expect(library_word, library);
   GemmChoices choices{.gpu = gpu, .library = library, .algorithms = {}};

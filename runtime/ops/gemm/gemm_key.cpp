@@ -45,6 +45,11 @@ bool read_epilogue(std::istream& in, Epilogue& epilogue) {
 
 }  // namespace
 
+Epilogue epilogue_apart(Epilogue epilogue) {
+  const bool has_bias = epilogue == Epilogue::bias || epilogue == Epilogue::gelu_bias;
+  return has_bias ? Epilogue::bias : Epilogue::none;
+}
+
 std::size_t plan_hash(const GemmKey& key) {
   PlanHash hash;
   hash.add(key.m, key.n, key.k, key.transpose_a, key.transpose_b, key.type_a, key.type_b,

@@ -33,6 +33,9 @@ struct GemmKey {
   friend auto operator<=>(const GemmKey&, const GemmKey&) = default;
 };
 
+// What stays in the matmul if separate kernels compute GELU, its derivative or bias gradients.
+[[nodiscard]] Epilogue epilogue_apart(Epilogue epilogue);
+
 [[nodiscard]] std::size_t plan_hash(const GemmKey& key);
 
 // "768 8192 3072 TN bf16 bf16 bf16 bias 16 0 fp32", and back; nothing if the text is not a key.

@@ -30,8 +30,8 @@ std::vector<GemmKey> unmeasured_gemms() {
   return provided<&unmeasured_gemms>()();
 }
 
-GemmChoice measure_gemm(Stream& stream, const GemmKey& key) {
-  return provided<&measure_gemm>()(stream, key);
+void measure_gemm(Stream& stream, const GemmKey& key, GemmChoices& choices) {
+  provided<&measure_gemm>()(stream, key, choices);
 }
 
 }  // namespace trireme::ops

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measured algorithms of matmuls on a GPU.
+// Measured algorithms and epilogues of matmuls on a GPU.
 //
 // Note [Tuned GEMMs]
 // The algorithm decides the bits of a result, and measurements vary. So a file pins the measured
@@ -10,6 +10,13 @@
 // made a file has the bits of the runs that read it, and replicas agree. With reproducibility: run
 // and layout nothing is added later, and a failed measurement is an error: either would change the
 // next run's bits.
+//
+// An epilogue (GELU, its derivative, bias gradients) can cost more than the kernel that it saves.
+// So the file also says for each such matmul whether it is fused: both ways run by turns, on the
+// same stream and memory, and fusing wins if all of its rounds but one are faster than the fastest
+// round apart. Ties go to separate kernels, which have the bits of fused_epilogues: off. The choice
+// decides bits too, since a fused GELU sees sums that are not rounded yet. Matmuls that are not in
+// the file, or come from a file of version 1, are fused as the policy says.
 //
 // All raise ExitCode::config in a program without the CUDA back end.
 #pragma once
@@ -31,8 +38,9 @@ void use_gemm_choices(GemmChoices choices, std::string file);
 // The matmuls so far in this process that used the library's suggestion.
 [[nodiscard]] std::vector<GemmKey> unmeasured_gemms();
 
-// The fastest of up to 16 algorithms that the library suggests, measured on zeros in newly
-// allocated memory. Blocks the host; not during graph capture.
-[[nodiscard]] GemmChoice measure_gemm(Stream& stream, const GemmKey& key);
+// Adds the fastest of up to 16 algorithms that the library suggests, measured on zeros in newly
+// allocated memory. For an epilogue also whether to fuse it, and the matmul without it unless
+// `choices` has that. Blocks the host; not during graph capture.
+void measure_gemm(Stream& stream, const GemmKey& key, GemmChoices& choices);
 
 }  // namespace trireme::ops

@@ -95,9 +95,11 @@ void linear_gelu_forward(Stream& stream, const Tensor& y, const Tensor& pre, con
   if (!bias.empty() && stream.policy().fused_epilogues) {
     Gemm gemm = forward_gemm(y, x, w);
     gemm.epilogue = Epilogue::gelu_bias;
-    gemm.bias = epilogue_bias(stream, bias, y.dtype);
+    // Rounded only for a fused matmul, to an address as aligned as y has to be then.
+    gemm.bias = bias.dtype == y.dtype ? bias.data : y.data;
     gemm.aux = pre.data;
     if (fuses(stream, gemm)) {
+      gemm.bias = epilogue_bias(stream, bias, y.dtype);
       multiply(stream, gemm);
       return;
     }

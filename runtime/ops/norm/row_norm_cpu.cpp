@@ -12,8 +12,10 @@
 namespace trireme::ops::cpu {
 namespace {
 
-template <typename T>
-struct LayerForward {
+// Layer norm, or RMS norm, which does not center: `mean` and `beta` are null then. Passes after the
+// first hit the first-level cache.
+template <typename T, bool centers, typename Offset = NoOffset>
+struct Forward {
   T* y;
   float* mean;
   float* rstd;
@@ -23,30 +25,36 @@ struct LayerForward {
   std::int64_t rows;
   std::int64_t columns;
   float epsilon;
+  Offset offset;  // of gamma, without centering
 
-  // Three passes over a row; the last two hit the first-level cache.
   void operator()() const {
     const float scale = 1.0F / static_cast<float>(columns);
     for (std::int64_t row = 0; row < rows; ++row) {
       const T* const in = x + row * columns;
       T* const out = y + row * columns;
-      float sum = 0.0F;
-#pragma omp simd reduction(+ : sum)
-      for (std::int64_t i = 0; i < columns; ++i)
-        sum += load(in[i]);
-      const float center = sum * scale;
+      float center = 0.0F;
+      if constexpr (centers) {
+#pragma omp simd reduction(+ : center)
+        for (std::int64_t i = 0; i < columns; ++i)
+          center += load(in[i]);
+        mean[row] = center *= scale;
+      }
+      const auto distance = [&](std::int64_t i) {
+        if constexpr (centers) return load(in[i]) - center;
+        return load(in[i]);
+      };
       float squares = 0.0F;
 #pragma omp simd reduction(+ : squares)
-      for (std::int64_t i = 0; i < columns; ++i) {
-        const float distance = load(in[i]) - center;
-        squares += distance * distance;
-      }
+      for (std::int64_t i = 0; i < columns; ++i)
+        squares += distance(i) * distance(i);
       const float inverse = 1.0F / std::sqrt(squares * scale + epsilon);
 #pragma omp simd
       for (std::int64_t i = 0; i < columns; ++i) {
-        store(out[i], (load(in[i]) - center) * inverse * gamma[i] + beta[i]);
+        if constexpr (centers)
+          store(out[i], distance(i) * inverse * gamma[i] + beta[i]);
+        else
+          store(out[i], distance(i) * inverse * scaled(gamma[i], offset));
       }
-      mean[row] = center;
       rstd[row] = inverse;
     }
   }
@@ -178,36 +186,6 @@ struct LayerBackward {
   }
 };
 
-template <typename T, typename Offset>
-struct RmsForward {
-  T* y;
-  float* rstd;
-  const T* x;
-  const float* gamma;
-  std::int64_t rows;
-  std::int64_t columns;
-  float epsilon;
-  Offset offset;  // of gamma
-
-  void operator()() const {
-    const float scale = 1.0F / static_cast<float>(columns);
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const std::int64_t begin = row * columns;
-      const T* const in = x + begin;
-      float squares = 0.0F;
-#pragma omp simd reduction(+ : squares)
-      for (std::int64_t i = 0; i < columns; ++i)
-        squares += load(in[i]) * load(in[i]);
-      const float inverse = 1.0F / std::sqrt(squares * scale + epsilon);
-      T* const out = y + begin;
-#pragma omp simd
-      for (std::int64_t i = 0; i < columns; ++i)
-        store(out[i], load(in[i]) * inverse * scaled(gamma[i], offset));
-      rstd[row] = inverse;
-    }
-  }
-};
-
 // One code for both outputs: another loop might round differently.
 template <typename T, typename Offset>
 struct RmsBackward {
@@ -274,9 +252,16 @@ void layer_norm_forward(Stream& stream, const Tensor& y, const Tensor& mean, con
                         const Tensor& amax) {
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
-    enqueue(stream, LayerForward<T>{y.as<T>(), mean.as<float>(), rstd.as<float>(), x.as<T>(),
-                                    gamma.as<float>(), beta.as<float>(), x.shape.rows(),
-                                    x.shape.back(), epsilon});
+    enqueue(stream, Forward<T, true>{y.as<T>(),
+                                     mean.as<float>(),
+                                     rstd.as<float>(),
+                                     x.as<T>(),
+                                     gamma.as<float>(),
+                                     beta.as<float>(),
+                                     x.shape.rows(),
+                                     x.shape.back(),
+                                     epsilon,
+                                     {}});
     enqueue_magnitude<T>(stream, amax, y);
   });
 }
@@ -301,9 +286,9 @@ void rms_norm_forward(Stream& stream, const Tensor& y, const Tensor& rstd, const
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
     visit_offset(offset, [&](auto added) {
-      enqueue(stream, RmsForward<T, decltype(added)>{y.as<T>(), rstd.as<float>(), x.as<T>(),
-                                                     gamma.as<float>(), x.shape.rows(),
-                                                     x.shape.back(), epsilon, added});
+      enqueue(stream, Forward<T, false, decltype(added)>{
+                          y.as<T>(), nullptr, rstd.as<float>(), x.as<T>(), gamma.as<float>(),
+                          nullptr, x.shape.rows(), x.shape.back(), epsilon, added});
     });
     enqueue_magnitude<T>(stream, amax, y);
   });

@@ -3,6 +3,7 @@
 // under /sys/class/powercap) and GPUs (NVML).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,5 +35,9 @@ inline constexpr const char* powercap_root = "/sys/class/powercap";
 [[nodiscard]] EnergySource package_energy(const std::string& root = powercap_root);
 // The whole GPU at a PCI address ("00000000:65:00.0"), from Volta on.
 [[nodiscard]] EnergySource gpu_energy(const std::string& bus);
+
+// The joules of each step, called at its end; NaN: unknown, as in the first step, which would
+// include the start. Logs at debug level why there is no counter.
+[[nodiscard]] std::function<double()> joules_by_step(EnergySource source);
 
 }  // namespace trireme

@@ -178,6 +178,8 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
     batches_.begin_step(source);
     rehearse(step, slot);
     if (options_.rehearsed) options_.rehearsed(compute);
+    // It may have chosen other matmuls and kernels.
+    if (options_.rehearsed && options_.pipeline.stages > 1) rehearse(step, slot);
   }
   slot.follows = std::exchange(began_, true);
   slot.core = {.between = slot.follows ? begun.here - core_count_.here : 0};

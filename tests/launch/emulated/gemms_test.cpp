@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <regex>
 
-#include "tests/launch/fixture/run_fixture.h"
+#include "tests/launch/fixture/emulated_fixture.h"
 
 namespace trireme::test {
 namespace {
@@ -102,6 +102,57 @@ TEST_F(ProductsTest, ABrokenFileIsRefusedByLine) {
 
   EXPECT_EQ(refused.exit_code, 2) << refused.output;
   EXPECT_THAT(refused.output, HasSubstr("tuned.txt:2: made on Another GPU"));
+}
+
+// Which bits a run has shows what was fused: a fused GELU has others.
+TEST_F(ProductsTest, MeasuredEpiloguesThatAreSlowerRunApartWithTheBitsOfNoFusion) {
+  Settings set{"device.autotune=" + file(), "device.fused_epilogues=on"};
+  const ScopedVariable slow("TRIREME_EMULATED_SLOW_EPILOGUES", "gelu_bias,dgelu,bias_gradient");
+
+  const CommandResult made = run("made", set);
+  set.back() = "device.fused_epilogues=off";
+  const std::string off = trained("off", set);
+
+  EXPECT_EQ(made.exit_code, 0) << made.output;
+  EXPECT_THAT(made.output, testing::ContainsRegex(", 0 of [1-9][0-9]* measured epilogues fused"));
+  EXPECT_TRUE(weights_of("made") == off);
+}
+
+// The file decides, whatever a later measurement would say, also for a run that goes on.
+TEST_F(ProductsTest, MeasuredEpiloguesThatAreFasterStayFusedInRunsThatReadTheFile) {
+  Settings set{"device.autotune=" + file(), "device.fused_epilogues=on",
+               "lr_schedule.name=constant"};
+  std::string made;
+  {
+    const ScopedVariable slow("TRIREME_EMULATED_SLOW_EPILOGUES", "none,bias");
+    made = trained("made", set);
+  }
+  const std::string written = read_file(file());
+
+  const ScopedVariable slow("TRIREME_EMULATED_SLOW_EPILOGUES", "gelu_bias,dgelu,bias_gradient");
+  EXPECT_TRUE(trained("read", set) == made);
+  Settings first = set;
+  first.emplace_back("checkpoint.every_steps=1 --until 1");
+  const CommandResult half = run("resumed", first);
+  EXPECT_EQ(steps_of("resumed").size(), 1U) << half.output;
+  EXPECT_TRUE(trained("resumed", set) == made);
+  EXPECT_EQ(read_file(file()), written);
+  EXPECT_THAT(written,
+              AllOf(HasSubstr(" gelu_bias "), HasSubstr(" fused "), Not(HasSubstr(" apart "))));
+  set[1] = "device.fused_epilogues=off";
+  EXPECT_TRUE(trained("off", set) != made);
+}
+
+// In a pipeline's step nothing may be loaded or allocated while messages are in flight, so what was
+// chosen is rehearsed, too: the first rehearsal fused all.
+TEST_F(ProductsTest, APipelineRehearsesItsChoices) {
+  const ScopedVariable contracts("TRIREME_EMULATED_CONTRACTS", "all"),
+      slow("TRIREME_EMULATED_SLOW_EPILOGUES", "gelu_bias,dgelu,bias_gradient");
+
+  const CommandResult ran = run("pipeline", {"device.autotune=" + file(),
+                                             "device.fused_epilogues=on", "parallel.pipeline=2"});
+
+  EXPECT_EQ(ran.exit_code, 0) << ran.output;
 }
 
 TEST_F(ProductsTest, FusedEpiloguesTrainAsSeparateKernelsDo) {

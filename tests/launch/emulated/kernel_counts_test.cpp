@@ -11,6 +11,7 @@
 #include "launch/engine/engine.h"
 #include "launch/plan/step_plan.h"
 #include "models/config.h"
+#include "runtime/ops/gemm/gemm_tuning.h"
 #include "runtime/plan/step_time.h"
 
 namespace trireme {
@@ -284,6 +285,36 @@ TEST(KernelCounts, OfGpt2With124MillionParametersStayWithinTheirBudgets) {
 TEST(KernelCounts, OfGpt2WithFusedEpiloguesStayWithinTheirBudgets) {
   expect_within({.launches = 305, .gigabytes = 17.7, .step_launches = 20},
                 on_one_gpu("gpt2_124m.yaml", {"device.fused_epilogues=true"}));
+}
+
+// What a file of measured epilogues sets apart launches what nothing fused does: in 2 blocks, GELU
+// and its derivative. A fused bias gradient saves a pass, but no launch: it is added to the sum.
+TEST(KernelCounts, FollowTheFileOfMeasuredEpilogues) {
+  const auto launches = [](bool fused) {
+    return micro_batch_totals(
+               count_running(on_one_gpu(
+                   "gpt_tiny.yaml",
+                   {"model.layers=2", "model.hidden=32", "model.context=16", "parallel.zero=0",
+                    "precision=bf16", fmt::format("device.fused_epilogues={}", fused)})))
+        .launches;
+  };
+  const double apart = launches(false), fused = launches(true);
+  ops::GemmChoices choices = ops::no_gemm_choices(*Device::create(DeviceType::cuda));
+  int epilogues = 0;
+  for (const ops::GemmKey& key : ops::unmeasured_gemms()) {
+    if (epilogue_apart(key.epilogue) == key.epilogue) continue;
+    choices.algorithms[key].fused = false;
+    ++epilogues;
+  }
+
+  ops::use_gemm_choices(choices, "tuned.txt");
+  const double chosen = launches(true);
+  ops::use_gemm_choices({}, "");
+
+  EXPECT_EQ(epilogues, 6) << "GELU, its derivative, and 4 bias gradients";
+  EXPECT_EQ(apart, 69);
+  EXPECT_EQ(fused, apart - 4);
+  EXPECT_EQ(chosen, apart);
 }
 
 // 8 bits: quantisation reads once what our own kernels wrote.

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "runtime/telemetry/health/energy.h"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -10,11 +12,13 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/file.h"
-#include "runtime/telemetry/health/energy.h"
+#include "runtime/base/log.h"
 
 namespace trireme {
 namespace {
@@ -112,6 +116,18 @@ EnergySource package_energy(const std::string& root) {
     packages.push_back(std::move(package));
   }
   return {.counter = std::make_unique<PackageEnergy>(std::move(packages))};
+}
+
+std::function<double()> joules_by_step(EnergySource source) {
+  static constexpr double not_known = std::numeric_limits<double>::quiet_NaN();
+  if (!source.counter) {
+    log::get("train").debug("energy is not counted: {}", source.problem);
+    return [] { return not_known; };
+  }
+  return [counter = std::shared_ptr(std::move(source.counter)), first = true]() mutable {
+    const double joules = counter->take().value_or(not_known);
+    return std::exchange(first, false) ? not_known : joules;
+  };
 }
 
 }  // namespace trireme
