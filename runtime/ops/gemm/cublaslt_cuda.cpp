@@ -149,8 +149,8 @@ class Operands {
             .b = add(key.k * key.n, key.type_b),
             .d = add(results, key.output)};
     if (size_of(key.type_a) == 1) {
-      gemm.scale_a = reinterpret_cast<const float*>(add(1, DType::f32));
-      gemm.scale_b = reinterpret_cast<const float*>(add(1, DType::f32));
+      gemm.scale_a = add_scales(gemm.scaling_a = key.scaling_a, key.m);
+      gemm.scale_b = add_scales(gemm.scaling_b = key.scaling_b, key.n);
     }
     if (key.epilogue == Epilogue::bias || key.epilogue == Epilogue::gelu_bias)
       gemm.bias = add(key.m, key.output);
@@ -169,6 +169,10 @@ class Operands {
     const Buffer& buffer = buffers_.emplace_back(stream_.device(), bytes, MemoryKind::device);
     stream_.device().fill_zero(stream_, buffer.data(), bytes);
     return buffer.data() + shift;
+  }
+
+  const void* add_scales(Fp8Scaling scaling, std::int64_t rows) {
+    return add(fp8_scale_shape(scaling, {rows, key_.k}).count(), fp8_scale_dtype(scaling));
   }
 
   Stream& stream_;
@@ -227,10 +231,16 @@ bool fuses(Stream& stream, const Gemm& gemm) {
 
 bool multiplies_fp8(Stream& stream, const Gemm& p) {
   constexpr int oldest_with_fp8 = 89;
-  constexpr std::int64_t alignment = 16;
-  return CudaDevice::of(stream.device()).capability() >= oldest_with_fp8 &&
-         (p.type_a == DType::f8e4m3 || p.type_b == DType::f8e4m3) && p.m % alignment == 0 &&
-         p.k % alignment == 0 && common_alignment(p) >= alignment;
+  constexpr std::int64_t alignment = 16, rows_of_1x128 = 4;
+  if (CudaDevice::of(stream.device()).capability() < oldest_with_fp8 ||
+      (p.type_a != DType::f8e4m3 && p.type_b != DType::f8e4m3) || p.m % alignment != 0 ||
+      p.k % alignment != 0 || common_alignment(p) < alignment)
+    return false;
+  if (p.scaling_a == Fp8Scaling::tensor) return true;
+  if (p.scaling_a != Fp8Scaling::row_32 && p.n % rows_of_1x128 != 0) return false;
+  // As in fuses().
+  return stream.device().execution() != Execution::run ||
+         Library::get().has(CudaStream::of(stream), p);
 }
 
 const void* epilogue_bias(Stream& stream, const Tensor& bias, DType output) {
