@@ -104,6 +104,7 @@ std::unique_ptr<Model> make_model(Device& device, const Config& config, std::int
   return std::make_unique<Model>(device, make_chain(config),
                                  BuildOptions{.compute = compute_dtype(config.precision),
                                               .fp8 = config.precision == Precision::fp8,
+                                              .fp8_recipe = config.fp8_recipe,
                                               .micro_batch = micro_batch,
                                               .training = training});
 }

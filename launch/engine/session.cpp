@@ -147,10 +147,12 @@ RankProcess::RankProcess() : mpi((static_cast<void>(prepare_gpu_environment()), 
 }
 
 Environment RankProcess::environment() const {
+  const std::vector<GpuFacts> gpus = cuda_facts().gpus;
   return {.ranks = mpi.size(),
           .cuda_in_build = Device::in_build(DeviceType::cuda),
           .gpus = Device::count(DeviceType::cuda),
           .native_bf16 = cpu_has_bf16(),
+          .capability = gpus.empty() ? 0 : gpus.front().capability,
           .hosts = mpi.hosts()};
 }
 

@@ -16,6 +16,24 @@ Shape transpose_of(const Shape& matrix) {
   return {matrix[1], matrix[0]};
 }
 
+ops::Fp8Scaling row_scaling(Fp8Recipe recipe) {
+  if (recipe == Fp8Recipe::tensor) return ops::Fp8Scaling::tensor;
+  return recipe == Fp8Recipe::blockwise ? ops::Fp8Scaling::row_128 : ops::Fp8Scaling::row_32;
+}
+
+// Bytes of codes, and of scales per block.
+std::int64_t room(const Shape& matrix, ops::Fp8Scaling scaling) {
+  const std::int64_t codes = aligned(matrix.count());
+  if (scaling == ops::Fp8Scaling::tensor) return codes;
+  return codes + aligned(ops::fp8_scale_shape(scaling, matrix).count() *
+                         static_cast<std::int64_t>(size_of(ops::fp8_scale_dtype(scaling))));
+}
+
+// Of a matrix either way round.
+std::int64_t larger_room(const Shape& matrix, ops::Fp8Scaling scaling) {
+  return std::max(room(matrix, scaling), room(transpose_of(matrix), scaling));
+}
+
 }  // namespace
 
 Fp8Matmuls::Fp8Matmuls(Blueprint& blueprint, LinearKind kind, std::int64_t rows,
@@ -23,49 +41,49 @@ Fp8Matmuls::Fp8Matmuls(Blueprint& blueprint, LinearKind kind, std::int64_t rows,
     : kind_(kind),
       weight_(weight),
       rows_(rows),
+      row_scaling_(row_scaling(blueprint.options().fp8_recipe)),
+      weight_scaling_(row_scaling_ == ops::Fp8Scaling::row_128 ? ops::Fp8Scaling::square_128
+                                                               : row_scaling_),
+      gradient_format_(per_operand() ? DType::f8e5m2 : DType::f8e4m3),
       keeps_weights_(blueprint.options().keep_fp8_weights),
       together_(blueprint.options().training && !blueprint.options().split_backward &&
                 blueprint.options().adapters.rank == 0) {
-  const std::int64_t outputs = weight[0], inputs = weight[1];
+  const Shape x{rows, weight[1]}, dy{rows, weight[0]};
   // First operands: x (N, I), dy (N, O), one of them transposed; second ones: w (O, I) and x.
-  second_ = static_cast<std::size_t>(aligned(rows * std::max(outputs, inputs)));
-  scale_ = second_ + static_cast<std::size_t>(aligned(std::max(weight.count(), rows * inputs)));
+  const std::int64_t gradient_room = larger_room(dy, row_scaling_);
+  const std::int64_t x_room = larger_room(x, row_scaling_);
+  const std::int64_t weight_room = larger_room(weight, weight_scaling_);
+  second_ = static_cast<std::size_t>(std::max(x_room, gradient_room));
+  scale_ = second_ + static_cast<std::size_t>(std::max(weight_room, x_room));
   workspace_ = blueprint.workspace(scale_ + sizeof(float));
+  if (keeps_weights_) weights_ = blueprint.derived({blocks * 2 * weight_room}, DType::u8);
+  const std::int64_t gradients = shares_x() ? blocks : 1;
+  if (together_) later_ = blueprint.scratch({gradients * gradient_room}, DType::u8);
+  if (!per_operand()) return;
   amax_ = blueprint.scratch({blocks}, DType::u32);
   x_scales_ = blueprint.keep({shares_x() ? 1 : blocks}, DType::f32);
-  if (keeps_weights_) {
-    weights_ = blueprint.derived({blocks * 2 * aligned(weight.count())}, DType::u8);
-    weight_scales_ = blueprint.derived({blocks}, DType::f32);
-  } else {
-    weight_scales_ = blueprint.keep({blocks}, DType::f32);
-  }
-  if (!together_) return;
-  const std::int64_t gradients = shares_x() ? blocks : 1;
-  later_ = blueprint.scratch({gradients * aligned(rows * outputs)}, DType::u8);
-  later_scales_ = blueprint.scratch({gradients}, DType::f32);
+  weight_scales_ = keeps_weights_ ? blueprint.derived({blocks}, DType::f32)
+                                  : blueprint.keep({blocks}, DType::f32);
+  if (together_) later_scales_ = blueprint.scratch({gradients}, DType::f32);
 }
 
 void Fp8Matmuls::forward(const Context& context, std::int64_t b, const Tensor& y, const Tensor& x,
                          const Tensor& w, const Tensor& bias, const Tensor& residual,
                          const Tensor& x_amax) const {
-  const Shape x_shape{rows_, weight_[1]};
-  const ops::Fp8Operand x_codes{
-      .codes = in_workspace(context, Place::first, DType::f8e4m3, x_shape),
-      .transposed = {},
-      .scale = scale_at(context, x_scales_, shares_x() ? 0 : b)};
-  if (b == 0 || !shares_x()) ops::quantize_fp8(context.stream, x_codes, x, x_amax);
+  const ops::Fp8Matrix x_codes =
+      matrix_at(workspace(context), DType::f8e4m3, {x.shape.rows(), weight_[1]}, row_scaling_,
+                scale_at(context, x_scales_, shares_x() ? 0 : b));
+  if (b == 0 || !shares_x()) ops::quantize_fp8(context.stream, {.straight = x_codes}, x, x_amax);
   if (keeps_weights_) {
     const ops::Fp8Operand kept = kept_weight(context, b);
     if (context.weights_changed) ops::quantize_fp8(context.stream, kept, w);
-    ops::linear_fp8(context.stream, y, x_codes.straight(), kept.straight(), bias, residual);
+    ops::linear_fp8(context.stream, y, x_codes, kept.straight, bias, residual);
     return;
   }
-  const ops::Fp8Operand w_codes{
-      .codes = in_workspace(context, Place::second, DType::f8e4m3, weight_),
-      .transposed = {},
-      .scale = scale_at(context, weight_scales_, b)};
-  ops::quantize_fp8(context.stream, w_codes, w);
-  ops::linear_fp8(context.stream, y, x_codes.straight(), w_codes.straight(), bias, residual);
+  const ops::Fp8Matrix w_codes = matrix_at(workspace(context) + second_, DType::f8e4m3, weight_,
+                                           weight_scaling_, scale_at(context, weight_scales_, b));
+  ops::quantize_fp8(context.stream, {.straight = w_codes}, w);
+  ops::linear_fp8(context.stream, y, x_codes, w_codes, bias, residual);
 }
 
 void Fp8Matmuls::backward_input(const Context& context, std::int64_t b, const Tensor& dx,
@@ -73,18 +91,17 @@ void Fp8Matmuls::backward_input(const Context& context, std::int64_t b, const Te
   if (together_ && kind_ == LinearKind::column)
     ops::quantize_fp8(context.stream, gradient(context, b), dy, dy_amax);
   const ops::Fp8Matrix dy_codes = together_
-                                      ? gradient(context, b).straight()
+                                      ? gradient(context, b).straight
                                       : gradient_alone(context, dy, /*transposed=*/false, dy_amax);
   if (keeps_weights_) {
-    ops::linear_fp8(context.stream, dx, dy_codes, kept_weight(context, b).turned());
+    ops::linear_fp8(context.stream, dx, dy_codes, kept_weight(context, b).turned);
     return;
   }
-  const ops::Fp8Operand w_codes{
-      .codes = {},
-      .transposed = in_workspace(context, Place::second, DType::f8e4m3, transpose_of(weight_)),
-      .scale = scale_at(context, weight_scales_, b)};
-  ops::encode_fp8(context.stream, w_codes, w);
-  ops::linear_fp8(context.stream, dx, dy_codes, w_codes.turned());
+  const ops::Fp8Matrix w_codes =
+      matrix_at(workspace(context) + second_, DType::f8e4m3, transpose_of(weight_), weight_scaling_,
+                scale_at(context, weight_scales_, b));
+  ops::encode_fp8(context.stream, {.turned = w_codes}, w);
+  ops::linear_fp8(context.stream, dx, dy_codes, w_codes);
 }
 
 void Fp8Matmuls::backward_weight(const Context& context, std::int64_t b, const Tensor& dw,
@@ -92,54 +109,60 @@ void Fp8Matmuls::backward_weight(const Context& context, std::int64_t b, const T
   if (together_ && kind_ == LinearKind::row && b == 0)
     ops::quantize_fp8(context.stream, gradient(context, b), dy, dy_amax);
   const ops::Fp8Matrix dy_codes = together_
-                                      ? gradient(context, b).turned()
+                                      ? gradient(context, b).turned
                                       : gradient_alone(context, dy, /*transposed=*/true, dy_amax);
-  const ops::Fp8Operand x_codes{
-      .codes = {},
-      .transposed = in_workspace(context, Place::second, DType::f8e4m3, {weight_[1], rows_}),
-      .scale = scale_at(context, x_scales_, shares_x() ? 0 : b)};
-  if (b == 0 || !shares_x()) ops::encode_fp8(context.stream, x_codes, x);
-  ops::linear_fp8(context.stream, dw, dy_codes, x_codes.turned(), {}, dw);
+  const ops::Fp8Matrix x_codes =
+      matrix_at(workspace(context) + second_, DType::f8e4m3, {weight_[1], rows_}, row_scaling_,
+                scale_at(context, x_scales_, shares_x() ? 0 : b));
+  if (b == 0 || !shares_x()) ops::encode_fp8(context.stream, {.turned = x_codes}, x);
+  ops::linear_fp8(context.stream, dw, dy_codes, x_codes, {}, dw);
 }
 
-Tensor Fp8Matmuls::in_workspace(const Context& context, Place place, DType format,
-                                const Shape& shape) const {
-  return {context(workspace_).data + (place == Place::first ? 0 : second_), format, shape};
+ops::Fp8Matrix Fp8Matmuls::matrix_at(std::byte* at, DType format, const Shape& shape,
+                                     ops::Fp8Scaling scaling, const Tensor& scale) {
+  const Tensor codes{at, format, shape};
+  if (scaling == ops::Fp8Scaling::tensor) return {codes, scale, scaling};
+  return {codes,
+          {at + aligned(shape.count()), ops::fp8_scale_dtype(scaling),
+           ops::fp8_scale_shape(scaling, shape)},
+          scaling};
 }
 
 Tensor Fp8Matmuls::scale_at(const Context& context, const Activation& scales,
                             std::int64_t i) const {
-  return context(scales).range(i, 1);
+  return per_operand() ? context(scales).range(i, 1) : Tensor{};
 }
 
 ops::Fp8Operand Fp8Matmuls::kept_weight(const Context& context, std::int64_t b) const {
-  const std::int64_t bytes = aligned(weight_.count());
-  std::byte* const codes = context(weights_).data + 2 * b * bytes;
-  return {.codes = {codes, DType::f8e4m3, weight_},
-          .transposed = {codes + bytes, DType::f8e4m3, transpose_of(weight_)},
-          .scale = scale_at(context, weight_scales_, b)};
+  const std::int64_t bytes = larger_room(weight_, weight_scaling_);
+  std::byte* const at = context(weights_).data + 2 * b * bytes;
+  const Tensor scale = scale_at(context, weight_scales_, b);
+  return {matrix_at(at, DType::f8e4m3, weight_, weight_scaling_, scale),
+          matrix_at(at + bytes, DType::f8e4m3, transpose_of(weight_), weight_scaling_, scale)};
 }
 
 ops::Fp8Matrix Fp8Matmuls::gradient_alone(const Context& context, const Tensor& dy, bool transposed,
                                           const Tensor& amax) const {
   const Shape straight{rows_, weight_[0]};
-  const Tensor codes = in_workspace(context, Place::first, DType::f8e5m2,
-                                    transposed ? transpose_of(straight) : straight);
-  const Tensor scale{context(workspace_).data + scale_, DType::f32, Shape{1}};
-  ops::quantize_fp8(context.stream,
-                    {transposed ? Tensor{} : codes, transposed ? codes : Tensor{}, scale}, dy,
-                    amax);
-  return {codes, scale};
+  const Tensor scale{workspace(context) + scale_, DType::f32, Shape{1}};
+  const ops::Fp8Matrix codes =
+      matrix_at(workspace(context), gradient_format_,
+                transposed ? transpose_of(straight) : straight, row_scaling_, scale);
+  ops::quantize_fp8(
+      context.stream,
+      transposed ? ops::Fp8Operand{.turned = codes} : ops::Fp8Operand{.straight = codes}, dy, amax);
+  return codes;
 }
 
 ops::Fp8Operand Fp8Matmuls::gradient(const Context& context, std::int64_t b) const {
-  const Shape straight{rows_, weight_[0]}, turned = transpose_of(straight);
+  const Shape straight{rows_, weight_[0]};
   const std::int64_t i = shares_x() ? b : 0;
-  std::byte* const later = context(later_).data + i * aligned(straight.count());
-  std::byte* const now = context(workspace_).data;
-  return {.codes = {shares_x() ? now : later, DType::f8e5m2, straight},
-          .transposed = {shares_x() ? later : now, DType::f8e5m2, turned},
-          .scale = scale_at(context, later_scales_, i)};
+  std::byte* const later = context(later_).data + i * larger_room(straight, row_scaling_);
+  std::byte* const now = workspace(context);
+  const Tensor scale = scale_at(context, later_scales_, i);
+  return {matrix_at(shares_x() ? now : later, gradient_format_, straight, row_scaling_, scale),
+          matrix_at(shares_x() ? later : now, gradient_format_, transpose_of(straight),
+                    row_scaling_, scale)};
 }
 
 }  // namespace trireme

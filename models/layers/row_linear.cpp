@@ -52,9 +52,11 @@ void RowLinear::multiply(const Context& context, const Tensor& x, const Tensor& 
                          const Tensor& x_amax) const {
   if (sum_.chunks() > 1) {
     const Shape part = sum_.chunk_of(block_);
+    Context of_chunk = context;  // what the first one derives from the weights is new to the others
     for (std::int64_t chunk = 0; chunk < sum_.chunks(); ++chunk) {
+      of_chunk.weights_changed = context.weights_changed && chunk == 0;
       for (std::int64_t b = 0; b < blocks_; ++b) {
-        matmul_.forward(context, b, sum_.block(context, b, chunk),
+        matmul_.forward(of_chunk, b, sum_.block(context, b, chunk),
                         block_of(x, b * sum_.chunks() + chunk, part),
                         block_of(weight, b, weight_block_));
       }

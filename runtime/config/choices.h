@@ -77,6 +77,18 @@ enum class Precision : std::uint8_t { fp32, tf32, bf16, fp16, fp8, automatic };
                                           {Precision::fp8, "fp8"}});
 }
 
+// fp8_recipe: which elements of an 8-bit operand share a scale.
+enum class Fp8Recipe : std::uint8_t {
+  tensor,     // all
+  blockwise,  // 128 along the summed axis, of weights 128 x 128
+  mxfp8       // 32 along the summed axis
+};
+[[nodiscard]] constexpr auto names_of(Fp8Recipe /*key*/) {
+  return std::to_array<Named<Fp8Recipe>>({{Fp8Recipe::tensor, "tensor"},
+                                          {Fp8Recipe::blockwise, "blockwise"},
+                                          {Fp8Recipe::mxfp8, "mxfp8"}});
+}
+
 // reproducibility
 enum class Reproducibility : std::uint8_t {
   fast,

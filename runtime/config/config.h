@@ -197,6 +197,7 @@ struct Config {
   RunConfig run;
   DeviceConfig device;
   Precision precision = Precision::fp32;
+  Fp8Recipe fp8_recipe = Fp8Recipe::tensor;
   Reproducibility reproducibility = Reproducibility::run;
   ModelConfig model;
   DataConfig data;
@@ -218,6 +219,7 @@ struct Environment {
   bool cuda_in_build = false;
   int gpus = 0;  // that this rank sees
   bool native_bf16 = false;
+  int capability = 0;  // compute capability of the first GPU, 90 for 9.0; 0: not known
   // Number of each rank's host; empty: not known.
   std::vector<int> hosts{};
 };

@@ -24,6 +24,7 @@ const Condition adafactor{"optimizer.name", {"adafactor"}};
 const Condition lars{"optimizer.name", {"lars"}};
 const Condition sgd{"optimizer.name", {"sgd"}};
 const Condition fp16{"precision", {"fp16"}};
+const Condition fp8{"precision", {"fp8"}};
 // Above it the gradient of the loss itself overflows in f16; powers of two up to it are exact.
 constexpr double largest_loss_scale = 16'777'216;
 const Condition wsd{"lr_schedule.name", {"wsd"}};
@@ -54,6 +55,12 @@ std::vector<Field> run_and_device_fields() {
             "compute precision; master weights stay fp32; tf32 = fp32 with TF32 matmuls, fp8 = "
             "bf16 with 8-bit matmuls in transformer blocks; auto = bf16 where it is native, else "
             "fp32"),
+      FIELD(
+          fp8_recipe, one_of<Fp8Recipe>(),
+          "what shares a scale in 8-bit matmuls: tensor = an operand; blockwise = 128 values along "
+          "the summed axis, of weights 128 x 128 (Hopper); mxfp8 = 32 values (Blackwell); the CPU "
+          "has all",
+          fp8),
       FIELD(reproducibility, one_of<Reproducibility>(),
             "fast; run = same config and layout give the same bits; layout = the same bits on "
             "every layout"),

@@ -52,6 +52,7 @@ struct AdapterOptions {
 struct BuildOptions {
   DType compute = DType::f32;
   bool fp8 = false;  // linear layers of transformer blocks multiply 8-bit floats (ops/fp8.h)
+  Fp8Recipe fp8_recipe = Fp8Recipe::tensor;
   bool keep_fp8_weights = false;  // in separate memory, two codes per weight, across passes
   std::int64_t micro_batch = 1;
   bool training = false;
@@ -60,8 +61,8 @@ struct BuildOptions {
   // depend on the number of ranks.
   bool rounded_sums = false;
   // Number of parts in which rows of the residual stream are multiplied if tensor ranks sum
-  // products: each part is computed during the previous part's all-reduce. Not with `fp8`, whose
-  // scales cover whole operands, `sequence`, or adapters.
+  // products: each part is computed during the previous part's all-reduce. Not with `sequence`,
+  // adapters, or `fp8` whose scales cover whole operands.
   int tensor_chunks = 1;
   bool sequence = false;  // rows of the residual stream are split over the tensor ranks
   Recompute recompute = Recompute::none;

@@ -19,8 +19,10 @@ constexpr double elementwise_backward = 2;
 constexpr double convolution_traffic = 4;
 // Traffic of a gather and its positions, per output element of an embedding.
 constexpr double embedding_traffic = 3;
-// Quantising an operand for fp8 reads it and writes a byte.
-constexpr double fp8_bytes = 1;
+// A byte per element and its share of a scale: 4 bytes for 128, or 1 for 32 elements.
+double bytes_of_fp8(Fp8Recipe recipe) {
+  return recipe == Fp8Recipe::tensor ? 1.0 : 1.0 + 1.0 / 32;
+}
 
 struct Matmul {
   double rows, in, out;  // as this rank computes it
@@ -48,6 +50,7 @@ class LayerModel {
         element_(static_cast<double>(size_of(input.build.compute))),
         rows_(static_cast<double>(input.build.micro_batch * input.rows_per_sample)),
         fp8_(block && input.precision == Precision::fp8),
+        fp8_bytes_(bytes_of_fp8(input.build.fp8_recipe)),
         group_(span_of(MeshAxis::tensor, input.mesh, hardware.links)),
         block_(block) {
     find_work();
@@ -166,15 +169,16 @@ class LayerModel {
     const double min_dimension = std::min({matmul.rows, matmul.in, matmul.out});
     const double reached = efficiency_.matmul_of(min_dimension);
     const double operands = matmul.rows * (matmul.in + matmul.out) + matmul.in * matmul.out;
-    const double bytes = operands * (fp8_ ? fp8_bytes : element_);
+    const double bytes = operands * (fp8_ ? fp8_bytes_ : element_);
     return std::max(2 * matmul.rows * matmul.in * matmul.out / (rate(true) * reached),
                     bytes_seconds(bytes)) +
            hardware_.device.launch_seconds;
   }
 
-  // What fp8 costs beside the products, by the pass that does it (models/layers/fp8_matmuls.h): x
-  // in both, dy once for its two products, unless they are apart; weights once a step where their
-  // codes are kept, else with each product that reads them.
+  // What fp8 costs beside the products, by the pass that does it (models/layers/fp8_matmuls.h),
+  // reading operands and writing codes and scales: x in both, dy once for its two products, unless
+  // they are apart; weights once a step where their codes are kept, else with each product that
+  // reads them.
   struct Quantising {
     double forward = 0, backward_input = 0, backward_weight = 0;
   };
@@ -183,7 +187,7 @@ class LayerModel {
     if (!fp8_) return sum;
     const BuildOptions& build = input_.build;
     const auto seconds = [&](double elements) {
-      return bytes_seconds(elements * (element_ + fp8_bytes));
+      return bytes_seconds(elements * (element_ + fp8_bytes_));
     };
     for (const Matmul& matmul : work_.matmuls) {
       const double x = seconds(matmul.rows * matmul.in), dy = seconds(matmul.rows * matmul.out);
@@ -273,6 +277,7 @@ class LayerModel {
   int tensor_;
   double element_, rows_;
   bool fp8_;
+  double fp8_bytes_;
   GroupSpan group_;
   bool block_;
   Work work_;

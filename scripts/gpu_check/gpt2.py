@@ -152,6 +152,19 @@ def shows(pattern, what):
 COMPARED = re.compile(r"^(\d+ \d+ \d+) .* (gelu_bias|dgelu|bias_gradient) .* (\S+) (fused|apart) (\S+) \S+$", re.MULTILINE)
 
 
+def fp8_blocks(recipe, pattern):
+    """Skips on a GPU that the engine refuses for this recipe."""
+    def run(check):
+        try:
+            return near("fp8", "bf16", 1e-2, {"fp8_recipe": recipe}, shows(pattern, f"with scales of {recipe}"))(check)
+        except RunFailed as failure:
+            refusal = re.search(rf"{recipe} needs a GPU of [^;]+", failure.finished.output)
+            if refusal is None:
+                raise
+            return not_proved(refusal.group())
+    return run
+
+
 def autotune(check):
     file = os.path.join(check.place, "tuned.txt")
     settled = {"device.autotune": file, "device.fused_epilogues": "on"}
@@ -218,6 +231,10 @@ def switches(_check):
         Row("fp16", "fp16 with its loss scale stays near bf16", 25, near("fp16", "bf16", 2e-3)),
         Row("fp8", "fp8 stays near bf16, on products of 8-bit numbers", 25,
             near("fp8", "bf16", 1e-2, evidence=shows(r"f8e4m3", "of 8-bit numbers"))),
+        Row("fp8 blockwise", "fp8_recipe: blockwise stays near bf16, on products with scales of 128 values", 25,
+            fp8_blocks("blockwise", r" 128x128\*1x128$")),
+        Row("fp8 mxfp8", "fp8_recipe: mxfp8 stays near bf16, on products with scales of 32 values", 25,
+            fp8_blocks("mxfp8", r" 1x32\*1x32$")),
         Row("dropout", "dropout changes the losses, and two runs with it have the same bits", 30, dropout),
         Row("checkpoint and resume", "a run that stops and goes on has the bits of one that does not", 30, resumes),
         Row("evaluation", "trireme eval computes the loss of the trained weights in bf16 and fp32", 30, evaluates),

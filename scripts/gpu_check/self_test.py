@@ -299,8 +299,8 @@ class Plan(unittest.TestCase):
 
     def test_every_precision_and_switch_has_a_row(self):
         names = {row.name for row in gpt2.switches(None)}
-        self.assertLessEqual({"fp32", "tf32", "fp16", "fp8", "fused epilogues", "autotune", "dropout", "evaluation",
-                              "checkpoint and resume", "graphs"}, names)
+        self.assertLessEqual({"fp32", "tf32", "fp16", "fp8", "fp8 blockwise", "fp8 mxfp8", "fused epilogues", "autotune",
+                              "dropout", "evaluation", "checkpoint and resume", "graphs"}, names)
 
     def test_list_says_the_caps(self):
         said = subprocess.run([sys.executable, HERE, "list"], check=True, capture_output=True, text=True).stdout

@@ -127,6 +127,29 @@ TEST(ResolveDevice, FusesOnlyIfThereIsSomethingToFuse) {
       HasSubstr("4 x model.hidden = 48 in 4 blocks makes 12"));
 }
 
+TEST(ResolveDevice, Fp8RecipesNeedAGpuThatMultipliesThem) {
+  const std::string fp8 = "precision=fp8", blockwise = "fp8_recipe=blockwise",
+                    mxfp8 = "fp8_recipe=mxfp8";
+  const auto gpu = [](int capability) {
+    return Environment{.cuda_in_build = true, .gpus = 1, .capability = capability};
+  };
+
+  EXPECT_EQ(resolved(gpt, {fp8}).fp8_recipe, Fp8Recipe::tensor);
+  EXPECT_EQ(resolved(gpt, {fp8, mxfp8}).fp8_recipe, Fp8Recipe::mxfp8) << "the CPU has all";
+  EXPECT_EQ(resolved(gpt, {fp8, blockwise}, gpu(90)).fp8_recipe, Fp8Recipe::blockwise);
+  EXPECT_EQ(resolved(gpt, {fp8, mxfp8}, gpu(100)).fp8_recipe, Fp8Recipe::mxfp8);
+  EXPECT_EQ(resolved(gpt, {fp8, mxfp8}, gpu(0)).fp8_recipe, Fp8Recipe::mxfp8) << "not known";
+  EXPECT_EQ(refusal(gpt, {fp8, mxfp8}, gpu(90)),
+            "--set fp8_recipe=mxfp8: mxfp8 needs a GPU of compute capability 10.0 or more "
+            "(Blackwell), and this one has 9.0; use tensor or blockwise");
+  EXPECT_THAT(refusal(gpt, {fp8, blockwise}, gpu(100)),
+              HasSubstr("9.0 (Hopper), and this one has 10.0; use tensor or mxfp8"));
+  EXPECT_THAT(refusal(gpt, {fp8, blockwise}, gpu(89)),
+              testing::EndsWith("this one has 8.9; use tensor"));
+  EXPECT_THAT(refusal(gpt, {"precision=bf16", blockwise}),
+              HasSubstr("blockwise has no effect with precision: bf16, only with fp8"));
+}
+
 TEST(ResolveDevice, NcclsBlocksAreARange) {
   const Environment gpu{.cuda_in_build = true, .gpus = 1};
 

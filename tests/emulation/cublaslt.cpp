@@ -89,6 +89,26 @@ struct Algorithm {
   }
 };
 
+// The scale of an element: term `inner` of `terms` of row `outer` of A, or column of B, of `rows`.
+// From the documentation's text on layouts of scaling factors.
+float scale_of(const void* scales, std::int32_t mode, std::int64_t outer, std::int64_t inner,
+               std::int64_t rows, std::int64_t terms) {
+  const auto at = [&](std::int64_t index) { return read(scales, CUDA_R_32F, index); };
+  if (scales == nullptr) return 1.0F;
+  if (mode == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F) return at(0);
+  if (mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F) return at(outer + inner / 128 * rows);
+  const std::int64_t blocks_128 = terms / 128 + (terms % 128 == 0 ? 0 : 1);
+  if (mode == CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F)
+    return at(inner / 128 + outer / 128 * (blocks_128 + 3 - (blocks_128 + 3) % 4));
+  const std::int64_t block = inner / 32, inner_dim = 4 * blocks_128;
+  const std::int64_t corner = (block - block % 4 + outer / 128 * inner_dim) * 128;
+  const std::int64_t outer_in_tile = outer % 128;
+  const std::int64_t offset = (outer_in_tile % 32) * 16 + (outer_in_tile / 32) * 4 + block % 4;
+  const auto* const bytes = static_cast<const unsigned char*>(scales) + corner + offset;
+  trireme::emulated::order::touch(bytes, 1, false);
+  return *bytes == 255 ? std::nanf("") : std::ldexp(1.0F, *bytes - 127);
+}
+
 std::uint64_t algorithm_count() {
   const char* const text = std::getenv("TRIREME_EMULATED_ALGORITHMS");
   return text == nullptr ? 1 : std::strtoull(text, nullptr, 10);
@@ -128,17 +148,20 @@ struct Call {
     algorithm.take_time();
     if (slow) planted_milliseconds += 100;
     if (workspace != nullptr) write(workspace, CUDA_R_32F, 0, 0.0F);
-    for (const float* const scale : {how.scale_a, how.scale_b}) {
-      if (scale != nullptr) static_cast<void>(read(scale, CUDA_R_32F, 0));
-    }
     const std::int64_t m = ld.rows, n = ld.columns;
     const std::int64_t k = how.transpose_a == CUBLAS_OP_T ? la.rows : la.columns;
+    const bool blocks = how.scale_mode_a != CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+    const auto scale = [&](const void* scales, std::int32_t mode, std::int64_t outer,
+                           std::int64_t inner, std::int64_t rows) {
+      return blocks ? scale_of(scales, mode, outer, inner, rows, k) : 1.0F;
+    };
     std::vector<float> left(static_cast<std::size_t>(m * k));  // (k, m)
     for (std::int64_t p = 0; p < k; ++p) {
       for (std::int64_t i = 0; i < m; ++i) {
         const std::int64_t at =
             how.transpose_a == CUBLAS_OP_T ? i * la.leading + p : p * la.leading + i;
-        left[static_cast<std::size_t>(p * m + i)] = operand(read(a, la.type, at));
+        left[static_cast<std::size_t>(p * m + i)] =
+            operand(read(a, la.type, at)) * scale(how.scale_a, how.scale_mode_a, i, p, m);
       }
     }
     std::vector<float> column(static_cast<std::size_t>(m));
@@ -146,7 +169,8 @@ struct Call {
       std::fill(column.begin(), column.end(), 0.0F);
       for (std::int64_t term = 0; term < k; ++term) {
         const std::int64_t p = (algorithm.first_term(k) + term) % k;
-        const float right = operand(read(b, lb.type, place_in_b(p, j)));
+        const float right = operand(read(b, lb.type, place_in_b(p, j))) *
+                            scale(how.scale_b, how.scale_mode_b, j, p, n);
         const float* const from = left.data() + p * m;
         for (std::int64_t i = 0; i < m; ++i)
           column[static_cast<std::size_t>(i)] += from[i] * right;
@@ -170,8 +194,10 @@ struct Call {
   }
 
   void finish(std::int64_t j, const std::vector<float>& column) const {
-    const float scale = alpha * (how.scale_a == nullptr ? 1.0F : *how.scale_a) *
-                        (how.scale_b == nullptr ? 1.0F : *how.scale_b);
+    const bool blocks = how.scale_mode_a != CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+    const float scale = blocks ? alpha
+                               : alpha * scale_of(how.scale_a, how.scale_mode_a, 0, 0, 1, 1) *
+                                     scale_of(how.scale_b, how.scale_mode_b, 0, 0, 1, 1);
     const bool has_bias =
         how.epilogue == CUBLASLT_EPILOGUE_BIAS || how.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
     for (std::int64_t i = 0; i < ld.rows; ++i) {
@@ -259,6 +285,10 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
       return take(description->scale_b, value, bytes);
     case CUBLASLT_MATMUL_DESC_FAST_ACCUM:
       return take(description->fast_sums, value, bytes);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_MODE:
+      return take(description->scale_mode_a, value, bytes);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_MODE:
+      return take(description->scale_mode_b, value, bytes);
   }
   return CUBLAS_STATUS_INVALID_VALUE;
 }

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 
+#include "tests/emulation/machine.h"
+
 namespace trireme::emulated {
 namespace {
 
@@ -60,6 +62,27 @@ bool shapes_agree(const EmulatedMatmul& how, const EmulatedMatrix& a, const Emul
          b.leading >= b.rows && d.leading >= d.rows;
 }
 
+// Scales per block: 1 x 32 from Blackwell on, 1 x 128 and 128 x 128 on Hopper, where two of the
+// latter are in no table. Without fast accumulation; no epilogue but a bias.
+bool blocks_supported(const EmulatedMatmul& how, const EmulatedMatrix& d) {
+  constexpr int scalar = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+  constexpr int row_128 = CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
+  constexpr int square_128 = CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+  constexpr int row_32 = CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0;
+  const int a = how.scale_mode_a, b = how.scale_mode_b;
+  if (a == scalar && b == scalar) return true;
+  const auto bits =
+      reinterpret_cast<std::uintptr_t>(how.scale_a) | reinterpret_cast<std::uintptr_t>(how.scale_b);
+  if (how.scale_a == nullptr || how.scale_b == nullptr || bits % 16 != 0 || how.fast_sums != 0 ||
+      (how.epilogue != CUBLASLT_EPILOGUE_DEFAULT && how.epilogue != CUBLASLT_EPILOGUE_BIAS))
+    return false;
+  const int capability = Machine::get().capability;
+  if (a == row_32 || b == row_32) return a == b && capability >= 100;
+  const bool pair =
+      (a == row_128 && (b == row_128 || b == square_128)) || (a == square_128 && b == row_128);
+  return pair && capability == 90 && d.rows % 4 == 0 && d.columns % 4 == 0;
+}
+
 }  // namespace
 
 bool is_float8(cudaDataType_t type) {
@@ -91,8 +114,9 @@ cublasStatus_t support(const EmulatedMatmul& how, const EmulatedMatrix& a, const
     return scaled ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
   }
   const bool tn = how.transpose_a == CUBLAS_OP_T && how.transpose_b == CUBLAS_OP_N;
-  return tn && packed(a) && packed(b) && packed(d) ? CUBLAS_STATUS_SUCCESS
-                                                   : CUBLAS_STATUS_NOT_SUPPORTED;
+  return tn && packed(a) && packed(b) && packed(d) && blocks_supported(how, d)
+             ? CUBLAS_STATUS_SUCCESS
+             : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 }  // namespace trireme::emulated

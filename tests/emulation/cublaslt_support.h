@@ -14,8 +14,10 @@ struct EmulatedMatmul {
   void* aux = nullptr;
   std::int64_t aux_leading = 0;
   std::int32_t processors = 0;
-  const float* scale_a = nullptr;
-  const float* scale_b = nullptr;
+  const void* scale_a = nullptr;
+  const void* scale_b = nullptr;
+  std::int32_t scale_mode_a = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+  std::int32_t scale_mode_b = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
   std::int8_t fast_sums = 0;
 
   [[nodiscard]] void* bias_gradient() const { return const_cast<void*>(bias); }

@@ -61,6 +61,8 @@ Machine read_machine() {
   machine.slices = std::atoi(setting("TRIREME_EMULATED_SLICES", "0"));
   if (machine.slices > 0) machine.memory_bytes /= static_cast<std::size_t>(machine.slices);
   machine.fault = setting("TRIREME_EMULATED_FAULT", "");
+  machine.capability =
+      machine.fault == "old_gpu" ? 70 : std::atoi(setting("TRIREME_EMULATED_CAPABILITY", "90"));
   // Other threads' work may use the memory while this thread's does not.
   machine.protect = machine.streams != StreamMode::threads;
   return machine;

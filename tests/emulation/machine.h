@@ -14,7 +14,8 @@ enum class StreamMode { eager, lazy, threads };
 struct Machine {
   StreamMode streams = StreamMode::eager;
   int gpus = 1;
-  int slices = 0;  // MIG: that each GPU is cut into; a process sees one
+  int capability = 90;  // compute capability
+  int slices = 0;       // MIG: that each GPU is cut into; a process sees one
   std::size_t memory_bytes = std::size_t{8} << 30;
   std::string fault;
   bool protect = true;  // device memory faults outside of work

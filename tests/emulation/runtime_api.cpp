@@ -204,10 +204,10 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int /*d
       *value = std::max(1, Machine::get().processors / std::max(1, Machine::get().slices));
       return cudaSuccess;
     case cudaDevAttrComputeCapabilityMajor:
-      *value = Machine::get().fault == "old_gpu" ? 7 : 9;
+      *value = Machine::get().capability / 10;
       return cudaSuccess;
     case cudaDevAttrComputeCapabilityMinor:
-      *value = 0;
+      *value = Machine::get().capability % 10;
       return cudaSuccess;
   }
   return cudaErrorInvalidValue;

@@ -192,6 +192,13 @@ TEST(Traffic, OfGptInFp8IsAsDeclared) {
     observe_step("gpt_tiny.yaml", with(with(small_gpt, "precision=fp8"), dropout));
 }
 
+// In whole blocks of 128.
+TEST(Traffic, OfGptInBlockwiseFp8IsAsDeclared) {
+  observe_step("gpt_tiny.yaml",
+               {"model.layers=1", "model.hidden=128", "model.heads=2", "model.context=128",
+                "model.dropout=0", "train.micro_batch=1", "precision=fp8", "fp8_recipe=blockwise"});
+}
+
 TEST(Traffic, OfLlamaIsAsDeclared) {
   for (const char* const precision : {"precision=fp32", "precision=bf16", "precision=fp8"}) {
     observe_step("llama_tiny.yaml",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <optional>
 
 #include "models/gpt/gpt.h"
 #include "tests/models/model_case.h"
@@ -31,6 +32,7 @@ struct Mode {
   bool adapted = false;
   bool rounded = false;  // sums over ranks
   int chunks = 1;
+  std::optional<Fp8Recipe> fp8{};
 
   [[nodiscard]] TestModel model() const {
     if (family == "Vit") return small_vit;
@@ -44,6 +46,8 @@ class TensorParallel : public test::MpiTest {
  protected:
   [[nodiscard]] BuildOptions build(const Mode& mode) const {
     return {.compute = mode.compute,
+            .fp8 = mode.fp8.has_value(),
+            .fp8_recipe = mode.fp8.value_or(Fp8Recipe::tensor),
             .micro_batch = test::small_batch,
             .training = true,
             .tensor = {.ranks = size(), .rank = rank(), .blocks = blocks},
@@ -55,8 +59,8 @@ class TensorParallel : public test::MpiTest {
             .adapters = mode.adapted ? test::small_adapters : AdapterOptions{}};
   }
   [[nodiscard]] ModelResult run_alone(const Mode& mode) {
-    BuildOptions alone =
-        build({.compute = mode.compute, .adapted = mode.adapted, .chunks = mode.chunks});
+    BuildOptions alone = build(
+        {.compute = mode.compute, .adapted = mode.adapted, .chunks = mode.chunks, .fp8 = mode.fp8});
     alone.tensor = {.ranks = 1, .rank = 0, .blocks = blocks};
     const auto single = make_single_communicator();
     const TensorGroup group(device(), *single, comm_stream());
@@ -117,16 +121,22 @@ INSTANTIATE_TEST_SUITE_P(
              .split_backward = true,
              .family = "Llama",
              .adapted = true},
-        Mode{.sequence = true, .recompute = Recompute::full, .family = "Llama", .adapted = true}),
+        Mode{.sequence = true, .recompute = Recompute::full, .family = "Llama", .adapted = true},
+        Mode{.compute = DType::bf16, .sequence = true, .fp8 = Fp8Recipe::tensor},
+        Mode{.compute = DType::bf16, .sequence = true, .fp8 = Fp8Recipe::blockwise},
+        Mode{.compute = DType::bf16, .split_backward = true, .fp8 = Fp8Recipe::mxfp8},
+        Mode{.compute = DType::bf16, .family = "Llama", .chunks = 2, .fp8 = Fp8Recipe::blockwise},
+        Mode{.compute = DType::bf16, .chunks = 4, .fp8 = Fp8Recipe::mxfp8}),
     [](const auto& info) {
       const Mode& mode = info.param;
-      return fmt::format("{}{}{}{}{}{}{}", mode.adapted ? "Adapted" : "", mode.family,
+      return fmt::format("{}{}{}{}{}{}{}{}", mode.adapted ? "Adapted" : "", mode.family,
                          name_of(mode.compute), mode.sequence ? "Sequence" : "",
                          mode.split_backward ? "SplitBackward" : "",
                          mode.recompute == Recompute::none        ? ""
                          : mode.recompute == Recompute::selective ? "Selective"
                                                                   : "Full",
-                         mode.chunks > 1 ? fmt::format("Chunks{}", mode.chunks) : "");
+                         mode.chunks > 1 ? fmt::format("Chunks{}", mode.chunks) : "",
+                         mode.fp8 ? name_of(*mode.fp8) : "");
     });
 
 // The cost of rounded sums on top of bf16: distance of all gradients from those of f32, relative to

@@ -221,14 +221,21 @@ INSTANTIATE_TEST_SUITE_P(DTypesAndBlocks, TransformerDocuments,
                                          Variant{DType::f32, 2, false, "Gemma"}),
                          [](const auto& info) { return info.param.name(); });
 
-class GptFp8 : public test::CpuFixture, public testing::WithParamInterface<int> {};
+class GptFp8 : public test::CpuFixture,
+               public testing::WithParamInterface<std::tuple<int, Fp8Recipe>> {
+ protected:
+  [[nodiscard]] static BuildOptions build(bool fp8 = true) {
+    BuildOptions options = training(DType::bf16, std::get<0>(GetParam()));
+    options.fp8 = fp8;
+    options.fp8_recipe = std::get<1>(GetParam());
+    return options;
+  }
+};
 
 // A product of random operands has an error of a few percent; errors of successive layers add up.
 TEST_P(GptFp8, GradientsHaveTheDirectionOfBf16Gradients) {
-  BuildOptions build = training(DType::bf16, GetParam());
-  ModelCase wide(*device_, *compute_, small_gpt, build);
-  build.fp8 = true;
-  ModelCase narrow(*device_, *compute_, small_gpt, build);
+  ModelCase wide(*device_, *compute_, small_gpt, build(/*fp8=*/false));
+  ModelCase narrow(*device_, *compute_, small_gpt, build());
 
   const ModelResult expected = wide.run(), got = narrow.run();
 
@@ -248,21 +255,19 @@ TEST_P(GptFp8, GradientsHaveTheDirectionOfBf16Gradients) {
 
 TEST_P(GptFp8, CachedWeightsGiveTheBitsOfRequantisedOnes) {
   for (const bool split : {false, true}) {
-    BuildOptions build = training(DType::bf16, GetParam());
-    build.fp8 = true;
-    build.split_backward = split;
-    const ModelResult expected = ModelCase(*device_, *compute_, small_gpt, build).run();
-    build.keep_fp8_weights = true;
+    BuildOptions options = build();
+    options.split_backward = split;
+    const ModelResult expected = ModelCase(*device_, *compute_, small_gpt, options).run();
+    options.keep_fp8_weights = true;
 
-    expect_same_bits(ModelCase(*device_, *compute_, small_gpt, build).run(), expected);
+    expect_same_bits(ModelCase(*device_, *compute_, small_gpt, options).run(), expected);
   }
 }
 
 TEST_P(GptFp8, CachedWeightsAreRequantisedAfterAChange) {
-  BuildOptions build = training(DType::bf16, GetParam());
-  build.fp8 = true;
-  build.keep_fp8_weights = true;
-  ModelCase model(*device_, *compute_, small_gpt, build);
+  BuildOptions options = build();
+  options.keep_fp8_weights = true;
+  ModelCase model(*device_, *compute_, small_gpt, options);
   Context context = model.context(0);
   const auto losses = [&] {
     model.model().forward(context);
@@ -277,7 +282,14 @@ TEST_P(GptFp8, CachedWeightsAreRequantisedAfterAChange) {
   EXPECT_EQ(losses(), expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(Blocks, GptFp8, testing::Values(1, 4));
+INSTANTIATE_TEST_SUITE_P(BlocksAndRecipes, GptFp8,
+                         testing::Combine(testing::Values(1, 4),
+                                          testing::Values(Fp8Recipe::tensor, Fp8Recipe::blockwise,
+                                                          Fp8Recipe::mxfp8)),
+                         [](const auto& info) {
+                           return fmt::format("{}In{}Blocks", name_of(std::get<1>(info.param)),
+                                              std::get<0>(info.param));
+                         });
 
 class TransformerBlocks : public test::CpuFixture, public testing::WithParamInterface<Variant> {};
 

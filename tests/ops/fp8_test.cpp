@@ -19,9 +19,9 @@ struct Quantized {
       : codes(format, transposed ? Shape{x.shape.back(), x.shape.rows()}
                                  : Shape{x.shape.rows(), x.shape.back()}),
         scale(DType::f32, {1}) {
-    const Tensor none;
-    ops::quantize_fp8(stream(),
-                      {transposed ? none : codes, transposed ? Tensor(codes) : none, scale}, x);
+    ops::Fp8Operand q;
+    (transposed ? q.turned : q.straight) = {codes, scale};
+    ops::quantize_fp8(stream(), q, x);
   }
   operator ops::Fp8Matrix() const { return {codes, scale}; }  // NOLINT: tests read better
 
@@ -105,9 +105,9 @@ TEST_P(Quantize, OneReadingForBothAndAKnownScaleGiveTheSameCodes) {
     const GuardedTensor again(format, codes.view().shape),
         again_turned(format, transposed.view().shape);
 
-    ops::quantize_fp8(stream(), {codes, transposed, scale}, x);
-    ops::encode_fp8(stream(), {again, {}, scale}, x);
-    ops::encode_fp8(stream(), {{}, again_turned, scale}, x);
+    ops::quantize_fp8(stream(), {{codes, scale}, {transposed, scale}}, x);
+    ops::encode_fp8(stream(), {{again, scale}, {}}, x);
+    ops::encode_fp8(stream(), {{}, {again_turned, scale}}, x);
 
     EXPECT_EQ(scale.raw(), straight.scale.raw());
     EXPECT_EQ(codes.raw(), straight.codes.raw());
@@ -122,7 +122,7 @@ TEST_P(Quantize, AScaleThatIsNotFiniteStaysSo) {
   const Quantized q(format, x);
   const GuardedTensor again(format, {1, 2});
 
-  ops::encode_fp8(stream(), {again, {}, q.scale}, x);
+  ops::encode_fp8(stream(), {{again, q.scale}, {}}, x);
 
   EXPECT_EQ(again.raw(), q.codes.raw());
   EXPECT_TRUE(std::isinf(q.scale.get()[0]));
@@ -267,7 +267,7 @@ TEST(LinearFp8Errors, NameTheOperand) {
   expect_error([&] { ops::linear_fp8(stream(), y, {plain, scale}, a); }, {"a holds f32"});
   expect_error(
       [&] {
-        ops::quantize_fp8(stream(), {a.codes, {}, scale}, y);
+        ops::quantize_fp8(stream(), {{a.codes, scale}, {}}, y);
       },
       {"quantize_fp8", "(2, 3)", "(2, 4)"});
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "runtime/device/gpu_facts.h"
 #include "runtime/ops/gemm/linear.h"
 #include "tests/ops/guarded_tensor.h"
 
@@ -49,6 +50,11 @@ GemmChoices parse(const std::string& text) {
 TEST(ProductKeys, AreTextAndBack) {
   EXPECT_EQ(ops::to_text(some_key), "768 8192 3072 TN bf16 bf16 f32 gelu_bias 16 120 fp32");
   EXPECT_EQ(ops::parse_gemm_key(ops::to_text(some_key)), some_key);
+  GemmKey blocks = some_key;
+  blocks.scaling_a = ops::Fp8Scaling::square_128;
+  blocks.scaling_b = ops::Fp8Scaling::row_128;
+  EXPECT_EQ(ops::to_text(blocks), "768 8192 3072 TN bf16 bf16 f32 gelu_bias 16 120 128x128*1x128");
+  EXPECT_EQ(ops::parse_gemm_key(ops::to_text(blocks)), blocks);
   for (const char* const text :
        {"", "768", "0 8192 3072 TN bf16 bf16 f32 bias 16 0 fp32",
         "1 1 1 TX bf16 bf16 f32 bias 16 0 fp32", "1 1 1 TN u8 bf16 f32 bias 16 0 fp32",
@@ -186,13 +192,18 @@ TEST_F(Tuning, MeasuresEveryKindOfProduct) {
     kind.epilogue = epilogue_apart(epilogue);
     EXPECT_TRUE(choices.algorithms.contains(kind)) << "is what runs apart";
   }
-  const GemmKey fp8{.m = 16,
-                    .n = 32,
-                    .k = 48,
-                    .transpose_a = true,
-                    .type_a = DType::f8e4m3,
-                    .type_b = DType::f8e4m3,
-                    .output = DType::bf16};
+  GemmKey fp8{.m = 16,
+              .n = 32,
+              .k = 48,
+              .transpose_a = true,
+              .type_a = DType::f8e4m3,
+              .type_b = DType::f8e4m3,
+              .output = DType::bf16};
+  ops::measure_gemm(stream(), fp8, choices);
+  EXPECT_GT(choices.algorithms.at(fp8).microseconds, 0);
+  if (cuda_facts().gpus.front().capability != 90) return;
+  fp8.scaling_a = ops::Fp8Scaling::square_128;
+  fp8.scaling_b = ops::Fp8Scaling::row_128;
   ops::measure_gemm(stream(), fp8, choices);
   EXPECT_GT(choices.algorithms.at(fp8).microseconds, 0);
 }

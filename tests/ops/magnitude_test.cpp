@@ -147,13 +147,13 @@ TEST_P(Magnitude, GivesTheCodesThatReadingTheTensorGives) {
       const GuardedTensor known_scale(DType::f32, {1});
       ops::activation_forward(stream(), y, x, ops::ActivationKind::gelu_tanh, amax);
 
-      ops::quantize_fp8(stream(), {codes, transposed, scale}, y);
-      ops::quantize_fp8(stream(), {known, known_transposed, known_scale}, y, amax);
+      ops::quantize_fp8(stream(), {{codes, scale}, {transposed, scale}}, y);
+      ops::quantize_fp8(stream(), {{known, known_scale}, {known_transposed, known_scale}}, y, amax);
       EXPECT_EQ(known_scale.raw(), scale.raw());
       EXPECT_EQ(known.raw(), codes.raw());
       EXPECT_EQ(known_transposed.raw(), transposed.raw());
 
-      ops::quantize_fp8(stream(), {known, {}, known_scale}, y, amax);
+      ops::quantize_fp8(stream(), {{known, known_scale}, {}}, y, amax);
       EXPECT_EQ(known_scale.raw(), scale.raw());
       EXPECT_EQ(known.raw(), codes.raw());
     }

@@ -348,6 +348,16 @@ TEST(StepTime, QuantisingOnceCostsLess) {
   EXPECT_LT(once, each);
 }
 
+TEST(StepTime, ScalesOfBlocksAreBytes) {
+  StepInput input = plan_input({.model = small, .precision = Precision::fp8});
+  const auto seconds = [&] { return estimate_step(input, hardware_file("h100")).total; };
+  const double whole = seconds();
+  input.build.fp8_recipe = Fp8Recipe::blockwise;
+
+  EXPECT_GT(seconds(), whole);
+  EXPECT_LT(seconds(), 1.05 * whole);
+}
+
 TEST(StepTime, WaitsForStorageThatIsTooSlow) {
   StepInput input = plan_input({.model = small, .micro_batches = 2});
   input.sample_bytes = 1e6;

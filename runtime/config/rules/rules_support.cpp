@@ -34,6 +34,24 @@ void check_fused_epilogues(const Subject& subject) {
   }
 }
 
+// Generation has no 8-bit matmuls.
+void check_fp8_recipe(const Subject& subject) {
+  const Config& config = subject.config;
+  const int own = subject.environment.capability;
+  if (config.device.type != DeviceChoice::cuda || own == 0 || subject.purpose == Purpose::generate)
+    return;
+  const bool hopper = own == 90, blackwell = own >= 100;
+  const bool mxfp8 = config.fp8_recipe == Fp8Recipe::mxfp8;
+  if (config.fp8_recipe == Fp8Recipe::tensor || (mxfp8 ? blackwell : hopper)) return;
+  refuse(subject, "fp8_recipe",
+         "{} needs a GPU of compute capability {}, and this one has {}.{}; use tensor{}",
+         name_of(config.fp8_recipe), mxfp8 ? "10.0 or more (Blackwell)" : "9.0 (Hopper)", own / 10,
+         own % 10,
+         hopper      ? " or blockwise"
+         : blackwell ? " or mxfp8"
+                     : "");
+}
+
 }  // namespace
 
 void check_device(const Subject& subject) {
@@ -144,6 +162,7 @@ void check_matmuls(const Subject& subject) {
            "bf16 or fp16",
            subject.config.model.family);
   }
+  check_fp8_recipe(subject);
   check_fused_epilogues(subject);
 }
 

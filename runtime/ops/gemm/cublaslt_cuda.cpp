@@ -156,10 +156,16 @@ bool fuses(Stream& stream, const Gemm& gemm) {
 
 bool multiplies_fp8(Stream& stream, const Gemm& p) {
   constexpr int oldest_with_fp8 = 89;
-  constexpr std::int64_t alignment = 16;
-  return CudaDevice::of(stream.device()).capability() >= oldest_with_fp8 &&
-         (p.type_a == DType::f8e4m3 || p.type_b == DType::f8e4m3) && p.m % alignment == 0 &&
-         p.k % alignment == 0 && common_alignment(p) >= alignment;
+  constexpr std::int64_t alignment = 16, rows_of_1x128 = 4;
+  if (CudaDevice::of(stream.device()).capability() < oldest_with_fp8 ||
+      (p.type_a != DType::f8e4m3 && p.type_b != DType::f8e4m3) || p.m % alignment != 0 ||
+      p.k % alignment != 0 || common_alignment(p) < alignment)
+    return false;
+  if (p.scaling_a == Fp8Scaling::tensor) return true;
+  if (p.scaling_a != Fp8Scaling::row_32 && p.n % rows_of_1x128 != 0) return false;
+  // As in fuses().
+  return stream.device().execution() != Execution::run ||
+         Library::get().has(CudaStream::of(stream), p);
 }
 
 const void* epilogue_bias(Stream& stream, const Tensor& bias, DType output) {

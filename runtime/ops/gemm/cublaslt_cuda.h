@@ -21,8 +21,9 @@ struct Gemm {
 
   const void* a = nullptr;
   const void* b = nullptr;
-  const float* scale_a = nullptr;  // of 8-bit operands, on the device
-  const float* scale_b = nullptr;
+  const void* scale_a = nullptr;  // of 8-bit operands, on the device
+  const void* scale_b = nullptr;
+  Fp8Scaling scaling_a = Fp8Scaling::tensor, scaling_b = Fp8Scaling::tensor;
   const void* c = nullptr;  // only read if beta is not 0; may be d
   void* d = nullptr;
   float beta = 0;
@@ -32,7 +33,7 @@ struct Gemm {
 };
 
 // Whether the library multiplies these 8-bit floats: not both e5m2, addresses and extents multiples
-// of 16 bytes, and a GPU with such matmuls.
+// of 16 bytes, and a GPU with such matmuls. With scales per block the library also has its say.
 [[nodiscard]] bool multiplies_fp8(Stream& stream, const Gemm& gemm);
 
 // Whether the device fuses epilogues and the library supports this one. Logs once per shape if it

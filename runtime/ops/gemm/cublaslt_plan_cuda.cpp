@@ -2,6 +2,7 @@
 #include "runtime/ops/gemm/cublaslt_plan_cuda.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 
 namespace trireme::ops::cuda {
@@ -38,6 +39,13 @@ cublasLtEpilogue_t epilogue_of(Epilogue epilogue) {
       return CUBLASLT_EPILOGUE_BGRADB;
   }
   return CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+std::int32_t scale_mode(Fp8Scaling scaling) {
+  constexpr std::array modes{
+      CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F, CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F,
+      CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F, CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0};
+  return modes[static_cast<std::size_t>(scaling)];
 }
 
 template <typename T>
@@ -100,7 +108,9 @@ GemmKey key_of(const Stream& stream, const Gemm& p) {
           .alignment = common_alignment(p),
           .processors = processors_of(stream),
           // Only f32 operands are rounded to TF32, and only if requested.
-          .tf32 = p.type_a == DType::f32 && stream.policy().matmul == MatmulPrecision::tf32};
+          .tf32 = p.type_a == DType::f32 && stream.policy().matmul == MatmulPrecision::tf32,
+          .scaling_a = p.scaling_a,
+          .scaling_b = p.scaling_b};
 }
 
 GemmPlan::Matrix GemmPlan::matrix(DType dtype, std::int64_t rows, std::int64_t columns) {
@@ -126,9 +136,13 @@ GemmPlan::GemmPlan(const GemmKey& key, const Gemm& p)
     set(description, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET,
         static_cast<std::int32_t>(key.processors));
   }
-  // Tensor cores' fast accumulation, with fewer bits, only for forward: gradients are e5m2.
-  if (key.type_a == DType::f8e4m3 && key.type_b == DType::f8e4m3)
+  if (key.scaling_a != Fp8Scaling::tensor) {
+    set(description, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, scale_mode(key.scaling_a));
+    set(description, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, scale_mode(key.scaling_b));
+  } else if (key.type_a == DType::f8e4m3 && key.type_b == DType::f8e4m3) {
+    // Tensor cores' fast accumulation, with fewer bits, only for forward: gradients are e5m2.
     set(description, CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{1});
+  }
   a_ = key.transpose_a ? matrix(key.type_a, key.k, key.m) : matrix(key.type_a, key.m, key.k);
   b_ = key.transpose_b ? matrix(key.type_b, key.n, key.k) : matrix(key.type_b, key.k, key.n);
   d_ = matrix(key.output, key.m, key.n);

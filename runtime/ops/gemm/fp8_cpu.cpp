@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Codes are widened, which is exact, and multiplied in f32. Chunk sizes are constants: the same
-// call gives the same bits.
+// Codes are widened, with blocks also scaled, both exactly, and multiplied in f32. Chunk sizes are
+// constants: the same call gives the same bits.
 #include <algorithm>
 
 #include "runtime/device/cpu/cpu_stream.h"
@@ -66,26 +66,74 @@ struct Encoding {
 template <typename Action>
 void visit_encoding(const Fp8Operand& q, const Tensor& x, const Action& action) {
   visit_compute_dtype(x.dtype, [&](auto from) {
-    visit_float8(q.codes.empty() ? q.transposed.dtype : q.codes.dtype, [&](auto to) {
+    visit_float8(q.any().codes.dtype, [&](auto to) {
       using Code = decltype(to);
       using T = decltype(from);
-      action(Encoding<Code, T>{q.codes.empty() ? nullptr : q.codes.as<Code>(),
-                               q.transposed.empty() ? nullptr : q.transposed.as<Code>(),
-                               q.scale.as<float>(), x.as<T>(), x.shape.rows(), x.shape.back()});
+      action(Encoding<Code, T>{q.straight.codes.empty() ? nullptr : q.straight.codes.as<Code>(),
+                               q.turned.codes.empty() ? nullptr : q.turned.codes.as<Code>(),
+                               q.any().scale.as<float>(), x.as<T>(), x.shape.rows(),
+                               x.shape.back()});
     });
   });
 }
 
+constexpr std::int64_t side = Fp8Blocks::side;
+using Square = float[side][side];
+
+// Codes and scales of x, a square of the matrix from (row, column) on.
+void encode_square(const Fp8BlockCodes& to, const Square& x, std::int64_t row,
+                   std::int64_t column) {
+  const Fp8Blocks& blocks = to.blocks;
+  const std::int64_t height = std::min(side, blocks.rows - row),
+                     width = std::min(side, blocks.columns - column);
+  if (blocks.scaling == Fp8Scaling::row_32)
+    std::fill_n(to.scales + blocks.place(row, column), 4 * side, std::byte{0});
+  for (std::int64_t r = 0; r < height; r += blocks.high()) {
+    for (std::int64_t c = 0; c < width; c += blocks.wide()) {
+      const std::int64_t below = std::min(r + blocks.high(), height),
+                         columns = std::min(blocks.wide(), width - c);
+      std::uint32_t largest = 0;
+      for (std::int64_t i = r; i < below; ++i)
+        largest = std::max(largest, largest_magnitude_of(x[i] + c, columns));
+      const Fp8Scale factor(largest, f8e4m3::largest);
+      blocks.store(to.scales, row + r, column + c, factor.scale);
+      for (std::int64_t i = r; i < below; ++i) {
+        f8e4m3* const out = to.codes + (row + i) * blocks.columns + column + c;
+#pragma omp simd
+        for (std::int64_t j = 0; j < columns; ++j)
+          store(out[j], x[i][c + j] * factor.inverse);
+      }
+    }
+  }
+}
+
+template <typename T>
+void encode_blocks(const Fp8BlockCodes& to, const Fp8BlockCodes& to_turned, const T* x) {
+  const std::int64_t rows = to.blocks.rows, columns = to.blocks.columns;
+  static thread_local Square straight, turned;
+  for (std::int64_t row = 0; row < rows; row += side) {
+    for (std::int64_t column = 0; column < columns; column += side) {
+      for (std::int64_t r = 0; r < std::min(side, rows - row); ++r) {
+        for (std::int64_t c = 0; c < std::min(side, columns - column); ++c)
+          turned[c][r] = straight[r][c] = load(x[(row + r) * columns + column + c]);
+      }
+      if (to.codes != nullptr) encode_square(to, straight, row, column);
+      if (to_turned.codes != nullptr) encode_square(to_turned, turned, column, row);
+    }
+  }
+}
+
 // Rows of codes at any stride.
 struct Codes {
-  const std::byte* data;
-  const float* scale;
+  const std::byte *data, *scales;
+  Fp8Blocks blocks;
   std::int64_t rows;
   DType dtype;
 
   explicit Codes(const Fp8Matrix& matrix)
       : data(matrix.codes.data),
-        scale(matrix.scale.as<float>()),
+        scales(matrix.scale.data),
+        blocks{matrix.scaling, matrix.codes.shape[0], matrix.codes.shape[1]},
         rows(matrix.codes.shape[0]),
         dtype(matrix.codes.dtype) {}
 
@@ -96,6 +144,20 @@ struct Codes {
       copy_rows(to, stride, reinterpret_cast<const Code*>(data) + first * depth, depth, count,
                 depth);
     });
+    if (blocks.scaling == Fp8Scaling::tensor) return;
+    for (std::int64_t row = 0; row < count; ++row) {
+      for (std::int64_t at = 0; at < depth; at += blocks.wide()) {
+        const float scale = blocks.load(scales, first + row, at);
+        float* const block = to + row * stride + at;
+#pragma omp simd
+        for (std::int64_t i = 0; i < std::min(blocks.wide(), depth - at); ++i)
+          block[i] *= scale;
+      }
+    }
+  }
+  // Of all codes.
+  [[nodiscard]] float scale() const {
+    return blocks.scaling == Fp8Scaling::tensor ? blocks.load(scales, 0, 0) : 1.0F;
   }
 };
 
@@ -108,7 +170,7 @@ struct Gemm {
   std::int64_t depth;
 
   void operator()() const {
-    const float scale = *a.scale * *b.scale;
+    const float scale = a.scale() * b.scale();
     const std::int64_t stride = padded_stride(depth);
     const std::int64_t a_rows = std::min(chunk_rows, a.rows);
     const std::int64_t b_rows = std::min(chunk_columns, b.rows);
@@ -139,6 +201,17 @@ struct Gemm {
 }  // namespace
 
 void quantize_fp8(Stream& stream, const Fp8Operand& q, const Tensor& x, const Tensor& amax) {
+  if (q.any().scaling != Fp8Scaling::tensor) {
+    const std::int64_t rows = x.shape.rows(), columns = x.shape.back();
+    const Fp8BlockCodes straight(q.straight, q.any().scaling, rows, columns),
+        turned(q.turned, q.any().scaling, columns, rows);
+    visit_compute_dtype(x.dtype, [&](auto type) {
+      enqueue(stream, [straight, turned, from = x.as<decltype(type)>()] {
+        encode_blocks(straight, turned, from);
+      });
+    });
+    return;
+  }
   const std::uint32_t* const known = amax.empty() ? nullptr : amax.as<std::uint32_t>();
   visit_encoding(q, x, [&](const auto& encoding) {
     enqueue(stream, [encoding, known] {

@@ -5,6 +5,7 @@
 #include "runtime/ops/elementwise/elementwise.h"
 #include "runtime/ops/gemm/cublaslt_cuda.h"
 #include "runtime/ops/gemm/fp8.h"
+#include "runtime/ops/gemm/fp8_blocks_cuda.h"
 #include "runtime/ops/gemm/fp8_math.h"
 #include "runtime/ops/gemm/matmul_tile_cuda.h"
 
@@ -109,17 +110,18 @@ __global__ void encode_turned_kernel(Encoding<Code, T> e) {
 template <typename Action>
 void visit_encoding(const Fp8Operand& q, const Tensor& x, const Action& action) {
   visit_compute_dtype(x.dtype, [&](auto from) {
-    visit_float8(q.codes.empty() ? q.transposed.dtype : q.codes.dtype, [&](auto to) {
+    visit_float8(q.any().codes.dtype, [&](auto to) {
       using T = decltype(from);
       using Code = decltype(to);
-      const Encoding<Code, T> e{.codes = q.codes.empty() ? nullptr : q.codes.as<Code>(),
-                                .turned = q.transposed.empty() ? nullptr : q.transposed.as<Code>(),
-                                .scale = q.scale.as<float>(),
-                                .partial = nullptr,
-                                .partials = 0,
-                                .x = x.as<T>(),
-                                .rows = x.shape.rows(),
-                                .columns = x.shape.back()};
+      const Encoding<Code, T> e{
+          .codes = q.straight.codes.empty() ? nullptr : q.straight.codes.as<Code>(),
+          .turned = q.turned.codes.empty() ? nullptr : q.turned.codes.as<Code>(),
+          .scale = q.any().scale.as<float>(),
+          .partial = nullptr,
+          .partials = 0,
+          .x = x.as<T>(),
+          .rows = x.shape.rows(),
+          .columns = x.shape.back()};
       // A transposed output is read and written by rows; otherwise all is one row.
       const std::int64_t row = e.turned == nullptr ? x.count() : e.columns;
       const bool fits = packs_fit(e.x, row, pack_width<T>) &&
@@ -142,17 +144,43 @@ void encode(Stream& stream, const Encoding<Code, T>& e) {
   }
 }
 
+void quantize_blocks(Stream& stream, const Fp8Operand& q, const Tensor& x) {
+  const std::int64_t rows = x.shape.rows(), columns = x.shape.back();
+  visit_compute_dtype(x.dtype, [&](auto from) {
+    using T = decltype(from);
+    const Fp8BlockCodes straight(q.straight, q.any().scaling, rows, columns),
+        turned(q.turned, q.any().scaling, columns, rows);
+    const bool turns = turned.codes != nullptr;
+    const bool fits = packs_fit(x.as<T>(), columns, pack_width<T>) &&
+                      packs_fit(straight.codes, 0, pack_width<T>) &&
+                      packs_fit(turned.codes, rows, turns ? pack_width<T> : 1);
+    with_width<T>(fits, [&](auto width) {
+      blocks::encode<decltype(width)::value>(stream, straight, turned, x.as<T>());
+    });
+  });
+}
+
 // The operands of linear_fp8: y (m, n) from a (m, k) and b (n, k).
 template <typename T, typename A, typename B>
 struct Operands {
   T* y;
   const A* a;
   const B* b;
-  const float *scale_a, *scale_b, *bias;
+  const std::byte *scale_a, *scale_b;
+  Fp8Blocks blocks_a, blocks_b;
+  const float* bias;
   const T* rounded_bias;  // in place of `bias`
   const T* residual;
   std::int64_t m, n, k;
 };
+
+// An element, scaled where blocks have their own scales.
+template <typename Code>
+__device__ float element(const Code* codes, const std::byte* scales, const Fp8Blocks& blocks,
+                         std::int64_t row, std::int64_t column) {
+  const float code = load(codes[row * blocks.columns + column]);
+  return blocks.scaling == Fp8Scaling::tensor ? code : code * blocks.load(scales, row, column);
+}
 
 template <typename T, typename A, typename B>
 __global__ void matmul_kernel(Operands<T, A, B> p) {
@@ -165,17 +193,19 @@ __global__ void matmul_kernel(Operands<T, A, B> p) {
   for (std::int64_t first = 0; first < p.k; first += depth) {
     fill_along_terms(rows, [&](int place, int term) {
       const bool inside = row + place < p.m && first + term < p.k;
-      return inside ? load(p.a[(row + place) * p.k + first + term]) : 0.0F;
+      return inside ? element(p.a, p.scale_a, p.blocks_a, row + place, first + term) : 0.0F;
     });
     fill_along_terms(columns, [&](int place, int term) {
       const bool inside = column + place < p.n && first + term < p.k;
-      return inside ? load(p.b[(column + place) * p.k + first + term]) : 0.0F;
+      return inside ? element(p.b, p.scale_b, p.blocks_b, column + place, first + term) : 0.0F;
     });
     __syncthreads();
     sums.add(rows, columns);
     __syncthreads();
   }
-  const float scale = *p.scale_a * *p.scale_b;
+  const bool whole = p.blocks_a.scaling == Fp8Scaling::tensor;
+  const float scale =
+      whole ? p.blocks_a.load(p.scale_a, 0, 0) * p.blocks_b.load(p.scale_b, 0, 0) : 1.0F;
   sums.give([&](int r, int c, float sum) {
     if (row + r >= p.m || column + c >= p.n) return;
     const std::int64_t at = (row + r) * p.n + column + c;
@@ -199,8 +229,10 @@ void multiply_by_kernel(Stream& stream, const Tensor& y, const Fp8Matrix& a, con
         const Operands<T, A, B> p{.y = y.as<T>(),
                                   .a = a.codes.as<A>(),
                                   .b = b.codes.as<B>(),
-                                  .scale_a = a.scale.as<float>(),
-                                  .scale_b = b.scale.as<float>(),
+                                  .scale_a = a.scale.data,
+                                  .scale_b = b.scale.data,
+                                  .blocks_a = {a.scaling, a.codes.shape[0], a.codes.shape[1]},
+                                  .blocks_b = {b.scaling, b.codes.shape[0], b.codes.shape[1]},
                                   .bias = bias.empty() || rounded ? nullptr : bias.as<float>(),
                                   .rounded_bias = rounded ? bias.as<T>() : nullptr,
                                   .residual = residual.empty() ? nullptr : residual.as<T>(),
@@ -217,6 +249,10 @@ void multiply_by_kernel(Stream& stream, const Tensor& y, const Fp8Matrix& a, con
 }  // namespace
 
 void quantize_fp8(Stream& stream, const Fp8Operand& q, const Tensor& x, const Tensor& amax) {
+  if (q.any().scaling != Fp8Scaling::tensor) {
+    quantize_blocks(stream, q, x);
+    return;
+  }
   visit_encoding(q, x, [&](auto e, auto width) {
     using T = std::remove_cv_t<std::remove_pointer_t<decltype(e.x)>>;
     constexpr int w = decltype(width)::value;
@@ -257,8 +293,10 @@ void linear_fp8(Stream& stream, const Tensor& y, const Fp8Matrix& a, const Fp8Ma
             .output = y.dtype,
             .a = b.codes.data,
             .b = a.codes.data,
-            .scale_a = b.scale.as<float>(),
-            .scale_b = a.scale.as<float>(),
+            .scale_a = b.scale.data,
+            .scale_b = a.scale.data,
+            .scaling_a = b.scaling,
+            .scaling_b = a.scaling,
             .c = residual.data,
             .d = y.data,
             .beta = residual.empty() ? 0.0F : 1.0F};

@@ -18,6 +18,26 @@ constexpr std::array<std::string_view, 5> epilogue_names = {"none", "bias", "gel
 constexpr std::array operand_types = {DType::f32, DType::bf16, DType::f16, DType::f8e4m3,
                                       DType::f8e5m2};
 
+constexpr std::array<std::string_view, 4> scaling_names = {"fp32", "1x128", "128x128", "1x32"};
+
+std::string arithmetic_of(const GemmKey& key) {
+  const auto name = [](Fp8Scaling it) { return scaling_names[static_cast<std::size_t>(it)]; };
+  if (key.scaling_a != Fp8Scaling::tensor)
+    return fmt::format("{}*{}", name(key.scaling_a), name(key.scaling_b));
+  return key.tf32 ? "tf32" : "fp32";
+}
+
+// Words that arithmetic_of() does not make are found by comparing the whole text.
+void read_arithmetic(const std::string& text, GemmKey& key) {
+  key.tf32 = text == "tf32";
+  for (std::size_t i = 1; i < scaling_names.size(); ++i) {
+    if (text.starts_with(fmt::format("{}*", scaling_names[i])))
+      key.scaling_a = static_cast<Fp8Scaling>(i);
+    if (text.ends_with(fmt::format("*{}", scaling_names[i])))
+      key.scaling_b = static_cast<Fp8Scaling>(i);
+  }
+}
+
 bool read_type(std::istream& in, DType& type) {
   std::string name;
   in >> name;
@@ -53,7 +73,8 @@ Epilogue epilogue_apart(Epilogue epilogue) {
 std::size_t plan_hash(const GemmKey& key) {
   PlanHash hash;
   hash.add(key.m, key.n, key.k, key.transpose_a, key.transpose_b, key.type_a, key.type_b,
-           key.output, key.epilogue, key.alignment, key.processors, key.tf32);
+           key.output, key.epilogue, key.alignment, key.processors, key.tf32, key.scaling_a,
+           key.scaling_b);
   return hash.value();
 }
 
@@ -62,7 +83,7 @@ std::string to_text(const GemmKey& key) {
                      key.transpose_a ? 'T' : 'N', key.transpose_b ? 'T' : 'N', name_of(key.type_a),
                      name_of(key.type_b), name_of(key.output),
                      epilogue_names[static_cast<std::size_t>(key.epilogue)], key.alignment,
-                     key.processors, key.tf32 ? "tf32" : "fp32");
+                     key.processors, arithmetic_of(key));
 }
 
 std::optional<GemmKey> parse_gemm_key(std::string_view text) {
@@ -74,7 +95,7 @@ std::optional<GemmKey> parse_gemm_key(std::string_view text) {
     return std::nullopt;
   std::string arithmetic;
   in >> key.alignment >> key.processors >> arithmetic;
-  key.tf32 = arithmetic == "tf32";
+  read_arithmetic(arithmetic, key);
   // Exactly what to_text() writes: no other spelling, sign or trailing text.
   if (!in || key.m < 1 || key.n < 1 || key.k < 1 || key.processors < 0 ||
       !std::has_single_bit(key.alignment) || to_text(key) != text)

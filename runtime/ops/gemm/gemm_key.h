@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "runtime/base/dtype.h"
+#include "runtime/ops/gemm/fp8.h"
 
 namespace trireme::ops {
 
@@ -29,6 +30,7 @@ struct GemmKey {
   std::uint32_t alignment = 16;  // of every address, in bytes; 16 or less
   int processors = 0;            // multiprocessors to use; 0: all
   bool tf32 = false;             // f32 operands rounded to TF32
+  Fp8Scaling scaling_a = Fp8Scaling::tensor, scaling_b = Fp8Scaling::tensor;  // of 8-bit operands
 
   friend auto operator<=>(const GemmKey&, const GemmKey&) = default;
 };
@@ -39,6 +41,7 @@ struct GemmKey {
 [[nodiscard]] std::size_t plan_hash(const GemmKey& key);
 
 // "768 8192 3072 TN bf16 bf16 bf16 bias 16 0 fp32", and back; nothing if the text is not a key.
+// With scales per block the last word is theirs: "128x128*1x128".
 [[nodiscard]] std::string to_text(const GemmKey& key);
 [[nodiscard]] std::optional<GemmKey> parse_gemm_key(std::string_view text);
 

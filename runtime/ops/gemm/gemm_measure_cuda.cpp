@@ -32,8 +32,8 @@ class Operands {
             .b = add(key.k * key.n, key.type_b),
             .d = add(results, key.output)};
     if (size_of(key.type_a) == 1) {
-      gemm.scale_a = reinterpret_cast<const float*>(add(1, DType::f32));
-      gemm.scale_b = reinterpret_cast<const float*>(add(1, DType::f32));
+      gemm.scale_a = add_scales(gemm.scaling_a = key.scaling_a, key.m);
+      gemm.scale_b = add_scales(gemm.scaling_b = key.scaling_b, key.n);
     }
     if (key.epilogue == Epilogue::bias || key.epilogue == Epilogue::gelu_bias)
       gemm.bias = add(key.m, key.output);
@@ -55,6 +55,10 @@ class Operands {
     const Buffer& buffer = buffers_.emplace_back(stream_.device(), bytes, MemoryKind::device);
     stream_.device().fill_zero(stream_, buffer.data(), bytes);
     return buffer.data() + shift;
+  }
+
+  const void* add_scales(Fp8Scaling scaling, std::int64_t rows) {
+    return add(fp8_scale_shape(scaling, {rows, key_.k}).count(), fp8_scale_dtype(scaling));
   }
 
   Stream& stream_;

@@ -173,6 +173,7 @@ TEST(KernelCounts, AreWhatOperationsDeclare) {
   expect_declared_kernels("gpt_tiny.yaml", {"precision=fp8", "reproducibility=fast"});
   expect_declared_kernels("gpt_tiny.yaml", {"precision=fp8", "model.dropout=0"});
   expect_declared_kernels("llama_tiny.yaml", {"precision=fp8"});
+  expect_declared_kernels("gpt_tiny.yaml", {"precision=fp8", "fp8_recipe=blockwise"});
   expect_declared_kernels("bert_tiny.yaml", {"precision=fp8", "model.dropout=0"});
   expect_declared_kernels("gpt2_124m.yaml", {"train.global_batch=128"});
   expect_declared_kernels("qwen3_0_6b.yaml", {"train.global_batch=1", "train.micro_batch=1"});

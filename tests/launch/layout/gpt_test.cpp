@@ -211,6 +211,21 @@ TEST_F(GptLayout, Fp8ChangesNoBitEither) {
                                             {4, "tensor=4 sequence=true recompute=selective"}});
 }
 
+// Blocks of scales end with the tensor blocks, which here are narrower than 128 or 32 columns.
+TEST_F(GptLayout, BlockwiseFp8ChangesNoBitEither) {
+  expect_same_bits(run({"precision=fp8", "fp8_recipe=blockwise"}),
+                   {{2, "data=2 zero=3"},
+                    {2, "pipeline=2 schedule=zero-bubble"},
+                    {4, "tensor=4 sequence=true recompute=selective"}});
+}
+
+TEST_F(GptLayout, Mxfp8ChangesNoBitEither) {
+  expect_same_bits(run({"precision=fp8", "fp8_recipe=mxfp8"}),
+                   {{2, "data=2 zero=3"},
+                    {2, "pipeline=2 schedule=zero-bubble"},
+                    {4, "tensor=4 sequence=true recompute=selective"}});
+}
+
 TEST_F(GptLayout, Bf16ChangesNoBitEither) {
   expect_same_bits(run({"precision=bf16"}),
                    {{2, "data=2 zero=3"},
