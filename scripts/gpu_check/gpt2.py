@@ -14,7 +14,7 @@ import subprocess
 import basics
 import training
 from basics import VERBOSE, require_cudnn_attention
-from harness import NotProvable, Row, RunFailed, failed, falls, judged, proved, worst_relative
+from harness import NotProvable, Row, RunFailed, failed, falls, judged, not_proved, proved, worst_relative
 from workloads import write_tokens
 
 REAL = {"layers": 12, "hidden": 768, "heads": 12, "context": 1024, "vocabulary": 50257}
