@@ -50,28 +50,13 @@ void RowLinear::forward(const Context& context, const Tensor& y, const Tensor& x
 // Writes the blocks' products, to be summed.
 void RowLinear::multiply(const Context& context, const Tensor& x, const Tensor& weight,
                          const Tensor& x_amax) const {
-  if (sum_.chunks() > 1) {
-    const Shape part = sum_.chunk_of(block_);
-    for (std::int64_t chunk = 0; chunk < sum_.chunks(); ++chunk) {
-      for (std::int64_t b = 0; b < blocks_; ++b) {
-        matmul_.forward(context, b, sum_.block(context, b, chunk),
-                        block_of(x, b * sum_.chunks() + chunk, part),
-                        block_of(weight, b, weight_block_));
-      }
-      sum_.start(context, chunk);
-    }
-    return;
-  }
-  for (std::int64_t b = 0; b < blocks_; ++b) {
-    matmul_.forward(context, b, sum_.block(context, b), block_of(x, b, block_),
+  const auto multiply = [&](std::int64_t b, const RowRun& run, const Tensor& to) {
+    matmul_.forward(context, b, to, run.of(block_of(x, b, block_)),
                     block_of(weight, b, weight_block_), {}, {}, value_of(x_amax, b));
-  }
-  if (adapter_) {
-    const Tensor first = sum_.block(context, 0);
-    const Tensor all{first.data, first.dtype, blocks_of(blocks_, sum_.rows().whole())};
-    adapter_->forward(context, {all, blocks_}, {x, blocks_});
-  }
-  sum_.start(context);
+  };
+  sum_.start(context, multiply, [&](const RowRun&, const Tensor& all) {
+    if (adapter_) adapter_->forward(context, {all, blocks_}, {x, blocks_});
+  });
 }
 
 void RowLinear::backward_gelu(const Context& context, const Tensor& dx, const Tensor& dy,

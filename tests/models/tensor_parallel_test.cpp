@@ -224,6 +224,16 @@ TEST_F(TensorParallelVolume, OfABlockIsFourAllReduces) {
   }
 }
 
+// In both directions.
+TEST_F(TensorParallelVolume, OfABlockIsAsManyBytesInChunks) {
+  if (size() == 1) GTEST_SKIP() << "one rank sends nothing";
+  for (const Mode& mode : {Mode{.chunks = 2}, Mode{.compute = DType::bf16, .chunks = 4}}) {
+    EXPECT_EQ(of_block(Verb::all_reduce, mode),
+              (VerbStats{.calls = 4U * static_cast<std::uint64_t>(mode.chunks),
+                         .bytes = 4 * tokens * hidden * 4}));
+  }
+}
+
 // Korthikanti et al.: every all-reduce becomes a reduce-scatter and an all-gather with the same
 // total volume. Gathers use the compute dtype. The norms add their two vectors.
 TEST_F(TensorParallelVolume, OfABlockIsTheSameWithSplitSequences) {
