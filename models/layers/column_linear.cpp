@@ -79,8 +79,8 @@ void ColumnLinear::backward(const Context& context, const Tensor& dx, const Tens
                            block_of(weight, b, weight_block_), {},
                            {.operand = value_of(dy_amax, b)});
   };
-  const auto adapt = [&](const RowRun&, const Tensor& all) {
-    if (adapter_) adapter_->backward_input(context, {all, blocks_}, {dy, blocks_});
+  const auto adapt = [&](const RowRun& run, const Tensor& all) {
+    if (adapter_) adapter_->backward_input(context, {all, blocks_}, {dy, blocks_, run});
   };
   if (blocked_) {
     sum_.start(context, multiply, adapt);

@@ -54,8 +54,8 @@ void RowLinear::multiply(const Context& context, const Tensor& x, const Tensor& 
     matmul_.forward(context, b, to, run.of(block_of(x, b, block_)),
                     block_of(weight, b, weight_block_), {}, {}, value_of(x_amax, b));
   };
-  sum_.start(context, multiply, [&](const RowRun&, const Tensor& all) {
-    if (adapter_) adapter_->forward(context, {all, blocks_}, {x, blocks_});
+  sum_.start(context, multiply, [&](const RowRun& run, const Tensor& all) {
+    if (adapter_) adapter_->forward(context, {all, blocks_}, {x, blocks_, run});
   });
 }
 

@@ -117,7 +117,13 @@ INSTANTIATE_TEST_SUITE_P(
              .split_backward = true,
              .family = "Llama",
              .adapted = true},
-        Mode{.sequence = true, .recompute = Recompute::full, .family = "Llama", .adapted = true}),
+        Mode{.sequence = true, .recompute = Recompute::full, .family = "Llama", .adapted = true},
+        Mode{.adapted = true, .chunks = 2},
+        Mode{.compute = DType::bf16,
+             .split_backward = true,
+             .family = "Llama",
+             .adapted = true,
+             .chunks = 4}),
     [](const auto& info) {
       const Mode& mode = info.param;
       return fmt::format("{}{}{}{}{}{}{}", mode.adapted ? "Adapted" : "", mode.family,

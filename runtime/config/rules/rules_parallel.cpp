@@ -66,9 +66,6 @@ void check_tensor_chunks(const Subject& subject) {
            "{} with precision: fp8, whose scales are computed over all rows; use 1, or another "
            "precision",
            chunks);
-  if (config.lora.rank > 0)
-    refuse(subject, key, "{} with lora.rank: {}, whose matmuls take all rows at once; use 1",
-           chunks, config.lora.rank);
   const Extent& rows = subject.limits.rows;
   const std::int64_t all = config.train.micro_batch * rows.value;
   if (all % chunks != 0)

@@ -80,7 +80,10 @@ TEST_F(EmulatedModes, BertsAgreeWithTheCpuEngine) {
 
 TEST_F(EmulatedModes, AdaptersAgreeWithTheCpuEngine) {
   expect_cpu_losses(adapted({}),
-                    {{1, ""}, {2, "tensor=2 sequence=true"}, {4, "data=2 pipeline=2 zero=3"}},
+                    {{1, ""},
+                     {2, "tensor=2 sequence=true"},
+                     {2, "tensor=2 tensor_chunks=2"},
+                     {4, "data=2 pipeline=2 zero=3"}},
                     agreement);
 }
 
