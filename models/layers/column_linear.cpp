@@ -36,7 +36,8 @@ ColumnLinear::ColumnLinear(Blueprint& blueprint, std::string_view name,
                                               .axis = 0,
                                               .parts = options.parts,
                                               .lead = options.lead,
-                                              .rows = block_.rows()});
+                                              .rows = block_.rows(),
+                                              .held = sum.chunks() > 1 ? matmul_.held_bytes() : 0});
   if (!options.bias) return;
   bias_ = blueprint.parameter({.name = "bias",
                                .shape = {options.outputs},
@@ -75,15 +76,15 @@ void ColumnLinear::backward(const Context& context, const Tensor& dx, const Tens
                             const Tensor& x, const Tensor& dy_amax) const {
   const Tensor weight = context.params.compute(weight_);
   const auto multiply = [&](std::int64_t b, const RowRun& run, const Tensor& to) {
-    matmul_.backward_input(context, b, to, run.of(block_of(dy, b, block_)),
+    matmul_.backward_input(context, b, to, block_of(dy, b, block_),
                            block_of(weight, b, weight_block_), {},
-                           {.operand = value_of(dy_amax, b)});
+                           {.operand = value_of(dy_amax, b)}, run);
   };
   const auto adapt = [&](const RowRun& run, const Tensor& all) {
     if (adapter_) adapter_->backward_input(context, {all, blocks_}, {dy, blocks_, run});
   };
   if (blocked_) {
-    sum_.start(context, multiply, adapt);
+    sum_.start(context, matmul_.by_block(), multiply, adapt);
   } else {
     multiply(0, {}, dx);
     adapt({}, dx);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "runtime/nn/layer.h"
+#include "models/layers/blocks.h"
 #include "runtime/ops/gemm/fp8.h"
 
 namespace trireme {
@@ -36,13 +36,16 @@ class Fp8Matmuls {
     return context(amax_).range(0, shares_x() ? amax_.shape[0] : 1);
   }
 
-  // For block b; call it for all blocks in order, with no other use of workspace in between.
-  // Operands as in ops/linear.h, plus the largest magnitude, (1) u32, of x or dy if it is known.
+  // The part of workspace that holds codes.
+  [[nodiscard]] std::size_t workspace_bytes() const { return scale_ + sizeof(float); }
+  // For block b; call it for all blocks in order, with no other use of workspace_bytes() in
+  // between. Operands as in ops/linear.h, plus the largest magnitude, (1) u32, of x or dy if it is
+  // known. y, or dx, has the rows `run`, call by call in order; the first one makes all codes.
   void forward(const Context& context, std::int64_t b, const Tensor& y, const Tensor& x,
-               const Tensor& w, const Tensor& bias, const Tensor& residual,
-               const Tensor& x_amax) const;
+               const Tensor& w, const Tensor& bias, const Tensor& residual, const Tensor& x_amax,
+               const RowRun& run) const;
   void backward_input(const Context& context, std::int64_t b, const Tensor& dx, const Tensor& dy,
-                      const Tensor& w, const Tensor& dy_amax) const;
+                      const Tensor& w, const Tensor& dy_amax, const RowRun& run) const;
   void backward_weight(const Context& context, std::int64_t b, const Tensor& dw, const Tensor& dy,
                        const Tensor& x, const Tensor& dy_amax) const;
 
@@ -57,9 +60,10 @@ class Fp8Matmuls {
   [[nodiscard]] ops::Fp8Operand kept_weight(const Context& context, std::int64_t b) const;
   // Codes of dy. The first product makes both: its own in workspace, the other's in `later_`.
   [[nodiscard]] ops::Fp8Operand gradient(const Context& context, std::int64_t b) const;
-  // Codes of dy made for a single product.
+  // Codes of dy made for a single product, by its first call.
   [[nodiscard]] ops::Fp8Matrix gradient_alone(const Context& context, const Tensor& dy,
-                                              bool transposed, const Tensor& amax) const;
+                                              bool transposed, const Tensor& amax,
+                                              bool first) const;
   [[nodiscard]] bool shares_x() const { return kind_ == LinearKind::column; }
 
   LinearKind kind_;

@@ -35,13 +35,17 @@ LowRankAdapter::LowRankAdapter(Blueprint& blueprint, const AdaptedWeight& weight
                                .shard_parts = column_ ? weight.parts : 1,
                                .shard_lead = column_ ? weight.lead : 1,
                                .adapter = true});
-  const auto bytes = [&](std::int64_t width) {
+  const auto aligned = [](std::size_t bytes) {
     constexpr std::size_t alignment = 256;  // the fastest for tensor cores
-    const std::size_t all = static_cast<std::size_t>(rows_ * width) * size_of(blueprint.compute());
-    return (all + alignment - 1) / alignment * alignment;
+    return (bytes + alignment - 1) / alignment * alignment;
+  };
+  const auto bytes = [&](std::int64_t width) {
+    return aligned(static_cast<std::size_t>(rows_ * width) * size_of(blueprint.compute()));
   };
   narrow_bytes_ = bytes(rank_);
-  workspace_ = blueprint.workspace(2 * narrow_bytes_ + bytes(b_[0]));
+  const std::size_t held = aligned(weight.held);
+  workspace_ = blueprint.workspace(held + 2 * narrow_bytes_ + bytes(b_[0]));
+  workspace_.offset += held;
   workspace_.dtype = blueprint.compute();
   if (!blocked_ || !blueprint.options().training) return;
   const Shape& whole = column_ ? a_ : b_;

@@ -11,6 +11,7 @@ struct AdaptedWeight {
   std::int64_t outputs = 0, inputs = 0;
   int axis = 0, parts = 1, lead = 1;
   std::int64_t rows = 0;  // of a micro-batch, B * T
+  std::size_t held = 0;   // bytes of workspace that products beside it hold
 };
 
 // A (rows, width) tensor per tensor block, contiguous, or a single one that all blocks share; of

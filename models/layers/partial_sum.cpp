@@ -10,8 +10,7 @@ PartialSum::PartialSum(Blueprint& blueprint, const RowSplit& rows)
     : rows_(rows),
       blocks_(blueprint.tensor().local()),
       chunks_(blueprint.tensor().blocked() ? blueprint.options().tensor_chunks : 1) {
-  const BuildOptions& options = blueprint.options();
-  TRIREME_EXPECTS(chunks_ == 1 || (!options.fp8 && !options.sequence && rows.rows() % chunks_ == 0),
+  TRIREME_EXPECTS(chunks_ == 1 || (!blueprint.options().sequence && rows.rows() % chunks_ == 0),
                   "{} rows of a micro-batch in {} chunks", rows.rows(), chunks_);
   if (!blueprint.tensor().blocked()) return;
   const Shape& whole = rows.whole();

@@ -15,20 +15,23 @@ class PartialSum {
   PartialSum(Blueprint& blueprint, const RowSplit& rows);
 
   [[nodiscard]] const RowSplit& rows() const { return rows_; }
+  [[nodiscard]] std::int64_t chunks() const { return chunks_; }
   // Sums in chunks of rows (BuildOptions::tensor_chunks): multiply(b, run, block) writes local
   // block b's contribution to the rows `run` to `block` (rows / chunks, C), complete(run, blocks)
-  // may add to those of all local blocks; the chunk's sum then starts and overlaps the chunks after
-  // it. Work enqueued until finish() overlaps the last.
+  // may add to those of all local blocks; the chunk's sum then starts and overlaps what follows
+  // until finish(). `by_block`: all chunks of a block before those of the next.
   template <typename Multiply, typename Complete>
-  void start(const Context& context, const Multiply& multiply, const Complete& complete) const {
+  void start(const Context& context, bool by_block, const Multiply& multiply,
+             const Complete& complete) const {
     const Shape chunk{rows_.rows() / chunks_, rows_.whole().back()};
-    for (RowRun run{0, chunks_}; run.index < chunks_; ++run.index) {
-      const Tensor blocks =
-          block_of(context(blocks_out_), run.index, {blocks_, chunk[0], chunk[1]});
-      for (std::int64_t b = 0; b < blocks_; ++b)
-        multiply(b, run, block_of(blocks, b, chunk));
-      complete(run, blocks);
-      start(context, run, blocks);
+    for (std::int64_t i = 0; i < chunks_ * blocks_; ++i) {
+      const std::int64_t b = by_block ? i / chunks_ : i % blocks_;
+      const RowRun run{by_block ? i % chunks_ : i / blocks_, chunks_};
+      const Tensor all = block_of(context(blocks_out_), run.index, {blocks_, chunk[0], chunk[1]});
+      multiply(b, run, block_of(all, b, chunk));
+      if (b < blocks_ - 1) continue;
+      complete(run, all);
+      start(context, run, all);
     }
   }
 

@@ -27,9 +27,11 @@ RowLinear::RowLinear(Blueprint& blueprint, std::string_view name, std::int64_t i
                                  .hidden = true,
                                  .shard_axis = 1});
   if (blueprint.adapts(name))
-    adapter_.emplace(
-        blueprint,
-        AdaptedWeight{.outputs = outputs, .inputs = inputs, .axis = 1, .rows = block_.rows()});
+    adapter_.emplace(blueprint, AdaptedWeight{.outputs = outputs,
+                                              .inputs = inputs,
+                                              .axis = 1,
+                                              .rows = block_.rows(),
+                                              .held = sum.chunks() > 1 ? matmul_.held_bytes() : 0});
   if (bias) bias_ = blueprint.parameter({.name = "bias", .shape = {outputs}});
 }
 
@@ -51,10 +53,10 @@ void RowLinear::forward(const Context& context, const Tensor& y, const Tensor& x
 void RowLinear::multiply(const Context& context, const Tensor& x, const Tensor& weight,
                          const Tensor& x_amax) const {
   const auto multiply = [&](std::int64_t b, const RowRun& run, const Tensor& to) {
-    matmul_.forward(context, b, to, run.of(block_of(x, b, block_)),
-                    block_of(weight, b, weight_block_), {}, {}, value_of(x_amax, b));
+    matmul_.forward(context, b, to, block_of(x, b, block_), block_of(weight, b, weight_block_), {},
+                    {}, value_of(x_amax, b), run);
   };
-  sum_.start(context, multiply, [&](const RowRun& run, const Tensor& all) {
+  sum_.start(context, matmul_.by_block(), multiply, [&](const RowRun& run, const Tensor& all) {
     if (adapter_) adapter_->forward(context, {all, blocks_}, {x, blocks_, run});
   });
 }

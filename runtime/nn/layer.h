@@ -60,8 +60,7 @@ struct BuildOptions {
   // depend on the number of ranks.
   bool rounded_sums = false;
   // Number of parts in which rows are multiplied if tensor ranks sum products, in forward and
-  // backward: each part is computed during the previous part's all-reduce. Not with `fp8`, whose
-  // scales cover whole operands, or `sequence`.
+  // backward: each part is computed during the previous part's all-reduce. Not with `sequence`.
   int tensor_chunks = 1;
   bool sequence = false;  // rows of the residual stream are split over the tensor ranks
   Recompute recompute = Recompute::none;

@@ -31,6 +31,7 @@ struct Mode {
   bool adapted = false;
   bool rounded = false;  // sums over ranks
   int chunks = 1;
+  bool fp8 = false;
 
   [[nodiscard]] TestModel model() const {
     if (family == "Vit") return small_vit;
@@ -44,6 +45,7 @@ class TensorParallel : public test::MpiTest {
  protected:
   [[nodiscard]] BuildOptions build(const Mode& mode) const {
     return {.compute = mode.compute,
+            .fp8 = mode.fp8,
             .micro_batch = test::small_batch,
             .training = true,
             .tensor = {.ranks = size(), .rank = rank(), .blocks = blocks},
@@ -55,8 +57,8 @@ class TensorParallel : public test::MpiTest {
             .adapters = mode.adapted ? test::small_adapters : AdapterOptions{}};
   }
   [[nodiscard]] ModelResult run_alone(const Mode& mode) {
-    BuildOptions alone =
-        build({.compute = mode.compute, .adapted = mode.adapted, .chunks = mode.chunks});
+    BuildOptions alone = build(
+        {.compute = mode.compute, .adapted = mode.adapted, .chunks = mode.chunks, .fp8 = mode.fp8});
     alone.tensor = {.ranks = 1, .rank = 0, .blocks = blocks};
     const auto single = make_single_communicator();
     const TensorGroup group(device(), *single, comm_stream());
@@ -123,11 +125,19 @@ INSTANTIATE_TEST_SUITE_P(
              .split_backward = true,
              .family = "Llama",
              .adapted = true,
-             .chunks = 4}),
+             .chunks = 4},
+        Mode{.compute = DType::bf16, .sequence = true, .fp8 = true},
+        Mode{.compute = DType::bf16, .chunks = 2, .fp8 = true},
+        Mode{.compute = DType::bf16,
+             .split_backward = true,
+             .family = "Llama",
+             .chunks = 4,
+             .fp8 = true},
+        Mode{.compute = DType::bf16, .adapted = true, .chunks = 2, .fp8 = true}),
     [](const auto& info) {
       const Mode& mode = info.param;
       return fmt::format("{}{}{}{}{}{}{}", mode.adapted ? "Adapted" : "", mode.family,
-                         name_of(mode.compute), mode.sequence ? "Sequence" : "",
+                         mode.fp8 ? "fp8" : name_of(mode.compute), mode.sequence ? "Sequence" : "",
                          mode.split_backward ? "SplitBackward" : "",
                          mode.recompute == Recompute::none        ? ""
                          : mode.recompute == Recompute::selective ? "Selective"

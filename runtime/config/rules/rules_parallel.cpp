@@ -61,11 +61,6 @@ void check_tensor_chunks(const Subject& subject) {
            "{} with parallel.sequence: true, where each rank receives the sum of contiguous rows, "
            "so ranks cannot work on parts of the rows; use 1, or sequence: false",
            chunks);
-  if (config.precision == Precision::fp8)
-    refuse(subject, key,
-           "{} with precision: fp8, whose scales are computed over all rows; use 1, or another "
-           "precision",
-           chunks);
   const Extent& rows = subject.limits.rows;
   const std::int64_t all = config.train.micro_batch * rows.value;
   if (all % chunks != 0)

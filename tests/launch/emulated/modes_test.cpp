@@ -119,6 +119,18 @@ TEST_F(EmulatedModes, LayoutModeChangesNoBit) {
                                                        {2, "tensor=2 tensor_chunks=4"}});
 }
 
+// Scales of all rows, and codes that stay while an adapter multiplies its rows between two chunks.
+TEST_F(EmulatedModes, ChunksOfRowsChangeNoBitInFp8) {
+  const Settings fp8{"parallel.tensor_blocks=4", "precision=fp8"};
+  expect_same_bits(gpt(fp8), {{2, "tensor=2 tensor_chunks=4"},
+                              {4, "tensor=2 tensor_chunks=2 pipeline=2 schedule=zero-bubble"}});
+}
+
+TEST_F(EmulatedModes, ChunksOfRowsChangeNoBitOfAdaptersInFp8) {
+  expect_same_bits(adapted({"parallel.tensor_blocks=4", "precision=fp8"}),
+                   {{2, "tensor=2 tensor_chunks=4"}});
+}
+
 // Far more messages than a stream's queue holds.
 TEST_F(EmulatedModes, ManyMicroBatchesChangeNoBit) {
   Run run = gpt({"model.context=4", "train.global_batch=150", "train.micro_batch=1",

@@ -227,6 +227,11 @@ TEST_F(GptLayout, Fp8ChangesNoBitEither) {
                                             {4, "tensor=4 sequence=true recompute=selective"}});
 }
 
+TEST_F(GptLayout, Fp8InChunksChangesNoBitEither) {
+  expect_same_bits(run({"precision=fp8", "parallel.tensor_chunks=4"}),
+                   {{2, "tensor=2"}, {8, "data=2 tensor=4 zero=2 recompute=selective"}});
+}
+
 TEST_F(GptLayout, Bf16ChangesNoBitEither) {
   expect_same_bits(run({"precision=bf16"}),
                    {{2, "data=2 zero=3"},
