@@ -11,6 +11,16 @@ namespace trireme {
   return blocks.range(b * shape.count(), shape.count()).reshaped(shape);
 }
 
+// The index-th of `count` equal runs of a tensor's rows.
+struct RowRun {
+  std::int64_t index = 0, count = 1;
+
+  [[nodiscard]] Tensor of(const Tensor& rows) const {
+    if (count == 1) return rows;
+    return block_of(rows, index, {rows.shape.rows() / count, rows.shape.back()});
+  }
+};
+
 // Block b's entry in a tensor with one value per block; empty if there are none.
 [[nodiscard]] inline Tensor value_of(const Tensor& values, std::int64_t b) {
   return values.empty() ? values : values.range(b, 1);

@@ -36,7 +36,8 @@ ColumnLinear::ColumnLinear(Blueprint& blueprint, std::string_view name,
                                               .axis = 0,
                                               .parts = options.parts,
                                               .lead = options.lead,
-                                              .rows = block_.rows()});
+                                              .rows = block_.rows(),
+                                              .held = sum.chunks() > 1 ? matmul_.held_bytes() : 0});
   if (!options.bias) return;
   bias_ = blueprint.parameter({.name = "bias",
                                .shape = {options.outputs},
@@ -74,17 +75,20 @@ Tensor ColumnLinear::bias_block(const Context& context, std::int64_t b) const {
 void ColumnLinear::backward(const Context& context, const Tensor& dx, const Tensor& dy,
                             const Tensor& x, const Tensor& dy_amax) const {
   const Tensor weight = context.params.compute(weight_);
-  for (std::int64_t b = 0; b < blocks_; ++b) {
-    matmul_.backward_input(context, b, blocked_ ? sum_.block(context, b) : dx,
-                           block_of(dy, b, block_), block_of(weight, b, weight_block_), {},
-                           {.operand = value_of(dy_amax, b)});
+  const auto multiply = [&](std::int64_t b, const RowRun& run, const Tensor& to) {
+    matmul_.backward_input(context, b, to, block_of(dy, b, block_),
+                           block_of(weight, b, weight_block_), {},
+                           {.operand = value_of(dy_amax, b)}, run);
+  };
+  const auto adapt = [&](const RowRun& run, const Tensor& all) {
+    if (adapter_) adapter_->backward_input(context, {all, blocks_}, {dy, blocks_, run});
+  };
+  if (blocked_) {
+    sum_.start(context, matmul_.by_block(), multiply, adapt);
+  } else {
+    multiply(0, {}, dx);
+    adapt({}, dx);
   }
-  if (adapter_) {
-    const Tensor first = blocked_ ? sum_.block(context, 0) : dx;
-    const Tensor all{first.data, first.dtype, blocks_of(blocks_, sum_.rows().whole())};
-    adapter_->backward_input(context, {all, blocks_}, {dy, blocks_});
-  }
-  if (blocked_) sum_.start(context);
   if (!split_backward_) accumulate(context, dy, x, dy_amax);
   if (blocked_) ops::add_bias_residual(context.stream, dx, sum_.finish(context));
   if (!split_backward_) finish_weights(context, dy, x);

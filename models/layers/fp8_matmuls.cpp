@@ -55,7 +55,7 @@ Fp8Matmuls::Fp8Matmuls(Blueprint& blueprint, LinearKind kind, std::int64_t rows,
   const std::int64_t weight_room = larger_room(weight, weight_scaling_);
   second_ = static_cast<std::size_t>(std::max(x_room, gradient_room));
   scale_ = second_ + static_cast<std::size_t>(std::max(weight_room, x_room));
-  workspace_ = blueprint.workspace(scale_ + sizeof(float));
+  workspace_ = blueprint.workspace(workspace_bytes());
   if (keeps_weights_) weights_ = blueprint.derived({blocks * 2 * weight_room}, DType::u8);
   const std::int64_t gradients = shares_x() ? blocks : 1;
   if (together_) later_ = blueprint.scratch({gradients * gradient_room}, DType::u8);
@@ -69,30 +69,41 @@ Fp8Matmuls::Fp8Matmuls(Blueprint& blueprint, LinearKind kind, std::int64_t rows,
 
 void Fp8Matmuls::forward(const Context& context, std::int64_t b, const Tensor& y, const Tensor& x,
                          const Tensor& w, const Tensor& bias, const Tensor& residual,
-                         const Tensor& x_amax) const {
+                         const Tensor& x_amax, const RowRun& run) const {
+  const bool first = run.index == 0;
   const ops::Fp8Matrix x_codes =
-      matrix_at(workspace(context), DType::f8e4m3, {x.shape.rows(), weight_[1]}, row_scaling_,
-                scale_at(context, x_scales_, shares_x() ? 0 : b));
-  if (b == 0 || !shares_x()) ops::quantize_fp8(context.stream, {.straight = x_codes}, x, x_amax);
+      codes_of(context, x, DType::f8e4m3, scale_at(context, x_scales_, shares_x() ? 0 : b), x_amax,
+               run, /*made=*/b > 0 && shares_x());
   if (keeps_weights_) {
     const ops::Fp8Operand kept = kept_weight(context, b);
-    if (context.weights_changed) ops::quantize_fp8(context.stream, kept, w);
+    if (first && context.weights_changed) ops::quantize_fp8(context.stream, kept, w);
     ops::linear_fp8(context.stream, y, x_codes, kept.straight, bias, residual);
     return;
   }
   const ops::Fp8Matrix w_codes = matrix_at(workspace(context) + second_, DType::f8e4m3, weight_,
                                            weight_scaling_, scale_at(context, weight_scales_, b));
-  ops::quantize_fp8(context.stream, {.straight = w_codes}, w);
+  if (first) ops::quantize_fp8(context.stream, {.straight = w_codes}, w);
   ops::linear_fp8(context.stream, y, x_codes, w_codes, bias, residual);
 }
 
 void Fp8Matmuls::backward_input(const Context& context, std::int64_t b, const Tensor& dx,
-                                const Tensor& dy, const Tensor& w, const Tensor& dy_amax) const {
-  if (together_ && kind_ == LinearKind::column)
-    ops::quantize_fp8(context.stream, gradient(context, b), dy, dy_amax);
-  const ops::Fp8Matrix dy_codes = together_
-                                      ? gradient(context, b).straight
-                                      : gradient_alone(context, dy, /*transposed=*/false, dy_amax);
+                                const Tensor& dy, const Tensor& w, const Tensor& dy_amax,
+                                const RowRun& run) const {
+  const bool first = run.index == 0;
+  const bool by_run = run.count > 1 && !per_operand();
+  if (first && together_ && kind_ == LinearKind::column) {
+    ops::Fp8Operand both = gradient(context, b);
+    if (by_run) both.straight = {};
+    ops::quantize_fp8(context.stream, both, dy, dy_amax);
+  }
+  ops::Fp8Matrix dy_codes;
+  if (together_ && !by_run) {
+    dy_codes = gradient(context, b).straight;
+    dy_codes.codes = run.of(dy_codes.codes);
+  } else {
+    dy_codes = codes_of(context, dy, gradient_format_, lone_scale(context), dy_amax, run,
+                        /*made=*/false);
+  }
   if (keeps_weights_) {
     ops::linear_fp8(context.stream, dx, dy_codes, kept_weight(context, b).turned);
     return;
@@ -100,7 +111,7 @@ void Fp8Matmuls::backward_input(const Context& context, std::int64_t b, const Te
   const ops::Fp8Matrix w_codes =
       matrix_at(workspace(context) + second_, DType::f8e4m3, transpose_of(weight_), weight_scaling_,
                 scale_at(context, weight_scales_, b));
-  ops::encode_fp8(context.stream, {.turned = w_codes}, w);
+  if (first) ops::encode_fp8(context.stream, {.turned = w_codes}, w);
   ops::linear_fp8(context.stream, dx, dy_codes, w_codes);
 }
 
@@ -108,14 +119,25 @@ void Fp8Matmuls::backward_weight(const Context& context, std::int64_t b, const T
                                  const Tensor& dy, const Tensor& x, const Tensor& dy_amax) const {
   if (together_ && kind_ == LinearKind::row && b == 0)
     ops::quantize_fp8(context.stream, gradient(context, b), dy, dy_amax);
-  const ops::Fp8Matrix dy_codes = together_
-                                      ? gradient(context, b).turned
-                                      : gradient_alone(context, dy, /*transposed=*/true, dy_amax);
+  const ops::Fp8Matrix dy_codes =
+      together_ ? gradient(context, b).turned : turned_gradient_alone(context, dy, dy_amax);
   const ops::Fp8Matrix x_codes =
       matrix_at(workspace(context) + second_, DType::f8e4m3, {weight_[1], rows_}, row_scaling_,
                 scale_at(context, x_scales_, shares_x() ? 0 : b));
   if (b == 0 || !shares_x()) ops::encode_fp8(context.stream, {.turned = x_codes}, x);
   ops::linear_fp8(context.stream, dw, dy_codes, x_codes, {}, dw);
+}
+
+ops::Fp8Matrix Fp8Matmuls::codes_of(const Context& context, const Tensor& rows, DType format,
+                                    const Tensor& scale, const Tensor& amax, const RowRun& run,
+                                    bool made) const {
+  const Tensor part = per_operand() ? rows : run.of(rows);
+  ops::Fp8Matrix codes = matrix_at(workspace(context), format,
+                                   {part.shape.rows(), part.shape.back()}, row_scaling_, scale);
+  if (!made && (run.index == 0 || !per_operand()))
+    ops::quantize_fp8(context.stream, {.straight = codes}, part, amax);
+  if (per_operand()) codes.codes = run.of(codes.codes);
+  return codes;
 }
 
 ops::Fp8Matrix Fp8Matmuls::matrix_at(std::byte* at, DType format, const Shape& shape,
@@ -141,16 +163,11 @@ ops::Fp8Operand Fp8Matmuls::kept_weight(const Context& context, std::int64_t b) 
           matrix_at(at + bytes, DType::f8e4m3, transpose_of(weight_), weight_scaling_, scale)};
 }
 
-ops::Fp8Matrix Fp8Matmuls::gradient_alone(const Context& context, const Tensor& dy, bool transposed,
-                                          const Tensor& amax) const {
-  const Shape straight{rows_, weight_[0]};
-  const Tensor scale{workspace(context) + scale_, DType::f32, Shape{1}};
-  const ops::Fp8Matrix codes =
-      matrix_at(workspace(context), gradient_format_,
-                transposed ? transpose_of(straight) : straight, row_scaling_, scale);
-  ops::quantize_fp8(
-      context.stream,
-      transposed ? ops::Fp8Operand{.turned = codes} : ops::Fp8Operand{.straight = codes}, dy, amax);
+ops::Fp8Matrix Fp8Matmuls::turned_gradient_alone(const Context& context, const Tensor& dy,
+                                                 const Tensor& amax) const {
+  const ops::Fp8Matrix codes = matrix_at(workspace(context), gradient_format_, {weight_[0], rows_},
+                                         row_scaling_, lone_scale(context));
+  ops::quantize_fp8(context.stream, {.turned = codes}, dy, amax);
   return codes;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "models/layers/blocks.h"
 #include "runtime/nn/layer.h"
 #include "runtime/ops/gemm/fp8.h"
 
@@ -46,14 +47,18 @@ class Fp8Matmuls {
     return per_operand() ? context(amax_).range(0, shares_x() ? amax_.shape[0] : 1) : Tensor{};
   }
 
-  // For block b; call it for all blocks in order, with no other use of workspace in between.
-  // Operands as in ops/linear.h, plus the largest magnitude, (1) u32, of x or dy if it is known.
-  // Unless scales are per operand, forward may have any part of x's rows.
+  // The part of workspace that holds codes.
+  [[nodiscard]] std::size_t workspace_bytes() const { return scale_ + sizeof(float); }
+  // For block b; call it for all blocks in order, with no other use of workspace_bytes() in
+  // between. Operands as in ops/linear.h, plus the largest magnitude, (1) u32, of x or dy if it is
+  // known. y, or dx, has the rows `run`, call by call in order. The first call makes the codes of
+  // the weights and those with one scale; codes with a scale per block are made run by run, because
+  // scales of some rows are not contiguous.
   void forward(const Context& context, std::int64_t b, const Tensor& y, const Tensor& x,
-               const Tensor& w, const Tensor& bias, const Tensor& residual,
-               const Tensor& x_amax) const;
+               const Tensor& w, const Tensor& bias, const Tensor& residual, const Tensor& x_amax,
+               const RowRun& run) const;
   void backward_input(const Context& context, std::int64_t b, const Tensor& dx, const Tensor& dy,
-                      const Tensor& w, const Tensor& dy_amax) const;
+                      const Tensor& w, const Tensor& dy_amax, const RowRun& run) const;
   void backward_weight(const Context& context, std::int64_t b, const Tensor& dw, const Tensor& dy,
                        const Tensor& x, const Tensor& dy_amax) const;
 
@@ -71,11 +76,20 @@ class Fp8Matmuls {
   [[nodiscard]] ops::Fp8Operand kept_weight(const Context& context, std::int64_t b) const;
   // Codes of dy. The first product makes both: its own in workspace, the other's in `later_`.
   [[nodiscard]] ops::Fp8Operand gradient(const Context& context, std::int64_t b) const;
-  // Codes of dy made for a single product.
-  [[nodiscard]] ops::Fp8Matrix gradient_alone(const Context& context, const Tensor& dy,
-                                              bool transposed, const Tensor& amax) const;
+  // Codes of the rows `run` of `rows` in workspace: of all rows in its first call, if they share a
+  // scale. Nothing is made if `made`.
+  [[nodiscard]] ops::Fp8Matrix codes_of(const Context& context, const Tensor& rows, DType format,
+                                        const Tensor& scale, const Tensor& amax, const RowRun& run,
+                                        bool made) const;
+  // Codes of dy, transposed, made for a single product.
+  [[nodiscard]] ops::Fp8Matrix turned_gradient_alone(const Context& context, const Tensor& dy,
+                                                     const Tensor& amax) const;
   [[nodiscard]] bool shares_x() const { return kind_ == LinearKind::column; }
   [[nodiscard]] bool per_operand() const { return row_scaling_ == ops::Fp8Scaling::tensor; }
+  // Of dy made for a single product.
+  [[nodiscard]] Tensor lone_scale(const Context& context) const {
+    return {workspace(context) + scale_, DType::f32, Shape{1}};
+  }
 
   LinearKind kind_;
   Shape weight_;

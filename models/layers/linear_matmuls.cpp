@@ -14,11 +14,11 @@ LinearMatmuls::LinearMatmuls(Blueprint& blueprint, LinearKind kind, std::int64_t
 
 void LinearMatmuls::forward(const Context& context, std::int64_t b, const Tensor& y,
                             const Tensor& x, const Tensor& w, const Tensor& bias,
-                            const Tensor& residual, const Tensor& x_amax) const {
+                            const Tensor& residual, const Tensor& x_amax, const RowRun& run) const {
   if (fp8_) {
-    fp8_->forward(context, b, y, x, w, bias, residual, x_amax);
+    fp8_->forward(context, b, y, x, w, bias, residual, x_amax, run);
   } else {
-    ops::linear_forward(context.stream, y, x, w, bias, residual);
+    ops::linear_forward(context.stream, y, run.of(x), w, bias, residual);
   }
 }
 
@@ -35,16 +35,16 @@ void LinearMatmuls::forward_gelu(const Context& context, std::int64_t b, const T
 
 void LinearMatmuls::backward_input(const Context& context, std::int64_t b, const Tensor& dx,
                                    const Tensor& dy, const Tensor& w, const Tensor& pre,
-                                   const Amax& amax) const {
+                                   const Amax& amax, const RowRun& run) const {
   if (!fp8_ && pre.empty()) {
-    ops::linear_backward_input(context.stream, dx, dy, w);
+    ops::linear_backward_input(context.stream, dx, run.of(dy), w);
     return;
   }
   if (!fp8_) {
-    ops::linear_gelu_backward_input(context.stream, dx, dy, w, pre);
+    ops::linear_gelu_backward_input(context.stream, dx, run.of(dy), w, pre);
     return;
   }
-  fp8_->backward_input(context, b, dx, dy, w, amax.operand);
+  fp8_->backward_input(context, b, dx, dy, w, amax.operand, run);
   if (!pre.empty())
     ops::activation_backward(context.stream, dx, dx, pre, ops::ActivationKind::gelu_tanh,
                              amax.result);

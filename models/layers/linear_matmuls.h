@@ -28,15 +28,21 @@ class LinearMatmuls {
   [[nodiscard]] Tensor dy_amax(const Context& context) const {
     return fp8_ ? fp8_->dy_amax(context) : Tensor{};
   }
-  // Like the ops of ops/linear.h, for block b.
+  // Bytes of workspace that must stay between the runs of a block.
+  [[nodiscard]] std::size_t held_bytes() const { return fp8_ ? fp8_->workspace_bytes() : 0; }
+  // Whether all runs of a block's rows must be multiplied before those of the next.
+  [[nodiscard]] bool by_block() const { return fp8_.has_value(); }
+  // Like the ops of ops/linear.h, for block b. y, or dx, may be a run of the rows, in order; x, or
+  // dy, has all of them.
   void forward(const Context& context, std::int64_t b, const Tensor& y, const Tensor& x,
                const Tensor& w, const Tensor& bias = {}, const Tensor& residual = {},
-               const Tensor& x_amax = {}) const;
+               const Tensor& x_amax = {}, const RowRun& run = {}) const;
   void forward_gelu(const Context& context, std::int64_t b, const Tensor& y, const Tensor& pre,
                     const Tensor& x, const Tensor& w, const Tensor& bias, const Amax& amax) const;
   // `pre`, if given: dx is also propagated through the GELU that produced this layer's input.
   void backward_input(const Context& context, std::int64_t b, const Tensor& dx, const Tensor& dy,
-                      const Tensor& w, const Tensor& pre, const Amax& amax) const;
+                      const Tensor& w, const Tensor& pre, const Amax& amax,
+                      const RowRun& run = {}) const;
   void backward_weight(const Context& context, std::int64_t b, const Tensor& dw, const Tensor& db,
                        const Tensor& dy, const Tensor& x, const Tensor& dy_amax) const;
 

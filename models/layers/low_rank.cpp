@@ -35,13 +35,17 @@ LowRankAdapter::LowRankAdapter(Blueprint& blueprint, const AdaptedWeight& weight
                                .shard_parts = column_ ? weight.parts : 1,
                                .shard_lead = column_ ? weight.lead : 1,
                                .adapter = true});
-  const auto bytes = [&](std::int64_t width) {
+  const auto aligned = [](std::size_t bytes) {
     constexpr std::size_t alignment = 256;  // the fastest for tensor cores
-    const std::size_t all = static_cast<std::size_t>(rows_ * width) * size_of(blueprint.compute());
-    return (all + alignment - 1) / alignment * alignment;
+    return (bytes + alignment - 1) / alignment * alignment;
+  };
+  const auto bytes = [&](std::int64_t width) {
+    return aligned(static_cast<std::size_t>(rows_ * width) * size_of(blueprint.compute()));
   };
   narrow_bytes_ = bytes(rank_);
-  workspace_ = blueprint.workspace(2 * narrow_bytes_ + bytes(b_[0]));
+  const std::size_t held = aligned(weight.held);
+  workspace_ = blueprint.workspace(held + 2 * narrow_bytes_ + bytes(b_[0]));
+  workspace_.offset += held;
   workspace_.dtype = blueprint.compute();
   if (!blocked_ || !blueprint.options().training) return;
   const Shape& whole = column_ ? a_ : b_;
@@ -50,8 +54,8 @@ LowRankAdapter::LowRankAdapter(Blueprint& blueprint, const AdaptedWeight& weight
 
 // No op of an adapter uses workspace itself.
 Tensor LowRankAdapter::in_workspace(const Context& context, std::size_t offset,
-                                    std::int64_t width) const {
-  return context.workspace.at(workspace_.offset + offset, workspace_.dtype, Shape{rows_, width});
+                                    const Shape& shape) const {
+  return context.workspace.at(workspace_.offset + offset, workspace_.dtype, shape);
 }
 
 Tensor LowRankAdapter::a_block(const Tensor& a, std::int64_t b) const {
@@ -63,30 +67,28 @@ Tensor LowRankAdapter::b_block(const Tensor& factor, std::int64_t b) const {
 }
 
 Tensor LowRankAdapter::inner(const Context& context, const Tensor& x, std::int64_t b) const {
-  const Tensor u = in_workspace(context, 0, rank_);
-  ops::linear_forward(context.stream, u, x.reshaped({rows_, a_[1]}),
-                      a_block(context.params.compute(a_id_), b));
+  const Tensor u = in_workspace(context, 0, {x.shape[0], rank_});
+  ops::linear_forward(context.stream, u, x, a_block(context.params.compute(a_id_), b));
   if (scale_ != 1) ops::scale_in_place(context.stream, u, scale_);
   return u;
 }
 
 Tensor LowRankAdapter::inner_gradient(const Context& context, const Tensor& dy,
                                       std::int64_t b) const {
-  const Tensor du = in_workspace(context, narrow_bytes_, rank_);
-  ops::linear_backward_input(context.stream, du, dy.reshaped({rows_, b_[0]}),
-                             b_block(context.params.compute(b_id_), b));
+  const Tensor du = in_workspace(context, narrow_bytes_, {dy.shape[0], rank_});
+  ops::linear_backward_input(context.stream, du, dy, b_block(context.params.compute(b_id_), b));
   if (scale_ != 1) ops::scale_in_place(context.stream, du, scale_);
   return du;
 }
 
 void LowRankAdapter::forward(const Context& context, const BlockedRows& y,
                              const BlockedRows& x) const {
-  const Tensor added = in_workspace(context, 2 * narrow_bytes_, b_[0]);
   Tensor u;
   for (std::int64_t b = 0; b < blocks_; ++b) {
-    if (b == 0 || !column_) u = inner(context, x.at(b), b);
+    if (b == 0 || !column_) u = inner(context, x.at(b, a_[1]), b);
+    const Tensor to = y.at(b, b_[0]), added = in_workspace(context, 2 * narrow_bytes_, to.shape);
     ops::linear_forward(context.stream, added, u, b_block(context.params.compute(b_id_), b));
-    ops::add_in_place(context.stream, y.at(b).reshaped(added.shape), added);
+    ops::add_in_place(context.stream, to, added);
   }
 }
 
@@ -94,8 +96,8 @@ void LowRankAdapter::backward_input(const Context& context, const BlockedRows& d
                                     const BlockedRows& dy) const {
   Tensor du;
   for (std::int64_t b = 0; b < blocks_; ++b) {
-    if (b == 0 || column_) du = inner_gradient(context, dy.at(b), b);
-    ops::linear_backward_input(context.stream, dx.at(b).reshaped({rows_, a_[1]}), du,
+    if (b == 0 || column_) du = inner_gradient(context, dy.at(b, b_[0]), b);
+    ops::linear_backward_input(context.stream, dx.at(b, a_[1]), du,
                                a_block(context.params.compute(a_id_), b), /*accumulate=*/true);
   }
 }
@@ -112,7 +114,7 @@ void LowRankAdapter::backward_weight(const Context& context, const BlockedRows& 
   };
   Tensor u, du;
   for (std::int64_t b = 0; b < blocks_; ++b) {
-    const Tensor rows = x.at(b).reshaped({rows_, a_[1]}), slope = dy.at(b).reshaped({rows_, b_[0]});
+    const Tensor rows = x.at(b, a_[1]), slope = dy.at(b, b_[0]);
     if (b == 0 || !column_) u = inner(context, rows, b);
     if (b == 0 || column_) du = inner_gradient(context, slope, b);
     ops::linear_backward_weight(context.stream, gradient(b_id_, b_, b), {}, slope, u);

@@ -11,17 +11,21 @@ struct AdaptedWeight {
   std::int64_t outputs = 0, inputs = 0;
   int axis = 0, parts = 1, lead = 1;
   std::int64_t rows = 0;  // of a micro-batch, B * T
+  std::size_t held = 0;   // bytes of workspace that products beside it hold
 };
 
-// A (rows, width) tensor per tensor block, contiguous, or a single one that all blocks share.
+// A (rows, width) tensor per tensor block, contiguous, or a single one that all blocks share; of
+// its rows, a run.
 struct BlockedRows {
   Tensor all;
   std::int64_t blocks = 1;
+  RowRun run{};
 
-  [[nodiscard]] Tensor at(std::int64_t b) const {
-    if (blocks == 1) return all;
-    const std::int64_t count = all.count() / blocks;
-    return all.range(b * count, count);
+  // (rows of the run, width)
+  [[nodiscard]] Tensor at(std::int64_t b, std::int64_t width) const {
+    const std::int64_t count = all.count() / (blocks * run.count);
+    const std::int64_t first = (blocks == 1 ? 0 : b) * run.count + run.index;
+    return all.range(first * count, count).reshaped({count / width, width});
   }
 };
 
@@ -36,7 +40,8 @@ class LowRankAdapter {
   // Declares "lora_a" and "lora_b" in the current scope.
   LowRankAdapter(Blueprint& blueprint, const AdaptedWeight& weight);
 
-  // Split by outputs: all blocks share x; split by inputs: y has one block or each block's.
+  // Split by outputs: all blocks share x; split by inputs: y has one block or each block's. Both,
+  // or dx and dy, hold the same rows.
   void forward(const Context& context, const BlockedRows& y, const BlockedRows& x) const;
   // dx += s dy B A.
   void backward_input(const Context& context, const BlockedRows& dx, const BlockedRows& dy) const;
@@ -50,7 +55,7 @@ class LowRankAdapter {
   [[nodiscard]] Tensor inner_gradient(const Context& context, const Tensor& dy,
                                       std::int64_t b) const;
   [[nodiscard]] Tensor in_workspace(const Context& context, std::size_t offset,
-                                    std::int64_t width) const;
+                                    const Shape& shape) const;
   [[nodiscard]] Tensor a_block(const Tensor& a, std::int64_t b) const;
   [[nodiscard]] Tensor b_block(const Tensor& factor, std::int64_t b) const;
 

@@ -10,10 +10,7 @@ PartialSum::PartialSum(Blueprint& blueprint, const RowSplit& rows)
     : rows_(rows),
       blocks_(blueprint.tensor().local()),
       chunks_(blueprint.tensor().blocked() ? blueprint.options().tensor_chunks : 1) {
-  const BuildOptions& options = blueprint.options();
-  const bool whole_scales = options.fp8 && options.fp8_recipe == Fp8Recipe::tensor;
-  TRIREME_EXPECTS(chunks_ == 1 || (!whole_scales && !options.sequence &&
-                                   options.adapters.rank == 0 && rows.rows() % chunks_ == 0),
+  TRIREME_EXPECTS(chunks_ == 1 || (!blueprint.options().sequence && rows.rows() % chunks_ == 0),
                   "{} rows of a micro-batch in {} chunks", rows.rows(), chunks_);
   if (!blueprint.tensor().blocked()) return;
   const Shape& whole = rows.whole();
@@ -26,33 +23,10 @@ PartialSum::PartialSum(Blueprint& blueprint, const RowSplit& rows)
   }
 }
 
-Tensor PartialSum::block(const Context& context, std::int64_t b) const {
-  return block_of(context(blocks_out_), b, rows_.whole());
-}
-
-Shape PartialSum::chunk_of(const Shape& whole) const {
-  return {whole.rows() / chunks_, whole.back()};
-}
-
-Tensor PartialSum::block(const Context& context, std::int64_t b, std::int64_t chunk) const {
-  return block_of(context(blocks_out_), chunk * blocks_ + b, chunk_of(rows_.whole()));
-}
-
-void PartialSum::start(const Context& context) const {
-  start(context, context(sum_), context(blocks_out_));
-}
-
 // A sum that shares the blocks' memory overwrites blocks of earlier chunks: chunk c's sum begins at
 // the size of c sums, its blocks at the size of all blocks of c chunks.
-void PartialSum::start(const Context& context, std::int64_t chunk) const {
-  const Shape shape = chunk_of(rows_.whole());
-  const Tensor blocks = context(blocks_out_)
-                            .range(chunk * blocks_ * shape.count(), blocks_ * shape.count())
-                            .reshaped(Shape{blocks_, shape[0], shape[1]});
-  start(context, block_of(context(sum_), chunk, shape), blocks);
-}
-
-void PartialSum::start(const Context& context, const Tensor& sum, const Tensor& blocks) const {
+void PartialSum::start(const Context& context, const RowRun& run, const Tensor& blocks) const {
+  const Tensor sum = run.of(context(sum_)).reshaped({blocks.shape[1], blocks.shape[2]});
   if (blocks_ > 1 || sum.data != blocks.data) ops::sum_blocks(context.stream, sum, blocks);
   if (context.tensor == nullptr) return;
   if (rows_.split()) {

@@ -15,27 +15,35 @@ class PartialSum {
   PartialSum(Blueprint& blueprint, const RowSplit& rows);
 
   [[nodiscard]] const RowSplit& rows() const { return rows_; }
-  // The destination of local block b's contribution, (B, T, C).
-  [[nodiscard]] Tensor block(const Context& context, std::int64_t b) const;
-  // Call it when all blocks are written. Work enqueued until finish() overlaps the communication.
-  void start(const Context& context) const;
-
-  // The same in chunks of rows (BuildOptions::tensor_chunks), 0 to chunks() - 1 in this order:
-  // write all blocks (rows / chunks, C) of a chunk, then start it. One finish() after the last.
   [[nodiscard]] std::int64_t chunks() const { return chunks_; }
-  [[nodiscard]] Shape chunk_of(const Shape& whole) const;
-  [[nodiscard]] Tensor block(const Context& context, std::int64_t b, std::int64_t chunk) const;
-  void start(const Context& context, std::int64_t chunk) const;
+  // Sums in chunks of rows (BuildOptions::tensor_chunks): multiply(b, run, block) writes local
+  // block b's contribution to the rows `run` to `block` (rows / chunks, C), complete(run, blocks)
+  // may add to those of all local blocks; the chunk's sum then starts and overlaps what follows
+  // until finish(). `by_block`: all chunks of a block before those of the next.
+  template <typename Multiply, typename Complete>
+  void start(const Context& context, bool by_block, const Multiply& multiply,
+             const Complete& complete) const {
+    const Shape chunk{rows_.rows() / chunks_, rows_.whole().back()};
+    for (std::int64_t i = 0; i < chunks_ * blocks_; ++i) {
+      const std::int64_t b = by_block ? i / chunks_ : i % blocks_;
+      const RowRun run{by_block ? i % chunks_ : i / blocks_, chunks_};
+      const Tensor all = block_of(context(blocks_out_), run.index, {blocks_, chunk[0], chunk[1]});
+      multiply(b, run, block_of(all, b, chunk));
+      if (b < blocks_ - 1) continue;
+      complete(run, all);
+      start(context, run, all);
+    }
+  }
 
   // The local rows of the sum: f32, or the compute dtype if sums are rounded.
   [[nodiscard]] Tensor finish(const Context& context) const;
 
  private:
-  void start(const Context& context, const Tensor& sum, const Tensor& blocks) const;
+  void start(const Context& context, const RowRun& run, const Tensor& blocks) const;
 
   RowSplit rows_;
   std::int64_t blocks_, chunks_;
-  // (local blocks, B, T, C) in the compute dtype, or (chunks, local blocks, rows / chunks, C).
+  // (chunks, local blocks, rows / chunks, C) in the compute dtype.
   Activation blocks_out_{};
   Activation sum_{};  // (B, T, C); may be the first block
 };

@@ -27,9 +27,11 @@ RowLinear::RowLinear(Blueprint& blueprint, std::string_view name, std::int64_t i
                                  .hidden = true,
                                  .shard_axis = 1});
   if (blueprint.adapts(name))
-    adapter_.emplace(
-        blueprint,
-        AdaptedWeight{.outputs = outputs, .inputs = inputs, .axis = 1, .rows = block_.rows()});
+    adapter_.emplace(blueprint, AdaptedWeight{.outputs = outputs,
+                                              .inputs = inputs,
+                                              .axis = 1,
+                                              .rows = block_.rows(),
+                                              .held = sum.chunks() > 1 ? matmul_.held_bytes() : 0});
   if (bias) bias_ = blueprint.parameter({.name = "bias", .shape = {outputs}});
 }
 
@@ -50,30 +52,13 @@ void RowLinear::forward(const Context& context, const Tensor& y, const Tensor& x
 // Writes the blocks' products, to be summed.
 void RowLinear::multiply(const Context& context, const Tensor& x, const Tensor& weight,
                          const Tensor& x_amax) const {
-  if (sum_.chunks() > 1) {
-    const Shape part = sum_.chunk_of(block_);
-    Context of_chunk = context;  // what the first one derives from the weights is new to the others
-    for (std::int64_t chunk = 0; chunk < sum_.chunks(); ++chunk) {
-      of_chunk.weights_changed = context.weights_changed && chunk == 0;
-      for (std::int64_t b = 0; b < blocks_; ++b) {
-        matmul_.forward(of_chunk, b, sum_.block(context, b, chunk),
-                        block_of(x, b * sum_.chunks() + chunk, part),
-                        block_of(weight, b, weight_block_));
-      }
-      sum_.start(context, chunk);
-    }
-    return;
-  }
-  for (std::int64_t b = 0; b < blocks_; ++b) {
-    matmul_.forward(context, b, sum_.block(context, b), block_of(x, b, block_),
-                    block_of(weight, b, weight_block_), {}, {}, value_of(x_amax, b));
-  }
-  if (adapter_) {
-    const Tensor first = sum_.block(context, 0);
-    const Tensor all{first.data, first.dtype, blocks_of(blocks_, sum_.rows().whole())};
-    adapter_->forward(context, {all, blocks_}, {x, blocks_});
-  }
-  sum_.start(context);
+  const auto multiply = [&](std::int64_t b, const RowRun& run, const Tensor& to) {
+    matmul_.forward(context, b, to, block_of(x, b, block_), block_of(weight, b, weight_block_), {},
+                    {}, value_of(x_amax, b), run);
+  };
+  sum_.start(context, matmul_.by_block(), multiply, [&](const RowRun& run, const Tensor& all) {
+    if (adapter_) adapter_->forward(context, {all, blocks_}, {x, blocks_, run});
+  });
 }
 
 void RowLinear::backward_gelu(const Context& context, const Tensor& dx, const Tensor& dy,

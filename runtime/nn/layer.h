@@ -60,9 +60,8 @@ struct BuildOptions {
   // Tensor-parallel sums of the residual stream are sent in the compute dtype. Their bits then
   // depend on the number of ranks.
   bool rounded_sums = false;
-  // Number of parts in which rows of the residual stream are multiplied if tensor ranks sum
-  // products: each part is computed during the previous part's all-reduce. Not with `sequence`,
-  // adapters, or `fp8` whose scales cover whole operands.
+  // Number of parts in which rows are multiplied if tensor ranks sum products, in forward and
+  // backward: each part is computed during the previous part's all-reduce. Not with `sequence`.
   int tensor_chunks = 1;
   bool sequence = false;  // rows of the residual stream are split over the tensor ranks
   Recompute recompute = Recompute::none;

@@ -242,12 +242,15 @@ class LayerModel {
       const double sum_bytes = elements * summed_bytes();
       const double gather_bytes = input_.build.sequence ? elements * element_ : 0;
       if (matmul.sums_forward) {
-        send_in_chunks(sum, sum_bytes, matmul, send_forward);
+        send_in_chunks(sum, sum_bytes, matmul, 0, send_forward);
         send(Collective::all_gather, gather_bytes, s.tensor_backward, 0);
         continue;
       }
       const bool hides = input_.engine.hides_input_gradient_sums && !input_.build.split_backward;
-      send(sum, sum_bytes, s.tensor_backward, hides ? matmul_seconds(matmul) : 0);
+      send_in_chunks(sum, sum_bytes, matmul, hides ? matmul_seconds(matmul) : 0,
+                     [&](Collective collective, double bytes, double hidden_by) {
+                       send(collective, bytes, s.tensor_backward, hidden_by);
+                     });
       send_forward(Collective::all_gather, gather_bytes);
     }
     if (layer_.forward_flops == 0 && !layer_.params.empty() && layer_.output.rank() > 0) {
@@ -257,16 +260,18 @@ class LayerModel {
     }
   }
 
-  // All chunks' sums but the last may overlap with the next chunks' products, as long as these
-  // take; each is a separate message.
+  // Each chunk's sum is a message beside the next chunks' products; the last is beside `after`
+  // seconds of other work, which also hide what earlier ones leave.
   template <typename Send>
-  void send_in_chunks(Collective sum, double bytes, const Matmul& matmul, const Send& send) const {
+  void send_in_chunks(Collective sum, double bytes, const Matmul& matmul, double after,
+                      const Send& send) const {
     const int chunks = input_.build.tensor_chunks;
     const double seconds = seconds_of(sum, bytes / chunks, group_, hardware_.links);
-    const double beside = std::min(seconds, matmul_seconds(matmul) / chunks);
+    const double left = std::max(0.0, after - seconds) / std::max(chunks - 1, 1);
+    const double beside = std::min(seconds, matmul_seconds(matmul) / chunks + left);
     for (int i = 1; i < chunks; ++i)
       send(sum, bytes / chunks, beside);
-    send(sum, bytes / chunks, 0);
+    send(sum, bytes / chunks, after);
   }
 
   const LayerSummary& layer_;

@@ -63,6 +63,7 @@ stages-gpipe    3 parallel.pipeline=3 parallel.schedule=gpipe
 stages-chunks   2 parallel.pipeline=2 parallel.schedule=interleaved parallel.chunks=2 train.global_batch=16
 tensor-chunks   2 parallel.tensor=2 parallel.tensor_chunks=4
 half-chunks     2 parallel.tensor=2 parallel.tensor_chunks=2 precision=bf16 reproducibility=fast train.recompute=full
+chunks-fp8      2 parallel.tensor=2 parallel.tensor_chunks=4 precision=fp8
 use             1 checkpoint.every_steps=4 eval generate
 use-tensor      2 parallel.tensor=2 checkpoint.every_steps=4 eval generate
 use-pipe        2 parallel.pipeline=2 checkpoint.every_steps=4 eval generate
@@ -126,11 +127,13 @@ def matrix_runs() -> list:
         data, tensor, pipeline, schedule, zero, sequence, recompute = row.split()[:7]
         schedule, _, chunks = schedule.partition(":")
         zero, _, group = zero.partition("/")
-        name = f"{data}x{tensor}x{pipeline}-{schedule}{chunks}-zero{zero}{group and f'of{group}'}{'-sequence' if sequence == 'yes' else ''}-{recompute}"
+        tensor, _, sums = tensor.partition("/")
+        split = f"{sums and f'-sums{sums}'}{'-sequence' if sequence == 'yes' else ''}"
+        name = f"{data}x{tensor}x{pipeline}-{schedule}{chunks}-zero{zero}{group and f'of{group}'}{split}-{recompute}"
         runs.append(Run(name, int(data) * int(tensor) * int(pipeline), GPT | {
             "parallel.data": data, "parallel.tensor": tensor, "parallel.pipeline": pipeline, "parallel.schedule": schedule,
-            "parallel.chunks": chunks or "1", "parallel.zero": zero, "parallel.zero_group": group or "all", "train.recompute": recompute,
-            "parallel.sequence": "true" if sequence == "yes" else "false"}))
+            "parallel.chunks": chunks or "1", "parallel.tensor_chunks": sums or "1", "parallel.zero": zero,
+            "parallel.zero_group": group or "all", "train.recompute": recompute, "parallel.sequence": "true" if sequence == "yes" else "false"}))
     return runs
 
 

@@ -81,14 +81,10 @@ TEST(ParallelRules, ChunksOfRowsNeedSumsOfTensorRanksThatTheyCanCut) {
             "sums to overlap; use 1, or tensor 2 or more");
   EXPECT_THAT(refusal(gpt, {chunks, two, "parallel.sequence=true"}, ranks(2)),
               HasSubstr("on parts of the rows; use 1, or sequence: false"));
-  EXPECT_THAT(
-      refusal(gpt, {chunks, two, "precision=fp8"}, ranks(2)),
-      HasSubstr(
-          "whose scales are computed over all rows; use 1, or another fp8_recipe or precision"));
-  for (const char* const recipe : {"fp8_recipe=blockwise", "fp8_recipe=mxfp8"})
-    EXPECT_NO_THROW((void)resolved(gpt, {chunks, two, "precision=fp8", recipe}, ranks(2)));
-  EXPECT_THAT(refusal(gpt, {chunks, two, "lora.rank=4", "train.initial_weights=a"}, ranks(2)),
-              HasSubstr("with lora.rank: 4, whose matmuls take all rows at once; use 1"));
+  for (const char* const recipe : {"fp8_recipe=tensor", "fp8_recipe=blockwise", "fp8_recipe=mxfp8"})
+    EXPECT_NO_THROW((void)resolved(
+        gpt, {chunks, two, "precision=fp8", recipe, "lora.rank=4", "train.initial_weights=a"},
+        ranks(2)));
   EXPECT_EQ(refusal(gpt, {"parallel.tensor_chunks=3", two}, ranks(2)),
             "--set parallel.tensor_chunks=3: 3 does not divide train.micro_batch * model.context = "
             "1024; use 1, 2, 4 or 8");

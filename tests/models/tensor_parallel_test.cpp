@@ -122,10 +122,28 @@ INSTANTIATE_TEST_SUITE_P(
              .family = "Llama",
              .adapted = true},
         Mode{.sequence = true, .recompute = Recompute::full, .family = "Llama", .adapted = true},
+        Mode{.adapted = true, .chunks = 2},
+        Mode{.compute = DType::bf16,
+             .split_backward = true,
+             .family = "Llama",
+             .adapted = true,
+             .chunks = 4},
         Mode{.compute = DType::bf16, .sequence = true, .fp8 = Fp8Recipe::tensor},
+        Mode{.compute = DType::bf16, .chunks = 2, .fp8 = Fp8Recipe::tensor},
+        Mode{.compute = DType::bf16,
+             .split_backward = true,
+             .family = "Llama",
+             .chunks = 4,
+             .fp8 = Fp8Recipe::tensor},
+        Mode{.compute = DType::bf16, .adapted = true, .chunks = 2, .fp8 = Fp8Recipe::tensor},
         Mode{.compute = DType::bf16, .sequence = true, .fp8 = Fp8Recipe::blockwise},
         Mode{.compute = DType::bf16, .split_backward = true, .fp8 = Fp8Recipe::mxfp8},
         Mode{.compute = DType::bf16, .family = "Llama", .chunks = 2, .fp8 = Fp8Recipe::blockwise},
+        Mode{.compute = DType::bf16,
+             .split_backward = true,
+             .chunks = 2,
+             .fp8 = Fp8Recipe::blockwise},
+        Mode{.compute = DType::bf16, .adapted = true, .chunks = 4, .fp8 = Fp8Recipe::mxfp8},
         Mode{.compute = DType::bf16, .chunks = 4, .fp8 = Fp8Recipe::mxfp8}),
     [](const auto& info) {
       const Mode& mode = info.param;
@@ -231,6 +249,16 @@ TEST_F(TensorParallelVolume, OfABlockIsFourAllReduces) {
               (VerbStats{.calls = 4, .bytes = 4 * tokens * hidden * (mode.rounded ? 2 : 4)}));
     EXPECT_EQ(of_block(Verb::all_gather, mode), VerbStats{});
     EXPECT_EQ(of_block(Verb::reduce_scatter, mode), VerbStats{});
+  }
+}
+
+// In both directions.
+TEST_F(TensorParallelVolume, OfABlockIsAsManyBytesInChunks) {
+  if (size() == 1) GTEST_SKIP() << "one rank sends nothing";
+  for (const Mode& mode : {Mode{.chunks = 2}, Mode{.compute = DType::bf16, .chunks = 4}}) {
+    EXPECT_EQ(of_block(Verb::all_reduce, mode),
+              (VerbStats{.calls = 4U * static_cast<std::uint64_t>(mode.chunks),
+                         .bytes = 4 * tokens * hidden * 4}));
   }
 }
 

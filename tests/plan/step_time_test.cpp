@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "runtime/base/error.h"
 #include "runtime/parallel/schedule_timeline.h"
 #include "tests/plan/plans.h"
@@ -250,7 +252,7 @@ TEST(StepTime, RoundedSumsHalveTensorParallelMessages) {
   EXPECT_LT(sent(), 0.6 * exact);
 }
 
-TEST(StepTime, ChunksHideAllButTheLastPartOfAForwardSum) {
+TEST(StepTime, ChunksHideAllButTheLastPartOfSumsInBothDirections) {
   StepInput input = plan_input({.model = small, .mesh = {.tensor = 2}});
   const auto with = [&](int chunks, double latency) {
     Hardware hardware = hardware_file("h100");
@@ -259,13 +261,20 @@ TEST(StepTime, ChunksHideAllButTheLastPartOfAForwardSum) {
     input.build.tensor_chunks = chunks;
     return estimate_step(input, hardware);
   };
-  const StepEstimate whole = with(1, 0);
+  std::array<double, 2> hidden{};
+  for (const bool apart : {false, true}) {
+    input.build.split_backward = apart;
+    const StepEstimate whole = with(1, 0), four = with(4, 0);
 
-  EXPECT_LT(with(4, 0).tensor_exposed, whole.tensor_exposed);
-  EXPECT_GT(with(4, 0).tensor_exposed, whole.tensor_exposed / 8);  // backward's gathers remain
-  EXPECT_DOUBLE_EQ(with(4, 0).volumes.tensor, whole.volumes.tensor);
-  // Each part is a message.
-  EXPECT_GT(with(64, 1e-3).tensor_exposed, with(1, 1e-3).tensor_exposed);
+    hidden.at(apart ? 1 : 0) = whole.tensor_exposed - four.tensor_exposed;
+    EXPECT_GT(hidden.at(apart ? 1 : 0), 0);
+    EXPECT_GT(four.tensor_exposed, whole.tensor_exposed / 8);
+    EXPECT_DOUBLE_EQ(four.volumes.tensor, whole.volumes.tensor);
+    // Each part is a message.
+    EXPECT_GT(with(64, 1e-3).tensor_exposed, with(1, 1e-3).tensor_exposed);
+  }
+  // Sums of input gradients, beside which a split backward has no weight gradients.
+  EXPECT_GT(hidden[1], 1.5 * hidden[0]);
 }
 
 TEST(StepTime, MatricesAreGatheredInTheComputeDtype) {

@@ -61,15 +61,6 @@ void check_tensor_chunks(const Subject& subject) {
            "{} with parallel.sequence: true, where each rank receives the sum of contiguous rows, "
            "so ranks cannot work on parts of the rows; use 1, or sequence: false",
            chunks);
-  if (config.precision == Precision::fp8 && config.fp8_recipe == Fp8Recipe::tensor)
-    refuse(
-        subject, key,
-        "{} with precision: fp8 and fp8_recipe: tensor, whose scales are computed over all rows; "
-        "use 1, or another fp8_recipe or precision",
-        chunks);
-  if (config.lora.rank > 0)
-    refuse(subject, key, "{} with lora.rank: {}, whose matmuls take all rows at once; use 1",
-           chunks, config.lora.rank);
   const Extent& rows = subject.limits.rows;
   const std::int64_t all = config.train.micro_batch * rows.value;
   if (all % chunks != 0)

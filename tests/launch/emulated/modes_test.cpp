@@ -80,7 +80,10 @@ TEST_F(EmulatedModes, BertsAgreeWithTheCpuEngine) {
 
 TEST_F(EmulatedModes, AdaptersAgreeWithTheCpuEngine) {
   expect_cpu_losses(adapted({}),
-                    {{1, ""}, {2, "tensor=2 sequence=true"}, {4, "data=2 pipeline=2 zero=3"}},
+                    {{1, ""},
+                     {2, "tensor=2 sequence=true"},
+                     {2, "tensor=2 tensor_chunks=2"},
+                     {4, "data=2 pipeline=2 zero=3"}},
                     agreement);
 }
 
@@ -114,6 +117,18 @@ TEST_F(EmulatedModes, LayoutModeChangesNoBit) {
                                                        {3, "data=3 zero=1 device.graphs=step"},
                                                        {4, "tensor=2 pipeline=2"},
                                                        {2, "tensor=2 tensor_chunks=4"}});
+}
+
+// Scales of all rows, and codes that stay while an adapter multiplies its rows between two chunks.
+TEST_F(EmulatedModes, ChunksOfRowsChangeNoBitInFp8) {
+  const Settings fp8{"parallel.tensor_blocks=4", "precision=fp8"};
+  expect_same_bits(gpt(fp8), {{2, "tensor=2 tensor_chunks=4"},
+                              {4, "tensor=2 tensor_chunks=2 pipeline=2 schedule=zero-bubble"}});
+}
+
+TEST_F(EmulatedModes, ChunksOfRowsChangeNoBitOfAdaptersInFp8) {
+  expect_same_bits(adapted({"parallel.tensor_blocks=4", "precision=fp8"}),
+                   {{2, "tensor=2 tensor_chunks=4"}});
 }
 
 // Far more messages than a stream's queue holds.

@@ -86,6 +86,14 @@ TEST_F(GptLayout, TensorRanksAndSequenceParallelismChangeNoBit) {
                            {4, "tensor=4 sequence=true recompute=full"}});
 }
 
+// One number of chunks; another may have other bits (models/README.md).
+TEST_F(GptLayout, TensorRanksThatSumInChunksChangeNoBit) {
+  expect_same_bits(run({"parallel.tensor_chunks=4"}),
+                   {{2, "tensor=2"},
+                    {4, "tensor=4 recompute=full"},
+                    {4, "tensor=2 pipeline=2 schedule=zero-bubble"}});
+}
+
 TEST_F(GptLayout, PipelineStagesAndSchedulesChangeNoBit) {
   expect_same_bits(run(), {{2, "pipeline=2 schedule=gpipe"},
                            {2, "pipeline=2 schedule=1f1b recompute=full"},
@@ -177,6 +185,14 @@ TEST_F(GptLayout, OfAdaptersChangesNoBit) {
                              {4, "pipeline=4"}});
 }
 
+TEST_F(GptLayout, OfAdaptersInChunksChangesNoBit) {
+  static_cast<void>(train_layout(run(), {1, "", "source"}));
+  expect_same_bits(
+      run({"train.initial_weights=" + directory() + "/" + name_of({1, "", "source"}), "lora.rank=3",
+           "parallel.tensor_chunks=2"}),
+      {{4, "tensor=4 recompute=full"}, {4, "tensor=2 pipeline=2 schedule=zero-bubble"}});
+}
+
 TEST_F(GptLayout, OfAdaptersOfALlamaInBf16ChangesNoBit) {
   Settings set = llama();
   set.emplace_back("precision=bf16");
@@ -224,6 +240,12 @@ TEST_F(GptLayout, Mxfp8ChangesNoBitEither) {
                    {{2, "data=2 zero=3"},
                     {2, "pipeline=2 schedule=zero-bubble"},
                     {4, "tensor=4 sequence=true recompute=selective"}});
+}
+
+TEST_F(GptLayout, Fp8InChunksChangesNoBitEither) {
+  for (const char* const recipe : {"fp8_recipe=tensor", "fp8_recipe=blockwise"})
+    expect_same_bits(run({"precision=fp8", recipe, "parallel.tensor_chunks=4"}),
+                     {{2, "tensor=2"}, {8, "data=2 tensor=4 zero=2 recompute=selective"}});
 }
 
 TEST_F(GptLayout, Bf16ChangesNoBitEither) {
