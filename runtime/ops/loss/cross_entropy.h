@@ -18,9 +18,9 @@ struct CrossEntropyOptions : LossOptions {
 };
 
 // logits(N, Vp), a compute dtype, become dlogits. targets(N) i32; rows with -1 have zero loss and
-// gradient and are not correct. losses(N) f32: nats per row, with smoothing and z_loss, times the row's weight.
-// correct(N) f32: 1 if the arg-max is the target; may be absent. An invalid target is an error on
-// the CPU; on a GPU its loss is NaN.
+// gradient and are not correct. losses(N) f32: nats per row, with smoothing and z_loss, times the
+// row's weight. correct(N) f32: 1 if the arg-max is the target; may be absent. An invalid target is
+// an error on the CPU; on a GPU its loss is NaN.
 void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& correct,
                    const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options);
 
