@@ -124,6 +124,10 @@ plan::Hardware describe_node(const Device& device, const MpiEnvironment& mpi) {
   const int sharing = cuda ? (mpi.local_size() + count - 1) / count : mpi.local_size();
   hardware.device.memory_bytes =
       static_cast<double>(cuda ? gpus.front().memory_bytes : host) / sharing;
+  if (cuda) {
+    hardware.device.multiprocessors = gpus.front().processors;
+    hardware.device.compute_capability = gpus.front().capability;
+  }
   return hardware;
 }
 

@@ -154,6 +154,7 @@ Environment planned_environment(int ranks, const plan::Hardware& hardware) {
           .cuda_in_build = true,
           .gpus = described_device(hardware) == DeviceType::cuda ? 1 : 0,
           .native_bf16 = hardware.flops(Precision::bf16) > 0,
+          .capability = hardware.device.compute_capability,
           .hosts = std::move(hosts)};
 }
 

@@ -19,6 +19,7 @@ struct DeviceFacts {
   double memory_bandwidth = 0;
   double launch_seconds = 0;           // a kernel or op call without work
   int multiprocessors = 0;             // of a GPU; 0 = not known
+  int compute_capability = 0;          // 90 for 9.0; 0 = not known
   std::array<double, 5> peak_flops{};  // by resolved Precision; 0 = not supported
 };
 

@@ -35,6 +35,8 @@ std::span<const HardwareField> hardware_fields() {
       {"device", "launch_seconds", [](H& h) -> Slot { return &h.device.launch_seconds; }, 0, 1},
       {"device", "multiprocessors", [](H& h) -> Slot { return &h.device.multiprocessors; }, 0,
        4096},
+      {"device", "compute_capability", [](H& h) -> Slot { return &h.device.compute_capability; }, 0,
+       999},
 
       {"peak_flops", "fp32", peak<Precision::fp32>, min_rate, max_rate, true},
       {"peak_flops", "tf32", peak<Precision::tf32>, min_rate, max_rate},
