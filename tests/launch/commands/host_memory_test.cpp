@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of hosts that in-memory checkpoints take, planned without a process.
+// What a plan knows of hosts and GPUs that are not here: memory of in-memory checkpoints, and 8-bit
+// recipes that a described GPU lacks.
 #include <gtest/gtest.h>
 
 #include "launch/engine/memory_plan.h"
+#include "launch/plan/layout_plan.h"
 #include "models/config.h"
+#include "runtime/plan/hardware.h"
+#include "tests/support/expect_error.h"
 
 namespace trireme {
 namespace {
@@ -28,6 +32,24 @@ TEST(HostMemory, HoldsTwoInMemoryCheckpointsOfARankAndTwoOfAnotherHosts) {
   EXPECT_NEAR(static_cast<double>(held.memory_checkpoints(false)) * ranks / state, 2, 0.05);
   EXPECT_EQ(held.memory_checkpoints(true), 2 * held.memory_checkpoints(false));
   EXPECT_EQ(without.memory_checkpoints(true), 0U);
+}
+
+TEST(DescribedGpu, HasItsRecipesOf8BitMatmuls) {
+  const auto resolve = [](const std::string& machine, const char* recipe) {
+    const plan::Hardware hardware =
+        plan::load_hardware(TRIREME_CONFIGS "/hardware/" + machine + ".yaml");
+    (void)resolve_config(load_config(TRIREME_CONFIGS "/gpt2_124m.yaml",
+                                     {"precision=fp8", std::string("fp8_recipe=") + recipe}),
+                         planned_environment(8, hardware));
+  };
+  test::expect_error(
+      ExitCode::config, [&] { resolve("h100", "mxfp8"); }, "10.0 or more (Blackwell)",
+      "use tensor or blockwise");
+  test::expect_error(
+      ExitCode::config, [&] { resolve("b200", "blockwise"); }, "9.0 (Hopper)",
+      "use tensor or mxfp8");
+  EXPECT_NO_THROW(resolve("h100", "blockwise"));
+  EXPECT_NO_THROW(resolve("b200", "mxfp8"));
 }
 
 }  // namespace

@@ -358,19 +358,6 @@ TEST_F(WholePlan, RefusesImpossibleMachinesAndRanks) {
                  "broken.yaml:2: device.memory_bytes");
 }
 
-TEST_F(WholePlan, RefusesARecipeThatTheDescribedGpuLacks) {
-  const auto of = [](const char* machine, const char* recipe) {
-    return fmt::format(
-        "configs/gpt2_124m.yaml --ranks 8 --hardware configs/hardware/{}.yaml --set "
-        "precision=fp8 --set fp8_recipe={}",
-        machine, recipe);
-  };
-  expect_refusal(of("h100", "mxfp8"), "10.0 or more (Blackwell)", "use tensor or blockwise");
-  expect_refusal(of("b200", "blockwise"), "9.0 (Hopper)", "use tensor or mxfp8");
-  EXPECT_NO_THROW((void)plan(of("h100", "blockwise")));
-  EXPECT_NO_THROW((void)plan(of("b200", "mxfp8")));
-}
-
 TEST_F(WholePlan, RefusesBudgetsThatAreNoNumbers) {
   for (const char* const budget : {"nan", "-nan", "inf", "-1", "0", "1e999", "1e9x", ""}) {
     EXPECT_THROW((void)plan(gpt() + "--ranks 4 --token-budget=" + budget), CLI::ParseError)
