@@ -39,8 +39,9 @@ TEST(ConfigDocument, KeyInTheWrongSectionNamesTheRightOne) {
 TEST(ConfigDocument, KeyFarFromEveryOtherListsTheSection) {
   EXPECT_EQ(parse_error("run: {quux: 4}"),
             "a.yaml:1: run.quux: unknown key; section run has: directory, seed, deadline_minutes");
-  EXPECT_THAT(parse_error("zzzzzzzz: 4"),
-              HasSubstr("the top level has: run, device, precision, fp8_recipe, reproducibility, "));
+  EXPECT_THAT(
+      parse_error("zzzzzzzz: 4"),
+      HasSubstr("the top level has: run, device, precision, fp8_recipe, reproducibility, "));
 }
 
 TEST(ConfigDocument, DuplicateKeysAreRefusedWithBothLines) {
