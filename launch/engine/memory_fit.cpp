@@ -102,7 +102,7 @@ void require_host(std::uint64_t needed, int ranks, const MemoryNeed& need) {
   if (there == 0 || needed <= there) return;
   const bool gpu = need.type == DeviceType::cuda;
   fail(ExitCode::config,
-       "the plan does not fit: {} rank{} need{} {:.1f} GiB{} on {}, which may use {:.1f} GiB; {}",
+       "the plan does not fit: {} rank{} need{} {:.1f} GiB{} on {}, which may use {:.1f} GiB; {}{}",
        ranks, ranks == 1 ? "" : "s", ranks == 1 ? "s" : "", gib(needed),
        need.held.memory_checkpoint > 0 ? ", in-memory checkpoints included,"
        : gpu                           ? " of page-locked memory"
@@ -110,9 +110,10 @@ void require_host(std::uint64_t needed, int ranks, const MemoryNeed& need) {
        host_name(), gib(there),
        gpu ? "it holds copies of checkpoints (a part from every data rank) and the loader's "
              "batches: start fewer ranks on each host, lower data.prefetch, or write no "
-             "checkpoints (checkpoint.every_steps: 0, in_memory_every_steps: 0)"
+             "checkpoints (checkpoint.every_steps: 0)"
            : "lower train.micro_batch, use train.recompute: full, raise parallel.zero, tensor or "
-             "pipeline, or start fewer ranks on each host");
+             "pipeline, or start fewer ranks on each host",
+       need.held.memory_checkpoint > 0 ? "; or set checkpoint.in_memory_every_steps: 0" : "");
 }
 
 }  // namespace

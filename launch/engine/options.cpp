@@ -37,11 +37,11 @@ StepSizes step_sizes(const TrainConfig& train) {
           .before = [ramp, rows](std::int64_t step) { return ramp.samples_before(step) / rows; }};
 }
 
-// If several micro-batches or chunks of rows use them, and a rank owns its weights.
+// If several micro-batches use them, and a rank owns its weights.
 bool keeps_fp8_weights(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
   return config.precision == Precision::fp8 && parallel.zero < 3 &&
-         (batch_slices(config).largest() > 1 || parallel.tensor_chunks > 1);
+         batch_slices(config).largest() > 1;
 }
 
 // Also for a config file beside a run, which may have auto for its data ranks.

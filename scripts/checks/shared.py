@@ -29,7 +29,7 @@ def built(path):
     """An argument that names what a build makes."""
     path = pathlib.Path(path).absolute()
     if not path.exists():
-        raise argparse.ArgumentTypeError(f"{path}: is not there; build it, or say where it is")
+        raise argparse.ArgumentTypeError(f"{path}: does not exist; build it, or give its path")
     return path
 
 
