@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -64,27 +66,47 @@ CoreCrowd most_crowded(Communicator& world) {
   return most_crowded(by_rank);
 }
 
-std::vector<std::pair<std::string, MachineLoad>> load_of_hosts(Communicator& world,
-                                                               const MachineLoad& own) {
-  const nlohmann::json told{{"host", host_name()}, {"cores", own.cores},   {"busy", own.busy},
-                            {"own", own.own},      {"stolen", own.stolen}, {"waited", own.waited}};
-  std::vector<std::pair<std::string, MachineLoad>> hosts;
-  for (const std::string& text : gather_texts(world, told.dump())) {
-    const auto rank = parse_json(text);
-    const std::string host = rank.at("host");
-    auto found = std::ranges::find(hosts, host, [](const auto& entry) { return entry.first; });
-    if (found == hosts.end()) found = hosts.insert(hosts.end(), {host, MachineLoad{}});
-    MachineLoad& load = found->second;
-    // Ranks may be bound to different cores: the one with the most cores reports other programs.
-    if (rank.at("cores") > load.cores) {
-      load.cores = rank.at("cores");
-      load.busy = rank.at("busy");
-      load.stolen = rank.at("stolen");
-    }
-    load.own += rank.at("own").get<double>();
-    load.waited = std::max(load.waited, rank.at("waited").get<double>());
+HostLoads load_of_hosts(std::span<const RankLoad> by_rank) {
+  HostLoads hosts;
+  std::map<std::string, std::set<int>> counted;
+  std::vector<const RankLoad*> widest_first;
+  for (const RankLoad& rank : by_rank) {
+    auto found = std::ranges::find(hosts, rank.host, &HostLoads::value_type::first);
+    if (found == hosts.end()) found = hosts.insert(hosts.end(), {rank.host, MachineLoad{}});
+    found->second.own += rank.load.own;
+    found->second.waited = std::max(found->second.waited, rank.load.waited);
+    widest_first.push_back(&rank);
+  }
+  std::ranges::stable_sort(widest_first, std::ranges::greater{},
+                           [](const RankLoad* rank) { return rank->cores.size(); });
+  for (const RankLoad* const rank : widest_first) {
+    std::set<int>& cores = counted[rank->host];
+    if (std::ranges::any_of(rank->cores, [&](int core) { return cores.contains(core); })) continue;
+    cores.insert(rank->cores.begin(), rank->cores.end());
+    MachineLoad& load = std::ranges::find(hosts, rank->host, &HostLoads::value_type::first)->second;
+    load.cores += rank->load.cores;
+    load.busy += rank->load.busy;
+    load.stolen += rank->load.stolen;
   }
   return hosts;
+}
+
+HostLoads load_of_hosts(Communicator& world, const MachineLoad& own) {
+  const nlohmann::json told{{"host", host_name()}, {"set", allowed_cores()}, {"cores", own.cores},
+                            {"busy", own.busy},    {"own", own.own},         {"stolen", own.stolen},
+                            {"waited", own.waited}};
+  std::vector<RankLoad> by_rank;
+  for (const std::string& text : gather_texts(world, told.dump())) {
+    const auto rank = parse_json(text);
+    by_rank.push_back({rank.at("host"),
+                       rank.at("set"),
+                       {.cores = rank.at("cores"),
+                        .busy = rank.at("busy"),
+                        .stolen = rank.at("stolen"),
+                        .own = rank.at("own"),
+                        .waited = rank.at("waited")}});
+  }
+  return load_of_hosts(by_rank);
 }
 
 HostLoad most_loaded(Communicator& world, const MachineLoad& own) {

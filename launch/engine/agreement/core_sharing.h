@@ -33,10 +33,20 @@ struct CoreCrowd {
 // Over the job. Collective; blocks the host.
 [[nodiscard]] CoreCrowd most_crowded(Communicator& world);
 
-// Per host: one rank's meter, with `own` summed over the cores that all its ranks used, and the
-// longest wait of any rank. Collective; blocks the host.
-[[nodiscard]] std::vector<std::pair<std::string, MachineLoad>> load_of_hosts(
-    Communicator& world, const MachineLoad& own);
+// One rank's meter, over the cores that it may use.
+struct RankLoad {
+  std::string host;
+  std::vector<int> cores;
+  MachineLoad load;
+};
+using HostLoads = std::vector<std::pair<std::string, MachineLoad>>;
+
+// Per host, in the order of ranks: `own` summed over all its ranks, the longest wait of any, and
+// the rest over the cores of all ranks, each core once. Of sets of cores that overlap only the
+// largest counts.
+[[nodiscard]] HostLoads load_of_hosts(std::span<const RankLoad> by_rank);
+// Over the job. Collective; blocks the host.
+[[nodiscard]] HostLoads load_of_hosts(Communicator& world, const MachineLoad& own);
 // The host of load_of_hosts() that lost the largest part to other programs.
 [[nodiscard]] HostLoad most_loaded(Communicator& world, const MachineLoad& own);
 

@@ -186,6 +186,27 @@ TEST(DoctorJudges, RanksThatShareCoresAreFoundByTheirMasks) {
   EXPECT_THAT(findings.all()[0].fix, HasSubstr("at most one rank per core"));
 }
 
+TEST(DoctorJudges, LoadOfAHostIsThatOfAllCoresOfItsRanks) {
+  // Of two cores, each busy, and a rank that used 0.7 of the core that it may use.
+  const auto bound = [](int core) {
+    return RankLoad{"a", {core}, {.cores = 1, .busy = 1, .stolen = 0.01, .own = 0.7}};
+  };
+  const RankLoad free{"b", {0, 1}, {.cores = 2, .busy = 1.9, .own = 0.8}};
+
+  const HostLoads apart = load_of_hosts(std::vector{bound(0), free, bound(1)});
+  ASSERT_EQ(apart.size(), 2U);
+  EXPECT_EQ(apart[0].first, "a");
+  EXPECT_EQ(apart[0].second.cores, 2);
+  EXPECT_NEAR(apart[0].second.others(), 0.6, 1e-9);
+  EXPECT_NEAR(apart[0].second.stolen, 0.02, 1e-9);
+  EXPECT_NEAR(apart[1].second.others(), 1.1, 1e-9);
+
+  const HostLoads together = load_of_hosts(std::vector{free, free});
+  ASSERT_EQ(together.size(), 1U);
+  EXPECT_EQ(together[0].second.cores, 2);
+  EXPECT_NEAR(together[0].second.others(), 0.3, 1e-9);
+}
+
 TEST(DoctorJudges, APlanBeyondTheHostsMemoryIsAProblemAndBeyondFreeMemoryANote) {
   constexpr std::uint64_t gib = 1ULL << 30U;
   const auto severity = [](std::uint64_t planned, const HostMemory& memory) {
