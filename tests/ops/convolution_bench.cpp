@@ -85,23 +85,24 @@ int run() {
     const Shape w_shape{layer.out, layer.kernel, layer.kernel, layer.in};
     const ConvolutionGeometry g(x_shape, w_shape,
                                 {.stride = layer.stride, .padding = layer.kernel / 2});
+    const PlaneGeometry planes(g);
     const auto x = numbers(x_shape.count());
     const auto w = numbers(w_shape.count());
     auto dx = numbers(x_shape.count());
     auto dw = numbers(w_shape.count());
-    auto y = numbers(g.batch * g.out_height * g.out_width * g.out);
-    std::vector<std::byte> memory(
-        std::max(direct::workspace_bytes(DType::f32, g), by_dnnl::workspace_bytes(DType::f32, g)) +
-        64);
+    auto y = numbers(g.batch * g.out_pixels() * g.out);
+    std::vector<std::byte> memory(std::max(direct::workspace_bytes(DType::f32, planes),
+                                           by_dnnl::workspace_bytes(DType::f32, g)) +
+                                  64);
     std::byte* const scratch = memory.data();
     const Best forward =
-        compare([&] { direct::forward(g, y.data(), x.data(), w.data(), scratch); },
+        compare([&] { direct::forward(planes, y.data(), x.data(), w.data(), scratch); },
                 [&] { by_dnnl::forward(DType::f32, g, y.data(), x.data(), w.data(), scratch); });
     const Best input = compare(
-        [&] { direct::backward_input(g, dx.data(), y.data(), w.data(), scratch); },
+        [&] { direct::backward_input(planes, dx.data(), y.data(), w.data(), scratch); },
         [&] { by_dnnl::backward_input(DType::f32, g, dx.data(), y.data(), w.data(), scratch); });
     const Best weight = compare(
-        [&] { direct::backward_weight(g, dw.data(), y.data(), x.data(), scratch); },
+        [&] { direct::backward_weight(planes, dw.data(), y.data(), x.data(), scratch); },
         [&] { by_dnnl::backward_weight(DType::f32, g, dw.data(), y.data(), x.data(), scratch); });
     std::printf("| %ldx%ldx%ldx%ld -> %ld, %ldx%ld%s |", layer.batch, layer.size, layer.size,
                 layer.in, layer.out, layer.kernel, layer.kernel,

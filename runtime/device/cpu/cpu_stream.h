@@ -2,7 +2,7 @@
 // CPU streams. Back-end code (ops, comm) puts host work on one with enqueue(stream, task):
 //   compute        runs the task inline on the calling thread; exceptions reach the caller at once
 //   comm and copy  run it on the stream's worker thread, in order; stream_core.h has the failures
-// A task is a callable of at most 160 bytes, stored in place. Several threads may enqueue on one
+// A task is a callable of at most 240 bytes, stored in place. Several threads may enqueue on one
 // stream.
 #pragma once
 

@@ -30,7 +30,7 @@ namespace trireme {
 class StreamCore {
  public:
   using Ticket = std::uint64_t;
-  static constexpr std::size_t task_bytes = 160;
+  static constexpr std::size_t task_bytes = 240;
   static constexpr std::size_t capacity = 256;
 
   StreamCore() = default;

@@ -99,9 +99,10 @@ std::size_t plan_hash(const CudnnGraph& graph) {
   } else {
     const auto& c = std::get<ConvolutionGraph>(graph);
     const ConvolutionGeometry& g = c.geometry;
-    hash.add(c.pass, c.dtype, c.result, c.tf32, c.workspace_limit, c.adds, g.batch, g.height,
-             g.width, g.in, g.out_height, g.out_width, g.out, g.kernel_height, g.kernel_width,
-             g.stride, g.padding);
+    hash.add(c.pass, c.dtype, c.result, c.tf32, c.workspace_limit, c.adds, g.batch, g.in, g.out,
+             g.groups);
+    for (const WindowAxis* const a : {&g.axes.depth, &g.axes.height, &g.axes.width})
+      hash.add(a->extent, a->window, a->stride, a->padding, a->dilation);
   }
   return hash.value();
 }

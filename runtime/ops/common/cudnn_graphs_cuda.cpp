@@ -172,19 +172,32 @@ void define(Graph& graph, const AttentionGraph& a) {
   operands.output(dv, a.dtype, key, packed, ragged.projection);
 }
 
+// A value of each spatial axis, behind `first`.
+Extents extents_of(const ConvolutionGeometry& g, Extents first, std::int64_t WindowAxis::*value) {
+  if (g.volumes()) first.push_back(g.axes.depth.*value);
+  first.push_back(g.axes.height.*value);
+  first.push_back(g.axes.width.*value);
+  return first;
+}
+
 void define(Graph& graph, const ConvolutionGraph& c) {
-  // cuDNN names extents N, C, H, W in every layout; the strides make them NHWC and (O, KH, KW, I).
+  // cuDNN names extents N, C, [D,] H, W in every layout; the strides make the channels the last.
   const auto channels_last = [](const Extents& e) {
-    return Extents{e[1] * e[2] * e[3], 1, e[1] * e[3], e[1]};
+    Extents strides(e.size(), 1);
+    std::int64_t step = e[1];
+    for (std::size_t axis = e.size(); --axis > 1; step *= e[axis])
+      strides[axis] = step;
+    strides[0] = step;
+    return strides;
   };
   const ConvolutionGeometry& g = c.geometry;
-  const Extents x{g.batch, g.in, g.height, g.width};
-  const Extents w{g.out, g.in, g.kernel_height, g.kernel_width};
-  const Extents y{g.batch, g.out, g.out_height, g.out_width};
+  const Extents x = extents_of(g, {g.batch, g.in}, &WindowAxis::extent);
+  const Extents w = extents_of(g, {g.out, g.in / g.groups}, &WindowAxis::window);
+  const Extents y = extents_of(g, {g.batch, g.out}, &WindowAxis::out);
   const auto with_options = [&g](auto attributes) {
-    return attributes.set_padding({g.padding, g.padding})
-        .set_stride({g.stride, g.stride})
-        .set_dilation({1, 1});
+    return attributes.set_padding(extents_of(g, {}, &WindowAxis::padding))
+        .set_stride(extents_of(g, {}, &WindowAxis::stride))
+        .set_dilation(extents_of(g, {}, &WindowAxis::dilation));
   };
   Operands operands(graph);
   const auto result = [&](const TensorPointer& gradient, const Extents& extents) {
@@ -376,11 +389,22 @@ std::string to_string(const CudnnGraph& graph) {
   const auto& c = std::get<ConvolutionGraph>(graph);
   const ConvolutionGeometry& g = c.geometry;
   constexpr std::array<std::string_view, 3> passes{"forward", "backward_input", "backward_weight"};
+  const auto along = [&g](std::int64_t WindowAxis::*value) {
+    return Shape(extents_of(g, {}, value)).to_string();
+  };
+  const auto tensor = [&g](std::int64_t first, std::int64_t WindowAxis::*value,
+                           std::int64_t channels) {
+    Extents extents = extents_of(g, {first}, value);
+    extents.push_back(channels);
+    return Shape(extents).to_string();
+  };
   return fmt::format(
-      "convolution_{} {}{} to {}{} x({}, {}, {}, {}) w({}, {}, {}, {}) stride {} padding {}",
+      "convolution_{} {}{} to {}{} x{} w{} stride {} padding {}{}{}",
       passes[static_cast<std::size_t>(c.pass)], name_of(c.dtype), c.tf32 ? " as tf32" : "",
-      name_of(c.result), c.adds ? ", added," : "", g.batch, g.height, g.width, g.in, g.out,
-      g.kernel_height, g.kernel_width, g.in, g.stride, g.padding);
+      name_of(c.result), c.adds ? ", added," : "", tensor(g.batch, &WindowAxis::extent, g.in),
+      tensor(g.out, &WindowAxis::window, g.in / g.groups), along(&WindowAxis::stride),
+      along(&WindowAxis::padding), g.dilated() ? " dilation " + along(&WindowAxis::dilation) : "",
+      g.groups > 1 ? fmt::format(" in {} groups", g.groups) : "");
 }
 
 namespace linked {

@@ -12,19 +12,50 @@ TRIREME_KERNEL(convolution_forward);
 TRIREME_KERNEL(convolution_backward_input);
 TRIREME_KERNEL(convolution_backward_weight);
 
+namespace {
+
+WindowAxes axes_of(const Shape& x, const Shape& w, const ConvolutionOptions& options) {
+  TRIREME_EXPECTS((x.rank() == 4 || x.rank() == 5) && w.rank() == x.rank() && options.groups >= 1 &&
+                      x.back() == w.back() * options.groups,
+                  "convolution: x {} and w {} in {} groups, expected (N, [D,] H, W, I) and "
+                  "(O, [KD,] KH, KW, I / groups)",
+                  x.to_string(), w.to_string(), options.groups);
+  TRIREME_EXPECTS(x.count() > 0 && w.count() > 0, "convolution: x {} or w {} is empty",
+                  x.to_string(), w.to_string());
+  TRIREME_EXPECTS(w[0] % options.groups == 0, "convolution: {} groups do not divide the filters {}",
+                  options.groups, w.to_string());
+  const PerAxis window = w.rank() == 4 ? PerAxis(w[1], w[2]) : PerAxis(w[1], w[2], w[3]);
+  return {"convolution", x, window, options.stride, options.padding, options.dilation};
+}
+
+}  // namespace
+
 ConvolutionGeometry::ConvolutionGeometry(const Shape& x, const Shape& w,
                                          const ConvolutionOptions& options)
-    : batch(x[0]),
-      height(x[1]),
-      width(x[2]),
-      in(x[3]),
-      out_height((x[1] + 2 * options.padding - w[1]) / options.stride + 1),
-      out_width((x[2] + 2 * options.padding - w[2]) / options.stride + 1),
-      out(w[0]),
-      kernel_height(w[1]),
-      kernel_width(w[2]),
-      stride(options.stride),
-      padding(options.padding) {}
+    : batch(x[0]), in(x.back()), out(w[0]), groups(options.groups), axes(axes_of(x, w, options)) {
+  if (!axes.depth.plain()) return;
+  batch *= axes.depth.extent;
+  axes.depth = {};
+}
+
+bool PlaneGeometry::covers(const ConvolutionGeometry& g) {
+  const WindowAxis &h = g.axes.height, &w = g.axes.width;
+  return !g.volumes() && !g.dilated() && g.groups == 1 && h.stride == w.stride &&
+         h.padding == w.padding;
+}
+
+PlaneGeometry::PlaneGeometry(const ConvolutionGeometry& g)
+    : batch(g.batch),
+      height(g.axes.height.extent),
+      width(g.axes.width.extent),
+      in(g.in),
+      out_height(g.axes.height.out),
+      out_width(g.axes.width.out),
+      out(g.out),
+      kernel_height(g.axes.height.window),
+      kernel_width(g.axes.width.window),
+      stride(g.axes.height.stride),
+      padding(g.axes.height.padding) {}
 
 namespace {
 
@@ -44,28 +75,13 @@ void check_workspace(const Operands& check, const Stream& stream, const Tensor& 
 
 // Includes products with padding.
 double flops(const Tensor& y, const Tensor& w) {
-  return 2.0 * static_cast<double>(y.count()) *
-         static_cast<double>(w.shape[1] * w.shape[2] * w.shape[3]);
+  return 2.0 * static_cast<double>(y.count()) * static_cast<double>(w.count() / w.shape[0]);
 }
 
 }  // namespace
 
 Shape convolution_output_shape(const Shape& x, const Shape& w, const ConvolutionOptions& options) {
-  TRIREME_EXPECTS(x.rank() == 4 && w.rank() == 4 && x[3] == w[3],
-                  "convolution: x {} and w {}, expected (N, H, W, I) and (O, KH, KW, I)",
-                  x.to_string(), w.to_string());
-  TRIREME_EXPECTS(x.count() > 0 && w.count() > 0, "convolution: x {} or w {} is empty",
-                  x.to_string(), w.to_string());
-  TRIREME_EXPECTS(options.stride >= 1 && options.padding >= 0,
-                  "convolution: stride {} and padding {}, expected at least 1 and 0",
-                  options.stride, options.padding);
-  const auto extent = [&](std::int64_t size, std::int64_t kernel) {
-    const std::int64_t span = size + 2 * options.padding - kernel;
-    TRIREME_EXPECTS(span >= 0, "convolution: x {} with padding {} is smaller than w {}",
-                    x.to_string(), options.padding, w.to_string());
-    return span / options.stride + 1;
-  };
-  return Shape{x[0], extent(x[1], w[1]), extent(x[2], w[2]), w[0]};
+  return axes_of(x, w, options).output_shape(x, w[0]);
 }
 
 std::size_t convolution_workspace_bytes(DeviceType device, DType dtype, const Shape& x,

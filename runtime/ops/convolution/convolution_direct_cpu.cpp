@@ -28,15 +28,15 @@ const float* source_rows(const PaddedImages& p, const StripPlan& plan, float* st
 
 }  // namespace
 
-std::size_t workspace_bytes(DType dtype, const ConvolutionGeometry& given) {
-  const ConvolutionGeometry g = flattened(given);
+std::size_t workspace_bytes(DType dtype, const PlaneGeometry& given) {
+  const PlaneGeometry g = flattened(given);
   return std::max({ForwardPlan(g, dtype).sizes.bytes(), BackwardPlan(g, dtype).sizes.bytes(),
                    WeightPlan(g, dtype).sizes.bytes()});
 }
 
 template <typename T>
-void forward(const ConvolutionGeometry& given, T* y, const T* x, const T* w, std::byte* workspace) {
-  const ConvolutionGeometry g = flattened(given);
+void forward(const PlaneGeometry& given, T* y, const T* x, const T* w, std::byte* workspace) {
+  const PlaneGeometry g = flattened(given);
   const ForwardPlan plan(g, dtype_of<T>);
   const WorkspaceParts parts = plan.sizes.carve(workspace);
   const PaddedImages& p = plan.images;
@@ -72,7 +72,7 @@ struct InputClass {
   std::int64_t first_column;  // of x
   std::int64_t columns;
 
-  InputClass(const ConvolutionGeometry& g, std::int64_t index)
+  InputClass(const PlaneGeometry& g, std::int64_t index)
       : vertical(index / g.stride, g.stride, g.kernel_height),
         horizontal(index % g.stride, g.stride, g.kernel_width),
         first_column((horizontal.residue - g.padding) % g.stride) {
@@ -83,9 +83,9 @@ struct InputClass {
 
 // Appends the class's rows of image n that padded dy rows [q, q + rows) determine, with the dy rows
 // they need; these begin at `source`.
-std::size_t add_segments(const ConvolutionGeometry& g, const PaddedImages& p,
-                         const InputClass& part, Segments& segments, std::size_t used,
-                         const float* source, std::int64_t n, std::int64_t q, std::int64_t rows) {
+std::size_t add_segments(const PlaneGeometry& g, const PaddedImages& p, const InputClass& part,
+                         Segments& segments, std::size_t used, const float* source, std::int64_t n,
+                         std::int64_t q, std::int64_t rows) {
   const std::int64_t column =
       (part.first_column + g.padding) / g.stride + p.left - (part.horizontal.taps - 1);
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -111,9 +111,9 @@ void clear_segments(const Gemm<T>& gemm, std::span<const Segment> segments) {
 }  // namespace
 
 template <typename T>
-void backward_input(const ConvolutionGeometry& given, T* dx, const T* dy, const T* w,
+void backward_input(const PlaneGeometry& given, T* dx, const T* dy, const T* w,
                     std::byte* workspace) {
-  const ConvolutionGeometry g = flattened(given);
+  const PlaneGeometry g = flattened(given);
   const BackwardPlan plan(g, dtype_of<T>);
   const WorkspaceParts parts = plan.sizes.carve(workspace);
   const PaddedImages& p = plan.images;
@@ -157,13 +157,11 @@ void backward_input(const ConvolutionGeometry& given, T* dx, const T* dy, const 
   }
 }
 
-template void forward(const ConvolutionGeometry&, float*, const float*, const float*, std::byte*);
-template void forward(const ConvolutionGeometry&, bf16*, const bf16*, const bf16*, std::byte*);
-template void forward(const ConvolutionGeometry&, f16*, const f16*, const f16*, std::byte*);
-template void backward_input(const ConvolutionGeometry&, float*, const float*, const float*,
-                             std::byte*);
-template void backward_input(const ConvolutionGeometry&, bf16*, const bf16*, const bf16*,
-                             std::byte*);
-template void backward_input(const ConvolutionGeometry&, f16*, const f16*, const f16*, std::byte*);
+template void forward(const PlaneGeometry&, float*, const float*, const float*, std::byte*);
+template void forward(const PlaneGeometry&, bf16*, const bf16*, const bf16*, std::byte*);
+template void forward(const PlaneGeometry&, f16*, const f16*, const f16*, std::byte*);
+template void backward_input(const PlaneGeometry&, float*, const float*, const float*, std::byte*);
+template void backward_input(const PlaneGeometry&, bf16*, const bf16*, const bf16*, std::byte*);
+template void backward_input(const PlaneGeometry&, f16*, const f16*, const f16*, std::byte*);
 
 }  // namespace trireme::ops::cpu::direct

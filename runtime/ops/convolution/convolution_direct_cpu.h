@@ -12,14 +12,13 @@
 
 namespace trireme::ops::cpu::direct {
 
-[[nodiscard]] std::size_t workspace_bytes(DType dtype, const ConvolutionGeometry& g);
+[[nodiscard]] std::size_t workspace_bytes(DType dtype, const PlaneGeometry& g);
 template <typename T>
-void forward(const ConvolutionGeometry& g, T* y, const T* x, const T* w, std::byte* workspace);
+void forward(const PlaneGeometry& g, T* y, const T* x, const T* w, std::byte* workspace);
 template <typename T>
-void backward_input(const ConvolutionGeometry& g, T* dx, const T* dy, const T* w,
-                    std::byte* workspace);
+void backward_input(const PlaneGeometry& g, T* dx, const T* dy, const T* w, std::byte* workspace);
 template <typename T>
-void backward_weight(const ConvolutionGeometry& g, float* dw, const T* dy, const T* x,
+void backward_weight(const PlaneGeometry& g, float* dw, const T* dy, const T* x,
                      std::byte* workspace);
 
 // Private: weights rearranged for sequential reads by a tile. Blocks of output channels (for dx:
@@ -38,10 +37,10 @@ struct TapClass {
 };
 
 template <typename T>
-void pack_forward(const ConvolutionGeometry& g, float* panels, const T* w);
+void pack_forward(const PlaneGeometry& g, float* panels, const T* w);
 // Returns the end of the written data.
 template <typename T>
-float* pack_backward(const ConvolutionGeometry& g, const TapClass& vertical,
-                     const TapClass& horizontal, float* panels, const T* w);
+float* pack_backward(const PlaneGeometry& g, const TapClass& vertical, const TapClass& horizontal,
+                     float* panels, const T* w);
 
 }  // namespace trireme::ops::cpu::direct

@@ -11,7 +11,7 @@ std::int64_t aligned(std::int64_t floats) {
   return (floats + alignment_floats - 1) / alignment_floats * alignment_floats;
 }
 
-PaddedImages padded_input(const ConvolutionGeometry& g) {
+PaddedImages padded_input(const PlaneGeometry& g) {
   return {g.batch,
           g.height,
           g.width,
@@ -24,7 +24,7 @@ PaddedImages padded_input(const ConvolutionGeometry& g) {
 
 // Padding of dy: for the taps that reach back, and for rows and columns beyond the last output that
 // input coordinates map to.
-PaddedImages padded_gradient(const ConvolutionGeometry& g) {
+PaddedImages padded_gradient(const PlaneGeometry& g) {
   const std::int64_t top = (g.kernel_height - 1) / g.stride;
   const std::int64_t left = (g.kernel_width - 1) / g.stride;
   return {g.batch,
@@ -42,7 +42,7 @@ std::int64_t strip_size(const PaddedImages& images, const StripPlan& strips) {
 }
 
 // Each strip reads and writes all of dw once, so it must be long enough.
-std::int64_t weight_strip_floats(const ConvolutionGeometry& g, const PaddedImages& images) {
+std::int64_t weight_strip_floats(const PlaneGeometry& g, const PaddedImages& images) {
   const std::int64_t image_pixels = g.out_height * g.out_width;
   std::int64_t floats = 0;
   if (image_pixels < weight_strip_pixels) {
@@ -58,14 +58,14 @@ std::int64_t weight_strip_floats(const ConvolutionGeometry& g, const PaddedImage
 
 }  // namespace
 
-ConvolutionGeometry flattened(const ConvolutionGeometry& g) {
+PlaneGeometry flattened(const PlaneGeometry& g) {
   if (g.kernel_height != 1 || g.kernel_width != 1 || g.stride != 1 || g.padding != 0) return g;
   constexpr std::int64_t long_enough = 48;
   const std::int64_t rows = g.batch * g.height;
   std::int64_t factor = 1;
   while (factor < rows && (g.width * factor < long_enough || rows % factor != 0))
     ++factor;
-  ConvolutionGeometry flat = g;
+  PlaneGeometry flat = g;
   flat.batch = 1;
   flat.height = flat.out_height = rows / factor;
   flat.width = flat.out_width = g.width * factor;
@@ -82,7 +82,7 @@ WorkspaceParts WorkspaceSizes::carve(std::byte* workspace) const {
   return {floats, floats + aligned(panels), floats + aligned(panels) + aligned(strip)};
 }
 
-ForwardPlan::ForwardPlan(const ConvolutionGeometry& g, DType dtype)
+ForwardPlan::ForwardPlan(const PlaneGeometry& g, DType dtype)
     : images(padded_input(g)),
       strips(images, g.out_height, g.out_width, g.stride, g.kernel_height - g.stride,
              strip_floats) {
@@ -92,7 +92,7 @@ ForwardPlan::ForwardPlan(const ConvolutionGeometry& g, DType dtype)
   sizes.partial = strips.images * strips.rows * g.out_width * block_width;
 }
 
-BackwardPlan::BackwardPlan(const ConvolutionGeometry& g, DType dtype)
+BackwardPlan::BackwardPlan(const PlaneGeometry& g, DType dtype)
     : images(padded_gradient(g)),
       first_row(g.padding / g.stride),
       last_row((g.height - 1 + g.padding) / g.stride + 1),
@@ -104,7 +104,7 @@ BackwardPlan::BackwardPlan(const ConvolutionGeometry& g, DType dtype)
   sizes.partial = strips.images * strips.rows * ((g.width + g.stride - 1) / g.stride) * block_width;
 }
 
-WeightPlan::WeightPlan(const ConvolutionGeometry& g, DType dtype)
+WeightPlan::WeightPlan(const PlaneGeometry& g, DType dtype)
     : images(padded_input(g)),
       strips(images, g.out_height, g.out_width, g.stride, g.kernel_height - g.stride,
              weight_strip_floats(g, images)),

@@ -11,7 +11,7 @@ namespace trireme::ops::cpu::direct {
 
 // A 1x1 convolution without stride or padding is a matrix product: treats its pixels as fewer,
 // longer rows, which split better into tiles.
-[[nodiscard]] ConvolutionGeometry flattened(const ConvolutionGeometry& g);
+[[nodiscard]] PlaneGeometry flattened(const PlaneGeometry& g);
 
 struct WorkspaceParts {
   float *panels, *strip, *partial;
@@ -31,7 +31,7 @@ struct ForwardPlan {
   StripPlan strips;     // of output rows
   WorkspaceSizes sizes;
 
-  ForwardPlan(const ConvolutionGeometry& g, DType dtype);
+  ForwardPlan(const PlaneGeometry& g, DType dtype);
 };
 
 // Row q of dy, counted with padding, is the last one that dx rows q * stride - padding .. + stride
@@ -42,7 +42,7 @@ struct BackwardPlan {
   StripPlan strips;                  // of q
   WorkspaceSizes sizes;
 
-  BackwardPlan(const ConvolutionGeometry& g, DType dtype);
+  BackwardPlan(const PlaneGeometry& g, DType dtype);
 };
 
 struct WeightPlan {
@@ -57,7 +57,7 @@ struct WeightPlan {
   bool copy_x, copy_dy;
   WorkspaceSizes sizes;  // panels: transposed sums, or a tile and a block; strip: x; partial: dy
 
-  WeightPlan(const ConvolutionGeometry& g, DType dtype);
+  WeightPlan(const PlaneGeometry& g, DType dtype);
 };
 
 }  // namespace trireme::ops::cpu::direct

@@ -19,7 +19,7 @@ PixelGrid moved(const PixelGrid& grid, std::int64_t floats) {
 
 // Destination of the sums of `height` output channels from `o` on over floats [j, j + width) of tap
 // row `kh`: dw itself, or `spare` if the run ends inside the block.
-void sum_into_weights(const ConvolutionGeometry& g, PixelSum job, float* dw, std::int64_t o,
+void sum_into_weights(const PlaneGeometry& g, PixelSum job, float* dw, std::int64_t o,
                       std::int64_t height, std::int64_t kh, std::int64_t j, float* spare) {
   const std::int64_t run = g.kernel_width * g.in, filter = g.kernel_height * run;
   const std::int64_t width = width_of_block(j, run), valid = std::min(width, run - j);
@@ -43,7 +43,7 @@ void sum_into_weights(const ConvolutionGeometry& g, PixelSum job, float* dw, std
 // Many input channels: vectors hold contiguous floats of a run of x, a tile is some output
 // channels. All (row of taps, run) sums of these output channels are consecutive, so their columns
 // of dy stay in the first-level cache.
-void add_strip(const ConvolutionGeometry& g, const Strip& strip, float* dw, float* spare) {
+void add_strip(const PlaneGeometry& g, const Strip& strip, float* dw, float* spare) {
   const std::int64_t run = g.kernel_width * g.in;
   for_each_height(g.out, [&](std::int64_t o, std::int64_t height) {
     for (std::int64_t kh = 0; kh < g.kernel_height; ++kh) {
@@ -78,7 +78,7 @@ void gather_block(float* to, const PixelGrid& from, const Strip& strip, std::int
 // Many channels on both sides: pixels are then so far apart that they share few sets of a cache. So
 // dy is packed in tiles of columns (see pack_columns), each block of x is gathered once for all of
 // them, and a tile's loop runs over all pixels of the strip.
-void add_strip_packed(const ConvolutionGeometry& g, const Strip& strip, float* dw, float* spare,
+void add_strip_packed(const PlaneGeometry& g, const Strip& strip, float* dw, float* spare,
                       float* block) {
   const std::int64_t run = g.kernel_width * g.in;
   const std::int64_t pixels = strip.images * strip.rows * g.out_width;
@@ -101,7 +101,7 @@ void add_strip_packed(const ConvolutionGeometry& g, const Strip& strip, float* d
 }
 
 // Few input channels: vectors hold output channels. sums(KH, run, O padded).
-void add_strip_transposed(const ConvolutionGeometry& g, const Strip& strip, float* sums) {
+void add_strip_transposed(const PlaneGeometry& g, const Strip& strip, float* sums) {
   const std::int64_t run = g.kernel_width * g.in, columns = padded_channels(g.out);
   for (std::int64_t kh = 0; kh < g.kernel_height; ++kh) {
     for_each_height(run, [&](std::int64_t j, std::int64_t height) {
@@ -118,7 +118,7 @@ void add_strip_transposed(const ConvolutionGeometry& g, const Strip& strip, floa
 
 // Padded x rows of a strip; `row` and `image` of the grid step over output rows and images.
 template <typename T>
-PixelGrid x_strip(const ConvolutionGeometry& g, const WeightPlan& plan, float* strip, const T* x,
+PixelGrid x_strip(const PlaneGeometry& g, const WeightPlan& plan, float* strip, const T* x,
                   std::int64_t n, std::int64_t images, std::int64_t h, std::int64_t rows) {
   const PaddedImages& p = plan.images;
   const std::int64_t image = g.height * g.width * g.in;
@@ -136,7 +136,7 @@ PixelGrid x_strip(const ConvolutionGeometry& g, const WeightPlan& plan, float* s
 
 // Columns of dy tile by tile: (tile, pixel, columns of the tile).
 template <typename T>
-void pack_columns(const ConvolutionGeometry& g, float* to, const T* dy, std::int64_t pixels) {
+void pack_columns(const PlaneGeometry& g, float* to, const T* dy, std::int64_t pixels) {
   for_each_height(g.out, [&](std::int64_t o, std::int64_t height) {
     const T* from = dy + o;
     std::int64_t p = 0;
@@ -154,7 +154,7 @@ void pack_columns(const ConvolutionGeometry& g, float* to, const T* dy, std::int
 }
 
 template <typename T>
-PixelGrid dy_strip(const ConvolutionGeometry& g, const WeightPlan& plan, float* strip, const T* dy,
+PixelGrid dy_strip(const PlaneGeometry& g, const WeightPlan& plan, float* strip, const T* dy,
                    std::int64_t n, std::int64_t images, std::int64_t h, std::int64_t rows) {
   const std::int64_t row = g.out_width * g.out, image = g.out_height * row;
   // Several images only as a whole, so the strip is contiguous in dy.
@@ -176,9 +176,9 @@ PixelGrid dy_strip(const ConvolutionGeometry& g, const WeightPlan& plan, float* 
 }  // namespace
 
 template <typename T>
-void backward_weight(const ConvolutionGeometry& given, float* dw, const T* dy, const T* x,
+void backward_weight(const PlaneGeometry& given, float* dw, const T* dy, const T* x,
                      std::byte* workspace) {
-  const ConvolutionGeometry g = flattened(given);
+  const PlaneGeometry g = flattened(given);
   const WeightPlan plan(g, dtype_of<T>);
   const WorkspaceParts parts = plan.sizes.carve(workspace);
   const std::int64_t filter = g.kernel_height * g.kernel_width * g.in;
@@ -207,11 +207,8 @@ void backward_weight(const ConvolutionGeometry& given, float* dw, const T* dy, c
   }
 }
 
-template void backward_weight(const ConvolutionGeometry&, float*, const float*, const float*,
-                              std::byte*);
-template void backward_weight(const ConvolutionGeometry&, float*, const bf16*, const bf16*,
-                              std::byte*);
-template void backward_weight(const ConvolutionGeometry&, float*, const f16*, const f16*,
-                              std::byte*);
+template void backward_weight(const PlaneGeometry&, float*, const float*, const float*, std::byte*);
+template void backward_weight(const PlaneGeometry&, float*, const bf16*, const bf16*, std::byte*);
+template void backward_weight(const PlaneGeometry&, float*, const f16*, const f16*, std::byte*);
 
 }  // namespace trireme::ops::cpu::direct

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "runtime/ops/common/dnnl_cpu.h"
+#include "runtime/ops/common/plan_table.h"
 
 namespace trireme::ops::cpu::by_dnnl {
 
@@ -28,43 +29,81 @@ enum class Part : std::int64_t {
 PrimitiveKey key_of(Part part, DType dtype, const ConvolutionGeometry& g) {
   const auto kind =
       part >= Part::to_library ? PrimitiveKey::Kind::reorder : PrimitiveKey::Kind::convolution;
-  return {kind,
-          {static_cast<std::int64_t>(part), static_cast<std::int64_t>(dtype), g.batch, g.height,
-           g.width, g.in, g.out, g.kernel_height, g.kernel_width, g.stride, g.padding}};
+  PrimitiveKey key{kind,
+                   {static_cast<std::int64_t>(part) << 32 | static_cast<std::int64_t>(dtype),
+                    g.batch, g.in, g.out, g.groups}};
+  std::size_t at = 5;
+  for (const WindowAxis* const a : {&g.axes.depth, &g.axes.height, &g.axes.width}) {
+    for (const std::int64_t fact : {a->extent, a->window, a->stride, a->padding, a->dilation})
+      key.facts[at++] = fact;
+  }
+  return key;
 }
 
-// oneDNN's descriptions of a convolution.
+// oneDNN's descriptions of a convolution. It names extents N, C, [D,] H, W in every layout.
 struct Descriptions {
   memory::desc x, y, any_weight, any_weight_gradient;
-  memory::dims strides, padding;
+  memory::dims strides, padding, dilation;
 
   Descriptions(DType dtype, const ConvolutionGeometry& g)
-      : x({g.batch, g.in, g.height, g.width}, dnnl_type(dtype), memory::format_tag::nhwc),
-        y({g.batch, g.out, g.out_height, g.out_width}, dnnl_type(dtype), memory::format_tag::nhwc),
+      : x(joined({g.batch, g.in}, spatial(g, &WindowAxis::extent)), dnnl_type(dtype),
+          channels_last(g)),
+        y(joined({g.batch, g.out}, spatial(g, &WindowAxis::out)), dnnl_type(dtype),
+          channels_last(g)),
         any_weight(weight_extents(g), dnnl_type(dtype), memory::format_tag::any),
         any_weight_gradient(weight_extents(g), memory::data_type::f32, memory::format_tag::any),
-        strides{g.stride, g.stride},
-        padding{g.padding, g.padding} {}
+        strides(spatial(g, &WindowAxis::stride)),
+        padding(spatial(g, &WindowAxis::padding)),
+        dilation(spatial(g, &WindowAxis::dilation)) {
+    for (std::int64_t& gap : dilation)
+      --gap;  // oneDNN counts the positions between
+  }
 
+  static memory::dims spatial(const ConvolutionGeometry& g, std::int64_t WindowAxis::*value) {
+    const WindowAxes& a = g.axes;
+    if (!g.volumes()) return {a.height.*value, a.width.*value};
+    return {a.depth.*value, a.height.*value, a.width.*value};
+  }
+  static memory::dims joined(memory::dims first, const memory::dims& second) {
+    first.insert(first.end(), second.begin(), second.end());
+    return first;
+  }
+  static memory::format_tag channels_last(const ConvolutionGeometry& g) {
+    return g.volumes() ? memory::format_tag::ndhwc : memory::format_tag::nhwc;
+  }
+  // Groups are an axis of their own, if there are several.
   static memory::dims weight_extents(const ConvolutionGeometry& g) {
-    return {g.out, g.in, g.kernel_height, g.kernel_width};
+    memory::dims channels{g.out / g.groups, g.in / g.groups};
+    if (g.groups > 1) channels.insert(channels.begin(), g.groups);
+    return joined(channels, spatial(g, &WindowAxis::window));
   }
   static memory::desc our_weight(DType dtype, const ConvolutionGeometry& g) {
-    return {weight_extents(g), dnnl_type(dtype), memory::format_tag::ohwi};
+    const memory::dims extents = weight_extents(g);
+    memory::dims steps(extents.size());
+    const std::size_t input = g.groups > 1 ? 2 : 1;
+    steps[input] = 1;
+    std::int64_t step = extents[input];
+    for (std::size_t axis = extents.size(); axis-- > 0;) {
+      if (axis == input) continue;
+      steps[axis] = step;
+      step *= extents[axis];
+    }
+    return {extents, dnnl_type(dtype), steps};
   }
 
   [[nodiscard]] Forward::primitive_desc forward() const {
     return dnnl_describe<Forward>(dnnl_attributes(), dnnl::prop_kind::forward_training, algorithm,
-                                  x, any_weight, y, strides, padding, padding);
+                                  x, any_weight, y, strides, dilation, padding, padding);
   }
   [[nodiscard]] BackwardInput::primitive_desc input() const {
     return dnnl_describe_backward<BackwardInput>(dnnl_attributes(), forward(), algorithm, x,
-                                                 any_weight, y, strides, padding, padding);
+                                                 any_weight, y, strides, dilation, padding,
+                                                 padding);
   }
   [[nodiscard]] BackwardWeight::primitive_desc weight() const {
     return dnnl_describe_backward<BackwardWeight>(dnnl_attributes(), forward(), algorithm, x,
-                                                  any_weight_gradient, y, strides, padding,
-                                                  padding);
+                                                  any_weight_gradient, y, strides, dilation,
+                                                  padding, padding);
   }
 };
 
@@ -126,13 +165,18 @@ CachedPrimitive& gradient_from_library(DType dtype, const ConvolutionGeometry& g
 
 }  // namespace
 
+// Cached, because each call of a convolution checks its workspace.
 std::size_t workspace_bytes(DType dtype, const ConvolutionGeometry& g) {
-  return dnnl_checked("describing a convolution", [&] {
+  static thread_local PlanTable<PrimitiveKey, std::size_t> known;
+  const PrimitiveKey key = key_of(Part::forward, dtype, g);
+  if (const std::size_t* const found = known.find(key)) return *found;
+  const std::size_t bytes = dnnl_checked("describing a convolution", [&] {
     const Descriptions descriptions(dtype, g);
     return std::max({descriptions.forward().weights_desc().get_size(),
                      descriptions.input().weights_desc().get_size(),
                      descriptions.weight().diff_weights_desc().get_size()});
   });
+  return known.insert(key, std::make_unique<std::size_t>(bytes));
 }
 
 void forward(DType dtype, const ConvolutionGeometry& g, void* y, const void* x, const void* w,

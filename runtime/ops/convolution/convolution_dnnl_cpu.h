@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: convolution by oneDNN on NHWC activations. oneDNN chooses the weight layout; each call
-// reorders our weights into `workspace`. f32 or bf16, all operands of one dtype except dw, which is
-// f32.
+// Private: convolution by oneDNN on channels-last activations. oneDNN chooses the weight layout;
+// each call reorders our weights into `workspace`. f32, or bf16 on processors that multiply it; all
+// operands have one dtype except dw, which is f32.
 #pragma once
 
 #include <cstddef>

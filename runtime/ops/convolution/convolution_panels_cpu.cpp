@@ -6,7 +6,7 @@
 namespace trireme::ops::cpu::direct {
 
 template <typename T>
-void pack_forward(const ConvolutionGeometry& g, float* panels, const T* w) {
+void pack_forward(const PlaneGeometry& g, float* panels, const T* w) {
   const std::int64_t depth = g.kernel_height * g.kernel_width * g.in;
   for (std::int64_t channel = 0; channel < g.out;) {
     const std::int64_t width = width_of_block(channel, g.out);
@@ -22,8 +22,8 @@ void pack_forward(const ConvolutionGeometry& g, float* panels, const T* w) {
 }
 
 template <typename T>
-float* pack_backward(const ConvolutionGeometry& g, const TapClass& vertical,
-                     const TapClass& horizontal, float* panels, const T* w) {
+float* pack_backward(const PlaneGeometry& g, const TapClass& vertical, const TapClass& horizontal,
+                     float* panels, const T* w) {
   const std::int64_t filter = g.kernel_height * g.kernel_width * g.in;
   for (std::int64_t channel = 0; channel < g.in;) {
     const std::int64_t width = width_of_block(channel, g.in);
@@ -46,14 +46,14 @@ float* pack_backward(const ConvolutionGeometry& g, const TapClass& vertical,
   return panels;
 }
 
-template void pack_forward(const ConvolutionGeometry&, float*, const float*);
-template void pack_forward(const ConvolutionGeometry&, float*, const bf16*);
-template void pack_forward(const ConvolutionGeometry&, float*, const f16*);
-template float* pack_backward(const ConvolutionGeometry&, const TapClass&, const TapClass&, float*,
+template void pack_forward(const PlaneGeometry&, float*, const float*);
+template void pack_forward(const PlaneGeometry&, float*, const bf16*);
+template void pack_forward(const PlaneGeometry&, float*, const f16*);
+template float* pack_backward(const PlaneGeometry&, const TapClass&, const TapClass&, float*,
                               const float*);
-template float* pack_backward(const ConvolutionGeometry&, const TapClass&, const TapClass&, float*,
+template float* pack_backward(const PlaneGeometry&, const TapClass&, const TapClass&, float*,
                               const bf16*);
-template float* pack_backward(const ConvolutionGeometry&, const TapClass&, const TapClass&, float*,
+template float* pack_backward(const PlaneGeometry&, const TapClass&, const TapClass&, float*,
                               const f16*);
 
 }  // namespace trireme::ops::cpu::direct

@@ -17,14 +17,14 @@ __global__ void backward_weight_kernel(Extents g, int run, float* parts, const T
   __shared__ Panel columns;
   __shared__ Window windows[depth];
   const int taps = g.taps();
-  const int column_tiles = (taps + tile - 1) / tile, row_tiles = (g.out + tile - 1) / tile;
-  const int first_tap = static_cast<int>(blockIdx.x) % column_tiles * tile;
-  const int channel = static_cast<int>(blockIdx.x) / column_tiles % row_tiles * tile;
-  const int part = static_cast<int>(blockIdx.x) / column_tiles / row_tiles;
+  const int column_tiles = (taps + tile - 1) / tile;
+  const ChannelTile channels(g.groups, g.group_out);
+  const int first_out = channels.group * g.group_out;
+  const int first_tap = channels.rest % column_tiles * tile;
+  const int part = channels.rest / column_tiles;
   const int begin = part * run, end = std::min(begin + run, g.pixels());
   const int tap = first_tap + static_cast<int>(threadIdx.x) % tile;
-  const int i = tap % g.in, column = tap / g.in % g.kernel_width;
-  const int row = tap / (g.in * g.kernel_width);
+  const Offset at = input_offset(g, channels.group, tap);
   Sums sums;
   for (int first = begin; first < end; first += depth) {
     if (threadIdx.x < depth) {
@@ -32,24 +32,24 @@ __global__ void backward_weight_kernel(Extents g, int run, float* parts, const T
       windows[threadIdx.x] = pixel < end ? input_window(g, pixel) : no_window();
     }
     fill_along_places(rows, [&](int place, int step) {
-      const int o = channel + place;
-      return first + step < end && o < g.out
-                 ? load(dy[static_cast<std::int64_t>(first + step) * g.out + o])
+      const int o = channels.first + place;
+      return first + step < end && o < g.group_out
+                 ? load(dy[static_cast<std::int64_t>(first + step) * g.out + first_out + o])
                  : 0.0F;
     });
     __syncthreads();
     fill_along_places(columns, [&](int, int step) {
-      return tap < taps ? in_window(x, g.height, g.width, g.in, windows[step], row, column, i)
-                        : 0.0F;
+      return tap < taps ? in_window(x, g.x, g.in, windows[step], at) : 0.0F;
     });
     __syncthreads();
     sums.add(rows, columns);
     __syncthreads();
   }
   float* const result = parts + static_cast<std::int64_t>(part) * g.out * taps;
-  sums.give([&](int place, int at, float sum) {
-    const int o = channel + place, t = first_tap + at;
-    if (o < g.out && t < taps) result[static_cast<std::int64_t>(o) * taps + t] = sum;
+  sums.give([&](int place, int column, float sum) {
+    const int o = channels.first + place, t = first_tap + column;
+    if (o < g.group_out && t < taps)
+      result[static_cast<std::int64_t>(first_out + o) * taps + t] = sum;
   });
 }
 

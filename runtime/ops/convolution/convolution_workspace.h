@@ -14,7 +14,7 @@ namespace trireme::ops::cuda {
 // the plan. Tensor cores need multiples of eight channels; for other images (the first layer's 3)
 // plans make a padded copy.
 [[nodiscard]] inline std::size_t plan_workspace_limit(DType dtype, const ConvolutionGeometry& g) {
-  const std::int64_t padded = g.in % 8 == 0 ? 0 : g.batch * g.height * g.width * (g.in / 8 + 1) * 8;
+  const std::int64_t padded = g.in % 8 == 0 ? 0 : g.batch * g.in_pixels() * (g.in / 8 + 1) * 8;
   return (std::size_t{64} << 20) + static_cast<std::size_t>(padded) * size_of(dtype);
 }
 
@@ -29,9 +29,8 @@ struct WeightParts {
   explicit WeightParts(const ConvolutionGeometry& g) {
     constexpr std::int64_t blocks = 1024, shortest_run = 512;
     const auto ceil_div = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
-    const std::int64_t pixels = g.batch * g.out_height * g.out_width;
-    const std::int64_t taps = g.kernel_height * g.kernel_width * g.in;
-    tiles = ceil_div(g.out, tile) * ceil_div(taps, tile);
+    const std::int64_t pixels = g.batch * g.out_pixels();
+    tiles = g.groups * ceil_div(g.out / g.groups, tile) * ceil_div(g.taps(), tile);
     const std::int64_t wanted =
         std::clamp<std::int64_t>(blocks / tiles, 1, ceil_div(pixels, shortest_run));
     run = ceil_div(ceil_div(pixels, wanted), depth) * depth;
@@ -41,7 +40,7 @@ struct WeightParts {
 
 // Elements of the filters.
 [[nodiscard]] inline std::int64_t filter_elements(const ConvolutionGeometry& g) {
-  return g.out * g.kernel_height * g.kernel_width * g.in;
+  return g.out * g.taps();
 }
 
 // cuDNN's dw before it is added; precedes its own scratch.

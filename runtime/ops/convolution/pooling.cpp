@@ -3,46 +3,60 @@
 
 #include "runtime/ops/common/dispatch.h"
 #include "runtime/ops/common/operands.h"
+#include "runtime/ops/convolution/window_axes.h"
 
 namespace trireme::ops {
 
 TRIREME_KERNEL(max_pool_forward);
 TRIREME_KERNEL(max_pool_backward);
+TRIREME_KERNEL(average_pool_forward);
+TRIREME_KERNEL(average_pool_backward);
 TRIREME_KERNEL(global_average_pool_forward);
 TRIREME_KERNEL(global_average_pool_backward);
 
 namespace {
 
-// A position in the window is stored in one byte.
-constexpr std::int64_t largest_window = 16;
+// A position in the window of max pooling is stored in one byte.
+constexpr std::int64_t most_positions = 256;
 
-void check_nhwc(const Operands& check, std::string_view name, const Tensor& tensor) {
-  check.compute_dtype(name, tensor);
-  check.rank(name, tensor, 4);
+WindowAxes axes_of(std::string_view op, const Shape& x, const PoolingOptions& options) {
+  const WindowAxes axes(op, x, options.window, options.stride, options.padding, 1);
+  for (const WindowAxis* const axis : {&axes.depth, &axes.height, &axes.width}) {
+    TRIREME_EXPECTS(2 * axis->padding <= axis->window,
+                    "{}: padding {} is more than half the window {}", op,
+                    options.padding.to_string(), options.window.to_string());
+  }
+  return axes;
+}
+
+// y(N, C) and x(N, ..., C).
+void check_global(const Operands& check, std::string_view y_name, const Tensor& y,
+                  std::string_view x_name, const Tensor& x) {
+  check.compute_dtype(x_name, x);
+  TRIREME_EXPECTS(x.shape.rank() >= 3, "global_average_pool: {} has shape {}, expected (N, ..., C)",
+                  x_name, x.shape.to_string());
+  check.is(y_name, y, x.dtype, Shape{x.shape[0], x.shape.back()});
+  check.disjoint(y_name, y, x_name, x);
 }
 
 }  // namespace
 
 Shape max_pool_output_shape(const Shape& x, const PoolingOptions& options) {
-  TRIREME_EXPECTS(x.rank() == 4, "max_pool: x has shape {}, expected (N, H, W, C)", x.to_string());
-  TRIREME_EXPECTS(options.window >= 1 && options.window <= largest_window && options.stride >= 1 &&
-                      options.padding >= 0 && 2 * options.padding <= options.window,
-                  "max_pool: window {}, stride {}, padding {}: the window must be 1 to {}, the "
-                  "stride positive and the padding at most half the window",
-                  options.window, options.stride, options.padding, largest_window);
-  const auto extent = [&](std::int64_t size) {
-    const std::int64_t span = size + 2 * options.padding - options.window;
-    TRIREME_EXPECTS(span >= 0, "max_pool: x {} with padding {} is smaller than the window {}",
-                    x.to_string(), options.padding, options.window);
-    return span / options.stride + 1;
-  };
-  return Shape{x[0], extent(x[1]), extent(x[2]), x[3]};
+  const WindowAxes axes = axes_of("max_pool", x, options);
+  TRIREME_EXPECTS(axes.depth.window * axes.height.window * axes.width.window <= most_positions,
+                  "max_pool: window {} of x {} has more than {} positions",
+                  options.window.to_string(), x.to_string(), most_positions);
+  return axes.output_shape(x, x.back());
+}
+
+Shape average_pool_output_shape(const Shape& x, const PoolingOptions& options) {
+  return axes_of("average_pool", x, options).output_shape(x, x.back());
 }
 
 void max_pool_forward(Stream& stream, const Tensor& y, const Tensor& index, const Tensor& x,
                       const PoolingOptions& options) {
   const Operands check("max_pool_forward");
-  check_nhwc(check, "x", x);
+  check.compute_dtype("x", x);
   const Shape out = max_pool_output_shape(x.shape, options);
   check.is("y", y, x.dtype, out);
   check.is("index", index, DType::u8, out);
@@ -55,7 +69,7 @@ void max_pool_forward(Stream& stream, const Tensor& y, const Tensor& index, cons
 void max_pool_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& index,
                        const PoolingOptions& options) {
   const Operands check("max_pool_backward");
-  check_nhwc(check, "dx", dx);
+  check.compute_dtype("dx", dx);
   const Shape out = max_pool_output_shape(dx.shape, options);
   check.is("dy", dy, dx.dtype, out);
   check.is("index", index, DType::u8, out);
@@ -64,19 +78,31 @@ void max_pool_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const
   TRIREME_DISPATCH(stream, max_pool_backward, reads(dy, index).writes(dx), dx, dy, index, options);
 }
 
-void global_average_pool_forward(Stream& stream, const Tensor& y, const Tensor& x) {
-  const Operands check("global_average_pool_forward");
-  check_nhwc(check, "x", x);
-  check.is("y", y, x.dtype, Shape{x.shape[0], x.shape[3]});
+void average_pool_forward(Stream& stream, const Tensor& y, const Tensor& x,
+                          const PoolingOptions& options) {
+  const Operands check("average_pool_forward");
+  check.compute_dtype("x", x);
+  check.is("y", y, x.dtype, average_pool_output_shape(x.shape, options));
   check.disjoint("y", y, "x", x);
+  TRIREME_DISPATCH(stream, average_pool_forward, reads(x).writes(y), y, x, options);
+}
+
+void average_pool_backward(Stream& stream, const Tensor& dx, const Tensor& dy,
+                           const PoolingOptions& options) {
+  const Operands check("average_pool_backward");
+  check.compute_dtype("dx", dx);
+  check.is("dy", dy, dx.dtype, average_pool_output_shape(dx.shape, options));
+  check.disjoint("dx", dx, "dy", dy);
+  TRIREME_DISPATCH(stream, average_pool_backward, reads(dy).writes(dx), dx, dy, options);
+}
+
+void global_average_pool_forward(Stream& stream, const Tensor& y, const Tensor& x) {
+  check_global(Operands("global_average_pool_forward"), "y", y, "x", x);
   TRIREME_DISPATCH(stream, global_average_pool_forward, reads(x).writes(y), y, x);
 }
 
 void global_average_pool_backward(Stream& stream, const Tensor& dx, const Tensor& dy) {
-  const Operands check("global_average_pool_backward");
-  check_nhwc(check, "dx", dx);
-  check.is("dy", dy, dx.dtype, Shape{dx.shape[0], dx.shape[3]});
-  check.disjoint("dx", dx, "dy", dy);
+  check_global(Operands("global_average_pool_backward"), "dy", dy, "dx", dx);
   TRIREME_DISPATCH(stream, global_average_pool_backward, reads(dy).writes(dx), dx, dy);
 }
 

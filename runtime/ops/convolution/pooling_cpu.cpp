@@ -12,38 +12,49 @@ namespace {
 // Channels processed together: their running values fit registers or the first-level cache.
 constexpr std::int64_t channel_block = 64;
 
+// Calls body(pixel, its index in the whole batch) for the pixels of x (&WindowAxis::extent) or y
+// (&WindowAxis::out).
+template <typename Body>
+void for_each_pixel(const PoolingGeometry& g, std::int64_t WindowAxis::*value, const Body& body) {
+  std::int64_t index = 0;
+  for (std::int64_t n = 0; n < g.batch; ++n) {
+    for (std::int64_t d = 0; d < g.axes.depth.*value; ++d) {
+      for (std::int64_t h = 0; h < g.axes.height.*value; ++h) {
+        for (std::int64_t w = 0; w < g.axes.width.*value; ++w)
+          body(Pixel{n, d, h, w}, index++);
+      }
+    }
+  }
+}
+
 template <typename T>
-void max_pool_pixel(T* y, std::uint8_t* index, const T* image, const PoolingGeometry& g,
-                    const WindowRange& rows, const WindowRange& columns) {
+void max_pool_pixel(T* y, std::uint8_t* index, const T* sample, const PoolingGeometry& g,
+                    const PixelWindow& window) {
   for (std::int64_t c = 0; c < g.channels; c += channel_block) {
     const std::int64_t count = std::min(channel_block, g.channels - c);
     float best[channel_block];
     std::int32_t where[channel_block];
     bool fresh = true;
-    for (std::int64_t i = rows.first; i < rows.last; ++i) {
-      for (std::int64_t j = columns.first; j < columns.last; ++j) {
-        const auto position = static_cast<std::int32_t>(i * g.options.window + j);
-        const T* const x =
-            image + ((rows.origin + i) * g.width + columns.origin + j) * g.channels + c;
-        if (fresh) {
-          fresh = false;
-#pragma omp simd
-          for (std::int64_t k = 0; k < count; ++k) {
-            best[k] = load(x[k]);
-            where[k] = position;
-          }
-          continue;
-        }
+    window.for_each(g.axes, [&](std::int32_t position, std::int64_t pixel) {
+      const T* const x = sample + pixel * g.channels + c;
+      if (fresh) {
+        fresh = false;
 #pragma omp simd
         for (std::int64_t k = 0; k < count; ++k) {
-          const float value = load(x[k]);
-          // NaN wins and stays. No && or ||, which would be branches.
-          const bool better = (value > best[k]) | (value != value);
-          best[k] = better ? value : best[k];
-          where[k] = better ? position : where[k];
+          best[k] = load(x[k]);
+          where[k] = position;
         }
+        return;
       }
-    }
+#pragma omp simd
+      for (std::int64_t k = 0; k < count; ++k) {
+        const float value = load(x[k]);
+        // NaN wins and stays. No && or ||, which would be branches.
+        const bool better = (value > best[k]) | (value != value);
+        best[k] = better ? value : best[k];
+        where[k] = better ? position : where[k];
+      }
+    });
 #pragma omp simd
     for (std::int64_t k = 0; k < count; ++k) {
       store(y[c + k], best[k]);
@@ -52,41 +63,21 @@ void max_pool_pixel(T* y, std::uint8_t* index, const T* image, const PoolingGeom
   }
 }
 
-template <typename T>
-void max_pool(T* y, std::uint8_t* index, const T* x, const PoolingGeometry& g) {
-  for (std::int64_t n = 0; n < g.batch; ++n) {
-    const T* const image = x + n * g.height * g.width * g.channels;
-    for (std::int64_t oh = 0; oh < g.out_height; ++oh) {
-      const WindowRange rows(oh, g.height, g.options);
-      for (std::int64_t ow = 0; ow < g.out_width; ++ow) {
-        const std::int64_t out = ((n * g.out_height + oh) * g.out_width + ow) * g.channels;
-        max_pool_pixel(y + out, index + out, image, g, rows, WindowRange(ow, g.width, g.options));
-      }
-    }
-  }
-}
-
 // Gathers from every window with the pixel, so each value is summed in f32 and rounded once.
 template <typename T>
 void max_pool_gradient_pixel(T* dx, const T* dy, const std::uint8_t* index,
-                             const PoolingGeometry& g, std::int64_t h, std::int64_t w) {
-  const CoverRange rows(h, g.out_height, g.options), columns(w, g.out_width, g.options);
+                             const PoolingGeometry& g, const Pixel& pixel) {
   for (std::int64_t c = 0; c < g.channels; c += channel_block) {
     const std::int64_t count = std::min(channel_block, g.channels - c);
     float sum[channel_block] = {};
-    for (std::int64_t oh = rows.first; oh <= rows.last; ++oh) {
-      for (std::int64_t ow = columns.first; ow <= columns.last; ++ow) {
-        const std::int64_t i = h + g.options.padding - oh * g.options.stride;
-        const std::int64_t j = w + g.options.padding - ow * g.options.stride;
-        const auto position = static_cast<std::int32_t>(i * g.options.window + j);
-        const std::int64_t out = (oh * g.out_width + ow) * g.channels + c;
+    for_each_cover(g.axes, pixel, [&](const Pixel&, std::int64_t at, std::int32_t position) {
+      const std::int64_t out = at * g.channels + c;
 #pragma omp simd
-        for (std::int64_t k = 0; k < count; ++k) {
-          const bool chosen = static_cast<std::int32_t>(index[out + k]) == position;
-          sum[k] += chosen ? load(dy[out + k]) : 0.0F;
-        }
+      for (std::int64_t k = 0; k < count; ++k) {
+        const bool chosen = static_cast<std::int32_t>(index[out + k]) == position;
+        sum[k] += chosen ? load(dy[out + k]) : 0.0F;
       }
-    }
+    });
 #pragma omp simd
     for (std::int64_t k = 0; k < count; ++k)
       store(dx[c + k], sum[k]);
@@ -94,15 +85,37 @@ void max_pool_gradient_pixel(T* dx, const T* dy, const std::uint8_t* index,
 }
 
 template <typename T>
-void max_pool_gradient(T* dx, const T* dy, const std::uint8_t* index, const PoolingGeometry& g) {
-  for (std::int64_t n = 0; n < g.batch; ++n) {
-    const std::int64_t out = n * g.out_height * g.out_width * g.channels;
-    for (std::int64_t h = 0; h < g.height; ++h) {
-      for (std::int64_t w = 0; w < g.width; ++w) {
-        const std::int64_t in = ((n * g.height + h) * g.width + w) * g.channels;
-        max_pool_gradient_pixel(dx + in, dy + out, index + out, g, h, w);
-      }
-    }
+void average_pixel(T* y, const T* sample, const PoolingGeometry& g, const PixelWindow& window) {
+  const float share = window.share();
+  for (std::int64_t c = 0; c < g.channels; c += channel_block) {
+    const std::int64_t count = std::min(channel_block, g.channels - c);
+    float sum[channel_block] = {};
+    window.for_each(g.axes, [&](std::int32_t, std::int64_t pixel) {
+      const T* const x = sample + pixel * g.channels + c;
+#pragma omp simd
+      for (std::int64_t k = 0; k < count; ++k)
+        sum[k] += load(x[k]);
+    });
+#pragma omp simd
+    for (std::int64_t k = 0; k < count; ++k)
+      store(y[c + k], sum[k] * share);
+  }
+}
+
+template <typename T>
+void average_gradient_pixel(T* dx, const T* dy, const PoolingGeometry& g, const Pixel& pixel) {
+  for (std::int64_t c = 0; c < g.channels; c += channel_block) {
+    const std::int64_t count = std::min(channel_block, g.channels - c);
+    float sum[channel_block] = {};
+    for_each_cover(g.axes, pixel, [&](const Pixel& y, std::int64_t at, std::int32_t) {
+      const float share = PixelWindow(g.axes, y).share();
+#pragma omp simd
+      for (std::int64_t k = 0; k < count; ++k)
+        sum[k] += load(dy[at * g.channels + c + k]) * share;
+    });
+#pragma omp simd
+    for (std::int64_t k = 0; k < count; ++k)
+      store(dx[c + k], sum[k]);
   }
 }
 
@@ -147,7 +160,12 @@ void max_pool_forward(Stream& stream, const Tensor& y, const Tensor& index, cons
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
     enqueue(stream, [y = y.as<T>(), index = index.as<std::uint8_t>(), x = x.as<T>(),
-                     g = PoolingGeometry(x.shape, y.shape, options)] { max_pool(y, index, x, g); });
+                     g = PoolingGeometry(x.shape, options)] {
+      for_each_pixel(g, &WindowAxis::out, [&](const Pixel& pixel, std::int64_t at) {
+        max_pool_pixel(y + at * g.channels, index + at * g.channels,
+                       x + pixel.sample * g.in_count(), g, PixelWindow(g.axes, pixel));
+      });
+    });
   });
 }
 
@@ -156,8 +174,36 @@ void max_pool_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const
   visit_compute_dtype(dx.dtype, [&](auto type) {
     using T = decltype(type);
     enqueue(stream, [dx = dx.as<T>(), dy = dy.as<T>(), index = index.as<std::uint8_t>(),
-                     g = PoolingGeometry(dx.shape, dy.shape, options)] {
-      max_pool_gradient(dx, dy, index, g);
+                     g = PoolingGeometry(dx.shape, options)] {
+      for_each_pixel(g, &WindowAxis::extent, [&](const Pixel& pixel, std::int64_t at) {
+        const std::int64_t sample = pixel.sample * g.out_count();
+        max_pool_gradient_pixel(dx + at * g.channels, dy + sample, index + sample, g, pixel);
+      });
+    });
+  });
+}
+
+void average_pool_forward(Stream& stream, const Tensor& y, const Tensor& x,
+                          const PoolingOptions& options) {
+  visit_compute_dtype(x.dtype, [&](auto type) {
+    using T = decltype(type);
+    enqueue(stream, [y = y.as<T>(), x = x.as<T>(), g = PoolingGeometry(x.shape, options)] {
+      for_each_pixel(g, &WindowAxis::out, [&](const Pixel& pixel, std::int64_t at) {
+        average_pixel(y + at * g.channels, x + pixel.sample * g.in_count(), g,
+                      PixelWindow(g.axes, pixel));
+      });
+    });
+  });
+}
+
+void average_pool_backward(Stream& stream, const Tensor& dx, const Tensor& dy,
+                           const PoolingOptions& options) {
+  visit_compute_dtype(dx.dtype, [&](auto type) {
+    using T = decltype(type);
+    enqueue(stream, [dx = dx.as<T>(), dy = dy.as<T>(), g = PoolingGeometry(dx.shape, options)] {
+      for_each_pixel(g, &WindowAxis::extent, [&](const Pixel& pixel, std::int64_t at) {
+        average_gradient_pixel(dx + at * g.channels, dy + pixel.sample * g.out_count(), g, pixel);
+      });
     });
   });
 }
@@ -165,8 +211,8 @@ void max_pool_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const
 void global_average_pool_forward(Stream& stream, const Tensor& y, const Tensor& x) {
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
-    enqueue(stream, [y = y.as<T>(), x = x.as<T>(), batch = x.shape[0],
-                     pixels = x.shape[1] * x.shape[2], channels = x.shape[3]] {
+    enqueue(stream, [y = y.as<T>(), x = x.as<T>(), batch = x.shape[0], pixels = pixels_of(x.shape),
+                     channels = x.shape.back()] {
       for (std::int64_t n = 0; n < batch; ++n) {
         average_image(y + n * channels, x + n * pixels * channels, pixels, channels);
       }
@@ -178,7 +224,7 @@ void global_average_pool_backward(Stream& stream, const Tensor& dx, const Tensor
   visit_compute_dtype(dx.dtype, [&](auto type) {
     using T = decltype(type);
     enqueue(stream, [dx = dx.as<T>(), dy = dy.as<T>(), batch = dx.shape[0],
-                     pixels = dx.shape[1] * dx.shape[2], channels = dx.shape[3]] {
+                     pixels = pixels_of(dx.shape), channels = dx.shape.back()] {
       for (std::int64_t n = 0; n < batch; ++n) {
         spread_image(dx + n * pixels * channels, dy + n * channels, pixels, channels);
       }
