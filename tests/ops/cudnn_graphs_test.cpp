@@ -355,6 +355,45 @@ TEST_F(CudnnGraphs, AnswerForOddConvolutions) {
   }
 }
 
+// CosmoFlow's, and a U-Net's way down and up.
+TEST_F(CudnnGraphs, RunConvolutionsOfVolumes) {
+  for (const ConvolutionGeometry& geometry :
+       {ConvolutionGeometry({4, 128, 128, 128, 4}, {32, 3, 3, 3, 4}, {.padding = 1}),
+        ConvolutionGeometry({4, 64, 64, 64, 32}, {64, 3, 3, 3, 32}, {.padding = 1}),
+        ConvolutionGeometry({4, 8, 8, 8, 256}, {512, 3, 3, 3, 256}, {.padding = 1}),
+        ConvolutionGeometry({2, 64, 64, 64, 32}, {64, 3, 3, 3, 32}, {.stride = 2, .padding = 1}),
+        ConvolutionGeometry({2, 64, 64, 64, 32}, {64, 2, 2, 2, 32}, {.stride = 2}),
+        ConvolutionGeometry({2, 128, 128, 128, 32}, {3, 1, 1, 1, 32}, {})}) {
+    for (const auto pass : convolution_passes) {
+      const CudnnOffer result = offer(convolution(pass, DType::bf16, geometry));
+      EXPECT_GE(result.candidates, 1) << result.refusal;
+      EXPECT_LE(result.workspace_bytes, plan_workspace_limit(DType::bf16, geometry));
+    }
+  }
+}
+
+// DeepCAM's. Our kernels run what is refused.
+TEST_F(CudnnGraphs, RunDilatedAndAnswerForDepthwiseConvolutions) {
+  for (const std::int64_t rate : {2, 6, 18}) {
+    const ConvolutionGeometry geometry({2, 48, 72, 2048}, {256, 3, 3, 2048},
+                                       {.padding = rate, .dilation = rate});
+    for (const auto pass : convolution_passes) {
+      const CudnnOffer result = offer(convolution(pass, DType::bf16, geometry));
+      EXPECT_GE(result.candidates, 1) << result.refusal;
+    }
+  }
+  for (const std::int64_t stride : {1, 2}) {
+    for (const std::int64_t groups : {2, 728}) {
+      const ConvolutionGeometry geometry({2, 48, 72, 728}, {728, 3, 3, 728 / groups},
+                                         {.stride = stride, .padding = 1, .groups = groups});
+      for (const auto pass : convolution_passes) {
+        const CudnnOffer result = offer(convolution(pass, DType::bf16, geometry));
+        EXPECT_EQ(result.candidates == 0, !result.refusal.empty());
+      }
+    }
+  }
+}
+
 TEST_F(CudnnGraphs, AreRefusedOnAGpuThatIsTooOld) {
   constexpr int volta = 70;
   for (const auto pass : attention_passes)

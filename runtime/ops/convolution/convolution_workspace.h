@@ -11,11 +11,14 @@
 namespace trireme::ops::cuda {
 
 // The engine's workspace limit for a cuDNN plan: a function of the shape, so memory is known before
-// the plan. Tensor cores need multiples of eight channels; for other images (the first layer's 3)
-// plans make a padded copy.
+// the plan. Tensor cores need multiples of eight channels; for other tensors (the first layer's 3,
+// the classes of a last one) plans make a padded copy.
 [[nodiscard]] inline std::size_t plan_workspace_limit(DType dtype, const ConvolutionGeometry& g) {
-  const std::int64_t padded = g.in % 8 == 0 ? 0 : g.batch * g.in_pixels() * (g.in / 8 + 1) * 8;
-  return (std::size_t{64} << 20) + static_cast<std::size_t>(padded) * size_of(dtype);
+  const auto padded = [&](std::int64_t pixels, std::int64_t channels) {
+    return channels % 8 == 0 ? 0 : g.batch * pixels * (channels / 8 + 1) * 8;
+  };
+  const std::int64_t copies = padded(g.in_pixels(), g.in) + padded(g.out_pixels(), g.out);
+  return (std::size_t{64} << 20) + static_cast<std::size_t>(copies) * size_of(dtype);
 }
 
 // How backward_weight of our own kernels divides the pixels: into enough blocks for any GPU, so the
