@@ -372,8 +372,8 @@ TEST_F(CudnnGraphs, RunConvolutionsOfVolumes) {
   }
 }
 
-// DeepCAM's. Our kernels run what is refused.
-TEST_F(CudnnGraphs, RunDilatedAndAnswerForDepthwiseConvolutions) {
+// DeepCAM's.
+TEST_F(CudnnGraphs, RunDilatedAndDepthwiseConvolutions) {
   for (const std::int64_t rate : {2, 6, 18}) {
     const ConvolutionGeometry geometry({2, 48, 72, 2048}, {256, 3, 3, 2048},
                                        {.padding = rate, .dilation = rate});
@@ -388,7 +388,7 @@ TEST_F(CudnnGraphs, RunDilatedAndAnswerForDepthwiseConvolutions) {
                                          {.stride = stride, .padding = 1, .groups = groups});
       for (const auto pass : convolution_passes) {
         const CudnnOffer result = offer(convolution(pass, DType::bf16, geometry));
-        EXPECT_EQ(result.candidates == 0, !result.refusal.empty());
+        EXPECT_GE(result.candidates, 1) << result.refusal;
       }
     }
   }

@@ -43,9 +43,10 @@ struct WindowRange {
 
 // Output coordinates whose window contains input coordinate `in`: [first, last].
 struct CoverRange {
-  std::int64_t first = 0, last = 0;
+  std::int64_t first, last;
 
-  constexpr CoverRange(std::int64_t in, const WindowAxis& axis) {
+  constexpr CoverRange(std::int64_t in, const WindowAxis& axis) : first(in), last(in) {
+    if (axis.plain()) return;  // the depth of images, without its divisions
     const std::int64_t shifted = in + axis.padding;
     const std::int64_t beyond = shifted - axis.window + 1;
     first = beyond <= 0 ? 0 : (beyond + axis.stride - 1) / axis.stride;
@@ -80,11 +81,11 @@ struct PixelWindow {
   constexpr void for_each(const WindowAxes& axes, const Body& body) const {
     for (std::int64_t i = depth.first; i < depth.last; ++i) {
       for (std::int64_t j = height.first; j < height.last; ++j) {
-        for (std::int64_t k = width.first; k < width.last; ++k) {
-          const std::int64_t row = (depth.origin + i) * axes.height.extent + height.origin + j;
-          body(static_cast<int>((i * axes.height.window + j) * axes.width.window + k),
-               row * axes.width.extent + width.origin + k);
-        }
+        const std::int64_t at = (i * axes.height.window + j) * axes.width.window;
+        const std::int64_t row = (depth.origin + i) * axes.height.extent + height.origin + j;
+        const std::int64_t first = row * axes.width.extent + width.origin;
+        for (std::int64_t k = width.first; k < width.last; ++k)
+          body(static_cast<int>(at + k), first + k);
       }
     }
   }
@@ -97,13 +98,14 @@ constexpr void for_each_cover(const WindowAxes& axes, const Pixel& x, const Body
   const CoverRange planes(x.depth, axes.depth), rows(x.height, axes.height),
       columns(x.width, axes.width);
   for (std::int64_t d = planes.first; d <= planes.last; ++d) {
+    const std::int64_t i = x.depth + axes.depth.padding - d * axes.depth.stride;
     for (std::int64_t h = rows.first; h <= rows.last; ++h) {
+      const std::int64_t j = x.height + axes.height.padding - h * axes.height.stride;
+      const std::int64_t first = (i * axes.height.window + j) * axes.width.window;
+      const std::int64_t row = (d * axes.height.out + h) * axes.width.out;
       for (std::int64_t w = columns.first; w <= columns.last; ++w) {
-        const std::int64_t i = x.depth + axes.depth.padding - d * axes.depth.stride;
-        const std::int64_t j = x.height + axes.height.padding - h * axes.height.stride;
         const std::int64_t k = x.width + axes.width.padding - w * axes.width.stride;
-        body(Pixel{x.sample, d, h, w}, (d * axes.height.out + h) * axes.width.out + w,
-             static_cast<int>((i * axes.height.window + j) * axes.width.window + k));
+        body(Pixel{x.sample, d, h, w}, row + w, static_cast<int>(first + k));
       }
     }
   }

@@ -16,7 +16,7 @@ struct WindowAxis {
   std::int64_t extent = 1, window = 1, stride = 1, padding = 0, dilation = 1, out = 1;
 
   // Whether windows are the single positions in order.
-  [[nodiscard]] bool plain() const { return window == 1 && stride == 1 && padding == 0; }
+  [[nodiscard]] constexpr bool plain() const { return window == 1 && stride == 1 && padding == 0; }
   friend auto operator<=>(const WindowAxis&, const WindowAxis&) = default;
 };
 
