@@ -19,7 +19,6 @@ template <typename Options>
 ModelTraits text_traits(const ModelConfig& model) {
   const auto& options = model.as<Options>();
   return {.input = InputKind::tokens,
-          .targets_per_sample = options.context,
           .rows_per_sample = options.context,
           .item_name = "tokens",
           .generates = transformer_options(options).causal,
@@ -30,7 +29,6 @@ ModelTraits text_traits(const ModelConfig& model) {
 ModelTraits resnet_traits(const ModelConfig& model) {
   const auto& resnet = model.as<ResNetOptions>();
   return {.input = InputKind::images,
-          .targets_per_sample = 1,
           .item_name = "images",
           .image_size = resnet.image_size,
           .image_width = width_of_images(resnet),
@@ -87,7 +85,10 @@ std::span<const Family> families() {
 }
 
 ModelTraits traits_of(const ModelConfig& model) {
-  return family_of(model).traits(model);
+  const Family& family = family_of(model);
+  ModelTraits traits = family.traits(model);
+  traits.targets = family.keys.targets(model);
+  return traits;
 }
 
 DType compute_dtype(Precision precision) {

@@ -18,9 +18,9 @@ using InputKind = config::Input;
 // The inputs and targets of a model, for data sets and reports.
 struct ModelTraits {
   InputKind input = InputKind::tokens;
-  std::int64_t targets_per_sample = 1;  // tokens of a sequence, or one label
-  std::int64_t rows_per_sample = 1;     // rows of a block's matmuls
-  std::string item_name;                // the unit of throughput: "tokens" or "images"
+  TargetSpec targets{};
+  std::int64_t rows_per_sample = 1;  // rows of a block's matmuls
+  std::string item_name;             // the unit of throughput: "tokens" or "images"
   // Token models:
   bool generates = false;  // causal: can continue texts
   std::int64_t context = 0;
@@ -32,11 +32,18 @@ struct ModelTraits {
   std::int64_t image_width = 0;
   std::int64_t channels = 0;
   std::int64_t classes = 0;
+
+  // How many targets a sample has: each adds to the loss.
+  [[nodiscard]] std::int64_t targets_per_sample() const { return targets.shape.count(); }
+  // How many of the items whose throughput is reported.
+  [[nodiscard]] std::int64_t items_per_sample() const {
+    return targets.kind == TargetKind::tokens ? targets_per_sample() : 1;
+  }
 };
 
 struct Family {
   config::ModelFamily keys;
-  ModelTraits (*traits)(const ModelConfig& model);
+  ModelTraits (*traits)(const ModelConfig& model);  // without targets: keys knows them
   // `config` is resolved.
   Chain (*chain)(const Config& config);
   const hugging_face::Exchange* exchange = nullptr;  // never null

@@ -271,17 +271,20 @@ void Trainer::pass_on(const StepReport& report) {
 
 StepMetrics Trainer::metrics_of(const StepReport& report) const {
   const std::int64_t done = report.step + 1;
+  const ModelTraits& traits = engine_.session().traits();
+  const std::int64_t of_item = traits.targets_per_sample() / traits.items_per_sample();
   StepMetrics metrics{.step = done,
                       .loss = report.loss,
                       .learning_rate = report.learning_rate,
                       .grad_norm = report.grad_norm,
-                      .items = steps_.targets_of(report.step),
+                      .items = steps_.targets_of(report.step) / of_item,
                       .targets = report.targets,
+                      .targets_per_item = of_item,
                       .loss_scale = report.loss_scale,
                       .skipped_steps = report.skipped_steps,
                       .non_finite_steps = non_finite_,
                       .epoch = parts_.sampler ? parts_.sampler->epochs(done) : 0,
-                      .items_seen = steps_.targets_before(done),
+                      .items_seen = steps_.targets_before(done) / of_item,
                       .time = std::chrono::system_clock::now()};
   metrics.weight_digest = report.weight_digest;
   metrics.flops = sinks_.flops_per_item * static_cast<double>(metrics.items);

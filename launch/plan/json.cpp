@@ -133,7 +133,7 @@ json as_json(const LayoutPlan& plan, const PlanContext& context) {
             {"trained_parameters", parameter_counts(input.layers).trained},
             {"flops_per_step", plan::model_flops(input)},
             {items + "_per_step",
-             plan.config.train.global_batch * traits_of(plan.config.model).targets_per_sample},
+             plan.config.train.global_batch * traits_of(plan.config.model).items_per_sample()},
             {"memory",
              {{"needed", memory_needed(plan, context.hardware)},
               {"host_of_node", host_memory_of_node(plan, context.hardware)},

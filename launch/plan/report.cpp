@@ -225,7 +225,7 @@ RunCost cost_of(const LayoutPlan& plan, const PlanContext& context) {
   const Config& config = plan.config;
   const double of_run =
       static_cast<double>(batch_ramp(config.train).samples_before(config.train.steps)) *
-      static_cast<double>(traits_of(config.model).targets_per_sample);
+      static_cast<double>(traits_of(config.model).items_per_sample());
   RunCost cost{.items = context.budget > 0 ? context.budget : of_run};
   cost.hours = cost.items / plan.step.items_per_second / 3600;
   cost.rank_hours = cost.hours * mesh_shape(config.parallel).size();

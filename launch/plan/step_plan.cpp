@@ -67,7 +67,7 @@ plan::StepInput StepPlanner::input(const Config& config) {
                         .overlapped_reducer = config.parallel.reducer == ReducerMode::overlapped,
                         .optimizer_bytes = counted ? known.counted.optimizer_bytes
                                                    : optimizer_bytes(config.optimizer),
-                        .items_per_sample = traits.targets_per_sample,
+                        .items_per_sample = traits.items_per_sample(),
                         .rows_per_sample = traits.rows_per_sample,
                         .sample_bytes = stored_sample_bytes(traits, config.data.float_samples())};
   input.engine.gradient_bytes = static_cast<double>(size_of(reduced_dtype(config)));

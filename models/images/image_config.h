@@ -42,6 +42,12 @@ template <typename Options>
   return rows;
 }
 
+// ModelFamily::targets of a classifier.
+template <typename Options>
+[[nodiscard]] TargetSpec label_of(const ModelConfig& model) {
+  return {TargetKind::label, Shape{}, model.as<Options>().classes};
+}
+
 // Raises ExitCode::config through refuse().
 void check_image_data(const config::Subject& subject, const ImageExtent& image);
 

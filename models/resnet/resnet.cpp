@@ -96,7 +96,7 @@ config::ModelFamily resnet_family() {
           .fields = resnet_fields,
           .check = check_resnet,
           .limits = [](const Config& config) { return limits_of(resnet_chain(config)); },
-          .targets_per_sample = [](const ModelConfig&) { return std::int64_t{1}; }};
+          .targets = label_of<ResNetOptions>};
 }
 
 Chain resnet_chain(const Config& config) {

@@ -91,7 +91,11 @@ template <typename Options>
           [](const Config& config) {
             return limits_of(transformer_chain(transformer_options(config.model.as<Options>())));
           },
-      .targets_per_sample = [](const ModelConfig& model) { return model.as<Options>().context; }};
+      .targets =
+          [](const ModelConfig& model) {
+            const auto& options = model.as<Options>();
+            return TargetSpec{TargetKind::tokens, Shape{options.context}, options.vocabulary};
+          }};
 }
 
 // Raises ExitCode::config unless model.heads divides model.hidden into supported head sizes.

@@ -96,7 +96,7 @@ config::ModelFamily vit_family() {
           .fields = vit_fields,
           .check = check_vit,
           .limits = [](const Config& config) { return limits_of(vit_chain(config)); },
-          .targets_per_sample = [](const ModelConfig&) { return std::int64_t{1}; }};
+          .targets = label_of<VitOptions>};
 }
 
 Chain vit_chain(const Config& config) {

@@ -10,6 +10,7 @@
 #include "runtime/config/config.h"
 #include "runtime/config/fields.h"
 #include "runtime/config/model_limits.h"
+#include "runtime/config/target_spec.h"
 
 namespace trireme::config {
 
@@ -27,7 +28,7 @@ struct ModelFamily {
   void (*check)(const Subject& subject) = nullptr;
   // Limits of the declared chain, after `check`. Allocates nothing.
   ModelLimits (*limits)(const Config& config) = nullptr;
-  std::int64_t (*targets_per_sample)(const ModelConfig& model) = nullptr;
+  TargetSpec (*targets)(const ModelConfig& model) = nullptr;
 };
 
 class KeyTable {

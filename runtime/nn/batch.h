@@ -8,13 +8,15 @@
 
 namespace trireme {
 
-// A target of this value adds nothing to the loss, the target count or the gradient. The loss is
-// the mean over the other targets of the global batch.
+// A class of this value, or a NaN among values, adds nothing to the loss, the target count or the
+// gradient. The loss is the mean over the other targets of the global batch.
 inline constexpr std::int32_t ignored_target = -1;
 
 struct Batch {
-  Tensor inputs;      // tokens (B, T) i32, or images (B, H, W, C) u8 or f32
-  Tensor targets;     // next tokens (B, T) i32, or labels (B) i32; ignored_target = no target
+  Tensor inputs;  // tokens (B, T) i32, or images (B, H, W, C) u8 or f32
+  // Next tokens (B, T), labels (B), or classes of pixels (B, H, W) or (B, D, H, W): i32,
+  // ignored_target = no target. Values (B, K): f32, NaN = no target. See TargetSpec.
+  Tensor targets;
   Tensor sample_ids;  // (B) i64: index in the data set; -1 for a padding row
   Tensor epochs;  // (B) i64: the epoch each row belongs to; with sample_ids the key of its random
                   // numbers

@@ -59,9 +59,11 @@ constexpr std::array before_times{
          "batches so far that were skipped because their loss jumped (train.spike_zscore)"},
         [](const S& m) { return m.spikes ? Value(static_cast<double>(*m.spikes)) : Value(); }},
     StepMetric{{"targets", "items", gauge, whole,
-                "items of the step that count in the loss, if not all do"},
+                "targets of the step that count in the loss, if not all do"},
                [](const S& m) {
-                 return m.targets < m.items ? Value(static_cast<double>(m.targets)) : Value();
+                 return m.targets < m.items * m.targets_per_item
+                            ? Value(static_cast<double>(m.targets))
+                            : Value();
                }},
     StepMetric{{"non_finite_steps", "steps", counter, whole,
                 "steps of this start that were skipped because loss or gradients were not finite"},

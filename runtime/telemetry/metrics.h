@@ -40,6 +40,7 @@ struct StepMetrics {
   double grad_norm = 0;                 // before clipping
   std::int64_t items = 0;               // tokens or images of this step, over all ranks
   std::int64_t targets = 0;             // number counted in the loss; written if not all are
+  std::int64_t targets_per_item = 1;    // values or pixels of a sample; 1 for tokens and labels
   double flops = 0;                     // of the model's own operations; 0 = unknown
   double peak_flops = 0;                // per second, of all ranks; 0 = unknown
   Times times{};                        // milliseconds, means over the ranks

@@ -24,8 +24,8 @@ struct Second {
   friend bool operator==(const Second&, const Second&) = default;
 };
 
-std::int64_t one(const ModelConfig& /*model*/) {
-  return 1;
+TargetSpec one(const ModelConfig& /*model*/) {
+  return {TargetKind::label, Shape{}, 2};
 }
 
 config::ModelFamily first() {
@@ -50,7 +50,7 @@ config::ModelFamily first() {
                 limits.tensor = {{6, "model.size"}};
                 return limits;
               },
-          .targets_per_sample = one};
+          .targets = one};
 }
 
 config::ModelFamily second() {
@@ -68,7 +68,7 @@ config::ModelFamily second() {
                 limits.layers = config.model.as<Second>().layers;
                 return limits;
               },
-          .targets_per_sample = one};
+          .targets = one};
 }
 
 class ModelFamilies : public testing::Test {
@@ -131,8 +131,11 @@ TEST(BuiltFamilies, AgreeWithTheirLayers) {
     EXPECT_EQ(limits.layers, static_cast<std::int64_t>(make_chain(config).size()));
     EXPECT_EQ(!limits.tensor.empty(), family.keys.splits_tensor) << family.keys.name;
     EXPECT_EQ(family.keys.input, traits_of(config.model).input) << family.keys.name;
-    EXPECT_EQ(family.keys.targets_per_sample(config.model),
-              traits_of(config.model).targets_per_sample);
+    const ModelTraits traits = traits_of(config.model);
+    const bool tokens = traits.targets.kind == TargetKind::tokens;
+    EXPECT_EQ(tokens, traits.input == InputKind::tokens);
+    EXPECT_EQ(traits.targets.classes, tokens ? traits.vocabulary : traits.classes);
+    EXPECT_EQ(traits.targets_per_sample(), tokens ? traits.context : 1);
   }
 }
 

@@ -48,13 +48,19 @@ const config::KeyTable& keys() {
         .fields = fields,
         .check = [](const config::Subject&) {},
         .limits = limits,
-        .targets_per_sample = [](const ModelConfig& model) { return model.as<Options>().context; }},
+        .targets =
+            [](const ModelConfig& model) {
+              return TargetSpec{TargetKind::tokens, Shape{model.as<Options>().context}, 2};
+            }},
        {.name = "resnet",
         .input = config::Input::images,
         .fields = fields,
         .check = [](const config::Subject&) {},
         .limits = limits,
-        .targets_per_sample = [](const ModelConfig&) { return std::int64_t{1}; }}});
+        .targets =
+            [](const ModelConfig&) {
+              return TargetSpec{TargetKind::label, Shape{}, 2};
+            }}});
   return table;
 }
 

@@ -109,7 +109,10 @@ struct Training final : RunObserver {
       : engine(resources_of(device, world, mesh_shape(config_of(what).parallel)), config_of(what),
                Purpose::train,
                {.model = OwnModel{gpt_chain(gpt),
-                                  {InputKind::tokens, gpt.context, gpt.context, "tokens"}},
+                                  {InputKind::tokens,
+                                   {TargetKind::tokens, {gpt.context}},
+                                   gpt.context,
+                                   "tokens"}},
                 .batches = [&what](Device& device, const Config& config) {
                   const auto ranks = static_cast<int>(config.parallel.data);
                   return std::make_unique<Batches>(device, micro_batches / ranks, what.odd_step);

@@ -72,7 +72,8 @@ class PipelineSweepTest : public test::MpiTest {
     Engine engine(
         {{&device(), [](Device*) {}}, std::move(own), nullptr, std::move(mesh)}, config_of(shape),
         Purpose::train,
-        {.model = OwnModel{gpt_chain(gpt), {InputKind::tokens, context, context, "tokens"}},
+        {.model = OwnModel{gpt_chain(gpt),
+                           {InputKind::tokens, {TargetKind::tokens, {context}}, context, "tokens"}},
          .batches = [&](Device&, const Config&) {
            return std::make_unique<test::FixedSource>(batch_);
          }});

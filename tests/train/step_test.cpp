@@ -198,7 +198,9 @@ class GptStepTest : public StepTest {
                               int micro_batches = global_micro_batches) {
     GptOptions gpt = options;
     gpt.dropout = dropout;
-    const OwnModel model{gpt_chain(gpt), {InputKind::tokens, gpt.context, gpt.context, "tokens"}};
+    const OwnModel model{
+        gpt_chain(gpt),
+        {InputKind::tokens, {TargetKind::tokens, {gpt.context}}, gpt.context, "tokens"}};
     return {device(), world, model, batch_, rows, layout, micro_batches};
   }
 
@@ -287,7 +289,8 @@ class NoiseTest : public StepTest {
   // Trains on samples [first, first + count) without moving; the last step's report.
   [[nodiscard]] StepReport run(const Layout& layout, Communicator& world, int first, int count,
                                int steps) {
-    const OwnModel model{llama_chain(options), {InputKind::tokens, length, length, "tokens"}};
+    const OwnModel model{llama_chain(options),
+                         {InputKind::tokens, {TargetKind::tokens, {length}}, length, "tokens"}};
     Config config = config_of(layout, 1, count);
     config.optimizer.learning_rate = 0;
     Engine engine(resources_of(device(), world, layout.mesh), config, Purpose::train,
@@ -390,7 +393,8 @@ TEST_F(StepTest, AResNetAllocatesNothingOnceItIsWarmAndItsStatisticsFollowTheDat
   const Batch batch{images.tensor(), labels.tensor(), ids.tensor(), epochs.tensor()};
   for (const int zero : {0, 1, 3}) {
     SCOPED_TRACE(zero);
-    Training training(device(), world(), {chain, {InputKind::images, 1, 1, "images"}}, batch, 4,
+    Training training(device(), world(),
+                      {chain, {InputKind::images, {TargetKind::label}, 1, "images"}}, batch, 4,
                       {.mesh = {.data = size()}, .zero = zero}, 2 * size());
 
     const auto reports = training.run(60);

@@ -98,7 +98,7 @@ class TraceTest : public test::MpiTest {
     const OwnModel model{
         gpt_chain(
             {.layers = 4, .hidden = 32, .heads = 2, .context = context, .vocabulary = vocabulary}),
-        {InputKind::tokens, context, context, "tokens"}};
+        {InputKind::tokens, {TargetKind::tokens, {context}}, context, "tokens"}};
     Engine engine(resources_of(device(), world(), mesh_shape(config_of(layout).parallel)),
                   config_of(layout), Purpose::train,
                   {.model = model, .batches = [&](Device&, const Config&) {

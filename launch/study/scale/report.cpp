@@ -28,7 +28,7 @@ void add_work(ordered_json& text, const Row& row, const ModelTraits& traits) {
   if (use.hfu) text["hfu"] = *use.hfu;
   if (row.joules_per_sample)
     text["joules_per_" + one_item(traits)] =
-        *row.joules_per_sample / static_cast<double>(traits.targets_per_sample);
+        *row.joules_per_sample / static_cast<double>(traits.items_per_sample());
   if (row.point.work.predicted) text["predicted_seconds"] = *row.point.work.predicted;
 }
 
@@ -72,7 +72,7 @@ ordered_json describe(const Row& row, const ModelTraits& traits) {
   if (row.good == 0) return text;
   text["samples_per_second"] = describe(row.samples_per_second);
   text[traits.item_name + "_per_second"] =
-      row.samples_per_second.median * static_cast<double>(traits.targets_per_sample);
+      row.samples_per_second.median * static_cast<double>(traits.items_per_sample());
   // For a fixed loss the times are those until it is reached.
   text["step_seconds"] = row.parts[TimePart::period];
   if (row.point.mode == Mode::fixed_loss) {
@@ -322,7 +322,7 @@ std::string text_report(const Study& study, std::span<const Row> rows) {
 
 std::string latex_report(const Study& study, std::span<const Row> rows) {
   using report::number, report::words;
-  const auto items = static_cast<double>(study.traits.targets_per_sample);
+  const auto items = static_cast<double>(study.traits.items_per_sample());
   const std::string item = one_item(study.traits);
   const std::vector<report::Column> columns = {
       words("scaling", "/mode"),

@@ -46,7 +46,7 @@ std::string table(const Study& study, const ordered_json& points, bool to_loss) 
 // Intervals, work and energy of a mode's points.
 std::string work_table(const Study& study, const ordered_json& points) {
   const std::string& items = study.traits.item_name;
-  const auto per_sample = static_cast<double>(study.traits.targets_per_sample);
+  const auto per_sample = static_cast<double>(study.traits.items_per_sample());
   const std::string flops = "/flops_per_second_and_rank/";
   const std::vector<Column> columns = {
       number("ranks", "/ranks"),
@@ -155,7 +155,7 @@ std::string headline(const Study& study, std::span<const Row> rows) {
          fmt::format("efficiency of {} scaling on {} ranks{}{}", name_of(row->point.mode),
                      row->point.ranks(), interval.empty() ? "" : ", 95 %: ", interval)},
         {format_quantity(row->samples_per_second.median *
-                         static_cast<double>(study.traits.targets_per_sample)),
+                         static_cast<double>(study.traits.items_per_sample())),
          fmt::format("{} per second on {} ranks", study.traits.item_name, row->point.ranks())},
         {fmt::format("{} of {}", well, all), "runs succeeded"}}});
 }

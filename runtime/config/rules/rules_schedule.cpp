@@ -11,7 +11,7 @@ namespace {
 
 void check_counters(const Subject& subject) {
   const Config& config = subject.config;
-  const std::int64_t per_sample = subject.family().targets_per_sample(config.model);
+  const std::int64_t per_sample = subject.family().targets(config.model).shape.count();
   std::int64_t total = 0;
   if (__builtin_mul_overflow(config.train.steps, config.train.global_batch, &total) ||
       __builtin_mul_overflow(total, per_sample, &total)) {

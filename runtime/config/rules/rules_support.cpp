@@ -91,7 +91,7 @@ void check_context_ramp(const Subject& subject) {
   std::string problem;
   const auto points = ramp_points(config.train.context_ramp, problem, "tokens");
   if (!problem.empty()) refuse(subject, key, "{}", problem);
-  const std::int64_t context = subject.family().targets_per_sample(config.model);
+  const std::int64_t context = subject.family().targets(config.model).shape.count();
   if (points.back().size != context) {
     refuse(subject, key, "ends with {} tokens, but model.context is {}; make them equal",
            points.back().size, context);

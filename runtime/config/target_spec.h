@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/base/shape.h"
+
+namespace trireme {
+
+// What a model predicts for each sample, and so what Batch::targets holds.
+enum class TargetKind : std::uint8_t { tokens, label, pixels, values };
+
+struct TargetSpec {
+  TargetKind kind = TargetKind::tokens;  // tokens, label, pixels: i32 classes; values: f32
+  Shape shape{};                         // of one sample: (T), (), (H, W) or (D, H, W), (K)
+  std::int64_t classes = 0;              // 0 for values
+};
+
+}  // namespace trireme
