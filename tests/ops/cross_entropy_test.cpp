@@ -136,6 +136,46 @@ TEST_P(CrossEntropy, AWeightMultipliesTheLossAndTheGradientOfItsRow) {
   }
 }
 
+TEST_P(CrossEntropy, TheWeightOfAClassMultipliesItsRowsAndThatOfASample) {
+  constexpr std::size_t rows = 4, classes = 3;
+  const GuardedTensor logits = random_tensor(GetParam(), {rows, classes}, 1, -4.0, 4.0);
+  const Values of_class = {0.5, 4.0, 0.0}, of_row = {2.0, 3.0, 1.0, 1.0};
+  const GuardedTensor class_weights(DType::f32, {classes}, of_class);
+  const GuardedTensor weights(DType::f32, {rows}, of_row);
+  const GuardedTensor targets(DType::i32, {rows}, {0.0, 1.0, -1.0, 2.0});
+  const GuardedTensor losses(DType::f32, {rows}), shares(DType::f32, {rows}, Values(rows, 0.5));
+  const Values before = logits.get(), id = targets.get();
+  ops::CrossEntropyOptions options;
+  options.classes = classes;
+  options.label_smoothing = 0.1F;
+  options.gradient_scale = 0.25F;
+  options.weights = weights.view().as<float>();
+  options.class_weights = class_weights.view().as<float>();
+
+  ops::cross_entropy(stream(), losses, {}, logits, targets, options);
+
+  const Values gradient = logits.get(), loss = losses.get();
+  for (std::size_t row = 0; row < rows; ++row) {
+    const Values own(before.begin() + static_cast<std::ptrdiff_t>(row * classes),
+                     before.begin() + static_cast<std::ptrdiff_t>((row + 1) * classes));
+    const auto target = static_cast<std::int64_t>(id[row]);
+    const auto function = [&](const Values& v) {
+      return target < 0 ? 0.0
+                        : of_row[row] * of_class[static_cast<std::size_t>(target)] *
+                              row_loss(v.data(), classes, target, 0.1);
+    };
+    const Values expected = numeric_gradient(own, function);
+    EXPECT_NEAR(loss[row], function(own), 4e-5);
+    for (std::size_t i = 0; i < classes; ++i) {
+      ASSERT_NEAR(gradient[row * classes + i], 0.25 * expected[i],
+                  1e-6 + rounding_of(GetParam()) * 4);
+    }
+  }
+  options.shares = shares.view().as<float>();
+  expect_error([&] { ops::cross_entropy(stream(), losses, {}, logits, targets, options); },
+               {"weights of classes", "shares"});
+}
+
 TEST_P(CrossEntropy, LeavesTheLogitsAloneInEvaluation) {
   const GuardedTensor logits = random_tensor(GetParam(), {3, 9}, 1);
   const GuardedTensor targets(DType::i32, {3}, {0.0, -1.0, 8.0});
@@ -256,6 +296,16 @@ TEST(CountTargets, AddsThoseThatAreNotIgnored) {
   ops::count_targets(stream(), total, targets);
 
   EXPECT_EQ(total.get()[0], 10 + 2500 - 358);
+}
+
+TEST(CountTargets, AddsValuesThatAreNotNaN) {
+  const double none = std::nan("");
+  const GuardedTensor targets(DType::f32, {2, 3}, {-1.0, none, 0.0, 2.5, none, none});
+  const GuardedTensor total(DType::f64, {1}, {10.0});
+
+  ops::count_targets(stream(), total, targets);
+
+  EXPECT_EQ(total.get()[0], 13);
 }
 
 }  // namespace

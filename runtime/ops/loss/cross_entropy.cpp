@@ -11,10 +11,14 @@ TRIREME_KERNEL(count_targets);
 
 namespace {
 
-// Bytes of optional per-row operands.
+// Bytes of optional operands.
 double row_bytes(const CrossEntropyOptions& options, const Tensor& targets) {
-  const int given = (options.weights != nullptr ? 1 : 0) + (options.shares != nullptr ? 1 : 0);
-  return static_cast<double>(targets.count()) * given * sizeof(float);
+  const double given =
+      (options.weights != nullptr ? 1.0 / static_cast<double>(options.rows_per_weight) : 0) +
+      (options.shares != nullptr ? 1 : 0);
+  const double classes =
+      options.class_weights == nullptr ? 0 : static_cast<double>(options.classes);
+  return (static_cast<double>(targets.count()) * given + classes) * sizeof(float);
 }
 
 }  // namespace
@@ -47,6 +51,11 @@ void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& correct,
                   options.label_smoothing);
   TRIREME_EXPECTS(options.z_loss >= 0.0F, "cross_entropy: a z_loss of {}, expected 0 or more",
                   options.z_loss);
+  TRIREME_EXPECTS(options.rows_per_weight >= 1 && rows % options.rows_per_weight == 0,
+                  "cross_entropy: {} rows with one weight for each {}", rows,
+                  options.rows_per_weight);
+  TRIREME_EXPECTS(options.shares == nullptr || options.class_weights == nullptr,
+                  "cross_entropy: weights of classes with shares of two targets");
   TRIREME_DISPATCH(stream, cross_entropy,
                    reads(targets)
                        .bytes(row_bytes(options, targets), 0)
@@ -60,7 +69,7 @@ void count_targets(Stream& stream, const Tensor& total, const Tensor& targets) {
   const Operands check("count_targets");
   check.is("total", total, DType::f64, Shape{1});
   check.present("targets", targets);
-  check.dtype("targets", targets, DType::i32);
+  if (targets.dtype != DType::f32) check.dtype("targets", targets, DType::i32);
   check.disjoint("total", total, "targets", targets);
   TRIREME_DISPATCH(stream, count_targets, reads(targets).updates(total), total, targets);
 }

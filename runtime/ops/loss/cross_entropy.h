@@ -10,21 +10,26 @@ namespace trireme::ops {
 
 struct CrossEntropyOptions : LossOptions {
   std::int64_t classes = 0;  // columns [classes, Vp) are padding with zero probability and gradient
-  bool write_gradient = true;      // false keeps the logits (evaluation)
-  const float* weights = nullptr;  // (N) on the device: each multiplies its row's loss and dlogits
+  bool write_gradient = true;  // false keeps the logits (evaluation)
+  // (N / rows_per_weight) on the device: each multiplies the loss and dlogits of its rows.
+  const float* weights = nullptr;
   // (N) on the device: a row's share of its own target in the loss; the rest goes to the target of
   // the next row (cyclic). Rows whose own or other target is -1 use only their own.
   const float* shares = nullptr;
+  // (classes) on the device: that of a row's target multiplies its loss and dlogits. The mean stays
+  // over the counted rows. Not with shares.
+  const float* class_weights = nullptr;
+  std::int64_t rows_per_weight = 1;  // pixels of a sample
 };
 
 // logits(N, Vp), a compute dtype, become dlogits. targets(N) i32; rows with -1 have zero loss and
 // gradient and are not correct. losses(N) f32: nats per row, with smoothing and z_loss, times the
-// row's weight. correct(N) f32: 1 if the arg-max is the target; may be absent. An invalid target is
-// an error on the CPU; on a GPU its loss is NaN.
+// weights of the row and of its class. correct(N) f32: 1 if the arg-max is the target; may be
+// absent. An invalid target is an error on the CPU; on a GPU its loss is NaN.
 void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& correct,
                    const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options);
 
-// total(1) f64 += number of targets (i32, any shape) that are not -1.
+// total(1) f64 += number of targets of any shape that count: i32 other than -1, f32 other than NaN.
 void count_targets(Stream& stream, const Tensor& total, const Tensor& targets);
 
 }  // namespace trireme::ops

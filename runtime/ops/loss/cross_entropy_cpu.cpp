@@ -52,7 +52,7 @@ struct CrossEntropy {
                  (1.0 - static_cast<double>(mix.share)) * static_cast<double>(others);
     }
     const RowSums sums = exponentiate(exponentials, row, top, options.classes);
-    const float weight = row_weight(options, index);
+    const float weight = row_weight(options, index, target);
     losses[index] = weight * row_loss(sums, distance, top, options);
     if (options.write_gradient) {
       CrossEntropyOptions weighted = options;
@@ -85,11 +85,14 @@ void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& correct,
 }
 
 void count_targets(Stream& stream, const Tensor& total, const Tensor& targets) {
-  enqueue(stream, [total = total.as<double>(), first = targets.as<std::int32_t>(),
-                   count = targets.count()] {
-    *total += static_cast<double>(
-        std::count_if(first, first + count, [](std::int32_t target) { return target >= 0; }));
-  });
+  const auto add = [&](const auto* first) {
+    enqueue(stream, [total = total.as<double>(), first, count = targets.count()] {
+      *total += static_cast<double>(
+          std::count_if(first, first + count, [](auto target) { return counts(target); }));
+    });
+  };
+  if (targets.dtype == DType::f32) return add(targets.as<float>());
+  add(targets.as<std::int32_t>());
 }
 
 }  // namespace trireme::ops::cpu

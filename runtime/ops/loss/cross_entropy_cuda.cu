@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(threads) cross_entropy_kernel(CrossEntropy<T> 
         block_reduce<threads>(online.top == top ? online.first : INT64_MAX, INT64_MAX, Least{});
     if (threadIdx.x == 0) p.correct[blockIdx.x] = first == target ? 1.0F : 0.0F;
   }
-  const float weight = row_weight(p.options, blockIdx.x);
+  const float weight = row_weight(p.options, blockIdx.x, known ? target : 0);
   double distance = static_cast<double>(own) - static_cast<double>(top);
   if (mix.other >= 0) {
     distance = static_cast<double>(mix.share) * distance +
@@ -123,11 +123,12 @@ __global__ void __launch_bounds__(threads) cross_entropy_kernel(CrossEntropy<T> 
 }
 
 // One block; sums of integers, so the order does not matter.
+template <typename Target>
 __global__ void __launch_bounds__(long_row_threads)
-    count_targets_kernel(double* total, const std::int32_t* targets, std::int64_t count) {
+    count_targets_kernel(double* total, const Target* targets, std::int64_t count) {
   double mine = 0.0;
   for (std::int64_t i = threadIdx.x; i < count; i += long_row_threads)
-    mine += targets[i] >= 0 ? 1.0 : 0.0;
+    mine += counts(targets[i]) ? 1.0 : 0.0;
   const double all = block_reduce<long_row_threads>(mine, 0.0, Sum{});
   if (threadIdx.x == 0) *total += all;
 }
@@ -151,8 +152,12 @@ void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& correct,
 }
 
 void count_targets(Stream& stream, const Tensor& total, const Tensor& targets) {
-  trireme::cuda::launch(stream, {.blocks = 1, .threads = long_row_threads}, count_targets_kernel,
-                        total.as<double>(), targets.as<std::int32_t>(), targets.count());
+  const auto add = [&]<typename Target>(const Target* first) {
+    trireme::cuda::launch(stream, {.blocks = 1, .threads = long_row_threads},
+                          count_targets_kernel<Target>, total.as<double>(), first, targets.count());
+  };
+  if (targets.dtype == DType::f32) return add(targets.as<float>());
+  add(targets.as<std::int32_t>());
 }
 
 TRIREME_CUDA_PROVIDES(ops, cross_entropy);

@@ -36,8 +36,12 @@ TRIREME_HOST_DEVICE inline float softmax_factor(double exponentials, double larg
   return static_cast<float>(share * (1.0 + 2.0 * z_loss * (std::log(exponentials) + largest)));
 }
 
-TRIREME_HOST_DEVICE inline float row_weight(const CrossEntropyOptions& options, std::int64_t row) {
-  return options.weights == nullptr ? 1.0F : options.weights[row];
+// `target` is a class.
+TRIREME_HOST_DEVICE inline float row_weight(const CrossEntropyOptions& options, std::int64_t row,
+                                            std::int64_t target) {
+  const float own =
+      options.weights == nullptr ? 1.0F : options.weights[row / options.rows_per_weight];
+  return options.class_weights == nullptr ? own : own * options.class_weights[target];
 }
 
 // The other target of a row and the share of its own, which is whole if there is no other.
@@ -52,6 +56,14 @@ TRIREME_HOST_DEVICE inline TargetMix target_mix(const CrossEntropyOptions& optio
   const std::int64_t other = targets[row + 1 < rows ? row + 1 : 0];
   if (other < 0 || other == targets[row]) return {};
   return {other, options.shares[row]};
+}
+
+// Whether a target adds to the loss.
+TRIREME_HOST_DEVICE inline bool counts(std::int32_t target) {
+  return target >= 0;
+}
+TRIREME_HOST_DEVICE inline bool counts(float target) {
+  return target == target;
 }
 
 // Read when the row is computed, because the loss scale changes between replays of a captured step.
