@@ -2,6 +2,7 @@
 // Every kind of activation, plain and as the gate of a gated linear unit.
 #include "runtime/ops/elementwise/activation.h"
 
+#include <functional>
 #include <numeric>
 
 #include "models/transformer/activation_names.h"
@@ -163,6 +164,111 @@ TEST_P(Activations, GatedStayFiniteFarOutAndPassNaN) {
   EXPECT_NEAR(gradient[1], 0.0, 1e-30);
   EXPECT_NEAR(gradient[2], slope(200.0), 1e-4);
   EXPECT_EQ(gradient[3], out[1]);
+}
+
+// The functions whose backward takes their value.
+class OfTheirValue : public TypedOp {};
+INSTANTIATE_TEST_SUITE_P(Types, OfTheirValue,
+                         ::testing::Values(DType::f32, DType::bf16, DType::f16), dtype_label);
+
+struct OfValue {
+  std::function<void(const Tensor& y, const Tensor& x)> forward;
+  std::function<void(const Tensor& dx, const Tensor& dy, const Tensor& y)> backward;
+  std::function<double(double)> formula;
+};
+
+std::vector<OfValue> functions_of_value() {
+  std::vector<OfValue> all;
+  for (const float slope : {0.0F, 0.01F, 0.3F}) {
+    all.push_back(
+        {[=](const auto& y, const auto& x) { ops::leaky_relu_forward(stream(), y, x, slope); },
+         [=](const auto& dx, const auto& dy, const auto& y) {
+           ops::leaky_relu_backward(stream(), dx, dy, y, slope);
+         },
+         [=](double x) { return x < 0 ? static_cast<double>(slope) * x : x; }});
+  }
+  for (const float scale : {1.0F, 1.2F}) {
+    all.push_back({[=](const auto& y, const auto& x) { ops::tanh_forward(stream(), y, x, scale); },
+                   [=](const auto& dx, const auto& dy, const auto& y) {
+                     ops::tanh_backward(stream(), dx, dy, y, scale);
+                   },
+                   [=](double x) { return static_cast<double>(scale) * std::tanh(x); }});
+  }
+  return all;
+}
+
+TEST_P(OfTheirValue, ForwardIsItsFormulaWithRelativePrecisionAndMayBeInPlace) {
+  for (const OfValue& function : functions_of_value()) {
+    for (const std::int64_t n : {1, 7, 33, 1000}) {
+      for (const double range : {0.01, 1.0, 9.0}) {
+        const GuardedTensor x = random_tensor(GetParam(), {n}, 1, -range, range);
+        const GuardedTensor y(GetParam(), {n});
+        Values expected = x.get();
+        for (double& value : expected)
+          value = function.formula(value);
+
+        function.forward(y, x);
+        function.forward(x, x);
+
+        expect_close(y.get(), expected, relative() + 5e-7, GetParam() == DType::f16 ? 1e-7 : 0);
+        EXPECT_EQ(x.raw(), y.raw());
+      }
+    }
+  }
+}
+
+TEST_P(OfTheirValue, BackwardAgreesWithFiniteDifferencesAndMayOverwriteItsGradient) {
+  constexpr std::int64_t n = 257;
+  for (const OfValue& function : functions_of_value()) {
+    const GuardedTensor x = random_tensor(GetParam(), {n}, 1, -3.0, 3.0), y(GetParam(), {n});
+    const GuardedTensor dy = random_tensor(GetParam(), {n}, 2), dx(GetParam(), {n});
+    const Values at = x.get();
+    Values expected = dy.get();
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      expected[i] *= (function.formula(at[i] + 1e-5) - function.formula(at[i] - 1e-5)) / 2e-5;
+    function.forward(y, x);
+
+    function.backward(dx, dy, y);
+    function.backward(dy, dy, y);
+
+    // Of tanh's slope 1 - y^2 the rounding of y is part.
+    expect_close(dx.get(), expected, relative() + 2e-6, 2.5 * relative());
+    EXPECT_EQ(dy.raw(), dx.raw());
+  }
+}
+
+TEST_P(OfTheirValue, AreKnownFarOutAndAtZeroAndPassNaN) {
+  const double far = GetParam() == DType::f16 ? 6e4 : 1e15;
+  const GuardedTensor x(GetParam(), {4}, {far, -far, 0.0, std::nan("")}), y(GetParam(), {4});
+  const GuardedTensor ones(GetParam(), {4}, Values(4, 1.0)), dx(GetParam(), {4});
+  const double large = x.get()[0];
+
+  const auto numbers = [](const GuardedTensor& tensor) {
+    Values values = tensor.get();
+    values.pop_back();
+    return values;
+  };
+
+  ops::leaky_relu_forward(stream(), y, x, 0.25F);
+  ops::leaky_relu_backward(stream(), dx, ones, y, 0.25F);
+  EXPECT_EQ(numbers(y), (Values{large, -large / 4, 0}));
+  EXPECT_EQ(numbers(dx), (Values{1, 0.25, 0.25}));
+  EXPECT_TRUE(std::isnan(y.get()[3]));
+
+  ops::tanh_forward(stream(), y, x);
+  ops::tanh_backward(stream(), dx, ones, y);
+  EXPECT_EQ(numbers(y), (Values{1, -1, 0}));
+  EXPECT_EQ(numbers(dx), (Values{0, 0, 1}));
+  EXPECT_TRUE(std::isnan(y.get()[3]));
+  EXPECT_TRUE(std::isnan(dx.get()[3]));
+}
+
+TEST_P(OfTheirValue, RefuseWhatDoesNotFit) {
+  const GuardedTensor x(GetParam(), {3}), y(GetParam(), {4});
+  expect_error([&] { ops::leaky_relu_forward(stream(), y, x, 0.1F); }, {"(3)", "(4)"});
+  expect_error([&] { ops::tanh_backward(stream(), y, x, y); }, {"dy", "(3)", "(4)"});
+  expect_error([&] { ops::leaky_relu_backward(stream(), y, y, y, -1.0F); }, {"slope of -1"});
+  expect_error([&] { ops::tanh_forward(stream(), y, y, 0.0F); }, {"scale of 0"});
 }
 
 TEST_P(Activations, RefuseShapesThatDoNotFit) {

@@ -10,6 +10,10 @@ TRIREME_KERNEL(activation_forward);
 TRIREME_KERNEL(activation_backward);
 TRIREME_KERNEL(gated_forward);
 TRIREME_KERNEL(gated_backward);
+TRIREME_KERNEL(leaky_relu_forward);
+TRIREME_KERNEL(leaky_relu_backward);
+TRIREME_KERNEL(tanh_forward);
+TRIREME_KERNEL(tanh_backward);
 
 namespace {
 
@@ -27,14 +31,35 @@ void check_halves(const Operands& check, std::string_view op, std::string_view n
   check.disjoint(name, half, whole_name, whole);
 }
 
+void check_forward(const Operands& check, const Tensor& y, const Tensor& x) {
+  check.compute_dtype("y", y);
+  check.is("x", x, y.dtype, y.shape);
+  check.same_or_disjoint("y", y, "x", x);
+}
+
+// `saved`: x or y of the forward pass.
+void check_backward(const Operands& check, const Tensor& dx, const Tensor& dy,
+                    std::string_view name, const Tensor& saved) {
+  check.compute_dtype("dx", dx);
+  check.is("dy", dy, dx.dtype, dx.shape);
+  check.is(name, saved, dx.dtype, dx.shape);
+  check.same_or_disjoint("dx", dx, "dy", dy);
+  check.same_or_disjoint("dx", dx, name, saved);
+}
+
+void check_slope(std::string_view op, float slope) {
+  TRIREME_EXPECTS(slope >= 0.0F, "{}: a slope of {}, expected 0 or more", op, slope);
+}
+void check_scale(std::string_view op, float scale) {
+  TRIREME_EXPECTS(scale > 0.0F, "{}: a scale of {}, expected more than 0", op, scale);
+}
+
 }  // namespace
 
 void activation_forward(Stream& stream, const Tensor& y, const Tensor& x, ActivationKind kind,
                         const Tensor& amax) {
   const Operands check("activation_forward");
-  check.compute_dtype("y", y);
-  check.is("x", x, y.dtype, y.shape);
-  check.same_or_disjoint("y", y, "x", x);
+  check_forward(check, y, x);
   check.largest_magnitude(amax, "y", y);
   TRIREME_DISPATCH(stream, activation_forward, reads(x).writes(y, amax), y, x, kind, amax);
 }
@@ -42,11 +67,7 @@ void activation_forward(Stream& stream, const Tensor& y, const Tensor& x, Activa
 void activation_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& x,
                          ActivationKind kind, const Tensor& amax) {
   const Operands check("activation_backward");
-  check.compute_dtype("dx", dx);
-  check.is("dy", dy, dx.dtype, dx.shape);
-  check.is("x", x, dx.dtype, dx.shape);
-  check.same_or_disjoint("dx", dx, "dy", dy);
-  check.same_or_disjoint("dx", dx, "x", x);
+  check_backward(check, dx, dy, "x", x);
   check.largest_magnitude(amax, "dx", dx);
   TRIREME_DISPATCH(stream, activation_backward, reads(dy, x).writes(dx, amax), dx, dy, x, kind,
                    amax);
@@ -69,6 +90,32 @@ void gated_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Te
   check.disjoint("dx", dx, "dy", dy);
   check.largest_magnitude(amax, "dx", dx);
   TRIREME_DISPATCH(stream, gated_backward, reads(dy, x).writes(dx, amax), dx, dy, x, kind, amax);
+}
+
+void leaky_relu_forward(Stream& stream, const Tensor& y, const Tensor& x, float slope) {
+  check_forward(Operands("leaky_relu_forward"), y, x);
+  check_slope("leaky_relu_forward", slope);
+  TRIREME_DISPATCH(stream, leaky_relu_forward, reads(x).writes(y), y, x, slope);
+}
+
+void leaky_relu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& y,
+                         float slope) {
+  check_backward(Operands("leaky_relu_backward"), dx, dy, "y", y);
+  check_slope("leaky_relu_backward", slope);
+  TRIREME_DISPATCH(stream, leaky_relu_backward, reads(dy, y).writes(dx), dx, dy, y, slope);
+}
+
+void tanh_forward(Stream& stream, const Tensor& y, const Tensor& x, float scale) {
+  check_forward(Operands("tanh_forward"), y, x);
+  check_scale("tanh_forward", scale);
+  TRIREME_DISPATCH(stream, tanh_forward, reads(x).writes(y), y, x, scale);
+}
+
+void tanh_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& y,
+                   float scale) {
+  check_backward(Operands("tanh_backward"), dx, dy, "y", y);
+  check_scale("tanh_backward", scale);
+  TRIREME_DISPATCH(stream, tanh_backward, reads(dy, y).writes(dx), dx, dy, y, scale);
 }
 
 }  // namespace trireme::ops

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Activation functions between the two products of an MLP. f32, bf16 or f16, computed in f32.
+// Activation functions: those of an MLP, between its two products, and those of CNNs, below. f32,
+// bf16 or f16, computed in f32.
 // `amax` (1) u32 receives the result's largest magnitude for quantize_fp8; may be absent.
 //
 // To add a kind: a value here, its functor and its case in activation_math.h, its names in
@@ -33,5 +34,19 @@ void gated_forward(Stream& stream, const Tensor& y, const Tensor& x, ActivationK
 // dx(..., 2F) from dy(..., F). dx may be x.
 void gated_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& x,
                     ActivationKind kind, const Tensor& amax = {});
+
+// Functions whose derivative follows from their value, so backward takes y and the input need not
+// be kept: y may be x, and dx may be dy.
+
+// y = x, or slope * x where x < 0 (Maas et al., 2013), with a slope of 0 or more.
+void leaky_relu_forward(Stream& stream, const Tensor& y, const Tensor& x, float slope);
+// At 0 the derivative is `slope`.
+void leaky_relu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& y,
+                         float slope);
+
+// y = scale * tanh(x), with a scale above 0.
+void tanh_forward(Stream& stream, const Tensor& y, const Tensor& x, float scale = 1.0F);
+void tanh_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& y,
+                   float scale = 1.0F);
 
 }  // namespace trireme::ops

@@ -95,6 +95,33 @@ void backward_gated(T* dgates, T* dvalues, const T* dy, const T* gates, const T*
   });
 }
 
+// y[i] = f(x[i]).
+template <typename F>
+void enqueue_each(Stream& stream, const Tensor& y, const Tensor& x, F f) {
+  visit_compute_dtype(y.dtype, [&](auto type) {
+    using T = decltype(type);
+    enqueue(stream, [to = y.as<T>(), from = x.as<T>(), count = y.count(), f] {
+      each_pair(count, [=](std::int64_t i, std::int64_t n) {
+        const VectorPair x = load_some(from + i, n);
+        store_some(to + i, {f(x.first), f(x.second)}, n);
+      });
+    });
+  });
+}
+// dx[i] = f(dy[i], y[i]).
+template <typename F>
+void enqueue_each(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& y, F f) {
+  visit_compute_dtype(dx.dtype, [&](auto type) {
+    using T = decltype(type);
+    enqueue(stream, [to = dx.as<T>(), dy = dy.as<T>(), from = y.as<T>(), count = dx.count(), f] {
+      each_pair(count, [=](std::int64_t i, std::int64_t n) {
+        const VectorPair slope = load_some(dy + i, n), y = load_some(from + i, n);
+        store_some(to + i, {f(slope.first, y.first), f(slope.second, y.second)}, n);
+      });
+    });
+  });
+}
+
 // Calls action(an element of dtype, functor of the kind).
 template <typename Action>
 void visit(DType dtype, ActivationKind kind, Action&& action) {
@@ -157,6 +184,24 @@ void gated_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Te
     });
     enqueue_magnitude<T>(stream, amax, dx);
   });
+}
+
+void leaky_relu_forward(Stream& stream, const Tensor& y, const Tensor& x, float slope) {
+  enqueue_each(stream, y, x, LeakyRelu<VectorMath>{slope});
+}
+
+void leaky_relu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& y,
+                         float slope) {
+  enqueue_each(stream, dx, dy, y, LeakyReluBackward<VectorMath>{slope});
+}
+
+void tanh_forward(Stream& stream, const Tensor& y, const Tensor& x, float scale) {
+  enqueue_each(stream, y, x, Tanh<VectorMath>{scale});
+}
+
+void tanh_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& y,
+                   float scale) {
+  enqueue_each(stream, dx, dy, y, TanhBackward<VectorMath>{scale});
 }
 
 }  // namespace trireme::ops::cpu

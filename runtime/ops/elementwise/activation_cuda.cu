@@ -86,6 +86,15 @@ void visit(DType dtype, ActivationKind kind, Action&& action) {
   });
 }
 
+// y[i] = f(operands[i]...).
+template <typename F, typename... Operands>
+void transform_each(Stream& stream, const Tensor& y, F f, const Operands&... operands) {
+  visit_compute_dtype(y.dtype, [&](auto type) {
+    using T = decltype(type);
+    transform(stream, y.as<T>(), y.count(), f, operands.template as<T>()...);
+  });
+}
+
 // Calls action(aligned, measured).
 template <typename Action>
 void with_flags(bool aligned, const Tensor& amax, const Action& action) {
@@ -150,9 +159,31 @@ void gated_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Te
   });
 }
 
+void leaky_relu_forward(Stream& stream, const Tensor& y, const Tensor& x, float slope) {
+  transform_each(stream, y, LeakyRelu<ScalarMath>{slope}, x);
+}
+
+void leaky_relu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& y,
+                         float slope) {
+  transform_each(stream, dx, LeakyReluBackward<ScalarMath>{slope}, dy, y);
+}
+
+void tanh_forward(Stream& stream, const Tensor& y, const Tensor& x, float scale) {
+  transform_each(stream, y, Tanh<ScalarMath>{scale}, x);
+}
+
+void tanh_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& y,
+                   float scale) {
+  transform_each(stream, dx, TanhBackward<ScalarMath>{scale}, dy, y);
+}
+
 TRIREME_CUDA_PROVIDES(ops, activation_forward);
 TRIREME_CUDA_PROVIDES(ops, activation_backward);
 TRIREME_CUDA_PROVIDES(ops, gated_forward);
 TRIREME_CUDA_PROVIDES(ops, gated_backward);
+TRIREME_CUDA_PROVIDES(ops, leaky_relu_forward);
+TRIREME_CUDA_PROVIDES(ops, leaky_relu_backward);
+TRIREME_CUDA_PROVIDES(ops, tanh_forward);
+TRIREME_CUDA_PROVIDES(ops, tanh_backward);
 
 }  // namespace trireme::ops::cuda
