@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole models: every parameter's gradient against finite differences of the loss.
-#include <cmath>
-#include <random>
-
 #include "models/bert/bert.h"
 #include "models/gemma/gemma.h"
 #include "models/gpt/gpt.h"
 #include "models/llama/llama.h"
 #include "models/resnet/resnet.h"
 #include "models/vit/vit.h"
-#include "runtime/ops/random/init.h"
-#include "tests/support/cpu_fixture.h"
+#include "tests/models/gradient_fixture.h"
 
 namespace trireme {
 namespace {
+
+using test::ModelGradientTest;
 
 std::vector<std::int32_t> random_tokens(std::size_t count, int limit, unsigned seed) {
   std::mt19937 engine(seed);
@@ -22,55 +20,6 @@ std::vector<std::int32_t> random_tokens(std::size_t count, int limit, unsigned s
     token = static_cast<std::int32_t>(engine() % static_cast<unsigned>(limit));
   return tokens;
 }
-
-class ModelGradientTest : public test::CpuFixture {
- protected:
-  // The mean loss of the micro-batch, in f64.
-  double loss(Model& model, Context& context) {
-    model.forward(context);
-    double sum = 0;
-    for (const float value : test::values_of<float>(context.losses))
-      sum += static_cast<double>(value);
-    return sum / static_cast<double>(context.losses.count());
-  }
-
-  // Along a random direction of each parameter: (L(p + e d) - L(p - e d)) / 2e against <gradient,
-  // d>.
-  void expect_gradients_match(Model& model, Context context, double step, double tolerance) {
-    context.loss.gradient_scale = 1.0F / static_cast<float>(context.losses.count());
-    ops::fill_constant(*compute_, model.params().gradients().whole(), 0);
-    model.forward(context);
-    model.backward(context);
-    for (int i = 0; i < static_cast<int>(model.params().layout().specs().size()); ++i) {
-      const ParamSpec& spec = model.params().layout().specs()[static_cast<std::size_t>(i)];
-      if (spec.kind != ParamKind::weight) continue;
-      const Tensor values = model.params().master({i});
-      float* const p = values.as<float>();
-      const auto before = test::values_of<float>(values);
-      const auto gradient = test::values_of<float>(model.params().gradient({i}));
-      std::mt19937 engine(static_cast<unsigned>(i));
-      std::normal_distribution<float> normal;
-      std::vector<float> direction(before.size());
-      double slope = 0, norm = 0;
-      for (std::size_t k = 0; k < direction.size(); ++k) {
-        direction[k] = normal(engine);
-        slope += static_cast<double>(gradient[k]) * static_cast<double>(direction[k]);
-        norm += static_cast<double>(gradient[k]) * static_cast<double>(gradient[k]);
-      }
-      const auto moved = [&](double e) {
-        for (std::size_t k = 0; k < before.size(); ++k)
-          p[k] = before[k] + static_cast<float>(e) * direction[k];
-        return loss(model, context);
-      };
-      const double up = moved(step), down = moved(-step);
-      std::copy(before.begin(), before.end(), p);
-      const double rounding = 3e-7 / step;  // of losses around 2 in fp32
-      const double numeric = (up - down) / (2 * step);
-      EXPECT_NEAR(numeric, slope, tolerance * (std::abs(slope) + std::sqrt(norm)) + rounding)
-          << spec.name;
-    }
-  }
-};
 
 class GptGradientTest : public ModelGradientTest, public testing::WithParamInterface<int> {
  protected:

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "runtime/nn/layer.h"
+
+namespace trireme {
+
+// The end of a model that classifies each pixel: cross-entropy of logits (B, H, W, classes) or
+// (B, D, H, W, classes) against the batch's targets, with weights of samples and of classes. The
+// loss is the mean over the counted pixels, not divided by the sum of weights. In training, logits
+// are overwritten by their gradient.
+class PixelLoss {
+ public:
+  // `pixels`: (H, W) or (D, H, W). class_weights: one per class; empty: 1.
+  PixelLoss(Blueprint& blueprint, const Shape& pixels, std::int64_t classes,
+            std::vector<float> class_weights = {});
+
+  // The head's targets in a micro-batch.
+  [[nodiscard]] std::int64_t targets() const { return samples_ * pixels_; }
+  void forward(const Context& context, const Tensor& logits) const;
+
+ private:
+  std::int64_t samples_, pixels_, classes_;
+  std::vector<float> class_weights_;
+  Activation weights_{};  // (classes) f32, if there are any
+};
+
+}  // namespace trireme

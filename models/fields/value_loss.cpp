@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/fields/value_loss.h"
+
+#include "runtime/ops/elementwise/activation.h"
+#include "runtime/ops/elementwise/elementwise.h"
+
+namespace trireme {
+
+ValueLoss::ValueLoss(Blueprint& blueprint, std::int64_t values, const ValueLossChoice& choice)
+    : choice_(choice), shape_{blueprint.micro_batch(), values} {
+  if (choice.transform == OutputTransform::tanh && blueprint.options().training)
+    predictions_ = blueprint.scratch(shape_);
+}
+
+void ValueLoss::forward(const Context& context, const Tensor& outputs) const {
+  const bool transforms = choice_.transform == OutputTransform::tanh;
+  if (transforms) ops::tanh_forward(context.stream, outputs, outputs, choice_.scale);
+  const bool returns = transforms && context.training;
+  if (returns) ops::cast(context.stream, context(predictions_), outputs);
+  const Tensor& weights = context.batch.weights;
+  ops::value_loss(context.stream, context.losses, context.correct, outputs, context.batch.targets,
+                  {.kind = choice_.kind,
+                   .delta = choice_.delta,
+                   .gradient_scale = context.loss.gradient_scale,
+                   .loss_scale = context.loss.loss_scale,
+                   .write_gradient = context.training,
+                   .weights = weights.empty() ? nullptr : weights.as<float>()});
+  if (returns)
+    ops::tanh_backward(context.stream, outputs, outputs, context(predictions_), choice_.scale);
+}
+
+}  // namespace trireme

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "runtime/nn/layer.h"
+#include "runtime/ops/loss/value_loss.h"
+
+namespace trireme {
+
+// What a head makes of its last layer's outputs.
+enum class OutputTransform : std::uint8_t { none, tanh };
+[[nodiscard]] constexpr auto names_of(OutputTransform /*key*/) {
+  return std::to_array<Named<OutputTransform>>(
+      {{OutputTransform::none, "none"}, {OutputTransform::tanh, "tanh"}});
+}
+
+struct ValueLossChoice {
+  ops::ValueLossKind kind = ops::ValueLossKind::mse;
+  float delta = 1.0F;  // of huber
+  OutputTransform transform = OutputTransform::none;
+  float scale = 1.0F;  // of tanh: predictions lie between -scale and scale
+};
+
+// The end of a model that predicts values: the loss of outputs (B, K) against the batch's targets,
+// with sample weights. In training, outputs are overwritten by their gradient, that of the
+// transform included; otherwise by the predictions.
+class ValueLoss {
+ public:
+  ValueLoss(Blueprint& blueprint, std::int64_t values, const ValueLossChoice& choice);
+
+  // The head's targets in a micro-batch.
+  [[nodiscard]] std::int64_t targets() const { return shape_.count(); }
+  void forward(const Context& context, const Tensor& outputs) const;
+
+ private:
+  ValueLossChoice choice_;
+  Shape shape_;               // (B, K)
+  Activation predictions_{};  // (B, K): with a transform
+};
+
+}  // namespace trireme
