@@ -178,7 +178,6 @@ MessageProcessors message_processors(const Config& config, const ScheduleShape& 
 
 StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
                          const ModelTraits& traits) {
-  const LrScheduleConfig& schedule = config.lr_schedule;
   return {.seed = config.run.seed,
           .pipeline = pipeline,
           .slices = batch_slices(config),
@@ -197,12 +196,7 @@ StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
           .loss_guard = {.spike_zscore = config.train.spike_zscore,
                          .spike_window = config.train.spike_window},
           .noise = {.every = config.train.noise_scale_every, .samples = config.train.micro_batch},
-          .schedule = {.kind = schedule.name,
-                       .peak = config.optimizer.learning_rate,
-                       .steps = config.train.steps,
-                       .warmup_steps = schedule.warmup_steps,
-                       .minimum_ratio = schedule.minimum_ratio,
-                       .decay_fraction = schedule.decay_fraction}};
+          .schedule = lr_schedule(config)};
 }
 
 ConsoleOptions console_options(const Config& config, const ModelTraits& traits,

@@ -191,12 +191,23 @@ enum class Recompute : std::uint8_t {
 }
 
 // lr_schedule.name. wsd: warm-up, stable, then linear decay (Hu et al., MiniCPM, 2024).
-enum class LrDecay : std::uint8_t { constant, linear, cosine, wsd };
+enum class LrDecay : std::uint8_t {
+  constant,
+  linear,
+  cosine,
+  wsd,
+  polynomial,
+  exponential,
+  multistep
+};
 [[nodiscard]] constexpr auto names_of(LrDecay /*key*/) {
   return std::to_array<Named<LrDecay>>({{LrDecay::constant, "constant"},
                                         {LrDecay::linear, "linear"},
                                         {LrDecay::cosine, "cosine"},
-                                        {LrDecay::wsd, "wsd"}});
+                                        {LrDecay::wsd, "wsd"},
+                                        {LrDecay::polynomial, "polynomial"},
+                                        {LrDecay::exponential, "exponential"},
+                                        {LrDecay::multistep, "multistep"}});
 }
 
 // The loss of a step, beside its kind: what the config chooses, and the scales of its gradient.

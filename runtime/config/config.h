@@ -133,7 +133,9 @@ struct LrScheduleConfig {
   LrDecay name = LrDecay::cosine;
   std::int64_t warmup_steps = 0;
   double minimum_ratio = 0.1;
-  double decay_fraction = 0.2;  // wsd: last part of the run that decays
+  double decay_fraction = 0.2;         // wsd: last part of the run that decays
+  double power = 1;                    // polynomial
+  std::vector<std::string> factors{};  // multistep: "STEP:FACTOR"
   friend bool operator==(const LrScheduleConfig&, const LrScheduleConfig&) = default;
 };
 

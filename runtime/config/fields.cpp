@@ -28,6 +28,8 @@ const Condition fp8{"precision", {"fp8"}};
 // Above it the gradient of the loss itself overflows in f16; powers of two up to it are exact.
 constexpr double largest_loss_scale = 16'777'216;
 const Condition wsd{"lr_schedule.name", {"wsd"}};
+const Condition polynomial{"lr_schedule.name", {"polynomial"}};
+const Condition multistep{"lr_schedule.name", {"multistep"}};
 // [0, 1): shares and decay rates.
 constexpr NumberRange below_one{.low = 0, .high = 1, .high_is_open = true};
 
@@ -329,14 +331,24 @@ std::vector<Field> optimizer_fields() {
       FIELD(lr_schedule.name, one_of<LrDecay>(),
             "rate after warm-up, as a share of learning_rate: with r = "
             "minimum_ratio and p = (n - 1 - w) / (steps - 1 - w) at step n, cosine is "
-            "r + (1 - r) (1 + cos(pi p)) / 2, linear is 1 - (1 - r) p, and wsd is 1 and falls "
-            "linearly to r over the last decay_fraction of the steps"),
+            "r + (1 - r) (1 + cos(pi p)) / 2, linear is 1 - (1 - r) p, polynomial is "
+            "r + (1 - r) (1 - p)^power, exponential is r^p, wsd is 1 and falls "
+            "linearly to r over the last decay_fraction of the steps, and multistep is given by "
+            "factors"),
       FIELD(lr_schedule.warmup_steps, IntegerRange{0, many},
             "steps w of linear warm-up: step n, counted from 1, has learning_rate n / w up to step "
             "w"),
       FIELD(lr_schedule.minimum_ratio, NumberRange{.high = 1}, "last rate as a share of the peak"),
       FIELD(lr_schedule.decay_fraction, (NumberRange{.high = 1, .low_is_open = true}),
             "share of the steps, at the end of the run, over which the rate decays", wsd),
+      FIELD(lr_schedule.power, (NumberRange{.high = 100, .low_is_open = true}),
+            "exponent of the part of the decay that is left", polynomial),
+      FIELD(
+          lr_schedule.factors, texts,
+          "rates as shares of learning_rate, as \"STEP:FACTOR\" with ascending steps: from STEP on "
+          "(counted from 0) the share is FACTOR, before the first it is 1; each replaces the one "
+          "before. Steps that a run does not reach change nothing",
+          multistep),
       FIELD(loss_scale.initial, (NumberRange{.high = largest_loss_scale, .low_is_open = true}),
             "loss scale of the first step", fp16),
       FIELD(loss_scale.growth_interval, IntegerRange{1, 1 << 24},

@@ -25,8 +25,29 @@ double LrSchedule::at(std::int64_t step) const {
     case LrDecay::linear:
     case LrDecay::wsd:
       return peak * (1.0 - fall * progress);
+    case LrDecay::polynomial:
+      return peak * (minimum_ratio + fall * std::pow(1.0 - progress, power));
+    case LrDecay::exponential:
+      return peak * std::pow(minimum_ratio, progress);
+    case LrDecay::multistep: {
+      const auto after = std::ranges::upper_bound(factors, step, {}, &LrFactor::step);
+      return after == factors.begin() ? peak : peak * std::prev(after)->factor;
+    }
   }
   return peak;
+}
+
+LrSchedule lr_schedule(const Config& config) {
+  const LrScheduleConfig& schedule = config.lr_schedule;
+  std::string problem;
+  return {.kind = schedule.name,
+          .peak = config.optimizer.learning_rate,
+          .steps = config.train.steps,
+          .warmup_steps = schedule.warmup_steps,
+          .minimum_ratio = schedule.minimum_ratio,
+          .decay_fraction = schedule.decay_fraction,
+          .power = schedule.power,
+          .factors = lr_factors(schedule.factors, problem)};
 }
 
 }  // namespace trireme

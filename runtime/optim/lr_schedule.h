@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
-#include "runtime/config/choices.h"
+#include "runtime/config/config.h"
+#include "runtime/config/lr_factors.h"
 
 namespace trireme {
 
@@ -13,12 +15,17 @@ struct LrSchedule {
   double peak = 1e-3;
   std::int64_t steps = 1000;
   std::int64_t warmup_steps = 0;
-  double minimum_ratio = 0.0;   // final rate / peak
-  double decay_fraction = 0.2;  // wsd: fraction of `steps` that decays
+  double minimum_ratio = 0.0;       // final rate / peak
+  double decay_fraction = 0.2;      // wsd: fraction of `steps` that decays
+  double power = 1;                 // polynomial
+  std::vector<LrFactor> factors{};  // multistep: steps ascend
 
   // step counts from 0. Warm-up is linear and starts above zero: peak * (step + 1) / warmup_steps.
-  // The last step, steps - 1, has peak * minimum_ratio.
+  // The last step, steps - 1, has peak * minimum_ratio, unless the kind is constant or multistep.
   [[nodiscard]] double at(std::int64_t step) const;
 };
+
+// That of a checked config.
+[[nodiscard]] LrSchedule lr_schedule(const Config& config);
 
 }  // namespace trireme

@@ -199,6 +199,8 @@ TEST(ResolveModel, KeysOfAnotherModelOrOptimizerAreRefused) {
   EXPECT_THAT(refusal(gpt, {"data.flip=true"}), HasSubstr("only with resnet"));
   EXPECT_THAT(refusal(gpt, {"optimizer.nesterov=true"}), HasSubstr("only with sgd"));
   EXPECT_THAT(refusal(gpt, {"lr_schedule.decay_fraction=0.5"}), HasSubstr("only with wsd"));
+  EXPECT_THAT(refusal(gpt, {"lr_schedule.power=0.9"}), HasSubstr("only with polynomial"));
+  EXPECT_THAT(refusal(gpt, {"lr_schedule.factors=[\"5:0.5\"]"}), HasSubstr("only with multistep"));
 }
 
 TEST(ResolveAdapters, TargetExistingLayers) {
@@ -284,6 +286,20 @@ TEST(ResolveSchedule, WarmUpEndsWithinTheRun) {
   EXPECT_EQ(refusal(gpt, {"train.steps=10", "lr_schedule.warmup_steps=50"}),
             "--set lr_schedule.warmup_steps=50: 50 is more than train.steps = 10; use 10 or less");
   EXPECT_EQ(resolved(gpt, {"train.steps=50", "lr_schedule.warmup_steps=50"}).train.steps, 50);
+  EXPECT_THAT(refusal(gpt, {"lr_schedule.name=exponential", "lr_schedule.minimum_ratio=0"}),
+              HasSubstr("lr_schedule.minimum_ratio=0: 0 with lr_schedule.name: exponential"));
+  const auto factors = [](const std::string& list) {
+    return refusal(gpt, {"lr_schedule.name=multistep", "lr_schedule.warmup_steps=3",
+                         "lr_schedule.factors=" + list});
+  };
+  EXPECT_THAT(factors("[]"), HasSubstr("such as [\"1000:0.1\"]"));
+  EXPECT_THAT(factors("[\"5:0.5\",\"5:0.1\"]"), HasSubstr("step 5 does not come after step 5"));
+  EXPECT_THAT(factors("[\"5\"]"), HasSubstr("\"5\" is not STEP:FACTOR"));
+  EXPECT_THAT(factors("[\"5:-1\"]"), HasSubstr("\"5:-1\" is not STEP:FACTOR"));
+  EXPECT_THAT(factors("[\"2:0.5\"]"), HasSubstr("use step 3 or later"));
+  EXPECT_EQ(resolved(gpt, {"lr_schedule.name=multistep", "lr_schedule.factors=[\"5:0.25\"]"})
+                .lr_schedule.factors.size(),
+            1U);
 }
 
 TEST(ResolveTelemetry, RefusesTracesOfStepsThatARunDoesNotHave) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace trireme {
 namespace {
 
@@ -16,7 +18,8 @@ LrSchedule schedule(LrDecay kind) {
 }
 
 TEST(LrSchedule, WarmsUpLinearlyFromTheFirstStepWithoutAZeroStep) {
-  for (const auto kind : {LrDecay::constant, LrDecay::linear, LrDecay::cosine}) {
+  for (const auto kind : {LrDecay::constant, LrDecay::linear, LrDecay::cosine, LrDecay::polynomial,
+                          LrDecay::exponential, LrDecay::multistep}) {
     EXPECT_DOUBLE_EQ(schedule(kind).at(0), 0.2);
     EXPECT_DOUBLE_EQ(schedule(kind).at(4), 1.0);
     EXPECT_DOUBLE_EQ(schedule(kind).at(9), 2.0);
@@ -42,10 +45,43 @@ TEST(LrSchedule, WsdStaysAtThePeakUntilItsLastPart) {
   EXPECT_LT(wsd.at(82), 2.0);
 }
 
+TEST(LrSchedule, PolynomialRaisesWhatIsLeftToItsPower) {
+  LrSchedule polynomial = schedule(LrDecay::polynomial);
+  EXPECT_DOUBLE_EQ(polynomial.at(55), schedule(LrDecay::linear).at(55));
+  polynomial.power = 0.9;
+
+  EXPECT_DOUBLE_EQ(polynomial.at(10), 2.0);
+  EXPECT_DOUBLE_EQ(polynomial.at(55), 2.0 * (0.1 + 0.9 * std::pow(0.5, 0.9)));
+  EXPECT_DOUBLE_EQ(polynomial.at(100), 0.2);
+}
+
+TEST(LrSchedule, ExponentialFallsByTheSameFactorInEachStep) {
+  const LrSchedule exponential = schedule(LrDecay::exponential);
+
+  EXPECT_DOUBLE_EQ(exponential.at(10), 2.0);
+  EXPECT_NEAR(exponential.at(55), 2.0 * std::sqrt(0.1), 1e-12);
+  EXPECT_NEAR(exponential.at(31) / exponential.at(30), exponential.at(91) / exponential.at(90),
+              1e-12);
+  EXPECT_DOUBLE_EQ(exponential.at(100), 0.2);
+}
+
+TEST(LrSchedule, EachFactorOfMultistepReplacesTheOneBefore) {
+  LrSchedule multistep = schedule(LrDecay::multistep);
+  multistep.factors = {{32, 0.25}, {64, 0.125}};
+
+  EXPECT_DOUBLE_EQ(multistep.at(4), 1.0);
+  EXPECT_DOUBLE_EQ(multistep.at(31), 2.0);
+  EXPECT_DOUBLE_EQ(multistep.at(32), 0.5);
+  EXPECT_DOUBLE_EQ(multistep.at(63), 0.5);
+  EXPECT_DOUBLE_EQ(multistep.at(64), 0.25);
+  EXPECT_DOUBLE_EQ(multistep.at(100), 0.25);
+}
+
 TEST(LrSchedule, NeverLeavesItsRangeForDegenerateLengths) {
   for (const std::int64_t steps : {1, 2, 3}) {
     for (const std::int64_t warmup : {0, 1}) {
-      for (const auto kind : {LrDecay::constant, LrDecay::linear, LrDecay::cosine, LrDecay::wsd}) {
+      for (const auto kind : {LrDecay::constant, LrDecay::linear, LrDecay::cosine, LrDecay::wsd,
+                              LrDecay::polynomial, LrDecay::exponential, LrDecay::multistep}) {
         const LrSchedule degenerate{
             .kind = kind, .peak = 1.0, .steps = steps, .warmup_steps = warmup};
         for (std::int64_t step = 0; step < steps; ++step) {

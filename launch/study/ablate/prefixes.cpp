@@ -26,23 +26,13 @@ KeyValues without_curve(const Config& config) {
   return values;
 }
 
-LrSchedule curve_of(const Config& config) {
-  const LrScheduleConfig& schedule = config.lr_schedule;
-  return {.kind = schedule.name,
-          .peak = config.optimizer.learning_rate,
-          .steps = config.train.steps,
-          .warmup_steps = schedule.warmup_steps,
-          .minimum_ratio = schedule.minimum_ratio,
-          .decay_fraction = schedule.decay_fraction};
-}
-
 // A variant as a sequence of steps.
 class Steps {
  public:
   Steps(const Study& study, std::size_t variant)
       : fork_step_(study.fork_step),
         keys_(without_curve(study.variants[variant].config)),
-        curve_(curve_of(study.variants[variant].config)) {}
+        curve_(lr_schedule(study.variants[variant].config)) {}
 
   // In step `step`, from 1.
   [[nodiscard]] bool alike(const Steps& other, std::int64_t step) const {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "runtime/config/lr_factors.h"
 #include "runtime/config/rules/rules.h"
 
 namespace trireme::config {
@@ -21,15 +22,39 @@ void check_counters(const Subject& subject) {
   }
 }
 
+void check_lr_schedule(const Subject& subject) {
+  const LrScheduleConfig& schedule = subject.config.lr_schedule;
+  if (schedule.warmup_steps > subject.config.train.steps) {
+    refuse(subject, "lr_schedule.warmup_steps", "{} is more than train.steps = {}; use {} or less",
+           schedule.warmup_steps, subject.config.train.steps, subject.config.train.steps);
+  }
+  if (schedule.name == LrDecay::exponential && schedule.minimum_ratio == 0) {
+    refuse(
+        subject, "lr_schedule.minimum_ratio",
+        "0 with lr_schedule.name: exponential, which never reaches it; use a share above 0, such "
+        "as 0.01");
+  }
+  if (schedule.name != LrDecay::multistep) return;
+  constexpr std::string_view key = "lr_schedule.factors";
+  if (schedule.factors.empty())
+    refuse(subject, key,
+           "is empty with lr_schedule.name: multistep; give steps and factors, such as "
+           "[\"1000:0.1\"], or use lr_schedule.name: constant");
+  std::string problem;
+  const std::vector<LrFactor> factors = lr_factors(schedule.factors, problem);
+  if (!problem.empty()) refuse(subject, key, "{}", problem);
+  if (factors.front().step < schedule.warmup_steps)
+    refuse(subject, key,
+           "step {} is before the end of lr_schedule.warmup_steps = {}; use step {} or later",
+           factors.front().step, schedule.warmup_steps, schedule.warmup_steps);
+}
+
 }  // namespace
 
 void check_schedule(const Subject& subject) {
   const Config& config = subject.config;
   check_counters(subject);
-  if (config.lr_schedule.warmup_steps > config.train.steps) {
-    refuse(subject, "lr_schedule.warmup_steps", "{} is more than train.steps = {}; use {} or less",
-           config.lr_schedule.warmup_steps, config.train.steps, config.train.steps);
-  }
+  check_lr_schedule(subject);
   if (const std::string& trace = config.telemetry.trace; !trace.empty()) {
     const std::string problem = problem_of_trace_steps(trace, config.train.steps);
     if (!problem.empty()) refuse(subject, "telemetry.trace", "{}", problem);
