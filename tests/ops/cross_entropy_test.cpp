@@ -176,6 +176,35 @@ TEST_P(CrossEntropy, TheWeightOfAClassMultipliesItsRowsAndThatOfASample) {
                {"weights of classes", "shares"});
 }
 
+TEST_P(CrossEntropy, RowsByThreadGiveWhatRowsByBlockGive) {
+  constexpr std::int64_t rows = 700, samples = 7;
+  for (const std::int64_t classes : {1, 3, 17}) {
+    const Shape shape{rows, classes + 2};
+    const GuardedTensor logits = random_tensor(GetParam(), shape, 1, -4.0, 4.0),
+                        same = random_tensor(GetParam(), shape, 1, -4.0, 4.0);
+    const GuardedTensor weights = random_tensor(DType::f32, {samples}, 2, 0.0, 2.0);
+    Values wanted(rows);
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      wanted[i] = static_cast<double>(i % static_cast<std::size_t>(classes + 1)) - 1;
+    const GuardedTensor targets(DType::i32, {rows}, wanted);
+    const GuardedTensor losses(DType::f32, {rows}), correct(DType::f32, {rows});
+    const GuardedTensor same_losses(DType::f32, {rows}), same_correct(DType::f32, {rows});
+    ops::CrossEntropyOptions options;
+    options.classes = classes;
+    options.label_smoothing = 0.1F;
+    options.weights = weights.view().as<float>();
+    options.rows_per_weight = rows / samples;
+    ops::cross_entropy(stream(), losses, correct, logits, targets, options);
+    options.thread_rows = true;
+
+    ops::cross_entropy(stream(), same_losses, same_correct, same, targets, options);
+
+    expect_close(same_losses.get(), losses.get(), 2e-6, 2e-6);
+    expect_close(same.get(), logits.get(), 2 * rounding_of(GetParam()), 1e-6);
+    EXPECT_EQ(same_correct.raw(), correct.raw());
+  }
+}
+
 TEST_P(CrossEntropy, LeavesTheLogitsAloneInEvaluation) {
   const GuardedTensor logits = random_tensor(GetParam(), {3, 9}, 1);
   const GuardedTensor targets(DType::i32, {3}, {0.0, -1.0, 8.0});

@@ -54,8 +54,9 @@ void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& correct,
   TRIREME_EXPECTS(options.rows_per_weight >= 1 && rows % options.rows_per_weight == 0,
                   "cross_entropy: {} rows with one weight for each {}", rows,
                   options.rows_per_weight);
-  TRIREME_EXPECTS(options.shares == nullptr || options.class_weights == nullptr,
-                  "cross_entropy: weights of classes with shares of two targets");
+  TRIREME_EXPECTS(
+      options.shares == nullptr || (options.class_weights == nullptr && !options.thread_rows),
+      "cross_entropy: shares of two targets with weights of classes or rows by thread");
   TRIREME_DISPATCH(stream, cross_entropy,
                    reads(targets)
                        .bytes(row_bytes(options, targets), 0)

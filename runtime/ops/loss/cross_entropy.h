@@ -20,6 +20,9 @@ struct CrossEntropyOptions : LossOptions {
   // over the counted rows. Not with shares.
   const float* class_weights = nullptr;
   std::int64_t rows_per_weight = 1;  // pixels of a sample
+  // On a GPU each thread takes a row instead of each block: for many rows of few classes. Not with
+  // shares.
+  bool thread_rows = false;
 };
 
 // logits(N, Vp), a compute dtype, become dlogits. targets(N) i32; rows with -1 have zero loss and

@@ -122,6 +122,44 @@ __global__ void __launch_bounds__(threads) cross_entropy_kernel(CrossEntropy<T> 
   }
 }
 
+constexpr int thread_rows_threads = 256;
+
+template <typename T>
+__global__ void thread_rows_kernel(CrossEntropy<T> p) {
+  const std::int64_t classes = p.options.classes;
+  const std::int64_t all = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  std::int64_t index = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  for (; index < p.rows; index += all) {
+    T* const row = p.logits + index * p.stride;
+    const std::int64_t target = p.targets[index];
+    const bool counted = counts(p.targets[index]), known = counted && target < classes;
+    float top = -FLT_MAX;
+    std::int64_t first = 0;
+    for (std::int64_t c = 0; counted && c < classes; ++c) {
+      const float value = load(row[c]);
+      if (value > top) first = c;
+      top = fmaxf(top, value);
+    }
+    RowSums sums;
+    for (std::int64_t c = 0; counted && c < classes; ++c) {
+      const float distance = load(row[c]) - top;
+      sums.exponentials += static_cast<double>(row_exp<T>(distance));
+      sums.distances += static_cast<double>(distance);
+    }
+    const float own = known ? load(row[target]) : nanf("");
+    const float weight = counted ? row_weight(p.options, index, known ? target : 0) : 0.0F;
+    const double distance = static_cast<double>(own) - static_cast<double>(top);
+    p.losses[index] = counted ? weight * row_loss(sums, distance, top, p.options) : 0.0F;
+    if (p.correct != nullptr) p.correct[index] = counted && first == target ? 1.0F : 0.0F;
+    if (!p.options.write_gradient) continue;
+    CrossEntropyOptions weighted = p.options;
+    weighted.gradient_scale *= weight;
+    const RowGradient gradient(top, sums.exponentials, weighted);
+    for (std::int64_t i = 0; i < p.stride; ++i)
+      store(row[i], counted && i < classes ? gradient(row[i], i, target, {}) : 0.0F);
+  }
+}
+
 // One block; sums of integers, so the order does not matter.
 template <typename Target>
 __global__ void __launch_bounds__(long_row_threads)
@@ -140,13 +178,22 @@ void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& correct,
                    const CrossEntropyOptions& options) {
   visit_compute_dtype(logits.dtype, [&](auto type) {
     using T = decltype(type);
-    const std::int64_t stride = logits.shape[1];
-    with_row_kernel(logits.as<T>(), stride, [&](auto threads, auto aligned) {
-      trireme::cuda::launch(
-          stream, {.blocks = logits.shape[0], .threads = threads},
-          cross_entropy_kernel<threads, aligned, T>,
-          {losses.as<float>(), correct.empty() ? nullptr : correct.as<float>(), logits.as<T>(),
-           targets.as<std::int32_t>(), logits.shape[0], stride, options});
+    const CrossEntropy<T> work{losses.as<float>(),
+                               correct.empty() ? nullptr : correct.as<float>(),
+                               logits.as<T>(),
+                               targets.as<std::int32_t>(),
+                               logits.shape[0],
+                               logits.shape[1],
+                               options};
+    if (options.thread_rows) {
+      constexpr int threads = thread_rows_threads;
+      return trireme::cuda::launch(stream,
+                                   trireme::cuda::grid_for(stream, work.rows, threads, threads),
+                                   thread_rows_kernel<T>, work);
+    }
+    with_row_kernel(work.logits, work.stride, [&](auto threads, auto aligned) {
+      trireme::cuda::launch(stream, {.blocks = work.rows, .threads = threads},
+                            cross_entropy_kernel<threads, aligned, T>, work);
     });
   });
 }
