@@ -18,8 +18,18 @@ PixelLoss::PixelLoss(Blueprint& blueprint, const Shape& pixels, std::int64_t cla
   weights_ = blueprint.scratch(Shape{classes}, DType::f32);
 }
 
+HeadInfo PixelLoss::head(const Activation& logits) const {
+  HeadInfo info{.targets = samples_ * pixels_,
+                .classes = classes_,
+                .logits = logits,
+                .kind = TargetKind::pixels};
+  info.logits.shape = {info.targets, logits.shape.back()};
+  return info;
+}
+
 void PixelLoss::forward(const Context& context, const Tensor& logits) const {
   ops::CrossEntropyOptions options{context.loss, classes_, context.training};
+  options.thread_rows = true;
   if (const Tensor& weights = context.batch.weights; !weights.empty()) {
     options.weights = weights.as<float>();
     options.rows_per_weight = pixels_;
@@ -32,8 +42,8 @@ void PixelLoss::forward(const Context& context, const Tensor& logits) const {
     options.class_weights = weights.as<float>();
   }
   ops::cross_entropy(context.stream, context.losses, context.correct,
-                     logits.reshaped({targets(), logits.shape.back()}),
-                     context.batch.targets.reshaped({targets()}), options);
+                     logits.reshaped({samples_ * pixels_, logits.shape.back()}),
+                     context.batch.targets.reshaped({samples_ * pixels_}), options);
 }
 
 }  // namespace trireme

@@ -17,8 +17,8 @@ class PixelLoss {
   PixelLoss(Blueprint& blueprint, const Shape& pixels, std::int64_t classes,
             std::vector<float> class_weights = {});
 
-  // The head's targets in a micro-batch.
-  [[nodiscard]] std::int64_t targets() const { return samples_ * pixels_; }
+  // `logits`: where the head keeps them, (B, H, W, classes) or (B, D, H, W, classes).
+  [[nodiscard]] HeadInfo head(const Activation& logits) const;
   void forward(const Context& context, const Tensor& logits) const;
 
  private:

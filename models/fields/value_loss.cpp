@@ -6,6 +6,14 @@
 
 namespace trireme {
 
+ValueLossChoice value_loss_choice(const TrainConfig& train, OutputTransform transform,
+                                  float scale) {
+  const auto kind = train.loss == LossChoice::mae     ? ops::ValueLossKind::mae
+                    : train.loss == LossChoice::huber ? ops::ValueLossKind::huber
+                                                      : ops::ValueLossKind::mse;
+  return {kind, static_cast<float>(train.huber_delta), transform, scale};
+}
+
 ValueLoss::ValueLoss(Blueprint& blueprint, std::int64_t values, const ValueLossChoice& choice)
     : choice_(choice), shape_{blueprint.micro_batch(), values} {
   if (choice.transform == OutputTransform::tanh && blueprint.options().training)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "runtime/config/config.h"
 #include "runtime/nn/layer.h"
 #include "runtime/ops/loss/value_loss.h"
 
@@ -20,6 +21,10 @@ struct ValueLossChoice {
   float scale = 1.0F;  // of tanh: predictions lie between -scale and scale
 };
 
+// With the loss of a resolved config.
+[[nodiscard]] ValueLossChoice value_loss_choice(const TrainConfig& train, OutputTransform transform,
+                                                float scale);
+
 // The end of a model that predicts values: the loss of outputs (B, K) against the batch's targets,
 // with sample weights. In training, outputs are overwritten by their gradient, that of the
 // transform included; otherwise by the predictions.
@@ -27,8 +32,10 @@ class ValueLoss {
  public:
   ValueLoss(Blueprint& blueprint, std::int64_t values, const ValueLossChoice& choice);
 
-  // The head's targets in a micro-batch.
-  [[nodiscard]] std::int64_t targets() const { return shape_.count(); }
+  // `outputs`: where the head keeps them, (B, K).
+  [[nodiscard]] HeadInfo head(const Activation& outputs) const {
+    return {.targets = shape_.count(), .logits = outputs, .kind = TargetKind::values};
+  }
   void forward(const Context& context, const Tensor& outputs) const;
 
  private:

@@ -28,7 +28,7 @@ LanguageHead::LanguageHead(Blueprint& blueprint, const TransformerOptions& optio
       normed_(blueprint.keep(rows_.whole())),
       dnormed_(blueprint.until_weight(rows_.local())) {
   const std::int64_t N = rows_.rows(), W = project_.block_shape()[2];
-  info_ = {.targets = N, .classes = options.vocabulary};
+  info_ = {.targets = N, .classes = options.vocabulary, .kind = TargetKind::tokens};
   if (blueprint.options().decode.rows > 1) picked_ = blueprint.scratch(rows_.whole());
   if (!tensor_.blocked()) {
     info_.logits = blueprint.keep({N, W});

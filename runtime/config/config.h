@@ -114,6 +114,8 @@ struct TrainConfig {
   std::string initial_weights;            // path; empty = random
   Recompute recompute = Recompute::none;
   double clip_norm = 1.0;  // 0 = no clipping
+  LossChoice loss = LossChoice::automatic;
+  double huber_delta = 1;
   double label_smoothing = 0.0;
   double z_loss = 0.0;
   double ema_decay = 0.0;         // 0 = no average

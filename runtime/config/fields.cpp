@@ -28,6 +28,7 @@ const Condition fp8{"precision", {"fp8"}};
 // Above it the gradient of the loss itself overflows in f16; powers of two up to it are exact.
 constexpr double largest_loss_scale = 16'777'216;
 const Condition wsd{"lr_schedule.name", {"wsd"}};
+const Condition huber{"train.loss", {"huber"}};
 const Condition polynomial{"lr_schedule.name", {"polynomial"}};
 const Condition multistep{"lr_schedule.name", {"multistep"}};
 // [0, 1): shares and decay rates.
@@ -260,6 +261,12 @@ std::vector<Field> train_fields() {
             "activations that the backward pass recomputes instead of keeping them"),
       FIELD(train.clip_norm, NumberRange{.high = any_size},
             "largest global gradient norm; 0 = no clipping"),
+      FIELD(train.loss, one_of<LossChoice>(),
+            "loss of a model that predicts values, of their errors: mse = squared; mae = absolute; "
+            "huber = absolute beyond huber_delta; auto = mse. Models of classes have the "
+            "cross-entropy: auto"),
+      FIELD(train.huber_delta, (NumberRange{.high = 1e9, .low_is_open = true}),
+            "largest error whose loss is half its square; beyond, the loss is linear", huber),
       FIELD(train.label_smoothing, below_one,
             "share of the target probability spread over all classes"),
       FIELD(train.z_loss, NumberRange{.high = 1},

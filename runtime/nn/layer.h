@@ -12,6 +12,7 @@
 
 #include "runtime/config/choices.h"
 #include "runtime/config/model_limits.h"
+#include "runtime/config/target_spec.h"
 #include "runtime/device/arena.h"
 #include "runtime/nn/batch.h"
 #include "runtime/nn/param_store.h"
@@ -182,9 +183,9 @@ struct Context {
   bool recomputing = false;             // this forward repeats an earlier one for its backward
   Tensor rng{};                         // (2) u64: seed, step
   Tensor losses{};                      // (targets of the micro-batch) f32: written by the head
-  Tensor correct{};                     // the same shape: 1 if the prediction is right
-  bool training = false;                // dropout, augmentation, batch statistics; else evaluation
-  float statistic_weight = 1.0F;        // 1 / micro-batches in the global batch
+  Tensor correct{};  // the same shape: 1 if the prediction is right; of values the absolute error
+  bool training = false;          // dropout, augmentation, batch statistics; else evaluation
+  float statistic_weight = 1.0F;  // 1 / micro-batches in the global batch
   LossOptions loss{};
   GradientSink* gradients = nullptr;  // null: no receiver of single gradients
   // Values derived from weights may be out of date: forward recomputes them.
@@ -210,11 +211,12 @@ struct Context {
 // The loss head's results: targets of one micro-batch, and the place of the logits (for
 // generation).
 struct HeadInfo {
-  std::int64_t targets = 0;  // per micro-batch: B * T tokens or B labels
-  std::int64_t classes = 0;
+  std::int64_t targets = 0;  // per micro-batch: B * T tokens, B labels, B * K values, all pixels
+  std::int64_t classes = 0;  // 0 for values
   // (targets, padded classes); with tensor blocks (local blocks, targets, W). Of a chain that
-  // decodes: B rows, one of each sample.
+  // decodes: B rows, one of each sample. For values the predictions, (B, K).
   Activation logits{};
+  TargetKind kind = TargetKind::label;
 };
 
 // One element of a model's chain: between two of them a pipeline may cut.

@@ -122,6 +122,32 @@ TEST_F(ModelFamilies, CheckTheirKeysAndTheirLimitsReachTheRules) {
   EXPECT_THAT(refused({"precision=fp8"}), HasSubstr("model.family: first has none"));
 }
 
+TEST(LossOfATask, IsForTheTargetsOfTheFamily) {
+  config::ModelFamily valued = second();
+  valued.targets = [](const ModelConfig&) { return TargetSpec{TargetKind::values, Shape{4}, 0}; };
+  const config::KeyTable keys({first(), valued});
+  const auto resolved = [&](const std::vector<std::string>& overrides) {
+    Provenance where;
+    const Config config = parse_config(keys, "data: {path: x}\n", "a.yaml", overrides, &where);
+    return resolve_config(keys, config, {.ranks = 1}, &where, Purpose::train);
+  };
+  const auto refused = [&](const std::vector<std::string>& overrides) {
+    return config_error([&] { return resolved(overrides); });
+  };
+  const std::string of_values = "model.family=second";
+
+  EXPECT_EQ(refused({"train.loss=mae"}),
+            "--set train.loss=mae: mae is for models that predict values, and model.family: first "
+            "predicts classes by cross-entropy; use auto");
+  EXPECT_EQ(refused({of_values, "train.label_smoothing=0.1"}),
+            "--set train.label_smoothing=0.1: 0.1 is for models that predict classes, and "
+            "model.family: second predicts values; use 0");
+  EXPECT_THAT(refused({of_values, "train.z_loss=0.1"}), HasSubstr("use 0"));
+  EXPECT_THAT(refused({of_values, "train.huber_delta=2"}), HasSubstr("only with huber"));
+  EXPECT_EQ(resolved({of_values, "train.loss=huber", "train.huber_delta=2"}).train.huber_delta, 2);
+  EXPECT_EQ(resolved({of_values}).train.loss, LossChoice::automatic);
+}
+
 TEST(BuiltFamilies, AgreeWithTheirLayers) {
   for (const Family& family : families()) {
     Config config = default_config();

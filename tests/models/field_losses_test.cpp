@@ -1,44 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Losses of values and of pixels at the end of a chain of one linear layer.
 #include <functional>
-#include <numeric>
 
-#include "models/fields/pixel_loss.h"
-#include "models/fields/value_loss.h"
-#include "models/layers/linear_layer.h"
 #include "tests/models/gradient_fixture.h"
+#include "tests/models/linear_head.h"
 
 namespace trireme {
 namespace {
 
 using Floats = std::vector<float>;
-
-// inputs (..., features) f32 -> outputs -> the loss.
-template <typename Loss>
-class LinearHead final : public Layer {
- public:
-  LinearHead(Blueprint& blueprint, const Shape& outputs, std::int64_t features, Loss loss)
-      : Layer("head", Shape{}),
-        linear_(blueprint, "linear", features, outputs.back(), Init::normal(0.7F)),
-        loss_(std::move(loss)) {
-    info_ = {.targets = loss_.targets(), .logits = blueprint.keep(outputs)};
-  }
-  [[nodiscard]] double forward_flops() const override { return 0; }
-  [[nodiscard]] const HeadInfo* head() const override { return &info_; }
-  void forward(const Context& context, const Tensor& x, const Tensor& /*y*/) override {
-    linear_.forward(context, context(info_.logits), x);
-    loss_.forward(context, context(info_.logits));
-  }
-  void backward(const Context& context, const Tensor& x, const Tensor& /*y*/, const Tensor& /*dy*/,
-                const Tensor& /*dx*/) override {
-    linear_.backward_weight(context, context(info_.logits), x);
-  }
-
- private:
-  HeadInfo info_;
-  Linear linear_;
-  Loss loss_;
-};
 
 Floats random_floats(std::size_t count, unsigned seed) {
   std::mt19937 engine(seed);
@@ -56,10 +26,7 @@ class FieldLosses : public test::ModelGradientTest {
   template <typename Loss>
   [[nodiscard]] std::unique_ptr<Model> model_of(const Shape& outputs,
                                                 const std::function<Loss(Blueprint&)>& loss) {
-    const Chain chain = {{.make = [=](Blueprint& blueprint) -> std::unique_ptr<Layer> {
-      return std::make_unique<LinearHead<Loss>>(blueprint, outputs, features, loss(blueprint));
-    }}};
-    auto model = std::make_unique<Model>(*device_, chain,
+    auto model = std::make_unique<Model>(*device_, test::linear_chain(outputs, features, loss),
                                          BuildOptions{.micro_batch = samples, .training = true});
     model->params().initialize(*compute_, 3);
     return model;

@@ -51,6 +51,7 @@ Config resolve_config(const config::KeyTable& keys, Config config, const Environ
   subject.limits = subject.family().limits(config);
   config::check_matmuls(subject);
   config::check_documents(subject);
+  config::check_loss(subject);
   config::check_adapters(subject);
   if (purpose != Purpose::train) {
     config.parallel = without_training(subject);

@@ -39,6 +39,7 @@ void check_device(const Subject& subject);      // device, precision, comm
 void check_applicable(const Subject& subject);  // keys for another model, optimizer or schedule
 void check_matmuls(const Subject& subject);     // precision and epilogues against the model
 void check_documents(const Subject& subject);   // against the model
+void check_loss(const Subject& subject);        // train.loss and its options against the targets
 void check_adapters(const Subject& subject);    // lora against the model and the trained weights
 void check_layout(const Subject& subject);      // parallel.* against the rank count
 void check_batch(const Subject& subject);  // global_batch, micro_batch; parallel.data is resolved

@@ -155,6 +155,26 @@ void check_adapters(const Subject& subject) {
            lora.rank);
 }
 
+void check_loss(const Subject& subject) {
+  const TrainConfig& train = subject.config.train;
+  const std::string& family = subject.config.model.family;
+  if (subject.family().targets(subject.config.model).kind != TargetKind::values) {
+    if (train.loss != LossChoice::automatic)
+      refuse(subject, "train.loss",
+             "{} is for models that predict values, and model.family: {} predicts classes by "
+             "cross-entropy; use auto",
+             name_of(train.loss), family);
+    return;
+  }
+  for (const auto& [key, value] : {std::pair{"train.label_smoothing", train.label_smoothing},
+                                   std::pair{"train.z_loss", train.z_loss}}) {
+    if (value != 0)
+      refuse(subject, key,
+             "{} is for models that predict classes, and model.family: {} predicts values; use 0",
+             value, family);
+  }
+}
+
 void check_matmuls(const Subject& subject) {
   if (subject.config.precision == Precision::fp8 && !subject.limits.fp8) {
     refuse(subject, "precision",
