@@ -185,7 +185,7 @@ void evaluate_run(const EvalArguments& arguments, const RankProcess& process) {
                        .samples = pass.samples(),
                        .of = pass.dataset().size(),
                        .result = result,
-                       .tokens = session.traits().input == InputKind::tokens,
+                       .kind = session.traits().targets.kind,
                        .bytes = words ? bytes_of_targets(pass, *words) : 0});
     fmt::print("{}", evaluation_text(results.back()));
   }

@@ -348,17 +348,16 @@ void Trainer::write_evaluation(std::int64_t done, const EvaluationResult& result
     return;
   }
   if (sinks_.metrics == nullptr) return;
+  const TargetKind kind = engine_.session().traits().targets.kind;
   EvaluationMetrics metrics{.step = done,
                             .validation_loss = result.loss,
-                            .accuracy = {},
+                            .quality = qualities_of(kind, result),
                             .evaluation_ms = 1e3 * seconds,
                             .time = std::chrono::system_clock::now()};
-  const bool classifier = engine_.session().traits().input == InputKind::images;
-  if (classifier) metrics.accuracy = result.accuracy;
   for (const EvaluationResult::Part& part : result.parts) {
     if (part.source.empty()) continue;
-    metrics.sources.push_back({.name = part.source, .loss = part.loss});
-    if (classifier) metrics.sources.back().accuracy = part.accuracy;
+    metrics.sources.push_back(
+        {.name = part.source, .loss = part.loss, .quality = qualities_of(kind, part)});
   }
   sinks_.metrics->evaluation(metrics);
 }

@@ -57,7 +57,7 @@ class Progress final : public trireme::RunObserver {
   void evaluated(std::int64_t done, const trireme::EvaluationResult& result) override {
     if (speaks_)
       fmt::print("after step {} {:.1f} % of the next tokens are right\n", done,
-                 100 * result.accuracy);
+                 100 * result.correct);
   }
 
  private:

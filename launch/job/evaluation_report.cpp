@@ -6,6 +6,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numbers>
+#include <utility>
+#include <vector>
 
 namespace trireme {
 namespace {
@@ -16,31 +18,62 @@ double bits_per_byte(const EvaluatedData& evaluated) {
   return evaluated.result.loss / std::numbers::ln2 * evaluated.result.targets / evaluated.bytes;
 }
 
+// Targets are the classes of tokens or samples, so the most likely ones are meaningful.
+bool ranks(TargetKind kind) {
+  return kind == TargetKind::tokens || kind == TargetKind::label;
+}
+
 // For a whole data set or a part of it.
 template <typename Result>
-json numbers(const Result& result) {
-  return {{"loss", result.loss},
-          {"top1", result.accuracy},
-          {"top5", result.top5},
-          {"targets", static_cast<std::int64_t>(result.targets)}};
+json numbers(const Result& result, TargetKind kind) {
+  json all = {{"loss", result.loss}};
+  if (ranks(kind)) {
+    all["top1"] = result.correct;
+    all["top5"] = result.second;
+  } else {
+    const Qualities values = qualities_of(kind, result);
+    for (const Quality& quality : qualities)
+      if (const auto value = values.*quality.value) all[std::string(quality.key)] = *value;
+  }
+  all["targets"] = static_cast<std::int64_t>(result.targets);
+  return all;
+}
+
+// The same, as names and texts of values.
+template <typename Result>
+std::vector<std::pair<std::string_view, std::string>> measured(const Result& result,
+                                                               TargetKind kind) {
+  const auto share = [](double value) { return fmt::format("{:.4f} %", 100 * value); };
+  if (ranks(kind)) return {{"accuracy", share(result.correct)}, {"top 5", share(result.second)}};
+  std::vector<std::pair<std::string_view, std::string>> all;
+  const Qualities values = qualities_of(kind, result);
+  for (const Quality& quality : qualities)
+    if (const auto value = values.*quality.value)
+      all.emplace_back(quality.key,
+                       quality.is_share ? share(*value) : fmt::format("{:.6f}", *value));
+  return all;
 }
 
 }  // namespace
 
 std::string evaluation_text(const EvaluatedData& evaluated) {
   const EvaluationResult& result = evaluated.result;
-  std::string text = fmt::format("data      {}\nsamples   {} of {}\nloss      {:.6f} nats\n",
-                                 evaluated.data, evaluated.samples, evaluated.of, result.loss);
-  if (evaluated.tokens)
+  const std::string_view unit = evaluated.kind == TargetKind::values ? "" : " nats";
+  std::string text =
+      fmt::format("data      {}\nsamples   {} of {}\nloss      {:.6f}{}\n", evaluated.data,
+                  evaluated.samples, evaluated.of, result.loss, unit);
+  if (evaluated.kind == TargetKind::tokens)
     text += fmt::format("perplexity {:.4f}\nbits per token {:.6f}\n", std::exp(result.loss),
                         result.loss / std::numbers::ln2);
   if (evaluated.bytes > 0) text += fmt::format("bits per byte {:.6f}\n", bits_per_byte(evaluated));
-  text += fmt::format("accuracy  {:.4f} %\ntop 5     {:.4f} %\n", 100 * result.accuracy,
-                      100 * result.top5);
+  for (const auto& [name, value] : measured(result, evaluated.kind))
+    text += fmt::format("{:<9} {}\n", name, value);
   for (const EvaluationResult::Part& part : result.parts) {
-    if (!part.source.empty())
-      text += fmt::format("{}: loss {:.6f} nats, accuracy {:.4f} %, top 5 {:.4f} %\n", part.source,
-                          part.loss, 100 * part.accuracy, 100 * part.top5);
+    if (part.source.empty()) continue;
+    text += fmt::format("{}: loss {:.6f}{}", part.source, part.loss, unit);
+    for (const auto& [name, value] : measured(part, evaluated.kind))
+      text += fmt::format(", {} {}", name, value);
+    text += "\n";
   }
   return text;
 }
@@ -50,14 +83,14 @@ std::string evaluation_json(const std::string& run, const std::string& weights,
   json data = json::array();
   for (const EvaluatedData& evaluated : results) {
     json one = {{"data", evaluated.data}, {"samples", evaluated.samples}, {"of", evaluated.of}};
-    one.update(numbers(evaluated.result));
-    if (evaluated.tokens) {
+    one.update(numbers(evaluated.result, evaluated.kind));
+    if (evaluated.kind == TargetKind::tokens) {
       one["perplexity"] = std::exp(evaluated.result.loss);
       one["bits_per_token"] = evaluated.result.loss / std::numbers::ln2;
     }
     if (evaluated.bytes > 0) one["bits_per_byte"] = bits_per_byte(evaluated);
     for (const EvaluationResult::Part& part : evaluated.result.parts) {
-      if (!part.source.empty()) one["sources"][part.source] = numbers(part);
+      if (!part.source.empty()) one["sources"][part.source] = numbers(part, evaluated.kind);
     }
     data.push_back(std::move(one));
   }

@@ -13,8 +13,8 @@ struct EvaluatedData {
   std::string data;  // its path
   std::int64_t samples = 0, of = 0;
   EvaluationResult result{};
-  bool tokens = false;  // targets are tokens, so a perplexity is meaningful
-  double bytes = 0;     // of the targets' text; 0: unknown
+  TargetKind kind = TargetKind::tokens;
+  double bytes = 0;  // of the targets' text; 0: unknown
 };
 
 [[nodiscard]] std::string evaluation_text(const EvaluatedData& evaluated);

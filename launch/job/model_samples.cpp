@@ -56,7 +56,8 @@ SamplePass::SamplePass(Session& session, PipelineRunner& runner, const Dataset& 
       host_(*session.device, data.layout(), rows_, MemoryKind::host),
       device_(*session.device, data.layout(), rows_, MemoryKind::device) {
   const ModelTraits& traits = session.traits();
-  if (traits.input == InputKind::tokens && !traits.generates) {
+  const bool classifies = traits.targets.kind == TargetKind::label;
+  if (!classifies && !traits.generates) {
     fail(ExitCode::config,
          "telemetry.samples_every: {}: model.family: {} neither continues texts nor classifies "
          "images; use 0",

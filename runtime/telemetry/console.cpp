@@ -85,16 +85,15 @@ std::string format_step_line(const StepMetrics& last, const StepTotals& window,
 
 std::string format_evaluation_line(const EvaluationMetrics& metrics,
                                    const ConsoleOptions& options) {
-  const auto numbers = [](double loss, const std::optional<double>& accuracy) {
-    return fmt::format("loss {:.4f}{}", loss,
-                       accuracy ? fmt::format("  accuracy {:.2f} %", 100 * *accuracy) : "");
+  const auto numbers = [](double loss, const Qualities& quality) {
+    return fmt::format("loss {:.4f}{}", loss, qualities_text(quality, "  "));
   };
   std::string text =
       fmt::format("{}  validation {}  ({:.1f} s)\n", position(metrics.step, options),
-                  numbers(metrics.validation_loss, metrics.accuracy), 1e-3 * metrics.evaluation_ms);
+                  numbers(metrics.validation_loss, metrics.quality), 1e-3 * metrics.evaluation_ms);
   for (const EvaluationMetrics::Source& source : metrics.sources)
     text += fmt::format("{}  validation of {}: {}\n", position(metrics.step, options), source.name,
-                        numbers(source.loss, source.accuracy));
+                        numbers(source.loss, source.quality));
   return text;
 }
 

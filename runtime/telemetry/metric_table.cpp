@@ -102,7 +102,16 @@ constexpr std::array evaluation_table{
     EvaluationMetric{
         {"accuracy", "1", gauge, exact,
          "share of the validation set's targets that were predicted correctly (classifiers)"},
-        [](const E& m) { return m.accuracy; }},
+        [](const E& m) { return m.quality.accuracy; }},
+    EvaluationMetric{{"mae", "1", gauge, exact,
+                      "mean absolute error of the validation set's values (models of values); less "
+                      "is better"},
+                     [](const E& m) { return m.quality.mae; }},
+    EvaluationMetric{
+        {"mean_iou", "1", gauge, exact,
+         "intersection of predicted and true pixels by their union, mean over the classes and the "
+         "validation set's samples (models of pixels)"},
+        [](const E& m) { return m.quality.mean_iou; }},
     EvaluationMetric{{"evaluation_ms", "ms", gauge, thousandths, "time of the evaluation"},
                      [](const E& m) { return Value(m.evaluation_ms); }},
 };

@@ -85,10 +85,27 @@ std::string format_json(const EvaluationMetrics& metrics) {
   for (const EvaluationMetrics::Source& source : metrics.sources) {
     Json& part = json["validation"][source.name];
     part["loss"] = source.loss;
-    if (source.accuracy) part["accuracy"] = *source.accuracy;
+    for (const Quality& quality : qualities)
+      if (const auto value = source.quality.*quality.value) part[std::string(quality.key)] = *value;
   }
   json.update(times);
   return line_of(std::move(json), metrics.time);
+}
+
+std::string quality_number(const Quality& quality, double value) {
+  return quality.is_share ? fmt::format("{:.2f} %", 100 * value) : fmt::format("{:.4f}", value);
+}
+
+std::string quality_text(const Quality& quality, double value) {
+  return fmt::format("{} {}", quality.key, quality_number(quality, value));
+}
+
+std::string qualities_text(const Qualities& values, std::string_view before) {
+  std::string text;
+  for (const Quality& quality : qualities)
+    if (const auto value = values.*quality.value)
+      text += fmt::format("{}{}", before, quality_text(quality, *value));
+  return text;
 }
 
 std::string format_json(const SkippedBatch& skipped) {

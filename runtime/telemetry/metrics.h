@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "runtime/telemetry/lines/line_file.h"
+#include "runtime/telemetry/quality.h"
 #include "runtime/telemetry/snapshots.h"
 #include "runtime/telemetry/times.h"
 
@@ -102,11 +103,11 @@ struct LostSteps {
 struct EvaluationMetrics {
   std::int64_t step = 0;
   double validation_loss = 0;
-  std::optional<double> accuracy{};  // 0..1; for classifiers
+  Qualities quality{};
   struct Source {
     std::string name{};
     double loss = 0;
-    std::optional<double> accuracy{};
+    Qualities quality{};
   };
   std::vector<Source> sources{};  // if several have a validation set
   double evaluation_ms = 0;

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "runtime/comm/watchdog/step_watch.h"
+#include "runtime/ops/loss/mean_iou.h"
 #include "runtime/ops/loss/target_rank.h"
 
 namespace trireme {
@@ -13,7 +14,11 @@ class EvaluationWork final : public StageWork {
  public:
   EvaluationWork(const EvaluationSetup& setup, LossTotals& totals)
       : setup_(setup), totals_(totals) {
-    if (setup.model.has_head()) ranks_.emplace(setup.device, setup.model);
+    if (!setup.model.has_head()) return;
+    const TargetKind kind = setup.model.head().kind;
+    if (kind == TargetKind::tokens || kind == TargetKind::label)
+      ranks_.emplace(setup.device, setup.model);
+    if (kind == TargetKind::pixels) overlaps_.emplace(setup.device, setup.model);
   }
 
   void next(BatchSource& source) {
@@ -28,13 +33,17 @@ class EvaluationWork final : public StageWork {
   void compute(const Action& action) override {
     const Context here = context(action.chunk, action.micro_batch);
     setup_.model.forward(here);
-    if (!here.losses.empty()) totals_.add(here, action.micro_batch, ranks_->of(here));
+    if (here.losses.empty()) return;
+    totals_.add(here, action.micro_batch);
+    if (ranks_) totals_.add_ranks(here.stream, action.micro_batch, ranks_->of(here));
+    if (overlaps_) totals_.add_overlaps(here.stream, action.micro_batch, overlaps_->of(here));
   }
 
  private:
   const EvaluationSetup& setup_;
   LossTotals& totals_;
   std::optional<TargetRanks> ranks_;
+  std::optional<PixelOverlaps> overlaps_;
   Batch batch_;
 };
 
@@ -58,16 +67,16 @@ EvaluationResult evaluate(const EvaluationSetup& setup, BatchSource& source,
   for (const std::int64_t micro_batches : plan.parts) {
     const LossTotals::Values sums = totals.read(first, first + micro_batches);
     result.parts.push_back({.loss = sums.loss / sums.divisor(),
-                            .accuracy = sums.correct / sums.divisor(),
-                            .top5 = sums.top5 / sums.divisor(),
+                            .correct = sums.correct / sums.divisor(),
+                            .second = sums.second / sums.divisor(),
                             .targets = sums.targets});
     first += micro_batches;
   }
   const LossTotals::Values sums = totals.read();
   setup.runner.synchronize();
   result.loss = sums.loss / sums.divisor();
-  result.accuracy = sums.correct / sums.divisor();
-  result.top5 = sums.top5 / sums.divisor();
+  result.correct = sums.correct / sums.divisor();
+  result.second = sums.second / sums.divisor();
   result.targets = sums.targets;
   return result;
 }
@@ -108,6 +117,20 @@ Tensor TargetRanks::of(const Context& context) const {
   });
   if (split) context.tensor->all_reduce(context.stream, ranks);
   return ranks;
+}
+
+PixelOverlaps::PixelOverlaps(Device& device, const Model& model)
+    : device_(device), head_(model.head()) {}
+
+Tensor PixelOverlaps::of(const Context& context) {
+  const std::int64_t samples = context.batch.targets.shape[0];
+  if (overlaps_.data() == nullptr)
+    overlaps_ =
+        Buffer(device_, static_cast<std::size_t>(samples) * sizeof(float), MemoryKind::device);
+  const Tensor overlaps = overlaps_.view(DType::f32, Shape{samples});
+  ops::mean_iou(context.stream, overlaps, context(head_.logits),
+                context.batch.targets.reshaped({head_.targets}), head_.classes);
+  return overlaps;
 }
 
 }  // namespace trireme

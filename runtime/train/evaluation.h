@@ -7,6 +7,7 @@
 #include "runtime/nn/batch.h"
 #include "runtime/nn/model.h"
 #include "runtime/parallel/pipeline_runner.h"
+#include "runtime/telemetry/quality.h"
 #include "runtime/train/step/loss_totals.h"
 #include "runtime/train/step/streams.h"
 
@@ -22,16 +23,27 @@ struct EvaluationPlan {
 
 // Means over counted targets.
 struct EvaluationResult {
-  double loss = 0;  // nats, over all parts
-  double accuracy = 0;
-  double top5 = 0;  // fraction of targets among the five most likely classes
+  double loss = 0;  // over all parts: nats, or of values their loss
+  // What the head writes to Context::correct: accuracy, or of values the mean absolute error.
+  double correct = 0;
+  // Of tokens and labels the fraction among the five most likely classes, of pixels the mean IoU.
+  double second = 0;
   double targets = 0;
   struct Part {
     std::string source{};  // if there are several; the caller names it
-    double loss = 0, accuracy = 0, top5 = 0, targets = 0;
+    double loss = 0, correct = 0, second = 0, targets = 0;
   };
   std::vector<Part> parts{};
 };
+
+// The qualities that a model with such targets reports. Not those of tokens, whose loss says more.
+template <typename Result>  // whole, or a part
+[[nodiscard]] Qualities qualities_of(TargetKind kind, const Result& result) {
+  if (kind == TargetKind::tokens) return {};
+  if (kind == TargetKind::values) return {.mae = result.correct};
+  if (kind == TargetKind::label) return {.accuracy = result.correct};
+  return {.accuracy = result.correct, .mean_iou = result.second};
+}
 
 // The environment of an evaluation; all must outlive the call.
 struct EvaluationSetup {
@@ -52,7 +64,7 @@ struct EvaluationSetup {
 // forward pass outside training. Integers, equal in every layout.
 class TargetRanks {
  public:
-  // `model` holds the head and must outlive this.
+  // `model` holds the head, of tokens or labels, and must outlive this.
   TargetRanks(Device& device, const Model& model);
 
   // (targets of the micro-batch) f32, on every tensor rank; until the next call. Collective over
@@ -62,6 +74,21 @@ class TargetRanks {
  private:
   const HeadInfo& head_;
   Buffer values_, ranks_;
+};
+
+// How far the predicted pixels of a micro-batch's samples overlap the true ones
+// (ops/loss/mean_iou.h), likewise.
+class PixelOverlaps {
+ public:
+  PixelOverlaps(Device& device, const Model& model);
+
+  // (samples of the micro-batch) f32, until the next call.
+  [[nodiscard]] Tensor of(const Context& context);
+
+ private:
+  Device& device_;
+  const HeadInfo& head_;
+  Buffer overlaps_{};  // made by the first micro-batch; all have the same number of samples
 };
 
 }  // namespace trireme

@@ -72,11 +72,22 @@ TEST(ConsoleFormat, AStepLineOfAnEmptyWindowDividesByNothing) {
             "  data 0.0 %  comm 0.0 %  eta 0:00\n");
 }
 
-TEST(ConsoleFormat, AnEvaluationLineShowsAccuracyInPercent) {
-  EXPECT_EQ(format_evaluation_line(
-                {.step = 200, .validation_loss = 0.25, .accuracy = 0.9123, .evaluation_ms = 1500},
-                options),
+TEST(ConsoleFormat, AnEvaluationLineShowsSharesInPercentAndErrorsAsTheyAre) {
+  EXPECT_EQ(format_evaluation_line({.step = 200,
+                                    .validation_loss = 0.25,
+                                    .quality = {.accuracy = 0.9123},
+                                    .evaluation_ms = 1500},
+                                   options),
             "step  200/1000  validation loss 0.2500  accuracy 91.23 %  (1.5 s)\n");
+  EXPECT_EQ(
+      format_evaluation_line({.step = 200,
+                              .validation_loss = 0.25,
+                              .quality = {.mae = 0.124},
+                              .sources = {{"fine", 0.5, {.accuracy = 0.5, .mean_iou = 0.82}}},
+                              .evaluation_ms = 1500},
+                             options),
+      "step  200/1000  validation loss 0.2500  mae 0.1240  (1.5 s)\n"
+      "step  200/1000  validation of fine: loss 0.5000  accuracy 50.00 %  mean_iou 82.00 %\n");
   EXPECT_EQ(format_evaluation_line({.step = 200, .validation_loss = 0.25}, options),
             "step  200/1000  validation loss 0.2500  (0.0 s)\n");
 }

@@ -180,11 +180,25 @@ TEST(Metrics, AnEvaluationHasAccuracyOnlyWhenMeasured) {
   EXPECT_EQ(format_json({.step = 3, .validation_loss = 1.25, .evaluation_ms = 10, .time = noon}),
             "{\"step\":3,\"validation_loss\":1.25,\"evaluation_ms\":10.0,"
             "\"timestamp\":\"2026-11-22T12:01:02.345Z\"}\n");
-  EXPECT_EQ(
-      format_json(
-          {.step = 3, .validation_loss = 1.25, .accuracy = 0.5, .evaluation_ms = 10, .time = noon}),
-      "{\"step\":3,\"validation_loss\":1.25,\"accuracy\":0.5,\"evaluation_ms\":10.0,"
-      "\"timestamp\":\"2026-11-22T12:01:02.345Z\"}\n");
+  EXPECT_EQ(format_json({.step = 3,
+                         .validation_loss = 1.25,
+                         .quality = {.accuracy = 0.5},
+                         .evaluation_ms = 10,
+                         .time = noon}),
+            "{\"step\":3,\"validation_loss\":1.25,\"accuracy\":0.5,\"evaluation_ms\":10.0,"
+            "\"timestamp\":\"2026-11-22T12:01:02.345Z\"}\n");
+}
+
+TEST(Metrics, AnEvaluationOfValuesHasTheirErrorAsAKeyOfItsOwn) {
+  EXPECT_EQ(format_json({.step = 3,
+                         .validation_loss = 1.25,
+                         .quality = {.mae = 0.125},
+                         .sources = {{"fine", 1, {.mae = 0.5}}},
+                         .evaluation_ms = 10,
+                         .time = noon}),
+            "{\"step\":3,\"validation_loss\":1.25,\"mae\":0.125,\"validation\":{\"fine\":"
+            "{\"loss\":1.0,\"mae\":0.5}},\"evaluation_ms\":10.0,"
+            "\"timestamp\":\"2026-11-22T12:01:02.345Z\"}\n");
 }
 
 TEST(MetricsJson, NamesTheSourcesOfAnEvaluation) {

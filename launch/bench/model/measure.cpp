@@ -172,6 +172,13 @@ class Places {
   std::size_t bytes_ = 0;
 };
 
+// `count` times this shape.
+Shape of_samples(std::int64_t count, const Shape& sample) {
+  std::vector<std::int64_t> extents{count};
+  extents.insert(extents.end(), sample.extents().begin(), sample.extents().end());
+  return Shape(extents);
+}
+
 // Values below `limit`, keyed by their index.
 template <typename T>
 void draw(std::byte* to, std::int64_t count, std::int64_t limit, const Philox& random,
@@ -185,7 +192,7 @@ Tensor view(const Buffer& memory, std::size_t offset, DType dtype, const Shape& 
   return {memory.data() + offset, dtype, shape};
 }
 
-// Draws random tokens or pixels; row i is sample i.
+// Draws random tokens or pixels, and targets; row i is sample i.
 void draw_all(const Batch& batch, const ModelTraits& model, const Philox& random) {
   const auto draw_input = [&]<typename T>(T /*type*/, std::int64_t limit) {
     draw<T>(batch.inputs.data, batch.inputs.count(), limit, random, 0);
@@ -199,8 +206,12 @@ void draw_all(const Batch& batch, const ModelTraits& model, const Philox& random
   } else {
     draw_input(std::uint8_t{}, pixel_values);
   }
-  draw<std::int32_t>(batch.targets.data, batch.targets.count(),
-                     tokens ? model.vocabulary : model.classes, random, 1);
+  const std::int64_t targets = batch.targets.count();
+  if (model.targets.kind == TargetKind::values) {
+    draw<float>(batch.targets.data, targets, 2, random, 1);
+  } else {
+    draw<std::int32_t>(batch.targets.data, targets, model.targets.classes, random, 1);
+  }
   for (std::int64_t i = 0; i < batch.sample_ids.count(); ++i) {
     batch.sample_ids.as<std::int64_t>()[i] = i;
     batch.epochs.as<std::int64_t>()[i] = 0;
@@ -215,24 +226,25 @@ SyntheticBatches::SyntheticBatches(Device& device, const Config& config) : devic
   const std::int64_t samples = config.train.micro_batch;
   const Shape input = tokens ? Shape{samples, model.context}
                              : Shape{samples, model.image_size, model.image_width, model.channels};
-  const Shape target = tokens ? input : Shape{samples};
+  const Shape target = of_samples(samples, model.targets.shape);
+  const DType target_type = model.targets.kind == TargetKind::values ? DType::f32 : DType::i32;
   const DType input_type = sample_layout(config).input_dtype;
   Places places;
   const std::size_t inputs = places.add(input, input_type);
-  const std::size_t targets = places.add(target, DType::i32);
+  const std::size_t targets = places.add(target, target_type);
   const std::size_t ids = places.add({samples}, DType::i64);
   const std::size_t epochs = places.add({samples}, DType::i64);
   host_ = Buffer(device, places.bytes(), MemoryKind::host);
   memory_ = Buffer(device, places.bytes(), MemoryKind::device);
   if (device.execution() == Execution::run) {
     draw_all({.inputs = view(host_, inputs, input_type, input),
-              .targets = view(host_, targets, DType::i32, target),
+              .targets = view(host_, targets, target_type, target),
               .sample_ids = view(host_, ids, DType::i64, {samples}),
               .epochs = view(host_, epochs, DType::i64, {samples})},
              model, Philox::keyed(config.run.seed, RandomPurpose::sample));
   }
   batch_ = {.inputs = view(memory_, inputs, input_type, input),
-            .targets = view(memory_, targets, DType::i32, target),
+            .targets = view(memory_, targets, target_type, target),
             .sample_ids = view(memory_, ids, DType::i64, {samples}),
             .epochs = view(memory_, epochs, DType::i64, {samples})};
 }

@@ -64,8 +64,12 @@ ordered_json describe(const RunData& run) {
       {"notes", run.remarks}};
   if (!all.evaluations.empty()) {
     const Evaluation& last = all.evaluations.back();
-    text["validation"] = {
-        {"step", last.step}, {"loss", last.loss}, {"accuracy", or_null(last.accuracy)}};
+    ordered_json& validation = text["validation"];
+    validation = {
+        {"step", last.step}, {"loss", last.loss}, {"accuracy", or_null(last.quality.accuracy)}};
+    for (const Quality& quality : qualities)
+      if (const auto value = last.quality.*quality.value)
+        validation[std::string(quality.key)] = *value;
   }
   ordered_json settings = ordered_json::object();
   for (const auto& [key, value] : run.settings)

@@ -233,8 +233,9 @@ class MetricsReading {
                    .loss = *line_.find("validation_loss"),
                    .seconds = seconds,
                    .elapsed = all.running_seconds};
-    if (const double accuracy = line_.number("accuracy"); std::isfinite(accuracy))
-      one.accuracy = accuracy;
+    for (const Quality& quality : qualities)
+      if (const double value = line_.number(quality.key); std::isfinite(value))
+        one.quality.*quality.value = value;
     one.sources = line_.sources();
     // If there are too many, every second one is dropped; the newest always stays.
     if (std::exchange(provisional_, all.evaluation_count++ % every_ != 0))

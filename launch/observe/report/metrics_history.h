@@ -27,7 +27,7 @@ inline constexpr std::string_view goodput_column =
 struct Evaluation {
   std::int64_t step = 0;
   double loss = std::numeric_limits<double>::quiet_NaN();
-  std::optional<double> accuracy{};
+  Qualities quality{};
   double seconds = 0;
   double elapsed = 0;  // of the run, at its end
   runs::MetricsLine::SourceLosses sources{};

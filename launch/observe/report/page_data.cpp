@@ -69,13 +69,15 @@ ordered_json series_of(const MetricsHistory& all) {
 }
 
 ordered_json evaluations_of(const MetricsHistory& all) {
-  std::vector<double> steps, losses, accuracies, elapsed;
+  std::vector<double> steps, losses, elapsed;
+  std::array<std::vector<double>, qualities.size()> measured;
   std::map<std::string, std::vector<double>> sources;  // NaN in an evaluation without the source
   for (std::size_t i = 0; i < all.evaluations.size(); ++i) {
     const Evaluation& one = all.evaluations[i];
     steps.push_back(static_cast<double>(one.step));
     losses.push_back(one.loss);
-    accuracies.push_back(one.accuracy.value_or(no_value));
+    for (std::size_t q = 0; q < qualities.size(); ++q)
+      measured[q].push_back((one.quality.*qualities[q].value).value_or(no_value));
     elapsed.push_back(one.elapsed);
     for (const auto& [name, loss] : one.sources)
       sources.try_emplace(name, all.evaluations.size(), no_value).first->second[i] = loss;
@@ -83,11 +85,13 @@ ordered_json evaluations_of(const MetricsHistory& all) {
   ordered_json by_source = ordered_json::object();
   for (const auto& [name, values] : sources)
     by_source[name] = json_numbers(values);
-  return {{"step", json_numbers(steps)},
-          {"loss", json_numbers(losses)},
-          {"accuracy", json_numbers(accuracies)},
-          {"elapsed", json_numbers(elapsed)},
-          {"sources", by_source}};
+  ordered_json all_evaluations = {{"step", json_numbers(steps)},
+                                  {"loss", json_numbers(losses)},
+                                  {"elapsed", json_numbers(elapsed)},
+                                  {"sources", by_source}};
+  for (std::size_t q = 0; q < qualities.size(); ++q)
+    all_evaluations[std::string(qualities[q].key)] = json_numbers(measured[q]);
+  return all_evaluations;
 }
 
 // Milliseconds per step by window and row; null if they are 0 everywhere.

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <iterator>
 #include <set>
+#include <span>
 
 #include "runtime/base/process.h"
 #include "runtime/telemetry/console.h"
@@ -115,6 +116,25 @@ std::string loss_text(const MetricsHistory& all) {
   return text;
 }
 
+// Of the last evaluation; better ones before it are named too.
+std::string measured_text(std::span<const Evaluation> evaluations) {
+  std::string text;
+  for (const Quality& quality : qualities) {
+    const auto value_in = [&](const Evaluation& one) { return one.quality.*quality.value; };
+    const Evaluation& last = evaluations.back();
+    if (!value_in(last)) continue;
+    text += ", " + quality_text(quality, *value_in(last));
+    const Evaluation* best = &last;
+    for (const Evaluation& one : evaluations) {
+      if (value_in(one) && quality.is_better(*value_in(one), *value_in(*best))) best = &one;
+    }
+    if (best != &last)
+      text += fmt::format(" (best {} at step {})", quality_number(quality, *value_in(*best)),
+                          best->step);
+  }
+  return text;
+}
+
 std::string validation_text(const MetricsHistory& all) {
   if (all.evaluations.empty()) return {};
   const Evaluation& last = all.evaluations.back();
@@ -124,7 +144,7 @@ std::string validation_text(const MetricsHistory& all) {
     if (one.loss < best->loss || std::isnan(best->loss)) best = &one;
   }
   std::string text = fmt::format("{:.4f} at step {}", last.loss, last.step);
-  if (last.accuracy) text += fmt::format(", accuracy {:.2f} %", 100 * *last.accuracy);
+  text += measured_text(all.evaluations);
   return text + fmt::format(", best {:.4f} at step {}; {} evaluations", best->loss, best->step,
                             all.evaluation_count);
 }

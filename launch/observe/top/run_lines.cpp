@@ -220,8 +220,9 @@ class Lines {
     std::vector<std::string> parts{fmt::format(
         "{} at step {}", number_text(view_.evaluation->number("validation_loss"), "{:.4f}"),
         view_.evaluation->step())};
-    if (std::isfinite(view_.evaluation->number("accuracy")))
-      parts.push_back(fmt::format("accuracy {:.2f} %", 100 * view_.evaluation->number("accuracy")));
+    for (const Quality& quality : qualities)
+      if (const double value = view_.evaluation->number(quality.key); std::isfinite(value))
+        parts.push_back(quality_text(quality, value));
     row("validation", parts);
   }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loss contributions of each micro-batch of a step: columns of a (micro-batches, count) f64
-// tensor. Targets of -1 add nothing; a step's loss, and so its gradient, is the mean over the
-// counted targets.
+// tensor. Targets of -1, or NaN, add nothing; a step's loss, and so its gradient, is the mean over
+// the counted targets.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,11 @@ namespace trireme::ops {
 
 struct LossSums {
   enum Index : int {
-    loss,     // nats
-    correct,  // correct predictions
-    top5,     // targets among the five most likely; only in evaluations
+    loss,     // nats, or of values their loss
+    correct,  // correct predictions, or of values absolute errors
+    // Only in evaluations: targets among the five most likely classes; of pixels what ops::mean_iou
+    // gives.
+    second,
     targets,  // number of counted ones
     count
   };

@@ -16,7 +16,7 @@ std::string grouped_name(const EvaluationMetric& metric, const std::string& sour
 std::vector<SourceValue> values_of_sources(const EvaluationMetrics& metrics) {
   std::vector<SourceValue> values;
   for (const EvaluationMetrics::Source& source : metrics.sources) {
-    const EvaluationMetrics alone{.validation_loss = source.loss, .accuracy = source.accuracy};
+    const EvaluationMetrics alone{.validation_loss = source.loss, .quality = source.quality};
     for (const EvaluationMetric& metric : evaluation_metrics()) {
       const auto value = metric.value(alone);
       // Sources have no times.

@@ -34,13 +34,24 @@ void LossTotals::reset(Stream& compute) {
   device_.fill_zero(compute, sums_.data(), sums_.bytes());
 }
 
-void LossTotals::add(const Context& context, std::int64_t index, const Tensor& ranks) {
-  const Tensor sums =
-      sums_.view(DType::f64, Shape{batches_ * Sums::count}).range(index * Sums::count, Sums::count);
+Tensor LossTotals::sums_of(std::int64_t index) const {
+  return sums_.view(DType::f64, Shape{batches_ * Sums::count})
+      .range(index * Sums::count, Sums::count);
+}
+
+void LossTotals::add(const Context& context, std::int64_t index) {
+  const Tensor sums = sums_of(index);
   ops::accumulate_sum(context.stream, sums.range(Sums::loss, 1), context.losses);
   ops::accumulate_sum(context.stream, sums.range(Sums::correct, 1), context.correct);
-  if (!ranks.empty()) ops::count_below(context.stream, sums.range(Sums::top5, 1), ranks, 5.0F);
   ops::count_targets(context.stream, sums.range(Sums::targets, 1), context.batch.targets);
+}
+
+void LossTotals::add_ranks(Stream& stream, std::int64_t index, const Tensor& ranks) {
+  ops::count_below(stream, sums_of(index).range(Sums::second, 1), ranks, 5.0F);
+}
+
+void LossTotals::add_overlaps(Stream& stream, std::int64_t index, const Tensor& overlaps) {
+  ops::accumulate_sum(stream, sums_of(index).range(Sums::second, 1), overlaps);
 }
 
 void LossTotals::publish(Stream& compute, Stream& comm) {
@@ -76,7 +87,7 @@ LossTotals::Values LossTotals::read(std::int64_t first, std::int64_t end) const 
     const std::int64_t at = ops::row_of_sums(k, turns_, batches_);
     values.loss += sums[at * Sums::count + Sums::loss];
     values.correct += sums[at * Sums::count + Sums::correct];
-    values.top5 += sums[at * Sums::count + Sums::top5];
+    values.second += sums[at * Sums::count + Sums::second];
     values.targets += sums[at * Sums::count + Sums::targets];
   }
   return values;

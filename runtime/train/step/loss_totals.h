@@ -9,16 +9,16 @@
 
 namespace trireme {
 
-// Sums of losses, correct predictions and counted targets, kept per micro-batch until complete and
-// then added in the order of the whole pass: the same bits whichever rank computed them. Read back
-// later without stopping the streams.
+// Sums of losses, correct predictions (of values: absolute errors) and counted targets, kept per
+// micro-batch until complete and then added in the order of the whole pass: the same bits whichever
+// rank computed them. Read back later without stopping the streams.
 class LossTotals {
  public:
   struct Values {
-    double loss = 0;  // nats, summed over targets
+    double loss = 0;  // summed over targets
     double correct = 0;
-    double top5 = 0;     // in evaluations
-    double targets = 0;  // counted ones: not ignored_target
+    double second = 0;   // in evaluations: LossSums::second
+    double targets = 0;  // counted ones: neither ignored_target nor NaN
     // Divisor of means: at least 1.
     [[nodiscard]] double divisor() const { return std::max(targets, 1.0); }
   };
@@ -28,9 +28,11 @@ class LossTotals {
   LossTotals(Device& device, const ProcessMesh& mesh, std::int64_t batches, std::int64_t turns);
 
   void reset(Stream& compute);
-  // Adds the head's results for this rank's micro-batch `index` from the context; `ranks`: its
-  // targets' ranks (TargetRanks), in an evaluation.
-  void add(const Context& context, std::int64_t index, const Tensor& ranks = {});
+  // Adds the head's results for this rank's micro-batch `index` from the context.
+  void add(const Context& context, std::int64_t index);
+  // In an evaluation: its targets' ranks (TargetRanks), or its samples' overlaps (PixelOverlaps).
+  void add_ranks(Stream& stream, std::int64_t index, const Tensor& ranks);
+  void add_overlaps(Stream& stream, std::int64_t index, const Tensor& overlaps);
   // After the last add: sends the sums to every rank, on the comm stream, and starts the copy to
   // the host. Only the last pipeline stage has added any. After joining the comm stream, gathered()
   // is readable.
@@ -48,6 +50,9 @@ class LossTotals {
   [[nodiscard]] Values read(std::int64_t first, std::int64_t end) const;
 
  private:
+  // Those of a micro-batch, LossSums.
+  [[nodiscard]] Tensor sums_of(std::int64_t index) const;
+
   Device& device_;
   const ProcessMesh& mesh_;
   std::int64_t batches_, turns_;

@@ -31,7 +31,7 @@ TEST(MetricsLine, EveryKindIsRead) {
   EXPECT_EQ(line.parse(format_json(
                 EvaluationMetrics{.step = 9,
                                   .validation_loss = 0.5,
-                                  .accuracy = 0.9,
+                                  .quality = {.accuracy = 0.9},
                                   .sources = {{"books", 0.25, {}}},
                                   .time = std::chrono::sys_days(std::chrono::year(1970) / 1 / 2)})),
             Kind::evaluation);

@@ -35,7 +35,7 @@ const comparison = {
     parent.append(grid);
     comparison.chart(grid, runs, "loss", { title: "Training loss", yLabel: "loss", broad: true, caption: "Means of the steps of each point." });
     comparison.validation(grid, runs, "loss", { title: "Validation loss", yLabel: "loss" });
-    comparison.validation(grid, runs, "accuracy", { title: "Validation accuracy", yLabel: "of the samples", write: format.percent });
+    for (const [key, more] of qualityCharts) comparison.validation(grid, runs, key, more);
     comparison.chart(grid, runs, (run) => run.items + "_per_s", { title: "Throughput", yLabel: "items per second", zero: true });
     comparison.chart(grid, runs, "step_ms", { title: "Step time", yLabel: "ms", zero: true, write: format.milliseconds, axisWrite: format.number });
     comparison.chart(grid, runs, "mfu", { title: "Model FLOPs utilisation", yLabel: "of the peak", zero: true, write: format.percent });

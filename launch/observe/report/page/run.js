@@ -6,6 +6,13 @@ const axes = {
   time: { label: "running time", write: format.duration, of: (run) => run.elapsed },
 };
 
+// By key of an evaluation; a run has those that fit its targets.
+const qualityCharts = [
+  ["accuracy", { title: "Validation accuracy", yLabel: "of the samples", write: format.percent }],
+  ["mae", { title: "Validation mean absolute error", yLabel: "error", write: format.number }],
+  ["mean_iou", { title: "Validation mean IoU", yLabel: "of the union", write: format.percent }],
+];
+
 // A step's place on the axis, for values without a place.
 function placeOf(run, axis, step) {
   const places = axis.of(run);
@@ -59,12 +66,13 @@ const runCharts = {
       bands: banded ? [{ series: [2, 3] }] : undefined, caption: runCharts.lossCaption(run) }));
   },
 
-  // Besides the total loss: accuracy of classifiers, and the loss of each source.
+  // Besides the total loss: the qualities, and the loss of each source.
   validations(parent, run) {
     const places = evaluationPlaces(run, runCharts.axisNow), few = { show: places.length < 60, size: 6 };
-    if (run.evaluations.accuracy.some((v) => v != null)) {
-      charts.add(parent, runCharts.base(run, { title: "Validation accuracy", data: runCharts.ascending([places, run.evaluations.accuracy]), write: format.percent, yLabel: "of the samples",
-        series: [{ label: "accuracy", index: 1, width: 2, points: few }] }));
+    for (const [key, more] of qualityCharts) {
+      if (!run.evaluations[key].some((v) => v != null)) continue;
+      charts.add(parent, runCharts.base(run, Object.assign({ data: runCharts.ascending([places, run.evaluations[key]]),
+        series: [{ label: key.replace("_", " "), index: 1, width: 2, points: few }] }, more)));
     }
     const sources = Object.entries(run.evaluations.sources);
     if (sources.length === 0) return;
