@@ -72,7 +72,11 @@ void write_png(const std::string& path, const Picture& picture) {
     library_failed(fmt::format("png_image_write_to_file({})", path), image.message);
 }
 
-// `draw` returns the picture of a sample; the label is read with it.
+std::string label_text(std::int32_t label) {
+  return fmt::format("_label_{}", label);
+}
+
+// `draw` returns the picture of a sample, empty if it is damaged, and sets the name of its label.
 template <typename Draw>
 std::vector<std::string> write_pictures(const Dataset& data, const std::string& directory,
                                         std::int64_t count, Draw&& draw) {
@@ -83,10 +87,10 @@ std::vector<std::string> write_pictures(const Dataset& data, const std::string& 
   count = std::min(count, data.size());
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t index = i * data.size() / count;
-    std::int32_t label = 0;
+    std::string label;
     const Picture picture = draw(index, label);
-    if (label == ignored_target) continue;
-    paths.push_back(fmt::format("{}/sample_{:06}_label_{}.png", directory, index, label));
+    if (picture.pixels.empty()) continue;
+    paths.push_back(fmt::format("{}/sample_{:06}{}.png", directory, index, label));
     write_png(paths.back(), picture);
   }
   return paths;
@@ -99,12 +103,18 @@ std::vector<std::string> write_previews(const FieldDataset& data, const std::str
   const SampleShape& shape = data.shape();
   const Grid grid = grid_of(shape);
   std::vector<float> sample(static_cast<std::size_t>(data.layout().inputs.count()));
-  return write_pictures(data, directory, count, [&](std::int64_t index, std::int32_t& label) {
-    data.read(index, std::as_writable_bytes(std::span(sample)), {&label, 1});
+  std::vector<std::int32_t> targets(static_cast<std::size_t>(data.layout().targets.count()));
+  const auto slice = static_cast<std::size_t>(shape.height() * shape.width() * shape.channels()),
+             middle = static_cast<std::size_t>(shape.depth() / 2) * slice;
+  return write_pictures(data, directory, count, [&](std::int64_t index, std::string& label) {
+    data.read(index, std::as_writable_bytes(std::span(sample)), targets);
+    const bool labelled = data.layout().targets.rank() == 0;
+    if (labelled && targets.front() == ignored_target) return Picture{};
+    if (labelled) label = label_text(targets.front());
     Picture picture{grid.height, grid.width, false, {}};
     picture.pixels.resize(static_cast<std::size_t>(grid.width * grid.height));
     for (std::int64_t c = 0; c < shape.channels(); ++c)
-      draw_channel(shape, grid, c, sample, picture.pixels);
+      draw_channel(shape, grid, c, std::span(sample).subspan(middle, slice), picture.pixels);
     return picture;
   });
 }
@@ -112,10 +122,13 @@ std::vector<std::string> write_previews(const FieldDataset& data, const std::str
 std::vector<std::string> write_previews(const ImageFilesDataset& data, const std::string& directory,
                                         std::int64_t count) {
   const Shape& shape = data.layout().inputs;  // (H, W, C)
-  return write_pictures(data, directory, count, [&](std::int64_t index, std::int32_t& label) {
+  return write_pictures(data, directory, count, [&](std::int64_t index, std::string& label) {
+    std::int32_t number = 0;
     Picture picture{shape[0], shape[1], shape[2] == 3, {}};
     picture.pixels.resize(data.layout().input_bytes());
-    data.read(index, std::as_writable_bytes(std::span(picture.pixels)), {&label, 1});
+    data.read(index, std::as_writable_bytes(std::span(picture.pixels)), {&number, 1});
+    if (number == ignored_target) return Picture{};
+    label = label_text(number);
     return picture;
   });
 }

@@ -12,8 +12,9 @@
 namespace trireme {
 
 // Writes `count` evenly spaced samples as grey PNG files sample_<index>_label_<label>.png in
-// `directory`: channels side by side, each scaled from black at its minimum to white at its
-// maximum; NaN and infinity are black. Returns the paths.
+// `directory`, without a label if it is none: channels side by side, of volumes their middle slice,
+// each scaled from black at its minimum to white at its maximum; NaN and infinity are black.
+// Returns the paths.
 [[nodiscard]] std::vector<std::string> write_previews(const FieldDataset& data,
                                                       const std::string& directory,
                                                       std::int64_t count);

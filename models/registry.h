@@ -27,7 +27,9 @@ struct ModelTraits {
   std::int64_t vocabulary = 0;
   std::int64_t mask_token = 0;  // of a masked language model, else 0
   double mask_share = 0;
-  // Image models: (image_size, image_width, channels) u8, or f32 from files read in place.
+  // Image models: (image_size, image_width, channels) u8, or f32 from files read in place. With a
+  // depth, models of volumes: (image_depth, image_size, image_width, channels) f32.
+  std::int64_t image_depth = 0;
   std::int64_t image_size = 0;
   std::int64_t image_width = 0;
   std::int64_t channels = 0;

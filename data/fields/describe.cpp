@@ -147,9 +147,10 @@ Labels look_at_labels(const FieldDataset& data, const std::string& name) {
   Labels labels;
   std::unordered_set<std::int64_t> values;
   for (std::int64_t i = 0; i < data.size(); ++i) {
-    const std::int64_t value = data.label(i);
+    std::int32_t value = 0;
+    data.read_targets(i, {&value, 1});
     values.insert(value);
-    labels.classes = std::max(labels.classes, value + 1);
+    labels.classes = std::max<std::int64_t>(labels.classes, value + 1);
   }
   const std::vector<std::string> names = data.id_names().classes;
   if (!names.empty()) labels.classes = static_cast<std::int64_t>(names.size());
@@ -170,7 +171,7 @@ Description described_as(const Guess& found, const std::vector<std::string>& nam
   const FieldOptions options{{.files = names,
                               .samples = found.unit,
                               .inputs = {found.input},
-                              .target = found.target,
+                              .target = {found.target},
                               .axes = found.axes,
                               .not_finite = NotFinite::keep}};
   const FieldDataset data(scan_in_children(files, scan_request(options), processes), options);

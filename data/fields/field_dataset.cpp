@@ -53,7 +53,7 @@ ScanRequest scan_request(const FieldOptions& options) {
                       .outside_links = options.outside_links,
                       .bfloat16 = options.bfloat16,
                       .unpack = options.mask_and_scale};
-  request.fields.push_back(options.target);
+  request.fields.insert(request.fields.end(), options.target.begin(), options.target.end());
   const std::string& key = options.split_key;
   for (const std::string& more :
        {options.mask, options.weight, key == split_by_name ? std::string() : key}) {
@@ -65,12 +65,15 @@ ScanRequest scan_request(const FieldOptions& options) {
 FieldDataset::FieldDataset(std::vector<FileIndex> indexes, const FieldOptions& options)
     : options_(options),
       indexes_(std::move(indexes)),
+      targets_(options_),
       reader_(static_cast<std::size_t>(options.cache_megabytes * 1e6)) {
   take_units();
-  name_classes();
+  targets_.take_names(units_);
+  const TargetSpec& spec = targets_.spec();
   layout_ = {.input_dtype = DType::f32,
-             .inputs = Shape{shape_->height(), shape_->width(), shape_->channels()},
-             .targets = Shape{1},
+             .inputs = shape_->inputs(),
+             .targets = spec.shape,
+             .target_dtype = spec.kind == TargetKind::values ? DType::f32 : DType::i32,
              .weighted = !options.weight.empty()};
   check_model();
   const auto channels = static_cast<std::size_t>(shape_->channels());
@@ -80,11 +83,9 @@ FieldDataset::FieldDataset(std::vector<FileIndex> indexes, const FieldOptions& o
          values->size(), channels);
   }
   scale_.emplace(options_.scale, shape_->channels());
-  const bool identity = shape_->reads().size() == 1 && options_.input_channels.empty() &&
-                        shape_->places().step < 0 &&
-                        (options_.axes == "HWC" || options_.axes == "HW" ||
-                         options_.axes == "NHWC" || options_.axes == "NHW");
-  in_order_ = identity && units_.front().inputs().front().is_plain_float();
+  const auto order = [](char axis) { return std::string_view("NDHWC").find(axis); };
+  in_order_ = shape_->reads().size() == 1 && options_.input_channels.empty() &&
+              shape_->places().step < 0 && std::ranges::is_sorted(options_.axes, {}, order);
   choose_subset();
   fingerprint_ = make_fingerprint();
 }
@@ -114,8 +115,8 @@ void FieldDataset::take_units() {
           log::get("data").warn("{}: {}: {}", subject, field.name, unused);
       }
       require_no_text(unit);
-      require_numbers(unit, unit.target(), *shape_, "a label");
-      if (!options_.mask.empty()) require_mask(unit, *shape_);
+      targets_.require(unit, *shape_);
+      if (!options_.mask.empty()) require_map(unit, unit.mask(), *shape_, MapRole::mask);
       if (!options_.weight.empty()) require_numbers(unit, unit.weight(), *shape_, "a weight");
       units_.push_back(unit);
       starts_.push_back(samples);
@@ -130,9 +131,17 @@ void FieldDataset::take_units() {
 void FieldDataset::check_model() const {
   const std::string& path = indexes_.front().path;
   const FieldOptions& wanted = options_;
+  const bool depth = wanted.depth <= 0 || wanted.depth == shape_->depth();
   const bool sizes = (wanted.height == 0 || wanted.height == shape_->height()) &&
                      (wanted.width == 0 || wanted.width == shape_->width());
-  if (sizes && (wanted.channel_count == 0 || wanted.channel_count == shape_->channels())) return;
+  if (depth && sizes && (wanted.channel_count == 0 || wanted.channel_count == shape_->channels()))
+    return;
+  if (shape_->is_volume())
+    fail(ExitCode::data,
+         "{}: samples are {} with {} channels, but the model reads {} x {} x {} with {}; set "
+         "model.size to theirs and model.channels: {}, or data.crop",
+         path, shape_->size_text(), shape_->channels(), wanted.depth, wanted.height, wanted.width,
+         wanted.channel_count, shape_->channels());
   fail(ExitCode::data,
        "{}: samples are {} x {} with {} channels, but the model reads {} x {} with {}; set "
        "model.image_size: {}, model.image_width: {} and model.channels: {}, or data.crop",
@@ -143,58 +152,25 @@ void FieldDataset::check_model() const {
 void FieldDataset::require_no_text(const UnitFields& unit) const {
   const bool keyed = !options_.split_key.empty() && options_.split_key != split_by_name;
   for (const StoredField& field : unit.all()) {
-    const bool may = &field == &unit.target() || (keyed && &field == &unit.split_key());
+    const bool label =
+        options_.predicted.kind == TargetKind::label && &field == &unit.targets().front();
+    const bool may = label || (keyed && &field == &unit.split_key());
     if (field.is_text() && !may)
       fail(ExitCode::data, "{}: {}: holds text, but only numbers can be read", unit.name(),
            field.name);
   }
 }
 
-// Of labels that are text the names of all files, sorted, unless they are given.
-void FieldDataset::name_classes() {
-  class_names_ = options_.class_names;
-  const auto target = [](const UnitFields& unit) -> const StoredField& { return unit.target(); };
-  const bool text = target(units_.front()).is_text();
-  std::set<std::string> all;
-  for (const UnitFields& unit : units_) {
-    if (target(unit).is_text() != text)
-      fail(ExitCode::data, "{}: {}: labels are {} here, but {} in {}", unit.name(),
-           target(unit).name, text ? "numbers" : "text", text ? "text" : "numbers",
-           units_.front().name());
-    all.insert(target(unit).names.begin(), target(unit).names.end());
-  }
-  if (text && class_names_.empty()) class_names_.assign(all.begin(), all.end());
-  for (const std::string& name : class_names_) {
-    if (!classes_.emplace(name, static_cast<std::int32_t>(classes_.size())).second)
-      fail(ExitCode::data, "data.class_names: {} is given twice", name);
-  }
-  if (options_.classes > 0 && classes_.size() > static_cast<std::size_t>(options_.classes)) {
-    fail(ExitCode::data,
-         "{}: labels have {} names, more than model.classes = {}; set model.classes "
-         "to at least {}",
-         units_.front().name(), classes_.size(), options_.classes, classes_.size());
-  }
-  for (const UnitFields& unit : units_) {
-    for (const std::string& name : target(unit).names) {
-      if (!classes_.contains(name))
-        fail(ExitCode::data,
-             "{}: {}: the label {} is not one of the classes {}; list all classes in "
-             "data.class_names",
-             unit.name(), target(unit).name, name, fmt::join(class_names_, ", "));
-    }
-  }
-}
-
 IdNames FieldDataset::id_names() const {
-  if (class_names_.empty()) return {};
-  return {units_.front().name(), "", class_names_};
+  if (targets_.class_names().empty()) return {};
+  return {units_.front().name(), "", targets_.class_names()};
 }
 
 std::unique_ptr<Dataset> FieldDataset::held_back() const {
   if (options_.subset != Subset::training) return nullptr;
   FieldOptions options = options_;
   options.subset = Subset::validation;
-  options.class_names = class_names_;
+  options.class_names = targets_.class_names();
   return std::make_unique<FieldDataset>(indexes_, options);
 }
 
@@ -244,6 +220,9 @@ std::uint64_t FieldDataset::make_fingerprint() const {
       add(fmt::format(" {}", value));
     add(";");
   }
+  if (shape_->is_volume()) add(" volumes");
+  if (targets_.spec().kind != TargetKind::label)
+    add(fmt::format(" {} {}", static_cast<int>(targets_.spec().kind), options_.ignored_class));
   if (!options_.mask.empty()) add(" mask");
   if (!options_.weight.empty()) add(" weight");
   if (!options_.split_key.empty()) {
@@ -290,12 +269,12 @@ void FieldDataset::read(std::int64_t index, std::span<std::byte> inputs,
   const std::span values(reinterpret_cast<float*>(inputs.data()), inputs.size() / sizeof(float));
   const Place place = find(index);
   try {
-    targets[0] = read_target(place);
+    targets_.read(reader_, place.unit, *shape_, place.number, targets);
     read_input(place, values);
   } catch (const DamagedChunk& error) {
     if (options_.damaged == Damaged::refuse) throw;
     std::ranges::fill(values, 0.0F);
-    targets[0] = ignored_target;
+    std::ranges::fill(targets, layout_.no_target());
     ++skipped_;
     log::get("data").warn("sample {} is left out (data.damaged: skip): {}", index, error.what());
   }
@@ -309,38 +288,45 @@ std::string FieldDataset::shortcomings() const {
     text += fmt::format("{}{} missing, NaN or infinite inputs were set to 0",
                         text.empty() ? "" : "; ", not_finite_.load());
   }
+  if (targets_.left_out() > 0) {
+    text += fmt::format("{}left out {} targets that were missing, NaN or infinite",
+                        text.empty() ? "" : "; ", targets_.left_out());
+  }
   return text;
 }
 
-// A block of rows, or for filtered data enough rows that no chunk is decoded twice.
-std::uint64_t FieldDataset::rows_at_a_time(const UnitFields& unit) const {
-  const auto height = static_cast<std::uint64_t>(shape_->height());
-  const auto row_bytes =
-      static_cast<std::uint64_t>(shape_->width() * shape_->channels()) * sizeof(float);
-  std::uint64_t rows = std::clamp<std::uint64_t>(block_bytes / row_bytes, 1, height);
-  const auto axis = static_cast<std::size_t>(shape_->places().row);
+void FieldDataset::read_targets(std::int64_t index, std::span<std::int32_t> to) const {
+  const Place place = find(index);
+  targets_.read(reader_, place.unit, *shape_, place.number, to);
+}
+
+// A block of lines, or for filtered data enough lines that no chunk is decoded twice.
+std::uint64_t FieldDataset::lines_at_a_time(const UnitFields& unit) const {
+  const std::uint64_t all = shape_->lines().count;
+  const auto line_bytes =
+      static_cast<std::uint64_t>(shape_->pixels_of_line() * shape_->channels()) * sizeof(float);
+  std::uint64_t lines = std::clamp<std::uint64_t>(block_bytes / line_bytes, 1, all);
+  const auto axis = static_cast<std::size_t>(shape_->places().line());
   for (const StoredField& input : unit.inputs()) {
-    if (!input.parts.empty()) return height;
+    if (!input.parts.empty()) return all;
     if (input.filters.empty()) continue;
     const std::uint64_t chunk = input.chunk_extents[axis];
-    const bool aligned = shape_->top() % chunk == 0 && chunk < height;
-    rows = aligned ? (rows + chunk - 1) / chunk * chunk : height;
+    const bool aligned = shape_->first_line() % chunk == 0 && chunk < all;
+    lines = aligned ? (lines + chunk - 1) / chunk * chunk : all;
   }
-  return std::min(rows, height);
+  return std::min(lines, all);
 }
 
 void FieldDataset::read_input(const Place& place, std::span<float> to) const {
-  const auto height = static_cast<std::uint64_t>(shape_->height());
-  const std::uint64_t step = rows_at_a_time(place.unit);
-  const auto row = static_cast<std::size_t>(shape_->width() * shape_->channels());
-  for (std::uint64_t first = 0; first < height; first += step) {
-    const std::uint64_t rows = std::min(step, height - first);
-    read_rows(place, first, rows, to.subspan(first * row, rows * row));
+  const std::uint64_t all = shape_->lines().count, step = lines_at_a_time(place.unit);
+  const auto line = static_cast<std::size_t>(shape_->pixels_of_line() * shape_->channels());
+  for (std::uint64_t first = 0; first < all; first += step) {
+    const Lines lines{first, std::min(step, all - first)};
+    read_lines(place, lines, to.subspan(first * line, lines.count * line));
   }
 }
 
-Box FieldDataset::box_of(const ChannelRead& read, const Place& place, std::uint64_t row,
-                         std::uint64_t rows) const {
+Box FieldDataset::box_of(const ChannelRead& read, const Place& place, const Lines& lines) const {
   const AxisPlaces& axes = shape_->places();
   const auto position = shape_->position(place.unit.inputs().front(), place.number);
   Box box;
@@ -352,21 +338,21 @@ Box FieldDataset::box_of(const ChannelRead& read, const Place& place, std::uint6
   set(axes.sample, position.sample, 1);
   set(axes.step, position.step + read.first_step, read.steps);
   set(axes.channel, read.first_channel, read.channels);
-  set(axes.row, shape_->top() + row, rows);
-  set(axes.column, shape_->left(), static_cast<std::uint64_t>(shape_->width()));
+  shape_->set_lines(box, axes, lines);
   return box;
 }
 
-void FieldDataset::read_rows(const Place& place, std::uint64_t row, std::uint64_t rows,
-                             std::span<float> to) const {
-  read_stored(place, row, rows, to);
+void FieldDataset::read_lines(const Place& place, const Lines& lines, std::span<float> to) const {
+  read_stored(place, lines, to);
   if (options_.mask.empty()) return settle(place, to);
   thread_local std::vector<float> mask;
-  read_mask(reader_, place.unit, *shape_, place.number, row, rows, mask);
+  read_map(reader_, place.unit, place.unit.mask(), *shape_, MapRole::mask, place.number, lines,
+           mask);
   const auto channels = static_cast<std::size_t>(shape_->channels());
   const auto leave_out = [&](float value) {
     for (std::size_t i = 0; i < mask.size(); ++i) {
-      if (mask[i] == 0) std::ranges::fill(to.subspan(i * channels, channels), value);
+      if (mask[i] == 0 || std::isnan(mask[i]))
+        std::ranges::fill(to.subspan(i * channels, channels), value);
     }
   };
   leave_out(0.0F);  // masked values are not checked
@@ -374,32 +360,34 @@ void FieldDataset::read_rows(const Place& place, std::uint64_t row, std::uint64_
   leave_out(options_.masked);
 }
 
-void FieldDataset::read_stored(const Place& place, std::uint64_t row, std::uint64_t rows,
-                               std::span<float> to) const {
+void FieldDataset::read_stored(const Place& place, const Lines& lines, std::span<float> to) const {
   const FileIndex& file = place.unit.file();
   const std::span<const StoredField> fields = place.unit.inputs();
   if (in_order_ && fields.front().is_plain_float()) {
-    return reader_.read(file, fields.front(), box_of(shape_->reads().front(), place, row, rows),
+    return reader_.read(file, fields.front(), box_of(shape_->reads().front(), place, lines),
                         std::as_writable_bytes(to));
   }
   thread_local std::vector<std::byte> stored;
   thread_local std::vector<float> values;
   for (const ChannelRead& read : shape_->reads()) {
     const StoredField& field = fields[read.input];
-    const auto elements = static_cast<std::size_t>(read.steps * read.channels * rows *
-                                                   static_cast<std::uint64_t>(shape_->width()));
+    const auto elements =
+        static_cast<std::size_t>(read.steps * read.channels * lines.count *
+                                 static_cast<std::uint64_t>(shape_->pixels_of_line()));
     const std::size_t bytes = elements * field.type.bytes;
     if (stored.size() < bytes) stored.resize(bytes);
-    if (values.size() < elements) values.resize(elements);
     const std::span part = std::span(stored).first(bytes);
-    reader_.read(file, field, box_of(read, place, row, rows), part);
+    reader_.read(file, field, box_of(read, place, lines), part);
+    if (in_order_) return to_floats(field.type, field.packing, part.data(), to);
+    if (values.size() < elements) values.resize(elements);
     to_floats(field.type, field.packing, part.data(), std::span(values).first(elements));
-    place_channels(shape_->places(), read, static_cast<std::int64_t>(rows), shape_->width(),
-                   shape_->channels(), values.data(), to.data());
+    place_channels(shape_->places(), read, shape_->box_of(lines), shape_->channels(), values.data(),
+                   to.data());
   }
 }
 
 void FieldDataset::settle(const Place& place, std::span<float> values) const {
+  transform(options_.transform, values);
   if (options_.not_finite == NotFinite::zero) {
     not_finite_ += scale_->apply_and_clear(values);
     return;
@@ -408,21 +396,12 @@ void FieldDataset::settle(const Place& place, std::span<float> values) const {
   if (bad == 0 || options_.not_finite == NotFinite::keep) return;
   fail(ExitCode::data,
        "{}: sample {}: has an input that is missing, NaN or infinite; data.not_finite: zero sets "
-       "these to 0 and counts them, and trireme data inspect --statistics counts them in all files",
-       place.unit.name(), place.number);
-}
-
-std::int32_t FieldDataset::read_target(const Place& place) const {
-  const StoredField& target = place.unit.target();
-  const double value = read_number(reader_, place.unit, target,
-                                   element_of(place.unit, target, *shape_, place.number));
-  if (target.is_text()) return classes_.at(target.names[static_cast<std::size_t>(value)]);
-  double classes = options_.classes > 0 ? static_cast<double>(options_.classes) : 2147483647.0;
-  if (!classes_.empty()) classes = static_cast<double>(classes_.size());
-  if (value >= 0 && value < classes && value == std::floor(value))
-    return static_cast<std::int32_t>(value);
-  fail(ExitCode::data, "{}: {}: sample {} has the label {}, but there are {} classes, 0 to {}",
-       place.unit.name(), target.name, place.number, value, classes, classes - 1);
+       "these to 0 and counts them, and trireme data inspect --statistics counts them in all "
+       "files{}",
+       place.unit.name(), place.number,
+       options_.transform == InputTransform::log1p
+           ? "; data.transform: log1p of -1 and less is such"
+           : "");
 }
 
 // A sample with an undecodable weight is skipped, like one with an undecodable input.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HDF5 files of any kind as samples: (H, W, C) float32 images with a label each, read in place.
+// HDF5 files of any kind as samples, read in place: float32 images (H, W, C) or volumes
+// (D, H, W, C), each with a label, a map of classes, or numbers to predict.
 #pragma once
 
 #include <atomic>
@@ -7,12 +8,12 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "data/fields/field_options.h"
 #include "data/fields/sample_numbers.h"
 #include "data/fields/sample_shape.h"
+#include "data/fields/sample_targets.h"
 #include "data/fields/sample_values.h"
 #include "data/fields/storage/field_reader.h"
 #include "data/hdf5/field_scan.h"
@@ -47,9 +48,11 @@ class FieldDataset final : public Dataset {
   [[nodiscard]] std::unique_ptr<Dataset> held_back() const override;
   void keep_index(const std::string& path) const override;
 
-  [[nodiscard]] std::int32_t label(std::int64_t index) const { return read_target(find(index)); }
+  // All targets of a sample: classes, or the bits of floats.
+  void read_targets(std::int64_t index, std::span<std::int32_t> to) const;
   [[nodiscard]] const std::vector<FileIndex>& indexes() const { return indexes_; }
   [[nodiscard]] const SampleShape& shape() const { return *shape_; }
+  [[nodiscard]] InputTransform input_transform() const { return options_.transform; }
   [[nodiscard]] const FieldReader& reader() const { return reader_; }
   // The file and unit of a sample, and its number there, for messages: "a.h5, sample 3".
   [[nodiscard]] std::string place_of(std::int64_t index) const;
@@ -62,37 +65,31 @@ class FieldDataset final : public Dataset {
   void take_units();
   void check_model() const;
   void require_no_text(const UnitFields& unit) const;
-  void name_classes();
   void choose_subset();
   [[nodiscard]] std::uint64_t make_fingerprint() const;
   [[nodiscard]] Place find(std::int64_t index) const;
   void read_input(const Place& place, std::span<float> to) const;
-  void read_rows(const Place& place, std::uint64_t row, std::uint64_t rows,
-                 std::span<float> to) const;
+  void read_lines(const Place& place, const Lines& lines, std::span<float> to) const;
   // Before scaling.
-  void read_stored(const Place& place, std::uint64_t row, std::uint64_t rows,
-                   std::span<float> to) const;
-  [[nodiscard]] Box box_of(const ChannelRead& read, const Place& place, std::uint64_t row,
-                           std::uint64_t rows) const;
-  [[nodiscard]] std::uint64_t rows_at_a_time(const UnitFields& unit) const;
+  void read_stored(const Place& place, const Lines& lines, std::span<float> to) const;
+  [[nodiscard]] Box box_of(const ChannelRead& read, const Place& place, const Lines& lines) const;
+  [[nodiscard]] std::uint64_t lines_at_a_time(const UnitFields& unit) const;
   void settle(const Place& place, std::span<float> values) const;
-  [[nodiscard]] std::int32_t read_target(const Place& place) const;
 
   FieldOptions options_;
   std::vector<FileIndex> indexes_;
   std::vector<UnitFields> units_;
   std::vector<std::uint64_t> starts_;  // first sample of each unit; one more than units
   std::optional<SampleShape> shape_;
+  SampleTargets targets_;
   std::optional<RowScale> scale_;
   std::optional<Permutation> order_;   // for a random split
   std::vector<std::uint64_t> chosen_;  // for a split by key
   std::int64_t size_ = 0, first_ = 0;
   SampleLayout layout_;
   std::uint64_t fingerprint_ = 0;
-  bool in_order_ = false;  // stored as (H, W, C) float32: read in place
-  std::vector<std::string> class_names_;
+  bool in_order_ = false;  // the numbers of each file are in the order of a sample
   std::string touched_;
-  std::unordered_map<std::string, std::int32_t> classes_;
   FieldReader reader_;
   mutable std::atomic<std::uint64_t> not_finite_ = 0, skipped_ = 0;
 };

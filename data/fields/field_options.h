@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/config/data_source.h"
+#include "runtime/config/target_spec.h"
 
 namespace trireme {
 
@@ -20,12 +21,18 @@ inline constexpr std::string_view split_by_name = "name";
 
 enum class Subset : std::uint8_t { all, training, validation };
 
+inline constexpr std::int64_t any_depth = -1;
+
 struct FieldOptions : FieldSource {
   ChannelScale scale{};
   float masked = 0.0F;  // value of masked inputs after scaling
   Subset subset = Subset::all;
   // Of the model; 0: any.
-  std::int64_t height = 0, width = 0, channel_count = 0, classes = 0;
+  std::int64_t height = 0, width = 0, channel_count = 0;
+  // Of the model's volumes, or any_depth; 0: samples are images, and depths are channels.
+  std::int64_t depth = 0;
+  // Of the model; without a shape: as many values as the files have.
+  TargetSpec predicted{TargetKind::label, Shape{}, 0};
 };
 
 }  // namespace trireme

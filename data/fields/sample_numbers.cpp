@@ -5,8 +5,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <utility>
 
+#include "data/fields/sample_values.h"
 #include "data/fields/storage/element_type.h"
 #include "runtime/base/error.h"
 
@@ -17,12 +18,72 @@ std::uint64_t extent_at(const StoredField& field, int axis) {
   return field.extents[static_cast<std::size_t>(axis)];
 }
 
-// Axes of the inputs that a mask also has, in order.
-std::vector<int> mask_axes(const AxisPlaces& places, bool samples) {
-  std::vector<int> axes{places.row, places.column};
-  if (samples && places.sample >= 0) axes.push_back(places.sample);
-  std::ranges::sort(axes);
-  return axes;
+// The axes of the inputs without some.
+AxisPlaces without(const AxisPlaces& places, std::span<int AxisPlaces::*const> left_out) {
+  constexpr std::array all = {&AxisPlaces::sample, &AxisPlaces::step, &AxisPlaces::channel,
+                              &AxisPlaces::depth,  &AxisPlaces::row,  &AxisPlaces::column};
+  const auto kept = [&](int AxisPlaces::*const axis) {
+    return places.*axis >= 0 && std::ranges::find(left_out, axis) == left_out.end();
+  };
+  AxisPlaces result;
+  for (const auto axis : all) {
+    if (!kept(axis)) continue;
+    ++result.axes;
+    result.*axis = 0;
+    for (const auto other : all)
+      result.*axis += kept(other) && places.*other < places.*axis ? 1 : 0;
+  }
+  return result;
+}
+
+bool has_extents(const StoredField& map, const AxisPlaces& axes, const StoredField& input,
+                 const AxisPlaces& places) {
+  if (map.extents.size() != axes.axes) return false;
+  for (const auto axis : {&AxisPlaces::sample, &AxisPlaces::step, &AxisPlaces::depth,
+                          &AxisPlaces::row, &AxisPlaces::column}) {
+    if (axes.*axis >= 0 && extent_at(map, axes.*axis) != extent_at(input, places.*axis))
+      return false;
+  }
+  return axes.channel < 0 || extent_at(map, axes.channel) == 1;
+}
+
+// The axes of a map, if it has a number per pixel.
+std::optional<AxisPlaces> axes_of_map(const StoredField& map, const StoredField& input,
+                                      const SampleShape& shape, MapRole role) {
+  const AxisPlaces& places = shape.places();
+  std::vector<int AxisPlaces::*> left_out;
+  const auto fits = [&] { return has_extents(map, without(places, left_out), input, places); };
+  for (const bool samples : {true, false}) {
+    if (!samples && role == MapRole::target) continue;
+    for (const bool steps : {true, false}) {
+      if (steps ? role == MapRole::mask || !shape.windowed()
+                : role == MapRole::target && shape.steps_ahead() > 0)
+        continue;
+      for (const bool channels : {false, true}) {
+        if (channels && role == MapRole::mask) continue;
+        left_out.clear();
+        if (!samples) left_out.push_back(&AxisPlaces::sample);
+        if (!steps) left_out.push_back(&AxisPlaces::step);
+        if (!channels) left_out.push_back(&AxisPlaces::channel);
+        if (fits()) return without(places, left_out);
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+// The axes in front that have these extents, not counting axes of extent 1.
+std::optional<std::size_t> leading_axes(const StoredField& field,
+                                        std::span<const std::uint64_t> extents) {
+  std::size_t axis = 0;
+  for (const std::uint64_t extent : extents) {
+    if (extent == 1) continue;
+    while (axis < field.extents.size() && field.extents[axis] == 1)
+      ++axis;
+    if (axis == field.extents.size() || field.extents[axis] != extent) return std::nullopt;
+    ++axis;
+  }
+  return axis;
 }
 
 }  // namespace
@@ -74,52 +135,89 @@ double read_number(const FieldReader& reader, const UnitFields& unit, const Stor
   return to_double(field.type, field.packing, bytes.data());
 }
 
-void require_mask(const UnitFields& unit, const SampleShape& shape) {
-  const StoredField &mask = unit.mask(), &input = unit.inputs().front();
-  for (const bool samples : {true, false}) {
-    std::vector<std::uint64_t> wanted;
-    for (const int axis : mask_axes(shape.places(), samples))
-      wanted.push_back(extent_at(input, axis));
-    if (mask.extents == wanted) return;
+std::optional<NumbersPlace> place_of_numbers(const UnitFields& unit, const StoredField& field,
+                                             const SampleShape& shape) {
+  const StoredField& input = unit.inputs().front();
+  const AxisPlaces& places = shape.places();
+  const std::array extents = {places.sample < 0 ? 1 : extent_at(input, places.sample),
+                              shape.windowed() ? extent_at(input, places.step) : 1};
+  NumbersPlace place{.count = 1, .of_step = shape.windowed()};
+  std::optional<std::size_t> axes = leading_axes(field, extents);
+  if (!axes && shape.steps_ahead() == 0) {
+    place.of_step = false;
+    axes = leading_axes(field, std::span(extents).first(1));
   }
-  fail(ExitCode::data,
-       "{}: {}: a mask needs the rows and columns of the inputs ({}), once or per sample, in the "
-       "order of data.axes without C, D and T; this is {}",
-       unit.name(), mask.name, fmt::join(input.extents, " x "), fmt::join(mask.extents, " x "));
+  if (!axes || field.elements() == 0) return std::nullopt;
+  place.axes = *axes;
+  for (std::size_t i = place.axes; i < field.extents.size(); ++i)
+    place.count *= field.extents[i];
+  return place;
 }
 
-void read_mask(const FieldReader& reader, const UnitFields& unit, const SampleShape& shape,
-               std::uint64_t number, std::uint64_t row, std::uint64_t rows,
-               std::vector<float>& mask) {
-  const StoredField& field = unit.mask();
-  const AxisPlaces& places = shape.places();
-  const auto width = static_cast<std::uint64_t>(shape.width());
-  const auto axes = mask_axes(places, field.extents.size() == 3);
+void read_numbers(const FieldReader& reader, const UnitFields& unit, const StoredField& field,
+                  const SampleShape& shape, std::uint64_t number, std::vector<std::byte>& stored) {
+  const StoredField& input = unit.inputs().front();
+  const auto position = shape.position(input, number);
+  const NumbersPlace place = place_of_numbers(unit, field, shape).value();
+  std::uint64_t at = position.sample;
+  if (place.of_step) at = at * extent_at(input, shape.places().step) + position.label_step;
   Box box;
-  for (std::size_t i = 0; i < axes.size(); ++i) {
-    if (axes[i] == places.row) {
-      box.start[i] = shape.top() + row;
-      box.count[i] = rows;
-    } else if (axes[i] == places.column) {
-      box.start[i] = shape.left();
-      box.count[i] = width;
-    } else {
-      box.start[i] = shape.position(unit.inputs().front(), number).sample;
-      box.count[i] = 1;
-    }
+  for (std::size_t i = field.extents.size(); i-- > 0;) {
+    const bool whole = i >= place.axes;
+    box.start[i] = whole ? 0 : at % field.extents[i];
+    box.count[i] = whole ? field.extents[i] : 1;
+    if (!whole) at /= field.extents[i];
   }
+  stored.resize(static_cast<std::size_t>(place.count) * field.type.bytes);
+  reader.read(unit.file(), field, box, stored);
+}
+
+void require_map(const UnitFields& unit, const StoredField& field, const SampleShape& shape,
+                 MapRole role) {
+  const StoredField& input = unit.inputs().front();
+  if (axes_of_map(field, input, shape, role)) return;
+  const std::string_view sides =
+      shape.is_volume() ? "slices, rows and columns" : "rows and columns";
+  const std::string_view left_out = shape.is_volume() ? "C and T" : "C, D and T";
+  if (role == MapRole::mask)
+    fail(ExitCode::data,
+         "{}: {}: a mask needs the {} of the inputs ({}), once or per sample, in the order of "
+         "data.axes without {}; this is {}",
+         unit.name(), field.name, sides, fmt::join(input.extents, " x "), left_out,
+         fmt::join(field.extents, " x "));
+  fail(ExitCode::data,
+       "{}: {}: a map of classes needs the {} of the inputs ({}), in the order of data.axes "
+       "without {}; this is {}",
+       unit.name(), field.name, sides, fmt::join(input.extents, " x "),
+       shape.windowed() ? "C, and with or without T" : left_out, fmt::join(field.extents, " x "));
+}
+
+void read_map(const FieldReader& reader, const UnitFields& unit, const StoredField& field,
+              const SampleShape& shape, MapRole role, std::uint64_t number, const Lines& lines,
+              std::vector<float>& map) {
+  const StoredField& input = unit.inputs().front();
+  const AxisPlaces axes = axes_of_map(field, input, shape, role).value();
+  const auto position = shape.position(input, number);
+  Box box;
+  for (const auto& [axis, start] :
+       {std::pair(axes.sample, position.sample), std::pair(axes.step, position.label_step),
+        std::pair(axes.channel, std::uint64_t{0})}) {
+    if (axis < 0) continue;
+    box.start[static_cast<std::size_t>(axis)] = start;
+    box.count[static_cast<std::size_t>(axis)] = 1;
+  }
+  shape.set_lines(box, axes, lines);
   thread_local std::vector<std::byte> stored;
   thread_local std::vector<float> values;
-  mask.resize(static_cast<std::size_t>(rows * width));
-  stored.resize(mask.size() * field.type.bytes);
-  values.resize(mask.size());
+  const auto pixels =
+      static_cast<std::size_t>(lines.count) * static_cast<std::size_t>(shape.pixels_of_line());
+  map.resize(pixels);
+  stored.resize(pixels * field.type.bytes);
+  values.resize(pixels);
   reader.read(unit.file(), field, box, stored);
   to_floats(field.type, field.packing, stored.data(), values);
-  std::ranges::replace_if(
-      values, [](float value) { return std::isnan(value); }, 0.0F);  // missing: not valid
-  if (places.row < places.column) return mask.swap(values);
-  for (std::size_t i = 0; i < mask.size(); ++i)
-    mask[i] = values[i % width * rows + i / width];
+  const ChannelRead one{.to = {0}};
+  place_channels(axes, one, shape.box_of(lines), 1, values.data(), map.data());
 }
 
 }  // namespace trireme

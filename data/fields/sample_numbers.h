@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fields other than inputs: per-sample numbers or texts, and pixel masks. Private to this folder.
+// Fields other than inputs: per-sample numbers or texts, and maps of pixels. Private to this
+// folder.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,11 +25,13 @@ class UnitFields {
   [[nodiscard]] std::span<const StoredField> inputs() const {
     return all().first(options_->inputs.size());
   }
-  [[nodiscard]] const StoredField& target() const { return all()[options_->inputs.size()]; }
-  [[nodiscard]] const StoredField& mask() const { return all()[options_->inputs.size() + 1]; }
+  [[nodiscard]] std::span<const StoredField> targets() const {
+    return all().subspan(options_->inputs.size(), options_->target.size());
+  }
+  [[nodiscard]] const StoredField& mask() const { return all()[after_targets()]; }
   // After the mask, if there is one.
   [[nodiscard]] const StoredField& weight() const {
-    return all()[options_->inputs.size() + (options_->mask.empty() ? 1 : 2)];
+    return all()[after_targets() + (options_->mask.empty() ? 0 : 1)];
   }
   // The last field, if a field splits the samples.
   [[nodiscard]] const StoredField& split_key() const { return all().back(); }
@@ -36,6 +40,10 @@ class UnitFields {
   [[nodiscard]] std::string name() const;
 
  private:
+  [[nodiscard]] std::size_t after_targets() const {
+    return options_->inputs.size() + options_->target.size();
+  }
+
   const FileIndex* file_;
   const StoredUnit* unit_;
   const FieldOptions* options_;
@@ -52,12 +60,30 @@ void require_numbers(const UnitFields& unit, const StoredField& field, const Sam
 [[nodiscard]] double read_number(const FieldReader& reader, const UnitFields& unit,
                                  const StoredField& field, std::uint64_t element);
 
-// Raises ExitCode::data unless the mask has the inputs' axes and extents without channels and
-// steps; the axis of samples is optional.
-void require_mask(const UnitFields& unit, const SampleShape& shape);
-// The mask of `rows` rows from `row` on (rows, width): 0 where inputs are masked out.
-void read_mask(const FieldReader& reader, const UnitFields& unit, const SampleShape& shape,
-               std::uint64_t number, std::uint64_t row, std::uint64_t rows,
-               std::vector<float>& mask);
+// The numbers of each sample in a field: those at a place along its first `axes` axes, of which
+// those longer than 1 are N and, with a window, T.
+struct NumbersPlace {
+  std::size_t axes = 0;
+  std::uint64_t count = 0;  // of a sample
+  bool of_step = false;     // each step has its own
+};
+// Nothing if the field does not have these axes.
+[[nodiscard]] std::optional<NumbersPlace> place_of_numbers(const UnitFields& unit,
+                                                           const StoredField& field,
+                                                           const SampleShape& shape);
+// As stored.
+void read_numbers(const FieldReader& reader, const UnitFields& unit, const StoredField& field,
+                  const SampleShape& shape, std::uint64_t number, std::vector<std::byte>& stored);
+
+// A field with a number per pixel. A mask may be for all samples; targets may be per step of a
+// window, and may have channels, but one.
+enum class MapRole : std::uint8_t { mask, target };
+// Raises ExitCode::data unless `field` has the inputs' axes and extents, as far as its role needs.
+void require_map(const UnitFields& unit, const StoredField& field, const SampleShape& shape,
+                 MapRole role);
+// The numbers of some lines of a sample (pixels), NaN where they are missing.
+void read_map(const FieldReader& reader, const UnitFields& unit, const StoredField& field,
+              const SampleShape& shape, MapRole role, std::uint64_t number, const Lines& lines,
+              std::vector<float>& map);
 
 }  // namespace trireme

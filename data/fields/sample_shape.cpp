@@ -16,19 +16,24 @@ std::uint64_t extent_of(const StoredField& field, int axis) {
 
 }  // namespace
 
-AxisPlaces axis_places(const std::string& axes) {
+AxisPlaces axis_places(const std::string& axes, bool volume) {
   const auto place = [&](char letter) {
     const auto at = axes.find(letter);
     return at == std::string::npos ? -1 : static_cast<int>(at);
   };
-  // Depths become channels as steps do.
-  const int step = std::max(place('T'), place('D'));
-  return {place('N'), step, place('C'), place('H'), place('W'), axes.size()};
+  const int depth = place('D');
+  return {.sample = place('N'),
+          .step = volume ? place('T') : std::max(place('T'), depth),
+          .channel = place('C'),
+          .depth = volume ? depth : -1,
+          .row = place('H'),
+          .column = place('W'),
+          .axes = axes.size()};
 }
 
 SampleShape::SampleShape(const std::string& subject, std::span<const StoredField> inputs,
                          const FieldOptions& options)
-    : places_(axis_places(options.axes)),
+    : places_(axis_places(options.axes, options.depth != 0)),
       window_(static_cast<std::uint64_t>(options.window)),
       stride_(static_cast<std::uint64_t>(options.window_stride)),
       ahead_(static_cast<std::uint64_t>(options.steps_ahead)) {
@@ -43,7 +48,8 @@ SampleShape::SampleShape(const std::string& subject, std::span<const StoredField
       fail(ExitCode::data, "{}: {}: holds no elements ({})", subject, input.name,
            fmt::join(input.extents, " x "));
     first_.push_back({.name = input.name, .extents = input.extents, .parts = {}});
-    for (const int axis : {places_.sample, places_.step, places_.row, places_.column}) {
+    for (const int axis :
+         {places_.sample, places_.step, places_.depth, places_.row, places_.column}) {
       if (extent_of(input, axis) == extent_of(inputs.front(), axis)) continue;
       fail(ExitCode::data,
            "{}: {} is {}, but {} is {}: inputs of a sample may differ only in channels", subject,
@@ -51,22 +57,7 @@ SampleShape::SampleShape(const std::string& subject, std::span<const StoredField
            fmt::join(input.extents, " x "));
     }
   }
-  const auto rows = extent_of(inputs.front(), places_.row),
-             columns = extent_of(inputs.front(), places_.column);
-  height_ = static_cast<std::int64_t>(rows);
-  width_ = static_cast<std::int64_t>(columns);
-  if (!options.crop.empty()) {
-    top_ = static_cast<std::uint64_t>(options.crop[0]);
-    left_ = static_cast<std::uint64_t>(options.crop[1]);
-    height_ = options.crop[2];
-    width_ = options.crop[3];
-    if (top_ + static_cast<std::uint64_t>(height_) > rows ||
-        left_ + static_cast<std::uint64_t>(width_) > columns) {
-      fail(ExitCode::data,
-           "{}: data.crop: {} rows from {} and {} columns from {} do not fit {} x {}", subject,
-           height_, top_, width_, left_, rows, columns);
-    }
-  }
+  take_crop(subject, inputs.front(), options.crop);
   if (window_ > 0 && windows(inputs.front()) == 0) {
     fail(
         ExitCode::data,
@@ -75,6 +66,69 @@ SampleShape::SampleShape(const std::string& subject, std::span<const StoredField
         ahead_, (window_ - 1) * stride_ + 1 + ahead_);
   }
   select_channels(subject, inputs, options);
+}
+
+void SampleShape::take_crop(const std::string& subject, const StoredField& input,
+                            const std::vector<std::int64_t>& crop) {
+  const auto slices = extent_of(input, places_.depth), rows = extent_of(input, places_.row),
+             columns = extent_of(input, places_.column);
+  depth_ = static_cast<std::int64_t>(slices);
+  height_ = static_cast<std::int64_t>(rows);
+  width_ = static_cast<std::int64_t>(columns);
+  if (crop.empty()) return;
+  const std::size_t axes = is_volume() ? 3 : 2;
+  TRIREME_EXPECTS(crop.size() == 2 * axes, "a crop of {} numbers", crop.size());
+  if (is_volume()) {
+    front_ = static_cast<std::uint64_t>(crop.front());
+    depth_ = crop[axes];
+  }
+  top_ = static_cast<std::uint64_t>(crop[axes - 2]);
+  left_ = static_cast<std::uint64_t>(crop[axes - 1]);
+  height_ = crop[2 * axes - 2];
+  width_ = crop[2 * axes - 1];
+  if (is_volume() && front_ + static_cast<std::uint64_t>(depth_) > slices)
+    fail(ExitCode::data, "{}: data.crop: {} slices from {} do not fit {}", subject, depth_, front_,
+         slices);
+  if (top_ + static_cast<std::uint64_t>(height_) > rows ||
+      left_ + static_cast<std::uint64_t>(width_) > columns) {
+    fail(ExitCode::data, "{}: data.crop: {} rows from {} and {} columns from {} do not fit {} x {}",
+         subject, height_, top_, width_, left_, rows, columns);
+  }
+}
+
+Shape SampleShape::pixels() const {
+  return is_volume() ? Shape{depth_, height_, width_} : Shape{height_, width_};
+}
+
+Shape SampleShape::inputs() const {
+  return is_volume() ? Shape{depth_, height_, width_, channels_}
+                     : Shape{height_, width_, channels_};
+}
+
+std::string SampleShape::size_text() const {
+  return fmt::format("{}", fmt::join(pixels().extents(), " x "));
+}
+
+Lines SampleShape::lines() const {
+  return {0, static_cast<std::uint64_t>(is_volume() ? depth_ : height_)};
+}
+
+void SampleShape::set_lines(Box& box, const AxisPlaces& of, const Lines& lines) const {
+  const auto set = [&](int axis, std::uint64_t start, std::uint64_t count) {
+    if (axis < 0) return;
+    box.start[static_cast<std::size_t>(axis)] = start;
+    box.count[static_cast<std::size_t>(axis)] = count;
+  };
+  set(of.row, top_, static_cast<std::uint64_t>(height_));
+  set(of.column, left_, static_cast<std::uint64_t>(width_));
+  set(of.line(), first_line() + lines.first, lines.count);
+}
+
+std::string SampleShape::pixel_text(std::size_t pixel) const {
+  const auto width = static_cast<std::size_t>(width_), height = static_cast<std::size_t>(height_);
+  const std::string text =
+      fmt::format("row {}, column {}", top_ + pixel / width % height, left_ + pixel % width);
+  return is_volume() ? fmt::format("slice {}, {}", front_ + pixel / width / height, text) : text;
 }
 
 void SampleShape::select_channels(const std::string& subject, std::span<const StoredField> inputs,
@@ -171,7 +225,7 @@ std::optional<std::string> SampleShape::difference(std::span<const StoredField> 
     const bool same_axes = inputs[i].extents.size() == places_.axes;
     bool same = same_axes && (places_.sample < 0 || extent_of(inputs[i], places_.sample) ==
                                                         extent_of(inputs[0], places_.sample));
-    for (const int axis : {places_.channel, places_.row, places_.column})
+    for (const int axis : {places_.channel, places_.depth, places_.row, places_.column})
       same = same && extent_of(inputs[i], axis) == extent_of(first_[i], axis);
     const bool free_steps =
         window_ > 0 && same && windows(inputs[i]) > 0 &&

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Position of a sample's channels, rows and columns in its input data sets. A pure function of
-// extents and options.
+// Position of a sample's channels, slices, rows and columns in its input data sets. A pure function
+// of extents and options.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -11,15 +12,20 @@
 #include "data/fields/field_options.h"
 #include "data/fields/storage/field_index.h"
 #include "data/fields/storage/field_reader.h"
+#include "runtime/base/shape.h"
 
 namespace trireme {
 
 // The index of each axis in a data set; -1: it has none.
 struct AxisPlaces {
-  int sample = -1, step = -1, channel = -1, row = -1, column = -1;
+  int sample = -1, step = -1, channel = -1, depth = -1, row = -1, column = -1;
   std::size_t axes = 0;
+
+  // That of images' rows, or of volumes' slices.
+  [[nodiscard]] int line() const { return depth >= 0 ? depth : row; }
 };
-[[nodiscard]] AxisPlaces axis_places(const std::string& axes);
+// `volume`: D is an axis of the sample; otherwise depths become channels as steps do.
+[[nodiscard]] AxisPlaces axis_places(const std::string& axes, bool volume);
 
 // Channels read together from one input: a box of steps and channels. Each goes to a channel of the
 // sample, or with -1 nowhere.
@@ -30,6 +36,11 @@ struct ChannelRead {
   std::vector<std::int64_t> to;  // (steps, channels)
 };
 
+// Consecutive lines of a sample: rows of an image, slices of a volume.
+struct Lines {
+  std::uint64_t first = 0, count = 0;
+};
+
 class SampleShape {
  public:
   // For the inputs of one unit. Raises ExitCode::data, beginning with `subject`, if their axes are
@@ -38,12 +49,33 @@ class SampleShape {
               const FieldOptions& options);
 
   [[nodiscard]] const AxisPlaces& places() const { return places_; }
+  [[nodiscard]] bool is_volume() const { return places_.depth >= 0; }
+  [[nodiscard]] std::int64_t depth() const { return depth_; }  // 1 of images
   [[nodiscard]] std::int64_t height() const { return height_; }
   [[nodiscard]] std::int64_t width() const { return width_; }
   [[nodiscard]] std::int64_t channels() const { return channels_; }
   [[nodiscard]] const std::vector<ChannelRead>& reads() const { return reads_; }
-  [[nodiscard]] std::uint64_t top() const { return top_; }
-  [[nodiscard]] std::uint64_t left() const { return left_; }
+  // (H, W) or (D, H, W), and with channels.
+  [[nodiscard]] Shape pixels() const;
+  [[nodiscard]] Shape inputs() const;
+  // "64 x 48", "32 x 64 x 48"
+  [[nodiscard]] std::string size_text() const;
+
+  [[nodiscard]] Lines lines() const;  // all of them
+  // Slices (1 of images), rows and columns of these lines.
+  [[nodiscard]] std::array<std::int64_t, 3> box_of(const Lines& lines) const {
+    const auto count = static_cast<std::int64_t>(lines.count);
+    return {is_volume() ? count : 1, is_volume() ? height_ : count, width_};
+  }
+  [[nodiscard]] std::int64_t pixels_of_line() const {
+    return is_volume() ? height_ * width_ : width_;
+  }
+  // The first line of the sample in its data sets.
+  [[nodiscard]] std::uint64_t first_line() const { return is_volume() ? front_ : top_; }
+  // Sets the spatial axes of `box`, in a data set with axes `of`.
+  void set_lines(Box& box, const AxisPlaces& of, const Lines& lines) const;
+  // The row and column, or slice, row and column, of a pixel in its data set, for messages.
+  [[nodiscard]] std::string pixel_text(std::size_t pixel) const;
 
   // Number of samples in a unit with these inputs: positions along N times windows along T.
   [[nodiscard]] std::uint64_t samples(std::span<const StoredField> inputs) const;
@@ -61,6 +93,8 @@ class SampleShape {
   [[nodiscard]] std::optional<std::string> difference(std::span<const StoredField> inputs) const;
 
  private:
+  void take_crop(const std::string& subject, const StoredField& input,
+                 const std::vector<std::int64_t>& crop);
   void select_channels(const std::string& subject, std::span<const StoredField> inputs,
                        const FieldOptions& options);
   void add_reads(std::size_t input, std::uint64_t steps, std::uint64_t channels,
@@ -68,8 +102,8 @@ class SampleShape {
 
   AxisPlaces places_;
   std::vector<StoredField> first_;  // only extents
-  std::int64_t height_ = 0, width_ = 0, channels_ = 0;
-  std::uint64_t top_ = 0, left_ = 0;
+  std::int64_t depth_ = 1, height_ = 0, width_ = 0, channels_ = 0;
+  std::uint64_t front_ = 0, top_ = 0, left_ = 0;
   std::uint64_t window_ = 0, stride_ = 1, ahead_ = 0;
   std::vector<ChannelRead> reads_;
 };

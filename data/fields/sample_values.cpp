@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 
 namespace trireme {
 namespace {
@@ -70,8 +71,29 @@ std::uint64_t RowScale::apply_and_clear(std::span<float> values) const {
   return run<true>(values);
 }
 
-void place_channels(const AxisPlaces& places, const ChannelRead& read, std::int64_t rows,
-                    std::int64_t width, std::int64_t channels, const float* from, float* to) {
+void transform(InputTransform kind, std::span<float> values) {
+  if (kind == InputTransform::none) return;
+  const auto exact = [](float value) {
+    return static_cast<float>(std::log1p(static_cast<double>(value)));
+  };
+  // Counts, such as particles in a cell, are most often small.
+  static const std::vector<float> of_counts = [&] {
+    std::vector<float> table(std::size_t{1} << 15);
+    for (std::size_t i = 0; i < table.size(); ++i)
+      table[i] = exact(static_cast<float>(i));
+    return table;
+  }();
+  const auto end = static_cast<float>(of_counts.size());
+  for (float& value : values) {
+    const std::size_t count = value >= 0 && value < end ? static_cast<std::size_t>(value) : 0;
+    value = static_cast<float>(count) == value ? of_counts[count] : exact(value);
+  }
+}
+
+void place_channels(const AxisPlaces& places, const ChannelRead& read,
+                    const std::array<std::int64_t, 3>& pixels, std::int64_t channels,
+                    const float* from, float* to) {
+  const auto [slices, rows, width] = pixels;
   // Strides of the dense box, per axis.
   std::array<std::int64_t, most_axes> counts{};
   const auto set = [&](int axis, std::int64_t count) {
@@ -80,6 +102,7 @@ void place_channels(const AxisPlaces& places, const ChannelRead& read, std::int6
   set(places.sample, 1);
   set(places.step, static_cast<std::int64_t>(read.steps));
   set(places.channel, static_cast<std::int64_t>(read.channels));
+  set(places.depth, slices);
   set(places.row, rows);
   set(places.column, width);
   const auto stride = [&](int axis) {
@@ -88,17 +111,19 @@ void place_channels(const AxisPlaces& places, const ChannelRead& read, std::int6
       product *= counts[i];
     return product;
   };
-  const std::int64_t row_stride = stride(places.row), column_stride = stride(places.column),
-                     channel_stride = stride(places.channel), step_stride = stride(places.step);
+  const std::int64_t slice_stride = stride(places.depth), row_stride = stride(places.row),
+                     column_stride = stride(places.column), channel_stride = stride(places.channel),
+                     step_stride = stride(places.step);
   const auto step_count = static_cast<std::int64_t>(read.steps),
              channel_count = static_cast<std::int64_t>(read.channels);
-  for (std::int64_t h = 0; h < rows; ++h) {
+  for (std::int64_t line = 0; line < slices * rows; ++line) {
+    const float* const first = from + line / rows * slice_stride + line % rows * row_stride;
     for (std::int64_t s = 0; s < step_count; ++s) {
       for (std::int64_t c = 0; c < channel_count; ++c) {
         const std::int64_t out = read.to[static_cast<std::size_t>(s * channel_count + c)];
         if (out < 0) continue;
-        const float* const source = from + h * row_stride + s * step_stride + c * channel_stride;
-        float* const target = to + h * width * channels + out;
+        const float* const source = first + s * step_stride + c * channel_stride;
+        float* const target = to + line * width * channels + out;
         for (std::int64_t w = 0; w < width; ++w)
           target[w * channels] = source[w * column_stride];
       }

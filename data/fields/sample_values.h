@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Converts stored numbers to the (H, W, C) floats of a sample: ordered, scaled, checked. Private to
+// Converts stored numbers to the (H, W, C) or (D, H, W, C) floats of a sample: ordered,
+// transformed, scaled, checked. Private to
 // this folder.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -30,9 +32,14 @@ class RowScale {
   std::vector<float> subtract_, multiply_;
 };
 
-// Copies `rows` rows that `read` yields, dense and in the order of `places`, into the channels of
-// `to` (rows, width, channels).
-void place_channels(const AxisPlaces& places, const ChannelRead& read, std::int64_t rows,
-                    std::int64_t width, std::int64_t channels, const float* from, float* to);
+// In place. Computed in double precision and rounded once, so that the C libraries of two machines
+// hardly ever differ.
+void transform(InputTransform kind, std::span<float> values);
+
+// Copies the `pixels` (slices or 1, rows, columns) that `read` yields, dense and in the order of
+// `places`, into the channels of `to` (pixels, channels).
+void place_channels(const AxisPlaces& places, const ChannelRead& read,
+                    const std::array<std::int64_t, 3>& pixels, std::int64_t channels,
+                    const float* from, float* to);
 
 }  // namespace trireme

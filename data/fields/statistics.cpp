@@ -126,7 +126,14 @@ Pairs pairs_of_json(const FieldSource& source) {
   const bool mean = source.scaling == Scaling::mean_std;
   Pairs pairs{{}, {}, source.statistics};
   try {
-    for (const json& channel : parse_json<json>(text).at("channels")) {
+    const json all = parse_json<json>(text);
+    const std::string of = all.value("transform", std::string(name_of(InputTransform::none)));
+    if (of != name_of(source.transform))
+      fail(ExitCode::data,
+           "data.statistics: {}: is of numbers with data.transform: {}, but data.transform is {}; "
+           "compute it again by trireme data inspect --statistics, or set data.transform: {}",
+           source.statistics, of, name_of(source.transform), of);
+    for (const json& channel : all.at("channels")) {
       pairs.first.push_back(channel.at(mean ? "mean" : "min").get<double>());
       pairs.second.push_back(channel.at(mean ? "std" : "max").get<double>());
     }
@@ -149,11 +156,11 @@ Pairs pairs_of(const FieldSource& source) {
 std::vector<ChannelStatistics> statistics_of(const FieldDataset& data, std::int64_t count) {
   const auto channels = static_cast<std::size_t>(data.shape().channels());
   std::vector<float> values(static_cast<std::size_t>(data.layout().inputs.count()));
+  std::vector<std::int32_t> targets(static_cast<std::size_t>(data.layout().targets.count()));
   std::vector<Sums> sums(channels);
   std::vector<double> shifts;
   for (std::int64_t i = 0; i < count; ++i) {
-    std::int32_t label = 0;
-    data.read(i * data.size() / count, std::as_writable_bytes(std::span(values)), {&label, 1});
+    data.read(i * data.size() / count, std::as_writable_bytes(std::span(values)), targets);
     if (i == 0) shifts = shifts_of(values, channels);
     add_sample(sums, shifts, values);
   }
@@ -170,9 +177,9 @@ std::vector<ChannelStatistics> compute_statistics(
   const auto channels = static_cast<std::size_t>(data.shape().channels());
   const auto elements = static_cast<std::size_t>(data.layout().inputs.count());
   const auto read = [&](std::uint64_t sample, std::vector<float>& to) {
-    std::int32_t label = 0;
-    data.read(static_cast<std::int64_t>(sample), std::as_writable_bytes(std::span(to)),
-              {&label, 1});
+    thread_local std::vector<std::int32_t> targets;
+    targets.resize(static_cast<std::size_t>(data.layout().targets.count()));
+    data.read(static_cast<std::int64_t>(sample), std::as_writable_bytes(std::span(to)), targets);
   };
   std::vector<float> first(elements);
   read(0, first);
@@ -232,10 +239,12 @@ void write_statistics(const std::string& path, const FieldDataset& data,
                     {"count", of.count},
                     {"not_finite", of.not_finite}});
   }
-  const json all{{"format", "trireme-statistics"},
-                 {"samples", data.size()},
-                 {"fingerprint", fmt::format("{:016x}", data.fingerprint())},
-                 {"channels", rows}};
+  json all{{"format", "trireme-statistics"},
+           {"samples", data.size()},
+           {"fingerprint", fmt::format("{:016x}", data.fingerprint())}};
+  if (data.input_transform() != InputTransform::none)
+    all["transform"] = name_of(data.input_transform());
+  all["channels"] = rows;
   write_file(path, all.dump(2) + "\n", ExitCode::internal);
 }
 

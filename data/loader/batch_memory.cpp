@@ -28,7 +28,6 @@ std::int64_t document_slots(const SampleLayout& sample, std::int64_t rows) {
 
 BatchMemory::BatchMemory(Device& of, const SampleLayout& sample, std::int64_t rows,
                          MemoryKind kind) {
-  const bool labels = sample.is_labelled();
   Layout layout;
   const auto place = [&](Tensor& tensor, DType dtype, const Shape& shape) {
     tensor = {nullptr, dtype, shape};
@@ -37,7 +36,7 @@ BatchMemory::BatchMemory(Device& of, const SampleLayout& sample, std::int64_t ro
   const std::size_t inputs =
       place(batch.inputs, sample.input_dtype, with_rows(rows, sample.inputs));
   const std::size_t targets =
-      place(batch.targets, DType::i32, labels ? Shape{rows} : with_rows(rows, sample.targets));
+      place(batch.targets, sample.target_dtype, with_rows(rows, sample.targets));
   const std::size_t weights =
       sample.weighted ? place(batch.weights, DType::f32, Shape{rows}) : std::size_t{0};
   const std::size_t starts =

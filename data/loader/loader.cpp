@@ -137,14 +137,16 @@ void Loader::fill_row(Slot& slot, SampleId id, std::int64_t row) const {
   const auto target_count = static_cast<std::size_t>(dataset_.layout().targets.count());
   const auto index = static_cast<std::size_t>(row);
   const std::span inputs(slot.host.batch.inputs.data + index * input_bytes, input_bytes);
-  const std::span targets(slot.host.batch.targets.as<std::int32_t>() + index * target_count,
-                          target_count);
+  // 32 bits each, of classes or floats.
+  const std::span targets(
+      reinterpret_cast<std::int32_t*>(slot.host.batch.targets.data) + index * target_count,
+      target_count);
   slot.host.batch.sample_ids.as<std::int64_t>()[row] = id.sample;
   slot.host.batch.epochs.as<std::int64_t>()[row] = id.epoch;
   const bool padding = id.sample < 0;
   if (padding) {
     std::fill(inputs.begin(), inputs.end(), std::byte{0});
-    std::fill(targets.begin(), targets.end(), ignored_target);
+    std::ranges::fill(targets, dataset_.layout().no_target());
   } else {
     dataset_.read_in_epoch(id.epoch, id.sample, inputs, targets);
   }

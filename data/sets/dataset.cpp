@@ -94,7 +94,7 @@ SampleLayout token_samples(std::int64_t context, bool documents) {
 }
 
 SampleLayout image_samples(std::int64_t height, std::int64_t width, std::int64_t channels) {
-  return {DType::u8, Shape{height, width, channels}, Shape{1}};
+  return {DType::u8, Shape{height, width, channels}, Shape{}};
 }
 
 void Dataset::document_starts(std::int64_t /*index*/, std::span<std::int32_t> /*starts*/) const {

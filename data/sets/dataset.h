@@ -2,7 +2,9 @@
 // A data set: shards seen as numbered samples. Reading is thread-safe and takes no lock.
 #pragma once
 
+#include <bit>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -31,17 +33,20 @@ struct DatasetOptions {
 // The layout of a sample in a batch.
 struct SampleLayout {
   DType input_dtype = DType::i32;
-  Shape inputs;               // tokens (T), images (H, W, C)
-  Shape targets;              // i32: tokens (T), labels (1)
-  bool weighted = false;      // samples have weights
-  bool documents = false;     // for tokens: documents are distinguished
-  double mean_documents = 1;  // then: parts of documents in a sample
-
-  // Pictures, of bytes or floats, with a label each.
-  [[nodiscard]] bool is_labelled() const { return input_dtype != DType::i32; }
+  Shape inputs;                     // tokens (T), images (H, W, C), volumes (D, H, W, C)
+  Shape targets;                    // tokens (T), a label (), classes of pixels, numbers (K)
+  DType target_dtype = DType::i32;  // f32 for numbers
+  bool weighted = false;            // samples have weights
+  bool documents = false;           // for tokens: documents are distinguished
+  double mean_documents = 1;        // then: parts of documents in a sample
 
   [[nodiscard]] std::size_t input_bytes() const {
     return static_cast<std::size_t>(inputs.count()) * size_of(input_dtype);
+  }
+  // The bits of a target that adds nothing to the loss: class -1, or NaN.
+  [[nodiscard]] std::int32_t no_target() const {
+    constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+    return target_dtype == DType::f32 ? std::bit_cast<std::int32_t>(nan) : masked_target;
   }
 };
 
@@ -85,7 +90,8 @@ class Dataset {
   // (staging/staging.h). All are opened as DataFile.
   [[nodiscard]] virtual std::vector<std::string> files() const;
 
-  // Reads sample `index` in [0, size()). The spans have the layout's sizes. Any number of threads
+  // Reads sample `index` in [0, size()). The spans have the layout's sizes; targets of f32 are
+  // given as their bits. Any number of threads
   // may call this at once. Raises ExitCode::data naming the file for an I/O error, a file that was
   // cut meanwhile, a block that does not match its checksum, or a token id outside the vocabulary.
   virtual void read(std::int64_t index, std::span<std::byte> inputs,

@@ -13,11 +13,13 @@ namespace {
 
 bool same(const SampleLayout& a, const SampleLayout& b) {
   return a.input_dtype == b.input_dtype && a.inputs == b.inputs && a.targets == b.targets &&
-         a.documents == b.documents;
+         a.target_dtype == b.target_dtype && a.documents == b.documents;
 }
 
 std::string described(const SampleLayout& layout) {
-  return fmt::format("{} {}", name_of(layout.input_dtype), layout.inputs.to_string());
+  return fmt::format("{} {} with targets {} {}", name_of(layout.input_dtype),
+                     layout.inputs.to_string(), name_of(layout.target_dtype),
+                     layout.targets.to_string());
 }
 
 }  // namespace

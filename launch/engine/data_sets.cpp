@@ -145,6 +145,13 @@ std::unique_ptr<Dataset> open_packed(Communicator& /*world*/, const OneSet& one)
                                   .every_epoch = training});
 }
 
+// What the model predicts for each sample.
+TargetSpec predicted_by(const ModelTraits& traits) {
+  if (traits.input == InputKind::tokens)
+    return {TargetKind::tokens, Shape{traits.context}, traits.vocabulary};
+  return {TargetKind::label, Shape{}, traits.classes};
+}
+
 // The data section as the data room takes it, scaling included: reads data.statistics.
 FieldOptions field_options(const Config& config, DataPart part, const DataSource& data) {
   const ModelTraits traits = traits_of(config.model);
@@ -152,10 +159,11 @@ FieldOptions field_options(const Config& config, DataPart part, const DataSource
   static_cast<FieldSource&>(options) = data;
   options.files = data.place(part).names;
   options.scale = load_scale(data);
+  options.depth = traits.image_depth;
   options.height = traits.image_size;
   options.width = traits.image_width;
   options.channel_count = traits.channels;
-  options.classes = traits.classes;
+  options.predicted = predicted_by(traits);
   if (part == DataPart::validation && !data.holds_back()) {
     options.split_key.clear();  // of data.files alone
   } else if (data.validation_fraction > 0 || !data.split_key.empty()) {
@@ -223,6 +231,11 @@ SampleLayout sample_layout(const Config& config) {
   if (model.input == InputKind::tokens)
     return token_samples(model.context, config.data.documents == Documents::separate);
   SampleLayout layout = image_samples(model.image_size, model.image_width, model.channels);
+  if (model.image_depth > 0)
+    layout.inputs = Shape{model.image_depth, model.image_size, model.image_width, model.channels};
+  const TargetSpec predicted = predicted_by(model);
+  layout.targets = predicted.shape;
+  if (predicted.kind == TargetKind::values) layout.target_dtype = DType::f32;
   if (config.data.float_samples()) layout.input_dtype = DType::f32;
   layout.weighted = !config.data.weight.empty() ||
                     std::ranges::any_of(config.data.sources, [](const NamedSource& source) {
@@ -250,7 +263,8 @@ std::unique_ptr<FieldDataset> open_files_alone(const Config& config, float maske
   FieldOptions options = field_options(config, DataPart::training, config.data);
   options.masked = masked;
   options.height = options.width = options.channel_count = 0;
-  options.classes = 0;
+  if (options.depth > 0) options.depth = any_depth;
+  options.predicted = {options.predicted.kind, Shape{}, 0};
   return std::make_unique<FieldDataset>(
       scan_in_children(expand_files(options.files), scan_request(options), scanners_here(1)),
       options);

@@ -139,11 +139,18 @@ enum class Scaling : std::uint8_t {
       {{Scaling::none, "none"}, {Scaling::mean_std, "mean_std"}, {Scaling::min_max, "min_max"}});
 }
 
-// data.not_finite: treatment of NaN and infinity in inputs.
+// data.transform: of inputs, before they are scaled.
+enum class InputTransform : std::uint8_t { none, log1p };  // log1p: log(1 + value)
+[[nodiscard]] constexpr auto names_of(InputTransform /*key*/) {
+  return std::to_array<Named<InputTransform>>(
+      {{InputTransform::none, "none"}, {InputTransform::log1p, "log1p"}});
+}
+
+// data.not_finite: treatment of NaN and infinity in inputs, and in targets that are numbers.
 enum class NotFinite : std::uint8_t {
   refuse,  // end the run
-  zero,    // 0 after scaling, which is the mean
-  keep
+  zero,    // 0 after scaling, which is the mean; no target
+  keep     // no target
 };
 [[nodiscard]] constexpr auto names_of(NotFinite /*key*/) {
   return std::to_array<Named<NotFinite>>(

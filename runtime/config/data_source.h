@@ -27,20 +27,24 @@ struct FieldSource {
   std::vector<std::string> test_values{};
   SampleUnit samples = SampleUnit::file;
   std::vector<std::string> inputs{};
-  std::string target{};
-  std::vector<std::string> class_names{};  // of labels that are text; empty = sorted
-  std::string mask{};                      // 0 where inputs are left out; "" for none
-  std::string weight{};                    // of a sample's loss; "" for none
+  std::vector<std::string> target{};
+  std::vector<double> target_mean{}, target_std{};  // of targets that are values; empty: unscaled
+  std::int64_t ignored_class = -1;                  // the label of a map that is no target
+  std::vector<std::string> class_names{};           // of labels that are text; empty = sorted
+  std::string mask{};                               // 0 where inputs are left out; "" for none
+  std::string weight{};                             // of a sample's loss; "" for none
   std::string axes = "HWC";
   std::vector<std::int64_t> input_channels{};  // empty = all
-  std::vector<std::int64_t> crop{};            // top, left, height, width; empty = all
-  std::int64_t window = 0;                     // steps of the axis T; 0 = all
+  // top, left, height, width; of volumes front, top, left, depth, height, width; empty = all
+  std::vector<std::int64_t> crop{};
+  std::int64_t window = 0;  // steps of the axis T; 0 = all
   std::int64_t window_stride = 1;
   std::int64_t steps_ahead = 0;
   bool bfloat16 = false;
   bool mask_and_scale = true;
   std::vector<double> mean{};
   std::vector<double> std{};
+  InputTransform transform = InputTransform::none;
   Scaling scaling = Scaling::none;
   std::string statistics{};                     // a file
   std::vector<std::string> statistics_paths{};  // inside it, if it is HDF5

@@ -93,7 +93,7 @@ std::vector<Field> packed_fields() {
   };
 }
 
-// HDF5 files read in place: their paths, their samples, and how to read them.
+// HDF5 files read in place: their paths and their samples.
 std::vector<Field> hdf5_fields() {
   constexpr std::int64_t far = std::int64_t{1} << 40;
   return {
@@ -113,9 +113,19 @@ std::vector<Field> hdf5_fields() {
       FIELD(data.samples, one_of<SampleUnit>(),
             "one sample is a file, a position along the axis N, or a group at a file's root"),
       FIELD(data.inputs, texts, "paths of the data sets whose channels, in order, are the input"),
-      FIELD(data.target, Text{},
+      FIELD(data.target, (Text{.items = {0, 1024}, .plain = true}),
             "label of a sample: path of a data set of integers or text, or path@attribute, or "
-            "@attribute of the file or group"),
+            "@attribute of the file or group; of models that predict numbers one or several of "
+            "these, each with one or more numbers per sample; of models that predict maps a data "
+            "set with a class per pixel"),
+      FIELD(data.target_mean,
+            (NumberRange{.low = -any_value, .high = any_value, .items = {0, 4096}}),
+            "numbers to predict become (number - mean) / std, one of each per number"),
+      FIELD(data.target_std,
+            (NumberRange{.high = any_value, .low_is_open = true, .items = {0, 4096}}),
+            "divides the numbers to predict after data.target_mean"),
+      FIELD(data.ignored_class, IntegerRange{-2147483648, 2147483647},
+            "class in maps to predict that is no target"),
       FIELD(data.class_names, texts,
             "classes of text labels, in the order of their numbers; empty = all in the training "
             "data, sorted"),
@@ -127,21 +137,31 @@ std::vector<Field> hdf5_fields() {
             "by the number of samples"),
       FIELD(data.axes, Text{.may_be_empty = false},
             "stored axes of the inputs: H, W, optionally C (channels), T (steps) or D (depth), "
-            "which also become channels, and N (samples)"),
+            "which also become channels, and N (samples); for models of volumes D, H, W and "
+            "optionally C, T, N"),
       FIELD(data.input_channels, (IntegerRange{0, far, {0, 4096}}),
             "channels to read, numbered over all inputs; empty = all"),
-      FIELD(data.crop, (IntegerRange{0, far, {0, 4}}),
-            "part to read: top, left, height, width; empty = all"),
+      FIELD(data.crop, (IntegerRange{0, far, {0, 6}}),
+            "part to read: top, left, height, width; of volumes front, top, left, depth, height, "
+            "width; empty = all"),
       FIELD(data.window, IntegerRange{0, far},
             "steps of axis T per sample, one sample per start; 0 = all steps"),
       FIELD(data.window_stride, IntegerRange{1, far}, "distance between the steps of a window"),
       FIELD(data.steps_ahead, IntegerRange{0, far},
             "a window's label is taken this many steps after its last step"),
+  };
+}
+
+// How their numbers are read.
+std::vector<Field> hdf5_number_fields() {
+  return {
       FIELD(data.bfloat16, Free{}, "16-bit unsigned integers are bfloat16"),
       FIELD(data.mask_and_scale, Free{},
             "apply attributes of netCDF and CF: _FillValue, missing_value and valid_range mark "
             "missing values (see data.not_finite), scale_factor and add_offset unpack; false = "
             "values as stored"),
+      FIELD(data.transform, one_of<InputTransform>(),
+            "of inputs, before scaling: log1p = log(1 + value)"),
       FIELD(data.scaling, one_of<Scaling>(),
             "per channel: (value - mean) / std, or (value - min) / (max - min)"),
       FIELD(data.statistics, Text{},
@@ -150,7 +170,8 @@ std::vector<Field> hdf5_fields() {
       FIELD(data.statistics_paths, (Text{.items = {0, 2}}),
             "in an HDF5 file of statistics: data sets of mean and std, or of min and max"),
       FIELD(data.not_finite, one_of<NotFinite>(),
-            "NaN or infinity in the inputs: end the run, set it to 0 after scaling, or keep it"),
+            "NaN or infinity in the inputs: end the run, set it to 0 after scaling, or keep it; in "
+            "numbers or maps to predict: end the run, or leave out that target"),
       FIELD(data.damaged, one_of<Damaged>(),
             "samples that do not decode: end the run, or skip them, counted and listed", {},
             Needs::in_place),
@@ -469,6 +490,7 @@ const std::vector<Field>& source_fields() {
       }
     };
     add(Needs::hdf5_files, hdf5_fields());
+    add(Needs::hdf5_files, hdf5_number_fields());
     add(Needs::image_files, image_fields());
     return all;
   }();

@@ -48,7 +48,8 @@ struct Items {
 struct Free {};  // booleans, seeds: whatever the type can hold
 struct Text {
   bool may_be_empty = true;
-  Items items{};  // a list of one may be written without brackets
+  Items items{};       // a list of one may be written without brackets
+  bool plain = false;  // and is printed without; "" is the empty list
 };
 // For a choice, or a boolean written as one of two words.
 struct Choices {

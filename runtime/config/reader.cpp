@@ -201,8 +201,10 @@ void ConfigReader::apply_override(const std::string& text) {
          advice_for_unknown_key(keys_, given.key));
   }
   refuse_twice(*field, given);
-  const bool is_text = visit_value(*field, config_, [](const auto& member) {
-    return std::is_convertible_v<decltype(member), std::string_view>;
+  const auto* const limits = std::get_if<Text>(&field->limits);
+  const bool is_text = visit_value(*field, config_, [&](const auto& member) {
+    return std::is_convertible_v<decltype(member), std::string_view> ||
+           (limits != nullptr && limits->plain);
   });
   assign(*field, override_value(value, is_text, place), config_, place);
   where_.places[field->key] = place;

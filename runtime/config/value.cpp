@@ -141,6 +141,7 @@ struct Reader {
     if (node.kind == Node::Kind::scalar) {
       read(node, out.emplace_back());
       out.erase(out.begin(), out.end() - 1);
+      if (std::get<Text>(limits).plain && out.front().empty()) out.clear();
       return;
     }
     expect_list(node, std::get<Text>(limits).items, out);
@@ -224,6 +225,8 @@ struct Formatter {
   std::string operator()(const std::string& value) const { return quote_if_needed(value); }
   std::string operator()(std::string_view name) const { return std::string(name); }
   std::string operator()(const std::vector<std::string>& values) const {
+    if (values.size() < 2 && std::get<Text>(field.limits).plain)
+      return quote_if_needed(values.empty() ? "" : values.front());
     std::vector<std::string> written;
     for (const std::string& value : values)
       written.push_back(quote_if_needed(value));

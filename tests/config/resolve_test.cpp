@@ -252,6 +252,16 @@ TEST(ResolveData, HDF5FilesNeedInputsLabelsAndAxesThatFit) {
               HasSubstr("names packed shards, but data.files"));
   EXPECT_THAT(refusal(in_place, {"data.inputs=[]"}), HasSubstr("data.inputs=[]: not set"));
   EXPECT_THAT(refusal(in_place, {"data.target="}), HasSubstr("give the path of the labels"));
+  EXPECT_THAT(refusal(in_place, {"data.target=[a, \"\"]"}), HasSubstr("give the path"));
+  const Config several = resolved(in_place, {"data.target=[a, b]"});
+  EXPECT_EQ(several.data.target, (std::vector<std::string>{"a", "b"}));
+  EXPECT_THAT(to_yaml(several), HasSubstr("  target: [a, b]\n"));
+  EXPECT_THAT(to_yaml(resolved(in_place, {"data.target=a"})), HasSubstr("  target: a\n"))
+      << "as earlier versions wrote it";
+  EXPECT_THAT(to_yaml(default_config()), HasSubstr("  target: \"\"\n"));
+  EXPECT_THAT(refusal(in_place, {"data.target_mean=[1, 2]", "data.target_std=[1]"}),
+              HasSubstr("data.target_mean has 2 numbers and data.target_std 1"));
+  EXPECT_THAT(refusal(in_place, {"data.target_std=[1]"}), HasSubstr("one of each per number"));
   EXPECT_THAT(refusal(in_place, {"data.axes=HH"}), HasSubstr("is not an order of axes"));
   EXPECT_THAT(refusal(in_place, {"data.axes=NHW"}), HasSubstr("use samples: axis"));
   EXPECT_THAT(refusal(in_place, {"data.samples=axis"}), HasSubstr("has no N"));

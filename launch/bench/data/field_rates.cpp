@@ -35,7 +35,7 @@ struct FieldWork {
 FieldWork make_work(const FieldBench& bench) {
   const FieldOptions options{{.files = {bench.files},
                               .inputs = {bench.input},
-                              .target = bench.target,
+                              .target = {bench.target},
                               .axes = bench.axes,
                               .not_finite = NotFinite::refuse}};
   const auto files = expand_files(options.files);

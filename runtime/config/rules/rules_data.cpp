@@ -26,7 +26,13 @@ void check_axes(const Subject& subject) {
   const auto has = [&](char axis) { return letters.find(axis) != std::string::npos; };
   const bool once = std::ranges::adjacent_find(letters) == letters.end();
   const bool known = letters.find_first_not_of("CDHNTW") == std::string::npos;
-  if (!once || !known || !has('H') || !has('W') || (has('D') && has('T'))) {
+  const bool volumes = subject.family().volumes;
+  if (volumes && once && known && has('H') && has('W') && !has('D')) {
+    refuse(subject, "data.axes",
+           "{} has no D, but model.family: {} reads volumes; say where their depth is, as in DHWC",
+           data.axes, subject.config.model.family);
+  }
+  if (!once || !known || !has('H') || !has('W') || (has('D') && has('T') && !volumes)) {
     refuse(subject, "data.axes",
            "{} is not an order of axes; write H and W, and, if the inputs have them, C (channels), "
            "T (steps) or D (depth), and N (samples), each once, as in HWC, CHW, NTHW or DHW",
@@ -90,6 +96,20 @@ void check_parts(const Subject& subject) {
   }
 }
 
+void check_crop(const Subject& subject) {
+  const std::vector<std::int64_t>& crop = subject.config.data.crop;
+  const bool volumes = subject.family().volumes;
+  const std::size_t starts = volumes ? 3 : 2;
+  if (crop.empty()) return;
+  if (crop.size() != 2 * starts ||
+      std::ranges::find(crop.begin() + static_cast<std::ptrdiff_t>(starts), crop.end(), 0) !=
+          crop.end()) {
+    refuse(subject, "data.crop", "expected {}",
+           volumes ? "front, top, left, depth, height and width of a volume; the last three above 0"
+                   : "top, left, height and width; height and width above 0");
+  }
+}
+
 [[noreturn]] void refuse_second_kind(const Subject& subject, std::string_view other) {
   refuse(subject, "data.images", "and {} both say what to train on or to evaluate on; remove one",
          other);
@@ -111,12 +131,16 @@ void check_files(const Subject& subject) {
            "not set; give the paths of the input's data sets, which trireme data inspect FILE "
            "prints");
   }
-  if (data.target.empty()) {
+  if (data.target.empty() || std::ranges::find(data.target, "") != data.target.end()) {
     refuse(subject, "data.target",
            "not set; give the path of the labels, path@attribute or @attribute");
   }
-  if (!data.crop.empty() && (data.crop.size() != 4 || data.crop[2] == 0 || data.crop[3] == 0)) {
-    refuse(subject, "data.crop", "expected top, left, height and width; height and width above 0");
+  check_crop(subject);
+  if (data.target_mean.size() != data.target_std.size()) {
+    refuse(subject, data.target_mean.empty() ? "data.target_std" : "data.target_mean",
+           "data.target_mean has {} numbers and data.target_std {}; give one of each per number to "
+           "predict, or neither",
+           data.target_mean.size(), data.target_std.size());
   }
   if (data.validation_fraction > 0 && !data.validation_files.empty()) {
     refuse(subject, "data.validation_fraction",

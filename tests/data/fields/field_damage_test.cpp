@@ -37,7 +37,7 @@ class FieldDamage : public testing::Test {
     return path(name);
   }
   [[nodiscard]] FieldOptions options() const {
-    return {{.files = {directory_.path()}, .inputs = {"data"}, .target = "label"}};
+    return {{.files = {directory_.path()}, .inputs = {"data"}, .target = {"label"}}};
   }
   static std::vector<FileIndex> indexes_of(const FieldOptions& options) {
     return scan_in_children(expand_files(options.files), scan_request(options), 1);
@@ -115,9 +115,9 @@ TEST_F(FieldDamage, MissingFieldsAreNamed) {
   other.inputs = {"climate/data"};
   expect_refused(other, "a.h5", "holds no /climate/data");
   other = options();
-  other.target = "data@class";
+  other.target = {"data@class"};
   expect_refused(other, "a.h5", "data", "no attribute class");
-  other.target = "/";
+  other.target = {"/"};
   expect_refused(other, "a.h5", "is a group");
 }
 
@@ -142,12 +142,12 @@ TEST_F(FieldDamage, ShapesThatDifferAreNamedWithBothFiles) {
 
 TEST_F(FieldDamage, InvalidLabelsAreNamed) {
   FieldOptions three = options();
-  three.classes = 3;
+  three.predicted.classes = 3;
   for (const double label : {3.0, -1.0}) {
     write("a.h5", small, label);
     expect_refused(three, "a.h5", "label", "but there are 3 classes");
   }
-  three.target = "data";
+  three.target = {"data"};
   expect_refused(three, "a.h5", "data", "one number per sample");
 }
 
@@ -346,7 +346,7 @@ TEST_F(FieldDamage, VirtualDataSetsAreReadFromTheirSources) {
   FieldOptions joined{{.files = {path("all.h5")},
                        .samples = SampleUnit::axis,
                        .inputs = {"data"},
-                       .target = "label",
+                       .target = {"label"},
                        .axes = "NHW"}};
 
   const auto data = open(joined);

@@ -38,13 +38,18 @@ class FieldData : public testing::Test {
   [[nodiscard]] static std::vector<float> values(const FieldDataset& data, std::int64_t index,
                                                  std::int32_t* label = nullptr) {
     std::vector<float> sample(static_cast<std::size_t>(data.layout().inputs.count()));
-    std::int32_t target = -7;
-    data.read(index, std::as_writable_bytes(std::span(sample)), {&target, 1});
-    if (label != nullptr) *label = target;
+    std::vector<std::int32_t> targets(static_cast<std::size_t>(data.layout().targets.count()), -7);
+    data.read(index, std::as_writable_bytes(std::span(sample)), targets);
+    if (label != nullptr) *label = targets.front();
     return sample;
   }
+  [[nodiscard]] static std::int32_t label(const FieldDataset& data, std::int64_t index) {
+    std::int32_t target = -7;
+    data.read_targets(index, {&target, 1});
+    return target;
+  }
   [[nodiscard]] FieldOptions options() const {
-    return {{.files = {directory_.path()}, .inputs = {"climate/data"}, .target = "@label"}};
+    return {{.files = {directory_.path()}, .inputs = {"climate/data"}, .target = {"@label"}}};
   }
 
   const TemporaryDirectory directory_;

@@ -164,7 +164,7 @@ TEST_F(FieldData, AxesChannelsAndSeveralInputsAreOneImage) {
   }
   FieldOptions options{{.files = {path("a.h5")},
                         .inputs = {"wind", "rain"},
-                        .target = "storm",
+                        .target = {"storm"},
                         .axes = "CHW",
                         .input_channels = {4, 0, 2}}};
 
@@ -194,7 +194,7 @@ TEST_F(FieldData, SamplesLieAlongAnAxisAndShareChunksThatAreDecodedOnce) {
   const FieldDataset data = open({{.files = {path("a.h5")},
                                    .samples = SampleUnit::axis,
                                    .inputs = {"x"},
-                                   .target = "y",
+                                   .target = {"y"},
                                    .axes = "NHW"}});
   ASSERT_EQ(data.size(), 10);
 
@@ -227,7 +227,7 @@ TEST_F(FieldData, ChunksThatAreDecodedAgainAreCountedWithTheMemoryThatKeepsThem)
   FieldOptions of_file{{.files = {path("a.h5")},
                         .samples = SampleUnit::axis,
                         .inputs = {"x"},
-                        .target = "y",
+                        .target = {"y"},
                         .axes = "NHW",
                         .cache_megabytes = 130e-6}};  // one chunk
   const FieldDataset data = open(of_file);
@@ -249,7 +249,7 @@ TEST_F(FieldData, WindowsOfStepsAreSamplesWithTheLabelOfALaterStep) {
   const FieldDataset data = open({{.files = {path("a.h5")},
                                    .samples = SampleUnit::axis,
                                    .inputs = {"flow"},
-                                   .target = "event",
+                                   .target = {"event"},
                                    .axes = "NTHW",
                                    .window = 3,
                                    .window_stride = 2,
@@ -278,7 +278,7 @@ TEST_F(FieldData, GroupsAreSamples) {
   const FieldDataset data = open({{.files = {path("a.h5")},
                                    .samples = SampleUnit::group,
                                    .inputs = {"image"},
-                                   .target = "@kind",
+                                   .target = {"@kind"},
                                    .axes = "HW"}});
 
   ASSERT_EQ(data.size(), 3);

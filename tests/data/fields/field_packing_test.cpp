@@ -36,7 +36,7 @@ class FieldPacking : public FieldData {
   [[nodiscard]] FieldOptions of_file() const {
     return {{.files = {path("a.nc")},
              .inputs = {"t"},
-             .target = "@label",
+             .target = {"@label"},
              .axes = "HW",
              .not_finite = NotFinite::keep}};
   }

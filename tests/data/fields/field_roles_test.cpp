@@ -28,7 +28,7 @@ TEST_F(FieldData, MaskedInputsAreIgnoredAndZeroAfterScaling) {
   FieldOptions one{{.files = {path("a.h5")},
                     .samples = SampleUnit::axis,
                     .inputs = {"u"},
-                    .target = "labels",
+                    .target = {"labels"},
                     .mask = "each",
                     .axes = "NHWC"}};
   one.scale = {.subtract = {100, 100}, .multiply = {2, 2}};
@@ -72,7 +72,7 @@ TEST_F(FieldData, WeightsAreReadPerSampleAndInvalidOnesRefused) {
   FieldOptions one{{.files = {path("a.h5")},
                     .samples = SampleUnit::axis,
                     .inputs = {"u"},
-                    .target = "labels",
+                    .target = {"labels"},
                     .weight = "importance",
                     .axes = "NHW"}};
   const FieldDataset data = open(one);
@@ -107,23 +107,23 @@ TEST_F(FieldData, LabelsThatAreTextBecomeClassesInSortedOrder) {
   FieldOptions one{{.files = {path("a.h5")},
                     .samples = SampleUnit::axis,
                     .inputs = {"u"},
-                    .target = "fixed",
+                    .target = {"fixed"},
                     .axes = "NHW"}};
-  one.classes = 3;
+  one.predicted.classes = 3;
   for (const char* const target : {"fixed", "varying"}) {
-    one.target = target;
+    one.target = {target};
     const FieldDataset data = open(one);
     EXPECT_THAT(data.id_names().classes, testing::ElementsAre("calm", "rain", "storm"));
-    EXPECT_EQ(data.label(0), 2);
-    EXPECT_EQ(data.label(1), 0);
-    EXPECT_EQ(data.label(2), 1);
-    EXPECT_EQ(data.label(3), 0);
+    EXPECT_EQ(label(data, 0), 2);
+    EXPECT_EQ(label(data, 1), 0);
+    EXPECT_EQ(label(data, 2), 1);
+    EXPECT_EQ(label(data, 3), 0);
     std::string bytes;
     append_index(bytes, data.indexes().front());
     EXPECT_EQ(parse_indexes(bytes).front(), data.indexes().front());
   }
   one.class_names = {"storm", "rain", "calm"};
-  EXPECT_EQ(open(one).label(0), 0);
+  EXPECT_EQ(label(open(one), 0), 0);
 
   const auto refused = [&](const std::string& what, const std::string& more) {
     expect_error(
@@ -134,12 +134,12 @@ TEST_F(FieldData, LabelsThatAreTextBecomeClassesInSortedOrder) {
   one.class_names = {"storm", "rain", "storm"};
   refused("storm is given twice", "data.class_names");
   one.class_names.clear();
-  one.classes = 2;
+  one.predicted.classes = 2;
   refused("labels have 3 names", "model.classes to at least 3");
-  one.classes = 0;
-  one.target = "long";
+  one.predicted.classes = 0;
+  one.target = {"long"};
   refused("more than 4096 bytes", "long");
-  one.target = "fixed";
+  one.target = {"fixed"};
   one.weight = "varying";
   refused("holds text, but only numbers can be read", "varying");
   one.split_key = "name";
@@ -179,7 +179,7 @@ TEST_F(FieldData, AKeySplitsSamplesForTrainingValidationAndTest) {
   FieldOptions one{{.files = {path("a.h5")},
                     .samples = SampleUnit::axis,
                     .inputs = {"u"},
-                    .target = "y",
+                    .target = {"y"},
                     .axes = "NHW"}};
   one.subset = Subset::training;
   const auto samples = [&](Subset subset) {
@@ -227,7 +227,7 @@ TEST_F(FieldData, TheNameOfAFileOrGroupMayBeTheKey) {
   part.subset = Subset::validation;
   const FieldDataset validation = open(part);
   ASSERT_EQ(validation.size(), 1);
-  EXPECT_EQ(validation.label(0), 3);
+  EXPECT_EQ(label(validation, 0), 3);
   part.subset = Subset::training;
   const FieldDataset training = open(part);
   EXPECT_EQ(training.size(), 3);

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/fields/sample_targets.h"
+
+#include <fmt/ranges.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "data/fields/storage/element_type.h"
+#include "runtime/base/error.h"
+#include "runtime/nn/batch.h"
+
+namespace trireme {
+
+SampleTargets::SampleTargets(const FieldOptions& options)
+    : options_(options), spec_(options.predicted), class_names_(options.class_names) {
+  TRIREME_EXPECTS(spec_.kind != TargetKind::tokens, "files of numbers have no tokens");
+  if (spec_.kind != TargetKind::values && options.target.size() != 1)
+    fail(ExitCode::config,
+         "data.target: names {} data sets, but the model predicts {}; name one, with a class per "
+         "{}",
+         options.target.size(), spec_.kind == TargetKind::label ? "a class" : "a map of classes",
+         spec_.kind == TargetKind::label ? "sample" : "pixel");
+  const auto refuse = [](std::string_view key, std::string_view needs) {
+    fail(ExitCode::config, "{}: has no effect: the model does not predict {}; remove it", key,
+         needs);
+  };
+  if (spec_.kind != TargetKind::values && !options.target_mean.empty())
+    refuse("data.target_mean", "numbers");
+  if (spec_.kind == TargetKind::values && !options.class_names.empty())
+    refuse("data.class_names", "classes");
+  if (spec_.kind != TargetKind::pixels && options.ignored_class != ignored_target)
+    refuse("data.ignored_class", "maps of classes");
+}
+
+void SampleTargets::require(const UnitFields& unit, const SampleShape& shape) {
+  switch (spec_.kind) {
+    case TargetKind::label:
+      return require_numbers(unit, unit.targets().front(), shape, "a label");
+    case TargetKind::values:
+      return require_values(unit, shape);
+    default:
+      break;
+  }
+  require_map(unit, unit.targets().front(), shape, MapRole::target);
+  spec_.shape = shape.pixels();
+}
+
+void SampleTargets::require_values(const UnitFields& unit, const SampleShape& shape) {
+  std::uint64_t all = 0;
+  std::vector<std::string> counts;
+  for (const StoredField& field : unit.targets()) {
+    const auto place = place_of_numbers(unit, field, shape);
+    if (!place)
+      fail(ExitCode::data,
+           "{}: {}: is {}, but the numbers to predict need {} as the first axis; data.target names "
+           "data sets or attributes with one or more numbers per sample",
+           unit.name(), field.name, fmt::join(field.extents, " x "),
+           shape.windowed() ? "the samples, then the steps," : "the samples");
+    all += place->count;
+    counts.push_back(fmt::format("{} has {}", field.name, place->count));
+  }
+  const auto count = static_cast<std::int64_t>(all);
+  constexpr std::uint64_t most = 1 << 20;
+  if (spec_.shape.rank() == 0 && !known_ && all <= most) spec_.shape = Shape{count};
+  if (!known_ && !options_.target_mean.empty() && options_.target_mean.size() != all)
+    fail(ExitCode::data,
+         "data.target_mean: has {} numbers, but samples of {} have {} to predict ({})",
+         options_.target_mean.size(), unit.name(), all, fmt::join(counts, ", "));
+  known_ = true;
+  if (spec_.shape == Shape{count}) return;
+  fail(ExitCode::data,
+       "{}: data.target gives {} numbers per sample ({}), but {} {}; name other data sets, or set "
+       "model.targets: {}",
+       unit.name(), all, fmt::join(counts, ", "),
+       options_.predicted.shape.rank() == 0 ? "other samples have" : "the model predicts",
+       spec_.shape.count(), all);
+}
+
+void SampleTargets::take_names(std::span<const UnitFields> units) {
+  if (spec_.kind == TargetKind::values) return;
+  const auto target = [](const UnitFields& unit) -> const StoredField& {
+    return unit.targets().front();
+  };
+  const bool text = target(units.front()).is_text();
+  std::set<std::string> all;
+  for (const UnitFields& unit : units) {
+    if (target(unit).is_text() != text)
+      fail(ExitCode::data, "{}: {}: labels are {} here, but {} in {}", unit.name(),
+           target(unit).name, text ? "numbers" : "text", text ? "text" : "numbers",
+           units.front().name());
+    all.insert(target(unit).names.begin(), target(unit).names.end());
+  }
+  if (text && class_names_.empty()) class_names_.assign(all.begin(), all.end());
+  for (const std::string& name : class_names_) {
+    if (!numbers_.emplace(name, static_cast<std::int32_t>(numbers_.size())).second)
+      fail(ExitCode::data, "data.class_names: {} is given twice", name);
+  }
+  if (spec_.classes > 0 && numbers_.size() > static_cast<std::size_t>(spec_.classes)) {
+    fail(ExitCode::data,
+         "{}: labels have {} names, more than model.classes = {}; set model.classes "
+         "to at least {}",
+         units.front().name(), numbers_.size(), spec_.classes, numbers_.size());
+  }
+  for (const UnitFields& unit : units) {
+    for (const std::string& name : target(unit).names) {
+      if (!numbers_.contains(name))
+        fail(ExitCode::data,
+             "{}: {}: the label {} is not one of the classes {}; list all classes in "
+             "data.class_names",
+             unit.name(), target(unit).name, name, fmt::join(class_names_, ", "));
+    }
+  }
+}
+
+double SampleTargets::classes() const {
+  if (!numbers_.empty()) return static_cast<double>(numbers_.size());
+  return spec_.classes > 0 ? static_cast<double>(spec_.classes) : 2147483647.0;
+}
+
+bool SampleTargets::is_class(double value) const {
+  return value >= 0 && value < classes() && value == std::floor(value);
+}
+
+void SampleTargets::read(const FieldReader& reader, const UnitFields& unit,
+                         const SampleShape& shape, std::uint64_t number,
+                         std::span<std::int32_t> to) const {
+  if (spec_.kind == TargetKind::label) {
+    to[0] = read_label(reader, unit, shape, number);
+  } else if (spec_.kind == TargetKind::pixels) {
+    read_pixels(reader, unit, shape, number, to);
+  } else {
+    read_values(reader, unit, shape, number, to);
+  }
+}
+
+std::int32_t SampleTargets::read_label(const FieldReader& reader, const UnitFields& unit,
+                                       const SampleShape& shape, std::uint64_t number) const {
+  const StoredField& target = unit.targets().front();
+  const double value = read_number(reader, unit, target, element_of(unit, target, shape, number));
+  if (target.is_text()) return numbers_.at(target.names[static_cast<std::size_t>(value)]);
+  if (is_class(value)) return static_cast<std::int32_t>(value);
+  fail(ExitCode::data, "{}: {}: sample {} has the label {}, but there are {} classes, 0 to {}",
+       unit.name(), target.name, number, value, classes(), classes() - 1);
+}
+
+void SampleTargets::read_pixels(const FieldReader& reader, const UnitFields& unit,
+                                const SampleShape& shape, std::uint64_t number,
+                                std::span<std::int32_t> to) const {
+  const StoredField& target = unit.targets().front();
+  thread_local std::vector<float> map;
+  read_map(reader, unit, target, shape, MapRole::target, number, shape.lines(), map);
+  const auto ignored = static_cast<float>(options_.ignored_class);
+  const float end = static_cast<float>(classes());
+  std::uint64_t left_out = 0;
+  for (std::size_t i = 0; i < map.size(); ++i) {
+    const float value = map[i];
+    to[i] = ignored_target;
+    if (value == ignored) continue;
+    if (value >= 0 && value < end) to[i] = static_cast<std::int32_t>(value);
+    if (to[i] >= 0 && static_cast<float>(to[i]) == value) continue;
+    if (std::isnan(value) && options_.not_finite != NotFinite::refuse) {
+      ++left_out;
+      continue;
+    }
+    fail(ExitCode::data,
+         "{}: {}: sample {} has the class {} at {}, but there are {} classes, 0 to {}; set "
+         "model.classes to more, or data.ignored_class: {} if it is no class",
+         unit.name(), target.name, number, value, shape.pixel_text(i), classes(), classes() - 1,
+         value);
+  }
+  left_out_ += left_out;
+}
+
+void SampleTargets::read_values(const FieldReader& reader, const UnitFields& unit,
+                                const SampleShape& shape, std::uint64_t number,
+                                std::span<std::int32_t> to) const {
+  thread_local std::vector<std::byte> stored;
+  std::size_t next = 0;
+  for (const StoredField& field : unit.targets()) {
+    read_numbers(reader, unit, field, shape, number, stored);
+    for (std::size_t at = 0; at < stored.size(); at += field.type.bytes, ++next) {
+      const double value = to_double(field.type, field.packing, stored.data() + at);
+      const bool scaled = !options_.target_mean.empty();
+      auto result = static_cast<float>(
+          scaled ? (value - options_.target_mean[next]) / options_.target_std[next] : value);
+      if (!std::isfinite(result)) {
+        if (options_.not_finite == NotFinite::refuse)
+          fail(ExitCode::data,
+               "{}: {}: sample {} has {} as number {} to predict{}; data.not_finite: zero or keep "
+               "leaves such numbers out of the loss",
+               unit.name(), field.name, number, value, next,
+               std::isfinite(value) ? ", which is too large for float32" : "");
+        result = std::numeric_limits<float>::quiet_NaN();
+        ++left_out_;
+      }
+      to[next] = std::bit_cast<std::int32_t>(result);
+    }
+  }
+}
+
+}  // namespace trireme

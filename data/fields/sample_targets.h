@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the models predict: the classes of samples or of their pixels, or numbers. Private to this
+// folder.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "data/fields/sample_numbers.h"
+#include "data/fields/sample_shape.h"
+#include "runtime/config/target_spec.h"
+
+namespace trireme {
+
+class SampleTargets {
+ public:
+  // `options` must outlive it.
+  explicit SampleTargets(const FieldOptions& options);
+
+  // For each unit, in order. Raises ExitCode::data, naming file, data set and the fix, unless its
+  // targets are of the kind and number that the model predicts.
+  void require(const UnitFields& unit, const SampleShape& shape);
+  // After all units: names the classes of texts by all files, sorted, unless they are given.
+  void take_names(std::span<const UnitFields> units);
+
+  // With the shape of a sample's targets.
+  [[nodiscard]] const TargetSpec& spec() const { return spec_; }
+  [[nodiscard]] const std::vector<std::string>& class_names() const { return class_names_; }
+
+  // Of sample `number` of a unit: classes, or the bits of floats. Thread-safe. Raises
+  // ExitCode::data naming file, data set, place and value.
+  void read(const FieldReader& reader, const UnitFields& unit, const SampleShape& shape,
+            std::uint64_t number, std::span<std::int32_t> to) const;
+  // Those that were missing, NaN or infinite, and left out.
+  [[nodiscard]] std::uint64_t left_out() const { return left_out_; }
+
+ private:
+  void require_values(const UnitFields& unit, const SampleShape& shape);
+  [[nodiscard]] double classes() const;
+  [[nodiscard]] bool is_class(double value) const;
+  [[nodiscard]] std::int32_t read_label(const FieldReader& reader, const UnitFields& unit,
+                                        const SampleShape& shape, std::uint64_t number) const;
+  void read_pixels(const FieldReader& reader, const UnitFields& unit, const SampleShape& shape,
+                   std::uint64_t number, std::span<std::int32_t> to) const;
+  void read_values(const FieldReader& reader, const UnitFields& unit, const SampleShape& shape,
+                   std::uint64_t number, std::span<std::int32_t> to) const;
+
+  const FieldOptions& options_;
+  TargetSpec spec_;
+  bool known_ = false;  // spec_.shape is final
+  std::vector<std::string> class_names_;
+  std::unordered_map<std::string, std::int32_t> numbers_;  // of class names
+  mutable std::atomic<std::uint64_t> left_out_ = 0;
+};
+
+}  // namespace trireme
