@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cctype>
 #include <cmath>
 #include <limits>
@@ -106,6 +107,43 @@ Looked look(const FieldDataset& data) {
   return result;
 }
 
+// For cubes with numbers to predict.
+std::string volume_model_text(const FieldDataset& data) {
+  return fmt::format(
+      "run: {{directory: runs/described}}\n"
+      "model: {{family: cosmoflow, size: {}, channels: {}, targets: {}}}\n",
+      data.shape().height(), data.shape().channels(), data.layout().targets.count());
+}
+
+// Brings numbers to predict to -1 to 1 unless they are about there.
+std::string target_scale_text(const FieldDataset& data) {
+  constexpr double largest = std::numeric_limits<double>::max();
+  std::vector<std::int32_t> bits(static_cast<std::size_t>(data.layout().targets.count()));
+  std::vector<double> low(bits.size(), largest), high(bits.size(), -largest);
+  for (std::int64_t i = 0; i < data.size(); ++i) {
+    data.read_targets(i, bits);
+    for (std::size_t k = 0; k < bits.size(); ++k) {
+      const double value = std::bit_cast<float>(bits[k]);
+      if (!std::isfinite(value)) continue;
+      low[k] = std::min(low[k], value);
+      high[k] = std::max(high[k], value);
+    }
+  }
+  constexpr double about_one = 1.2;
+  bool scaled = true;
+  for (std::size_t k = 0; k < bits.size(); ++k) {
+    if (low[k] > high[k]) low[k] = high[k] = 0;  // missing in all samples
+    scaled = scaled && low[k] >= -about_one && high[k] <= about_one;
+    const double middle = (low[k] + high[k]) / 2, half = (high[k] - low[k]) / 2;
+    low[k] = middle;
+    high[k] = half > 0 ? half : 1;
+  }
+  if (scaled) return "";
+  return fmt::format(
+      "  target_mean: [{:.6g}]\n  target_std: [{:.6g}]    # all are then from about -1 to 1\n",
+      fmt::join(low, ", "), fmt::join(high, ", "));
+}
+
 std::string config_text(const std::vector<std::string>& names, const Guess& found,
                         const FieldDataset& data, std::int64_t classes) {
   const SampleShape& shape = data.shape();
@@ -117,7 +155,9 @@ std::string config_text(const std::vector<std::string>& names, const Guess& foun
     deviations.push_back(of.deviation > 0 ? of.deviation : 1.0);
     not_finite += of.not_finite;
   }
-  std::string text = model_text(shape.height(), shape.width(), shape.channels(), classes);
+  std::string text = found.predicted == TargetKind::values
+                         ? volume_model_text(data)
+                         : model_text(shape.height(), shape.width(), shape.channels(), classes);
   text += "data:\n";
   text += fmt::format("  files: {}\n", yaml_list(names));
   if (data.size() >= 20) text += "  validation_fraction: 0.1\n";
@@ -129,6 +169,9 @@ std::string config_text(const std::vector<std::string>& names, const Guess& foun
         "  not_finite: zero    # {} values of {} samples are missing, NaN or infinite\n",
         not_finite, looked.samples);
   }
+  if (found.predicted == TargetKind::values) text += target_scale_text(data);
+  if (data.input_transform() == InputTransform::log1p)
+    text += "  transform: log1p    # counts, from 0 on\n";
   text += fmt::format(
       "  scaling: mean_std   # of {} samples; of all: trireme data inspect --statistics\n",
       looked.samples);
@@ -164,17 +207,52 @@ Labels look_at_labels(const FieldDataset& data, const std::string& name) {
   return labels;
 }
 
+Description described_cubes(const Guess& found, const std::vector<std::string>& names,
+                            const FieldDataset& data, FieldOptions options) {
+  const StoredField& input = data.indexes().front().units.front().fields.front();
+  const auto counts = [](const ChannelStatistics& of) { return of.minimum >= 0; };
+  const bool whole = input.type.kind == ElementKind::signed_integer ||
+                     input.type.kind == ElementKind::unsigned_integer;
+  if (whole && std::ranges::all_of(look(data).channels, counts))
+    options.transform = InputTransform::log1p;
+  const FieldDataset transformed(data.indexes(), options);
+  return {fmt::format("# {} samples of {} with {} channels; {} numbers to predict\n", data.size(),
+                      data.shape().size_text(), data.shape().channels(),
+                      data.layout().targets.count()) +
+              config_text(names, found, transformed, 0),
+          ""};
+}
+
+// What maps of classes hold; no family of models that are printed here predicts such.
+std::string why_no_maps(const FieldDataset& data, const FieldOptions& options) {
+  constexpr std::int64_t looked = 8;
+  std::vector<std::int32_t> map(static_cast<std::size_t>(data.layout().targets.count()));
+  std::int32_t most = 0;
+  for (std::int64_t i = 0; i < std::min(looked, data.size()); ++i) {
+    data.read_targets(i, map);
+    most = std::max(most, std::ranges::max(map));
+  }
+  return fmt::format(
+      "{} holds maps of classes, 0 to {}, for {} samples of {} with {} channels; they need a model "
+      "that predicts maps, which this command does not know",
+      options.target.front(), most, data.size(), data.shape().size_text(), data.shape().channels());
+}
+
 // A config that trains on `found` in all files, or why there is none. Raises ExitCode::data if they
 // form no data set.
 Description described_as(const Guess& found, const std::vector<std::string>& names,
                          const std::vector<std::string>& files, std::size_t processes) {
-  const FieldOptions options{{.files = names,
-                              .samples = found.unit,
-                              .inputs = {found.input},
-                              .target = {found.target},
-                              .axes = found.axes,
-                              .not_finite = NotFinite::keep}};
+  FieldOptions options{{.files = names,
+                        .samples = found.unit,
+                        .inputs = {found.input},
+                        .target = {found.target},
+                        .axes = found.axes,
+                        .not_finite = NotFinite::keep}};
+  if (found.is_volume()) options.depth = any_depth;
+  options.predicted.kind = found.predicted;
   const FieldDataset data(scan_in_children(files, scan_request(options), processes), options);
+  if (found.predicted == TargetKind::values) return described_cubes(found, names, data, options);
+  if (found.predicted == TargetKind::pixels) return {"", why_no_maps(data, options)};
   const Labels labels = look_at_labels(data, found.target);
   if (!labels.problem.empty()) return {"", labels.problem};
   const std::vector<std::string> class_names = data.id_names().classes;

@@ -15,7 +15,8 @@ namespace trireme {
 
 // A config that trains on the names (files, directories, patterns), after comments on the first
 // file's content: shapes, types, storage, ranges and NaNs. Takes the largest data set as input and
-// the most label-like one as target. Raises ExitCode::data if the first file is unreadable.
+// the most label-like one as target; of a cube also floats. Raises ExitCode::data if the first file
+// is unreadable.
 [[nodiscard]] Description describe_files(const DataPlace& place);
 
 // Whether something of this name is likely a label.

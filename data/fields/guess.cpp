@@ -156,6 +156,58 @@ std::string axes_of(std::span<const std::uint64_t> extents) {
   return extents.front() < extents.back() ? "CHW" : "HWC";
 }
 
+// The axes of a cube of numbers with or without channels; "" if it is none.
+std::string axes_of_cube(std::span<const std::uint64_t> extents) {
+  const auto is_cube = [&](std::size_t first) {
+    return extents[first] == extents[first + 1] && extents[first] == extents[first + 2];
+  };
+  if (extents.size() == 3) return is_cube(0) ? "DHW" : "";
+  if (extents.size() != 4) return "";
+  return is_cube(0) ? "DHWC" : is_cube(1) ? "CDHW" : "";
+}
+
+bool is_float(const StoredField& field) {
+  return !field.is_text() && !is_integer(field);
+}
+
+// A cube with numbers to predict for each sample: several floats, or one with a label-like name.
+// `samples`: whether the first axis counts them.
+void add_cubes(const FileListing& listing, const std::vector<StoredField>& fields,
+               const StoredField& input, bool samples, std::vector<Guess>& to) {
+  if (input.extents.size() < (samples ? 4U : 3U)) return;
+  const std::string axes = axes_of_cube(std::span(input.extents).subspan(samples ? 1 : 0));
+  if (axes.empty() || listing.is_reserved(input)) return;
+  constexpr std::uint64_t most = 64;
+  const std::uint64_t along = samples ? input.extents.front() : 1;
+  for (const bool sounds : {true, false}) {
+    for (const StoredField& field : fields) {
+      const std::uint64_t count = field.elements() / along;
+      const bool fits = count * along == field.elements() && count >= (sounds ? 1U : 2U) &&
+                        count <= most &&
+                        (!samples || (!field.extents.empty() && field.extents.front() == along));
+      if (!fits || !is_float(field) || &field == &input || listing.is_reserved(field)) continue;
+      if (sounds_like_label(field.name) != sounds) continue;
+      to.push_back({samples ? SampleUnit::axis : SampleUnit::file, input.name,
+                    (samples ? "N" : "") + axes, field.name, TargetKind::values});
+    }
+  }
+}
+
+// A data set with the input's extents but for channels.
+void add_maps(const FileListing& listing, const std::vector<StoredField>& fields,
+              const StoredField& input, const std::string& axes, std::vector<Guess>& to) {
+  std::vector<std::uint64_t> extents = input.extents;
+  const std::size_t channel = axes.find('C');
+  if (channel != axes.npos) extents.erase(extents.begin() + static_cast<std::ptrdiff_t>(channel));
+  for (const StoredField& field : fields) {
+    if (field.extents != extents || field.is_text() || &field == &input) continue;
+    if (listing.is_reserved(field) || !(is_integer(field) || sounds_like_label(field.name)))
+      continue;
+    to.push_back({axes.find('N') == axes.npos ? SampleUnit::file : SampleUnit::axis, input.name,
+                  axes, field.name, TargetKind::pixels});
+  }
+}
+
 std::string without_group(const std::string& name, const std::string& group) {
   return name.substr(group.size() + (name[group.size()] == '/' ? 1 : 0));
 }
@@ -213,14 +265,9 @@ void add_beside(const std::vector<StoredField>& fields, const StoredField& input
   }
 }
 
-}  // namespace
-
-Guesses guess_samples(const std::vector<StoredField>& fields) {
-  const FileListing listing(fields);
-  const StoredField* const input = largest_input(listing, fields);
-  if (input == nullptr) return {};
-  // MATLAB stores arrays with reversed axes.
-  const bool reversed = !listing.text(input->name, "MATLAB_class").empty();
+// The likely labels of an input.
+Guesses guess_labels(const FileListing& listing, const std::vector<StoredField>& fields,
+                     const StoredField* input, bool reversed) {
   const auto axes = [&](std::span<const std::uint64_t> extents) {
     std::string letters = axes_of(extents);
     if (reversed) std::swap(letters[letters.find('H')], letters[letters.find('W')]);
@@ -231,7 +278,7 @@ Guesses guess_samples(const std::vector<StoredField>& fields) {
   const auto add = [&](SampleUnit unit, const std::string& name, const std::string& letters,
                        const std::vector<std::string>& labels) {
     for (const std::string& label : labels)
-      result.likely.push_back({unit, name, letters, label});
+      result.likely.push_back({unit, name, letters, label, TargetKind::label});
     return !labels.empty();
   };
   if (extents.size() >= 3) {
@@ -255,9 +302,40 @@ Guesses guess_samples(const std::vector<StoredField>& fields) {
       return result;
   }
   add_beside(fields, *input, result);
-  if (!add(SampleUnit::file, input->name, axes(extents),
-           labels_among(listing, fields, 1, input->name)))
-    result.likely.push_back({SampleUnit::file, input->name, axes(extents), ""});
+  add(SampleUnit::file, input->name, axes(extents), labels_among(listing, fields, 1, input->name));
+  return result;
+}
+
+}  // namespace
+
+Guesses guess_samples(const std::vector<StoredField>& fields) {
+  const FileListing listing(fields);
+  const StoredField* const input = largest_input(listing, fields);
+  if (input == nullptr) return {};
+  // MATLAB stores arrays with reversed axes.
+  const bool reversed = !listing.text(input->name, "MATLAB_class").empty();
+  Guesses result = guess_labels(listing, fields, input, reversed);
+  if (!reversed) {
+    std::vector<Guess> cubes;
+    for (const bool samples : {false, true})
+      add_cubes(listing, fields, *input, samples, cubes);
+    // Behind integers that are named like labels.
+    const auto certain = [&](const Guess& guess) {
+      const auto field = std::ranges::find(fields, guess.target, &StoredField::name);
+      return sounds_like_label(guess.target) && (field == fields.end() || !is_float(*field));
+    };
+    result.likely.insert(std::ranges::find_if_not(result.likely, certain), cubes.begin(),
+                         cubes.end());
+    const std::span extents(input->extents);
+    add_maps(listing, fields, *input, axes_of(extents), result.likely);
+    if (extents.size() >= 3)
+      add_maps(listing, fields, *input, "N" + axes_of(extents.subspan(1)), result.likely);
+  }
+  if (result.likely.empty()) {
+    std::string letters = axes_of(input->extents);
+    if (reversed) std::swap(letters[letters.find('H')], letters[letters.find('W')]);
+    result.likely.push_back({SampleUnit::file, input->name, letters, "", TargetKind::label});
+  }
   return result;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Guesses which data set of a file a run would read and what its labels could be: from names,
-// extents and reserved names of HDF5, netCDF, PyTables and MATLAB. A pure function of a listing.
-// Private to this folder.
+// Guesses which data set of a file a run would read and what its labels, or other targets, could
+// be: from names, extents and reserved names of HDF5, netCDF, PyTables and MATLAB. A pure function
+// of a listing. Private to this folder.
 #pragma once
 
 #include <string>
@@ -9,17 +9,23 @@
 
 #include "data/fields/storage/field_index.h"
 #include "runtime/config/choices.h"
+#include "runtime/config/target_spec.h"
 
 namespace trireme {
 
 struct Guess {
   SampleUnit unit = SampleUnit::file;
   std::string input, axes;
-  std::string target;  // "" if nothing can be a label
+  std::string target;                        // "" if nothing can be a target
+  TargetKind predicted = TargetKind::label;  // values: the input is a volume
+
+  [[nodiscard]] bool is_volume() const {
+    return predicted != TargetKind::label && axes.find('D') != std::string::npos;
+  }
 };
 
 struct Guesses {
-  // One input with each of its possible labels, the most likely first. None: no data set has rows
+  // One input with each of its possible targets, the most likely first. None: no data set has rows
   // and columns.
   std::vector<Guess> likely{};
   std::vector<std::string> beside{};  // data sets with the input's name in other groups: "val/x"

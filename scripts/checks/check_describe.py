@@ -38,6 +38,7 @@ def hdf5(contents):
     return write
 
 
+CUBE = numpy.random.default_rng(3).integers(0, 50, (12, 12, 12, 4)).astype("f4")
 SCAN = IMAGES[0, :, :, 0].astype("f4")
 
 
@@ -123,6 +124,15 @@ TABLE = [
     ("two splits", hdf5({"train/x": IMAGES[:16], "train/y": LABELS[:16], "val/x": IMAGES[16:], "val/y": LABELS[16:]}), None,
      ("train/x", "train/y", "NHWC"), "not used: val/x"),
     ("unreadable", hdf5({"records": numpy.zeros((4, 4), [("a", "f4"), ("b", "i4")])}), None, "records of several members", ""),
+    ("cube with numbers", hdf5({"x": CUBE.astype("i2"), "y": numpy.array([0.5, -0.25, 1, 0], "f4")}), None, ("x", "y", "DHWC"),
+     "model: {family: cosmoflow, size: 12, channels: 4, targets: 4}"),
+    ("cubes along an axis", hdf5({"full": numpy.stack([CUBE] * N), "unitPar": numpy.linspace(5, 9, N * 3).reshape(N, 3), "redshift": 0.5}),
+     None, ("full", "unitPar", "NDHWC"), "target_mean: [6.94366, 7, 7.05634]"),
+    ("cube with a class", hdf5({"x": CUBE, "label": 2}), None, ("x", "label", "DHWC"), "family: resnet"),
+    ("map of classes", hdf5({"climate/data": CUBE[0], "climate/labels_0": CUBE[0, :, :, 0].astype("i8") % 3}), None,
+     "climate/labels_0 holds maps of classes, 0 to 2", ""),
+    ("volume with a map", hdf5({"x": CUBE[..., :1], "y": CUBE[..., 0].astype("u1") % 3}), None,
+     "for 1 samples of 12 x 12 x 12 with 1 channels", ""),
     ("Parquet", parquet, None, "parquet", ""),
 ]
 
