@@ -9,6 +9,7 @@
 #include <cctype>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <span>
 #include <unordered_set>
 
@@ -108,11 +109,24 @@ Looked look(const FieldDataset& data) {
 }
 
 // For cubes with numbers to predict.
-std::string volume_model_text(const FieldDataset& data) {
+std::string cube_model_text(const FieldDataset& data) {
   return fmt::format(
       "run: {{directory: runs/described}}\n"
       "model: {{family: cosmoflow, size: {}, channels: {}, targets: {}}}\n",
       data.shape().height(), data.shape().channels(), data.layout().targets.count());
+}
+
+// For images or volumes with maps of classes: levels down to about four pixels.
+std::string map_model_text(const SampleShape& shape, std::int64_t classes) {
+  const auto sides = shape.pixels();
+  const auto shortest = static_cast<std::uint64_t>(std::ranges::min(sides.extents()));
+  return fmt::format(
+      "run: {{directory: runs/described}}\n"
+      "model: {{family: unet, {}image_size: {}, image_width: {}, channels: {}, classes: {}, "
+      "filters: {}, levels: {}}}\n",
+      shape.is_volume() ? fmt::format("depth: {}, ", shape.depth()) : "", shape.height(),
+      shape.width(), shape.channels(), classes, shortest < 64 ? 16 : 32,
+      std::clamp(static_cast<int>(std::bit_width(shortest)) - 3, 1, 4));
 }
 
 // Brings numbers to predict to -1 to 1 unless they are about there.
@@ -144,8 +158,15 @@ std::string target_scale_text(const FieldDataset& data) {
       fmt::join(low, ", "), fmt::join(high, ", "));
 }
 
+// Of labels, or of maps: there a single 255 above them means no class.
+struct Classes {
+  std::int64_t classes = 0;
+  bool ignored = false;
+  std::string problem;  // why there are none, or ""
+};
+
 std::string config_text(const std::vector<std::string>& names, const Guess& found,
-                        const FieldDataset& data, std::int64_t classes) {
+                        const FieldDataset& data, const Classes& of) {
   const SampleShape& shape = data.shape();
   const Looked looked = look(data);
   std::vector<double> means, deviations;
@@ -155,9 +176,10 @@ std::string config_text(const std::vector<std::string>& names, const Guess& foun
     deviations.push_back(of.deviation > 0 ? of.deviation : 1.0);
     not_finite += of.not_finite;
   }
-  std::string text = found.predicted == TargetKind::values
-                         ? volume_model_text(data)
-                         : model_text(shape.height(), shape.width(), shape.channels(), classes);
+  std::string text = found.predicted == TargetKind::values ? cube_model_text(data)
+                     : found.predicted == TargetKind::pixels
+                         ? map_model_text(shape, of.classes)
+                         : model_text(shape.height(), shape.width(), shape.channels(), of.classes);
   text += "data:\n";
   text += fmt::format("  files: {}\n", yaml_list(names));
   if (data.size() >= 20) text += "  validation_fraction: 0.1\n";
@@ -169,6 +191,7 @@ std::string config_text(const std::vector<std::string>& names, const Guess& foun
         "  not_finite: zero    # {} values of {} samples are missing, NaN or infinite\n",
         not_finite, looked.samples);
   }
+  if (of.ignored) text += "  ignored_class: 255\n";
   if (found.predicted == TargetKind::values) text += target_scale_text(data);
   if (data.input_transform() == InputTransform::log1p)
     text += "  transform: log1p    # counts, from 0 on\n";
@@ -180,14 +203,9 @@ std::string config_text(const std::vector<std::string>& names, const Guess& foun
   return text + training_text(data.size());
 }
 
-// Labels of all samples.
-struct Labels {
-  std::int64_t classes = 0;
-  std::string problem;  // why there are none, or ""
-};
-
-Labels look_at_labels(const FieldDataset& data, const std::string& name) {
-  Labels labels;
+// The labels of all samples.
+Classes look_at_labels(const FieldDataset& data, const std::string& name) {
+  Classes labels;
   std::unordered_set<std::int64_t> values;
   for (std::int64_t i = 0; i < data.size(); ++i) {
     std::int32_t value = 0;
@@ -219,23 +237,39 @@ Description described_cubes(const Guess& found, const std::vector<std::string>& 
   return {fmt::format("# {} samples of {} with {} channels; {} numbers to predict\n", data.size(),
                       data.shape().size_text(), data.shape().channels(),
                       data.layout().targets.count()) +
-              config_text(names, found, transformed, 0),
+              config_text(names, found, transformed, {}),
           ""};
 }
 
-// What maps of classes hold; no family of models that are printed here predicts such.
-std::string why_no_maps(const FieldDataset& data, const FieldOptions& options) {
-  constexpr std::int64_t looked = 8;
+Classes look_at_maps(const FieldDataset& data) {
+  constexpr std::int64_t looked = 64, most = 1000, no_class = 255;
+  const std::int64_t samples = std::min(looked, data.size());
   std::vector<std::int32_t> map(static_cast<std::size_t>(data.layout().targets.count()));
-  std::int32_t most = 0;
-  for (std::int64_t i = 0; i < std::min(looked, data.size()); ++i) {
-    data.read_targets(i, map);
-    most = std::max(most, std::ranges::max(map));
+  std::set<std::int64_t> found;
+  for (std::int64_t i = 0; i < samples; ++i) {
+    data.read_targets(i * data.size() / samples, map);
+    for (std::size_t k = 0; k < map.size(); ++k) {
+      if (map[k] >= 0 && (k == 0 || map[k] != map[k - 1])) found.insert(map[k]);
+    }
   }
-  return fmt::format(
-      "{} holds maps of classes, 0 to {}, for {} samples of {} with {} channels; they need a model "
-      "that predicts maps, which this command does not know",
-      options.target.front(), most, data.size(), data.shape().size_text(), data.shape().channels());
+  Classes result;
+  result.ignored = found.size() > 2 && *found.rbegin() == no_class && !found.contains(no_class - 1);
+  if (result.ignored) found.erase(no_class);
+  if (!found.empty()) result.classes = *found.rbegin() + 1;
+  if (found.size() < 2) result.problem = fmt::format("its {} maps have one class or none", samples);
+  if (result.classes > most)
+    result.problem = fmt::format("holds {}, too much for a class", result.classes - 1);
+  return result;
+}
+
+Description described_maps(const Guess& found, const std::vector<std::string>& names,
+                           const FieldDataset& data) {
+  const Classes maps = look_at_maps(data);
+  if (!maps.problem.empty()) return {"", maps.problem};
+  return {fmt::format("# {} samples of {} with {} channels; maps of classes 0 to {}\n", data.size(),
+                      data.shape().size_text(), data.shape().channels(), maps.classes - 1) +
+              config_text(names, found, data, maps),
+          ""};
 }
 
 // A config that trains on `found` in all files, or why there is none. Raises ExitCode::data if they
@@ -252,15 +286,15 @@ Description described_as(const Guess& found, const std::vector<std::string>& nam
   options.predicted.kind = found.predicted;
   const FieldDataset data(scan_in_children(files, scan_request(options), processes), options);
   if (found.predicted == TargetKind::values) return described_cubes(found, names, data, options);
-  if (found.predicted == TargetKind::pixels) return {"", why_no_maps(data, options)};
-  const Labels labels = look_at_labels(data, found.target);
+  if (found.predicted == TargetKind::pixels) return described_maps(found, names, data);
+  const Classes labels = look_at_labels(data, found.target);
   if (!labels.problem.empty()) return {"", labels.problem};
   const std::vector<std::string> class_names = data.id_names().classes;
   return {fmt::format("# {} samples of {} x {} with {} channels; labels {}\n", data.size(),
                       data.shape().height(), data.shape().width(), data.shape().channels(),
                       class_names.empty() ? fmt::format("0 to {}", labels.classes - 1)
                                           : shown_names(class_names)) +
-              config_text(names, found, data, labels.classes),
+              config_text(names, found, data, labels),
           ""};
 }
 

@@ -138,8 +138,8 @@ void FieldDataset::check_model() const {
     return;
   if (shape_->is_volume())
     fail(ExitCode::data,
-         "{}: samples are {} with {} channels, but the model reads {} x {} x {} with {}; set "
-         "model.size to theirs and model.channels: {}, or data.crop",
+         "{}: samples are {} with {} channels, but the model reads {} x {} x {} with {}; set the "
+         "sizes in the model section to theirs and model.channels: {}, or data.crop",
          path, shape_->size_text(), shape_->channels(), wanted.depth, wanted.height, wanted.width,
          wanted.channel_count, shape_->channels());
   fail(ExitCode::data,

@@ -130,9 +130,10 @@ TABLE = [
      None, ("full", "unitPar", "NDHWC"), "target_mean: [6.94366, 7, 7.05634]"),
     ("cube with a class", hdf5({"x": CUBE, "label": 2}), None, ("x", "label", "DHWC"), "family: resnet"),
     ("map of classes", hdf5({"climate/data": CUBE[0], "climate/labels_0": CUBE[0, :, :, 0].astype("i8") % 3}), None,
-     "climate/labels_0 holds maps of classes, 0 to 2", ""),
-    ("volume with a map", hdf5({"x": CUBE[..., :1], "y": CUBE[..., 0].astype("u1") % 3}), None,
-     "for 1 samples of 12 x 12 x 12 with 1 channels", ""),
+     ("climate/data", "climate/labels_0", "HWC"), "model: {family: unet, image_size: 12, image_width: 12, channels: 4, classes: 3,"),
+    ("map without a class", hdf5({"x": CUBE[0], "mask": numpy.zeros((12, 12), "u1")}), None, "maps have one class or none", ""),
+    ("volume with a map", hdf5({"x": CUBE[..., :1], "y": CUBE[..., 0].astype("u1") % 3 + 253 * (CUBE[..., 1] == 7) *
+                              (CUBE[..., 0] % 3 == 2)}), None, ("x", "y", "DHWC"), "ignored_class: 255"),
     ("Parquet", parquet, None, "parquet", ""),
 ]
 

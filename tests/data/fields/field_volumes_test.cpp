@@ -183,7 +183,7 @@ TEST_F(VolumeData, RefusesVolumesOfAnotherSizeThanTheModels) {
     expect_error(
         ExitCode::data, [&] { static_cast<void>(open(one)); }, what...);
   };
-  refused("00.h5", "4 x 3 x 5 with 2 channels", "reads 8 x 8 x 8 with 4", "model.size");
+  refused("00.h5", "4 x 3 x 5 with 2 channels", "reads 8 x 8 x 8 with 4", "model.channels: 2");
   one = volumes();
   one.crop = {2, 0, 0, 3, 3, 5};
   refused("data.crop: 3 slices from 2 do not fit 4");
