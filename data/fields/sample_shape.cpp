@@ -77,7 +77,9 @@ void SampleShape::take_crop(const std::string& subject, const StoredField& input
   width_ = static_cast<std::int64_t>(columns);
   if (crop.empty()) return;
   const std::size_t axes = is_volume() ? 3 : 2;
-  TRIREME_EXPECTS(crop.size() == 2 * axes, "a crop of {} numbers", crop.size());
+  if (crop.size() != 2 * axes)
+    fail(ExitCode::config, "data.crop: has {} numbers, but {} need {}", crop.size(),
+         is_volume() ? "volumes" : "images", 2 * axes);
   if (is_volume()) {
     front_ = static_cast<std::uint64_t>(crop.front());
     depth_ = crop[axes];

@@ -17,6 +17,11 @@ namespace trireme {
 SampleTargets::SampleTargets(const FieldOptions& options)
     : options_(options), spec_(options.predicted), class_names_(options.class_names) {
   TRIREME_EXPECTS(spec_.kind != TargetKind::tokens, "files of numbers have no tokens");
+  if (options.target.empty())
+    fail(ExitCode::config, "data.target: not set; give the path of what to predict");
+  if (options.target_mean.size() != options.target_std.size())
+    fail(ExitCode::config, "data.target_mean: has {} numbers, but data.target_std {}",
+         options.target_mean.size(), options.target_std.size());
   if (spec_.kind != TargetKind::values && options.target.size() != 1)
     fail(ExitCode::config,
          "data.target: names {} data sets, but the model predicts {}; name one, with a class per "

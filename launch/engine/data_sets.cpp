@@ -264,7 +264,8 @@ std::unique_ptr<FieldDataset> open_files_alone(const Config& config, float maske
   options.masked = masked;
   options.height = options.width = options.channel_count = 0;
   if (options.depth > 0) options.depth = any_depth;
-  options.predicted = {options.predicted.kind, Shape{}, 0};
+  const TargetKind kind = options.predicted.kind;
+  options.predicted = {kind == TargetKind::tokens ? TargetKind::label : kind, Shape{}, 0};
   return std::make_unique<FieldDataset>(
       scan_in_children(expand_files(options.files), scan_request(options), scanners_here(1)),
       options);

@@ -18,6 +18,7 @@ from shared import packages, parser_of, run
 
 with packages("h5py netCDF4 tables"):
     import h5py
+    import make_science_data
     import numpy
 
 N = 24
@@ -97,6 +98,10 @@ def matlab(path):
         file.write(b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(124) + b"\x00\x02IM")
 
 
+def science(kind):
+    return lambda path: make_science_data.KINDS[kind](numpy.random.default_rng(1), path, 16)
+
+
 def parquet(path):
     Path(path).write_bytes(b"PAR1" + b"\0" * 64 + b"PAR1")
 
@@ -131,6 +136,9 @@ TABLE = [
     ("cube with a class", hdf5({"x": CUBE, "label": 2}), None, ("x", "label", "DHWC"), "family: resnet"),
     ("map of classes", hdf5({"climate/data": CUBE[0], "climate/labels_0": CUBE[0, :, :, 0].astype("i8") % 3}), None,
      ("climate/data", "climate/labels_0", "HWC"), "model: {family: unet, image_size: 12, image_width: 12, channels: 4, classes: 3,"),
+    ("CosmoFlow", science("cosmoflow"), None, ("x", "y", "DHWC"), "transform: log1p"),
+    ("DeepCAM", science("deepcam"), None, ("climate/data", "climate/labels_0", "HWC"), "maps of classes 0 to 2"),
+    ("U-Net 3D", science("unet3d"), None, ("x", "y", "DHWC"), "family: unet, depth: 16,"),
     ("map without a class", hdf5({"x": CUBE[0], "mask": numpy.zeros((12, 12), "u1")}), None, "maps have one class or none", ""),
     ("volume with a map", hdf5({"x": CUBE[..., :1], "y": CUBE[..., 0].astype("u1") % 3 + 253 * (CUBE[..., 1] == 7) *
                               (CUBE[..., 0] % 3 == 2)}), None, ("x", "y", "DHWC"), "ignored_class: 255"),

@@ -146,6 +146,13 @@ TEST_F(FieldTargets, KeysOfOtherTargetsAreRefused) {
         ExitCode::config, [&] { static_cast<void>(open(options)); }, key);
   };
   refused(along(TargetKind::label, {"y", "y"}), "data.target: names 2");
+  refused(along(TargetKind::values, {}), "data.target: not set");
+  FieldOptions unequal = along(TargetKind::values, {"y"});
+  unequal.target_mean = {1};
+  refused(unequal, "data.target_mean: has 1 numbers, but data.target_std 0");
+  FieldOptions cropped = along(TargetKind::label, {"y"});
+  cropped.crop = {0, 0, 0, 1, 1, 1};
+  refused(cropped, "data.crop: has 6 numbers, but images need 4");
   FieldOptions scaled = along(TargetKind::label, {"y"});
   scaled.target_mean = scaled.target_std = {1};
   refused(scaled, "data.target_mean: has no effect");
