@@ -61,6 +61,29 @@ Activation Blueprint::workspace(std::size_t bytes) {
   return {Activation::Space::workspace, offset, DType::u8, Shape{static_cast<std::int64_t>(bytes)}};
 }
 
+SkipId Blueprint::offer(std::string name, const Shape& shape) {
+  const SkipId id{static_cast<std::int32_t>(skip_shapes_.size())};
+  skip_shapes_.push_back(shape);
+  open_skips_.push_back({{std::move(name), shape}, id});
+  return id;
+}
+
+OpenSkip Blueprint::take(std::string_view name) {
+  const auto found =
+      std::ranges::find(open_skips_, name, [](const OpenSkip& open) { return open.skip.name; });
+  TRIREME_EXPECTS(found != open_skips_.end(), "{}takes the skip {}, which no earlier layer offers",
+                  prefix_, name);
+  const OpenSkip taken = *found;
+  open_skips_.erase(found);
+  return taken;
+}
+
+void Blueprint::begin_chunk(std::span<const Skip> received) {
+  open_skips_.clear();
+  for (const Skip& skip : received)
+    offer(skip.name, skip.shape);
+}
+
 Activation Blueprint::cache(const Shape& shape) {
   TRIREME_EXPECTS(options_.decode.rows > 0, "{}: got a cache, but the chain does not decode",
                   prefix_);

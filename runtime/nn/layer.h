@@ -35,6 +35,29 @@ struct Activation {
   Shape shape;
 };
 
+// A tensor that a layer hands to one later layer of the chain, past those between them, as in a
+// U-Net (Ronneberger et al., 2015). In the compute dtype; its name is unique in the chain.
+struct Skip {
+  std::string name;
+  Shape shape{};
+  friend bool operator==(const Skip&, const Skip&) = default;
+};
+enum class SkipId : std::int32_t {};
+struct OpenSkip {
+  Skip skip;
+  SkipId id{};
+};
+// What a layer hands on: its output (rank 0: none), and the skips on their way past it.
+struct Handover {
+  Shape output{};
+  std::vector<Skip> skips{};
+  friend bool operator==(const Handover&, const Handover&) = default;
+};
+// Where a chunk has a skip.
+struct SkipPlace {
+  Activation value{}, gradient{};
+};
+
 // A decoding model continues texts: a pass takes the next `rows` positions of every sample, and
 // layers cache values for later passes, up to `capacity` positions.
 struct DecodeShape {
@@ -115,6 +138,11 @@ class Blueprint {
   // Inputs of backward_weight: kept if that is separate from backward, else scratch.
   Activation until_weight(const Shape& shape);
   Activation workspace(std::size_t bytes);
+  // A skip of this layer, which writes it in forward and reads its gradient in backward.
+  SkipId offer(std::string name, const Shape& shape);
+  // A skip that an earlier layer offered: this one reads it in forward and writes its gradient in
+  // backward.
+  OpenSkip take(std::string_view name);
   // Only in decoding chains.
   Activation cache(const Shape& shape);
   // In the same space: values derived from the weights (Context::weights_changed).
@@ -137,6 +165,12 @@ class Blueprint {
     input_ = input;
     recomputed_ = recomputed;
   }
+  // Called between chunks: gives an id to each skip that the chunk receives.
+  void begin_chunk(std::span<const Skip> received);
+  // Offered or received, and not yet taken; in the order of offers.
+  [[nodiscard]] std::span<const OpenSkip> open_skips() const { return open_skips_; }
+  // By id, over all chunks so far.
+  [[nodiscard]] std::span<const Shape> skip_shapes() const { return skip_shapes_; }
   [[nodiscard]] const Layout& kept_layout() const { return kept_; }
   [[nodiscard]] const Layout& scratch_layout() const { return scratch_; }
   [[nodiscard]] const Layout& workspace_layout() const { return workspace_; }
@@ -152,6 +186,8 @@ class Blueprint {
   Shape input_;
   bool recomputed_ = false;
   Layout kept_, scratch_, workspace_, cache_;
+  std::vector<OpenSkip> open_skips_;
+  std::vector<Shape> skip_shapes_;
   std::string prefix_;
 };
 
@@ -193,6 +229,14 @@ struct Context {
   const Arena* cache = nullptr;
   // For a decoding chain:
   const DecodePass* decode = nullptr;
+  std::span<const SkipPlace> skips{};
+
+  [[nodiscard]] Tensor skip(SkipId id) const {
+    return (*this)(skips[static_cast<std::size_t>(id)].value);
+  }
+  [[nodiscard]] Tensor skip_gradient(SkipId id) const {
+    return (*this)(skips[static_cast<std::size_t>(id)].gradient);
+  }
 
   [[nodiscard]] Tensor operator()(const Activation& a) const {
     if (a.space == Activation::Space::kept) {

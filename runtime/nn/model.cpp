@@ -25,61 +25,10 @@ void fill_nan(Stream& stream, std::byte* data, std::size_t bytes) {
     ops::fill_constant(stream, {data, DType::f32, Shape{count}}, std::bit_cast<float>(~0U));
 }
 
-std::unique_ptr<Layer> make_layer(Blueprint& blueprint, const ChainLayer& layer,
-                                  const Shape& input) {
-  const BuildOptions& options = blueprint.options();
-  blueprint.begin_layer(input,
-                        options.training && options.recompute == Recompute::full && layer.block);
-  auto made = layer.make(blueprint);
-  blueprint.begin_layer({}, false);
-  return made;
-}
-
 }  // namespace
 
-std::vector<LayerSummary> summarize(const Chain& chain, DeviceType device,
-                                    const BuildOptions& options) {
-  std::vector<LayerSummary> summaries;
-  Shape shape;
-  for (const ChainLayer& layer : chain) {
-    ParamStore params(options.tensor, /*separate_ties=*/true);
-    Blueprint blueprint(params, device, options);
-    const auto made = make_layer(blueprint, layer, shape);
-    shape = made->output_shape();
-    summaries.push_back({.name = made->name(),
-                         .forward_flops = made->forward_flops() * options.tensor.ranks,
-                         .output = shape,
-                         .params = {params.layout().specs().begin(), params.layout().specs().end()},
-                         .splits_backward = made->splits_backward(),
-                         .kept_bytes = blueprint.kept_layout().peak_bytes()});
-  }
-  return summaries;
-}
-
-ModelLimits limits_of(const Chain& chain) {
-  ModelLimits limits;
-  limits.layers = static_cast<std::int64_t>(chain.size());
-  std::vector<Extent> of_ends;
-  Shape shape;
-  for (const ChainLayer& layer : chain) {
-    ParamStore params({}, /*separate_ties=*/true);
-    Blueprint blueprint(params, DeviceType::cpu, {});
-    const auto made = make_layer(blueprint, layer, shape);
-    shape = made->output_shape();
-    std::vector<Extent> known = std::exchange(limits.tensor, {});
-    made->add_limits(limits);
-    for (Extent& extent : std::exchange(limits.tensor, std::move(known))) {
-      auto& all = layer.block ? limits.tensor : of_ends;
-      if (std::ranges::find(all, extent) == all.end()) all.push_back(std::move(extent));
-    }
-    limits.splits_backward = limits.splits_backward && made->splits_backward();
-  }
-  std::ranges::move(of_ends, std::back_inserter(limits.tensor));
-  return limits;
-}
-
 Model::Model(Device& device, const Chain& chain, const BuildOptions& options,
-             std::span<const ChunkSpan> chunks, std::span<const Shape> inputs,
+             std::span<const ChunkSpan> chunks, std::span<const Handover> inputs,
              const StoreOptions& store, bool separate_ties)
     : device_(device), params_(std::make_shared<ParamStore>(options.tensor, separate_ties)) {
   Blueprint blueprint(*params_, device.type(), options);
@@ -94,7 +43,7 @@ Model::Model(Device& device, const Chain& chain, const BuildOptions& options,
 }
 
 Model::Model(const Model& other, const Chain& chain, const BuildOptions& options,
-             std::span<const ChunkSpan> chunks, std::span<const Shape> inputs)
+             std::span<const ChunkSpan> chunks, std::span<const Handover> inputs)
     : device_(other.device_),
       params_(
           std::make_shared<ParamStore>(options.tensor, other.params_->layout().separates_ties())),
@@ -110,34 +59,37 @@ Model::Model(const Model& other, const Chain& chain, const BuildOptions& options
 }
 
 void Model::build_chunks(Blueprint& blueprint, const Chain& chain,
-                         std::span<const ChunkSpan> chunks, std::span<const Shape> inputs) {
+                         std::span<const ChunkSpan> chunks, std::span<const Handover> inputs) {
   const ChunkSpan whole{0, static_cast<int>(chain.size()), 1};
   if (chunks.empty()) chunks = {&whole, 1};
   for (std::size_t i = 0; i < chunks.size(); ++i)
-    build(blueprint, chain, chunks[i], i < inputs.size() ? inputs[i] : Shape{});
+    build(blueprint, chain, chunks[i], i < inputs.size() ? inputs[i] : Handover{});
   own_scratch_ = blueprint.scratch_layout().peak_bytes();
   if (blueprint.options().training) place_regions(blueprint);
   poisoned_ = environment_number("TRIREME_POISON_ACTIVATIONS", 0, 1).value_or(0) == 1;
 }
 
 void Model::build(Blueprint& blueprint, const Chain& chain, const ChunkSpan& span,
-                  const Shape& input) {
+                  const Handover& input) {
   TRIREME_EXPECTS(span.first < span.last && span.last <= static_cast<int>(chain.size()),
                   "layers {} to {} of a chain of {}", span.first, span.last, chain.size());
-  TRIREME_EXPECTS(span.first == 0 || input.rank() > 0, "the chunk from layer {} has no input shape",
-                  span.first);
+  TRIREME_EXPECTS(span.first == 0 || input.output.rank() > 0,
+                  "the chunk from layer {} has no input shape", span.first);
   const BuildOptions& options = blueprint.options();
   Chunk chunk;
   chunk.slots = span.slots;
   chunk.first_unit = params_->layout().unit_count();
   params_->open_chunk();
   chunk.kept_begin = blueprint.kept_layout().mark();
-  Shape shape = input;
+  const std::size_t skips_before = blueprint.skip_shapes().size();
+  blueprint.begin_chunk(input.skips);
+  chunk.received.assign(blueprint.open_skips().begin(), blueprint.open_skips().end());
+  Shape shape = input.output;
   for (int i = span.first; i < span.last; ++i) {
     const ChainLayer& layer = chain[static_cast<std::size_t>(i)];
     params_->open_unit();
     const std::size_t keeps = blueprint.kept_layout().mark();
-    chunk.layers.push_back(make_layer(blueprint, layer, shape));
+    chunk.layers.push_back(layer.declare(blueprint, shape));
     const auto bytes = static_cast<std::int64_t>(blueprint.kept_layout().mark() - keeps);
     chunk.keeps.push_back({Activation::Space::kept, keeps, DType::u8, Shape{bytes}});
     chunk.recomputed.push_back(options.training && options.recompute == Recompute::full &&
@@ -149,7 +101,9 @@ void Model::build(Blueprint& blueprint, const Chain& chain, const ChunkSpan& spa
     losses_ = blueprint.keep(Shape{head->targets}, DType::f32);
     correct_ = blueprint.keep(Shape{head->targets}, DType::f32);
   }
-  lay_out_boundaries(blueprint, chunk, input);
+  chunk.sent.assign(blueprint.open_skips().begin(), blueprint.open_skips().end());
+  lay_out_boundaries(blueprint, chunk, input.output);
+  lay_out_skips(blueprint, chunk, skips_before);
   chunk.kept_bytes = blueprint.kept_layout().mark() - chunk.kept_begin;
   chunks_.push_back(std::move(chunk));
 }
@@ -170,7 +124,14 @@ void Model::lay_out_boundaries(Blueprint& blueprint, Chunk& chunk, const Shape& 
   for (std::size_t i = 0; i <= count; ++i) {
     const Shape& shape = i == 0 ? input : chunk.layers[i - 1]->output_shape();
     chunk.boundaries[i].exists = shape.rank() > 0;
-    if (shape.rank() > 0) chunk.boundaries[i].value = blueprint.keep(shape);
+    if (shape.rank() == 0) continue;
+    if (i > 0 && i < count) {
+      chunk.boundaries[i].value = blueprint.keep(shape);
+      continue;
+    }
+    Message& message = i == 0 ? chunk.input : chunk.output;
+    message = keep_message(blueprint, shape, i == 0 ? chunk.received : chunk.sent);
+    chunk.boundaries[i].value = message.parts.front();
   }
   if (!blueprint.options().training) return;
   int turn = 0;
@@ -182,13 +143,79 @@ void Model::lay_out_boundaries(Blueprint& blueprint, Chunk& chunk, const Shape& 
       boundary.region = chunk.boundaries[i + 1].region;
       boundary.gradient.shape = boundary.value.shape;
     } else if (i == count || reaches_input(chunk, i)) {
-      boundary.gradient = blueprint.keep(boundary.value.shape);
+      Message& message = i == count ? chunk.output_gradient : chunk.input_gradient;
+      message =
+          keep_message(blueprint, boundary.value.shape, i == count ? chunk.sent : chunk.received);
+      boundary.gradient = message.parts.front();
     } else {
       boundary.gradient = boundary.value;
       boundary.gradient.space = Activation::Space::scratch;
       boundary.region = turn;
       turn = 1 - turn;
     }
+  }
+}
+
+Model::Message Model::keep_message(Blueprint& blueprint, const Shape& own,
+                                   std::span<const OpenSkip> skips) {
+  if (skips.empty()) {
+    const Activation whole = blueprint.keep(own);
+    return {whole, {whole}};
+  }
+  std::int64_t count = padded_in_message(own);
+  for (const OpenSkip& open : skips)
+    count += padded_in_message(open.skip.shape);
+  Message message{.whole = blueprint.keep(Shape{count})};
+  std::size_t offset = message.whole.offset;
+  const auto place = [&](const Shape& shape) {
+    message.parts.push_back({Activation::Space::kept, offset, message.whole.dtype, shape});
+    offset += static_cast<std::size_t>(padded_in_message(shape)) * size_of(message.whole.dtype);
+  };
+  place(own);
+  for (const OpenSkip& open : skips)
+    place(open.skip.shape);
+  return message;
+}
+
+// A skip lies where the chunk receives it or sends it; one that begins and ends here is kept, and
+// its gradient lives from the backward of the one layer to that of the other.
+void Model::lay_out_skips(Blueprint& blueprint, Chunk& chunk, std::size_t first) {
+  const bool training = blueprint.options().training;
+  const std::size_t count = chunk.layers.size();
+  // A chunk whose layers all work in place hands on what it received.
+  if (training && chunk.input_gradient.parts.empty() && chunk.boundaries[0].exists) {
+    TRIREME_EXPECTS(chunk.received.size() == chunk.sent.size(),
+                    "a layer with skips whose backward works in place");
+    chunk.input_gradient = chunk.output_gradient;
+    chunk.input_gradient.parts[0].shape = chunk.boundaries[0].value.shape;
+    if (chunk.received.empty()) chunk.input_gradient.whole = chunk.boundaries[0].gradient;
+  }
+  skips_.resize(blueprint.skip_shapes().size());
+  std::vector<bool> placed(skips_.size(), false);
+  const auto put = [&](const std::vector<OpenSkip>& skips, const Message& values,
+                       const Message& gradients) {
+    for (std::size_t k = 0; k < skips.size(); ++k) {
+      const SkipPlace place{values.parts[k + 1], training ? gradients.parts[k + 1] : Activation{}};
+      const auto id = static_cast<std::size_t>(skips[k].id);
+      if (placed[id]) {
+        chunk.passing.push_back({skips_[id], place});
+      } else {
+        skips_[id] = place;
+      }
+      placed[id] = true;
+    }
+  };
+  put(chunk.received, chunk.input, chunk.input_gradient);
+  if (chunk.boundaries[count].exists) put(chunk.sent, chunk.output, chunk.output_gradient);
+  skip_scratch_.rewind(0);
+  for (std::size_t id = first; id < skips_.size(); ++id) {
+    if (placed[id]) continue;
+    const Shape& shape = blueprint.skip_shapes()[id];
+    skips_[id].value = blueprint.keep(shape);
+    if (!training) continue;
+    skips_[id].gradient = skips_[id].value;
+    skips_[id].gradient.space = Activation::Space::scratch;
+    skips_[id].gradient.offset = skip_scratch_.reserve(bytes_of(shape, blueprint.compute()));
   }
 }
 
@@ -213,6 +240,9 @@ void Model::place_regions(Blueprint& blueprint) {
         boundary.gradient.offset = offsets[static_cast<std::size_t>(boundary.region)];
     }
   }
+  const std::size_t skips = reserve(skip_scratch_.peak_bytes());
+  for (SkipPlace& skip : skips_)
+    if (skip.gradient.space == Activation::Space::scratch) skip.gradient.offset += skips;
 }
 
 void Model::allocate(const Blueprint& blueprint) {
@@ -236,6 +266,7 @@ Context Model::context(Stream& stream, const Batch& batch, bool training, int ch
   context.kept_shift -= static_cast<std::ptrdiff_t>(part.kept_begin);
   context.training = training;
   context.cache = &cache();
+  context.skips = skips_;
   if (part.layers.back()->head() != nullptr) {
     context.losses = context(losses_);
     context.correct = context(correct_);
@@ -272,9 +303,20 @@ void Model::run(const Context& context, std::size_t i, LayerPass pass, Work&& wo
   graphs_->run(context, unit, pass, pass_of_layer);
 }
 
+// Copies skips, or their gradients, that cross the whole chunk.
+void Model::pass_skips(const Context& context, LayerPass pass) const {
+  for (const auto& [in, out] : at(context.chunk).passing) {
+    const bool forward = pass == LayerPass::forward;
+    const Tensor from = context(forward ? in.value : out.gradient);
+    const Tensor to = context(forward ? out.value : in.gradient);
+    if (from.data != to.data) device_.copy(context.stream, to.data, from.data, from.bytes());
+  }
+}
+
 void Model::forward(const Context& context) {
   const Chunk& chunk = at(context.chunk);
   const std::size_t count = chunk.layers.size();
+  pass_skips(context, LayerPass::forward);
   for (std::size_t i = 0; i < count; ++i) {
     const int unit = chunk.first_unit + static_cast<int>(i);
     if (hook_ != nullptr) hook_->before_forward(unit, i + 1 < count ? unit + 1 : -1);
@@ -291,6 +333,7 @@ void Model::forward(const Context& context) {
 
 void Model::backward(const Context& context) {
   const Chunk& chunk = at(context.chunk);
+  pass_skips(context, LayerPass::backward);
   for (std::size_t i = chunk.layers.size(); i-- > 0;) {
     const int unit = chunk.first_unit + static_cast<int>(i);
     if (hook_ != nullptr) hook_->before_backward(unit, i > 0 ? unit - 1 : -1);
@@ -329,13 +372,13 @@ void Model::forget(Stream& stream) const {
 }
 
 Tensor Model::input(const Context& context) const {
-  const Boundary& boundary = at(context.chunk).boundaries.front();
-  return boundary.exists ? context(boundary.value) : Tensor{};
+  const Chunk& chunk = at(context.chunk);
+  return chunk.boundaries.front().exists ? context(chunk.input.whole) : Tensor{};
 }
 
 Tensor Model::output(const Context& context) const {
-  const Boundary& boundary = at(context.chunk).boundaries.back();
-  return boundary.exists ? context(boundary.value) : Tensor{};
+  const Chunk& chunk = at(context.chunk);
+  return chunk.boundaries.back().exists ? context(chunk.output.whole) : Tensor{};
 }
 
 Tensor Model::output_of(const Context& context, std::size_t i) const {
@@ -344,13 +387,13 @@ Tensor Model::output_of(const Context& context, std::size_t i) const {
 }
 
 Tensor Model::input_gradient(const Context& context) const {
-  const Boundary& boundary = at(context.chunk).boundaries.front();
-  return boundary.exists ? context(boundary.gradient) : Tensor{};
+  const Chunk& chunk = at(context.chunk);
+  return chunk.boundaries.front().exists ? context(chunk.input_gradient.whole) : Tensor{};
 }
 
 Tensor Model::output_gradient(const Context& context) const {
-  const Boundary& boundary = at(context.chunk).boundaries.back();
-  return boundary.exists ? context(boundary.gradient) : Tensor{};
+  const Chunk& chunk = at(context.chunk);
+  return chunk.boundaries.back().exists ? context(chunk.output_gradient.whole) : Tensor{};
 }
 
 const HeadInfo& Model::head() const {

@@ -17,8 +17,14 @@ struct ChainLayer {
   // Declares the layer on the blueprint, whose input() is the previous layer's output.
   std::function<std::unique_ptr<Layer>(Blueprint&)> make;
   bool block = false;  // one of the repeated blocks: what full recomputation recomputes
+
+  // The layer behind one with this output.
+  [[nodiscard]] std::unique_ptr<Layer> declare(Blueprint& blueprint, const Shape& input) const;
 };
 using Chain = std::vector<ChainLayer>;
+
+// Elements of a part of a message between stages, so that the next part is aligned.
+[[nodiscard]] std::int64_t padded_in_message(const Shape& shape);
 
 // Facts about every layer before allocation.
 struct LayerSummary {
@@ -28,6 +34,11 @@ struct LayerSummary {
   std::vector<ParamSpec> params{};
   bool splits_backward = false;
   std::size_t kept_bytes = 0;  // of one micro-batch, between forward and backward
+  std::vector<Skip> skips{};   // on their way past this layer
+
+  [[nodiscard]] Handover handover() const { return {output, skips}; }
+  // Elements that a pipeline stage that ends here sends.
+  [[nodiscard]] std::int64_t handed_on() const;
 };
 [[nodiscard]] std::vector<LayerSummary> summarize(const Chain& chain, DeviceType device,
                                                   const BuildOptions& options);
@@ -69,15 +80,15 @@ class LayerHook {
 class Model {
  public:
   // Allocates only after everything is declared. The device must outlive the model. Without
-  // `chunks` the model is the whole chain. `input` is the output shape of the layer before the
-  // first chunk; for chunk c summarize() gives it in inputs[c].
+  // `chunks` the model is the whole chain. inputs[c] is what the layer before chunk c hands on, as
+  // summarize() says.
   Model(Device& device, const Chain& chain, const BuildOptions& options,
-        std::span<const ChunkSpan> chunks = {}, std::span<const Shape> inputs = {},
+        std::span<const ChunkSpan> chunks = {}, std::span<const Handover> inputs = {},
         const StoreOptions& store = {}, bool separate_ties = false);
   // The layers of `other` with a different number of rows per decoding pass. Shares parameters and
   // cache with `other`, which must outlive it.
   Model(const Model& other, const Chain& chain, const BuildOptions& options,
-        std::span<const ChunkSpan> chunks, std::span<const Shape> inputs);
+        std::span<const ChunkSpan> chunks, std::span<const Handover> inputs);
 
   void forward(const Context& context);
   // With a split backward: the gradient of the input only.
@@ -94,7 +105,8 @@ class Model {
   // then yields NaN. TRIREME_POISON_ACTIVATIONS=1 in the environment turns it on for all models.
   void poison_activations(bool wanted) { poisoned_ = wanted; }
 
-  // The buffers that a pipeline stage receives and sends. Empty at the ends of the chain.
+  // The buffers that a pipeline stage receives and sends, skips behind the layer's own tensor.
+  // Empty at the ends of the chain.
   [[nodiscard]] Tensor input(const Context& context) const;
   [[nodiscard]] Tensor output(const Context& context) const;
   [[nodiscard]] Tensor input_gradient(const Context& context) const;
@@ -137,11 +149,24 @@ class Model {
     int region = -1;        // which of the two scratch regions; -1: kept
     bool exists = false;    // false before the chain's first layer and after a head
   };
+  // What a chunk receives or sends as one message.
+  struct Message {
+    Activation whole{};
+    std::vector<Activation> parts{};  // the layer's tensor, then the skips
+  };
+  static Message keep_message(Blueprint& blueprint, const Shape& own,
+                              std::span<const OpenSkip> skips);
+  struct Passing {
+    SkipPlace in, out;
+  };
   struct Chunk {
     std::vector<std::unique_ptr<Layer>> layers;
     std::vector<bool> recomputed;
     std::vector<Activation> keeps;     // per layer: everything that it keeps, as bytes
     std::vector<Boundary> boundaries;  // layers.size() + 1
+    Message input, output, input_gradient, output_gradient;
+    std::vector<OpenSkip> received, sent;
+    std::vector<Passing> passing;  // skips that are received and sent
     int slots = 1;
     int first_unit = 0;
     std::size_t kept_begin = 0, kept_bytes = 0;  // as declared
@@ -151,10 +176,14 @@ class Model {
     return shared_cache_ == nullptr ? own_cache_ : *shared_cache_;
   }
   void build_chunks(Blueprint& blueprint, const Chain& chain, std::span<const ChunkSpan> chunks,
-                    std::span<const Shape> inputs);
-  void build(Blueprint& blueprint, const Chain& chain, const ChunkSpan& span, const Shape& input);
+                    std::span<const Handover> inputs);
+  void build(Blueprint& blueprint, const Chain& chain, const ChunkSpan& span,
+             const Handover& input);
   [[nodiscard]] static bool reaches_input(const Chunk& chunk, std::size_t i);
   static void lay_out_boundaries(Blueprint& blueprint, Chunk& chunk, const Shape& input);
+  // `first`: the number of skips of the chunks before.
+  void lay_out_skips(Blueprint& blueprint, Chunk& chunk, std::size_t first);
+  void pass_skips(const Context& context, LayerPass pass) const;
   void place_regions(Blueprint& blueprint);
   void allocate(const Blueprint& blueprint);
   void poison(const Context& context, std::size_t i, LayerPass pass) const;
@@ -173,7 +202,9 @@ class Model {
   std::unique_ptr<LayerGraphs> graphs_;
   Arena kept_, scratch_, workspace_, own_cache_;
   const Arena* shared_cache_ = nullptr;
-  std::size_t own_scratch_ = 0;  // of the layers; the gradients between them follow it
+  std::size_t own_scratch_ = 0;   // of the layers; the gradients between them follow it
+  std::vector<SkipPlace> skips_;  // by id, over all chunks
+  Layout skip_scratch_;           // gradients of skips inside a chunk, of all chunks
   bool poisoned_ = false;
   Activation losses_{}, correct_{};
 };

@@ -22,14 +22,14 @@ std::vector<ChunkSpan> StagePlan::chunks(const ScheduleShape& shape, int stage,
   return spans;
 }
 
-std::vector<Shape> StagePlan::inputs(const ScheduleShape& shape, int stage,
-                                     std::span<const LayerSummary> layers) const {
-  std::vector<Shape> shapes;
+std::vector<Handover> StagePlan::inputs(const ScheduleShape& shape, int stage,
+                                        std::span<const LayerSummary> layers) const {
+  std::vector<Handover> received;
   for (const ChunkSpan& span : chunks(shape, stage, false)) {
-    shapes.push_back(span.first == 0 ? Shape{}
-                                     : layers[static_cast<std::size_t>(span.first) - 1].output);
+    received.push_back(
+        span.first == 0 ? Handover{} : layers[static_cast<std::size_t>(span.first) - 1].handover());
   }
-  return shapes;
+  return received;
 }
 
 StagePlan plan_stages(std::span<const LayerSummary> layers, const ScheduleShape& shape,

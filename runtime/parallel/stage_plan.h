@@ -19,9 +19,9 @@ struct StagePlan {
   // The chunks of a stage, with the schedule's number of slots (1 if `training` is false).
   [[nodiscard]] std::vector<ChunkSpan> chunks(const ScheduleShape& shape, int stage,
                                               bool training) const;
-  // Per chunk, the shape of its received input; rank 0 at the start of the chain.
-  [[nodiscard]] std::vector<Shape> inputs(const ScheduleShape& shape, int stage,
-                                          std::span<const LayerSummary> layers) const;
+  // Per chunk, what it receives; an output of rank 0 at the start of the chain.
+  [[nodiscard]] std::vector<Handover> inputs(const ScheduleShape& shape, int stage,
+                                             std::span<const LayerSummary> layers) const;
 };
 
 // Balanced by FLOPs, or by `layers_per_stage` (per virtual stage; empty: balanced).

@@ -197,7 +197,7 @@ TEST_P(ModelTest, LeavesParameterGradientsOfASplitBackwardToBackwardWeight) {
 
 TEST_P(ModelTest, KeepsTheMicroBatchesInFlightOfEachChunkApart) {
   const std::array<ChunkSpan, 2> spans{ChunkSpan{0, 2, 2}, ChunkSpan{2, 4, 2}};
-  const std::array<Shape, 2> inputs{Shape{}, Shape{4}};
+  const std::array<Handover, 2> inputs{Handover{}, Handover{Shape{4}}};
   Model model(*device_, chain_of(GetParam()), training, spans, inputs);
   start(model);
   const auto hand_on = [&](const Tensor& to, const Tensor& from) {
@@ -359,7 +359,7 @@ class RecordingHook final : public LayerHook {
 
 TEST_F(ModelTest, PassesTheRunningAndNextLayerToTheHook) {
   const std::array<ChunkSpan, 2> spans{ChunkSpan{0, 1, 1}, ChunkSpan{2, 4, 1}};
-  const std::array<Shape, 2> inputs{Shape{}, Shape{4}};
+  const std::array<Handover, 2> inputs{Handover{}, Handover{Shape{4}}};
   Model model(*device_, chain_of(false), training, spans, inputs);
   start(model);
   RecordingHook hook;

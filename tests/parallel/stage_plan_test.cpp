@@ -83,8 +83,9 @@ TEST(StagePlan, NamesTheShapeThatEachChunkReceives) {
   const std::vector<std::int64_t> wanted{3, 2, 4, 1};
   const StagePlan plan = plan_stages(dear_ends, shape, wanted);
 
-  EXPECT_EQ(plan.inputs(shape, 0, dear_ends), (std::vector<Shape>{Shape{}, Shape{5}}));
-  EXPECT_EQ(plan.inputs(shape, 1, dear_ends), (std::vector<Shape>{Shape{3}, Shape{9}}));
+  EXPECT_EQ(plan.inputs(shape, 0, dear_ends), (std::vector{Handover{}, Handover{Shape{5}}}));
+  EXPECT_EQ(plan.inputs(shape, 1, dear_ends),
+            (std::vector{Handover{Shape{3}}, Handover{Shape{9}}}));
 }
 
 TEST(StagePlan, GivesTheSlotsOfTheScheduleInTrainingAndOneOtherwise) {

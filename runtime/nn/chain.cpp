@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Facts about a chain's layers, declared one by one without memory.
+#include <algorithm>
+#include <utility>
+
+#include "runtime/nn/model.h"
+
+namespace trireme {
+namespace {
+
+// Declares one layer after another, each alone, and hands skips on between them.
+class Walk {
+ public:
+  Walk(DeviceType device, const BuildOptions& options) : device_(device), options_(options) {}
+
+  // `use` may look at the layer and its declarations.
+  template <typename Use>
+  void step(const ChainLayer& layer, Use&& use) {
+    ParamStore params(options_.tensor, /*separate_ties=*/true);
+    Blueprint blueprint(params, device_, options_);
+    blueprint.begin_chunk(skips_);
+    const std::size_t received = skips_.size();
+    const auto made = layer.declare(blueprint, shape_);
+    shape_ = made->output_shape();
+    skips_.clear();
+    for (const OpenSkip& open : blueprint.open_skips())
+      skips_.push_back(open.skip);
+    std::size_t offered = 0;
+    for (const Shape& shape : blueprint.skip_shapes().subspan(received))
+      offered += static_cast<std::size_t>(shape.count()) * size_of(options_.compute);
+    use(*made, blueprint, params, offered);
+  }
+  // Behind the last layer.
+  void end() const {
+    TRIREME_EXPECTS(skips_.empty(), "no layer takes the skip {}", skips_.front().name);
+  }
+  [[nodiscard]] const std::vector<Skip>& skips() const { return skips_; }
+
+ private:
+  DeviceType device_;
+  const BuildOptions& options_;
+  Shape shape_;
+  std::vector<Skip> skips_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> ChainLayer::declare(Blueprint& blueprint, const Shape& input) const {
+  const BuildOptions& options = blueprint.options();
+  blueprint.begin_layer(input, options.training && options.recompute == Recompute::full && block);
+  auto made = make(blueprint);
+  blueprint.begin_layer({}, false);
+  return made;
+}
+
+std::int64_t padded_in_message(const Shape& shape) {
+  return static_cast<std::int64_t>(
+      align_up(static_cast<std::size_t>(shape.count()), arena_alignment));
+}
+
+std::int64_t LayerSummary::handed_on() const {
+  if (skips.empty()) return output.rank() == 0 ? 0 : output.count();
+  std::int64_t sum = padded_in_message(output);
+  for (const Skip& skip : skips)
+    sum += padded_in_message(skip.shape);
+  return sum;
+}
+
+std::vector<LayerSummary> summarize(const Chain& chain, DeviceType device,
+                                    const BuildOptions& options) {
+  std::vector<LayerSummary> summaries;
+  Walk walk(device, options);
+  for (const ChainLayer& layer : chain) {
+    walk.step(layer, [&](const Layer& made, const Blueprint& blueprint, const ParamStore& params,
+                         std::size_t offered) {
+      const auto specs = params.layout().specs();
+      summaries.push_back({.name = made.name(),
+                           .forward_flops = made.forward_flops() * options.tensor.ranks,
+                           .output = made.output_shape(),
+                           .params = {specs.begin(), specs.end()},
+                           .splits_backward = made.splits_backward(),
+                           .kept_bytes = blueprint.kept_layout().peak_bytes() + offered,
+                           .skips = walk.skips()});
+    });
+  }
+  walk.end();
+  return summaries;
+}
+
+ModelLimits limits_of(const Chain& chain) {
+  ModelLimits limits;
+  limits.layers = static_cast<std::int64_t>(chain.size());
+  std::vector<Extent> of_ends;
+  const BuildOptions options;
+  Walk walk(DeviceType::cpu, options);
+  for (const ChainLayer& layer : chain) {
+    walk.step(layer, [&](const Layer& made, const Blueprint&, const ParamStore&, std::size_t) {
+      std::vector<Extent> known = std::exchange(limits.tensor, {});
+      made.add_limits(limits);
+      for (Extent& extent : std::exchange(limits.tensor, std::move(known))) {
+        auto& all = layer.block ? limits.tensor : of_ends;
+        if (std::ranges::find(all, extent) == all.end()) all.push_back(std::move(extent));
+      }
+      limits.splits_backward = limits.splits_backward && made.splits_backward();
+    });
+  }
+  std::ranges::move(of_ends, std::back_inserter(limits.tensor));
+  return limits;
+}
+
+}  // namespace trireme
