@@ -1,6 +1,6 @@
 # add_unit_test(name SOURCES ... DEPENDS ...)            one process, no MPI
 # add_mpi_test(name RANKS 1 2 4 SOURCES ... DEPENDS ...) one binary run under mpirun at each rank count
-# Both take TIMEOUT seconds (default 60) and LABELS. A test that hangs fails; a failing rank ends all of them.
+# Both take TIMEOUT seconds (default 180) and LABELS. A test that hangs fails; a failing rank ends all of them.
 # PROCESSORS counts thirds of a core, as scripts/test.sh does (ctest -j three times the cores): 1 for a test that mostly waits, 2
 # for one that computes but waits a third of its time, 3 for one that computes on two cores, 2 for each rank of the MPI tests.
 # RUN_SERIAL is for tests that measure time. COST starts long tests first in a build without measured times.
@@ -59,7 +59,7 @@ endfunction()
 function(_trireme_add_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT;PROCESSORS" "COMMAND;LABELS;ENVIRONMENT" ${ARGN})
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 60)
+    set(ARG_TIMEOUT 180)
   endif()
   add_test(NAME ${name} COMMAND ${ARG_COMMAND} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
