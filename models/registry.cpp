@@ -5,11 +5,13 @@
 #include <array>
 
 #include "models/bert/bert.h"
+#include "models/cosmoflow/cosmoflow.h"
 #include "models/gemma/gemma.h"
 #include "models/gpt/gpt.h"
 #include "models/llama/llama.h"
 #include "models/resnet/resnet.h"
 #include "models/transformer/exchange.h"
+#include "models/unet/unet.h"
 #include "models/vit/vit.h"
 
 namespace trireme {
@@ -54,6 +56,27 @@ ModelTraits vit_traits(const ModelConfig& model) {
           .classes = vit.classes};
 }
 
+ModelTraits cosmoflow_traits(const ModelConfig& model) {
+  const auto& options = model.as<CosmoFlowOptions>();
+  return {.input = InputKind::fields,
+          .item_name = "samples",
+          .image_depth = options.size,
+          .image_size = options.size,
+          .image_width = options.size,
+          .channels = options.channels};
+}
+
+ModelTraits unet_traits(const ModelConfig& model) {
+  const auto& options = model.as<UNetOptions>();
+  return {.input = InputKind::fields,
+          .item_name = "samples",
+          .image_depth = options.depth,
+          .image_size = options.image_size,
+          .image_width = options.width(),
+          .channels = options.channels,
+          .classes = options.classes};
+}
+
 template <typename Options>
 Chain text_chain(const Config& config) {
   return transformer_chain(transformer_options(config.model.as<Options>()));
@@ -80,7 +103,9 @@ std::span<const Family> families() {
              &hugging_face::gemma_exchange()},
       Family{resnet_family(), resnet_traits, resnet_chain, &hugging_face::resnet_exchange()},
       Family{vit_family(), vit_traits, vit_chain, &hugging_face::vit_exchange()},
-      Family{bert_family(), bert_traits, text_chain<BertOptions>, &hugging_face::bert_exchange()}};
+      Family{bert_family(), bert_traits, text_chain<BertOptions>, &hugging_face::bert_exchange()},
+      Family{cosmoflow_family(), cosmoflow_traits, cosmoflow_chain},
+      Family{unet_family(), unet_traits, unet_chain}};
   return all;
 }
 

@@ -48,7 +48,7 @@ struct Family {
   ModelTraits (*traits)(const ModelConfig& model);  // without targets: keys knows them
   // `config` is resolved.
   Chain (*chain)(const Config& config);
-  const hugging_face::Exchange* exchange = nullptr;  // never null
+  const hugging_face::Exchange* exchange = &hugging_face::no_exchange;
 };
 
 // The first is the default of model.family.

@@ -145,13 +145,6 @@ std::unique_ptr<Dataset> open_packed(Communicator& /*world*/, const OneSet& one)
                                   .every_epoch = training});
 }
 
-// What the model predicts for each sample.
-TargetSpec predicted_by(const ModelTraits& traits) {
-  if (traits.input == InputKind::tokens)
-    return {TargetKind::tokens, Shape{traits.context}, traits.vocabulary};
-  return {TargetKind::label, Shape{}, traits.classes};
-}
-
 // The data section as the data room takes it, scaling included: reads data.statistics.
 FieldOptions field_options(const Config& config, DataPart part, const DataSource& data) {
   const ModelTraits traits = traits_of(config.model);
@@ -163,7 +156,7 @@ FieldOptions field_options(const Config& config, DataPart part, const DataSource
   options.height = traits.image_size;
   options.width = traits.image_width;
   options.channel_count = traits.channels;
-  options.predicted = predicted_by(traits);
+  options.predicted = traits.targets;
   if (part == DataPart::validation && !data.holds_back()) {
     options.split_key.clear();  // of data.files alone
   } else if (data.validation_fraction > 0 || !data.split_key.empty()) {
@@ -233,7 +226,7 @@ SampleLayout sample_layout(const Config& config) {
   SampleLayout layout = image_samples(model.image_size, model.image_width, model.channels);
   if (model.image_depth > 0)
     layout.inputs = Shape{model.image_depth, model.image_size, model.image_width, model.channels};
-  const TargetSpec predicted = predicted_by(model);
+  const TargetSpec predicted = model.targets;
   layout.targets = predicted.shape;
   if (predicted.kind == TargetKind::values) layout.target_dtype = DType::f32;
   if (config.data.float_samples()) layout.input_dtype = DType::f32;

@@ -54,6 +54,7 @@ bool has_uneven_batch(const Config& config) {
 }  // namespace
 
 ItemKind item_kind(const ModelTraits& traits) {
+  if (traits.input == InputKind::fields) return ItemKind::samples;
   return traits.input == InputKind::tokens ? ItemKind::tokens : ItemKind::images;
 }
 

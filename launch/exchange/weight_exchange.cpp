@@ -33,7 +33,14 @@ using hugging_face::NamePair;
 constexpr const char* hf_config = "config.json";
 
 const hugging_face::Exchange& exchange_of(const ModelConfig& model) {
-  return *family_of(model).exchange;
+  const Family& family = family_of(model);
+  if (family.exchange->names == nullptr)
+    fail(
+        ExitCode::config,
+        "model.family: {}: Hugging Face's libraries have no such model; weights.safetensors in the "
+        "run's directory has all tensors under Trireme's names",
+        family.keys.name);
+  return *family.exchange;
 }
 
 std::vector<std::string> counters_of(const ModelConfig& model) {

@@ -25,9 +25,9 @@ double optimizer_bytes(const OptimizerConfig& config) {
 
 // In a shard, or in files read in place: float32 without compression.
 double stored_sample_bytes(const ModelTraits& traits, bool in_place) {
-  if (traits.input == InputKind::images) {
-    return static_cast<double>(traits.image_size * traits.image_width * traits.channels *
-                               (in_place ? 4 : 1));
+  if (traits.input != InputKind::tokens) {
+    return static_cast<double>(std::max<std::int64_t>(traits.image_depth, 1) * traits.image_size *
+                               traits.image_width * traits.channels * (in_place ? 4 : 1));
   }
   constexpr std::int64_t ids_in_two_bytes = 65536;
   return static_cast<double>(traits.context * (traits.vocabulary <= ids_in_two_bytes ? 2 : 4));

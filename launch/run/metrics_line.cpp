@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/run/metrics_line.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/json.h"
+#include "runtime/telemetry/metrics.h"
 
 namespace trireme::runs {
 
@@ -145,8 +148,9 @@ double MetricsLine::number(std::string_view key, double otherwise) const {
 }
 
 std::string_view MetricsLine::items() const {
-  if (find("images_per_s") != nullptr) return "images";
-  return find("tokens_per_s") != nullptr ? "tokens" : "";
+  for (const ItemKind kind : {ItemKind::tokens, ItemKind::images, ItemKind::samples})
+    if (find(fmt::format("{}_per_s", name_of(kind))) != nullptr) return name_of(kind);
+  return "";
 }
 
 std::string MetricsLine::text(std::string_view key) const {

@@ -2,25 +2,31 @@
 #include "models/layers/convolution.h"
 
 #include <cmath>
+#include <vector>
 
 namespace trireme {
 
 Convolution::Convolution(Blueprint& blueprint, std::string_view name, const Shape& input,
-                         std::int64_t outputs, std::int64_t window, std::int64_t stride)
-    : options_{.stride = stride, .padding = window / 2},
-      taps_(static_cast<double>(window * window * input.back())) {
+                         std::int64_t outputs, std::int64_t window, std::int64_t stride,
+                         const FilterOptions& filter)
+    : options_{.stride = stride, .padding = window / 2} {
   const auto scope = blueprint.scope(name);
-  const Shape weight{outputs, window, window, input.back()};
-  const double fan_out = static_cast<double>(window * window * outputs);
+  std::vector<std::int64_t> extents(input.rank(), window);
+  extents.front() = outputs;
+  extents.back() = input.back();
+  const Shape shape(extents);
+  taps_ = static_cast<double>(shape.count() / outputs);
+  const auto fan_out = static_cast<double>(shape.count() / input.back());
+  const Init he = Init::normal(static_cast<float>(std::sqrt(2.0 / fan_out)));
   weight_ = blueprint.parameter({.name = "weight",
-                                 .shape = weight,
-                                 .init = Init::normal(static_cast<float>(std::sqrt(2.0 / fan_out))),
-                                 .decay = true,
+                                 .shape = shape,
+                                 .init = filter.init.value_or(he),
+                                 .decay = filter.decay,
                                  .matrix = true,
                                  .hidden = true});
-  output_ = ops::convolution_output_shape(input, weight, options_);
+  output_ = ops::convolution_output_shape(input, shape, options_);
   workspace_ = blueprint.workspace(ops::convolution_workspace_bytes(
-      blueprint.device(), blueprint.compute(), input, weight, options_));
+      blueprint.device(), blueprint.compute(), input, shape, options_));
 }
 
 void Convolution::forward(const Context& context, const Tensor& y, const Tensor& x) const {

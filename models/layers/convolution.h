@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+
 #include "runtime/nn/layer.h"
 #include "runtime/ops/convolution/convolution.h"
 
 namespace trireme {
 
-// 2-D convolution without bias (batch norm follows), NHWC.
+struct FilterOptions {
+  std::optional<Init> init{};  // absent: normal, He-initialised over the fan-out (He et al., 2015)
+  bool decay = true;
+};
+
+// Convolution without bias over an image (N, H, W, C) or a volume (N, D, H, W, C).
 class Convolution {
  public:
-  // Declares "<name>.weight" (outputs, window, window, inputs), decayed, He-initialised over its
-  // fan-out (He et al., 2015). `input` is (N, H, W, inputs). Padding keeps the extent at stride 1.
+  // Declares "<name>.weight" (outputs, a window per axis, inputs). `input` is (N, axes, inputs).
+  // Padding keeps the extents at stride 1.
   Convolution(Blueprint& blueprint, std::string_view name, const Shape& input, std::int64_t outputs,
-              std::int64_t window, std::int64_t stride);
+              std::int64_t window, std::int64_t stride, const FilterOptions& filter = {});
 
   [[nodiscard]] const Shape& output_shape() const { return output_; }
   void forward(const Context& context, const Tensor& y, const Tensor& x) const;

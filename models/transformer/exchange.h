@@ -68,24 +68,27 @@ class NameList {
 
 struct Exchange {
   // Every tensor, in chain order.
-  std::vector<NamePair> (*names)(const ModelConfig& model);
+  std::vector<NamePair> (*names)(const ModelConfig& model) = nullptr;
   // The config.json of the model for transformers. Raises ExitCode::config if transformers has no
   // such model.
-  std::string (*config_json)(const ModelConfig& model);
+  std::string (*config_json)(const ModelConfig& model) = nullptr;
   // A Hugging Face name as in `names`, without the prefix that some files add; nothing for tensors
   // that are not our parameters.
-  std::optional<std::string> (*plain_name)(std::string_view hf, const ModelConfig& model);
+  std::optional<std::string> (*plain_name)(std::string_view hf, const ModelConfig& model) = nullptr;
   // Their model_types of this family, and the import of such a config.json. Raises ExitCode::config
   // for an unsupported setting.
-  std::span<const std::string_view> types;
-  void (*read)(const HfKeys& keys, std::string_view type, ModelConfig& model);
+  std::span<const std::string_view> types{};
+  void (*read)(const HfKeys& keys, std::string_view type, ModelConfig& model) = nullptr;
   // Resolves every "auto", and picks one value among those that mean the same function of the same
   // weights; null: nothing to do.
-  void (*spell)(ModelConfig& model);
+  void (*spell)(ModelConfig& model) = nullptr;
   // Their names of the token table, and of the head that may be tied to it; empty: no tokens.
-  std::string_view tokens, head;
+  std::string_view tokens{}, head{};
   // Their batch counters of running statistics, i64 scalars; null: none.
   std::vector<std::string> (*counters)(const ModelConfig& model) = nullptr;
 };
+
+// Of a family that Hugging Face's libraries lack.
+inline constexpr Exchange no_exchange{};
 
 }  // namespace trireme::hugging_face

@@ -85,10 +85,10 @@ std::vector<Field> packed_fields() {
       FIELD(data.test_path, Text{}, "packed shards for trireme eval --split test"),
       FIELD(data.mean, (NumberRange{.low = -any_value, .high = any_value, .items = {0, 4096}}),
             "subtracted per channel, from pixels in 0..1 or with data.scaling from the values", {},
-            Needs::images),
+            Needs::channels),
       renamed(
           FIELD(data.std, (NumberRange{.high = any_value, .low_is_open = true, .items = {0, 4096}}),
-                "divides each channel after the mean", {}, Needs::images),
+                "divides each channel after the mean", {}, Needs::channels),
           "data.deviation"),
   };
 }

@@ -91,14 +91,16 @@ struct Condition {
   [[nodiscard]] std::string any() const;  // "gpt2 or llama"
 };
 
-// The input of a model.
-enum class Input : std::uint8_t { tokens, images };
-// Rows of this room that only some model families give a meaning; the last three, families of
-// images, and HDF5 files (data.files), images (data.images) or either of them read in place.
+// The input of a model; fields: images or volumes of float32, from HDF5 files alone.
+enum class Input : std::uint8_t { tokens, images, fields };
+// Rows of this room that only some model families give a meaning: those of images; those of images
+// or fields; and of these, with HDF5 files (data.files), images (data.images) or either of them
+// read in place.
 enum class Needs : std::uint8_t {
   any_model,
   tensor_split,
   images,
+  channels,
   hdf5_files,
   image_files,
   in_place

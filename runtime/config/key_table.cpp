@@ -17,6 +17,10 @@ bool has(const ModelFamily& family, Needs needs) {
       return true;
     case Needs::tensor_split:
       return family.splits_tensor;
+    case Needs::channels:
+    case Needs::hdf5_files:
+    case Needs::in_place:
+      return family.input != Input::tokens;
     default:
       return family.input == Input::images;
   }

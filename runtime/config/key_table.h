@@ -21,7 +21,8 @@ struct ModelFamily {
   std::string_view name{};  // a value of model.family
   Input input = Input::tokens;
   bool splits_tensor = false;  // tensor ranks can split its layers
-  bool volumes = false;        // its images are volumes (D, H, W, C)
+  // Whether its samples are volumes (D, H, W, C); null: never.
+  bool (*volumes)(const ModelConfig& model) = nullptr;
   // Rows of the model section, made with TRIREME_MODEL_FIELD. Families may share a key: it is then
   // one row, that of the first family, and the defaults must be equal.
   std::vector<Field> (*fields)() = nullptr;

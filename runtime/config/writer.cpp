@@ -75,13 +75,31 @@ KeyValues under_current_keys(const config::KeyTable& keys, const KeyValues& valu
   return current;
 }
 
+namespace {
+
+// "bert or vit", "images": which models a row is for.
+std::string models_of(const config::Field& field) {
+  switch (field.needs) {
+    case config::Needs::images:
+    case config::Needs::image_files:
+      return "images";
+    case config::Needs::channels:
+    case config::Needs::hdf5_files:
+    case config::Needs::in_place:
+      return "images, fields";
+    default:
+      return field.only_with.any();
+  }
+}
+
+}  // namespace
+
 std::vector<FieldDoc> field_docs(const config::KeyTable& keys) {
   const Config defaults = keys.defaults();
   std::vector<FieldDoc> docs;
   for (const config::Field& field : keys.fields()) {
     std::string description(field.description);
-    if (!field.only_with.key.empty())
-      description += fmt::format(" ({} only)", field.only_with.any());
+    if (!field.only_with.key.empty()) description += fmt::format(" ({} only)", models_of(field));
     docs.push_back({.key = field.key,
                     .type = type_of(field),
                     .default_value = format_value(field, defaults),

@@ -2,6 +2,7 @@
 #include "runtime/telemetry/metrics.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -64,7 +65,8 @@ void count_line(LostSteps& lost, std::string_view line) {
 }  // namespace
 
 std::string_view name_of(ItemKind kind) {
-  return kind == ItemKind::tokens ? "tokens" : "images";
+  constexpr std::array<std::string_view, 3> names{"tokens", "images", "samples"};
+  return names[static_cast<std::size_t>(kind)];
 }
 
 std::string format_json(const StepMetrics& metrics, ItemKind kind) {

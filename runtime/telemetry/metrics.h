@@ -20,7 +20,7 @@
 namespace trireme {
 
 // The unit of throughput: the word before "/s" on the console and before "_per_s" in metrics.jsonl.
-enum class ItemKind : std::uint8_t { tokens, images };
+enum class ItemKind : std::uint8_t { tokens, images, samples };
 
 [[nodiscard]] std::string_view name_of(ItemKind kind);
 

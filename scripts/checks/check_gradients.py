@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares every gradient of a small GPT and a small ResNet with PyTorch in double precision.
+"""Compares every gradient of a small GPT, ResNet, CosmoFlow and U-Net with PyTorch in double precision.
 
     python3 scripts/checks/check_gradients.py
 
 Trireme trains one step of SGD with learning rate 1, so the gradients are the old weights minus the new. PyTorch
 computes the same weights and batch in fp64. Takes seconds. Prints the loss, the gradient norm and the worst parameters;
-exits 1 if a gradient is off by more than 1e-4 of its norm. Needs a build and: pip install torch numpy safetensors.
+exits 1 if a gradient is off by more than 1e-4 of its norm. Needs a build and: pip install torch numpy safetensors h5py.
 """
 import json
 import pathlib
@@ -16,7 +16,8 @@ import tempfile
 
 from shared import Program, pack_images, pack_tokens, packages, parser_of, read_steps
 
-with packages("torch numpy safetensors"):
+with packages("torch numpy safetensors h5py"):
+    import h5py
     import numpy
     import torch
     from safetensors.numpy import load_file
@@ -28,52 +29,104 @@ CONFIG = """
 run: {{directory: {run}}}
 precision: fp32
 model: {model}
-data: {{path: {data}{extra}}}
+data: {{{data}}}
 train: {{steps: 1, global_batch: {batch}, micro_batch: {batch}, clip_norm: 0, label_smoothing: {smoothing}}}
 optimizer: {{name: sgd, learning_rate: {rate}, momentum: 0.0, weight_decay: 0.0}}
 lr_schedule: {{name: constant}}
 """
 
 
+def packed(place, more=""):
+    return f"path: {place / 'data/train'}{more}"
+
+
 class Gpt:
     """Odd sizes on purpose. One batch is the whole data set, so the sample order does not matter."""
 
-    batch, context, smoothing, extra = 16, 129, 0.0, ""
+    batch, context, smoothing = 16, 129, 0.0
     model = {"family": "gpt2", "layers": 3, "hidden": 96, "heads": 3, "context": context, "vocabulary": 256}
 
     def pack(self, trireme, place):
         tokens = random.Random(1).randbytes(self.batch * self.context + 1)
         pack_tokens(trireme, place, tokens)
         stream = torch.tensor(list(tokens))
-        return stream[:-1].view(self.batch, -1), stream[1:]
+        return packed(place), stream[:-1].view(self.batch, -1), stream[1:]
+
+    def loss(self, logits, targets):
+        return F.cross_entropy(logits.view(targets.numel(), -1), targets, label_smoothing=self.smoothing)
 
 
-class ResNet:
+class ResNet(Gpt):
     batch, side, classes, smoothing = 24, 13, 5, 0.1
     mean, deviation = 0.4, 0.3
     model = {"family": "resnet", "block": "basic", "stem": "small", "stages": [1, 2], "width": 8, "image_size": side, "channels": 1,
              "classes": classes}
-    extra = f", mean: [{mean}], std: [{deviation}]"
 
     def pack(self, trireme, place):
         pixels = random.Random(2).randbytes(self.batch * self.side * self.side)
         labels = bytes(index * 7 % self.classes for index in range(self.batch))
         pack_images(trireme, place, pixels, self.side, labels, self.classes)
         images = torch.tensor(list(pixels), dtype=torch.float64).view(self.batch, 1, self.side, self.side)
-        return (images / 255 - self.mean) / self.deviation, torch.tensor(list(labels))
+        data = packed(place, f", mean: [{self.mean}], std: [{self.deviation}]")
+        return data, (images / 255 - self.mean) / self.deviation, torch.tensor(list(labels))
+
+
+class CosmoFlow:
+    batch, side, channels, targets, smoothing = 6, 13, 3, 4, 0.0
+    model = {"family": "cosmoflow", "size": side, "channels": channels, "targets": targets, "filters": 5, "halvings": 3,
+             "dense": [11, 7], "dropout": 0, "leaky_slope": 0.3, "target_scale": 1.2}
+
+    def pack(self, trireme, place):
+        draw = numpy.random.default_rng(3)
+        x = draw.normal(size=(self.batch, *[self.side] * 3, self.channels)).astype(numpy.float32)
+        y = draw.uniform(-1, 1, (self.batch, self.targets)).astype(numpy.float32)
+        for sample in range(self.batch):
+            with h5py.File(place / f"{sample}.h5", "w") as file:
+                file["x"], file["y"] = x[sample], y[sample]
+        data = f"files: ['{place}/*.h5'], samples: file, inputs: [x], target: y, axes: DHWC"
+        return data, torch.from_numpy(x).double().movedim(-1, 1), torch.from_numpy(y).double()
+
+    def loss(self, predictions, targets):
+        return F.mse_loss(predictions, targets)
+
+
+class UNet:
+    batch, smoothing, weights = 5, 0.0, [1.0, 0.25, 2.0]
+    model = {"family": "unet", "image_size": 19, "image_width": 26, "channels": 3, "classes": 3, "filters": 5, "levels": 2,
+             "class_weights": weights}
+
+    def pack(self, trireme, place):
+        draw = numpy.random.default_rng(4)
+        extents = [self.model[key] for key in ("depth", "image_size", "image_width") if key in self.model]
+        x = draw.normal(size=(self.batch, *extents, 3)).astype(numpy.float32)
+        y = draw.integers(0, 3, (self.batch, *extents)).astype(numpy.uint8)
+        for sample in range(self.batch):
+            with h5py.File(place / f"{sample}.h5", "w") as file:
+                file["x"], file["y"] = x[sample], y[sample]
+        axes = "DHWC" if len(extents) == 3 else "HWC"
+        data = f"files: ['{place}/*.h5'], samples: file, inputs: [x], target: y, axes: {axes}"
+        return data, torch.from_numpy(x).double().movedim(-1, 1), torch.from_numpy(y).long()
+
+    def loss(self, logits, targets):
+        return F.cross_entropy(logits.flatten(0, -2), targets.flatten(), torch.tensor(self.weights, dtype=torch.float64),
+                               reduction="none").mean()
+
+
+class UNetOfVolumes(UNet):
+    model = UNet.model | {"depth": 9, "image_size": 12, "image_width": 13, "levels": 1}
 
 
 def check(kind, trireme):
     case = kind()
     with tempfile.TemporaryDirectory(prefix="trireme-gradients-") as place:
         place = pathlib.Path(place)
-        inputs, targets = case.pack(trireme, place)
+        data, inputs, targets = case.pack(trireme, place)
         weights = {}
         # The second run's steps are too small to change weights, so it ends with the initial ones.
         for rate in ("1.0", "1e-30"):
             run, config = place / f"run_{rate}", place / "config.yaml"
-            config.write_text(CONFIG.format(run=run, model=json.dumps(case.model), data=place / "data/train", extra=case.extra,
-                                            batch=case.batch, smoothing=case.smoothing, rate=rate))
+            config.write_text(CONFIG.format(run=run, model=json.dumps(case.model), data=data, batch=case.batch,
+                                            smoothing=case.smoothing, rate=rate))
             trireme("train", config)
             weights[rate] = load_file(run / "weights.safetensors")
             metrics = read_steps(run)[0]
@@ -83,7 +136,7 @@ def check(kind, trireme):
                   for name, value in start.items()}
     model = MODELS[case.model["family"]]({f"model.{key}": value for key, value in case.model.items()}).double()
     logits = with_weights(model, parameters)(inputs)
-    loss = F.cross_entropy(logits.view(targets.numel(), -1), targets, label_smoothing=case.smoothing)
+    loss = case.loss(logits, targets)
     loss.backward()
     errors, squares = {}, 0.0
     for name, parameter in parameters.items():
@@ -104,7 +157,7 @@ def check(kind, trireme):
 def main():
     arguments = parser_of(__doc__).parse_args()
     torch.set_num_threads(1)
-    results = [check(kind, Program(arguments.trireme)) for kind in (Gpt, ResNet)]
+    results = [check(kind, Program(arguments.trireme)) for kind in (Gpt, ResNet, CosmoFlow, UNet, UNetOfVolumes)]
     if not all(results):
         print(f"a gradient is off by more than {TOLERANCE}", file=sys.stderr)
     return 0 if all(results) else 1

@@ -20,7 +20,8 @@ def with_weights(model, weights):
     for name, _ in [*model.named_parameters(), *model.named_buffers()]:
         ours = re.sub(r"\.(branch|shortcut)\.", ".", name).replace("running_var", "running_variance")
         if ours in weights:
-            theirs[name] = weights[ours].permute(0, 3, 1, 2) if weights[ours].dim() == 4 else weights[ours]
+            # Filters have their channels last.
+            theirs[name] = weights[ours].movedim(-1, 1) if weights[ours].dim() >= 4 else weights[ours]
     if len(theirs) != len(weights):
         raise ValueError(f"{len(weights) - len(theirs)} of {len(weights)} weights are not in the model")
     return lambda *inputs: torch.func.functional_call(model, theirs, inputs)
@@ -235,4 +236,79 @@ class ResNet(nn.Module):
         return logits if labels is None else F.cross_entropy(logits.float(), labels, label_smoothing=self.smoothing)
 
 
-MODELS = {"gpt2": Gpt, "llama": Llama, "bert": Bert, "vit": Vit, "resnet": ResNet}
+class CosmoFlow(nn.Module):
+    """Volumes are (B, C, D, H, W); the dense layers take them with the channels last."""
+
+    def __init__(self, work):
+        super().__init__()
+        filters = [work["model.filters"] << index for index in range(work["model.halvings"])]
+        side = work["model.size"] >> len(filters)
+        widths = [side ** 3 * filters[-1], *work["model.dense"], work["model.targets"]]
+        self.convolutions = nn.ModuleList(sequence({"convolution": nn.Conv3d(inputs, outputs, 3, padding=1)})
+                                          for inputs, outputs in zip([work["model.channels"], *filters], filters))
+        self.dense = nn.ModuleList(nn.Linear(inputs, outputs) for inputs, outputs in zip(widths, widths[1:]))
+        self.slope, self.scale, self.dropout = work["model.leaky_slope"], work["model.target_scale"], work["model.dropout"]
+
+    def forward(self, volumes, targets=None):
+        x = volumes
+        for convolution in self.convolutions:
+            x = F.max_pool3d(F.leaky_relu(convolution(x), self.slope), 2)
+        x = x.permute(0, 2, 3, 4, 1).flatten(1)
+        for layer in self.dense[:-1]:
+            x = F.dropout(F.leaky_relu(layer(x), self.slope), self.dropout, self.training)
+        x = self.dense[-1](x)
+        if self.scale > 0:
+            x = self.scale * x.tanh()
+        return x if targets is None else F.mse_loss(x.float(), targets)
+
+
+class UNetLevel(nn.Module):
+    """Two convolutions with norms; in the decoder the first sees the encoder's result and what is below, joined."""
+
+    def __init__(self, axes, inputs, filters, decodes=False):
+        super().__init__()
+        convolution, norm = (nn.Conv3d, nn.BatchNorm3d) if axes == 3 else (nn.Conv2d, nn.BatchNorm2d)
+        def make(channels):
+            return convolution(channels, filters, 3, padding=1, bias=False)
+        if decodes:
+            self.up = (nn.ConvTranspose3d if axes == 3 else nn.ConvTranspose2d)(inputs, filters, 2, 2)
+            self.convolution1 = nn.ModuleDict({"skip": make(filters), "up": make(filters)})
+        else:
+            self.convolution1 = make(inputs)
+        self.norm1, self.convolution2, self.norm2 = norm(filters), make(filters), norm(filters)
+
+    def forward(self, x, skip=None):
+        if skip is None:
+            x = self.convolution1(x)
+        else:
+            x = self.up(x, output_size=skip.shape[2:])
+            joined = torch.cat([self.convolution1["skip"].weight, self.convolution1["up"].weight], 1)
+            x = (F.conv3d if x.dim() == 5 else F.conv2d)(torch.cat([skip, x], 1), joined, padding=1)
+        return F.relu(self.norm2(self.convolution2(F.relu(self.norm1(x)))))
+
+
+class UNet(nn.Module):
+    def __init__(self, work):
+        super().__init__()
+        axes, levels = (3 if work.get("model.depth", 0) else 2), work["model.levels"]
+        filters = [work["model.filters"] << level for level in range(levels + 1)]
+        self.encoder = nn.ModuleList(UNetLevel(axes, inputs, outputs)
+                                     for inputs, outputs in zip([work["model.channels"], *filters], filters[:-1]))
+        self.bottom = UNetLevel(axes, filters[-2], filters[-1])
+        self.decoder = nn.ModuleList(UNetLevel(axes, inputs, outputs, decodes=True)
+                                     for inputs, outputs in zip(filters[1:], filters))
+        self.classifier = nn.Linear(filters[0], work["model.classes"])
+
+    def forward(self, fields, targets=None):
+        x, skips = fields, []
+        for level in self.encoder:
+            skips.append(level(x))
+            x = (F.max_pool3d if x.dim() == 5 else F.max_pool2d)(skips[-1], 2)
+        x = self.bottom(x)
+        for level, skip in zip(reversed(self.decoder), reversed(skips)):
+            x = level(x, skip)
+        logits = self.classifier(x.movedim(1, -1))
+        return logits if targets is None else F.cross_entropy(logits.float().flatten(0, -2), targets.flatten())
+
+
+MODELS = {"gpt2": Gpt, "llama": Llama, "bert": Bert, "vit": Vit, "resnet": ResNet, "cosmoflow": CosmoFlow, "unet": UNet}

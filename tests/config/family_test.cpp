@@ -122,6 +122,33 @@ TEST_F(ModelFamilies, CheckTheirKeysAndTheirLimitsReachTheRules) {
   EXPECT_THAT(refused({"precision=fp8"}), HasSubstr("model.family: first has none"));
 }
 
+TEST_F(ModelFamilies, OfVolumesHaveAxesAndCropsWithDepth) {
+  config::ModelFamily volumes = second();
+  volumes.volumes = [](const ModelConfig&) { return true; };
+  const config::KeyTable of_images({second()}), of_volumes({volumes});
+  const auto resolved = [&](const config::KeyTable& keys, const std::string& more) {
+    return resolve_config(
+        keys,
+        parse_config(keys, "data: {files: [a], inputs: [x], target: y, " + more + "}", "a.yaml", {},
+                     &where_),
+        {}, &where_, Purpose::train);
+  };
+  EXPECT_EQ(resolved(of_volumes, "axes: NTDHWC, samples: axis, crop: [0, 0, 0, 4, 4, 4]").data.crop,
+            (std::vector<std::int64_t>{0, 0, 0, 4, 4, 4}));
+  const auto refused = [&](const config::KeyTable& keys, const std::string& more) {
+    return config_error([&] { return resolved(keys, more); });
+  };
+  EXPECT_THAT(refused(of_volumes, "axes: HWC"),
+              HasSubstr("HWC has no D, but model.family: second"));
+  EXPECT_THAT(refused(of_volumes, "axes: DHWC, crop: [0, 0, 4, 4]"),
+              HasSubstr("data.crop: expected front, top, left, depth"));
+  EXPECT_THAT(refused(of_volumes, "axes: DHWC, crop: [0, 0, 0, 4, 0, 4]"),
+              HasSubstr("the last three above 0"));
+  EXPECT_THAT(refused(of_images, "axes: HWC, crop: [0, 0, 0, 4, 4, 4]"),
+              HasSubstr("data.crop: expected top, left, height and width"));
+  EXPECT_THAT(refused(of_images, "axes: TDHW"), HasSubstr("is not an order of axes"));
+}
+
 TEST(LossOfATask, IsForTheTargetsOfTheFamily) {
   config::ModelFamily valued = second();
   valued.targets = [](const ModelConfig&) { return TargetSpec{TargetKind::values, Shape{4}, 0}; };
@@ -148,33 +175,6 @@ TEST(LossOfATask, IsForTheTargetsOfTheFamily) {
   EXPECT_EQ(resolved({of_values}).train.loss, LossChoice::automatic);
 }
 
-TEST_F(ModelFamilies, OfVolumesHaveAxesAndCropsWithDepth) {
-  config::ModelFamily volumes = second();
-  volumes.volumes = true;
-  const config::KeyTable of_images({second()}), of_volumes({volumes});
-  const auto resolved = [&](const config::KeyTable& keys, const std::string& more) {
-    return resolve_config(
-        keys,
-        parse_config(keys, "data: {files: [a], inputs: [x], target: y, " + more + "}", "a.yaml", {},
-                     &where_),
-        {}, &where_, Purpose::train);
-  };
-  EXPECT_EQ(resolved(of_volumes, "axes: NTDHWC, samples: axis, crop: [0, 0, 0, 4, 4, 4]").data.crop,
-            (std::vector<std::int64_t>{0, 0, 0, 4, 4, 4}));
-  const auto refused = [&](const config::KeyTable& keys, const std::string& more) {
-    return config_error([&] { return resolved(keys, more); });
-  };
-  EXPECT_THAT(refused(of_volumes, "axes: HWC"),
-              HasSubstr("HWC has no D, but model.family: second"));
-  EXPECT_THAT(refused(of_volumes, "axes: DHWC, crop: [0, 0, 4, 4]"),
-              HasSubstr("data.crop: expected front, top, left, depth"));
-  EXPECT_THAT(refused(of_volumes, "axes: DHWC, crop: [0, 0, 0, 4, 0, 4]"),
-              HasSubstr("the last three above 0"));
-  EXPECT_THAT(refused(of_images, "axes: HWC, crop: [0, 0, 0, 4, 4, 4]"),
-              HasSubstr("data.crop: expected top, left, height and width"));
-  EXPECT_THAT(refused(of_images, "axes: TDHW"), HasSubstr("is not an order of axes"));
-}
-
 TEST(BuiltFamilies, AgreeWithTheirLayers) {
   for (const Family& family : families()) {
     Config config = default_config();
@@ -188,7 +188,10 @@ TEST(BuiltFamilies, AgreeWithTheirLayers) {
     const bool tokens = traits.targets.kind == TargetKind::tokens;
     EXPECT_EQ(tokens, traits.input == InputKind::tokens);
     EXPECT_EQ(traits.targets.classes, tokens ? traits.vocabulary : traits.classes);
-    EXPECT_EQ(traits.targets_per_sample(), tokens ? traits.context : 1);
+    EXPECT_EQ(traits.items_per_sample(), tokens ? traits.context : 1);
+    if (traits.targets.kind == TargetKind::label) {
+      EXPECT_EQ(traits.targets_per_sample(), 1);
+    }
   }
 }
 

@@ -6,11 +6,13 @@
 #include <set>
 
 #include "models/bert/bert.h"
+#include "models/cosmoflow/cosmoflow.h"
 #include "models/gemma/gemma.h"
 #include "models/gpt/gpt.h"
 #include "models/llama/llama.h"
 #include "models/registry.h"
 #include "models/resnet/resnet.h"
+#include "models/unet/unet.h"
 #include "models/vit/vit.h"
 #include "runtime/config/key_table.h"
 #include "runtime/config/value.h"
@@ -105,9 +107,14 @@ TEST(ConfigTable, HasOneRowForEveryMemberOfEveryStruct) {
 
 TEST(ConfigTable, HasOneRowForEveryMemberOfEveryFamily) {
   const std::map<std::string_view, std::size_t> members{
-      {"gpt2", member_count<GptOptions>()},     {"llama", member_count<LlamaOptions>()},
-      {"gemma3", member_count<GemmaOptions>()}, {"resnet", member_count<ResNetOptions>()},
-      {"vit", member_count<VitOptions>()},      {"bert", member_count<BertOptions>()}};
+      {"gpt2", member_count<GptOptions>()},
+      {"llama", member_count<LlamaOptions>()},
+      {"gemma3", member_count<GemmaOptions>()},
+      {"resnet", member_count<ResNetOptions>()},
+      {"vit", member_count<VitOptions>()},
+      {"bert", member_count<BertOptions>()},
+      {"cosmoflow", member_count<CosmoFlowOptions>()},
+      {"unet", member_count<UNetOptions>()}};
   std::map<std::string_view, std::size_t> rows;
   for (const Family& family : families())
     rows[family.keys.name] = family.keys.fields().size();

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole models: every parameter's gradient against finite differences of the loss.
+#include <limits>
+
 #include "models/bert/bert.h"
+#include "models/cosmoflow/cosmoflow.h"
 #include "models/gemma/gemma.h"
 #include "models/gpt/gpt.h"
 #include "models/llama/llama.h"
 #include "models/resnet/resnet.h"
+#include "models/unet/unet.h"
 #include "models/vit/vit.h"
 #include "tests/models/gradient_fixture.h"
 
@@ -246,6 +250,70 @@ TEST_P(ResNetGradientTest, MatchesFiniteDifferences) {
 
 INSTANTIATE_TEST_SUITE_P(BasicAndBottleneck, ResNetGradientTest, testing::Bool(),
                          [](const auto& info) { return info.param ? "Bottleneck" : "Basic"; });
+
+TEST_F(ModelGradientTest, OfCosmoFlowWithADroppedAndAMissingTarget) {
+  constexpr std::int64_t size = 9, channels = 2, samples = 3;
+  Model model(*device_,
+              cosmoflow_chain(CosmoFlowOptions{.size = size,
+                                               .channels = channels,
+                                               .targets = 2,
+                                               .filters = 4,
+                                               .halvings = 2,
+                                               .dense = {7, 5},
+                                               .dropout = 0.3}),
+              {.micro_batch = samples, .training = true});
+  model.params().initialize(*compute_, 3);
+  std::mt19937 engine(4);
+  std::normal_distribution<float> normal;
+  std::vector<float> voxels(static_cast<std::size_t>(samples * size * size * size * channels));
+  for (auto& voxel : voxels)
+    voxel = normal(engine);
+  const test::Owned<float> volumes(*device_, {samples, size, size, size, channels}, voxels);
+  const test::Owned<float> values(*device_, {samples, 2},
+                                  {0.5F, -1, std::numeric_limits<float>::quiet_NaN(), 2, 0.1F, 0});
+  const test::Owned<std::int64_t> ids(*device_, {3}, {0, 1, 2}), epochs(*device_, {3}, {0, 0, 0});
+  const Batch batch{volumes.tensor(), values.tensor(), ids.tensor(), epochs.tensor()};
+  const test::Owned<std::uint64_t> rng(*device_, {2}, {1, 0});
+  Context context = model.context(*compute_, batch, true);
+  context.rng = rng.tensor();
+
+  expect_gradients_match(model, context, 3e-4, 0.03);  // LeakyReLU and maxima have kinks
+}
+
+class UNetGradientTest : public ModelGradientTest, public testing::WithParamInterface<bool> {};
+
+TEST_P(UNetGradientTest, MatchesFiniteDifferences) {
+  const bool volumes = GetParam();
+  const std::int64_t height = volumes ? 7 : 15, width = volumes ? 10 : 22;
+  const UNetOptions options{.image_size = height,
+                            .image_width = width,
+                            .depth = volumes ? 5 : 0,
+                            .channels = 2,
+                            .classes = 3,
+                            .filters = 4,
+                            .levels = 2,
+                            .class_weights = {1, 0.5, 2}};
+  Model model(*device_, unet_chain(options), {.micro_batch = 2, .training = true});
+  model.params().initialize(*compute_, 3);
+  const Shape shape = volumes ? Shape{2, 5, height, width, 2} : Shape{2, height, width, 2};
+  std::mt19937 engine(4);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(static_cast<std::size_t>(shape.count()));
+  for (auto& value : values)
+    value = normal(engine);
+  std::vector<std::int32_t> classes = random_tokens(values.size() / 2, 3, 5);
+  classes[1] = ignored_target;
+  const test::Owned<float> fields(*device_, shape, values);
+  const test::Owned<std::int32_t> targets(*device_, {shape.rows()}, classes);
+  const test::Owned<std::int64_t> ids(*device_, {2}, {0, 1}), epochs(*device_, {2}, {0, 0});
+  const Batch batch{fields.tensor(), targets.tensor(), ids.tensor(), epochs.tensor()};
+
+  expect_gradients_match(model, model.context(*compute_, batch, true), 1e-4,
+                         0.03);  // ReLU and maxima have kinks
+}
+
+INSTANTIATE_TEST_SUITE_P(ImagesAndVolumes, UNetGradientTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Volumes" : "Images"; });
 
 }  // namespace
 }  // namespace trireme

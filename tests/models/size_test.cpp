@@ -6,6 +6,7 @@
 #include <string>
 
 #include "models/config.h"
+#include "models/cosmoflow/cosmoflow.h"
 #include "models/gpt/gpt.h"
 #include "models/registry.h"
 #include "models/resnet/resnet.h"
@@ -85,6 +86,11 @@ TEST(ResNetSizes, AreThoseOfThePublishedModels) {
   EXPECT_EQ(resnet_weights(ResNetBlockKind::basic, {3, 4, 6, 3}), 21'797'672);
   EXPECT_EQ(resnet_weights(ResNetBlockKind::bottleneck, {3, 4, 23, 3}), 44'549'160);
   EXPECT_EQ(resnet_weights(ResNetBlockKind::bottleneck, {3, 8, 36, 3}), 60'192'808);
+}
+
+TEST(ModelSize, CosmoFlowHasThePublishedSize) {
+  EXPECT_EQ(weights_of(cosmoflow_chain(CosmoFlowOptions{.size = 128, .channels = 4})), 8'907'556);
+  EXPECT_EQ(weights_of(cosmoflow_chain(CosmoFlowOptions{.size = 32, .channels = 4})), 4'778'788);
 }
 
 std::int64_t vit_weights(std::int64_t layers, std::int64_t hidden, std::int64_t heads) {

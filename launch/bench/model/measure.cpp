@@ -222,13 +222,11 @@ void draw_all(const Batch& batch, const ModelTraits& model, const Philox& random
 
 SyntheticBatches::SyntheticBatches(Device& device, const Config& config) : device_(device) {
   const ModelTraits model = traits_of(config.model);
-  const bool tokens = model.input == InputKind::tokens;
   const std::int64_t samples = config.train.micro_batch;
-  const Shape input = tokens ? Shape{samples, model.context}
-                             : Shape{samples, model.image_size, model.image_width, model.channels};
-  const Shape target = of_samples(samples, model.targets.shape);
-  const DType target_type = model.targets.kind == TargetKind::values ? DType::f32 : DType::i32;
-  const DType input_type = sample_layout(config).input_dtype;
+  const SampleLayout layout = sample_layout(config);
+  const Shape input = of_samples(samples, layout.inputs);
+  const Shape target = of_samples(samples, layout.targets);
+  const DType target_type = layout.target_dtype, input_type = layout.input_dtype;
   Places places;
   const std::size_t inputs = places.add(input, input_type);
   const std::size_t targets = places.add(target, target_type);

@@ -8,6 +8,11 @@
 namespace trireme::config {
 namespace {
 
+bool has_volumes(const Subject& subject) {
+  const auto volumes = subject.family().volumes;
+  return volumes != nullptr && volumes(subject.config.model);
+}
+
 // A set key must have an effect. `without`: the missing condition.
 void check_unused(const Subject& subject, Needs needs, std::string_view without) {
   const Config defaults = subject.keys.defaults();
@@ -26,7 +31,7 @@ void check_axes(const Subject& subject) {
   const auto has = [&](char axis) { return letters.find(axis) != std::string::npos; };
   const bool once = std::ranges::adjacent_find(letters) == letters.end();
   const bool known = letters.find_first_not_of("CDHNTW") == std::string::npos;
-  const bool volumes = subject.family().volumes;
+  const bool volumes = has_volumes(subject);
   if (volumes && once && known && has('H') && has('W') && !has('D')) {
     refuse(subject, "data.axes",
            "{} has no D, but model.family: {} reads volumes; say where their depth is, as in DHWC",
@@ -98,7 +103,7 @@ void check_parts(const Subject& subject) {
 
 void check_crop(const Subject& subject) {
   const std::vector<std::int64_t>& crop = subject.config.data.crop;
-  const bool volumes = subject.family().volumes;
+  const bool volumes = has_volumes(subject);
   const std::size_t starts = volumes ? 3 : 2;
   if (crop.empty()) return;
   if (crop.size() != 2 * starts ||

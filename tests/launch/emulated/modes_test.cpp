@@ -10,28 +10,6 @@ namespace {
 
 class EmulatedModes : public EmulatedTest {
  protected:
-  // Relative difference of fp32 losses.
-  static constexpr double agreement = 1e-5;
-
-  // Compares each layout on cuda with one rank on cpu.
-  void expect_cpu_losses(const Run& run, const std::vector<Layout>& layouts, double relative) {
-    const Layout cpu{1, "device.type=cpu"};
-    train_layout(run, cpu);
-    const auto expected = steps_of(name_of(cpu));
-    ASSERT_EQ(static_cast<int>(expected.size()), run.steps);
-    for (const Layout& layout : layouts) {
-      train_layout(run, layout);
-      const auto steps = steps_of(name_of(layout));
-      ASSERT_EQ(steps.size(), expected.size()) << layout.text;
-      for (std::size_t i = 0; i < expected.size(); ++i) {
-        EXPECT_NEAR(steps[i].loss, expected[i].loss, relative * expected[i].loss)
-            << layout.text << ", step " << steps[i].step;
-      }
-      EXPECT_NEAR(validation_loss_of(name_of(layout)), validation_loss_of(name_of(cpu)),
-                  relative * validation_loss_of(name_of(cpu)));
-    }
-  }
-
   // Low-rank factors beside the weights of a run.
   Run adapted(const Settings& more) {
     const Layout source{1, "device.type=cpu", "source"};

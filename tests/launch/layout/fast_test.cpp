@@ -9,7 +9,7 @@ class FastLayout : public LayoutTest {
  protected:
   static constexpr double agreement = 1e-5;
   static Run run() {
-    return {.family = Family::gpt,
+    return {.config = "gpt.yaml",
             .set = {"model.heads=4", "model.dropout=0.1", "train.global_batch=16", "train.steps=20",
                     "parallel.bucket_megabytes=0.02"},
             .steps = 20};
@@ -89,7 +89,7 @@ TEST_F(FastLayout, PipelinesAgreeWithOneRank) {
 
 // Weights are written whole, so commands on any number of ranks can read them.
 TEST_F(FastLayout, EvalAndGenerateReadTheRunsOfEveryLayout) {
-  const Run fixed{.family = Family::gpt,
+  const Run fixed{.config = "gpt.yaml",
                   .set = {"model.heads=4", "reproducibility=layout", "parallel.tensor_blocks=4"},
                   .steps = 6};
   const Layout split{8, "data=2 tensor=2 pipeline=2 zero=3 sequence=true"};

@@ -18,7 +18,7 @@ class GptLayout : public LayoutTest {
     Settings set{"model.heads=4", "model.dropout=0.1",        "train.global_batch=16",
                  "train.steps=3", "parallel.tensor_blocks=4", "parallel.bucket_megabytes=0.02"};
     set.insert(set.end(), more.begin(), more.end());
-    return {.family = Family::gpt, .set = set, .steps = 3};
+    return {.config = "gpt.yaml", .set = set, .steps = 3};
   }
   static Run one_step_of(int micro_batches) {
     Run of_one = run({fmt::format("train.global_batch={}", micro_batches), "train.micro_batch=1",

@@ -16,7 +16,7 @@ class ResNetLayout : public LayoutTest {
   static Run run(int steps, Settings more = {}) {
     more.push_back("train.steps=" + std::to_string(steps));
     more.emplace_back("parallel.bucket_megabytes=0.01");
-    return {.family = Family::resnet, .set = more, .steps = steps};
+    return {.config = "resnet.yaml", .set = more, .steps = steps};
   }
 };
 
@@ -65,7 +65,7 @@ class VitLayout : public LayoutTest {
     for (const char* const set : {"model.dropout=0.1", "data.mixup=0.8", "parallel.tensor_blocks=4",
                                   "parallel.bucket_megabytes=0.02"})
       more.emplace_back(set);
-    return {.family = Family::vit, .set = more, .steps = 3};
+    return {.config = "vit.yaml", .set = more, .steps = 3};
   }
 };
 

@@ -21,7 +21,7 @@ class LayoutMemory : public LayoutTest {
   static constexpr double whole = layers * block + 4 * (256 + 24 + 2) * hidden / mib;
 
   Memory memory(int ranks, const std::string& text, const std::string& precision = "fp32") {
-    const Run run{.family = Family::gpt,
+    const Run run{.config = "gpt.yaml",
                   .set = {"model.hidden=64", "model.layers=8", "model.heads=4", "train.steps=1",
                           "lr_schedule.warmup_steps=0", "train.global_batch=32",
                           "parallel.bucket_megabytes=0.1", "precision=" + precision},

@@ -35,12 +35,12 @@ class LayoutPlan : public LayoutTest {
     Settings set{"model.heads=4", "train.global_batch=16", "train.steps=1",
                  "lr_schedule.warmup_steps=0", "parallel.bucket_megabytes=0.02"};
     set.insert(set.end(), more.begin(), more.end());
-    return {.family = Family::gpt, .set = set, .steps = 1};
+    return {.config = "gpt.yaml", .set = set, .steps = 1};
   }
   static Run resnet(Settings more = {}) {
     more.emplace_back("train.steps=1");
     more.emplace_back("parallel.bucket_megabytes=0.01");
-    return {.family = Family::resnet, .set = more, .steps = 1};
+    return {.config = "resnet.yaml", .set = more, .steps = 1};
   }
 
   // In MiB, for the fullest rank per role, as the run logs it at its end.
@@ -67,10 +67,9 @@ class LayoutPlan : public LayoutTest {
     Settings set = run.set;
     std::ranges::copy(settings_of(layout.text), std::back_inserter(set));
     const std::string json = directory() + "/plan.json";
-    const CommandResult result =
-        trireme(fmt::format("plan {}/{}.yaml --ranks {} --hardware {} --json {} --set {}",
-                            data_directory(), run.family == Family::gpt ? "gpt" : "resnet",
-                            layout.ranks, hardware(), json, fmt::join(set, " --set ")));
+    const CommandResult result = trireme(
+        fmt::format("plan {}/{} --ranks {} --hardware {} --json {} --set {}", data_directory(),
+                    run.config, layout.ranks, hardware(), json, fmt::join(set, " --set ")));
     EXPECT_EQ(result.exit_code, 0) << result.output;
     ByRole most;
     for (const auto& stage : nlohmann::json::parse(read_file(json))["memory"]["stages"]) {

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/cosmoflow/cosmoflow.h"
+
+#include "models/cosmoflow/layers.h"
+#include "runtime/config/rules/rules.h"
+
+namespace trireme {
+
+Chain cosmoflow_chain(const CosmoFlowOptions& options, const TrainConfig& train) {
+  const ValueLossChoice loss = value_loss_choice(
+      train, options.target_scale > 0 ? OutputTransform::tanh : OutputTransform::none,
+      static_cast<float>(options.target_scale));
+  Chain chain;
+  for (std::int64_t i = 0; i < options.halvings; ++i) {
+    chain.push_back(
+        {.make = [=](Blueprint& blueprint) -> std::unique_ptr<Layer> {
+           const std::string name = fmt::format("convolutions.{}", i);
+           const auto scope = blueprint.layer(name);
+           const std::int64_t side = options.size;
+           const Shape first{blueprint.micro_batch(), side, side, side, options.channels};
+           return std::make_unique<CosmoFlowBlock>(blueprint, name,
+                                                   i == 0 ? first : blueprint.input(),
+                                                   options.filters << i, options.leaky_slope);
+         },
+         .block = true});
+  }
+  chain.push_back({.make = [=](Blueprint& blueprint) -> std::unique_ptr<Layer> {
+    const auto scope = blueprint.layer("");
+    return std::make_unique<CosmoFlowHead>(blueprint, options, loss);
+  }});
+  return chain;
+}
+
+namespace {
+
+using config::IntegerRange;
+using config::NumberRange;
+
+constexpr std::int64_t max_filters = 1 << 16;
+
+#define COSMOFLOW_FIELD(name, ...) TRIREME_MODEL_FIELD(CosmoFlowOptions, name, __VA_ARGS__)
+
+std::vector<config::Field> cosmoflow_fields() {
+  return {
+      COSMOFLOW_FIELD(size, IntegerRange{2, 4096}, "depth, height and width of the cubes"),
+      COSMOFLOW_FIELD(channels, IntegerRange{1, 4096}, "channels of the images or cubes"),
+      COSMOFLOW_FIELD(targets, IntegerRange{1, 4096}, "values to predict for each sample"),
+      COSMOFLOW_FIELD(filters, IntegerRange{1, 4096},
+                      "channels of the first convolution; doubles with each convolution"),
+      COSMOFLOW_FIELD(halvings, IntegerRange{1, 12},
+                      "convolutions, each followed by max pooling by 2"),
+      COSMOFLOW_FIELD(dense, (IntegerRange{1, 65536, {0, 8}}),
+                      "widths of the dense layers but the last"),
+      COSMOFLOW_FIELD(dropout, (NumberRange{.low = 0, .high = 1, .high_is_open = true}),
+                      "share of values dropped"),
+      COSMOFLOW_FIELD(leaky_slope, (NumberRange{.low = 0, .high = 1}),
+                      "slope of LeakyReLU below zero"),
+      COSMOFLOW_FIELD(target_scale, (NumberRange{.low = 0, .high = 1e6}),
+                      "predictions are this times tanh of the last layer; 0: the last layer's"),
+  };
+}
+
+void check_cosmoflow(const config::Subject& subject) {
+  if (!subject.config.data.path.empty())
+    refuse(subject, "data.path", "packed shards hold no volumes; name HDF5 files by data.files");
+  const auto& model = subject.config.model.as<CosmoFlowOptions>();
+  std::int64_t fits = 0;
+  while (model.size >> (fits + 1) > 0)
+    ++fits;
+  if (model.halvings > fits) {
+    refuse(subject, "model.halvings", "{} halvings of {} leave less than one; use {} or fewer",
+           model.halvings, model.size, fits);
+  }
+  if (model.filters << (model.halvings - 1) > max_filters) {
+    refuse(subject, "model.filters",
+           "{} grow to {} after {} convolutions, more than {}; use {} or "
+           "less",
+           model.filters, model.filters << (model.halvings - 1), model.halvings, max_filters,
+           max_filters >> (model.halvings - 1));
+  }
+}
+
+}  // namespace
+
+config::ModelFamily cosmoflow_family() {
+  return {.name = cosmoflow_name,
+          .input = config::Input::fields,
+          .volumes = [](const ModelConfig&) { return true; },
+          .fields = cosmoflow_fields,
+          .check = check_cosmoflow,
+          .limits = [](const Config& config) { return limits_of(cosmoflow_chain(config)); },
+          .targets =
+              [](const ModelConfig& model) {
+                return TargetSpec{TargetKind::values, {model.as<CosmoFlowOptions>().targets}, 0};
+              }};
+}
+
+Chain cosmoflow_chain(const Config& config) {
+  return cosmoflow_chain(config.model.as<CosmoFlowOptions>(), config.train);
+}
+
+}  // namespace trireme

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/fields/pixel_loss.h"
+#include "models/layers/batch_norm.h"
+#include "models/layers/convolution.h"
+#include "models/layers/linear_layer.h"
+#include "models/layers/transposed_convolution.h"
+#include "models/unet/unet.h"
+
+namespace trireme {
+
+// Batch norm and ReLU behind a convolution.
+struct UNetNorm {
+  // Declares "<name>" as BatchNorm does.
+  UNetNorm(Blueprint& blueprint, std::string_view name, const Shape& shape);
+
+  BatchNorm norm;
+  Activation convolved;  // its input
+  Activation gradient;   // of the convolution's output
+};
+
+// Two 3x3 (3x3x3) convolutions with norm and ReLU; offers the result as a skip and hands on its
+// maxima over windows of two.
+class UNetEncoder final : public Layer {
+ public:
+  // `input` in f32 if the layer is the first. Without a skip's name nothing is offered or pooled:
+  // the bottom.
+  UNetEncoder(Blueprint& blueprint, const std::string& name, const Shape& input,
+              std::int64_t filters, const std::string& skip);
+
+  [[nodiscard]] double forward_flops() const override {
+    return first_.forward_flops() + second_.forward_flops();
+  }
+  void forward(const Context& context, const Tensor& x, const Tensor& y) override;
+  void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,
+                const Tensor& dx) override;
+
+ private:
+  std::optional<Activation> input_{};  // in the compute dtype, if the batch has another
+  Convolution first_, second_;
+  UNetNorm first_norm_, second_norm_;
+  Activation between_;  // first norm's output
+  std::optional<SkipId> skip_{};
+  std::optional<Activation> index_{};  // of the maxima
+};
+
+// Doubles the extents to those of the encoder's skip; then the first convolution sees both, and a
+// second one follows. A convolution of joined channels is the sum of two convolutions, so nothing
+// is joined: less is copied and kept.
+class UNetDecoder final : public Layer {
+ public:
+  UNetDecoder(Blueprint& blueprint, const std::string& name, const std::string& skip);
+
+  [[nodiscard]] double forward_flops() const override;
+  void forward(const Context& context, const Tensor& x, const Tensor& y) override;
+  void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,
+                const Tensor& dx) override;
+
+ private:
+  OpenSkip skip_;
+  TransposedConvolution up_;
+  Convolution of_skip_, of_up_, second_;
+  UNetNorm first_norm_, second_norm_;
+  Activation raised_;   // after up_
+  Activation between_;  // first norm's output
+  Activation part_;     // of_up_'s output; in backward the gradient of raised_ and of between_
+};
+
+// A linear classifier of each pixel and the loss.
+class UNetHead final : public Layer {
+ public:
+  // Declares "classifier".
+  UNetHead(Blueprint& blueprint, const UNetOptions& options);
+
+  [[nodiscard]] const HeadInfo* head() const override { return &info_; }
+  [[nodiscard]] double forward_flops() const override {
+    return linear_.forward_flops(info_.targets);
+  }
+  void forward(const Context& context, const Tensor& x, const Tensor& y) override;
+  void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,
+                const Tensor& dx) override;
+
+ private:
+  Linear linear_;
+  PixelLoss loss_;
+  HeadInfo info_;
+};
+
+}  // namespace trireme

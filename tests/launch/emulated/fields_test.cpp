@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models of fields on emulated GPUs against the CPU engine.
+#include "tests/launch/fixture/emulated_fixture.h"
+#include "tests/launch/fixture/fields_fixture.h"
+
+namespace trireme::test {
+namespace {
+
+class EmulatedFields : public EmulatedTest {
+ protected:
+  static void SetUpTestSuite() {
+    EmulatedTest::SetUpTestSuite();
+    write_field_models(data_directory());
+  }
+  static Run run(const std::string& config, Settings more) {
+    more.insert(more.begin(), {"train.steps=3", "device.type=cuda"});
+    return {.config = config, .set = more, .steps = 3};
+  }
+};
+
+TEST_F(EmulatedFields, CosmoFlowAgreesWithTheCpuEngine) {
+  expect_cpu_losses(run("cosmoflow.yaml", {}), {{1, ""}, {2, "data=2 zero=3"}, {2, "pipeline=2"}},
+                    agreement);
+}
+
+TEST_F(EmulatedFields, AUNetAgreesWithTheCpuEngine) {
+  expect_cpu_losses(run("unet.yaml", {}), {{1, ""}, {3, "pipeline=3"}}, agreement);
+}
+
+TEST_F(EmulatedFields, AUNetOfVolumesInLayoutModeHasTheBitsOfOneGpu) {
+  expect_same_bits(run("unet_of_volumes.yaml", {"reproducibility=layout"}),
+                   {{2, "pipeline=2 recompute=full"}, {2, "data=2 zero=2"}});
+}
+
+}  // namespace
+}  // namespace trireme::test

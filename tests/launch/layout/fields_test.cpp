@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The same for models of fields: CosmoFlow, and U-Nets whose skips cross the pipeline's cuts.
+#include "tests/launch/fixture/fields_fixture.h"
+#include "tests/launch/fixture/layout_fixture.h"
+
+namespace trireme::test {
+namespace {
+
+class FieldsLayout : public LayoutTest {
+ protected:
+  static void SetUpTestSuite() {
+    LayoutTest::SetUpTestSuite();
+    write_field_models(data_directory());
+  }
+};
+
+TEST_F(FieldsLayout, OfCosmoFlowChangesNoBit) {
+  expect_same_bits({.config = "cosmoflow.yaml", .steps = 4},
+                   {{2, "data=2 zero=1"},
+                    {4, "data=4 zero=3"},
+                    {2, "pipeline=2 recompute=full"},
+                    {4, "data=2 pipeline=2 zero=2 schedule=interleaved chunks=2"}});
+}
+
+TEST_F(FieldsLayout, OfCosmoFlowInBf16ChangesNoBitEither) {
+  expect_same_bits({.config = "cosmoflow.yaml", .set = {"precision=bf16"}, .steps = 4},
+                   {{2, "data=2 zero=3"}, {4, "data=2 pipeline=2 zero=1"}});
+}
+
+TEST_F(FieldsLayout, OfAUNetChangesNoBit) {
+  expect_same_bits({.config = "unet.yaml", .steps = 4},
+                   {{2, "data=2 zero=2"},
+                    {2, "pipeline=2 schedule=gpipe"},
+                    {3, "pipeline=3"},
+                    {6, "pipeline=6 recompute=full"},
+                    {2, "pipeline=2 schedule=interleaved chunks=3"},
+                    {4, "data=2 pipeline=2 zero=3"}});
+}
+
+TEST_F(FieldsLayout, OfAUNetInBf16ChangesNoBitEither) {
+  expect_same_bits({.config = "unet.yaml", .set = {"precision=bf16"}, .steps = 4},
+                   {{3, "pipeline=3"}, {4, "data=2 pipeline=2 zero=1"}});
+}
+
+TEST_F(FieldsLayout, OfAUNetOfVolumesChangesNoBit) {
+  expect_same_bits({.config = "unet_of_volumes.yaml", .steps = 3},
+                   {{4, "data=4 zero=1"}, {4, "pipeline=4"}});
+}
+
+}  // namespace
+}  // namespace trireme::test
