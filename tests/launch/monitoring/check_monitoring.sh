@@ -13,7 +13,7 @@ die() {
 }
 
 "$1" "$directory"
-grep -o '^trireme_[a-z_]*' "$directory/metrics.prom" | sed 'p; s/^trireme_tokens_/trireme_images_/' | sort -u >"$directory/emitted"
+grep -o '^trireme_[a-z_]*' "$directory/metrics.prom" | sed 'p; s/^trireme_tokens_\(.*\)/trireme_images_\1\ntrireme_samples_\1/' | sort -u >"$directory/emitted"
 for file in grafana_dashboard.json alerts.yaml; do
   grep -o 'trireme_[a-z_]*' "$monitoring/$file" | sort -u >"$directory/asked"
   [[ -s $directory/asked ]] || die "$file asks for nothing"
