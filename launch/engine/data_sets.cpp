@@ -226,9 +226,8 @@ SampleLayout sample_layout(const Config& config) {
   SampleLayout layout = image_samples(model.image_size, model.image_width, model.channels);
   if (model.image_depth > 0)
     layout.inputs = Shape{model.image_depth, model.image_size, model.image_width, model.channels};
-  const TargetSpec predicted = model.targets;
-  layout.targets = predicted.shape;
-  if (predicted.kind == TargetKind::values) layout.target_dtype = DType::f32;
+  layout.targets = model.targets.shape;
+  if (model.targets.kind == TargetKind::values) layout.target_dtype = DType::f32;
   if (config.data.float_samples()) layout.input_dtype = DType::f32;
   layout.weighted = !config.data.weight.empty() ||
                     std::ranges::any_of(config.data.sources, [](const NamedSource& source) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/cosmoflow/cosmoflow.h"
 
+#include <bit>
+
 #include "models/cosmoflow/layers.h"
 #include "runtime/config/rules/rules.h"
 
@@ -64,9 +66,7 @@ void check_cosmoflow(const config::Subject& subject) {
   if (!subject.config.data.path.empty())
     refuse(subject, "data.path", "packed shards hold no volumes; name HDF5 files by data.files");
   const auto& model = subject.config.model.as<CosmoFlowOptions>();
-  std::int64_t fits = 0;
-  while (model.size >> (fits + 1) > 0)
-    ++fits;
+  const std::int64_t fits = std::bit_width(static_cast<std::uint64_t>(model.size)) - 1;
   if (model.halvings > fits) {
     refuse(subject, "model.halvings", "{} halvings of {} leave less than one; use {} or fewer",
            model.halvings, model.size, fits);

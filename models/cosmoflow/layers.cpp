@@ -25,6 +25,11 @@ Init glorot_of_window(std::int64_t inputs, std::int64_t outputs) {
   return glorot(taps * static_cast<double>(inputs), taps * static_cast<double>(outputs));
 }
 
+// (B, everything else).
+Tensor flat(const Tensor& x) {
+  return x.reshaped({x.shape[0], x.count() / x.shape[0]});
+}
+
 Shape halved(const Shape& x, std::int64_t filters) {
   return {x[0], x[1] / 2, x[2] / 2, x[3] / 2, filters};
 }
@@ -96,10 +101,6 @@ double CosmoFlowHead::forward_flops() const {
   for (const Dense& layer : layers_)
     sum += layer.linear.forward_flops(layer.output.shape[0]);
   return sum;
-}
-
-Tensor CosmoFlowHead::flat(const Tensor& x) const {
-  return {x.data, x.dtype, {x.shape[0], x.count() / x.shape[0]}};
 }
 
 void CosmoFlowHead::drop(const Context& context, const Dense& layer, const Tensor& values) const {

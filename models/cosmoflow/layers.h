@@ -56,7 +56,6 @@ class CosmoFlowHead final : public Layer {
     std::uint64_t site;  // of dropout
     Activation output;  // (B, outputs): after LeakyReLU and dropout; of the last layer, predictions
   };
-  [[nodiscard]] Tensor flat(const Tensor& x) const;
   void drop(const Context& context, const Dense& layer, const Tensor& values) const;
 
   HeadInfo info_;

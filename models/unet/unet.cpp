@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/unet/unet.h"
 
+#include <bit>
+
 #include "models/images/image_config.h"
 #include "models/unet/layers.h"
 #include "runtime/config/rules/rules.h"
@@ -74,9 +76,7 @@ void check_unet(const config::Subject& subject) {
            "packed shards hold no classes of pixels; name HDF5 files by data.files");
   std::int64_t shortest = std::min(model.image_size, model.width());
   if (model.depth > 0) shortest = std::min(shortest, model.depth);
-  std::int64_t fits = 0;
-  while (shortest >> (fits + 1) > 0)
-    ++fits;
+  const std::int64_t fits = std::bit_width(static_cast<std::uint64_t>(shortest)) - 1;
   if (model.levels > fits) {
     refuse(subject, "model.levels", "{} halvings of {} leave less than one; use {} or fewer",
            model.levels, shortest, fits);
