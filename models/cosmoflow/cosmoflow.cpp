@@ -14,22 +14,11 @@ Chain cosmoflow_chain(const CosmoFlowOptions& options, const TrainConfig& train)
       static_cast<float>(options.target_scale));
   Chain chain;
   for (std::int64_t i = 0; i < options.halvings; ++i) {
-    chain.push_back(
-        {.make = [=](Blueprint& blueprint) -> std::unique_ptr<Layer> {
-           const std::string name = fmt::format("convolutions.{}", i);
-           const auto scope = blueprint.layer(name);
-           const std::int64_t side = options.size;
-           const Shape first{blueprint.micro_batch(), side, side, side, options.channels};
-           return std::make_unique<CosmoFlowBlock>(blueprint, name,
-                                                   i == 0 ? first : blueprint.input(),
-                                                   options.filters << i, options.leaky_slope);
-         },
-         .block = true});
+    const std::string name = fmt::format("convolutions.{}", i);
+    chain.push_back(in_scope<CosmoFlowBlock>(name, name, options, i));
+    chain.back().block = true;
   }
-  chain.push_back({.make = [=](Blueprint& blueprint) -> std::unique_ptr<Layer> {
-    const auto scope = blueprint.layer("");
-    return std::make_unique<CosmoFlowHead>(blueprint, options, loss);
-  }});
+  chain.push_back(in_scope<CosmoFlowHead>("", options, loss));
   return chain;
 }
 

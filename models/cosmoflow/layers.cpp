@@ -30,24 +30,32 @@ Tensor flat(const Tensor& x) {
   return x.reshaped({x.shape[0], x.count() / x.shape[0]});
 }
 
-Shape halved(const Shape& x, std::int64_t filters) {
+Shape input_of(const Blueprint& blueprint, const CosmoFlowOptions& options) {
+  const std::int64_t side = options.size;
+  if (blueprint.input().rank() > 0) return blueprint.input();
+  return {blueprint.micro_batch(), side, side, side, options.channels};
+}
+
+Shape output_of(const Shape& x, std::int64_t filters) {
   return {x[0], x[1] / 2, x[2] / 2, x[3] / 2, filters};
 }
 
 }  // namespace
 
-CosmoFlowBlock::CosmoFlowBlock(Blueprint& blueprint, const std::string& name, const Shape& input,
-                               std::int64_t filters, double slope)
-    : Layer(name, halved(input, filters)),
-      slope_(static_cast<float>(slope)),
-      convolution_(blueprint, "convolution", input, filters, window, 1,
-                   {.init = glorot_of_window(input.back(), filters), .decay = false}),
-      bias_(blueprint.parameter({.name = "convolution.bias", .shape = {filters}})),
+CosmoFlowBlock::CosmoFlowBlock(Blueprint& blueprint, const std::string& name,
+                               const CosmoFlowOptions& options, std::int64_t index)
+    : Layer(name, output_of(input_of(blueprint, options), options.filters << index)),
+      slope_(static_cast<float>(options.leaky_slope)),
+      convolution_(
+          blueprint, "convolution", input_of(blueprint, options), output_shape().back(), window, 1,
+          {.init = glorot_of_window(input_of(blueprint, options).back(), output_shape().back()),
+           .decay = false}),
+      bias_(blueprint.parameter({.name = "convolution.bias", .shape = {output_shape().back()}})),
       convolved_(blueprint.scratch(convolution_.output_shape())),
       index_(blueprint.keep(output_shape(), DType::u8)),
       pooled_gradient_(blueprint.scratch(output_shape())) {
-  if (blueprint.input().rank() == 0 && blueprint.compute() != DType::f32)
-    input_ = blueprint.keep(input);
+  if (index == 0 && blueprint.compute() != DType::f32)
+    input_ = blueprint.keep(input_of(blueprint, options));
 }
 
 void CosmoFlowBlock::forward(const Context& context, const Tensor& x, const Tensor& y) {

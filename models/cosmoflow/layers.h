@@ -18,9 +18,9 @@ namespace trireme {
 class CosmoFlowBlock final : public Layer {
  public:
   // Declares "convolution.weight" (filters, 3, 3, 3, C), Glorot-initialised and not decayed, and
-  // "convolution.bias". The first layer takes `input` in f32.
-  CosmoFlowBlock(Blueprint& blueprint, const std::string& name, const Shape& input,
-                 std::int64_t filters, double slope);
+  // "convolution.bias". Block 0 takes the batch's inputs.
+  CosmoFlowBlock(Blueprint& blueprint, const std::string& name, const CosmoFlowOptions& options,
+                 std::int64_t index);
 
   [[nodiscard]] double forward_flops() const override { return convolution_.forward_flops(); }
   void forward(const Context& context, const Tensor& x, const Tensor& y) override;

@@ -7,19 +7,6 @@
 
 namespace trireme {
 
-namespace {
-
-// A layer inside its scope.
-template <typename L, typename... Args>
-ChainLayer in_scope(const std::string& scope_name, const Args&... args) {
-  return {.make = [=](Blueprint& blueprint) -> std::unique_ptr<Layer> {
-    const auto scope = blueprint.layer(scope_name);
-    return std::make_unique<L>(blueprint, args...);
-  }};
-}
-
-}  // namespace
-
 Chain resnet_chain(const ResNetOptions& options, const ops::AugmentOptions& augment) {
   Chain chain{in_scope<ResNetStem>("stem", options, augment)};
   for (std::size_t stage = 0; stage < options.stages.size(); ++stage) {

@@ -33,6 +33,14 @@ Tensor as_image(const Tensor& x) {
   return x.reshaped({x.shape[0], x.shape[1] * x.shape[2], x.shape[3], x.shape[4]});
 }
 
+Shape input_of(const Blueprint& blueprint, const UNetOptions& options) {
+  return blueprint.input().rank() > 0 ? blueprint.input() : options.input(blueprint.micro_batch());
+}
+
+std::string skip_name(std::int64_t level) {
+  return fmt::format("level{}", level);
+}
+
 Shape shape_of(const Blueprint& blueprint, const std::string& skip) {
   const auto name_of = [](const OpenSkip& open) { return open.skip.name; };
   const auto found = std::ranges::find(blueprint.open_skips(), skip, name_of);
@@ -58,18 +66,20 @@ UNetNorm::UNetNorm(Blueprint& blueprint, std::string_view name, const Shape& sha
       convolved(blueprint.keep(shape)),
       gradient(blueprint.scratch(shape)) {}
 
-UNetEncoder::UNetEncoder(Blueprint& blueprint, const std::string& name, const Shape& input,
-                         std::int64_t filters, const std::string& skip)
-    : Layer(name, with_channels(input, filters, skip.empty() ? 1 : 2)),
-      first_(blueprint, "convolution1", input, filters, window, 1),
-      second_(blueprint, "convolution2", first_.output_shape(), filters, window, 1),
+UNetEncoder::UNetEncoder(Blueprint& blueprint, const std::string& name, const UNetOptions& options,
+                         std::int64_t level)
+    : Layer(name, with_channels(input_of(blueprint, options), options.filters << level,
+                                level < options.levels ? 2 : 1)),
+      first_(blueprint, "convolution1", input_of(blueprint, options), output_shape().back(), window,
+             1),
+      second_(blueprint, "convolution2", first_.output_shape(), output_shape().back(), window, 1),
       first_norm_(blueprint, "norm1", first_.output_shape()),
       second_norm_(blueprint, "norm2", second_.output_shape()),
       between_(blueprint.keep(first_.output_shape())) {
-  if (blueprint.input().rank() == 0 && blueprint.compute() != DType::f32)
-    input_ = blueprint.keep(input);
-  if (skip.empty()) return;
-  skip_ = blueprint.offer(skip, second_.output_shape());
+  if (level == 0 && blueprint.compute() != DType::f32)
+    input_ = blueprint.keep(input_of(blueprint, options));
+  if (level == options.levels) return;
+  skip_ = blueprint.offer(skip_name(level), second_.output_shape());
   index_ = blueprint.keep(output_shape(), DType::u8);
 }
 
@@ -100,9 +110,9 @@ void UNetEncoder::backward(const Context& context, const Tensor& x, const Tensor
   first_.backward(context, dx, first, input_ ? context(*input_) : x);
 }
 
-UNetDecoder::UNetDecoder(Blueprint& blueprint, const std::string& name, const std::string& skip)
-    : Layer(name, shape_of(blueprint, skip)),
-      skip_(blueprint.take(skip)),
+UNetDecoder::UNetDecoder(Blueprint& blueprint, const std::string& name, std::int64_t level)
+    : Layer(name, shape_of(blueprint, skip_name(level))),
+      skip_(blueprint.take(skip_name(level))),
       up_(blueprint, "up", blueprint.input().back(), output_shape(), 2),
       of_skip_(blueprint, "convolution1.skip", output_shape(), output_shape().back(), window, 1),
       of_up_(blueprint, "convolution1.up", output_shape(), output_shape().back(), window, 1),

@@ -28,10 +28,9 @@ struct UNetNorm {
 // maxima over windows of two.
 class UNetEncoder final : public Layer {
  public:
-  // `input` in f32 if the layer is the first. Without a skip's name nothing is offered or pooled:
-  // the bottom.
-  UNetEncoder(Blueprint& blueprint, const std::string& name, const Shape& input,
-              std::int64_t filters, const std::string& skip);
+  // Level 0 takes the batch's inputs; level options.levels, the bottom, offers and pools nothing.
+  UNetEncoder(Blueprint& blueprint, const std::string& name, const UNetOptions& options,
+              std::int64_t level);
 
   [[nodiscard]] double forward_flops() const override {
     return first_.forward_flops() + second_.forward_flops();
@@ -54,7 +53,7 @@ class UNetEncoder final : public Layer {
 // is joined: less is copied and kept.
 class UNetDecoder final : public Layer {
  public:
-  UNetDecoder(Blueprint& blueprint, const std::string& name, const std::string& skip);
+  UNetDecoder(Blueprint& blueprint, const std::string& name, std::int64_t level);
 
   [[nodiscard]] double forward_flops() const override;
   void forward(const Context& context, const Tensor& x, const Tensor& y) override;

@@ -8,44 +8,26 @@
 #include "runtime/config/rules/rules.h"
 
 namespace trireme {
-namespace {
-
-// A layer inside its scope.
-ChainLayer level(const std::string& name, bool block,
-                 const std::function<std::unique_ptr<Layer>(Blueprint&)>& make) {
-  return {.make = [=](Blueprint& blueprint) -> std::unique_ptr<Layer> {
-            const auto scope = blueprint.layer(name);
-            return make(blueprint);
-          },
-          .block = block};
+Shape UNetOptions::input(std::int64_t samples) const {
+  if (depth == 0) return {samples, image_size, width(), channels};
+  return {samples, depth, image_size, width(), channels};
 }
-
-Shape input_of(std::int64_t samples, const UNetOptions& options) {
-  if (options.depth == 0) return {samples, options.image_size, options.width(), options.channels};
-  return {samples, options.depth, options.image_size, options.width(), options.channels};
-}
-
-}  // namespace
 
 Chain unet_chain(const UNetOptions& options) {
   Chain chain;
+  const auto add = [&](ChainLayer layer) {
+    layer.block = true;
+    chain.push_back(std::move(layer));
+  };
   for (std::int64_t i = 0; i <= options.levels; ++i) {
     const std::string name = i < options.levels ? fmt::format("encoder.{}", i) : "bottom";
-    const std::string skip = i < options.levels ? fmt::format("level{}", i) : "";
-    chain.push_back(level(name, true, [=](Blueprint& blueprint) {
-      const Shape input = i == 0 ? input_of(blueprint.micro_batch(), options) : blueprint.input();
-      return std::make_unique<UNetEncoder>(blueprint, name, input, options.filters << i, skip);
-    }));
+    add(in_scope<UNetEncoder>(name, name, options, i));
   }
   for (std::int64_t i = options.levels; i-- > 0;) {
     const std::string name = fmt::format("decoder.{}", i);
-    chain.push_back(level(name, true, [=](Blueprint& blueprint) {
-      return std::make_unique<UNetDecoder>(blueprint, name, fmt::format("level{}", i));
-    }));
+    add(in_scope<UNetDecoder>(name, name, i));
   }
-  chain.push_back(level("", false, [=](Blueprint& blueprint) {
-    return std::make_unique<UNetHead>(blueprint, options);
-  }));
+  chain.push_back(in_scope<UNetHead>("", options));
   return chain;
 }
 
@@ -94,7 +76,7 @@ void check_unet(const config::Subject& subject) {
 
 TargetSpec targets_of(const ModelConfig& model) {
   const auto& options = model.as<UNetOptions>();
-  const Shape input = input_of(1, options);
+  const Shape input = options.input(1);
   return {TargetKind::pixels, Shape(input.extents().subspan(1, input.rank() - 2)), options.classes};
 }
 

@@ -24,6 +24,8 @@ struct UNetOptions {
   friend bool operator==(const UNetOptions&, const UNetOptions&) = default;
 
   [[nodiscard]] std::int64_t width() const { return image_width > 0 ? image_width : image_size; }
+  // (samples, [depth,] height, width, channels).
+  [[nodiscard]] Shape input(std::int64_t samples) const;
 };
 
 // Inputs (micro_batch, [depth,] height, width, channels) f32; targets (micro_batch, [depth,]

@@ -23,6 +23,15 @@ struct ChainLayer {
 };
 using Chain = std::vector<ChainLayer>;
 
+// A layer L, made of the blueprint and `args`, inside its scope.
+template <typename L, typename... Args>
+[[nodiscard]] ChainLayer in_scope(const std::string& scope_name, const Args&... args) {
+  return {.make = [=](Blueprint& blueprint) -> std::unique_ptr<Layer> {
+    const auto scope = blueprint.layer(scope_name);
+    return std::make_unique<L>(blueprint, args...);
+  }};
+}
+
 // Elements of a part of a message between stages, so that the next part is aligned.
 [[nodiscard]] std::int64_t padded_in_message(const Shape& shape);
 
