@@ -32,7 +32,7 @@ std::string layout_text(const LayoutChoice& choice) {
 
 double share_of(const Config& resolved) {
   const BatchSlices slices = batch_slices(resolved);
-  const std::int64_t split = resolved.parallel.tensor * resolved.parallel.pipeline;
+  const std::int64_t split = resolved.parallel.inner_ranks() * resolved.parallel.pipeline;
   return static_cast<double>(slices.largest()) /
          static_cast<double>(slices.micro_batches() * split);
 }

@@ -15,6 +15,7 @@
 #include "launch/doctor/judge.h"
 #include "launch/engine/data_sets.h"
 #include "launch/engine/memory_fit.h"
+#include "launch/engine/options.h"
 #include "launch/job/job_groups.h"
 #include "models/config.h"
 #include "runtime/base/environment.h"
@@ -42,10 +43,9 @@ std::optional<Config> read_config(doctor::Findings& findings, const RankProcess&
     Provenance where;
     const Config given = load_config(arguments.config, arguments.overrides, &where);
     Config config = resolve_config(given, process.environment(), &where);
-    findings.fine("config", fmt::format("{}: data {} x tensor {} x pipeline {}, {}, {}",
-                                        arguments.config, config.parallel.data,
-                                        config.parallel.tensor, config.parallel.pipeline,
-                                        name_of(config.device.type), name_of(config.precision)));
+    findings.fine("config",
+                  fmt::format("{}: {}, {}, {}", arguments.config, mesh_text(config.parallel),
+                              name_of(config.device.type), name_of(config.precision)));
     return config;
   } catch (const Error& error) {
     findings.problem("config", error.what(), "");

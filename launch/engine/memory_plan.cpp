@@ -35,7 +35,7 @@ std::uint64_t communication_scratch(const Session& session) {
       bucket = std::max(bucket, each.count);
   }
   for (const LayerSummary& layer : session.layers)
-    output = std::max(output, layer.output.rank() > 0 ? layer.output.count() : 0);
+    output = std::max(output, layer.held);
   const MeshShape& mesh = session.mesh.shape();
   const std::int64_t groups = mesh.data / mesh.shard;
   return parts(bucket, mesh.shard) + parts(bucket / mesh.shard, groups) +

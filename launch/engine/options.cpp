@@ -6,6 +6,8 @@
 #include "runtime/device/gpu_facts.h"
 #include "runtime/telemetry/health/energy.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -82,6 +84,14 @@ ScheduleShape pipeline_shape(const Config& config, bool training, int data_rank)
   return shape;
 }
 
+SpatialSplit spatial_split(const ParallelConfig& parallel, int rank) {
+  SpatialSplit split{.rank = rank};
+  std::ranges::copy(parallel.spatial, split.ranks.begin());
+  std::ranges::copy(parallel.spatial_slabs.empty() ? parallel.spatial : parallel.spatial_slabs,
+                    split.slabs.begin());
+  return split;
+}
+
 BuildOptions build_options(const Config& config, int tensor_rank, bool training,
                            const DecodeShape& decode) {
   const ParallelConfig& parallel = config.parallel;
@@ -92,9 +102,11 @@ BuildOptions build_options(const Config& config, int tensor_rank, bool training,
           .keep_fp8_weights = training && keeps_fp8_weights(config),
           .micro_batch = config.train.micro_batch,
           .training = training,
-          .tensor = {.ranks = static_cast<int>(parallel.tensor),
+          .tensor = {.ranks = static_cast<int>(parallel.inner_ranks()),
                      .rank = tensor_rank,
-                     .blocks = static_cast<int>(std::max<std::int64_t>(parallel.tensor_blocks, 1))},
+                     .blocks = static_cast<int>(
+                         std::max<std::int64_t>(parallel.tensor_blocks, parallel.inner_ranks()))},
+          .spatial = spatial_split(parallel, tensor_rank),
           .rounded_sums = config.reproducibility != Reproducibility::layout,
           .tensor_chunks = decodes ? 1 : static_cast<int>(parallel.tensor_chunks),
           .sequence = parallel.sequence && !decodes,
@@ -114,6 +126,13 @@ bool separates_ties(const Config& config) {
 std::int64_t bucket_elements(const Config& config) {
   constexpr double bytes_per_megabyte = 1024 * 1024;
   return std::llround(config.parallel.bucket_megabytes * bytes_per_megabyte / sizeof(float));
+}
+
+std::string mesh_text(const ParallelConfig& parallel) {
+  const std::string inner = parallel.cuts_samples()
+                                ? fmt::format("spatial {}", fmt::join(parallel.spatial, " x "))
+                                : fmt::format("tensor {}", parallel.tensor);
+  return fmt::format("data {} x {} x pipeline {}", parallel.data, inner, parallel.pipeline);
 }
 
 std::string zero_text(const ParallelConfig& parallel) {
@@ -171,7 +190,7 @@ MessageProcessors message_processors(const Config& config, const ScheduleShape& 
   const bool leaves = parallel.data > 1 && (parallel.zero >= 2 || config.comm.max_ctas > 0);
   return {.receives = receives,
           .link = left_to(CommRole::link),
-          .tensor = parallel.tensor > 1 ? left_to(CommRole::tensor) : 0,
+          .tensor = parallel.inner_ranks() > 1 ? left_to(CommRole::tensor) : 0,
           .data = leaves ? left_to(CommRole::data) : 0,
           .gather = leaves && parallel.zero > 0 ? left_to(CommRole::gather) : 0,
           .zero = static_cast<int>(parallel.zero)};
@@ -210,9 +229,9 @@ ConsoleOptions console_options(const Config& config, const ModelTraits& traits,
 
 RunFacts run_facts(const Config& config, const CoreCrowd& crowd) {
   const ParallelConfig& parallel = config.parallel;
-  return {.ranks = static_cast<int>(parallel.data * parallel.tensor * parallel.pipeline),
+  return {.ranks = static_cast<int>(parallel.data * parallel.inner_ranks() * parallel.pipeline),
           .data = static_cast<int>(parallel.data),
-          .tensor = static_cast<int>(parallel.tensor),
+          .tensor = static_cast<int>(parallel.inner_ranks()),
           .pipeline = static_cast<int>(parallel.pipeline),
           .zero = static_cast<int>(parallel.zero),
           .zero_bubble = parallel.schedule == ScheduleKind::zero_bubble,

@@ -136,7 +136,7 @@ DevicePlace device_place(Communicator& world, DeviceType type, bool share) {
 MeshShape mesh_shape(const ParallelConfig& parallel) {
   return {.pipeline = static_cast<int>(parallel.pipeline),
           .data = static_cast<int>(parallel.data),
-          .tensor = static_cast<int>(parallel.tensor),
+          .tensor = static_cast<int>(parallel.inner_ranks()),
           .shard = static_cast<int>(parallel.shard())};
 }
 

@@ -17,10 +17,9 @@ namespace trireme {
 void log_start(const Session& session, const Dataset& dataset) {
   const Config& config = session.config;
   const ParallelConfig& parallel = config.parallel;
-  log::get("train").info("{}: {}, {} on {} rank(s), data {} x tensor {} x pipeline {}",
-                         config.model.family, text_of(parameter_counts(session.layers)),
-                         name_of(config.precision), session.world->size(), parallel.data,
-                         parallel.tensor, parallel.pipeline);
+  log::get("train").info("{}: {}, {} on {} rank(s), {}", config.model.family,
+                         text_of(parameter_counts(session.layers)), name_of(config.precision),
+                         session.world->size(), mesh_text(parallel));
   if (parallel.pipeline > 1 || parallel.zero > 0 ||
       config.reproducibility == Reproducibility::layout) {
     log::get("train").info(

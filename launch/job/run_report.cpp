@@ -58,8 +58,7 @@ ExportChoice export_choice(const TelemetryConfig& config) {
 }  // namespace
 
 std::string layout_text(const ParallelConfig& parallel) {
-  return fmt::format("data {} x tensor {} x pipeline {}, ZeRO {}", parallel.data, parallel.tensor,
-                     parallel.pipeline, zero_text(parallel));
+  return fmt::format("{}, ZeRO {}", mesh_text(parallel), zero_text(parallel));
 }
 
 Reporter::Reporter(const Config& config, const std::string& requested,

@@ -38,7 +38,7 @@ std::vector<RolePrice> role_prices(const Config& config, const plan::Hardware& h
   add(CommRole::link, parallel.pipeline, left.receives, left.receives * left.link);
   add(CommRole::data, parallel.data, 1, left.data);
   if (parallel.zero > 0) add(CommRole::gather, parallel.data, 1, left.gather);
-  add(CommRole::tensor, parallel.tensor, 1, left.tensor);
+  add(CommRole::tensor, parallel.inner_ranks(), 1, left.tensor);
   return rows;
 }
 

@@ -91,7 +91,7 @@ class FittedPlanner {
   FittedPlanner(const Config& config, const RunFacts& facts, const StepTotals& totals,
                 const MachineRates& machine)
       : config_(config), measured_(measured_parts(totals)) {
-    const int tensor = static_cast<int>(config.parallel.tensor);
+    const int tensor = static_cast<int>(config.parallel.inner_ranks());
     hardware_.name = "this run";
     if (facts.on_cpu) hardware_.node = {.ranks = facts.host_ranks, .cores = facts.host_cores};
     hardware_.device.peak_flops.fill(machine.matmuls.flops);

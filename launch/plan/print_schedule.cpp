@@ -46,7 +46,7 @@ ScheduleKind kind_of(const std::string& text, const std::string& place) {
 std::int64_t data_ranks(const Config& config, const Provenance& where,
                         const PlanArguments& arguments, std::string& remark) {
   const ParallelConfig& parallel = config.parallel;
-  const std::int64_t others = parallel.tensor * parallel.pipeline;
+  const std::int64_t others = parallel.inner_ranks() * parallel.pipeline;
   if (arguments.ranks) {
     const std::int64_t ranks = *arguments.ranks;
     if (ranks % others != 0) {

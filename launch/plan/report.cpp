@@ -177,11 +177,10 @@ std::string heading(const LayoutPlan& plan, const PlanContext& context) {
   const auto input = planner.input(config);
   const auto samples = config.train.global_batch;
   std::string text = fmt::format(
-      "{} of {} in {} on {} rank(s): data {} x tensor {} x pipeline {}, ZeRO {}, "
+      "{} of {} in {} on {} rank(s): {}, ZeRO {}, "
       "recompute {}",
       config.model.family, text_of(parameter_counts(input.layers)), name_of(config.precision),
-      input.mesh.size(), parallel.data, parallel.tensor, parallel.pipeline, zero_text(parallel),
-      name_of(config.train.recompute));
+      input.mesh.size(), mesh_text(parallel), zero_text(parallel), name_of(config.train.recompute));
   if (parallel.pipeline > 1) {
     text += fmt::format(", schedule {}", name_of(parallel.schedule));
     if (parallel.chunks > 1) text += fmt::format(" of {} chunks", parallel.chunks);

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "runtime/base/philox.h"
-#include "runtime/ops/convolution/pooling.h"
 #include "runtime/ops/elementwise/activation.h"
 #include "runtime/ops/elementwise/elementwise.h"
 #include "runtime/ops/random/dropout.h"
@@ -13,7 +12,6 @@ namespace trireme {
 namespace {
 
 constexpr std::int64_t window = 3;
-const ops::PoolingOptions halving{.window = 2, .stride = 2, .padding = 0};
 
 // Glorot & Bengio, 2010; Keras' default.
 Init glorot(double fan_in, double fan_out) {
@@ -50,19 +48,25 @@ CosmoFlowBlock::CosmoFlowBlock(Blueprint& blueprint, const std::string& name,
           blueprint, "convolution", input_of(blueprint, options), output_shape().back(), window, 1,
           {.init = glorot_of_window(input_of(blueprint, options).back(), output_shape().back()),
            .decay = false}),
+      pooling_(blueprint, convolution_.output_shape(), 2),
       bias_(blueprint.parameter({.name = "convolution.bias", .shape = {output_shape().back()}})),
+      outputs_(blueprint.spatial(), output_shape()),
+      bias_sum_(blueprint, Shape{output_shape().back()}, outputs_.cut()),
       convolved_(blueprint.scratch(convolution_.output_shape())),
-      index_(blueprint.keep(output_shape(), DType::u8)),
       pooled_gradient_(blueprint.scratch(output_shape())) {
-  if (index == 0 && blueprint.compute() != DType::f32)
-    input_ = blueprint.keep(input_of(blueprint, options));
+  if (index > 0) return;
+  input_.emplace(blueprint, input_of(blueprint, options));
+  axes_.assign(3, {options.size, "model.size"});
+}
+
+void CosmoFlowBlock::add_limits(ModelLimits& limits) const {
+  if (!axes_.empty()) limits.axes = axes_;
 }
 
 void CosmoFlowBlock::forward(const Context& context, const Tensor& x, const Tensor& y) {
   const Tensor convolved = context(convolved_);
-  if (input_) ops::cast(context.stream, context(*input_), x);
-  convolution_.forward(context, convolved, input_ ? context(*input_) : x);
-  ops::max_pool_forward(context.stream, y, context(index_), convolved, halving);
+  convolution_.forward(context, convolved, input_ ? input_->forward(context, x) : x);
+  pooling_.forward(context, y, convolved);
   ops::add_bias_residual(context.stream, y, y, context.params.compute(bias_));
   ops::leaky_relu_forward(context.stream, y, y, slope_);
 }
@@ -72,10 +76,14 @@ void CosmoFlowBlock::backward(const Context& context, const Tensor& x, const Ten
   const Tensor pooled = context(pooled_gradient_), convolved = context(convolved_);
   // y has the sign of the LeakyReLU's input.
   ops::leaky_relu_backward(context.stream, pooled, dy, y, slope_);
-  ops::column_sums(context.stream, context.params.gradient(bias_), pooled);
-  context.ready(bias_);
-  ops::max_pool_backward(context.stream, convolved, pooled, context(index_), halving);
-  convolution_.backward(context, dx, convolved, input_ ? context(*input_) : x);
+  bias_sum_.begin(context);
+  for (std::size_t i = 0; i < outputs_.local().size(); ++i)
+    ops::column_sums(context.stream, bias_sum_.part(context, bias_, i),
+                     outputs_.of(pooled, outputs_.local()[i]));
+  bias_sum_.start(context, bias_);
+  pooling_.backward(context, convolved, pooled);
+  bias_sum_.finish(context, bias_);
+  convolution_.backward(context, dx, convolved, input_ ? input_->kept(context, x) : x);
 }
 
 CosmoFlowHead::CosmoFlowHead(Blueprint& blueprint, const CosmoFlowOptions& options,
@@ -83,6 +91,8 @@ CosmoFlowHead::CosmoFlowHead(Blueprint& blueprint, const CosmoFlowOptions& optio
     : Layer("head", Shape{}),
       slope_(static_cast<float>(options.leaky_slope)),
       dropout_(static_cast<float>(options.dropout)),
+      ranks_(static_cast<double>(blueprint.spatial().rank_count())),
+      gather_(blueprint, blueprint.input(), blueprint.compute()),
       loss_(blueprint, options.targets, loss) {
   const Shape& input = blueprint.input();
   const std::int64_t samples = input[0];
@@ -102,13 +112,20 @@ CosmoFlowHead::CosmoFlowHead(Blueprint& blueprint, const CosmoFlowOptions& optio
     inputs = outputs;
   }
   info_ = loss_.head(layers_.back().output);
+  if (!gather_.slabs().cut()) return;
+  whole_ = blueprint.keep(Shape{samples, input.count() / samples});
+  whole_gradient_ = blueprint.scratch(whole_.shape);
+}
+
+Tensor CosmoFlowHead::whole(const Context& context, const Tensor& x) const {
+  return gather_.slabs().cut() ? context(whole_) : flat(x);
 }
 
 double CosmoFlowHead::forward_flops() const {
   double sum = 0;
   for (const Dense& layer : layers_)
     sum += layer.linear.forward_flops(layer.output.shape[0]);
-  return sum;
+  return sum / ranks_;
 }
 
 void CosmoFlowHead::drop(const Context& context, const Dense& layer, const Tensor& values) const {
@@ -118,7 +135,8 @@ void CosmoFlowHead::drop(const Context& context, const Dense& layer, const Tenso
 }
 
 void CosmoFlowHead::forward(const Context& context, const Tensor& x, const Tensor& /*y*/) {
-  Tensor from = flat(x);
+  Tensor from = whole(context, x);
+  if (gather_.slabs().cut()) gather_.gather(context, from, x);
   for (const Dense& layer : layers_) {
     const Tensor to = context(layer.output);
     layer.linear.forward(context, to, from);
@@ -133,10 +151,12 @@ void CosmoFlowHead::forward(const Context& context, const Tensor& x, const Tenso
 
 void CosmoFlowHead::backward(const Context& context, const Tensor& x, const Tensor& /*y*/,
                              const Tensor& /*dy*/, const Tensor& dx) {
+  const bool cut = gather_.slabs().cut();
+  const Tensor input = cut ? context(whole_gradient_) : flat(dx);
   Tensor gradient = context(layers_.back().output);
   for (std::size_t i = layers_.size(); i-- > 0;) {
-    const Tensor from = i > 0 ? context(layers_[i - 1].output) : flat(x);
-    const Tensor to = i > 0 ? context(gradients_[i - 1]) : flat(dx);
+    const Tensor from = i > 0 ? context(layers_[i - 1].output) : whole(context, x);
+    const Tensor to = i > 0 ? context(gradients_[i - 1]) : input;
     layers_[i].linear.backward(context, to, gradient, from);
     if (i > 0) {
       // Where dropout left a zero, the gradient is zero whatever the slope.
@@ -145,6 +165,7 @@ void CosmoFlowHead::backward(const Context& context, const Tensor& x, const Tens
     }
     gradient = to;
   }
+  if (cut) gather_.take(context, dx, input);
 }
 
 }  // namespace trireme

@@ -5,9 +5,12 @@
 #include <vector>
 
 #include "models/cosmoflow/cosmoflow.h"
+#include "models/fields/field_input.h"
 #include "models/fields/value_loss.h"
 #include "models/layers/convolution.h"
 #include "models/layers/linear_layer.h"
+#include "models/layers/max_pooling.h"
+#include "models/layers/sample_gather.h"
 
 namespace trireme {
 
@@ -23,17 +26,21 @@ class CosmoFlowBlock final : public Layer {
                  std::int64_t index);
 
   [[nodiscard]] double forward_flops() const override { return convolution_.forward_flops(); }
+  void add_limits(ModelLimits& limits) const override;
   void forward(const Context& context, const Tensor& x, const Tensor& y) override;
   void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,
                 const Tensor& dx) override;
 
  private:
+  std::vector<Extent> axes_{};  // of block 0
   float slope_;
-  std::optional<Activation> input_{};  // in the compute dtype, if the batch has another
+  std::optional<FieldInput> input_{};  // of block 0
   Convolution convolution_;
+  MaxPooling pooling_;
   ParamId bias_;
+  Slabs outputs_;
+  SlabSum bias_sum_;
   Activation convolved_;  // before pooling; in backward its gradient
-  Activation index_;      // of the maxima
   Activation pooled_gradient_;
 };
 
@@ -58,8 +65,14 @@ class CosmoFlowHead final : public Layer {
   };
   void drop(const Context& context, const Dense& layer, const Tensor& values) const;
 
+  // x as (B, everything else), of whole samples.
+  [[nodiscard]] Tensor whole(const Context& context, const Tensor& x) const;
+
   HeadInfo info_;
   float slope_, dropout_;
+  double ranks_;  // that share a sample, and then all compute the same here
+  SampleGather gather_;
+  Activation whole_{}, whole_gradient_{};  // if x is cut in space
   ValueLoss loss_;
   std::vector<Dense> layers_;
   std::vector<Activation> gradients_;  // of each layer's output but the last's

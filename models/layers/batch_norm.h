@@ -7,8 +7,9 @@
 namespace trireme {
 
 // Batch normalisation of an NHWC tensor with an optional fused ReLU. Training uses the
-// micro-batch's statistics. The running statistics are parameters of kind `statistic`: means over
-// all micro-batches of the global batch, so they do not depend on the number of ranks.
+// micro-batch's statistics, also where samples are cut in space: each slab's, joined in order. The
+// running statistics are parameters of kind `statistic`: means over all micro-batches of the global
+// batch, so they do not depend on the number of ranks.
 class BatchNorm {
  public:
   // Declares "<name>.weight", "<name>.bias", "<name>.running_mean", "<name>.running_variance"
@@ -24,7 +25,7 @@ class BatchNorm {
     return {.x = x, .channels = take_statistics(context, x)};
   }
   // dx may alias dy unless forward had a summand: then `sum` is the summand's y, and dy becomes the
-  // summand's gradient.
+  // summand's gradient; not if the tensor is cut.
   void backward(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x,
                 const Tensor& sum = {}) const;
 
@@ -32,10 +33,19 @@ class BatchNorm {
   // The statistics that normalise x: its own in training, otherwise the running ones.
   [[nodiscard]] ops::BatchNormChannels take_statistics(const Context& context,
                                                        const Tensor& x) const;
+  // This rank's rows of a tensor with one for each slab, which it gathers from all ranks.
+  [[nodiscard]] Tensor own_parts(const Tensor& parts) const;
+  void gather_parts(const Context& context, const Tensor& parts) const;
+  [[nodiscard]] ops::BatchNormSums gradient_sums(const Context& context, const Tensor& dy,
+                                                 const Tensor& x,
+                                                 const ops::BatchNormChannels& channels) const;
 
+  Slabs slabs_;
+  int rank_;
   ops::BatchNormOptions options_;
   ParamId weight_, bias_, running_mean_, running_variance_;
   Activation mean_, variance_;
+  Activation statistics_{}, sums_{};  // (slabs, 3, C), (slabs, 2, C), of all ranks
 };
 
 }  // namespace trireme

@@ -37,6 +37,12 @@ struct RowRun {
   return activation;
 }
 
+// (N, D, H, W, C) as an image (N, D * H, W, C), for ops that treat all pixels alike.
+[[nodiscard]] inline Tensor as_image(const Tensor& x) {
+  if (x.shape.rank() == 4) return x;
+  return x.reshaped({x.shape[0], x.shape[1] * x.shape[2], x.shape[3], x.shape[4]});
+}
+
 // Activations that Recompute::selective does not keep.
 [[nodiscard]] inline Activation keep_or_recompute(Blueprint& blueprint, const Shape& shape,
                                                   DType dtype) {

@@ -25,27 +25,50 @@ Convolution::Convolution(Blueprint& blueprint, std::string_view name, const Shap
                                  .matrix = true,
                                  .hidden = true});
   output_ = ops::convolution_output_shape(input, shape, options_);
-  workspace_ = blueprint.workspace(ops::convolution_workspace_bytes(
-      blueprint.device(), blueprint.compute(), input, shape, options_));
+  windows_.emplace(blueprint, input, output_,
+                   Windows{.window = window, .stride = stride, .padding = options_.padding},
+                   blueprint.compute(), blueprint.options().training);
+  sum_.emplace(blueprint, shape, windows_->y().cut());
+  workspace_ = convolution_workspace(blueprint, *windows_, shape, options_);
 }
 
 void Convolution::forward(const Context& context, const Tensor& y, const Tensor& x) const {
-  ops::convolution_forward(context.stream, y, x, context.params.compute(weight_), options_,
-                           context(workspace_));
+  windows_->each_y(context, y, x, true,
+                   [&](const Tensor& to, const Tensor& from, const ops::PerAxis& padding, auto) {
+                     ops::convolution_forward(context.stream, to, from,
+                                              context.params.compute(weight_),
+                                              with_padding(options_, padding), context(workspace_));
+                   });
 }
 
 void Convolution::backward(const Context& context, const Tensor& dx, const Tensor& dy,
                            const Tensor& x, const Tensor& addend) const {
-  ops::convolution_backward_weight(context.stream, context.params.gradient(weight_), dy, x,
-                                   options_, context(workspace_));
-  context.ready(weight_);
-  if (dx.empty()) return;
-  ops::convolution_backward_input(context.stream, dx, dy, context.params.compute(weight_), options_,
-                                  context(workspace_), addend);
+  sum_->begin(context);
+  windows_->each_y(
+      context, dy, x, false,
+      [&](const Tensor& above, const Tensor& from, const ops::PerAxis& padding, std::size_t i) {
+        ops::convolution_backward_weight(context.stream, sum_->part(context, weight_, i), above,
+                                         from, with_padding(options_, padding),
+                                         context(workspace_));
+      });
+  sum_->start(context, weight_);
+  if (!dx.empty()) {
+    const Slabs& slabs = windows_->x();
+    windows_->each_x(
+        context, dx, dy,
+        [&](const Tensor& to, const Tensor& above, const ops::PerAxis& padding, std::size_t i) {
+          ops::convolution_backward_input(
+              context.stream, to, above, context.params.compute(weight_),
+              with_padding(options_, padding), context(workspace_),
+              addend.empty() ? addend : slabs.of(addend, slabs.local()[i]));
+        });
+  }
+  sum_->finish(context, weight_);
 }
 
 double Convolution::forward_flops() const {
-  return 2.0 * taps_ * static_cast<double>(output_.count());
+  return 2.0 * taps_ * static_cast<double>(output_.count()) /
+         static_cast<double>(windows_->ranks());
 }
 
 }  // namespace trireme

@@ -3,7 +3,8 @@
 
 #include <optional>
 
-#include "runtime/nn/layer.h"
+#include "models/layers/slab_sum.h"
+#include "models/layers/slab_windows.h"
 #include "runtime/ops/convolution/convolution.h"
 
 namespace trireme {
@@ -13,7 +14,8 @@ struct FilterOptions {
   bool decay = true;
 };
 
-// Convolution without bias over an image (N, H, W, C) or a volume (N, D, H, W, C).
+// Convolution without bias over an image (N, H, W, C) or a volume (N, D, H, W, C); each may be cut
+// in space.
 class Convolution {
  public:
   // Declares "<name>.weight" (outputs, a window per axis, inputs). `input` is (N, axes, inputs).
@@ -27,6 +29,7 @@ class Convolution {
   // given, is added to dx.
   void backward(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x,
                 const Tensor& addend = {}) const;
+  // This rank's share.
   [[nodiscard]] double forward_flops() const;
 
  private:
@@ -34,6 +37,8 @@ class Convolution {
   ops::ConvolutionOptions options_;
   double taps_;  // multiply-adds per output element
   ParamId weight_;
+  std::optional<SlabWindows> windows_;
+  std::optional<SlabSum> sum_;
   Activation workspace_;
 };
 

@@ -6,18 +6,25 @@
 namespace trireme {
 
 Linear::Linear(Blueprint& blueprint, std::string_view name, std::int64_t inputs,
-               std::int64_t outputs, Init init, bool bias)
-    : inputs_(inputs), outputs_(outputs) {
+               std::int64_t outputs, Init init, bool bias, const Shape& samples)
+    : slabs_(blueprint.spatial(), samples), inputs_(inputs), outputs_(outputs) {
   const auto scope = blueprint.scope(name);
   weight_ = blueprint.parameter(
       {.name = "weight", .shape = {outputs, inputs}, .init = init, .decay = true, .matrix = true});
   if (bias) bias_ = blueprint.parameter({.name = "bias", .shape = {outputs}});
+  weight_sum_.emplace(blueprint, Shape{outputs, inputs}, slabs_.cut());
+  bias_sum_.emplace(blueprint, Shape{outputs}, slabs_.cut());
 }
 
 void Linear::forward(const Context& context, const Tensor& y, const Tensor& x,
                      const Tensor& residual) const {
   const Tensor bias = bias_.index < 0 ? Tensor{} : context.params.added(bias_);
-  ops::linear_forward(context.stream, y, x, context.params.compute(weight_), bias, residual);
+  each_slab(
+      [&](std::size_t, const Tensor& to, const Tensor& from, const Tensor& addend) {
+        ops::linear_forward(context.stream, to, from, context.params.compute(weight_), bias,
+                            addend);
+      },
+      y, x, residual);
 }
 
 void Linear::backward(const Context& context, const Tensor& dx, const Tensor& dy,
@@ -27,14 +34,28 @@ void Linear::backward(const Context& context, const Tensor& dx, const Tensor& dy
 }
 
 void Linear::backward_input(const Context& context, const Tensor& dx, const Tensor& dy) const {
-  ops::linear_backward_input(context.stream, dx, dy, context.params.compute(weight_));
+  each_slab(
+      [&](std::size_t, const Tensor& to, const Tensor& above) {
+        ops::linear_backward_input(context.stream, to, above, context.params.compute(weight_));
+      },
+      dx, dy);
 }
 
 void Linear::backward_weight(const Context& context, const Tensor& dy, const Tensor& x) const {
-  const Tensor db = bias_.index < 0 ? Tensor{} : context.params.gradient(bias_);
-  ops::linear_backward_weight(context.stream, context.params.gradient(weight_), db, dy, x);
-  if (bias_.index >= 0) context.ready(bias_);
-  context.ready(weight_);
+  const bool has_bias = bias_.index >= 0;
+  weight_sum_->begin(context);
+  if (has_bias) bias_sum_->begin(context);
+  each_slab(
+      [&](std::size_t i, const Tensor& above, const Tensor& from) {
+        const Tensor db = has_bias ? bias_sum_->part(context, bias_, i) : Tensor{};
+        ops::linear_backward_weight(context.stream, weight_sum_->part(context, weight_, i), db,
+                                    above, from);
+      },
+      dy, x);
+  if (has_bias) bias_sum_->start(context, bias_);
+  weight_sum_->start(context, weight_);
+  if (has_bias) bias_sum_->finish(context, bias_);
+  weight_sum_->finish(context, weight_);
 }
 
 double Linear::forward_flops(std::int64_t rows) const {

@@ -2,15 +2,18 @@
 // Fully connected layer: y = x W^T + b.
 #pragma once
 
-#include "runtime/nn/layer.h"
+#include <optional>
+
+#include "models/layers/slab_sum.h"
 
 namespace trireme {
 
 class Linear {
  public:
   // Declares "<name>.weight" (outputs, inputs), decayed, and with `bias` "<name>.bias" (outputs).
+  // `samples`: the shape (N, [D,] H, W, C) of an x that may be cut in space.
   Linear(Blueprint& blueprint, std::string_view name, std::int64_t inputs, std::int64_t outputs,
-         Init init, bool bias = true);
+         Init init, bool bias = true, const Shape& samples = {});
 
   // x (..., inputs) -> y (..., outputs); residual, shaped like y, is added when given.
   void forward(const Context& context, const Tensor& y, const Tensor& x,
@@ -24,6 +27,16 @@ class Linear {
   [[nodiscard]] double forward_flops(std::int64_t rows) const;
 
  private:
+  // Calls visit(i, slab of each tensor) for the slabs of the local rows; with what is not cut,
+  // once.
+  template <typename Visit, typename... Tensors>
+  void each_slab(Visit&& visit, const Tensors&... tensors) const {
+    for (std::size_t i = 0; i < slabs_.local().size(); ++i)
+      visit(i, (tensors.empty() ? tensors : slabs_.of(tensors, slabs_.local()[i]))...);
+  }
+
+  Slabs slabs_;
+  std::optional<SlabSum> weight_sum_, bias_sum_;
   std::int64_t inputs_, outputs_;
   ParamId weight_, bias_;
 };

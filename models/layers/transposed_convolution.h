@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "runtime/nn/layer.h"
+#include <optional>
+
+#include "models/layers/slab_sum.h"
+#include "models/layers/slab_windows.h"
 #include "runtime/ops/convolution/convolution.h"
 
 namespace trireme {
@@ -25,6 +28,8 @@ class TransposedConvolution {
   ops::ConvolutionOptions options_;
   double flops_;
   ParamId weight_, bias_;
+  std::optional<SlabWindows> windows_;  // of its input, over the positions of its output
+  std::optional<SlabSum> weight_sum_, bias_sum_;
   Activation workspace_;
 };
 

@@ -4,14 +4,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/ops/convolution/pooling.h"
+#include "models/layers/blocks.h"
 #include "runtime/ops/elementwise/elementwise.h"
 
 namespace trireme {
 namespace {
 
 constexpr std::int64_t window = 3;
-const ops::PoolingOptions halving{.window = 2, .stride = 2, .padding = 0};
 
 // With each axis divided by `shrink`.
 Shape with_channels(const Shape& shape, std::int64_t channels, std::int64_t shrink = 1) {
@@ -25,12 +24,6 @@ Shape with_channels(const Shape& shape, std::int64_t channels, std::int64_t shri
 // The pixels' extents of (N, axes, C).
 Shape pixels_of(const Shape& shape) {
   return Shape(shape.extents().subspan(1, shape.rank() - 2));
-}
-
-// (N, D, H, W, C) as an image, for the norms, which sum over everything but C.
-Tensor as_image(const Tensor& x) {
-  if (x.shape.rank() == 4) return x;
-  return x.reshaped({x.shape[0], x.shape[1] * x.shape[2], x.shape[3], x.shape[4]});
 }
 
 Shape input_of(const Blueprint& blueprint, const UNetOptions& options) {
@@ -76,21 +69,28 @@ UNetEncoder::UNetEncoder(Blueprint& blueprint, const std::string& name, const UN
       first_norm_(blueprint, "norm1", first_.output_shape()),
       second_norm_(blueprint, "norm2", second_.output_shape()),
       between_(blueprint.keep(first_.output_shape())) {
-  if (level == 0 && blueprint.compute() != DType::f32)
-    input_ = blueprint.keep(input_of(blueprint, options));
+  if (level == 0) {
+    input_.emplace(blueprint, input_of(blueprint, options));
+    axes_ = {{std::max<std::int64_t>(options.depth, 1), "model.depth"},
+             {options.image_size, "model.image_size"},
+             {options.width(), "model.image_width"}};
+  }
   if (level == options.levels) return;
   skip_ = blueprint.offer(skip_name(level), second_.output_shape());
-  index_ = blueprint.keep(output_shape(), DType::u8);
+  pooling_.emplace(blueprint, second_.output_shape(), 2);
+}
+
+void UNetEncoder::add_limits(ModelLimits& limits) const {
+  if (!axes_.empty()) limits.axes = axes_;
 }
 
 void UNetEncoder::forward(const Context& context, const Tensor& x, const Tensor& y) {
-  if (input_) ops::cast(context.stream, context(*input_), x);
   const Tensor between = context(between_), result = skip_ ? context.skip(*skip_) : y;
-  first_.forward(context, context(first_norm_.convolved), input_ ? context(*input_) : x);
+  first_.forward(context, context(first_norm_.convolved), input_ ? input_->forward(context, x) : x);
   normalise(context, first_norm_, between);
   second_.forward(context, context(second_norm_.convolved), between);
   normalise(context, second_norm_, result);
-  if (skip_) ops::max_pool_forward(context.stream, y, context(*index_), result, halving);
+  if (pooling_) pooling_->forward(context, y, result);
 }
 
 void UNetEncoder::backward(const Context& context, const Tensor& x, const Tensor& /*y*/,
@@ -98,7 +98,7 @@ void UNetEncoder::backward(const Context& context, const Tensor& x, const Tensor
   Tensor gradient = dy;
   if (skip_) {
     gradient = context(first_norm_.gradient);
-    ops::max_pool_backward(context.stream, gradient, dy, context(*index_), halving);
+    pooling_->backward(context, gradient, dy);
     ops::add_in_place(context.stream, gradient, context.skip_gradient(*skip_));
   }
   const Tensor second = normalise_backward(context, second_norm_, gradient);
@@ -107,7 +107,7 @@ void UNetEncoder::backward(const Context& context, const Tensor& x, const Tensor
   const Tensor first = context(second_norm_.gradient);
   first_norm_.norm.backward(context, as_image(first), as_image(between),
                             as_image(context(first_norm_.convolved)));
-  first_.backward(context, dx, first, input_ ? context(*input_) : x);
+  first_.backward(context, dx, first, input_ ? input_->kept(context, x) : x);
 }
 
 UNetDecoder::UNetDecoder(Blueprint& blueprint, const std::string& name, std::int64_t level)
@@ -153,20 +153,23 @@ void UNetDecoder::backward(const Context& context, const Tensor& x, const Tensor
 UNetHead::UNetHead(Blueprint& blueprint, const UNetOptions& options)
     : Layer("head", Shape{}),
       linear_(blueprint, "classifier", blueprint.input().back(), options.classes,
-              Init::uniform(1.0F / std::sqrt(static_cast<float>(blueprint.input().back())))),
+              Init::uniform(1.0F / std::sqrt(static_cast<float>(blueprint.input().back()))),
+              /*bias=*/true, blueprint.input()),
       loss_(blueprint, pixels_of(blueprint.input()), options.classes,
             {options.class_weights.begin(), options.class_weights.end()}),
-      info_(loss_.head(blueprint.keep(with_channels(blueprint.input(), options.classes)))) {}
+      logits_(blueprint.keep(with_channels(blueprint.input(), options.classes))),
+      info_(loss_.head(logits_)),
+      ranks_(static_cast<double>(blueprint.spatial().rank_count())) {}
 
 void UNetHead::forward(const Context& context, const Tensor& x, const Tensor& /*y*/) {
-  const Tensor logits = context(info_.logits);
+  const Tensor logits = context(logits_);
   linear_.forward(context, logits, x);
   loss_.forward(context, logits);
 }
 
 void UNetHead::backward(const Context& context, const Tensor& x, const Tensor& /*y*/,
                         const Tensor& /*dy*/, const Tensor& dx) {
-  linear_.backward(context, dx, context(info_.logits), x);
+  linear_.backward(context, dx, context(logits_), x);
 }
 
 }  // namespace trireme

@@ -5,10 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "models/fields/field_input.h"
 #include "models/fields/pixel_loss.h"
 #include "models/layers/batch_norm.h"
 #include "models/layers/convolution.h"
 #include "models/layers/linear_layer.h"
+#include "models/layers/max_pooling.h"
 #include "models/layers/transposed_convolution.h"
 #include "models/unet/unet.h"
 
@@ -35,17 +37,19 @@ class UNetEncoder final : public Layer {
   [[nodiscard]] double forward_flops() const override {
     return first_.forward_flops() + second_.forward_flops();
   }
+  void add_limits(ModelLimits& limits) const override;
   void forward(const Context& context, const Tensor& x, const Tensor& y) override;
   void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,
                 const Tensor& dx) override;
 
  private:
-  std::optional<Activation> input_{};  // in the compute dtype, if the batch has another
+  std::vector<Extent> axes_{};         // of level 0
+  std::optional<FieldInput> input_{};  // of level 0
   Convolution first_, second_;
   UNetNorm first_norm_, second_norm_;
   Activation between_;  // first norm's output
   std::optional<SkipId> skip_{};
-  std::optional<Activation> index_{};  // of the maxima
+  std::optional<MaxPooling> pooling_{};
 };
 
 // Doubles the extents to those of the encoder's skip; then the first convolution sees both, and a
@@ -78,7 +82,7 @@ class UNetHead final : public Layer {
 
   [[nodiscard]] const HeadInfo* head() const override { return &info_; }
   [[nodiscard]] double forward_flops() const override {
-    return linear_.forward_flops(info_.targets);
+    return linear_.forward_flops(info_.targets) / ranks_;
   }
   void forward(const Context& context, const Tensor& x, const Tensor& y) override;
   void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,
@@ -87,7 +91,9 @@ class UNetHead final : public Layer {
  private:
   Linear linear_;
   PixelLoss loss_;
+  Activation logits_;
   HeadInfo info_;
+  double ranks_;  // that share a sample
 };
 
 }  // namespace trireme

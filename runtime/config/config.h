@@ -11,7 +11,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
 #include <string_view>
@@ -92,6 +94,8 @@ struct ParallelConfig {
   std::vector<std::int64_t> stage_layers;  // empty = balanced by declared FLOPs
   std::int64_t tensor_blocks = 0;          // 0 = auto: parallel.tensor
   std::int64_t tensor_chunks = 1;
+  std::vector<std::int64_t> spatial{1, 1, 1};  // ranks along depth, height, width
+  std::vector<std::int64_t> spatial_slabs;     // empty = auto: spatial
   ReducerMode reducer = ReducerMode::overlapped;
   ReduceDtype reduce_dtype = ReduceDtype::fp32;
   double bucket_megabytes = 4;
@@ -100,6 +104,14 @@ struct ParallelConfig {
   // Of a resolved config: data ranks with different slices (MeshShape::shard); 1 without ZeRO.
   [[nodiscard]] std::int64_t shard() const {
     return zero == 0 ? 1 : zero_group > 0 ? zero_group : data;
+  }
+  [[nodiscard]] bool cuts_samples() const {
+    const auto many = [](std::int64_t parts) { return parts > 1; };
+    return std::ranges::any_of(spatial, many) || std::ranges::any_of(spatial_slabs, many);
+  }
+  // Ranks that share each layer or each sample: the mesh's tensor axis.
+  [[nodiscard]] std::int64_t inner_ranks() const {
+    return std::accumulate(spatial.begin(), spatial.end(), tensor, std::multiplies<>());
   }
   friend bool operator==(const ParallelConfig&, const ParallelConfig&) = default;
 };

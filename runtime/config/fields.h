@@ -93,13 +93,14 @@ struct Condition {
 
 // The input of a model; fields: images or volumes of float32, from HDF5 files alone.
 enum class Input : std::uint8_t { tokens, images, fields };
-// Rows of this room that only some model families give a meaning: those of images; those of images
-// or fields; and of these, with HDF5 files (data.files), images (data.images) or either of them
-// read in place.
+// Rows of this room that only some model families give a meaning: those of images; of fields; of
+// images or fields; and of these, with HDF5 files (data.files), images (data.images) or either of
+// them read in place.
 enum class Needs : std::uint8_t {
   any_model,
   tensor_split,
   images,
+  fields,
   channels,
   hdf5_files,
   image_files,

@@ -40,6 +40,13 @@ std::vector<Field> parallel_fields() {
             "parts into which a micro-batch's rows are split, so that a tensor-parallel matmul of "
             "one part overlaps with the all-reduce of the part before; 1 = no split",
             {}, Needs::tensor_split),
+      FIELD(parallel.spatial, (IntegerRange{1, 4096, {3, 3}}),
+            "ranks along the depth, height and width of a sample, which share it", {},
+            Needs::fields),
+      FIELD(parallel.spatial_slabs, (IntegerRange{1, 4096, {0, 3}}),
+            "parts into which a sample is cut along each axis, multiples of spatial: equal bits "
+            "for every number of ranks that divides them; empty = spatial",
+            {}, Needs::fields),
       FIELD(parallel.reducer, one_of<ReducerMode>(),
             "reduce gradients during backward or after it; equal bits"),
       FIELD(parallel.reduce_dtype, one_of<ReduceDtype>(),

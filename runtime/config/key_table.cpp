@@ -17,6 +17,8 @@ bool has(const ModelFamily& family, Needs needs) {
       return true;
     case Needs::tensor_split:
       return family.splits_tensor;
+    case Needs::fields:
+      return family.input == Input::fields;
     case Needs::channels:
     case Needs::hdf5_files:
     case Needs::in_place:

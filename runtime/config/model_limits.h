@@ -21,6 +21,8 @@ struct ModelLimits {
   // The number of tensor blocks must divide all of these; empty: tensor ranks cannot split the
   // layers.
   std::vector<Extent> tensor;
+  // Depth (1 of images), height and width of samples that can be cut in space; empty: they cannot.
+  std::vector<Extent> axes;
   // Rows of the residual stream per sample, if they can be split; 0: they cannot.
   Extent rows;
   // Width of the activation computed by fused matmul epilogues; 0: the model has none.

@@ -27,7 +27,7 @@ class Walk {
       skips_.push_back(open.skip);
     std::size_t offered = 0;
     for (const Shape& shape : blueprint.skip_shapes().subspan(received))
-      offered += static_cast<std::size_t>(shape.count()) * size_of(options_.compute);
+      offered += static_cast<std::size_t>(held(shape)) * size_of(options_.compute);
     use(*made, blueprint, params, offered);
   }
   // Behind the last layer.
@@ -35,8 +35,21 @@ class Walk {
     TRIREME_EXPECTS(skips_.empty(), "no layer takes the skip {}", skips_.front().name);
   }
   [[nodiscard]] const std::vector<Skip>& skips() const { return skips_; }
+  // Elements of the last layer's output on each rank.
+  [[nodiscard]] std::int64_t held() const { return shape_.rank() == 0 ? 0 : held(shape_); }
+  [[nodiscard]] std::int64_t handed_on() const {
+    if (skips_.empty()) return held();
+    std::int64_t sum = padded_in_message(options_.spatial.held(shape_));
+    for (const Skip& skip : skips_)
+      sum += padded_in_message(options_.spatial.held(skip.shape));
+    return sum;
+  }
 
  private:
+  [[nodiscard]] std::int64_t held(const Shape& shape) const {
+    return options_.spatial.held(shape).count();
+  }
+
   DeviceType device_;
   const BuildOptions& options_;
   Shape shape_;
@@ -53,17 +66,9 @@ std::unique_ptr<Layer> ChainLayer::declare(Blueprint& blueprint, const Shape& in
   return made;
 }
 
-std::int64_t padded_in_message(const Shape& shape) {
+std::int64_t padded_in_message(const Shape& held) {
   return static_cast<std::int64_t>(
-      align_up(static_cast<std::size_t>(shape.count()), arena_alignment));
-}
-
-std::int64_t LayerSummary::handed_on() const {
-  if (skips.empty()) return output.rank() == 0 ? 0 : output.count();
-  std::int64_t sum = padded_in_message(output);
-  for (const Skip& skip : skips)
-    sum += padded_in_message(skip.shape);
-  return sum;
+      align_up(static_cast<std::size_t>(held.count()), arena_alignment));
 }
 
 std::vector<LayerSummary> summarize(const Chain& chain, DeviceType device,
@@ -77,6 +82,8 @@ std::vector<LayerSummary> summarize(const Chain& chain, DeviceType device,
       summaries.push_back({.name = made.name(),
                            .forward_flops = made.forward_flops() * options.tensor.ranks,
                            .output = made.output_shape(),
+                           .held = walk.held(),
+                           .handed_on = walk.handed_on(),
                            .params = {specs.begin(), specs.end()},
                            .splits_backward = made.splits_backward(),
                            .kept_bytes = blueprint.kept_layout().peak_bytes() + offered,

@@ -39,13 +39,15 @@ bool Blueprint::adapts(std::string_view name) const {
 
 Activation Blueprint::keep(const Shape& shape, DType dtype) {
   if (recomputed_) return scratch(shape, dtype);
-  const std::size_t bytes = static_cast<std::size_t>(shape.count()) * size_of(dtype);
-  return {Activation::Space::kept, kept_.reserve(bytes), dtype, shape};
+  const Shape held = options_.spatial.held(shape);
+  const std::size_t bytes = static_cast<std::size_t>(held.count()) * size_of(dtype);
+  return {Activation::Space::kept, kept_.reserve(bytes), dtype, held};
 }
 
 Activation Blueprint::scratch(const Shape& shape, DType dtype) {
-  const std::size_t bytes = static_cast<std::size_t>(shape.count()) * size_of(dtype);
-  return {Activation::Space::scratch, scratch_.reserve(bytes), dtype, shape};
+  const Shape held = options_.spatial.held(shape);
+  const std::size_t bytes = static_cast<std::size_t>(held.count()) * size_of(dtype);
+  return {Activation::Space::scratch, scratch_.reserve(bytes), dtype, held};
 }
 
 Activation Blueprint::until_weight(const Shape& shape) {
@@ -55,9 +57,10 @@ Activation Blueprint::until_weight(const Shape& shape) {
   return options_.split_backward ? keep(shape) : scratch(shape);
 }
 
-Activation Blueprint::workspace(std::size_t bytes) {
+Activation Blueprint::workspace(std::size_t bytes, std::size_t after) {
+  const std::size_t begin = workspace_.reserve(after);
   const std::size_t offset = workspace_.reserve(bytes);
-  workspace_.rewind(offset);
+  workspace_.rewind(begin);
   return {Activation::Space::workspace, offset, DType::u8, Shape{static_cast<std::int64_t>(bytes)}};
 }
 

@@ -16,6 +16,7 @@
 #include "runtime/device/arena.h"
 #include "runtime/nn/batch.h"
 #include "runtime/nn/param_store.h"
+#include "runtime/nn/spatial.h"
 #include "runtime/nn/tensor_group.h"
 
 namespace trireme {
@@ -36,7 +37,8 @@ struct Activation {
 };
 
 // A tensor that a layer hands to one later layer of the chain, past those between them, as in a
-// U-Net (Ronneberger et al., 2015). In the compute dtype; its name is unique in the chain.
+// U-Net (Ronneberger et al., 2015). In the compute dtype; its name is unique in the chain. The
+// shape is whole, also where samples are cut in space.
 struct Skip {
   std::string name;
   Shape shape{};
@@ -80,7 +82,8 @@ struct BuildOptions {
   bool keep_fp8_weights = false;  // in separate memory, two codes per weight, across passes
   std::int64_t micro_batch = 1;
   bool training = false;
-  TensorSplit tensor{};  // must equal the ParamStore's
+  TensorSplit tensor{};    // must equal the ParamStore's
+  SpatialSplit spatial{};  // of the same ranks, for samples that are cut in space
   // Tensor-parallel sums of the residual stream are sent in the compute dtype. Their bits then
   // depend on the number of ranks.
   bool rounded_sums = false;
@@ -130,6 +133,8 @@ class Blueprint {
   ParamId shared_parameter(ParamSpec spec);
   // Whether the linear layer of this name, or of the current scope, has an adapter.
   [[nodiscard]] bool adapts(std::string_view name) const;
+  // Tensors of samples are declared by their whole shape (N, [D,] H, W, C). If the split cuts it, a
+  // rank holds its slabs (SpatialSplit::held), and so does the activation.
   // Kept from forward to backward; inside a layer that is recomputed as a whole, scratch.
   Activation keep(const Shape& shape, DType dtype);
   Activation keep(const Shape& shape) { return keep(shape, compute()); }
@@ -137,7 +142,8 @@ class Blueprint {
   Activation scratch(const Shape& shape) { return scratch(shape, compute()); }
   // Inputs of backward_weight: kept if that is separate from backward, else scratch.
   Activation until_weight(const Shape& shape);
-  Activation workspace(std::size_t bytes);
+  // `after`: bytes of the workspace that the same call uses otherwise.
+  Activation workspace(std::size_t bytes, std::size_t after = 0);
   // A skip of this layer, which writes it in forward and reads its gradient in backward.
   SkipId offer(std::string name, const Shape& shape);
   // A skip that an earlier layer offered: this one reads it in forward and writes its gradient in
@@ -153,6 +159,7 @@ class Blueprint {
   [[nodiscard]] DType compute() const { return options_.compute; }
   [[nodiscard]] std::int64_t micro_batch() const { return options_.micro_batch; }
   [[nodiscard]] const TensorSplit& tensor() const { return options_.tensor; }
+  [[nodiscard]] const SpatialSplit& spatial() const { return options_.spatial; }
   [[nodiscard]] bool decodes() const { return options_.decode.rows > 0; }
   // How many positions of a sample a pass takes: all of them, unless the chain decodes.
   [[nodiscard]] std::int64_t rows_of(std::int64_t context) const {
@@ -271,7 +278,8 @@ class Layer {
   Layer& operator=(const Layer&) = delete;
 
   [[nodiscard]] const std::string& name() const { return name_; }
-  // Shape of the output; rank 0 for a loss head, which has none.
+  // Shape of the output, whole where samples are cut in space; rank 0 for a loss head, which has
+  // none.
   [[nodiscard]] const Shape& output_shape() const { return output_shape_; }
   // Multiply-adds count as two. For one micro-batch; backward costs about twice this.
   [[nodiscard]] virtual double forward_flops() const = 0;

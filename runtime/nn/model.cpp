@@ -144,8 +144,8 @@ void Model::lay_out_boundaries(Blueprint& blueprint, Chunk& chunk, const Shape& 
       boundary.gradient.shape = boundary.value.shape;
     } else if (i == count || reaches_input(chunk, i)) {
       Message& message = i == count ? chunk.output_gradient : chunk.input_gradient;
-      message =
-          keep_message(blueprint, boundary.value.shape, i == count ? chunk.sent : chunk.received);
+      const Shape& shape = i == 0 ? input : chunk.layers[i - 1]->output_shape();
+      message = keep_message(blueprint, shape, i == count ? chunk.sent : chunk.received);
       boundary.gradient = message.parts.front();
     } else {
       boundary.gradient = boundary.value;
@@ -162,18 +162,19 @@ Model::Message Model::keep_message(Blueprint& blueprint, const Shape& own,
     const Activation whole = blueprint.keep(own);
     return {whole, {whole}};
   }
-  std::int64_t count = padded_in_message(own);
+  const auto held = [&](const Shape& shape) { return blueprint.spatial().held(shape); };
+  std::int64_t count = padded_in_message(held(own));
   for (const OpenSkip& open : skips)
-    count += padded_in_message(open.skip.shape);
+    count += padded_in_message(held(open.skip.shape));
   Message message{.whole = blueprint.keep(Shape{count})};
   std::size_t offset = message.whole.offset;
   const auto place = [&](const Shape& shape) {
     message.parts.push_back({Activation::Space::kept, offset, message.whole.dtype, shape});
     offset += static_cast<std::size_t>(padded_in_message(shape)) * size_of(message.whole.dtype);
   };
-  place(own);
+  place(held(own));
   for (const OpenSkip& open : skips)
-    place(open.skip.shape);
+    place(held(open.skip.shape));
   return message;
 }
 
@@ -215,7 +216,8 @@ void Model::lay_out_skips(Blueprint& blueprint, Chunk& chunk, std::size_t first)
     if (!training) continue;
     skips_[id].gradient = skips_[id].value;
     skips_[id].gradient.space = Activation::Space::scratch;
-    skips_[id].gradient.offset = skip_scratch_.reserve(bytes_of(shape, blueprint.compute()));
+    skips_[id].gradient.offset =
+        skip_scratch_.reserve(bytes_of(skips_[id].value.shape, blueprint.compute()));
   }
 }
 

@@ -32,22 +32,23 @@ template <typename L, typename... Args>
   }};
 }
 
-// Elements of a part of a message between stages, so that the next part is aligned.
-[[nodiscard]] std::int64_t padded_in_message(const Shape& shape);
+// Elements of a part of a message between stages, so that the next part is aligned; the shape is as
+// a rank holds it.
+[[nodiscard]] std::int64_t padded_in_message(const Shape& held);
 
 // Facts about every layer before allocation.
 struct LayerSummary {
   std::string name;
-  double forward_flops = 0;  // of one micro-batch, on all tensor ranks together
-  Shape output{};            // as each rank holds it
+  double forward_flops = 0;    // of one micro-batch, on all tensor ranks together
+  Shape output{};              // as Layer::output_shape
+  std::int64_t held = 0;       // elements of it on each rank
+  std::int64_t handed_on = 0;  // elements that a pipeline stage that ends here sends
   std::vector<ParamSpec> params{};
   bool splits_backward = false;
   std::size_t kept_bytes = 0;  // of one micro-batch, between forward and backward
   std::vector<Skip> skips{};   // on their way past this layer
 
   [[nodiscard]] Handover handover() const { return {output, skips}; }
-  // Elements that a pipeline stage that ends here sends.
-  [[nodiscard]] std::int64_t handed_on() const;
 };
 [[nodiscard]] std::vector<LayerSummary> summarize(const Chain& chain, DeviceType device,
                                                   const BuildOptions& options);

@@ -40,6 +40,17 @@ void TensorGroup::start_reduce_scatter(Stream& compute, const Tensor& whole,
   group_.reduce_scatter(comm_, whole, slice, ReduceOp::sum);
 }
 
+void TensorGroup::start_exchange(Stream& compute, std::span<const Message> messages) const {
+  if (messages.empty()) return;
+  begin(compute);
+  group_.group_begin();
+  for (const Message& message : messages) {
+    if (!message.send.empty()) group_.send(comm_, message.send, message.peer);
+    if (!message.receive.empty()) group_.recv(comm_, message.receive, message.peer);
+  }
+  group_.group_end(comm_);
+}
+
 void TensorGroup::begin(Stream& compute) const {
   compute.record(*ready_event_);
   comm_.wait(*ready_event_);

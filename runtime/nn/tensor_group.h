@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/timing/stall_clock.h"
@@ -32,6 +33,12 @@ class TensorGroup {
   // and must not touch the tensors. Several may be started, in order, before one finish() for all.
   void start_all_reduce(Stream& compute, const Tensor& data) const;
   void start_reduce_scatter(Stream& compute, const Tensor& whole, const Tensor& slice) const;
+  // Messages to and from other ranks, all at once. An empty tensor: none in that direction.
+  struct Message {
+    int peer = 0;
+    Tensor send{}, receive{};
+  };
+  void start_exchange(Stream& compute, std::span<const Message> messages) const;
   void finish(Stream& compute) const;
 
  private:

@@ -136,7 +136,7 @@ class LayerModel {
                                   (columns_split ? rows_ : rows_whole) * matmul.out);
       work_.matmuls.push_back(matmul);
     }
-    const auto outputs = static_cast<double>(layer_.output.rank() == 0 ? 0 : layer_.output.count());
+    const auto outputs = static_cast<double>(layer_.held);
     if (layer_.forward_flops == 0) work_.elementwise_bytes = embedding_traffic * element_ * outputs;
     (work_.filters > 0 ? work_.convolution_flops : work_.attention_flops) = std::max(flops, 0.0);
     if (work_.filters > 0) {

@@ -78,7 +78,7 @@ class Estimator {
     const auto& first = input_.stages.first_layer;
     for (std::size_t v = 1; v + 1 < first.size(); ++v) {
       const LayerSummary& layer = input_.layers[static_cast<std::size_t>(first[v] - 1)];
-      largest = std::max(largest, element_ * static_cast<double>(layer.handed_on()));
+      largest = std::max(largest, element_ * static_cast<double>(layer.handed_on));
     }
     return largest;
   }

@@ -135,7 +135,7 @@ class SkipTest : public test::CpuFixture {
         hand_on(model.input(context(c)), model.output(context(c - 1)));
         EXPECT_EQ(model.input(context(c)).count(),
                   layers[static_cast<std::size_t>(spans[static_cast<std::size_t>(c)].first) - 1]
-                      .handed_on());
+                      .handed_on);
       }
       model.forward(context(c));
     }
@@ -180,8 +180,8 @@ TEST_F(SkipTest, AreListedBehindTheLayersThatTheyPass) {
   EXPECT_EQ(layers[2].skips, (std::vector{outer, other, inner}));
   EXPECT_EQ(layers[3].skips, (std::vector{outer, other}));
   EXPECT_TRUE(layers[5].skips.empty());
-  EXPECT_EQ(layers[5].handed_on(), 3);
-  EXPECT_EQ(layers[1].handed_on(), 4 * 64);
+  EXPECT_EQ(layers[5].handed_on, 3);
+  EXPECT_EQ(layers[1].handed_on, 4 * 64);
 }
 
 TEST_F(SkipTest, ThatNobodyTakesOrOffersAreErrors) {

@@ -14,7 +14,9 @@ std::vector<LayerSummary> layers_of(const std::vector<double>& flops) {
   for (const double cost : flops) {
     layers.push_back({.name = "layer",
                       .forward_flops = cost,
-                      .output = Shape{static_cast<std::int64_t>(layers.size()) + 1}});
+                      .output = Shape{static_cast<std::int64_t>(layers.size()) + 1},
+                      .held = static_cast<std::int64_t>(layers.size()) + 1,
+                      .handed_on = static_cast<std::int64_t>(layers.size()) + 1});
   }
   return layers;
 }

@@ -50,11 +50,17 @@ inline std::vector<LayerSummary> transformer_layers(const Transformer& t,
   std::vector<LayerSummary> layers;
   layers.push_back({.name = "embedding",
                     .output = output,
+                    .held = output.count(),
+                    .handed_on = output.count(),
                     .params = {matrix("embedding.weight", t.vocabulary, t.hidden, 0, 1)},
                     .splits_backward = true});
   for (std::int64_t i = 0; i < t.layers; ++i) {
     const std::string name = fmt::format("blocks.{}", i);
-    LayerSummary block{.name = name, .output = output, .splits_backward = true};
+    LayerSummary block{.name = name,
+                       .output = output,
+                       .held = output.count(),
+                       .handed_on = output.count(),
+                       .splits_backward = true};
     block.forward_flops =
         2 * rows * block_parameters(t) + 2 * rows * static_cast<double>(t.context * t.hidden);
     block.params = {

@@ -196,9 +196,8 @@ void RunFollower::read_settings() {
     const Config config = parse_config(text, path, {});
     view_.steps = config.train.steps;
     view_.facts = run_facts(config, {});
-    view_.summary = fmt::format("{}, {}, data {} x tensor {} x pipeline {}", config.model.family,
-                                name_of(config.precision), config.parallel.data,
-                                config.parallel.tensor, config.parallel.pipeline);
+    view_.summary = fmt::format("{}, {}, {}", config.model.family, name_of(config.precision),
+                                mesh_text(config.parallel));
   });
 }
 

@@ -19,15 +19,19 @@ void resolve_device(Config& config, const Environment& environment) {
 ParallelConfig without_training(const config::Subject& subject) {
   const ParallelConfig& was = subject.config.parallel;
   const auto asked = [&](std::string_view key) { return subject.where.overridden.contains(key); };
-  const bool split = asked("parallel.tensor") || asked("parallel.pipeline");
+  const bool split =
+      asked("parallel.tensor") || asked("parallel.pipeline") || asked("parallel.spatial");
   const bool own = subject.purpose == Purpose::generate && !split &&
-                   subject.environment.ranks % (was.tensor * was.pipeline) == 0;
+                   subject.environment.ranks % config::other_ranks(was) == 0;
   ParallelConfig kept;
   kept.check_collectives = was.check_collectives;
   kept.timeout_seconds = was.timeout_seconds;
   if (asked("parallel.data")) kept.data = was.data;
   if (own || asked("parallel.tensor")) kept.tensor = was.tensor;
   if (own || asked("parallel.pipeline")) kept.pipeline = was.pipeline;
+  if (own || asked("parallel.spatial")) kept.spatial = was.spatial;
+  if (asked("parallel.spatial_slabs") || subject.config.reproducibility == Reproducibility::layout)
+    kept.spatial_slabs = was.spatial_slabs;
   const bool blocks = was.tensor_blocks > 0 && was.tensor_blocks % kept.tensor == 0;
   const bool same_bits = subject.config.reproducibility == Reproducibility::layout && blocks;
   kept.tensor_blocks =
@@ -55,11 +59,15 @@ Config resolve_config(const config::KeyTable& keys, Config config, const Environ
   config::check_adapters(subject);
   if (purpose != Purpose::train) {
     config.parallel = without_training(subject);
+    config::check_spatial(subject);
     config::check_layout(subject);
     config.parallel.data = environment.ranks / config::other_ranks(config.parallel);
     config::check_split(subject);
     return config;
   }
+  config::check_spatial(subject);
+  if (config.parallel.spatial_slabs.empty() && config.parallel.cuts_samples())
+    config.parallel.spatial_slabs = config.parallel.spatial;
   config::check_layout(subject);
   if (config.parallel.data == 0)
     config.parallel.data = environment.ranks / config::other_ranks(config.parallel);

@@ -41,6 +41,7 @@ void check_matmuls(const Subject& subject);     // precision and epilogues again
 void check_documents(const Subject& subject);   // against the model
 void check_loss(const Subject& subject);        // train.loss and its options against the targets
 void check_adapters(const Subject& subject);    // lora against the model and the trained weights
+void check_spatial(const Subject& subject);     // parallel.spatial and its slabs against samples
 void check_layout(const Subject& subject);      // parallel.* against the rank count
 void check_batch(const Subject& subject);  // global_batch, micro_batch; parallel.data is resolved
 // ZeRO groups against ranks and hosts. parallel.data is resolved; returns the resolved zero_group.

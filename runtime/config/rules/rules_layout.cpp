@@ -33,7 +33,7 @@ std::vector<std::int64_t> near_divisors(std::int64_t value, std::int64_t wanted,
 }
 
 std::int64_t other_ranks(const ParallelConfig& parallel) {
-  return parallel.tensor * parallel.pipeline;
+  return parallel.inner_ranks() * parallel.pipeline;
 }
 
 void check_layout(const Subject& subject) {
@@ -42,9 +42,9 @@ void check_layout(const Subject& subject) {
   const std::int64_t others = other_ranks(parallel);
   if (ranks % others != 0) {
     refuse(subject, "parallel.data",
-           "{} ranks cannot be split: tensor * pipeline = {} does not divide "
+           "{} ranks cannot be split: {} * pipeline = {} does not divide "
            "them; start a multiple of {} ranks",
-           ranks, others, others);
+           ranks, parallel.cuts_samples() ? "spatial" : "tensor", others, others);
   }
   if (parallel.data != 0 && parallel.data * others != ranks) {
     refuse(subject, "parallel.data",
@@ -74,11 +74,11 @@ std::int64_t data_ranks_of_a_host(const Subject& subject) {
            "node, but it is not known here which ranks will share a host; use a number, or all");
   std::int64_t most = 0;
   for (std::int64_t stage = 0; stage < parallel.pipeline; ++stage) {
-    for (std::int64_t tensor = 0; tensor < parallel.tensor; ++tensor) {
+    for (std::int64_t tensor = 0; tensor < parallel.inner_ranks(); ++tensor) {
       std::vector<int> row;  // by data rank; ranks as in runtime/comm/process_mesh.h
       for (std::int64_t data = 0; data < parallel.data; ++data)
         row.push_back(hosts[static_cast<std::size_t>(
-            (stage * parallel.data + data) * parallel.tensor + tensor)]);
+            (stage * parallel.data + data) * parallel.inner_ranks() + tensor)]);
       for (auto first = row.begin(); first != row.end(); first += most) {
         const auto end = std::find_if(first, row.end(), [&](int host) { return host != *first; });
         if (most == 0) most = end - first;

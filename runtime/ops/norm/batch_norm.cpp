@@ -7,7 +7,9 @@
 namespace trireme::ops {
 
 TRIREME_KERNEL(batch_norm_statistics);
+TRIREME_KERNEL(batch_norm_join);
 TRIREME_KERNEL(batch_norm_apply);
+TRIREME_KERNEL(batch_norm_gradient_sums);
 TRIREME_KERNEL(batch_norm_backward);
 
 namespace {
@@ -44,24 +46,46 @@ void check_channels(const Operands& check, const Shape& expected,
                      {"variance", channels.variance}});
 }
 
+void check_running(const Operands& check, const Shape& channels, const Tensor& mean,
+                   const Tensor& variance, const BatchNormRunning& running) {
+  check_per_channel(check, channels, {{"mean", mean}, {"variance", variance}});
+  check.disjoint("mean", mean, "variance", variance);
+  if (running.mean_sum.empty() && running.variance_sum.empty()) return;
+  check_per_channel(check, channels,
+                    {{"mean_sum", running.mean_sum}, {"variance_sum", running.variance_sum}});
+  check.disjoint("mean_sum", running.mean_sum, "mean", mean);
+  check.disjoint("variance_sum", running.variance_sum, "variance", variance);
+}
+
+// parts(S, rows, C).
+void check_parts(const Operands& check, const Tensor& parts, std::int64_t rows,
+                 const Shape& channels) {
+  check.rank("parts", parts, 3);
+  check.is("parts", parts, DType::f32, {parts.shape[0], rows, channels[0]});
+}
+
 }  // namespace
 
 void batch_norm_statistics(Stream& stream, const Tensor& mean, const Tensor& variance,
                            const Tensor& x, const BatchNormRunning& running) {
   const Operands check("batch_norm_statistics");
   const Shape channels = check_activations(check, {{"x", x}});
-  check_per_channel(check, channels, {{"mean", mean}, {"variance", variance}});
-  check.disjoint("mean", mean, "variance", variance);
-  if (!running.mean_sum.empty() || !running.variance_sum.empty()) {
-    check_per_channel(check, channels,
-                      {{"mean_sum", running.mean_sum}, {"variance_sum", running.variance_sum}});
-    check.disjoint("mean_sum", running.mean_sum, "mean", mean);
-    check.disjoint("variance_sum", running.variance_sum, "variance", variance);
-  }
+  check_running(check, channels, mean, variance, running);
   TRIREME_DISPATCH(
       stream, batch_norm_statistics,
       reads(x).writes(mean, variance).updates(running.mean_sum, running.variance_sum).kernels(2),
       mean, variance, x, running);
+}
+
+void batch_norm_join(Stream& stream, const Tensor& mean, const Tensor& variance,
+                     const Tensor& parts, const BatchNormRunning& running) {
+  const Operands check("batch_norm_join");
+  check_running(check, mean.shape, mean, variance, running);
+  check_parts(check, parts, 3, mean.shape);
+  TRIREME_DISPATCH(
+      stream, batch_norm_join,
+      reads(parts).writes(mean, variance).updates(running.mean_sum, running.variance_sum), mean,
+      variance, parts, running);
 }
 
 void batch_norm_apply(Stream& stream, const Tensor& y, const Tensor& x,
@@ -87,10 +111,25 @@ void batch_norm_apply(Stream& stream, const Tensor& y, const Tensor& x,
                    y, x, channels, options, summand);
 }
 
+void batch_norm_gradient_sums(Stream& stream, const Tensor& sums, const Tensor& dy, const Tensor& x,
+                              const BatchNormChannels& channels, const BatchNormOptions& options) {
+  const Operands check("batch_norm_gradient_sums");
+  const Shape per_channel = check_activations(check, {{"x", x}, {"dy", dy}});
+  check_channels(check, per_channel, channels);
+  check.is("sums", sums, DType::f32, {2, per_channel[0]});
+  const BatchNormChannels& of = channels;
+  TRIREME_DISPATCH(stream, batch_norm_gradient_sums,
+                   reads(dy, x, of.mean)
+                       .reads_if(options.relu, of.gamma, of.beta, of.variance)
+                       .writes(sums)
+                       .kernels(2),
+                   sums, dy, x, channels, options);
+}
+
 void batch_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                          const Tensor& dbeta, const Tensor& dy, const Tensor& x,
                          const BatchNormChannels& channels, const BatchNormOptions& options,
-                         const Tensor& sum) {
+                         const Tensor& sum, const BatchNormSums& given) {
   const Operands check("batch_norm_backward");
   const Shape per_channel = check_activations(check, {{"x", x}, {"dy", dy}, {"dx", dx}});
   check_channels(check, per_channel, channels);
@@ -106,18 +145,27 @@ void batch_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
     check.disjoint("dx", dx, "sum", sum);
     check.disjoint("dy", dy, "sum", sum);
   }
+  const bool has_sums = !given.parts.empty();
+  if (has_sums) {
+    check_parts(check, given.parts, 2, per_channel);
+    TRIREME_EXPECTS(sum.empty() && given.values > 0,
+                    "batch_norm_backward: given sums are of {} values, without a summand",
+                    given.values);
+  }
   // Sums, then per-channel factors, then dx.
   const bool normalises = options.relu && sum.empty();
   const BatchNormChannels& of = channels;
-  TRIREME_DISPATCH(
-      stream, batch_norm_backward,
-      reads(dy, x, sum, dy, x, of.mean, of.gamma, of.variance, of.mean)
-          .reads_if(normalises, of.gamma, of.beta, of.variance, of.gamma, of.beta, of.variance)
-          .updates(dgamma, dbeta)
-          .writes_if(!sum.empty(), dy)
-          .writes(dx)
-          .kernels(3),
-      dx, dgamma, dbeta, dy, x, channels, options, sum);
+  TRIREME_DISPATCH(stream, batch_norm_backward,
+                   reads(dy, x, of.gamma, of.variance, of.mean)
+                       .reads_if(normalises, of.gamma, of.beta, of.variance)
+                       .reads_if(!has_sums, sum, dy, x, of.mean)
+                       .reads_if(!has_sums && normalises, of.gamma, of.beta, of.variance)
+                       .reads(given.parts)
+                       .updates(dgamma, dbeta)
+                       .writes_if(!sum.empty(), dy)
+                       .writes(dx)
+                       .kernels(has_sums ? 2 : 3),
+                   dx, dgamma, dbeta, dy, x, channels, options, sum, given);
 }
 
 }  // namespace trireme::ops

@@ -36,18 +36,34 @@ struct BatchNormRunning {
 void batch_norm_statistics(Stream& stream, const Tensor& mean, const Tensor& variance,
                            const Tensor& x, const BatchNormRunning& running = {});
 
+// For values that lie in several parts, on other ranks too: mean and variance of all of them, from
+// parts(S, 3, C) f32, each part's mean, biased variance and number of values, joined in order.
+void batch_norm_join(Stream& stream, const Tensor& mean, const Tensor& variance,
+                     const Tensor& parts, const BatchNormRunning& running = {});
+
 // y from the given statistics. y may alias x and the summand.
 void batch_norm_apply(Stream& stream, const Tensor& y, const Tensor& x,
                       const BatchNormChannels& channels, const BatchNormOptions& options,
                       const BatchNormSummand& summand = {});
 
+// The sums over a channel's values that its gradient needs: of all parts, (S, 2, C) f32, added in
+// order, and the number of values.
+struct BatchNormSums {
+  Tensor parts{};
+  std::int64_t values = 0;
+};
+
+// sums(2, C) f32 of dy, through the ReLU, and of dy * (x - mean): a part of BatchNormSums.
+void batch_norm_gradient_sums(Stream& stream, const Tensor& sums, const Tensor& dy, const Tensor& x,
+                              const BatchNormChannels& channels, const BatchNormOptions& options);
+
 // The gradient through statistics and apply: dx is overwritten; dgamma, dbeta are accumulated. The
 // ReLU's mask is recomputed from x, and dx may alias dy. If apply had a summand, `sum` is its y and
 // gives the mask, dy is overwritten with the gradient of the sum (also the summand's), and dx must
-// not alias dy.
+// not alias dy. `given` replaces the sums over x and dy, and excludes a summand.
 void batch_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                          const Tensor& dbeta, const Tensor& dy, const Tensor& x,
                          const BatchNormChannels& channels, const BatchNormOptions& options,
-                         const Tensor& sum = {});
+                         const Tensor& sum = {}, const BatchNormSums& given = {});
 
 }  // namespace trireme::ops

@@ -152,7 +152,24 @@ struct Gradient {
   Channels by;
   std::int64_t count;
   float epsilon;
+  const float* parts = nullptr;  // (parts, 2, C): sums, if they are given
+  std::int64_t part_count = 0, values = 0;
 };
+
+// The running statistics' share of this mean and variance of n values.
+void collect(const BatchNormRunning& running, const float* mean, const float* variance,
+             std::int64_t n) {
+  if (running.mean_sum.empty()) return;
+  float *const mean_sum = running.mean_sum.as<float>(), *const variance_sum =
+                                                            running.variance_sum.as<float>();
+  const float correction = unbiased_factor(n), weight = running.weight;
+  const std::int64_t channels = running.mean_sum.count();
+#pragma omp simd
+  for (std::int64_t c = 0; c < channels; ++c) {
+    mean_sum[c] += weight * mean[c];
+    variance_sum[c] += weight * (variance[c] * correction);
+  }
+}
 
 // total1 = sum of dy, total2 = sum of dy * (x - mean). With Mask::sum, dy is masked in place.
 template <Mask mask, typename T>
@@ -196,10 +213,17 @@ void gradient_sums(const ChannelRows& rows, const Scratch& s, const Gradient<T>&
 template <Mask mask, typename T>
 void gradient(const ChannelRows& rows, const Gradient<T>& g) {
   const Scratch s(rows);
-  gradient_sums<mask>(rows, s, g);
+  if (g.parts == nullptr) gradient_sums<mask>(rows, s, g);
+  for (std::int64_t p = 0; p < g.part_count; ++p) {
+    const float* const of = g.parts + p * 2 * rows.channels;
+    for (std::int64_t c = 0; c < rows.channels; ++c) {
+      s.total1[c] += static_cast<double>(of[c]);
+      s.total2[c] += static_cast<double>(of[rows.channels + c]);
+    }
+  }
   float *const factor = s.a, *const offset = s.b, *const mean = s.c, *const scale = s.d,
                *const shift = s.e, *const slope = s.f;
-  const double inverse_count = 1.0 / static_cast<double>(g.count);
+  const double inverse_count = 1.0 / static_cast<double>(g.values);
   for (std::int64_t c = 0; c < rows.channels; ++c) {
     const ChannelGradient channel(s.total1[c], s.total2[c], inverse_count, g.by.gamma[c],
                                   g.by.variance[c], g.epsilon);
@@ -232,9 +256,7 @@ void batch_norm_statistics(Stream& stream, const Tensor& mean, const Tensor& var
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
     enqueue(stream, [mean = mean.as<float>(), variance = variance.as<float>(), x = x.as<T>(),
-                     mean_sum = running.mean_sum.as<float>(),
-                     variance_sum = running.variance_sum.as<float>(), weight = running.weight,
-                     count = x.shape.rows(), channels = x.shape.back()] {
+                     running, count = x.shape.rows(), channels = x.shape.back()] {
       const ChannelRows rows(channels);
       const Scratch s(rows);
       statistics(rows, s, x, count);
@@ -242,15 +264,31 @@ void batch_norm_statistics(Stream& stream, const Tensor& mean, const Tensor& var
         mean[c] = static_cast<float>(s.total1[c]);
         variance[c] = static_cast<float>(s.total2[c] / static_cast<double>(count));
       }
-      if (mean_sum == nullptr) return;
-      const float correction = unbiased_factor(count);
-#pragma omp simd
-      for (std::int64_t c = 0; c < channels; ++c) {
-        mean_sum[c] += weight * mean[c];
-        variance_sum[c] += weight * (variance[c] * correction);
-      }
+      collect(running, mean, variance, count);
     });
   });
+}
+
+void batch_norm_join(Stream& stream, const Tensor& mean, const Tensor& variance,
+                     const Tensor& parts, const BatchNormRunning& running) {
+  enqueue(stream,
+          [mean = mean.as<float>(), variance = variance.as<float>(), part = parts.as<float>(),
+           count = parts.shape[0], channels = mean.count(), running] {
+            double values = 0;
+            for (std::int64_t c = 0; c < channels; ++c) {
+              Moments all{};
+              values = 0;
+              for (std::int64_t p = 0; p < count; ++p) {
+                const float* const of = part + p * 3 * channels + c;
+                const double added = of[2 * channels];
+                all = MomentsJoin(values, added)(all, {of[0], of[channels] * added});
+                values += added;
+              }
+              mean[c] = static_cast<float>(all.mean);
+              variance[c] = static_cast<float>(all.squares / values);
+            }
+            collect(running, mean, variance, static_cast<std::int64_t>(values));
+          });
 }
 
 void batch_norm_apply(Stream& stream, const Tensor& y, const Tensor& x,
@@ -280,15 +318,50 @@ void batch_norm_apply(Stream& stream, const Tensor& y, const Tensor& x,
   });
 }
 
+void batch_norm_gradient_sums(Stream& stream, const Tensor& sums, const Tensor& dy, const Tensor& x,
+                              const BatchNormChannels& channels, const BatchNormOptions& options) {
+  visit_compute_dtype(x.dtype, [&](auto type) {
+    using T = decltype(type);
+    const Gradient<T> g{.dx = nullptr,
+                        .dgamma = nullptr,
+                        .dbeta = nullptr,
+                        .dy = dy.as<T>(),
+                        .x = x.as<T>(),
+                        .sum = nullptr,
+                        .by = Channels(channels),
+                        .count = x.shape.rows(),
+                        .epsilon = options.epsilon};
+    enqueue(stream, [g, sums = sums.as<float>(), relu = options.relu, channels = x.shape.back()] {
+      const ChannelRows rows(channels);
+      const Scratch s(rows);
+      relu ? gradient_sums<Mask::input>(rows, s, g) : gradient_sums<Mask::none>(rows, s, g);
+      for (std::int64_t c = 0; c < channels; ++c) {
+        sums[c] = static_cast<float>(s.total1[c]);
+        sums[channels + c] = static_cast<float>(s.total2[c]);
+      }
+    });
+  });
+}
+
 void batch_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                          const Tensor& dbeta, const Tensor& dy, const Tensor& x,
                          const BatchNormChannels& channels, const BatchNormOptions& options,
-                         const Tensor& sum) {
+                         const Tensor& sum, const BatchNormSums& given) {
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
-    const Gradient<T> g{dx.as<T>(),         dgamma.as<float>(), dbeta.as<float>(),
-                        dy.as<T>(),         x.as<T>(),          sum.empty() ? nullptr : sum.as<T>(),
-                        Channels(channels), x.shape.rows(),     options.epsilon};
+    const bool has_sums = !given.parts.empty();
+    const Gradient<T> g{.dx = dx.as<T>(),
+                        .dgamma = dgamma.as<float>(),
+                        .dbeta = dbeta.as<float>(),
+                        .dy = dy.as<T>(),
+                        .x = x.as<T>(),
+                        .sum = sum.empty() ? nullptr : sum.as<T>(),
+                        .by = Channels(channels),
+                        .count = x.shape.rows(),
+                        .epsilon = options.epsilon,
+                        .parts = has_sums ? given.parts.as<float>() : nullptr,
+                        .part_count = has_sums ? given.parts.shape[0] : 0,
+                        .values = has_sums ? given.values : x.shape.rows()};
     enqueue(stream, [g, relu = options.relu, channels = x.shape.back()] {
       const ChannelRows rows(channels);
       if (g.sum != nullptr)

@@ -61,11 +61,22 @@ __global__ void statistics_kernel(Moments* partial, const T* x, ChannelTiles til
 // Accumulators of the running statistics; null: none.
 struct Running {
   float *mean_sum, *variance_sum;
-  float weight, correction;
+  float weight;
+
+  explicit Running(const BatchNormRunning& from)
+      : mean_sum(from.mean_sum.as<float>()),
+        variance_sum(from.variance_sum.as<float>()),
+        weight(from.weight) {}
+  __device__ void collect(std::int64_t c, float mean, float variance, float correction) const {
+    if (mean_sum == nullptr) return;
+    mean_sum[c] += weight * mean;
+    variance_sum[c] += weight * (variance * correction);
+  }
 };
 
 __global__ void finish_statistics_kernel(float* mean, float* variance, Running running,
-                                         const Moments* partial, ChannelTiles tiles) {
+                                         float correction, const Moments* partial,
+                                         ChannelTiles tiles) {
   const std::int64_t c = channel_of_thread();
   const Moments all = join_slices<MomentsJoin>(partial, tiles, c);
   if (threadIdx.x >= channels_per_block || c >= tiles.channels) return;
@@ -73,9 +84,27 @@ __global__ void finish_statistics_kernel(float* mean, float* variance, Running r
   const auto spread = static_cast<float>(all.squares / static_cast<double>(tiles.rows));
   mean[c] = average;
   variance[c] = spread;
-  if (running.mean_sum == nullptr) return;
-  running.mean_sum[c] += running.weight * average;
-  running.variance_sum[c] += running.weight * (spread * running.correction);
+  running.collect(c, average, spread, correction);
+}
+
+constexpr int part_threads = 128;  // one for each channel
+
+// parts(count, 3, C)
+__global__ void join_kernel(float* mean, float* variance, Running running, const float* parts,
+                            std::int64_t count, std::int64_t channels) {
+  const std::int64_t c = std::int64_t{blockIdx.x} * part_threads + threadIdx.x;
+  if (c >= channels) return;
+  Moments all{};
+  double values = 0;
+  for (std::int64_t p = 0; p < count; ++p) {
+    const float* const of = parts + p * 3 * channels + c;
+    const double added = of[2 * channels];
+    all = MomentsJoin(values, added)(all, {of[0], of[channels] * added});
+    values += added;
+  }
+  mean[c] = static_cast<float>(all.mean);
+  variance[c] = static_cast<float>(all.squares / values);
+  running.collect(c, mean[c], variance[c], unbiased_factor(static_cast<std::int64_t>(values)));
 }
 
 struct Channels {
@@ -205,18 +234,47 @@ __global__ void gradient_sums_kernel(GradientSums* partial, Gradient<T> g, Chann
 
 // factors(3, C) of dy, of 1 and of x - mean in dx.
 template <typename T>
+__device__ void finish_gradient(float* factors, const Gradient<T>& g, const GradientSums& all,
+                                std::int64_t values, std::int64_t c, std::int64_t channels) {
+  const ChannelGradient channel(all.dy, all.product, 1.0 / static_cast<double>(values),
+                                g.by.gamma[c], g.by.variance[c], g.epsilon);
+  factors[c] = channel.scale;
+  factors[channels + c] = channel.offset;
+  factors[2 * channels + c] = channel.slope;
+  g.dgamma[c] += channel.dgamma;
+  g.dbeta[c] += channel.dbeta;
+}
+
+template <typename T>
 __global__ void finish_gradient_kernel(float* factors, Gradient<T> g, const GradientSums* partial,
                                        ChannelTiles tiles) {
   const std::int64_t c = channel_of_thread();
   const GradientSums all = join_slices<GradientSumsJoin>(partial, tiles, c);
   if (threadIdx.x >= channels_per_block || c >= tiles.channels) return;
-  const ChannelGradient channel(all.dy, all.product, 1.0 / static_cast<double>(tiles.rows),
-                                g.by.gamma[c], g.by.variance[c], g.epsilon);
-  factors[c] = channel.scale;
-  factors[tiles.channels + c] = channel.offset;
-  factors[2 * tiles.channels + c] = channel.slope;
-  g.dgamma[c] += channel.dgamma;
-  g.dbeta[c] += channel.dbeta;
+  finish_gradient(factors, g, all, tiles.rows, c, tiles.channels);
+}
+
+// parts(count, 2, C)
+template <typename T>
+__global__ void finish_parts_kernel(float* factors, Gradient<T> g, const float* parts,
+                                    std::int64_t count, std::int64_t values,
+                                    std::int64_t channels) {
+  const std::int64_t c = std::int64_t{blockIdx.x} * part_threads + threadIdx.x;
+  if (c >= channels) return;
+  GradientSums all{};
+  for (std::int64_t p = 0; p < count; ++p) {
+    all.dy += static_cast<double>(parts[p * 2 * channels + c]);
+    all.product += static_cast<double>(parts[(p * 2 + 1) * channels + c]);
+  }
+  finish_gradient(factors, g, all, values, c, channels);
+}
+
+__global__ void store_sums_kernel(float* sums, const GradientSums* partial, ChannelTiles tiles) {
+  const std::int64_t c = channel_of_thread();
+  const GradientSums all = join_slices<GradientSumsJoin>(partial, tiles, c);
+  if (threadIdx.x >= channels_per_block || c >= tiles.channels) return;
+  sums[c] = static_cast<float>(all.dy);
+  sums[tiles.channels + c] = static_cast<float>(all.product);
 }
 
 template <Mask mask, int width, typename T>
@@ -254,19 +312,39 @@ void apply(Stream& stream, const Application<T>& a, const Shape& shape) {
   launch(stream, tiles.grid(), kernel, a, tiles);
 }
 
+trireme::cuda::Grid part_grid(std::int64_t channels) {
+  return {.blocks = trireme::cuda::ceil_div(channels, part_threads), .threads = part_threads};
+}
+
+// Launches the sums' kernel; `extra` floats of scratch follow the partial sums.
 template <Mask mask, int width, typename T>
-void gradient(Stream& stream, const Gradient<T>& g, const Shape& shape) {
+GradientSums* start_sums(Stream& stream, const Gradient<T>& g, const ChannelTiles& tiles,
+                         std::int64_t extra) {
+  const std::int64_t partial = tiles.slices * tiles.channels;
+  auto* const sums = reinterpret_cast<GradientSums*>(
+      CudaStream::of(stream).scratch(static_cast<std::size_t>(partial) * sizeof(GradientSums) +
+                                     static_cast<std::size_t>(extra) * sizeof(float)));
+  launch(stream, tiles.grid(), gradient_sums_kernel<mask, width, T>, sums, g, tiles);
+  return sums;
+}
+
+template <Mask mask, int width, typename T>
+void gradient(Stream& stream, const Gradient<T>& g, const Shape& shape,
+              const BatchNormSums& given) {
   const std::int64_t channels = shape[3], rows = shape.rows();
   const ChannelTiles sums(rows, channels, width, ChannelTiles::sum_blocks);
   const ChannelTiles map(rows, channels, width, ChannelTiles::map_blocks);
-  const auto partial_bytes =
-      static_cast<std::size_t>(sums.slices * channels) * sizeof(GradientSums);
-  std::byte* const scratch = CudaStream::of(stream).scratch(
-      partial_bytes + static_cast<std::size_t>(3 * channels) * sizeof(float));
-  auto* const partial = reinterpret_cast<GradientSums*>(scratch);
-  auto* const factors = reinterpret_cast<float*>(scratch + partial_bytes);
-  launch(stream, sums.grid(), gradient_sums_kernel<mask, width, T>, partial, g, sums);
-  launch(stream, channel_grid(channels), finish_gradient_kernel<T>, factors, g, partial, sums);
+  float* factors = nullptr;
+  if (given.parts.empty()) {
+    auto* const partial = start_sums<mask, width, T>(stream, g, sums, 3 * channels);
+    factors = reinterpret_cast<float*>(partial + sums.slices * channels);
+    launch(stream, channel_grid(channels), finish_gradient_kernel<T>, factors, g, partial, sums);
+  } else {
+    factors = reinterpret_cast<float*>(
+        CudaStream::of(stream).scratch(static_cast<std::size_t>(3 * channels) * sizeof(float)));
+    launch(stream, part_grid(channels), finish_parts_kernel<T>, factors, g, given.parts.as<float>(),
+           given.parts.shape[0], given.values, channels);
+  }
   // With Mask::sum, dy is already masked.
   constexpr Mask left = mask == Mask::sum ? Mask::none : mask;
   launch(stream, map.grid(), gradient_kernel<left, width, T>, g, factors, map);
@@ -293,12 +371,15 @@ void batch_norm_statistics(Stream& stream, const Tensor& mean, const Tensor& var
           static_cast<std::size_t>(tiles.slices * channels) * sizeof(Moments)));
       launch(stream, tiles.grid(), statistics_kernel<w, T>, partial, x.as<T>(), tiles);
       launch(stream, channel_grid(channels), finish_statistics_kernel, mean.as<float>(),
-             variance.as<float>(),
-             Running{running.mean_sum.as<float>(), running.variance_sum.as<float>(), running.weight,
-                     unbiased_factor(rows)},
-             partial, tiles);
+             variance.as<float>(), Running(running), unbiased_factor(rows), partial, tiles);
     });
   });
+}
+
+void batch_norm_join(Stream& stream, const Tensor& mean, const Tensor& variance,
+                     const Tensor& parts, const BatchNormRunning& running) {
+  launch(stream, part_grid(mean.count()), join_kernel, mean.as<float>(), variance.as<float>(),
+         Running(running), parts.as<float>(), parts.shape[0], mean.count());
 }
 
 void batch_norm_apply(Stream& stream, const Tensor& y, const Tensor& x,
@@ -317,10 +398,32 @@ void batch_norm_apply(Stream& stream, const Tensor& y, const Tensor& x,
   });
 }
 
+void batch_norm_gradient_sums(Stream& stream, const Tensor& sums, const Tensor& dy, const Tensor& x,
+                              const BatchNormChannels& channels, const BatchNormOptions& options) {
+  visit_compute_dtype(x.dtype, [&](auto type) {
+    using T = decltype(type);
+    const Gradient<T> g{.dx = nullptr,
+                        .dy = dy.as<T>(),
+                        .x = x.as<T>(),
+                        .sum = nullptr,
+                        .dgamma = nullptr,
+                        .dbeta = nullptr,
+                        .by = Channels(channels),
+                        .epsilon = options.epsilon};
+    with_width<T>(packs_fit_all<T>(x, g.dy), [&](auto width) {
+      constexpr int w = decltype(width)::value;
+      const ChannelTiles tiles(x.shape.rows(), x.shape[3], w, ChannelTiles::sum_blocks);
+      const auto* const partial = options.relu ? start_sums<Mask::input, w, T>(stream, g, tiles, 0)
+                                               : start_sums<Mask::none, w, T>(stream, g, tiles, 0);
+      launch(stream, channel_grid(x.shape[3]), store_sums_kernel, sums.as<float>(), partial, tiles);
+    });
+  });
+}
+
 void batch_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                          const Tensor& dbeta, const Tensor& dy, const Tensor& x,
                          const BatchNormChannels& channels, const BatchNormOptions& options,
-                         const Tensor& sum) {
+                         const Tensor& sum, const BatchNormSums& given) {
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
     const Gradient<T> g{.dx = dx.as<T>(),
@@ -336,13 +439,15 @@ void batch_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
       const auto run = g.sum != nullptr ? gradient<Mask::sum, w, T>
                        : options.relu   ? gradient<Mask::input, w, T>
                                         : gradient<Mask::none, w, T>;
-      run(stream, g, x.shape);
+      run(stream, g, x.shape, given);
     });
   });
 }
 
 TRIREME_CUDA_PROVIDES(ops, batch_norm_statistics);
+TRIREME_CUDA_PROVIDES(ops, batch_norm_join);
 TRIREME_CUDA_PROVIDES(ops, batch_norm_apply);
+TRIREME_CUDA_PROVIDES(ops, batch_norm_gradient_sums);
 TRIREME_CUDA_PROVIDES(ops, batch_norm_backward);
 
 }  // namespace trireme::ops::cuda

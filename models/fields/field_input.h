@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+
+#include "models/layers/box_exchange.h"
+
+namespace trireme {
+
+// The batch's inputs as the first layer of a model of fields computes with them: in the compute
+// dtype, and this rank's slabs if samples are cut in space.
+class FieldInput {
+ public:
+  // `shape`: (N, [D,] H, W, C).
+  FieldInput(Blueprint& blueprint, const Shape& shape);
+
+  // `x`: Batch::inputs, f32.
+  [[nodiscard]] Tensor forward(const Context& context, const Tensor& x) const;
+  // What forward returned, in backward.
+  [[nodiscard]] Tensor kept(const Context& context, const Tensor& x) const;
+
+ private:
+  std::optional<SlabCopy> own_{};
+  Activation slabs_{};  // f32; rank 0: not cut
+  Activation cast_{};   // rank 0: the compute dtype is f32
+};
+
+}  // namespace trireme

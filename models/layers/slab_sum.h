@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "runtime/nn/layer.h"
+
+namespace trireme {
+
+// The gradient of a parameter of a layer that is cut in space: the sum of what slabs contribute,
+// first those of a rank as a tree, then ranks (tensor_group.h). Then all ranks have the same. Of a
+// layer that is not cut, the gradient itself.
+class SlabSum {
+ public:
+  SlabSum(Blueprint& blueprint, const Shape& parameter, bool cut);
+
+  // Zeros the parts.
+  void begin(const Context& context) const;
+  // What local slab i is added to, f32.
+  [[nodiscard]] Tensor part(const Context& context, ParamId parameter, std::size_t i) const;
+  // Work between start and finish overlaps the sum over ranks, which finish adds to the gradient.
+  // The gradient is reported when it is complete.
+  void start(const Context& context, ParamId parameter) const;
+  void finish(const Context& context, ParamId parameter) const;
+
+ private:
+  Activation parts_{};  // (local slabs, parameter); rank 0: not cut
+};
+
+}  // namespace trireme

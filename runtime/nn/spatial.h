@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Spatial parallelism: the ranks of a tensor group share each sample, cut along its spatial axes
+// (Dryden et al., 2019; LBANN's DistConv). A sample is computed in fixed slabs, whatever the number
+// of ranks; a rank holds a box of adjacent slabs. So for equal slabs the arithmetic and the bits do
+// not depend on the number of ranks.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/base/shape.h"
+
+namespace trireme {
+
+using SpatialExtents = std::array<std::int64_t, 3>;  // depth, height, width; an image's depth is 1
+
+// Positions [begin, end) of each axis.
+struct SpatialBox {
+  SpatialExtents begin{}, end{1, 1, 1};
+
+  [[nodiscard]] constexpr std::int64_t extent(std::size_t axis) const {
+    return end[axis] - begin[axis];
+  }
+  [[nodiscard]] constexpr std::int64_t volume() const {
+    return std::max<std::int64_t>(0, extent(0)) * std::max<std::int64_t>(0, extent(1)) *
+           std::max<std::int64_t>(0, extent(2));
+  }
+  [[nodiscard]] SpatialBox intersect(const SpatialBox& other) const;
+  friend constexpr bool operator==(const SpatialBox&, const SpatialBox&) = default;
+};
+
+// All positions of (N, [D,] H, W, C).
+[[nodiscard]] SpatialBox box_of(const Shape& whole);
+// (N, extents of the box, C) for a tensor like `whole`; depth only for volumes.
+[[nodiscard]] Shape shape_of(const Shape& whole, const SpatialBox& box);
+
+struct SpatialSplit {
+  SpatialExtents ranks{1, 1, 1};
+  SpatialExtents slabs{1, 1, 1};  // multiples of ranks
+  int rank = 0;                   // ((depth * ranks[1]) + height) * ranks[2] + width
+
+  [[nodiscard]] constexpr std::int64_t rank_count() const { return ranks[0] * ranks[1] * ranks[2]; }
+  [[nodiscard]] constexpr std::int64_t slab_count() const { return slabs[0] * slabs[1] * slabs[2]; }
+  [[nodiscard]] constexpr std::int64_t local() const { return slab_count() / rank_count(); }
+  [[nodiscard]] constexpr bool cuts() const { return slab_count() > 1; }
+  // Whether a tensor of this shape is cut: images and volumes with a position for each slab. Others
+  // are whole on every rank, which all compute the same.
+  [[nodiscard]] bool cuts(const Shape& whole) const;
+  // The shape in which a rank holds a tensor: its slabs, each (N, [D,] H, W, C), one after another,
+  // as an image (N, pixels, 1, C); or the whole.
+  [[nodiscard]] Shape held(const Shape& whole) const;
+  friend constexpr bool operator==(const SpatialSplit&, const SpatialSplit&) = default;
+};
+
+// The parts of a tensor (N, [D,] H, W, C) that ranks hold.
+class Slabs {
+ public:
+  struct Slab {
+    int rank = 0;
+    SpatialBox box{};
+    std::int64_t first = 0;  // pixels before it in its rank's memory
+  };
+  Slabs(const SpatialSplit& split, const Shape& whole);
+
+  [[nodiscard]] const Shape& whole() const { return whole_; }
+  [[nodiscard]] bool cut() const { return cut_; }
+  // Of all ranks, by rank and then in row-major order. A tensor that is not cut is one slab, which
+  // each rank holds: here, this one.
+  [[nodiscard]] std::span<const Slab> all() const { return all_; }
+  [[nodiscard]] std::span<const Slab> local() const { return all().subspan(first_, count_); }
+  // Slab `slab` of the held tensor, whose channels may differ from whole()'s.
+  [[nodiscard]] Tensor of(const Tensor& held, const Slab& slab) const;
+
+ private:
+  Shape whole_;
+  bool cut_;
+  std::vector<Slab> all_;
+  std::size_t first_ = 0, count_ = 1;  // this rank's
+};
+
+}  // namespace trireme
