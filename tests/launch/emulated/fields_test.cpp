@@ -32,5 +32,19 @@ TEST_F(EmulatedFields, AUNetOfVolumesInLayoutModeHasTheBitsOfOneGpu) {
                    {{2, "pipeline=2 recompute=full"}, {2, "data=2 zero=2"}});
 }
 
+const Settings slabs{"reproducibility=layout", "parallel.spatial_slabs=[2,2,1]"};
+
+TEST_F(EmulatedFields, AUNetCutInSpaceHasTheBitsOfOneGpu) {
+  expect_same_bits(run("unet_of_volumes.yaml", slabs), {{4, "spatial=[2,2,1]"}});
+}
+
+TEST_F(EmulatedFields, CosmoFlowCutInSpaceHasTheBitsOfOneGpu) {
+  expect_same_bits(run("cosmoflow.yaml", slabs), {{2, "spatial=[2,1,1]"}});
+}
+
+TEST_F(EmulatedFields, AUNetCutInSpaceAgreesWithTheCpuEngine) {
+  expect_cpu_losses(run("unet.yaml", {}), {{2, "spatial=[1,2,1]"}}, agreement);
+}
+
 }  // namespace
 }  // namespace trireme::test
