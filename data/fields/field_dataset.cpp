@@ -68,14 +68,15 @@ FieldDataset::FieldDataset(std::vector<FileIndex> indexes, const FieldOptions& o
       targets_(options_),
       reader_(static_cast<std::size_t>(options.cache_megabytes * 1e6)) {
   take_units();
+  check_model();
+  read_ = options.part ? shape_->part(*options.part) : *shape_;
   targets_.take_names(units_);
   const TargetSpec& spec = targets_.spec();
   layout_ = {.input_dtype = DType::f32,
-             .inputs = shape_->inputs(),
+             .inputs = read_->inputs(),
              .targets = spec.shape,
              .target_dtype = spec.kind == TargetKind::values ? DType::f32 : DType::i32,
              .weighted = !options.weight.empty()};
-  check_model();
   const auto channels = static_cast<std::size_t>(shape_->channels());
   for (const auto* const values : {&options_.scale.subtract, &options_.scale.multiply}) {
     if (values->empty() || values->size() == channels) continue;
@@ -302,24 +303,24 @@ void FieldDataset::read_targets(std::int64_t index, std::span<std::int32_t> to) 
 
 // A block of lines, or for filtered data enough lines that no chunk is decoded twice.
 std::uint64_t FieldDataset::lines_at_a_time(const UnitFields& unit) const {
-  const std::uint64_t all = shape_->lines().count;
+  const std::uint64_t all = read_->lines().count;
   const auto line_bytes =
-      static_cast<std::uint64_t>(shape_->pixels_of_line() * shape_->channels()) * sizeof(float);
+      static_cast<std::uint64_t>(read_->pixels_of_line() * read_->channels()) * sizeof(float);
   std::uint64_t lines = std::clamp<std::uint64_t>(block_bytes / line_bytes, 1, all);
-  const auto axis = static_cast<std::size_t>(shape_->places().line());
+  const auto axis = static_cast<std::size_t>(read_->places().line());
   for (const StoredField& input : unit.inputs()) {
     if (!input.parts.empty()) return all;
     if (input.filters.empty()) continue;
     const std::uint64_t chunk = input.chunk_extents[axis];
-    const bool aligned = shape_->first_line() % chunk == 0 && chunk < all;
+    const bool aligned = read_->first_line() % chunk == 0 && chunk < all;
     lines = aligned ? (lines + chunk - 1) / chunk * chunk : all;
   }
   return std::min(lines, all);
 }
 
 void FieldDataset::read_input(const Place& place, std::span<float> to) const {
-  const std::uint64_t all = shape_->lines().count, step = lines_at_a_time(place.unit);
-  const auto line = static_cast<std::size_t>(shape_->pixels_of_line() * shape_->channels());
+  const std::uint64_t all = read_->lines().count, step = lines_at_a_time(place.unit);
+  const auto line = static_cast<std::size_t>(read_->pixels_of_line() * read_->channels());
   for (std::uint64_t first = 0; first < all; first += step) {
     const Lines lines{first, std::min(step, all - first)};
     read_lines(place, lines, to.subspan(first * line, lines.count * line));
@@ -327,8 +328,8 @@ void FieldDataset::read_input(const Place& place, std::span<float> to) const {
 }
 
 Box FieldDataset::box_of(const ChannelRead& read, const Place& place, const Lines& lines) const {
-  const AxisPlaces& axes = shape_->places();
-  const auto position = shape_->position(place.unit.inputs().front(), place.number);
+  const AxisPlaces& axes = read_->places();
+  const auto position = read_->position(place.unit.inputs().front(), place.number);
   Box box;
   const auto set = [&](int axis, std::uint64_t start, std::uint64_t count) {
     if (axis < 0) return;
@@ -338,7 +339,7 @@ Box FieldDataset::box_of(const ChannelRead& read, const Place& place, const Line
   set(axes.sample, position.sample, 1);
   set(axes.step, position.step + read.first_step, read.steps);
   set(axes.channel, read.first_channel, read.channels);
-  shape_->set_lines(box, axes, lines);
+  read_->set_lines(box, axes, lines);
   return box;
 }
 
@@ -346,9 +347,9 @@ void FieldDataset::read_lines(const Place& place, const Lines& lines, std::span<
   read_stored(place, lines, to);
   if (options_.mask.empty()) return settle(place, to);
   thread_local std::vector<float> mask;
-  read_map(reader_, place.unit, place.unit.mask(), *shape_, MapRole::mask, place.number, lines,
+  read_map(reader_, place.unit, place.unit.mask(), *read_, MapRole::mask, place.number, lines,
            mask);
-  const auto channels = static_cast<std::size_t>(shape_->channels());
+  const auto channels = static_cast<std::size_t>(read_->channels());
   const auto leave_out = [&](float value) {
     for (std::size_t i = 0; i < mask.size(); ++i) {
       if (mask[i] == 0 || std::isnan(mask[i]))
@@ -364,16 +365,16 @@ void FieldDataset::read_stored(const Place& place, const Lines& lines, std::span
   const FileIndex& file = place.unit.file();
   const std::span<const StoredField> fields = place.unit.inputs();
   if (in_order_ && fields.front().is_plain_float()) {
-    return reader_.read(file, fields.front(), box_of(shape_->reads().front(), place, lines),
+    return reader_.read(file, fields.front(), box_of(read_->reads().front(), place, lines),
                         std::as_writable_bytes(to));
   }
   thread_local std::vector<std::byte> stored;
   thread_local std::vector<float> values;
-  for (const ChannelRead& read : shape_->reads()) {
+  for (const ChannelRead& read : read_->reads()) {
     const StoredField& field = fields[read.input];
     const auto elements =
         static_cast<std::size_t>(read.steps * read.channels * lines.count *
-                                 static_cast<std::uint64_t>(shape_->pixels_of_line()));
+                                 static_cast<std::uint64_t>(read_->pixels_of_line()));
     const std::size_t bytes = elements * field.type.bytes;
     if (stored.size() < bytes) stored.resize(bytes);
     const std::span part = std::span(stored).first(bytes);
@@ -381,7 +382,7 @@ void FieldDataset::read_stored(const Place& place, const Lines& lines, std::span
     if (in_order_) return to_floats(field.type, field.packing, part.data(), to);
     if (values.size() < elements) values.resize(elements);
     to_floats(field.type, field.packing, part.data(), std::span(values).first(elements));
-    place_channels(shape_->places(), read, shape_->box_of(lines), shape_->channels(), values.data(),
+    place_channels(read_->places(), read, read_->box_of(lines), read_->channels(), values.data(),
                    to.data());
   }
 }

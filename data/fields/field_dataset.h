@@ -81,6 +81,7 @@ class FieldDataset final : public Dataset {
   std::vector<UnitFields> units_;
   std::vector<std::uint64_t> starts_;  // first sample of each unit; one more than units
   std::optional<SampleShape> shape_;
+  std::optional<SampleShape> read_;  // the part of a sample's inputs that is read, or all
   SampleTargets targets_;
   std::optional<RowScale> scale_;
   std::optional<Permutation> order_;   // for a random split

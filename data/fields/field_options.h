@@ -2,7 +2,9 @@
 // The part of a config and model that reading HDF5 files needs.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -31,6 +33,12 @@ struct FieldOptions : FieldSource {
   std::int64_t height = 0, width = 0, channel_count = 0;
   // Of the model's volumes, or any_depth; 0: samples are images, and depths are channels.
   std::int64_t depth = 0;
+  // The first slice (of volumes), row and column of each sample's inputs that this rank reads, and
+  // their numbers; empty: all. Targets are read whole.
+  struct Part {
+    std::array<std::int64_t, 3> first{}, count{1, 1, 1};
+  };
+  std::optional<Part> part{};
   // Of the model; without a shape: as many values as the files have.
   TargetSpec predicted{TargetKind::label, Shape{}, 0};
 };

@@ -98,6 +98,17 @@ void SampleShape::take_crop(const std::string& subject, const StoredField& input
   }
 }
 
+SampleShape SampleShape::part(const FieldOptions::Part& part) const {
+  SampleShape shape = *this;
+  shape.front_ += static_cast<std::uint64_t>(part.first[0]);
+  shape.top_ += static_cast<std::uint64_t>(part.first[1]);
+  shape.left_ += static_cast<std::uint64_t>(part.first[2]);
+  shape.depth_ = part.count[0];
+  shape.height_ = part.count[1];
+  shape.width_ = part.count[2];
+  return shape;
+}
+
 Shape SampleShape::pixels() const {
   return is_volume() ? Shape{depth_, height_, width_} : Shape{height_, width_};
 }

@@ -89,6 +89,9 @@ class SampleShape {
   [[nodiscard]] bool windowed() const { return window_ > 0; }
   [[nodiscard]] std::uint64_t steps_ahead() const { return ahead_; }
 
+  // The shape of a part of each sample.
+  [[nodiscard]] SampleShape part(const FieldOptions::Part& part) const;
+
   // How these inputs' shape differs from this one; nothing if it is equal.
   [[nodiscard]] std::optional<std::string> difference(std::span<const StoredField> inputs) const;
 

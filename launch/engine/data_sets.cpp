@@ -16,6 +16,7 @@
 #include "data/sets/image_dataset.h"
 #include "data/sets/masked_tokens.h"
 #include "data/sets/mixture_dataset.h"
+#include "launch/engine/options.h"
 #include "launch/engine/shared_index.h"
 #include "models/registry.h"
 #include "runtime/base/error.h"
@@ -145,6 +146,21 @@ std::unique_ptr<Dataset> open_packed(Communicator& /*world*/, const OneSet& one)
                                   .every_epoch = training});
 }
 
+// (1, [D,] H, W, C) of the model's images or volumes.
+Shape whole_sample(const ModelTraits& model) {
+  if (model.image_depth == 0) return {1, model.image_size, model.image_width, model.channels};
+  return {1, model.image_depth, model.image_size, model.image_width, model.channels};
+}
+
+// What the slabs of a rank of a tensor group cover, if they are not the whole sample. What lies
+// around that comes from the other ranks.
+std::optional<SpatialBox> part_of_sample(const Config& config, int tensor_rank) {
+  const Slabs slabs(spatial_split(config.parallel, tensor_rank),
+                    whole_sample(traits_of(config.model)));
+  if (!slabs.cut() || config.parallel.inner_ranks() == 1) return {};
+  return slabs.own_box();
+}
+
 // The data section as the data room takes it, scaling included: reads data.statistics.
 FieldOptions field_options(const Config& config, DataPart part, const DataSource& data) {
   const ModelTraits traits = traits_of(config.model);
@@ -170,6 +186,9 @@ std::unique_ptr<Dataset> open_files(Communicator& world, const OneSet& one) {
     if (auto rest = one.training->held_back()) return rest;
   }
   FieldOptions options = field_options(one.config, one.part, one.data);
+  const auto sharing = static_cast<int>(one.config.parallel.inner_ranks());
+  if (const auto box = part_of_sample(one.config, world.rank() % sharing))
+    options.part = {box->begin, {box->extent(0), box->extent(1), box->extent(2)}};
   if (one.training != nullptr && options.class_names.empty())
     options.class_names = one.training->id_names().classes;
   KeptIndexes shared = shared_indexes(world, one.index, options);
@@ -219,13 +238,14 @@ std::string data_text(const DataConfig& data, DataPart part) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-SampleLayout sample_layout(const Config& config) {
+SampleLayout sample_layout(const Config& config, int tensor_rank) {
   const ModelTraits model = traits_of(config.model);
   if (model.input == InputKind::tokens)
     return token_samples(model.context, config.data.documents == Documents::separate);
   SampleLayout layout = image_samples(model.image_size, model.image_width, model.channels);
-  if (model.image_depth > 0)
-    layout.inputs = Shape{model.image_depth, model.image_size, model.image_width, model.channels};
+  Shape inputs = whole_sample(model);
+  if (const auto box = part_of_sample(config, tensor_rank)) inputs = shape_of(inputs, *box);
+  layout.inputs = Shape(inputs.extents().subspan(1));
   layout.targets = model.targets.shape;
   if (model.targets.kind == TargetKind::values) layout.target_dtype = DType::f32;
   if (config.data.float_samples()) layout.input_dtype = DType::f32;

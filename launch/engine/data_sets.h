@@ -21,8 +21,8 @@ namespace trireme {
 // The key's value; "" if unset.
 [[nodiscard]] std::string data_text(const DataConfig& data, DataPart part);
 
-// The layout of samples for the config's model and data.
-[[nodiscard]] SampleLayout sample_layout(const Config& config);
+// The layout of samples for the config's model and data, as a rank of a tensor group reads them.
+[[nodiscard]] SampleLayout sample_layout(const Config& config, int tensor_rank = 0);
 
 // For the model of `config`; a MixtureDataset if there are several sources. Every rank opens packed
 // shards; files in place are indexed by all ranks together, a part each, except those with an index

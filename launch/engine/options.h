@@ -29,6 +29,7 @@ namespace trireme {
 // "3 in groups of 8".
 // "data 2 x tensor 1 x pipeline 1", or with "spatial 2 x 2 x 1" in place of tensor.
 [[nodiscard]] std::string mesh_text(const ParallelConfig& parallel);
+[[nodiscard]] SpatialSplit spatial_split(const ParallelConfig& parallel, int tensor_rank);
 [[nodiscard]] std::string zero_text(const ParallelConfig& parallel);
 // The dtype in which data-parallel ranks send gradients.
 [[nodiscard]] DType reduced_dtype(const Config& config);

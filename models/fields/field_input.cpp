@@ -7,8 +7,8 @@ namespace trireme {
 
 FieldInput::FieldInput(Blueprint& blueprint, const Shape& shape) {
   const bool casts = blueprint.compute() != DType::f32;
-  if (const Slabs slabs(blueprint.spatial(), shape); slabs.cut()) {
-    own_.emplace(slabs, shape.back());
+  if (const Slabs slabs(blueprint.spatial(), shape); slabs.local().size() > 1) {
+    own_.emplace(slabs, slabs.own_box(), shape.back());
     slabs_ = casts ? blueprint.scratch(shape, DType::f32) : blueprint.keep(shape, DType::f32);
   }
   if (casts) cast_ = blueprint.keep(shape);
@@ -21,7 +21,7 @@ Tensor FieldInput::forward(const Context& context, const Tensor& x) const {
     (*own_)(context, input, x);
   }
   if (cast_.shape.rank() == 0) return input;
-  ops::cast(context.stream, context(cast_), input);
+  ops::cast(context.stream, context(cast_), input.reshaped(cast_.shape));
   return context(cast_);
 }
 

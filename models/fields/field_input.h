@@ -8,13 +8,13 @@
 namespace trireme {
 
 // The batch's inputs as the first layer of a model of fields computes with them: in the compute
-// dtype, and this rank's slabs if samples are cut in space.
+// dtype, and as slabs if samples are cut in space; then the batch has what this rank's slabs cover.
 class FieldInput {
  public:
   // `shape`: (N, [D,] H, W, C).
   FieldInput(Blueprint& blueprint, const Shape& shape);
 
-  // `x`: Batch::inputs, f32.
+  // `x`: Batch::inputs, f32. Where the rank has one slab, it is held as it was read.
   [[nodiscard]] Tensor forward(const Context& context, const Tensor& x) const;
   // What forward returned, in backward.
   [[nodiscard]] Tensor kept(const Context& context, const Tensor& x) const;

@@ -45,10 +45,10 @@ ops::BoxCopy box_copy(const SpatialBox& part, const SpatialBox& to, const Spatia
           .from_strides = strides(from)};
 }
 
-SlabCopy::SlabCopy(const Slabs& slabs, std::int64_t channels) {
+SlabCopy::SlabCopy(const Slabs& slabs, const SpatialBox& from, std::int64_t channels) {
   const std::int64_t samples = slabs.whole()[0];
   for (const Slabs::Slab& slab : slabs.local()) {
-    copies_.push_back(box_copy(slab.box, slab.box, box_of(slabs.whole()), samples, channels));
+    copies_.push_back(box_copy(slab.box, slab.box, from, samples, channels));
     copies_.back().to += slab.first * samples * channels;
   }
 }

@@ -16,13 +16,13 @@ namespace trireme {
                                     const SpatialBox& from, std::int64_t samples,
                                     std::int64_t channels);
 
-// Copies a rank's slabs out of a tensor that it has as a whole.
+// Copies a rank's slabs out of a tensor (N, extents of a box around them, C).
 class SlabCopy {
  public:
   // `slabs` may have other channels.
-  SlabCopy(const Slabs& slabs, std::int64_t channels);
-  void operator()(const Context& context, const Tensor& held, const Tensor& whole) const {
-    ops::copy_boxes(context.stream, held, whole, copies_);
+  SlabCopy(const Slabs& slabs, const SpatialBox& from, std::int64_t channels);
+  void operator()(const Context& context, const Tensor& held, const Tensor& from) const {
+    ops::copy_boxes(context.stream, held, from, copies_);
   }
 
  private:

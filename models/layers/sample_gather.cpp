@@ -6,7 +6,7 @@ namespace trireme {
 SampleGather::SampleGather(Blueprint& blueprint, const Shape& shape, DType dtype)
     : slabs_(blueprint.spatial(), shape) {
   if (!slabs_.cut()) return;
-  own_.emplace(slabs_, shape.back());
+  own_.emplace(slabs_, box_of(shape), shape.back());
   std::vector<BoxExchange::Need> needs;
   for (int rank = 0; rank < blueprint.spatial().rank_count(); ++rank)
     needs.push_back({rank, box_of(shape)});

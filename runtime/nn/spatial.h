@@ -71,6 +71,10 @@ class Slabs {
   // each rank holds: here, this one.
   [[nodiscard]] std::span<const Slab> all() const { return all_; }
   [[nodiscard]] std::span<const Slab> local() const { return all().subspan(first_, count_); }
+  // What this rank's slabs cover together.
+  [[nodiscard]] SpatialBox own_box() const {
+    return {local().front().box.begin, local().back().box.end};
+  }
   // Slab `slab` of the held tensor, whose channels may differ from whole()'s.
   [[nodiscard]] Tensor of(const Tensor& held, const Slab& slab) const;
 
