@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/campaign/layout_options.h"
 
+#include <fmt/ranges.h>
+
 #include <optional>
 #include <set>
 
@@ -24,6 +26,8 @@ struct Planned {
 std::string layout_text(const LayoutChoice& choice) {
   std::string text = fmt::format("data={}", choice.data);
   if (choice.tensor > 1) text += fmt::format(" tensor={}", choice.tensor);
+  if (choice.spatial != LayoutChoice{}.spatial)
+    text += fmt::format(" spatial={}", fmt::join(choice.spatial, "x"));
   if (choice.pipeline > 1) text += fmt::format(" pipeline={}", choice.pipeline);
   if (choice.zero > 0) text += fmt::format(" zero={}", choice.zero);
   if (choice.zero_group > 0) text += fmt::format(" zero_group={}", choice.zero_group);

@@ -233,6 +233,7 @@ RunFacts run_facts(const Config& config, const CoreCrowd& crowd) {
           .data = static_cast<int>(parallel.data),
           .tensor = static_cast<int>(parallel.inner_ranks()),
           .pipeline = static_cast<int>(parallel.pipeline),
+          .cuts_samples = parallel.inner_ranks() > parallel.tensor,
           .zero = static_cast<int>(parallel.zero),
           .zero_bubble = parallel.schedule == ScheduleKind::zero_bubble,
           .on_cpu = config.device.type == DeviceChoice::cpu,

@@ -125,7 +125,8 @@ std::string memory_advice(const Config& config, const OutOfMemory& lack) {
       add_micro_batch(advice, config, lack);
       break;
   }
-  advice.emplace_back("more parallel.tensor or parallel.pipeline ranks split the model further");
+  advice.emplace_back(
+      "more parallel.tensor, parallel.spatial or parallel.pipeline ranks split the model further");
   return fmt::format("; {}", fmt::join(advice, "; "));
 }
 

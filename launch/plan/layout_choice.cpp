@@ -25,7 +25,8 @@ LayoutChoice choice_of(const Config& config) {
           .zero_group = parallel.zero_group,
           .sequence = parallel.sequence,
           .schedule = parallel.schedule,
-          .recompute = config.train.recompute};
+          .recompute = config.train.recompute,
+          .spatial = parallel.spatial};
 }
 
 Config with_layout(Config config, const LayoutChoice& choice) {
@@ -33,6 +34,8 @@ Config with_layout(Config config, const LayoutChoice& choice) {
   parallel.search = false;
   parallel.data = choice.data;
   parallel.tensor = choice.tensor;
+  parallel.spatial = choice.spatial;
+  if (config.reproducibility != Reproducibility::layout) parallel.spatial_slabs.clear();
   parallel.pipeline = choice.pipeline;
   parallel.chunks = choice.chunks;
   parallel.zero = choice.zero;
@@ -48,7 +51,7 @@ Config with_layout(Config config, const LayoutChoice& choice) {
 int distance(const LayoutChoice& a, const LayoutChoice& b) {
   return (a.data != b.data) + (a.tensor != b.tensor) + (a.pipeline != b.pipeline) +
          (a.chunks != b.chunks) + (a.zero != b.zero) + (a.zero_group != b.zero_group) +
-         (a.micro_batch != b.micro_batch) + (a.sequence != b.sequence) +
+         (a.micro_batch != b.micro_batch) + (a.sequence != b.sequence) + (a.spatial != b.spatial) +
          (a.schedule != b.schedule) + (a.recompute != b.recompute);
 }
 
@@ -72,8 +75,11 @@ std::string as_flags(const Config& given, const LayoutChoice& choice) {
     if (before.at(key) != value && std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
   }
   std::string flags;
-  for (const std::string& key : keys)
-    flags += fmt::format("{}--set {}={}", flags.empty() ? "" : " ", key, after.at(key));
+  for (const std::string& key : keys) {
+    const std::string& value = after.at(key);
+    const std::string_view quote = value.starts_with('[') ? "'" : "";  // a shell splits lists
+    flags += fmt::format("{}--set {}{}={}{}", flags.empty() ? "" : " ", quote, key, value, quote);
+  }
   return flags;
 }
 

@@ -57,10 +57,22 @@ std::vector<std::int64_t> zero_groups(std::int64_t zero, std::int64_t data, std:
   return several ? std::vector<std::int64_t>{0, here} : std::vector<std::int64_t>{0};
 }
 
+// The ways in which ranks share layers, or samples that can be cut.
+std::vector<LayoutChoice> inner_layouts(std::int64_t ranks, bool cuts) {
+  if (!cuts) return {{.tensor = ranks}};
+  std::vector<LayoutChoice> all;
+  for (const std::int64_t width : divisors(ranks))
+    for (const std::int64_t height : divisors(ranks / width))
+      all.push_back({.spatial = {ranks / width / height, height, width}});
+  return all;
+}
+
 // Simple ones first, which keeps that order among equal layouts.
 std::vector<LayoutChoice> all_layouts(const Config& given, int ranks, int domain) {
   const bool fixed = micro_batch_decides_results(given);
-  const auto layers = static_cast<std::int64_t>(make_chain(given).size());
+  const Chain chain = make_chain(given);
+  const auto layers = static_cast<std::int64_t>(chain.size());
+  const bool cuts = !limits_of(chain).axes.empty();
   std::vector<LayoutChoice> all;
   for (const std::int64_t tensor : divisors(ranks)) {
     for (const std::int64_t pipeline : divisors(ranks / tensor)) {
@@ -71,20 +83,21 @@ std::vector<LayoutChoice> all_layouts(const Config& given, int ranks, int domain
       for (const std::int64_t zero : {0, 1, 2, 3}) {
         if (zero > 0 && data == 1) break;
         for (const bool sequence : {false, true}) {
-          if (sequence && tensor == 1) break;
+          if (sequence && (tensor == 1 || cuts)) break;
           for (const Recompute recompute :
                {Recompute::none, Recompute::selective, Recompute::full}) {
             for (const std::int64_t batch : batches) {
-              LayoutChoice choice{.data = data,
-                                  .tensor = tensor,
-                                  .pipeline = pipeline,
-                                  .zero = zero,
-                                  .micro_batch = batch,
-                                  .sequence = sequence,
-                                  .recompute = recompute};
-              for (const std::int64_t group : zero_groups(zero, data, tensor, domain)) {
-                choice.zero_group = group;
-                std::ranges::move(with_schedules(choice, layers), std::back_inserter(all));
+              for (LayoutChoice choice : inner_layouts(tensor, cuts)) {
+                choice.data = data;
+                choice.pipeline = pipeline;
+                choice.zero = zero;
+                choice.micro_batch = batch;
+                choice.sequence = sequence;
+                choice.recompute = recompute;
+                for (const std::int64_t group : zero_groups(zero, data, tensor, domain)) {
+                  choice.zero_group = group;
+                  std::ranges::move(with_schedules(choice, layers), std::back_inserter(all));
+                }
               }
             }
           }

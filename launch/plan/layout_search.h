@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every layout that a config can take on a number of ranks, by predicted step time.
 //
-// Varies parallel.data, tensor, pipeline, schedule, chunks, zero, zero_group (all, or if a data
-// group spans domains the data ranks of one), sequence, train.recompute and train.micro_batch.
-// Results stay: the global batch, the reproducibility mode, and the micro-batch if results depend
-// on it by more than rounding (batch normalization) or at all (reproducibility: layout). The rules
-// of resolve_config decide the valid layouts.
+// Varies parallel.data, tensor, or of samples that can be cut spatial, pipeline, schedule, chunks,
+// zero, zero_group (all, or if a data group spans domains the data ranks of one), sequence,
+// train.recompute and train.micro_batch. Results stay: the global batch, the reproducibility mode,
+// and the micro-batch if results depend on it by more than rounding (batch normalization) or at all
+// (reproducibility: layout). The rules of resolve_config decide the valid layouts.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +22,7 @@ struct LayoutChoice {
   bool sequence = false;
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
   Recompute recompute = Recompute::none;
+  std::vector<std::int64_t> spatial{1, 1, 1};
   friend bool operator==(const LayoutChoice&, const LayoutChoice&) = default;
 };
 

@@ -37,8 +37,9 @@ double stored_sample_bytes(const ModelTraits& traits, bool in_place) {
 
 const StepPlanner::Layers& StepPlanner::layers(const Config& config) {
   const BuildOptions build = build_options(config, /*tensor_rank=*/0, /*training=*/true);
-  const Key key{config.parallel.tensor, config.parallel.sequence, config.train.recompute,
-                config.train.micro_batch, build.split_backward};
+  const Key key{config.parallel.tensor,   config.parallel.spatial, config.parallel.spatial_slabs,
+                config.parallel.sequence, config.train.recompute,  config.train.micro_batch,
+                build.split_backward};
   const auto [found, fresh] = known_.try_emplace(key);
   if (fresh) {
     found->second.declared = summarize(make_chain(config), device_type(config), build);

@@ -41,7 +41,8 @@ class StepPlanner {
  private:
   // The settings that change declarations in a search: tensor ranks, sequence, recompute,
   // micro-batch, split backward.
-  using Key = std::tuple<std::int64_t, bool, Recompute, std::int64_t, bool>;
+  using Key = std::tuple<std::int64_t, std::vector<std::int64_t>, std::vector<std::int64_t>, bool,
+                         Recompute, std::int64_t, bool>;
   struct Layers {
     std::vector<LayerSummary> declared{};
     CountedWork counted{};  // on GPUs

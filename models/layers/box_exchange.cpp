@@ -64,6 +64,7 @@ BoxExchange::BoxExchange(Blueprint& blueprint, const Shape& source, const std::v
   const auto peer = [](int rank) { return static_cast<std::size_t>(rank); };
   const SpatialBox all = box_of(source);
   std::vector<std::vector<Piece>> to(sent_.size()), from(sent_.size());
+  std::vector<std::int64_t> sent_by(sent_.size());
   for (const Need& need : needs) {
     if (need.rank == rank_)
       boxes_.push_back({.box = need.box, .sticks_out = need.box.intersect(all) != need.box});
@@ -72,6 +73,8 @@ BoxExchange::BoxExchange(Blueprint& blueprint, const Shape& source, const std::v
       const SpatialBox part = need.box.intersect(slab.box);
       if (part.volume() == 0) continue;
       const bool here = slab.rank == rank_;
+      if (slabs_.cut() && slab.rank != need.rank)
+        sent_by[peer(slab.rank)] += samples * part.volume() * channels;
       if (need.rank != rank_) {
         if (here && slabs_.cut()) to[peer(need.rank)].push_back({part, s});
         continue;
@@ -106,6 +109,9 @@ BoxExchange::BoxExchange(Blueprint& blueprint, const Shape& source, const std::v
   }
   for (const OwnBox& box : boxes_)
     if (box.slab < 0) region = std::max(region, samples * box.box.volume() * channels);
+  if (const std::int64_t most = *std::ranges::max_element(sent_by); most > 0)
+    blueprint.traffic().exchanges.push_back(static_cast<double>(most) *
+                                            static_cast<double>(size_of(dtype)));
   const auto in_workspace = [&](std::int64_t count) {
     const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
     Activation taken = blueprint.workspace(bytes, workspace_end_);

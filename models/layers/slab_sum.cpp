@@ -9,6 +9,8 @@ namespace trireme {
 
 SlabSum::SlabSum(Blueprint& blueprint, const Shape& parameter, bool cut) {
   if (!cut || !blueprint.options().training) return;
+  if (blueprint.spatial().rank_count() > 1)
+    blueprint.traffic().sums.push_back(static_cast<double>(parameter.count()) * sizeof(float));
   parts_ = blueprint.scratch(Shape{blueprint.spatial().local(), parameter.count()}, DType::f32);
 }
 

@@ -87,7 +87,8 @@ std::vector<LayerSummary> summarize(const Chain& chain, DeviceType device,
                            .params = {specs.begin(), specs.end()},
                            .splits_backward = made.splits_backward(),
                            .kept_bytes = blueprint.kept_layout().peak_bytes() + offered,
-                           .skips = walk.skips()});
+                           .skips = walk.skips(),
+                           .traffic = blueprint.traffic()});
     });
   }
   walk.end();

@@ -144,6 +144,9 @@ class Blueprint {
   Activation until_weight(const Shape& shape);
   // `after`: bytes of the workspace that the same call uses otherwise.
   Activation workspace(std::size_t bytes, std::size_t after = 0);
+  // What samples that are cut in space make ranks send, for plans.
+  [[nodiscard]] SampleTraffic& traffic() { return traffic_; }
+  [[nodiscard]] const SampleTraffic& traffic() const { return traffic_; }
   // A skip of this layer, which writes it in forward and reads its gradient in backward.
   SkipId offer(std::string name, const Shape& shape);
   // A skip that an earlier layer offered: this one reads it in forward and writes its gradient in
@@ -193,6 +196,7 @@ class Blueprint {
   Shape input_;
   bool recomputed_ = false;
   Layout kept_, scratch_, workspace_, cache_;
+  SampleTraffic traffic_;
   std::vector<OpenSkip> open_skips_;
   std::vector<Shape> skip_shapes_;
   std::string prefix_;

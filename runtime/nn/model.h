@@ -47,6 +47,7 @@ struct LayerSummary {
   bool splits_backward = false;
   std::size_t kept_bytes = 0;  // of one micro-batch, between forward and backward
   std::vector<Skip> skips{};   // on their way past this layer
+  SampleTraffic traffic{};
 
   [[nodiscard]] Handover handover() const { return {output, skips}; }
 };

@@ -55,6 +55,13 @@ struct SpatialSplit {
   friend constexpr bool operator==(const SpatialSplit&, const SpatialSplit&) = default;
 };
 
+// What the ranks that share a sample send for a micro-batch, in bytes.
+struct SampleTraffic {
+  std::vector<double>
+      exchanges{};             // of boxes, in forward and backward: by the rank that sends most
+  std::vector<double> sums{};  // all-reduces of parameter gradients, in backward
+};
+
 // The parts of a tensor (N, [D,] H, W, C) that ranks hold.
 class Slabs {
  public:

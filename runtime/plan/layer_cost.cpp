@@ -220,10 +220,28 @@ class LayerModel {
            collective == Collective::all_gather;
   }
 
+  // Halos of samples that are cut in space, half of them in forward, and sums of weight gradients.
+  void add_halos(LayerSeconds& s) const {
+    const double ranks = tensor_;
+    for (const double bytes : layer_.traffic.exchanges) {
+      const double spread = bytes * ranks / (ranks - 1);
+      const double seconds = seconds_of(Collective::all_to_all, spread, group_, hardware_.links);
+      s.tensor_forward += seconds / 2;
+      s.tensor_backward += seconds / 2;
+      if (repeats(Collective::all_to_all)) s.tensor_backward += seconds / 2;
+      s.tensor_bytes += bytes;
+    }
+    for (const double bytes : layer_.traffic.sums) {
+      s.tensor_backward += seconds_of(Collective::all_reduce, bytes, group_, hardware_.links);
+      s.tensor_bytes += bytes_sent(Collective::all_reduce, bytes, tensor_);
+    }
+  }
+
   // A row-split matmul adds up its results in forward, a column-split one its input gradients in
   // backward. With sequence parallelism sums are scattered, and inputs gathered before matmuls.
   void add_messages(LayerSeconds& s) const {
     if (tensor_ == 1) return;
+    add_halos(s);
     const Links& links = hardware_.links;
     const auto sum = input_.build.sequence ? Collective::reduce_scatter : Collective::all_reduce;
     const double shown = 1 - links.overlap * input_.engine.hidden_tensor_messages;

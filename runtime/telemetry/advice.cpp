@@ -17,10 +17,14 @@ constexpr std::array table = {
     Advice{
         Trouble::exposed_comm, [](Facts run) { return run.data > 1; },
         "raise train.global_batch (changes the training): gradients are exchanged once per step"},
-    Advice{Trouble::exposed_comm, [](Facts run) { return run.tensor > 1; },
+    Advice{Trouble::exposed_comm, [](Facts run) { return run.tensor > 1 && !run.cuts_samples; },
            "lower parallel.tensor, whose messages are in every layer"},
+    Advice{
+        Trouble::exposed_comm, [](Facts run) { return run.cuts_samples; },
+        "lower parallel.spatial, whose halos are in every layer, or raise parallel.spatial_slabs: "
+        "inner slabs are computed while halos travel (rounding changes)"},
     Advice{Trouble::exposed_comm, [](Facts run) { return run.tensor > 1 && run.hosts != 1; },
-           "keep tensor groups within a host"},
+           "keep tensor groups, or the ranks that share a sample, within a host"},
     Advice{Trouble::exposed_comm, [](Facts run) { return run.zero == 3 && run.data > 1; },
            "lower parallel.zero: 3 gathers parameters in every pass"},
     Advice{Trouble::exposed_comm, [](Facts run) { return run.ranks > 1; }, "use fewer ranks"},

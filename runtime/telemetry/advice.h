@@ -14,6 +14,7 @@ namespace trireme {
 struct RunFacts {
   int ranks = 1;
   int data = 1, tensor = 1, pipeline = 1;  // of the mesh
+  bool cuts_samples = false;               // tensor: ranks that share samples, not layers
   int zero = 0;
   bool zero_bubble = false;  // the pipeline's schedule
   bool on_cpu = true;

@@ -126,8 +126,9 @@ inline constexpr TimeRow rows[] = {
      "gradients were being reduced, hidden behind backward or exposed"},
     {reduce_wait, within, "reduce_wait_ms", "the exposed part of reduce_ms"},
     {reduce_comm, within | of_comm, "reduce_comm_ms", "waits for sums of gradients", "gradients"},
-    {tensor_comm, within | of_comm, "tensor_comm_ms", "waits for sums of tensor groups in passes",
-     "sums of tensor groups"},
+    {tensor_comm, within | of_comm, "tensor_comm_ms",
+     "waits for sums of tensor groups in passes, and for halos of samples that they share",
+     "messages of tensor groups"},
     {gather_comm, within | of_comm, "gather_comm_ms", "waits for parameters",
      "gathered parameters"},
     // For single ranks.

@@ -39,7 +39,7 @@ const std::vector<Fit>& fits() {
        Trouble::exposed_comm,
        {.ranks = 2, .tensor = 2},
        {.ranks = 2, .data = 2}},
-      {"keep tensor groups within a host",
+      {"keep tensor groups, or the ranks that share a sample, within a host",
        Trouble::exposed_comm,
        {.ranks = 2, .tensor = 2, .hosts = 2},
        {.ranks = 2, .tensor = 2, .hosts = 1}},
@@ -303,7 +303,7 @@ TEST(Verdict, ReportsLatenessOfARankAndSpreadOfRanks) {
 
   EXPECT_THAT(
       verdict_text(summary, two_ranks),
-      AllOf(HasSubstr("(10.0 %: gradients 8.0 %, sums of tensor groups 1.0 %, norms 1.0 %)"),
+      AllOf(HasSubstr("(10.0 %: gradients 8.0 %, messages of tensor groups 1.0 %, norms 1.0 %)"),
             HasSubstr("\nranks: own work 0.0 to 0.1 s"),
             HasSubstr("\nrank 1 on b arrives 38 ms late at 100 % of steps: its own work "
                       "takes longer")));

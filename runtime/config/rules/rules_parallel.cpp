@@ -75,8 +75,9 @@ void check_tensor(const Subject& subject) {
     if (parallel.tensor > 1) {
       refuse(subject, "parallel.tensor",
              "{} with model.family: {}, whose layers are split over data and pipeline ranks only; "
-             "use 1",
-             parallel.tensor, config.model.family);
+             "use 1{}",
+             parallel.tensor, config.model.family,
+             subject.limits.axes.empty() ? "" : ", and parallel.spatial to share samples");
     }
     if (parallel.tensor_blocks > 1) {
       refuse(subject, "parallel.tensor_blocks",
