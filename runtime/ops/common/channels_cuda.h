@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to the CUDA kernels: per-channel sums over the rows of an (M, C) matrix, in two stages. A
-// block takes a slice of the rows for some adjacent packs of channels; its lanes take every
-// lanes-th row and are joined as a tree; a second kernel joins the slices. Slices, and so the bits,
-// depend only on the shape.
+// Private to the CUDA kernels: per-channel sums over the rows of an (M, C) matrix, or of each of
+// some samples (N, M, C), in two stages. A block takes a slice of the rows for some adjacent packs
+// of channels; its lanes take every lanes-th row and are joined as a tree; a second kernel joins
+// the slices. Slices, and so the bits, depend only on the shape.
 #pragma once
 
 #include <bit>
@@ -20,12 +20,14 @@ struct ChannelTiles {
   static constexpr std::int64_t sum_blocks = 2 * 132;
   static constexpr std::int64_t map_blocks = 8 * 132;
 
-  std::int64_t rows, channels;
-  int packs;  // adjacent in a block, a power of two
-  std::int64_t tiles, slices, rows_per_slice;
+  std::int64_t rows, channels, samples;
+  int packs;                                   // adjacent in a block, a power of two
+  std::int64_t tiles, slices, rows_per_slice;  // of a sample
 
-  ChannelTiles(std::int64_t rows_, std::int64_t channels_, int width, std::int64_t blocks)
-      : rows(rows_), channels(channels_) {
+  // rows_: of each sample.
+  ChannelTiles(std::int64_t rows_, std::int64_t channels_, int width, std::int64_t blocks,
+               std::int64_t samples_ = 1)
+      : rows(rows_), channels(channels_), samples(samples_) {
     constexpr std::int64_t widest = 32, fewest_rows = 8;  // of a lane
     const std::int64_t all = channels / width;
     packs = static_cast<int>(std::min(
@@ -34,12 +36,12 @@ struct ChannelTiles {
     const std::int64_t max_blocks =
         trireme::cuda::ceil_div(rows, fewest_rows * (channel_threads / packs));
     const std::int64_t wanted =
-        std::clamp<std::int64_t>(trireme::cuda::ceil_div(blocks, tiles), 1, max_blocks);
+        std::clamp<std::int64_t>(trireme::cuda::ceil_div(blocks, tiles * samples), 1, max_blocks);
     rows_per_slice = trireme::cuda::ceil_div(rows, wanted);
     slices = trireme::cuda::ceil_div(rows, rows_per_slice);
   }
   [[nodiscard]] trireme::cuda::Grid grid() const {
-    return {.blocks = tiles * slices, .threads = channel_threads};
+    return {.blocks = samples * tiles * slices, .threads = channel_threads};
   }
   [[nodiscard]] __device__ double rows_of(std::int64_t slice) const {
     return static_cast<double>(std::min(rows_per_slice, rows - slice * rows_per_slice));
@@ -47,20 +49,23 @@ struct ChannelTiles {
 };
 
 // The work of a thread in such a block: rows begin, begin + step, ... < end of the pack of channels
-// from `channel` on. Threads beyond the last channel have no rows.
+// from `channel` on, counted over all samples, as are slices. Threads beyond the last channel have
+// no rows.
 struct ChannelPlace {
   int lane, step;
-  std::int64_t slice, channel, begin, end;
+  std::int64_t slice, sample, channel, begin, end;
   bool inside;
 
   __device__ ChannelPlace(const ChannelTiles& tiles, int width)
       : lane(static_cast<int>(threadIdx.x) / tiles.packs),
         step(channel_threads / tiles.packs),
         slice(blockIdx.x / tiles.tiles),
+        sample(slice / tiles.slices),
         channel((blockIdx.x % tiles.tiles * tiles.packs + threadIdx.x % tiles.packs) * width),
-        begin(slice * tiles.rows_per_slice + lane),
-        end(std::min((slice + 1) * tiles.rows_per_slice, tiles.rows)),
         inside(channel < tiles.channels) {
+    const std::int64_t first = (slice - sample * tiles.slices) * tiles.rows_per_slice;
+    begin = sample * tiles.rows + first + lane;
+    end = sample * tiles.rows + std::min(first + tiles.rows_per_slice, tiles.rows);
     if (!inside) end = begin;
   }
 };
@@ -99,7 +104,8 @@ inline constexpr int channels_per_block = 8;  // of the second stage
           .threads = channel_threads};
 }
 
-// Joins partial(slices, C) for a channel of the block; threads below channels_per_block get it.
+// Joins a sample's partial(slices, C) for a channel of the block; threads below channels_per_block
+// get it.
 template <typename Join, typename Value>
 __device__ Value join_slices(const Value* partial, const ChannelTiles& tiles,
                              std::int64_t channel) {

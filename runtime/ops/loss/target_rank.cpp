@@ -12,7 +12,7 @@ TRIREME_KERNEL(count_below);
 
 namespace {
 
-void check_rows(const Operands& check, std::string_view name, const Tensor& tensor, DType dtype,
+void check_row_values(const Operands& check, std::string_view name, const Tensor& tensor, DType dtype,
                 const Tensor& logits) {
   check.present(name, tensor);
   check.dtype(name, tensor, dtype);
@@ -24,7 +24,7 @@ void check_block(const Operands& check, std::string_view op, const Tensor& logit
                  const Tensor& targets, const ClassBlock& block) {
   check.compute_dtype("logits", logits);
   check.rank("logits", logits, 2);
-  check_rows(check, "targets", targets, DType::i32, logits);
+  check_row_values(check, "targets", targets, DType::i32, logits);
   TRIREME_EXPECTS(block.first >= 0 && block.classes >= 1,
                   "{}: a block from class {} of {} classes, expected 0 or more of 1 or more", op,
                   block.first, block.classes);
@@ -37,7 +37,7 @@ void target_logits(Stream& stream, const Tensor& values, const Tensor& logits,
   constexpr std::string_view op = "target_logits";
   const Operands check(op);
   check_block(check, op, logits, targets, block);
-  check_rows(check, "values", values, DType::f32, logits);
+  check_row_values(check, "values", values, DType::f32, logits);
   TRIREME_DISPATCH(
       stream, target_logits,
       reads(targets)
@@ -52,8 +52,8 @@ void target_ranks(Stream& stream, const Tensor& ranks, const Tensor& values, con
   constexpr std::string_view op = "target_ranks";
   const Operands check(op);
   check_block(check, op, logits, targets, block);
-  check_rows(check, "values", values, DType::f32, logits);
-  check_rows(check, "ranks", ranks, DType::f32, logits);
+  check_row_values(check, "values", values, DType::f32, logits);
+  check_row_values(check, "ranks", ranks, DType::f32, logits);
   check.disjoint("ranks", ranks, "values", values);
   TRIREME_DISPATCH(stream, target_ranks,
                    reads(values, logits, targets).writes_or_adds(accumulate, ranks), ranks, values,

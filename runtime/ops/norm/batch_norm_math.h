@@ -89,6 +89,43 @@ struct ChannelGradient {
   }
 };
 
+// The operands of one call.
+struct NormChannels {
+  const float *gamma, *beta, *mean, *variance;
+
+  explicit NormChannels(const BatchNormChannels& from)
+      : gamma(from.gamma.as<float>()),
+        beta(from.beta.as<float>()),
+        mean(from.mean.as<float>()),
+        variance(from.variance.as<float>()) {}
+};
+
+// What is added to the normalised values.
+enum class NormSummand { none, plain, normalized };
+
+template <typename T>
+struct NormApplication {
+  T* y;
+  const T *x, *summand;
+  NormChannels by, summand_by;
+  std::int64_t count;  // rows of each mean
+  BatchNormOptions options;
+};
+
+// The tensor from which the ReLU's mask is recomputed.
+enum class ReluMask { none, input, sum };
+
+template <typename T>
+struct NormGradient {
+  T* dx;
+  T* dy;
+  const T *x, *sum;
+  float *dgamma, *dbeta;
+  NormChannels by;
+  std::int64_t count;  // rows of each mean
+  float epsilon;
+};
+
 // Converts a biased variance of n values to the unbiased one. For one value keeps the biased one
 // (0).
 TRIREME_HOST_DEVICE inline float unbiased_factor(std::int64_t n) {
