@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "models/layers/blocks.h"
+#include "runtime/ops/elementwise/activation.h"
 #include "runtime/ops/elementwise/elementwise.h"
 
 namespace trireme {
@@ -41,34 +42,79 @@ Shape shape_of(const Blueprint& blueprint, const std::string& skip) {
   return found->skip.shape;
 }
 
-// norm and ReLU of the convolution's output.
-void normalise(const Context& context, const UNetNorm& unit, const Tensor& y) {
-  unit.norm.forward(context, as_image(y), as_image(context(unit.convolved)));
+constexpr float slope = 0.01F;  // of UNetActivation::leaky_relu
+
+// Whether the level before has this one's first convolution.
+bool begins_above(const UNetOptions& options, std::int64_t level) {
+  return options.down == UNetDown::stride && level > 0;
 }
-// Returns the gradient of the convolution's output.
-Tensor normalise_backward(const Context& context, const UNetNorm& unit, const Tensor& dy) {
+
+Shape output_of(const Shape& input, const UNetOptions& options, std::int64_t level) {
+  if (level == options.levels) return with_channels(input, options.filters_of(level));
+  return with_channels(input,
+                       options.filters_of(level + (options.down == UNetDown::stride ? 1 : 0)), 2);
+}
+
+std::variant<BatchNorm, GroupNorm> make_norm(Blueprint& blueprint, std::string_view name,
+                                             const Shape& shape, const UNetOptions& options) {
+  const bool relu = options.nonlinearity == UNetActivation::relu;
+  if (options.norm == UNetNormKind::batch) return BatchNorm(blueprint, name, shape, relu);
+  const bool instance = options.norm == UNetNormKind::instance;
+  return GroupNorm(blueprint, name, shape, instance ? shape.back() : options.norm_groups, relu);
+}
+
+// Norm and activation of the convolution's output.
+void normalise(const Context& context, const UNetNorm& unit, const Tensor& y) {
+  const Tensor x = context(unit.convolved);
+  std::visit([&](const auto& norm) { norm.forward(context, as_image(y), as_image(x)); }, unit.norm);
+  if (unit.activation == UNetActivation::leaky_relu)
+    ops::leaky_relu_forward(context.stream, y, y, slope);
+  if (unit.activation == UNetActivation::tanh) ops::tanh_forward(context.stream, y, y);
+}
+// Writes the gradient of the convolution's output to `to`, from that of y.
+void normalise_backward(const Context& context, const UNetNorm& unit, const Tensor& to,
+                        const Tensor& dy, const Tensor& y) {
+  const Tensor x = context(unit.convolved);
+  if (unit.activation == UNetActivation::leaky_relu)
+    ops::leaky_relu_backward(context.stream, to, dy, y, slope);
+  if (unit.activation == UNetActivation::tanh) ops::tanh_backward(context.stream, to, dy, y);
+  const Tensor above = unit.activation == UNetActivation::relu ? dy : to;
+  std::visit(
+      [&](const auto& norm) { norm.backward(context, as_image(to), as_image(above), as_image(x)); },
+      unit.norm);
+}
+// Returns it.
+Tensor normalise_backward(const Context& context, const UNetNorm& unit, const Tensor& dy,
+                          const Tensor& y) {
   const Tensor gradient = context(unit.gradient);
-  unit.norm.backward(context, as_image(gradient), as_image(dy), as_image(context(unit.convolved)));
+  normalise_backward(context, unit, gradient, dy, y);
   return gradient;
 }
 
 }  // namespace
 
-UNetNorm::UNetNorm(Blueprint& blueprint, std::string_view name, const Shape& shape)
-    : norm(blueprint, name, shape, /*relu=*/true),
+UNetNorm::UNetNorm(Blueprint& blueprint, std::string_view name, const Shape& shape,
+                   const UNetOptions& options)
+    : norm(make_norm(blueprint, name, shape, options)),
+      activation(options.nonlinearity),
       convolved(blueprint.keep(shape)),
       gradient(blueprint.scratch(shape)) {}
 
 UNetEncoder::UNetEncoder(Blueprint& blueprint, const std::string& name, const UNetOptions& options,
                          std::int64_t level)
-    : Layer(name, with_channels(input_of(blueprint, options), options.filters << level,
-                                level < options.levels ? 2 : 1)),
-      first_(blueprint, "convolution1", input_of(blueprint, options), output_shape().back(), window,
-             1),
-      second_(blueprint, "convolution2", first_.output_shape(), output_shape().back(), window, 1),
-      first_norm_(blueprint, "norm1", first_.output_shape()),
-      second_norm_(blueprint, "norm2", second_.output_shape()),
-      between_(blueprint.keep(first_.output_shape())) {
+    : Layer(name, output_of(input_of(blueprint, options), options, level)),
+      first_(begins_above(options, level)
+                 ? std::optional<Convolution>{}
+                 : Convolution(blueprint, "convolution1", input_of(blueprint, options),
+                               options.filters_of(level), window, 1)),
+      second_(blueprint, "convolution2", first_ ? first_->output_shape() : blueprint.input(),
+              options.filters_of(level), window, 1),
+      first_norm_(first_ ? UNetNorm(blueprint, "norm1", first_->output_shape(), options)
+                         : std::optional<UNetNorm>{}),
+      second_norm_(blueprint, "norm2", second_.output_shape(), options) {
+  const Shape& result = second_.output_shape();
+  if (first_) between_ = blueprint.keep(result);
+  result_gradient_ = first_ ? first_norm_->gradient : blueprint.scratch(result);
   if (level == 0) {
     input_.emplace(blueprint, input_of(blueprint, options));
     axes_ = {{std::max<std::int64_t>(options.depth, 1), "model.depth"},
@@ -76,49 +122,69 @@ UNetEncoder::UNetEncoder(Blueprint& blueprint, const std::string& name, const UN
              {options.width(), "model.image_width"}};
   }
   if (level == options.levels) return;
-  skip_ = blueprint.offer(skip_name(level), second_.output_shape());
-  pooling_.emplace(blueprint, second_.output_shape(), 2);
+  skip_ = blueprint.offer(skip_name(level), result);
+  if (options.down == UNetDown::pool) {
+    pooling_.emplace(blueprint, result, 2);
+    return;
+  }
+  down_.emplace(blueprint, "down", result, output_shape().back(), window, 2);
+  down_norm_.emplace(blueprint, "down_norm", output_shape(), options);
 }
 
 void UNetEncoder::add_limits(ModelLimits& limits) const {
   if (!axes_.empty()) limits.axes = axes_;
 }
 
+double UNetEncoder::forward_flops() const {
+  const auto flops = [](const auto& optional) { return optional ? optional->forward_flops() : 0; };
+  return flops(first_) + second_.forward_flops() + flops(down_);
+}
+
 void UNetEncoder::forward(const Context& context, const Tensor& x, const Tensor& y) {
-  const Tensor between = context(between_), result = skip_ ? context.skip(*skip_) : y;
-  first_.forward(context, context(first_norm_.convolved), input_ ? input_->forward(context, x) : x);
-  normalise(context, first_norm_, between);
+  const Tensor between = first_ ? context(between_) : x, result = skip_ ? context.skip(*skip_) : y;
+  if (first_) {
+    first_->forward(context, context(first_norm_->convolved),
+                    input_ ? input_->forward(context, x) : x);
+    normalise(context, *first_norm_, between);
+  }
   second_.forward(context, context(second_norm_.convolved), between);
   normalise(context, second_norm_, result);
   if (pooling_) pooling_->forward(context, y, result);
+  if (!down_) return;
+  down_->forward(context, context(down_norm_->convolved), result);
+  normalise(context, *down_norm_, y);
 }
 
-void UNetEncoder::backward(const Context& context, const Tensor& x, const Tensor& /*y*/,
+void UNetEncoder::backward(const Context& context, const Tensor& x, const Tensor& y,
                            const Tensor& dy, const Tensor& dx) {
+  const Tensor result = skip_ ? context.skip(*skip_) : y;
   Tensor gradient = dy;
   if (skip_) {
-    gradient = context(first_norm_.gradient);
-    pooling_->backward(context, gradient, dy);
+    gradient = context(result_gradient_);
+    if (pooling_) pooling_->backward(context, gradient, dy);
+    if (down_) {
+      down_->backward(context, gradient, normalise_backward(context, *down_norm_, dy, y), result);
+    }
     ops::add_in_place(context.stream, gradient, context.skip_gradient(*skip_));
   }
-  const Tensor second = normalise_backward(context, second_norm_, gradient);
-  const Tensor between = context(first_norm_.gradient);
+  const Tensor second = normalise_backward(context, second_norm_, gradient, result);
+  if (!first_) return second_.backward(context, dx, second, x);
+  const Tensor between = context(first_norm_->gradient), first = context(second_norm_.gradient);
   second_.backward(context, between, second, context(between_));
-  const Tensor first = context(second_norm_.gradient);
-  first_norm_.norm.backward(context, as_image(first), as_image(between),
-                            as_image(context(first_norm_.convolved)));
-  first_.backward(context, dx, first, input_ ? input_->kept(context, x) : x);
+  normalise_backward(context, *first_norm_, first, between, context(between_));
+  first_->backward(context, dx, first, input_ ? input_->kept(context, x) : x);
 }
 
-UNetDecoder::UNetDecoder(Blueprint& blueprint, const std::string& name, std::int64_t level)
+UNetDecoder::UNetDecoder(Blueprint& blueprint, const std::string& name, const UNetOptions& options,
+                         std::int64_t level)
     : Layer(name, shape_of(blueprint, skip_name(level))),
       skip_(blueprint.take(skip_name(level))),
       up_(blueprint, "up", blueprint.input().back(), output_shape(), 2),
       of_skip_(blueprint, "convolution1.skip", output_shape(), output_shape().back(), window, 1),
       of_up_(blueprint, "convolution1.up", output_shape(), output_shape().back(), window, 1),
       second_(blueprint, "convolution2", output_shape(), output_shape().back(), window, 1),
-      first_norm_(blueprint, "norm1", output_shape()),
-      second_norm_(blueprint, "norm2", output_shape()),
+      first_norm_(blueprint, "norm1", output_shape(), options),
+      second_norm_(blueprint, "norm2", output_shape(), options),
       raised_(blueprint.keep(output_shape())),
       between_(blueprint.keep(output_shape())),
       part_(blueprint.scratch(output_shape())) {}
@@ -140,11 +206,11 @@ void UNetDecoder::forward(const Context& context, const Tensor& x, const Tensor&
   normalise(context, second_norm_, y);
 }
 
-void UNetDecoder::backward(const Context& context, const Tensor& x, const Tensor& /*y*/,
+void UNetDecoder::backward(const Context& context, const Tensor& x, const Tensor& y,
                            const Tensor& dy, const Tensor& dx) {
-  const Tensor part = context(part_);
-  second_.backward(context, part, normalise_backward(context, second_norm_, dy), context(between_));
-  const Tensor first = normalise_backward(context, first_norm_, part);
+  const Tensor part = context(part_), between = context(between_);
+  second_.backward(context, part, normalise_backward(context, second_norm_, dy, y), between);
+  const Tensor first = normalise_backward(context, first_norm_, part, between);
   of_skip_.backward(context, context.skip_gradient(skip_.id), first, context.skip(skip_.id));
   of_up_.backward(context, part, first, context(raised_));
   up_.backward(context, dx, part, x);

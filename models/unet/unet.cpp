@@ -2,6 +2,7 @@
 #include "models/unet/unet.h"
 
 #include <bit>
+#include <numeric>
 
 #include "models/images/image_config.h"
 #include "models/unet/layers.h"
@@ -25,7 +26,7 @@ Chain unet_chain(const UNetOptions& options) {
   }
   for (std::int64_t i = options.levels; i-- > 0;) {
     const std::string name = fmt::format("decoder.{}", i);
-    add(in_scope<UNetDecoder>(name, name, i));
+    add(in_scope<UNetDecoder>(name, name, options, i));
   }
   chain.push_back(in_scope<UNetHead>("", options));
   return chain;
@@ -45,10 +46,72 @@ std::vector<config::Field> unet_fields() {
       UNET_FIELD(depth, (IntegerRange{0, 16384}), "depth of volumes; 0: the samples are images"),
       UNET_FIELD(filters, IntegerRange{1, 4096},
                  "channels of the first level; doubles with each level"),
+      UNET_FIELD(widest, (IntegerRange{0, max_filters}),
+                 "channels at which model.filters stops doubling; 0: it does not"),
       UNET_FIELD(levels, IntegerRange{1, 12}, "halvings of the extents, and doublings after them"),
+      UNET_FIELD(down, config::one_of<UNetDown>(),
+                 "a halving: maxima of windows of 2, or stride 2 of the next convolution"),
+      UNET_FIELD(norm, config::one_of<UNetNormKind>(),
+                 "behind each convolution: batch = of each channel over the micro-batch; instance "
+                 "= of each channel of a sample; group = of norm_groups groups of them"),
+      UNET_FIELD(norm_groups, (IntegerRange{1, max_filters}), "of model.norm: group"),
+      UNET_FIELD(nonlinearity, config::one_of<UNetActivation>(),
+                 "behind each norm; leaky_relu has the slope 0.01"),
       UNET_FIELD(class_weights, (NumberRange{.low = 0, .high = 1e6, .items = {0, 4096}}),
                  "per class: multiplies the loss of its pixels; empty: 1"),
   });
+}
+
+// Convolutions with stride 2 round odd extents up, and nothing of what they halve is left over.
+void check_strides(const config::Subject& subject, const UNetOptions& model) {
+  if (model.down != UNetDown::stride) return;
+  const std::int64_t step = std::int64_t{1} << model.levels;
+  for (const auto& [key, extent] :
+       {std::pair{"model.image_size", model.image_size},
+        std::pair{"model.image_width", model.width()}, std::pair{"model.depth", model.depth}}) {
+    if (extent % step != 0)
+      refuse(subject, key,
+             "{} with model.down: stride and model.levels = {}; use a multiple of {}, such as {}, "
+             "or model.down: pool",
+             extent, model.levels, step, (extent + step - 1) / step * step);
+  }
+}
+
+void check_groups(const config::Subject& subject, const UNetOptions& model) {
+  std::int64_t common = model.filters;
+  for (std::int64_t level = 0; level <= model.levels; ++level)
+    common = std::gcd(common, model.filters_of(level));
+  if (common % model.norm_groups != 0)
+    refuse(subject, "model.norm_groups",
+           "{} groups do not divide the {} to {} channels of the levels; use {}", model.norm_groups,
+           model.filters, model.filters_of(model.levels),
+           config::any_of(config::near_divisors(common, model.norm_groups)));
+}
+
+void check_norm(const config::Subject& subject, const UNetOptions& model) {
+  if (subject.config.parallel.cuts_samples() && model.norm != UNetNormKind::batch)
+    refuse(
+        subject, "model.norm",
+        "{} with parallel.spatial: only batch norm knows the statistics of samples that are cut; "
+        "use batch, or spatial [1, 1, 1]",
+        name_of(model.norm));
+  if (model.norm != UNetNormKind::group) {
+    if (model.norm_groups != UNetOptions{}.norm_groups)
+      refuse(subject, "model.norm_groups",
+             "{} has no effect with model.norm: {}; use group, or remove it", model.norm_groups,
+             name_of(model.norm));
+  } else {
+    check_groups(subject, model);
+  }
+  std::int64_t values = std::max<std::int64_t>(model.depth >> model.levels, 1) *
+                        (model.image_size >> model.levels) * (model.width() >> model.levels);
+  if (model.norm == UNetNormKind::group)
+    values *= model.filters_of(model.levels) / model.norm_groups;
+  if (model.norm != UNetNormKind::batch && values == 1)
+    refuse(subject, "model.levels",
+           "{} leave one value to each {} norm of the bottom, which makes it 0; use fewer, or "
+           "larger samples",
+           model.levels, name_of(model.norm));
 }
 
 void check_unet(const config::Subject& subject) {
@@ -63,10 +126,15 @@ void check_unet(const config::Subject& subject) {
     refuse(subject, "model.levels", "{} halvings of {} leave less than one; use {} or fewer",
            model.levels, shortest, fits);
   }
-  if (model.filters << model.levels > max_filters) {
+  if (model.filters_of(model.levels) > max_filters) {
     refuse(subject, "model.filters", "{} grow to {} at the bottom, more than {}; use {} or less",
            model.filters, model.filters << model.levels, max_filters, max_filters >> model.levels);
   }
+  if (model.widest > 0 && model.widest < model.filters)
+    refuse(subject, "model.widest", "{} is less than model.filters = {}; use 0, {} or more",
+           model.widest, model.filters, model.filters);
+  check_strides(subject, model);
+  check_norm(subject, model);
   const auto weights = static_cast<std::int64_t>(model.class_weights.size());
   if (weights > 0 && weights != model.classes) {
     refuse(subject, "model.class_weights", "{} weights for model.classes = {}; give {} or none",

@@ -116,6 +116,22 @@ class UNetOfVolumes(UNet):
     model = UNet.model | {"depth": 9, "image_size": 12, "image_width": 13, "levels": 1}
 
 
+class UNetOfMlperf(UNet):
+    """Instance norm, strides, and filters that stop growing, as in MLPerf's U-Net 3D."""
+
+    model = UNet.model | {"depth": 8, "image_size": 12, "image_width": 20, "widest": 7, "down": "stride", "norm": "instance"}
+
+
+class UNetOfTheWell(UNet):
+    """Tanh, as in The Well's classic U-Net."""
+
+    model = UNet.model | {"nonlinearity": "tanh"}
+
+
+class UNetOfGroups(UNet):
+    model = UNet.model | {"filters": 6, "norm": "group", "norm_groups": 3, "nonlinearity": "leaky_relu"}
+
+
 def check(kind, trireme):
     case = kind()
     with tempfile.TemporaryDirectory(prefix="trireme-gradients-") as place:
@@ -157,7 +173,8 @@ def check(kind, trireme):
 def main():
     arguments = parser_of(__doc__).parse_args()
     torch.set_num_threads(1)
-    results = [check(kind, Program(arguments.trireme)) for kind in (Gpt, ResNet, CosmoFlow, UNet, UNetOfVolumes)]
+    kinds = (Gpt, ResNet, CosmoFlow, UNet, UNetOfVolumes, UNetOfMlperf, UNetOfTheWell, UNetOfGroups)
+    results = [check(kind, Program(arguments.trireme)) for kind in kinds]
     if not all(results):
         print(f"a gradient is off by more than {TOLERANCE}", file=sys.stderr)
     return 0 if all(results) else 1

@@ -262,40 +262,62 @@ class CosmoFlow(nn.Module):
         return x if targets is None else F.mse_loss(x.float(), targets)
 
 
-class UNetLevel(nn.Module):
-    """Two convolutions with norms; in the decoder the first sees the encoder's result and what is below, joined."""
+def unet_norm(work, axes, channels):
+    kind = work.get("model.norm", "batch")
+    if kind == "batch":
+        return (nn.BatchNorm3d if axes == 3 else nn.BatchNorm2d)(channels)
+    return nn.GroupNorm(channels if kind == "instance" else work["model.norm_groups"], channels)
 
-    def __init__(self, axes, inputs, filters, decodes=False):
+
+def unet_unit(work):
+    return {"relu": F.relu, "tanh": torch.tanh, "leaky_relu": F.leaky_relu}[work.get("model.nonlinearity", "relu")]
+
+
+class UNetLevel(nn.Module):
+    """Two convolutions with norms; in the decoder the first sees the encoder's result and what is below, joined. With strides
+    a level of the encoder also has the next one's first convolution, `down`."""
+
+    def __init__(self, work, inputs, filters, down=0, decodes=False, begun=False):
         super().__init__()
-        convolution, norm = (nn.Conv3d, nn.BatchNorm3d) if axes == 3 else (nn.Conv2d, nn.BatchNorm2d)
-        def make(channels):
-            return convolution(channels, filters, 3, padding=1, bias=False)
+        axes = 3 if work.get("model.depth", 0) else 2
+        convolution = nn.Conv3d if axes == 3 else nn.Conv2d
+        def make(inputs, filters=filters, stride=1):
+            return convolution(inputs, filters, 3, stride, padding=1, bias=False)
         if decodes:
             self.up = (nn.ConvTranspose3d if axes == 3 else nn.ConvTranspose2d)(inputs, filters, 2, 2)
             self.convolution1 = nn.ModuleDict({"skip": make(filters), "up": make(filters)})
-        else:
+        elif not begun:
             self.convolution1 = make(inputs)
-        self.norm1, self.convolution2, self.norm2 = norm(filters), make(filters), norm(filters)
+        if not begun:
+            self.norm1 = unet_norm(work, axes, filters)
+        self.convolution2, self.norm2 = make(filters), unet_norm(work, axes, filters)
+        if down:
+            self.down, self.down_norm = make(filters, down, 2), unet_norm(work, axes, down)
+        self.unit, self.begun = unet_unit(work), begun
 
     def forward(self, x, skip=None):
-        if skip is None:
-            x = self.convolution1(x)
-        else:
+        if skip is not None:
             x = self.up(x, output_size=skip.shape[2:])
             joined = torch.cat([self.convolution1["skip"].weight, self.convolution1["up"].weight], 1)
             x = (F.conv3d if x.dim() == 5 else F.conv2d)(torch.cat([skip, x], 1), joined, padding=1)
-        return F.relu(self.norm2(self.convolution2(F.relu(self.norm1(x)))))
+        elif not self.begun:
+            x = self.convolution1(x)
+        if not self.begun:
+            x = self.unit(self.norm1(x))
+        return self.unit(self.norm2(self.convolution2(x)))
 
 
 class UNet(nn.Module):
     def __init__(self, work):
         super().__init__()
-        axes, levels = (3 if work.get("model.depth", 0) else 2), work["model.levels"]
-        filters = [work["model.filters"] << level for level in range(levels + 1)]
-        self.encoder = nn.ModuleList(UNetLevel(axes, inputs, outputs)
-                                     for inputs, outputs in zip([work["model.channels"], *filters], filters[:-1]))
-        self.bottom = UNetLevel(axes, filters[-2], filters[-1])
-        self.decoder = nn.ModuleList(UNetLevel(axes, inputs, outputs, decodes=True)
+        levels, widest = work["model.levels"], work.get("model.widest", 0) or 1 << 30
+        self.strides = work.get("model.down", "pool") == "stride"
+        filters = [min(work["model.filters"] << level, widest) for level in range(levels + 1)]
+        self.encoder = nn.ModuleList(
+            UNetLevel(work, inputs, outputs, below if self.strides else 0, begun=self.strides and level > 0)
+            for level, (inputs, outputs, below) in enumerate(zip([work["model.channels"], *filters], filters, filters[1:])))
+        self.bottom = UNetLevel(work, filters[-2], filters[-1], begun=self.strides)
+        self.decoder = nn.ModuleList(UNetLevel(work, inputs, outputs, decodes=True)
                                      for inputs, outputs in zip(filters[1:], filters))
         self.classifier = nn.Linear(filters[0], work["model.classes"])
 
@@ -303,7 +325,10 @@ class UNet(nn.Module):
         x, skips = fields, []
         for level in self.encoder:
             skips.append(level(x))
-            x = (F.max_pool3d if x.dim() == 5 else F.max_pool2d)(skips[-1], 2)
+            if self.strides:
+                x = level.unit(level.down_norm(level.down(skips[-1])))
+            else:
+                x = (F.max_pool3d if x.dim() == 5 else F.max_pool2d)(skips[-1], 2)
         x = self.bottom(x)
         for level, skip in zip(reversed(self.decoder), reversed(skips)):
             x = level(x, skip)

@@ -368,5 +368,36 @@ TEST(ResolvePurpose, CommandsThatDoNotTrainSkipTheTrainingRules) {
               HasSubstr("this build lacks"));
 }
 
+TEST(UNetRules, NameValuesThatWork) {
+  const std::string unet =
+      "model: {family: unet, depth: 24, image_size: 40, filters: 12}\n"
+      "data: {files: [x], inputs: [x], target: y, axes: DHWC}\n";
+  const auto refused = [&](const std::vector<std::string>& overrides) {
+    return refusal(unet, overrides);
+  };
+
+  EXPECT_EQ(
+      resolved(unet, {"model.levels=3", "model.down=stride", "model.norm=instance"}).model.family,
+      "unet");
+  EXPECT_EQ(refused({"model.levels=5"}),
+            "--set model.levels=5: 5 halvings of 24 leave less than one; use 4 or fewer");
+  EXPECT_EQ(refused({"model.down=stride"}),
+            "a.yaml:1: model.image_size: 40 with model.down: stride and model.levels = 4; use a "
+            "multiple of 16, such as 48, or model.down: pool");
+  EXPECT_EQ(refused({"model.norm=group", "model.norm_groups=5", "model.widest=30"}),
+            "--set model.norm_groups=5: 5 groups do not divide the 12 to 30 channels of the "
+            "levels; use 1, 2, 3 or 6");
+  EXPECT_EQ(
+      refused({"model.norm_groups=4"}),
+      "--set model.norm_groups=4: 4 has no effect with model.norm: batch; use group, or remove "
+      "it");
+  EXPECT_THAT(
+      refused({"model.levels=3", "model.norm=instance", "model.depth=8", "model.image_size=8"}),
+      HasSubstr("3 leave one value to each instance norm of the bottom"));
+  EXPECT_EQ(refused({"model.widest=8"}),
+            "--set model.widest=8: 8 is less than model.filters = 12; use 0, 12 or more");
+  EXPECT_THAT(refused({"model.nonlinearity=elu"}), HasSubstr("relu, leaky_relu, tanh"));
+}
+
 }  // namespace
 }  // namespace trireme

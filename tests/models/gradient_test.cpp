@@ -280,22 +280,23 @@ TEST_F(ModelGradientTest, OfCosmoFlowWithADroppedAndAMissingTarget) {
   expect_gradients_match(model, context, 3e-4, 0.03);  // LeakyReLU and maxima have kinks
 }
 
-class UNetGradientTest : public ModelGradientTest, public testing::WithParamInterface<bool> {};
+struct UNetCase {
+  const char* name;
+  UNetOptions options;
+};
+
+class UNetGradientTest : public ModelGradientTest, public testing::WithParamInterface<UNetCase> {};
 
 TEST_P(UNetGradientTest, MatchesFiniteDifferences) {
-  const bool volumes = GetParam();
-  const std::int64_t height = volumes ? 7 : 15, width = volumes ? 10 : 22;
-  const UNetOptions options{.image_size = height,
-                            .image_width = width,
-                            .depth = volumes ? 5 : 0,
-                            .channels = 2,
-                            .classes = 3,
-                            .filters = 4,
-                            .levels = 2,
-                            .class_weights = {1, 0.5, 2}};
+  UNetOptions options = GetParam().options;
+  options.channels = 2;
+  options.classes = 3;
+  options.levels = 2;
+  options.class_weights = {1, 0.5, 2};
   Model model(*device_, unet_chain(options), {.micro_batch = 2, .training = true});
+  model.poison_activations(true);
   model.params().initialize(*compute_, 3);
-  const Shape shape = volumes ? Shape{2, 5, height, width, 2} : Shape{2, height, width, 2};
+  const Shape shape = options.input(2);
   std::mt19937 engine(4);
   std::normal_distribution<float> normal;
   std::vector<float> values(static_cast<std::size_t>(shape.count()));
@@ -304,7 +305,7 @@ TEST_P(UNetGradientTest, MatchesFiniteDifferences) {
   std::vector<std::int32_t> classes = random_tokens(values.size() / 2, 3, 5);
   classes[1] = ignored_target;
   const test::Owned<float> fields(*device_, shape, values);
-  const test::Owned<std::int32_t> targets(*device_, {shape.rows()}, classes);
+  const test::Owned<std::int32_t> targets(*device_, {2, shape.rows() / 2}, classes);
   const test::Owned<std::int64_t> ids(*device_, {2}, {0, 1}), epochs(*device_, {2}, {0, 0});
   const Batch batch{fields.tensor(), targets.tensor(), ids.tensor(), epochs.tensor()};
 
@@ -312,8 +313,34 @@ TEST_P(UNetGradientTest, MatchesFiniteDifferences) {
                          0.03);  // ReLU and maxima have kinks
 }
 
-INSTANTIATE_TEST_SUITE_P(ImagesAndVolumes, UNetGradientTest, testing::Bool(),
-                         [](const auto& info) { return info.param ? "Volumes" : "Images"; });
+const UNetOptions unet_image{.image_size = 15, .image_width = 22, .filters = 4};
+const UNetOptions unet_volume{.image_size = 7, .image_width = 10, .depth = 5, .filters = 4};
+const UNetOptions unet_of_mlperf{.image_size = 12,
+                                 .image_width = 20,
+                                 .depth = 8,
+                                 .filters = 3,
+                                 .widest = 5,
+                                 .down = UNetDown::stride,
+                                 .norm = UNetNormKind::instance};
+
+UNetOptions with(UNetOptions options, UNetNormKind norm, UNetActivation nonlinearity) {
+  options.norm = norm;
+  options.norm_groups = 2;
+  options.nonlinearity = nonlinearity;
+  return options;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Options, UNetGradientTest,
+    testing::Values(UNetCase{"Images", unet_image}, UNetCase{"Volumes", unet_volume},
+                    UNetCase{"InstanceNormAndStrides", unet_of_mlperf},
+                    UNetCase{"BatchNormAndTanh",
+                             with(unet_image, UNetNormKind::batch, UNetActivation::tanh)},
+                    UNetCase{"GroupNormAndLeakyRelu",
+                             with(unet_volume, UNetNormKind::group, UNetActivation::leaky_relu)},
+                    UNetCase{"StridesAndTanh",
+                             with(unet_of_mlperf, UNetNormKind::instance, UNetActivation::tanh)}),
+    [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace trireme

@@ -10,6 +10,7 @@
 #include "models/gpt/gpt.h"
 #include "models/registry.h"
 #include "models/resnet/resnet.h"
+#include "models/unet/unet.h"
 #include "models/vit/vit.h"
 
 namespace trireme {
@@ -91,6 +92,18 @@ TEST(ResNetSizes, AreThoseOfThePublishedModels) {
 TEST(ModelSize, CosmoFlowHasThePublishedSize) {
   EXPECT_EQ(weights_of(cosmoflow_chain(CosmoFlowOptions{.size = 128, .channels = 4})), 8'907'556);
   EXPECT_EQ(weights_of(cosmoflow_chain(CosmoFlowOptions{.size = 32, .channels = 4})), 4'778'788);
+}
+
+// MLPerf's has one classifier of 1^3 with a bias, as ours.
+TEST(ModelSize, UNetHasThatOfMlperfsAndOfTheWells) {
+  EXPECT_EQ(weights_of_config("unet3d"), 31'190'243);
+  EXPECT_EQ(weights_of(unet_chain(UNetOptions{.image_size = 128,
+                                              .channels = 44,
+                                              .classes = 11,
+                                              .filters = 48,
+                                              .levels = 4,
+                                              .nonlinearity = UNetActivation::tanh})),
+            17'479'595);
 }
 
 std::int64_t vit_weights(std::int64_t layers, std::int64_t hidden, std::int64_t heads) {

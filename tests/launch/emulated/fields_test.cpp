@@ -46,5 +46,15 @@ TEST_F(EmulatedFields, AUNetCutInSpaceAgreesWithTheCpuEngine) {
   expect_cpu_losses(run("unet.yaml", {}), {{2, "spatial=[1,2,1]"}}, agreement);
 }
 
+TEST_F(EmulatedFields, AUNetWithInstanceNormAndStridesAgreesWithTheCpuEngine) {
+  expect_cpu_losses(run("unet_of_mlperf.yaml", {}), {{1, ""}, {2, "pipeline=2"}}, agreement);
+}
+
+TEST_F(EmulatedFields, AUNetWithGroupNormAndTanhAgreesWithTheCpuEngine) {
+  expect_cpu_losses(
+      run("unet.yaml", {"model.norm=group", "model.norm_groups=4", "model.nonlinearity=tanh"}),
+      {{1, ""}}, agreement);
+}
+
 }  // namespace
 }  // namespace trireme::test

@@ -47,5 +47,33 @@ TEST_F(FieldsLayout, OfAUNetOfVolumesChangesNoBit) {
                    {{4, "data=4 zero=1"}, {4, "pipeline=4"}});
 }
 
+TEST_F(FieldsLayout, OfAUNetWithInstanceNormAndStridesChangesNoBit) {
+  expect_same_bits({.config = "unet_of_mlperf.yaml", .steps = 3},
+                   {{2, "data=2 zero=2"},
+                    {4, "data=4 zero=3"},
+                    {3, "pipeline=3 recompute=full"},
+                    {4, "data=2 pipeline=2 zero=1"}});
+}
+
+TEST_F(FieldsLayout, OfSuchAUNetInBf16ChangesNoBitEither) {
+  expect_same_bits({.config = "unet_of_mlperf.yaml", .set = {"precision=bf16"}, .steps = 3},
+                   {{4, "data=4 zero=2"}, {4, "data=2 pipeline=2 zero=1"}});
+}
+
+TEST_F(FieldsLayout, OfAUNetWithGroupNormAndTanhChangesNoBit) {
+  expect_same_bits({.config = "unet.yaml",
+                    .set = {"model.norm=group", "model.norm_groups=2", "model.nonlinearity=tanh"},
+                    .steps = 4},
+                   {{4, "data=4 zero=2"}, {2, "pipeline=2"}});
+}
+
+TEST_F(FieldsLayout, OfAUNetWithGroupNormAndLeakyReluInBf16ChangesNoBit) {
+  expect_same_bits({.config = "unet.yaml",
+                    .set = {"model.norm=group", "model.norm_groups=2",
+                            "model.nonlinearity=leaky_relu", "precision=bf16"},
+                    .steps = 4},
+                   {{2, "data=2 zero=3"}, {3, "pipeline=3 recompute=full"}});
+}
+
 }  // namespace
 }  // namespace trireme::test
