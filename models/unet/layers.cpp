@@ -216,13 +216,13 @@ void UNetDecoder::backward(const Context& context, const Tensor& x, const Tensor
   up_.backward(context, dx, part, x);
 }
 
-UNetHead::UNetHead(Blueprint& blueprint, const UNetOptions& options)
+UNetHead::UNetHead(Blueprint& blueprint, const UNetOptions& options, bool dice)
     : Layer("head", Shape{}),
       linear_(blueprint, "classifier", blueprint.input().back(), options.classes,
               Init::uniform(1.0F / std::sqrt(static_cast<float>(blueprint.input().back()))),
               /*bias=*/true, blueprint.input()),
       loss_(blueprint, pixels_of(blueprint.input()), options.classes,
-            {options.class_weights.begin(), options.class_weights.end()}),
+            {options.class_weights.begin(), options.class_weights.end()}, dice),
       logits_(blueprint.keep(with_channels(blueprint.input(), options.classes))),
       info_(loss_.head(logits_)),
       ranks_(static_cast<double>(blueprint.spatial().rank_count())) {}

@@ -86,7 +86,7 @@ class UNetDecoder final : public Layer {
 class UNetHead final : public Layer {
  public:
   // Declares "classifier".
-  UNetHead(Blueprint& blueprint, const UNetOptions& options);
+  UNetHead(Blueprint& blueprint, const UNetOptions& options, bool dice);
 
   [[nodiscard]] const HeadInfo* head() const override { return &info_; }
   [[nodiscard]] double forward_flops() const override {

@@ -14,7 +14,7 @@ Shape UNetOptions::input(std::int64_t samples) const {
   return {samples, depth, image_size, width(), channels};
 }
 
-Chain unet_chain(const UNetOptions& options) {
+Chain unet_chain(const UNetOptions& options, bool dice) {
   Chain chain;
   const auto add = [&](ChainLayer layer) {
     layer.block = true;
@@ -28,7 +28,7 @@ Chain unet_chain(const UNetOptions& options) {
     const std::string name = fmt::format("decoder.{}", i);
     add(in_scope<UNetDecoder>(name, name, options, i));
   }
-  chain.push_back(in_scope<UNetHead>("", options));
+  chain.push_back(in_scope<UNetHead>("", options, dice));
   return chain;
 }
 
@@ -161,7 +161,8 @@ config::ModelFamily unet_family() {
 }
 
 Chain unet_chain(const Config& config) {
-  return unet_chain(config.model.as<UNetOptions>());
+  return unet_chain(config.model.as<UNetOptions>(),
+                    config.train.loss == LossChoice::dice_cross_entropy);
 }
 
 }  // namespace trireme

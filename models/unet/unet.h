@@ -63,8 +63,8 @@ struct UNetOptions {
 };
 
 // Inputs (micro_batch, [depth,] height, width, channels) f32; targets (micro_batch, [depth,]
-// height, width) i32.
-[[nodiscard]] Chain unet_chain(const UNetOptions& options);
+// height, width) i32. `dice`: see PixelLoss.
+[[nodiscard]] Chain unet_chain(const UNetOptions& options, bool dice = false);
 
 [[nodiscard]] config::ModelFamily unet_family();
 [[nodiscard]] Chain unet_chain(const Config& config);

@@ -197,13 +197,15 @@ enum class Recompute : std::uint8_t {
       {{Recompute::none, "none"}, {Recompute::selective, "selective"}, {Recompute::full, "full"}});
 }
 
-// train.loss: of the errors of predicted values. automatic: mse.
-enum class LossChoice : std::uint8_t { automatic, mse, mae, huber };
+// train.loss: of the errors of predicted values, or of the classes of pixels. automatic: mse, or
+// cross-entropy.
+enum class LossChoice : std::uint8_t { automatic, mse, mae, huber, dice_cross_entropy };
 [[nodiscard]] constexpr auto names_of(LossChoice /*key*/) {
   return std::to_array<Named<LossChoice>>({{LossChoice::automatic, "auto"},
                                            {LossChoice::mse, "mse"},
                                            {LossChoice::mae, "mae"},
-                                           {LossChoice::huber, "huber"}});
+                                           {LossChoice::huber, "huber"},
+                                           {LossChoice::dice_cross_entropy, "dice_cross_entropy"}});
 }
 
 // lr_schedule.name. wsd: warm-up, stable, then linear decay (Hu et al., MiniCPM, 2024).

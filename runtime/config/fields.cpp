@@ -284,8 +284,8 @@ std::vector<Field> train_fields() {
             "largest global gradient norm; 0 = no clipping"),
       FIELD(train.loss, one_of<LossChoice>(),
             "loss of a model that predicts values, of their errors: mse = squared; mae = absolute; "
-            "huber = absolute beyond huber_delta; auto = mse. Models of classes have the "
-            "cross-entropy: auto"),
+            "huber = absolute beyond huber_delta; auto = mse. Of classes: auto = cross-entropy; of "
+            "pixels dice_cross_entropy = half of it, half the dice loss without the first class"),
       FIELD(train.huber_delta, (NumberRange{.high = 1e9, .low_is_open = true}),
             "largest error whose loss is half its square; beyond, the loss is linear", huber),
       FIELD(train.label_smoothing, below_one,

@@ -112,6 +112,11 @@ constexpr std::array evaluation_table{
          "intersection of predicted and true pixels by their union, mean over the classes and the "
          "validation set's samples (models of pixels)"},
         [](const E& m) { return m.quality.mean_iou; }},
+    EvaluationMetric{
+        {"mean_dice", "1", gauge, exact,
+         "intersection of predicted and true pixels by the mean of their numbers, mean over the "
+         "classes but the first and the validation set's samples (models of pixels)"},
+        [](const E& m) { return m.quality.mean_dice; }},
     EvaluationMetric{{"evaluation_ms", "ms", gauge, thousandths, "time of the evaluation"},
                      [](const E& m) { return Value(m.evaluation_ms); }},
 };

@@ -12,9 +12,10 @@ namespace trireme {
 
 // Which of them a model has depends on the kind of its targets.
 struct Qualities {
-  std::optional<double> accuracy{};  // 0..1: share of the targets predicted correctly
-  std::optional<double> mae{};       // mean absolute error of predicted values
-  std::optional<double> mean_iou{};  // 0..1: overlap of predicted and true pixels
+  std::optional<double> accuracy{};   // 0..1: share of the targets predicted correctly
+  std::optional<double> mae{};        // mean absolute error of predicted values
+  std::optional<double> mean_iou{};   // 0..1: overlap of predicted and true pixels
+  std::optional<double> mean_dice{};  // 0..1: likewise, by their mean number, without class 0
 };
 
 struct Quality {
@@ -30,7 +31,8 @@ struct Quality {
 
 inline constexpr std::array qualities{Quality{"accuracy", &Qualities::accuracy, true, true},
                                       Quality{"mae", &Qualities::mae, false, false},
-                                      Quality{"mean_iou", &Qualities::mean_iou, true, true}};
+                                      Quality{"mean_iou", &Qualities::mean_iou, true, true},
+                                      Quality{"mean_dice", &Qualities::mean_dice, true, true}};
 
 // "91.23 %"
 [[nodiscard]] std::string quality_number(const Quality& quality, double value);

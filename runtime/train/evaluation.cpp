@@ -69,6 +69,7 @@ EvaluationResult evaluate(const EvaluationSetup& setup, BatchSource& source,
     result.parts.push_back({.loss = sums.loss / sums.divisor(),
                             .correct = sums.correct / sums.divisor(),
                             .second = sums.second / sums.divisor(),
+                            .third = sums.third / sums.divisor(),
                             .targets = sums.targets});
     first += micro_batches;
   }
@@ -77,6 +78,7 @@ EvaluationResult evaluate(const EvaluationSetup& setup, BatchSource& source,
   result.loss = sums.loss / sums.divisor();
   result.correct = sums.correct / sums.divisor();
   result.second = sums.second / sums.divisor();
+  result.third = sums.third / sums.divisor();
   result.targets = sums.targets;
   return result;
 }
@@ -126,8 +128,8 @@ Tensor PixelOverlaps::of(const Context& context) {
   const std::int64_t samples = context.batch.targets.shape[0];
   if (overlaps_.data() == nullptr)
     overlaps_ =
-        Buffer(device_, static_cast<std::size_t>(samples) * sizeof(float), MemoryKind::device);
-  const Tensor overlaps = overlaps_.view(DType::f32, Shape{samples});
+        Buffer(device_, static_cast<std::size_t>(2 * samples) * sizeof(float), MemoryKind::device);
+  const Tensor overlaps = overlaps_.view(DType::f32, Shape{2, samples});
   ops::mean_iou(context.stream, overlaps, context(head_.logits),
                 context.batch.targets.reshaped({head_.targets}), head_.classes);
   return overlaps;

@@ -28,10 +28,11 @@ struct EvaluationResult {
   double correct = 0;
   // Of tokens and labels the fraction among the five most likely classes, of pixels the mean IoU.
   double second = 0;
+  double third = 0;  // of pixels the mean dice
   double targets = 0;
   struct Part {
     std::string source{};  // if there are several; the caller names it
-    double loss = 0, correct = 0, second = 0, targets = 0;
+    double loss = 0, correct = 0, second = 0, third = 0, targets = 0;
   };
   std::vector<Part> parts{};
 };
@@ -42,7 +43,7 @@ template <typename Result>  // whole, or a part
   if (kind == TargetKind::tokens) return {};
   if (kind == TargetKind::values) return {.mae = result.correct};
   if (kind == TargetKind::label) return {.accuracy = result.correct};
-  return {.accuracy = result.correct, .mean_iou = result.second};
+  return {.accuracy = result.correct, .mean_iou = result.second, .mean_dice = result.third};
 }
 
 // The environment of an evaluation; all must outlive the call.
@@ -82,7 +83,7 @@ class PixelOverlaps {
  public:
   PixelOverlaps(Device& device, const Model& model);
 
-  // (samples of the micro-batch) f32, until the next call.
+  // (2, samples of the micro-batch) f32, until the next call.
   [[nodiscard]] Tensor of(const Context& context);
 
  private:

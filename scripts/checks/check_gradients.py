@@ -30,7 +30,7 @@ run: {{directory: {run}}}
 precision: fp32
 model: {model}
 data: {{{data}}}
-train: {{steps: 1, global_batch: {batch}, micro_batch: {batch}, clip_norm: 0, label_smoothing: {smoothing}}}
+train: {{steps: 1, loss: {loss}, global_batch: {batch}, micro_batch: {batch}, clip_norm: 0, label_smoothing: {smoothing}}}
 optimizer: {{name: sgd, learning_rate: {rate}, momentum: 0.0, weight_decay: 0.0}}
 lr_schedule: {{name: constant}}
 """
@@ -43,7 +43,7 @@ def packed(place, more=""):
 class Gpt:
     """Odd sizes on purpose. One batch is the whole data set, so the sample order does not matter."""
 
-    batch, context, smoothing = 16, 129, 0.0
+    batch, context, smoothing, train_loss = 16, 129, 0.0, "auto"
     model = {"family": "gpt2", "layers": 3, "hidden": 96, "heads": 3, "context": context, "vocabulary": 256}
 
     def pack(self, trireme, place):
@@ -72,7 +72,7 @@ class ResNet(Gpt):
 
 
 class CosmoFlow:
-    batch, side, channels, targets, smoothing = 6, 13, 3, 4, 0.0
+    batch, side, channels, targets, smoothing, train_loss = 6, 13, 3, 4, 0.0, "auto"
     model = {"family": "cosmoflow", "size": side, "channels": channels, "targets": targets, "filters": 5, "halvings": 3,
              "dense": [11, 7], "dropout": 0, "leaky_slope": 0.3, "target_scale": 1.2}
 
@@ -91,7 +91,7 @@ class CosmoFlow:
 
 
 class UNet:
-    batch, smoothing, weights = 5, 0.0, [1.0, 0.25, 2.0]
+    batch, smoothing, weights, train_loss = 5, 0.0, [1.0, 0.25, 2.0], "auto"
     model = {"family": "unet", "image_size": 19, "image_width": 26, "channels": 3, "classes": 3, "filters": 5, "levels": 2,
              "class_weights": weights}
 
@@ -117,9 +117,16 @@ class UNetOfVolumes(UNet):
 
 
 class UNetOfMlperf(UNet):
-    """Instance norm, strides, and filters that stop growing, as in MLPerf's U-Net 3D."""
+    """Instance norm, strides, filters that stop growing, dice and cross-entropy, as in MLPerf's U-Net 3D."""
 
     model = UNet.model | {"depth": 8, "image_size": 12, "image_width": 20, "widest": 7, "down": "stride", "norm": "instance"}
+    train_loss = "dice_cross_entropy"
+
+    def loss(self, logits, targets):
+        wanted, found = F.one_hot(targets, 3).flatten(1, -2).double(), logits.softmax(-1).flatten(1, -2)
+        both, sums = (wanted * found).sum(1), (wanted + found).sum(1)
+        dice = (2 * both + 1e-6) / (sums + 1e-6)
+        return ((1 - dice[:, 1:]).mean() + super().loss(logits, targets)) / 2
 
 
 class UNetOfTheWell(UNet):
@@ -142,7 +149,7 @@ def check(kind, trireme):
         for rate in ("1.0", "1e-30"):
             run, config = place / f"run_{rate}", place / "config.yaml"
             config.write_text(CONFIG.format(run=run, model=json.dumps(case.model), data=data, batch=case.batch,
-                                            smoothing=case.smoothing, rate=rate))
+                                            smoothing=case.smoothing, rate=rate, loss=case.train_loss))
             trireme("train", config)
             weights[rate] = load_file(run / "weights.safetensors")
             metrics = read_steps(run)[0]

@@ -166,6 +166,10 @@ TEST(LossOfATask, IsForTheTargetsOfTheFamily) {
   EXPECT_EQ(refused({"train.loss=mae"}),
             "--set train.loss=mae: mae is for models that predict values, and model.family: first "
             "predicts classes by cross-entropy; use auto");
+  EXPECT_EQ(refused({of_values, "train.loss=dice_cross_entropy"}),
+            "--set train.loss=dice_cross_entropy: dice_cross_entropy is for models that classify "
+            "pixels, and model.family: second predicts values; use auto, mse, mae or huber");
+  EXPECT_THAT(refused({"train.loss=dice_cross_entropy"}), HasSubstr("by cross-entropy; use auto"));
   EXPECT_EQ(refused({of_values, "train.label_smoothing=0.1"}),
             "--set train.label_smoothing=0.1: 0.1 is for models that predict classes, and "
             "model.family: second predicts values; use 0");

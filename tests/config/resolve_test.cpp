@@ -379,6 +379,9 @@ TEST(UNetRules, NameValuesThatWork) {
   EXPECT_EQ(
       resolved(unet, {"model.levels=3", "model.down=stride", "model.norm=instance"}).model.family,
       "unet");
+  EXPECT_EQ(resolved(unet, {"train.loss=dice_cross_entropy"}).train.loss,
+            LossChoice::dice_cross_entropy);
+  EXPECT_THAT(refused({"train.loss=mse"}), HasSubstr("use auto or dice_cross_entropy"));
   EXPECT_EQ(refused({"model.levels=5"}),
             "--set model.levels=5: 5 halvings of 24 leave less than one; use 4 or fewer");
   EXPECT_EQ(refused({"model.down=stride"}),

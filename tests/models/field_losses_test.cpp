@@ -82,12 +82,16 @@ TEST_F(FieldLosses, OfValuesLeaveThePredictionsInEvaluation) {
 }
 
 TEST_F(FieldLosses, OfPixelsMatchFiniteDifferencesWithWeightsOfClassesAndSamples) {
-  for (const Shape& pixels : {Shape{2, 3}, Shape{2, 3, 2}}) {
+  for (const auto& [pixels, dice] : {std::pair{Shape{2, 3}, false},
+                                     {Shape{2, 3, 2}, false},
+                                     {Shape{2, 3}, true},
+                                     {Shape{2, 3, 2}, true}}) {
     const std::int64_t of_sample = pixels.count(), all = samples * of_sample;
     const Shape outputs = pixels.rank() == 2 ? Shape{samples, 2, 3, 3} : Shape{samples, 2, 3, 2, 3};
-    const auto model = model_of<PixelLoss>(outputs, [=](Blueprint& blueprint) {
-      return PixelLoss(blueprint, pixels, 3, {0.5F, 3, 1.5F});
-    });
+    const auto model =
+        model_of<PixelLoss>(outputs, [=, pixels = pixels, dice = dice](Blueprint& blueprint) {
+          return PixelLoss(blueprint, pixels, 3, {0.5F, 3, 1.5F}, dice);
+        });
     model->poison_activations(true);
     std::vector<std::int32_t> classes(static_cast<std::size_t>(all));
     for (std::size_t i = 0; i < classes.size(); ++i)

@@ -94,25 +94,28 @@ TEST_F(EvaluationTest, OfPixelsHasTheMeanOverlapOfItsSamples) {
 
   const auto [result, logits] = evaluated(chain, {TargetKind::pixels, {2, 3}, classes}, batch);
 
-  double right = 0, overlap = 0;
+  double right = 0, overlap = 0, dice = 0;
   for (std::int64_t sample = 0; sample < samples; ++sample) {
     for (std::int32_t c = 0; c < classes; ++c) {
-      double both = 0, either = 0;
+      double both = 0, either = 0, sum = 0;
       for (std::int64_t pixel = sample * pixels; pixel < (sample + 1) * pixels; ++pixel) {
         const auto first = logits.begin() + pixel * classes;
         const bool predicted = std::max_element(first, first + classes) - first == c;
         const bool actual = wanted[static_cast<std::size_t>(pixel)] == c;
         both += predicted && actual ? 1 : 0;
         either += predicted || actual ? 1 : 0;
+        sum += (predicted ? 1 : 0) + (actual ? 1 : 0);
       }
       right += both / (samples * pixels);
       overlap += (either == 0 ? 1 : both / either) / (samples * classes);
+      if (c > 0) dice += (sum == 0 ? 1 : 2 * both / sum) / (samples * (classes - 1));
     }
   }
   EXPECT_EQ(result.targets, samples * pixels * size());
   const Qualities quality = qualities_of(TargetKind::pixels, result);
   EXPECT_NEAR(quality.accuracy.value(), right, 1e-6);
   EXPECT_NEAR(quality.mean_iou.value(), overlap, 1e-6);
+  EXPECT_NEAR(quality.mean_dice.value(), dice, 1e-6);
   EXPECT_FALSE(quality.mae);
 }
 

@@ -158,14 +158,19 @@ void check_adapters(const Subject& subject) {
 void check_loss(const Subject& subject) {
   const TrainConfig& train = subject.config.train;
   const std::string& family = subject.config.model.family;
-  if (subject.family().targets(subject.config.model).kind != TargetKind::values) {
-    if (train.loss != LossChoice::automatic)
-      refuse(subject, "train.loss",
-             "{} is for models that predict values, and model.family: {} predicts classes by "
-             "cross-entropy; use auto",
-             name_of(train.loss), family);
-    return;
+  const TargetKind kind = subject.family().targets(subject.config.model).kind;
+  const bool of_pixels = train.loss == LossChoice::dice_cross_entropy;
+  if (train.loss != LossChoice::automatic &&
+      kind != (of_pixels ? TargetKind::pixels : TargetKind::values)) {
+    refuse(subject, "train.loss",
+           "{} is for models that {}, and model.family: {} predicts {}; use {}",
+           name_of(train.loss), of_pixels ? "classify pixels" : "predict values", family,
+           kind == TargetKind::values ? "values" : "classes by cross-entropy",
+           kind == TargetKind::values   ? "auto, mse, mae or huber"
+           : kind == TargetKind::pixels ? "auto or dice_cross_entropy"
+                                        : "auto");
   }
+  if (kind != TargetKind::values) return;
   for (const auto& [key, value] : {std::pair{"train.label_smoothing", train.label_smoothing},
                                    std::pair{"train.z_loss", train.z_loss}}) {
     if (value != 0)

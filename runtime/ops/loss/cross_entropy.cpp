@@ -7,6 +7,7 @@
 namespace trireme::ops {
 
 TRIREME_KERNEL(cross_entropy);
+TRIREME_KERNEL(dice_cross_entropy);
 TRIREME_KERNEL(count_targets);
 
 namespace {
@@ -21,12 +22,10 @@ double row_bytes(const CrossEntropyOptions& options, const Tensor& targets) {
   return (static_cast<double>(targets.count()) * given + classes) * sizeof(float);
 }
 
-}  // namespace
-
-void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& correct,
-                   const Tensor& logits, const Tensor& targets,
-                   const CrossEntropyOptions& options) {
-  const Operands check("cross_entropy");
+void check_operands(std::string_view op, const Tensor& losses, const Tensor& correct,
+                    const Tensor& logits, const Tensor& targets,
+                    const CrossEntropyOptions& options) {
+  const Operands check(op);
   check.compute_dtype("logits", logits);
   check.rank("logits", logits, 2);
   const std::int64_t rows = logits.shape[0];
@@ -44,16 +43,22 @@ void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& correct,
     check.disjoint("correct", correct, "losses", losses);
   }
   TRIREME_EXPECTS(options.classes >= 1 && options.classes <= logits.shape[1],
-                  "cross_entropy: {} classes for logits of shape {}", options.classes,
+                  "{}: {} classes for logits of shape {}", op, options.classes,
                   logits.shape.to_string());
   TRIREME_EXPECTS(options.label_smoothing >= 0.0F && options.label_smoothing < 1.0F,
-                  "cross_entropy: a label smoothing of {}, expected [0, 1)",
-                  options.label_smoothing);
-  TRIREME_EXPECTS(options.z_loss >= 0.0F, "cross_entropy: a z_loss of {}, expected 0 or more",
+                  "{}: a label smoothing of {}, expected [0, 1)", op, options.label_smoothing);
+  TRIREME_EXPECTS(options.z_loss >= 0.0F, "{}: a z_loss of {}, expected 0 or more", op,
                   options.z_loss);
   TRIREME_EXPECTS(options.rows_per_weight >= 1 && rows % options.rows_per_weight == 0,
-                  "cross_entropy: {} rows with one weight for each {}", rows,
-                  options.rows_per_weight);
+                  "{}: {} rows with one weight for each {}", op, rows, options.rows_per_weight);
+}
+
+}  // namespace
+
+void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& correct,
+                   const Tensor& logits, const Tensor& targets,
+                   const CrossEntropyOptions& options) {
+  check_operands("cross_entropy", losses, correct, logits, targets, options);
   TRIREME_EXPECTS(
       options.shares == nullptr || (options.class_weights == nullptr && !options.thread_rows),
       "cross_entropy: shares of two targets with weights of classes or rows by thread");
@@ -63,6 +68,22 @@ void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& correct,
                        .reads(logits)
                        .writes_if(options.write_gradient, logits)
                        .writes(losses, correct),
+                   losses, correct, logits, targets, options);
+}
+
+void dice_cross_entropy(Stream& stream, const Tensor& losses, const Tensor& correct,
+                        const Tensor& logits, const Tensor& targets,
+                        const CrossEntropyOptions& options) {
+  check_operands("dice_cross_entropy", losses, correct, logits, targets, options);
+  TRIREME_EXPECTS(options.classes >= 2 && options.shares == nullptr && !correct.empty(),
+                  "dice_cross_entropy: {} classes{}", options.classes,
+                  options.shares == nullptr ? "" : ", with shares of two targets");
+  TRIREME_DISPATCH(stream, dice_cross_entropy,
+                   reads(targets, targets, logits, logits)
+                       .bytes(row_bytes(options, targets), 0)
+                       .writes_if(options.write_gradient, logits)
+                       .writes(losses, correct)
+                       .kernels(2),
                    losses, correct, logits, targets, options);
 }
 

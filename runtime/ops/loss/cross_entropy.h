@@ -32,6 +32,18 @@ struct CrossEntropyOptions : LossOptions {
 void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& correct,
                    const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options);
 
+// Half of cross_entropy() and half of a sample's dice loss (Milletari et al., V-Net, 2016), as in
+// nnU-Net and MLPerf's U-Net 3D: the mean over its classes but the first of 1 - (2 both + s) /
+// (predicted + actual + s), s = 1e-6. Over the sample's counted pixels, `predicted` is the sum of
+// the class's probabilities, `both` their sum where the class is true and `actual` the number of
+// such pixels. Each counted pixel's loss has all of its sample's dice loss: so the mean over pixels
+// is the loss. Operands as above; options.rows_per_weight is the number of a sample's pixels, which
+// are all here. Weights of classes multiply the cross-entropy alone. No shares, two classes or
+// more.
+void dice_cross_entropy(Stream& stream, const Tensor& losses, const Tensor& correct,
+                        const Tensor& logits, const Tensor& targets,
+                        const CrossEntropyOptions& options);
+
 // total(1) f64 += number of targets of any shape that count: i32 other than -1, f32 other than NaN.
 void count_targets(Stream& stream, const Tensor& total, const Tensor& targets);
 

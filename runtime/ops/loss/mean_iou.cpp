@@ -19,9 +19,11 @@ void mean_iou(Stream& stream, const Tensor& overlaps, const Tensor& logits, cons
   check.count("targets", targets, logits.shape[0]);
   check.present("overlaps", overlaps);
   check.dtype("overlaps", overlaps, DType::f32);
-  TRIREME_EXPECTS(overlaps.count() > 0 && logits.shape[0] % overlaps.count() == 0,
-                  "mean_iou: {} pixels of {} samples", logits.shape[0], overlaps.count());
-  TRIREME_EXPECTS(classes >= 1 && classes <= logits.shape[1] && classes <= most_classes,
+  check.rank("overlaps", overlaps, 2);
+  TRIREME_EXPECTS(overlaps.shape[0] == 2 && logits.shape[0] % overlaps.shape[1] == 0,
+                  "mean_iou: {} pixels for overlaps of shape {}", logits.shape[0],
+                  overlaps.shape.to_string());
+  TRIREME_EXPECTS(classes >= 2 && classes <= logits.shape[1] && classes <= most_classes,
                   "mean_iou: {} classes for logits of shape {}, of {} at most", classes,
                   logits.shape.to_string(), most_classes);
   TRIREME_DISPATCH(stream, mean_iou, reads(logits, targets).writes(overlaps), overlaps, logits,

@@ -9,11 +9,12 @@ namespace trireme::ops::cpu {
 
 void mean_iou(Stream& stream, const Tensor& overlaps, const Tensor& logits, const Tensor& targets,
               std::int64_t classes) {
+  const std::int64_t samples = overlaps.shape[1], rows = logits.shape[0] / samples;
   visit_compute_dtype(logits.dtype, [&](auto type) {
     using T = decltype(type);
     enqueue(stream, [to = overlaps.as<float>(), logits = logits.as<T>(),
-                     targets = targets.as<std::int32_t>(), samples = overlaps.count(),
-                     rows = logits.shape[0] / overlaps.count(), stride = logits.shape[1], classes] {
+                     targets = targets.as<std::int32_t>(), samples, rows, stride = logits.shape[1],
+                     classes] {
       static thread_local std::vector<ClassPixels> pixels;
       for (std::int64_t sample = 0; sample < samples; ++sample) {
         pixels.assign(static_cast<std::size_t>(classes), {});
@@ -25,7 +26,7 @@ void mean_iou(Stream& stream, const Tensor& overlaps, const Tensor& logits, cons
           ++pixels[static_cast<std::size_t>(best)].predicted;
           if (best == target) ++pixels[static_cast<std::size_t>(best)].both;
         }
-        to[sample] = overlap_of(pixels.data(), classes);
+        store_overlaps(to + sample, samples, pixels.data(), classes);
       }
     });
   });

@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(mean_iou_threads)
     if (best == target) atomicAdd(&pixels[best].both, 1U);
   }
   __syncthreads();
-  if (threadIdx.x == 0) overlaps[blockIdx.x] = overlap_of(pixels, classes);
+  if (threadIdx.x == 0) store_overlaps(overlaps + blockIdx.x, gridDim.x, pixels, classes);
 }
 
 }  // namespace
@@ -37,11 +37,11 @@ void mean_iou(Stream& stream, const Tensor& overlaps, const Tensor& logits, cons
   visit_compute_dtype(logits.dtype, [&](auto type) {
     using T = decltype(type);
     trireme::cuda::launch(stream,
-                          {.blocks = overlaps.count(),
+                          {.blocks = overlaps.shape[1],
                            .threads = mean_iou_threads,
                            .shared_bytes = static_cast<std::size_t>(classes) * sizeof(ClassPixels)},
                           mean_iou_kernel<T>, overlaps.as<float>(), logits.as<T>(),
-                          targets.as<std::int32_t>(), logits.shape[0] / overlaps.count(),
+                          targets.as<std::int32_t>(), logits.shape[0] / overlaps.shape[1],
                           logits.shape[1], classes);
   });
 }

@@ -21,15 +21,21 @@ TRIREME_HOST_DEVICE inline std::int64_t first_largest(const T* row, std::int64_t
   return best;
 }
 
-TRIREME_HOST_DEVICE inline float overlap_of(const ClassPixels* pixels, std::int64_t classes) {
-  double sum = 0.0, counted = 0.0;
+// to[0]: the sample's IoU; to[stride]: its dice.
+TRIREME_HOST_DEVICE inline void store_overlaps(float* to, std::int64_t stride,
+                                               const ClassPixels* pixels, std::int64_t classes) {
+  constexpr double smoothing = 1e-6;
+  double iou = 0.0, dice = 0.0, counted = 0.0;
   for (std::int64_t c = 0; c < classes; ++c) {
-    const ClassPixels& of = pixels[c];
-    const unsigned either = of.predicted + of.actual - of.both;
-    sum += either == 0 ? 1.0 : static_cast<double>(of.both) / static_cast<double>(either);
-    counted += static_cast<double>(of.actual);
+    const auto both = static_cast<double>(pixels[c].both);
+    const double sum =
+        static_cast<double>(pixels[c].predicted) + static_cast<double>(pixels[c].actual);
+    iou += sum == 0.0 ? 1.0 : both / (sum - both);
+    if (c > 0) dice += (2.0 * both + smoothing) / (sum + smoothing);
+    counted += static_cast<double>(pixels[c].actual);
   }
-  return static_cast<float>(counted * (sum / static_cast<double>(classes)));
+  to[0] = static_cast<float>(counted * (iou / static_cast<double>(classes)));
+  to[stride] = static_cast<float>(counted * (dice / static_cast<double>(classes - 1)));
 }
 
 }  // namespace trireme::ops

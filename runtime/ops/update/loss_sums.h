@@ -14,9 +14,10 @@ struct LossSums {
   enum Index : int {
     loss,     // nats, or of values their loss
     correct,  // correct predictions, or of values absolute errors
-    // Only in evaluations: targets among the five most likely classes; of pixels what ops::mean_iou
-    // gives.
+    // Only in evaluations: targets among the five most likely classes; of pixels both overlaps that
+    // ops::mean_iou gives.
     second,
+    third,
     targets,  // number of counted ones
     count
   };

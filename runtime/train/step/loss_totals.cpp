@@ -51,7 +51,10 @@ void LossTotals::add_ranks(Stream& stream, std::int64_t index, const Tensor& ran
 }
 
 void LossTotals::add_overlaps(Stream& stream, std::int64_t index, const Tensor& overlaps) {
-  ops::accumulate_sum(stream, sums_of(index).range(Sums::second, 1), overlaps);
+  const std::int64_t samples = overlaps.shape[1];
+  ops::accumulate_sum(stream, sums_of(index).range(Sums::second, 1), overlaps.range(0, samples));
+  ops::accumulate_sum(stream, sums_of(index).range(Sums::third, 1),
+                      overlaps.range(samples, samples));
 }
 
 void LossTotals::publish(Stream& compute, Stream& comm) {
@@ -88,6 +91,7 @@ LossTotals::Values LossTotals::read(std::int64_t first, std::int64_t end) const 
     values.loss += sums[at * Sums::count + Sums::loss];
     values.correct += sums[at * Sums::count + Sums::correct];
     values.second += sums[at * Sums::count + Sums::second];
+    values.third += sums[at * Sums::count + Sums::third];
     values.targets += sums[at * Sums::count + Sums::targets];
   }
   return values;

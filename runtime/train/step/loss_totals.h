@@ -17,8 +17,8 @@ class LossTotals {
   struct Values {
     double loss = 0;  // summed over targets
     double correct = 0;
-    double second = 0;   // in evaluations: LossSums::second
-    double targets = 0;  // counted ones: neither ignored_target nor NaN
+    double second = 0, third = 0;  // in evaluations: LossSums
+    double targets = 0;            // counted ones: neither ignored_target nor NaN
     // Divisor of means: at least 1.
     [[nodiscard]] double divisor() const { return std::max(targets, 1.0); }
   };
