@@ -6,6 +6,7 @@
 
 #include "models/bert/bert.h"
 #include "models/cosmoflow/cosmoflow.h"
+#include "models/deepcam/deepcam.h"
 #include "models/gemma/gemma.h"
 #include "models/gpt/gpt.h"
 #include "models/llama/llama.h"
@@ -66,15 +67,21 @@ ModelTraits cosmoflow_traits(const ModelConfig& model) {
           .channels = options.channels};
 }
 
-ModelTraits unet_traits(const ModelConfig& model) {
-  const auto& options = model.as<UNetOptions>();
+template <typename Options>
+ModelTraits pixel_traits(const ModelConfig& model) {
+  const auto& options = model.as<Options>();
   return {.input = InputKind::fields,
           .item_name = "samples",
-          .image_depth = options.depth,
           .image_size = options.image_size,
           .image_width = options.width(),
           .channels = options.channels,
           .classes = options.classes};
+}
+
+ModelTraits unet_traits(const ModelConfig& model) {
+  ModelTraits traits = pixel_traits<UNetOptions>(model);
+  traits.image_depth = model.as<UNetOptions>().depth;
+  return traits;
 }
 
 template <typename Options>
@@ -105,7 +112,8 @@ std::span<const Family> families() {
       Family{vit_family(), vit_traits, vit_chain, &hugging_face::vit_exchange()},
       Family{bert_family(), bert_traits, text_chain<BertOptions>, &hugging_face::bert_exchange()},
       Family{cosmoflow_family(), cosmoflow_traits, cosmoflow_chain},
-      Family{unet_family(), unet_traits, unet_chain}};
+      Family{unet_family(), unet_traits, unet_chain},
+      Family{deepcam_family(), pixel_traits<DeepCamOptions>, deepcam_chain}};
   return all;
 }
 

@@ -228,7 +228,7 @@ void add_data_inspect(CLI::App& data) {
       "Examples: trireme data inspect data/kjv --preview 200\n"
       "          trireme data inspect imagenet/train --verify\n"
       "          trireme data inspect --config 'imagenet/train-*.tar' > configs/imagenet.yaml\n"
-      "          trireme data inspect configs/deepcam_like.yaml --statistics --out "
+      "          trireme data inspect configs/deepcam.yaml --statistics --out "
       "data/deepcam.json\n"
       "Then: data: {scaling: mean_std, statistics: data/deepcam.json}");
   on_one_process(*command, [arguments] { inspect(*arguments); });
@@ -245,7 +245,7 @@ void add_data_preview(CLI::App& data) {
   command->add_option("--out", arguments->out, "Directory to write to")->required();
   add_value(*command, "--samples", arguments->samples, "How many, evenly spread",
             integer_between(1, 100000));
-  command->footer("Example: trireme data preview configs/deepcam_like.yaml --out preview");
+  command->footer("Example: trireme data preview configs/deepcam.yaml --out preview");
   on_one_process(*command, [arguments] {
     const Config config = config_of(*arguments);
     const auto paths =

@@ -76,11 +76,7 @@ void CosmoFlowBlock::backward(const Context& context, const Tensor& x, const Ten
   const Tensor pooled = context(pooled_gradient_), convolved = context(convolved_);
   // y has the sign of the LeakyReLU's input.
   ops::leaky_relu_backward(context.stream, pooled, dy, y, slope_);
-  bias_sum_.begin(context);
-  for (std::size_t i = 0; i < outputs_.local().size(); ++i)
-    ops::column_sums(context.stream, bias_sum_.part(context, bias_, i),
-                     outputs_.of(pooled, outputs_.local()[i]));
-  bias_sum_.start(context, bias_);
+  bias_sum_.start_columns(context, bias_, outputs_, pooled);
   pooling_.backward(context, convolved, pooled);
   bias_sum_.finish(context, bias_);
   convolution_.backward(context, dx, convolved, input_ ? input_->kept(context, x) : x);

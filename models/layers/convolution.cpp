@@ -4,31 +4,42 @@
 #include <cmath>
 #include <vector>
 
+#include "runtime/ops/elementwise/elementwise.h"
+
 namespace trireme {
 
 Convolution::Convolution(Blueprint& blueprint, std::string_view name, const Shape& input,
                          std::int64_t outputs, std::int64_t window, std::int64_t stride,
                          const FilterOptions& filter)
-    : options_{.stride = stride, .padding = window / 2} {
+    : options_{.stride = stride,
+               .padding = window / 2 * filter.dilation,
+               .dilation = filter.dilation,
+               .groups = filter.groups} {
   const auto scope = blueprint.scope(name);
   std::vector<std::int64_t> extents(input.rank(), window);
   extents.front() = outputs;
-  extents.back() = input.back();
+  extents.back() = input.back() / filter.groups;
   const Shape shape(extents);
   taps_ = static_cast<double>(shape.count() / outputs);
-  const auto fan_out = static_cast<double>(shape.count() / input.back());
+  const auto fan_out = static_cast<double>(shape.count() / extents.back());
   const Init he = Init::normal(static_cast<float>(std::sqrt(2.0 / fan_out)));
   weight_ = blueprint.parameter({.name = "weight",
                                  .shape = shape,
                                  .init = filter.init.value_or(he),
                                  .decay = filter.decay,
                                  .matrix = true,
-                                 .hidden = true});
+                                 .hidden = filter.groups == 1});
+  if (filter.bias)
+    bias_ = blueprint.parameter({.name = "bias", .shape = {outputs}, .init = *filter.bias});
   output_ = ops::convolution_output_shape(input, shape, options_);
   windows_.emplace(blueprint, input, output_,
-                   Windows{.window = window, .stride = stride, .padding = options_.padding},
+                   Windows{.window = window,
+                           .stride = stride,
+                           .padding = options_.padding,
+                           .dilation = filter.dilation},
                    blueprint.compute(), blueprint.options().training);
-  sum_.emplace(blueprint, shape, windows_->y().cut());
+  weight_sum_.emplace(blueprint, shape, windows_->y().cut());
+  if (filter.bias) bias_sum_.emplace(blueprint, Shape{outputs}, windows_->y().cut());
   workspace_ = convolution_workspace(blueprint, *windows_, shape, options_);
 }
 
@@ -39,19 +50,21 @@ void Convolution::forward(const Context& context, const Tensor& y, const Tensor&
                                               context.params.compute(weight_),
                                               with_padding(options_, padding), context(workspace_));
                    });
+  if (bias_.index >= 0) ops::add_bias_residual(context.stream, y, y, context.params.compute(bias_));
 }
 
 void Convolution::backward(const Context& context, const Tensor& dx, const Tensor& dy,
                            const Tensor& x, const Tensor& addend) const {
-  sum_->begin(context);
+  if (bias_sum_) bias_sum_->start_columns(context, bias_, windows_->y(), dy);
+  weight_sum_->begin(context);
   windows_->each_y(
       context, dy, x, false,
       [&](const Tensor& above, const Tensor& from, const ops::PerAxis& padding, std::size_t i) {
-        ops::convolution_backward_weight(context.stream, sum_->part(context, weight_, i), above,
-                                         from, with_padding(options_, padding),
+        ops::convolution_backward_weight(context.stream, weight_sum_->part(context, weight_, i),
+                                         above, from, with_padding(options_, padding),
                                          context(workspace_));
       });
-  sum_->start(context, weight_);
+  weight_sum_->start(context, weight_);
   if (!dx.empty()) {
     const Slabs& slabs = windows_->x();
     windows_->each_x(
@@ -63,7 +76,8 @@ void Convolution::backward(const Context& context, const Tensor& dx, const Tenso
               addend.empty() ? addend : slabs.of(addend, slabs.local()[i]));
         });
   }
-  sum_->finish(context, weight_);
+  if (bias_sum_) bias_sum_->finish(context, bias_);
+  weight_sum_->finish(context, weight_);
 }
 
 double Convolution::forward_flops() const {

@@ -12,21 +12,23 @@ namespace trireme {
 struct FilterOptions {
   std::optional<Init> init{};  // absent: normal, He-initialised over the fan-out (He et al., 2015)
   bool decay = true;
+  std::int64_t dilation = 1;
+  std::int64_t groups = 1;
+  std::optional<Init> bias{};  // absent: there is none
 };
 
-// Convolution without bias over an image (N, H, W, C) or a volume (N, D, H, W, C); each may be cut
-// in space.
+// Convolution over an image (N, H, W, C) or a volume (N, D, H, W, C), which may be cut in space.
 class Convolution {
  public:
-  // Declares "<name>.weight" (outputs, a window per axis, inputs). `input` is (N, axes, inputs).
-  // Padding keeps the extents at stride 1.
+  // Declares "<name>.weight" (outputs, a window per axis, inputs / groups) and, if wanted,
+  // "<name>.bias". `input` is (N, axes, inputs). Padding keeps the extents at stride 1.
   Convolution(Blueprint& blueprint, std::string_view name, const Shape& input, std::int64_t outputs,
               std::int64_t window, std::int64_t stride, const FilterOptions& filter = {});
 
   [[nodiscard]] const Shape& output_shape() const { return output_; }
   void forward(const Context& context, const Tensor& y, const Tensor& x) const;
-  // Accumulates and reports the weight gradient. An empty dx skips the input gradient; `addend`, if
-  // given, is added to dx.
+  // Accumulates and reports the parameter gradients. An empty dx skips the input gradient;
+  // `addend`, if given, is added to dx. dx may be x.
   void backward(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x,
                 const Tensor& addend = {}) const;
   // This rank's share.
@@ -36,9 +38,9 @@ class Convolution {
   Shape output_;
   ops::ConvolutionOptions options_;
   double taps_;  // multiply-adds per output element
-  ParamId weight_;
+  ParamId weight_, bias_;
   std::optional<SlabWindows> windows_;
-  std::optional<SlabSum> sum_;
+  std::optional<SlabSum> weight_sum_, bias_sum_;
   Activation workspace_;
 };
 

@@ -26,6 +26,14 @@ Tensor SlabSum::part(const Context& context, ParamId parameter, std::size_t i) c
   return block_of(context(parts_), static_cast<std::int64_t>(i), gradient.shape);
 }
 
+void SlabSum::start_columns(const Context& context, ParamId bias, const Slabs& slabs,
+                            const Tensor& dy) const {
+  begin(context);
+  for (std::size_t i = 0; i < slabs.local().size(); ++i)
+    ops::column_sums(context.stream, part(context, bias, i), slabs.of(dy, slabs.local()[i]));
+  start(context, bias);
+}
+
 void SlabSum::start(const Context& context, ParamId parameter) const {
   if (parts_.shape.rank() == 0) return context.ready(parameter);
   const Tensor parts = context(parts_), sum = parts.range(0, parts.shape[1]);

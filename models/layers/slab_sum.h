@@ -16,6 +16,9 @@ class SlabSum {
   void begin(const Context& context) const;
   // What local slab i is added to, f32.
   [[nodiscard]] Tensor part(const Context& context, ParamId parameter, std::size_t i) const;
+  // Of a bias: adds dy's sums over pixels, by slab, and starts the sum.
+  void start_columns(const Context& context, ParamId bias, const Slabs& slabs,
+                     const Tensor& dy) const;
   // Work between start and finish overlaps the sum over ranks, which finish adds to the gradient.
   // The gradient is reported when it is complete.
   void start(const Context& context, ParamId parameter) const;

@@ -9,22 +9,32 @@
 
 namespace trireme {
 
-// Transposed convolution with bias whose window equals its stride: each input position becomes a
-// window of outputs, so nothing overlaps. Over an image (N, H, W, C) or a volume (N, D, H, W, C).
+struct TransposedOptions {
+  std::int64_t stride = 0;  // 0: the window, so that windows do not overlap
+  std::int64_t padding = 0;
+  std::optional<Init> init{};  // absent: normal, He-initialised over the inputs
+  bool bias = true;
+};
+
+// Transposed convolution: each input position adds a window to the outputs. Over an image (N, H, W,
+// C) or a volume (N, D, H, W, C).
 class TransposedConvolution {
  public:
-  // Declares "<name>.weight" (inputs, a window per axis, outputs), He-initialised over its inputs,
-  // and "<name>.bias". `output` is (N, axes, outputs); its axes divided by `window` and rounded
-  // down are those of the input, and positions that no window reaches get the bias alone.
+  // Declares "<name>.weight" (inputs, a window per axis, outputs) and "<name>.bias". `output` is
+  // (N, axes, outputs); the input has the axes that a convolution of `output` with this window,
+  // stride and padding has, and positions that no window reaches get the bias alone.
   TransposedConvolution(Blueprint& blueprint, std::string_view name, std::int64_t inputs,
-                        const Shape& output, std::int64_t window);
+                        const Shape& output, std::int64_t window,
+                        const TransposedOptions& options = {});
 
+  [[nodiscard]] const Shape& output_shape() const { return output_; }
   void forward(const Context& context, const Tensor& y, const Tensor& x) const;
-  // Accumulates and reports the parameter gradients.
+  // Accumulates and reports the parameter gradients. dx may be x.
   void backward(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x) const;
   [[nodiscard]] double forward_flops() const { return flops_; }
 
  private:
+  Shape output_;
   ops::ConvolutionOptions options_;
   double flops_;
   ParamId weight_, bias_;

@@ -4,7 +4,7 @@
 #include <bit>
 #include <numeric>
 
-#include "models/images/image_config.h"
+#include "models/fields/pixel_config.h"
 #include "models/unet/layers.h"
 #include "runtime/config/rules/rules.h"
 
@@ -35,14 +35,13 @@ Chain unet_chain(const UNetOptions& options, bool dice) {
 namespace {
 
 using config::IntegerRange;
-using config::NumberRange;
 
 constexpr std::int64_t max_filters = 1 << 16;
 
 #define UNET_FIELD(name, ...) TRIREME_MODEL_FIELD(UNetOptions, name, __VA_ARGS__)
 
 std::vector<config::Field> unet_fields() {
-  return image_fields<UNetOptions>({
+  return pixel_fields<UNetOptions>({
       UNET_FIELD(depth, (IntegerRange{0, 16384}), "depth of volumes; 0: the samples are images"),
       UNET_FIELD(filters, IntegerRange{1, 4096},
                  "channels of the first level; doubles with each level"),
@@ -57,8 +56,6 @@ std::vector<config::Field> unet_fields() {
       UNET_FIELD(norm_groups, (IntegerRange{1, max_filters}), "of model.norm: group"),
       UNET_FIELD(nonlinearity, config::one_of<UNetActivation>(),
                  "behind each norm; leaky_relu has the slope 0.01"),
-      UNET_FIELD(class_weights, (NumberRange{.low = 0, .high = 1e6, .items = {0, 4096}}),
-                 "per class: multiplies the loss of its pixels; empty: 1"),
   });
 }
 
@@ -116,9 +113,7 @@ void check_norm(const config::Subject& subject, const UNetOptions& model) {
 
 void check_unet(const config::Subject& subject) {
   const auto& model = subject.config.model.as<UNetOptions>();
-  if (!subject.config.data.path.empty())
-    refuse(subject, "data.path",
-           "packed shards hold no classes of pixels; name HDF5 files by data.files");
+  check_pixels(subject, model);
   std::int64_t shortest = std::min(model.image_size, model.width());
   if (model.depth > 0) shortest = std::min(shortest, model.depth);
   const std::int64_t fits = std::bit_width(static_cast<std::uint64_t>(shortest)) - 1;
@@ -135,17 +130,6 @@ void check_unet(const config::Subject& subject) {
            model.widest, model.filters, model.filters);
   check_strides(subject, model);
   check_norm(subject, model);
-  const auto weights = static_cast<std::int64_t>(model.class_weights.size());
-  if (weights > 0 && weights != model.classes) {
-    refuse(subject, "model.class_weights", "{} weights for model.classes = {}; give {} or none",
-           weights, model.classes, model.classes);
-  }
-}
-
-TargetSpec targets_of(const ModelConfig& model) {
-  const auto& options = model.as<UNetOptions>();
-  const Shape input = options.input(1);
-  return {TargetKind::pixels, Shape(input.extents().subspan(1, input.rank() - 2)), options.classes};
 }
 
 }  // namespace
@@ -157,7 +141,7 @@ config::ModelFamily unet_family() {
           .fields = unet_fields,
           .check = check_unet,
           .limits = [](const Config& config) { return limits_of(unet_chain(config)); },
-          .targets = targets_of};
+          .targets = pixels_of<UNetOptions>};
 }
 
 Chain unet_chain(const Config& config) {

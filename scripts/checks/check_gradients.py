@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares every gradient of a small GPT, ResNet, CosmoFlow and U-Net with PyTorch in double precision.
+"""Compares every gradient of a small GPT, ResNet, CosmoFlow, U-Net and DeepCAM with PyTorch in double precision.
 
     python3 scripts/checks/check_gradients.py
 
@@ -139,6 +139,11 @@ class UNetOfGroups(UNet):
     model = UNet.model | {"filters": 6, "norm": "group", "norm_groups": 3, "nonlinearity": "leaky_relu"}
 
 
+class DeepCam(UNet):
+    model = {"family": "deepcam", "image_size": 67, "image_width": 98, "channels": 3, "classes": 3, "filters": 6, "middle_blocks": 1,
+             "class_weights": UNet.weights}
+
+
 def check(kind, trireme):
     case = kind()
     with tempfile.TemporaryDirectory(prefix="trireme-gradients-") as place:
@@ -180,7 +185,7 @@ def check(kind, trireme):
 def main():
     arguments = parser_of(__doc__).parse_args()
     torch.set_num_threads(1)
-    kinds = (Gpt, ResNet, CosmoFlow, UNet, UNetOfVolumes, UNetOfMlperf, UNetOfTheWell, UNetOfGroups)
+    kinds = (Gpt, ResNet, CosmoFlow, UNet, UNetOfVolumes, UNetOfMlperf, UNetOfTheWell, UNetOfGroups, DeepCam)
     results = [check(kind, Program(arguments.trireme)) for kind in kinds]
     if not all(results):
         print(f"a gradient is off by more than {TOLERANCE}", file=sys.stderr)

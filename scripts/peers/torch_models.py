@@ -336,4 +336,108 @@ class UNet(nn.Module):
         return logits if targets is None else F.cross_entropy(logits.float().flatten(0, -2), targets.flatten())
 
 
-MODELS = {"gpt2": Gpt, "llama": Llama, "bert": Bert, "vit": Vit, "resnet": ResNet, "cosmoflow": CosmoFlow, "unet": UNet}
+def convolution(inputs, outputs, window=3, stride=1, dilation=1):
+    return nn.Conv2d(inputs, outputs, window, stride, window // 2 * dilation, dilation, bias=False)
+
+
+class Separable(nn.Module):
+    def __init__(self, inputs, outputs, stride=1, dilation=1):
+        super().__init__()
+        self.depthwise = nn.Conv2d(inputs, inputs, 3, stride, dilation, dilation, groups=inputs, bias=False)
+        self.pointwise = convolution(inputs, outputs, 1)
+
+    def forward(self, x):
+        return self.pointwise(self.depthwise(x))
+
+
+class XceptionBlock(nn.Module):
+    def __init__(self, inputs, outputs, norms, stride=1, grows_first=True, ends_with_relu=True):
+        super().__init__()
+        self.norms, self.ends_with_relu, self.changes = norms, ends_with_relu, inputs != outputs
+        widths = [inputs, *[outputs if grows_first else inputs] * (norms - 1), outputs]
+        for index in range(1, norms + 1):
+            self.add_module(f"separable{index}", Separable(widths[index - 1], widths[index]))
+            self.add_module(f"norm{index}", nn.BatchNorm2d(widths[index]))
+        if self.changes:
+            self.separable_last = Separable(outputs, outputs, stride)
+            self.convolution_shortcut, self.norm_shortcut = convolution(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs)
+
+    def forward(self, x):
+        y = x
+        for index in range(1, self.norms + 1):
+            y = self.get_submodule(f"norm{index}")(self.get_submodule(f"separable{index}")(y))
+            y = F.relu(y) if index < self.norms else y
+        y = self.separable_last(y) + self.norm_shortcut(self.convolution_shortcut(x)) if self.changes else y + x
+        return F.relu(y) if self.ends_with_relu else y
+
+
+def normed(op, outputs, name="convolution"):
+    return sequence({name: op, "norm": nn.BatchNorm2d(outputs)})
+
+
+class DeepCam(nn.Module):
+    """DeepLabv3+ with Xception. As the reference joins channels, weights of ours that see parts of them are joined."""
+
+    def __init__(self, work):
+        super().__init__()
+        first, self.classes = work["model.filters"], work["model.classes"]
+        of = {width: width * first // 32 for width in (48, 64, 128, 256, 728, 1024, 1536, 2048)}
+        self.stem = sequence({"convolution1": convolution(work["model.channels"], first, stride=2), "norm1": nn.BatchNorm2d(first),
+                              "relu": nn.ReLU(), "convolution2": convolution(first, of[64]), "norm2": nn.BatchNorm2d(of[64])})
+        entry = [XceptionBlock(of[inputs], of[outputs], 2, 2) for inputs, outputs in ((64, 128), (128, 256), (256, 728))]
+        middle = [XceptionBlock(of[728], of[728], 3) for _ in range(work["model.middle_blocks"])]
+        self.blocks = nn.ModuleList([*entry, *middle, XceptionBlock(of[728], of[1024], 2, 1, False, False)])
+        self.blocks[0].low_level, self.blocks[0].low_level_norm = convolution(of[128], of[48], 1), nn.BatchNorm2d(of[48])
+        exits = ((1024, 1536), (1536, 1536), (1536, 2048))
+        self.exit = nn.ModuleList(normed(Separable(of[a], of[b], dilation=2), of[b], "separable") for a, b in exits)
+        self.pyramid = nn.ModuleDict({"branches": nn.ModuleList(), "average": nn.ModuleDict({
+            "convolution": convolution(of[2048], of[256], 1), "affine": nn.Conv2d(of[256], of[256], 1, groups=of[256]),
+            "projection": convolution(of[256], of[256], 1)}), "norm": nn.BatchNorm2d(of[256])})
+        nn.init.ones_(self.pyramid["average"]["affine"].weight)
+        nn.init.zeros_(self.pyramid["average"]["affine"].bias)
+        for rate in (1, 6, 12, 18):
+            branch = normed(convolution(of[2048], of[256], 3 if rate > 1 else 1, dilation=rate), of[256])
+            branch.add_module("projection", convolution(of[256], of[256], 1))
+            self.pyramid["branches"].append(branch)
+        self.up = nn.ModuleList(normed(nn.ConvTranspose2d(of[256], of[256], 3, 2, 1, bias=False), of[256]) for _ in range(3))
+        self.decoder = nn.ModuleDict({
+            "convolution1": nn.ModuleDict({"up": convolution(of[256], of[256]), "skip": convolution(of[48], of[256])}),
+            "norm1": nn.BatchNorm2d(of[256]), "convolution2": convolution(of[256], of[256]), "norm2": nn.BatchNorm2d(of[256]),
+            "convolution3": nn.Conv2d(of[256], of[256], 1)})
+        self.classifier = nn.ConvTranspose2d(of[256], self.classes, 3, 2, 1, bias=False)
+        self.class_weights = work.get("model.class_weights", None)
+
+    def logits(self, x):
+        sizes, pyramid, decoder = [x.shape[2:]], self.pyramid, self.decoder
+        for _ in range(3):
+            sizes.insert(0, [-(-extent // 2) for extent in sizes[0]])
+        x = F.relu(self.stem(x))
+        for index, block in enumerate(self.blocks):
+            x = block(x)
+            if index == 0:
+                low = F.relu(block.low_level_norm(block.low_level(x)))
+        for unit in self.exit:
+            x = F.relu(unit(x))
+        average = pyramid["average"]
+        parts = [F.relu(branch.norm(branch.convolution(x))) for branch in pyramid["branches"]]
+        pooled = F.relu(average["affine"](average["convolution"](x.mean((2, 3), keepdim=True))))
+        joined = torch.cat([part.projection.weight for part in pyramid["branches"]] + [average["projection"].weight], 1)
+        x = F.relu(pyramid["norm"](F.conv2d(torch.cat([*parts, pooled.expand_as(parts[0])], 1), joined)))
+        for unit, size in zip(self.up[:2], sizes):
+            x = F.relu(unit.norm(unit.convolution(x, output_size=size)))
+        joined = torch.cat([decoder["convolution1"]["up"].weight, decoder["convolution1"]["skip"].weight], 1)
+        x = F.relu(decoder["norm1"](F.conv2d(torch.cat([x, low], 1), joined, padding=1)))
+        x = decoder["convolution3"](F.relu(decoder["norm2"](decoder["convolution2"](x))))
+        x = F.relu(self.up[2].norm(self.up[2].convolution(x, output_size=sizes[2])))
+        return self.classifier(x, output_size=sizes[3])
+
+    def forward(self, fields, targets=None):
+        logits = self.logits(fields)
+        if targets is None:
+            return logits.movedim(1, -1)
+        weights = None if self.class_weights is None else logits.new_tensor(self.class_weights)
+        return F.cross_entropy(logits, targets, weights, reduction="none").mean()
+
+
+MODELS = {"gpt2": Gpt, "llama": Llama, "bert": Bert, "vit": Vit, "resnet": ResNet, "cosmoflow": CosmoFlow, "unet": UNet,
+          "deepcam": DeepCam}

@@ -7,6 +7,7 @@
 
 #include "models/bert/bert.h"
 #include "models/cosmoflow/cosmoflow.h"
+#include "models/deepcam/deepcam.h"
 #include "models/gemma/gemma.h"
 #include "models/gpt/gpt.h"
 #include "models/llama/llama.h"
@@ -114,7 +115,8 @@ TEST(ConfigTable, HasOneRowForEveryMemberOfEveryFamily) {
       {"vit", member_count<VitOptions>()},
       {"bert", member_count<BertOptions>()},
       {"cosmoflow", member_count<CosmoFlowOptions>()},
-      {"unet", member_count<UNetOptions>()}};
+      {"unet", member_count<UNetOptions>()},
+      {"deepcam", member_count<DeepCamOptions>()}};
   std::map<std::string_view, std::size_t> rows;
   for (const Family& family : families())
     rows[family.keys.name] = family.keys.fields().size();

@@ -4,6 +4,7 @@
 
 #include "models/bert/bert.h"
 #include "models/cosmoflow/cosmoflow.h"
+#include "models/deepcam/deepcam.h"
 #include "models/gemma/gemma.h"
 #include "models/gpt/gpt.h"
 #include "models/llama/llama.h"
@@ -280,13 +281,37 @@ TEST_F(ModelGradientTest, OfCosmoFlowWithADroppedAndAMissingTarget) {
   expect_gradients_match(model, context, 3e-4, 0.03);  // LeakyReLU and maxima have kinks
 }
 
+class PixelGradientTest : public ModelGradientTest {
+ protected:
+  // Two samples of this shape with three classes, one pixel without a class.
+  void expect_pixel_gradients_match(const Chain& chain, const Shape& shape, double step) {
+    Model model(*device_, chain, {.micro_batch = 2, .training = true});
+    model.poison_activations(true);
+    model.params().initialize(*compute_, 3);
+    std::mt19937 engine(4);
+    std::normal_distribution<float> normal;
+    std::vector<float> values(static_cast<std::size_t>(shape.count()));
+    for (auto& value : values)
+      value = normal(engine);
+    std::vector<std::int32_t> classes = random_tokens(static_cast<std::size_t>(shape.rows()), 3, 5);
+    classes[1] = ignored_target;
+    const test::Owned<float> fields(*device_, shape, values);
+    const test::Owned<std::int32_t> targets(*device_, {2, shape.rows() / 2}, classes);
+    const test::Owned<std::int64_t> ids(*device_, {2}, {0, 1}), epochs(*device_, {2}, {0, 0});
+    const Batch batch{fields.tensor(), targets.tensor(), ids.tensor(), epochs.tensor()};
+
+    expect_gradients_match(model, model.context(*compute_, batch, true), step,
+                           0.03);  // ReLU and maxima have kinks
+  }
+};
+
 struct UNetCase {
   const char* name;
   UNetOptions options;
   bool dice = false;
 };
 
-class UNetGradientTest : public ModelGradientTest, public testing::WithParamInterface<UNetCase> {};
+class UNetGradientTest : public PixelGradientTest, public testing::WithParamInterface<UNetCase> {};
 
 TEST_P(UNetGradientTest, MatchesFiniteDifferences) {
   UNetOptions options = GetParam().options;
@@ -294,24 +319,8 @@ TEST_P(UNetGradientTest, MatchesFiniteDifferences) {
   options.classes = 3;
   options.levels = 2;
   options.class_weights = {1, 0.5, 2};
-  Model model(*device_, unet_chain(options, GetParam().dice), {.micro_batch = 2, .training = true});
-  model.poison_activations(true);
-  model.params().initialize(*compute_, 3);
-  const Shape shape = options.input(2);
-  std::mt19937 engine(4);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(static_cast<std::size_t>(shape.count()));
-  for (auto& value : values)
-    value = normal(engine);
-  std::vector<std::int32_t> classes = random_tokens(values.size() / 2, 3, 5);
-  classes[1] = ignored_target;
-  const test::Owned<float> fields(*device_, shape, values);
-  const test::Owned<std::int32_t> targets(*device_, {2, shape.rows() / 2}, classes);
-  const test::Owned<std::int64_t> ids(*device_, {2}, {0, 1}), epochs(*device_, {2}, {0, 0});
-  const Batch batch{fields.tensor(), targets.tensor(), ids.tensor(), epochs.tensor()};
 
-  expect_gradients_match(model, model.context(*compute_, batch, true), 1e-4,
-                         0.03);  // ReLU and maxima have kinks
+  expect_pixel_gradients_match(unet_chain(options, GetParam().dice), options.input(2), 1e-4);
 }
 
 const UNetOptions unet_image{.image_size = 15, .image_width = 22, .filters = 4};
@@ -342,6 +351,18 @@ INSTANTIATE_TEST_SUITE_P(
                     UNetCase{"StridesAndTanh",
                              with(unet_of_mlperf, UNetNormKind::instance, UNetActivation::tanh)}),
     [](const auto& info) { return info.param.name; });
+
+TEST_F(PixelGradientTest, OfDeepCamMatchFiniteDifferences) {
+  const DeepCamOptions options{.image_size = 83,
+                               .image_width = 98,
+                               .channels = 2,
+                               .classes = 3,
+                               .filters = 2,
+                               .middle_blocks = 1,
+                               .class_weights = {1, 0.5, 2}};
+
+  expect_pixel_gradients_match(deepcam_chain(options), options.input(2), 5e-5);
+}
 
 }  // namespace
 }  // namespace trireme

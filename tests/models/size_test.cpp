@@ -7,6 +7,7 @@
 
 #include "models/config.h"
 #include "models/cosmoflow/cosmoflow.h"
+#include "models/deepcam/deepcam.h"
 #include "models/gpt/gpt.h"
 #include "models/registry.h"
 #include "models/resnet/resnet.h"
@@ -104,6 +105,12 @@ TEST(ModelSize, UNetHasThatOfMlperfsAndOfTheWells) {
                                               .levels = 4,
                                               .nonlinearity = UNetActivation::tanh})),
             17'479'595);
+}
+
+// The reference's module, built in PyTorch, has as many.
+TEST(ModelSize, DeepCamHasThatOfTheReference) {
+  EXPECT_EQ(weights_of(deepcam_chain(DeepCamOptions{.channels = 16, .classes = 3})), 56'454'720);
+  EXPECT_EQ(weights_of_config("deepcam"), 56'454'720);
 }
 
 std::int64_t vit_weights(std::int64_t layers, std::int64_t hidden, std::int64_t heads) {

@@ -56,5 +56,14 @@ TEST_F(EmulatedFields, AUNetWithGroupNormAndTanhAgreesWithTheCpuEngine) {
       {{1, ""}}, agreement);
 }
 
+TEST_F(EmulatedFields, DeepCamAgreesWithTheCpuEngine) {
+  expect_cpu_losses(run("deepcam.yaml", {}), {{1, ""}, {3, "pipeline=3"}}, agreement);
+}
+
+TEST_F(EmulatedFields, DeepCamInLayoutModeHasTheBitsOfOneGpu) {
+  expect_same_bits(run("deepcam.yaml", {"reproducibility=layout"}),
+                   {{2, "data=2 zero=1"}, {2, "pipeline=2"}});
+}
+
 }  // namespace
 }  // namespace trireme::test

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same for models of fields: CosmoFlow, and U-Nets whose skips cross the pipeline's cuts.
+// The same for models of fields: CosmoFlow, and U-Nets and DeepCAM, whose skips cross the
+// pipeline's cuts.
 #include "tests/launch/fixture/fields_fixture.h"
 #include "tests/launch/fixture/layout_fixture.h"
 
@@ -72,6 +73,22 @@ TEST_F(FieldsLayout, OfAUNetWithGroupNormAndLeakyReluInBf16ChangesNoBit) {
                     .set = {"model.norm=group", "model.norm_groups=2",
                             "model.nonlinearity=leaky_relu", "precision=bf16"},
                     .steps = 4},
+                   {{2, "data=2 zero=3"}, {3, "pipeline=3 recompute=full"}});
+}
+
+TEST_F(FieldsLayout, OfDeepCamChangesNoBit) {
+  expect_same_bits({.config = "deepcam.yaml", .steps = 4},
+                   {{2, "data=2 zero=1"},
+                    {4, "data=4 zero=3"},
+                    {2, "pipeline=2 recompute=full"},
+                    {4, "pipeline=4 schedule=gpipe"},
+                    {5, "pipeline=5"},
+                    {2, "pipeline=2 schedule=interleaved chunks=4"},
+                    {4, "data=2 pipeline=2 zero=2"}});
+}
+
+TEST_F(FieldsLayout, OfDeepCamInBf16ChangesNoBitEither) {
+  expect_same_bits({.config = "deepcam.yaml", .set = {"precision=bf16"}, .steps = 4},
                    {{2, "data=2 zero=3"}, {3, "pipeline=3 recompute=full"}});
 }
 

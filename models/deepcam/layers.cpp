@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/deepcam/layers.h"
+
+#include <cmath>
+
+#include "runtime/ops/convolution/pooling.h"
+#include "runtime/ops/elementwise/elementwise.h"
+
+namespace trireme {
+namespace {
+
+Sequence branch_of(Blueprint& blueprint, const XceptionBlockOptions& options) {
+  const std::int64_t inputs = blueprint.input().back();
+  const bool changes = options.outputs != inputs;
+  Sequence branch(blueprint, blueprint.input());
+  for (int i = 1; i <= options.norms; ++i) {
+    const bool last = i == options.norms;
+    separable(branch, fmt::format("separable{}", i),
+              options.grows_first || last ? options.outputs : inputs);
+    if (!last || changes) branch.norm(fmt::format("norm{}", i), /*relu=*/!last);
+  }
+  if (changes) separable(branch, "separable_last", options.outputs, options.stride);
+  return branch;
+}
+
+// As a batch of vectors.
+Tensor vectors(const Tensor& pixels) {
+  return pixels.reshaped({pixels.shape[0], pixels.shape.back()});
+}
+
+}  // namespace
+
+Init kaiming(std::int64_t fan_in) {
+  return Init::normal(std::sqrt(2.0F / static_cast<float>(fan_in)));
+}
+
+Init uniform_over(std::int64_t fan_in) {
+  return Init::uniform(1.0F / std::sqrt(static_cast<float>(fan_in)));
+}
+
+Sequence& separable(Sequence& to, const std::string& name, std::int64_t outputs,
+                    std::int64_t stride, std::int64_t dilation) {
+  const std::int64_t inputs = to.output_shape().back();
+  to.convolution(name + ".depthwise", inputs, 3, stride,
+                 {.init = kaiming(9), .dilation = dilation, .groups = inputs});
+  return to.convolution(name + ".pointwise", outputs, 1, 1, {.init = kaiming(inputs)});
+}
+
+Sequence& doubling(Sequence& to, std::string_view name, const Shape& output) {
+  const Init init = uniform_over(9 * output.back());
+  return to.transposed(name, output, 3, {.stride = 2, .padding = 1, .init = init, .bias = false});
+}
+
+XceptionBlock::XceptionBlock(Blueprint& blueprint, const std::string& name,
+                             const XceptionBlockOptions& options)
+    : XceptionBlock(blueprint, name, options, branch_of(blueprint, options)) {}
+
+XceptionBlock::XceptionBlock(Blueprint& blueprint, const std::string& name,
+                             const XceptionBlockOptions& options, Sequence branch)
+    : Layer(name, branch.output_shape()),
+      relu_(options.relu),
+      branch_(std::move(branch)),
+      norm_(blueprint,
+            options.outputs == blueprint.input().back() ? fmt::format("norm{}", options.norms)
+                                                        : "norm_shortcut",
+            output_shape(), options.relu),
+      convolved_(blueprint.keep(output_shape())),
+      part_(blueprint.scratch(output_shape())) {
+  const Shape& x = blueprint.input();
+  if (options.outputs != x.back()) {
+    shortcut_.emplace(blueprint, "convolution_shortcut", x, options.outputs, 1, options.stride,
+                      FilterOptions{.init = kaiming(x.back())});
+    dx_branch_ = blueprint.scratch(x);
+  }
+  if (options.low_level == 0) return;
+  low_level_.emplace(blueprint, output_shape());
+  low_level_->convolution("low_level", options.low_level, 1, 1,
+                          {.init = uniform_over(options.outputs)});
+  low_level_->norm("low_level_norm");
+  skip_ = blueprint.offer("low_level", low_level_->output_shape());
+}
+
+double XceptionBlock::forward_flops() const {
+  return branch_.forward_flops() + (shortcut_ ? shortcut_->forward_flops() : 0) +
+         (low_level_ ? low_level_->forward_flops() : 0);
+}
+
+void XceptionBlock::forward(const Context& context, const Tensor& x, const Tensor& y) {
+  const Tensor convolved = context(convolved_), part = context(part_);
+  branch_.forward(context, shortcut_ ? part : convolved, x);
+  if (shortcut_) shortcut_->forward(context, convolved, x);
+  norm_.forward(context, y, convolved, {.x = shortcut_ ? part : x});
+  if (low_level_) low_level_->forward(context, context.skip(*skip_), y);
+}
+
+void XceptionBlock::backward(const Context& context, const Tensor& x, const Tensor& y,
+                             const Tensor& dy, const Tensor& dx) {
+  const Tensor part = context(part_);
+  if (low_level_) {
+    low_level_->backward(context, part, context.skip_gradient(*skip_), y);
+    ops::add_in_place(context.stream, dy, part);
+  }
+  // With ReLU dy becomes the summand's gradient; without it is.
+  norm_.backward(context, part, dy, context(convolved_), relu_ ? y : Tensor{});
+  if (shortcut_) shortcut_->backward(context, dx, part, x);
+  const Tensor dx_branch = shortcut_ ? context(*dx_branch_) : dx;
+  branch_.backward(context, dx_branch, shortcut_ ? dy : part, x);
+  ops::add_in_place(context.stream, dx, shortcut_ ? dx_branch : dy);
+}
+
+DeepCamPyramid::DeepCamPyramid(Blueprint& blueprint, const std::string& name, std::int64_t outputs)
+    : Layer(name, {blueprint.input()[0], blueprint.input()[1], blueprint.input()[2], outputs}),
+      of_average_(blueprint, {blueprint.input()[0], 1, 1, blueprint.input().back()}),
+      norm_(blueprint, "norm", output_shape(), /*relu=*/true),
+      sum_(blueprint.keep(output_shape())),
+      average_(blueprint.keep(of_average_.output_shape())),
+      part_(blueprint.scratch(output_shape())),
+      dx_part_(blueprint.scratch(blueprint.input())) {
+  const std::int64_t inputs = blueprint.input().back();
+  const FilterOptions joined{.init = uniform_over(5 * outputs)};
+  for (const std::int64_t dilation : {1, 6, 12, 18}) {
+    const auto scope = blueprint.scope(fmt::format("branches.{}", branches_.size()));
+    const std::int64_t window = dilation > 1 ? 3 : 1;
+    Sequence& branch = branches_.emplace_back(blueprint, blueprint.input());
+    branch.convolution("convolution", outputs, window, 1,
+                       {.init = kaiming(window * window * inputs), .dilation = dilation});
+    branch.norm("norm").convolution("projection", outputs, 1, 1, joined);
+  }
+  const auto scope = blueprint.scope("average");
+  of_average_.convolution("convolution", outputs, 1, 1, {.init = uniform_over(inputs)});
+  of_average_.convolution(
+      "affine", outputs, 1, 1,
+      {.init = Init::constant(1), .decay = false, .groups = outputs, .bias = Init::constant(0)});
+  of_average_.relu().convolution("projection", outputs, 1, 1, joined);
+  added_ = blueprint.scratch(of_average_.output_shape());
+}
+
+double DeepCamPyramid::forward_flops() const {
+  double sum = of_average_.forward_flops();
+  for (const Sequence& branch : branches_)
+    sum += branch.forward_flops();
+  return sum;
+}
+
+// The gradient of an average is the same for all pixels, so its backward spreads what is added.
+void DeepCamPyramid::forward(const Context& context, const Tensor& x, const Tensor& y) {
+  const Tensor sum = context(sum_), part = context(part_), added = vectors(context(added_));
+  const auto pixels = static_cast<float>(x.shape[1] * x.shape[2]);
+  ops::global_average_pool_forward(context.stream, vectors(context(average_)), x);
+  of_average_.forward(context, context(added_), context(average_));
+  ops::scale_in_place(context.stream, added, pixels);
+  ops::global_average_pool_backward(context.stream, sum, added);
+  for (const Sequence& branch : branches_) {
+    branch.forward(context, part, x);
+    ops::add_in_place(context.stream, sum, part);
+  }
+  norm_.forward(context, y, sum);
+}
+
+void DeepCamPyramid::backward(const Context& context, const Tensor& x, const Tensor& /*y*/,
+                              const Tensor& dy, const Tensor& dx) {
+  const Tensor dx_part = context(dx_part_), added = vectors(context(added_));
+  const auto pixels = static_cast<float>(x.shape[1] * x.shape[2]);
+  norm_.backward(context, dy, dy, context(sum_));
+  ops::global_average_pool_forward(context.stream, added, dy);
+  ops::scale_in_place(context.stream, added, pixels);
+  of_average_.backward(context, context(average_), context(added_), context(average_));
+  ops::global_average_pool_backward(context.stream, dx, vectors(context(average_)));
+  for (const Sequence& branch : branches_) {
+    branch.backward(context, dx_part, dy, x);
+    ops::add_in_place(context.stream, dx, dx_part);
+  }
+}
+
+DeepCamHead::DeepCamHead(Blueprint& blueprint, const DeepCamOptions& options)
+    : Layer("head", Shape{}),
+      last_(blueprint, blueprint.input()),
+      loss_(blueprint, {options.image_size, options.width()}, options.classes,
+            {options.class_weights.begin(), options.class_weights.end()}) {
+  doubling(last_, "classifier",
+           {blueprint.input()[0], options.image_size, options.width(), options.classes});
+  logits_ = blueprint.keep(last_.output_shape());
+  info_ = loss_.head(logits_);
+}
+
+void DeepCamHead::forward(const Context& context, const Tensor& x, const Tensor& /*y*/) {
+  last_.forward(context, context(logits_), x);
+  loss_.forward(context, context(logits_));
+}
+
+void DeepCamHead::backward(const Context& context, const Tensor& x, const Tensor& /*y*/,
+                           const Tensor& /*dy*/, const Tensor& dx) {
+  last_.backward(context, dx, context(logits_), x);
+}
+
+}  // namespace trireme

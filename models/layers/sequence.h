@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "models/layers/batch_norm.h"
+#include "models/layers/convolution.h"
+#include "models/layers/transposed_convolution.h"
+
+namespace trireme {
+
+// Ops on images, one after the other. Keeps the output of each but the last.
+class Sequence {
+ public:
+  // The first op reads `input`.
+  Sequence(Blueprint& blueprint, const Shape& input) : blueprint_(&blueprint), shape_(input) {}
+
+  // Converts the batch's inputs, if the compute dtype is another; has no input gradient.
+  Sequence& of_batch();
+  // Each appends an op, declared under this name.
+  Sequence& convolution(std::string_view name, std::int64_t outputs, std::int64_t window,
+                        std::int64_t stride, const FilterOptions& filter);
+  Sequence& transposed(std::string_view name, const Shape& output, std::int64_t window,
+                       const TransposedOptions& options);
+  Sequence& norm(std::string_view name, bool relu = true);
+  Sequence& relu();
+  // The sum of a 3x3 convolution of the output so far, "<name>.up", and one of a skip,
+  // "<name>.skip": that of their joined channels, without joining them.
+  Sequence& with_skip(std::string_view name, std::string_view skip, std::int64_t outputs,
+                      const FilterOptions& filter);
+
+  // Of the last op so far.
+  [[nodiscard]] const Shape& output_shape() const { return shape_; }
+  [[nodiscard]] double forward_flops() const { return flops_; }
+  void forward(const Context& context, const Tensor& y, const Tensor& x) const;
+  // Overwrites what it kept by its gradients, and dy if the last op is a norm. dx may be dy; an
+  // empty one skips the input gradient.
+  void backward(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x) const;
+
+ private:
+  struct Cast {
+    static void forward(const Context& context, const Tensor& y, const Tensor& x);
+    static void backward(const Context&, const Tensor&, const Tensor&, const Tensor&) {}
+  };
+  struct Relu {
+    static void forward(const Context& context, const Tensor& y, const Tensor& x);
+    static void backward(const Context& context, const Tensor& dx, const Tensor& dy,
+                         const Tensor& x);
+  };
+  struct WithSkip {
+    Convolution of_up, of_skip;
+    SkipId skip;
+    Activation part;  // of_skip's output
+
+    void forward(const Context& context, const Tensor& y, const Tensor& x) const;
+    void backward(const Context& context, const Tensor& dx, const Tensor& dy,
+                  const Tensor& x) const;
+  };
+  using Op = std::variant<Cast, Convolution, TransposedConvolution, BatchNorm, Relu, WithSkip>;
+  Sequence& append(Op op, const Shape& output);
+
+  Blueprint* blueprint_;  // while ops are appended
+  Shape shape_;
+  double flops_ = 0;
+  std::vector<Op> ops_;
+  std::vector<Activation> outputs_;  // of all ops but the last
+};
+
+// A layer of the chain.
+class SequenceLayer final : public Layer {
+ public:
+  using Declare = std::function<Sequence(Blueprint&)>;
+  SequenceLayer(Blueprint& blueprint, const std::string& name, const Declare& declare)
+      : SequenceLayer(name, declare(blueprint)) {}
+
+  [[nodiscard]] double forward_flops() const override { return sequence_.forward_flops(); }
+  void forward(const Context& context, const Tensor& x, const Tensor& y) override {
+    sequence_.forward(context, y, x);
+  }
+  void backward(const Context& context, const Tensor& x, const Tensor& /*y*/, const Tensor& dy,
+                const Tensor& dx) override {
+    sequence_.backward(context, dx, dy, x);
+  }
+
+ private:
+  SequenceLayer(const std::string& name, Sequence sequence)
+      : Layer(name, sequence.output_shape()), sequence_(std::move(sequence)) {}
+
+  Sequence sequence_;
+};
+
+}  // namespace trireme
