@@ -37,7 +37,7 @@ std::vector<config::Field> cosmoflow_fields() {
       COSMOFLOW_FIELD(channels, IntegerRange{1, 4096}, "channels of the images or cubes"),
       COSMOFLOW_FIELD(targets, IntegerRange{1, 4096}, "values to predict for each sample"),
       COSMOFLOW_FIELD(filters, IntegerRange{1, 4096},
-                      "channels of the first convolution; of later ones multiples of it"),
+                      "channels of the first convolution; others have multiples"),
       COSMOFLOW_FIELD(halvings, IntegerRange{1, 12},
                       "convolutions, each followed by max pooling by 2"),
       COSMOFLOW_FIELD(dense, (IntegerRange{1, 65536, {0, 8}}),
