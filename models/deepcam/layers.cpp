@@ -3,8 +3,10 @@
 
 #include <cmath>
 
+#include "models/layers/blocks.h"
 #include "runtime/ops/convolution/pooling.h"
 #include "runtime/ops/elementwise/elementwise.h"
+#include "runtime/ops/random/init.h"
 
 namespace trireme {
 namespace {
@@ -23,9 +25,14 @@ Sequence branch_of(Blueprint& blueprint, const XceptionBlockOptions& options) {
   return branch;
 }
 
-// As a batch of vectors.
-Tensor vectors(const Tensor& pixels) {
+// (B, 1, 1, C) as (B, C).
+Tensor as_vectors(const Tensor& pixels) {
   return pixels.reshaped({pixels.shape[0], pixels.shape.back()});
+}
+
+// The pixels (H W, C) of sample i.
+Tensor sample_of(const Tensor& x, std::int64_t i) {
+  return block_of(x, i, {x.shape[1] * x.shape[2], x.shape[3]});
 }
 
 }  // namespace
@@ -100,7 +107,7 @@ void XceptionBlock::backward(const Context& context, const Tensor& x, const Tens
     low_level_->backward(context, part, context.skip_gradient(*skip_), y);
     ops::add_in_place(context.stream, dy, part);
   }
-  // With ReLU dy becomes the summand's gradient; without it is.
+  // After this dy is the summand's gradient.
   norm_.backward(context, part, dy, context(convolved_), relu_ ? y : Tensor{});
   if (shortcut_) shortcut_->backward(context, dx, part, x);
   const Tensor dx_branch = shortcut_ ? context(*dx_branch_) : dx;
@@ -133,6 +140,7 @@ DeepCamPyramid::DeepCamPyramid(Blueprint& blueprint, const std::string& name, st
       {.init = Init::constant(1), .decay = false, .groups = outputs, .bias = Init::constant(0)});
   of_average_.relu().convolution("projection", outputs, 1, 1, joined);
   added_ = blueprint.scratch(of_average_.output_shape());
+  vectors_ = blueprint.scratch(of_average_.output_shape(), DType::f32);
 }
 
 double DeepCamPyramid::forward_flops() const {
@@ -142,30 +150,36 @@ double DeepCamPyramid::forward_flops() const {
   return sum;
 }
 
-// The gradient of an average is the same for all pixels, so its backward spreads what is added.
 void DeepCamPyramid::forward(const Context& context, const Tensor& x, const Tensor& y) {
-  const Tensor sum = context(sum_), part = context(part_), added = vectors(context(added_));
-  const auto pixels = static_cast<float>(x.shape[1] * x.shape[2]);
-  ops::global_average_pool_forward(context.stream, vectors(context(average_)), x);
-  of_average_.forward(context, context(added_), context(average_));
-  ops::scale_in_place(context.stream, added, pixels);
-  ops::global_average_pool_backward(context.stream, sum, added);
+  const Tensor sum = context(sum_), part = context(part_), average = context(average_);
+  const Tensor added = context(added_), vectors = context(vectors_);
   for (const Sequence& branch : branches_) {
-    branch.forward(context, part, x);
-    ops::add_in_place(context.stream, sum, part);
+    const bool first = &branch == branches_.data();
+    branch.forward(context, first ? sum : part, x);
+    if (!first) ops::add_in_place(context.stream, sum, part);
+  }
+  ops::global_average_pool_forward(context.stream, as_vectors(average), x);
+  of_average_.forward(context, added, average);
+  ops::cast(context.stream, vectors, added);
+  for (std::int64_t i = 0; i < y.shape[0]; ++i) {
+    const Tensor pixels = sample_of(sum, i);
+    ops::add_bias_residual(context.stream, pixels, pixels,
+                           vectors.range(i * y.shape[3], y.shape[3]));
   }
   norm_.forward(context, y, sum);
 }
 
-void DeepCamPyramid::backward(const Context& context, const Tensor& x, const Tensor& /*y*/,
+void DeepCamPyramid::backward(const Context& context, const Tensor& x, const Tensor& y,
                               const Tensor& dy, const Tensor& dx) {
-  const Tensor dx_part = context(dx_part_), added = vectors(context(added_));
-  const auto pixels = static_cast<float>(x.shape[1] * x.shape[2]);
+  const Tensor dx_part = context(dx_part_), average = context(average_);
+  const Tensor added = context(added_), vectors = context(vectors_);
   norm_.backward(context, dy, dy, context(sum_));
-  ops::global_average_pool_forward(context.stream, added, dy);
-  ops::scale_in_place(context.stream, added, pixels);
-  of_average_.backward(context, context(average_), context(added_), context(average_));
-  ops::global_average_pool_backward(context.stream, dx, vectors(context(average_)));
+  ops::fill_constant(context.stream, vectors, 0);
+  for (std::int64_t i = 0; i < y.shape[0]; ++i)
+    ops::column_sums(context.stream, vectors.range(i * y.shape[3], y.shape[3]), sample_of(dy, i));
+  ops::cast(context.stream, added, vectors);
+  of_average_.backward(context, average, added, average);
+  ops::global_average_pool_backward(context.stream, dx, as_vectors(average));
   for (const Sequence& branch : branches_) {
     branch.backward(context, dx_part, dy, x);
     ops::add_in_place(context.stream, dx, dx_part);

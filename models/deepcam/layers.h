@@ -75,6 +75,7 @@ class DeepCamPyramid final : public Layer {
   Activation sum_;             // norm_'s input
   Activation average_;         // (B, 1, 1, inputs)
   Activation added_;           // (B, 1, 1, outputs): what it adds to each pixel
+  Activation vectors_;         // the same in f32
   Activation part_, dx_part_;  // of a branch
 };
 

@@ -191,6 +191,17 @@ TEST(ResolveModel, ImageMustSurviveTheStages) {
               HasSubstr("model.width=8192: 8192 grows to 4194304"));
 }
 
+TEST(ResolveModel, DeepCamNeedsTwoRowsAndColumnsAfterItsHalvings) {
+  const std::string text =
+      "model: {family: deepcam, classes: 3}\ndata: {files: [a.h5], inputs: [x], target: y}\n";
+  EXPECT_EQ(refusal(text, {"model.image_width=16"}),
+            "--set model.image_width=16: 16 is one pixel after four halvings; use 17 or more");
+  EXPECT_THAT(refusal(text, {"model.class_weights=[1, 2]"}),
+              HasSubstr("2 weights for model.classes = 3; give 3 or none"));
+  EXPECT_THAT(refusal(text, {"model.filters=1025"}), HasSubstr("use 1024 or less"));
+  EXPECT_NO_THROW(static_cast<void>(resolved(text, {"model.image_size=17"})));
+}
+
 TEST(ResolveModel, KeysOfAnotherModelOrOptimizerAreRefused) {
   EXPECT_EQ(refusal(gpt, {"model.width=32"}),
             "--set model.width=32: 32 has no effect with model.family: gpt2, only with resnet; "
