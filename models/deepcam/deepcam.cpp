@@ -6,41 +6,38 @@
 
 namespace trireme {
 
-Shape DeepCamOptions::halved(std::int64_t samples, int halvings, std::int64_t of_channels) const {
-  const auto rounded_up = [&](std::int64_t extent) { return ((extent - 1) >> halvings) + 1; };
-  return {samples, rounded_up(image_size), rounded_up(width()), of_channels};
-}
-
 Chain deepcam_chain(const DeepCamOptions& options) {
   Chain chain;
+  const auto add = [&](ChainLayer layer) {
+    layer.block = true;
+    chain.push_back(std::move(layer));
+  };
   const auto sequence = [&](const std::string& name, const SequenceLayer::Declare& declare) {
-    chain.push_back(in_scope<SequenceLayer>(name, name, declare));
-    chain.back().block = true;
+    add(in_scope<SequenceLayer>(name, name, declare));
   };
   auto block = [&, blocks = 0](const XceptionBlockOptions& of) mutable {
     const std::string name = fmt::format("blocks.{}", blocks++);
-    chain.push_back(in_scope<XceptionBlock>(name, name, of));
-    chain.back().block = true;
+    add(in_scope<XceptionBlock>(name, name, of));
   };
+  const std::int64_t decoded = options.scaled(256), low_level = options.scaled(48);
+  // To the extents after this many halvings.
   const auto doubled = [&](const std::string& name, int halvings) {
-    sequence(name, [=](Blueprint& blueprint) {
-      Sequence up(blueprint, blueprint.input());
-      const std::int64_t samples = blueprint.micro_batch();
-      return doubling(up, "convolution", options.halved(samples, halvings, options.scaled(256)))
-          .norm("norm");
+    const std::int64_t height = ((options.image_size - 1) >> halvings) + 1;
+    const std::int64_t width = ((options.width() - 1) >> halvings) + 1;
+    sequence(name, [=](Sequence& up) {
+      doubling(up, "convolution", {up.output_shape()[0], height, width, decoded}).norm("norm");
     });
   };
 
-  sequence("stem", [=](Blueprint& blueprint) {
+  sequence("stem", [=](Sequence& stem) {
     const std::int64_t filters = options.filters;
-    return Sequence(blueprint, options.input(blueprint.micro_batch()))
-        .of_batch()
+    stem.of_batch(options.image_size, options.width(), options.channels)
         .convolution("convolution1", filters, 3, 2, {.init = kaiming(9 * options.channels)})
         .norm("norm1")
         .convolution("convolution2", 2 * filters, 3, 1, {.init = kaiming(9 * filters)})
         .norm("norm2");
   });
-  block({.outputs = options.scaled(128), .norms = 2, .stride = 2, .low_level = options.scaled(48)});
+  block({.outputs = options.scaled(128), .norms = 2, .stride = 2, .low_level = low_level});
   block({.outputs = options.scaled(256), .norms = 2, .stride = 2});
   block({.outputs = options.scaled(728), .norms = 2, .stride = 2});
   for (std::int64_t i = 0; i < options.middle_blocks; ++i)
@@ -48,25 +45,22 @@ Chain deepcam_chain(const DeepCamOptions& options) {
   block({.outputs = options.scaled(1024), .norms = 2, .grows_first = false, .relu = false});
   int exits = 0;
   for (const std::int64_t channels : {1536, 1536, 2048}) {
-    sequence(fmt::format("exit.{}", exits++), [=](Blueprint& blueprint) {
-      Sequence exit(blueprint, blueprint.input());
-      return separable(exit, "separable", options.scaled(channels), 1, /*dilation=*/2).norm("norm");
+    sequence(fmt::format("exit.{}", exits++), [=](Sequence& exit) {
+      separable(exit, "separable", options.scaled(channels), 1, /*dilation=*/2).norm("norm");
     });
   }
-  chain.push_back(in_scope<DeepCamPyramid>("pyramid", "pyramid", options.scaled(256)));
-  chain.back().block = true;
+  add(in_scope<DeepCamPyramid>("pyramid", "pyramid", decoded));
   doubled("up.0", 3);
   doubled("up.1", 2);
-  sequence("decoder", [=](Blueprint& blueprint) {
-    const std::int64_t channels = options.scaled(256);
-    const Init joined = uniform_over(9 * (channels + options.scaled(48)));
-    return Sequence(blueprint, blueprint.input())
-        .with_skip("convolution1", "low_level", channels, {.init = joined})
+  sequence("decoder", [=](Sequence& decoder) {
+    decoder
+        .with_skip("convolution1", "low_level", decoded,
+                   {.init = uniform_over(9 * (decoded + low_level))})
         .norm("norm1")
-        .convolution("convolution2", channels, 3, 1, {.init = uniform_over(9 * channels)})
+        .convolution("convolution2", decoded, 3, 1, {.init = uniform_over(9 * decoded)})
         .norm("norm2")
-        .convolution("convolution3", channels, 1, 1,
-                     {.init = uniform_over(channels), .bias = uniform_over(channels)});
+        .convolution("convolution3", decoded, 1, 1,
+                     {.init = uniform_over(decoded), .bias = uniform_over(decoded)});
   });
   doubled("up.2", 1);
   chain.push_back(in_scope<DeepCamHead>("", options));

@@ -29,8 +29,6 @@ struct DeepCamOptions {
   [[nodiscard]] Shape input(std::int64_t samples) const {
     return {samples, image_size, width(), channels};
   }
-  // The same after `halvings`, with other channels.
-  [[nodiscard]] Shape halved(std::int64_t samples, int halvings, std::int64_t of_channels) const;
   // The channels that are `of_32` in the reference.
   [[nodiscard]] std::int64_t scaled(std::int64_t of_32) const { return of_32 * filters / 32; }
 };

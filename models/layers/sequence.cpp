@@ -12,22 +12,24 @@ Sequence& Sequence::append(Op op, const Shape& output) {
   return *this;
 }
 
-Sequence& Sequence::of_batch() {
+Sequence& Sequence::of_batch(std::int64_t height, std::int64_t width, std::int64_t channels) {
+  shape_ = {blueprint_->micro_batch(), height, width, channels};
   return blueprint_->compute() == DType::f32 ? *this : append(Cast{}, shape_);
 }
 
 Sequence& Sequence::convolution(std::string_view name, std::int64_t outputs, std::int64_t window,
                                 std::int64_t stride, const FilterOptions& filter) {
-  const Convolution op(*blueprint_, name, shape_, outputs, window, stride, filter);
+  Convolution op(*blueprint_, name, shape_, outputs, window, stride, filter);
+  const Shape output = op.output_shape();
   flops_ += op.forward_flops();
-  return append(op, op.output_shape());
+  return append(std::move(op), output);
 }
 
 Sequence& Sequence::transposed(std::string_view name, const Shape& output, std::int64_t window,
                                const TransposedOptions& options) {
-  const TransposedConvolution op(*blueprint_, name, shape_.back(), output, window, options);
+  TransposedConvolution op(*blueprint_, name, shape_.back(), output, window, options);
   flops_ += op.forward_flops();
-  return append(op, output);
+  return append(std::move(op), output);
 }
 
 Sequence& Sequence::norm(std::string_view name, bool relu) {
@@ -42,11 +44,12 @@ Sequence& Sequence::with_skip(std::string_view name, std::string_view skip, std:
                               const FilterOptions& filter) {
   const auto scope = blueprint_->scope(name);
   const OpenSkip taken = blueprint_->take(skip);
-  const Convolution of_up(*blueprint_, "up", shape_, outputs, 3, 1, filter);
-  const Convolution of_skip(*blueprint_, "skip", taken.skip.shape, outputs, 3, 1, filter);
+  Convolution of_up(*blueprint_, "up", shape_, outputs, 3, 1, filter);
+  Convolution of_skip(*blueprint_, "skip", taken.skip.shape, outputs, 3, 1, filter);
+  const Shape sum = of_up.output_shape();
   flops_ += of_up.forward_flops() + of_skip.forward_flops();
-  const Shape& sum = of_up.output_shape();
-  return append(WithSkip{of_up, of_skip, taken.id, blueprint_->scratch(sum)}, sum);
+  return append(WithSkip{std::move(of_up), std::move(of_skip), taken.id, blueprint_->scratch(sum)},
+                sum);
 }
 
 void Sequence::Cast::forward(const Context& context, const Tensor& y, const Tensor& x) {

@@ -19,8 +19,9 @@ class Sequence {
   // The first op reads `input`.
   Sequence(Blueprint& blueprint, const Shape& input) : blueprint_(&blueprint), shape_(input) {}
 
-  // Converts the batch's inputs, if the compute dtype is another; has no input gradient.
-  Sequence& of_batch();
+  // The first op of a chain reads the batch's images of this size in the compute dtype, without an
+  // input gradient.
+  Sequence& of_batch(std::int64_t height, std::int64_t width, std::int64_t channels);
   // Each appends an op, declared under this name.
   Sequence& convolution(std::string_view name, std::int64_t outputs, std::int64_t window,
                         std::int64_t stride, const FilterOptions& filter);
@@ -73,9 +74,10 @@ class Sequence {
 // A layer of the chain.
 class SequenceLayer final : public Layer {
  public:
-  using Declare = std::function<Sequence(Blueprint&)>;
+  // Appends the ops.
+  using Declare = std::function<void(Sequence&)>;
   SequenceLayer(Blueprint& blueprint, const std::string& name, const Declare& declare)
-      : SequenceLayer(name, declare(blueprint)) {}
+      : SequenceLayer(name, declared(blueprint, declare)) {}
 
   [[nodiscard]] double forward_flops() const override { return sequence_.forward_flops(); }
   void forward(const Context& context, const Tensor& x, const Tensor& y) override {
@@ -87,6 +89,11 @@ class SequenceLayer final : public Layer {
   }
 
  private:
+  static Sequence declared(Blueprint& blueprint, const Declare& declare) {
+    Sequence sequence(blueprint, blueprint.input());
+    declare(sequence);
+    return sequence;
+  }
   SequenceLayer(const std::string& name, Sequence sequence)
       : Layer(name, sequence.output_shape()), sequence_(std::move(sequence)) {}
 
