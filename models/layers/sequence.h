@@ -38,8 +38,8 @@ class Sequence {
   [[nodiscard]] const Shape& output_shape() const { return shape_; }
   [[nodiscard]] double forward_flops() const { return flops_; }
   void forward(const Context& context, const Tensor& y, const Tensor& x) const;
-  // Overwrites what it kept by its gradients, and dy if the last op is a norm. dx may be dy; an
-  // empty one skips the input gradient.
+  // Overwrites what it kept by its gradients, and dy if the last op is a norm. dx may be x if the
+  // first op is a convolution; an empty one skips the input gradient.
   void backward(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x) const;
 
  private:
