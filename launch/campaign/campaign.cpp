@@ -443,8 +443,9 @@ void Campaign::finish(Attempt& attempt, const JobReport& report) {
   attempt.code =
       report.code.value_or(attempt.asked_to_stop > 0 ? static_cast<int>(ExitCode::requeue)
                                                      : static_cast<int>(ExitCode::communication));
-  attempt.to_step =
-      attempt.code == 0 ? state_.steps : std::max(progress.checkpoint, attempt.from_step);
+  // A run may reach its target before its last step.
+  const std::int64_t last = progress.step > 0 ? progress.step : state_.steps;
+  attempt.to_step = attempt.code == 0 ? last : std::max(progress.checkpoint, attempt.from_step);
   attempt.step_seconds = progress.step_seconds;
   if (attempt.first_step == 0 && progress.step_seconds > 0) attempt.first_step = attempt.ended;
   const Outcome outcome = attempt.code == 0                     ? Outcome::done

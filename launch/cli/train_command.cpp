@@ -4,11 +4,13 @@
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
 
+#include <chrono>
 #include <memory>
 #include <utility>
 
 #include "launch/cli/number_check.h"
 #include "launch/cli/shared_options.h"
+#include "launch/engine/state/starting_point.h"
 #include "launch/job/requested_config.h"
 #include "launch/job/train_reports.h"
 #include "launch/plan/choose_layout.h"
@@ -53,6 +55,7 @@ void train(const TrainArguments& arguments, const std::vector<std::string>& comm
   if (arguments.config.empty())
     fail(ExitCode::config, "trireme train: no config file given; see trireme train --help");
   const SignalRequests signals;  // before anything slow
+  const auto began = std::chrono::system_clock::now();
   const RankProcess process;
   auto [given, where, requested] =
       load_requested(arguments.config, arguments.overrides, process.mpi.size());
@@ -61,7 +64,7 @@ void train(const TrainArguments& arguments, const std::vector<std::string>& comm
   if (given.parallel.pipeline == 1 && !given.parallel.search && !given.device.share)
     load_kernels_when_used();
   if (given.parallel.search) given = choose_layout(process, given, where);
-  const Config config = resolve_config(given, process.environment(), &where);
+  Config config = resolve_config(given, process.environment(), &where);
   if (arguments.print_config) {
     if (process.mpi.rank() == 0) fmt::print("{}", to_yaml(config, &where));
     return;
@@ -69,10 +72,11 @@ void train(const TrainArguments& arguments, const std::vector<std::string>& comm
   if (arguments.until > config.train.steps)
     fail(ExitCode::config, "--until: {} is beyond train.steps = {}; give a step of the run",
          arguments.until, config.train.steps);
+  config = with_drawn_seed(process, std::move(config), arguments.start);
   try {
     const StopReason stopped =
         run_and_report(process, config, {.start = arguments.start, .until = arguments.until},
-                       {command_line, requested, arguments.split_times});
+                       {command_line, requested, arguments.split_times, began});
     if (stopped != StopReason::none && stopped != StopReason::reached)
       throw CLI::RuntimeError(static_cast<int>(ExitCode::requeue));
   } catch (const OutOfMemory& lack) {

@@ -64,7 +64,8 @@ Config read_config(const RankProcess& process, const std::string& file,
 
 Engine::Engine(const RankProcess& process, const Config& resolved, Purpose purpose,
                EngineParts parts)
-    : Engine(open_resources(process, resolved, purpose == Purpose::train), resolved, purpose,
+    : Engine(open_resources(process, resolved, purpose == Purpose::train),
+             purpose == Purpose::train ? with_drawn_seed(process, resolved) : resolved, purpose,
              std::move(parts)) {}
 
 Engine::Engine(RankResources resources, const Config& resolved, Purpose purpose, EngineParts parts)
@@ -77,6 +78,7 @@ Engine::Engine(RankResources resources, const Config& resolved, Purpose purpose,
                parts_.model ? &*parts_.model : nullptr,
                purpose == Purpose::generate ? decode_shape(resolved, parts_.text_capacity)
                                             : DecodeShape{}) {
+  data_opened_ = std::chrono::system_clock::now();
   if (purpose == Purpose::train && reads_data()) open_training_data();
 }
 

@@ -30,6 +30,7 @@
 // (comm/mpi.h).
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -75,7 +76,8 @@ struct TrainingParts {
   std::optional<Checkpointing> checkpoints{};
   std::optional<ValidationPass> validation{};  // if there is validation data
   std::unique_ptr<BatchSource> batches{};
-  std::int64_t done = 0;  // steps, including earlier starts
+  std::int64_t done = 0;                   // steps, including earlier starts
+  std::optional<ReachedTarget> reached{};  // by the last evaluation of run(), which ends there
 };
 
 struct RunRequest {
@@ -196,6 +198,7 @@ class Engine {
   int local_rank_ = -1;                   // -1: unknown
   std::optional<StepRequests> requests_;  // for run()
   bool open_ = false;
+  std::chrono::system_clock::time_point data_opened_{};
 };
 
 }  // namespace trireme

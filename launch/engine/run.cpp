@@ -64,7 +64,12 @@ bool Engine::is_finished(RunObserver& observer, std::int64_t until) const {
     return true;
   }
   if (start.lacks_weights) observer.weights_missing(*start.checkpoint);
-  if (leader) {
+  if (leader && start.reached) {
+    log::get("train").info("{} stopped: {} at step {} (train.stop_at): nothing is left to do",
+                           config.run.directory,
+                           describe(config.train.stop_at, start.reached->value),
+                           std::max(start.step(), start.finished));
+  } else if (leader) {
     log::get("train").info("{} has done {} of train.steps = {}: nothing is left to do",
                            config.run.directory, std::max(start.step(), start.finished),
                            config.train.steps);
@@ -77,7 +82,8 @@ TrainingStart Engine::run_start() const {
                       .again = start_ && start_->again && !start_->overwrite,
                       .done = steps_done(),
                       .hosts = gather_texts(*session_.world, host_name()),
-                      .facts = run_facts(session_.config, most_crowded(*session_.world))};
+                      .facts = run_facts(session_.config, most_crowded(*session_.world)),
+                      .data_opened = data_opened_};
   start.facts.hosts = static_cast<int>(std::set(start.hosts.begin(), start.hosts.end()).size());
   return start;
 }

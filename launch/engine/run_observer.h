@@ -3,6 +3,7 @@
 // (launch/job/train_reports.h); a program overrides the ones it needs.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -29,6 +30,8 @@ struct TrainingStart {
   std::int64_t done = 0;  // steps of earlier starts
   std::vector<std::string> hosts{};  // by rank
   RunFacts facts{};                  // for advice
+  // Nothing of the training data was read before.
+  std::chrono::system_clock::time_point data_opened{};
 };
 
 // The sinks of rank 0, which outlive the run; null: no output.
@@ -43,8 +46,10 @@ struct RunSinks {
 // Results of a run's steps.
 struct TrainingEnd {
   const TrainingStart& start;
-  StopReason stopped = StopReason::none;  // none: ran to the last step
-  double final_loss = 0;                  // of the last step
+  std::int64_t done = 0;                   // steps, including earlier starts
+  std::optional<ReachedTarget> reached{};  // the last evaluation's, if it passed train.stop_at
+  StopReason stopped = StopReason::none;   // none: ran to its end
+  double final_loss = 0;                   // of the last step
   double wall_seconds = 0, evaluation_seconds = 0;
   double checkpoint_after_seconds = 0;  // this rank waited for checkpoints after the last step
   MachineLoad load{};                   // of this rank's host
@@ -73,7 +78,8 @@ class RunObserver {
   // `done` steps were started; the last may still run (StepEngine::settle() waits for it).
   // Collective.
   virtual void after_step(std::int64_t /*done*/) {}
-  // Evaluations of train.eval_every and of the last step, equal on every rank. Local.
+  // Evaluations of train.eval_every or eval_every_samples, and of the last step, equal on every
+  // rank. Local.
   virtual void evaluated(std::int64_t /*done*/, const EvaluationResult& /*result*/) {}
   // On rank 0: digests of all tensors, by name (telemetry.tensor_digests).
   virtual void digests(std::int64_t /*done*/, const std::map<std::string, std::string>& /*all*/) {}

@@ -41,7 +41,7 @@ void log_start(const Session& session, const Dataset& dataset) {
   }
   const BatchRamp ramp = batch_ramp(config.train);
   log::get("train").info(
-      "{} samples in {}; {} steps of {}{} samples", dataset.size(),
+      "seed {}; {} samples in {}; {} steps of {}{} samples", config.run.seed.value, dataset.size(),
       describe_training_data(config, dataset), config.train.steps,
       ramp.phases().size() == 1 ? "" : fmt::format("{} to ", ramp.phases().front().size),
       config.train.global_batch);

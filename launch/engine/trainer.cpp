@@ -11,6 +11,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/test_hooks.h"
 #include "runtime/comm/watchdog/step_watch.h"
+#include "runtime/config/batch_ramp.h"
 #include "runtime/config/rules/rules.h"
 #include "runtime/telemetry/certificate/certificate.h"
 #include "runtime/telemetry/run_directory.h"
@@ -84,6 +85,8 @@ void Trainer::run() {
 
 TrainingEnd Trainer::ending() const {
   return {.start = start_,
+          .done = parts_.done,
+          .reached = parts_.reached,
           .stopped = stopped_,
           .final_loss = final_loss_,
           .wall_seconds = wall_seconds_,
@@ -136,10 +139,9 @@ void Trainer::run(std::int64_t step) {
 
 bool Trainer::between_steps(std::int64_t done) {
   checkpoint_after_seconds_ = 0;
-  const bool final_step = done == config_.train.steps;
-  const std::int64_t eval_every = config_.train.eval_every;
+  bool final_step = done == config_.train.steps;
   const bool evaluate_now =
-      parts_.validation && (final_step || (eval_every > 0 && done % eval_every == 0));
+      parts_.validation && (final_step || evaluation_is_due(config_.train, done));
   const bool digest_every_step = config_.telemetry.tensor_digests;
   // A step is reported while the next one runs, unless the run stops or looks at the weights here.
   if (final_step || evaluate_now || digest_every_step) {
@@ -152,6 +154,10 @@ bool Trainer::between_steps(std::int64_t done) {
   if (digest_every_step) digest_tensors(done);
   if (!test_rests(done - 1)) observer_.after_step(done);
   if (evaluate_now) evaluate(done);
+  if (parts_.reached && !final_step) {
+    final_step = true;
+    if (state_.replicas && !compares_replicas(done)) compare_replicas(done);
+  }
   if (!final_step) {
     engine_.check();
     keep_times();
@@ -167,7 +173,7 @@ bool Trainer::between_steps(std::int64_t done) {
   }
   // The last state is saved to disk.
   if (decision.memory_copy && !final_step) save(done, SaveTo::memory);
-  if (decision.stop == StopReason::none || final_step) return true;
+  if (decision.stop == StopReason::none || final_step) return !final_step;
   stopped_ = decision.stop;
   settle_reports(done);
   return false;
@@ -187,8 +193,11 @@ void Trainer::settle_reports(std::int64_t end) {
 void Trainer::check_replicas(std::int64_t done) {
   if (!state_.replicas) return;
   state_.replicas->finish();
-  if (done % config_.train.divergence_check_every != 0 && done != config_.train.steps) return;
-  compare_replicas(done);
+  if (compares_replicas(done)) compare_replicas(done);
+}
+
+bool Trainer::compares_replicas(std::int64_t done) const {
+  return done % config_.train.divergence_check_every == 0 || done == config_.train.steps;
 }
 
 void Trainer::compare_replicas(std::int64_t done) {
@@ -337,6 +346,30 @@ void Trainer::evaluate(std::int64_t done) {
   steps_.note_pause(TimePart::evaluation, 1e3 * seconds);
   if (leader_) write_evaluation(done, result, seconds);
   observer_.evaluated(done, result);
+  if (config_.train.stop_at.given()) judge_target(done, result);
+}
+
+// An evaluation's result has the same bits on every rank.
+void Trainer::judge_target(std::int64_t done, const EvaluationResult& result) {
+  const StopTarget& target = config_.train.stop_at;
+  const Qualities quality = qualities_of(engine_.session().traits().targets.kind, result);
+  std::optional<double> value;
+  if (target.metric == loss_metric) value = result.loss;
+  for (const Quality& one : qualities)
+    if (target.metric == one.key) value = quality.*one.value;
+  if (!value)  // a program's own model
+    fail(ExitCode::config, "train.stop_at: the model's evaluations have no {}", target.metric);
+  const bool measured = result.targets > 0;
+  if (measured && target.passed_by(*value)) {
+    parts_.reached = ReachedTarget{target.metric, *value};
+    if (parts_.checkpoints) parts_.checkpoints->note_reached(*parts_.reached);
+    if (leader_)
+      log::get("train").info("stopped: {} at step {} (train.stop_at)", describe(target, *value),
+                             done);
+  } else if (leader_ && done == config_.train.steps) {
+    log::get("train").warn("train.stop_at: {} at the last step, train.steps = {}",
+                           describe(target, *value), done);
+  }
 }
 
 void Trainer::write_evaluation(std::int64_t done, const EvaluationResult& result, double seconds) {

@@ -46,6 +46,8 @@ class Trainer {
   void save(std::int64_t done, SaveTo to);
   void evaluate(std::int64_t done);
   void write_evaluation(std::int64_t done, const EvaluationResult& result, double seconds);
+  void judge_target(std::int64_t done, const EvaluationResult& result);
+  [[nodiscard]] bool compares_replicas(std::int64_t done) const;
 
   Engine& engine_;
   const Config& config_;

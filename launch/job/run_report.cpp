@@ -39,6 +39,7 @@ CertificateStart certified_start(const RunDirectory& directory, const Config& co
           .user_config = file_digest(RunDirectory::user_config_in(config.run.directory)),
           .environment = file_digest(RunDirectory::environment_in(config.run.directory)),
           .data = digest_text(data),
+          .seed = config.run.seed,
           .program = build_text(),
           .binary = file_digest("/proc/self/exe"),
           .libraries = environment.libraries,

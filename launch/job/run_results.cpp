@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launch/engine/state/loaded_weights.h"
+#include "launch/engine/state/starting_point.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/files/names.h"
@@ -33,15 +34,16 @@ TensorDigests digests_of(std::span<const WholeTensor> tensors) {
 // Weights before averages: on a disk without room for both, find_start notices the missing
 // averages.
 void write_weights(const std::string& run, std::span<const WholeTensor> weights,
-                   std::span<const WholeTensor> averages, std::int64_t step) {
-  const auto metadata = weights_metadata(step);
+                   std::span<const WholeTensor> averages, std::int64_t step,
+                   const std::optional<ReachedTarget>& reached) {
+  const auto metadata = weights_metadata(step, reached);
   save_weights(RunDirectory::weights_in(run), weights, metadata);
   if (!averages.empty()) save_weights(RunDirectory::averages_in(run), averages, metadata);
 }
 
 }  // namespace
 
-void write_results(Session& session, const TrainingState& trained, double final_loss,
+void write_results(Session& session, const TrainingState& trained, const TrainingEnd& ending,
                    Reporter* reporter) {
   const AverageWeights& average = trained.average;
   const auto weights = gather_weights(session);
@@ -50,13 +52,13 @@ void write_results(Session& session, const TrainingState& trained, double final_
   const bool layout = session.config.reproducibility == Reproducibility::layout;
   const std::string state = layout ? optimizer_digest(session, trained.engine.optimizer()) : "";
   if (reporter == nullptr) return;
-  const std::int64_t step = session.config.train.steps;
+  const std::int64_t step = ending.done;
   const std::string digest = digest_of(weights);
   reporter->certificate.weights(step, digest, digests_of(weights), digests_of(averages));
-  write_weights(reporter->directory.path(), weights, averages, step);
+  write_weights(reporter->directory.path(), weights, averages, step, ending.reached);
   log::get("train").info("weights written to {}", reporter->directory.weights_path());
   log::get("train").info("final loss {:.4f} (of step {}; exact bits {:a}), weights xxh3 {}{}{}",
-                         final_loss, step, final_loss, digest,
+                         ending.final_loss, step, ending.final_loss, digest,
                          layout ? ", optimizer state xxh3 " : "", state);
 }
 
@@ -71,7 +73,7 @@ void write_results(Session& session, const FoundCheckpoint& end) {
     if (std::filesystem::exists(path) && read_certificate(path).weights_step == 0)
       Certificate(path, end.step)
           .weights(end.step, digest_of(tensors), digests_of(tensors), digests_of(averages));
-    write_weights(run, tensors, averages, end.step);
+    write_weights(run, tensors, averages, end.step, reached_in(end));
     log::get("train").info(
         "weights of {} written to {}, because an earlier start ended before it wrote them",
         end.path, RunDirectory::weights_in(run));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "launch/engine/memory_plan.h"
+#include "launch/engine/run_observer.h"
 #include "launch/engine/training_state.h"
 #include "launch/job/run_report.h"
 #include "runtime/checkpoint/restore/verify.h"
@@ -11,7 +12,7 @@
 namespace trireme {
 
 // Writes the files of the run directory if there is a `reporter` (rank 0; else null). Collective.
-void write_results(Session& session, const TrainingState& trained, double final_loss,
+void write_results(Session& session, const TrainingState& trained, const TrainingEnd& ending,
                    Reporter* reporter);
 // The same files from the checkpoint of the run's end, if it was killed before it wrote them.
 // Collective.

@@ -67,6 +67,10 @@ RunSinks TrainReports::open(const TrainingStart& start) {
   if (const std::string base = config_of_weights(config.train.initial_weights);
       !base.empty() && start.done == 0)
     take_along(parent_directory(base), config.run.directory);
+  if (!config.telemetry.mllog.empty()) {
+    mllog_.emplace(engine_, start, request_.began);
+    reporter_->sinks.add(*mllog_);
+  }
   reporter_->sinks.check_first([this] { engine_.require_run(); });
   reporter_->warn(
       config, start.hosts, [&parts](std::int64_t step) { return parts.sampler->samples(step - 1); },
@@ -99,10 +103,10 @@ void TrainReports::write_end(const TrainingEnd& ending) {
     log::get("train").info("step time: predicted {:.1f} ms, measured {:.1f} ms on average",
                            1e3 * *planned_.seconds,
                            1e3 * (ending.wall_seconds - ending.evaluation_seconds) /
-                               static_cast<double>(config.train.steps - ending.start.done));
+                               static_cast<double>(ending.done - ending.start.done));
   const std::uint64_t peak = peak_memory_of_any_rank(session);
   const HostLoad load = most_loaded(*session.world, ending.load);
-  write_results(session, state, ending.final_loss, reporter_.get());
+  write_results(session, state, ending, reporter_.get());
   // In other modes a later run would differ if this one used the library's suggestion.
   if (config.device.autotune != "off" && config.reproducibility == Reproducibility::fast)
     complete_tuned_gemms(*session.world, *session.streams.compute, config.device.autotune);
@@ -117,16 +121,18 @@ void TrainReports::write_end(const TrainingEnd& ending) {
   session.world->barrier();  // the last wait with a deadline
   if (!reporter_) return;
   reporter_->exporters.finish(RunEnd::done);
-  reporter_->ranks.end({.step = config.train.steps,
-                        .wall_seconds = ending.wall_seconds,
-                        .evaluation_seconds = ending.evaluation_seconds,
-                        .checkpoint_after_seconds = ending.checkpoint_after_seconds,
-                        .peak_memory_bytes = peak,
-                        .bubble = bubble,
-                        .decoded_again = reading.decoded_again,
-                        .load = load,
-                        .trials = std::move(trials),
-                        .time = std::chrono::system_clock::now()});
+  reporter_->ranks.end(
+      {.step = ending.done,
+       .reached = ending.reached ? describe(config.train.stop_at, ending.reached->value) : "",
+       .wall_seconds = ending.wall_seconds,
+       .evaluation_seconds = ending.evaluation_seconds,
+       .checkpoint_after_seconds = ending.checkpoint_after_seconds,
+       .peak_memory_bytes = peak,
+       .bubble = bubble,
+       .decoded_again = reading.decoded_again,
+       .load = load,
+       .trials = std::move(trials),
+       .time = std::chrono::system_clock::now()});
   reporter_->console.finish(reporter_->ranks.fold().summary());
 }
 

@@ -10,6 +10,7 @@
 
 #include "launch/engine/engine.h"
 #include "launch/engine/session.h"
+#include "launch/job/mllog.h"
 #include "launch/job/run_report.h"
 #include "launch/job/snapshots.h"
 #include "launch/plan/layout_plan.h"
@@ -20,8 +21,9 @@ namespace trireme {
 
 struct ReportRequest {
   std::vector<std::string> command_line;
-  std::string requested;     // for config.user.yaml (requested_config.h)
-  bool split_times = false;  // write time_split.jsonl
+  std::string requested;                          // for config.user.yaml (requested_config.h)
+  bool split_times = false;                       // write time_split.jsonl
+  std::chrono::system_clock::time_point began{};  // the process
 };
 
 class TrainReports final : public RunObserver {
@@ -50,6 +52,7 @@ class TrainReports final : public RunObserver {
   ReportRequest request_;
   std::unique_ptr<Reporter> reporter_;  // null but on rank 0
   std::optional<Snapshots> snapshots_;
+  std::optional<MlLog> mllog_;  // likewise
 };
 
 // Settings that would have made a run faster, of a run that has ended: those of its loader from

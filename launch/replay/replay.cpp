@@ -90,12 +90,16 @@ Config replay_config(const RankProcess& process, const ReplayRequest& request,
       "telemetry.histograms_every=0",
       "telemetry.prometheus_port=0",
       "telemetry.trace=''",
+      "telemetry.mllog=",
+      "telemetry.mllog_benchmark=none",
       "checkpoint.every_steps=0",
       "checkpoint.every_minutes=0",
       "checkpoint.in_memory_every_steps=0",
       "data.stage=",
       "data.validation_path=",
       "train.eval_every=0",
+      "train.eval_every_samples=0",
+      "train.stop_at={}",
       "run.deadline_minutes=0"};
   if (std::ranges::any_of(request.overrides, is_of_layout) ||
       was.data * was.tensor * was.pipeline != ranks) {

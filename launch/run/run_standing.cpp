@@ -56,6 +56,9 @@ void judge_ended(const RunSigns& signs, RunStanding& standing) {
   } else if (log_end.starts_with("[error]") || log_end.starts_with("[critical]")) {
     standing.status = RunStatus::failed;
     standing.text = log_end;
+  } else if (!signs.reached.empty()) {
+    standing.status = RunStatus::finished;
+    standing.text = fmt::format("stopped: {} at step {}", signs.reached, signs.step);
   } else if (all && (signs.came_to_its_end || has(signs, "weights.safetensors"))) {
     standing.status = RunStatus::finished;
   } else {

@@ -17,7 +17,7 @@ enum class RunStatus : std::uint8_t {
   starting,  // no step yet
   running,
   stale,     // no line for much longer than a step
-  finished,  // all steps are done, or those of --until
+  finished,  // all steps are done, or those of --until, or train.stop_at is reached
   stopped,   // with a checkpoint, to be continued
   failed,    // with an error
   ended      // unknown end: killed, or its host is gone
@@ -33,6 +33,7 @@ struct RunSigns {
   std::int64_t step = 0;         // the last one; 0: none yet
   std::int64_t steps = 0;        // train.steps; 0: unknown
   bool came_to_its_end = false;  // in the last start, from ranks.jsonl
+  std::string reached{};         // the target that ended it, from there too
   double step_ms = std::numeric_limits<double>::quiet_NaN();  // recently
   double evaluation_seconds = 0;                              // of the last one
   bool on_this_host = false;                                  // its last start was on this host

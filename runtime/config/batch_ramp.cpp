@@ -112,6 +112,16 @@ BatchRamp batch_ramp(const TrainConfig& train) {
   return {points, train.batch_ramp_form};
 }
 
+bool evaluation_is_due(const TrainConfig& train, std::int64_t done) {
+  if (train.eval_every > 0) return done % train.eval_every == 0;
+  if (train.eval_every_samples == 0) return false;
+  const BatchRamp ramp = batch_ramp(train);
+  const auto passed = [&](std::int64_t steps) {
+    return ramp.samples_before(steps) / train.eval_every_samples;
+  };
+  return passed(done) > passed(done - 1);
+}
+
 BatchRamp context_ramp(const TrainConfig& train) {
   std::string problem;
   return {ramp_points(train.context_ramp, problem), RampForm::stepwise};

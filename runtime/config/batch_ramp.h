@@ -60,6 +60,8 @@ class BatchRamp {
 // For a checked config; a constant size if it has no ramp.
 struct TrainConfig;
 [[nodiscard]] BatchRamp batch_ramp(const TrainConfig& train);
+// Whether train.eval_every or train.eval_every_samples asks for an evaluation after `done` steps.
+[[nodiscard]] bool evaluation_is_due(const TrainConfig& train, std::int64_t done);
 // For a config with train.context_ramp: sequence lengths in tokens instead of samples.
 [[nodiscard]] BatchRamp context_ramp(const TrainConfig& train);
 

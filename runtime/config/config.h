@@ -21,14 +21,27 @@
 
 #include "runtime/config/choices.h"
 #include "runtime/config/data_source.h"
+#include "runtime/config/mlperf.h"
 #include "runtime/config/model_config.h"
 #include "runtime/config/optimizer_config.h"
+#include "runtime/config/stop_target.h"
 
 namespace trireme {
 
+// A number, or one to be drawn when the run starts first (with_drawn_seed).
+struct Seed {
+  static constexpr std::string_view clock = "clock";
+  std::uint64_t value = 1234;
+  bool from_clock = false;
+
+  Seed& operator=(std::uint64_t number) { return *this = Seed{.value = number}; }
+  operator std::uint64_t() const { return value; }  // NOLINT(google-explicit-constructor)
+  friend bool operator==(const Seed&, const Seed&) = default;
+};
+
 struct RunConfig {
   std::string directory = "runs/run";
-  std::uint64_t seed = 1234;
+  Seed seed;
   double deadline_minutes = 0;
   friend bool operator==(const RunConfig&, const RunConfig&) = default;
 };
@@ -130,9 +143,11 @@ struct TrainConfig {
   double huber_delta = 1;
   double label_smoothing = 0.0;
   double z_loss = 0.0;
-  double ema_decay = 0.0;         // 0 = no average
-  std::int64_t eval_every = 0;    // 0 = only at the end
-  std::int64_t eval_batches = 0;  // 0 = the whole validation set
+  double ema_decay = 0.0;               // 0 = no average
+  std::int64_t eval_every = 0;          // 0 = only at the end
+  std::int64_t eval_every_samples = 0;  // instead of eval_every
+  std::int64_t eval_batches = 0;        // 0 = the whole validation set
+  StopTarget stop_at;
   std::int64_t log_every = 10;
   std::int64_t non_finite_limit =
       1;  // steps with a NaN or infinite loss before the run stops with exit code 6
@@ -187,6 +202,9 @@ struct TelemetryConfig {
   std::int64_t weight_digests = 32;
   bool tensor_digests = false;  // and behind every step that of each tensor
   std::string trace;            // steps, "10-12" or "10" (rules/rules.h); "" = none
+  std::string mllog;            // a file in run.directory for MLPerf's lines; "" = none
+  MlperfBenchmark mllog_benchmark = MlperfBenchmark::none;
+  std::vector<std::string> mllog_submitter;  // organization, platform, division, status
   friend bool operator==(const TelemetryConfig&, const TelemetryConfig&) = default;
 };
 

@@ -38,7 +38,9 @@ std::vector<Field> run_and_device_fields() {
   return {
       FIELD(run.directory, Text{.may_be_empty = false},
             "where the run writes its config, metrics and weights"),
-      FIELD(run.seed, Free{}, "key of every random number: init, dropout, shuffle, augmentation"),
+      FIELD(run.seed, Free{},
+            "key of every random number: init, dropout, shuffle, augmentation; clock = drawn by "
+            "rank 0 when the run starts first, and kept in config.yaml"),
       FIELD(run.deadline_minutes, NumberRange{.high = year_of_minutes},
             "stop with a checkpoint and exit code 75 after this long; 0 = no deadline"),
       FIELD(device.type, one_of<DeviceChoice>(),
@@ -296,8 +298,14 @@ std::vector<Field> train_fields() {
       FIELD(train.ema_decay, below_one, "decay of the averaged weights; 0 = no average"),
       FIELD(train.eval_every, IntegerRange{0, many},
             "steps between evaluations; 0 = only at the end"),
+      FIELD(train.eval_every_samples, IntegerRange{0, many},
+            "instead of train.eval_every: evaluate after each step whose samples reach or pass a "
+            "multiple of this; 0 = none"),
       FIELD(train.eval_batches, IntegerRange{0, many},
-            "global batches per evaluation; 0 = the whole validation set"),
+            "global batches per evaluation, the first of the validation set; 0 = all of it"),
+      FIELD(train.stop_at, Free{},
+            "{metric: NAME, below: X} or {metric: NAME, above: X}: the run ends at the first "
+            "evaluation whose eval_loss, accuracy, mae or mean_iou passes X; {} = never"),
       FIELD(train.log_every, IntegerRange{1, many}, "steps between console lines"),
       FIELD(train.non_finite_limit, IntegerRange{1, 1'000'000},
             "consecutive steps with a NaN or infinite loss or gradient, all skipped, after which "
@@ -438,6 +446,12 @@ std::vector<Field> telemetry_fields() {
       FIELD(telemetry.trace, Text{},
             "steps to trace on all ranks, such as 10-12 or 10, into run.directory/trace; \"\" = "
             "none"),
+      FIELD(telemetry.mllog, Text{},
+            "file in run.directory for the log of MLPerf (:::MLLOG); \"\" = none"),
+      FIELD(telemetry.mllog_benchmark, one_of<MlperfBenchmark>(),
+            "MLPerf's benchmark, whose keys its log has"),
+      FIELD(telemetry.mllog_submitter, (Text{.items = {0, 4}}),
+            "[organization, platform, open or closed, onprem, cloud, preview or research]"),
   };
 }
 

@@ -35,9 +35,10 @@ class ChoiceSlot {
 };
 
 // The member of a Config behind a key.
-using Slot = std::variant<bool*, std::int64_t*, std::uint64_t*, double*, std::string*,
-                          std::vector<std::int64_t>*, std::vector<double>*, std::array<double, 2>*,
-                          std::vector<std::string>*, std::vector<NamedSource>*, ChoiceSlot>;
+using Slot =
+    std::variant<bool*, std::int64_t*, std::uint64_t*, Seed*, double*, std::string*,
+                 std::vector<std::int64_t>*, std::vector<double>*, std::array<double, 2>*,
+                 std::vector<std::string>*, std::vector<NamedSource>*, StopTarget*, ChoiceSlot>;
 
 // Lengths allowed for a list; ignored for a single value.
 struct Items {
@@ -45,7 +46,7 @@ struct Items {
   std::size_t max = 0;
 };
 
-struct Free {};  // booleans, seeds: whatever the type can hold
+struct Free {};  // booleans, seeds, targets: whatever the type can hold
 struct Text {
   bool may_be_empty = true;
   Items items{};       // a list of one may be written without brackets

@@ -72,9 +72,14 @@ void ignore_conditional(const KeyTable& keys, Config& config, Provenance& where)
 
 void settle_overridden(const KeyTable& keys, Config& config, Provenance& where) {
   ignore_conditional(keys, config, where);
-  if (!config.data.has_validation() && config.train.eval_every > 0 &&
-      met_by(where, "data.validation_path", "train.eval_every"))
-    ignore(keys, field_of(keys, "train.eval_every"), "data.validation_path", config, where);
+  const TrainConfig& train = config.train;
+  const std::pair<std::string_view, bool> measured[] = {
+      {"train.eval_every", train.eval_every > 0},
+      {"train.eval_every_samples", train.eval_every_samples > 0},
+      {"train.stop_at", train.stop_at.given()}};
+  for (const auto& [key, given] : measured)
+    if (given && !config.data.has_validation() && met_by(where, "data.validation_path", key))
+      ignore(keys, field_of(keys, key), "data.validation_path", config, where);
   if (config.optimizer.momentum == 0 && config.optimizer.nesterov &&
       met_by(where, "optimizer.momentum", "optimizer.nesterov"))
     ignore(keys, field_of(keys, "optimizer.nesterov"), "optimizer.momentum", config, where);

@@ -21,6 +21,8 @@ std::string any_unsigned() {
   return fmt::format("0 to {}", std::numeric_limits<std::uint64_t>::max());
 }
 
+constexpr double any_target = 1e30;
+
 // Context of read_value.
 struct Reader {
   const Limits& limits;
@@ -74,6 +76,11 @@ struct Reader {
     if (value.state == Parse::malformed) wrong_type(node, "an integer", integer_hint(node.text));
     if (value.state == Parse::too_large) out_of_range(node, any_unsigned());
     out = value.value;
+  }
+
+  void read(const Node& node, Seed& out) const {
+    out = {.from_clock = node.text == Seed::clock};
+    if (!out.from_clock) read(node, out.value);
   }
 
   void read(const Node& node, double& out) const {
@@ -188,6 +195,26 @@ struct Reader {
     static_cast<DataSource&>(out) = scratch.data;
   }
 
+  void read(const Node& node, StopTarget& out) const {
+    constexpr std::string_view form = "{metric: NAME, below: X} or {metric: NAME, above: X}";
+    if (node.kind != Node::Kind::map) wrong_type(node, form, "; write {} for none");
+    out = {};
+    const Limits name = Text{.may_be_empty = false};
+    const Limits number = NumberRange{.low = -any_target, .high = any_target};
+    for (std::size_t i = 0; i < node.items.size(); ++i) {
+      const std::string& key = node.keys[i];
+      const std::string here = fmt::format("{}.{}", place, printable(key));
+      const Node& value = node.items[i];
+      if (key == "metric") {
+        Reader{name, here}.read(value, out.metric);
+      } else if (key == "below" || key == "above") {
+        Reader{number, here}.read(value, (key == "below" ? out.below : out.above).emplace());
+      } else {
+        fail(ExitCode::config, "{}: not a key of a target; write {}", here, form);
+      }
+    }
+  }
+
   template <typename Element>
   void read(const Node& node, std::vector<Element>& out) const {
     using Range = std::conditional_t<std::is_integral_v<Element>, IntegerRange, NumberRange>;
@@ -215,6 +242,16 @@ struct Formatter {
     return value ? "true" : "false";
   }
   std::string operator()(std::uint64_t value) const { return fmt::format("{}", value); }
+  std::string operator()(const Seed& seed) const {
+    return seed.from_clock ? std::string(Seed::clock) : fmt::format("{}", seed.value);
+  }
+  std::string operator()(const StopTarget& target) const {
+    std::vector<std::string> pairs;
+    if (!target.metric.empty()) pairs.push_back("metric: " + quote_if_needed(target.metric));
+    if (target.below) pairs.push_back(fmt::format("below: {}", *target.below));
+    if (target.above) pairs.push_back(fmt::format("above: {}", *target.above));
+    return fmt::format("{{{}}}", fmt::join(pairs, ", "));
+  }
   std::string operator()(double value) const { return fmt::format("{}", value); }
   std::string operator()(std::int64_t value) const {
     const auto& range = std::get<IntegerRange>(field.limits);
@@ -333,6 +370,7 @@ std::string type_of(const Field& field) {
     std::string operator()(bool) const { return "boolean"; }
     std::string operator()(std::int64_t) const { return "integer"; }
     std::string operator()(std::uint64_t) const { return "integer"; }
+    std::string operator()(const Seed&) const { return "integer"; }
     std::string operator()(double) const { return "number"; }
     std::string operator()(const std::string&) const { return "text"; }
     std::string operator()(std::string_view) const { return "text"; }
@@ -341,15 +379,16 @@ std::string type_of(const Field& field) {
     std::string operator()(const std::array<double, 2>&) const { return "list of numbers"; }
     std::string operator()(const std::vector<std::string>&) const { return "list of texts"; }
     std::string operator()(const std::vector<NamedSource>&) const { return "list of data sets"; }
+    std::string operator()(const StopTarget&) const { return "target"; }
   };
   return visit_value(field, Config{}, Namer{});
 }
 
 std::string allowed_by(const Field& field) {
-  const bool is_unsigned = visit_value(field, Config{}, [](const auto& value) {
-    return std::is_same_v<std::decay_t<decltype(value)>, std::uint64_t>;
+  const bool is_seed = visit_value(field, Config{}, [](const auto& value) {
+    return std::is_same_v<std::decay_t<decltype(value)>, Seed>;
   });
-  return is_unsigned ? any_unsigned() : text_of(field.limits);
+  return is_seed ? fmt::format("{} | {}", Seed::clock, any_unsigned()) : text_of(field.limits);
 }
 
 }  // namespace trireme::config

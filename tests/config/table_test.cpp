@@ -63,6 +63,7 @@ std::string other_value(const Field& field) {
                        fmt::format("{}", range->low) == current ? range->low + 1 : range->low);
   }
   if (type == "integer") return "7";
+  if (type == "target") return "{metric: mae, above: 0.5}";
   if (const auto* range = std::get_if<config::NumberRange>(&field.limits);
       range != nullptr && type == "number")
     return range->low < 0.625 ? "0.625" : "1.625";

@@ -62,8 +62,9 @@ CheckpointSaver& Checkpointing::saver() {
 }
 
 void Checkpointing::save(std::int64_t done, SaveTo to) {
-  trained_ = done >= session_.config.train.steps;
-  saver().save(*session_.streams.compute, done, state_text(session_.config, dataset_, epoch_), to);
+  trained_ = done >= session_.config.train.steps || reached_;
+  saver().save(*session_.streams.compute, done,
+               state_text(session_.config, dataset_, epoch_, reached_), to);
   report();
 }
 

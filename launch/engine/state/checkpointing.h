@@ -31,6 +31,8 @@ class Checkpointing {
   // now, not at the first save. Failed saves go to `metrics`, which must outlive this; null on
   // other ranks. Collective.
   void open(MetricsSink* metrics);
+  // The state that is saved from here on passed train.stop_at: the run ends with it.
+  void note_reached(const ReachedTarget& reached) { reached_ = reached; }
   // Starts a checkpoint of the state after `done` steps. Collective.
   void save(std::int64_t done, SaveTo to = SaveTo::disk);
   // Logs a save that has ended since the last call. Raises unsaved_exit at the
@@ -60,6 +62,7 @@ class Checkpointing {
   double longest_save_seconds_ = 0;
   std::optional<std::int64_t> restored_;
   MetricsSink* metrics_ = nullptr;
+  std::optional<ReachedTarget> reached_;
   bool trained_ = false;                  // a save of the last step's state has begun
   std::int64_t failed_ = 0;               // failures in a row
   std::string problem_;                   // of the last failure

@@ -103,9 +103,11 @@ std::string optimizer_digest(Session& session, const Optimizer& optimizer) {
   return digest_of(all);
 }
 
-std::map<std::string, std::string> weights_metadata(std::optional<std::int64_t> step) {
+std::map<std::string, std::string> weights_metadata(std::optional<std::int64_t> step,
+                                                    const std::optional<ReachedTarget>& reached) {
   std::map<std::string, std::string> metadata{{"format", "trireme"}, {"version", version_text()}};
   if (step) metadata.emplace("step", fmt::format("{}", *step));
+  if (reached) metadata.emplace("reached", stored_text(reached));
   return metadata;
 }
 

@@ -54,7 +54,9 @@ void require_same_meaning(const Config& config, bool speaks, const Dataset& data
 // Over both moments.
 [[nodiscard]] std::string optimizer_digest(Session& session, const Optimizer& optimizer);
 
-// Metadata of a weights file; `step`: number of steps trained. Local.
-[[nodiscard]] std::map<std::string, std::string> weights_metadata(std::optional<std::int64_t> step);
+// Metadata of a weights file; `step`: number of steps trained. `reached`: what passed train.stop_at
+// there. Local.
+[[nodiscard]] std::map<std::string, std::string> weights_metadata(
+    std::optional<std::int64_t> step, const std::optional<ReachedTarget>& reached = {});
 
 }  // namespace trireme

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "launch/engine/state/data_record.h"
 #include "models/config.h"
@@ -12,6 +14,7 @@
 #include "runtime/base/json.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/directory.h"
+#include "runtime/checkpoint/files/safetensors.h"
 #include "runtime/checkpoint/memory/memory_store.h"
 #include "runtime/checkpoint/restore/run_state.h"
 #include "runtime/comm/same_on_all_ranks.h"
@@ -56,7 +59,9 @@ constexpr std::array free_keys = {"data.path",
                                   "data.prefetch",
                                   "train.micro_batch",
                                   "train.eval_every",
+                                  "train.eval_every_samples",
                                   "train.eval_batches",
+                                  "train.stop_at",
                                   "train.log_every",
                                   "train.initial_weights",
                                   "train.divergence_check_every"};
@@ -164,16 +169,6 @@ std::optional<FoundCheckpoint> checkpoint_that_fits(Session& session, const Data
   return found;
 }
 
-// -1: not known, as of an older version's weights.
-std::int64_t known_step_of_weights(const std::string& path) {
-  try {
-    return step_of_weights(path).value_or(-1);
-  } catch (const Error& error) {
-    log::get("train").warn("{}", error.what());
-    return -1;
-  }
-}
-
 // Differences between the directory's config.yaml and this config in keys that make another run; ""
 // for none.
 std::string differences_from_stored(const Config& config) {
@@ -210,10 +205,23 @@ struct HeldState {
   bool run = false, trained = false, checkpoints = false, weights = false, averages = false;
   bool overwrite = false;
   std::int64_t step = -1;   // of the weights
+  std::string reached;      // of the weights: stored_text()
   std::string differences;  // where only weights are left
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HeldState, run, trained, checkpoints, weights, averages,
-                                   overwrite, step, differences)
+                                   overwrite, step, reached, differences)
+
+// Step -1: not known, as of an older version's weights.
+void look_at_weights(const std::string& path, HeldState& held) {
+  try {
+    held.step = step_of_weights(path).value_or(-1);
+    const SafetensorsFile file(path);
+    if (const auto found = file.metadata().find("reached"); found != file.metadata().end())
+      held.reached = found->second;
+  } catch (const Error& error) {
+    log::get("train").warn("{}", error.what());
+  }
+}
 
 HeldState look(const Config& config, const StartRequest& request) {
   const std::string& directory = config.run.directory;
@@ -228,7 +236,7 @@ HeldState look(const Config& config, const StartRequest& request) {
   if (request.overwrite && !held.overwrite && contents.run)
     log::get("train").info("restarted: --overwrite was already applied, the run goes on");
   if (held.overwrite || !held.weights) return held;
-  held.step = known_step_of_weights(RunDirectory::weights_in(directory));
+  look_at_weights(RunDirectory::weights_in(directory), held);
   if (!held.checkpoints) held.differences = differences_from_stored(config);
   return held;
 }
@@ -241,10 +249,27 @@ HeldState shared_look(Session& session, const StartRequest& request) {
   return parse_json(broadcast_text(*session.world, text, 0)).get<HeldState>();
 }
 
+// On rank 0.
+std::uint64_t seed_of_run(const std::string& directory, const StartRequest& request) {
+  const std::string file = RunDirectory::config_in(directory);
+  std::error_code ignored;
+  const bool replaced = request.overwrite && !is_restart();
+  if (!replaced && std::filesystem::exists(file, ignored)) return load_config(file, {}).run.seed;
+  std::random_device random;
+  return (std::uint64_t{random()} << 16U ^ random()) | 1U;  // 48 bits: exact in all JSON, not 0
+}
+
+// What passed train.stop_at, if it still does.
+std::optional<ReachedTarget> passed(const std::optional<ReachedTarget>& reached,
+                                    const Config& config) {
+  return reached && reached->passes(config.train.stop_at) ? reached : std::nullopt;
+}
+
 // Weights alone are an end: there is nothing to go on from.
 void require_finished(const HeldState& held, const Config& config) {
   const std::string& directory = config.run.directory;
-  if (held.trained && held.step >= config.train.steps && held.differences.empty()) return;
+  const bool done = held.step >= config.train.steps || passed(reached_target(held.reached), config);
+  if (held.trained && done && held.differences.empty()) return;
   const std::string weights = RunDirectory::weights_in(directory);
   const std::string train_on = fmt::format(
       "to train from them set train.initial_weights: {} and another run.directory", weights);
@@ -271,6 +296,16 @@ void require_finished(const HeldState& held, const Config& config) {
 
 }  // namespace
 
+Config with_drawn_seed(const RankProcess& process, Config config, const StartRequest& request) {
+  if (!config.run.seed.from_clock) return config;
+  const auto world = process.mpi.world();
+  const auto seeds = gather_or_raise(*world, [&] {
+    return world->rank() == 0 ? fmt::format("{}", seed_of_run(config.run.directory, request)) : "";
+  });
+  config.run.seed = std::stoull(seeds.front());
+  return config;
+}
+
 StartingPoint find_start(Session& session, const Dataset& dataset, const StartRequest& request) {
   const Config& config = session.config;
   RunDirectory::refuse_a_file(config.run.directory);
@@ -293,12 +328,16 @@ StartingPoint find_start(Session& session, const Dataset& dataset, const StartRe
   if (held.checkpoints) start.checkpoint = checkpoint_that_fits(session, dataset);
   if (held.weights && !held.checkpoints) require_finished(held, config);
   if (held.weights && held.step > start.step()) start.finished = held.step;
+  if (start.checkpoint) start.reached = passed(reached_in(*start.checkpoint), config);
+  const bool checkpoint_is_end =
+      start.checkpoint && (start.step() >= config.train.steps || start.reached);
+  if (start.finished > 0) start.reached = passed(reached_target(held.reached), config);
   // Weights of older versions have no step, and stay.
   const bool older = held.weights && held.step >= 0 && held.step < start.step();
   // A disk may have had no room for the averages, which are written last.
   const bool lacks_averages =
       start.checkpoint && start.checkpoint->manifest.has(ValueKind::average) && !held.averages;
-  start.lacks_weights = start.checkpoint && start.step() >= config.train.steps &&
+  start.lacks_weights = checkpoint_is_end &&
                         (!held.weights || older || (lacks_averages && held.step == start.step()));
   if (start.checkpoint && start.finished > 0 && !start.done(config.train.steps) &&
       session.world->rank() == 0) {
@@ -321,16 +360,22 @@ void remove_old_run(const Config& config, const StartingPoint& start) {
   }
 }
 
-std::string state_text(const Config& config, const Dataset& dataset, std::int64_t epoch) {
+std::string state_text(const Config& config, const Dataset& dataset, std::int64_t epoch,
+                       const std::optional<ReachedTarget>& reached) {
   json values = json::object();
   for (const auto& [key, value] : values_by_key(with_absolute_paths(config)))
     values[key] = value;
-  const json state = {
+  json state = {
       {"version", version_text()},
       {"epoch", epoch},
       {"data", {{"samples", dataset.size()}, {"fingerprint", digits_of(dataset.fingerprint())}}},
       {"config", std::move(values)}};
+  if (reached) state["reached"] = stored_text(reached);
   return state.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::optional<ReachedTarget> reached_in(const FoundCheckpoint& checkpoint) {
+  return reached_target(parse_json<json>(checkpoint.manifest.state).value("reached", ""));
 }
 
 }  // namespace trireme

@@ -10,6 +10,7 @@
 #include "data/sets/dataset.h"
 #include "launch/engine/session.h"
 #include "runtime/checkpoint/restore/verify.h"
+#include "runtime/config/stop_target.h"
 
 namespace trireme {
 
@@ -17,6 +18,11 @@ struct StartRequest {
   bool fresh = false;      // refuse a directory that holds a run
   bool overwrite = false;  // replace the run that the directory holds
 };
+
+// `config` with a number for run.seed: clock: that of the run in run.directory, which goes on, or
+// one that rank 0 draws. Does nothing to a config with a number. Collective.
+[[nodiscard]] Config with_drawn_seed(const RankProcess& process, Config config,
+                                     const StartRequest& request = {});
 
 // The start point of a run.
 struct StartingPoint {
@@ -28,10 +34,14 @@ struct StartingPoint {
   // The checkpoint is of the run's end but final weights or averages are missing: the run was
   // killed in between, or the disk was full.
   bool lacks_weights = false;
+  // The newest state's evaluation passed train.stop_at.
+  std::optional<ReachedTarget> reached{};
 
   [[nodiscard]] std::int64_t step() const { return checkpoint ? checkpoint->step : 0; }
   // Whether nothing is left to do.
-  [[nodiscard]] bool done(std::int64_t steps) const { return step() >= steps || finished >= steps; }
+  [[nodiscard]] bool done(std::int64_t steps) const {
+    return step() >= steps || finished >= steps || reached;
+  }
 };
 
 // The newest state counts. Weights of train.steps or more leave nothing to do; else the run
@@ -50,8 +60,10 @@ struct StartingPoint {
 void remove_old_run(const Config& config, const StartingPoint& start);
 
 // The part of a checkpoint for these comparisons, as a JSON object: version, data, config, and the
-// epoch of the start that wrote it.
+// epoch of the start that wrote it, and what passed train.stop_at.
 [[nodiscard]] std::string state_text(const Config& config, const Dataset& dataset,
-                                     std::int64_t epoch);
+                                     std::int64_t epoch,
+                                     const std::optional<ReachedTarget>& reached);
+[[nodiscard]] std::optional<ReachedTarget> reached_in(const FoundCheckpoint& checkpoint);
 
 }  // namespace trireme

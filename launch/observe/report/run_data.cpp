@@ -130,6 +130,7 @@ void judge_state(RunData& run) {
                        .step = all.last_step,
                        .steps = run.planned_steps,
                        .came_to_its_end = run.ranks.fold.ended(),
+                       .reached = run.ranks.fold.reached(),
                        .on_this_host = !run.hosts.empty() && run.hosts.front() == host_name()};
   if (last != nullptr) signs.step_ms = last->mean();
   if (!all.evaluations.empty()) signs.evaluation_seconds = all.evaluations.back().seconds;

@@ -259,7 +259,8 @@ Figures figures_of(const RunData& run) {
     pace.evaluation = all.evaluation_seconds / static_cast<double>(all.evaluation_count);
   if (const StepTotals& known = times_of(run).totals; run.ranks.fold.steps() > 0)
     pace.checkpoint = checkpoint_seconds(known, run.ranks.fold.last_step(), run.facts);
-  figures.remaining_seconds = seconds_left(all.last_step, run.planned_steps, run.facts, pace);
+  if (run.ranks.fold.reached().empty())
+    figures.remaining_seconds = seconds_left(all.last_step, run.planned_steps, run.facts, pace);
   const double whole = all.whole_seconds();
   figures.goodput =
       whole > 0 ? std::max(seconds - all.repeated_seconds, 0.0) / whole : unknown_figure;

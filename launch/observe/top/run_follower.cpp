@@ -146,6 +146,7 @@ void RunFollower::refresh() {
       [&] {
         view_.ranks = {};
         view_.came_to_its_end = false;
+        view_.reached.clear();
       },
       [&](std::string_view line) { take_rank_line(line); });
   view_.ranks_problem = ranks_.problem();
@@ -183,7 +184,9 @@ void RunFollower::take_metrics_line(std::string_view text) {
 void RunFollower::take_rank_line(std::string_view text) {
   const std::optional<RankLine> line = parse_rank_line(text);
   if (!line) return;
-  view_.came_to_its_end = std::holds_alternative<RunEnding>(*line);
+  const auto* const end = std::get_if<RunEnding>(&*line);
+  view_.came_to_its_end = end != nullptr;
+  view_.reached = end != nullptr ? end->reached : "";
   // A restart discards the counts of remote ranks.
   if (std::holds_alternative<RunStart>(*line)) view_.ranks = {};
   if (const auto* const window = std::get_if<RankWindow>(&*line))
@@ -273,6 +276,7 @@ void RunFollower::judge() {
                                 .step = view_.step(),
                                 .steps = view_.steps,
                                 .came_to_its_end = view_.came_to_its_end,
+                                .reached = view_.reached,
                                 .step_ms = view_.mean("step_ms"),
                                 .evaluation_seconds = view_.evaluation_seconds(),
                                 .on_this_host = view_.on_this_host});

@@ -54,6 +54,7 @@ struct RunView {
   RankRows ranks{};
   std::string ranks_problem{};            // why nothing is known of single ranks
   bool came_to_its_end = false;           // from ranks.jsonl
+  std::string reached{};                  // the target that ended it, from there too
   double planned_mib = 0;                 // memory of a rank as planned; 0: not known
   double resident_mib = 0, peak_mib = 0;  // of rank 0, if it runs on this host
   std::string save_in_progress{};         // name of the unfinished save

@@ -12,6 +12,7 @@
 #include "models/config.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
+#include "runtime/config/batch_ramp.h"
 
 namespace trireme::ablate {
 namespace {
@@ -33,6 +34,7 @@ constexpr std::array fork_keys = {"optimizer.learning_rate",
                                   "train.label_smoothing",
                                   "train.z_loss",
                                   "train.eval_every",
+                                  "train.eval_every_samples",
                                   "train.eval_batches",
                                   "train.log_every",
                                   "train.recompute",
@@ -70,6 +72,11 @@ Config checked(const Study& study, const Variant& variant) {
   return with_context(fmt::format("{}: variant {}", variant.place, variant.name), [&] {
     Provenance where;
     const Config config = load_config(study.config, settings, &where);
+    if (config.train.stop_at.given())
+      fail(ExitCode::config,
+           "{}: would end some runs before the others, and they are compared at equal steps; set "
+           "train.stop_at={{}}",
+           where.describe("train.stop_at"));
     return resolve_config(config, planned_environment(study.ranks), &where);
   });
 }
@@ -148,12 +155,11 @@ void check_halving(const Study& study, const StudyFile& file) {
            file.place_of("halving"), step, longest);
     if (study.metric != Metric::validation_loss) continue;
     for (const Variant& variant : study.variants) {
-      const std::int64_t every = variant.config.train.eval_every;
-      if (every > 0 && step % every == 0) continue;
+      if (evaluation_is_due(variant.config.train, step)) continue;
       fail(ExitCode::config,
            "{}: {} is not evaluated at step {} (train.eval_every = {}); give steps that are "
            "multiples of it, or metric: training_loss",
-           file.place_of("halving"), variant.name, step, every);
+           file.place_of("halving"), variant.name, step, variant.config.train.eval_every);
     }
   }
 }

@@ -76,6 +76,7 @@ Config resolve_config(const config::KeyTable& keys, Config config, const Environ
   config::check_batch(subject);
   config::check_parallel(subject);
   config::check_schedule(subject);
+  config::check_evaluation(subject);
   return config;
 }
 

@@ -49,8 +49,11 @@ void check_batch(const Subject& subject);  // global_batch, micro_batch; paralle
 void check_parallel(const Subject& subject);  // parallel.* against model and batch
 void check_split(const Subject& subject);     // tensor and pipeline against the model
 void check_data(const Subject& subject);
-void check_schedule(const Subject& subject);  // steps, warm-up, optimizer
+void check_schedule(const Subject& subject);    // steps, warm-up, optimizer
+void check_evaluation(const Subject& subject);  // times of evaluations, train.stop_at, MLPerf's log
 
+// The value of `key` as the file would have it.
+[[nodiscard]] std::string value_of(const Subject& subject, std::string_view key);
 // Number of ranks along all axes but data.
 [[nodiscard]] std::int64_t other_ranks(const ParallelConfig& parallel);
 

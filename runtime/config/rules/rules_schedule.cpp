@@ -76,12 +76,6 @@ void check_schedule(const Subject& subject) {
     refuse(subject, "optimizer.nesterov",
            "true needs optimizer.momentum above 0; use momentum: 0.9 or nesterov: false");
   }
-  if (config.train.eval_every > 0 && !config.data.has_validation()) {
-    refuse(subject, "train.eval_every",
-           "{} needs data.validation_path (or with data.files validation_files or "
-           "validation_fraction); set it or use eval_every: 0",
-           config.train.eval_every);
-  }
 }
 
 }  // namespace trireme::config

@@ -9,12 +9,6 @@
 namespace trireme::config {
 namespace {
 
-std::string value_of(const Subject& subject, std::string_view key) {
-  const Field* const field = subject.keys.find(key);
-  TRIREME_EXPECTS(field != nullptr, "{} is not in the table", key);
-  return format_value(*field, subject.config);
-}
-
 void check_fused_epilogues(const Subject& subject) {
   const Config& config = subject.config;
   if (!config.device.fused_epilogues) return;
@@ -53,6 +47,12 @@ void check_fp8_recipe(const Subject& subject) {
 }
 
 }  // namespace
+
+std::string value_of(const Subject& subject, std::string_view key) {
+  const Field* const field = subject.keys.find(key);
+  TRIREME_EXPECTS(field != nullptr, "{} is not in the table", key);
+  return format_value(*field, subject.config);
+}
 
 void check_device(const Subject& subject) {
   const Config& config = subject.config;

@@ -27,6 +27,7 @@ struct CertificateStart {
   std::string user_config{};                       // digest of config.user.yaml
   std::string environment{};                       // digest of environment.json
   std::string data{};                              // fingerprint of the training data
+  std::uint64_t seed = 0;                          // run.seed; 0 in starts of earlier versions
   std::string program{};                           // version, revision and build
   std::string binary{};                            // digest of the executable
   std::map<std::string, std::string> libraries{};  // "Open MPI" -> "4.1.4"

@@ -52,6 +52,7 @@ std::optional<RankLine> start_of(const nlohmann::json& json) {
 
 std::optional<RankLine> end_of(const nlohmann::json& json) {
   RunEnding end{.step = json.value("step", std::int64_t{0}),
+                .reached = json.value("reached", ""),
                 .wall_seconds = number(json, "wall_s"),
                 .evaluation_seconds = number(json, "evaluation_s"),
                 .checkpoint_after_seconds = number(json, "checkpoint_after_s"),
@@ -136,6 +137,7 @@ std::string format_json(const RunEnding& end) {
                {"evaluation_s", in_thousandths(end.evaluation_seconds)},
                {"checkpoint_after_s", in_thousandths(end.checkpoint_after_seconds)},
                {"peak_memory_bytes", end.peak_memory_bytes}};
+  if (!end.reached.empty()) json["reached"] = end.reached;
   if (end.bubble) json["bubble"] = nlohmann::json(*end.bubble);
   if (end.decoded_again > 0) json["decoded_again"] = in_thousandths(end.decoded_again);
   if (end.load) json["load"] = nlohmann::json(*end.load);

@@ -37,12 +37,15 @@ struct RankWindow {
   [[nodiscard]] bool empty() const { return totals.steps == 0; }
 };
 
-// {"end":"..","step":100,"wall_s":12.5,"evaluation_s":1.2,"checkpoint_after_s":0,"peak_memory_bytes":1,
+// {"end":"..","step":100,"reached":"eval_loss 3.29 is
+// below 3.3","wall_s":12.5,"evaluation_s":1.2,"checkpoint_after_s":0,"peak_memory_bytes":1,
 // "bubble":{"measured":0.1,"predicted":0.09},"decoded_again":0.8,
 // "load":{"host":"n1","cores":2,"others":1.8,"stolen":0},
-// "replays":[{"setting":"KEY=VALUE","gain":0.12,..}]}; the run has done all its steps.
+// "replays":[{"setting":"KEY=VALUE","gain":0.12,..}]}; the run has done all its steps,
+// or reached its target.
 struct RunEnding {
   std::int64_t step = 0;
+  std::string reached{};  // train.stop_at's target and its value; "" for none
   double wall_seconds = 0;
   double evaluation_seconds = 0;
   double checkpoint_after_seconds = 0;  // behind the last step, within the wall time

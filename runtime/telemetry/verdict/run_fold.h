@@ -27,8 +27,10 @@ class RunFold {
   [[nodiscard]] std::int64_t steps() const { return totals_.steps; }
   [[nodiscard]] std::int64_t last_step() const { return last_step_; }
   [[nodiscard]] const RunFacts& facts() const { return start_.facts; }
-  // Whether the run has done all its steps.
+  // Whether the run came to its end.
   [[nodiscard]] bool ended() const { return end_.has_value(); }
+  // What ended it before its last step; "" for nothing.
+  [[nodiscard]] std::string reached() const { return end_ ? end_->reached : ""; }
   // Before the end the wall time is that of the steps seen. Memory, losses and items are not in the
   // file and are 0.
   [[nodiscard]] RunSummary summary() const;

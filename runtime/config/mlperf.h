@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// telemetry.mllog_benchmark: whose keys MLPerf's log has.
+#pragma once
+
+#include "runtime/config/choices.h"
+
+namespace trireme {
+
+enum class MlperfBenchmark : std::uint8_t { none, cosmoflow, llama31_8b };
+[[nodiscard]] constexpr auto names_of(MlperfBenchmark /*key*/) {
+  return std::to_array<Named<MlperfBenchmark>>({{MlperfBenchmark::none, "none"},
+                                                {MlperfBenchmark::cosmoflow, "cosmoflow"},
+                                                {MlperfBenchmark::llama31_8b, "llama31_8b"}});
+}
+
+}  // namespace trireme
