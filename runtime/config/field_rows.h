@@ -9,11 +9,15 @@
 namespace trireme::config {
 
 inline constexpr double any_size = 1e6;
+inline constexpr std::int64_t many = 1'000'000'000'000;
+inline constexpr double year_of_minutes = 525'600;
 inline const Condition on_cuda{"device.type", {"cuda"}};
 
 // parallel.* and comm.*
 [[nodiscard]] std::vector<Field> parallel_fields();
 [[nodiscard]] std::vector<Field> comm_fields();
+// telemetry.*
+[[nodiscard]] std::vector<Field> telemetry_fields();
 
 }  // namespace trireme::config
 

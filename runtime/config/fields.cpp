@@ -10,8 +10,6 @@
 namespace trireme::config {
 namespace {
 
-constexpr std::int64_t many = 1'000'000'000'000;
-constexpr double year_of_minutes = 525'600;
 constexpr double any_value = 1e30;  // for measured values: pressures, energies
 // The optimizers that read a key.
 Condition optimizers_with(bool OptimizerTraits::*key) {
@@ -39,8 +37,7 @@ std::vector<Field> run_and_device_fields() {
       FIELD(run.directory, Text{.may_be_empty = false},
             "where the run writes its config, metrics and weights"),
       FIELD(run.seed, Free{},
-            "key of every random number: init, dropout, shuffle, augmentation; clock = drawn by "
-            "rank 0 when the run starts first, and kept in config.yaml"),
+            "key of every random number: init, dropout, order; clock = drawn at the first start"),
       FIELD(run.deadline_minutes, NumberRange{.high = year_of_minutes},
             "stop with a checkpoint and exit code 75 after this long; 0 = no deadline"),
       FIELD(device.type, one_of<DeviceChoice>(),
@@ -412,46 +409,6 @@ std::vector<Field> checkpoint_fields() {
             "after a failure resumes from them; 0 = none"),
       FIELD(checkpoint.memory_directory, Free{},
             "directory of the checkpoints in memory on every host, on a memory file system"),
-  };
-}
-
-std::vector<Field> telemetry_fields() {
-  return {
-      FIELD(telemetry.tensorboard, Free{},
-            "write event files for TensorBoard into run.directory: tensorboard --logdir"),
-      FIELD(telemetry.histograms_every, IntegerRange{0, many},
-            "steps between TensorBoard histograms of all weights, gradients and activations; 0 = "
-            "none"),
-      FIELD(telemetry.samples_every, IntegerRange{0, many},
-            "steps between TensorBoard samples: continued texts, or images with predicted and true "
-            "class; 0 = none"),
-      FIELD(telemetry.prometheus, Free{},
-            "keep metrics.prom in run.directory, for the textfile collector of node_exporter"),
-      FIELD(telemetry.prometheus_port, IntegerRange{0, 65535},
-            "port on which rank 0 answers Prometheus (/metrics), on all interfaces; 0 = none"),
-      FIELD(telemetry.health_minutes, NumberRange{.high = year_of_minutes},
-            "minutes between self tests of all ranks, also at the start: a matmul with a known "
-            "result and a timed exchange find slow or faulty ranks and hosts (exit code 5); 0 = "
-            "never"),
-      FIELD(telemetry.warning_minutes, NumberRange{.high = year_of_minutes},
-            "minutes between two warnings of the same kind during a run: slow data or checkpoints, "
-            "a gradient norm that spikes or is 0, a rising loss; 0 = no warnings"),
-      FIELD(telemetry.weight_digests, IntegerRange{0, 1024},
-            "digests of the weights in the certificate: tensors are split into this many groups, "
-            "each step digests one group in turn, each checkpoint every tensor; 1 = all weights in "
-            "every step, 0 = none"),
-      FIELD(telemetry.tensor_digests, Free{},
-            "add digests of every tensor to the certificate after every step: finds the first "
-            "tensor that differs; slows steps"),
-      FIELD(telemetry.trace, Text{},
-            "steps to trace on all ranks, such as 10-12 or 10, into run.directory/trace; \"\" = "
-            "none"),
-      FIELD(telemetry.mllog, Text{},
-            "file in run.directory for the log of MLPerf (:::MLLOG); \"\" = none"),
-      FIELD(telemetry.mllog_benchmark, one_of<MlperfBenchmark>(),
-            "MLPerf's benchmark, whose keys its log has"),
-      FIELD(telemetry.mllog_submitter, (Text{.items = {0, 4}}),
-            "[organization, platform, open or closed, onprem, cloud, preview or research]"),
   };
 }
 
