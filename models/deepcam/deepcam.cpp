@@ -6,7 +6,7 @@
 
 namespace trireme {
 
-Chain deepcam_chain(const DeepCamOptions& options) {
+Chain deepcam_chain(const DeepCamOptions& options, bool dice) {
   Chain chain;
   const auto add = [&](ChainLayer layer) {
     layer.block = true;
@@ -63,7 +63,7 @@ Chain deepcam_chain(const DeepCamOptions& options) {
                      {.init = uniform_over(decoded), .bias = uniform_over(decoded)});
   });
   doubled("up.2", 1);
-  chain.push_back(in_scope<DeepCamHead>("", options));
+  chain.push_back(in_scope<DeepCamHead>("", options, dice));
   return chain;
 }
 
@@ -112,7 +112,8 @@ config::ModelFamily deepcam_family() {
 }
 
 Chain deepcam_chain(const Config& config) {
-  return deepcam_chain(config.model.as<DeepCamOptions>());
+  return deepcam_chain(config.model.as<DeepCamOptions>(),
+                       config.train.loss == LossChoice::dice_cross_entropy);
 }
 
 }  // namespace trireme

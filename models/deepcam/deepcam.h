@@ -34,7 +34,7 @@ struct DeepCamOptions {
 };
 
 // Inputs (micro_batch, height, width, channels) f32; targets (micro_batch, height, width) i32.
-[[nodiscard]] Chain deepcam_chain(const DeepCamOptions& options);
+[[nodiscard]] Chain deepcam_chain(const DeepCamOptions& options, bool dice = false);
 
 [[nodiscard]] config::ModelFamily deepcam_family();
 [[nodiscard]] Chain deepcam_chain(const Config& config);

@@ -186,11 +186,11 @@ void DeepCamPyramid::backward(const Context& context, const Tensor& x, const Ten
   }
 }
 
-DeepCamHead::DeepCamHead(Blueprint& blueprint, const DeepCamOptions& options)
+DeepCamHead::DeepCamHead(Blueprint& blueprint, const DeepCamOptions& options, bool dice)
     : Layer("head", Shape{}),
       last_(blueprint, blueprint.input()),
       loss_(blueprint, {options.image_size, options.width()}, options.classes,
-            {options.class_weights.begin(), options.class_weights.end()}) {
+            {options.class_weights.begin(), options.class_weights.end()}, dice) {
   doubling(last_, "classifier",
            {blueprint.input()[0], options.image_size, options.width(), options.classes});
   logits_ = blueprint.keep(last_.output_shape());

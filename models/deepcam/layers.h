@@ -83,7 +83,7 @@ class DeepCamPyramid final : public Layer {
 class DeepCamHead final : public Layer {
  public:
   // Declares "classifier".
-  DeepCamHead(Blueprint& blueprint, const DeepCamOptions& options);
+  DeepCamHead(Blueprint& blueprint, const DeepCamOptions& options, bool dice);
 
   [[nodiscard]] const HeadInfo* head() const override { return &info_; }
   [[nodiscard]] double forward_flops() const override { return last_.forward_flops(); }

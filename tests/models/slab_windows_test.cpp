@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions of samples that all ranks share, against the op on whole samples.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -94,7 +96,8 @@ class SlabWindowsTest : public test::MpiTest, public testing::WithParamInterface
     const Activation workspace = convolution_workspace(blueprint, windows, w_shape, options);
     const SampleGather of_x(blueprint, g.x, DType::f32), of_y(blueprint, y_shape, DType::f32);
     params.allocate(device(), {.training = true});
-    const Arena kept(device(), blueprint.kept_layout()), scratch(device(), blueprint.scratch_layout()),
+    const Arena kept(device(), blueprint.kept_layout()),
+        scratch(device(), blueprint.scratch_layout()),
         space(device(), blueprint.workspace_layout());
     const Values x(device(), g.x, 1), w(device(), w_shape, 2), dy(device(), y_shape, 3);
     std::ranges::copy(test::values_of<float>(*w), params.master(weight).as<float>());
@@ -125,13 +128,12 @@ class SlabWindowsTest : public test::MpiTest, public testing::WithParamInterface
                                               with_padding(options, p), context(workspace));
                    });
     sum.begin(context);
-    windows.each_y(context, context(dy_held), context(x_held), false,
-                   [&](const Tensor& above, const Tensor& from, const ops::PerAxis& p,
-                       std::size_t i) {
-                     ops::convolution_backward_weight(compute(), sum.part(context, weight, i),
-                                                      above, from, with_padding(options, p),
-                                                      context(workspace));
-                   });
+    windows.each_y(
+        context, context(dy_held), context(x_held), false,
+        [&](const Tensor& above, const Tensor& from, const ops::PerAxis& p, std::size_t i) {
+          ops::convolution_backward_weight(compute(), sum.part(context, weight, i), above, from,
+                                           with_padding(options, p), context(workspace));
+        });
     sum.start(context, weight);
     windows.each_x(context, context(dx_held), context(dy_held),
                    [&](const Tensor& to, const Tensor& above, const ops::PerAxis& p, auto) {
@@ -160,13 +162,33 @@ class SlabWindowsTest : public test::MpiTest, public testing::WithParamInterface
 TEST_P(SlabWindowsTest, ComputeWhatTheOpComputesOnWholeSamples) {
   const Results expected = run({});
   for (SpatialSplit split : splits_of(size())) {
-    SCOPED_TRACE(fmt::format("ranks {} slabs {}", fmt::join(split.ranks, "x"),
-                             fmt::join(split.slabs, "x")));
+    SCOPED_TRACE(
+        fmt::format("ranks {} slabs {}", fmt::join(split.ranks, "x"), fmt::join(split.slabs, "x")));
     split.rank = rank();
     const Results got = run(split);
     expect_near(got.y, expected.y, "y");
     expect_near(got.dx, expected.dx, "dx");
     expect_near(got.dw, expected.dw, "dw");
+  }
+}
+
+TEST(SlabWindowsTraffic, IsTheHaloOfBothPasses) {
+  const std::int64_t n = 2, d = 12, h = 6, w = 4, c = 3, outputs = 5;
+  const std::int64_t rows = 2;  // of a 5x5x5 window on each side
+  for (const auto& [ranks, halo] :
+       {std::pair{SpatialExtents{2, 1, 1}, rows * h * w},
+        std::pair{SpatialExtents{3, 1, 1}, 2 * rows * h * w},  // the middle rank sends most
+        std::pair{SpatialExtents{2, 2, 1}, ((d / 2) * rows + rows * (h / 2) + rows * rows) * w}}) {
+    const BuildOptions build{.training = true, .spatial = {.ranks = ranks, .slabs = ranks}};
+    ParamStore params;
+    Blueprint blueprint(params, DeviceType::cpu, build);
+    const SlabWindows windows(blueprint, {n, d, h, w, c}, {n, d, h, w, outputs},
+                              {.window = 5, .padding = 2}, DType::f32, /*keep=*/true);
+    const double each = 4.0 * static_cast<double>(n * halo);
+    EXPECT_EQ(
+        blueprint.traffic().exchanges,
+        (std::vector<double>{each * static_cast<double>(c), each * static_cast<double>(outputs)}))
+        << fmt::format("{}", fmt::join(ranks, "x"));
   }
 }
 
