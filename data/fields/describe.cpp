@@ -108,6 +108,36 @@ Looked look(const FieldDataset& data) {
   return result;
 }
 
+// Along which axis two ranks that share a sample read and decode the least: whole chunks, or of
+// unchunked data what lies together. The outer axis of equal ones.
+std::string cut_text(const FieldDataset& data) {
+  const StoredField& input = data.indexes().front().units.front().fields.front();
+  const AxisPlaces& places = data.shape().places();
+  const bool chunked = input.chunk_extents != input.extents || !input.filters.empty();
+  std::string_view best;
+  double least = 2;
+  int outermost = 0;
+  for (const auto& [name, place] :
+       {std::pair{"depth", places.depth}, std::pair{"height", places.row},
+        std::pair{"width", places.column}}) {
+    if (place < 0 || !input.parts.empty()) continue;
+    const auto axis = static_cast<std::size_t>(place);
+    const std::uint64_t extent = input.extents[axis], half = (extent + 1) / 2;
+    const std::uint64_t chunk = chunked ? input.chunk_extents[axis] : 1;
+    const std::uint64_t read = std::min((half + chunk - 1) / chunk * chunk, extent);
+    const double share = static_cast<double>(read) / static_cast<double>(extent);
+    if (share > least || (share == least && place > outermost)) continue;
+    best = name;
+    least = share;
+    outermost = place;
+  }
+  if (best.empty()) return "";
+  return fmt::format(
+      "# two ranks that share samples (parallel.spatial) read {:.0f} % each if they "
+      "cut the {}\n",
+      100 * least, best);
+}
+
 // For cubes with numbers to predict.
 std::string cube_model_text(const FieldDataset& data) {
   return fmt::format(
@@ -237,7 +267,7 @@ Description described_cubes(const Guess& found, const std::vector<std::string>& 
   return {fmt::format("# {} samples of {} with {} channels; {} numbers to predict\n", data.size(),
                       data.shape().size_text(), data.shape().channels(),
                       data.layout().targets.count()) +
-              config_text(names, found, transformed, {}),
+              cut_text(data) + config_text(names, found, transformed, {}),
           ""};
 }
 
@@ -268,7 +298,7 @@ Description described_maps(const Guess& found, const std::vector<std::string>& n
   if (!maps.problem.empty()) return {"", maps.problem};
   return {fmt::format("# {} samples of {} with {} channels; maps of classes 0 to {}\n", data.size(),
                       data.shape().size_text(), data.shape().channels(), maps.classes - 1) +
-              config_text(names, found, data, maps),
+              cut_text(data) + config_text(names, found, data, maps),
           ""};
 }
 

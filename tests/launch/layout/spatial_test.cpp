@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Samples that several ranks share, cut along one, two or three axes with odd extents, against one
 // rank with the same slabs.
+#include <gmock/gmock.h>
+
 #include "tests/launch/fixture/fields_fixture.h"
 #include "tests/launch/fixture/layout_fixture.h"
 
@@ -51,7 +53,43 @@ TEST_F(SpatialLayout, OfAUNetOfVolumesChangesNoBit) {
 
 TEST_F(SpatialLayout, OfAnyNumberOfRanksHasTheLossesOfOne) {
   expect_same_losses({.config = "unet.yaml", .steps = 4},
-                     {{3, "spatial=[1,3,1]"}, {3, "spatial=[1,1,3]"}, {5, "spatial=[1,5,1]"}}, 1e-4);
+                     {{3, "spatial=[1,3,1]"}, {3, "spatial=[1,1,3]"}, {5, "spatial=[1,5,1]"}},
+                     1e-4);
+}
+
+TEST_F(SpatialLayout, IsRefusedWithValuesThatWork) {
+  const Settings layout{"reproducibility=layout"};
+  const auto refused = [&](const char* config, int ranks, Settings set, const char* why) {
+    const CommandResult result = train(config, "refused", ranks, set);
+    EXPECT_EQ(result.exit_code, 2) << why;
+    EXPECT_THAT(result.output, testing::HasSubstr(why));
+  };
+  refused("unet.yaml", 2, {"parallel.spatial=[2,1,1]"}, "2 parts of model.depth = 1; use 1");
+  refused("cosmoflow.yaml", 2, {"parallel.tensor=2"}, "and parallel.spatial to share samples");
+  refused("cosmoflow.yaml", 2, {"parallel.spatial=[2,1,1]", "parallel.spatial_slabs=[3,1,1]"},
+          "use [4, 1, 1]");
+  refused("cosmoflow.yaml", 3, {"parallel.spatial=[2,1,1]"}, "start a multiple of 2 ranks");
+  refused("cosmoflow.yaml", 2, {"reproducibility=layout", "parallel.spatial=[2,1,1]"},
+          "parallel.spatial_slabs: [] with reproducibility: layout");
+  refused("cosmoflow.yaml", 2,
+          {"reproducibility=layout", "parallel.spatial=[1,2,1]", "parallel.spatial_slabs=[2,2,1]"},
+          "use [2, 2, 1], or slabs [1, 2, 1]");
+  refused("unet_of_mlperf.yaml", 2, {"parallel.spatial=[2,1,1]"}, "use batch, or spatial");
+  refused("deepcam.yaml", 2, {"parallel.spatial=[1,2,1]"}, "whose samples are not cut");
+}
+
+TEST_F(SpatialLayout, CheckpointsGoOnWithSamplesCutOtherwise) {
+  const Settings common{"reproducibility=layout", "parallel.spatial_slabs=[2,2,2]",
+                        "checkpoint.every_steps=2", "checkpoint.async=false"};
+  const auto run = [&](const char* name, int ranks, Settings more) {
+    more.insert(more.end(), common.begin(), common.end());
+    EXPECT_EQ(train("cosmoflow.yaml", name, ranks, more).exit_code, 0);
+    return weights_of(name);
+  };
+  const auto expected = run("whole", 1, {});
+  run("parts", 4, {"parallel.spatial=[2,2,1]", "train.steps=2"});
+
+  EXPECT_EQ(run("parts", 2, {"parallel.spatial=[2,1,1]"}), expected);
 }
 
 }  // namespace
