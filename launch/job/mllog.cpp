@@ -30,15 +30,30 @@ std::string_view message_format(const Config& config) {
   return compute ? compute_format(config.precision) : "fp32";
 }
 
+// Micro-batches of a rank.
+std::int64_t accumulated(const Config& config) {
+  const std::int64_t at_once = config.train.micro_batch * config.parallel.data;
+  return (config.train.global_batch + at_once - 1) / at_once;
+}
+
+// As the benchmark's rules spell it.
+std::string optimizer_name(const Config& config) {
+  const OptimizerKind name = config.optimizer.name;
+  if (config.telemetry.mllog_benchmark == MlperfBenchmark::deepcam) {
+    if (name == OptimizerKind::lamb) return "LAMB";
+    if (name == OptimizerKind::adamw) return "AdamW";
+  }
+  return std::string(name_of(name));
+}
+
 LogValues common_values(const Config& config, Engine& engine) {
   const TrainConfig& train = config.train;
-  const std::int64_t at_once = train.micro_batch * config.parallel.data;
   return {{"seed", config.run.seed.value},
           {"global_batch_size", train.global_batch},
-          {"gradient_accumulation_steps", (train.global_batch + at_once - 1) / at_once},
+          {"gradient_accumulation_steps", accumulated(config)},
           {"train_samples", engine.dataset()->size()},
           {"eval_samples", engine.validation().samples()},
-          {"opt_name", name_of(config.optimizer.name)},
+          {"opt_name", optimizer_name(config)},
           {"opt_base_learning_rate", config.optimizer.learning_rate}};
 }
 
@@ -59,6 +74,40 @@ LogValues cosmoflow_values(const Config& config, const RunFacts& facts, double s
           {"opt_learning_rate_decay_boundary_epochs", epochs},
           {"opt_learning_rate_decay_factor", shares},
           {"opt_weight_decay", config.optimizer.weight_decay}};
+}
+
+// Ruleset hpc 3.0.0. Batch norm takes its statistics from the micro-batch of a rank.
+LogValues deepcam_values(const Config& config, const RunFacts& facts, std::int64_t accumulated) {
+  const LrScheduleConfig& schedule = config.lr_schedule;
+  const OptimizerConfig& optimizer = config.optimizer;
+  const bool cosine = schedule.name == LrDecay::cosine;
+  LogValues values{{"number_of_nodes", facts.hosts},
+                   {"accelerators_per_node", facts.on_cpu ? 0 : facts.ranks / facts.hosts},
+                   {"gradient_accumulation_frequency", accumulated},
+                   {"batchnorm_group_size", 1},
+                   {"opt_lr", optimizer.learning_rate},
+                   {"opt_betas", optimizer.betas},
+                   {"opt_eps", optimizer.epsilon},
+                   {"opt_weight_decay", optimizer.weight_decay},
+                   {"opt_bias_correction", true},
+                   {"opt_grad_averaging", true},
+                   {"opt_max_grad_norm", config.train.clip_norm},
+                   {"scheduler_type", cosine ? "cosine_annealing" : name_of(schedule.name)},
+                   {"scheduler_lr_warmup_steps", schedule.warmup_steps},
+                   {"scheduler_lr_warmup_factor", 1}};
+  if (cosine) {
+    values.emplace_back("scheduler_t_max", config.train.steps - schedule.warmup_steps);
+    values.emplace_back("scheduler_eta_min", optimizer.learning_rate * schedule.minimum_ratio);
+  }
+  if (schedule.factors.empty()) return values;
+  std::string ignored;  // a checked config
+  Json milestones = Json::array();
+  const auto factors = lr_factors(schedule.factors, ignored);
+  for (const LrFactor& factor : factors)
+    milestones.push_back(factor.step);
+  values.emplace_back("scheduler_milestones", std::move(milestones));
+  values.emplace_back("scheduler_decay_rate", factors.front().factor);
+  return values;
 }
 
 // Ruleset training 6.1.0.
@@ -160,9 +209,11 @@ void MlLog::write_beginning(Engine& engine, const TrainingStart& start, Time beg
   if (!cache_cleared_) write({{clear_key, false}});
   file_.append(line_of(began, start_of, "init_start", nullptr));
   write(common_values(config_, engine));
+  const double steps_per_epoch = samples_ / static_cast<double>(config_.train.global_batch);
   write(benchmark == MlperfBenchmark::cosmoflow
-            ? cosmoflow_values(config_, start.facts,
-                               samples_ / static_cast<double>(config_.train.global_batch))
+            ? cosmoflow_values(config_, start.facts, steps_per_epoch)
+        : benchmark == MlperfBenchmark::deepcam
+            ? deepcam_values(config_, start.facts, accumulated(config_))
             : llama_values(config_, engine.session().traits().items_per_sample()));
   last_ = start.data_opened;
   file_.append(line_of(last_, end_of, "init_stop", nullptr));

@@ -6,10 +6,11 @@
 
 namespace trireme {
 
-enum class MlperfBenchmark : std::uint8_t { none, cosmoflow, llama31_8b };
+enum class MlperfBenchmark : std::uint8_t { none, cosmoflow, deepcam, llama31_8b };
 [[nodiscard]] constexpr auto names_of(MlperfBenchmark /*key*/) {
   return std::to_array<Named<MlperfBenchmark>>({{MlperfBenchmark::none, "none"},
                                                 {MlperfBenchmark::cosmoflow, "cosmoflow"},
+                                                {MlperfBenchmark::deepcam, "deepcam"},
                                                 {MlperfBenchmark::llama31_8b, "llama31_8b"}});
 }
 

@@ -61,6 +61,7 @@ struct Benchmark {
   std::string_view family, metric;
 };
 constexpr Benchmark benchmarks[] = {{MlperfBenchmark::cosmoflow, "cosmoflow", "mae"},
+                                    {MlperfBenchmark::deepcam, "deepcam", "mean_iou"},
                                     {MlperfBenchmark::llama31_8b, "llama", loss_metric}};
 
 void check_mllog(const Subject& subject) {
