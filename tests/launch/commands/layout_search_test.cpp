@@ -43,11 +43,18 @@ std::vector<LayoutChoice> choices(const std::vector<LayoutPlan>& plans) {
   return found;
 }
 
+// As a shell reads them; only lists are quoted.
 std::vector<std::string> settings_of(const std::string& flags) {
   std::vector<std::string> settings;
   std::istringstream words(flags);
   for (std::string word; words >> word;) {
-    if (word != "--set") settings.push_back(word);
+    if (word == "--set") continue;
+    if (word.starts_with('\'')) {
+      for (std::string more; !word.ends_with('\'') && words >> more;)
+        word += " " + more;
+      word = word.substr(1, word.size() - 2);
+    }
+    settings.push_back(word);
   }
   return settings;
 }
@@ -186,6 +193,27 @@ TEST(LayoutSearch, FlagsMakeTheLayoutOfAnyConfig) {
     const Config again = resolve_config(config(gpt_text, settings), {.ranks = 4});
     EXPECT_EQ(choice_of(again), choice);
     EXPECT_TRUE(again.parallel.stage_layers.empty());
+  }
+}
+
+constexpr const char* unet_text = R"(
+model: {family: unet, depth: 32, image_size: 32, channels: 1, classes: 2, filters: 8, levels: 2}
+data: {files: [a], inputs: [volume], target: parts, axes: DHWC}
+train: {global_batch: 2, micro_batch: 1}
+)";
+
+TEST(LayoutSearch, SharesSamplesThatCanBeCutWhereTheBatchIsSmall) {
+  const Config given = config(unet_text, {});
+  const auto found = LayoutSearch(given, 8, machine()).fastest(400);
+  EXPECT_TRUE(std::ranges::any_of(found, [](const LayoutPlan& plan) {
+    return plan.config.parallel.spatial == std::vector<std::int64_t>{2, 2, 1} &&
+           plan.config.parallel.data == 2;
+  }));
+  for (const LayoutPlan& plan : found) {
+    const LayoutChoice choice = choice_of(plan.config);
+    const Config again =
+        resolve_config(config(unet_text, settings_of(as_flags(given, choice))), {.ranks = 8});
+    EXPECT_EQ(choice_of(again), choice);
   }
 }
 
