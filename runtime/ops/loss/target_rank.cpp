@@ -12,8 +12,8 @@ TRIREME_KERNEL(count_below);
 
 namespace {
 
-void check_row_values(const Operands& check, std::string_view name, const Tensor& tensor, DType dtype,
-                const Tensor& logits) {
+void check_row_values(const Operands& check, std::string_view name, const Tensor& tensor,
+                      DType dtype, const Tensor& logits) {
   check.present(name, tensor);
   check.dtype(name, tensor, dtype);
   check.count(name, tensor, logits.shape[0]);
