@@ -76,6 +76,11 @@ void check_spatial(const Subject& subject) {
              "{} parts of {} = {}; use {} or fewer", slabs[axis], extents[axis].name,
              extents[axis].value, extents[axis].value);
   }
+  if (parallel.inner_ranks() > 1 && config.data.damaged == Damaged::skip)
+    refuse(subject, "data.damaged",
+           "skip with {} = {}: the ranks that share a sample each read a part of it, and would not "
+           "agree whether it is damaged; use refuse",
+           ranks_key, list(ranks));
   if (config.reproducibility != Reproducibility::layout) return;
   if (subject.purpose == Purpose::train && parallel.spatial_slabs.empty())
     refuse(subject, slabs_key,

@@ -74,6 +74,7 @@ TEST_F(SpatialLayout, IsRefusedWithValuesThatWork) {
   refused("cosmoflow.yaml", 2,
           {"reproducibility=layout", "parallel.spatial=[1,2,1]", "parallel.spatial_slabs=[2,2,1]"},
           "use [2, 2, 1], or slabs [1, 2, 1]");
+  refused("cosmoflow.yaml", 2, {"parallel.spatial=[2,1,1]", "data.damaged=skip"}, "use refuse");
   refused("unet_of_mlperf.yaml", 2, {"parallel.spatial=[2,1,1]"}, "use batch, or spatial");
   refused("deepcam.yaml", 2, {"parallel.spatial=[1,2,1]"}, "whose samples are not cut");
 }
