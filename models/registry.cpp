@@ -32,7 +32,8 @@ ModelTraits text_traits(const ModelConfig& model) {
 ModelTraits resnet_traits(const ModelConfig& model) {
   const auto& resnet = model.as<ResNetOptions>();
   return {.input = InputKind::images,
-          .item_name = "images",
+          .item_name = resnet.depth > 0 ? "samples" : "images",
+          .image_depth = resnet.depth,
           .image_size = resnet.image_size,
           .image_width = width_of_images(resnet),
           .channels = resnet.channels,

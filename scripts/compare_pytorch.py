@@ -10,11 +10,11 @@
     python3 scripts/compare_pytorch.py --device cuda                       GPT-2 of four sizes and ResNet-50 on one GPU
 
 On cores: GPT, Llama and BERT have 6 layers, 384 wide, 6 heads, T = 256, B = 16, V = 256, AdamW, gradients clipped at 1.0;
-ViT has 6 layers, 192 wide, 49 patches, B = 64; ResNet is the network of configs/resnet_fashion.yaml at B = 64. Every process
+ViT has 6 layers, 192 wide, 49 patches, B = 64; ResNet is the network of configs/resnet_fashion.yaml at B = 64; CosmoFlow, U-Nets and DeepCAM train on small fields (workloads.py). Every process
 is pinned to its cores and each rank has one thread. Every rank trains on the whole batch (so 2 ranks do twice the work per
 step) unless --strong divides it. PyTorch runs on one rank; with --isa on each number of ranks, as DistributedDataParallel over
 gloo. --isa holds both sides to the instructions it names: oneDNN, MKL and ATen by their variables (ISAS below), our own kernels,
-which are compiled, by a build for AVX2 (cmake --preset package). PyTorch is eager with F.scaled_dot_product_attention, fused optimizers and channels_last images; bf16 is its autocast.
+which are compiled, by a build for AVX2 (cmake --preset package). PyTorch is eager with F.scaled_dot_product_attention, fused optimizers and channels_last images and volumes; bf16 is its autocast.
 
 On a GPU: the configs in configs/ with the batches of workloads.py, random data, bf16. PyTorch has torch.compile, autocast
 over fp32 master weights, cuDNN's attention and no other, a padded vocabulary, fused optimizers, channels_last images and
@@ -24,7 +24,7 @@ Each round runs PyTorch, then Trireme at each rank count, so that both see the s
 and without the warm-up, the median step on cores and the mean step on a GPU, where steps overlap; memory is the highest
 resident set of any process, or of the GPU as its driver sees it.
 
-Needs a build (scripts/quickstart.sh or cmake --build --preset cpu) and PyTorch: pip install torch. Without --compile a
+Needs a build (scripts/quickstart.sh or cmake --build --preset cpu) and PyTorch: pip install torch (h5py for models of fields). Without --compile a
 full call takes about 30 minutes on 2 cores. Exits 1 where a run fails, never because of a number.
 """
 import argparse

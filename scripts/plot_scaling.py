@@ -20,6 +20,8 @@ COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00"]
 
 def curve_of(point):
     axes = [f"{axis} {point[axis]}" for axis in ("tensor", "pipeline") if point[axis] > 1]
+    if max(shared := point.get("spatial", [1])) > 1:
+        axes.append("spatial " + " x ".join(map(str, shared)))
     return ", ".join(axes) or "data parallel"
 
 

@@ -15,8 +15,12 @@ REPOSITORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SMALL = {"model.layers": 6, "model.hidden": 384, "model.heads": 6, "model.context": 256, "model.init_std": 0.02,
          "train.micro_batch": 16, "optimizer.learning_rate": 1e-3, "optimizer.betas": [0.9, 0.95], "parallel.zero": 0}
 
-# Overrides of each workload beyond its config. On one core: transformers of 6 x 384, a ViT of 6 x 192 and the quickstart's
-# CNN. On one GPU: the published sizes, at batches that both sides hold in 80 GB.
+# With batch norm and pooling.
+UNET = {"model.channels": 4, "model.filters": 16, "model.widest": 0, "model.levels": 3, "model.down": "pool", "model.norm": "batch",
+        "train.micro_batch": 4, "train.loss": "auto", "optimizer.learning_rate": 1e-3}
+
+# Overrides of each workload beyond its config. On one core: transformers of 6 x 384, a ViT of 6 x 192, the quickstart's
+# CNN, and CNNs of fields. On one GPU: the published sizes, at batches that both sides hold in 80 GB.
 WORKLOADS = {
     "gpt": ("gpt_tiny", {**SMALL, "model.position_init": "normal"}),
     "llama": ("llama_tiny", {**SMALL, "model.kv_heads": 2, "model.intermediate": 1024}),
@@ -24,6 +28,12 @@ WORKLOADS = {
     "vit": ("vit_fashion", {"model.hidden": 192, "model.heads": 3, "model.intermediate": 768, "model.patch": 4,
                             "train.micro_batch": 64, "data.flip": False, "optimizer.name": "adamw", "optimizer.learning_rate": 1e-3}),
     "resnet": ("resnet_fashion", {"train.micro_batch": 64, "data.flip": False}),
+    "cosmoflow": ("cosmoflow", {"model.size": 32, "train.micro_batch": 4, "model.dropout": 0, "data.transform": "none"}),
+    "unet": ("unet3d", {**UNET, "model.depth": 0, "model.image_size": 128, "data.axes": "HWC"}),
+    "unet_of_volumes": ("unet3d", {**UNET, "model.depth": 32, "model.image_size": 32}),
+    # A quarter of the extents.
+    "deepcam": ("deepcam", {"model.image_size": 192, "model.image_width": 288, "train.micro_batch": 1, "optimizer.name": "adamw",
+                            "optimizer.betas": [0.9, 0.95], "data.scaling": "none", "data.statistics": "", "data.statistics_paths": []}),
     "gpt2_124m": ("gpt2_124m", {"train.micro_batch": 32}),
     "gpt2_350m": ("gpt2_350m", {"train.micro_batch": 32}),
     "gpt2_774m": ("gpt2_774m", {"train.micro_batch": 16}),
@@ -31,7 +41,7 @@ WORKLOADS = {
     "resnet50": ("resnet50_imagenet", {"train.micro_batch": 256, "train.ema_decay": 0, "data.crop_padding": 0, "data.flip": False,
                                        "data.mixup": 0, "data.cutmix": 0}),
 }
-CPU_MODELS = ["gpt", "llama", "bert", "vit", "resnet"]
+CPU_MODELS = ["gpt", "llama", "bert", "vit", "resnet", "cosmoflow", "unet", "unet_of_volumes", "deepcam"]
 CUDA_MODELS = ["gpt2_124m", "gpt2_350m", "gpt2_774m", "gpt2_1558m", "resnet50"]
 
 
@@ -61,7 +71,8 @@ class Workload:
         self.text = _text_with_bases(os.path.join(REPOSITORY, self.path))
         self.family = self["model.family"]
         self.of_images = self.family in ("vit", "resnet")
-        self.unit = "images" if self.of_images else "tokens"
+        self.of_fields = self.family in ("cosmoflow", "unet", "deepcam")
+        self.unit = "images" if self.of_images else "samples" if self.of_fields else "tokens"
 
     def __getitem__(self, key):
         if key in self.overrides:
@@ -85,7 +96,15 @@ class Workload:
     @property
     def items(self):
         """Tokens or images of one micro-batch."""
-        return self.batch if self.of_images else self.batch * self["model.context"]
+        return self.batch if self.of_images or self.of_fields else self.batch * self["model.context"]
+
+    @property
+    def extents(self):
+        """([D,] H, W) of fields."""
+        if self.family == "cosmoflow":
+            return [self["model.size"]] * 3
+        image = [self["model.image_size"], self.get("model.image_width", self["model.image_size"])]
+        return [depth, *image] if (depth := self.get("model.depth", 0)) else image
 
     @property
     def token_ids(self):
@@ -97,6 +116,8 @@ class Workload:
         if self.family == "vit":
             return (f"ViT {self['model.layers']} x {self['model.hidden']}, patches of {self['model.patch']} in "
                     f"{self['model.image_size']} px, B {self.batch}")
+        if self.of_fields:
+            return f"{self.name} {' x '.join(map(str, self.extents))} x {self['model.channels']}, {self['model.filters']} filters, B {self.batch}"
         if not self.of_images:
             name = {"gpt2": "GPT", "llama": "Llama", "bert": "BERT"}[self.family]
             return (f"{name} {self['model.layers']} x {self['model.hidden']}, T {self['model.context']}, "
@@ -105,7 +126,9 @@ class Workload:
 
     def settings(self, directory, data, steps, batch, ranks=1):
         """Overrides for `trireme train`, as {key: value}; `batch` samples per rank."""
-        return {**self.overrides, "run.directory": directory, "data.path": data, "data.validation_path": '""',
+        source = ({"data.files": [data], "data.validation_files": []} if self.of_fields else
+                  {"data.path": data, "data.validation_path": '""'})
+        return {**self.overrides, **source, "run.directory": directory,
                 "train.steps": steps, "train.micro_batch": batch, "train.global_batch": batch * ranks,
                 "train.eval_every": 0, "train.log_every": steps, "lr_schedule.name": "constant",
                 "lr_schedule.warmup_steps": 0}
@@ -160,10 +183,27 @@ def write_idx(path, shape, data):
         file.write(struct.pack(f">{1 + len(shape)}I", 0x800 + len(shape), *shape) + data)
 
 
+def write_fields(workload, directory, count):
+    """A sample each file: x of channels last, and y, its values or a map of classes."""
+    import h5py  # only for models of fields
+    import numpy
+
+    os.makedirs(directory)
+    draw = numpy.random.default_rng(1)
+    for index in range(count):
+        with h5py.File(os.path.join(directory, f"{index}.h5"), "w") as file:
+            file["x"] = draw.normal(size=(*workload.extents, workload["model.channels"])).astype(numpy.float32)
+            file["y"] = (draw.uniform(-1, 1, workload["model.targets"]).astype(numpy.float32) if workload.family == "cosmoflow" else
+                         draw.integers(0, workload["model.classes"], workload.extents).astype(numpy.uint8))
+
+
 def pack_random(workload, trireme, place):
     """Random data in the shape that `workload` reads; returns its directory."""
     out = os.path.join(place, "data_" + workload.name)
     generator = random.Random(1)
+    if workload.of_fields:
+        write_fields(workload, os.path.join(out, "train"), 16)
+        return os.path.join(out, "train")
     if not workload.of_images:
         if workload.token_ids > 256:
             os.makedirs(out)

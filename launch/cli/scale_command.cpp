@@ -81,10 +81,11 @@ void add_scale_command(CLI::App& app) {
   add_value(*command, "--loss-window", study.loss_window, "Steps that the loss is the mean of",
             integer_between(std::int64_t{1}, std::int64_t{1} << 40));
   command
-      ->add_option("--layouts", study.layouts,
-                   "Layouts separated by commas, such as data=4,data=2:tensor=2,pipeline=4; each "
-                   "runs at its number of ranks; auto: the planner's fastest on parallel.hardware, "
-                   "or data parallel without it")
+      ->add_option(
+          "--layouts", study.layouts,
+          "Layouts separated by commas, such as data=4,data=2:tensor=2,spatial=2x2x1; "
+          "each runs at its number of ranks; auto: the planner's fastest on parallel.hardware, "
+          "or data parallel without it")
       ->capture_default_str();
   add_study_options(*command, arguments->jobs, "scaling", /*array=*/false);
   add_value(*command, "--repeats", study.repeats, "Runs per point; the median counts",

@@ -87,6 +87,11 @@ void check_kind(const ResNetOptions& model) {
          "model.stem: {} is not supported by Hugging Face's ResNetForImageClassification, whose "
          "stem is 7x7 filters and a pooling; only stem: imagenet can be exchanged",
          name_of(model.stem));
+  if (model.depth > 0)
+    fail(ExitCode::config,
+         "model.depth: {} is not supported by Hugging Face's ResNetForImageClassification; only "
+         "models of images can be exchanged",
+         model.depth);
 }
 
 std::vector<NamePair> resnet_names(const ModelConfig& config) {

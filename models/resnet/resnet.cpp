@@ -41,6 +41,7 @@ std::vector<config::Field> resnet_fields() {
                    "channels of the first stage; doubles with each stage"),
       RESNET_FIELD(stem, config::one_of<ResNetStemKind>(),
                    "7x7 stride 2 and pooling, or 3x3 for small images"),
+      RESNET_FIELD(depth, (IntegerRange{0, 16384}), "depth of volumes; 0: the samples are images"),
   });
 }
 
@@ -50,9 +51,10 @@ void check_sizes(const config::Subject& subject, const ResNetOptions& model,
   const bool large = model.stem == ResNetStemKind::imagenet;
   const auto halvings = static_cast<std::int64_t>(model.stages.size()) - 1 + (large ? 2 : 0);
   const std::int64_t smallest = std::int64_t{1} << halvings;
-  const std::int64_t side = image.short_side();
+  const bool flat = model.depth > 0 && model.depth < image.short_side();
+  const std::int64_t side = flat ? model.depth : image.short_side();
   if (side < smallest) {
-    refuse(subject, image.short_key(),
+    refuse(subject, flat ? "model.depth" : image.short_key(),
            "{} pixels are less than one after stem {} and {} stages, which need {}; use "
            "{} or more{} or fewer stages",
            side, name_of(model.stem), model.stages.size(), smallest, smallest,
@@ -68,11 +70,24 @@ void check_sizes(const config::Subject& subject, const ResNetOptions& model,
   }
 }
 
+// Flips and mixup see a volume as an image of all its rows.
+void check_volumes(const config::Subject& subject) {
+  const DataConfig& data = subject.config.data;
+  if (data.kind() == SourceKind::images || !data.path.empty())
+    refuse(subject, "model.depth",
+           "volumes are read from HDF5 files alone; name them by data.files, or use depth 0");
+  if (data.crop_padding > 0)
+    refuse(subject, "data.crop_padding", "{} of volumes; use 0", data.crop_padding);
+  if (data.cutmix > 0)
+    refuse(subject, "data.cutmix", "{} of volumes; use 0, or data.mixup", data.cutmix);
+}
+
 void check_resnet(const config::Subject& subject) {
   const auto& model = subject.config.model.as<ResNetOptions>();
   const ImageExtent image = image_extent(model);
   check_sizes(subject, model, image);
   check_image_data(subject, image);
+  if (model.depth > 0) check_volumes(subject);
 }
 
 }  // namespace
@@ -80,6 +95,7 @@ void check_resnet(const config::Subject& subject) {
 config::ModelFamily resnet_family() {
   return {.name = resnet_name,
           .input = config::Input::images,
+          .volumes = [](const ModelConfig& model) { return model.as<ResNetOptions>().depth > 0; },
           .fields = resnet_fields,
           .check = check_resnet,
           .limits = [](const Config& config) { return limits_of(resnet_chain(config)); },

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ResNet (He et al., 2016) in NHWC, with basic or bottleneck blocks (stride in the 3x3 convolution,
-// "v1.5"). Stems: `imagenet` is 7x7/2 and a 3x3/2 max-pool, `small` is one 3x3 for images around
-// 32x32. The last batch norm of each branch starts at zero, so that a block starts as the identity
-// (Goyal et al., 2017).
+// "v1.5"), and of volumes in NDHWC, with cubes for squares (Hara et al., 2018). Stems: `imagenet`
+// is 7x7/2 and a 3x3/2 max-pool, `small` is one 3x3 for images around 32x32. The last batch norm of
+// each branch starts at zero, so that a block starts as the identity (Goyal et al., 2017).
 #pragma once
 
 #include <vector>
@@ -39,6 +39,7 @@ struct ResNetOptions {
   ResNetStemKind stem = ResNetStemKind::imagenet;
   std::int64_t image_size = 224;
   std::int64_t image_width = 0;  // 0 = auto: image_size, which is otherwise the height
+  std::int64_t depth = 0;        // of volumes; 0: images
   std::int64_t channels = 3;
   std::int64_t classes = 1000;
   friend bool operator==(const ResNetOptions&, const ResNetOptions&) = default;
@@ -48,8 +49,9 @@ struct ResNetOptions {
   return options.image_width > 0 ? options.image_width : options.image_size;
 }
 
-// Inputs (micro_batch, height, width, channels) u8 or f32; targets (micro_batch) i32. `augment`
-// is applied to the inputs; random only in training.
+// Inputs (micro_batch, height, width, channels) u8 or f32, or (micro_batch, depth, height, width,
+// channels) f32; targets (micro_batch) i32. `augment` is applied to the inputs; random only in
+// training, and to volumes without crops.
 [[nodiscard]] Chain resnet_chain(const ResNetOptions& options,
                                  const ops::AugmentOptions& augment = {});
 

@@ -7,8 +7,11 @@ namespace trireme {
 namespace {
 
 Shape block_output(const Shape& input, const ResNetBlockOptions& options) {
-  const auto shrink = [&](std::int64_t extent) { return (extent - 1) / options.stride + 1; };
-  return {input[0], shrink(input[1]), shrink(input[2]), options.outputs()};
+  std::vector<std::int64_t> extents(input.extents().begin(), input.extents().end());
+  for (std::size_t axis = 1; axis + 1 < extents.size(); ++axis)
+    extents[axis] = (extents[axis] - 1) / options.stride + 1;
+  extents.back() = options.outputs();
+  return Shape(extents);
 }
 
 }  // namespace

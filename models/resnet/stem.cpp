@@ -21,15 +21,27 @@ std::int64_t stride_of(const ResNetOptions& options) {
 }
 
 Shape image_shape(const Blueprint& blueprint, const ResNetOptions& options) {
-  return {blueprint.micro_batch(), options.image_size, width_of_images(options), options.channels};
+  const std::int64_t width = width_of_images(options), channels = options.channels;
+  if (options.depth > 0)
+    return {blueprint.micro_batch(), options.depth, options.image_size, width, channels};
+  return {blueprint.micro_batch(), options.image_size, width, channels};
+}
+
+// Images as they are; a volume's slices one below the other.
+Shape as_image(const Shape& shape) {
+  if (shape.rank() == 4) return shape;
+  return {shape[0], shape[1] * shape[2], shape[3], shape[4]};
 }
 
 // The stem's output shape, from the options alone.
 Shape stem_output(const Blueprint& blueprint, const ResNetOptions& options) {
   const std::int64_t window = window_of(options);
+  const Shape image = image_shape(blueprint, options);
+  std::vector<std::int64_t> filters(image.rank(), window);
+  filters.front() = options.width;
+  filters.back() = options.channels;
   const Shape convolved = ops::convolution_output_shape(
-      image_shape(blueprint, options), Shape{options.width, window, window, options.channels},
-      {.stride = stride_of(options), .padding = window / 2});
+      image, Shape(filters), {.stride = stride_of(options), .padding = window / 2});
   return is_small(options) ? convolved : ops::max_pool_output_shape(convolved, stem_pool);
 }
 
@@ -38,7 +50,7 @@ Shape stem_output(const Blueprint& blueprint, const ResNetOptions& options) {
 ResNetStem::ResNetStem(Blueprint& blueprint, const ResNetOptions& options,
                        const ops::AugmentOptions& augment)
     : Layer("stem", stem_output(blueprint, options)),
-      input_(blueprint, image_shape(blueprint, options), augment),
+      input_(blueprint, as_image(image_shape(blueprint, options)), augment),
       image_(blueprint.keep(image_shape(blueprint, options))),
       convolution_(blueprint, "convolution", image_.shape, options.width, window_of(options),
                    stride_of(options)),
@@ -51,7 +63,7 @@ ResNetStem::ResNetStem(Blueprint& blueprint, const ResNetOptions& options,
 
 void ResNetStem::forward(const Context& context, const Tensor& x, const Tensor& y) {
   const Tensor image = context(image_), convolved = context(convolved_);
-  input_.forward(context, image, x);
+  input_.forward(context, image.reshaped(as_image(image.shape)), x.reshaped(as_image(x.shape)));
   convolution_.forward(context, convolved, image);
   const Tensor normed = pool_index_ ? context(normed_) : y;
   norm_.forward(context, normed, convolved);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares every gradient of a small GPT, ResNet, CosmoFlow, U-Net and DeepCAM with PyTorch in double precision.
+"""Compares every gradient of a small GPT, ResNet (images and volumes), CosmoFlow, U-Net and DeepCAM with PyTorch in double precision.
 
     python3 scripts/checks/check_gradients.py
 
@@ -69,6 +69,21 @@ class ResNet(Gpt):
         images = torch.tensor(list(pixels), dtype=torch.float64).view(self.batch, 1, self.side, self.side)
         data = packed(place, f", mean: [{self.mean}], std: [{self.deviation}]")
         return data, (images / 255 - self.mean) / self.deviation, torch.tensor(list(labels))
+
+
+class ResNetOfVolumes(ResNet):
+    model = {"family": "resnet", "block": "bottleneck", "stem": "imagenet", "stages": [1, 2], "width": 6, "depth": 9, "image_size": 14,
+             "image_width": 11, "channels": 3, "classes": 5}
+
+    def pack(self, trireme, place):
+        draw = numpy.random.default_rng(5)
+        x = draw.normal(size=(self.batch, 9, 14, 11, 3)).astype(numpy.float32)
+        y = numpy.arange(self.batch) * 7 % self.classes
+        for sample in range(self.batch):
+            with h5py.File(place / f"{sample}.h5", "w") as file:
+                file["x"], file["y"] = x[sample], y[sample]
+        data = f"files: ['{place}/*.h5'], samples: file, inputs: [x], target: y, axes: DHWC"
+        return data, torch.from_numpy(x).double().movedim(-1, 1), torch.from_numpy(y).long()
 
 
 class CosmoFlow:
@@ -185,7 +200,7 @@ def check(kind, trireme):
 def main():
     arguments = parser_of(__doc__).parse_args()
     torch.set_num_threads(1)
-    kinds = (Gpt, ResNet, CosmoFlow, UNet, UNetOfVolumes, UNetOfMlperf, UNetOfTheWell, UNetOfGroups, DeepCam)
+    kinds = (Gpt, ResNet, ResNetOfVolumes, CosmoFlow, UNet, UNetOfVolumes, UNetOfMlperf, UNetOfTheWell, UNetOfGroups, DeepCam)
     results = [check(kind, Program(arguments.trireme)) for kind in kinds]
     if not all(results):
         print(f"a gradient is off by more than {TOLERANCE}", file=sys.stderr)

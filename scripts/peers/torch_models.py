@@ -190,9 +190,9 @@ class Vit(nn.Module):
         return F.cross_entropy(self.head(self.norm(x).mean(dim=1)).float(), labels)
 
 
-def unit(inputs, outputs, window, stride, name=""):
-    return {f"convolution{name}": nn.Conv2d(inputs, outputs, window, stride, window // 2, bias=False),
-            f"norm{name}": nn.BatchNorm2d(outputs)}
+def unit(inputs, outputs, window, stride, volumes, name=""):
+    convolution, norm = (nn.Conv3d, nn.BatchNorm3d) if volumes else (nn.Conv2d, nn.BatchNorm2d)
+    return {f"convolution{name}": convolution(inputs, outputs, window, stride, window // 2, bias=False), f"norm{name}": norm(outputs)}
 
 
 def sequence(*parts):
@@ -200,16 +200,16 @@ def sequence(*parts):
 
 
 class ResNetBlock(nn.Module):
-    def __init__(self, inputs, width, stride, bottleneck):
+    def __init__(self, inputs, width, stride, bottleneck, volumes):
         super().__init__()
         outputs = 4 * width if bottleneck else width
         sizes = [(inputs, width, 3, stride), (width, outputs, 3, 1)]
         if bottleneck:  # the stride is in the 3x3 convolution
             sizes = [(inputs, width, 1, 1), (width, width, 3, stride), (width, outputs, 1, 1)]
-        parts = [unit(*size, number) | {f"relu{number}": nn.ReLU(inplace=True)} for number, size in enumerate(sizes, 1)]
+        parts = [unit(*size, volumes, number) | {f"relu{number}": nn.ReLU(inplace=True)} for number, size in enumerate(sizes, 1)]
         self.branch = sequence(*parts)[:-1]
         changes = stride != 1 or inputs != outputs
-        self.shortcut = sequence(unit(inputs, outputs, 1, stride, "_shortcut")) if changes else nn.Identity()
+        self.shortcut = sequence(unit(inputs, outputs, 1, stride, volumes, "_shortcut")) if changes else nn.Identity()
 
     def forward(self, x):
         return F.relu(self.branch(x) + self.shortcut(x))
@@ -219,20 +219,22 @@ class ResNet(nn.Module):
     def __init__(self, work):
         super().__init__()
         width, bottleneck, small = work["model.width"], work["model.block"] == "bottleneck", work["model.stem"] == "small"
-        self.stem = sequence(unit(work["model.channels"], width, 3 if small else 7, 1 if small else 2),
-                             {"relu": nn.ReLU(inplace=True)}, {} if small else {"pool": nn.MaxPool2d(3, 2, 1)})
+        volumes = work.get("model.depth", 0) > 0
+        self.stem = sequence(unit(work["model.channels"], width, 3 if small else 7, 1 if small else 2, volumes),
+                             {"relu": nn.ReLU(inplace=True)},
+                             {} if small else {"pool": (nn.MaxPool3d if volumes else nn.MaxPool2d)(3, 2, 1)})
         self.stages, inputs = nn.Sequential(), width
         for stage, count in enumerate(work["model.stages"]):
             blocks = []
             for index in range(count):
-                blocks.append(ResNetBlock(inputs, width << stage, 2 if stage > 0 and index == 0 else 1, bottleneck))
+                blocks.append(ResNetBlock(inputs, width << stage, 2 if stage > 0 and index == 0 else 1, bottleneck, volumes))
                 inputs = (width << stage) * (4 if bottleneck else 1)
             self.stages.append(nn.Sequential(*blocks))
         self.classifier = nn.Linear(inputs, work["model.classes"])
         self.smoothing = work.get("train.label_smoothing", 0.0)
 
     def forward(self, images, labels=None):
-        logits = self.classifier(self.stages(self.stem(images)).mean(dim=(2, 3)))
+        logits = self.classifier(self.stages(self.stem(images)).flatten(2).mean(2))
         return logits if labels is None else F.cross_entropy(logits.float(), labels, label_smoothing=self.smoothing)
 
 

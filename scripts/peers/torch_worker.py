@@ -38,6 +38,16 @@ def image_batches(work, device):
              torch.randint(0, work["model.classes"], (work.batch,), device=device)) for _ in range(BATCHES)]
 
 
+def field_batches(work, device):
+    form = torch.channels_last_3d if len(work.extents) == 3 else torch.channels_last
+    def targets():
+        if work.family == "cosmoflow":
+            return torch.rand(work.batch, work["model.targets"], device=device)
+        return torch.randint(0, work["model.classes"], (work.batch, *work.extents), device=device)
+    return [(torch.randn(work.batch, work["model.channels"], *work.extents, device=device).to(memory_format=form), targets())
+            for _ in range(BATCHES)]
+
+
 def make_optimizer(work, model):
     decayed = [p for p in model.parameters() if p.dim() >= 2]
     others = [p for p in model.parameters() if p.dim() < 2]
@@ -51,9 +61,11 @@ def make_optimizer(work, model):
 
 def make(work, device):
     model = MODELS[work.family](work).to(device)
-    if work.of_images:
-        model = model.to(memory_format=torch.channels_last)
-    return model, make_optimizer(work, model), (image_batches if work.of_images else token_batches)(work, device)
+    if work.of_images or work.of_fields:
+        volumes = work.of_fields and len(work.extents) == 3
+        model = model.to(memory_format=torch.channels_last_3d if volumes else torch.channels_last)
+    batches = field_batches if work.of_fields else image_batches if work.of_images else token_batches
+    return model, make_optimizer(work, model), batches(work, device)
 
 
 def compile_model(model, mode):

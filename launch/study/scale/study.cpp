@@ -32,42 +32,78 @@ int positive(std::string_view text, std::string_view option) {
   return value;
 }
 
-MeshShape parse_layout(std::string_view text) {
+// "2x2x1".
+SpatialExtents parse_spatial(std::string_view text) {
+  const auto parts = split(text, 'x');
+  SpatialExtents spatial{};
+  if (parts.size() != spatial.size()) {
+    fail(ExitCode::config,
+         "--layouts: spatial: '{}' is not the ranks along depth, height and width, as in 2x2x1; an "
+         "image's depth is 1",
+         text);
+  }
+  std::ranges::transform(parts, spatial.begin(), [](std::string_view part) {
+    return positive(part, "--layouts: spatial");
+  });
+  return spatial;
+}
+
+StudyLayout with_spatial(MeshShape mesh, std::span<const std::int64_t> ranks) {
+  SpatialExtents spatial{1, 1, 1};
+  std::ranges::copy(ranks, spatial.begin());
+  const auto sharing = static_cast<int>(SpatialSplit{spatial}.rank_count());
+  if (sharing > 1) mesh.tensor = sharing;
+  return {mesh, spatial};
+}
+
+StudyLayout parse_layout(std::string_view text) {
   MeshShape shape{.data = 0};
+  std::optional<SpatialExtents> spatial;
   for (const std::string_view axis : split(text, ':')) {
     const std::size_t equals = axis.find('=');
     const std::string_view name = axis.substr(0, equals);
+    if (name == "spatial" && equals != std::string_view::npos) {
+      spatial = parse_spatial(axis.substr(equals + 1));
+      continue;
+    }
     int* const size = name == "data"       ? &shape.data
                       : name == "tensor"   ? &shape.tensor
                       : name == "pipeline" ? &shape.pipeline
                                            : nullptr;
     if (size == nullptr || equals == std::string_view::npos) {
       fail(ExitCode::config,
-           "--layouts: '{}' is not an axis; use data=N, tensor=N or pipeline=N, joined by colons "
-           "within "
-           "a layout and layouts by commas: data=4,data=2:tensor=2",
+           "--layouts: '{}' is not an axis; use data=N, tensor=N, pipeline=N or spatial=DxHxW, "
+           "joined by colons within a layout and layouts by commas: data=4,data=2:tensor=2",
            axis);
     }
     *size = positive(axis.substr(equals + 1), "--layouts: " + std::string(name));
   }
-  return shape;
+  if (spatial && shape.tensor > 1)
+    fail(ExitCode::config, "--layouts: '{}' has tensor and spatial; use one of them", text);
+  return spatial ? with_spatial(shape, *spatial) : StudyLayout{shape};
 }
 
-// The layouts with exactly `ranks` ranks.
-std::vector<MeshShape> layouts_of(int ranks, const std::string& layouts) {
-  if (layouts == "auto") return {MeshShape{.data = ranks}};
-  std::vector<MeshShape> fitting;
-  for (MeshShape shape : parse_layouts(layouts)) {
-    const int others = shape.tensor * shape.pipeline;
-    if (shape.data == 0 && ranks % others == 0) shape.data = ranks / others;
-    if (shape.size() == ranks && std::ranges::find(fitting, shape) == fitting.end())
-      fitting.push_back(shape);
+// The layouts with exactly `ranks` ranks. auto: data parallel, with the config's ranks that share a
+// sample.
+std::vector<StudyLayout> layouts_of(int ranks, const std::string& layouts,
+                                    const ParallelConfig& parallel) {
+  std::vector<StudyLayout> given, fitting;
+  if (layouts == "auto") {
+    given = {with_spatial({.data = 0}, parallel.spatial)};
+  } else {
+    given = parse_layouts(layouts);
+  }
+  for (StudyLayout layout : given) {
+    const int others = layout.mesh.tensor * layout.mesh.pipeline;
+    if (layout.mesh.data == 0 && ranks % others == 0) layout.mesh.data = ranks / others;
+    if (layout.mesh.size() == ranks && std::ranges::find(fitting, layout) == fitting.end())
+      fitting.push_back(layout);
   }
   if (fitting.empty()) {
     fail(ExitCode::config,
          "--layouts: none of {} makes {} ranks; add one, such as data={}, or leave {} out of "
          "--ranks",
-         layouts, ranks, ranks, ranks);
+         layouts == "auto" ? given.front().text() : layouts, ranks, ranks, ranks);
   }
   return fitting;
 }
@@ -86,7 +122,8 @@ std::vector<std::string> settings_of(const StudyOptions& options, const Point& p
   };
   set("parallel.search", false);
   set("parallel.data", point.mesh.data);
-  set("parallel.tensor", point.mesh.tensor);
+  set("parallel.tensor", point.tensor());
+  set("parallel.spatial", fmt::format("[{}]", fmt::join(point.spatial, ", ")));
   set("parallel.pipeline", point.mesh.pipeline);
   set("train.global_batch", point.global_batch);
   set("train.steps", options.steps);
@@ -121,10 +158,13 @@ Point planned_point(Mode mode, Config config, int ranks, int base_ranks) {
          search.tried(), ranks, config.parallel.hardware);
   }
   const LayoutChoice choice = choice_of(best[0].config);
+  const StudyLayout layout = with_spatial({.pipeline = static_cast<int>(choice.pipeline),
+                                           .data = static_cast<int>(choice.data),
+                                           .tensor = static_cast<int>(choice.tensor)},
+                                          choice.spatial);
   return {.mode = mode,
-          .mesh = {.pipeline = static_cast<int>(choice.pipeline),
-                   .data = static_cast<int>(choice.data),
-                   .tensor = static_cast<int>(choice.tensor)},
+          .mesh = layout.mesh,
+          .spatial = layout.spatial,
           .global_batch = config.train.global_batch,
           .settings = changed_settings(config, with_layout(config, choice))};
 }
@@ -140,8 +180,9 @@ std::vector<Point> points_of(const StudyOptions& options, Mode mode, const Confi
     }
     const std::int64_t batch =
         batch_of(mode, config.train.global_batch, ranks, options.ranks.front());
-    for (const MeshShape& mesh : layouts_of(ranks, options.layouts))
-      points.push_back({.mode = mode, .mesh = mesh, .global_batch = batch});
+    for (const StudyLayout& layout : layouts_of(ranks, options.layouts, config.parallel))
+      points.push_back(
+          {.mode = mode, .mesh = layout.mesh, .spatial = layout.spatial, .global_batch = batch});
   }
   return points;
 }
@@ -179,9 +220,12 @@ std::string_view name_of(Mode mode) {
   return names[static_cast<std::size_t>(mode)];
 }
 
-std::string Point::layout() const {
+std::string StudyLayout::text() const {
   std::string text = fmt::format("data={}", mesh.data);
-  if (mesh.tensor > 1) text += fmt::format(":tensor={}", mesh.tensor);
+  if (SpatialSplit{spatial}.rank_count() > 1)
+    text += fmt::format(":spatial={}", fmt::join(spatial, "x"));
+  else if (mesh.tensor > 1)
+    text += fmt::format(":tensor={}", mesh.tensor);
   if (mesh.pipeline > 1) text += fmt::format(":pipeline={}", mesh.pipeline);
   return text;
 }
@@ -190,8 +234,8 @@ std::string Point::name() const {
   return fmt::format("{}-{}-{}", name_of(mode), ranks(), layout());
 }
 
-std::vector<MeshShape> parse_layouts(std::string_view text) {
-  std::vector<MeshShape> layouts;
+std::vector<StudyLayout> parse_layouts(std::string_view text) {
+  std::vector<StudyLayout> layouts;
   for (const std::string_view layout : split(text, ','))
     layouts.push_back(parse_layout(layout));
   return layouts;

@@ -12,6 +12,7 @@
 #include "models/registry.h"
 #include "runtime/comm/process_mesh.h"
 #include "runtime/config/config.h"
+#include "runtime/nn/spatial.h"
 
 namespace trireme::scale {
 
@@ -52,16 +53,28 @@ struct PointWork {
   std::optional<double> predicted{};  // seconds per step, by the same file
 };
 
+struct StudyLayout {
+  MeshShape mesh{};                 // tensor: the ranks that share samples, too
+  SpatialExtents spatial{1, 1, 1};  // parallel.spatial
+  friend bool operator==(const StudyLayout&, const StudyLayout&) = default;
+  // "data=4:tensor=2", "data=2:spatial=2x1x1"; without axes of one rank other than data.
+  [[nodiscard]] std::string text() const;
+};
+
 // One point of a curve.
 struct Point {
   Mode mode = Mode::weak;
   MeshShape mesh{};
+  SpatialExtents spatial{1, 1, 1};
   std::int64_t global_batch = 0;        // samples
   std::vector<std::string> settings{};  // "key=value", of a layout that the planner chose
   PointWork work{};
   [[nodiscard]] int ranks() const { return mesh.size(); }
-  // "data=4:tensor=2"; without axes of one rank other than data.
-  [[nodiscard]] std::string layout() const;
+  // parallel.tensor.
+  [[nodiscard]] int tensor() const {
+    return SpatialSplit{spatial}.rank_count() > 1 ? 1 : mesh.tensor;
+  }
+  [[nodiscard]] std::string layout() const { return StudyLayout{mesh, spatial}.text(); }
   // "weak-8-data=4:tensor=2".
   [[nodiscard]] std::string name() const;
 };
@@ -82,9 +95,9 @@ struct Study {
                                                    const std::string& directory) const;
 };
 
-// Axes of a layout joined by colons, layouts by commas: "data=4,data=2:tensor=2,pipeline=4". A
+// Axes of a layout joined by colons, layouts by commas: "data=4,data=2:tensor=2,spatial=2x2x1". A
 // missing data axis (0) takes the ranks that the others leave. Raises ExitCode::config.
-[[nodiscard]] std::vector<MeshShape> parse_layouts(std::string_view text);
+[[nodiscard]] std::vector<StudyLayout> parse_layouts(std::string_view text);
 // Rank counts joined by commas, ascending. Raises ExitCode::config.
 [[nodiscard]] std::vector<int> parse_ranks(std::string_view text);
 

@@ -458,13 +458,21 @@ TEST_F(ScaleTest, PlannedLayoutsAreWhatThePlannerFindsFastest) {
 }
 
 TEST(ScaleLayouts, FillInTheDataRanksThatAreLeft) {
-  const auto layouts = scale::parse_layouts("data=4,tensor=2:pipeline=3");
+  const auto layouts = scale::parse_layouts("data=4,tensor=2:pipeline=3,data=2:spatial=1x2x3");
 
-  EXPECT_EQ(layouts[0], (MeshShape{.data = 4}));
-  EXPECT_EQ(layouts[1], (MeshShape{.pipeline = 3, .data = 0, .tensor = 2}));
+  EXPECT_EQ(layouts[0].mesh, (MeshShape{.data = 4}));
+  EXPECT_EQ(layouts[1].mesh, (MeshShape{.pipeline = 3, .data = 0, .tensor = 2}));
+  EXPECT_EQ(layouts[2].mesh, (MeshShape{.data = 2, .tensor = 6}));
+  EXPECT_EQ(layouts[2].text(), "data=2:spatial=1x2x3");
   EXPECT_EQ(scale::parse_ranks("8,1,2,2"), (std::vector<int>{1, 2, 8}));
   expect_error(
       ExitCode::config, [] { (void)scale::parse_layouts("data=0"); }, "not a whole number above 0");
+  expect_error(
+      ExitCode::config, [] { (void)scale::parse_layouts("spatial=2x2"); },
+      "'2x2' is not the ranks along depth, height and width");
+  expect_error(
+      ExitCode::config, [] { (void)scale::parse_layouts("tensor=2:spatial=2x1x1"); },
+      "tensor and spatial");
 }
 
 }  // namespace

@@ -76,6 +76,11 @@ TEST_F(FieldsLayout, OfAUNetWithGroupNormAndLeakyReluInBf16ChangesNoBit) {
                    {{2, "data=2 zero=3"}, {3, "pipeline=3 recompute=full"}});
 }
 
+TEST_F(FieldsLayout, OfAResNetOfVolumesChangesNoBit) {
+  expect_same_bits({.config = "resnet_of_volumes.yaml", .steps = 4},
+                   {{2, "data=2 zero=2"}, {4, "data=2 pipeline=2 zero=3"}});
+}
+
 TEST_F(FieldsLayout, OfDeepCamChangesNoBit) {
   expect_same_bits({.config = "deepcam.yaml", .steps = 4},
                    {{2, "data=2 zero=1"},
