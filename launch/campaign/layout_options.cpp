@@ -88,14 +88,13 @@ LayoutOption listed(const Planned& planned, const CampaignFile& file, std::int64
   std::optional<LayoutOption> best;
   std::string refusal = fmt::format("no layout in the list makes {} ranks", ranks);
   for (const std::string& text : file.layouts) {
-    for (MeshShape shape : scale::parse_layouts(text)) {
-      const int others = shape.tensor * shape.pipeline;
-      if (shape.data == 0 && ranks % others == 0) shape.data = ranks / others;
-      if (shape.size() != ranks) continue;
+    for (scale::StudyLayout layout : scale::parse_layouts(text)) {
+      if (!layout.fit(ranks)) continue;
       Config config = planned.config;
-      config.parallel.data = shape.data;
-      config.parallel.tensor = shape.tensor;
-      config.parallel.pipeline = shape.pipeline;
+      config.parallel.data = layout.mesh.data;
+      config.parallel.tensor = layout.tensor();
+      config.parallel.pipeline = layout.mesh.pipeline;
+      config.parallel.spatial.assign(layout.spatial.begin(), layout.spatial.end());
       try {
         LayoutOption option = option_of(planned, config, nodes, ranks);
         if (!best || option.step_seconds < best->step_seconds) best = std::move(option);

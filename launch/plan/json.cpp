@@ -95,6 +95,7 @@ void add_times(json& text, const LayoutPlan& plan, const PlanContext& context) {
                                  {"data_to_other_domains", plan.step.volumes.data_out},
                                  {"tensor", plan.step.volumes.tensor},
                                  {"pipeline", plan.step.volumes.pipeline}};
+  text["bytes_read_per_second_per_rank"] = plan.step.sample_bandwidth;
   text["nccl"] = json::array();
   for (const RolePrice& row : role_prices(plan.config, context.hardware))
     text["nccl"].push_back({{"role", name_of(row.role)},

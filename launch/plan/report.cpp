@@ -207,10 +207,11 @@ std::string heading(const LayoutPlan& plan, const PlanContext& context) {
 std::string cost_text(const LayoutPlan& plan, const PlanContext& context) {
   const std::string items = traits_of(plan.config.model).item_name;
   const RunCost cost = cost_of(plan, context);
-  std::string text =
-      fmt::format("{:.0f} {}/s, MFU {:.1f} %\n{:.4g} {}: {:.1f} hours, {:.1f} rank-hours",
-                  plan.step.items_per_second, items, 100 * plan.step.mfu, cost.items, items,
-                  cost.hours, cost.rank_hours);
+  std::string text = fmt::format(
+      "{:.0f} {}/s, MFU {:.1f} %, a rank reads {:.4g} MB/s of samples\n"
+      "{:.4g} {}: {:.1f} hours, {:.1f} rank-hours",
+      plan.step.items_per_second, items, 100 * plan.step.mfu, 1e-6 * plan.step.sample_bandwidth,
+      cost.items, items, cost.hours, cost.rank_hours);
   if (cost.price > 0) {
     text += fmt::format(", price {:.2f} at {} per rank-hour", cost.price,
                         context.hardware.price_per_hour);

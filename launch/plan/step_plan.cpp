@@ -54,23 +54,25 @@ plan::StepInput StepPlanner::input(const Config& config) {
   TRIREME_EXPECTS(config.precision != Precision::automatic, "precision is not resolved");
   const Layers& known = layers(config);
   const bool counted = !known.counted.layers.empty();
-  plan::StepInput input{.layers = known.declared,
-                        .work = known.counted.layers,
-                        .build = build_options(config, /*tensor_rank=*/0, /*training=*/true),
-                        .mesh = mesh_shape(config.parallel),
-                        .schedule = pipeline_shape(config, /*training=*/true),
-                        .global_micro_batches = batch_slices(config).micro_batches(),
-                        .stages = {},
-                        .precision = config.precision,
-                        .zero = static_cast<int>(config.parallel.zero),
-                        .bucket_elements = bucket_elements(config),
-                        .separate_ties = separates_ties(config),
-                        .overlapped_reducer = config.parallel.reducer == ReducerMode::overlapped,
-                        .optimizer_bytes = counted ? known.counted.optimizer_bytes
-                                                   : optimizer_bytes(config.optimizer),
-                        .items_per_sample = traits.items_per_sample(),
-                        .rows_per_sample = traits.rows_per_sample,
-                        .sample_bytes = stored_sample_bytes(traits, config.data.float_samples())};
+  plan::StepInput input{
+      .layers = known.declared,
+      .work = known.counted.layers,
+      .build = build_options(config, /*tensor_rank=*/0, /*training=*/true),
+      .mesh = mesh_shape(config.parallel),
+      .schedule = pipeline_shape(config, /*training=*/true),
+      .global_micro_batches = batch_slices(config).micro_batches(),
+      .stages = {},
+      .precision = config.precision,
+      .zero = static_cast<int>(config.parallel.zero),
+      .bucket_elements = bucket_elements(config),
+      .separate_ties = separates_ties(config),
+      .overlapped_reducer = config.parallel.reducer == ReducerMode::overlapped,
+      .optimizer_bytes =
+          counted ? known.counted.optimizer_bytes : optimizer_bytes(config.optimizer),
+      .items_per_sample = traits.items_per_sample(),
+      .rows_per_sample = traits.rows_per_sample,
+      .sample_bytes = stored_sample_bytes(traits, config.data.float_samples()) /
+                      static_cast<double>(spatial_split(config.parallel, 0).rank_count())};
   input.engine.gradient_bytes = static_cast<double>(size_of(reduced_dtype(config)));
   input.engine.owners_sum_gradients =
       reduced_dtype(config) != DType::f32 && device_type(config) == DeviceType::cuda;

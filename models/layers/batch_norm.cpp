@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/layers/batch_norm.h"
 
-#include "models/layers/blocks.h"
 #include "runtime/ops/random/init.h"
 
 namespace trireme {
@@ -85,7 +84,9 @@ ops::BatchNormSums BatchNorm::gradient_sums(const Context& context, const Tensor
 
 void BatchNorm::forward(const Context& context, const Tensor& y, const Tensor& x,
                         const ops::BatchNormSummand& summand) const {
-  ops::batch_norm_apply(context.stream, y, x, take_statistics(context, x), options_, summand);
+  const Tensor image = as_image(x);
+  ops::batch_norm_apply(context.stream, as_image(y), image, take_statistics(context, image),
+                        options_, {as_image(summand.x), summand.channels});
 }
 
 void BatchNorm::backward(const Context& context, const Tensor& dx, const Tensor& dy,
@@ -94,8 +95,9 @@ void BatchNorm::backward(const Context& context, const Tensor& dx, const Tensor&
   const ops::BatchNormChannels channels{params.compute(weight_), params.compute(bias_),
                                         context(mean_), context(variance_)};
   const auto sums = gradient_sums(context, dy, x, channels);
-  ops::batch_norm_backward(context.stream, dx, params.gradient(weight_), params.gradient(bias_), dy,
-                           x, channels, options_, sum, sums);
+  ops::batch_norm_backward(context.stream, as_image(dx), params.gradient(weight_),
+                           params.gradient(bias_), as_image(dy), as_image(x), channels, options_,
+                           as_image(sum), sums);
   for (const ParamId id : {running_variance_, running_mean_, bias_, weight_})
     context.ready(id);
 }

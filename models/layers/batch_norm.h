@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "models/layers/blocks.h"
 #include "runtime/nn/layer.h"
 #include "runtime/ops/norm/batch_norm.h"
 
 namespace trireme {
 
-// Batch normalisation of an NHWC tensor with an optional fused ReLU. Training uses the
+// Batch normalisation of an NHWC or NDHWC tensor with an optional fused ReLU. Training uses the
 // micro-batch's statistics, also where samples are cut in space: each slab's, joined in order. The
 // running statistics are parameters of kind `statistic`: means over all micro-batches of the global
 // batch, so they do not depend on the number of ranks.
@@ -22,7 +23,7 @@ class BatchNorm {
                const ops::BatchNormSummand& summand = {}) const;
   // Describes normalised x as a summand of another batch norm, which computes it on the fly.
   [[nodiscard]] ops::BatchNormSummand as_summand(const Context& context, const Tensor& x) const {
-    return {.x = x, .channels = take_statistics(context, x)};
+    return {.x = as_image(x), .channels = take_statistics(context, as_image(x))};
   }
   // dx may alias dy unless forward had a summand: then `sum` is the summand's y, and dy becomes the
   // summand's gradient; not if the tensor is cut.

@@ -39,7 +39,7 @@ struct RowRun {
 
 // (N, D, H, W, C) as an image (N, D * H, W, C), for ops that treat all pixels alike.
 [[nodiscard]] inline Tensor as_image(const Tensor& x) {
-  if (x.shape.rank() == 4) return x;
+  if (x.shape.rank() != 5) return x;
   return x.reshaped({x.shape[0], x.shape[1] * x.shape[2], x.shape[3], x.shape[4]});
 }
 

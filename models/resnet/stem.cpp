@@ -27,12 +27,6 @@ Shape image_shape(const Blueprint& blueprint, const ResNetOptions& options) {
   return {blueprint.micro_batch(), options.image_size, width, channels};
 }
 
-// Images as they are; a volume's slices one below the other.
-Shape as_image(const Shape& shape) {
-  if (shape.rank() == 4) return shape;
-  return {shape[0], shape[1] * shape[2], shape[3], shape[4]};
-}
-
 // The stem's output shape, from the options alone.
 Shape stem_output(const Blueprint& blueprint, const ResNetOptions& options) {
   const std::int64_t window = window_of(options);
@@ -50,7 +44,7 @@ Shape stem_output(const Blueprint& blueprint, const ResNetOptions& options) {
 ResNetStem::ResNetStem(Blueprint& blueprint, const ResNetOptions& options,
                        const ops::AugmentOptions& augment)
     : Layer("stem", stem_output(blueprint, options)),
-      input_(blueprint, as_image(image_shape(blueprint, options)), augment),
+      input_(blueprint, as_image(Tensor{.shape = image_shape(blueprint, options)}).shape, augment),
       image_(blueprint.keep(image_shape(blueprint, options))),
       convolution_(blueprint, "convolution", image_.shape, options.width, window_of(options),
                    stride_of(options)),
@@ -63,7 +57,7 @@ ResNetStem::ResNetStem(Blueprint& blueprint, const ResNetOptions& options,
 
 void ResNetStem::forward(const Context& context, const Tensor& x, const Tensor& y) {
   const Tensor image = context(image_), convolved = context(convolved_);
-  input_.forward(context, image.reshaped(as_image(image.shape)), x.reshaped(as_image(x.shape)));
+  input_.forward(context, as_image(image), as_image(x));
   convolution_.forward(context, convolved, image);
   const Tensor normed = pool_index_ ? context(normed_) : y;
   norm_.forward(context, normed, convolved);

@@ -206,6 +206,7 @@ class Estimator {
       e.data_wait =
           std::max(0.0, samples * input_.sample_bytes / hardware_.storage_bandwidth - e.total);
     e.total += e.data_wait;
+    e.sample_bandwidth = samples * input_.sample_bytes / e.total;
   }
 
   void add_rates() {

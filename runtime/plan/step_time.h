@@ -63,7 +63,7 @@ struct StepInput {
   std::int64_t items_per_sample = 1;  // tokens of a sequence; 1 for images
   std::int64_t rows_per_sample = 1;   // rows of a product per sample: tokens, or 1
   std::int64_t head_size = 128;       // of attention, if `work` is empty
-  double sample_bytes = 0;            // read from storage per sample
+  double sample_bytes = 0;            // read from storage by a rank per sample
   EngineTraits engine{};
   MessageCtas ctas{};
 };
@@ -88,6 +88,7 @@ struct StepEstimate {
   double gather_exposed = 0;    // parameters that the forward waits for
   double optimizer = 0;         // including clipping and its norm
   double data_wait = 0;         // samples that storage cannot deliver in time
+  double sample_bandwidth = 0;  // bytes per second of samples that a rank reads
   double straggler = 0;         // the slowest of all ranks against the mean
   double total = 0;
 

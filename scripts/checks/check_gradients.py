@@ -72,11 +72,14 @@ class ResNet(Gpt):
 
 
 class ResNetOfVolumes(ResNet):
-    model = {"family": "resnet", "block": "bottleneck", "stem": "imagenet", "stages": [1, 2], "width": 6, "depth": 9, "image_size": 14,
+    """Not with any draw: where pooling leaves no zeros, the next norm removes what the first one's bias adds, and its gradient is
+    rounding alone."""
+
+    model = {"family": "resnet", "block": "basic", "stem": "imagenet", "stages": [1, 2], "width": 6, "depth": 9, "image_size": 14,
              "image_width": 11, "channels": 3, "classes": 5}
 
     def pack(self, trireme, place):
-        draw = numpy.random.default_rng(5)
+        draw = numpy.random.default_rng(8)
         x = draw.normal(size=(self.batch, 9, 14, 11, 3)).astype(numpy.float32)
         y = numpy.arange(self.batch) * 7 % self.classes
         for sample in range(self.batch):

@@ -57,7 +57,7 @@ ordered_json describe(const Row& row, const ModelTraits& traits) {
                     {"ranks", row.point.ranks()},
                     {"layout", row.point.layout()},
                     {"data", row.point.mesh.data},
-                    {"tensor", row.point.tensor()},
+                    {"tensor", row.point.axes().tensor()},
                     {"spatial", row.point.spatial},
                     {"pipeline", row.point.mesh.pipeline},
                     {"global_batch", row.point.global_batch},

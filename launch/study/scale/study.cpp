@@ -94,9 +94,7 @@ std::vector<StudyLayout> layouts_of(int ranks, const std::string& layouts,
     given = parse_layouts(layouts);
   }
   for (StudyLayout layout : given) {
-    const int others = layout.mesh.tensor * layout.mesh.pipeline;
-    if (layout.mesh.data == 0 && ranks % others == 0) layout.mesh.data = ranks / others;
-    if (layout.mesh.size() == ranks && std::ranges::find(fitting, layout) == fitting.end())
+    if (layout.fit(ranks) && std::ranges::find(fitting, layout) == fitting.end())
       fitting.push_back(layout);
   }
   if (fitting.empty()) {
@@ -122,7 +120,7 @@ std::vector<std::string> settings_of(const StudyOptions& options, const Point& p
   };
   set("parallel.search", false);
   set("parallel.data", point.mesh.data);
-  set("parallel.tensor", point.tensor());
+  set("parallel.tensor", point.axes().tensor());
   set("parallel.spatial", fmt::format("[{}]", fmt::join(point.spatial, ", ")));
   set("parallel.pipeline", point.mesh.pipeline);
   set("train.global_batch", point.global_batch);
@@ -218,6 +216,12 @@ Config config_of(const StudyOptions& options, const Point& point) {
 std::string_view name_of(Mode mode) {
   constexpr std::string_view names[] = {"weak", "strong", "fixed-loss"};
   return names[static_cast<std::size_t>(mode)];
+}
+
+bool StudyLayout::fit(int ranks) {
+  const int others = mesh.tensor * mesh.pipeline;
+  if (mesh.data == 0 && ranks % others == 0) mesh.data = ranks / others;
+  return mesh.size() == ranks;
 }
 
 std::string StudyLayout::text() const {

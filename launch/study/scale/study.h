@@ -57,6 +57,12 @@ struct StudyLayout {
   MeshShape mesh{};                 // tensor: the ranks that share samples, too
   SpatialExtents spatial{1, 1, 1};  // parallel.spatial
   friend bool operator==(const StudyLayout&, const StudyLayout&) = default;
+  // A missing data axis (0) takes the ranks that the others leave. Whether there are `ranks` then.
+  [[nodiscard]] bool fit(int ranks);
+  // parallel.tensor.
+  [[nodiscard]] int tensor() const {
+    return SpatialSplit{spatial}.rank_count() > 1 ? 1 : mesh.tensor;
+  }
   // "data=4:tensor=2", "data=2:spatial=2x1x1"; without axes of one rank other than data.
   [[nodiscard]] std::string text() const;
 };
@@ -70,11 +76,8 @@ struct Point {
   std::vector<std::string> settings{};  // "key=value", of a layout that the planner chose
   PointWork work{};
   [[nodiscard]] int ranks() const { return mesh.size(); }
-  // parallel.tensor.
-  [[nodiscard]] int tensor() const {
-    return SpatialSplit{spatial}.rank_count() > 1 ? 1 : mesh.tensor;
-  }
-  [[nodiscard]] std::string layout() const { return StudyLayout{mesh, spatial}.text(); }
+  [[nodiscard]] StudyLayout axes() const { return {mesh, spatial}; }
+  [[nodiscard]] std::string layout() const { return axes().text(); }
   // "weak-8-data=4:tensor=2".
   [[nodiscard]] std::string name() const;
 };
@@ -95,8 +98,8 @@ struct Study {
                                                    const std::string& directory) const;
 };
 
-// Axes of a layout joined by colons, layouts by commas: "data=4,data=2:tensor=2,spatial=2x2x1". A
-// missing data axis (0) takes the ranks that the others leave. Raises ExitCode::config.
+// Axes of a layout joined by colons, layouts by commas: "data=4,data=2:tensor=2,spatial=2x2x1".
+// Raises ExitCode::config.
 [[nodiscard]] std::vector<StudyLayout> parse_layouts(std::string_view text);
 // Rank counts joined by commas, ascending. Raises ExitCode::config.
 [[nodiscard]] std::vector<int> parse_ranks(std::string_view text);
