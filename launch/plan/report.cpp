@@ -208,7 +208,7 @@ std::string cost_text(const LayoutPlan& plan, const PlanContext& context) {
   const std::string items = traits_of(plan.config.model).item_name;
   const RunCost cost = cost_of(plan, context);
   std::string text = fmt::format(
-      "{:.0f} {}/s, MFU {:.1f} %, a rank reads {:.4g} MB/s of samples\n"
+      "{:.0f} {}/s, MFU {:.1f} %, a rank reads {:.1f} MB/s of samples\n"
       "{:.4g} {}: {:.1f} hours, {:.1f} rank-hours",
       plan.step.items_per_second, items, 100 * plan.step.mfu, 1e-6 * plan.step.sample_bandwidth,
       cost.items, items, cost.hours, cost.rank_hours);
