@@ -56,6 +56,10 @@ TEST_F(EmulatedFields, AUNetWithGroupNormAndTanhAgreesWithTheCpuEngine) {
       {{1, ""}}, agreement);
 }
 
+TEST_F(EmulatedFields, AResNetOfVolumesAgreesWithTheCpuEngine) {
+  expect_cpu_losses(run("resnet_of_volumes.yaml", {}), {{1, ""}}, agreement);
+}
+
 TEST_F(EmulatedFields, DeepCamAgreesWithTheCpuEngine) {
   // A rate at which roundings do not grow.
   expect_cpu_losses(run("deepcam.yaml", {"optimizer.learning_rate=1e-4"}), {{1, ""}}, agreement);
