@@ -33,7 +33,8 @@ WORKLOADS = {
     "unet_of_volumes": ("unet3d", {**UNET, "model.depth": 32, "model.image_size": 32}),
     # A quarter of the extents.
     "deepcam": ("deepcam", {"model.image_size": 192, "model.image_width": 288, "train.micro_batch": 1, "optimizer.name": "adamw",
-                            "optimizer.betas": [0.9, 0.95], "data.scaling": "none", "data.statistics": "", "data.statistics_paths": []}),
+                            "optimizer.betas": [0.9, 0.95], "data.scaling": "none", "data.statistics": "", "data.statistics_paths": [],
+                            "data.inputs": ["x"], "data.target": "y"}),
     "gpt2_124m": ("gpt2_124m", {"train.micro_batch": 32}),
     "gpt2_350m": ("gpt2_350m", {"train.micro_batch": 32}),
     "gpt2_774m": ("gpt2_774m", {"train.micro_batch": 16}),

@@ -84,6 +84,40 @@ void max_pool_gradient_pixel(T* dx, const T* dy, const std::uint8_t* index,
   }
 }
 
+// Whether no pixel is in two windows, and whether each is in one.
+bool disjoint(const WindowAxis& axis) {
+  return axis.stride >= axis.window;
+}
+bool covers(const WindowAxis& axis) {
+  return axis.stride <= axis.window && axis.out * axis.stride - axis.padding >= axis.extent;
+}
+template <bool (*holds)(const WindowAxis&)>
+bool on_all(const WindowAxes& axes) {
+  return holds(axes.depth) && holds(axes.height) && holds(axes.width);
+}
+
+// Windows that do not overlap, from the outputs: each writes all its pixels.
+template <typename T>
+void max_pool_gradient_window(T* sample, const T* dy, const std::uint8_t* index,
+                              const PoolingGeometry& g, const PixelWindow& window) {
+  for (std::int64_t c = 0; c < g.channels; c += channel_block) {
+    const std::int64_t count = std::min(channel_block, g.channels - c);
+    float gradient[channel_block];
+    std::int32_t where[channel_block];
+#pragma omp simd
+    for (std::int64_t k = 0; k < count; ++k) {
+      gradient[k] = load(dy[c + k]);
+      where[k] = index[c + k];
+    }
+    window.for_each(g.axes, [&](std::int32_t position, std::int64_t pixel) {
+      T* const dx = sample + pixel * g.channels + c;
+#pragma omp simd
+      for (std::int64_t k = 0; k < count; ++k)
+        store(dx[k], where[k] == position ? gradient[k] : 0.0F);
+    });
+  }
+}
+
 template <typename T>
 void average_pixel(T* y, const T* sample, const PoolingGeometry& g, const PixelWindow& window) {
   const float share = window.share();
@@ -175,6 +209,14 @@ void max_pool_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const
     using T = decltype(type);
     enqueue(stream, [dx = dx.as<T>(), dy = dy.as<T>(), index = index.as<std::uint8_t>(),
                      g = PoolingGeometry(dx.shape, options)] {
+      if (on_all<disjoint>(g.axes)) {
+        if (!on_all<covers>(g.axes)) std::fill_n(dx, g.batch * g.in_count(), T{});
+        for_each_pixel(g, &WindowAxis::out, [&](const Pixel& pixel, std::int64_t at) {
+          max_pool_gradient_window(dx + pixel.sample * g.in_count(), dy + at * g.channels,
+                                   index + at * g.channels, g, PixelWindow(g.axes, pixel));
+        });
+        return;
+      }
       for_each_pixel(g, &WindowAxis::extent, [&](const Pixel& pixel, std::int64_t at) {
         const std::int64_t sample = pixel.sample * g.out_count();
         max_pool_gradient_pixel(dx + at * g.channels, dy + sample, index + sample, g, pixel);

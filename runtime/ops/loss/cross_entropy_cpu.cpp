@@ -2,6 +2,7 @@
 #include "runtime/ops/loss/cross_entropy.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "runtime/device/cpu/cpu_stream.h"
 #include "runtime/ops/common/scratch.h"
@@ -9,6 +10,43 @@
 
 namespace trireme::ops::cpu {
 namespace {
+
+// Rows of a few classes, as of pixels, are read some at a time, so that vectors run over rows.
+constexpr std::int64_t few_classes = 16, row_block = 64;
+
+struct RowSoftmax {
+  float top = 0.0F;
+  RowSums sums{};
+};
+
+// Writes e^(x - largest) of `count` rows to `exponentials` (count, classes).
+template <typename T>
+void exponentiate_rows(float* exponentials, RowSoftmax* results, const T* logits,
+                       std::int64_t count, std::int64_t stride, std::int64_t classes) {
+  float value[few_classes][row_block], top[row_block], sum[row_block] = {}, away[row_block] = {};
+  std::fill_n(top, row_block, -std::numeric_limits<float>::infinity());
+  for (std::int64_t c = 0; c < classes; ++c) {
+#pragma omp simd
+    for (std::int64_t r = 0; r < row_block; ++r) {
+      value[c][r] = r < count ? load(logits[r * stride + c]) : 0.0F;
+      top[r] = std::max(top[r], value[c][r]);
+    }
+  }
+  for (std::int64_t c = 0; c < classes; ++c) {
+#pragma omp simd
+    for (std::int64_t r = 0; r < row_block; ++r) {
+      const float distance = value[c][r] - top[r];
+      value[c][r] = fast_exp(distance);
+      sum[r] += value[c][r];
+      away[r] += distance;
+    }
+  }
+  for (std::int64_t r = 0; r < count; ++r) {
+    for (std::int64_t c = 0; c < classes; ++c)
+      exponentials[r * classes + c] = value[c][r];
+    results[r] = {top[r], {static_cast<double>(sum[r]), static_cast<double>(away[r])}};
+  }
+}
 
 template <typename T>
 struct CrossEntropy {
@@ -20,7 +58,8 @@ struct CrossEntropy {
   std::int64_t stride;
   CrossEntropyOptions options;
 
-  void run_row(std::int64_t index, float* exponentials) const {
+  // `known`: of exponentiate_rows; otherwise it is computed here.
+  void run_row(std::int64_t index, float* exponentials, const RowSoftmax* known = nullptr) const {
     T* const row = logits + index * stride;
     const std::int64_t target = targets[index];
     if (target < 0) {
@@ -32,7 +71,7 @@ struct CrossEntropy {
     TRIREME_EXPECTS(target < options.classes,
                     "cross_entropy: target {} in row {} is outside the {} classes", target, index,
                     options.classes);
-    const float top = largest_of(row, options.classes);
+    const float top = known != nullptr ? known->top : largest_of(row, options.classes);
     const float own = load(row[target]);
     if (correct != nullptr) {
       // The arg-max is the first of equal maxima.
@@ -51,7 +90,8 @@ struct CrossEntropy {
       distance = static_cast<double>(mix.share) * distance +
                  (1.0 - static_cast<double>(mix.share)) * static_cast<double>(others);
     }
-    const RowSums sums = exponentiate(exponentials, row, top, options.classes);
+    const RowSums sums =
+        known != nullptr ? known->sums : exponentiate(exponentials, row, top, options.classes);
     const float weight = row_weight(options, index, target);
     losses[index] = weight * row_loss(sums, distance, top, options);
     if (options.write_gradient) {
@@ -62,7 +102,21 @@ struct CrossEntropy {
     }
   }
 
+  void run_block(std::int64_t first) const {
+    float exponentials[row_block * few_classes];
+    RowSoftmax known[row_block];
+    const std::int64_t count = std::min(row_block, rows - first);
+    exponentiate_rows(exponentials, known, logits + first * stride, count, stride, options.classes);
+    for (std::int64_t r = 0; r < count; ++r)
+      run_row(first + r, exponentials + r * options.classes, known + r);
+  }
+
   void operator()() const {
+    if (options.classes <= few_classes) {
+      for (std::int64_t first = 0; first < rows; first += row_block)
+        run_block(first);
+      return;
+    }
     static thread_local ScratchBlock block;
     float* const exponentials = block.floats(static_cast<std::size_t>(options.classes));
     for (std::int64_t index = 0; index < rows; ++index)
