@@ -303,10 +303,28 @@ ValidationPass::ValidationPass(Session& session, PipelineRunner& runner,
     samples_ += run.samples;
     runs.push_back(run);
   }
+  if (config.train.eval_overlap > 0) use_windows(runs);
   const BatchPlan plan =
       BatchPlan::evaluation(runs, config.train.micro_batch, group.rank(), group.size());
   plan_.local_batches = plan.count();
-  loader_ = std::make_unique<Loader>(*session.device, *dataset_, plan, loader_options(config.data));
+  const Dataset& source = windows_ ? *windows_ : *dataset_;
+  loader_ = std::make_unique<Loader>(*session.device, source, plan, loader_options(config.data));
+}
+
+// Evaluates windows of the first part's samples, which is the only one.
+void ValidationPass::use_windows(std::vector<SampleRun>& runs) {
+  const Config& config = session_.config;
+  const ProcessMesh& mesh = session_.mesh;
+  auto whole = std::dynamic_pointer_cast<const FieldDataset>(dataset_);
+  if (whole == nullptr)
+    fail(ExitCode::config, "train.eval_overlap: only samples of data.files have windows");
+  windows_ = std::make_unique<SlidingWindows>(std::move(whole), samples_, config.train.eval_overlap,
+                                              config.train.micro_batch, mesh.shape().data);
+  runs = {{0, windows_->size()}};
+  plan_.parts = {runs.front().micro_batches(config.train.micro_batch)};
+  if (session_.model->has_head() && mesh.here().tensor == 0)
+    stitcher_ = std::make_unique<Stitcher>(*windows_, *session_.device, session_.model->head(),
+                                           mesh.here().data, config.train);
 }
 
 EvaluationResult ValidationPass::run() {
@@ -316,8 +334,13 @@ EvaluationResult ValidationPass::run() {
                                       .mesh = session_.mesh,
                                       .runner = runner_,
                                       .streams = session_.streams,
-                                      .tensor = &session_.tensor},
+                                      .tensor = &session_.tensor,
+                                      .sink = stitcher_.get()},
                                      *loader_, plan_);
+  if (windows_) {
+    const auto rows = stitcher_ ? stitcher_->finish() : std::vector<Stitcher::Row>{};
+    return mean_of_samples(*session_.world, rows, samples_);
+  }
   for (std::size_t i = 0; i < sources_.size(); ++i)
     result.parts[i].source = sources_[i];
   return result;

@@ -10,6 +10,7 @@
 #include "data/loader/loader.h"
 #include "data/payload_watch.h"
 #include "data/sets/dataset.h"
+#include "launch/engine/stitcher.h"
 #include "models/registry.h"
 #include "runtime/checkpoint/gather.h"
 #include "runtime/comm/mpi.h"
@@ -125,12 +126,16 @@ class ValidationPass {
   [[nodiscard]] std::int64_t samples() const { return samples_; }
 
  private:
+  void use_windows(std::vector<SampleRun>& runs);
+
   Session& session_;
   PipelineRunner& runner_;
   std::shared_ptr<const Dataset> dataset_;
   PayloadWatch watch_;
   std::int64_t samples_ = 0;
-  std::vector<std::string> sources_;  // names, if data.sources have validation sets
+  std::vector<std::string> sources_;         // names, if data.sources have validation sets
+  std::unique_ptr<SlidingWindows> windows_;  // with train.eval_overlap
+  std::unique_ptr<Stitcher> stitcher_;       // then, where the head is
   EvaluationPlan plan_;
   std::unique_ptr<Loader> loader_;
 };

@@ -30,7 +30,8 @@ HeadInfo PixelLoss::head(const Activation& logits) const {
   HeadInfo info{.targets = samples_ * pixels_,
                 .classes = classes_,
                 .logits = gather_ ? whole_ : logits,
-                .kind = TargetKind::pixels};
+                .kind = TargetKind::pixels,
+                .class_weights = class_weights_};
   info.logits.shape = {info.targets, logits.shape.back()};
   return info;
 }

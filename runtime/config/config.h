@@ -147,6 +147,7 @@ struct TrainConfig {
   std::int64_t eval_every = 0;          // 0 = only at the end
   std::int64_t eval_every_samples = 0;  // instead of eval_every
   std::int64_t eval_batches = 0;        // 0 = the whole validation set
+  double eval_overlap = 0;              // 0 = samples have the model's extents
   StopTarget stop_at;
   std::int64_t log_every = 10;
   std::int64_t non_finite_limit =

@@ -272,6 +272,7 @@ struct HeadInfo {
   // decodes: B rows, one of each sample. For values the predictions, (B, K).
   Activation logits{};
   TargetKind kind = TargetKind::label;
+  std::vector<float> class_weights{};  // of pixels; empty: 1
 };
 
 // One element of a model's chain: between two of them a pipeline may cut.

@@ -14,7 +14,7 @@ class EvaluationWork final : public StageWork {
  public:
   EvaluationWork(const EvaluationSetup& setup, LossTotals& totals)
       : setup_(setup), totals_(totals) {
-    if (!setup.model.has_head()) return;
+    if (!setup.model.has_head() || setup.sink != nullptr) return;
     const TargetKind kind = setup.model.head().kind;
     if (kind == TargetKind::tokens || kind == TargetKind::label)
       ranks_.emplace(setup.device, setup.model);
@@ -35,6 +35,7 @@ class EvaluationWork final : public StageWork {
     setup_.model.forward(here);
     if (here.losses.empty()) return;
     totals_.add(here, action.micro_batch);
+    if (setup_.sink != nullptr) setup_.sink->take(here, here(setup_.model.head().logits));
     if (ranks_) totals_.add_ranks(here.stream, action.micro_batch, ranks_->of(here));
     if (overlaps_) totals_.add_overlaps(here.stream, action.micro_batch, overlaps_->of(here));
   }

@@ -46,6 +46,19 @@ template <typename Result>  // whole, or a part
   return {.accuracy = result.correct, .mean_iou = result.second, .mean_dice = result.third};
 }
 
+// Takes what the head computes, micro-batch after micro-batch, where the head is.
+class LogitsSink {
+ public:
+  virtual ~LogitsSink() = default;
+  // (targets, classes or more) on the device.
+  virtual void take(const Context& context, const Tensor& logits) = 0;
+
+ protected:
+  LogitsSink() = default;
+  LogitsSink(const LogitsSink&) = default;
+  LogitsSink& operator=(const LogitsSink&) = default;
+};
+
 // The environment of an evaluation; all must outlive the call.
 struct EvaluationSetup {
   Device& device;
@@ -54,6 +67,7 @@ struct EvaluationSetup {
   PipelineRunner& runner;
   Streams& streams;
   const TensorGroup* tensor = nullptr;
+  LogitsSink* sink = nullptr;  // instead of ranks and overlaps; null on ranks without the head
 };
 
 // Forward passes without dropout, augmentation or label smoothing, with running statistics.

@@ -14,7 +14,7 @@ std::vector<std::string_view> metrics_of(TargetKind kind) {
   std::vector<std::string_view> metrics{loss_metric};
   if (kind == TargetKind::values) metrics.emplace_back("mae");
   if (kind == TargetKind::label || kind == TargetKind::pixels) metrics.emplace_back("accuracy");
-  if (kind == TargetKind::pixels) metrics.emplace_back("mean_iou");
+  if (kind == TargetKind::pixels) metrics.insert(metrics.end(), {"mean_iou", "mean_dice"});
   return metrics;
 }
 
@@ -54,6 +54,20 @@ void check_target(const Subject& subject) {
     refuse(subject, key,
            "needs evaluations before the last step; set train.eval_every or "
            "train.eval_every_samples");
+}
+
+void check_windows(const Subject& subject) {
+  constexpr std::string_view key = "train.eval_overlap";
+  const Config& config = subject.config;
+  if (config.train.eval_overlap == 0) return;
+  if (subject.family().targets(config.model).kind != TargetKind::pixels)
+    refuse(subject, key, "{} with model.family: {}, which predicts no pixels; use 0",
+           config.train.eval_overlap, config.model.family);
+  if (!config.data.sources.empty())
+    refuse(subject, key, "{} with data.sources; use 0", config.train.eval_overlap);
+  if (config.parallel.cuts_samples())
+    refuse(subject, key, "{} with parallel.spatial; use 0, or spatial [1, 1, 1]",
+           config.train.eval_overlap);
 }
 
 struct Benchmark {
@@ -99,6 +113,7 @@ void check_mllog(const Subject& subject) {
 void check_evaluation(const Subject& subject) {
   check_times(subject);
   check_target(subject);
+  check_windows(subject);
   check_mllog(subject);
 }
 
