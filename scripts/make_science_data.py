@@ -9,7 +9,8 @@ What is in train/ and validation/ below --out, with size S:
              of the universe from -1 to 1: density, amplitude, slope of the spectrum, rate of growth
   deepcam    a file per sample: climate/data float32 (S, 3 S / 2, 16), climate/labels_0 (S, 3 S / 2), 0 background,
              1 cyclones, 2 atmospheric rivers; and stats.h5 with climate/minval, climate/maxval (16)
-  unet3d     a file per sample: x float32 (S, S, S, 1), y uint8 (S, S, S), 0 background, 1 organs, 2 tumours
+  unet3d     a file per sample of S to 7 S / 4 voxels along each axis, for patches of S^3: x float32 (D, H, W, 1), y uint8
+             (D, H, W), 0 background, 1 organs, 2 tumours
   the_well   a file per trajectory of a stirred 2-D flow: t0_fields/tracer float32 (1, T, S, S), t1_fields/velocity
              (1, T, S, S, 2), dimensions, boundary_conditions, scalars and their attributes
 
@@ -110,8 +111,9 @@ def deepcam_statistics(folder, files):
 
 def unet3d(rng, path, size):
     """Two organs, one of them with a tumour, in noise, as in a scan whose values are scaled."""
-    places = np.stack(np.meshgrid(*[np.linspace(-1, 1, size)] * 3, indexing="ij"))
-    labels = np.zeros((size,) * 3, "u1")
+    extents = rng.integers(size, 7 * size // 4 + 1, 3)
+    places = np.stack(np.meshgrid(*[np.linspace(-1, 1, extent) for extent in extents], indexing="ij"))
+    labels = np.zeros(extents, "u1")
     for side in (-1, 1):
         centre = np.array((rng.uniform(-0.3, 0.3), rng.uniform(-0.2, 0.2), side * rng.uniform(0.35, 0.5)))
         radii = np.array((rng.uniform(0.4, 0.6), rng.uniform(0.25, 0.35), rng.uniform(0.2, 0.3)))
@@ -124,8 +126,9 @@ def unet3d(rng, path, size):
     scan = np.array((-0.5, 0.8, 0.2))[labels] + 0.2 * random_field(rng, labels.shape, -2)
     scan += 0.15 * rng.standard_normal(labels.shape)
     with h5py.File(path, "w") as file:
-        file["x"] = scan[..., None].astype("f4")
-        file["y"] = labels
+        chunk = (max(size // 4, 1),) * 3  # a patch reads only what it touches
+        file.create_dataset("x", data=scan[..., None].astype("f4"), chunks=(*chunk, 1))
+        file.create_dataset("y", data=labels, chunks=chunk)
 
 
 def velocity_of(vorticity, waves):

@@ -17,7 +17,8 @@ SMALL = {"model.layers": 6, "model.hidden": 384, "model.heads": 6, "model.contex
 
 # With batch norm and pooling.
 UNET = {"model.channels": 4, "model.filters": 16, "model.widest": 0, "model.levels": 3, "model.down": "pool", "model.norm": "batch",
-        "train.micro_batch": 4, "train.loss": "auto", "optimizer.learning_rate": 1e-3}
+        "train.micro_batch": 4, "train.loss": "auto", "optimizer.learning_rate": 1e-3, "data.patches": False, "data.foreground_share": 0,
+        "data.flips": [], "data.brightness": [], "data.noise": []}
 
 # Overrides of each workload beyond its config. On one core: transformers of 6 x 384, a ViT of 6 x 192, the quickstart's
 # CNN, and CNNs of fields. On one GPU: the published sizes, at batches that both sides hold in 80 GB.

@@ -45,6 +45,40 @@ void leave_out_places(StoredField& field) {
     leave_out_places(part.field);
 }
 
+// A block of lines, or for filtered data enough lines that no chunk is decoded twice.
+std::uint64_t lines_at_a_time(const UnitFields& unit, const SampleShape& shape) {
+  const std::uint64_t all = shape.lines().count;
+  const auto line_bytes =
+      static_cast<std::uint64_t>(shape.pixels_of_line() * shape.channels()) * sizeof(float);
+  std::uint64_t lines = std::clamp<std::uint64_t>(block_bytes / line_bytes, 1, all);
+  const auto axis = static_cast<std::size_t>(shape.places().line());
+  for (const StoredField& input : unit.inputs()) {
+    if (!input.parts.empty()) return all;
+    if (input.filters.empty()) continue;
+    const std::uint64_t chunk = input.chunk_extents[axis];
+    const bool aligned = shape.first_line() % chunk == 0 && chunk < all;
+    lines = aligned ? (lines + chunk - 1) / chunk * chunk : all;
+  }
+  return std::min(lines, all);
+}
+
+Box box_of(const ChannelRead& read, const UnitFields& unit, std::uint64_t number,
+           const SampleShape& shape, const Lines& lines) {
+  const AxisPlaces& axes = shape.places();
+  const auto position = shape.position(unit.inputs().front(), number);
+  Box box;
+  const auto set = [&](int axis, std::uint64_t start, std::uint64_t count) {
+    if (axis < 0) return;
+    box.start[static_cast<std::size_t>(axis)] = start;
+    box.count[static_cast<std::size_t>(axis)] = count;
+  };
+  set(axes.sample, position.sample, 1);
+  set(axes.step, position.step + read.first_step, read.steps);
+  set(axes.channel, read.first_channel, read.channels);
+  shape.set_lines(box, axes, lines);
+  return box;
+}
+
 }  // namespace
 
 ScanRequest scan_request(const FieldOptions& options) {
@@ -66,9 +100,11 @@ FieldDataset::FieldDataset(std::vector<FileIndex> indexes, const FieldOptions& o
     : options_(options),
       indexes_(std::move(indexes)),
       targets_(options_),
-      reader_(static_cast<std::size_t>(options.cache_megabytes * 1e6)) {
+      reader_(static_cast<std::size_t>(options.cache_megabytes * 1e6)),
+      foreground_(options.seed) {
   take_units();
   check_model();
+  check_patches();
   read_ = options.part ? shape_->part(*options.part) : *shape_;
   targets_.take_names(units_);
   const TargetSpec& spec = targets_.spec();
@@ -106,7 +142,8 @@ void FieldDataset::take_units() {
         const UnitFields& first = units_.empty() ? unit : units_.front();
         fail(ExitCode::data,
              "{}: {}, a different shape than {}: all samples of a data set must have the same "
-             "shape; name only files of one shape, or crop all to the same part with data.crop",
+             "shape; name only files of one shape, or crop all to the same part with data.crop, or "
+             "train on random parts with data.patches: true",
              subject, *difference, first.name());
       }
       for (const StoredField& field : stored.fields) {
@@ -171,6 +208,7 @@ std::unique_ptr<Dataset> FieldDataset::held_back() const {
   if (options_.subset != Subset::training) return nullptr;
   FieldOptions options = options_;
   options.subset = Subset::validation;
+  options.random = false;
   options.class_names = targets_.class_names();
   return std::make_unique<FieldDataset>(indexes_, options);
 }
@@ -222,6 +260,7 @@ std::uint64_t FieldDataset::make_fingerprint() const {
     add(";");
   }
   if (shape_->is_volume()) add(" volumes");
+  if (options_.patches) add(" patches");
   if (targets_.spec().kind != TargetKind::label)
     add(fmt::format(" {} {}", static_cast<int>(targets_.spec().kind), options_.ignored_class));
   if (!options_.mask.empty()) add(" mask");
@@ -266,19 +305,30 @@ std::vector<std::string> FieldDataset::files() const {
 
 void FieldDataset::read(std::int64_t index, std::span<std::byte> inputs,
                         std::span<std::int32_t> targets) const {
+  if (options_.patches) return read_patch(index, centre_of(index), inputs, targets);
   check_request(index, inputs, targets);
-  const std::span values(reinterpret_cast<float*>(inputs.data()), inputs.size() / sizeof(float));
-  const Place place = find(index);
   try {
-    targets_.read(reader_, place.unit, *shape_, place.number, targets);
-    read_input(place, values);
+    read_part(find(index), *read_, *shape_, inputs, targets);
   } catch (const DamagedChunk& error) {
-    if (options_.damaged == Damaged::refuse) throw;
-    std::ranges::fill(values, 0.0F);
-    std::ranges::fill(targets, layout_.no_target());
-    ++skipped_;
-    log::get("data").warn("sample {} is left out (data.damaged: skip): {}", index, error.what());
+    skip(index, error, inputs, targets);
   }
+}
+
+void FieldDataset::read_part(const Place& place, const SampleShape& shape,
+                             const SampleShape& of_targets, std::span<std::byte> inputs,
+                             std::span<std::int32_t> targets) const {
+  targets_.read(reader_, place.unit, of_targets, place.number, targets);
+  read_input(place, shape,
+             std::span(reinterpret_cast<float*>(inputs.data()), inputs.size() / sizeof(float)));
+}
+
+void FieldDataset::skip(std::int64_t index, const DamagedChunk& error, std::span<std::byte> inputs,
+                        std::span<std::int32_t> targets) const {
+  if (options_.damaged == Damaged::refuse) throw;  // the error that is being handled
+  std::ranges::fill(inputs, std::byte{0});
+  std::ranges::fill(targets, layout_.no_target());
+  ++skipped_;
+  log::get("data").warn("sample {} is left out (data.damaged: skip): {}", index, error.what());
 }
 
 std::string FieldDataset::shortcomings() const {
@@ -298,58 +348,27 @@ std::string FieldDataset::shortcomings() const {
 
 void FieldDataset::read_targets(std::int64_t index, std::span<std::int32_t> to) const {
   const Place place = find(index);
-  targets_.read(reader_, place.unit, *shape_, place.number, to);
+  const SampleShape whole = options_.patches ? shape_->part({{}, extents_of(index)}) : *shape_;
+  targets_.read(reader_, place.unit, whole, place.number, to);
 }
 
-// A block of lines, or for filtered data enough lines that no chunk is decoded twice.
-std::uint64_t FieldDataset::lines_at_a_time(const UnitFields& unit) const {
-  const std::uint64_t all = read_->lines().count;
-  const auto line_bytes =
-      static_cast<std::uint64_t>(read_->pixels_of_line() * read_->channels()) * sizeof(float);
-  std::uint64_t lines = std::clamp<std::uint64_t>(block_bytes / line_bytes, 1, all);
-  const auto axis = static_cast<std::size_t>(read_->places().line());
-  for (const StoredField& input : unit.inputs()) {
-    if (!input.parts.empty()) return all;
-    if (input.filters.empty()) continue;
-    const std::uint64_t chunk = input.chunk_extents[axis];
-    const bool aligned = read_->first_line() % chunk == 0 && chunk < all;
-    lines = aligned ? (lines + chunk - 1) / chunk * chunk : all;
-  }
-  return std::min(lines, all);
-}
-
-void FieldDataset::read_input(const Place& place, std::span<float> to) const {
-  const std::uint64_t all = read_->lines().count, step = lines_at_a_time(place.unit);
-  const auto line = static_cast<std::size_t>(read_->pixels_of_line() * read_->channels());
+void FieldDataset::read_input(const Place& place, const SampleShape& shape,
+                              std::span<float> to) const {
+  const std::uint64_t all = shape.lines().count, step = lines_at_a_time(place.unit, shape);
+  const auto line = static_cast<std::size_t>(shape.pixels_of_line() * shape.channels());
   for (std::uint64_t first = 0; first < all; first += step) {
     const Lines lines{first, std::min(step, all - first)};
-    read_lines(place, lines, to.subspan(first * line, lines.count * line));
+    read_lines(place, shape, lines, to.subspan(first * line, lines.count * line));
   }
 }
 
-Box FieldDataset::box_of(const ChannelRead& read, const Place& place, const Lines& lines) const {
-  const AxisPlaces& axes = read_->places();
-  const auto position = read_->position(place.unit.inputs().front(), place.number);
-  Box box;
-  const auto set = [&](int axis, std::uint64_t start, std::uint64_t count) {
-    if (axis < 0) return;
-    box.start[static_cast<std::size_t>(axis)] = start;
-    box.count[static_cast<std::size_t>(axis)] = count;
-  };
-  set(axes.sample, position.sample, 1);
-  set(axes.step, position.step + read.first_step, read.steps);
-  set(axes.channel, read.first_channel, read.channels);
-  read_->set_lines(box, axes, lines);
-  return box;
-}
-
-void FieldDataset::read_lines(const Place& place, const Lines& lines, std::span<float> to) const {
-  read_stored(place, lines, to);
+void FieldDataset::read_lines(const Place& place, const SampleShape& shape, const Lines& lines,
+                              std::span<float> to) const {
+  read_stored(place, shape, lines, to);
   if (options_.mask.empty()) return settle(place, to);
   thread_local std::vector<float> mask;
-  read_map(reader_, place.unit, place.unit.mask(), *read_, MapRole::mask, place.number, lines,
-           mask);
-  const auto channels = static_cast<std::size_t>(read_->channels());
+  read_map(reader_, place.unit, place.unit.mask(), shape, MapRole::mask, place.number, lines, mask);
+  const auto channels = static_cast<std::size_t>(shape.channels());
   const auto leave_out = [&](float value) {
     for (std::size_t i = 0; i < mask.size(); ++i) {
       if (mask[i] == 0 || std::isnan(mask[i]))
@@ -361,28 +380,30 @@ void FieldDataset::read_lines(const Place& place, const Lines& lines, std::span<
   leave_out(options_.masked);
 }
 
-void FieldDataset::read_stored(const Place& place, const Lines& lines, std::span<float> to) const {
+void FieldDataset::read_stored(const Place& place, const SampleShape& shape, const Lines& lines,
+                               std::span<float> to) const {
   const FileIndex& file = place.unit.file();
   const std::span<const StoredField> fields = place.unit.inputs();
   if (in_order_ && fields.front().is_plain_float()) {
-    return reader_.read(file, fields.front(), box_of(read_->reads().front(), place, lines),
+    return reader_.read(file, fields.front(),
+                        box_of(shape.reads().front(), place.unit, place.number, shape, lines),
                         std::as_writable_bytes(to));
   }
   thread_local std::vector<std::byte> stored;
   thread_local std::vector<float> values;
-  for (const ChannelRead& read : read_->reads()) {
+  for (const ChannelRead& read : shape.reads()) {
     const StoredField& field = fields[read.input];
     const auto elements =
         static_cast<std::size_t>(read.steps * read.channels * lines.count *
-                                 static_cast<std::uint64_t>(read_->pixels_of_line()));
+                                 static_cast<std::uint64_t>(shape.pixels_of_line()));
     const std::size_t bytes = elements * field.type.bytes;
     if (stored.size() < bytes) stored.resize(bytes);
     const std::span part = std::span(stored).first(bytes);
-    reader_.read(file, field, box_of(read, place, lines), part);
+    reader_.read(file, field, box_of(read, place.unit, place.number, shape, lines), part);
     if (in_order_) return to_floats(field.type, field.packing, part.data(), to);
     if (values.size() < elements) values.resize(elements);
     to_floats(field.type, field.packing, part.data(), std::span(values).first(elements));
-    place_channels(read_->places(), read, read_->box_of(lines), read_->channels(), values.data(),
+    place_channels(shape.places(), read, shape.box_of(lines), shape.channels(), values.data(),
                    to.data());
   }
 }

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "data/fields/field_options.h"
+#include "data/fields/foreground.h"
+#include "data/fields/patches.h"
 #include "data/fields/sample_numbers.h"
 #include "data/fields/sample_shape.h"
 #include "data/fields/sample_targets.h"
@@ -40,6 +42,15 @@ class FieldDataset final : public Dataset {
   [[nodiscard]] std::vector<std::string> files() const override;
   void read(std::int64_t index, std::span<std::byte> inputs,
             std::span<std::int32_t> targets) const override;
+  // In training: with this pass's patch, flips, brightness and noise. read(): of patches the
+  // centre.
+  void read_in_epoch(std::int64_t epoch, std::int64_t index, std::span<std::byte> inputs,
+                     std::span<std::int32_t> targets) const override;
+  // With data.patches: as read(), the part of the layout's size that begins at `first`; and the
+  // extents of the whole sample, which it must not leave.
+  void read_patch(std::int64_t index, const Voxel& first, std::span<std::byte> inputs,
+                  std::span<std::int32_t> targets) const;
+  [[nodiscard]] Voxel extents_of(std::int64_t index) const;
   [[nodiscard]] float weight(std::int64_t index) const override;
   [[nodiscard]] std::string touched() const override { return touched_; }
   void set_touched(std::string files) { touched_ = std::move(files); }
@@ -68,12 +79,22 @@ class FieldDataset final : public Dataset {
   void choose_subset();
   [[nodiscard]] std::uint64_t make_fingerprint() const;
   [[nodiscard]] Place find(std::int64_t index) const;
-  void read_input(const Place& place, std::span<float> to) const;
-  void read_lines(const Place& place, const Lines& lines, std::span<float> to) const;
+  // Raises ExitCode::config for changes that do not fit the model, ExitCode::data for samples that
+  // are smaller than a patch.
+  void check_patches() const;
+  [[nodiscard]] Voxel patch_of(const SampleDraws& draws, std::int64_t index) const;
+  [[nodiscard]] Voxel centre_of(std::int64_t index) const;
+  // `shape`: of the part that is read.
+  void read_part(const Place& place, const SampleShape& shape, const SampleShape& of_targets,
+                 std::span<std::byte> inputs, std::span<std::int32_t> targets) const;
+  void skip(std::int64_t index, const DamagedChunk& error, std::span<std::byte> inputs,
+            std::span<std::int32_t> targets) const;
+  void read_input(const Place& place, const SampleShape& shape, std::span<float> to) const;
+  void read_lines(const Place& place, const SampleShape& shape, const Lines& lines,
+                  std::span<float> to) const;
   // Before scaling.
-  void read_stored(const Place& place, const Lines& lines, std::span<float> to) const;
-  [[nodiscard]] Box box_of(const ChannelRead& read, const Place& place, const Lines& lines) const;
-  [[nodiscard]] std::uint64_t lines_at_a_time(const UnitFields& unit) const;
+  void read_stored(const Place& place, const SampleShape& shape, const Lines& lines,
+                   std::span<float> to) const;
   void settle(const Place& place, std::span<float> values) const;
 
   FieldOptions options_;
@@ -92,6 +113,7 @@ class FieldDataset final : public Dataset {
   bool in_order_ = false;  // the numbers of each file are in the order of a sample
   std::string touched_;
   FieldReader reader_;
+  Foreground foreground_;
   mutable std::atomic<std::uint64_t> not_finite_ = 0, skipped_ = 0;
 };
 

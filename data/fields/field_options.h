@@ -29,6 +29,8 @@ struct FieldOptions : FieldSource {
   ChannelScale scale{};
   float masked = 0.0F;  // value of masked inputs after scaling
   Subset subset = Subset::all;
+  bool random = false;     // for training: samples differ from pass to pass
+  std::uint64_t seed = 0;  // of these differences
   // Of the model; 0: any.
   std::int64_t height = 0, width = 0, channel_count = 0;
   // Of the model's volumes, or any_depth; 0: samples are images, and depths are channels.

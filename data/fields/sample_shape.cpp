@@ -34,6 +34,7 @@ AxisPlaces axis_places(const std::string& axes, bool volume) {
 SampleShape::SampleShape(const std::string& subject, std::span<const StoredField> inputs,
                          const FieldOptions& options)
     : places_(axis_places(options.axes, options.depth != 0)),
+      patches_(options.patches),
       window_(static_cast<std::uint64_t>(options.window)),
       stride_(static_cast<std::uint64_t>(options.window_stride)),
       ahead_(static_cast<std::uint64_t>(options.steps_ahead)) {
@@ -57,6 +58,7 @@ SampleShape::SampleShape(const std::string& subject, std::span<const StoredField
            fmt::join(input.extents, " x "));
     }
   }
+  take_extents(inputs.front(), options);
   take_crop(subject, inputs.front(), options.crop);
   if (window_ > 0 && windows(inputs.front()) == 0) {
     fail(
@@ -68,13 +70,26 @@ SampleShape::SampleShape(const std::string& subject, std::span<const StoredField
   select_channels(subject, inputs, options);
 }
 
+std::array<std::int64_t, 3> SampleShape::extents_of(const StoredField& input) const {
+  const auto extent = [&](int axis) { return static_cast<std::int64_t>(extent_of(input, axis)); };
+  return {extent(places_.depth), extent(places_.row), extent(places_.column)};
+}
+
+// Of patches those of the model.
+void SampleShape::take_extents(const StoredField& input, const FieldOptions& options) {
+  const auto [depth, height, width] = extents_of(input);
+  const auto chosen = [&](std::int64_t model, std::int64_t stored) {
+    return patches_ && model > 0 ? model : stored;
+  };
+  depth_ = chosen(options.depth, depth);
+  height_ = chosen(options.height, height);
+  width_ = chosen(options.width, width);
+}
+
 void SampleShape::take_crop(const std::string& subject, const StoredField& input,
                             const std::vector<std::int64_t>& crop) {
   const auto slices = extent_of(input, places_.depth), rows = extent_of(input, places_.row),
              columns = extent_of(input, places_.column);
-  depth_ = static_cast<std::int64_t>(slices);
-  height_ = static_cast<std::int64_t>(rows);
-  width_ = static_cast<std::int64_t>(columns);
   if (crop.empty()) return;
   const std::size_t axes = is_volume() ? 3 : 2;
   if (crop.size() != 2 * axes)
@@ -238,8 +253,11 @@ std::optional<std::string> SampleShape::difference(std::span<const StoredField> 
     const bool same_axes = inputs[i].extents.size() == places_.axes;
     bool same = same_axes && (places_.sample < 0 || extent_of(inputs[i], places_.sample) ==
                                                         extent_of(inputs[0], places_.sample));
-    for (const int axis : {places_.channel, places_.depth, places_.row, places_.column})
-      same = same && extent_of(inputs[i], axis) == extent_of(first_[i], axis);
+    same = same && extent_of(inputs[i], places_.channel) == extent_of(first_[i], places_.channel);
+    for (const int axis : {places_.depth, places_.row, places_.column}) {
+      const StoredField& other = patches_ ? inputs[0] : first_[i];
+      same = same && extent_of(inputs[i], axis) == extent_of(other, axis);
+    }
     const bool free_steps =
         window_ > 0 && same && windows(inputs[i]) > 0 &&
         extent_of(inputs[i], places_.step) == extent_of(inputs[0], places_.step);

@@ -54,6 +54,9 @@ class SampleShape {
   [[nodiscard]] std::int64_t height() const { return height_; }
   [[nodiscard]] std::int64_t width() const { return width_; }
   [[nodiscard]] std::int64_t channels() const { return channels_; }
+  // Slices (1 of images), rows and columns; the same of a whole sample of any unit's input.
+  [[nodiscard]] std::array<std::int64_t, 3> extents() const { return {depth_, height_, width_}; }
+  [[nodiscard]] std::array<std::int64_t, 3> extents_of(const StoredField& input) const;
   [[nodiscard]] const std::vector<ChannelRead>& reads() const { return reads_; }
   // (H, W) or (D, H, W), and with channels.
   [[nodiscard]] Shape pixels() const;
@@ -92,10 +95,12 @@ class SampleShape {
   // The shape of a part of each sample.
   [[nodiscard]] SampleShape part(const FieldOptions::Part& part) const;
 
-  // How these inputs' shape differs from this one; nothing if it is equal.
+  // How these inputs' shape differs from this one; nothing if it is equal. Extents of patches do
+  // not count.
   [[nodiscard]] std::optional<std::string> difference(std::span<const StoredField> inputs) const;
 
  private:
+  void take_extents(const StoredField& input, const FieldOptions& options);
   void take_crop(const std::string& subject, const StoredField& input,
                  const std::vector<std::int64_t>& crop);
   void select_channels(const std::string& subject, std::span<const StoredField> inputs,
@@ -107,6 +112,7 @@ class SampleShape {
   std::vector<StoredField> first_;  // only extents
   std::int64_t depth_ = 1, height_ = 0, width_ = 0, channels_ = 0;
   std::uint64_t front_ = 0, top_ = 0, left_ = 0;
+  bool patches_ = false;
   std::uint64_t window_ = 0, stride_ = 1, ahead_ = 0;
   std::vector<ChannelRead> reads_;
 };

@@ -27,13 +27,13 @@ SlidingWindows::SlidingWindows(std::shared_ptr<const FieldDataset> whole, std::i
     : whole_(std::move(whole)),
       windows_(static_cast<std::size_t>(ranks)),
       micro_batch_(micro_batch) {
-  const auto window = whole_->patch_extents();
+  const Voxel extent = window();
   for (std::int64_t sample = 0; sample < samples; ++sample) {
-    const auto extents = whole_->extents(sample);
+    const Voxel extents = whole_->extents_of(sample);
     auto& own = windows_[static_cast<std::size_t>(sample % ranks)];
-    for (const auto depth : window_starts(extents[0], window[0], overlap)) {
-      for (const auto row : window_starts(extents[1], window[1], overlap)) {
-        for (const auto column : window_starts(extents[2], window[2], overlap))
+    for (const auto depth : window_starts(extents[0], extent[0], overlap)) {
+      for (const auto row : window_starts(extents[1], extent[1], overlap)) {
+        for (const auto column : window_starts(extents[2], extent[2], overlap))
           own.push_back({sample, {depth, row, column}});
       }
     }
@@ -52,12 +52,12 @@ void SlidingWindows::read(std::int64_t index, std::span<std::byte> inputs,
   const std::int64_t micro = index / micro_batch_, row = index % micro_batch_;
   const auto& own = windows_[static_cast<std::size_t>(micro % ranks)];
   const auto at = static_cast<std::size_t>(micro / ranks * micro_batch_ + row);
-  std::ranges::fill(targets, ignored_target);
-  if (at >= own.size()) {
+  if (at < own.size()) {
+    whole_->read_patch(own[at].sample, own[at].origin, inputs, targets);
+  } else {
     std::ranges::fill(inputs, std::byte{});
-    return;
   }
-  whole_->read_patch(own[at].sample, own[at].origin, inputs);
+  std::ranges::fill(targets, ignored_target);
 }
 
 }  // namespace trireme

@@ -4,7 +4,6 @@
 // overlap by at least the given share, evenly spread.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -21,7 +20,7 @@ namespace trireme {
 
 struct SampleWindow {
   std::int64_t sample = 0;
-  std::array<std::int64_t, 3> origin{};  // slice (0 of images), row, column
+  Voxel origin{};  // its first slice (0 of images), row and column
 };
 
 // Its samples are windows without targets. Micro-batch k * ranks + r has windows of the whole
@@ -29,7 +28,7 @@ struct SampleWindow {
 // with fewer of them end with micro-batches of zeros.
 class SlidingWindows final : public Dataset {
  public:
-  // Of the first `samples` of `whole`, whose options name the model's extents.
+  // Of the first `samples` of `whole`, which gives patches of the model's extents.
   SlidingWindows(std::shared_ptr<const FieldDataset> whole, std::int64_t samples, double overlap,
                  std::int64_t micro_batch, int ranks);
 
@@ -41,6 +40,7 @@ class SlidingWindows final : public Dataset {
             std::span<std::int32_t> targets) const override;
 
   [[nodiscard]] const FieldDataset& whole() const { return *whole_; }
+  [[nodiscard]] Voxel window() const { return whole_->shape().extents(); }
   // In the order of a rank's micro-batches and rows.
   [[nodiscard]] std::span<const SampleWindow> of_rank(int rank) const {
     return windows_[static_cast<std::size_t>(rank)];

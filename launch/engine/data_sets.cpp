@@ -173,6 +173,8 @@ FieldOptions field_options(const Config& config, DataPart part, const DataSource
   options.width = traits.image_width;
   options.channel_count = traits.channels;
   options.predicted = traits.targets;
+  options.random = part == DataPart::training;
+  options.seed = config.run.seed;
   if (part == DataPart::validation && !data.holds_back()) {
     options.split_key.clear();  // of data.files alone
   } else if (data.validation_fraction > 0 || !data.split_key.empty()) {
@@ -274,8 +276,11 @@ std::unique_ptr<Dataset> open_dataset(const Config& config, DataPart part) {
 std::unique_ptr<FieldDataset> open_files_alone(const Config& config, float masked) {
   FieldOptions options = field_options(config, DataPart::training, config.data);
   options.masked = masked;
-  options.height = options.width = options.channel_count = 0;
-  if (options.depth > 0) options.depth = any_depth;
+  options.channel_count = 0;
+  if (!options.patches) {
+    options.height = options.width = 0;
+    if (options.depth > 0) options.depth = any_depth;
+  }
   const TargetKind kind = options.predicted.kind;
   options.predicted = {kind == TargetKind::tokens ? TargetKind::label : kind, Shape{}, 0};
   return std::make_unique<FieldDataset>(

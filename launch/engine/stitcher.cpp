@@ -49,18 +49,18 @@ Stitcher::Stitcher(const SlidingWindows& windows, Device& device, const HeadInfo
             MemoryKind::host),
       host_(Device::create(DeviceType::cpu)),
       stream_(host_->make_stream(StreamKind::compute)) {
-  std::ranges::transform(windows.whole().patch_extents(), gauss_.begin(), gauss);
+  std::ranges::transform(windows.window(), gauss_.begin(), gauss);
 }
 
-void Stitcher::take(const Context& context, const Tensor& logits) {
+void Stitcher::take(Stream& stream, const Tensor& logits) {
   const auto own = windows_.of_rank(rank_);
   const Tensor copy = copy_.view(logits.dtype, logits.shape);
-  device_.copy(context.stream, copy.data, logits.data, logits.bytes());
-  context.stream.synchronize();
+  device_.copy(stream, copy.data, logits.data, logits.bytes());
+  stream.synchronize();
   logits_.resize(static_cast<std::size_t>(logits.count()));
   ops::cast(*stream_, view(logits_, DType::f32, logits.shape), copy);
   stream_->synchronize();
-  const auto extents = windows_.whole().patch_extents();
+  const Voxel extents = windows_.window();
   const std::int64_t pixels = extents[0] * extents[1] * extents[2];
   for (std::int64_t row = 0; row < logits.shape[0] / pixels && next_ < own.size(); ++row) {
     add(own[next_++], logits_.data() + row * pixels * logits.shape.back(), logits.shape.back());
@@ -70,7 +70,7 @@ void Stitcher::take(const Context& context, const Tensor& logits) {
 
 void Stitcher::begin(std::int64_t sample) {
   sample_ = sample;
-  extents_ = windows_.whole().extents(sample);
+  extents_ = windows_.whole().extents_of(sample);
   const auto pixels = static_cast<std::size_t>(extents_[0] * extents_[1] * extents_[2]);
   sums_.assign(pixels * static_cast<std::size_t>(head_.classes), 0.0F);
   weights_.assign(pixels, 0.0F);
@@ -78,7 +78,7 @@ void Stitcher::begin(std::int64_t sample) {
 
 void Stitcher::add(const SampleWindow& window, const float* logits, std::int64_t stride) {
   if (window.sample != sample_) begin(window.sample);
-  const auto [depth, rows, columns] = windows_.whole().patch_extents();
+  const auto [depth, rows, columns] = windows_.window();
   for (std::int64_t d = 0; d < depth; ++d) {
     for (std::int64_t h = 0; h < rows; ++h) {
       const float outer =

@@ -23,7 +23,7 @@ class Stitcher final : public LogitsSink {
   Stitcher(const SlidingWindows& windows, Device& device, const HeadInfo& head, int rank,
            const TrainConfig& train);
 
-  void take(const Context& context, const Tensor& logits) override;
+  void take(Stream& stream, const Tensor& logits) override;
 
   // Of one sample.
   struct Row {
@@ -49,7 +49,7 @@ class Stitcher final : public LogitsSink {
   std::unique_ptr<Stream> stream_;
   std::size_t next_ = 0;  // window
   std::int64_t sample_ = -1;
-  std::array<std::int64_t, 3> extents_{};
+  Voxel extents_{};
   std::vector<float> logits_;                             // the same in f32
   std::vector<float> sums_, weights_, losses_, correct_;  // (pixels, classes), (pixels)
   std::vector<std::int32_t> targets_;

@@ -37,7 +37,12 @@ struct FieldSource {
   std::vector<std::int64_t> input_channels{};  // empty = all
   // top, left, height, width; of volumes front, top, left, depth, height, width; empty = all
   std::vector<std::int64_t> crop{};
-  std::int64_t window = 0;  // steps of the axis T; 0 = all
+  bool patches = false;         // samples are parts of the model's size
+  double foreground_share = 0;  // of patches
+  std::vector<double> flips{};  // probability along [slices,] rows, columns; empty = none
+  bool quarter_turns = false;   // of rows and columns
+  std::vector<double> brightness{}, noise{};  // amount, probability; empty = none
+  std::int64_t window = 0;                    // steps of the axis T; 0 = all
   std::int64_t window_stride = 1;
   std::int64_t steps_ahead = 0;
   bool bfloat16 = false;
@@ -57,6 +62,10 @@ struct FieldSource {
   // Whether samples of data.files are held back for validation.
   [[nodiscard]] bool holds_back() const {
     return validation_fraction > 0 || !validation_values.empty();
+  }
+  // Whether a sample differs from pass to pass.
+  [[nodiscard]] bool varies() const {
+    return patches || quarter_turns || !flips.empty() || !brightness.empty() || !noise.empty();
   }
 };
 

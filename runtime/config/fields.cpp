@@ -151,6 +151,29 @@ std::vector<Field> hdf5_fields() {
   };
 }
 
+// Parts of samples, and how training changes them.
+std::vector<Field> patch_fields() {
+  constexpr NumberRange share{.high = 1};
+  return {
+      FIELD(data.patches, Free{},
+            "samples are at least as large as the model's: train on a random part of the model's "
+            "size in each pass, evaluate on the centre"),
+      FIELD(data.foreground_share, share,
+            "of patches of maps of classes, the share around a random pixel of a class above 0"),
+      FIELD(data.flips, (NumberRange{.high = 1, .items = {0, 3}}),
+            "probability of mirroring inputs and maps in training: along rows and columns, of "
+            "volumes along slices, rows and columns; empty = never"),
+      FIELD(data.quarter_turns, Free{},
+            "turn inputs and maps in training by 0 to 3 quarters in the plane of rows and columns"),
+      FIELD(data.brightness, (NumberRange{.high = 1000, .items = {0, 2}}),
+            "[b, p]: in training multiply a sample's inputs, after scaling, by a number from 1 - b "
+            "to 1 + b with probability p"),
+      FIELD(data.noise, (NumberRange{.high = 1000, .items = {0, 2}}),
+            "[s, p]: in training add normal noise, of a deviation from 0 to s, to a sample's "
+            "inputs after scaling, with probability p"),
+  };
+}
+
 // How their numbers are read.
 std::vector<Field> hdf5_number_fields() {
   return {
@@ -466,6 +489,7 @@ const std::vector<Field>& source_fields() {
       }
     };
     add(Needs::hdf5_files, hdf5_fields());
+    add(Needs::hdf5_files, patch_fields());
     add(Needs::hdf5_files, hdf5_number_fields());
     add(Needs::image_files, image_fields());
     return all;

@@ -35,7 +35,7 @@ class EvaluationWork final : public StageWork {
     setup_.model.forward(here);
     if (here.losses.empty()) return;
     totals_.add(here, action.micro_batch);
-    if (setup_.sink != nullptr) setup_.sink->take(here, here(setup_.model.head().logits));
+    if (setup_.sink != nullptr) setup_.sink->take(here.stream, here(setup_.model.head().logits));
     if (ranks_) totals_.add_ranks(here.stream, action.micro_batch, ranks_->of(here));
     if (overlaps_) totals_.add_overlaps(here.stream, action.micro_batch, overlaps_->of(here));
   }

@@ -51,7 +51,7 @@ class LogitsSink {
  public:
   virtual ~LogitsSink() = default;
   // (targets, classes or more) on the device.
-  virtual void take(const Context& context, const Tensor& logits) = 0;
+  virtual void take(Stream& stream, const Tensor& logits) = 0;
 
  protected:
   LogitsSink() = default;

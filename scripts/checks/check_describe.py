@@ -138,7 +138,7 @@ TABLE = [
      ("climate/data", "climate/labels_0", "HWC"), "model: {family: unet, image_size: 12, image_width: 12, channels: 4, classes: 3,"),
     ("CosmoFlow", science("cosmoflow"), None, ("x", "y", "DHWC"), "transform: log1p"),
     ("DeepCAM", science("deepcam"), None, ("climate/data", "climate/labels_0", "HWC"), "maps of classes 0 to 2"),
-    ("U-Net 3D", science("unet3d"), None, ("x", "y", "DHWC"), "family: unet, depth: 16,"),
+    ("U-Net 3D", science("unet3d"), None, ("x", "y", "DHWC"), "family: unet, depth: "),
     ("map without a class", hdf5({"x": CUBE[0], "mask": numpy.zeros((12, 12), "u1")}), None, "maps have one class or none", ""),
     ("volume with a map", hdf5({"x": CUBE[..., :1], "y": CUBE[..., 0].astype("u1") % 3 + 253 * (CUBE[..., 1] == 7) *
                               (CUBE[..., 0] % 3 == 2)}), None, ("x", "y", "DHWC"), "ignored_class: 255"),

@@ -115,6 +115,38 @@ void check_crop(const Subject& subject) {
   }
 }
 
+void check_amount(const Subject& subject, std::string_view key, const std::vector<double>& of) {
+  if (of.empty() || (of.size() == 2 && of[1] <= 1)) return;
+  refuse(subject, key, "expected an amount and a probability up to 1, as in [0.1, 0.5]");
+}
+
+// Parts of samples, and how training changes them.
+void check_patches(const Subject& subject) {
+  const DataConfig& data = subject.config.data;
+  const auto& spatial = subject.config.parallel.spatial;
+  if (data.foreground_share > 0 && !data.patches)
+    refuse(subject, "data.foreground_share", "{} has no effect without data.patches: true",
+           data.foreground_share);
+  if (data.patches && !data.crop.empty())
+    refuse(subject, "data.crop",
+           "and data.patches both say which part of a sample to read; remove one of them");
+  const bool volumes = has_volumes(subject);
+  if (!data.flips.empty() && data.flips.size() != (volumes ? 3 : 2))
+    refuse(subject, "data.flips", "has {} probabilities; give {}", data.flips.size(),
+           volumes ? "three, along slices, rows and columns" : "two, along rows and columns");
+  check_amount(subject, "data.brightness", data.brightness);
+  check_amount(subject, "data.noise", data.noise);
+  if (!data.varies() || std::ranges::all_of(spatial, [](std::int64_t n) { return n == 1; })) return;
+  const std::string_view key = data.patches               ? "data.patches"
+                               : !data.flips.empty()      ? "data.flips"
+                               : data.quarter_turns       ? "data.quarter_turns"
+                               : !data.brightness.empty() ? "data.brightness"
+                                                          : "data.noise";
+  refuse(subject, key,
+         "with parallel.spatial, whose ranks read fixed parts of whole samples; use "
+         "parallel.spatial: [1, 1, 1], or remove it");
+}
+
 [[noreturn]] void refuse_second_kind(const Subject& subject, std::string_view other) {
   refuse(subject, "data.images", "and {} both say what to train on or to evaluate on; remove one",
          other);
@@ -141,6 +173,7 @@ void check_files(const Subject& subject) {
            "not set; give the path of the labels, path@attribute or @attribute");
   }
   check_crop(subject);
+  check_patches(subject);
   if (data.target_mean.size() != data.target_std.size()) {
     refuse(subject, data.target_mean.empty() ? "data.target_std" : "data.target_mean",
            "data.target_mean has {} numbers and data.target_std {}; give one of each per number to "

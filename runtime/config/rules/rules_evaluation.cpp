@@ -63,6 +63,10 @@ void check_windows(const Subject& subject) {
   if (subject.family().targets(config.model).kind != TargetKind::pixels)
     refuse(subject, key, "{} with model.family: {}, which predicts no pixels; use 0",
            config.train.eval_overlap, config.model.family);
+  if (!config.data.patches)
+    refuse(subject, key,
+           "{} without data.patches, so samples are no larger than the model's; use 0",
+           config.train.eval_overlap);
   if (!config.data.sources.empty())
     refuse(subject, key, "{} with data.sources; use 0", config.train.eval_overlap);
   if (config.parallel.cuts_samples())

@@ -25,7 +25,7 @@ TEST(WindowStarts, SpreadEvenlyOverAnExtentAndReachItsEnd) {
 class Stitch : public FieldData {
  protected:
   static constexpr std::int64_t classes = 3, padded = 4;  // a column of padding
-  static constexpr std::array<std::int64_t, 3> window{4, 4, 5};
+  static constexpr Voxel window{4, 4, 5};
 
   // Volumes that differ in size; classes of voxels count up.
   void write_volumes() const {
@@ -68,7 +68,7 @@ class Stitch : public FieldData {
       std::vector<float> logits(static_cast<std::size_t>(2 * pixels * padded), 99.0F);
       for (std::size_t row = 0; row < 2 && first + row < own.size(); ++row) {
         const SampleWindow& at = own[first + row];
-        const auto extents = windows.whole().extents(at.sample);
+        const auto extents = windows.whole().extents_of(at.sample);
         for (std::int64_t i = 0; i < pixels * classes; ++i) {
           const std::int64_t c = i % classes, pixel = i / classes, w = pixel % window[2],
                              h = pixel / window[2] % window[1], d = pixel / window[2] / window[1];
@@ -99,7 +99,7 @@ TEST_F(Stitch, GivesEachVoxelTheMeanOfItsWindowsAndEachSampleItsMetrics) {
 
   ASSERT_EQ(rows.size(), 3U);
   for (const Stitcher::Row& row : rows) {
-    const auto extents = whole->extents(static_cast<std::int64_t>(row.sample));
+    const auto extents = whole->extents_of(static_cast<std::int64_t>(row.sample));
     const std::int64_t voxels = extents[0] * extents[1] * extents[2];
     double loss = 0, right = 0;
     std::array<double, 3> both{}, predicted{}, actual{};

@@ -56,6 +56,16 @@ TEST_F(FieldsLayout, OfAUNetWithInstanceNormAndStridesChangesNoBit) {
                     {4, "data=2 pipeline=2 zero=1"}});
 }
 
+TEST_F(FieldsLayout, OfAUNetOnRandomPatchesThatTrainingChangesChangesNoBit) {
+  expect_same_bits(
+      {.config = "unet_of_mlperf.yaml",
+       .set = {"data.inputs=[volume]", "data.target=parts", "data.patches=true",
+               "data.foreground_share=0.5", "data.flips=[0.5,0.5,0.5]", "data.quarter_turns=true",
+               "data.brightness=[0.3,0.5]", "data.noise=[0.1,0.5]"},
+       .steps = 4},
+      {{2, "data=2"}, {4, "data=2 pipeline=2 zero=1"}});
+}
+
 TEST_F(FieldsLayout, OfSuchAUNetInBf16ChangesNoBitEither) {
   expect_same_bits({.config = "unet_of_mlperf.yaml", .set = {"precision=bf16"}, .steps = 3},
                    {{4, "data=4 zero=2"}, {4, "data=2 pipeline=2 zero=1"}});
