@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "models/cosmoflow/cosmoflow.h"
-#include "models/fields/field_input.h"
 #include "models/fields/value_loss.h"
 #include "models/layers/convolution.h"
 #include "models/layers/linear_layer.h"
 #include "models/layers/max_pooling.h"
-#include "models/layers/sample_gather.h"
+#include "models/spatial/field_input.h"
+#include "models/spatial/sample_gather.h"
 
 namespace trireme {
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "models/layers/sample_gather.h"
+#include "models/spatial/sample_gather.h"
 
 namespace trireme {
 

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "models/layers/slab_sum.h"
+#include "models/spatial/slab_sum.h"
 
 namespace trireme {
 

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "models/layers/slab_windows.h"
+#include "models/spatial/slab_windows.h"
 #include "runtime/ops/convolution/pooling.h"
 
 namespace trireme {

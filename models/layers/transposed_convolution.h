@@ -3,8 +3,8 @@
 
 #include <optional>
 
-#include "models/layers/slab_sum.h"
-#include "models/layers/slab_windows.h"
+#include "models/spatial/slab_sum.h"
+#include "models/spatial/slab_windows.h"
 #include "runtime/ops/convolution/convolution.h"
 
 namespace trireme {

@@ -6,7 +6,6 @@
 #include <variant>
 #include <vector>
 
-#include "models/fields/field_input.h"
 #include "models/fields/pixel_loss.h"
 #include "models/layers/batch_norm.h"
 #include "models/layers/convolution.h"
@@ -14,6 +13,7 @@
 #include "models/layers/linear_layer.h"
 #include "models/layers/max_pooling.h"
 #include "models/layers/transposed_convolution.h"
+#include "models/spatial/field_input.h"
 #include "models/unet/unet.h"
 
 namespace trireme {

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <random>
 
-#include "models/layers/sample_gather.h"
-#include "models/layers/slab_sum.h"
-#include "models/layers/slab_windows.h"
+#include "models/spatial/sample_gather.h"
+#include "models/spatial/slab_sum.h"
+#include "models/spatial/slab_windows.h"
 #include "tests/support/cpu_fixture.h"
 #include "tests/support/mpi_test.h"
 

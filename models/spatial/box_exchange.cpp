@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/layers/box_exchange.h"
+#include "models/spatial/box_exchange.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/layers/slab_windows.h"
+#include "models/spatial/slab_windows.h"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "models/layers/box_exchange.h"
+#include "models/spatial/box_exchange.h"
 
 namespace trireme {
 

@@ -8,7 +8,7 @@
 
 #include <optional>
 
-#include "models/layers/box_exchange.h"
+#include "models/spatial/box_exchange.h"
 #include "runtime/ops/convolution/convolution.h"
 
 namespace trireme {

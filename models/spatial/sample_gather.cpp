@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/layers/sample_gather.h"
+#include "models/spatial/sample_gather.h"
 
 namespace trireme {
 

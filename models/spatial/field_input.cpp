@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/fields/field_input.h"
+#include "models/spatial/field_input.h"
 
 #include "runtime/ops/elementwise/elementwise.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/layers/slab_sum.h"
+#include "models/spatial/slab_sum.h"
 
 #include "models/layers/blocks.h"
 #include "runtime/ops/elementwise/elementwise.h"
