@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/layers/batch_norm.h"
 
+#include "runtime/ops/elementwise/elementwise.h"
 #include "runtime/ops/random/init.h"
 
 namespace trireme {
 
+void write_statistics(const Context& context, const Tensor& part, const Tensor& x) {
+  const Shape row{part.shape[1]};
+  ops::batch_norm_statistics(context.stream, block_of(part, 0, row), block_of(part, 1, row), x);
+  ops::fill_constant(context.stream, block_of(part, 2, row), static_cast<float>(x.shape.rows()));
+}
+
 BatchNorm::BatchNorm(Blueprint& blueprint, std::string_view name, const Shape& input, bool relu,
                      float initial_scale)
-    : slabs_(blueprint.spatial(), input), rank_(blueprint.spatial().rank), options_{.relu = relu} {
+    : slabs_(blueprint.spatial(), input), options_{.relu = relu} {
   const auto scope = blueprint.scope(name);
   const Shape channels{input.back()};
   weight_ = blueprint.parameter(
@@ -22,19 +29,8 @@ BatchNorm::BatchNorm(Blueprint& blueprint, std::string_view name, const Shape& i
   mean_ = blueprint.keep(channels, DType::f32);
   variance_ = blueprint.keep(channels, DType::f32);
   if (!slabs_.cut() || !blueprint.options().training) return;
-  const auto parts = static_cast<std::int64_t>(slabs_.all().size());
-  statistics_ = blueprint.scratch(Shape{parts, 3, channels[0]}, DType::f32);
-  sums_ = blueprint.scratch(Shape{parts, 2, channels[0]}, DType::f32);
-}
-
-Tensor BatchNorm::own_parts(const Tensor& parts) const {
-  const auto local = static_cast<std::int64_t>(slabs_.local().size());
-  return block_of(parts, rank_, {local, parts.shape[1], parts.shape[2]});
-}
-
-void BatchNorm::gather_parts(const Context& context, const Tensor& parts) const {
-  if (context.tensor != nullptr)
-    context.tensor->all_gather(context.stream, own_parts(parts), parts);
+  statistics_ = SlabParts(blueprint, slabs_, 3, channels[0]);
+  sums_ = SlabParts(blueprint, slabs_, 2, channels[0]);
 }
 
 ops::BatchNormChannels BatchNorm::take_statistics(const Context& context, const Tensor& x) const {
@@ -52,34 +48,25 @@ ops::BatchNormChannels BatchNorm::take_statistics(const Context& context, const 
     ops::batch_norm_statistics(context.stream, channels.mean, channels.variance, x, running);
     return channels;
   }
-  const Tensor parts = context(statistics_), own = own_parts(parts);
-  const Shape row{own.shape[2]};
   for (std::size_t i = 0; i < slabs_.local().size(); ++i) {
-    const Tensor slab = as_image(slabs_.of(x, slabs_.local()[i]));
-    const Tensor part = block_of(own, static_cast<std::int64_t>(i), {3, row[0]});
-    ops::batch_norm_statistics(context.stream, block_of(part, 0, row), block_of(part, 1, row),
-                               slab);
-    ops::fill_constant(context.stream, block_of(part, 2, row),
-                       static_cast<float>(slab.shape.rows()));
+    write_statistics(context, statistics_.own(context, i),
+                     as_image(slabs_.of(x, slabs_.local()[i])));
   }
-  gather_parts(context, parts);
-  ops::batch_norm_join(context.stream, channels.mean, channels.variance, parts, running);
+  ops::batch_norm_join(context.stream, channels.mean, channels.variance,
+                       statistics_.gather(context), running);
   return channels;
 }
 
-ops::BatchNormSums BatchNorm::gradient_sums(const Context& context, const Tensor& dy,
-                                            const Tensor& x,
-                                            const ops::BatchNormChannels& channels) const {
-  if (!slabs_.cut()) return {};
-  const Tensor parts = context(sums_), own = own_parts(parts);
+ops::NormParts BatchNorm::gradient_sums(const Context& context, const Tensor& dy, const Tensor& x,
+                                        const ops::BatchNormChannels& channels,
+                                        const ops::BatchNormOptions& options) const {
   for (std::size_t i = 0; i < slabs_.local().size(); ++i) {
     const Slabs::Slab& slab = slabs_.local()[i];
-    ops::batch_norm_gradient_sums(
-        context.stream, block_of(own, static_cast<std::int64_t>(i), {2, own.shape[2]}),
-        as_image(slabs_.of(dy, slab)), as_image(slabs_.of(x, slab)), channels, options_);
+    ops::batch_norm_gradient_sums(context.stream, sums_.own(context, i),
+                                  as_image(slabs_.of(dy, slab)), as_image(slabs_.of(x, slab)),
+                                  channels, options);
   }
-  gather_parts(context, parts);
-  return {parts, slabs_.whole().rows()};
+  return {sums_.gather(context), slabs_.whole().rows()};
 }
 
 void BatchNorm::forward(const Context& context, const Tensor& y, const Tensor& x,
@@ -94,10 +81,20 @@ void BatchNorm::backward(const Context& context, const Tensor& dx, const Tensor&
   const ParamStore& params = context.params;
   const ops::BatchNormChannels channels{params.compute(weight_), params.compute(bias_),
                                         context(mean_), context(variance_)};
-  const auto sums = gradient_sums(context, dy, x, channels);
-  ops::batch_norm_backward(context.stream, as_image(dx), params.gradient(weight_),
-                           params.gradient(bias_), as_image(dy), as_image(x), channels, options_,
-                           as_image(sum), sums);
+  const Tensor dgamma = params.gradient(weight_), dbeta = params.gradient(bias_);
+  const Tensor to = as_image(dx), from = as_image(dy), image = as_image(x), result = as_image(sum);
+  if (slabs_.cut()) {
+    ops::BatchNormOptions options = options_;
+    if (!sum.empty()) {
+      ops::relu_backward(context.stream, dy, dy, sum);
+      options.relu = false;
+    }
+    ops::batch_norm_backward(context.stream, to, dgamma, dbeta, from, image, channels, options, {},
+                             gradient_sums(context, dy, x, channels, options));
+  } else {
+    ops::batch_norm_backward(context.stream, to, dgamma, dbeta, from, image, channels, options_,
+                             result);
+  }
   for (const ParamId id : {running_variance_, running_mean_, bias_, weight_})
     context.ready(id);
 }

@@ -2,10 +2,13 @@
 #pragma once
 
 #include "models/layers/blocks.h"
-#include "runtime/nn/layer.h"
+#include "models/spatial/slab_sum.h"
 #include "runtime/ops/norm/batch_norm.h"
 
 namespace trireme {
+
+// part(3, C) f32: mean, biased variance and number of values of each channel of an image.
+void write_statistics(const Context& context, const Tensor& part, const Tensor& x);
 
 // Batch normalisation of an NHWC or NDHWC tensor with an optional fused ReLU. Training uses the
 // micro-batch's statistics, also where samples are cut in space: each slab's, joined in order. The
@@ -26,7 +29,7 @@ class BatchNorm {
     return {.x = as_image(x), .channels = take_statistics(context, as_image(x))};
   }
   // dx may alias dy unless forward had a summand: then `sum` is the summand's y, and dy becomes the
-  // summand's gradient; not if the tensor is cut.
+  // summand's gradient.
   void backward(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x,
                 const Tensor& sum = {}) const;
 
@@ -34,19 +37,16 @@ class BatchNorm {
   // The statistics that normalise x: its own in training, otherwise the running ones.
   [[nodiscard]] ops::BatchNormChannels take_statistics(const Context& context,
                                                        const Tensor& x) const;
-  // This rank's rows of a tensor with one for each slab, which it gathers from all ranks.
-  [[nodiscard]] Tensor own_parts(const Tensor& parts) const;
-  void gather_parts(const Context& context, const Tensor& parts) const;
-  [[nodiscard]] ops::BatchNormSums gradient_sums(const Context& context, const Tensor& dy,
-                                                 const Tensor& x,
-                                                 const ops::BatchNormChannels& channels) const;
+  [[nodiscard]] ops::NormParts gradient_sums(const Context& context, const Tensor& dy,
+                                             const Tensor& x,
+                                             const ops::BatchNormChannels& channels,
+                                             const ops::BatchNormOptions& options) const;
 
   Slabs slabs_;
-  int rank_;
   ops::BatchNormOptions options_;
   ParamId weight_, bias_, running_mean_, running_variance_;
   Activation mean_, variance_;
-  Activation statistics_{}, sums_{};  // (slabs, 3, C), (slabs, 2, C), of all ranks
+  SlabParts statistics_, sums_;  // (slabs, 3, C), (slabs, 2, C)
 };
 
 }  // namespace trireme

@@ -28,4 +28,23 @@ class SlabSum {
   Activation parts_{};  // (local slabs, parameter); rank 0: not cut
 };
 
+// Values that each slab of a tensor contributes, of all slabs on every rank: what is then computed
+// of them in order has the same bits for any number of ranks. Of a tensor that is not cut, one
+// part.
+class SlabParts {
+ public:
+  SlabParts() = default;
+  // (rows, columns) f32 of each slab.
+  SlabParts(Blueprint& blueprint, const Slabs& slabs, std::int64_t rows, std::int64_t columns);
+
+  // Of local slab i.
+  [[nodiscard]] Tensor own(const Context& context, std::size_t i) const;
+  // (slabs, rows, columns), after each rank has written its own.
+  Tensor gather(const Context& context) const;
+
+ private:
+  Activation all_{};
+  std::int64_t first_ = 0, local_ = 0;  // this rank's slabs
+};
+
 }  // namespace trireme

@@ -86,12 +86,6 @@ void check_groups(const config::Subject& subject, const UNetOptions& model) {
 }
 
 void check_norm(const config::Subject& subject, const UNetOptions& model) {
-  if (subject.config.parallel.cuts_samples() && model.norm != UNetNormKind::batch)
-    refuse(
-        subject, "model.norm",
-        "{} with parallel.spatial: only batch norm knows the statistics of samples that are cut; "
-        "use batch, or spatial [1, 1, 1]",
-        name_of(model.norm));
   if (model.norm != UNetNormKind::group) {
     if (model.norm_groups != UNetOptions{}.norm_groups)
       refuse(subject, "model.norm_groups",

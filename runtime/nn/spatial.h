@@ -58,8 +58,9 @@ struct SpatialSplit {
 // What the ranks that share a sample send for a micro-batch, in bytes.
 struct SampleTraffic {
   std::vector<double>
-      exchanges{};             // of boxes, in forward and backward: by the rank that sends most
-  std::vector<double> sums{};  // all-reduces of parameter gradients, in backward
+      exchanges{};                // of boxes, in forward and backward: by the rank that sends most
+  std::vector<double> gathers{};  // of what each slab's part of a sum is, half of them in forward
+  std::vector<double> sums{};     // all-reduces of parameter gradients, in backward
 };
 
 // The parts of a tensor (N, [D,] H, W, C) that ranks hold.

@@ -220,17 +220,21 @@ class LayerModel {
            collective == Collective::all_gather;
   }
 
-  // Halos of samples that are cut in space, half of them in forward, and sums of weight gradients.
+  // Halos of samples that are cut in space and sums of their parts, half of them in forward, and
+  // sums of weight gradients.
   void add_halos(LayerSeconds& s) const {
     const double ranks = tensor_;
-    for (const double bytes : layer_.traffic.exchanges) {
-      const double spread = bytes * ranks / (ranks - 1);
-      const double seconds = seconds_of(Collective::all_to_all, spread, group_, hardware_.links);
+    const auto half = [&](Collective collective, double bytes, double sent) {
+      const double seconds = seconds_of(collective, bytes, group_, hardware_.links);
       s.tensor_forward += seconds / 2;
       s.tensor_backward += seconds / 2;
-      if (repeats(Collective::all_to_all)) s.tensor_backward += seconds / 2;
-      s.tensor_bytes += bytes;
-    }
+      if (repeats(collective)) s.tensor_backward += seconds / 2;
+      s.tensor_bytes += sent;
+    };
+    for (const double bytes : layer_.traffic.exchanges)
+      half(Collective::all_to_all, bytes * ranks / (ranks - 1), bytes);
+    for (const double bytes : layer_.traffic.gathers)
+      half(Collective::all_gather, bytes, bytes_sent(Collective::all_gather, bytes, tensor_));
     for (const double bytes : layer_.traffic.sums) {
       s.tensor_backward += seconds_of(Collective::all_reduce, bytes, group_, hardware_.links);
       s.tensor_bytes += bytes_sent(Collective::all_reduce, bytes, tensor_);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/norm/group_norm.h"
 
+#include "runtime/ops/random/init.h"
 #include "tests/ops/guarded_tensor.h"
 
 namespace trireme {
@@ -176,6 +177,113 @@ TEST_P(GroupNorm, OfOneChannelHasTheBitsOfBatchNormOfEachSample) {
   }
 }
 
+// The rows of each sample in three parts of different lengths, as slabs of samples that are cut.
+class Parts {
+ public:
+  Parts(const Shape& shape)  // NOLINT(google-explicit-constructor)
+      : shape_{shape[0], shape.rows() / shape[0], 1, shape.back()} {}
+
+  static constexpr std::int64_t count = 3;
+  [[nodiscard]] Shape shape(std::int64_t part) const {
+    return {shape_[0], rows(part), 1, shape_[3]};
+  }
+  // Copies between a part and the whole.
+  void copy(const Tensor& part, const Tensor& whole, std::int64_t p, bool to_part) const {
+    const auto each = static_cast<std::size_t>(shape_[3]) * size_of(whole.dtype);
+    const auto length = static_cast<std::size_t>(rows(p)) * each;
+    for (std::int64_t n = 0; n < shape_[0]; ++n) {
+      auto* const in_part =
+          static_cast<std::byte*>(part.data) + static_cast<std::size_t>(n) * length;
+      auto* const in_whole = static_cast<std::byte*>(whole.data) +
+                             static_cast<std::size_t>(n * shape_[1] + first(p)) * each;
+      std::memcpy(to_part ? in_part : in_whole, to_part ? in_whole : in_part, length);
+    }
+  }
+  // (3, rows N, C), each sample's rows by write(rows of the sample, pixels of the part).
+  template <typename Write>
+  void fill(const Tensor& parts, std::int64_t rows_of_sample, std::int64_t p, Write write) const {
+    const std::int64_t size = rows_of_sample * shape_[3];
+    for (std::int64_t n = 0; n < shape_[0]; ++n)
+      write(parts.range((p * shape_[0] + n) * size, size).reshaped({rows_of_sample, shape_[3]}), n);
+  }
+  [[nodiscard]] Tensor sample(const Tensor& part, std::int64_t n) const {
+    const std::int64_t size = part.count() / shape_[0];
+    return part.range(n * size, size).reshaped({1, size / shape_[3], 1, shape_[3]});
+  }
+  [[nodiscard]] std::int64_t values() const { return shape_[1]; }
+
+ private:
+  [[nodiscard]] std::int64_t first(std::int64_t part) const {
+    return part == 0 ? 0 : part == 1 ? 1 : std::max<std::int64_t>(2, shape_[1] / 3);
+  }
+  [[nodiscard]] std::int64_t rows(std::int64_t part) const {
+    return (part == 2 ? shape_[1] : first(part + 1)) - first(part);
+  }
+  Shape shape_;
+};
+
+TEST_P(GroupNorm, OfGivenPartsIsThatOfWholeSamples) {
+  const Parts of(shape);
+  if (of.values() < 3) GTEST_SKIP() << "of three rows at least";
+  const std::int64_t width = shape.back();
+  const GuardedTensor dy = random_tensor(dtype, shape, 4), dx(dtype, shape), whole_dx(dtype, shape),
+                      parts_y(dtype, shape), dgamma = random_tensor(DType::f32, channels, 5),
+                      dbeta = random_tensor(DType::f32, channels, 6),
+                      whole_dgamma = random_tensor(DType::f32, channels, 5),
+                      whole_dbeta = random_tensor(DType::f32, channels, 6);
+  const GuardedTensor statistics_of(DType::f32, {Parts::count, 3 * shape[0], width}),
+      sums_of(DType::f32, {Parts::count, 2 * shape[0], width}), mean1(DType::f32, statistics),
+      variance1(DType::f32, statistics);
+  const ops::BatchNormChannels joined{gamma, beta, mean1, variance1};
+  const auto row = [&](const Tensor& rows, std::int64_t i) {
+    return rows.range(i * width, width).reshaped(channels);
+  };
+  ops::group_norm_forward(stream(), y, x, by, options);
+  ops::group_norm_backward(stream(), whole_dx, whole_dgamma, whole_dbeta, dy, x, by, options);
+
+  for (std::int64_t p = 0; p < Parts::count; ++p) {
+    const GuardedTensor part(dtype, of.shape(p));
+    of.copy(part, x, p, true);
+    of.fill(statistics_of, 3, p, [&](const Tensor& rows, std::int64_t n) {
+      const Tensor pixels = of.sample(part, n);
+      ops::batch_norm_statistics(stream(), row(rows, 0), row(rows, 1), pixels);
+      ops::fill_constant(stream(), row(rows, 2), static_cast<float>(pixels.shape.rows()));
+    });
+  }
+  const auto each = [&](auto use) {
+    for (std::int64_t p = 0; p < Parts::count; ++p) {
+      const GuardedTensor part(dtype, of.shape(p)), above(dtype, of.shape(p)),
+          to(dtype, of.shape(p));
+      of.copy(part, x, p, true);
+      of.copy(above, dy, p, true);
+      use(p, part, above, to);
+    }
+  };
+  each([&](std::int64_t p, const Tensor& part, const Tensor& above, const Tensor& to) {
+    ops::group_norm_forward(stream(), to, part, joined, options, {statistics_of, of.values()});
+    of.copy(to, parts_y, p, false);
+    of.fill(sums_of, 2, p, [&](const Tensor& rows, std::int64_t n) {
+      ops::batch_norm_gradient_sums(stream(), rows, of.sample(above, n), of.sample(part, n),
+                                    {gamma, beta, row(mean1, n), row(variance1, n)},
+                                    {.epsilon = options.epsilon, .relu = options.relu});
+    });
+  });
+  Tensor once1 = dgamma, once2 = dbeta;
+  each([&](std::int64_t p, const Tensor& part, const Tensor& above, const Tensor& to) {
+    ops::group_norm_backward(stream(), to, once1, once2, above, part, joined, options,
+                             {sums_of, of.values()});
+    once1 = once2 = {};
+    of.copy(to, dx, p, false);
+  });
+
+  expect_close(mean1.get(), mean.get(), 1e-6, 1e-6);
+  expect_close(variance1.get(), variance.get(), 1e-5, 1e-6);
+  expect_close(parts_y.get(), y.get(), 2 * rounding_of(dtype), dtype == DType::f32 ? 1e-5 : 1e-3);
+  expect_close(dx.get(), whole_dx.get(), 2 * rounding_of(dtype), dtype == DType::f32 ? 1e-5 : 1e-3);
+  expect_close(dgamma.get(), whole_dgamma.get(), 1e-5, 2e-4);
+  expect_close(dbeta.get(), whole_dbeta.get(), 1e-5, 1e-4);
+}
+
 TEST(GroupNormGradients, ReferenceAgreesWithFiniteDifferences) {
   for (const bool relu : {false, true}) {
     const Sizes sizes{3, 5, 6, 2};
@@ -244,6 +352,11 @@ TEST(GroupNormErrors, NameTheSizes) {
         ops::group_norm_backward(stream(), x, c, y, y, x, {c, c, m, v}, {});
       },
       {"group_norm_backward"});
+  expect_error(
+      [&] {
+        ops::group_norm_forward(stream(), y, x, {c, c, m, v}, {}, {flat, 9});
+      },
+      {"parts"});
 }
 
 }  // namespace

@@ -129,7 +129,7 @@ void batch_norm_gradient_sums(Stream& stream, const Tensor& sums, const Tensor& 
 void batch_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                          const Tensor& dbeta, const Tensor& dy, const Tensor& x,
                          const BatchNormChannels& channels, const BatchNormOptions& options,
-                         const Tensor& sum, const BatchNormSums& given) {
+                         const Tensor& sum, const NormParts& given) {
   const Operands check("batch_norm_backward");
   const Shape per_channel = check_activations(check, {{"x", x}, {"dy", dy}, {"dx", dx}});
   check_channels(check, per_channel, channels);

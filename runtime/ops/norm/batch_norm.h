@@ -46,14 +46,14 @@ void batch_norm_apply(Stream& stream, const Tensor& y, const Tensor& x,
                       const BatchNormChannels& channels, const BatchNormOptions& options,
                       const BatchNormSummand& summand = {});
 
-// The sums over a channel's values that its gradient needs: of all parts, (S, 2, C) f32, added in
-// order, and the number of values.
-struct BatchNormSums {
+// What replaces the sums over an op's own values: those of all parts, f32, joined in order; for a
+// gradient (S, 2, C) as batch_norm_gradient_sums writes them. And the number of a channel's values.
+struct NormParts {
   Tensor parts{};
   std::int64_t values = 0;
 };
 
-// sums(2, C) f32 of dy, through the ReLU, and of dy * (x - mean): a part of BatchNormSums.
+// sums(2, C) f32 of dy, through the ReLU, and of dy * (x - mean): a part of NormParts.
 void batch_norm_gradient_sums(Stream& stream, const Tensor& sums, const Tensor& dy, const Tensor& x,
                               const BatchNormChannels& channels, const BatchNormOptions& options);
 
@@ -64,6 +64,6 @@ void batch_norm_gradient_sums(Stream& stream, const Tensor& sums, const Tensor& 
 void batch_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                          const Tensor& dbeta, const Tensor& dy, const Tensor& x,
                          const BatchNormChannels& channels, const BatchNormOptions& options,
-                         const Tensor& sum = {}, const BatchNormSums& given = {});
+                         const Tensor& sum = {}, const NormParts& given = {});
 
 }  // namespace trireme::ops

@@ -11,20 +11,15 @@ struct GivenSums {
   const float* parts = nullptr;  // (count, 2, C); null: none
   std::int64_t count = 0, values = 0;
 
-  explicit GivenSums(const BatchNormSums& from) {
+  explicit GivenSums(const NormParts& from) {
     if (from.parts.empty()) return;
     parts = from.parts.as<float>();
     count = from.parts.shape[0];
     values = from.values;
   }
   void add_up(const ChannelRows& rows, const ChannelScratch& s) const {
-    for (std::int64_t p = 0; p < count; ++p) {
-      const float* const of = parts + p * 2 * rows.channels;
-      for (std::int64_t c = 0; c < rows.channels; ++c) {
-        s.total1[c] += static_cast<double>(of[c]);
-        s.total2[c] += static_cast<double>(of[rows.channels + c]);
-      }
-    }
+    for (std::int64_t p = 0; p < count; ++p)
+      add_part(rows, s, parts + p * 2 * rows.channels);
   }
 };
 
@@ -93,16 +88,12 @@ void batch_norm_join(Stream& stream, const Tensor& mean, const Tensor& variance,
            count = parts.shape[0], channels = mean.count(), running] {
             double values = 0;
             for (std::int64_t c = 0; c < channels; ++c) {
-              Moments all{};
-              values = 0;
-              for (std::int64_t p = 0; p < count; ++p) {
-                const float* const of = part + p * 3 * channels + c;
-                const double added = of[2 * channels];
-                all = MomentsJoin(values, added)(all, {of[0], of[channels] * added});
-                values += added;
-              }
-              mean[c] = static_cast<float>(all.mean);
-              variance[c] = static_cast<float>(all.squares / values);
+              PartsJoin all;
+              for (std::int64_t p = 0; p < count; ++p)
+                all.add(part + p * 3 * channels + c, channels);
+              values = all.values;
+              mean[c] = static_cast<float>(all.moments.mean);
+              variance[c] = static_cast<float>(all.moments.squares / values);
             }
             collect(running, mean, variance, static_cast<std::int64_t>(values));
           });
@@ -163,7 +154,7 @@ void batch_norm_gradient_sums(Stream& stream, const Tensor& sums, const Tensor& 
 void batch_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                          const Tensor& dbeta, const Tensor& dy, const Tensor& x,
                          const BatchNormChannels& channels, const BatchNormOptions& options,
-                         const Tensor& sum, const BatchNormSums& given) {
+                         const Tensor& sum, const NormParts& given) {
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
     const NormGradient<T> g{dx.as<T>(),

@@ -43,17 +43,12 @@ __global__ void join_kernel(float* mean, float* variance, Running running, const
                             std::int64_t count, std::int64_t channels) {
   const std::int64_t c = std::int64_t{blockIdx.x} * part_threads + threadIdx.x;
   if (c >= channels) return;
-  Moments all{};
-  double values = 0;
-  for (std::int64_t p = 0; p < count; ++p) {
-    const float* const of = parts + p * 3 * channels + c;
-    const double added = of[2 * channels];
-    all = MomentsJoin(values, added)(all, {of[0], of[channels] * added});
-    values += added;
-  }
-  mean[c] = static_cast<float>(all.mean);
-  variance[c] = static_cast<float>(all.squares / values);
-  running.collect(c, mean[c], variance[c], unbiased_factor(static_cast<std::int64_t>(values)));
+  PartsJoin all;
+  for (std::int64_t p = 0; p < count; ++p)
+    all.add(parts + p * 3 * channels + c, channels);
+  mean[c] = static_cast<float>(all.moments.mean);
+  variance[c] = static_cast<float>(all.moments.squares / all.values);
+  running.collect(c, mean[c], variance[c], unbiased_factor(static_cast<std::int64_t>(all.values)));
 }
 
 // factors(3, C) of dy, of 1 and of x - mean in dx.
@@ -86,10 +81,8 @@ __global__ void finish_parts_kernel(float* factors, NormGradient<T> g, const flo
   const std::int64_t c = std::int64_t{blockIdx.x} * part_threads + threadIdx.x;
   if (c >= channels) return;
   GradientSums all{};
-  for (std::int64_t p = 0; p < count; ++p) {
-    all.dy += static_cast<double>(parts[p * 2 * channels + c]);
-    all.product += static_cast<double>(parts[(p * 2 + 1) * channels + c]);
-  }
+  for (std::int64_t p = 0; p < count; ++p)
+    all.add(parts + p * 2 * channels + c, channels);
   finish_gradient(factors, g, all, values, c, channels);
 }
 
@@ -129,7 +122,7 @@ GradientSums* start_sums(Stream& stream, const NormGradient<T>& g, const Channel
 
 template <ReluMask mask, int width, typename T>
 void gradient(Stream& stream, const NormGradient<T>& g, const Shape& shape,
-              const BatchNormSums& given) {
+              const NormParts& given) {
   const std::int64_t channels = shape[3], rows = shape.rows();
   const ChannelTiles sums(rows, channels, width, ChannelTiles::sum_blocks);
   const ChannelTiles map(rows, channels, width, ChannelTiles::map_blocks);
@@ -218,7 +211,7 @@ void batch_norm_gradient_sums(Stream& stream, const Tensor& sums, const Tensor& 
 void batch_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                          const Tensor& dbeta, const Tensor& dy, const Tensor& x,
                          const BatchNormChannels& channels, const BatchNormOptions& options,
-                         const Tensor& sum, const BatchNormSums& given) {
+                         const Tensor& sum, const NormParts& given) {
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
     const NormGradient<T> g{.dx = dx.as<T>(),

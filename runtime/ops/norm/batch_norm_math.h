@@ -38,6 +38,19 @@ struct MomentsJoin {
   }
 };
 
+// Joins given parts of a channel's values: mean, biased variance, number.
+struct PartsJoin {
+  Moments moments{};
+  double values = 0;
+
+  // `part`: of one channel of part(3, C).
+  TRIREME_HOST_DEVICE void add(const float* part, std::int64_t channels) {
+    const double added = part[2 * channels];
+    moments = MomentsJoin(values, added)(moments, {part[0], part[channels] * added});
+    values += added;
+  }
+};
+
 TRIREME_HOST_DEVICE inline float normalizing_scale(float gamma, float variance, float epsilon) {
   return gamma / std::sqrt(variance + epsilon);
 }

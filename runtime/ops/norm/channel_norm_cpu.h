@@ -159,6 +159,14 @@ void gradient_sums(const ChannelRows& rows, const ChannelScratch& s, const NormG
   }
 }
 
+// Adds part(2, C) of given sums of dy and of dy * (x - mean).
+inline void add_part(const ChannelRows& rows, const ChannelScratch& s, const float* part) {
+  for (std::int64_t c = 0; c < rows.channels; ++c) {
+    s.total1[c] += static_cast<double>(part[c]);
+    s.total2[c] += static_cast<double>(part[rows.channels + c]);
+  }
+}
+
 // dx from the factors along wide rows that the caller left in s.a (of dy), s.b (offset) and s.f
 // (slope); s.c, s.d and s.e are those of gradient_sums.
 template <ReluMask mask, typename T>

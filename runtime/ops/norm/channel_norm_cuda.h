@@ -106,6 +106,12 @@ __global__ void apply_kernel(NormApplication<T> a, ChannelTiles tiles) {
 // Sums of dy and of dy * (x - mean).
 struct GradientSums {
   double dy, product;
+
+  // A given part of one channel's, of part(2, C).
+  __device__ void add(const float* part, std::int64_t channels) {
+    dy += static_cast<double>(part[0]);
+    product += static_cast<double>(part[channels]);
+  }
 };
 struct GradientSumsJoin {
   __device__ GradientSumsJoin(double, double) {}

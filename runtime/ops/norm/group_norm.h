@@ -15,14 +15,18 @@ struct GroupNormOptions {
 };
 
 // y from the channels' gamma(C) and beta(C). Writes mean(N, C) and biased variance(N, C) of each
-// channel's group. y may alias x.
+// channel's group. y may alias x. For a part of each sample, `given` has the statistics of all
+// parts, (S, 3 N, C): for each sample what batch_norm_join takes.
 void group_norm_forward(Stream& stream, const Tensor& y, const Tensor& x,
-                        const BatchNormChannels& channels, const GroupNormOptions& options);
+                        const BatchNormChannels& channels, const GroupNormOptions& options,
+                        const NormParts& given = {});
 
-// dx is overwritten and may alias dy; dgamma(C), dbeta(C) are accumulated. The ReLU's mask is
-// recomputed from x.
+// dx is overwritten and may alias dy; dgamma(C), dbeta(C) are accumulated, or absent. The ReLU's
+// mask is recomputed from x. `given`: (S, 2 N, C), for each sample what batch_norm_gradient_sums
+// writes.
 void group_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                          const Tensor& dbeta, const Tensor& dy, const Tensor& x,
-                         const BatchNormChannels& channels, const GroupNormOptions& options);
+                         const BatchNormChannels& channels, const GroupNormOptions& options,
+                         const NormParts& given = {});
 
 }  // namespace trireme::ops

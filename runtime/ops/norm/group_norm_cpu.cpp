@@ -14,6 +14,39 @@ NormChannels sample_of(NormChannels by, std::int64_t sample, std::int64_t channe
   return by;
 }
 
+// Given parts in place of sums over a sample's own values.
+struct GivenParts {
+  const float* parts = nullptr;  // (count, rows of each sample, C); null: none
+  std::int64_t count = 0, values = 0, samples = 0;
+
+  GivenParts(const NormParts& from, std::int64_t samples_)
+      : parts(from.parts.as<float>()), values(from.values), samples(samples_) {
+    if (parts != nullptr) count = from.parts.shape[0];
+  }
+  [[nodiscard]] const float* of(std::int64_t part, std::int64_t sample, std::int64_t rows,
+                                std::int64_t channels) const {
+    return parts + (part * samples + sample) * rows * channels;
+  }
+  // What channel_statistics leaves.
+  void join(const ChannelScratch& s, std::int64_t sample, std::int64_t channels) const {
+    for (std::int64_t c = 0; c < channels; ++c) {
+      PartsJoin all;
+      for (std::int64_t p = 0; p < count; ++p)
+        all.add(of(p, sample, 3, channels) + c, channels);
+      s.total1[c] = all.moments.mean;
+      s.total2[c] = all.moments.squares;
+    }
+  }
+  // What gradient_sums leaves.
+  template <typename T>
+  void add_up(const ChannelRows& rows, const ChannelScratch& s, std::int64_t sample,
+              const NormGradient<T>& g) const {
+    spread(g.by, rows, g.epsilon, s.c, s.d, s.e);
+    for (std::int64_t p = 0; p < count; ++p)
+      add_part(rows, s, of(p, sample, 2, rows.channels));
+  }
+};
+
 // The moments of `width` channels with `count` values each, from those of the channels.
 Moments moments_of_group(const double* means, const double* squares, std::int64_t width,
                          std::int64_t count) {
@@ -39,12 +72,13 @@ void write_statistics(const ChannelScratch& s, float* mean, float* variance, std
   }
 }
 
-// Leaves what input_gradient() takes, and adds to dgamma and dbeta.
+// Leaves what input_gradient() takes, and adds to dgamma and dbeta if they are there. `values`: of
+// each channel.
 template <typename T>
 void finish_gradient(const ChannelScratch& s, const NormGradient<T>& g, std::int64_t channels,
-                     std::int64_t groups) {
+                     std::int64_t groups, std::int64_t values) {
   const std::int64_t width = channels / groups;
-  const double inverse = 1.0 / (static_cast<double>(g.count) * static_cast<double>(width));
+  const double inverse = 1.0 / (static_cast<double>(values) * static_cast<double>(width));
   for (std::int64_t first = 0; first < channels; first += width) {
     double sum = 0.0, product = 0.0;
     for (std::int64_t c = first; c < first + width; ++c) {
@@ -58,6 +92,7 @@ void finish_gradient(const ChannelScratch& s, const NormGradient<T>& g, std::int
       s.a[c] = own.scale;
       s.b[c] = group.offset;
       s.f[c] = group.slope;
+      if (g.dgamma == nullptr) continue;
       g.dgamma[c] += own.dgamma;
       g.dbeta[c] += own.dbeta;
     }
@@ -65,14 +100,17 @@ void finish_gradient(const ChannelScratch& s, const NormGradient<T>& g, std::int
 }
 
 template <ReluMask mask, typename T>
-void gradient_of_samples(const ChannelRows& rows, NormGradient<T> g, std::int64_t samples,
-                         std::int64_t groups) {
+void gradient_of_samples(const ChannelRows& rows, NormGradient<T> g, std::int64_t groups,
+                         const GivenParts& given) {
   const NormChannels by = g.by;
-  for (std::int64_t sample = 0; sample < samples; ++sample) {
+  for (std::int64_t sample = 0; sample < given.samples; ++sample) {
     g.by = sample_of(by, sample, rows.channels);
     const ChannelScratch s(rows);
-    gradient_sums<mask>(rows, s, g);
-    finish_gradient(s, g, rows.channels, groups);
+    if (given.parts == nullptr)
+      gradient_sums<mask>(rows, s, g);
+    else
+      given.add_up(rows, s, sample, g);
+    finish_gradient(s, g, rows.channels, groups, given.parts == nullptr ? g.count : given.values);
     input_gradient<mask>(rows, s, g);
     const std::int64_t size = g.count * rows.channels;
     g.dx += size;
@@ -84,20 +122,24 @@ void gradient_of_samples(const ChannelRows& rows, NormGradient<T> g, std::int64_
 }  // namespace
 
 void group_norm_forward(Stream& stream, const Tensor& y, const Tensor& x,
-                        const BatchNormChannels& channels, const GroupNormOptions& options) {
+                        const BatchNormChannels& channels, const GroupNormOptions& options,
+                        const NormParts& given) {
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
     enqueue(stream, [y = y.as<T>(), x = x.as<T>(), by = NormChannels(channels),
                      mean = channels.mean.as<float>(), variance = channels.variance.as<float>(),
-                     samples = x.shape[0], count = x.shape.rows() / x.shape[0],
+                     all = GivenParts(given, x.shape[0]), count = x.shape.rows() / x.shape[0],
                      width = x.shape.back(), options] {
       const ChannelRows rows(width);
-      for (std::int64_t sample = 0; sample < samples; ++sample) {
+      for (std::int64_t sample = 0; sample < all.samples; ++sample) {
         const std::int64_t first = sample * count * width;
         const ChannelScratch s(rows);
-        channel_statistics(rows, s, x + first, count);
+        if (all.parts == nullptr)
+          channel_statistics(rows, s, x + first, count);
+        else
+          all.join(s, sample, width);
         write_statistics(s, mean + sample * width, variance + sample * width, width, options.groups,
-                         count);
+                         all.parts == nullptr ? count : all.values);
         const NormChannels own = sample_of(by, sample, width);
         const NormApplication<T> a{
             y + first, x + first, nullptr, own, own, count, {.epsilon = options.epsilon}};
@@ -110,7 +152,8 @@ void group_norm_forward(Stream& stream, const Tensor& y, const Tensor& x,
 
 void group_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                          const Tensor& dbeta, const Tensor& dy, const Tensor& x,
-                         const BatchNormChannels& channels, const GroupNormOptions& options) {
+                         const BatchNormChannels& channels, const GroupNormOptions& options,
+                         const NormParts& given) {
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
     const NormGradient<T> g{dx.as<T>(),
@@ -122,10 +165,10 @@ void group_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                             NormChannels(channels),
                             x.shape.rows() / x.shape[0],
                             options.epsilon};
-    enqueue(stream, [g, options, samples = x.shape[0], channels = x.shape.back()] {
+    enqueue(stream, [g, options, all = GivenParts(given, x.shape[0]), channels = x.shape.back()] {
       const ChannelRows rows(channels);
-      options.relu ? gradient_of_samples<ReluMask::input>(rows, g, samples, options.groups)
-                   : gradient_of_samples<ReluMask::none>(rows, g, samples, options.groups);
+      options.relu ? gradient_of_samples<ReluMask::input>(rows, g, options.groups, all)
+                   : gradient_of_samples<ReluMask::none>(rows, g, options.groups, all);
     });
   });
 }

@@ -14,13 +14,13 @@ using trireme::cuda::launch;
 // Groups of all samples; adjacent channels make a group.
 struct Groups {
   std::int64_t count, width, channels;
-  double rows;  // of a sample
+  double rows;  // of a sample, in all parts
 
-  Groups(const Shape& x, std::int64_t groups)
+  Groups(const Shape& x, std::int64_t groups, const NormParts& given)
       : count(x[0] * groups),
         width(x.back() / groups),
         channels(x.back()),
-        rows(static_cast<double>(x.rows() / x[0])) {}
+        rows(static_cast<double>(given.parts.empty() ? x.rows() / x[0] : given.values)) {}
   [[nodiscard]] trireme::cuda::Grid grid() const {
     return {.blocks = trireme::cuda::ceil_div(count, channel_threads / warp_size),
             .threads = channel_threads};
@@ -53,6 +53,30 @@ __global__ void join_slices_kernel(Value* sums, const Value* partial, ChannelTil
   const Value all = join_slices<Join>(partial + sample * tiles.slices * tiles.channels, tiles, c);
   if (threadIdx.x >= channels_per_block || c >= tiles.channels) return;
   sums[sample * tiles.channels + c] = all;
+}
+
+__device__ Moments join_parts(const float* parts, std::int64_t count, std::int64_t stride,
+                              std::int64_t channels, Moments /*of*/) {
+  PartsJoin all;
+  for (std::int64_t p = 0; p < count; ++p)
+    all.add(parts + p * stride, channels);
+  return all.moments;
+}
+__device__ GradientSums join_parts(const float* parts, std::int64_t count, std::int64_t stride,
+                                   std::int64_t channels, GradientSums all) {
+  for (std::int64_t p = 0; p < count; ++p)
+    all.add(parts + p * stride, channels);
+  return all;
+}
+
+// sums(samples, C) of parts(count, samples, rows, C); a thread for each.
+template <typename Value>
+__global__ void join_parts_kernel(Value* sums, const float* parts, std::int64_t count,
+                                  std::int64_t rows, std::int64_t samples, std::int64_t channels) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * channel_threads + threadIdx.x;
+  if (i >= samples * channels) return;
+  const float* const first = parts + i / channels * rows * channels + i % channels;
+  sums[i] = join_parts(first, count, samples * rows * channels, channels, Value{});
 }
 
 __global__ void group_statistics_kernel(float* mean, float* variance, const Moments* of,
@@ -126,6 +150,16 @@ struct Scratch {
   }
 };
 
+template <typename Value>
+void join_given(Stream& stream, const Scratch<Value>& scratch, const NormParts& given,
+                const ChannelTiles& tiles) {
+  const std::int64_t values = tiles.samples * tiles.channels;
+  launch(stream,
+         {.blocks = trireme::cuda::ceil_div(values, channel_threads), .threads = channel_threads},
+         join_parts_kernel<Value>, scratch.sums, given.parts.as<float>(), given.parts.shape[0],
+         given.parts.shape[1] / tiles.samples, tiles.samples, tiles.channels);
+}
+
 template <typename Join, typename Value>
 void join_all_slices(Stream& stream, const Scratch<Value>& scratch, const ChannelTiles& tiles) {
   trireme::cuda::Grid grid = channel_grid(tiles.channels);
@@ -139,37 +173,48 @@ ChannelTiles tiles_of(const Shape& x, int width, std::int64_t blocks) {
 
 template <int width, typename T>
 void forward(Stream& stream, const NormApplication<T>& a, const BatchNormChannels& by,
-             const Shape& x, std::int64_t groups) {
+             const Shape& x, std::int64_t groups, const NormParts& given) {
   const ChannelTiles sums = tiles_of(x, width, ChannelTiles::sum_blocks);
   const ChannelTiles map = tiles_of(x, width, ChannelTiles::map_blocks);
   const Scratch<Moments> scratch(stream, sums);
-  const Groups all(x, groups);
-  launch(stream, sums.grid(), statistics_kernel<width, T>, scratch.partial, a.x, sums);
-  join_all_slices<MomentsJoin>(stream, scratch, sums);
+  const Groups all(x, groups, given);
+  if (given.parts.empty()) {
+    launch(stream, sums.grid(), statistics_kernel<width, T>, scratch.partial, a.x, sums);
+    join_all_slices<MomentsJoin>(stream, scratch, sums);
+  } else {
+    join_given(stream, scratch, given, sums);
+  }
   launch(stream, all.grid(), group_statistics_kernel, by.mean.as<float>(), by.variance.as<float>(),
          scratch.sums, all);
   launch(stream, map.grid(), apply_kernel<NormSummand::none, width, T>, a, map);
 }
 
 template <ReluMask mask, int width, typename T>
-void backward(Stream& stream, const NormGradient<T>& g, const Shape& x, std::int64_t groups) {
+void backward(Stream& stream, const NormGradient<T>& g, const Shape& x, std::int64_t groups,
+              const NormParts& given) {
   const ChannelTiles sums = tiles_of(x, width, ChannelTiles::sum_blocks);
   const ChannelTiles map = tiles_of(x, width, ChannelTiles::map_blocks);
   const Scratch<GradientSums> scratch(stream, sums);
-  const Groups all(x, groups);
-  launch(stream, sums.grid(), gradient_sums_kernel<mask, width, T>, scratch.partial, g, sums);
-  join_all_slices<GradientSumsJoin>(stream, scratch, sums);
+  const Groups all(x, groups, given);
+  if (given.parts.empty()) {
+    launch(stream, sums.grid(), gradient_sums_kernel<mask, width, T>, scratch.partial, g, sums);
+    join_all_slices<GradientSumsJoin>(stream, scratch, sums);
+  } else {
+    join_given(stream, scratch, given, sums);
+  }
   launch(stream, all.grid(), group_factors_kernel<T>, scratch.factors, g, scratch.sums, all);
-  launch(stream,
-         {.blocks = trireme::cuda::ceil_div(x.back(), channel_threads), .threads = channel_threads},
-         channel_gradients_kernel<T>, g, scratch.sums, sums);
+  const std::int64_t blocks = trireme::cuda::ceil_div(x.back(), channel_threads);
+  if (g.dgamma != nullptr)
+    launch(stream, {.blocks = blocks, .threads = channel_threads}, channel_gradients_kernel<T>, g,
+           scratch.sums, sums);
   launch(stream, map.grid(), gradient_kernel<mask, width, T>, g, scratch.factors, map);
 }
 
 }  // namespace
 
 void group_norm_forward(Stream& stream, const Tensor& y, const Tensor& x,
-                        const BatchNormChannels& channels, const GroupNormOptions& options) {
+                        const BatchNormChannels& channels, const GroupNormOptions& options,
+                        const NormParts& given) {
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
     const NormApplication<T> a{.y = y.as<T>(),
@@ -180,14 +225,15 @@ void group_norm_forward(Stream& stream, const Tensor& y, const Tensor& x,
                                .count = x.shape.rows() / x.shape[0],
                                .options = {.epsilon = options.epsilon, .relu = options.relu}};
     with_width<T>(packs_fit_all<T>(x, a.y), [&](auto width) {
-      forward<decltype(width)::value>(stream, a, channels, x.shape, options.groups);
+      forward<decltype(width)::value>(stream, a, channels, x.shape, options.groups, given);
     });
   });
 }
 
 void group_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                          const Tensor& dbeta, const Tensor& dy, const Tensor& x,
-                         const BatchNormChannels& channels, const GroupNormOptions& options) {
+                         const BatchNormChannels& channels, const GroupNormOptions& options,
+                         const NormParts& given) {
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
     const NormGradient<T> g{.dx = dx.as<T>(),
@@ -201,8 +247,8 @@ void group_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                             .epsilon = options.epsilon};
     with_width<T>(packs_fit_all<T>(x, g.dx, g.dy), [&](auto width) {
       constexpr int w = decltype(width)::value;
-      options.relu ? backward<ReluMask::input, w>(stream, g, x.shape, options.groups)
-                   : backward<ReluMask::none, w>(stream, g, x.shape, options.groups);
+      options.relu ? backward<ReluMask::input, w>(stream, g, x.shape, options.groups, given)
+                   : backward<ReluMask::none, w>(stream, g, x.shape, options.groups, given);
     });
   });
 }
