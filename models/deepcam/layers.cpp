@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "models/layers/blocks.h"
-#include "runtime/ops/convolution/pooling.h"
 #include "runtime/ops/elementwise/elementwise.h"
 #include "runtime/ops/random/init.h"
+#include "runtime/ops/update/block_sum.h"
 
 namespace trireme {
 namespace {
@@ -25,14 +25,35 @@ Sequence branch_of(Blueprint& blueprint, const XceptionBlockOptions& options) {
   return branch;
 }
 
-// (B, 1, 1, C) as (B, C).
-Tensor as_vectors(const Tensor& pixels) {
-  return pixels.reshaped({pixels.shape[0], pixels.shape.back()});
+// Sample n of (B, ..., C) as rows (..., C).
+Tensor sample_of(const Tensor& x, std::int64_t n) {
+  return block_of(x, n, {x.shape.rows() / x.shape[0], x.shape.back()});
 }
 
-// The pixels (H W, C) of sample i.
-Tensor sample_of(const Tensor& x, std::int64_t i) {
-  return block_of(x, i, {x.shape[1] * x.shape[2], x.shape[3]});
+// vectors(B, C) f32: the sums of each sample's pixels in x; through `parts`, (slabs, B, C).
+void sum_pixels(const Context& context, const SlabParts& parts, const Slabs& slabs,
+                const Tensor& vectors, const Tensor& x) {
+  for (std::size_t i = 0; i < slabs.local().size(); ++i) {
+    const Tensor part = parts.own(context, i), slab = slabs.of(x, slabs.local()[i]);
+    ops::fill_constant(context.stream, part, 0);
+    for (std::int64_t n = 0; n < slab.shape[0]; ++n)
+      ops::column_sums(context.stream, sample_of(part, n).reshaped({part.shape[1]}),
+                       sample_of(slab, n));
+  }
+  ops::sum_blocks(context.stream, vectors, parts.gather(context));
+}
+
+// Adds vectors(B, C) f32 to each pixel of its sample.
+void add_to_pixels(const Context& context, const Slabs& slabs, const Tensor& x,
+                   const Tensor& vectors) {
+  for (const Slabs::Slab& each : slabs.local()) {
+    const Tensor slab = slabs.of(x, each);
+    for (std::int64_t n = 0; n < slab.shape[0]; ++n) {
+      const Tensor pixels = sample_of(slab, n);
+      ops::add_bias_residual(context.stream, pixels, pixels,
+                             sample_of(vectors, n).reshaped({vectors.shape[1]}));
+    }
+  }
 }
 
 }  // namespace
@@ -119,6 +140,9 @@ DeepCamPyramid::DeepCamPyramid(Blueprint& blueprint, const std::string& name, st
     : Layer(name, {blueprint.input()[0], blueprint.input()[1], blueprint.input()[2], outputs}),
       of_average_(blueprint, {blueprint.input()[0], 1, 1, blueprint.input().back()}),
       norm_(blueprint, "norm", output_shape(), /*relu=*/true),
+      inputs_(blueprint.spatial(), blueprint.input()),
+      outputs_(blueprint.spatial(), output_shape()),
+      share_(1 / static_cast<float>(blueprint.input()[1] * blueprint.input()[2])),
       sum_(blueprint.keep(output_shape())),
       average_(blueprint.keep(of_average_.output_shape())),
       part_(blueprint.scratch(output_shape())),
@@ -140,7 +164,11 @@ DeepCamPyramid::DeepCamPyramid(Blueprint& blueprint, const std::string& name, st
       {.init = Init::constant(1), .decay = false, .groups = outputs, .bias = Init::constant(0)});
   of_average_.relu().convolution("projection", outputs, 1, 1, joined);
   added_ = blueprint.scratch(of_average_.output_shape());
-  vectors_ = blueprint.scratch(of_average_.output_shape(), DType::f32);
+  const std::int64_t samples = blueprint.input()[0];
+  vectors_ = blueprint.scratch(Shape{samples, outputs}, DType::f32);
+  wide_vectors_ = blueprint.scratch(Shape{samples, inputs}, DType::f32);
+  of_inputs_ = SlabParts(blueprint, inputs_, samples, inputs);
+  if (blueprint.options().training) of_outputs_ = SlabParts(blueprint, outputs_, samples, outputs);
 }
 
 double DeepCamPyramid::forward_flops() const {
@@ -153,37 +181,38 @@ double DeepCamPyramid::forward_flops() const {
 void DeepCamPyramid::forward(const Context& context, const Tensor& x, const Tensor& y) {
   const Tensor sum = context(sum_), part = context(part_), average = context(average_);
   const Tensor added = context(added_), vectors = context(vectors_);
+  const Tensor wide = context(wide_vectors_);
   for (const Sequence& branch : branches_) {
     const bool first = &branch == branches_.data();
     branch.forward(context, first ? sum : part, x);
     if (!first) ops::add_in_place(context.stream, sum, part);
   }
-  ops::global_average_pool_forward(context.stream, as_vectors(average), x);
+  sum_pixels(context, of_inputs_, inputs_, wide, x);
+  ops::scale_in_place(context.stream, wide, share_);
+  ops::cast(context.stream, average, wide.reshaped(average.shape));
   of_average_.forward(context, added, average);
-  ops::cast(context.stream, vectors, added);
-  for (std::int64_t i = 0; i < y.shape[0]; ++i) {
-    const Tensor pixels = sample_of(sum, i);
-    ops::add_bias_residual(context.stream, pixels, pixels,
-                           vectors.range(i * y.shape[3], y.shape[3]));
-  }
+  ops::cast(context.stream, vectors.reshaped(added.shape), added);
+  add_to_pixels(context, outputs_, sum, vectors);
   norm_.forward(context, y, sum);
 }
 
-void DeepCamPyramid::backward(const Context& context, const Tensor& x, const Tensor& y,
+void DeepCamPyramid::backward(const Context& context, const Tensor& x, const Tensor& /*y*/,
                               const Tensor& dy, const Tensor& dx) {
   const Tensor dx_part = context(dx_part_), average = context(average_);
   const Tensor added = context(added_), vectors = context(vectors_);
+  const Tensor wide = context(wide_vectors_);
   norm_.backward(context, dy, dy, context(sum_));
-  ops::fill_constant(context.stream, vectors, 0);
-  for (std::int64_t i = 0; i < y.shape[0]; ++i)
-    ops::column_sums(context.stream, vectors.range(i * y.shape[3], y.shape[3]), sample_of(dy, i));
-  ops::cast(context.stream, added, vectors);
+  sum_pixels(context, of_outputs_, outputs_, vectors, dy);
+  ops::cast(context.stream, added, vectors.reshaped(added.shape));
   of_average_.backward(context, average, added, average);
-  ops::global_average_pool_backward(context.stream, dx, as_vectors(average));
+  ops::cast(context.stream, wide.reshaped(average.shape), average);
+  ops::scale_in_place(context.stream, wide, share_);
   for (const Sequence& branch : branches_) {
-    branch.backward(context, dx_part, dy, x);
-    ops::add_in_place(context.stream, dx, dx_part);
+    const bool first = &branch == branches_.data();
+    branch.backward(context, first ? dx : dx_part, dy, x);
+    if (!first) ops::add_in_place(context.stream, dx, dx_part);
   }
+  add_to_pixels(context, inputs_, dx, wide);
 }
 
 DeepCamHead::DeepCamHead(Blueprint& blueprint, const DeepCamOptions& options, bool dice)
@@ -194,6 +223,9 @@ DeepCamHead::DeepCamHead(Blueprint& blueprint, const DeepCamOptions& options, bo
   doubling(last_, "classifier",
            {blueprint.input()[0], options.image_size, options.width(), options.classes});
   logits_ = blueprint.keep(last_.output_shape());
+  axes_ = {{1, "the depth of an image"},
+           {options.image_size, "model.image_size"},
+           {options.width(), "model.image_width"}};
   info_ = loss_.head(logits_);
 }
 

@@ -72,10 +72,14 @@ class DeepCamPyramid final : public Layer {
   std::vector<Sequence> branches_;
   Sequence of_average_;
   BatchNorm norm_;
-  Activation sum_;             // norm_'s input
-  Activation average_;         // (B, 1, 1, inputs)
-  Activation added_;           // (B, 1, 1, outputs): what it adds to each pixel
-  Activation vectors_;         // the same in f32
+  Slabs inputs_, outputs_;
+  float share_;              // of one pixel in a sample's average
+  Activation sum_;           // norm_'s input
+  Activation average_;       // (B, 1, 1, inputs)
+  Activation added_;         // (B, 1, 1, outputs): what it adds to each pixel
+  Activation vectors_;       // (B, outputs) f32: the same
+  Activation wide_vectors_;  // (B, inputs) f32: the average
+  SlabParts of_inputs_, of_outputs_;
   Activation part_, dx_part_;  // of a branch
 };
 
@@ -87,12 +91,14 @@ class DeepCamHead final : public Layer {
 
   [[nodiscard]] const HeadInfo* head() const override { return &info_; }
   [[nodiscard]] double forward_flops() const override { return last_.forward_flops(); }
+  void add_limits(ModelLimits& limits) const override { limits.axes = axes_; }
   void forward(const Context& context, const Tensor& x, const Tensor& y) override;
   void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,
                 const Tensor& dx) override;
 
  private:
   Sequence last_;
+  std::vector<Extent> axes_;
   PixelLoss loss_;
   Activation logits_;
   HeadInfo info_;

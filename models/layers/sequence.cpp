@@ -14,7 +14,8 @@ Sequence& Sequence::append(Op op, const Shape& output) {
 
 Sequence& Sequence::of_batch(std::int64_t height, std::int64_t width, std::int64_t channels) {
   shape_ = {blueprint_->micro_batch(), height, width, channels};
-  return blueprint_->compute() == DType::f32 ? *this : append(Cast{}, shape_);
+  input_.emplace(*blueprint_, shape_);
+  return *this;
 }
 
 Sequence& Sequence::convolution(std::string_view name, std::int64_t outputs, std::int64_t window,
@@ -52,10 +53,6 @@ Sequence& Sequence::with_skip(std::string_view name, std::string_view skip, std:
                 sum);
 }
 
-void Sequence::Cast::forward(const Context& context, const Tensor& y, const Tensor& x) {
-  ops::cast(context.stream, y, x);
-}
-
 void Sequence::Relu::forward(const Context& context, const Tensor& y, const Tensor& x) {
   ops::relu_forward(context.stream, y, x);
 }
@@ -79,7 +76,7 @@ void Sequence::WithSkip::backward(const Context& context, const Tensor& dx, cons
 
 void Sequence::forward(const Context& context, const Tensor& y, const Tensor& x) const {
   for (std::size_t i = 0; i < ops_.size(); ++i) {
-    const Tensor from = i > 0 ? context(outputs_[i - 1]) : x;
+    const Tensor from = i > 0 ? context(outputs_[i - 1]) : input_ ? input_->forward(context, x) : x;
     const Tensor to = i < outputs_.size() ? context(outputs_[i]) : y;
     std::visit([&](const auto& op) { op.forward(context, to, from); }, ops_[i]);
   }
@@ -91,7 +88,7 @@ void Sequence::backward(const Context& context, const Tensor& dx, const Tensor& 
   Tensor from = dy;
   for (std::size_t i = ops_.size(); i-- > 0;) {
     const Op& op = ops_[i];
-    const Tensor input = i > 0 ? context(outputs_[i - 1]) : x;
+    const Tensor input = i > 0 ? context(outputs_[i - 1]) : input_ ? input_->kept(context, x) : x;
     const bool keeps_place =
         std::holds_alternative<BatchNorm>(op) || std::holds_alternative<Relu>(op);
     const Tensor to = i == 0 ? dx : keeps_place ? from : input;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -10,6 +11,7 @@
 #include "models/layers/batch_norm.h"
 #include "models/layers/convolution.h"
 #include "models/layers/transposed_convolution.h"
+#include "models/spatial/field_input.h"
 
 namespace trireme {
 
@@ -43,10 +45,6 @@ class Sequence {
   void backward(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x) const;
 
  private:
-  struct Cast {
-    static void forward(const Context& context, const Tensor& y, const Tensor& x);
-    static void backward(const Context&, const Tensor&, const Tensor&, const Tensor&) {}
-  };
   struct Relu {
     static void forward(const Context& context, const Tensor& y, const Tensor& x);
     static void backward(const Context& context, const Tensor& dx, const Tensor& dy,
@@ -61,12 +59,13 @@ class Sequence {
     void backward(const Context& context, const Tensor& dx, const Tensor& dy,
                   const Tensor& x) const;
   };
-  using Op = std::variant<Cast, Convolution, TransposedConvolution, BatchNorm, Relu, WithSkip>;
+  using Op = std::variant<Convolution, TransposedConvolution, BatchNorm, Relu, WithSkip>;
   Sequence& append(Op op, const Shape& output);
 
   Blueprint* blueprint_;  // while ops are appended
   Shape shape_;
   double flops_ = 0;
+  std::optional<FieldInput> input_{};  // of_batch
   std::vector<Op> ops_;
   std::vector<Activation> outputs_;  // of all ops but the last
 };

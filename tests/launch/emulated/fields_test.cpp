@@ -46,6 +46,19 @@ TEST_F(EmulatedFields, AUNetCutInSpaceAgreesWithTheCpuEngine) {
   expect_cpu_losses(run("unet.yaml", {}), {{2, "spatial=[1,2,1]"}}, agreement);
 }
 
+TEST_F(EmulatedFields, InstanceNormCutInSpaceHasTheBitsOfOneGpuAndTheLossesOfTheCpuEngine) {
+  expect_same_bits(run("unet_of_mlperf.yaml", slabs), {{4, "spatial=[2,2,1]"}});
+  expect_cpu_losses(run("unet_of_mlperf.yaml", {}), {{2, "spatial=[2,1,1]"}}, agreement);
+}
+
+TEST_F(EmulatedFields, DeepCamCutInSpaceHasTheBitsOfOneGpuAndTheLossesOfTheCpuEngine) {
+  expect_same_bits(
+      run("deepcam.yaml", {"reproducibility=layout", "parallel.spatial_slabs=[1,4,1]"}),
+      {{2, "spatial=[1,2,1]"}});
+  expect_cpu_losses(run("deepcam.yaml", {"optimizer.learning_rate=1e-4"}), {{2, "spatial=[1,1,2]"}},
+                    agreement);
+}
+
 TEST_F(EmulatedFields, AUNetWithInstanceNormAndStridesAgreesWithTheCpuEngine) {
   expect_cpu_losses(run("unet_of_mlperf.yaml", {}), {{1, ""}, {2, "pipeline=2"}}, agreement);
 }

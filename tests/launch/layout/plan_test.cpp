@@ -9,6 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "tests/launch/fixture/fields_fixture.h"
 #include "tests/launch/fixture/hardware_text.h"
 #include "tests/launch/fixture/layout_fixture.h"
 
@@ -28,6 +29,7 @@ class LayoutPlan : public LayoutTest {
   static void SetUpTestSuite() {
     LayoutTest::SetUpTestSuite();
     write_file(hardware(), small_machine);
+    write_field_models(data_directory());
   }
   static std::string hardware() { return data_directory() + "/machine.yaml"; }
 
@@ -163,6 +165,15 @@ TEST_F(LayoutPlan, ResNetsHoldAsPredicted) {
                           {4, "data=2 pipeline=2 zero=3 schedule=gpipe"}});
   expect_exact(resnet({"precision=bf16", "checkpoint.every_steps=1"}),
                {{4, "data=2 pipeline=2 zero=1"}});
+}
+
+// Halos, and the parts of norms' and averages' sums; slabs of unequal length.
+TEST_F(LayoutPlan, SamplesCutInSpaceHoldAsPredicted) {
+  const Settings set{"train.steps=1", "parallel.bucket_megabytes=0.01"};
+  expect_exact({.config = "unet_of_mlperf.yaml", .set = set, .steps = 1},
+               {{2, "spatial=[2,1,1]"}, {4, "spatial=[1,2,2] recompute=full"}});
+  expect_exact({.config = "deepcam.yaml", .set = set, .steps = 1},
+               {{2, "spatial=[1,2,1]"}, {4, "spatial=[1,2,1] data=2 zero=3"}});
 }
 
 // All ranks train in the layout that rank 0 found, and the run's config replays it.

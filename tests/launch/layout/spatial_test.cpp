@@ -51,9 +51,53 @@ TEST_F(SpatialLayout, OfAUNetOfVolumesChangesNoBit) {
       {{2, "spatial=[2,1,1]"}, {4, "spatial=[2,2,1]"}});
 }
 
+// Instance and group norm, strides and the dice loss; two samples in a micro-batch.
+TEST_F(SpatialLayout, OfTheUNetOfMlperfChangesNoBit) {
+  expect_same_bits(
+      {.config = "unet_of_mlperf.yaml", .set = {"parallel.spatial_slabs=[2,2,2]"}, .steps = 3},
+      {{2, "spatial=[2,1,1]"},
+       {4, "spatial=[2,2,1] recompute=full"},
+       {8, "spatial=[2,2,2]"},
+       {4, "spatial=[2,1,1] data=2 zero=3"},
+       {6, "spatial=[2,1,1] pipeline=3"},
+       {2, "data=2 zero=2"}});
+}
+
+TEST_F(SpatialLayout, OfGroupNormInBf16ChangesNoBitEither) {
+  expect_same_bits({.config = "unet_of_mlperf.yaml",
+                    .set = {"parallel.spatial_slabs=[4,1,1]", "precision=bf16", "model.norm=group",
+                            "model.norm_groups=2", "model.filters=4", "model.widest=8"},
+                    .steps = 3},
+                   {{2, "spatial=[2,1,1]"}, {4, "spatial=[4,1,1]"}});
+}
+
+// Dilations wider than slabs; layers with fewer rows than slabs are whole.
+TEST_F(SpatialLayout, OfDeepCamChangesNoBit) {
+  expect_same_bits(
+      {.config = "deepcam.yaml", .set = {"parallel.spatial_slabs=[1,4,2]"}, .steps = 4},
+      {{2, "spatial=[1,2,1]"},
+       {4, "spatial=[1,4,1] recompute=full"},
+       {8, "spatial=[1,4,2]"},
+       {4, "spatial=[1,2,1] data=2 zero=3"},
+       {6, "spatial=[1,2,1] pipeline=3"},
+       {2, "data=2 zero=1"}});
+}
+
+TEST_F(SpatialLayout, OfDeepCamInBf16ChangesNoBitEither) {
+  expect_same_bits({.config = "deepcam.yaml",
+                    .set = {"parallel.spatial_slabs=[1,2,2]", "precision=bf16"},
+                    .steps = 4},
+                   {{2, "spatial=[1,2,1]"}, {4, "spatial=[1,2,2]"}});
+}
+
 TEST_F(SpatialLayout, OfAnyNumberOfRanksHasTheLossesOfOne) {
   expect_same_losses({.config = "unet.yaml", .steps = 4},
                      {{3, "spatial=[1,3,1]"}, {3, "spatial=[1,1,3]"}, {5, "spatial=[1,5,1]"}},
+                     1e-4);
+  expect_same_losses({.config = "unet_of_mlperf.yaml", .steps = 3},
+                     {{3, "spatial=[3,1,1]"}, {5, "spatial=[1,1,5]"}}, 1e-4);
+  expect_same_losses({.config = "deepcam.yaml", .steps = 4},
+                     {{3, "spatial=[1,3,1]"}, {5, "spatial=[1,1,5]"}, {7, "spatial=[1,7,1]"}},
                      1e-4);
 }
 
@@ -75,8 +119,11 @@ TEST_F(SpatialLayout, IsRefusedWithValuesThatWork) {
           {"reproducibility=layout", "parallel.spatial=[1,2,1]", "parallel.spatial_slabs=[2,2,1]"},
           "use [2, 2, 1], or slabs [1, 2, 1]");
   refused("cosmoflow.yaml", 2, {"parallel.spatial=[2,1,1]", "data.damaged=skip"}, "use refuse");
-  refused("unet_of_mlperf.yaml", 2, {"parallel.spatial=[2,1,1]"}, "use batch, or spatial");
-  refused("deepcam.yaml", 2, {"parallel.spatial=[1,2,1]"}, "whose samples are not cut");
+  refused("unet_of_mlperf.yaml", 2, {"parallel.spatial=[1,1,9]"}, "9 parts of model.image_width");
+  refused("unet_of_mlperf.yaml", 2,
+          {"parallel.spatial=[2,1,1]", "model.norm=group", "model.norm_groups=2"}, "use 1");
+  refused("deepcam.yaml", 2, {"parallel.spatial=[2,1,1]"}, "2 parts of the depth of an image = 1");
+  refused("deepcam.yaml", 2, {"parallel.spatial=[1,1,34]"}, "model.image_width = 33; use 33");
 }
 
 TEST_F(SpatialLayout, CheckpointsGoOnWithSamplesCutOtherwise) {
