@@ -16,6 +16,7 @@
 #include "runtime/checkpoint/files/names.h"
 #include "runtime/checkpoint/files/weight_files.h"
 #include "runtime/checkpoint/restore/verify.h"
+#include "runtime/telemetry/advice.h"
 
 namespace trireme {
 namespace {
@@ -57,8 +58,8 @@ void inspect(const std::string& path, bool tensors, bool whole_config) {
     kinds.push_back(name_of(kind));
   fmt::print("{}\n", found.path);
   fmt::print("step      {}\n", found.step);
-  fmt::print("layout    data {} x tensor {} x pipeline {}, ZeRO {}\n", mesh.data, mesh.tensor,
-             mesh.pipeline, manifest.zero);
+  fmt::print("layout    data {} x {} {} x pipeline {}, ZeRO {}\n", mesh.data,
+             inner_axis(cuts_samples(manifest.state)), mesh.tensor, mesh.pipeline, manifest.zero);
   fmt::print("values    {}\n", fmt::join(kinds, ", "));
   fmt::print("size      {:.1f} MB in {} file{}\n",
              static_cast<double>(manifest.value_bytes()) * 1e-6, manifest.files.size(),

@@ -4,6 +4,7 @@
 #include "runtime/config/batch_ramp.h"
 #include "runtime/config/batch_slices.h"
 #include "runtime/device/gpu_facts.h"
+#include "runtime/telemetry/advice.h"
 #include "runtime/telemetry/health/energy.h"
 
 #include <fmt/ranges.h>
@@ -129,10 +130,11 @@ std::int64_t bucket_elements(const Config& config) {
 }
 
 std::string mesh_text(const ParallelConfig& parallel) {
-  const std::string inner = parallel.cuts_samples()
-                                ? fmt::format("spatial {}", fmt::join(parallel.spatial, " x "))
-                                : fmt::format("tensor {}", parallel.tensor);
-  return fmt::format("data {} x {} x pipeline {}", parallel.data, inner, parallel.pipeline);
+  const bool cuts = parallel.cuts_samples();
+  return fmt::format("data {} x {} {} x pipeline {}", parallel.data, inner_axis(cuts),
+                     cuts ? fmt::format("{}", fmt::join(parallel.spatial, " x "))
+                          : fmt::format("{}", parallel.tensor),
+                     parallel.pipeline);
 }
 
 std::string zero_text(const ParallelConfig& parallel) {

@@ -26,10 +26,10 @@ namespace trireme {
 // stages, and some sums must not depend on that.
 [[nodiscard]] bool separates_ties(const Config& config);
 [[nodiscard]] std::int64_t bucket_elements(const Config& config);
-// "3 in groups of 8".
 // "data 2 x tensor 1 x pipeline 1", or with "spatial 2 x 2 x 1" in place of tensor.
 [[nodiscard]] std::string mesh_text(const ParallelConfig& parallel);
 [[nodiscard]] SpatialSplit spatial_split(const ParallelConfig& parallel, int tensor_rank);
+// "3 in groups of 8".
 [[nodiscard]] std::string zero_text(const ParallelConfig& parallel);
 // The dtype in which data-parallel ranks send gradients.
 [[nodiscard]] DType reduced_dtype(const Config& config);

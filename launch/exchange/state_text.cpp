@@ -56,6 +56,14 @@ std::string config_lines(const json& config, bool whole) {
 
 }  // namespace
 
+bool cuts_samples(const std::string& state) {
+  const json parsed = json_or_discarded<json>(state);
+  if (!parsed.is_object() || !parsed.contains("config")) return false;
+  const json& config = parsed["config"];
+  const auto spatial = config.is_object() ? config.find("parallel.spatial") : config.end();
+  return spatial != config.end() && plain(*spatial) != "[1, 1, 1]";
+}
+
 std::string describe_state(const std::string& state, bool whole_config) {
   const json parsed = json_or_discarded<json>(state);
   if (!parsed.is_object())

@@ -126,17 +126,19 @@ std::string verdict(const LayoutPlan& plan, const plan::Hardware& hardware) {
 
 std::string step_text(const LayoutPlan& plan) {
   const plan::StepEstimate& step = plan.step;
-  const std::pair<const char*, double> parts[] = {{"forward", step.forward},
-                                                  {"backward", step.backward},
-                                                  {"recomputation", step.recompute},
-                                                  {"tensor messages", step.tensor_exposed},
-                                                  {"pipeline messages", step.pipeline_exposed},
-                                                  {"pipeline bubble", step.bubble},
-                                                  {"gradient messages", step.data_exposed},
-                                                  {"parameter messages", step.gather_exposed},
-                                                  {"optimizer", step.optimizer},
-                                                  {"data", step.data_wait},
-                                                  {"stragglers", step.straggler}};
+  const std::string_view inner = inner_axis(plan.config.parallel.cuts_samples());
+  const std::pair<std::string, double> parts[] = {
+      {"forward", step.forward},
+      {"backward", step.backward},
+      {"recomputation", step.recompute},
+      {fmt::format("{} messages", inner), step.tensor_exposed},
+      {"pipeline messages", step.pipeline_exposed},
+      {"pipeline bubble", step.bubble},
+      {"gradient messages", step.data_exposed},
+      {"parameter messages", step.gather_exposed},
+      {"optimizer", step.optimizer},
+      {"data", step.data_wait},
+      {"stragglers", step.straggler}};
   std::string text = fmt::format("step time {:.1f} ms:", 1e3 * step.total);
   const char* separator = " ";
   for (const auto& [name, seconds] : parts) {
@@ -150,8 +152,8 @@ std::string step_text(const LayoutPlan& plan) {
   return text +
          fmt::format(
              "\nsent by a rank in a step: data group {:.1f} MB ({:.1f} MB to other domains), "
-             "tensor group {:.1f} MB, pipeline group {:.1f} MB\n",
-             megabytes(step.volumes.data), megabytes(step.volumes.data_out),
+             "{} group {:.1f} MB, pipeline group {:.1f} MB\n",
+             megabytes(step.volumes.data), megabytes(step.volumes.data_out), inner,
              megabytes(step.volumes.tensor), megabytes(step.volumes.pipeline));
 }
 

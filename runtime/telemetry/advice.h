@@ -10,6 +10,11 @@
 
 namespace trireme {
 
+// The axis of a mesh whose ranks share layers, or samples that are cut in space.
+[[nodiscard]] constexpr std::string_view inner_axis(bool cuts_samples) {
+  return cuts_samples ? "spatial" : "tensor";
+}
+
 // The facts of a run that select its advice.
 struct RunFacts {
   int ranks = 1;

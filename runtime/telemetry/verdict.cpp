@@ -123,7 +123,7 @@ std::vector<Loss> losses_of(const RunSummary& summary, const RunFacts& facts) {
 }
 
 // The purposes of exposed communication, if large enough: " (9.1 %: gradients 7.0 %)".
-std::string comm_parts(const RunSummary& summary) {
+std::string comm_parts(const RunSummary& summary, const RunFacts& facts) {
   std::string text;
   double rest = summary.totals[TimePart::exposed_comm];
   const auto add = [&](std::string_view name, double milliseconds) {
@@ -132,19 +132,21 @@ std::string comm_parts(const RunSummary& summary) {
     if (share >= 0.05) text += fmt::format("{} {} {:.1f} %", text.empty() ? ":" : ",", name, share);
   };
   for (const TimeRow& row : told_times(time_use::of_comm))
-    add(row.name, summary.totals[row.part]);
+    add(row.part == TimePart::tensor_comm && facts.cuts_samples ? "halos and sums of shared samples"
+                                                                : row.name,
+        summary.totals[row.part]);
   if (rest < summary.totals[TimePart::exposed_comm]) add("norms", rest);
   return text;
 }
 
-std::string time_line(const RunSummary& summary) {
+std::string time_line(const RunSummary& summary, const RunFacts& facts) {
   std::string text = "time: ";
   std::string_view separator;
   const Times seconds = seconds_of(summary);
   for (const TimeRow& row : told_times(time_use::of_run)) {
     if (!row.is(time_use::always) && seconds[row.part] == 0) continue;
     std::string more;
-    if (row.part == TimePart::exposed_comm) more = comm_parts(summary);
+    if (row.part == TimePart::exposed_comm) more = comm_parts(summary, facts);
     if (row.part == TimePart::bubble && summary.bubble) {
       more = fmt::format(": of the pipeline's own time {:.1f} %, predicted {:.1f} %",
                          100 * summary.bubble->measured, 100 * summary.bubble->predicted);
@@ -269,7 +271,7 @@ Times seconds_of(const RunSummary& summary) {
 }
 
 std::string verdict_text(const RunSummary& summary, const RunFacts& facts) {
-  std::string text = time_line(summary);
+  std::string text = time_line(summary, facts);
   if (const double reduced = summary.totals[TimePart::reduce]; reduced > 0) {
     const double exposed = std::min(percent(summary.totals[TimePart::reduce_wait], reduced), 100.0);
     text += fmt::format("\ngradient reduction: {:.1f} s, {:.1f} % hidden, {:.1f} % exposed",

@@ -311,6 +311,10 @@ TEST(Verdict, ReportsLatenessOfARankAndSpreadOfRanks) {
             HasSubstr("\nranks: own work 0.0 to 0.1 s"),
             HasSubstr("\nrank 1 on b arrives 38 ms late at 100 % of steps: its own work "
                       "takes longer")));
+  RunFacts cut = two_ranks;
+  cut.cuts_samples = true;
+  EXPECT_THAT(verdict_text(summary, cut),
+              HasSubstr("gradients 8.0 %, halos and sums of shared samples 1.0 %, norms 1.0 %"));
 }
 
 TEST(Verdict, LateMessagesAreNamedIfUnexplained) {

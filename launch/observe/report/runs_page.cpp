@@ -61,7 +61,7 @@ std::string events_table(const MetricsHistory& all) {
   return table.folded_html("Events");
 }
 
-std::string starts_table(const RankHistory& ranks) {
+std::string starts_table(const RankHistory& ranks, std::string_view inner) {
   Table table(
       {{"time", Kind::text}, {"steps done"}, {"steps lost"}, {"ranks"}, {"layout", Kind::text}});
   for (const RunStart& start : ranks.starts) {
@@ -69,7 +69,7 @@ std::string starts_table(const RankHistory& ranks) {
     table.add(
         {utc_text(seconds_since_1970(start.time)), fmt::format("{}", start.step),
          fmt::format("{}", start.lost.steps), fmt::format("{}", start.facts.ranks),
-         fmt::format("data {}, pipeline {}, tensor {}", mesh.data, mesh.pipeline, mesh.tensor)});
+         fmt::format("data {}, pipeline {}, {} {}", mesh.data, mesh.pipeline, inner, mesh.tensor)});
   }
   return table.folded_html("Starts");
 }
@@ -123,7 +123,7 @@ std::string run_section(const RunData& run, std::size_t index, const std::string
   return failures_html({&run, 1}) + headline(run) + verdict_html(verdict, details) + time_bar(run) +
          facts_list(run) + remarks_list(run) + choice +
          fmt::format("<div id=\"run-{}\"></div>\n", index) + events_table(run.metrics) +
-         starts_table(run.ranks) + checkpoints_table(run) +
+         starts_table(run.ranks, inner_axis(run.facts.cuts_samples)) + checkpoints_table(run) +
          folded_text("Configuration (config.yaml)", run.config) +
          folded_text("Environment (environment.json)", run.environment);
 }
