@@ -42,7 +42,7 @@ run: {seed: 3}
 precision: $precision
 reproducibility: layout
 model: {$model_keys}
-data: {path: $work/data/train, validation_path: $work/data/validation, workers: 1$data_keys}
+data: {workers: 1, $data_keys}
 train: {steps: $steps, global_batch: 16, micro_batch: 2, log_every: 1000, eval_every: 20}
 optimizer: {name: adamw, learning_rate: 3e-3}
 lr_schedule: {name: cosine, warmup_steps: 5}

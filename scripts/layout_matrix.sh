@@ -6,7 +6,7 @@
 #
 #   scripts/layout_matrix.sh [--model M] [--ranks LIST] [--precision P] [--quick] [--trireme FILE] [--keep DIR]
 #
-#   --model M        gpt (default) or another of scripts/small_models.sh
+#   --model M        gpt (default) or another of scripts/small_models.sh; cosmoflow, unet and deepcam are cut in space
 #   --ranks LIST     rank counts to run, for example 1,2,4 (default: all from 1 to 8); one rank always runs, as the reference
 #   --precision P    fp32 (default) or bf16
 #   --quick          a dozen layouts instead of all
@@ -109,6 +109,34 @@ layouts() {
 ROWS
 }
 
+# The same for families whose samples are cut in space, in $slabs: ranks along depth, height and width in place of the
+# tensor ranks. Those of images are along the height.
+spatial_layouts() {
+  local images=''
+  if [[ $slabs == '[1, '* ]]; then images='s/2,1,1/1,2,1/; s/2,2,1/1,4,1/'; fi
+  sed "$images" <<'ROWS'
+1 1,1,1 1 1f1b          0 no  none      *
+1 1,1,1 1 1f1b          2 no  full
+2 1,1,1 1 1f1b          3 no  none
+1 2,1,1 1 1f1b          0 no  none      *
+1 2,1,1 1 1f1b          1 no  full
+1 1,1,1 2 zero-bubble   0 no  none
+3 1,1,1 1 1f1b          1 no  full
+2 2,1,1 1 1f1b          2 no  none
+2 2,1,1 1 1f1b          3 no  full      *
+1 2,2,1 1 1f1b          0 no  none      *
+1 2,1,1 2 1f1b          1 no  none      *
+1 2,1,1 2 interleaved:2 0 no  full
+1 2,1,1 2 gpipe         0 no  none
+1 2,1,1 3 1f1b          0 no  none
+3 2,1,1 1 1f1b          1 no  none
+2 2,2,1 1 1f1b          3 no  none
+1 2,2,1 2 1f1b          0 no  full
+2 2,1,1 2 1f1b          1 no  none
+4 2,1,1 1 1f1b          2/2 no none     *
+ROWS
+}
+
 make_work layouts
 [[ -z $(ls -A -- "$work") ]] || die "--keep $keep: is not empty"
 trap 'exit 130' INT TERM
@@ -119,21 +147,28 @@ run: {directory: $work/run}
 precision: $precision
 reproducibility: layout
 model: {$model_keys}
-data: {path: $work/data/train, validation_path: $work/data/validation, workers: 1, prefetch: 2$data_keys}
-parallel: {tensor_blocks: $tensor_blocks, bucket_megabytes: 0.125, timeout_seconds: 60}
+data: {workers: 1, prefetch: 2, $data_keys}
+parallel: {tensor_blocks: $tensor_blocks, spatial_slabs: ${slabs:-[]}, bucket_megabytes: 0.125, timeout_seconds: 60}
 train: {steps: 20, global_batch: 16, micro_batch: 2, eval_batches: 2, log_every: 20}
 optimizer: {name: adamw, learning_rate: 3e-3}
 EOF_CONFIG
 
+# inner_ranks TENSOR: how many share a micro-batch.
+inner_ranks() {
+  local ranks=${1%/*}
+  echo $((${ranks//,/*}))
+}
+
 # train DATA TENSOR PIPELINE SCHEDULE ZERO SEQUENCE RECOMPUTE: into $run, its console into $run.log.
 train() {
-  local chunks=1 sequence=false group=all tensor_chunks=1
+  local chunks=1 sequence=false group=all tensor_chunks=1 inner="parallel.tensor=${2%/*}"
+  if [[ $2 == *,* ]]; then inner="parallel.spatial=[$2]"; fi
   if [[ $2 == */* ]]; then tensor_chunks=${2#*/}; fi
   if [[ $4 == *:* ]]; then chunks=${4#*:}; fi
   if [[ $5 == */* ]]; then group=${5#*/}; fi
   if [[ $6 == yes ]]; then sequence=true; fi
-  mpirun -np $(($1 * ${2%/*} * $3)) "$trireme" train "$work/config.yaml" --set run.directory="$run" \
-    --set parallel.data="$1" --set parallel.tensor="${2%/*}" --set parallel.tensor_chunks="$tensor_chunks" \
+  mpirun -np $(($1 * $(inner_ranks "$2") * $3)) "$trireme" train "$work/config.yaml" --set run.directory="$run" \
+    --set parallel.data="$1" --set "$inner" --set parallel.tensor_chunks="$tensor_chunks" \
     --set parallel.pipeline="$3" --set parallel.schedule="${4%:*}" --set parallel.chunks="$chunks" \
     --set parallel.zero="${5%/*}" --set parallel.zero_group="$group" --set parallel.sequence="$sequence" \
     --set train.recompute="$7" >"$run.log" 2>&1 </dev/null
@@ -160,7 +195,7 @@ row ranks layout schedule ZeRO sequence recompute 'final loss' weights equal
 
 count=0 differing=0 failed=0 refused=0
 while read -r d t p schedule zero sequence recompute star; do
-  ranks=$((d * ${t%/*} * p)) reference=$work/reference
+  ranks=$((d * $(inner_ranks "$t") * p)) reference=$work/reference
   if [[ $t == */* ]]; then reference+=-${t#*/}; fi
   if [[ -e $reference ]]; then
     [[ ,$rank_counts, == *,$ranks,* ]] || continue
@@ -189,7 +224,7 @@ while read -r d t p schedule zero sequence recompute star; do
     fi
   fi
   row "$ranks" "$d x $t x $p" "$schedule" "$zero" "$sequence" "$recompute" "$loss" "$weights" "$equal"
-done < <(layouts)
+done < <(if [[ -n $slabs ]]; then spatial_layouts; else layouts; fi)
 
 if ((refused > 0)); then sort "$work/reasons.txt" | uniq -c; fi
 if ((failed > 0)); then cat "$work/failures.txt" >&2; fi

@@ -7,9 +7,9 @@ no event or host wait orders end a run with a report of both.
     stream_order.py --mutations [--program FILE] [--runs NAME,...] [--ranks LIST] [--table FILE] [--sites REGEX] [--at-least N]
                                                                        without each wait and record, one by one: all reported
 
-The layouts are those of scripts/layout_matrix.sh plus named ones for images, half precision, graphs, checkpoints,
-evaluation, generation, measured products. A mutation runs where its source line affects a clock, shortest run first,
-until one reports it. Source lines are known if the program has debug information:
+The layouts are those of scripts/layout_matrix.sh plus named ones for images, samples cut in space (these need
+h5py), half precision, graphs, checkpoints, evaluation, generation, measured products. A mutation runs where its source
+line affects a clock, shortest run first, until one reports it. Source lines are known if the program has debug information:
 
     cmake --preset cpu -B build/order -DCMAKE_CXX_FLAGS=-g1 && cmake --build build/order --target trireme_ordered
 """
@@ -42,6 +42,24 @@ RESNET = {
     "train.clip_norm": "0", "train.label_smoothing": "0.1", "optimizer.name": "sgd", "optimizer.learning_rate": "0.05",
     "optimizer.momentum": "0.9",
 }
+FIELDS = {
+    "precision": "fp32", "reproducibility": "layout", "train.global_batch": "8", "train.micro_batch": "2", "data.axes": "DHWC",
+    "data.inputs": "[x]", "data.target": "y", "optimizer.name": "adamw", "optimizer.learning_rate": "3e-3",
+}
+MODELS_OF_FIELDS = {
+    "cosmoflow": FIELDS | {
+        "model.family": "cosmoflow", "model.size": "9", "model.channels": "4", "model.targets": "4", "model.filters": "2",
+        "model.halvings": "2", "model.dense": "[8]", "parallel.spatial_slabs": "[2, 2, 1]"},
+    "unet": FIELDS | {
+        "model.family": "unet", "model.depth": "8", "model.image_size": "8", "model.channels": "1", "model.classes": "3",
+        "model.filters": "2", "model.levels": "2", "model.down": "stride", "model.norm": "instance",
+        "train.loss": "dice_cross_entropy", "parallel.spatial_slabs": "[2, 2, 1]"},
+    "deepcam": FIELDS | {
+        "model.family": "deepcam", "model.image_size": "18", "model.image_width": "27", "model.channels": "16",
+        "model.classes": "3", "model.filters": "2", "model.middle_blocks": "0", "data.axes": "HWC",
+        "data.inputs": "[climate/data]", "data.target": "climate/labels_0", "parallel.spatial_slabs": "[1, 4, 1]"},
+}
+SIZES_OF_FIELDS = {"cosmoflow": ("cosmoflow", 9), "unet": ("unet3d", 8), "deepcam": ("deepcam", 18)}
 COMMON = {
     "device.type": "cuda", "data.workers": "1", "data.prefetch": "2", "train.steps": "4", "train.eval_batches": "2",
     "train.log_every": "1", "parallel.bucket_megabytes": "0.01", "parallel.timeout_seconds": "100",
@@ -89,6 +107,13 @@ images          1 model.family=resnet
 images-data     2 model.family=resnet parallel.data=2 train.eval_every=2
 images-zero     2 model.family=resnet parallel.data=2 parallel.zero=2
 images-layout   2 model.family=resnet parallel.data=2 reproducibility=layout
+volumes         2 model.family=cosmoflow parallel.spatial=[2,1,1]
+volumes-pipe    4 model.family=cosmoflow parallel.spatial=[2,1,1] parallel.pipeline=2
+volumes-cut     4 model.family=unet parallel.spatial=[2,2,1]
+volumes-full    2 model.family=unet parallel.spatial=[2,1,1] train.recompute=full
+volumes-half    2 model.family=unet parallel.spatial=[2,1,1] precision=bf16 model.norm=group model.norm_groups=2
+pixels          2 model.family=deepcam parallel.spatial=[1,2,1] train.global_batch=4 train.steps=2
+pixels-zero     4 model.family=deepcam parallel.spatial=[1,2,1] parallel.data=2 parallel.zero=3
 images-pipe     2 model.family=resnet parallel.pipeline=2 parallel.schedule=interleaved parallel.chunks=2
 """
 
@@ -144,7 +169,8 @@ def other_runs() -> list:
         if not words:
             continue
         settings = dict(word.split("=", 1) for word in words[2:] if "=" in word)
-        base = RESNET if settings.get("model.family") == "resnet" else GPT | SMALL
+        family = settings.get("model.family")
+        base = RESNET if family == "resnet" else MODELS_OF_FIELDS.get(family, GPT | SMALL)
         runs.append(Run(words[0], int(words[1]), base | settings, tuple(word for word in words[2:] if "=" not in word)))
     return runs
 
@@ -165,6 +191,16 @@ def pack(program: str, work: pathlib.Path) -> None:
         Program(program)("data", *command)
 
 
+def write_fields(directory: pathlib.Path, kind: str, size: int) -> None:
+    """The first time: 16 files to train on and 4 to evaluate. Without h5py the check is skipped."""
+    if directory.exists():
+        return
+    done = subprocess.run([str(REPOSITORY / "scripts/make_science_data.py"), kind, "--out", str(directory), "--samples", "16",
+                           "--validation", "4", "--size", str(size)], check=False, stdout=subprocess.DEVNULL)
+    if done.returncode != 0:
+        sys.exit(done.returncode)
+
+
 class Runner:
     def __init__(self, program: str, work: pathlib.Path):
         self.program = program
@@ -175,9 +211,13 @@ class Runner:
         """The exit status and output of a run."""
         directory = self.work / "run"
         shutil.rmtree(directory, ignore_errors=True)
-        data = "images" if run.settings["model.family"] == "resnet" else "text"
-        settings = COMMON | {"data.path": f"{self.work}/{data}/train", "data.validation_path": f"{self.work}/{data}/validation",
-                             "run.directory": str(directory)} | run.settings
+        family = run.settings["model.family"]
+        data = family if family in SIZES_OF_FIELDS else "images" if family == "resnet" else "text"
+        paths = {"data.path": f"{self.work}/{data}/train", "data.validation_path": f"{self.work}/{data}/validation"}
+        if family in SIZES_OF_FIELDS:
+            write_fields(self.work / data, *SIZES_OF_FIELDS[family])
+            paths = {"data.files": f"[{self.work}/{data}/train]", "data.validation_files": f"[{self.work}/{data}/validation]"}
+        settings = COMMON | paths | {"run.directory": str(directory)} | run.settings
         if "measured" in run.then:
             products = self.work / "products.txt"
             products.unlink(missing_ok=True)
