@@ -120,7 +120,7 @@ spatial_layouts() {
 2 1,1,1 1 1f1b          3 no  none
 1 2,1,1 1 1f1b          0 no  none      *
 1 2,1,1 1 1f1b          1 no  full
-1 1,1,1 2 zero-bubble   0 no  none
+1 1,1,1 2 gpipe         0 no  none
 3 1,1,1 1 1f1b          1 no  full
 2 2,1,1 1 1f1b          2 no  none
 2 2,1,1 1 1f1b          3 no  full      *

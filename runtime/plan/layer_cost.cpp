@@ -228,8 +228,10 @@ class LayerModel {
       const double seconds = seconds_of(collective, bytes, group_, hardware_.links);
       s.tensor_forward += seconds / 2;
       s.tensor_backward += seconds / 2;
-      if (repeats(collective)) s.tensor_backward += seconds / 2;
       s.tensor_bytes += sent;
+      if (!repeats(collective)) return;
+      s.tensor_backward += seconds / 2;
+      s.tensor_bytes += sent / 2;
     };
     for (const double bytes : layer_.traffic.exchanges)
       half(Collective::all_to_all, bytes * ranks / (ranks - 1), bytes);

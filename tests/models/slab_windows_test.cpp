@@ -9,6 +9,7 @@
 #include "models/spatial/sample_gather.h"
 #include "models/spatial/slab_sum.h"
 #include "models/spatial/slab_windows.h"
+#include "runtime/ops/random/init.h"
 #include "tests/support/cpu_fixture.h"
 #include "tests/support/mpi_test.h"
 
@@ -169,6 +170,43 @@ TEST_P(SlabWindowsTest, ComputeWhatTheOpComputesOnWholeSamples) {
     expect_near(got.y, expected.y, "y");
     expect_near(got.dx, expected.dx, "dx");
     expect_near(got.dw, expected.dw, "dw");
+  }
+}
+
+using SlabPartsTest = test::MpiTest;
+
+TEST_F(SlabPartsTest, AreInTheOrderOfSlabsOnEveryRankAndPlannedAsSent) {
+  const std::int64_t rows = 3, columns = 5;
+  for (SpatialSplit split : splits_of(size())) {
+    split.rank = rank();
+    const BuildOptions build{.training = true, .spatial = split};
+    ParamStore params;
+    Blueprint blueprint(params, DeviceType::cpu, build);
+    const Slabs slabs(split, {2, 9, 8, 7, columns});
+    const SlabParts parts(blueprint, slabs, rows, columns);
+    const Arena kept(device(), blueprint.kept_layout()),
+        scratch(device(), blueprint.scratch_layout()),
+        space(device(), blueprint.workspace_layout());
+    const TensorGroup group(device(), world(), comm_stream());
+    const Batch batch;
+    Context context{compute(), params, kept, scratch, space, batch};
+    if (size() > 1) context.tensor = &group;
+    for (std::size_t i = 0; i < slabs.local().size(); ++i)
+      ops::fill_constant(compute(), parts.own(context, i),
+                         static_cast<float>(slabs.local()[i].box.begin[1] * 10 + rank()));
+
+    const Tensor all = parts.gather(context);
+    compute().synchronize();
+
+    ASSERT_EQ(all.shape, (Shape{static_cast<std::int64_t>(slabs.all().size()), rows, columns}));
+    std::vector<float> expected;
+    for (const Slabs::Slab& slab : slabs.all())
+      expected.insert(expected.end(), static_cast<std::size_t>(rows * columns),
+                      static_cast<float>(slab.box.begin[1] * 10 + slab.rank));
+    EXPECT_EQ(test::values_of<float>(all), expected);
+    std::vector<double> planned;
+    if (size() > 1) planned.push_back(static_cast<double>(all.bytes()));
+    EXPECT_EQ(blueprint.traffic().gathers, planned);
   }
 }
 
