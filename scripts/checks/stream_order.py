@@ -110,7 +110,7 @@ images-layout   2 model.family=resnet parallel.data=2 reproducibility=layout
 volumes         2 model.family=cosmoflow parallel.spatial=[2,1,1]
 volumes-pipe    4 model.family=cosmoflow parallel.spatial=[2,1,1] parallel.pipeline=2
 volumes-cut     4 model.family=unet parallel.spatial=[2,2,1]
-volumes-full    2 model.family=unet parallel.spatial=[2,1,1] train.recompute=full
+volumes-full    2 model.family=unet parallel.spatial=[2,1,1] train.recompute=full train.global_batch=4 train.steps=2
 volumes-half    2 model.family=unet parallel.spatial=[2,1,1] precision=bf16 model.norm=group model.norm_groups=2
 pixels          2 model.family=deepcam parallel.spatial=[1,2,1] train.global_batch=4 train.steps=2
 pixels-zero     4 model.family=deepcam parallel.spatial=[1,2,1] parallel.data=2 parallel.zero=3
