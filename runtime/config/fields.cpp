@@ -97,15 +97,15 @@ std::vector<Field> hdf5_fields() {
   constexpr std::int64_t far = std::int64_t{1} << 40;
   return {
       FIELD(data.files, texts,
-            "HDF5 files to train on in place: files, directories (all *.h5, *.hdf5 and *.nc below) "
-            "or patterns with * ? []; instead of data.path"),
+            "HDF5 files to train on in place, directories (all *.h5, *.hdf5 and *.nc below) or "
+            "patterns with * ? []; instead of data.path"),
       FIELD(data.validation_files, texts, "the same to evaluate on"),
       FIELD(data.test_files, texts, "the same for trireme eval --split test"),
       FIELD(data.validation_fraction, below_one,
             "random share of the samples of data.files to evaluate on instead of training on them"),
       FIELD(data.split_key, Text{},
-            "value that assigns samples of data.files to training, validation or test: a number or "
-            "text, named like data.target, or name: of the file or group"),
+            "number or text, named like data.target, that assigns samples to training, validation "
+            "or test, or name: of the file or group"),
       FIELD(data.validation_values, texts,
             "values of data.split_key to evaluate on; text and names may be patterns with * ? []"),
       FIELD(data.test_values, texts, "the same for trireme eval --split test"),
@@ -114,9 +114,8 @@ std::vector<Field> hdf5_fields() {
       FIELD(data.inputs, texts, "paths of the data sets whose channels, in order, are the input"),
       FIELD(data.target, (Text{.items = {0, 1024}, .plain = true}),
             "label of a sample: path of a data set of integers or text, or path@attribute, or "
-            "@attribute of the file or group; of models that predict numbers one or several of "
-            "these, each with one or more numbers per sample; of models that predict maps a data "
-            "set with a class per pixel"),
+            "@attribute of the file or group; for models that predict numbers one or several of "
+            "these, for those that predict maps a data set with a class per pixel"),
       FIELD(data.target_mean,
             (NumberRange{.low = -any_value, .high = any_value, .items = {0, 4096}}),
             "numbers to predict become (number - mean) / std, one of each per number"),
@@ -129,20 +128,17 @@ std::vector<Field> hdf5_fields() {
             "classes of text labels, in the order of their numbers; empty = all in the training "
             "data, sorted"),
       FIELD(data.mask, Text{},
-            "path of a data set with the inputs' rows and columns, for all samples or each: where "
-            "it is 0, inputs are ignored and become 0 after scaling"),
+            "path of a map for all samples or each: where it is 0, inputs become 0 after scaling"),
       FIELD(data.weight, Text{},
             "weight of a sample's loss: a number, named like data.target; the sum is still divided "
             "by the number of samples"),
       FIELD(data.axes, Text{.may_be_empty = false},
             "stored axes of the inputs: H, W, optionally C (channels), T (steps) or D (depth), "
-            "which also become channels, and N (samples); for models of volumes D, H, W and "
-            "optionally C, T, N"),
+            "which also become channels, and N (samples); for volumes D is one more such axis"),
       FIELD(data.input_channels, (IntegerRange{0, far, {0, 4096}}),
             "channels to read, numbered over all inputs; empty = all"),
       FIELD(data.crop, (IntegerRange{0, far, {0, 6}}),
-            "part to read: top, left, height, width; of volumes front, top, left, depth, height, "
-            "width; empty = all"),
+            "part to read: [front,] top, left, [depth,] height, width; empty = all"),
       FIELD(data.window, IntegerRange{0, far},
             "steps of axis T per sample, one sample per start; 0 = all steps"),
       FIELD(data.window_stride, IntegerRange{1, far}, "distance between the steps of a window"),
@@ -156,21 +152,15 @@ std::vector<Field> patch_fields() {
   constexpr NumberRange share{.high = 1};
   return {
       FIELD(data.patches, Free{},
-            "samples are at least as large as the model's: train on a random part of the model's "
-            "size in each pass, evaluate on the centre"),
-      FIELD(data.foreground_share, share,
-            "of patches of maps of classes, the share around a random pixel of a class above 0"),
+            "read a random part of the model's size in training, the centre in evaluations"),
+      FIELD(data.foreground_share, share, "of patches: around a random pixel of a class above 0"),
       FIELD(data.flips, (NumberRange{.high = 1, .items = {0, 3}}),
-            "probability of mirroring inputs and maps in training: along rows and columns, of "
-            "volumes along slices, rows and columns; empty = never"),
-      FIELD(data.quarter_turns, Free{},
-            "turn inputs and maps in training by 0 to 3 quarters in the plane of rows and columns"),
+            "training mirrors [slices,] rows, columns with these probabilities"),
+      FIELD(data.quarter_turns, Free{}, "training turns rows and columns by 0 to 3 quarters"),
       FIELD(data.brightness, (NumberRange{.high = 1000, .items = {0, 2}}),
-            "[b, p]: in training multiply a sample's inputs, after scaling, by a number from 1 - b "
-            "to 1 + b with probability p"),
+            "[b, p]: training multiplies scaled inputs by 1 - b to 1 + b with probability p"),
       FIELD(data.noise, (NumberRange{.high = 1000, .items = {0, 2}}),
-            "[s, p]: in training add normal noise, of a deviation from 0 to s, to a sample's "
-            "inputs after scaling, with probability p"),
+            "[s, p]: training adds normal noise of a deviation from 0 to s with probability p"),
   };
 }
 

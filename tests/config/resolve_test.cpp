@@ -287,6 +287,27 @@ TEST(ResolveData, HDF5FilesNeedInputsLabelsAndAxesThatFit) {
   EXPECT_THAT(refusal(resnet, {"model.channels=5"}), HasSubstr("packed images have 1 or 3"));
 }
 
+TEST(ResolveData, PatchesAndChangesInTrainingThatDoNotFitAreRefused) {
+  const std::string in_place =
+      "model: {family: resnet}\ndata: {files: [a], inputs: [x], target: y}";
+  const auto refused = [&](const std::string& key, const std::string& why) {
+    EXPECT_THAT(refusal(in_place, {key}), HasSubstr(why)) << key;
+  };
+  refused("data.foreground_share=0.5", "no effect without data.patches: true");
+  refused("data.flips=[1]", "has 1 probabilities; give two, along rows and columns");
+  refused("data.flips=[0, 2]", "data.flips");
+  refused("data.brightness=[0.3]", "data.brightness=[0.3]: expected an amount and a probability");
+  refused("data.noise=[0.1, 1.5]", "a probability up to 1");
+  EXPECT_THAT(refusal(in_place, {"data.patches=true", "data.crop=[0,0,4,4]"}),
+              HasSubstr("and data.patches both say which part"));
+  EXPECT_THAT(refusal("model: {family: resnet}\ndata: {path: shards}", {"data.patches=true"}),
+              HasSubstr("has no effect without data.files"));
+  const Config taken =
+      resolved(in_place, {"data.patches=true", "data.flips=[0.5, 0]", "data.noise=[2, 0.5]"});
+  EXPECT_TRUE(taken.data.patches);
+  EXPECT_EQ(taken.data.noise, (std::vector<double>{2, 0.5}));
+}
+
 TEST(ResolveData, KeysOfAnotherKindOfDataAreRefusedByName) {
   const std::string kinds[] = {"data: {path: shards}", "data: {files: [a], inputs: [x], target: y}",
                                "data: {images: [a]}"};
