@@ -17,6 +17,7 @@
 #include "data/fields/guess.h"
 #include "data/fields/statistics.h"
 #include "data/fields/storage/filters.h"
+#include "data/fields/well.h"
 #include "data/hdf5/child.h"
 #include "data/pack/file_tree.h"
 #include "data/pack/parallel.h"
@@ -461,6 +462,10 @@ Description describe_files(const DataPlace& place) {
     text += fmt::format("#   and {} more\n", fields.size() - most_lines);
   for (std::size_t i = 0; i < std::min(first.notes.size(), most_lines); ++i)
     text += fmt::format("#   not read: {}\n", first.notes[i]);
+  if (const auto well = well_fields(first)) {
+    const Description config = described_well(*well, place.names, files);
+    return {text + well->text + config.text, config.problem};
+  }
   const Guesses found = guess_samples(fields);
   text += beside_text(found);
   if (std::string problem = why_nothing(first, found); !problem.empty()) return {text, problem};

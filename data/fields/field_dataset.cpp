@@ -51,11 +51,13 @@ std::uint64_t lines_at_a_time(const UnitFields& unit, const SampleShape& shape) 
   const auto line_bytes =
       static_cast<std::uint64_t>(shape.pixels_of_line() * shape.channels()) * sizeof(float);
   std::uint64_t lines = std::clamp<std::uint64_t>(block_bytes / line_bytes, 1, all);
-  const auto axis = static_cast<std::size_t>(shape.places().line());
-  for (const StoredField& input : unit.inputs()) {
+  for (std::size_t i = 0; i < unit.inputs().size(); ++i) {
+    const StoredField& input = unit.inputs()[i];
     if (!input.parts.empty()) return all;
     if (input.filters.empty()) continue;
-    const std::uint64_t chunk = input.chunk_extents[axis];
+    const int axis = shape.places(i).line();
+    if (axis < 0) return all;
+    const std::uint64_t chunk = input.chunk_extents[static_cast<std::size_t>(axis)];
     const bool aligned = shape.first_line() % chunk == 0 && chunk < all;
     lines = aligned ? (lines + chunk - 1) / chunk * chunk : all;
   }
@@ -64,7 +66,7 @@ std::uint64_t lines_at_a_time(const UnitFields& unit, const SampleShape& shape) 
 
 Box box_of(const ChannelRead& read, const UnitFields& unit, std::uint64_t number,
            const SampleShape& shape, const Lines& lines) {
-  const AxisPlaces& axes = shape.places();
+  const AxisPlaces& axes = shape.places(read.input);
   const auto position = shape.position(unit.inputs().front(), number);
   Box box;
   const auto set = [&](int axis, std::uint64_t start, std::uint64_t count) {
@@ -75,6 +77,11 @@ Box box_of(const ChannelRead& read, const UnitFields& unit, std::uint64_t number
   set(axes.sample, position.sample, 1);
   set(axes.step, position.step + read.first_step, read.steps);
   set(axes.channel, read.first_channel, read.channels);
+  if (axes.channel_axes > 1) {  // whole
+    const std::vector<std::uint64_t>& extents = unit.inputs()[read.input].extents;
+    for (const int axis : {axes.channel, axes.channel + 1})
+      set(axis, 0, extents[static_cast<std::size_t>(axis)]);
+  }
   shape.set_lines(box, axes, lines);
   return box;
 }
@@ -120,6 +127,7 @@ FieldDataset::FieldDataset(std::vector<FileIndex> indexes, const FieldOptions& o
          values->size(), channels);
   }
   scale_.emplace(options_.scale, shape_->channels());
+  targets_.take_scale(units_.front(), *shape_);
   const auto order = [](char axis) { return std::string_view("NDHWC").find(axis); };
   in_order_ = shape_->reads().size() == 1 && options_.input_channels.empty() &&
               shape_->places().step < 0 && std::ranges::is_sorted(options_.axes, {}, order);
@@ -154,7 +162,8 @@ void FieldDataset::take_units() {
       }
       require_no_text(unit);
       targets_.require(unit, *shape_);
-      if (!options_.mask.empty()) require_map(unit, unit.mask(), *shape_, MapRole::mask);
+      if (!options_.mask.empty())
+        static_cast<void>(require_map(unit, unit.mask(), *shape_, MapRole::mask));
       if (!options_.weight.empty()) require_numbers(unit, unit.weight(), *shape_, "a weight");
       units_.push_back(unit);
       starts_.push_back(samples);
@@ -393,18 +402,19 @@ void FieldDataset::read_stored(const Place& place, const SampleShape& shape, con
   thread_local std::vector<float> values;
   for (const ChannelRead& read : shape.reads()) {
     const StoredField& field = fields[read.input];
-    const auto elements =
-        static_cast<std::size_t>(read.steps * read.channels * lines.count *
-                                 static_cast<std::uint64_t>(shape.pixels_of_line()));
+    const Box box = box_of(read, place.unit, place.number, shape, lines);
+    std::size_t elements = 1;
+    for (std::size_t i = 0; i < field.extents.size(); ++i)
+      elements *= static_cast<std::size_t>(box.count[i]);
     const std::size_t bytes = elements * field.type.bytes;
     if (stored.size() < bytes) stored.resize(bytes);
     const std::span part = std::span(stored).first(bytes);
-    reader_.read(file, field, box_of(read, place.unit, place.number, shape, lines), part);
+    reader_.read(file, field, box, part);
     if (in_order_) return to_floats(field.type, field.packing, part.data(), to);
     if (values.size() < elements) values.resize(elements);
     to_floats(field.type, field.packing, part.data(), std::span(values).first(elements));
-    place_channels(shape.places(), read, shape.box_of(lines), shape.channels(), values.data(),
-                   to.data());
+    place_channels(shape.places(read.input), read, shape.box_of(lines), shape.channels(),
+                   values.data(), to.data());
   }
 }
 

@@ -41,7 +41,8 @@ struct FieldOptions : FieldSource {
     std::array<std::int64_t, 3> first{}, count{1, 1, 1};
   };
   std::optional<Part> part{};
-  // Of the model; without a shape: as many values as the files have.
+  // Of the model; without a shape, or as maps with the last extent 0, as many values as the files
+  // have.
   TargetSpec predicted{TargetKind::label, Shape{}, 0};
 };
 

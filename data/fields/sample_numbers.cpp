@@ -33,31 +33,56 @@ AxisPlaces without(const AxisPlaces& places, std::span<int AxisPlaces::*const> l
     for (const auto other : all)
       result.*axis += kept(other) && places.*other < places.*axis ? 1 : 0;
   }
+  if (result.channel < 0) return result;
+  result.channel_axes = places.channel_axes;
+  result.axes += static_cast<std::size_t>(places.channel_axes - 1);
   return result;
 }
 
 bool has_extents(const StoredField& map, const AxisPlaces& axes, const StoredField& input,
-                 const AxisPlaces& places) {
+                 const AxisPlaces& places, MapRole role) {
   if (map.extents.size() != axes.axes) return false;
-  for (const auto axis : {&AxisPlaces::sample, &AxisPlaces::step, &AxisPlaces::depth,
-                          &AxisPlaces::row, &AxisPlaces::column}) {
+  for (const auto axis : shared_axes) {
     if (axes.*axis >= 0 && extent_at(map, axes.*axis) != extent_at(input, places.*axis))
       return false;
   }
-  return axes.channel < 0 || extent_at(map, axes.channel) == 1;
+  return role == MapRole::values || axes.channel < 0 || extent_at(map, axes.channel) == 1;
 }
 
-// The axes of a map, if it has a number per pixel.
-std::optional<AxisPlaces> axes_of_map(const StoredField& map, const StoredField& input,
+// Values that are also an input have its axes.
+std::optional<AxisPlaces> axes_of_input(const UnitFields& unit, const StoredField& map,
+                                        const SampleShape& shape) {
+  const auto found = std::ranges::find(unit.inputs(), map.name, &StoredField::name);
+  if (found == unit.inputs().end()) return std::nullopt;
+  const auto i = static_cast<std::size_t>(found - unit.inputs().begin());
+  const bool varies = std::ranges::all_of(shared_axes, [&](int AxisPlaces::*const axis) {
+    return shape.places(i).*axis >= 0 || shape.places().*axis < 0;
+  });
+  if (!varies) return std::nullopt;
+  return shape.places(i);
+}
+
+// The axes of a map, if it has numbers per pixel.
+std::optional<AxisPlaces> axes_of_map(const UnitFields& unit, const StoredField& map,
                                       const SampleShape& shape, MapRole role) {
-  const AxisPlaces& places = shape.places();
+  const StoredField& input = unit.inputs().front();
+  AxisPlaces places = shape.places();
+  if (role == MapRole::values) {
+    if (const auto axes = axes_of_input(unit, map, shape)) return axes;
+    if (places.channel < 0) {
+      places.channel = static_cast<int>(places.axes++);
+      places.channel_axes = 1;
+    }
+  }
   std::vector<int AxisPlaces::*> left_out;
-  const auto fits = [&] { return has_extents(map, without(places, left_out), input, places); };
+  const auto fits = [&] {
+    return has_extents(map, without(places, left_out), input, places, role);
+  };
   for (const bool samples : {true, false}) {
-    if (!samples && role == MapRole::target) continue;
+    if (!samples && role != MapRole::mask) continue;
     for (const bool steps : {true, false}) {
       if (steps ? role == MapRole::mask || !shape.windowed()
-                : role == MapRole::target && shape.steps_ahead() > 0)
+                : role != MapRole::mask && shape.steps_ahead() > 0)
         continue;
       for (const bool channels : {false, true}) {
         if (channels && role == MapRole::mask) continue;
@@ -172,10 +197,10 @@ void read_numbers(const FieldReader& reader, const UnitFields& unit, const Store
   reader.read(unit.file(), field, box, stored);
 }
 
-void require_map(const UnitFields& unit, const StoredField& field, const SampleShape& shape,
-                 MapRole role) {
+std::uint64_t require_map(const UnitFields& unit, const StoredField& field,
+                          const SampleShape& shape, MapRole role) {
   const StoredField& input = unit.inputs().front();
-  if (axes_of_map(field, input, shape, role)) return;
+  if (const auto axes = axes_of_map(unit, field, shape, role)) return channels_of(field, *axes);
   const std::string_view sides =
       shape.is_volume() ? "slices, rows and columns" : "rows and columns";
   const std::string_view left_out = shape.is_volume() ? "C and T" : "C, D and T";
@@ -186,22 +211,27 @@ void require_map(const UnitFields& unit, const StoredField& field, const SampleS
          unit.name(), field.name, sides, fmt::join(input.extents, " x "), left_out,
          fmt::join(field.extents, " x "));
   fail(ExitCode::data,
-       "{}: {}: a map of classes needs the {} of the inputs ({}), in the order of data.axes "
-       "without {}; this is {}",
-       unit.name(), field.name, sides, fmt::join(input.extents, " x "),
-       shape.windowed() ? "C, and with or without T" : left_out, fmt::join(field.extents, " x "));
+       "{}: {}: a map of {} needs the {} of the inputs ({}), in the order of data.axes {} {}; this "
+       "is {}; name a data set on the same grid",
+       unit.name(), field.name, role == MapRole::values ? "values" : "classes", sides,
+       fmt::join(input.extents, " x "), role == MapRole::values ? "with or without" : "without",
+       role == MapRole::values ? (shape.windowed() ? "C" : "C, and without T")
+       : shape.windowed()      ? "C, and with or without T"
+                               : left_out,
+       fmt::join(field.extents, " x "));
 }
 
 void read_map(const FieldReader& reader, const UnitFields& unit, const StoredField& field,
               const SampleShape& shape, MapRole role, std::uint64_t number, const Lines& lines,
               std::vector<float>& map) {
   const StoredField& input = unit.inputs().front();
-  const AxisPlaces axes = axes_of_map(field, input, shape, role).value();
+  const AxisPlaces axes = axes_of_map(unit, field, shape, role).value();
   const auto position = shape.position(input, number);
   Box box;
+  for (std::size_t i = 0; i < field.extents.size(); ++i)
+    box.count[i] = field.extents[i];
   for (const auto& [axis, start] :
-       {std::pair(axes.sample, position.sample), std::pair(axes.step, position.label_step),
-        std::pair(axes.channel, std::uint64_t{0})}) {
+       {std::pair(axes.sample, position.sample), std::pair(axes.step, position.label_step)}) {
     if (axis < 0) continue;
     box.start[static_cast<std::size_t>(axis)] = start;
     box.count[static_cast<std::size_t>(axis)] = 1;
@@ -209,15 +239,18 @@ void read_map(const FieldReader& reader, const UnitFields& unit, const StoredFie
   shape.set_lines(box, axes, lines);
   thread_local std::vector<std::byte> stored;
   thread_local std::vector<float> values;
-  const auto pixels =
-      static_cast<std::size_t>(lines.count) * static_cast<std::size_t>(shape.pixels_of_line());
-  map.resize(pixels);
-  stored.resize(pixels * field.type.bytes);
-  values.resize(pixels);
+  ChannelRead all{.channels = channels_of(field, axes), .to = {}};
+  for (std::uint64_t c = 0; c < all.channels; ++c)
+    all.to.push_back(static_cast<std::int64_t>(c));
+  const auto count = static_cast<std::size_t>(lines.count * all.channels) *
+                     static_cast<std::size_t>(shape.pixels_of_line());
+  map.resize(count);
+  stored.resize(count * field.type.bytes);
+  values.resize(count);
   reader.read(unit.file(), field, box, stored);
   to_floats(field.type, field.packing, stored.data(), values);
-  const ChannelRead one{.to = {0}};
-  place_channels(axes, one, shape.box_of(lines), 1, values.data(), map.data());
+  place_channels(axes, all, shape.box_of(lines), static_cast<std::int64_t>(all.channels),
+                 values.data(), map.data());
 }
 
 }  // namespace trireme

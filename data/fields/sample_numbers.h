@@ -75,13 +75,14 @@ struct NumbersPlace {
 void read_numbers(const FieldReader& reader, const UnitFields& unit, const StoredField& field,
                   const SampleShape& shape, std::uint64_t number, std::vector<std::byte>& stored);
 
-// A field with a number per pixel. A mask may be for all samples; targets may be per step of a
-// window, and may have channels, but one.
-enum class MapRole : std::uint8_t { mask, target };
+// A field with numbers per pixel. A mask may be for all samples; targets may be per step of a
+// window, and may have channels: of classes one, of values any number.
+enum class MapRole : std::uint8_t { mask, target, values };
 // Raises ExitCode::data unless `field` has the inputs' axes and extents, as far as its role needs.
-void require_map(const UnitFields& unit, const StoredField& field, const SampleShape& shape,
-                 MapRole role);
-// The numbers of some lines of a sample (pixels), NaN where they are missing.
+// Returns the channels.
+std::uint64_t require_map(const UnitFields& unit, const StoredField& field,
+                          const SampleShape& shape, MapRole role);
+// The numbers of some lines of a sample (pixels, channels), NaN where they are missing.
 void read_map(const FieldReader& reader, const UnitFields& unit, const StoredField& field,
               const SampleShape& shape, MapRole role, std::uint64_t number, const Lines& lines,
               std::vector<float>& map);

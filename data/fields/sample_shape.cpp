@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <sstream>
 
 #include "runtime/base/error.h"
 
@@ -28,30 +30,47 @@ AxisPlaces axis_places(const std::string& axes, bool volume) {
           .depth = volume ? depth : -1,
           .row = place('H'),
           .column = place('W'),
-          .axes = axes.size()};
+          .axes = axes.size(),
+          .channel_axes = static_cast<int>(std::ranges::count(axes, 'C'))};
+}
+
+std::uint64_t channels_of(const StoredField& field, const AxisPlaces& places) {
+  std::uint64_t channels = 1;
+  for (int i = 0; i < places.channel_axes; ++i)
+    channels *= extent_of(field, places.channel + i);
+  return channels;
 }
 
 SampleShape::SampleShape(const std::string& subject, std::span<const StoredField> inputs,
                          const FieldOptions& options)
-    : places_(axis_places(options.axes, options.depth != 0)),
-      patches_(options.patches),
+    : patches_(options.patches),
       window_(static_cast<std::uint64_t>(options.window)),
       stride_(static_cast<std::uint64_t>(options.window_stride)),
       ahead_(static_cast<std::uint64_t>(options.steps_ahead)) {
-  for (const StoredField& input : inputs) {
-    if (input.extents.size() != places_.axes) {
+  std::istringstream words(options.axes);
+  for (std::string word; words >> word;)
+    places_.push_back(axis_places(word, options.depth != 0));
+  if (places_.size() == 1) places_.resize(inputs.size(), places_.front());
+  if (places_.size() != inputs.size())
+    fail(ExitCode::config, "data.axes: {}: has {} orders for {} inputs; give one, or one for each",
+         options.axes, places_.size(), inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const StoredField& input = inputs[i];
+    if (input.extents.size() != places_[i].axes) {
       fail(ExitCode::data,
-           "{}: {}: has {} axes ({}), but data.axes: {} names {}; write one letter per axis",
+           "{}: {}: has {} axes ({}), but data.axes: {} names {}; write one letter per axis, and "
+           "for inputs with different axes a word for each",
            subject, input.name, input.extents.size(), fmt::join(input.extents, " x "), options.axes,
-           places_.axes);
+           places_[i].axes);
     }
     if (input.elements() == 0)
       fail(ExitCode::data, "{}: {}: holds no elements ({})", subject, input.name,
            fmt::join(input.extents, " x "));
     first_.push_back({.name = input.name, .extents = input.extents, .parts = {}});
-    for (const int axis :
-         {places_.sample, places_.step, places_.depth, places_.row, places_.column}) {
-      if (extent_of(input, axis) == extent_of(inputs.front(), axis)) continue;
+    for (const auto axis : shared_axes) {
+      const int place = places_[i].*axis;
+      if (place < 0 || extent_of(input, place) == extent_of(inputs.front(), places().*axis))
+        continue;
       fail(ExitCode::data,
            "{}: {} is {}, but {} is {}: inputs of a sample may differ only in channels", subject,
            inputs.front().name, fmt::join(inputs.front().extents, " x "), input.name,
@@ -61,18 +80,19 @@ SampleShape::SampleShape(const std::string& subject, std::span<const StoredField
   take_extents(inputs.front(), options);
   take_crop(subject, inputs.front(), options.crop);
   if (window_ > 0 && windows(inputs.front()) == 0) {
-    fail(
-        ExitCode::data,
-        "{}: {}: has {} steps; data.window: {} with window_stride: {} and steps_ahead: {} needs {}",
-        subject, inputs.front().name, extent_of(inputs.front(), places_.step), window_, stride_,
-        ahead_, (window_ - 1) * stride_ + 1 + ahead_);
+    fail(ExitCode::data,
+         "{}: {}: has {} steps; data.window: {} with window_stride: {} and steps_ahead: {} needs "
+         "{}; "
+         "use smaller ones, or files with more steps",
+         subject, inputs.front().name, extent_of(inputs.front(), places().step), window_, stride_,
+         ahead_, (window_ - 1) * stride_ + 1 + ahead_);
   }
   select_channels(subject, inputs, options);
 }
 
 std::array<std::int64_t, 3> SampleShape::extents_of(const StoredField& input) const {
   const auto extent = [&](int axis) { return static_cast<std::int64_t>(extent_of(input, axis)); };
-  return {extent(places_.depth), extent(places_.row), extent(places_.column)};
+  return {extent(places().depth), extent(places().row), extent(places().column)};
 }
 
 // Of patches those of the model.
@@ -88,8 +108,8 @@ void SampleShape::take_extents(const StoredField& input, const FieldOptions& opt
 
 void SampleShape::take_crop(const std::string& subject, const StoredField& input,
                             const std::vector<std::int64_t>& crop) {
-  const auto slices = extent_of(input, places_.depth), rows = extent_of(input, places_.row),
-             columns = extent_of(input, places_.column);
+  const auto slices = extent_of(input, places().depth), rows = extent_of(input, places().row),
+             columns = extent_of(input, places().column);
   if (crop.empty()) return;
   const std::size_t axes = is_volume() ? 3 : 2;
   if (crop.size() != 2 * axes)
@@ -161,10 +181,13 @@ std::string SampleShape::pixel_text(std::size_t pixel) const {
 
 void SampleShape::select_channels(const std::string& subject, std::span<const StoredField> inputs,
                                   const FieldOptions& options) {
-  const std::uint64_t steps = window_ > 0 ? window_ : extent_of(inputs.front(), places_.step);
+  const auto steps_of = [&](std::size_t input) {
+    const int axis = places_[input].step;
+    return axis >= 0 && window_ > 0 ? window_ : extent_of(inputs[input], axis);
+  };
   std::uint64_t all = 0;
-  for (const StoredField& input : inputs)
-    all += steps * extent_of(input, places_.channel);
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    all += steps_of(i) * channels_of(inputs[i], places_[i]);
   constexpr std::uint64_t most_channels = 4096;
   if (all > std::uint64_t{1} << 24 || (options.input_channels.empty() && all > most_channels)) {
     fail(ExitCode::data,
@@ -192,7 +215,7 @@ void SampleShape::select_channels(const std::string& subject, std::span<const St
       options.input_channels.empty() ? all : options.input_channels.size());
   std::size_t first = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const std::uint64_t channels = extent_of(inputs[i], places_.channel);
+    const std::uint64_t steps = steps_of(i), channels = channels_of(inputs[i], places_[i]);
     const auto count = static_cast<std::size_t>(steps * channels);
     add_reads(i, steps, channels, std::span(to).subspan(first, count));
     first += count;
@@ -200,10 +223,11 @@ void SampleShape::select_channels(const std::string& subject, std::span<const St
 }
 
 // Consecutive steps are read together. If channels are the last axis, all from the first to the
-// last wanted are read together at no cost, else runs of wanted ones.
+// last wanted are read together at no cost, else runs of wanted ones. Matrices are read whole.
 void SampleShape::add_reads(std::size_t input, std::uint64_t steps, std::uint64_t channels,
                             std::span<const std::int64_t> to) {
-  const bool last = places_.channel == static_cast<int>(places_.axes) - 1;
+  const AxisPlaces& places = places_[input];
+  const bool last = places.channel == static_cast<int>(places.axes) - 1;
   const std::uint64_t together = stride_ == 1 ? steps : 1;
   const auto wanted = [&](std::uint64_t step, std::uint64_t channel) {
     for (std::uint64_t s = step; s < step + together; ++s) {
@@ -220,6 +244,10 @@ void SampleShape::add_reads(std::size_t input, std::uint64_t steps, std::uint64_
       for (std::uint64_t c = end; c < channels && (last || c == end); ++c) {
         if (wanted(step, c)) end = c + 1;
       }
+      if (places.channel_axes > 1) {
+        from = 0;
+        end = channels;
+      }
       ChannelRead read{input, step * stride_, together, from, end - from, {}};
       for (std::uint64_t s = step; s < step + together; ++s) {
         for (std::uint64_t c = from; c < end; ++c)
@@ -233,13 +261,13 @@ void SampleShape::add_reads(std::size_t input, std::uint64_t steps, std::uint64_
 
 std::uint64_t SampleShape::windows(const StoredField& input) const {
   if (window_ == 0) return 1;
-  const std::uint64_t steps = extent_of(input, places_.step);
+  const std::uint64_t steps = extent_of(input, places().step);
   const std::uint64_t needed = (window_ - 1) * stride_ + 1 + ahead_;
   return steps < needed ? 0 : steps - needed + 1;
 }
 
 std::uint64_t SampleShape::samples(std::span<const StoredField> inputs) const {
-  return extent_of(inputs.front(), places_.sample) * windows(inputs.front());
+  return extent_of(inputs.front(), places().sample) * windows(inputs.front());
 }
 
 SampleShape::Position SampleShape::position(const StoredField& input, std::uint64_t number) const {
@@ -250,21 +278,29 @@ SampleShape::Position SampleShape::position(const StoredField& input, std::uint6
 
 std::optional<std::string> SampleShape::difference(std::span<const StoredField> inputs) const {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const bool same_axes = inputs[i].extents.size() == places_.axes;
-    bool same = same_axes && (places_.sample < 0 || extent_of(inputs[i], places_.sample) ==
-                                                        extent_of(inputs[0], places_.sample));
-    same = same && extent_of(inputs[i], places_.channel) == extent_of(first_[i], places_.channel);
-    for (const int axis : {places_.depth, places_.row, places_.column}) {
-      const StoredField& other = patches_ ? inputs[0] : first_[i];
-      same = same && extent_of(inputs[i], axis) == extent_of(other, axis);
+    const AxisPlaces& of = places_[i];
+    const bool same_axes = inputs[i].extents.size() == of.axes;
+    bool same = same_axes && (of.sample < 0 || extent_of(inputs[i], of.sample) ==
+                                                   extent_of(inputs[0], places().sample));
+    same = same && extent_of(inputs[i], of.channel) == extent_of(first_[i], of.channel) &&
+           channels_of(inputs[i], of) == channels_of(first_[i], of);
+    for (const auto axis : {&AxisPlaces::depth, &AxisPlaces::row, &AxisPlaces::column}) {
+      if (patches_ && of.*axis >= 0)
+        same = same && extent_of(inputs[i], of.*axis) == extent_of(inputs[0], places().*axis);
+      else
+        same = same && extent_of(inputs[i], of.*axis) == extent_of(first_[i], of.*axis);
     }
     const bool free_steps =
-        window_ > 0 && same && windows(inputs[i]) > 0 &&
-        extent_of(inputs[i], places_.step) == extent_of(inputs[0], places_.step);
+        window_ > 0 && same &&
+        (of.step < 0 || (windows(inputs[0]) > 0 &&
+                         extent_of(inputs[i], of.step) == extent_of(inputs[0], places().step)));
     same = same && inputs[i].elements() > 0 &&
-           (free_steps || (window_ == 0 && extent_of(inputs[i], places_.step) ==
-                                               extent_of(first_[i], places_.step)));
+           (free_steps ||
+            (window_ == 0 && extent_of(inputs[i], of.step) == extent_of(first_[i], of.step)));
     if (same) continue;
+    if (same_axes && window_ > 0 && i == 0 && windows(inputs[0]) == 0)
+      return fmt::format("{} has {} steps, fewer than data.window and steps_ahead need",
+                         inputs[0].name, extent_of(inputs[0], places().step));
     return fmt::format("{} is {}", inputs[i].name, fmt::join(inputs[i].extents, " x "));
   }
   return std::nullopt;

@@ -20,12 +20,20 @@ namespace trireme {
 struct AxisPlaces {
   int sample = -1, step = -1, channel = -1, depth = -1, row = -1, column = -1;
   std::size_t axes = 0;
+  int channel_axes = 0;  // 2: of matrices, whose two last axes count channels
 
   // That of images' rows, or of volumes' slices.
   [[nodiscard]] int line() const { return depth >= 0 ? depth : row; }
 };
-// `volume`: D is an axis of the sample; otherwise depths become channels as steps do.
+// Those that the inputs of a sample share.
+inline constexpr std::array shared_axes = {&AxisPlaces::sample, &AxisPlaces::step,
+                                           &AxisPlaces::depth, &AxisPlaces::row,
+                                           &AxisPlaces::column};
+// `axes`: a word of data.axes. `volume`: D is an axis of the sample; otherwise depths become
+// channels as steps do.
 [[nodiscard]] AxisPlaces axis_places(const std::string& axes, bool volume);
+// 1 without axes of channels.
+[[nodiscard]] std::uint64_t channels_of(const StoredField& field, const AxisPlaces& places);
 
 // Channels read together from one input: a box of steps and channels. Each goes to a channel of the
 // sample, or with -1 nowhere.
@@ -44,12 +52,15 @@ struct Lines {
 class SampleShape {
  public:
   // For the inputs of one unit. Raises ExitCode::data, beginning with `subject`, if their axes are
-  // not those of options.axes, they differ, or the selection does not exist.
+  // not those of options.axes, they differ, or the selection does not exist. Inputs without an axis
+  // of the first are the same all along it; those without steps are read once.
   SampleShape(const std::string& subject, std::span<const StoredField> inputs,
               const FieldOptions& options);
 
-  [[nodiscard]] const AxisPlaces& places() const { return places_; }
-  [[nodiscard]] bool is_volume() const { return places_.depth >= 0; }
+  // Of the first input, which has all axes but perhaps C.
+  [[nodiscard]] const AxisPlaces& places() const { return places_.front(); }
+  [[nodiscard]] const AxisPlaces& places(std::size_t input) const { return places_[input]; }
+  [[nodiscard]] bool is_volume() const { return places().depth >= 0; }
   [[nodiscard]] std::int64_t depth() const { return depth_; }  // 1 of images
   [[nodiscard]] std::int64_t height() const { return height_; }
   [[nodiscard]] std::int64_t width() const { return width_; }
@@ -108,7 +119,7 @@ class SampleShape {
   void add_reads(std::size_t input, std::uint64_t steps, std::uint64_t channels,
                  std::span<const std::int64_t> to);
 
-  AxisPlaces places_;
+  std::vector<AxisPlaces> places_;
   std::vector<StoredField> first_;  // only extents
   std::int64_t depth_ = 1, height_ = 0, width_ = 0, channels_ = 0;
   std::uint64_t front_ = 0, top_ = 0, left_ = 0;

@@ -15,7 +15,11 @@
 namespace trireme {
 
 SampleTargets::SampleTargets(const FieldOptions& options)
-    : options_(options), spec_(options.predicted), class_names_(options.class_names) {
+    : options_(options),
+      spec_(options.predicted),
+      mean_(options.target_mean),
+      std_(options.target_std),
+      class_names_(options.class_names) {
   TRIREME_EXPECTS(spec_.kind != TargetKind::tokens, "files of numbers have no tokens");
   if (options.target.empty())
     fail(ExitCode::config, "data.target: not set; give the path of what to predict");
@@ -45,11 +49,11 @@ void SampleTargets::require(const UnitFields& unit, const SampleShape& shape) {
     case TargetKind::label:
       return require_numbers(unit, unit.targets().front(), shape, "a label");
     case TargetKind::values:
-      return require_values(unit, shape);
+      return spec_.shape.rank() > 1 ? require_value_maps(unit, shape) : require_values(unit, shape);
     default:
       break;
   }
-  require_map(unit, unit.targets().front(), shape, MapRole::target);
+  static_cast<void>(require_map(unit, unit.targets().front(), shape, MapRole::target));
   spec_.shape = shape.pixels();
 }
 
@@ -82,6 +86,56 @@ void SampleTargets::require_values(const UnitFields& unit, const SampleShape& sh
        unit.name(), all, fmt::join(counts, ", "),
        options_.predicted.shape.rank() == 0 ? "other samples have" : "the model predicts",
        spec_.shape.count(), all);
+}
+
+// As many as the model predicts, or the first unit has.
+void SampleTargets::require_value_maps(const UnitFields& unit, const SampleShape& shape) {
+  std::uint64_t all = 0;
+  std::vector<std::string> counts;
+  for (const StoredField& field : unit.targets()) {
+    const std::uint64_t channels = require_map(unit, field, shape, MapRole::values);
+    all += channels;
+    counts.push_back(fmt::format("{} has {}", field.name, channels));
+  }
+  const auto values = static_cast<std::int64_t>(all);
+  const std::int64_t wanted = spec_.shape.back();
+  if (wanted > 0 && wanted != values)
+    fail(ExitCode::data,
+         "{}: data.target gives {} values per pixel ({}), but {} {}; name other data sets, or set "
+         "model.targets: {}",
+         unit.name(), all, fmt::join(counts, ", "),
+         known_ ? "other samples have" : "the model predicts", wanted, all);
+  if (!options_.target_mean.empty() && options_.target_mean.size() != all)
+    fail(ExitCode::data,
+         "data.target_mean: has {} numbers, but pixels of {} have {} values to predict ({})",
+         options_.target_mean.size(), unit.name(), all, fmt::join(counts, ", "));
+  known_ = true;
+  const Shape pixels = shape.pixels();
+  std::vector<std::int64_t> extents(pixels.extents().begin(), pixels.extents().end());
+  extents.push_back(values);
+  spec_.shape = Shape(extents);
+}
+
+void SampleTargets::take_scale(const UnitFields& unit, const SampleShape& shape) {
+  const ChannelScale& scale = options_.scale;
+  if (!spec_.is_value_map() || !mean_.empty() || scale.subtract.empty()) return;
+  for (const StoredField& field : unit.targets()) {
+    const auto input = std::ranges::find(unit.inputs(), field.name, &StoredField::name);
+    const auto which = static_cast<std::size_t>(input - unit.inputs().begin());
+    const std::uint64_t channels = require_map(unit, field, shape, MapRole::values);
+    std::vector<std::int64_t> from(static_cast<std::size_t>(channels), -1);
+    for (const ChannelRead& read : shape.reads()) {
+      if (read.input != which) continue;
+      for (std::uint64_t c = 0; c < read.channels; ++c)
+        from[static_cast<std::size_t>(read.first_channel + c)] =
+            read.to[static_cast<std::size_t>((read.steps - 1) * read.channels + c)];
+    }
+    for (const std::int64_t channel : from) {
+      const auto at = static_cast<std::size_t>(channel);
+      mean_.push_back(channel < 0 ? 0.0 : static_cast<double>(scale.subtract[at]));
+      std_.push_back(channel < 0 ? 1.0 : 1.0 / static_cast<double>(scale.multiply[at]));
+    }
+  }
 }
 
 void SampleTargets::take_names(std::span<const UnitFields> units) {
@@ -136,8 +190,43 @@ void SampleTargets::read(const FieldReader& reader, const UnitFields& unit,
     to[0] = read_label(reader, unit, shape, number);
   } else if (spec_.kind == TargetKind::pixels) {
     read_pixels(reader, unit, shape, number, to);
+  } else if (spec_.shape.rank() > 1) {
+    read_value_maps(reader, unit, shape, number, to);
   } else {
     read_values(reader, unit, shape, number, to);
+  }
+}
+
+template <typename Place>
+std::int32_t SampleTargets::settled(double value, std::size_t at, const Place& place) const {
+  auto result = static_cast<float>(mean_.empty() ? value : (value - mean_[at]) / std_[at]);
+  if (std::isfinite(result)) return std::bit_cast<std::int32_t>(result);
+  if (options_.not_finite == NotFinite::refuse)
+    fail(ExitCode::data,
+         "{} to predict{}; data.not_finite: zero or keep leaves such numbers out of the loss",
+         place(), std::isfinite(value) ? ", which is too large for float32" : "");
+  ++left_out_;
+  return std::bit_cast<std::int32_t>(std::numeric_limits<float>::quiet_NaN());
+}
+
+void SampleTargets::read_value_maps(const FieldReader& reader, const UnitFields& unit,
+                                    const SampleShape& shape, std::uint64_t number,
+                                    std::span<std::int32_t> to) const {
+  const auto values = static_cast<std::size_t>(spec_.shape.back());
+  const std::size_t pixels = to.size() / values;
+  thread_local std::vector<float> map;
+  std::size_t first = 0;
+  for (const StoredField& field : unit.targets()) {
+    read_map(reader, unit, field, shape, MapRole::values, number, shape.lines(), map);
+    const std::size_t channels = map.size() / pixels;
+    for (std::size_t i = 0; i < map.size(); ++i) {
+      const std::size_t pixel = i / channels, value = first + i % channels;
+      to[pixel * values + value] = settled(map[i], value, [&] {
+        return fmt::format("{}: {}: sample {} has {} at {}", unit.name(), field.name, number,
+                           map[i], shape.pixel_text(pixel));
+      });
+    }
+    first += channels;
   }
 }
 
@@ -188,20 +277,10 @@ void SampleTargets::read_values(const FieldReader& reader, const UnitFields& uni
     read_numbers(reader, unit, field, shape, number, stored);
     for (std::size_t at = 0; at < stored.size(); at += field.type.bytes, ++next) {
       const double value = to_double(field.type, field.packing, stored.data() + at);
-      const bool scaled = !options_.target_mean.empty();
-      auto result = static_cast<float>(
-          scaled ? (value - options_.target_mean[next]) / options_.target_std[next] : value);
-      if (!std::isfinite(result)) {
-        if (options_.not_finite == NotFinite::refuse)
-          fail(ExitCode::data,
-               "{}: {}: sample {} has {} as number {} to predict{}; data.not_finite: zero or keep "
-               "leaves such numbers out of the loss",
-               unit.name(), field.name, number, value, next,
-               std::isfinite(value) ? ", which is too large for float32" : "");
-        result = std::numeric_limits<float>::quiet_NaN();
-        ++left_out_;
-      }
-      to[next] = std::bit_cast<std::int32_t>(result);
+      to[next] = settled(value, next, [&] {
+        return fmt::format("{}: {}: sample {} has {} as number {}", unit.name(), field.name, number,
+                           value, next);
+      });
     }
   }
 }

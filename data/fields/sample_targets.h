@@ -25,6 +25,9 @@ class SampleTargets {
   // For each unit, in order. Raises ExitCode::data, naming file, data set and the fix, unless its
   // targets are of the kind and number that the model predicts.
   void require(const UnitFields& unit, const SampleShape& shape);
+  // After these: maps of values that are also an input are scaled like its last step, unless
+  // data.target_mean is given.
+  void take_scale(const UnitFields& unit, const SampleShape& shape);
   // After all units: names the classes of texts by all files, sorted, unless they are given.
   void take_names(std::span<const UnitFields> units);
 
@@ -41,6 +44,7 @@ class SampleTargets {
 
  private:
   void require_values(const UnitFields& unit, const SampleShape& shape);
+  void require_value_maps(const UnitFields& unit, const SampleShape& shape);
   [[nodiscard]] double classes() const;
   [[nodiscard]] bool is_class(double value) const;
   [[nodiscard]] std::int32_t read_label(const FieldReader& reader, const UnitFields& unit,
@@ -49,10 +53,17 @@ class SampleTargets {
                    std::uint64_t number, std::span<std::int32_t> to) const;
   void read_values(const FieldReader& reader, const UnitFields& unit, const SampleShape& shape,
                    std::uint64_t number, std::span<std::int32_t> to) const;
+  void read_value_maps(const FieldReader& reader, const UnitFields& unit, const SampleShape& shape,
+                       std::uint64_t number, std::span<std::int32_t> to) const;
+  // The bits of a value to predict; `at`: its place among those of a sample, or of a pixel. `place`
+  // names it.
+  template <typename Place>
+  [[nodiscard]] std::int32_t settled(double value, std::size_t at, const Place& place) const;
 
   const FieldOptions& options_;
   TargetSpec spec_;
-  bool known_ = false;  // spec_.shape is final
+  std::vector<double> mean_, std_;  // of values; empty: unscaled
+  bool known_ = false;              // spec_.shape is final
   std::vector<std::string> class_names_;
   std::unordered_map<std::string, std::int32_t> numbers_;  // of class names
   mutable std::atomic<std::uint64_t> left_out_ = 0;

@@ -102,6 +102,7 @@ void place_channels(const AxisPlaces& places, const ChannelRead& read,
   set(places.sample, 1);
   set(places.step, static_cast<std::int64_t>(read.steps));
   set(places.channel, static_cast<std::int64_t>(read.channels));
+  if (places.channel_axes > 1) set(places.channel + 1, 1);  // counted by the first
   set(places.depth, slices);
   set(places.row, rows);
   set(places.column, width);

@@ -185,7 +185,7 @@ void evaluate_run(const EvalArguments& arguments, const RankProcess& process) {
                        .samples = pass.samples(),
                        .of = pass.dataset().size(),
                        .result = result,
-                       .kind = session.traits().targets.kind,
+                       .targets = session.traits().targets,
                        .bytes = words ? bytes_of_targets(pass, *words) : 0});
     fmt::print("{}", evaluation_text(results.back()));
   }

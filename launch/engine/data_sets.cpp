@@ -282,7 +282,8 @@ std::unique_ptr<FieldDataset> open_files_alone(const Config& config, float maske
     if (options.depth > 0) options.depth = any_depth;
   }
   const TargetKind kind = options.predicted.kind;
-  options.predicted = {kind == TargetKind::tokens ? TargetKind::label : kind, Shape{}, 0};
+  const Shape any = options.predicted.is_value_map() ? Shape{1, 0} : Shape{};
+  options.predicted = {kind == TargetKind::tokens ? TargetKind::label : kind, any, 0};
   return std::make_unique<FieldDataset>(
       scan_in_children(expand_files(options.files), scan_request(options), scanners_here(1)),
       options);

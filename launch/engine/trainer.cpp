@@ -352,7 +352,7 @@ void Trainer::evaluate(std::int64_t done) {
 // An evaluation's result has the same bits on every rank.
 void Trainer::judge_target(std::int64_t done, const EvaluationResult& result) {
   const StopTarget& target = config_.train.stop_at;
-  const Qualities quality = qualities_of(engine_.session().traits().targets.kind, result);
+  const Qualities quality = qualities_of(engine_.session().traits().targets, result);
   std::optional<double> value;
   if (target.metric == loss_metric) value = result.loss;
   for (const Quality& one : qualities)
@@ -381,16 +381,16 @@ void Trainer::write_evaluation(std::int64_t done, const EvaluationResult& result
     return;
   }
   if (sinks_.metrics == nullptr) return;
-  const TargetKind kind = engine_.session().traits().targets.kind;
+  const ModelTraits traits = engine_.session().traits();
   EvaluationMetrics metrics{.step = done,
                             .validation_loss = result.loss,
-                            .quality = qualities_of(kind, result),
+                            .quality = qualities_of(traits.targets, result),
                             .evaluation_ms = 1e3 * seconds,
                             .time = std::chrono::system_clock::now()};
   for (const EvaluationResult::Part& part : result.parts) {
     if (part.source.empty()) continue;
     metrics.sources.push_back(
-        {.name = part.source, .loss = part.loss, .quality = qualities_of(kind, part)});
+        {.name = part.source, .loss = part.loss, .quality = qualities_of(traits.targets, part)});
   }
   sinks_.metrics->evaluation(metrics);
 }

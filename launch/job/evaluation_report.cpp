@@ -25,13 +25,13 @@ bool ranks(TargetKind kind) {
 
 // For a whole data set or a part of it.
 template <typename Result>
-json numbers(const Result& result, TargetKind kind) {
+json numbers(const Result& result, const TargetSpec& targets) {
   json all = {{"loss", result.loss}};
-  if (ranks(kind)) {
+  if (ranks(targets.kind)) {
     all["top1"] = result.correct;
     all["top5"] = result.second;
   } else {
-    const Qualities values = qualities_of(kind, result);
+    const Qualities values = qualities_of(targets, result);
     for (const Quality& quality : qualities)
       if (const auto value = values.*quality.value) all[std::string(quality.key)] = *value;
   }
@@ -42,11 +42,12 @@ json numbers(const Result& result, TargetKind kind) {
 // The same, as names and texts of values.
 template <typename Result>
 std::vector<std::pair<std::string_view, std::string>> measured(const Result& result,
-                                                               TargetKind kind) {
+                                                               const TargetSpec& targets) {
   const auto share = [](double value) { return fmt::format("{:.4f} %", 100 * value); };
-  if (ranks(kind)) return {{"accuracy", share(result.correct)}, {"top 5", share(result.second)}};
+  if (ranks(targets.kind))
+    return {{"accuracy", share(result.correct)}, {"top 5", share(result.second)}};
   std::vector<std::pair<std::string_view, std::string>> all;
-  const Qualities values = qualities_of(kind, result);
+  const Qualities values = qualities_of(targets, result);
   for (const Quality& quality : qualities)
     if (const auto value = values.*quality.value)
       all.emplace_back(quality.key,
@@ -58,20 +59,20 @@ std::vector<std::pair<std::string_view, std::string>> measured(const Result& res
 
 std::string evaluation_text(const EvaluatedData& evaluated) {
   const EvaluationResult& result = evaluated.result;
-  const std::string_view unit = evaluated.kind == TargetKind::values ? "" : " nats";
+  const std::string_view unit = evaluated.targets.kind == TargetKind::values ? "" : " nats";
   std::string text =
       fmt::format("data      {}\nsamples   {} of {}\nloss      {:.6f}{}\n", evaluated.data,
                   evaluated.samples, evaluated.of, result.loss, unit);
-  if (evaluated.kind == TargetKind::tokens)
+  if (evaluated.targets.kind == TargetKind::tokens)
     text += fmt::format("perplexity {:.4f}\nbits per token {:.6f}\n", std::exp(result.loss),
                         result.loss / std::numbers::ln2);
   if (evaluated.bytes > 0) text += fmt::format("bits per byte {:.6f}\n", bits_per_byte(evaluated));
-  for (const auto& [name, value] : measured(result, evaluated.kind))
+  for (const auto& [name, value] : measured(result, evaluated.targets))
     text += fmt::format("{:<9} {}\n", name, value);
   for (const EvaluationResult::Part& part : result.parts) {
     if (part.source.empty()) continue;
     text += fmt::format("{}: loss {:.6f}{}", part.source, part.loss, unit);
-    for (const auto& [name, value] : measured(part, evaluated.kind))
+    for (const auto& [name, value] : measured(part, evaluated.targets))
       text += fmt::format(", {} {}", name, value);
     text += "\n";
   }
@@ -83,14 +84,14 @@ std::string evaluation_json(const std::string& run, const std::string& weights,
   json data = json::array();
   for (const EvaluatedData& evaluated : results) {
     json one = {{"data", evaluated.data}, {"samples", evaluated.samples}, {"of", evaluated.of}};
-    one.update(numbers(evaluated.result, evaluated.kind));
-    if (evaluated.kind == TargetKind::tokens) {
+    one.update(numbers(evaluated.result, evaluated.targets));
+    if (evaluated.targets.kind == TargetKind::tokens) {
       one["perplexity"] = std::exp(evaluated.result.loss);
       one["bits_per_token"] = evaluated.result.loss / std::numbers::ln2;
     }
     if (evaluated.bytes > 0) one["bits_per_byte"] = bits_per_byte(evaluated);
     for (const EvaluationResult::Part& part : evaluated.result.parts) {
-      if (!part.source.empty()) one["sources"][part.source] = numbers(part, evaluated.kind);
+      if (!part.source.empty()) one["sources"][part.source] = numbers(part, evaluated.targets);
     }
     data.push_back(std::move(one));
   }

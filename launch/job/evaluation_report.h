@@ -13,7 +13,7 @@ struct EvaluatedData {
   std::string data;  // its path
   std::int64_t samples = 0, of = 0;
   EvaluationResult result{};
-  TargetKind kind = TargetKind::tokens;
+  TargetSpec targets{};
   double bytes = 0;  // of the targets' text; 0: unknown
 };
 

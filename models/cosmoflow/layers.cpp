@@ -89,7 +89,7 @@ CosmoFlowHead::CosmoFlowHead(Blueprint& blueprint, const CosmoFlowOptions& optio
       dropout_(static_cast<float>(options.dropout)),
       ranks_(static_cast<double>(blueprint.spatial().rank_count())),
       gather_(blueprint, blueprint.input(), blueprint.compute()),
-      loss_(blueprint, options.targets, loss) {
+      loss_(blueprint, {options.targets}, loss) {
   const Shape& input = blueprint.input();
   const std::int64_t samples = input[0];
   std::int64_t inputs = input.count() / samples;

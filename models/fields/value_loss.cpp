@@ -14,13 +14,21 @@ ValueLossChoice value_loss_choice(const TrainConfig& train, OutputTransform tran
   return {kind, static_cast<float>(train.huber_delta), transform, scale};
 }
 
-ValueLoss::ValueLoss(Blueprint& blueprint, std::int64_t values, const ValueLossChoice& choice)
-    : choice_(choice), shape_{blueprint.micro_batch(), values} {
+ValueLoss::ValueLoss(Blueprint& blueprint, const Shape& sample, const ValueLossChoice& choice)
+    : choice_(choice), shape_{blueprint.micro_batch(), sample.count()} {
+  std::vector<std::int64_t> extents{blueprint.micro_batch()};
+  extents.insert(extents.end(), sample.extents().begin(), sample.extents().end());
+  if (const Shape all(extents); sample.rank() > 1 && blueprint.spatial().cuts(all)) {
+    gather_.emplace(blueprint, all, blueprint.compute());
+    whole_ = blueprint.scratch(shape_);
+  }
   if (choice.transform == OutputTransform::tanh && blueprint.options().training)
     predictions_ = blueprint.scratch(shape_);
 }
 
-void ValueLoss::forward(const Context& context, const Tensor& outputs) const {
+void ValueLoss::forward(const Context& context, const Tensor& held) const {
+  const Tensor outputs = gather_ ? context(whole_) : held.reshaped(shape_);
+  if (gather_) gather_->gather(context, outputs, held);
   const bool transforms = choice_.transform == OutputTransform::tanh;
   if (transforms) ops::tanh_forward(context.stream, outputs, outputs, choice_.scale);
   const bool returns = transforms && context.training;
@@ -35,6 +43,7 @@ void ValueLoss::forward(const Context& context, const Tensor& outputs) const {
                    .weights = weights.empty() ? nullptr : weights.as<float>()});
   if (returns)
     ops::tanh_backward(context.stream, outputs, outputs, context(predictions_), choice_.scale);
+  if (gather_ && context.training) gather_->take(context, held, outputs);
 }
 
 }  // namespace trireme

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+
+#include "models/layers/sample_gather.h"
 #include "runtime/config/config.h"
 #include "runtime/nn/layer.h"
 #include "runtime/ops/loss/value_loss.h"
@@ -25,23 +28,29 @@ struct ValueLossChoice {
 [[nodiscard]] ValueLossChoice value_loss_choice(const TrainConfig& train, OutputTransform transform,
                                                 float scale);
 
-// The end of a model that predicts values: the loss of outputs (B, K) against the batch's targets,
-// with sample weights. In training, outputs are overwritten by their gradient, that of the
-// transform included; otherwise by the predictions.
+// The end of a model that predicts values, or a map of them: the loss of outputs (B, K) or
+// (B, [D,] H, W, K) against the batch's targets, with sample weights. In training, outputs are
+// overwritten by their gradient, that of the transform included; otherwise by the predictions.
+// Where samples are cut in space, every rank gathers the outputs and computes the loss of all.
 class ValueLoss {
  public:
-  ValueLoss(Blueprint& blueprint, std::int64_t values, const ValueLossChoice& choice);
+  // `sample`: (K), (H, W, K) or (D, H, W, K).
+  ValueLoss(Blueprint& blueprint, const Shape& sample, const ValueLossChoice& choice);
 
-  // `outputs`: where the head keeps them, (B, K).
+  // `outputs`: where the head keeps them.
   [[nodiscard]] HeadInfo head(const Activation& outputs) const {
-    return {.targets = shape_.count(), .logits = outputs, .kind = TargetKind::values};
+    return {.targets = shape_.count(),
+            .logits = gather_ ? whole_ : outputs,
+            .kind = TargetKind::values};
   }
-  void forward(const Context& context, const Tensor& outputs) const;
+  void forward(const Context& context, const Tensor& held) const;
 
  private:
   ValueLossChoice choice_;
-  Shape shape_;               // (B, K)
-  Activation predictions_{};  // (B, K): with a transform
+  Shape shape_;               // (B, values of a sample)
+  Activation predictions_{};  // (B, values): with a transform
+  std::optional<SampleGather> gather_{};
+  Activation whole_{};  // outputs, if they are cut
 };
 
 }  // namespace trireme

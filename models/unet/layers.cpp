@@ -55,6 +55,23 @@ Shape output_of(const Shape& input, const UNetOptions& options, std::int64_t lev
                        options.filters_of(level + (options.down == UNetDown::stride ? 1 : 0)), 2);
 }
 
+std::int64_t outputs_of(const UNetOptions& options) {
+  return options.targets > 0 ? options.targets : options.classes;
+}
+
+std::variant<PixelLoss, ValueLoss> make_loss(Blueprint& blueprint, const UNetOptions& options,
+                                             const TrainConfig& train) {
+  const Shape& input = blueprint.input();
+  if (options.targets > 0) {
+    const Shape outputs = with_channels(input, options.targets);
+    return ValueLoss(blueprint, Shape(outputs.extents().subspan(1)),
+                     value_loss_choice(train, OutputTransform::none, 1));
+  }
+  return PixelLoss(blueprint, pixels_of(input), options.classes,
+                   {options.class_weights.begin(), options.class_weights.end()},
+                   train.loss == LossChoice::dice_cross_entropy);
+}
+
 std::variant<BatchNorm, GroupNorm> make_norm(Blueprint& blueprint, std::string_view name,
                                              const Shape& shape, const UNetOptions& options) {
   const bool relu = options.nonlinearity == UNetActivation::relu;
@@ -216,21 +233,22 @@ void UNetDecoder::backward(const Context& context, const Tensor& x, const Tensor
   up_.backward(context, dx, part, x);
 }
 
-UNetHead::UNetHead(Blueprint& blueprint, const UNetOptions& options, bool dice)
+UNetHead::UNetHead(Blueprint& blueprint, const UNetOptions& options, const TrainConfig& train)
     : Layer("head", Shape{}),
-      linear_(blueprint, "classifier", blueprint.input().back(), options.classes,
+      pixels_(blueprint.input().count() / blueprint.input().back()),
+      linear_(blueprint, options.targets > 0 ? "output" : "classifier", blueprint.input().back(),
+              outputs_of(options),
               Init::uniform(1.0F / std::sqrt(static_cast<float>(blueprint.input().back()))),
               /*bias=*/true, blueprint.input()),
-      loss_(blueprint, pixels_of(blueprint.input()), options.classes,
-            {options.class_weights.begin(), options.class_weights.end()}, dice),
-      logits_(blueprint.keep(with_channels(blueprint.input(), options.classes))),
-      info_(loss_.head(logits_)),
+      loss_(make_loss(blueprint, options, train)),
+      logits_(blueprint.keep(with_channels(blueprint.input(), outputs_of(options)))),
+      info_(std::visit([&](const auto& loss) { return loss.head(logits_); }, loss_)),
       ranks_(static_cast<double>(blueprint.spatial().rank_count())) {}
 
 void UNetHead::forward(const Context& context, const Tensor& x, const Tensor& /*y*/) {
   const Tensor logits = context(logits_);
   linear_.forward(context, logits, x);
-  loss_.forward(context, logits);
+  std::visit([&](const auto& loss) { loss.forward(context, logits); }, loss_);
 }
 
 void UNetHead::backward(const Context& context, const Tensor& x, const Tensor& /*y*/,

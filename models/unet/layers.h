@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/fields/pixel_loss.h"
+#include "models/fields/value_loss.h"
 #include "models/layers/batch_norm.h"
 #include "models/layers/convolution.h"
 #include "models/layers/group_norm.h"
@@ -82,23 +83,24 @@ class UNetDecoder final : public Layer {
   Activation part_;     // of_up_'s output; in backward the gradient of raised_ and of between_
 };
 
-// A linear classifier of each pixel and the loss.
+// A linear layer for each pixel and the loss.
 class UNetHead final : public Layer {
  public:
-  // Declares "classifier".
-  UNetHead(Blueprint& blueprint, const UNetOptions& options, bool dice);
+  // Declares "classifier", or of values "output".
+  UNetHead(Blueprint& blueprint, const UNetOptions& options, const TrainConfig& train);
 
   [[nodiscard]] const HeadInfo* head() const override { return &info_; }
   [[nodiscard]] double forward_flops() const override {
-    return linear_.forward_flops(info_.targets) / ranks_;
+    return linear_.forward_flops(pixels_) / ranks_;
   }
   void forward(const Context& context, const Tensor& x, const Tensor& y) override;
   void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,
                 const Tensor& dx) override;
 
  private:
+  std::int64_t pixels_;  // of a micro-batch
   Linear linear_;
-  PixelLoss loss_;
+  std::variant<PixelLoss, ValueLoss> loss_;
   Activation logits_;
   HeadInfo info_;
   double ranks_;  // that share a sample

@@ -14,7 +14,7 @@ Shape UNetOptions::input(std::int64_t samples) const {
   return {samples, depth, image_size, width(), channels};
 }
 
-Chain unet_chain(const UNetOptions& options, bool dice) {
+Chain unet_chain(const UNetOptions& options, const TrainConfig& train) {
   Chain chain;
   const auto add = [&](ChainLayer layer) {
     layer.block = true;
@@ -28,7 +28,7 @@ Chain unet_chain(const UNetOptions& options, bool dice) {
     const std::string name = fmt::format("decoder.{}", i);
     add(in_scope<UNetDecoder>(name, name, options, i));
   }
-  chain.push_back(in_scope<UNetHead>("", options, dice));
+  chain.push_back(in_scope<UNetHead>("", options, train));
   return chain;
 }
 
@@ -42,6 +42,8 @@ constexpr std::int64_t max_filters = 1 << 16;
 
 std::vector<config::Field> unet_fields() {
   return pixel_fields<UNetOptions>({
+      UNET_FIELD(targets, (IntegerRange{0, 4096}),
+                 "values to predict for each pixel or voxel; 0: classes"),
       UNET_FIELD(depth, (IntegerRange{0, 16384}), "depth of volumes; 0: the samples are images"),
       UNET_FIELD(filters, IntegerRange{1, 4096},
                  "channels of the first level; doubles with each level"),
@@ -105,6 +107,29 @@ void check_norm(const config::Subject& subject, const UNetOptions& model) {
            model.levels, name_of(model.norm));
 }
 
+TargetSpec targets_of(const ModelConfig& model) {
+  const auto& options = model.as<UNetOptions>();
+  if (options.targets == 0) return pixels_of<UNetOptions>(model);
+  const Shape input = options.input(1);
+  std::vector<std::int64_t> extents(input.extents().begin() + 1, input.extents().end());
+  extents.back() = options.targets;
+  return {TargetKind::values, Shape(extents), 0};
+}
+
+// Of values.
+void check_targets(const config::Subject& subject, const UNetOptions& model) {
+  if (model.targets == 0) return;
+  const UNetOptions defaults;
+  const auto refuse_classes = [&](std::string_view key) {
+    refuse(subject, key,
+           "has no effect with model.targets: {}: pixels have values to predict, not classes; "
+           "remove it, or use model.targets: 0",
+           model.targets);
+  };
+  if (model.classes != defaults.classes) refuse_classes("model.classes");
+  if (!model.class_weights.empty()) refuse_classes("model.class_weights");
+}
+
 void check_unet(const config::Subject& subject) {
   const auto& model = subject.config.model.as<UNetOptions>();
   check_pixels(subject, model);
@@ -122,6 +147,7 @@ void check_unet(const config::Subject& subject) {
   if (model.widest > 0 && model.widest < model.filters)
     refuse(subject, "model.widest", "{} is less than model.filters = {}; use 0, {} or more",
            model.widest, model.filters, model.filters);
+  check_targets(subject, model);
   check_strides(subject, model);
   check_norm(subject, model);
 }
@@ -135,12 +161,11 @@ config::ModelFamily unet_family() {
           .fields = unet_fields,
           .check = check_unet,
           .limits = [](const Config& config) { return limits_of(unet_chain(config)); },
-          .targets = pixels_of<UNetOptions>};
+          .targets = targets_of};
 }
 
 Chain unet_chain(const Config& config) {
-  return unet_chain(config.model.as<UNetOptions>(),
-                    config.train.loss == LossChoice::dice_cross_entropy);
+  return unet_chain(config.model.as<UNetOptions>(), config.train);
 }
 
 }  // namespace trireme

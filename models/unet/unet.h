@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// U-Net (Ronneberger et al., 2015) for the classes of pixels or voxels, with norms and "same"
+// U-Net (Ronneberger et al., 2015) for classes or values of pixels or voxels, with norms and "same"
 // padding: each level of the encoder halves the extents, and each level of the decoder doubles them
 // and sees what the encoder had there. Max pooling rounds odd extents down, and they are restored.
 #pragma once
 
 #include <algorithm>
 
-#include "runtime/config/choices.h"
+#include "runtime/config/config.h"
 #include "runtime/config/key_table.h"
 #include "runtime/nn/model.h"
 
@@ -43,6 +43,7 @@ struct UNetOptions {
   std::int64_t depth = 0;        // of volumes; 0: images
   std::int64_t channels = 3;
   std::int64_t classes = 1000;
+  std::int64_t targets = 0;   // values of each pixel, which has no class; 0: classes
   std::int64_t filters = 32;  // of the first level; doubles with each level
   std::int64_t widest = 0;    // filters stop growing there; 0: they do not
   std::int64_t levels = 4;    // halvings
@@ -63,8 +64,8 @@ struct UNetOptions {
 };
 
 // Inputs (micro_batch, [depth,] height, width, channels) f32; targets (micro_batch, [depth,]
-// height, width) i32. `dice`: see PixelLoss.
-[[nodiscard]] Chain unet_chain(const UNetOptions& options, bool dice = false);
+// height, width) i32, or of values (micro_batch, [depth,] height, width, options.targets) f32.
+[[nodiscard]] Chain unet_chain(const UNetOptions& options, const TrainConfig& train = {});
 
 [[nodiscard]] config::ModelFamily unet_family();
 [[nodiscard]] Chain unet_chain(const Config& config);

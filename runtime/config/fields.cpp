@@ -114,8 +114,9 @@ std::vector<Field> hdf5_fields() {
       FIELD(data.inputs, texts, "paths of the data sets whose channels, in order, are the input"),
       FIELD(data.target, (Text{.items = {0, 1024}, .plain = true}),
             "label of a sample: path of a data set of integers or text, or path@attribute, or "
-            "@attribute of the file or group; for models that predict numbers one or several of "
-            "these, for those that predict maps a data set with a class per pixel"),
+            "@attribute of the file or group; of models that predict numbers one or several of "
+            "these, each with one or more numbers per sample; of models that predict maps a data "
+            "set with a class per pixel, or several with values"),
       FIELD(data.target_mean,
             (NumberRange{.low = -any_value, .high = any_value, .items = {0, 4096}}),
             "numbers to predict become (number - mean) / std, one of each per number"),
@@ -134,7 +135,9 @@ std::vector<Field> hdf5_fields() {
             "by the number of samples"),
       FIELD(data.axes, Text{.may_be_empty = false},
             "stored axes of the inputs: H, W, optionally C (channels), T (steps) or D (depth), "
-            "which also become channels, and N (samples); for volumes D is one more such axis"),
+            "which also become channels, and N (samples); for volumes D is one more such axis; of "
+            "matrices CC at the end; or a word for each input, as in NTHW NTHWC HW: one that lacks "
+            "axes of the first is the same along them"),
       FIELD(data.input_channels, (IntegerRange{0, far, {0, 4096}}),
             "channels to read, numbered over all inputs; empty = all"),
       FIELD(data.crop, (IntegerRange{0, far, {0, 6}}),
@@ -320,7 +323,7 @@ std::vector<Field> train_fields() {
       FIELD(
           train.stop_at, Free{},
           "{metric: NAME, below: X} or {metric: NAME, above: X}: the run ends at the first "
-          "evaluation whose eval_loss, accuracy, mae, mean_iou or mean_dice passes X; {} = never"),
+          "evaluation whose eval_loss, accuracy, mae, vrmse, mean_iou or mean_dice passes X; {} = never"),
       FIELD(train.log_every, IntegerRange{1, many}, "steps between console lines"),
       FIELD(train.non_finite_limit, IntegerRange{1, 1'000'000},
             "consecutive steps with a NaN or infinite loss or gradient, all skipped, after which "

@@ -12,8 +12,13 @@ enum class TargetKind : std::uint8_t { tokens, label, pixels, values };
 
 struct TargetSpec {
   TargetKind kind = TargetKind::tokens;  // tokens, label, pixels: i32 classes; values: f32
-  Shape shape{};                         // of one sample: (T), (), (H, W) or (D, H, W), (K)
-  std::int64_t classes = 0;              // 0 for values
+  Shape shape{};  // of one sample: (T), (), (H, W) or (D, H, W), (K) or maps (H, W, K), ...
+  std::int64_t classes = 0;  // 0 for values
+
+  // K values for each pixel or voxel.
+  [[nodiscard]] bool is_value_map() const {
+    return kind == TargetKind::values && shape.rank() > 1;
+  }
 };
 
 }  // namespace trireme

@@ -108,6 +108,12 @@ constexpr std::array evaluation_table{
                       "is better"},
                      [](const E& m) { return m.quality.mae; }},
     EvaluationMetric{
+        {"vrmse", "1", gauge, exact,
+         "root of the mean squared error over a map by its deviation, mean over the channels and "
+         "the validation set's samples (models of maps of values); 1 is the mean's; less is "
+         "better"},
+        [](const E& m) { return m.quality.vrmse; }},
+    EvaluationMetric{
         {"mean_iou", "1", gauge, exact,
          "intersection of predicted and true pixels by their union, mean over the classes and the "
          "validation set's samples (models of pixels)"},

@@ -14,6 +14,7 @@ namespace trireme {
 struct Qualities {
   std::optional<double> accuracy{};   // 0..1: share of the targets predicted correctly
   std::optional<double> mae{};        // mean absolute error of predicted values
+  std::optional<double> vrmse{};      // root of the mean squared error by the deviation, of maps
   std::optional<double> mean_iou{};   // 0..1: overlap of predicted and true pixels
   std::optional<double> mean_dice{};  // 0..1: likewise, by their mean number, without class 0
 };
@@ -31,6 +32,7 @@ struct Quality {
 
 inline constexpr std::array qualities{Quality{"accuracy", &Qualities::accuracy, true, true},
                                       Quality{"mae", &Qualities::mae, false, false},
+                                      Quality{"vrmse", &Qualities::vrmse, false, false},
                                       Quality{"mean_iou", &Qualities::mean_iou, true, true},
                                       Quality{"mean_dice", &Qualities::mean_dice, true, true}};
 

@@ -6,9 +6,15 @@
 #include "runtime/comm/watchdog/step_watch.h"
 #include "runtime/ops/loss/mean_iou.h"
 #include "runtime/ops/loss/target_rank.h"
+#include "runtime/ops/loss/vrmse.h"
 
 namespace trireme {
 namespace {
+
+// Targets (B, H, W), (B, H, W, K), ...
+bool is_map(const Batch& batch) {
+  return batch.targets.shape.rank() > 2;
+}
 
 class EvaluationWork final : public StageWork {
  public:
@@ -18,7 +24,8 @@ class EvaluationWork final : public StageWork {
     const TargetKind kind = setup.model.head().kind;
     if (kind == TargetKind::tokens || kind == TargetKind::label)
       ranks_.emplace(setup.device, setup.model);
-    if (kind == TargetKind::pixels) overlaps_.emplace(setup.device, setup.model);
+    else
+      scores_.emplace(setup.device, setup.model);
   }
 
   void next(BatchSource& source) {
@@ -37,14 +44,15 @@ class EvaluationWork final : public StageWork {
     totals_.add(here, action.micro_batch);
     if (setup_.sink != nullptr) setup_.sink->take(here.stream, here(setup_.model.head().logits));
     if (ranks_) totals_.add_ranks(here.stream, action.micro_batch, ranks_->of(here));
-    if (overlaps_) totals_.add_overlaps(here.stream, action.micro_batch, overlaps_->of(here));
+    if (scores_ && is_map(batch_))
+      totals_.add_scores(here.stream, action.micro_batch, scores_->of(here));
   }
 
  private:
   const EvaluationSetup& setup_;
   LossTotals& totals_;
   std::optional<TargetRanks> ranks_;
-  std::optional<PixelOverlaps> overlaps_;
+  std::optional<MapScores> scores_;
   Batch batch_;
 };
 
@@ -122,18 +130,25 @@ Tensor TargetRanks::of(const Context& context) const {
   return ranks;
 }
 
-PixelOverlaps::PixelOverlaps(Device& device, const Model& model)
-    : device_(device), head_(model.head()) {}
+MapScores::MapScores(Device& device, const Model& model) : device_(device), head_(model.head()) {}
 
-Tensor PixelOverlaps::of(const Context& context) {
-  const std::int64_t samples = context.batch.targets.shape[0];
-  if (overlaps_.data() == nullptr)
-    overlaps_ =
-        Buffer(device_, static_cast<std::size_t>(2 * samples) * sizeof(float), MemoryKind::device);
-  const Tensor overlaps = overlaps_.view(DType::f32, Shape{2, samples});
-  ops::mean_iou(context.stream, overlaps, context(head_.logits),
-                context.batch.targets.reshaped({head_.targets}), head_.classes);
-  return overlaps;
+Tensor MapScores::of(const Context& context) {
+  const Tensor& targets = context.batch.targets;
+  const bool values = head_.kind == TargetKind::values;
+  const std::int64_t samples = targets.shape[0], rows = values ? 1 : 2;
+  if (scores_.data() == nullptr)
+    scores_ = Buffer(device_, static_cast<std::size_t>(rows * samples) * sizeof(float),
+                     MemoryKind::device);
+  const Tensor scores = scores_.view(DType::f32, Shape{rows, samples});
+  const Tensor outputs = context(head_.logits);
+  if (values) {
+    ops::vrmse(context.stream, scores, outputs.reshaped({samples, targets.count() / samples}),
+               targets, targets.shape.back());
+  } else {
+    ops::mean_iou(context.stream, scores, outputs, targets.reshaped({head_.targets}),
+                  head_.classes);
+  }
+  return scores;
 }
 
 }  // namespace trireme

@@ -26,7 +26,8 @@ struct EvaluationResult {
   double loss = 0;  // over all parts: nats, or of values their loss
   // What the head writes to Context::correct: accuracy, or of values the mean absolute error.
   double correct = 0;
-  // Of tokens and labels the fraction among the five most likely classes, of pixels the mean IoU.
+  // Of tokens and labels the fraction among the five most likely classes, of pixels the mean IoU,
+  // of maps of values VRMSE.
   double second = 0;
   double third = 0;  // of pixels the mean dice
   double targets = 0;
@@ -39,8 +40,10 @@ struct EvaluationResult {
 
 // The qualities that a model with such targets reports. Not those of tokens, whose loss says more.
 template <typename Result>  // whole, or a part
-[[nodiscard]] Qualities qualities_of(TargetKind kind, const Result& result) {
+[[nodiscard]] Qualities qualities_of(const TargetSpec& targets, const Result& result) {
+  const TargetKind kind = targets.kind;
   if (kind == TargetKind::tokens) return {};
+  if (targets.is_value_map()) return {.mae = result.correct, .vrmse = result.second};
   if (kind == TargetKind::values) return {.mae = result.correct};
   if (kind == TargetKind::label) return {.accuracy = result.correct};
   return {.accuracy = result.correct, .mean_iou = result.second, .mean_dice = result.third};
@@ -91,19 +94,19 @@ class TargetRanks {
   Buffer values_, ranks_;
 };
 
-// How far the predicted pixels of a micro-batch's samples overlap the true ones
-// (ops/loss/mean_iou.h), likewise.
-class PixelOverlaps {
+// How well the maps of a micro-batch's samples are predicted, likewise: how far pixels overlap the
+// true ones (ops/loss/mean_iou.h), or the errors of values (ops/loss/vrmse.h).
+class MapScores {
  public:
-  PixelOverlaps(Device& device, const Model& model);
+  MapScores(Device& device, const Model& model);
 
-  // (2, samples of the micro-batch) f32, until the next call.
+  // (2, samples of the micro-batch) f32, of values (1, samples), until the next call.
   [[nodiscard]] Tensor of(const Context& context);
 
  private:
   Device& device_;
   const HeadInfo& head_;
-  Buffer overlaps_{};  // made by the first micro-batch; all have the same number of samples
+  Buffer scores_{};  // made by the first micro-batch; all have the same number of samples
 };
 
 }  // namespace trireme

@@ -41,7 +41,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, ValueLosses,
 TEST_P(ValueLosses, GradientsThroughTheTransformMatchFiniteDifferences) {
   for (const OutputTransform transform : {OutputTransform::none, OutputTransform::tanh}) {
     const auto model = model_of<ValueLoss>({samples, 4}, [=](Blueprint& blueprint) {
-      return ValueLoss(blueprint, 4,
+      return ValueLoss(blueprint, {4},
                        {.kind = GetParam(), .delta = 0.5F, .transform = transform, .scale = 1.2F});
     });
     model->poison_activations(true);
@@ -60,7 +60,7 @@ TEST_P(ValueLosses, GradientsThroughTheTransformMatchFiniteDifferences) {
 
 TEST_F(FieldLosses, OfValuesLeaveThePredictionsInEvaluation) {
   const auto model = model_of<ValueLoss>({samples, 2}, [](Blueprint& blueprint) {
-    return ValueLoss(blueprint, 2, {.transform = OutputTransform::tanh, .scale = 1.2F});
+    return ValueLoss(blueprint, {2}, {.transform = OutputTransform::tanh, .scale = 1.2F});
   });
   const test::Owned<float> inputs(*device_, {samples, features},
                                   random_floats(samples * features, 1));

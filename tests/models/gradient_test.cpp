@@ -319,8 +319,48 @@ TEST_P(UNetGradientTest, MatchesFiniteDifferences) {
   options.classes = 3;
   options.levels = 2;
   options.class_weights = {1, 0.5, 2};
+  TrainConfig train;
+  if (GetParam().dice) train.loss = LossChoice::dice_cross_entropy;
 
-  expect_pixel_gradients_match(unet_chain(options, GetParam().dice), options.input(2), 1e-4);
+  expect_pixel_gradients_match(unet_chain(options, train), options.input(2), 1e-4);
+}
+
+class UNetValueGradientTest : public ModelGradientTest,
+                              public testing::WithParamInterface<UNetOptions> {};
+
+TEST_P(UNetValueGradientTest, OfMapsOfValuesMatchesFiniteDifferences) {
+  UNetOptions options = GetParam();
+  options.channels = 2;
+  options.targets = 3;
+  options.levels = 2;
+  options.nonlinearity = UNetActivation::tanh;
+  const Shape shape = options.input(2);
+  for (const LossChoice loss : {LossChoice::mse, LossChoice::huber}) {
+    TrainConfig train;
+    train.loss = loss;
+    train.huber_delta = 0.5;
+    Model model(*device_, unet_chain(options, train), {.micro_batch = 2, .training = true});
+    model.poison_activations(true);
+    model.params().initialize(*compute_, 3);
+    std::mt19937 engine(4);
+    std::normal_distribution<float> normal;
+    std::vector<float> values(static_cast<std::size_t>(shape.count()));
+    std::vector<float> wanted(static_cast<std::size_t>(shape.rows() * options.targets));
+    for (auto& value : values)
+      value = normal(engine);
+    for (auto& value : wanted)
+      value = normal(engine);
+    wanted[1] = std::numeric_limits<float>::quiet_NaN();
+    const test::Owned<float> fields(*device_, shape, values);
+    const test::Owned<float> targets(*device_, {2, shape.rows() / 2, options.targets}, wanted);
+    const test::Owned<float> weights(*device_, {2}, {0.5F, 2});
+    const test::Owned<std::int64_t> ids(*device_, {2}, {0, 1}), epochs(*device_, {2}, {0, 0});
+    Batch batch{fields.tensor(), targets.tensor(), ids.tensor(), epochs.tensor()};
+    batch.weights = weights.tensor();
+
+    EXPECT_EQ(model.head().targets, shape.rows() * options.targets);
+    expect_gradients_match(model, model.context(*compute_, batch, true), 1e-4, 0.03);
+  }
 }
 
 const UNetOptions unet_image{.image_size = 15, .image_width = 22, .filters = 4};
@@ -339,6 +379,9 @@ UNetOptions with(UNetOptions options, UNetNormKind norm, UNetActivation nonlinea
   options.nonlinearity = nonlinearity;
   return options;
 }
+
+INSTANTIATE_TEST_SUITE_P(ImagesAndVolumes, UNetValueGradientTest,
+                         testing::Values(unet_image, unet_volume));
 
 INSTANTIATE_TEST_SUITE_P(
     Options, UNetGradientTest,

@@ -56,7 +56,7 @@ class EvaluationTest : public test::MpiTest {
 
 TEST_F(EvaluationTest, OfValuesIsTheMeanErrorOfThoseThatCount) {
   const Chain chain = test::linear_chain<ValueLoss>({samples, 4}, features, [](Blueprint& b) {
-    return ValueLoss(b, 4, {.transform = OutputTransform::tanh, .scale = 1.2F});
+    return ValueLoss(b, {4}, {.transform = OutputTransform::tanh, .scale = 1.2F});
   });
   const Floats wanted = {0.5F, -1, 0.25F, std::nanf(""), 1, 0, -0.5F, 0.125F};
   const test::Owned<float> inputs(device(), {samples, features}, inputs_of(samples));
@@ -75,7 +75,7 @@ TEST_F(EvaluationTest, OfValuesIsTheMeanErrorOfThoseThatCount) {
   }
   EXPECT_EQ(result.targets, 7 * size());
   EXPECT_NEAR(result.loss, square, 1e-6);
-  const Qualities quality = qualities_of(TargetKind::values, result);
+  const Qualities quality = qualities_of({TargetKind::values, {4}}, result);
   EXPECT_NEAR(quality.mae.value(), error, 1e-6);
   EXPECT_FALSE(quality.accuracy || quality.mean_iou);
 }
@@ -112,7 +112,7 @@ TEST_F(EvaluationTest, OfPixelsHasTheMeanOverlapOfItsSamples) {
     }
   }
   EXPECT_EQ(result.targets, samples * pixels * size());
-  const Qualities quality = qualities_of(TargetKind::pixels, result);
+  const Qualities quality = qualities_of({TargetKind::pixels}, result);
   EXPECT_NEAR(quality.accuracy.value(), right, 1e-6);
   EXPECT_NEAR(quality.mean_iou.value(), overlap, 1e-6);
   EXPECT_NEAR(quality.mean_dice.value(), dice, 1e-6);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules on the models' inputs.
 #include <algorithm>
+#include <sstream>
 
 #include "runtime/config/rules/rules.h"
 #include "runtime/config/value.h"
@@ -24,9 +25,39 @@ void check_unused(const Subject& subject, Needs needs, std::string_view without)
   }
 }
 
+// Those behind the first word, of inputs that lack some of its axes.
+void check_more_axes(const Subject& subject, const std::vector<std::string>& words) {
+  const DataConfig& data = subject.config.data;
+  if (words.size() > 1 && words.size() != data.inputs.size())
+    refuse(subject, "data.axes",
+           "'{}' has {} words for the {} data sets of data.inputs; write one for all, or one for "
+           "each",
+           data.axes, words.size(), data.inputs.size());
+  for (const std::string& word : words) {
+    std::string once = word;
+    std::ranges::sort(once);
+    if (once.ends_with("CC")) once.pop_back();
+    const bool known = (words[0] + "C").find_first_of(word) != std::string::npos &&
+                       word.find_first_not_of(words[0] + "C") == std::string::npos;
+    const auto matrix = word.find("CC");
+    if (known && std::ranges::adjacent_find(once) == once.end() &&
+        (matrix == word.npos || matrix + 2 == word.size()))
+      continue;
+    refuse(subject, "data.axes",
+           "'{}' in '{}': an input has axes of the first word, each once, and C; of matrices CC at "
+           "the end; as in NTHW NTHWC HW",
+           word, data.axes);
+  }
+}
+
 void check_axes(const Subject& subject) {
   const DataConfig& data = subject.config.data;
-  std::string letters = data.axes;
+  std::istringstream text(data.axes);
+  std::vector<std::string> words;
+  for (std::string word; text >> word;)
+    words.push_back(word);
+  std::string letters = words.empty() ? "" : words.front();
+  if (letters.ends_with("CC")) letters.pop_back();
   std::ranges::sort(letters);
   const auto has = [&](char axis) { return letters.find(axis) != std::string::npos; };
   const bool once = std::ranges::adjacent_find(letters) == letters.end();
@@ -56,6 +87,7 @@ void check_axes(const Subject& subject) {
   if (data.window == 0 && (data.window_stride > 1 || data.steps_ahead > 0))
     refuse(subject, "data.window",
            "0 takes all steps, which allows neither a stride nor steps ahead");
+  check_more_axes(subject, words);
 }
 
 void check_scaling(const Subject& subject) {

@@ -10,9 +10,11 @@ namespace trireme::config {
 namespace {
 
 // Metrics of the evaluations of a model with such targets (qualities_of in train/evaluation.h).
-std::vector<std::string_view> metrics_of(TargetKind kind) {
+std::vector<std::string_view> metrics_of(const TargetSpec& targets) {
+  const TargetKind kind = targets.kind;
   std::vector<std::string_view> metrics{loss_metric};
   if (kind == TargetKind::values) metrics.emplace_back("mae");
+  if (targets.is_value_map()) metrics.emplace_back("vrmse");
   if (kind == TargetKind::label || kind == TargetKind::pixels) metrics.emplace_back("accuracy");
   if (kind == TargetKind::pixels) metrics.insert(metrics.end(), {"mean_iou", "mean_dice"});
   return metrics;
@@ -42,7 +44,7 @@ void check_target(const Subject& subject) {
   const TrainConfig& train = subject.config.train;
   const StopTarget& target = train.stop_at;
   if (!target.given()) return;
-  const auto known = metrics_of(subject.family().targets(subject.config.model).kind);
+  const auto known = metrics_of(subject.family().targets(subject.config.model));
   if (std::ranges::find(known, target.metric) == known.end())
     refuse(subject, key, "metric: '{}' is none of model.family: {}; use {}", target.metric,
            subject.config.model.family, fmt::join(known, " or "));

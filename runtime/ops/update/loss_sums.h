@@ -15,7 +15,7 @@ struct LossSums {
     loss,     // nats, or of values their loss
     correct,  // correct predictions, or of values absolute errors
     // Only in evaluations: targets among the five most likely classes; of pixels both overlaps that
-    // ops::mean_iou gives.
+    // ops::mean_iou gives; of maps of values that of ops::vrmse.
     second,
     third,
     targets,  // number of counted ones

@@ -50,11 +50,11 @@ void LossTotals::add_ranks(Stream& stream, std::int64_t index, const Tensor& ran
   ops::count_below(stream, sums_of(index).range(Sums::second, 1), ranks, 5.0F);
 }
 
-void LossTotals::add_overlaps(Stream& stream, std::int64_t index, const Tensor& overlaps) {
-  const std::int64_t samples = overlaps.shape[1];
-  ops::accumulate_sum(stream, sums_of(index).range(Sums::second, 1), overlaps.range(0, samples));
-  ops::accumulate_sum(stream, sums_of(index).range(Sums::third, 1),
-                      overlaps.range(samples, samples));
+void LossTotals::add_scores(Stream& stream, std::int64_t index, const Tensor& scores) {
+  const std::int64_t samples = scores.shape[1];
+  for (std::int64_t i = 0; i < scores.shape[0]; ++i)
+    ops::accumulate_sum(stream, sums_of(index).range(Sums::second + i, 1),
+                        scores.range(i * samples, samples));
 }
 
 void LossTotals::publish(Stream& compute, Stream& comm) {

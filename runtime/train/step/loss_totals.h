@@ -30,9 +30,9 @@ class LossTotals {
   void reset(Stream& compute);
   // Adds the head's results for this rank's micro-batch `index` from the context.
   void add(const Context& context, std::int64_t index);
-  // In an evaluation: its targets' ranks (TargetRanks), or its samples' overlaps (PixelOverlaps).
+  // In an evaluation: its targets' ranks (TargetRanks), or its samples' scores (MapScores).
   void add_ranks(Stream& stream, std::int64_t index, const Tensor& ranks);
-  void add_overlaps(Stream& stream, std::int64_t index, const Tensor& overlaps);
+  void add_scores(Stream& stream, std::int64_t index, const Tensor& scores);
   // After the last add: sends the sums to every rank, on the comm stream, and starts the copy to
   // the host. Only the last pipeline stage has added any. After joining the comm stream, gathered()
   // is readable.

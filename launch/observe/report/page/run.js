@@ -10,6 +10,7 @@ const axes = {
 const qualityCharts = [
   ["accuracy", { title: "Validation accuracy", yLabel: "of the samples", write: format.percent }],
   ["mae", { title: "Validation mean absolute error", yLabel: "error", write: format.number }],
+  ["vrmse", { title: "Validation VRMSE", yLabel: "error / deviation", write: format.number }],
   ["mean_iou", { title: "Validation mean IoU", yLabel: "of the union", write: format.percent }],
   ["mean_dice", { title: "Validation mean dice", yLabel: "of both", write: format.percent }],
 ];
