@@ -197,6 +197,17 @@ def write_flow(file, place, times, viscosity, scalars, vectors):
             group[field].attrs.update({"sample_varying": several, "time_varying": several} | ({"dim_varying": [True, True]} if several else {}))
 
 
+def persistence(files):
+    """VRMSE of predicting each step by the one before it, of the steps that a window of four has behind it."""
+    errors = []
+    for path in files:
+        with h5py.File(path) as file:
+            fields = np.concatenate([file["t0_fields/tracer"][0][..., None], file["t1_fields/velocity"][0]], axis=-1).astype("f8")
+        squares = ((fields[4:] - fields[3:-1]) ** 2).mean((1, 2))
+        errors.append(np.sqrt(squares / (fields[4:].var((1, 2), ddof=1) + 1e-7)).mean())
+    return np.mean(errors)
+
+
 KINDS = {"cosmoflow": cosmoflow, "deepcam": deepcam, "unet3d": unet3d, "the_well": the_well}
 
 
@@ -223,6 +234,8 @@ def main():
         if given.kind == "deepcam" and part == "train":
             deepcam_statistics(given.out, files)
         print(f"{folder}: {count} files, {sum(path.stat().st_size for path in files) / 1e6:.1f} MB")
+        if given.kind == "the_well" and count > 0:
+            print(f"{folder}: predicting each step by the one before has a VRMSE of {persistence(files):.4f}")
 
 
 if __name__ == "__main__":

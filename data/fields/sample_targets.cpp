@@ -102,7 +102,7 @@ void SampleTargets::require_value_maps(const UnitFields& unit, const SampleShape
   if (wanted > 0 && wanted != values)
     fail(ExitCode::data,
          "{}: data.target gives {} values per pixel ({}), but {} {}; name other data sets, or set "
-         "model.targets: {}",
+         "model.values: {}",
          unit.name(), all, fmt::join(counts, ", "),
          known_ ? "other samples have" : "the model predicts", wanted, all);
   if (!options_.target_mean.empty() && options_.target_mean.size() != all)

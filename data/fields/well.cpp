@@ -122,7 +122,7 @@ std::string model_of(const FieldDataset& data) {
   const auto shortest = static_cast<std::uint64_t>(std::ranges::min(pixels.extents()));
   return fmt::format(
       "run: {{directory: runs/described}}\n"
-      "model: {{family: unet, {}image_size: {}, image_width: {}, channels: {}, targets: {}, "
+      "model: {{family: unet, {}image_size: {}, image_width: {}, channels: {}, values: {}, "
       "filters: {}, levels: {}, nonlinearity: tanh}}\n",
       shape.is_volume() ? fmt::format("depth: {}, ", shape.depth()) : "", shape.height(),
       shape.width(), shape.channels(), data.layout().targets.back(), shortest < 64 ? 16 : 48,

@@ -56,14 +56,14 @@ Shape output_of(const Shape& input, const UNetOptions& options, std::int64_t lev
 }
 
 std::int64_t outputs_of(const UNetOptions& options) {
-  return options.targets > 0 ? options.targets : options.classes;
+  return options.values > 0 ? options.values : options.classes;
 }
 
 std::variant<PixelLoss, ValueLoss> make_loss(Blueprint& blueprint, const UNetOptions& options,
                                              const TrainConfig& train) {
   const Shape& input = blueprint.input();
-  if (options.targets > 0) {
-    const Shape outputs = with_channels(input, options.targets);
+  if (options.values > 0) {
+    const Shape outputs = with_channels(input, options.values);
     return ValueLoss(blueprint, Shape(outputs.extents().subspan(1)),
                      value_loss_choice(train, OutputTransform::none, 1));
   }
@@ -236,7 +236,7 @@ void UNetDecoder::backward(const Context& context, const Tensor& x, const Tensor
 UNetHead::UNetHead(Blueprint& blueprint, const UNetOptions& options, const TrainConfig& train)
     : Layer("head", Shape{}),
       pixels_(blueprint.input().count() / blueprint.input().back()),
-      linear_(blueprint, options.targets > 0 ? "output" : "classifier", blueprint.input().back(),
+      linear_(blueprint, options.values > 0 ? "output" : "classifier", blueprint.input().back(),
               outputs_of(options),
               Init::uniform(1.0F / std::sqrt(static_cast<float>(blueprint.input().back()))),
               /*bias=*/true, blueprint.input()),

@@ -42,7 +42,7 @@ constexpr std::int64_t max_filters = 1 << 16;
 
 std::vector<config::Field> unet_fields() {
   return pixel_fields<UNetOptions>({
-      UNET_FIELD(targets, (IntegerRange{0, 4096}),
+      UNET_FIELD(values, (IntegerRange{0, 4096}),
                  "values to predict for each pixel or voxel; 0: classes"),
       UNET_FIELD(depth, (IntegerRange{0, 16384}), "depth of volumes; 0: the samples are images"),
       UNET_FIELD(filters, IntegerRange{1, 4096},
@@ -109,22 +109,22 @@ void check_norm(const config::Subject& subject, const UNetOptions& model) {
 
 TargetSpec targets_of(const ModelConfig& model) {
   const auto& options = model.as<UNetOptions>();
-  if (options.targets == 0) return pixels_of<UNetOptions>(model);
+  if (options.values == 0) return pixels_of<UNetOptions>(model);
   const Shape input = options.input(1);
   std::vector<std::int64_t> extents(input.extents().begin() + 1, input.extents().end());
-  extents.back() = options.targets;
+  extents.back() = options.values;
   return {TargetKind::values, Shape(extents), 0};
 }
 
 // Of values.
 void check_targets(const config::Subject& subject, const UNetOptions& model) {
-  if (model.targets == 0) return;
+  if (model.values == 0) return;
   const UNetOptions defaults;
   const auto refuse_classes = [&](std::string_view key) {
     refuse(subject, key,
-           "has no effect with model.targets: {}: pixels have values to predict, not classes; "
-           "remove it, or use model.targets: 0",
-           model.targets);
+           "has no effect with model.values: {}: pixels have values to predict, not classes; "
+           "remove it, or use model.values: 0",
+           model.values);
   };
   if (model.classes != defaults.classes) refuse_classes("model.classes");
   if (!model.class_weights.empty()) refuse_classes("model.class_weights");

@@ -43,7 +43,7 @@ struct UNetOptions {
   std::int64_t depth = 0;        // of volumes; 0: images
   std::int64_t channels = 3;
   std::int64_t classes = 1000;
-  std::int64_t targets = 0;   // values of each pixel, which has no class; 0: classes
+  std::int64_t values = 0;    // values of each pixel, which has no class; 0: classes
   std::int64_t filters = 32;  // of the first level; doubles with each level
   std::int64_t widest = 0;    // filters stop growing there; 0: they do not
   std::int64_t levels = 4;    // halvings
@@ -64,7 +64,7 @@ struct UNetOptions {
 };
 
 // Inputs (micro_batch, [depth,] height, width, channels) f32; targets (micro_batch, [depth,]
-// height, width) i32, or of values (micro_batch, [depth,] height, width, options.targets) f32.
+// height, width) i32, or of values (micro_batch, [depth,] height, width, options.values) f32.
 [[nodiscard]] Chain unet_chain(const UNetOptions& options, const TrainConfig& train = {});
 
 [[nodiscard]] config::ModelFamily unet_family();

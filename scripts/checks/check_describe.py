@@ -138,6 +138,7 @@ TABLE = [
      ("climate/data", "climate/labels_0", "HWC"), "model: {family: unet, image_size: 12, image_width: 12, channels: 4, classes: 3,"),
     ("CosmoFlow", science("cosmoflow"), None, ("x", "y", "DHWC"), "transform: log1p"),
     ("DeepCAM", science("deepcam"), None, ("climate/data", "climate/labels_0", "HWC"), "maps of classes 0 to 2"),
+    ("The Well", science("the_well"), None, ('t0_fields/tracer", "t1_fields/velocity', None, "NTHW NTHWC"), "4 steps in, 1 out; 12 channels"),
     ("U-Net 3D", science("unet3d"), None, ("x", "y", "DHWC"), "family: unet, depth: "),
     ("map without a class", hdf5({"x": CUBE[0], "mask": numpy.zeros((12, 12), "u1")}), None, "maps have one class or none", ""),
     ("volume with a map", hdf5({"x": CUBE[..., :1], "y": CUBE[..., 0].astype("u1") % 3 + 253 * (CUBE[..., 1] == 7) *
@@ -152,7 +153,8 @@ def check(trireme, name, write, wanted, words, path):
     if isinstance(wanted, str):
         right = done.returncode == 3 and wanted.lower() in done.stderr.lower()
     else:
-        lines = [f'  inputs: ["{wanted[0]}"]', f'  target: "{wanted[1]}"', f"  axes: {wanted[2]}"]
+        target = f'"{wanted[1]}"' if wanted[1] else f'["{wanted[0]}"]'
+        lines = [f'  inputs: ["{wanted[0]}"]', f"  target: {target}", f"  axes: {wanted[2]}"]
         right = done.returncode == 0 and all(line in done.stdout.splitlines() for line in lines)
     silent = not any(word in done.stdout + done.stderr for word in ("DIMENSION_LIST", "REFERENCE_LIST"))
     if right and silent and words in done.stdout:

@@ -148,9 +148,20 @@ class UNetOfMlperf(UNet):
 
 
 class UNetOfTheWell(UNet):
-    """Tanh, as in The Well's classic U-Net."""
+    """Tanh and maps of values, as in The Well's classic U-Net."""
 
-    model = UNet.model | {"nonlinearity": "tanh"}
+    model = {key: value for key, value in UNet.model.items() if "class" not in key} | {"values": 2, "nonlinearity": "tanh"}
+
+    def pack(self, trireme, place):
+        data, inputs, _ = super().pack(trireme, place)
+        targets = numpy.random.default_rng(5).normal(size=(self.batch, 19, 26, 2)).astype(numpy.float32)
+        for sample in range(self.batch):
+            with h5py.File(place / f"{sample}.h5", "a") as file:
+                file["values"] = targets[sample]
+        return data.replace("target: y", "target: values"), inputs, torch.from_numpy(targets).double()
+
+    def loss(self, predictions, targets):
+        return F.mse_loss(predictions, targets)
 
 
 class UNetOfGroups(UNet):

@@ -321,7 +321,8 @@ class UNet(nn.Module):
         self.bottom = UNetLevel(work, filters[-2], filters[-1], begun=self.strides)
         self.decoder = nn.ModuleList(UNetLevel(work, inputs, outputs, decodes=True)
                                      for inputs, outputs in zip(filters[1:], filters))
-        self.classifier = nn.Linear(filters[0], work["model.classes"])
+        self.values = work.get("model.values", 0)
+        self.add_module("output" if self.values else "classifier", nn.Linear(filters[0], self.values or work["model.classes"]))
 
     def forward(self, fields, targets=None):
         x, skips = fields, []
@@ -334,8 +335,10 @@ class UNet(nn.Module):
         x = self.bottom(x)
         for level, skip in zip(reversed(self.decoder), reversed(skips)):
             x = level(x, skip)
-        logits = self.classifier(x.movedim(1, -1))
-        return logits if targets is None else F.cross_entropy(logits.float().flatten(0, -2), targets.flatten())
+        logits = (self.output if self.values else self.classifier)(x.movedim(1, -1))
+        if targets is None:
+            return logits
+        return F.mse_loss(logits.float(), targets) if self.values else F.cross_entropy(logits.float().flatten(0, -2), targets.flatten())
 
 
 def convolution(inputs, outputs, window=3, stride=1, dilation=1):

@@ -331,7 +331,7 @@ class UNetValueGradientTest : public ModelGradientTest,
 TEST_P(UNetValueGradientTest, OfMapsOfValuesMatchesFiniteDifferences) {
   UNetOptions options = GetParam();
   options.channels = 2;
-  options.targets = 3;
+  options.values = 3;
   options.levels = 2;
   options.nonlinearity = UNetActivation::tanh;
   const Shape shape = options.input(2);
@@ -345,20 +345,20 @@ TEST_P(UNetValueGradientTest, OfMapsOfValuesMatchesFiniteDifferences) {
     std::mt19937 engine(4);
     std::normal_distribution<float> normal;
     std::vector<float> values(static_cast<std::size_t>(shape.count()));
-    std::vector<float> wanted(static_cast<std::size_t>(shape.rows() * options.targets));
+    std::vector<float> wanted(static_cast<std::size_t>(shape.rows() * options.values));
     for (auto& value : values)
       value = normal(engine);
     for (auto& value : wanted)
       value = normal(engine);
     wanted[1] = std::numeric_limits<float>::quiet_NaN();
     const test::Owned<float> fields(*device_, shape, values);
-    const test::Owned<float> targets(*device_, {2, shape.rows() / 2, options.targets}, wanted);
+    const test::Owned<float> targets(*device_, {2, shape.rows() / 2, options.values}, wanted);
     const test::Owned<float> weights(*device_, {2}, {0.5F, 2});
     const test::Owned<std::int64_t> ids(*device_, {2}, {0, 1}), epochs(*device_, {2}, {0, 0});
     Batch batch{fields.tensor(), targets.tensor(), ids.tensor(), epochs.tensor()};
     batch.weights = weights.tensor();
 
-    EXPECT_EQ(model.head().targets, shape.rows() * options.targets);
+    EXPECT_EQ(model.head().targets, shape.rows() * options.values);
     expect_gradients_match(model, model.context(*compute_, batch, true), 1e-4, 0.03);
   }
 }

@@ -38,6 +38,11 @@ TEST_F(SpatialLayout, OfAUNetChangesNoBit) {
                     {4, "spatial=[1,2,1] pipeline=2 schedule=interleaved chunks=3"}});
 }
 
+TEST_F(SpatialLayout, OfMapsOfValuesChangesNoBit) {
+  expect_same_bits({.config = "flow.yaml", .set = {"parallel.spatial_slabs=[1,2,2]"}, .steps = 4},
+                   {{2, "data=2"}, {2, "spatial=[1,2,1]"}, {4, "spatial=[1,2,2]"}});
+}
+
 TEST_F(SpatialLayout, OfAUNetInBf16ChangesNoBitEither) {
   expect_same_bits({.config = "unet.yaml",
                     .set = {"parallel.spatial_slabs=[1,2,2]", "precision=bf16"},
