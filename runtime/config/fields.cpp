@@ -320,10 +320,10 @@ std::vector<Field> train_fields() {
             "evaluate whole samples, larger than the model's, in windows that overlap by at least "
             "this share along each axis, and average logits by a Gaussian; 0 = off",
             {}, Needs::fields),
-      FIELD(
-          train.stop_at, Free{},
-          "{metric: NAME, below: X} or {metric: NAME, above: X}: the run ends at the first "
-          "evaluation whose eval_loss, accuracy, mae, vrmse, mean_iou or mean_dice passes X; {} = never"),
+      FIELD(train.stop_at, Free{},
+            "{metric: NAME, below: X} or {metric: NAME, above: X}: the run ends at the first "
+            "evaluation whose eval_loss, accuracy, mae, vrmse, mean_iou or mean_dice passes X; {} "
+            "= never"),
       FIELD(train.log_every, IntegerRange{1, many}, "steps between console lines"),
       FIELD(train.non_finite_limit, IntegerRange{1, 1'000'000},
             "consecutive steps with a NaN or infinite loss or gradient, all skipped, after which "

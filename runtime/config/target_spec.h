@@ -16,9 +16,7 @@ struct TargetSpec {
   std::int64_t classes = 0;  // 0 for values
 
   // K values for each pixel or voxel.
-  [[nodiscard]] bool is_value_map() const {
-    return kind == TargetKind::values && shape.rank() > 1;
-  }
+  [[nodiscard]] bool is_value_map() const { return kind == TargetKind::values && shape.rank() > 1; }
 };
 
 }  // namespace trireme
