@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "models/layers/sample_gather.h"
+#include "models/spatial/sample_gather.h"
 #include "runtime/config/config.h"
 #include "runtime/nn/layer.h"
 #include "runtime/ops/loss/value_loss.h"
