@@ -71,7 +71,7 @@ std::string other_value(const Field& field) {
   if (type == "list of data sets") return "[a/b, {name: c, path: \"d, e\", crop: [0, 0, 4, 4]}]";
   if (type == "list of texts") return "[\"a, b\", \"*.h5\"]";
   if (field.key.starts_with("parallel.spatial")) return "[3, 5, 2]";
-  return field.key == "optimizer.betas" ? "[0.5, 0.25]" : "[3, 5]";
+  return field.key == "optimizer.betas" || field.key == "data.flips" ? "[0.5, 0.25]" : "[3, 5]";
 }
 
 std::size_t differing_fields(const Config& a, const Config& b) {
