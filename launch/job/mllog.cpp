@@ -57,8 +57,8 @@ LogValues common_values(const Config& config, Engine& engine) {
           {"opt_base_learning_rate", config.optimizer.learning_rate}};
 }
 
-// Ruleset hpc 3.0.0.
-LogValues cosmoflow_values(const Config& config, const RunFacts& facts, double steps_per_epoch) {
+// Of rates that stay but for warm-up and lr_schedule.factors.
+LogValues schedule_values(const Config& config, double steps_per_epoch) {
   const LrScheduleConfig& schedule = config.lr_schedule;
   const auto warmup = static_cast<double>(schedule.warmup_steps);
   Json epochs = Json::array(), shares = Json::array();
@@ -67,13 +67,33 @@ LogValues cosmoflow_values(const Config& config, const RunFacts& facts, double s
     epochs.push_back(static_cast<double>(factor.step) / steps_per_epoch);
     shares.push_back(factor.factor);
   }
-  return {{"number_of_nodes", facts.hosts},
-          {"accelerators_per_node", facts.on_cpu ? 0 : facts.ranks / facts.hosts},
-          {"opt_learning_rate_warmup_epochs", warmup / steps_per_epoch},
-          {"opt_learning_rate_warmup_factor", 1 / std::max(warmup, 1.0)},
+  return {{"opt_learning_rate_warmup_epochs", warmup / steps_per_epoch},
           {"opt_learning_rate_decay_boundary_epochs", epochs},
           {"opt_learning_rate_decay_factor", shares},
           {"opt_weight_decay", config.optimizer.weight_decay}};
+}
+
+// Ruleset hpc 3.0.0.
+LogValues cosmoflow_values(const Config& config, const RunFacts& facts, double steps_per_epoch) {
+  LogValues values = schedule_values(config, steps_per_epoch);
+  const auto warmup = static_cast<double>(config.lr_schedule.warmup_steps);
+  values.insert(values.end(),
+                {{"number_of_nodes", facts.hosts},
+                 {"accelerators_per_node", facts.on_cpu ? 0 : facts.ranks / facts.hosts},
+                 {"opt_learning_rate_warmup_factor", 1 / std::max(warmup, 1.0)}});
+  return values;
+}
+
+// Rulesets training 3.0.0 to 4.0.0.
+LogValues unet3d_values(const Config& config, const Shape& patch, double steps_per_epoch) {
+  LogValues values = schedule_values(config, steps_per_epoch);
+  const Json shape = {patch[0], patch[1], patch[2]};  // (D, H, W)
+  values.insert(values.end(), {{"opt_momentum", config.optimizer.momentum},
+                               {"oversampling", config.data.foreground_share},
+                               {"training_input_shape", shape},
+                               {"validation_input_shape", shape},
+                               {"validation_overlap", config.train.eval_overlap}});
+  return values;
 }
 
 // Ruleset hpc 3.0.0. Batch norm takes its statistics from the micro-batch of a rank.
@@ -214,6 +234,8 @@ void MlLog::write_beginning(Engine& engine, const TrainingStart& start, Time beg
             ? cosmoflow_values(config_, start.facts, steps_per_epoch)
         : benchmark == MlperfBenchmark::deepcam
             ? deepcam_values(config_, start.facts, accumulated(config_))
+        : benchmark == MlperfBenchmark::unet3d
+            ? unet3d_values(config_, engine.dataset()->layout().targets, steps_per_epoch)
             : llama_values(config_, engine.session().traits().items_per_sample()));
   last_ = start.data_opened;
   file_.append(line_of(last_, end_of, "init_stop", nullptr));

@@ -6,12 +6,13 @@
 
 namespace trireme {
 
-enum class MlperfBenchmark : std::uint8_t { none, cosmoflow, deepcam, llama31_8b };
+enum class MlperfBenchmark : std::uint8_t { none, cosmoflow, deepcam, llama31_8b, unet3d };
 [[nodiscard]] constexpr auto names_of(MlperfBenchmark /*key*/) {
   return std::to_array<Named<MlperfBenchmark>>({{MlperfBenchmark::none, "none"},
                                                 {MlperfBenchmark::cosmoflow, "cosmoflow"},
                                                 {MlperfBenchmark::deepcam, "deepcam"},
-                                                {MlperfBenchmark::llama31_8b, "llama31_8b"}});
+                                                {MlperfBenchmark::llama31_8b, "llama31_8b"},
+                                                {MlperfBenchmark::unet3d, "unet3d"}});
 }
 
 }  // namespace trireme

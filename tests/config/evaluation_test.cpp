@@ -135,5 +135,24 @@ TEST(ConfigMllog, NamesTheBenchmarkAndItsSubmitter) {
               HasSubstr("the log of cosmoflow says whether mae has reached its target; use mae"));
 }
 
+TEST(ConfigMllog, OfUNet3dNeedsVolumesAndTheirDice) {
+  const std::vector<std::string> whole{"model.family=unet", "telemetry.mllog=log.txt",
+                                       "telemetry.mllog_benchmark=unet3d",
+                                       "telemetry.mllog_submitter=[Lab, M1, open, onprem]",
+                                       stop("{metric: mean_dice, above: 0.908}")};
+  const auto with = [&](const std::string& more) {
+    std::vector<std::string> set = whole;
+    set.push_back(more);
+    return set;
+  };
+  EXPECT_EQ(resolved(cosmoflow, with("model.depth=32")).train.stop_at.metric, "mean_dice");
+  EXPECT_THAT(refusal(cosmoflow, with("data.axes=HWC")),
+              HasSubstr("unet3d is of volumes, and this model is of images; set model.depth"));
+  std::vector<std::string> other = with("model.depth=32");
+  other.push_back(stop("{metric: mean_iou, above: 0.9}"));
+  EXPECT_THAT(refusal(cosmoflow, other),
+              HasSubstr("the log of unet3d says whether mean_dice has reached its target"));
+}
+
 }  // namespace
 }  // namespace trireme

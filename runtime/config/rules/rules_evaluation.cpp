@@ -82,7 +82,8 @@ struct Benchmark {
 };
 constexpr Benchmark benchmarks[] = {{MlperfBenchmark::cosmoflow, "cosmoflow", "mae"},
                                     {MlperfBenchmark::deepcam, "deepcam", "mean_iou"},
-                                    {MlperfBenchmark::llama31_8b, "llama", loss_metric}};
+                                    {MlperfBenchmark::llama31_8b, "llama", loss_metric},
+                                    {MlperfBenchmark::unet3d, "unet", "mean_dice"}};
 
 void check_mllog(const Subject& subject) {
   const TelemetryConfig& telemetry = subject.config.telemetry;
@@ -102,6 +103,9 @@ void check_mllog(const Subject& subject) {
   if (benchmark->family != subject.config.model.family)
     refuse(subject, key, "{} is for model.family: {}, and this is {}", name, benchmark->family,
            subject.config.model.family);
+  const Shape sample = subject.family().targets(subject.config.model).shape;
+  if (telemetry.mllog_benchmark == MlperfBenchmark::unet3d && sample.rank() != 3)
+    refuse(subject, key, "{} is of volumes, and this model is of images; set model.depth", name);
   const std::vector<std::string>& submitter = telemetry.mllog_submitter;
   if (submitter.size() != 4 || (submitter[2] != "open" && submitter[2] != "closed"))
     refuse(subject, "telemetry.mllog_submitter",

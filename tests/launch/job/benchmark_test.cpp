@@ -125,7 +125,15 @@ class MllogTest : public BenchmarkTest {
               "data.validation_path=" + text + "/validation", "train.steps=1200000",
               "train.eval_every_samples=80", "train.eval_batches=128", "optimizer.betas=[0.9,0.95]",
               "optimizer.epsilon=1e-5", "\"train.stop_at={metric: eval_loss, below: 0.9}\""},
-             {"max_sequence_length"}}};
+             {"max_sequence_length"}},
+            {"unet3d",
+             "unet_of_mlperf.yaml",
+             "training",
+             "4.0.0",
+             {"train.steps=400", "train.eval_every=10", "optimizer.name=adamw",
+              "optimizer.learning_rate=3e-2", "lr_schedule.warmup_steps=3",
+              "\"train.stop_at={metric: mean_dice, above: 0.908}\""},
+             {"train_samples", "eval_samples"}}};
   }
   CommandResult run(const Benchmark& benchmark, const std::string& name, int ranks,
                     const Settings& more = {}) {
