@@ -88,13 +88,11 @@ void FieldDataset::read_in_epoch(std::int64_t epoch, std::int64_t index,
   if (!options_.random || !options_.varies()) return read(index, inputs, targets);
   const SampleDraws draws(options_.seed, epoch, index);
   if (options_.patches) {
-    Voxel first{};
     try {
-      first = patch_of(draws, index);
-    } catch (const DamagedChunk& error) {
+      read_patch(index, patch_of(draws, index), inputs, targets);
+    } catch (const DamagedChunk& error) {  // in the rest of the map
       return skip(index, error, inputs, targets);
     }
-    read_patch(index, first, inputs, targets);
   } else {
     read(index, inputs, targets);
   }

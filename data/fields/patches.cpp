@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "runtime/base/error.h"
 #include "runtime/ops/random/init_math.h"
 
 namespace trireme {
@@ -70,28 +69,23 @@ void SampleDraws::move(const FieldOptions& options, const Voxel& extents,
   const std::size_t axes = options.flips.size();  // the last ones of three
   // The place that a result comes from is linear in its own.
   std::int64_t first = 0;
-  Voxel step{rows * columns, columns, 1};
+  const Voxel unmoved{rows * columns, columns, 1};
+  Voxel step = unmoved;
   const auto mirror = [&](std::size_t axis) {
     first += (extents[axis] - 1) * step[axis];
     step[axis] = -step[axis];
   };
-  bool moved = false;
   for (std::size_t axis = 3 - axes; axis < 3; ++axis) {
-    if (!happens(drawn[axis], options.flips[axis + axes - 3])) continue;
-    mirror(axis);
-    moved = true;
+    if (happens(drawn[axis], options.flips[axis + axes - 3])) mirror(axis);
   }
   const std::int64_t turns = options.quarter_turns ? number_below(drawn[3], 4) : 0;
   for (std::int64_t i = 0; i < turns; ++i) {
     std::swap(step[1], step[2]);
     mirror(1);
-    moved = true;
   }
-  if (!moved) return;
+  if (step == unmoved) return;
   const std::size_t voxels = static_cast<std::size_t>(slices * rows * columns),
                     elements = values.size() / voxels;
-  TRIREME_EXPECTS(elements * voxels == values.size(), "{} values of {} voxels", values.size(),
-                  voxels);
   thread_local std::vector<std::uint32_t> before;
   before.assign(values.begin(), values.end());
   auto to = values.begin();
