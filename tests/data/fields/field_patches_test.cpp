@@ -336,6 +336,22 @@ TEST_F(PatchData, RefuseByNameWhatDoesNotFit) {
   refused(ExitCode::data, "b.h5", "all samples of a data set must have the same shape");
 }
 
+TEST_F(PatchData, OfASampleWhoseMapDoesNotDecodeAreSkippedOrRefused) {
+  write_three();
+  FieldOptions one = options();
+  one.foreground_share = 1;
+  auto indexes = scan_in_children(expand_files(one.files), scan_request(one), 1);
+  indexes[2].units[0].fields[1].chunks.back().bytes /= 2;
+  const FieldDataset refusing(indexes, one);
+  one.damaged = Damaged::skip;
+  const FieldDataset skipping(std::move(indexes), one);
+  expect_error(
+      ExitCode::data, [&] { static_cast<void>(in_epoch(refusing, 0, 2)); }, "c.h5: y",
+      "does not decode");
+  EXPECT_THAT(in_epoch(skipping, 0, 2).targets, testing::Each(-1));
+  EXPECT_THAT(skipping.shortcomings(), testing::HasSubstr("left out 1 samples"));
+}
+
 TEST_F(PatchData, ForegroundNeedsMaps) {
   {
     const H5 file = make_hdf5(path("a.h5"));
