@@ -168,12 +168,18 @@ void check_patches(const Subject& subject) {
            volumes ? "three, along slices, rows and columns" : "two, along rows and columns");
   check_amount(subject, "data.brightness", data.brightness);
   check_amount(subject, "data.noise", data.noise);
-  if (!data.varies() || std::ranges::all_of(spatial, [](std::int64_t n) { return n == 1; })) return;
+  if (!data.varies()) return;
+  const bool moves = data.patches || !data.flips.empty() || data.quarter_turns;
   const std::string_view key = data.patches               ? "data.patches"
                                : !data.flips.empty()      ? "data.flips"
                                : data.quarter_turns       ? "data.quarter_turns"
                                : !data.brightness.empty() ? "data.brightness"
                                                           : "data.noise";
+  if (moves && subject.family().targets(subject.config.model).is_value_map())
+    refuse(subject, key,
+           "with model.values: maps of values are read whole, and a flip or turn would have to "
+           "change the components of vectors; remove it");
+  if (std::ranges::all_of(spatial, [](std::int64_t n) { return n == 1; })) return;
   refuse(subject, key,
          "with parallel.spatial, whose ranks read fixed parts of whole samples; use "
          "parallel.spatial: [1, 1, 1], or remove it");

@@ -87,7 +87,9 @@ class Stitch : public FieldData {
 
 TEST_F(Stitch, GivesEachVoxelTheMeanOfItsWindowsAndEachSampleItsMetrics) {
   write_volumes();
-  const auto whole = std::make_shared<FieldDataset>(open(volumes()));
+  const FieldOptions options = volumes();
+  const auto whole = std::make_shared<FieldDataset>(
+      scan_in_children(expand_files(options.files), scan_request(options), 1), options);
   const auto device = Device::create(DeviceType::cpu);
   const auto stream = device->make_stream(StreamKind::compute);
   const std::int64_t pixels = window[0] * window[1] * window[2];
