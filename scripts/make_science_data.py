@@ -29,7 +29,7 @@ except ImportError as error:
     sys.exit(77)
 
 CHANNELS_OF_CLIMATE = 16
-STEPS_OF_FLOW = 12
+STEPS_OF_FLOW = 48
 
 
 def frequencies(shape):

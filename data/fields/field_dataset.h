@@ -34,6 +34,7 @@ class FieldDataset final : public Dataset {
   FieldDataset(std::vector<FileIndex> indexes, const FieldOptions& options);
 
   [[nodiscard]] DataKind kind() const override { return DataKind::images; }
+  [[nodiscard]] const FieldDataset* fields() const override { return this; }
   [[nodiscard]] std::int64_t size() const override { return size_; }
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
   [[nodiscard]] std::uint64_t fingerprint() const override { return fingerprint_; }

@@ -22,14 +22,12 @@ std::vector<std::int64_t> window_starts(std::int64_t extent, std::int64_t window
   return starts;
 }
 
-SlidingWindows::SlidingWindows(std::shared_ptr<const FieldDataset> whole, std::int64_t samples,
-                               double overlap, std::int64_t micro_batch, int ranks)
-    : whole_(std::move(whole)),
-      windows_(static_cast<std::size_t>(ranks)),
-      micro_batch_(micro_batch) {
+SlidingWindows::SlidingWindows(const FieldDataset& whole, std::int64_t samples, double overlap,
+                               std::int64_t micro_batch, int ranks)
+    : whole_(whole), windows_(static_cast<std::size_t>(ranks)), micro_batch_(micro_batch) {
   const Voxel extent = window();
   for (std::int64_t sample = 0; sample < samples; ++sample) {
-    const Voxel extents = whole_->extents_of(sample);
+    const Voxel extents = whole_.extents_of(sample);
     auto& own = windows_[static_cast<std::size_t>(sample % ranks)];
     for (const auto depth : window_starts(extents[0], extent[0], overlap)) {
       for (const auto row : window_starts(extents[1], extent[1], overlap)) {
@@ -53,7 +51,7 @@ void SlidingWindows::read(std::int64_t index, std::span<std::byte> inputs,
   const auto& own = windows_[static_cast<std::size_t>(micro % ranks)];
   const auto at = static_cast<std::size_t>(micro / ranks * micro_batch_ + row);
   if (at < own.size()) {
-    whole_->read_patch(own[at].sample, own[at].origin, inputs, targets);
+    whole_.read_patch(own[at].sample, own[at].origin, inputs, targets);
   } else {
     std::ranges::fill(inputs, std::byte{});
   }

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -29,25 +28,26 @@ struct SampleWindow {
 class SlidingWindows final : public Dataset {
  public:
   // Of the first `samples` of `whole`, which gives patches of the model's extents.
-  SlidingWindows(std::shared_ptr<const FieldDataset> whole, std::int64_t samples, double overlap,
+  // It must outlive this.
+  SlidingWindows(const FieldDataset& whole, std::int64_t samples, double overlap,
                  std::int64_t micro_batch, int ranks);
 
-  [[nodiscard]] DataKind kind() const override { return whole_->kind(); }
+  [[nodiscard]] DataKind kind() const override { return whole_.kind(); }
   [[nodiscard]] std::int64_t size() const override { return size_; }
-  [[nodiscard]] const SampleLayout& layout() const override { return whole_->layout(); }
-  [[nodiscard]] std::uint64_t fingerprint() const override { return whole_->fingerprint(); }
+  [[nodiscard]] const SampleLayout& layout() const override { return whole_.layout(); }
+  [[nodiscard]] std::uint64_t fingerprint() const override { return whole_.fingerprint(); }
   void read(std::int64_t index, std::span<std::byte> inputs,
             std::span<std::int32_t> targets) const override;
 
-  [[nodiscard]] const FieldDataset& whole() const { return *whole_; }
-  [[nodiscard]] Voxel window() const { return whole_->shape().extents(); }
+  [[nodiscard]] const FieldDataset& whole() const { return whole_; }
+  [[nodiscard]] Voxel window() const { return whole_.shape().extents(); }
   // In the order of a rank's micro-batches and rows.
   [[nodiscard]] std::span<const SampleWindow> of_rank(int rank) const {
     return windows_[static_cast<std::size_t>(rank)];
   }
 
  private:
-  std::shared_ptr<const FieldDataset> whole_;
+  const FieldDataset& whole_;
   std::vector<std::vector<SampleWindow>> windows_;  // by rank
   std::int64_t micro_batch_, size_ = 0;
 };

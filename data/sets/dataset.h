@@ -56,6 +56,7 @@ struct SampleLayout {
                                          std::int64_t channels);
 
 class Dataset;
+class FieldDataset;
 
 // A data set of a mixture.
 struct NamedDataset {
@@ -103,6 +104,8 @@ class Dataset {
     read(index, inputs, targets);
   }
 
+  // This, if its samples are fields, of which parts can be read; else null.
+  [[nodiscard]] virtual const FieldDataset* fields() const { return nullptr; }
   // The data sets of a mixture; else none.
   [[nodiscard]] virtual std::span<const NamedDataset> sources() const { return {}; }
   // The validation samples of the same files, which this data set leaves out; else null.

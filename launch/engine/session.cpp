@@ -315,10 +315,10 @@ ValidationPass::ValidationPass(Session& session, PipelineRunner& runner,
 void ValidationPass::use_windows(std::vector<SampleRun>& runs) {
   const Config& config = session_.config;
   const ProcessMesh& mesh = session_.mesh;
-  auto whole = std::dynamic_pointer_cast<const FieldDataset>(dataset_);
+  const FieldDataset* const whole = dataset_->fields();
   if (whole == nullptr)
     fail(ExitCode::config, "train.eval_overlap: only samples of data.files have windows");
-  windows_ = std::make_unique<SlidingWindows>(std::move(whole), samples_, config.train.eval_overlap,
+  windows_ = std::make_unique<SlidingWindows>(*whole, samples_, config.train.eval_overlap,
                                               config.train.micro_batch, mesh.shape().data);
   runs = {{0, windows_->size()}};
   plan_.parts = {runs.front().micro_batches(config.train.micro_batch)};

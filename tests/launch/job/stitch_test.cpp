@@ -88,8 +88,8 @@ class Stitch : public FieldData {
 TEST_F(Stitch, GivesEachVoxelTheMeanOfItsWindowsAndEachSampleItsMetrics) {
   write_volumes();
   const FieldOptions options = volumes();
-  const auto whole = std::make_shared<FieldDataset>(
-      scan_in_children(expand_files(options.files), scan_request(options), 1), options);
+  const FieldDataset whole(scan_in_children(expand_files(options.files), scan_request(options), 1),
+                           options);
   const auto device = Device::create(DeviceType::cpu);
   const auto stream = device->make_stream(StreamKind::compute);
   const std::int64_t pixels = window[0] * window[1] * window[2];
@@ -101,7 +101,7 @@ TEST_F(Stitch, GivesEachVoxelTheMeanOfItsWindowsAndEachSampleItsMetrics) {
 
   ASSERT_EQ(rows.size(), 3U);
   for (const Stitcher::Row& row : rows) {
-    const auto extents = whole->extents_of(static_cast<std::int64_t>(row.sample));
+    const auto extents = whole.extents_of(static_cast<std::int64_t>(row.sample));
     const std::int64_t voxels = extents[0] * extents[1] * extents[2];
     double loss = 0, right = 0;
     std::array<double, 3> both{}, predicted{}, actual{};
