@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "runtime/ops/random/init_math.h"
+#include "runtime/base/portable_math.h"
 
 namespace trireme {
 namespace {
@@ -112,7 +112,7 @@ void SampleDraws::change(const FieldOptions& options, std::span<float> inputs) c
   const double deviation = options.noise[0] * unit(drawn[3]);
   for (std::size_t i = 0; i < inputs.size(); i += 2) {
     const Words noise = words(first_noise + i / 2);
-    const auto [even, odd] = ops::box_muller(noise[0], noise[1], noise[2], noise[3]);
+    const auto [even, odd] = box_muller(noise[0], noise[1], noise[2], noise[3]);
     inputs[i] += static_cast<float>(deviation * even);
     if (i + 1 < inputs.size()) inputs[i + 1] += static_cast<float>(deviation * odd);
   }

@@ -5,11 +5,11 @@
 #include <set>
 
 #include "runtime/base/philox.h"
+#include "runtime/base/portable_math.h"
 #include "runtime/ops/random/augment.h"
 #include "runtime/ops/random/augment_math.h"
 #include "runtime/ops/random/dropout.h"
 #include "runtime/ops/random/init.h"
-#include "runtime/ops/random/init_math.h"
 #include "runtime/ops/random/philox_block.h"
 #include "tests/ops/guarded_tensor.h"
 
@@ -37,12 +37,12 @@ TEST(PortableMath, AgreesWithTheMathLibrary) {
   std::uniform_real_distribution<double> uniform(0.0, 1.0);
   for (int i = 0; i < 20000; ++i) {
     const double u = i == 0 ? 0x1p-52 : uniform(generator);
-    const ops::SineCosine direction = ops::portable_sine_cosine(u);
-    ASSERT_NEAR(ops::portable_log(u), std::log(u), 4e-16 * (1.0 + std::abs(std::log(u))));
+    const SineCosine direction = portable_sine_cosine(u);
+    ASSERT_NEAR(portable_log(u), std::log(u), 4e-16 * (1.0 + std::abs(std::log(u))));
     ASSERT_NEAR(direction.sine, std::sin(2.0 * std::numbers::pi * u), 2e-15);
     ASSERT_NEAR(direction.cosine, std::cos(2.0 * std::numbers::pi * u), 2e-15);
   }
-  EXPECT_EQ(ops::portable_log(1.0), 0.0);
+  EXPECT_EQ(portable_log(1.0), 0.0);
 }
 
 TEST(FillNormal, HasTheMomentsOfANormalDistribution) {
@@ -106,7 +106,7 @@ TEST(FillNormal, HasTheSameBitsOnEveryDevice) {
   const std::vector<float> values = x.elements<float>();
   for (std::size_t i = 0; i < values.size(); ++i) {
     const auto words = key(3, i / 128 * 64 + i % 64);
-    const ops::NormalPair pair = ops::box_muller(words[0], words[1], words[2], words[3]);
+    const NormalPair pair = box_muller(words[0], words[1], words[2], words[3]);
     const double normal = i % 128 < 64 ? pair.first : pair.second;
     ASSERT_EQ(values[i], static_cast<float>(std::fma(2.0, normal, 0.5)));
   }
@@ -161,7 +161,7 @@ TEST(FillSinusoid, WritesPairsOfSineAndCosineWaves) {
         static_cast<double>(i / 6) / std::pow(10000.0, static_cast<double>(i % 6 / 2 * 2) / 6.0);
     const float actual = waves[static_cast<std::size_t>(i - first)];
     ASSERT_NEAR(static_cast<double>(actual), i % 2 == 0 ? std::sin(angle) : std::cos(angle), 1e-7);
-    ASSERT_EQ(actual, ops::sinusoid(i / 6, i % 6, 6, 1.0F));
+    ASSERT_EQ(actual, sinusoid(i / 6, i % 6, 6, 1.0F));
   }
   expect_error([&] { ops::fill_sinusoid(stream(), x, 0, 0, 1.0F); }, {"fill_sinusoid", "width 0"});
 }

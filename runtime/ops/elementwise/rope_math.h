@@ -9,7 +9,7 @@
 #include <numbers>
 
 #include "runtime/ops/elementwise/rope.h"
-#include "runtime/ops/random/init_math.h"
+#include "runtime/base/portable_math.h"
 
 namespace trireme::ops {
 

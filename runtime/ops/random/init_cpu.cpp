@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/base/portable_math.h"
 #include "runtime/device/cpu/cpu_stream.h"
-#include "runtime/ops/random/init_math.h"
 #include "runtime/ops/random/philox_block.h"
 
 namespace trireme::ops::cpu {

@@ -4,7 +4,7 @@
 #include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/transform_cuda.h"
 #include "runtime/ops/random/init.h"
-#include "runtime/ops/random/init_math.h"
+#include "runtime/base/portable_math.h"
 #include "runtime/ops/random/philox_block.h"
 
 namespace trireme::ops::cuda {

@@ -10,7 +10,7 @@
 
 #include "runtime/base/philox.h"
 
-namespace trireme::ops {
+namespace trireme {
 
 // ln(x) for normal x > 0: x = 2^k m with m in [sqrt(1/2), sqrt(2)), ln m = 2 atanh((m - 1) / (m +
 // 1)) by its Taylor series. Within 2 ulp.
@@ -126,4 +126,4 @@ TRIREME_HOST_DEVICE inline NormalPair box_muller(std::uint32_t w0, std::uint32_t
   return {radius * direction.cosine, radius * direction.sine};
 }
 
-}  // namespace trireme::ops
+}  // namespace trireme
