@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <numbers>
 
-#include "runtime/ops/elementwise/rope.h"
 #include "runtime/base/portable_math.h"
+#include "runtime/ops/elementwise/rope.h"
 
 namespace trireme::ops {
 

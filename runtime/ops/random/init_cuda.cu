@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // One thread per Philox counter: counter j of a block of 64 makes elements j, 64 + j, ..., so a
 // warp writes adjacent elements. Nothing can be contracted, so the bits are the CPU's.
+#include "runtime/base/portable_math.h"
 #include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/transform_cuda.h"
 #include "runtime/ops/random/init.h"
-#include "runtime/base/portable_math.h"
 #include "runtime/ops/random/philox_block.h"
 
 namespace trireme::ops::cuda {
