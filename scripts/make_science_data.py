@@ -10,7 +10,7 @@ What is in train/ and validation/ below --out, with size S:
   deepcam    a file per sample: climate/data float32 (S, 3 S / 2, 16), climate/labels_0 (S, 3 S / 2), 0 background,
              1 cyclones, 2 atmospheric rivers; and stats.h5 with climate/minval, climate/maxval (16)
   unet3d     a file per sample of S to 7 S / 4 voxels along each axis, for patches of S^3: x float32 (D, H, W, 1), y uint8
-             (D, H, W), 0 background, 1 organs, 2 tumours
+             (D, H, W), 0 background, 1 organs, 2 tumours; unet3d_cut: all are S^3
   the_well   a file per trajectory of a stirred 2-D flow: t0_fields/tracer float32 (1, T, S, S), t1_fields/velocity
              (1, T, S, S, 2), dimensions, boundary_conditions, scalars and their attributes
 
@@ -18,6 +18,7 @@ The numbers are synthetic but can be learned, and depend on seed, part and place
 of the same. Needs h5py and numpy (exits with 77 without).
 """
 import argparse
+import functools
 import pathlib
 import sys
 
@@ -109,9 +110,9 @@ def deepcam_statistics(folder, files):
         file["climate/minval"], file["climate/maxval"] = least, most
 
 
-def unet3d(rng, path, size):
+def unet3d(rng, path, size, cut=False):
     """Two organs, one of them with a tumour, in noise, as in a scan whose values are scaled."""
-    extents = rng.integers(size, 7 * size // 4 + 1, 3)
+    extents = rng.integers(size, size + 1 if cut else 7 * size // 4 + 1, 3)
     places = np.stack(np.meshgrid(*[np.linspace(-1, 1, extent) for extent in extents], indexing="ij"))
     labels = np.zeros(extents, "u1")
     for side in (-1, 1):
@@ -208,7 +209,8 @@ def persistence(files):
     return np.mean(errors)
 
 
-KINDS = {"cosmoflow": cosmoflow, "deepcam": deepcam, "unet3d": unet3d, "the_well": the_well}
+KINDS = {"cosmoflow": cosmoflow, "deepcam": deepcam, "unet3d": unet3d,
+         "unet3d_cut": functools.partial(unet3d, cut=True), "the_well": the_well}
 
 
 def main():

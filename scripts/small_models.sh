@@ -31,7 +31,7 @@ small_model() {
       ;;
     unet) # MLPerf's: instance norm, strides
       model_keys='family: unet, depth: 8, image_size: 8, channels: 1, classes: 3, filters: 3, widest: 5, levels: 2, down: stride, norm: instance'
-      small_fields unet3d "$directory" 8 'inputs: [x], target: y, axes: DHWC' '[2, 2, 2]'
+      small_fields unet3d_cut "$directory" 8 'inputs: [x], target: y, axes: DHWC' '[2, 2, 2]'
       return
       ;;
     deepcam) # of 5 and 3 rows, fewer than slabs, behind three and four halvings

@@ -59,7 +59,7 @@ MODELS_OF_FIELDS = {
         "model.classes": "3", "model.filters": "2", "model.middle_blocks": "0", "data.axes": "HWC",
         "data.inputs": "[climate/data]", "data.target": "climate/labels_0", "parallel.spatial_slabs": "[1, 4, 1]"},
 }
-SIZES_OF_FIELDS = {"cosmoflow": ("cosmoflow", 9), "unet": ("unet3d", 8), "deepcam": ("deepcam", 18)}
+SIZES_OF_FIELDS = {"cosmoflow": ("cosmoflow", 9), "unet": ("unet3d_cut", 8), "deepcam": ("deepcam", 18)}
 COMMON = {
     "device.type": "cuda", "data.workers": "1", "data.prefetch": "2", "train.steps": "4", "train.eval_batches": "2",
     "train.log_every": "1", "parallel.bucket_megabytes": "0.01", "parallel.timeout_seconds": "100",
