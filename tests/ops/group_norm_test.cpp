@@ -188,7 +188,8 @@ class Parts {
     return {shape_[0], rows(part), 1, shape_[3]};
   }
   // Copies between a part and the whole.
-  void copy(const Tensor& part, const Tensor& whole, std::int64_t p, bool to_part) const {
+  void copy(Stream& stream, const Tensor& part, const Tensor& whole, std::int64_t p,
+            bool to_part) const {
     const auto each = static_cast<std::size_t>(shape_[3]) * size_of(whole.dtype);
     const auto length = static_cast<std::size_t>(rows(p)) * each;
     for (std::int64_t n = 0; n < shape_[0]; ++n) {
@@ -196,7 +197,8 @@ class Parts {
           static_cast<std::byte*>(part.data) + static_cast<std::size_t>(n) * length;
       auto* const in_whole = static_cast<std::byte*>(whole.data) +
                              static_cast<std::size_t>(n * shape_[1] + first(p)) * each;
-      std::memcpy(to_part ? in_part : in_whole, to_part ? in_whole : in_part, length);
+      stream.device().copy(stream, to_part ? in_part : in_whole, to_part ? in_whole : in_part,
+                           length);
     }
   }
   // (3, rows N, C), each sample's rows by write(rows of the sample, pixels of the part).
@@ -243,25 +245,27 @@ TEST_P(GroupNorm, OfGivenPartsIsThatOfWholeSamples) {
 
   for (std::int64_t p = 0; p < Parts::count; ++p) {
     const GuardedTensor part(dtype, of.shape(p));
-    of.copy(part, x, p, true);
+    of.copy(stream(), part, x, p, true);
     of.fill(statistics_of, 3, p, [&](const Tensor& rows, std::int64_t n) {
       const Tensor pixels = of.sample(part, n);
       ops::batch_norm_statistics(stream(), row(rows, 0), row(rows, 1), pixels);
       ops::fill_constant(stream(), row(rows, 2), static_cast<float>(pixels.shape.rows()));
     });
+    stream().synchronize();  // before the part ends
   }
   const auto each = [&](auto use) {
     for (std::int64_t p = 0; p < Parts::count; ++p) {
       const GuardedTensor part(dtype, of.shape(p)), above(dtype, of.shape(p)),
           to(dtype, of.shape(p));
-      of.copy(part, x, p, true);
-      of.copy(above, dy, p, true);
+      of.copy(stream(), part, x, p, true);
+      of.copy(stream(), above, dy, p, true);
       use(p, part, above, to);
+      stream().synchronize();
     }
   };
   each([&](std::int64_t p, const Tensor& part, const Tensor& above, const Tensor& to) {
     ops::group_norm_forward(stream(), to, part, joined, options, {statistics_of, of.values()});
-    of.copy(to, parts_y, p, false);
+    of.copy(stream(), to, parts_y, p, false);
     of.fill(sums_of, 2, p, [&](const Tensor& rows, std::int64_t n) {
       ops::batch_norm_gradient_sums(stream(), rows, of.sample(above, n), of.sample(part, n),
                                     {gamma, beta, row(mean1, n), row(variance1, n)},
@@ -273,7 +277,7 @@ TEST_P(GroupNorm, OfGivenPartsIsThatOfWholeSamples) {
     ops::group_norm_backward(stream(), to, once1, once2, above, part, joined, options,
                              {sums_of, of.values()});
     once1 = once2 = {};
-    of.copy(to, dx, p, false);
+    of.copy(stream(), to, dx, p, false);
   });
 
   expect_close(mean1.get(), mean.get(), 1e-6, 1e-6);
