@@ -326,7 +326,7 @@ void FieldDataset::read(std::int64_t index, std::span<std::byte> inputs,
 void FieldDataset::read_part(const Place& place, const SampleShape& shape,
                              const SampleShape& of_targets, std::span<std::byte> inputs,
                              std::span<std::int32_t> targets) const {
-  targets_.read(reader_, place.unit, of_targets, place.number, targets);
+  if (!targets.empty()) targets_.read(reader_, place.unit, of_targets, place.number, targets);
   read_input(place, shape,
              std::span(reinterpret_cast<float*>(inputs.data()), inputs.size() / sizeof(float)));
 }

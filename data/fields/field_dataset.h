@@ -48,7 +48,7 @@ class FieldDataset final : public Dataset {
   void read_in_epoch(std::int64_t epoch, std::int64_t index, std::span<std::byte> inputs,
                      std::span<std::int32_t> targets) const override;
   // With data.patches: as read(), the part of the layout's size that begins at `first`; and the
-  // extents of the whole sample, which it must not leave.
+  // extents of the whole sample, which it must not leave. Empty targets are not read.
   void read_patch(std::int64_t index, const Voxel& first, std::span<std::byte> inputs,
                   std::span<std::int32_t> targets) const;
   [[nodiscard]] Voxel extents_of(std::int64_t index) const;

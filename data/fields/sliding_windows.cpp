@@ -51,7 +51,7 @@ void SlidingWindows::read(std::int64_t index, std::span<std::byte> inputs,
   const auto& own = windows_[static_cast<std::size_t>(micro % ranks)];
   const auto at = static_cast<std::size_t>(micro / ranks * micro_batch_ + row);
   if (at < own.size()) {
-    whole_.read_patch(own[at].sample, own[at].origin, inputs, targets);
+    whole_.read_patch(own[at].sample, own[at].origin, inputs, {});
   } else {
     std::ranges::fill(inputs, std::byte{});
   }

@@ -154,5 +154,17 @@ TEST(ConfigMllog, OfUNet3dNeedsVolumesAndTheirDice) {
               HasSubstr("the log of unet3d says whether mean_dice has reached its target"));
 }
 
+TEST(ConfigEvaluation, WindowsNeedMapsOfClassesPatchesAndWholeSamples) {
+  const auto unet = [](std::vector<std::string> more) {
+    more.insert(more.end(), {"model.family=unet", "model.depth=32", "train.eval_overlap=0.5"});
+    return more;
+  };
+  EXPECT_EQ(resolved(cosmoflow, unet({"data.patches=true"})).train.eval_overlap, 0.5);
+  EXPECT_THAT(refusal(cosmoflow, {"train.eval_overlap=0.5"}), HasSubstr("predicts no pixels"));
+  EXPECT_THAT(refusal(cosmoflow, unet({})), HasSubstr("0.5 without data.patches"));
+  EXPECT_THAT(refusal(cosmoflow, unet({"data.patches=true", "data.damaged=skip"})),
+              HasSubstr("0.5 with data.damaged: skip"));
+}
+
 }  // namespace
 }  // namespace trireme

@@ -69,11 +69,13 @@ void check_windows(const Subject& subject) {
     refuse(subject, key,
            "{} without data.patches, so samples are no larger than the model's; use 0",
            config.train.eval_overlap);
+  if (config.data.damaged == Damaged::skip)
+    refuse(subject, key,
+           "{} with data.damaged: skip: a sample would be judged without what did not decode; use "
+           "refuse, or 0",
+           config.train.eval_overlap);
   if (!config.data.sources.empty())
     refuse(subject, key, "{} with data.sources; use 0", config.train.eval_overlap);
-  if (config.parallel.cuts_samples())
-    refuse(subject, key, "{} with parallel.spatial; use 0, or spatial [1, 1, 1]",
-           config.train.eval_overlap);
 }
 
 struct Benchmark {
