@@ -25,6 +25,8 @@ double formula(ActivationKind kind, double x) {
       return x / (1.0 + std::exp(-x));
     case ActivationKind::relu2:
       return x > 0 ? x * x : 0;
+    case ActivationKind::clamped_swiglu:  // below
+      break;
   }
   return std::nan("");
 }
@@ -164,6 +166,89 @@ TEST_P(Activations, GatedStayFiniteFarOutAndPassNaN) {
   EXPECT_NEAR(gradient[1], 0.0, 1e-30);
   EXPECT_NEAR(gradient[2], slope(200.0), 1e-4);
   EXPECT_EQ(gradient[3], out[1]);
+}
+
+// The formula of gpt-oss, with PyTorch's clamp.
+double clamped(double gate, double value) {
+  const double g = std::min(gate, 7.0), v = std::clamp(value, -7.0, 7.0);
+  return (v + 1) * g / (1 + std::exp(-1.702 * g));
+}
+
+class ClampedSwiglu : public TypedOp {
+ protected:
+  static Values of(const Values& x, std::size_t columns) {
+    Values y(x.size() / 2);
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const std::size_t at = i / columns * 2 * columns + i % columns;
+      y[i] = clamped(x[at], x[at + columns]);
+    }
+    return y;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Types, ClampedSwiglu,
+                         ::testing::Values(DType::f32, DType::bf16, DType::f16), dtype_label);
+
+// Away from the limits.
+TEST_P(ClampedSwiglu, AgreesWithItsFormulaAndFiniteDifferences) {
+  for (const std::int64_t columns : {1, 5, 33, 64}) {
+    const Shape wide{6, 2 * columns}, shape{6, columns};
+    const GuardedTensor x = random_tensor(GetParam(), wide, 1, -9.06, 9.06), y(GetParam(), shape);
+    const GuardedTensor dy = random_tensor(GetParam(), shape, 2), dx(GetParam(), wide);
+    const Values weights = dy.get();
+    Values away = x.get();  // bf16 values may be limits
+    for (double& value : away)
+      value = std::abs(std::abs(value) - 7) < 0.02 ? 6.5 : value;
+    const GuardedTensor in(GetParam(), wide, away);
+    const auto many = static_cast<std::size_t>(columns);
+    const Values expected = numeric_gradient(in.get(), [&](const Values& v) {
+      const Values out = of(v, many);
+      return std::inner_product(weights.begin(), weights.end(), out.begin(), 0.0);
+    });
+
+    ops::gated_forward(stream(), y, in, ActivationKind::clamped_swiglu);
+    ops::gated_backward(stream(), dx, dy, in, ActivationKind::clamped_swiglu);
+    ops::gated_backward(stream(), in, dy, in, ActivationKind::clamped_swiglu);
+
+    expect_close(y.get(), of(away, many), relative() + 2e-6, 1e-6);
+    expect_close(dx.get(), expected, relative() + 1e-5, 2e-5);
+    EXPECT_EQ(in.raw(), dx.raw());
+  }
+}
+
+TEST_P(ClampedSwiglu, HasNoSlopeBeyondItsLimitsAndOneAtThem) {
+  // Gates, then values.
+  const Values x{7, 8, 1, 1, -200, 7, 1, 7, -8, 1};
+  const GuardedTensor in(GetParam(), {1, 10}, x), y(GetParam(), {1, 5}), dx(GetParam(), {1, 10});
+  const GuardedTensor ones(GetParam(), {1, 5}, Values(5, 1.0));
+
+  ops::gated_forward(stream(), y, in, ActivationKind::clamped_swiglu);
+  ops::gated_backward(stream(), dx, ones, in, ActivationKind::clamped_swiglu);
+
+  expect_close(y.get(), of(x, 5), relative() + 2e-6, 1e-30);
+  const Values d = dx.get();
+  for (const std::size_t inside : {0, 2, 3, 5, 6, 7})
+    EXPECT_NE(d[inside], 0) << inside;
+  EXPECT_EQ(d[1], 0);
+  EXPECT_EQ(d[8], 0);
+  EXPECT_NEAR(d[4], 0, 1e-30);
+}
+
+TEST_P(ClampedSwiglu, PassesNaNAndIsRefusedWithoutValues) {
+  const GuardedTensor x(GetParam(), {1, 4}, {std::nan(""), 1, 1, std::nan("")});
+  const GuardedTensor ones(GetParam(), {1, 2}, {1, 1}), y(GetParam(), {1, 2}),
+      dx(GetParam(), {1, 4});
+
+  ops::gated_forward(stream(), y, x, ActivationKind::clamped_swiglu);
+  ops::gated_backward(stream(), dx, ones, x, ActivationKind::clamped_swiglu);
+
+  for (const double value : y.get())
+    EXPECT_TRUE(std::isnan(value));
+  EXPECT_TRUE(std::isnan(dx.get()[0]));
+  EXPECT_TRUE(std::isnan(dx.get()[1]));
+  expect_error([&] { ops::activation_forward(stream(), y, y, ActivationKind::clamped_swiglu); },
+               {"activation_forward", "clamped_swiglu without values"});
+  expect_error([&] { ops::activation_backward(stream(), y, y, y, ActivationKind::clamped_swiglu); },
+               {"activation_backward", "clamped_swiglu without values"});
 }
 
 // The functions whose backward takes their value.

@@ -114,26 +114,32 @@ TEST_P(AttentionDocuments, RunByPlansOfTheLibrary) {
   const Shape packed{batch, length, (heads + 2 * kv_heads) * size},
       plain{batch, length, heads * size};
   const GuardedTensor qkv = random_tensor(dtype, packed, 1), dout = random_tensor(dtype, plain, 2);
-  const auto run = [&](const Tensor& of_documents) {
+  const GuardedTensor sinks(DType::f32, {heads}, {0.5, -1, 3, 1});
+  const auto run = [&](const Tensor& of_documents, const Tensor& of_heads) {
     ops::AttentionOptions options{.heads = heads, .kv_heads = kv_heads, .window = 20};
     options.document_starts = starts_of.view();
     options.document_bounds = of_documents;
+    options.sinks = of_heads;
     const GuardedTensor out(dtype, plain), lse(DType::f32, {batch, heads, length});
-    const GuardedTensor dqkv(dtype, packed);
+    const GuardedTensor dqkv(dtype, packed), dsinks(DType::f32, {heads}, {0, 0, 0, 0});
     ops::attention_forward(stream(), out, lse, qkv, options);
-    ops::attention_backward(stream(), dqkv, dout, out, lse, qkv, options);
-    return std::array{out.get(), dqkv.get(), lse.get()};
+    ops::attention_backward(stream(), dqkv, dout, out, lse, qkv, options,
+                            of_heads.empty() ? Tensor{} : dsinks.view());
+    return std::array{out.get(), dqkv.get(), dsinks.get(), lse.get()};
   };
-  const auto expected = run({});
+  for (const Tensor& of_heads : {Tensor{}, sinks.view()}) {
+    const auto expected = run({}, of_heads);
 
-  cuda_slot<& ops::cuda::cudnn_plan> = &DocumentPlan::make;
-  const auto seen = run(bounds.view());
-  cuda_slot<& ops::cuda::cudnn_plan> = nullptr;
+    cuda_slot<& ops::cuda::cudnn_plan> = &DocumentPlan::make;
+    const auto seen = run(bounds.view(), of_heads);
+    cuda_slot<& ops::cuda::cudnn_plan> = nullptr;
 
-  const double rounding = 8 * rounding_of(dtype);
-  expect_close(seen[0], expected[0], rounding, rounding);
-  expect_close(seen[1], expected[1], rounding, rounding);
-  EXPECT_NE(seen[2], expected[2]) << "own kernels ran";
+    const double rounding = 8 * rounding_of(dtype);
+    expect_close(seen[0], expected[0], rounding, rounding);
+    expect_close(seen[1], expected[1], rounding, rounding);
+    expect_close(seen[2], expected[2], rounding, 4 * rounding);
+    EXPECT_NE(seen[3], expected[3]) << "own kernels ran";
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, AttentionDocuments, testing::Values(DType::bf16, DType::f16));

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "runtime/ops/elementwise/rope.h"
+#include "runtime/ops/elementwise/rope_math.h"
 #include "runtime/ops/norm/head_norm.h"
 #include "runtime/ops/norm/row_norm.h"
 #include "tests/ops/guarded_tensor.h"
@@ -264,8 +265,10 @@ double stretched(const ops::RopeOptions& o, double i, double pairs) {
   const auto dimension = [&](double turns) {
     return 2 * pairs * std::log(context / (turns * 2 * pi)) / (2 * std::log(o.base));
   };
-  const double low = std::max(std::floor(dimension(o.high_freq_factor)), 0.0);
-  const double high = std::min(std::ceil(dimension(o.low_freq_factor)), 2 * pairs - 1);
+  double low = dimension(o.high_freq_factor), high = dimension(o.low_freq_factor);
+  if (o.whole_pairs) low = std::floor(low), high = std::ceil(high);
+  low = std::max(low, 0.0);
+  high = std::min(high, 2 * pairs - 1);
   const double ramp = std::clamp((i - low) / (high - low), 0.0, 1.0);
   return plain / o.factor * ramp + plain * (1 - ramp);
 }
@@ -287,7 +290,16 @@ TEST_P(Rope, StretchesItsAnglesAsPublished) {
        .factor = 4,
        .low_freq_factor = 1,
        .high_freq_factor = 32,
-       .original_context = 256}};
+       .original_context = 256},
+      {.heads = 2,
+       .kv_heads = 1,
+       .base = 1e4,
+       .scaling = yarn,
+       .factor = 8,
+       .low_freq_factor = 1,
+       .high_freq_factor = 32,
+       .original_context = 512,
+       .whole_pairs = false}};
   constexpr std::int64_t length = 40, size = 32;
   const Shape shape{1, length, 4 * size};
   for (const ops::RopeOptions& options : cases) {
@@ -312,6 +324,31 @@ TEST_P(Rope, StretchesItsAnglesAsPublished) {
 
     expect_close(qkv.get(), expected, relative(), 1e-6 + relative());
   }
+}
+
+// Of gpt-oss, as transformers 5.24 computes them.
+TEST(RopeAngles, OfYarnWithFractionalPairsAreThoseOfTransformers) {
+  const ops::RopeAngles angles({.base = 150000,
+                                .scaling = ops::RopeScaling::yarn,
+                                .factor = 32,
+                                .low_freq_factor = 1,
+                                .high_freq_factor = 32,
+                                .original_context = 4096,
+                                .whole_pairs = false},
+                               32);
+
+  EXPECT_NEAR(angles.magnitude, 1.3465735902799727, 1e-12);
+  for (const auto& [pair, frequency] : {std::pair{0, 1.0},
+                                        {5, 0.155322984},
+                                        {8, 0.0508132726},
+                                        {9, 0.0317056961},
+                                        {12, 0.00679495931},
+                                        {15, 0.00105260219},
+                                        {17, 0.000129318694},
+                                        {18, 3.83088118e-05},
+                                        {25, 2.82506676e-06},
+                                        {31, 3.0235114e-07}})
+    EXPECT_NEAR(angles.frequency(pair) / frequency, 1, 1e-6) << pair;
 }
 
 // Each head of queries and keys is normalised, the values stay.

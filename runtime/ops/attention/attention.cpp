@@ -48,6 +48,7 @@ Shape check_qkv(const Operands& check, std::string_view op, const Tensor& qkv,
                     bounds.count());
     check.is("document_bounds", bounds, DType::i32, Shape{bounds.count()});
   }
+  if (!options.sinks.empty()) check.is("sinks", options.sinks, DType::f32, Shape{heads});
   return Shape{qkv.shape[0], qkv.shape[1], qkv.shape[2] / (heads + 2 * kv_heads) * heads};
 }
 
@@ -70,23 +71,32 @@ int offset_kernels(const Tensor& qkv, const AttentionOptions& options) {
   return qkv.dtype != DType::f32 && !options.document_bounds.empty() ? 1 : 0;
 }
 
+// In 16 bits sinks are a pass of their own, after cuDNN's.
 Passes forward_passes(const Tensor& out, const Tensor& lse, const Tensor& qkv,
                       const AttentionOptions& options) {
-  return reads(qkv, options.document_starts)
+  const bool joins = qkv.dtype != DType::f32 && !options.sinks.empty();
+  return reads(qkv, options.document_starts, options.sinks)
       .writes(out, lse)
-      .kernels(1 + offset_kernels(qkv, options))
+      .reads_if(joins, out, lse)
+      .writes_if(joins, out, lse)
+      .kernels(1 + offset_kernels(qkv, options) + (joins ? 1 : 0))
       .flops(forward_flops(qkv, options), head_size(qkv, options));
 }
 
 // Backward recomputes scores, then does four products for forward's two. In f32 our own kernels:
 // row sums of dout * out, then a pass for keys and values and one for queries. Otherwise like
-// cuDNN: one pass, beside which dq is summed in f32 and rounded.
+// cuDNN: one pass, beside which dq is summed in f32 and rounded, and row sums again for sinks.
 Passes backward_passes(const Tensor& dqkv, const Tensor& dout, const Tensor& out, const Tensor& lse,
-                       const Tensor& qkv, const AttentionOptions& options) {
-  Passes passes = reads(dout, out, qkv, dout, lse)
-                      .writes(dqkv)
-                      .flops(2.5 * forward_flops(qkv, options), head_size(qkv, options))
-                      .kernels(3 + offset_kernels(qkv, options));
+                       const Tensor& qkv, const AttentionOptions& options, const Tensor& dsinks) {
+  const bool again = qkv.dtype != DType::f32 && !dsinks.empty();
+  Passes passes =
+      reads(dout, out, qkv, dout, lse)
+          .writes(dqkv)
+          .flops(2.5 * forward_flops(qkv, options), head_size(qkv, options))
+          .reads_if(!dsinks.empty(), lse, options.sinks)
+          .reads_if(again, dout, out)
+          .updates(dsinks)
+          .kernels(3 + offset_kernels(qkv, options) + (dsinks.empty() ? 0 : 1) + (again ? 1 : 0));
   if (qkv.dtype == DType::f32)
     return std::move(passes).reads(qkv, dout, lse, options.document_starts);
   const double sums = static_cast<double>(out.count()) * sizeof(float);
@@ -110,7 +120,8 @@ void attention_forward(Stream& stream, const Tensor& out, const Tensor& lse, con
 }
 
 void attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout, const Tensor& out,
-                        const Tensor& lse, const Tensor& qkv, const AttentionOptions& options) {
+                        const Tensor& lse, const Tensor& qkv, const AttentionOptions& options,
+                        const Tensor& dsinks) {
   constexpr std::string_view op = "attention_backward";
   const Operands check(op);
   const Shape out_shape = check_qkv(check, op, qkv, options);
@@ -122,8 +133,14 @@ void attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout, 
   check.disjoint("dqkv", dqkv, "dout", dout);
   check.disjoint("dqkv", dqkv, "out", out);
   check.disjoint("dqkv", dqkv, "lse", lse);
-  TRIREME_DISPATCH(stream, attention_backward, backward_passes(dqkv, dout, out, lse, qkv, options),
-                   dqkv, dout, out, lse, qkv, options);
+  if (!dsinks.empty()) {
+    check.is("dsinks", dsinks, DType::f32, Shape{options.heads});
+    check.present("sinks", options.sinks);
+    check.disjoint("dsinks", dsinks, "sinks", options.sinks);
+  }
+  TRIREME_DISPATCH(stream, attention_backward,
+                   backward_passes(dqkv, dout, out, lse, qkv, options, dsinks), dqkv, dout, out,
+                   lse, qkv, options, dsinks);
 }
 
 void attention_cached_forward(Stream& stream, const Tensor& out, const Tensor& keys,

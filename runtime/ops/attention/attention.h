@@ -2,6 +2,7 @@
 // Fused self-attention over a packed projection, blocked with an online softmax (Dao et al.,
 // FlashAttention, 2022): keeps no T x T matrix; backward recomputes probabilities from the
 // log-sum-exp. Several query heads may share a key and value head (Ainslie et al., GQA, 2023).
+// Sinks (Xiao et al., 2023; learned as in gpt-oss, 2025) let a head attend to nothing.
 #pragma once
 
 #include <string>
@@ -27,6 +28,9 @@ struct AttentionOptions {
   // the contents of lse are known to attention_backward alone, which needs them too. Absent: on a
   // GPU our own kernels.
   Tensor document_bounds{};
+  // (heads) f32: of each query head, the score of a further key, whose value is zero, that all its
+  // queries attend to; lse includes it. Neither scaled nor capped. Absent: no such keys.
+  Tensor sinks{};
 };
 
 // What cuDNN's backward takes for qkv(B, T, ...) of heads of `size`, from the shape alone, on this
@@ -44,9 +48,11 @@ struct AttentionOptions {
 void attention_forward(Stream& stream, const Tensor& out, const Tensor& lse, const Tensor& qkv,
                        const AttentionOptions& options);
 
-// dqkv, shaped like qkv, is overwritten.
+// dqkv, shaped like qkv, is overwritten. To dsinks (heads) f32, of the options' sinks, one sum over
+// all positions is added, in an order that depends on B and T alone; absent: it is not computed.
 void attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout, const Tensor& out,
-                        const Tensor& lse, const Tensor& qkv, const AttentionOptions& options);
+                        const Tensor& lse, const Tensor& qkv, const AttentionOptions& options,
+                        const Tensor& dsinks = {});
 
 // Incremental attention: new rows qkv(B, R, (heads + 2 kv_heads) * D), packed as above, attend to
 // caches of earlier keys and values (B, capacity, kv_heads * D). In sample b the first spans[b][1]

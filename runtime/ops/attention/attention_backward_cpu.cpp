@@ -3,7 +3,8 @@
 //   dV = P^T dO;  dS = P * (dO V^T - delta);  dQ = scale dS K;  dK = scale dS^T Q.
 // A soft cap multiplies dS by its slope, 1 - (capped score / cap)^2. Blocks of keys are the outer
 // loop, so dK and dV of a head are complete after one pass over the queries; dQ grows over the
-// blocks of keys in a fixed order. dK and dV of a group grow over its heads in their order.
+// blocks of keys in a fixed order. dK and dV of a group grow over its heads in their order. A sink
+// is a key with V = 0: its gradient is the sum of P * -delta over the queries.
 #include <cmath>
 
 #include "runtime/device/cpu/cpu_stream.h"
@@ -62,6 +63,7 @@ struct Workspace {
   float* value_gradient;  // (key_rows, stride)
   float* scores;          // (query_block, score_stride)
   float* score_slopes;    // (query_block, score_stride)
+  float* sink_sums;       // (heads)
   std::int64_t stride;
   std::int64_t key_rows;  // one block of keys, or all keys if heads share them
 
@@ -82,7 +84,8 @@ struct Workspace {
                                    key_rows * stride,
                                    key_rows * stride,
                                    query_block * score_stride,
-                                   query_block * score_stride};
+                                   query_block * score_stride,
+                                   sizes.heads};
     std::int64_t total = 0;
     for (const std::int64_t count : counts)
       total += round_up(count, 16);
@@ -104,6 +107,7 @@ struct Workspace {
     value_gradient = take();
     scores = take();
     score_slopes = take();
+    sink_sums = take();
   }
 };
 
@@ -114,6 +118,7 @@ struct Backward {
   const T* out;
   const float* lse;
   const T* qkv;
+  float* dsinks;  // may be null
   AttentionSizes sizes;
 
   // Packs everything that belongs to queries, once per head.
@@ -196,6 +201,15 @@ struct Backward {
     }
   }
 
+  // Of a sample.
+  [[nodiscard]] float sink_gradient(const Workspace& w, std::int64_t head) const {
+    const float sink = sizes.sink(head) * log2_e;
+    double sum = 0;
+    for (std::int64_t row = 0; row < sizes.length; ++row)
+      sum -= static_cast<double>(fast_exp2(sink - w.log2_sum[row]) * w.delta[row]);
+    return static_cast<float>(sum);
+  }
+
   void head(const Workspace& w, std::int64_t sample, std::int64_t head) const {
     const std::int64_t length = sizes.length, group = sizes.group(), key_head = head / group;
     const HeadRows<const T> keys = sizes.keys(qkv, sample, key_head);
@@ -227,26 +241,35 @@ struct Backward {
 
   void operator()() const {
     const Workspace w(sizes);
+    std::fill_n(w.sink_sums, sizes.heads, 0.0F);
     for (std::int64_t sample = 0; sample < sizes.batch; ++sample) {
       Backward here = *this;
       here.sizes.choose(sample);
-      for (std::int64_t index = 0; index < sizes.heads; ++index)
+      for (std::int64_t index = 0; index < sizes.heads; ++index) {
         here.head(w, sample, index);
+        if (dsinks != nullptr) w.sink_sums[index] += sink_gradient(w, index);
+      }
     }
+    for (std::int64_t index = 0; dsinks != nullptr && index < sizes.heads; ++index)
+      dsinks[index] += w.sink_sums[index];
   }
 };
 
 }  // namespace
 
 void attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout, const Tensor& out,
-                        const Tensor& lse, const Tensor& qkv, const AttentionOptions& options) {
+                        const Tensor& lse, const Tensor& qkv, const AttentionOptions& options,
+                        const Tensor& dsinks) {
   if (qkv.count() == 0) return;
   visit_compute_dtype(qkv.dtype, [&](auto type) {
     using T = decltype(type);
-    enqueue(
-        stream,
-        Backward<T>{
-            dqkv.as<T>(), dout.as<T>(), out.as<T>(), lse.as<float>(), qkv.as<T>(), {qkv, options}});
+    enqueue(stream, Backward<T>{dqkv.as<T>(),
+                                dout.as<T>(),
+                                out.as<T>(),
+                                lse.as<float>(),
+                                qkv.as<T>(),
+                                dsinks.empty() ? nullptr : dsinks.as<float>(),
+                                {qkv, options}});
   });
 }
 

@@ -8,6 +8,8 @@
 namespace trireme::ops::cuda {
 namespace {
 
+constexpr int sink_threads = 256;
+
 template <int padded>
 inline constexpr int backward_rows = padded == 256 ? 1 : 2;
 
@@ -29,10 +31,21 @@ __global__ void delta_kernel(float* delta, const T* dout, const T* out, Attentio
   for (std::int64_t d = lane; d < sizes.size; d += warp_size)
     sum += load(dout[item * sizes.size + d]) * load(out[item * sizes.size + d]);
   sum = warp_reduce(sum, Sum{});
-  const std::int64_t head = item % sizes.heads, row = item / sizes.heads;
-  if (lane == 0) {
-    delta[(row / sizes.length * sizes.heads + head) * sizes.length + row % sizes.length] = sum;
+  if (lane == 0) delta[sizes.lse_at(item / sizes.heads, item % sizes.heads)] = sum;
+}
+
+// dsinks(H) -= sum over (B, T) of a sink's weight times delta. One block per head.
+__global__ void __launch_bounds__(sink_threads)
+    sinks_kernel(float* dsinks, const float* lse, const float* delta, AttentionSizes sizes,
+                 bool by_position) {
+  const std::int64_t head = blockIdx.x, rows = sizes.batch * sizes.length;
+  float sum = 0.0F;
+  for (std::int64_t row = threadIdx.x; row < rows; row += sink_threads) {
+    sum += expf(sizes.sink(head) - lse[sizes.lse_at(row, head, by_position)]) *
+           delta[sizes.lse_at(row, head)];
   }
+  sum = block_reduce<sink_threads>(sum, 0.0F, Sum{});
+  if (threadIdx.x == 0) dsinks[head] -= sum;
 }
 
 template <typename T>
@@ -145,22 +158,44 @@ __global__ void __launch_bounds__(tile_threads, 1) attention_backward_kernel(Bac
   }
 }
 
+// In the stream's scratch, (B, H, T).
+float* launch_delta(Stream& stream, const Tensor& dout, const Tensor& out,
+                    const AttentionSizes& sizes) {
+  constexpr int threads = 256;
+  const std::int64_t count = sizes.batch * sizes.length * sizes.heads;
+  auto* const delta = reinterpret_cast<float*>(
+      CudaStream::of(stream).scratch(static_cast<std::size_t>(count) * sizeof(float)));
+  visit_compute_dtype(dout.dtype, [&](auto type) {
+    using T = decltype(type);
+    trireme::cuda::launch(
+        stream, {.blocks = trireme::cuda::ceil_div(count, threads / warp_size), .threads = threads},
+        delta_kernel<T>, delta, dout.as<T>(), out.as<T>(), sizes);
+  });
+  return delta;
+}
+
+void launch_sinks(Stream& stream, const Tensor& dsinks, const Tensor& lse, const float* delta,
+                  const AttentionSizes& sizes, bool by_position) {
+  trireme::cuda::launch(stream, {.blocks = sizes.heads, .threads = sink_threads}, sinks_kernel,
+                        dsinks.as<float>(), lse.as<float>(), delta, sizes, by_position);
+}
+
 }  // namespace
+
+void add_sink_gradients(Stream& stream, const Tensor& dsinks, const Tensor& dout, const Tensor& out,
+                        const Tensor& lse, const AttentionSizes& sizes, bool by_position) {
+  launch_sinks(stream, dsinks, lse, launch_delta(stream, dout, out, sizes), sizes, by_position);
+}
 
 void simt_attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout,
                              const Tensor& out, const Tensor& lse, const Tensor& qkv,
-                             const AttentionOptions& options) {
+                             const AttentionOptions& options, const Tensor& dsinks) {
   if (qkv.count() == 0) return;
   const AttentionSizes sizes(qkv, options);
-  auto* const delta = reinterpret_cast<float*>(
-      CudaStream::of(stream).scratch(static_cast<std::size_t>(lse.count()) * sizeof(float)));
+  const float* const delta = launch_delta(stream, dout, out, sizes);
+  if (!dsinks.empty()) launch_sinks(stream, dsinks, lse, delta, sizes, /*by_position=*/false);
   visit_compute_dtype(qkv.dtype, [&](auto type) {
     using T = decltype(type);
-    constexpr int threads = 256;
-    trireme::cuda::launch(
-        stream,
-        {.blocks = trireme::cuda::ceil_div(lse.count(), threads / warp_size), .threads = threads},
-        delta_kernel<T>, delta, dout.as<T>(), out.as<T>(), sizes);
     const Backward<T> backward{dqkv.as<T>(), dout.as<T>(), lse.as<float>(),
                                delta,        qkv.as<T>(),  sizes};
     with_padded_size(sizes.size, [&](auto padded) {

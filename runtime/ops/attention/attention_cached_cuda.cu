@@ -108,12 +108,13 @@ __global__ void __launch_bounds__(cached_threads)
   for (int e = 0; e < elements; ++e)
     partial[warp][lane + warp_size * e] = softmax.sums[e];
   __syncthreads();
-  float top = -INFINITY;
+  const float sink = sizes.sink(head);
+  float top = sink;
 #pragma unroll
   for (int w = 0; w < cached_warps; ++w)
     top = fmaxf(top, tops[w]);
   for (int column = static_cast<int>(threadIdx.x); column < size; column += cached_threads) {
-    float total = 0.0F, value = 0.0F;
+    float total = sink == -INFINITY ? 0.0F : expf(sink - top), value = 0.0F;
 #pragma unroll
     for (int w = 0; w < cached_warps; ++w) {
       if (totals[w] == 0.0F) continue;  // it had no keys

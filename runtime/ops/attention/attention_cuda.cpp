@@ -92,20 +92,24 @@ void attention_forward(Stream& stream, const Tensor& out, const Tensor& lse, con
   const auto [q, k, v] = parts_of(qkv, sizes);
   run(stream, *plan, sizes, options, /*given=*/{}, q, k, v, static_cast<void*>(out.data),
       static_cast<void*>(lse.data));
+  if (sizes.sinks != nullptr) join_sinks(stream, out, lse, sizes, documents_of(options) > 0);
 }
 
 void attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout, const Tensor& out,
-                        const Tensor& lse, const Tensor& qkv, const AttentionOptions& options) {
+                        const Tensor& lse, const Tensor& qkv, const AttentionOptions& options,
+                        const Tensor& dsinks) {
   const AttentionSizes sizes(qkv, options);
   const CudnnPlan* const plan = plan_for(stream, Pass::backward, qkv, sizes, documents_of(options));
   if (plan == nullptr) {
-    simt_attention_backward(stream, dqkv, dout, out, lse, qkv, options);
+    simt_attention_backward(stream, dqkv, dout, out, lse, qkv, options, dsinks);
     return;
   }
   const auto [q, k, v] = parts_of(qkv, sizes);
   const auto [dq, dk, dv] = parts_of(dqkv, sizes);
   run(stream, *plan, sizes, options, options.workspace, q, k, v, static_cast<void*>(out.data),
       static_cast<void*>(lse.data), static_cast<void*>(dout.data), dq, dk, dv);
+  if (!dsinks.empty())
+    add_sink_gradients(stream, dsinks, dout, out, lse, sizes, documents_of(options) > 0);
 }
 
 TRIREME_CUDA_PROVIDES(ops, attention_forward);

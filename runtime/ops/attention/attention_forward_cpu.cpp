@@ -24,7 +24,7 @@ struct Forward {
           forward.pack(sizes.keys(qkv, sample, head / group),
                        sizes.values(qkv, sample, head / group), 0);
         }
-        forward.run(sizes.result(out, sample, head),
+        forward.run(head, sizes.result(out, sample, head),
                     lse + (sample * sizes.heads + head) * sizes.length,
                     sizes.queries(qkv, sample, head), 0);
       }
@@ -68,7 +68,7 @@ struct CachedForward {
         forward.pack({all_keys.data + shift, all_keys.stride},
                      {all_values.data + shift, all_values.stride}, first);
       }
-      forward.run(sizes.result(out, sample, head).from(first), nullptr,
+      forward.run(head, sizes.result(out, sample, head).from(first), nullptr,
                   sizes.queries(qkv, sample, head).from(first), first);
     }
   }

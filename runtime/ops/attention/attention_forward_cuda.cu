@@ -41,10 +41,11 @@ __global__ void __launch_bounds__(tile_threads)
   load_tile<rows, padded>(queries, sizes.queries(qkv, sample, head), query, length, size);
   HeadSums<R, padded> sums = {};
   float top[R], sum[R];
+  const float sink = sizes.sink(head);  // the first key, whose value is zero
 #pragma unroll
   for (int i = 0; i < R; ++i) {
-    top[i] = -INFINITY;
-    sum[i] = 0.0F;
+    top[i] = sink / sizes.score_scale;
+    sum[i] = sink == -INFINITY ? 0.0F : 1.0F;
   }
   const std::int64_t end = sizes.end_of_keys(query + rows - 1);
   for (std::int64_t key = sizes.first_key(query) / rows * rows; key < end; key += rows) {
@@ -110,7 +111,37 @@ __global__ void document_places_kernel(DocumentPlaces places, std::int64_t count
   if (at <= count) places.fill(at, count, bounds, sizes.heads, sizes.kv_heads, sizes.size);
 }
 
+// A warp per row of a head.
+template <typename T>
+__global__ void join_sinks_kernel(T* out, float* lse, AttentionSizes sizes, bool by_position) {
+  const std::int64_t item =
+      (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / warp_size;  // (B, T, H)
+  if (item >= sizes.batch * sizes.length * sizes.heads) return;
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+  const std::int64_t head = item % sizes.heads;
+  float* const kept = lse + sizes.lse_at(item / sizes.heads, head, by_position);
+  const float before = *kept, sink = sizes.sink(head);
+  const float after = fmaxf(before, sink) + log1pf(expf(-fabsf(before - sink)));
+  const float share = expf(before - after);
+  for (std::int64_t d = lane; d < sizes.size; d += warp_size)
+    store(out[item * sizes.size + d], load(out[item * sizes.size + d]) * share);
+  __syncwarp();  // all lanes have read it
+  if (lane == 0) *kept = after;
+}
+
 }  // namespace
+
+void join_sinks(Stream& stream, const Tensor& out, const Tensor& lse, const AttentionSizes& sizes,
+                bool by_position) {
+  constexpr int threads = 256;
+  visit_compute_dtype(out.dtype, [&](auto type) {
+    using T = decltype(type);
+    trireme::cuda::launch(
+        stream,
+        {.blocks = trireme::cuda::ceil_div(lse.count(), threads / warp_size), .threads = threads},
+        join_sinks_kernel<T>, out.as<T>(), lse.as<float>(), sizes, by_position);
+  });
+}
 
 DocumentPlaces document_places(Stream& stream, const Tensor& bounds, const AttentionSizes& sizes,
                                std::byte* memory) {

@@ -19,9 +19,10 @@ struct Softmax {
   float top[query_block];
   float sum[query_block];
 
-  void reset() {
-    std::fill_n(top, query_block, -std::numeric_limits<float>::infinity());
-    std::fill_n(sum, query_block, 0.0F);
+  // `sink`: the score of a key before all others, whose value is zero.
+  void reset(float sink) {
+    std::fill_n(top, query_block, sink);
+    std::fill_n(sum, query_block, sink == -INFINITY ? 0.0F : 1.0F);
   }
 };
 
@@ -67,14 +68,14 @@ class HeadForward {
     pack_panels(w_.values, values, sizes_.length, sizes_.size, first);
   }
 
-  // The outputs of queries [first_query, sizes.length); lse may be null.
-  void run(const HeadRows<T>& out, float* lse, const HeadRows<const T>& queries,
+  // The outputs of queries [first_query, sizes.length) of a head; lse may be null.
+  void run(std::int64_t head, const HeadRows<T>& out, float* lse, const HeadRows<const T>& queries,
            std::int64_t first_query) const {
     for (std::int64_t query = first_query; query < sizes_.length; query += query_block) {
       const std::int64_t count = std::min(query_block, sizes_.length - query);
       pack_left(w_.queries, queries, query, count, round_up(count, tile_rows), sizes_.size);
       Softmax softmax;
-      softmax.reset();
+      softmax.reset(sizes_.sink(head) / sizes_.score_scale);
       const std::int64_t end = sizes_.end_of_keys(query + count - 1);
       for (std::int64_t key = first_block(query); key < end; key += key_block)
         step({sizes_, query, count, key, std::min(key_block, sizes_.length - key)}, softmax);

@@ -11,7 +11,15 @@ void simt_attention_forward(Stream& stream, const Tensor& out, const Tensor& lse
                             const AttentionOptions& options);
 void simt_attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout,
                              const Tensor& out, const Tensor& lse, const Tensor& qkv,
-                             const AttentionOptions& options);
+                             const AttentionOptions& options, const Tensor& dsinks);
+
+// The work of sinks beside cuDNN's plans. Forward: out and lse of attention without them become
+// those with. Backward needs no more than that lse, but for their gradients: dsinks is added to.
+// by_position: lse is (B * T, heads), as plans of documents have it.
+void join_sinks(Stream& stream, const Tensor& out, const Tensor& lse, const AttentionSizes& sizes,
+                bool by_position);
+void add_sink_gradients(Stream& stream, const Tensor& dsinks, const Tensor& dout, const Tensor& out,
+                        const Tensor& lse, const AttentionSizes& sizes, bool by_position);
 
 // Of documents by their bounds. `memory`: 8-byte aligned, of document_places_bytes().
 [[nodiscard]] DocumentPlaces document_places(Stream& stream, const Tensor& bounds,

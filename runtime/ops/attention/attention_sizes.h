@@ -57,6 +57,7 @@ struct AttentionSizes {
   float scale;                 // of the products
   float score_scale;           // of the softmax's input: `scale`, or 1 after a soft cap
   const std::int32_t* starts;  // of documents: of all samples, then of the chosen one; may be null
+  const float* sinks;          // (heads), may be null
 
   AttentionSizes(const Tensor& qkv, const AttentionOptions& options)
       : batch(qkv.shape[0]),
@@ -71,7 +72,13 @@ struct AttentionSizes {
                                                    : 1.0 / std::sqrt(static_cast<double>(size)))),
         score_scale(soft_cap > 0 ? 1.0F : scale),
         starts(options.document_starts.empty() ? nullptr
-                                               : options.document_starts.as<std::int32_t>()) {}
+                                               : options.document_starts.as<std::int32_t>()),
+        sinks(options.sinks.empty() ? nullptr : options.sinks.as<float>()) {}
+
+  // The head's sink in the softmax's input; minus infinity: none.
+  [[nodiscard]] TRIREME_HOST_DEVICE float sink(std::int64_t head) const {
+    return sinks == nullptr ? -INFINITY : sinks[head];
+  }
 
   // Selects this sample for later calls; call it once.
   TRIREME_HOST_DEVICE void choose(std::int64_t sample) {
@@ -103,6 +110,13 @@ struct AttentionSizes {
                                                        std::int64_t head) const {
     const std::int64_t stride = heads * size;
     return {out + sample * length * stride + head * size, stride};
+  }
+
+  // Index into lse of a row of (B * T).
+  [[nodiscard]] TRIREME_HOST_DEVICE std::int64_t lse_at(std::int64_t row, std::int64_t head,
+                                                        bool by_position = false) const {
+    if (by_position) return row * heads + head;
+    return (row / length * heads + head) * length + row % length;
   }
 
   // A query attends to keys [first_key(query), end_of_keys(query)). Both are non-decreasing;

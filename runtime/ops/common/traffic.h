@@ -59,6 +59,15 @@ class Passes {
     total_.smallest = static_cast<double>(std::min({m, n, k}));
     return std::move(*this);
   }
+  // Of m rows in `groups`, each with a matrix of its own.
+  Passes&& multiplies_groups(std::int64_t groups, std::int64_t m, std::int64_t n,
+                             std::int64_t k) && {
+    auto&& all = std::move(*this).multiplies(m, n, k);
+    all.total_.smallest =
+        std::min(all.total_.smallest,
+                 static_cast<double>(m) / static_cast<double>(std::max<std::int64_t>(groups, 1)));
+    return std::move(all);
+  }
   // The number of kernels, if not one; tests/launch/emulated/kernel_counts_test.cpp compares it
   // with the launches.
   Passes&& kernels(int count) && {

@@ -47,6 +47,9 @@ void check_backward(const Operands& check, const Tensor& dx, const Tensor& dy,
   check.same_or_disjoint("dx", dx, name, saved);
 }
 
+void check_plain(std::string_view op, ActivationKind kind) {
+  TRIREME_EXPECTS(kind != ActivationKind::clamped_swiglu, "{}: clamped_swiglu without values", op);
+}
 void check_slope(std::string_view op, float slope) {
   TRIREME_EXPECTS(slope >= 0.0F, "{}: a slope of {}, expected 0 or more", op, slope);
 }
@@ -60,6 +63,7 @@ void activation_forward(Stream& stream, const Tensor& y, const Tensor& x, Activa
                         const Tensor& amax) {
   const Operands check("activation_forward");
   check_forward(check, y, x);
+  check_plain("activation_forward", kind);
   check.largest_magnitude(amax, "y", y);
   TRIREME_DISPATCH(stream, activation_forward, reads(x).writes(y, amax), y, x, kind, amax);
 }
@@ -68,6 +72,7 @@ void activation_backward(Stream& stream, const Tensor& dx, const Tensor& dy, con
                          ActivationKind kind, const Tensor& amax) {
   const Operands check("activation_backward");
   check_backward(check, dx, dy, "x", x);
+  check_plain("activation_backward", kind);
   check.largest_magnitude(amax, "dx", dx);
   TRIREME_DISPATCH(stream, activation_backward, reads(dy, x).writes(dx, amax), dx, dy, x, kind,
                    amax);

@@ -4,7 +4,7 @@
 // `amax` (1) u32 receives the result's largest magnitude for quantize_fp8; may be absent.
 //
 // To add a kind: a value here, its functor and its case in activation_math.h, its names in
-// models/transformer/activation_names.h.
+// models/transformer/activation_names.h, unless it is only gated.
 #pragma once
 
 #include "runtime/device/device.h"
@@ -15,7 +15,10 @@ enum class ActivationKind : std::uint8_t {
   gelu_tanh,   // GELU (Hendrycks & Gimpel, 2016), tanh approximation: GPT-2
   gelu_exact,  // x Phi(x), Phi the normal CDF: BERT, ViT
   silu,        // x / (1 + e^-x) (Elfwing et al., 2017)
-  relu2        // max(x, 0)^2 (So et al., 2021): Nemotron, nanochat
+  relu2,       // max(x, 0)^2 (So et al., 2021): Nemotron, nanochat
+  // Only gated, with limits (gpt-oss, 2025): of g = min(gate, 7) and v = value within -7 and 7,
+  // g / (1 + e^-1.702 g) (v + 1).
+  clamped_swiglu
 };
 
 // y = f(x), element-wise.
@@ -27,7 +30,8 @@ void activation_backward(Stream& stream, const Tensor& dx, const Tensor& dy, con
                          ActivationKind kind, const Tensor& amax = {});
 
 // Gated linear units (Shazeer, 2020) on a packed projection: a row of x(..., 2F) holds F gates,
-// then F values. y(..., F) = f(gate) * value: SwiGLU with silu, GeGLU with gelu_tanh.
+// then F values. y(..., F) = f(gate) * value: SwiGLU with silu, GeGLU with gelu_tanh. At a kink of
+// clamped_swiglu backward takes the slope inside.
 void gated_forward(Stream& stream, const Tensor& y, const Tensor& x, ActivationKind kind,
                    const Tensor& amax = {});
 

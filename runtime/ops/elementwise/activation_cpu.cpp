@@ -75,7 +75,9 @@ template <typename F, typename T>
 void forward_gated(T* to, const T* gates, const T* values, std::int64_t columns) {
   each_pair(columns, [=](std::int64_t i, std::int64_t n) {
     const VectorPair gate = load_some(gates + i, n), value = load_some(values + i, n);
-    store_some(to + i, {F::value(gate.first) * value.first, F::value(gate.second) * value.second},
+    store_some(to + i,
+               {F::value(gate.first) * F::factor(value.first),
+                F::value(gate.second) * F::factor(value.second)},
                n);
   });
 }
@@ -87,11 +89,13 @@ void backward_gated(T* dgates, T* dvalues, const T* dy, const T* gates, const T*
     const VectorPair slope = load_some(dy + i, n);
     const VectorPair gate = load_some(gates + i, n), value = load_some(values + i, n);
     store_some(dgates + i,
-               {slope.first * value.first * F::slope(gate.first),
-                slope.second * value.second * F::slope(gate.second)},
+               {slope.first * F::factor(value.first) * F::slope(gate.first),
+                slope.second * F::factor(value.second) * F::slope(gate.second)},
                n);
     store_some(dvalues + i,
-               {F::times(slope.first, gate.first), F::times(slope.second, gate.second)}, n);
+               {F::of_value(F::times(slope.first, gate.first), value.first),
+                F::of_value(F::times(slope.second, gate.second), value.second)},
+               n);
   });
 }
 

@@ -42,7 +42,7 @@ __global__ void gated_forward_kernel(T* y, const T* x, RowPacks packs, std::int6
     const auto value = row_pack<aligned>(gates + columns, column, columns);
 #pragma unroll
     for (int j = 0; j < pack_width<T>; ++j) {
-      store(gate[j], F::value(load(gate[j])) * load(value[j]));
+      store(gate[j], F::value(load(gate[j])) * F::factor(load(value[j])));
     }
     store_row_pack<aligned>(y + row * columns, column, columns, gate);
     if constexpr (measured) seen.see(gate);
@@ -62,9 +62,9 @@ __global__ void gated_backward_kernel(T* dx, const T* dy, const T* x, RowPacks p
     auto value = row_pack<aligned>(gates + columns, column, columns);
 #pragma unroll
     for (int j = 0; j < pack_width<T>; ++j) {
-      const float g = load(gate[j]), dy_j = load(slope[j]);
-      const float dgate = dy_j * load(value[j]) * F::slope(g);
-      store(value[j], F::times(dy_j, g));
+      const float g = load(gate[j]), v = load(value[j]), dy_j = load(slope[j]);
+      const float dgate = dy_j * F::factor(v) * F::slope(g);
+      store(value[j], F::of_value(F::times(dy_j, g), v));
       store(gate[j], dgate);
     }
     T* const out = dx + 2 * row * columns;

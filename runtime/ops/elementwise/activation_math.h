@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each activation as a functor for all back ends, private to this room: value(x) = f(x), slope(x) =
-// f'(x), times(v, x) = v f(x).
+// f'(x), times(v, x) = v f(x). Of a gated unit f(gate) is multiplied by factor(value), and
+// of_value(gradient, value) takes the gradient by the factor to that by the value.
 //
 // GELU's tanh form as a logistic: 0.5 x (1 + tanh(u)) = x / (1 + e^-2u), u = k (x + 0.044715 x^3),
 // which keeps relative precision where the tanh approaches -1.
@@ -18,8 +19,17 @@
 
 namespace trireme::ops {
 
+// Values of a gated unit are factors themselves.
+template <typename V>
+struct PlainValues {
+  [[gnu::always_inline]] TRIREME_HOST_DEVICE static V factor(V value) { return value; }
+  [[gnu::always_inline]] TRIREME_HOST_DEVICE static V of_value(V gradient, V /*value*/) {
+    return gradient;
+  }
+};
+
 template <typename Math, typename V = typename Math::Value>
-struct GeluTanh {
+struct GeluTanh : PlainValues<V> {
   static constexpr float two_k = 1.5957691216F;  // 2 sqrt(2 / pi)
   static constexpr float cubic = 0.044715F;
 
@@ -44,7 +54,7 @@ struct GeluTanh {
 };
 
 template <typename Math, typename V = typename Math::Value>
-struct GeluExact {
+struct GeluExact : PlainValues<V> {
   [[gnu::always_inline]] TRIREME_HOST_DEVICE static V value(V x) {
     const V positive = Math::maximum(0.0F, x);
     const V size = limited(2.0F * positive - x);
@@ -86,7 +96,7 @@ struct GeluExact {
 };
 
 template <typename Math, typename V = typename Math::Value>
-struct Silu {
+struct Silu : PlainValues<V> {
   [[gnu::always_inline]] TRIREME_HOST_DEVICE static V value(V x) {
     return x / (1.0F + Math::exp(-x));
   }
@@ -102,7 +112,7 @@ struct Silu {
 };
 
 template <typename Math, typename V = typename Math::Value>
-struct Relu2 {
+struct Relu2 : PlainValues<V> {
   [[gnu::always_inline]] TRIREME_HOST_DEVICE static V value(V x) {
     const V positive = Math::maximum(0.0F, x);
     return positive * positive;
@@ -112,6 +122,32 @@ struct Relu2 {
   }
   [[gnu::always_inline]] TRIREME_HOST_DEVICE static V slope(V x) {
     return 2.0F * Math::maximum(0.0F, x);
+  }
+};
+
+// Where a limit cuts, derivatives are zero; at the limit itself they are not.
+template <typename Math, typename V = typename Math::Value>
+struct ClampedSwiglu {
+  static constexpr float alpha = 1.702F, limit = 7.0F;
+
+  [[gnu::always_inline]] TRIREME_HOST_DEVICE static V value(V x) {
+    const V gate = Math::minimum(limit, x);
+    return gate / (1.0F + Math::exp(-alpha * gate));
+  }
+  [[gnu::always_inline]] TRIREME_HOST_DEVICE static V times(V factor, V x) {
+    return factor * value(x);
+  }
+  [[gnu::always_inline]] TRIREME_HOST_DEVICE static V slope(V x) {
+    const V e = Math::exp(-alpha * x);
+    const V s = 1.0F / (1.0F + e);
+    return Math::pick(limit - x, V{}, s + alpha * x * s * (e * s));
+  }
+  [[gnu::always_inline]] TRIREME_HOST_DEVICE static V factor(V value) {
+    return 1.0F + Math::maximum(-limit, Math::minimum(limit, value));
+  }
+  [[gnu::always_inline]] TRIREME_HOST_DEVICE static V of_value(V gradient, V value) {
+    const V size = 2.0F * Math::maximum(0.0F, value) - value;
+    return Math::pick(limit - size, V{}, gradient);
   }
 };
 
@@ -169,6 +205,8 @@ void visit_activation(ActivationKind kind, Action&& action) {
       return action(Silu<Math>{});
     case ActivationKind::relu2:
       return action(Relu2<Math>{});
+    case ActivationKind::clamped_swiglu:
+      return action(ClampedSwiglu<Math>{});
   }
 }
 

@@ -28,6 +28,7 @@ struct RopeOptions {
   double low_freq_factor = 1;         // llama3; YaRN's beta_slow
   double high_freq_factor = 4;        // llama3; YaRN's beta_fast
   std::int64_t original_context = 0;  // of llama3 and yarn
+  bool whole_pairs = true;            // yarn's ramp begins and ends at whole elements, outwards
   // (B, T) i32: start of each position's document in its sequence; positions count from there.
   // Absent: from the start of the sequence.
   Tensor document_starts{};

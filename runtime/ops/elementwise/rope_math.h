@@ -42,8 +42,11 @@ struct RopeAngles {
     const auto index = [&](double turns) {
       return pairs * std::log(original_context * turns_per_radian / turns) / log_base;
     };
-    begin = std::max(std::floor(index(options.high_freq_factor)), 0.0);
-    end = std::min(std::ceil(index(options.low_freq_factor)), 2 * pairs - 1);
+    begin = index(options.high_freq_factor);
+    end = index(options.low_freq_factor);
+    if (options.whole_pairs) begin = std::floor(begin), end = std::ceil(end);
+    begin = std::max(begin, 0.0);
+    end = std::min(end, 2 * pairs - 1);
     if (begin == end) end += 0.001;  // as published
   }
 

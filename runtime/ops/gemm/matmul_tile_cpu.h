@@ -32,10 +32,11 @@ struct LeftOperand {
   std::int64_t step;
 };
 
-// One tile: c (+)= a * b over `count` values of k. b advances by vectors * lanes for each k.
+// One tile: c (+)= a * b over `count` values of k. b advances by `b_row` for each k.
 template <int vectors, bool accumulate, bool unit_step>
 [[gnu::always_inline]] inline void tile_matmul(std::int64_t count, const LeftOperand& left,
-                                               const float* b, float* c, std::int64_t c_row) {
+                                               const float* b, std::int64_t b_row, float* c,
+                                               std::int64_t c_row) {
   Vector sum[tile_rows][vectors];
 #pragma GCC unroll 16
   for (int i = 0; i < tile_rows; ++i) {
@@ -60,7 +61,7 @@ template <int vectors, bool accumulate, bool unit_step>
         sum[i][j] += value * right[j];
     }
     a += step;
-    b += vectors * lanes;
+    b += b_row;
   }
 #pragma GCC unroll 16
   for (int i = 0; i < tile_rows; ++i) {
@@ -96,14 +97,14 @@ template <bool unit_step>
   static_assert(tile_vectors == 2);
   if (width == tile_columns) {
     if (accumulate) {
-      tile_matmul<2, true, unit_step>(count, left, b, c, c_row);
+      tile_matmul<2, true, unit_step>(count, left, b, 2 * lanes, c, c_row);
     } else {
-      tile_matmul<2, false, unit_step>(count, left, b, c, c_row);
+      tile_matmul<2, false, unit_step>(count, left, b, 2 * lanes, c, c_row);
     }
   } else if (accumulate) {
-    tile_matmul<1, true, unit_step>(count, left, b, c, c_row);
+    tile_matmul<1, true, unit_step>(count, left, b, 1 * lanes, c, c_row);
   } else {
-    tile_matmul<1, false, unit_step>(count, left, b, c, c_row);
+    tile_matmul<1, false, unit_step>(count, left, b, 1 * lanes, c, c_row);
   }
 }
 

@@ -36,10 +36,11 @@ __device__ void fill_along_places(Panel& panel, const At& at) {
 struct Sums {
   float values[reach][reach] = {};
 
-  __device__ void add(const Panel& rows, const Panel& columns) {
+  // The first `terms` of the panels.
+  __device__ void add(const Panel& rows, const Panel& columns, int terms = depth) {
     const int row = static_cast<int>(threadIdx.x) / side;
     const int column = static_cast<int>(threadIdx.x) % side;
-    for (int term = 0; term < depth; ++term) {
+    for (int term = 0; term < terms; ++term) {
       float a[reach], b[reach];
 #pragma unroll
       for (int i = 0; i < reach; ++i) {
@@ -52,6 +53,19 @@ struct Sums {
         for (int j = 0; j < reach; ++j)
           values[i][j] += a[i] * b[j];
       }
+    }
+  }
+
+  // Continues from at(row, column).
+  template <typename At>
+  __device__ void start(const At& at) {
+    const int row = static_cast<int>(threadIdx.x) / side;
+    const int column = static_cast<int>(threadIdx.x) % side;
+#pragma unroll
+    for (int i = 0; i < reach; ++i) {
+#pragma unroll
+      for (int j = 0; j < reach; ++j)
+        values[i][j] = at(row + side * i, column + side * j);
     }
   }
 

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/experts/grouped_linear.h"
+
+#include "runtime/device/cpu/cpu_stream.h"
+#include "runtime/ops/experts/grouped_matmul_cpu.h"
+#include "runtime/ops/experts/router.h"
+
+namespace trireme::ops::cpu {
+namespace {
+
+// visit(matrix, its rows, its first row) for each group [first, end) that has rows.
+template <typename Visit>
+void for_each_group(const std::int32_t* offsets, std::int64_t first, std::int64_t end,
+                    std::int64_t matrices, const Visit& visit) {
+  for (std::int64_t g = first; g < end; ++g) {
+    const std::int64_t row = offsets[g], rows = offsets[g + 1] - row;
+    if (rows > 0) visit(g % matrices, rows, row);
+  }
+}
+
+// The sum of products of two rows, over lanes first.
+template <typename T, typename U>
+float dot(const T* a, const U* b, std::int64_t count) {
+  Vector sums{};
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    sums += load_vector(a + i) * load_vector(b + i);
+  float rest = 0;
+  for (; i < count; ++i)
+    rest += load(a[i]) * load(b[i]);
+  return sum_of(sums) + rest;
+}
+
+template <typename T>
+void scale_row(T* row, float factor, std::int64_t count) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i)
+    store(row[i], factor * load(row[i]));
+}
+
+}  // namespace
+
+void grouped_forward(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& w,
+                     const Tensor& bias, const Tensor& offsets) {
+  visit_compute_dtype(x.dtype, [&](auto type) {
+    using T = decltype(type);
+    enqueue(stream, [y = y.as<T>(), x = x.as<T>(), w = w.as<T>(), matrices = w.shape[0],
+                     outputs = w.shape[1], inputs = w.shape[2],
+                     bias = bias.empty() ? nullptr : bias.as<float>(),
+                     offsets = offsets.as<std::int32_t>(), groups = offsets.shape[0] - 1] {
+      for_each_group(
+          offsets, 0, groups, matrices, [&](std::int64_t m, std::int64_t rows, std::int64_t row) {
+            rows_forward({rows, outputs, inputs}, y + row * outputs, x + row * inputs,
+                         w + m * outputs * inputs, bias == nullptr ? nullptr : bias + m * outputs);
+          });
+    });
+  });
+}
+
+void grouped_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
+                            const Tensor& offsets) {
+  visit_compute_dtype(dx.dtype, [&](auto type) {
+    using T = decltype(type);
+    enqueue(stream, [dx = dx.as<T>(), dy = dy.as<T>(), w = w.as<T>(), matrices = w.shape[0],
+                     outputs = w.shape[1], inputs = w.shape[2],
+                     offsets = offsets.as<std::int32_t>(), groups = offsets.shape[0] - 1] {
+      for_each_group(offsets, 0, groups, matrices,
+                     [&](std::int64_t m, std::int64_t rows, std::int64_t row) {
+                       rows_backward_input({rows, outputs, inputs}, dx + row * inputs,
+                                           dy + row * outputs, w + m * outputs * inputs, false);
+                     });
+    });
+  });
+}
+
+void grouped_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db, const Tensor& dy,
+                             const Tensor& x, const Tensor& offsets, std::int64_t first,
+                             std::int64_t count) {
+  visit_compute_dtype(x.dtype, [&](auto type) {
+    using T = decltype(type);
+    enqueue(stream, [dw = dw.as<float>(), db = db.empty() ? nullptr : db.as<float>(),
+                     dy = dy.as<T>(), x = x.as<T>(), matrices = dw.shape[0], outputs = dw.shape[1],
+                     inputs = dw.shape[2], offsets = offsets.as<std::int32_t>(), first, count] {
+      for_each_group(offsets, first, first + count, matrices,
+                     [&](std::int64_t m, std::int64_t rows, std::int64_t row) {
+                       rows_backward_weight({rows, outputs, inputs}, dw + m * outputs * inputs,
+                                            db == nullptr ? nullptr : db + m * outputs,
+                                            dy + row * outputs, x + row * inputs);
+                     });
+    });
+  });
+}
+
+void grouped_backward_slots(Stream& stream, const Tensor& dweights, const Tensor& dx,
+                            const Tensor& dy, const Tensor& x, const Tensor& weights,
+                            const Tensor& bias, const Tensor& offsets) {
+  visit_compute_dtype(x.dtype, [&](auto type) {
+    using T = decltype(type);
+    enqueue(stream, [dweights = dweights.as<float>(), dx = dx.as<T>(), dy = dy.as<T>(),
+                     x = x.as<T>(), weights = weights.as<float>(), inputs = x.shape[1],
+                     outputs = dy.shape[1], bias = bias.empty() ? nullptr : bias.as<float>(),
+                     matrices = bias.empty() ? 1 : bias.shape[0],
+                     offsets = offsets.as<std::int32_t>(), groups = offsets.shape[0] - 1] {
+      for_each_group(offsets, 0, groups, matrices,
+                     [&](std::int64_t m, std::int64_t rows, std::int64_t row) {
+                       for (std::int64_t r = row; r < row + rows; ++r) {
+                         T* const dx_row = dx + r * inputs;
+                         T* const dy_row = dy + r * outputs;
+                         const float weight = weights[r];
+                         const float of_bias =
+                             bias == nullptr ? 0.0F : dot(dy_row, bias + m * outputs, outputs);
+                         dweights[r] = dot(dx_row, x + r * inputs, inputs) + of_bias;
+                         scale_row(dx_row, weight, inputs);
+                         scale_row(dy_row, weight, outputs);
+                       }
+                     });
+    });
+  });
+}
+
+void router_logits(Stream& stream, const Tensor& logits, const Tensor& x, const Tensor& w,
+                   const Tensor& bias) {
+  const LinearSizes sizes{x.shape[0], w.shape[0], w.shape[1]};
+  visit_compute_dtype(x.dtype, [&](auto type) {
+    using T = decltype(type);
+    enqueue(stream, [sizes, logits = logits.as<float>(), x = x.as<T>(), w = w.as<float>(),
+                     bias = bias.empty() ? nullptr : bias.as<float>()] {
+      rows_forward(sizes, logits, x, w, bias);
+    });
+  });
+}
+
+void router_backward_input(Stream& stream, const Tensor& dx, const Tensor& dlogits,
+                           const Tensor& w) {
+  const LinearSizes sizes{dx.shape[0], w.shape[0], w.shape[1]};
+  visit_compute_dtype(dx.dtype, [&](auto type) {
+    using T = decltype(type);
+    enqueue(stream, [sizes, dx = dx.as<T>(), dlogits = dlogits.as<float>(), w = w.as<float>()] {
+      rows_backward_input(sizes, dx, dlogits, w, true);
+    });
+  });
+}
+
+void router_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db,
+                            const Tensor& dlogits, const Tensor& x) {
+  const LinearSizes sizes{x.shape[0], dw.shape[0], dw.shape[1]};
+  visit_compute_dtype(x.dtype, [&](auto type) {
+    using T = decltype(type);
+    enqueue(stream, [sizes, dw = dw.as<float>(), db = db.empty() ? nullptr : db.as<float>(),
+                     dlogits = dlogits.as<float>(),
+                     x = x.as<T>()] { rows_backward_weight(sizes, dw, db, dlogits, x); });
+  });
+}
+
+}  // namespace trireme::ops::cpu
