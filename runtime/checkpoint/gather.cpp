@@ -29,7 +29,8 @@ class BucketValues {
     const ParamLayout& layout = params_.layout();
     const int index = layout.bucket_of(id);
     const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(index)];
-    const Shape shape = stored_shape(layout.spec(id), layout.split());
+    const ParamSpec& spec = layout.spec(id);
+    const Shape shape = stored_shape(spec, layout.split(spec));
     const Tensor whole = whole_.view(DType::f32, Shape{bucket.count});
     if (index != cached_) fetch(bucket, whole);
     cached_ = index;
@@ -40,10 +41,11 @@ class BucketValues {
   void fetch(const Bucket& bucket, const Tensor& whole) {
     const Tensor own = owned_(bucket);
     const bool sliced = own.count() < bucket.count;
-    const Tensor here = whole.range(sliced ? own.count() * mesh_.zero().rank() : 0, own.count());
+    Communicator& group = bucket.expert ? mesh_.expert_zero() : mesh_.zero();
+    const Tensor here = whole.range(sliced ? own.count() * group.rank() : 0, own.count());
     device_.copy(comm_, here.data, own.data, own.bytes());
     comm_.synchronize();
-    if (sliced) mesh_.zero().all_gather(*host_, here, whole);
+    if (sliced) group.all_gather(*host_, here, whole);
   }
 
   Device& device_;
@@ -81,14 +83,14 @@ std::vector<WholeTensor> gather_whole(Device& device, const ProcessMesh& mesh, S
     const bool mine = stage == mesh.here().pipeline;
     TRIREME_EXPECTS(!mine || id.index >= 0, "stage {} has no parameter {}", stage, spec.name);
     const Tensor stored = mine ? values.of(id) : Tensor{};
-    TensorSplit split = layout.split();
-    const int parts = is_split(spec, split) ? shape.tensor : 1;
+    TensorSplit split = layout.split(spec);
+    const int parts = is_split(spec, split) ? split.ranks : 1;
     if (here == 0) {
       tensors.push_back({spec.name, spec.shape,
                          std::vector<float>(static_cast<std::size_t>(spec.shape.count()))});
     }
     for (int t = 0; t < parts; ++t) {
-      const int owner = rank_of(shape, {.pipeline = stage, .data = 0, .tensor = t});
+      const int owner = rank_of(shape, {.pipeline = stage, .data = 0, .tensor = 0}) + t;
       split.rank = t;
       if (here == owner && here != 0) {
         mesh.world().send(*host, stored, 0);

@@ -15,7 +15,8 @@ ParamLayout::Range piece_of(const ParamLayout& layout, const Bucket& bucket,
                             const ProcessMesh& mesh) {
   const std::int64_t held = layout.slice_count(bucket);
   // Of the ranks that hold the same, this one's number.
-  const std::int64_t shared = held < bucket.count ? mesh.shape().shard : 1;
+  const std::int64_t shared =
+      std::int64_t{layout.zero_ranks(bucket)} * (bucket.expert ? mesh.shape().expert : 1);
   const std::int64_t ranks = mesh.shape().data / shared, here = mesh.here().data / shared;
   const std::int64_t units = (held + cut_alignment - 1) / cut_alignment;
   const std::int64_t each = (units + ranks - 1) / ranks * cut_alignment;
@@ -45,11 +46,11 @@ Blocking blocking_of(const ParamSpec& spec, const TensorSplit& split) {
 }
 
 std::vector<ManifestTensor> manifest_tensors(std::span<const PlacedParam> placed,
-                                             const TensorSplit& split) {
+                                             const ParamSplits& splits) {
   std::vector<ManifestTensor> tensors;
   for (const PlacedParam& param : placed) {
     const ParamSpec& spec = param.spec;
-    tensors.push_back({spec.name, spec.shape, spec.kind, blocking_of(spec, split)});
+    tensors.push_back({spec.name, spec.shape, spec.kind, blocking_of(spec, splits.of(spec))});
   }
   return tensors;
 }
@@ -59,10 +60,10 @@ std::vector<OwnSlice> own_slices(const ParamLayout& layout, const ProcessMesh& m
   std::map<std::string_view, std::int64_t> index;
   for (std::size_t i = 0; i < tensors.size(); ++i)
     index.emplace(tensors[i].name, static_cast<std::int64_t>(i));
-  const TensorSplit& split = layout.split();
   std::vector<OwnSlice> slices;
   for (const ParamId id : layout.order()) {
     const ParamSpec& spec = layout.spec(id);
+    const TensorSplit& split = layout.split(spec);
     const bool blocked = is_split(spec, split);
     if (spec.is_copy() || (!blocked && split.rank > 0)) continue;
     const auto tensor = index.find(spec.name);

@@ -34,7 +34,7 @@ struct CheckpointValues {
 
 // The manifest's tensors: those of the whole chain, in order.
 [[nodiscard]] std::vector<ManifestTensor> manifest_tensors(std::span<const PlacedParam> placed,
-                                                           const TensorSplit& split);
+                                                           const ParamSplits& splits);
 
 // A manifest slice with its place in this rank's arenas.
 struct OwnSlice {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/comm/process_mesh.h"
 
+#include <algorithm>
+
 #include "runtime/comm/dry.h"
 
 namespace trireme {
@@ -15,6 +17,14 @@ std::optional<int> world_rank_in(const MeshShape& shape, const MeshCoordinates& 
     return rank_of(shape, {here.pipeline, here.data - in_group + rank, here.tensor});
   if (axis == "replicas")
     return rank_of(shape, {here.pipeline, in_group + rank * shape.shard, here.tensor});
+  const int set = here.data / shape.expert * shape.expert;  // the first that shares experts
+  if (axis == "experts") return rank_of(shape, {here.pipeline, set, 0}) + rank;
+  const int turn = here.data / shape.expert, in_slices = turn % shape.expert_shard();
+  const auto with_experts = [&](int number) {
+    return rank_of(shape, {here.pipeline, number * shape.expert + here.data - set, here.tensor});
+  };
+  if (axis == "expert_zero") return with_experts(turn - in_slices + rank);
+  if (axis == "expert_replicas") return with_experts(in_slices + rank * shape.expert_shard());
   if (axis == "tensor") return rank_of(shape, {here.pipeline, here.data, rank});
   if (axis == "pipeline") return rank_of(shape, {rank, here.data, here.tensor});
   if (axis == "model") return rank_of(shape, {rank / shape.tensor, here.data, rank % shape.tensor});
@@ -46,6 +56,10 @@ ProcessMesh::ProcessMesh(Communicator& world, const MeshShape& shape, const Make
   }
   TRIREME_EXPECTS(shape.shard > 0 && shape.data % shape.shard == 0,
                   "{} data ranks in ZeRO groups of {}", shape.data, shape.shard);
+  TRIREME_EXPECTS(shape.expert > 0 && shape.data % shape.expert == 0 &&
+                      (shape.shard % shape.expert == 0 || shape.expert % shape.shard == 0),
+                  "experts on {} of {} data ranks, in ZeRO groups of {}", shape.expert, shape.data,
+                  shape.shard);
   here_ = coordinates_of(shape, world.rank());
   // A group's color is the rank of its first member: this rank's coordinates with the group's axis
   // set to zero.
@@ -75,18 +89,48 @@ ProcessMesh::ProcessMesh(Communicator& world, const MeshShape& shape, const Make
     (shape.shard == 1 ? zero_ : replicas_) = make_single_communicator();
   }
   gather_ = shape.shard > 1 ? zero_group("zero.gather", CommRole::gather) : zero_;
+  experts_ = tensor_;
+  of_experts_ = {zero_, replicas_, gather_};
+  if (shape.expert == 1) return;
+  const int set = here_.data / shape.expert * shape.expert;
+  experts_ = group({here_.pipeline, set, 0}, (here_.data - set) * shape.tensor + here_.tensor,
+                   shape.expert * shape.tensor, "experts", CommRole::tensor);
+  of_experts_ = expert_groups(make);
+}
+
+// The data ranks with the same experts are every shape.expert-th, in runs of expert_shard() that
+// hold other slices.
+ProcessMesh::Groups ProcessMesh::expert_groups(const MakeGroup& make) const {
+  const int shard = shape_.expert_shard(), copies = shape_.data / shape_.expert / shard;
+  const int turn = here_.data / shape_.expert, in_slices = turn % shard;
+  const auto group = [&](int first_turn, int key, int size, const char* name,
+                         CommRole role) -> std::shared_ptr<Communicator> {
+    if (size == 1) return std::make_shared<SingleCommunicator>(name);
+    const int data = first_turn * shape_.expert + here_.data % shape_.expert;
+    return make(rank_of(shape_, {here_.pipeline, data, here_.tensor}), key, size, name, role);
+  };
+  const int first = turn - in_slices;
+  return {group(first, in_slices, shard, "expert_zero", CommRole::data),
+          group(in_slices, turn / shard, copies, "expert_replicas", CommRole::data),
+          group(first, in_slices, shard, "expert_zero.gather", CommRole::gather)};
 }
 
 std::vector<Communicator*> ProcessMesh::zero_groups() const {
   std::vector<Communicator*> groups;
-  for (Communicator* const each : {zero_.get(), replicas_.get(), gather_.get()})
-    if (each->size() > 1 && each != data_.get()) groups.push_back(each);
+  for (Communicator* const each :
+       {zero_.get(), replicas_.get(), gather_.get(), of_experts_.zero.get(),
+        of_experts_.replicas.get(), of_experts_.gather.get(), experts_.get()})
+    if (each->size() > 1 && each != data_.get() && each != tensor_.get() &&
+        std::ranges::find(groups, each) == groups.end())
+      groups.push_back(each);
   return groups;
 }
 
 void ProcessMesh::set_doubled(int ranks) const {
   TRIREME_EXPECTS(replicas_->size() == 1 || ranks % shape_.shard == 0,
                   "{} doubled data ranks do not fill ZeRO groups of {}", ranks, shape_.shard);
+  TRIREME_EXPECTS(ranks == 0 || shape_.expert == 1, "{} doubled of data ranks that share experts",
+                  ranks);
   data_->set_doubled(ranks);
   if (replicas_ != data_ && replicas_->size() > 1) replicas_->set_doubled(ranks / shape_.shard);
 }

@@ -22,6 +22,11 @@ struct MeshShape {
   // Consecutive data ranks that share ZeRO's slices; data / shard such groups hold the same. 1: no
   // slices, every data rank holds the same.
   int shard = 1;
+  // Consecutive data ranks that share experts out among them, with all their tensor ranks; divides
+  // data, and divides shard or is a multiple of it.
+  int expert = 1;
+  // Of ranks with the same experts, those with other ZeRO slices of them.
+  [[nodiscard]] constexpr int expert_shard() const { return shard > expert ? shard / expert : 1; }
   [[nodiscard]] constexpr int size() const { return pipeline * data * tensor; }
   friend constexpr bool operator==(const MeshShape&, const MeshShape&) = default;
 };
@@ -43,8 +48,8 @@ struct MeshCoordinates {
 }
 
 // The world rank of rank `rank` in the group `group` that contains the rank at `here`. Groups:
-// "world", "data", "zero", "replicas", "tensor", "pipeline", "model"; "pipeline.forward0" counts as
-// "pipeline". Nothing for other names.
+// "world", "data", "zero", "replicas", "tensor", "pipeline", "model", "experts", "expert_zero",
+// "expert_replicas"; "pipeline.forward0" counts as "pipeline". Nothing for other names.
 [[nodiscard]] std::optional<int> world_rank_in(const MeshShape& shape, const MeshCoordinates& here,
                                                std::string_view group, int rank);
 
@@ -71,10 +76,18 @@ class ProcessMesh {
   [[nodiscard]] Communicator& replicas() const { return *replicas_; }
   // The ranks of zero() again, for gathers that must not wait for reductions.
   [[nodiscard]] Communicator& gather() const { return *gather_; }
-  // Those of the three that are no other group, with more than one rank.
+  // The ranks of a stage that share experts out among them: shape().expert consecutive data ranks
+  // with all their tensor ranks, in that order. tensor() itself if that is one data rank.
+  [[nodiscard]] Communicator& experts() const { return *experts_; }
+  // zero(), replicas() and gather() for parameters of experts, among the ranks with the same
+  // experts: the same groups if shape().expert is 1.
+  [[nodiscard]] Communicator& expert_zero() const { return *of_experts_.zero; }
+  [[nodiscard]] Communicator& expert_replicas() const { return *of_experts_.replicas; }
+  [[nodiscard]] Communicator& expert_gather() const { return *of_experts_.gather; }
+  // Those of these seven that are neither data() nor tensor(), each once, with more than one rank.
   [[nodiscard]] std::vector<Communicator*> zero_groups() const;
   // Communicator::set_doubled for all groups that sum over data ranks: the first `ranks` of them,
-  // whole ZeRO groups if there are several.
+  // whole ZeRO groups if there are several; none if data ranks share experts.
   void set_doubled(int ranks) const;
 
  private:
@@ -86,8 +99,14 @@ class ProcessMesh {
   Communicator& world_;
   MeshShape shape_;
   MeshCoordinates here_;
-  std::unique_ptr<Communicator> tensor_, pipeline_, model_;
-  std::shared_ptr<Communicator> data_, zero_, replicas_, gather_;
+  struct Groups {
+    std::shared_ptr<Communicator> zero, replicas, gather;
+  };
+  [[nodiscard]] Groups expert_groups(const MakeGroup& make) const;
+
+  std::unique_ptr<Communicator> pipeline_, model_;
+  std::shared_ptr<Communicator> tensor_, experts_, data_, zero_, replicas_, gather_;
+  Groups of_experts_;
 };
 
 }  // namespace trireme

@@ -98,6 +98,9 @@ struct ParallelConfig {
   std::string hardware;   // a file, "" = none
   std::int64_t data = 0;  // 0 = auto: the rest of the rank count
   std::int64_t tensor = 1;
+  std::int64_t expert = 0;   // 0 = auto: parallel.tensor
+  double expert_buffer = 2;  // BuildOptions::expert_buffer
+  double expert_imbalance = 1;
   std::int64_t pipeline = 1;
   std::int64_t zero = 0;
   std::int64_t zero_group = 0;  // data ranks; 0 = all, -1 = those of a host, until it is resolved
@@ -117,6 +120,10 @@ struct ParallelConfig {
   // Of a resolved config: data ranks with different slices (MeshShape::shard); 1 without ZeRO.
   [[nodiscard]] std::int64_t shard() const {
     return zero == 0 ? 1 : zero_group > 0 ? zero_group : data;
+  }
+  // Consecutive data ranks that share experts out among them (MeshShape::expert).
+  [[nodiscard]] std::int64_t expert_data_ranks() const {
+    return std::max<std::int64_t>(expert / tensor, 1);
   }
   [[nodiscard]] bool cuts_samples() const {
     const auto many = [](std::int64_t parts) { return parts > 1; };

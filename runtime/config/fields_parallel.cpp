@@ -6,7 +6,8 @@ namespace trireme::config {
 std::vector<Field> parallel_fields() {
   return {
       FIELD(parallel.search, Free{},
-            "let the planner choose data, tensor, pipeline, schedule, chunks, zero, zero_group, "
+            "let the planner choose data, tensor, expert, pipeline, schedule, chunks, zero, "
+            "zero_group, "
             "sequence, train.recompute and, where results allow, train.micro_batch; needs "
             "parallel.hardware"),
       FIELD(parallel.hardware, Text{},
@@ -14,6 +15,14 @@ std::vector<Field> parallel_fields() {
       FIELD(parallel.data, (IntegerRange{1, 1 << 20, {}, "auto"}),
             "data-parallel ranks; auto = the ranks left by the other axes"),
       FIELD(parallel.tensor, IntegerRange{1, 65536}, "ranks that share each layer's matrices"),
+      FIELD(parallel.expert, (IntegerRange{1, 65536, {}, "auto"}),
+            "ranks among which each layer's experts are divided, a multiple of tensor; auto = "
+            "tensor"),
+      FIELD(parallel.expert_buffer, (NumberRange{1, 1e3}),
+            "rows that a rank with experts has memory for, in multiples of an even load; more are "
+            "computed in rounds, with the same bits"),
+      FIELD(parallel.expert_imbalance, (NumberRange{.low = 1, .high = 65536}),
+            "rows that plans assume at the rank with most, over the mean; 1 = balanced routing"),
       FIELD(parallel.pipeline, IntegerRange{1, 65536}, "pipeline stages"),
       FIELD(parallel.zero, IntegerRange{0, 3},
             "ZeRO stage, what is sharded over data-parallel ranks: 1 optimizer state, 2 also "

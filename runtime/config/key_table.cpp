@@ -113,7 +113,7 @@ namespace {
 
 constexpr std::string_view one_rank = "this version splits over data, tensor and pipeline only";
 constexpr std::array removed{
-    RemovedKey{"parallel.context", "1", one_rank}, RemovedKey{"parallel.expert", "1", one_rank},
+    RemovedKey{"parallel.context", "1", one_rank},
     RemovedKey{"telemetry.wandb", "false", "", "scripts/export_run.py wandb RUN"},
     RemovedKey{"telemetry.mlflow", "false", "", "scripts/export_run.py mlflow RUN"}};
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Config -> YAML, and the documentation of the keys.
+#include <fmt/ranges.h>
+
 #include "runtime/base/error.h"
 #include "runtime/config/config.h"
 #include "runtime/config/key_table.h"
@@ -77,7 +79,7 @@ KeyValues under_current_keys(const config::KeyTable& keys, const KeyValues& valu
 
 namespace {
 
-// "bert or vit", "images": which models a row is for.
+// "bert, vit", "images": what a row is for.
 std::string models_of(const config::Field& field) {
   switch (field.needs) {
     case config::Needs::images:
@@ -88,7 +90,7 @@ std::string models_of(const config::Field& field) {
     case config::Needs::in_place:
       return "images, fields";
     default:
-      return field.only_with.any();
+      return fmt::format("{}", fmt::join(field.only_with.values, ", "));
   }
 }
 
@@ -99,7 +101,7 @@ std::vector<FieldDoc> field_docs(const config::KeyTable& keys) {
   std::vector<FieldDoc> docs;
   for (const config::Field& field : keys.fields()) {
     std::string description(field.description);
-    if (!field.only_with.key.empty()) description += fmt::format(" ({} only)", models_of(field));
+    if (!field.only_with.key.empty()) description += fmt::format(" ({})", models_of(field));
     docs.push_back({.key = field.key,
                     .type = type_of(field),
                     .default_value = format_value(field, defaults),

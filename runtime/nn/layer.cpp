@@ -64,6 +64,14 @@ Activation Blueprint::workspace(std::size_t bytes, std::size_t after) {
   return {Activation::Space::workspace, offset, DType::u8, Shape{static_cast<std::int64_t>(bytes)}};
 }
 
+Activation Blueprint::host(const Shape& shape, DType dtype) {
+  const std::size_t begin = host_.mark();
+  const std::size_t offset =
+      host_.reserve(static_cast<std::size_t>(shape.count()) * size_of(dtype));
+  host_.rewind(begin);
+  return {Activation::Space::host, offset, dtype, shape};
+}
+
 SkipId Blueprint::offer(std::string name, const Shape& shape) {
   const SkipId id{static_cast<std::int32_t>(skip_shapes_.size())};
   skip_shapes_.push_back(shape);

@@ -15,18 +15,20 @@
 #include "runtime/config/target_spec.h"
 #include "runtime/device/arena.h"
 #include "runtime/nn/batch.h"
+#include "runtime/nn/expert_meter.h"
 #include "runtime/nn/param_store.h"
 #include "runtime/nn/spatial.h"
 #include "runtime/nn/tensor_group.h"
 
 namespace trireme {
 
-// A tensor of a layer: an offset in one of three arenas.
+// A tensor of a layer: an offset in one of the arenas.
 struct Activation {
   enum class Space : std::uint8_t {
     kept,       // from forward to backward of a micro-batch, for backward
     scratch,    // within one forward or backward call of a chain layer; those layers share it
     workspace,  // within one op call; all ops share it
+    host,       // within one call of a layer, where the host reads copies
     cache       // from one pass to the next: keys and values of earlier rows in a decoding model,
                 // or values derived from the weights once a step
   };
@@ -82,11 +84,22 @@ struct BuildOptions {
   bool keep_fp8_weights = false;  // in separate memory, two codes per weight, across passes
   std::int64_t micro_batch = 1;
   bool training = false;
-  TensorSplit tensor{};    // must equal the ParamStore's
+  // Must equal the ParamStore's, as must `experts`: ranks, rank and blocks of the expert group,
+  // which holds each expert on one rank.
+  TensorSplit tensor{};
+  TensorSplit experts{};
+  // Consecutive data ranks whose rows the ranks of an expert group exchange; 1: those of the tensor
+  // group alone.
+  int expert_data_ranks = 1;
+  // Rows that a rank with experts has memory for, in even shares; more are computed in rounds.
+  double expert_buffer = 2;
+  // Of rows at ranks with experts, largest over mean: what a dry device assumes.
+  double expert_imbalance = 1;
   SpatialSplit spatial{};  // of the same ranks, for samples that are cut in space
   // Tensor-parallel sums of the residual stream are sent in the compute dtype. Their bits then
   // depend on the number of ranks.
   bool rounded_sums = false;
+  bool layout_bits = false;  // no bit of a gradient may depend on the layout
   // Number of parts in which rows are multiplied if tensor ranks sum products, in forward and
   // backward: each part is computed during the previous part's all-reduce. Not with `sequence`.
   int tensor_chunks = 1;
@@ -144,6 +157,7 @@ class Blueprint {
   Activation until_weight(const Shape& shape);
   // `after`: bytes of the workspace that the same call uses otherwise.
   Activation workspace(std::size_t bytes, std::size_t after = 0);
+  Activation host(const Shape& shape, DType dtype);
   // What samples that are cut in space make ranks send, for plans.
   [[nodiscard]] SampleTraffic& traffic() { return traffic_; }
   [[nodiscard]] const SampleTraffic& traffic() const { return traffic_; }
@@ -162,6 +176,7 @@ class Blueprint {
   [[nodiscard]] DType compute() const { return options_.compute; }
   [[nodiscard]] std::int64_t micro_batch() const { return options_.micro_batch; }
   [[nodiscard]] const TensorSplit& tensor() const { return options_.tensor; }
+  [[nodiscard]] const TensorSplit& experts() const { return options_.experts; }
   [[nodiscard]] const SpatialSplit& spatial() const { return options_.spatial; }
   [[nodiscard]] bool decodes() const { return options_.decode.rows > 0; }
   // How many positions of a sample a pass takes: all of them, unless the chain decodes.
@@ -184,6 +199,7 @@ class Blueprint {
   [[nodiscard]] const Layout& kept_layout() const { return kept_; }
   [[nodiscard]] const Layout& scratch_layout() const { return scratch_; }
   [[nodiscard]] const Layout& workspace_layout() const { return workspace_; }
+  [[nodiscard]] const Layout& host_layout() const { return host_; }
   [[nodiscard]] const Layout& cache_layout() const { return cache_; }
   [[nodiscard]] std::string full_name(std::string_view name) const {
     return prefix_ + std::string(name);
@@ -195,7 +211,7 @@ class Blueprint {
   BuildOptions options_;
   Shape input_;
   bool recomputed_ = false;
-  Layout kept_, scratch_, workspace_, cache_;
+  Layout kept_, scratch_, workspace_, host_, cache_;
   SampleTraffic traffic_;
   std::vector<OpenSkip> open_skips_;
   std::vector<Shape> skip_shapes_;
@@ -227,6 +243,10 @@ struct Context {
   int chunk = 0;                        // which run of layers of the model
   std::ptrdiff_t kept_shift = 0;        // from the declared offsets to this micro-batch's slot
   const TensorGroup* tensor = nullptr;  // never null where parameters are split over ranks
+  // The ranks that share experts out among them, expert_data_ranks times the tensor group's; the
+  // same object if there are as many. Null if there is one.
+  const TensorGroup* experts = nullptr;
+  ExpertMeter* expert_meter = nullptr;  // null: nothing is counted
   bool recomputing = false;             // this forward repeats an earlier one for its backward
   Tensor rng{};                         // (2) u64: seed, step
   Tensor losses{};                      // (targets of the micro-batch) f32: written by the head
@@ -237,7 +257,7 @@ struct Context {
   GradientSink* gradients = nullptr;  // null: no receiver of single gradients
   // Values derived from weights may be out of date: forward recomputes them.
   bool weights_changed = true;
-  const Arena* cache = nullptr;
+  const Arena *cache = nullptr, *host = nullptr;
   // For a decoding chain:
   const DecodePass* decode = nullptr;
   std::span<const SkipPlace> skips{};
@@ -255,6 +275,7 @@ struct Context {
       return kept.at(static_cast<std::size_t>(offset), a.dtype, a.shape);
     }
     if (a.space == Activation::Space::cache) return cache->at(a.offset, a.dtype, a.shape);
+    if (a.space == Activation::Space::host) return host->at(a.offset, a.dtype, a.shape);
     const Arena& arena = a.space == Activation::Space::scratch ? scratch : workspace;
     return arena.at(a.offset, a.dtype, a.shape);
   }

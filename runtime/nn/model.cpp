@@ -30,7 +30,9 @@ void fill_nan(Stream& stream, std::byte* data, std::size_t bytes) {
 Model::Model(Device& device, const Chain& chain, const BuildOptions& options,
              std::span<const ChunkSpan> chunks, std::span<const Handover> inputs,
              const StoreOptions& store, bool separate_ties)
-    : device_(device), params_(std::make_shared<ParamStore>(options.tensor, separate_ties)) {
+    : device_(device),
+      params_(std::make_shared<ParamStore>(ParamSplits{options.tensor, options.experts},
+                                           separate_ties)) {
   Blueprint blueprint(*params_, device.type(), options);
   build_chunks(blueprint, chain, chunks, inputs);
   StoreOptions complete = store;
@@ -45,8 +47,8 @@ Model::Model(Device& device, const Chain& chain, const BuildOptions& options,
 Model::Model(const Model& other, const Chain& chain, const BuildOptions& options,
              std::span<const ChunkSpan> chunks, std::span<const Handover> inputs)
     : device_(other.device_),
-      params_(
-          std::make_shared<ParamStore>(options.tensor, other.params_->layout().separates_ties())),
+      params_(std::make_shared<ParamStore>(ParamSplits{options.tensor, options.experts},
+                                           other.params_->layout().separates_ties())),
       shared_cache_(&other.cache()) {
   Blueprint blueprint(*params_, device_.type(), options);
   build_chunks(blueprint, chain, chunks, inputs);
@@ -256,6 +258,7 @@ void Model::allocate(const Blueprint& blueprint) {
   kept_ = Arena(device_, kept);
   scratch_ = Arena(device_, blueprint.scratch_layout());
   workspace_ = Arena(device_, blueprint.workspace_layout());
+  host_ = Arena(device_, blueprint.host_layout(), MemoryKind::host);
 }
 
 Context Model::context(Stream& stream, const Batch& batch, bool training, int chunk,
@@ -268,6 +271,7 @@ Context Model::context(Stream& stream, const Batch& batch, bool training, int ch
   context.kept_shift -= static_cast<std::ptrdiff_t>(part.kept_begin);
   context.training = training;
   context.cache = &cache();
+  context.host = &host_;
   context.skips = skips_;
   if (part.layers.back()->head() != nullptr) {
     context.losses = context(losses_);

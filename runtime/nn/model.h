@@ -211,7 +211,7 @@ class Model {
   const HeadInfo* head_ = nullptr;
   LayerHook* hook_ = nullptr;
   std::unique_ptr<LayerGraphs> graphs_;
-  Arena kept_, scratch_, workspace_, own_cache_;
+  Arena kept_, scratch_, workspace_, host_, own_cache_;
   const Arena* shared_cache_ = nullptr;
   std::size_t own_scratch_ = 0;   // of the layers; the gradients between them follow it
   std::vector<SkipPlace> skips_;  // by id, over all chunks

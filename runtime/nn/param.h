@@ -24,6 +24,25 @@ struct TensorSplit {
   friend constexpr bool operator==(const TensorSplit&, const TensorSplit&) = default;
 };
 
+struct ParamSpec;
+
+// The splits of a rank: of most parameters over the tensor group, and of experts' over the expert
+// group, which is one or more whole tensor groups.
+struct ParamSplits {
+  TensorSplit tensor{}, experts{};
+
+  // Also converts from a tensor split: most models have no experts.
+  constexpr ParamSplits(const TensorSplit& tensor_split = {}, const TensorSplit& expert_split = {})
+      : tensor(tensor_split), experts(expert_split) {}
+  // Data ranks that share each expert's parameters out among them.
+  [[nodiscard]] constexpr int expert_data_ranks() const {
+    return experts.ranks > tensor.ranks ? experts.ranks / tensor.ranks : 1;
+  }
+  // This rank's number among them.
+  [[nodiscard]] constexpr int expert_data_rank() const { return experts.rank / tensor.ranks; }
+  [[nodiscard]] constexpr const TensorSplit& of(const ParamSpec& spec) const;
+};
+
 struct Init {
   enum class Kind : std::uint8_t { constant, normal, uniform, sinusoid };
   Kind kind = Kind::constant;
@@ -63,6 +82,8 @@ struct ParamSpec {
   bool hidden =
       false;  // a matrix between hidden activations, (out, in), or filters (out, ...): for Muon
   int shard_axis = -1;  // axis that tensor parallelism splits, 0 or 1; -1: replicated
+  // (E, ...), one part for each of E experts: expert parallelism splits axis 0, the shard_axis.
+  bool expert = false;
   int shard_parts = 1;  // the axis holds this many tensors in a row, each split alone (q, k, v)
   int shard_lead = 1;   // length of the first part in lengths of the others (grouped queries)
   // Parameters with the same `tie` always have the same values: they start equal and their
@@ -71,6 +92,9 @@ struct ParamSpec {
   std::string tie{};
   ParamKind kind = ParamKind::weight;
   float statistic_decay = 0.9F;
+  // A statistic that steers experts' load instead: by this much per step towards the experts whose
+  // collected counts are below their mean (ops/experts/router.h).
+  float balance_rate = 0;
   bool adapter = false;  // a low-rank factor of a frozen matrix
 
   // The axis length in units of the shortest part.
@@ -84,12 +108,16 @@ struct ParamSpec {
   }
 };
 
+constexpr const TensorSplit& ParamSplits::of(const ParamSpec& spec) const {
+  return spec.expert ? experts : tensor;
+}
+
 struct ParamId {
   int index = -1;
 };
 
 // The shape in which a rank stores a parameter: the global shape, or (local blocks, block...) if
-// tensor parallelism splits it.
+// `split`, that of the spec (ParamSplits::of), cuts it.
 [[nodiscard]] Shape stored_shape(const ParamSpec& spec, const TensorSplit& split);
 [[nodiscard]] inline bool is_split(const ParamSpec& spec, const TensorSplit& split) {
   return split.blocked() && spec.shard_axis >= 0;

@@ -37,6 +37,7 @@ std::int64_t ParamArena::held_elements() const {
   if (options_.form == Form::whole)
     return options_.frozen ? all.elements() : all.trained_elements();
   if (options_.form == Form::kept) return all.kept_elements();
+  if (options_.form == Form::experts) return all.expert_elements();
   return options_.frozen ? all.owned_elements() : all.owned_trained_elements();
 }
 
@@ -56,6 +57,8 @@ Tensor ParamArena::range(int level, std::int64_t first, std::int64_t count) cons
 Tensor ParamArena::elements(const Bucket& bucket, int unit, int level, std::int64_t first,
                             std::int64_t count) const {
   if (options_.form == Form::whole) return range(level, first, count);
+  if (options_.form == Form::experts)
+    return range(level, bucket.experts + first - bucket.first, count);
   if (options_.form == Form::kept && !layout_->keeps_slice(bucket))
     return range(level, bucket.kept + first - bucket.first, count);
   if (bucket.kind != ParamKind::weight)
@@ -78,7 +81,8 @@ Tensor ParamArena::held(int level) const {
 }
 
 Tensor ParamArena::param(ParamId id, int level) const {
-  const Shape shape = stored_shape(layout_->spec(id), layout_->split());
+  const ParamSpec& spec = layout_->spec(id);
+  const Shape shape = stored_shape(spec, layout_->split(spec));
   const Bucket& bucket = layout_->buckets()[static_cast<std::size_t>(layout_->bucket_of(id))];
   return elements(bucket, layout_->unit_of(id), level, layout_->offset(id), shape.count())
       .reshaped(shape);

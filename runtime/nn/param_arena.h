@@ -18,6 +18,7 @@ class ParamArena {
     whole,
     slices,       // this rank's slices, and buffers
     kept,         // ParamLayout::kept(), and buffers
+    experts,      // weights of experts, whole
     buffers_only  // buffers alone
   };
   struct Options {

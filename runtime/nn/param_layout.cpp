@@ -24,6 +24,9 @@ constexpr std::int64_t round_up(std::int64_t value, std::int64_t unit) {
 
 ParamId ParamLayout::declare(const ParamSpec& spec) {
   TRIREME_EXPECTS(!done(), "parameter {} declared after allocation", spec.name);
+  TRIREME_EXPECTS(!spec.expert || (spec.shard_axis == 0 && spec.shard_units() == 1 &&
+                                   spec.tie.empty() && spec.kind != ParamKind::statistic),
+                  "parameter {} of experts: axis 0 is split, in one part, without ties", spec.name);
   const auto same = [&](const ParamSpec& other) {
     return other.name == spec.name ||
            (!separate_ties_ && !spec.tie.empty() && other.tie == spec.tie);
@@ -66,7 +69,7 @@ bool ParamLayout::starts_bucket(ParamId id, ParamId before, std::int64_t target)
   const ParamSpec &own = specs_[at(id)], &other = specs_[at(before)];
   const auto alone = [&](const ParamSpec& spec) { return separate_ties_ && !spec.tie.empty(); };
   return own.kind != other.kind || here.chunk != there.chunk || alone(own) || alone(other) ||
-         (zero_.stage >= 2 && here.unit != there.unit) ||
+         own.expert != other.expert || (zero_.stage >= 2 && here.unit != there.unit) ||
          (zero_.vectors_apart && own.matrix != other.matrix) ||
          elements_ - buckets_.back().first >= target;
 }
@@ -76,13 +79,13 @@ void ParamLayout::fill_buckets(std::int64_t target) {
   const auto close = [&] {
     if (buckets_.empty()) return;
     Bucket& bucket = buckets_.back();
-    const bool sliced = zero_.stage >= 1 && bucket.kind == ParamKind::weight;
-    elements_ = bucket.first +
-                round_up(elements_ - bucket.first, element_alignment * (sliced ? zero_.ranks : 1));
+    elements_ =
+        bucket.first + round_up(elements_ - bucket.first, element_alignment * zero_ranks(bucket));
     bucket.count = elements_ - bucket.first;
     owned_elements_ = bucket.owned + slice_count(bucket);
     kept_elements_ = bucket.kept + kept(bucket).count;
     if (bucket.kind == ParamKind::weight) weight_elements_ = elements_;
+    if (bucket.kind == ParamKind::weight && bucket.expert) expert_elements_ += bucket.count;
     if (bucket.kind == ParamKind::frozen) return;
     trained_elements_ = elements_;
     owned_trained_elements_ = owned_elements_;
@@ -97,14 +100,16 @@ void ParamLayout::fill_buckets(std::int64_t target) {
                           .kept = kept_elements_,
                           .units = {entry.unit, entry.unit + 1},
                           .kind = spec.kind,
-                          .matrices = zero_.vectors_apart && spec.matrix});
+                          .matrices = zero_.vectors_apart && spec.matrix,
+                          .expert = spec.expert,
+                          .experts = expert_elements_});
     }
     Bucket& bucket = buckets_.back();
     bucket.units.first = std::min(bucket.units.first, entry.unit);
     ++bucket.params;
     entry.bucket = static_cast<int>(buckets_.size()) - 1;
     entry.offset = elements_;
-    elements_ += round_up(stored_shape(spec, split_).count(), element_alignment);
+    elements_ += round_up(stored_shape(spec, split(spec)).count(), element_alignment);
     before = id;
   }
   close();
@@ -137,14 +142,30 @@ std::string ParamLayout::describe_bucket(std::size_t bucket) const {
                      others > 0 ? fmt::format(" and {} more", others) : "");
 }
 
+int ParamLayout::zero_ranks(const Bucket& bucket) const {
+  if (zero_.stage == 0 || bucket.kind != ParamKind::weight) return 1;
+  return bucket.expert ? std::max(zero_.ranks / splits_.expert_data_ranks(), 1) : zero_.ranks;
+}
+
+int ParamLayout::zero_rank(const Bucket& bucket) const {
+  return zero_ranks(bucket) == 1 ? 0
+         : bucket.expert         ? zero_.rank / splits_.expert_data_ranks()
+                                 : zero_.rank;
+}
+
+bool ParamLayout::repeats(const ParamSpec& spec) const {
+  if (spec.expert) return false;  // expert ranks never hold the same
+  const int slices = zero_.stage >= 1 ? zero_.ranks : 1;
+  return splits_.expert_data_rank() >= slices ||
+         (splits_.tensor.rank > 0 && !is_split(spec, splits_.tensor));
+}
+
 std::int64_t ParamLayout::slice_count(const Bucket& bucket) const {
-  const bool sliced = zero_.stage >= 1 && bucket.kind == ParamKind::weight;
-  return sliced ? bucket.count / zero_.ranks : bucket.count;
+  return bucket.count / zero_ranks(bucket);
 }
 
 std::int64_t ParamLayout::slice_first(const Bucket& bucket) const {
-  const bool sliced = zero_.stage >= 1 && bucket.kind == ParamKind::weight;
-  return bucket.first + (sliced ? zero_.rank * slice_count(bucket) : 0);
+  return bucket.first + zero_rank(bucket) * slice_count(bucket);
 }
 
 // Cuts each bucket's slice at parameter boundaries and merges adjacent runs that are alike.
@@ -160,7 +181,7 @@ void ParamLayout::find_owned_runs() {
     const std::int64_t from = std::max(entry.offset, slice);
     const std::int64_t to = std::min(end, slice + slice_count(bucket));
     if (from >= to) continue;
-    const bool repeated = split_.rank > 0 && !is_split(spec, split_);
+    const bool repeated = repeats(spec);
     const OwnedRun run{.param = order_[i],
                        .bucket = entry.bucket,
                        .first = from - slice,
@@ -168,6 +189,7 @@ void ParamLayout::find_owned_runs() {
                        .decay = spec.decay,
                        .kind = spec.kind,
                        .statistic_decay = spec.statistic_decay,
+                       .balance_rate = spec.balance_rate,
                        .rate = spec.init.rate,
                        .counted = !spec.is_copy() && !repeated,
                        .counted_in_tensor = !repeated};
@@ -175,7 +197,8 @@ void ParamLayout::find_owned_runs() {
     const auto alike = [&](const OwnedRun& other) {
       return other.bucket == run.bucket && other.first + other.count == run.first &&
              other.decay == run.decay && other.statistic_decay == run.statistic_decay &&
-             other.rate == run.rate && other.counted == run.counted;
+             other.balance_rate == 0 && run.balance_rate == 0 && other.rate == run.rate &&
+             other.counted == run.counted;
     };
     if (!owned_.empty() && alike(owned_.back())) {
       owned_.back().count += run.count;

@@ -21,7 +21,7 @@ struct UnitRange {
 
 struct ZeroOptions {
   int stage = 0;
-  int ranks = 1;  // of the data-parallel group
+  int ranks = 1;  // data ranks with other slices of dense parameters
   int rank = 0;
   // Separate buckets for matrices and vectors, so that matrices can be gathered in the compute
   // dtype.
@@ -38,7 +38,9 @@ struct Bucket {
   int params = 0;          // number of parameters that complete it
   UnitRange units{};
   ParamKind kind = ParamKind::weight;
-  bool matrices = false;  // holds only matrices (vectors_apart)
+  bool matrices = false;     // holds only matrices (vectors_apart)
+  bool expert = false;       // holds only parameters of experts (ParamSpec::expert)
+  std::int64_t experts = 0;  // start in arenas of weights of experts alone
 };
 
 // A run of adjacent elements in this rank's slice of a bucket that the optimizer treats alike.
@@ -50,6 +52,7 @@ struct OwnedRun {
   bool decay = false;
   ParamKind kind = ParamKind::weight;
   float statistic_decay = 0;
+  float balance_rate = 0;
   float rate = 1;                 // Init::rate
   bool counted = true;            // in the gradient norm: once over all ranks and tied copies
   bool counted_in_tensor = true;  // in sums over the ranks that hold parts of this parameter
@@ -57,8 +60,8 @@ struct OwnedRun {
 
 class ParamLayout {
  public:
-  ParamLayout(TensorSplit split, bool separate_ties)
-      : split_(split), separate_ties_(separate_ties) {}
+  ParamLayout(const ParamSplits& splits, bool separate_ties)
+      : splits_(splits), separate_ties_(separate_ties) {}
 
   void open_chunk() { ++chunks_; }
   void open_unit() { ++units_; }
@@ -66,9 +69,18 @@ class ParamLayout {
   void lay_out(const ZeroOptions& zero, std::int64_t bucket_elements);
   [[nodiscard]] bool done() const { return elements_ > 0; }
 
-  [[nodiscard]] const TensorSplit& split() const { return split_; }
+  [[nodiscard]] const ParamSplits& splits() const { return splits_; }
+  [[nodiscard]] const TensorSplit& split(const ParamSpec& spec) const { return splits_.of(spec); }
   [[nodiscard]] bool separates_ties() const { return separate_ties_; }
   [[nodiscard]] const ZeroOptions& zero() const { return zero_; }
+  // The ranks with other slices of a bucket, and this one's number. Data ranks that share experts
+  // out among them slice an expert's parameters with fewer others, or alone.
+  [[nodiscard]] int zero_ranks(const Bucket& bucket) const;
+  [[nodiscard]] int zero_rank(const Bucket& bucket) const;
+  // Whether another rank, in the tensor group or among data ranks that share experts, holds the
+  // same part of the parameter as this rank and comes first. Replicas of the ranks that share
+  // parameters and slices out among them do not count.
+  [[nodiscard]] bool repeats(const ParamSpec& spec) const;
   [[nodiscard]] std::span<const ParamSpec> specs() const { return specs_; }
   [[nodiscard]] const ParamSpec& spec(ParamId id) const { return specs_[at(id)]; }
   [[nodiscard]] std::int64_t offset(ParamId id) const { return entries_[at(id)].offset; }
@@ -84,6 +96,8 @@ class ParamLayout {
   [[nodiscard]] std::int64_t weight_elements() const { return weight_elements_; }
   [[nodiscard]] std::int64_t owned_elements() const { return owned_elements_; }
   [[nodiscard]] std::int64_t kept_elements() const { return kept_elements_; }
+  // Weights of experts.
+  [[nodiscard]] std::int64_t expert_elements() const { return expert_elements_; }
   // Elements with gradients; they precede the frozen ones.
   [[nodiscard]] std::int64_t trained_elements() const { return trained_elements_; }
   [[nodiscard]] std::int64_t owned_trained_elements() const { return owned_trained_elements_; }
@@ -127,7 +141,7 @@ class ParamLayout {
   void fill_buckets(std::int64_t target);
   void find_owned_runs();
 
-  TensorSplit split_;
+  ParamSplits splits_;
   bool separate_ties_;
   ZeroOptions zero_{};
   int chunks_ = 0, units_ = 0;
@@ -137,6 +151,7 @@ class ParamLayout {
   std::vector<Bucket> buckets_;
   std::vector<OwnedRun> owned_, owned_params_;
   std::int64_t elements_ = 0, weight_elements_ = 0, owned_elements_ = 0, kept_elements_ = 0;
+  std::int64_t expert_elements_ = 0;
   std::int64_t trained_elements_ = 0, owned_trained_elements_ = 0;
 };
 

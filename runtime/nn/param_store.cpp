@@ -2,6 +2,7 @@
 #include "runtime/nn/param_store.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "runtime/base/philox.h"
 #include "runtime/ops/elementwise/elementwise.h"
@@ -40,6 +41,14 @@ void ParamStore::allocate(Device& device, const StoreOptions& options) {
                            .levels = options.training ? options.gradient_levels : 0,
                            .buffers = options.training && sliced ? gradient_buffers : 0,
                            .frozen = false});
+  sources_.clear();
+  const bool apart = options.training && layout_->expert_elements() > 0;
+  for (int source = 1; apart && source < options.expert_sources; ++source)
+    sources_.emplace_back(device, *layout_,
+                          ParamArena::Options{.what = "gradients of experts",
+                                              .form = sliced ? Form::buffers_only : Form::experts,
+                                              .levels = options.gradient_levels,
+                                              .buffers = sliced ? gradient_buffers : 0});
 }
 
 // Initialises the part of a parameter that this rank keeps.
@@ -63,7 +72,7 @@ void ParamStore::initialize_param(Stream& stream, ParamId id, std::uint64_t seed
         return ops::fill_uniform(stream, part, seed, key, logical, init.a, init.b);
     }
   };
-  for_each_run(spec, layout_->split(),
+  for_each_run(spec, layout_->split(spec),
                [&](std::int64_t stored, std::int64_t logical, std::int64_t count) {
                  const std::int64_t from = std::max(stored, begin);
                  const std::int64_t to = std::min(stored + count, begin + values.count());
@@ -104,8 +113,22 @@ Tensor ParamStore::refresh_own(Stream& stream, const Bucket& bucket) {
   return own;
 }
 
-Tensor ParamStore::gradient(ParamId id) const {
-  return gradients_.param(id, level_of_[layout_->at(id)]);
+Tensor ParamStore::gradient(ParamId id, int source) const {
+  TRIREME_EXPECTS(source >= 0 && source < sources(id), "{} has {} gradients, not {}",
+                  layout_->spec(id).name, sources(id), source + 1);
+  return gradients_of(source).param(id, level_of_[layout_->at(id)]);
+}
+
+Tensor ParamStore::place_gradients(int unit, int buffer) {
+  for (ParamArena& source : sources_)
+    source.place(unit, buffer);
+  return gradients_.place(unit, buffer);
+}
+
+std::size_t ParamStore::gradient_bytes() const {
+  return std::accumulate(
+      sources_.begin(), sources_.end(), gradients_.bytes(),
+      [](std::size_t sum, const ParamArena& source) { return sum + source.bytes(); });
 }
 
 Tensor ParamStore::compute(ParamId id) const {

@@ -19,6 +19,7 @@ struct StoreOptions {
   DType compute = DType::f32;
   bool training = false;
   int gradient_levels = 1;  // partial gradient sums alive at once
+  int expert_sources = 1;   // separate gradients of experts (GradReducer::expert_sources)
   ZeroOptions zero{};
   std::int64_t bucket_elements = 1 << 20;
 };
@@ -26,8 +27,8 @@ struct StoreOptions {
 class ParamStore {
  public:
   // `separate_ties`: each copy of a tied parameter has its own memory.
-  explicit ParamStore(TensorSplit split = {}, bool separate_ties = false)
-      : layout_(std::make_unique<ParamLayout>(split, separate_ties)) {}
+  explicit ParamStore(const ParamSplits& splits = {}, bool separate_ties = false)
+      : layout_(std::make_unique<ParamLayout>(splits, separate_ties)) {}
 
   // Parameters declared from here on belong to the next unit (a layer of the chain). No bucket
   // spans two chunks.
@@ -59,8 +60,20 @@ class ParamStore {
   // Views in the shape of stored_shape(). `master` needs a parameter that is kept whole
   // (ParamLayout::keeps_slice) or, like `compute` in stage 3, a unit that is placed.
   [[nodiscard]] Tensor master(ParamId id) const { return masters_.param(id); }
-  // The current destination of backward.
-  [[nodiscard]] Tensor gradient(ParamId id) const;
+  // The current destination of backward. Gradients of an expert's parameters have sources(id): one
+  // that all rows are added to, or one for each of the data ranks that share experts, in order,
+  // which takes what the rows of that rank's micro-batch add.
+  [[nodiscard]] Tensor gradient(ParamId id, int source = 0) const;
+  [[nodiscard]] int sources(ParamId id) const {
+    return layout_->spec(id).expert ? expert_sources() : 1;
+  }
+  // Of the experts' parameters here; 1 if there are none.
+  [[nodiscard]] int expert_sources() const { return static_cast<int>(sources_.size()) + 1; }
+  // All gradients of source 0; of another those of experts alone, at Bucket::experts, or in stages
+  // 2 and 3 those of placed units.
+  [[nodiscard]] const ParamArena& gradients_of(int source) const {
+    return source == 0 ? gradients_ : sources_[static_cast<std::size_t>(source - 1)];
+  }
   // Whether the parameter has a gradient.
   [[nodiscard]] bool trains(ParamId id) const { return layout_->trains(id); }
   // For kernels: matrices in the compute dtype, the rest in fp32.
@@ -76,11 +89,14 @@ class ParamStore {
   // Bytes held, including compute copies and unit buffers.
   [[nodiscard]] std::size_t parameter_bytes() const { return masters_.bytes() + compute_.bytes(); }
 
+  // The same for gradients, of all sources.
+  [[nodiscard]] std::size_t gradient_bytes() const;
+
   // From now on, gradients of these units and this kind accumulate in partial sum `level`.
   void select_level(UnitRange units, ParamKind kind, int level);
   // Stage 2 and up: from now on this buffer holds the whole weight gradients of `unit`; returns
   // them.
-  Tensor place_gradients(int unit, int buffer) { return gradients_.place(unit, buffer); }
+  Tensor place_gradients(int unit, int buffer);
   static constexpr int gradient_buffers = 2;
   // Stage 3: the same for its whole parameters; returns the fp32 ones.
   Tensor place_params(int unit, int buffer);
@@ -95,7 +111,8 @@ class ParamStore {
   StoreOptions options_{};
   Device* device_ = nullptr;
   ParamArena masters_, compute_, gradients_;
-  std::vector<int> level_of_;  // per parameter
+  std::vector<ParamArena> sources_;  // gradients of experts, of sources behind the first
+  std::vector<int> level_of_;        // per parameter
   bool slices_missing_ = false;
 };
 

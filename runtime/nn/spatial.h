@@ -55,12 +55,23 @@ struct SpatialSplit {
   friend constexpr bool operator==(const SpatialSplit&, const SpatialSplit&) = default;
 };
 
-// What the ranks that share a sample send for a micro-batch, in bytes.
+// Of a layer's experts, for a micro-batch on one of the ranks that share them out.
+struct ExpertMessages {
+  std::int64_t rows = 0;                          // that it sends, and with an even load receives
+  std::int64_t capacity = 0;                      // that it has memory for
+  std::int64_t most = 0;                          // that it can receive
+  double row_bytes = 0;                           // of a message
+  std::size_t kept_bytes = 0, scratch_bytes = 0;  // of the memory for one row
+  double beside_flops = 0;                        // of work during the way out, on all tensor ranks
+};
+
+// What the ranks that share a sample, or a layer's experts, send for a micro-batch, in bytes.
 struct SampleTraffic {
   std::vector<double>
       exchanges{};                // of boxes, in forward and backward: by the rank that sends most
   std::vector<double> gathers{};  // of what each slab's part of a sum is, half of them in forward
   std::vector<double> sums{};     // all-reduces of parameter gradients, in backward
+  ExpertMessages experts{};
 };
 
 // The parts of a tensor (N, [D,] H, W, C) that ranks hold.

@@ -56,9 +56,9 @@ void TensorGroup::begin(Stream& compute) const {
   comm_.wait(*ready_event_);
 }
 
-void TensorGroup::finish(Stream& compute) const {
+void TensorGroup::finish(Stream& compute, StallCause cause) const {
   comm_.record(*done_event_);
-  wait_for_comm(compute, *done_event_, stalls_, StallCause::sum);
+  wait_for_comm(compute, *done_event_, stalls_, cause);
 }
 
 }  // namespace trireme

@@ -39,7 +39,7 @@ class TensorGroup {
     Tensor send{}, receive{};
   };
   void start_exchange(Stream& compute, std::span<const Message> messages) const;
-  void finish(Stream& compute) const;
+  void finish(Stream& compute, StallCause cause = StallCause::sum) const;
 
  private:
   void begin(Stream& compute) const;

@@ -84,7 +84,7 @@ void FactoredMoments::add_runs(const OwnedRun& run, const ParamStore& params,
   const ops::FactoredMatrix& matrix = matrices_[matrix_of_.at(spec.identity())];
   // Index of the parameter's storage element i in this rank's slice.
   const std::int64_t origin = layout.offset(run.param) - layout.slice_first(bucket);
-  for (const Block& block : blocks_of(spec, layout.split())) {
+  for (const Block& block : blocks_of(spec, layout.split(spec))) {
     const std::int64_t here = origin + block.first, width = block.columns;
     const std::int64_t begin = std::max(run.first - here, std::int64_t{0});
     const std::int64_t end = std::min(run.first + run.count - here, block.rows * width);

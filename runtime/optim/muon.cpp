@@ -34,8 +34,8 @@ Muon::Muon(Device& device, const ParamStore& params, const TensorGroup* slices,
           !spec.hidden || !layout.trains(id))
         continue;
       work.matrices.push_back({.first = layout.offset(id) - bucket.first,
-                               .count = stored_shape(spec, layout.split()).count(),
-                               .parts = parts_of(spec, layout.split())});
+                               .count = stored_shape(spec, layout.split(spec)).count(),
+                               .parts = parts_of(spec, layout.split(spec))});
     }
     if (!work.matrices.empty()) work_.push_back(std::move(work));
   }

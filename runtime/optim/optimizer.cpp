@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "runtime/comm/comm_label.h"
+#include "runtime/ops/experts/router.h"
 #include "runtime/ops/update/exact_sum.h"
 
 namespace trireme {
@@ -165,7 +166,14 @@ void Optimizer::update(Stream& stream) {
   update(config_.name, ops::UpdatePart::weights, own);
   for (const OwnedRun& run : statistics_) {
     const ops::UpdateRun at = tensors_of(run);
-    ops::exponential_average(stream, at.parameter, at.gradient, run.statistic_decay, scalars());
+    if (run.balance_rate > 0) {
+      // Without the padding behind the parameter, which would count as experts.
+      const std::int64_t experts = params_.layout().spec(run.param).shape.count();
+      ops::balance_bias(stream, at.parameter.range(0, experts), at.gradient.range(0, experts),
+                        run.balance_rate, scalars());
+    } else {
+      ops::exponential_average(stream, at.parameter, at.gradient, run.statistic_decay, scalars());
+    }
   }
 }
 
@@ -222,6 +230,14 @@ void Optimizer::measure_tensors(Stream& stream) {
              .gradients = true};
   }
   ratios_->finish(stream, scalars(), trust);
+}
+
+// Several ZeRO groups of data ranks that share experts hold the same dense parameters and other
+// experts: then all of them count together (ParamLayout::repeats).
+OptimizerRanks optimizer_ranks(const ProcessMesh& mesh) {
+  if (mesh.shape().expert > mesh.shape().shard)
+    return {.slices = &mesh.experts(), .model = &mesh.pipeline()};
+  return {.slices = &mesh.zero(), .tensor = &mesh.tensor(), .model = &mesh.model()};
 }
 
 LossScaler::LossScaler(Device& device, const ops::LossScaleOptions& options)

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/process_mesh.h"
 #include "runtime/comm/timing/stall_clock.h"
 #include "runtime/config/optimizer_config.h"
 #include "runtime/device/device.h"
@@ -54,6 +55,9 @@ struct OptimizerRanks {
   // The parameters of all pipeline stages; empty: a single stage.
   std::span<const ParamSpec> chain{};
 };
+
+// Those of a mesh: together the ranks that hold every parameter or slice of one once.
+[[nodiscard]] OptimizerRanks optimizer_ranks(const ProcessMesh& mesh);
 
 // Updates the parameters that this rank owns: all, or with ZeRO its slices.
 class Optimizer {

@@ -39,14 +39,14 @@ int GradReducer::levels(const ReducerOptions& options, int zero_stage) {
 GradReducer::GradReducer(Device& device, const ReducerGroups& groups, ParamStore& params,
                          Stream& compute, Stream& comm, const ReducerOptions& options)
     : device_(device),
-      zero_(groups.zero),
-      replicas_(groups.replicas),
+      all_(groups.zero, groups.replicas),
       params_(params),
       compute_(compute),
       comm_(comm),
       options_(options),
       weights_{options.sum, params.options().zero.stage >= 2, options.micro_batches},
       statistics_{options.sum, false, options.micro_batches},
+      sources_(params.expert_sources()),
       clock_(device),
       missing_(params.layout().buckets().size()),
       buffer_of_unit_(static_cast<std::size_t>(std::max(params.layout().unit_count(), 1)), -1),
@@ -56,7 +56,13 @@ GradReducer::GradReducer(Device& device, const ReducerGroups& groups, ParamStore
   TRIREME_EXPECTS(params.options().gradient_levels >= weights_.levels(),
                   "{} levels of partial sums, need {}", params.options().gradient_levels,
                   weights_.levels());
-  if (zero_.size() > 1 && replicas_.size() > 1) second_ = device.make_stream(StreamKind::comm);
+  const int wanted = expert_sources(options.sum, params.layout().splits().expert_data_ranks());
+  TRIREME_EXPECTS(params.layout().expert_elements() == 0 || sources_ == wanted,
+                  "{} sources of experts' gradients, need {}", sources_, wanted);
+  if (groups.expert_zero != nullptr && groups.expert_zero != &groups.zero)
+    of_experts_.emplace(*groups.expert_zero, *groups.expert_replicas);
+  if (all_.zero.size() > 1 && all_.replicas.size() > 1)
+    second_ = device.make_stream(StreamKind::comm);
   if (options_.chunks.empty()) options_.chunks = {{0, std::max(params.layout().unit_count(), 1)}};
   for (int i = 0; i < ParamStore::gradient_buffers; ++i)
     buffer_free_.push_back(device.make_event());
@@ -65,7 +71,7 @@ GradReducer::GradReducer(Device& device, const ReducerGroups& groups, ParamStore
   for (std::size_t b = 0; b < buckets.size(); ++b)
     labels_.push_back("gradients of " + params.layout().describe_bucket(b));
   for (const UnitRange units : options_.chunks) {
-    Chunk chunk{.units = units, .buckets = {}, .weights = {}, .statistics = {}};
+    Chunk chunk{.units = units, .buckets = {}, .weights = {}, .statistics = {}, .experts = {}};
     for (std::size_t b = 0; b < buckets.size(); ++b) {
       const Bucket& bucket = buckets[b];
       if (!units.contains(bucket.units.first) || bucket.kind == ParamKind::frozen) continue;
@@ -78,37 +84,56 @@ GradReducer::GradReducer(Device& device, const ReducerGroups& groups, ParamStore
       TRIREME_EXPECTS(first == span.first + span.count,
                       "bucket {} is not contiguous with its chunk", b);
       span.count += count;
+      if (bucket.kind != ParamKind::weight || !bucket.expert) continue;
+      if (chunk.experts.count == 0) chunk.experts.first = bucket.experts;
+      chunk.experts.count += bucket.count;
     }
     chunks_.push_back(std::move(chunk));
   }
   if (options_.sent == DType::f32) return;
+  send_rounded(all_, /*experts=*/false);
+  if (of_experts_) send_rounded(*of_experts_, /*experts=*/true);
+}
+
+void GradReducer::send_rounded(Sums& sums, bool experts) {
   std::int64_t largest = 0;
-  for (const Bucket& bucket : buckets) {
-    if (bucket.kind == ParamKind::weight) largest = std::max(largest, bucket.count);
+  for (const Bucket& bucket : params_.layout().buckets()) {
+    const bool summed = !of_experts_ || bucket.expert == experts;
+    if (bucket.kind == ParamKind::weight && summed) largest = std::max(largest, bucket.count);
   }
-  if (zero_.size() > 1) in_group_.emplace(device, zero_, options_.sent, largest);
-  if (replicas_.size() > 1)
-    over_groups_.emplace(device, replicas_, options_.sent, largest / zero_.size());
+  if (largest == 0) return;
+  if (sums.zero.size() > 1) sums.in_group.emplace(device_, sums.zero, options_.sent, largest);
+  if (sums.replicas.size() > 1)
+    sums.over_groups.emplace(device_, sums.replicas, options_.sent, largest / sums.zero.size());
 }
 
 void GradReducer::set_micro_batches(int count) {
   options_.micro_batches = weights_.micro_batches = statistics_.micro_batches = count;
 }
 
-Tensor GradReducer::partial(const Span& span, int level) const {
-  return params_.gradients().held(level).range(span.first, span.count);
+Tensor GradReducer::partial(const Span& span, int level, int source) const {
+  return params_.gradients_of(source).held(level).range(span.first, span.count);
 }
 
-void GradReducer::zero(Stream& stream, const Span& span, int level) {
+void GradReducer::zero(Stream& stream, const Span& span, int level, int source) {
   if (span.count == 0) return;
-  const Tensor sums = partial(span, level);
+  const Tensor sums = partial(span, level, source);
   device_.fill_zero(stream, sums.data, sums.bytes());
 }
 
-void GradReducer::merge(Stream& stream, const Span& span, int leaf, int merges) {
+void GradReducer::merge(Stream& stream, const Span& span, int leaf, int merges, int source) {
   if (span.count == 0) return;
   for (int level = leaf; level > leaf - merges; --level)
-    ops::add_in_place(stream, partial(span, level - 1), partial(span, level));
+    ops::add_in_place(stream, partial(span, level - 1, source), partial(span, level, source));
+}
+
+// The part of the tree over ranks that data ranks which share experts would form.
+void GradReducer::join_sources(const Bucket& bucket) {
+  if (!bucket.expert) return;
+  for (int step = 1; step < sources_; step *= 2)
+    for (int source = 0; source + step < sources_; source += 2 * step)
+      ops::add_in_place(compute_, params_.gradients_of(source).bucket(bucket),
+                        params_.gradients_of(source + step).bucket(bucket));
 }
 
 // A step begins after join(): earlier work is done, and its events belong to no recorded graph.
@@ -141,7 +166,7 @@ void GradReducer::after_forward(int chunk, int micro_batch) {
   hand_over();
   const Tensor sums = partial(statistics, leaf);
   const ScopedCommLabel label("running statistics");
-  zero_.all_reduce(comm_, sums, sums, ReduceOp::sum);
+  all_.zero.all_reduce(comm_, sums, sums, ReduceOp::sum);
   merge(comm_, statistics, leaf, merges);
 }
 
@@ -155,6 +180,8 @@ void GradReducer::before_backward(int chunk, int micro_batch) {
   const int leaf = weights_.leaf(micro_batch);
   params_.select_level(here.units, ParamKind::weight, leaf);
   if (options_.sum == GradientSum::tree) zero(compute_, here.weights, leaf);
+  for (int source = 1; source < sources_; ++source)
+    zero(compute_, here.experts, leaf, source);
 }
 
 // Stages 2 and 3: assigns memory for the gradients of one more layer, once the comm stream is done
@@ -168,6 +195,12 @@ void GradReducer::open_unit(int unit) {
                   StallCause::sum);
   const Tensor gradients = params_.place_gradients(unit, buffer);
   device_.fill_zero(compute_, gradients.data, gradients.bytes());
+  for (int source = 1; source < sources_; ++source)
+    for (const Bucket& bucket : params_.layout().buckets())
+      if (bucket.expert && bucket.kind == ParamKind::weight && bucket.units.contains(unit)) {
+        const Tensor own = params_.gradients_of(source).bucket(bucket);
+        device_.fill_zero(compute_, own.data, own.bytes());
+      }
   buffer_of_unit_[static_cast<std::size_t>(unit)] = buffer;
 }
 
@@ -187,8 +220,10 @@ void GradReducer::ready(ParamId id) {
   TRIREME_EXPECTS(missing > 0, "parameter {} reported twice in one backward", layout.spec(id).name);
   if (--missing > 0) return;
   if (probe_ != nullptr && bucket.kind == ParamKind::weight)
-    probe_->add_micro_batch(compute_, index,
-                            partial({bucket.first, bucket.count}, weights_.leaf(micro_batch)));
+    for (int source = 0; source < (bucket.expert ? sources_ : 1); ++source)
+      probe_->add_micro_batch(
+          compute_, index, params_.gradients_of(source).bucket(bucket, weights_.leaf(micro_batch)),
+          source);
   const ScopedCommLabel label(labels_[static_cast<std::size_t>(index)]);
   if (sharded_gradients() && bucket.kind == ParamKind::weight) return scatter(bucket, micro_batch);
   if (last(micro_batch) && options_.mode == ReducerMode::overlapped) launch(bucket, micro_batch);
@@ -203,20 +238,22 @@ void GradReducer::hand_over() {
 // Reduces a complete bucket of weights into this rank's slice of partial sum `level`, or
 // statistics.
 void GradReducer::sum_in_group(const Bucket& bucket, int level) {
+  const Sums& sums = sums_of(bucket);
   const Tensor whole = params_.gradients().bucket(bucket);
   clock_.start(comm_);
   if (bucket.kind != ParamKind::weight) {
-    zero_.all_reduce(comm_, whole, whole, ReduceOp::sum);
-  } else if (const Tensor own = params_.gradients().owned(bucket, level); in_group_) {
-    in_group_->reduce_scatter(comm_, whole, own);
+    sums.zero.all_reduce(comm_, whole, whole, ReduceOp::sum);
+  } else if (const Tensor own = params_.gradients().owned(bucket, level); sums.in_group) {
+    sums.in_group->reduce_scatter(comm_, whole, own);
   } else {
-    zero_.reduce_scatter(comm_, whole, own, ReduceOp::sum);
+    sums.zero.reduce_scatter(comm_, whole, own, ReduceOp::sum);
   }
   clock_.stop(comm_);
 }
 
-void GradReducer::sum_over_groups(const Tensor& sums, bool weights) {
-  if (replicas_.size() == 1) return;
+void GradReducer::sum_over_groups(const Bucket& bucket, const Tensor& values) {
+  const Sums& sums = sums_of(bucket);
+  if (sums.replicas.size() == 1) return;
   Stream& stream = second_ ? *second_ : comm_;
   if (second_) {
     comm_.record(*summed_event_);
@@ -224,10 +261,10 @@ void GradReducer::sum_over_groups(const Tensor& sums, bool weights) {
     second_busy_ = true;
   }
   clock_.start(stream);
-  if (weights && over_groups_) {
-    over_groups_->all_reduce(stream, sums);
+  if (bucket.kind == ParamKind::weight && sums.over_groups) {
+    sums.over_groups->all_reduce(stream, values);
   } else {
-    replicas_.all_reduce(stream, sums, sums, ReduceOp::sum);
+    sums.replicas.all_reduce(stream, values, values, ReduceOp::sum);
   }
   clock_.stop(stream);
 }
@@ -242,15 +279,19 @@ void GradReducer::join_levels() {
 void GradReducer::launch(const Bucket& bucket, int micro_batch) {
   const bool weights = bucket.kind == ParamKind::weight;
   if (weights) {
-    const int leaf = weights_.leaf(micro_batch);
-    merge(compute_, {bucket.first, bucket.count}, leaf, weights_.merges(micro_batch));
+    const int leaf = weights_.leaf(micro_batch), merges = weights_.merges(micro_batch);
+    merge(compute_, {bucket.first, bucket.count}, leaf, merges);
+    for (int source = 1; bucket.expert && source < sources_; ++source)
+      merge(compute_, {bucket.experts, bucket.count}, leaf, merges, source);
+    join_sources(bucket);
   }
   hand_over();
-  if (zero_.size() > 1 && (weights || !ranks_first())) sum_in_group(bucket, 0);
-  sum_over_groups(params_.gradients().owned(bucket), weights);
+  if (sums_of(bucket).zero.size() > 1 && (weights || !ranks_first())) sum_in_group(bucket, 0);
+  sum_over_groups(bucket, params_.gradients().owned(bucket));
 }
 
 void GradReducer::scatter(const Bucket& bucket, int micro_batch) {
+  join_sources(bucket);
   hand_over();
   const int leaf = weights_.leaf(micro_batch);
   sum_in_group(bucket, leaf);
@@ -261,7 +302,7 @@ void GradReducer::scatter(const Bucket& bucket, int micro_batch) {
   if (merges_by_bucket(micro_batch)) {
     const Span own{bucket.owned, params_.layout().slice_count(bucket)};
     merge(comm_, own, leaf, weights_.merges(micro_batch));
-    sum_over_groups(partial(own, 0), true);
+    sum_over_groups(bucket, partial(own, 0));
   }
   if (options_.mode == ReducerMode::inline_after_backward) join();
 }
@@ -273,6 +314,8 @@ void GradReducer::after_backward(int chunk, int micro_batch) {
     if (!merges_by_bucket(micro_batch)) merge(comm_, here.weights, leaf, merges);
   } else if (!last(micro_batch)) {
     merge(compute_, here.weights, leaf, merges);
+    for (int source = 1; source < sources_; ++source)
+      merge(compute_, here.experts, leaf, merges, source);
   }
 }
 

@@ -31,11 +31,13 @@ enum class GradientSum : std::uint8_t {
 };
 
 // Called with the gradients of a single micro-batch in a bucket of weights, before they are added
-// to others. Needs tree sums, below ZeRO stage 2.
+// to others; of experts for each source (ParamStore::gradient). Needs tree sums, below ZeRO
+// stage 2.
 class GradientProbe {
  public:
   virtual ~GradientProbe() = default;
-  virtual void add_micro_batch(Stream& compute, int bucket, const Tensor& gradients) = 0;
+  virtual void add_micro_batch(Stream& compute, int bucket, const Tensor& gradients,
+                               int source) = 0;
 };
 
 struct ReducerOptions {
@@ -58,8 +60,10 @@ struct PartialSums {
 };
 
 // ProcessMesh::zero() and replicas(): together the data group. Without ZeRO the first has one rank.
+// Those of experts' parameters: expert_zero() and expert_replicas(); null: the same.
 struct ReducerGroups {
   Communicator &zero, &replicas;
+  Communicator *expert_zero = nullptr, *expert_replicas = nullptr;
 };
 
 class GradReducer final : public GradientSink {
@@ -71,6 +75,11 @@ class GradReducer final : public GradientSink {
               Stream& comm, const ReducerOptions& options);
   // The required StoreOptions::gradient_levels.
   [[nodiscard]] static int levels(const ReducerOptions& options, int zero_stage);
+  // The required StoreOptions::expert_sources, if `data_ranks` share experts: a tree over
+  // micro-batches needs what each rank's micro-batch adds on its own.
+  [[nodiscard]] static int expert_sources(GradientSum sum, int data_ranks) {
+    return sum == GradientSum::tree ? data_ranks : 1;
+  }
 
   // Until the next call; null: none.
   void set_probe(GradientProbe* probe) { probe_ = probe; }
@@ -101,8 +110,19 @@ class GradReducer final : public GradientSink {
     UnitRange units{};
     std::vector<int> buckets;
     Span weights, statistics;  // in the arenas of partial sums
+    Span experts;              // in those of sources behind the first
     int micro_batch = -1;      // now in backward
   };
+  // Groups of the sums of a kind of parameters, and how weights are sent in 16 bits.
+  struct Sums {
+    Sums(Communicator& in_zero, Communicator& in_replicas) : zero(in_zero), replicas(in_replicas) {}
+    Communicator &zero, &replicas;
+    std::optional<RoundedSum> in_group, over_groups;
+  };
+  [[nodiscard]] const Sums& sums_of(const Bucket& bucket) const {
+    return bucket.expert && of_experts_ ? *of_experts_ : all_;
+  }
+  void send_rounded(Sums& sums, bool experts);
   [[nodiscard]] bool sharded_gradients() const { return params_.options().zero.stage >= 2; }
   // With stages 2 and 3 adjacent micro-batches are on different ranks of a ZeRO group, so the tree
   // first joins ranks, then the micro-batches of a group, then groups; statistics must follow.
@@ -114,13 +134,14 @@ class GradReducer final : public GradientSink {
   }
   // Slices of gradients: so that sums over groups overlap with the last backward.
   [[nodiscard]] bool merges_by_bucket(int micro_batch) const {
-    return last(micro_batch) && replicas_.size() > 1;
+    return last(micro_batch) && all_.replicas.size() > 1;
   }
-  [[nodiscard]] Tensor partial(const Span& span, int level) const;
-  void zero(Stream& stream, const Span& span, int level);
-  void merge(Stream& stream, const Span& span, int leaf, int merges);
+  [[nodiscard]] Tensor partial(const Span& span, int level, int source = 0) const;
+  void zero(Stream& stream, const Span& span, int level, int source = 0);
+  void merge(Stream& stream, const Span& span, int leaf, int merges, int source = 0);
+  void join_sources(const Bucket& bucket);
   void sum_in_group(const Bucket& bucket, int level);
-  void sum_over_groups(const Tensor& sums, bool weights);
+  void sum_over_groups(const Bucket& bucket, const Tensor& values);
   void launch(const Bucket& bucket, int micro_batch);
   void scatter(const Bucket& bucket, int micro_batch);
   void hand_over();
@@ -128,14 +149,15 @@ class GradReducer final : public GradientSink {
   [[nodiscard]] Chunk& chunk_of(int unit);
 
   Device& device_;
-  Communicator &zero_, &replicas_;
+  Sums all_;
+  std::optional<Sums> of_experts_;  // if they differ
   ParamStore& params_;
   Stream& compute_;
   Stream& comm_;
   ReducerOptions options_;
   GradientProbe* probe_ = nullptr;
   PartialSums weights_, statistics_;
-  std::optional<RoundedSum> in_group_, over_groups_;  // of weights, if not sent in f32
+  int sources_;  // of experts' gradients
   StreamClock clock_;
   std::vector<Chunk> chunks_;
   std::vector<std::string> labels_;  // by bucket

@@ -8,8 +8,10 @@
 namespace trireme {
 
 ParamGatherer::ParamGatherer(Device& device, Communicator& group, ParamStore& params,
-                             Stream& compute, Stream& comm, StallClock* stalls)
+                             Stream& compute, Stream& comm, StallClock* stalls,
+                             Communicator* experts)
     : group_(group),
+      experts_(experts == nullptr ? group : *experts),
       params_(params),
       compute_(compute),
       comm_(comm),
@@ -35,14 +37,18 @@ ParamGatherer::ParamGatherer(Device& device, Communicator& group, ParamStore& pa
 void ParamGatherer::gather(std::size_t index) {
   const Bucket& bucket = params_.layout().buckets()[index];
   const ScopedCommLabel label(labels_[index]);
+  Communicator& group = bucket.expert ? experts_ : group_;
+  // Data ranks that share experts may each hold all of theirs.
+  const bool alone = bucket.expert && &experts_ != &group_ && experts_.size() == 1;
+  if (alone && params_.options().zero.stage < 3) return;
   if (bucket.matrices) {
     const ParamArena& copies = params_.compute_copies();
     const Tensor own = params_.options().zero.stage >= 3 ? params_.refresh_own(comm_, bucket)
                                                          : copies.owned(bucket);
-    group_.all_gather(comm_, own, copies.bucket(bucket));
+    group.all_gather(comm_, own, copies.bucket(bucket));
     return;
   }
-  group_.all_gather(comm_, params_.masters().owned(bucket), params_.masters().bucket(bucket));
+  group.all_gather(comm_, params_.masters().owned(bucket), params_.masters().bucket(bucket));
 }
 
 void ParamGatherer::after_update() {

@@ -17,9 +17,9 @@ namespace trireme {
 class ParamGatherer {
  public:
   // All must outlive this. `comm` is the stream of the group's collectives; `stalls` times waits
-  // for them, null: not timed.
+  // for them, null: not timed. `experts`: the group of experts' parameters, null: the same.
   ParamGatherer(Device& device, Communicator& group, ParamStore& params, Stream& compute,
-                Stream& comm, StallClock* stalls = nullptr);
+                Stream& comm, StallClock* stalls = nullptr, Communicator* experts = nullptr);
 
   // Call it after the optimizer has updated this rank's slices.
   void after_update();
@@ -36,7 +36,7 @@ class ParamGatherer {
   [[nodiscard]] std::size_t buffer_of(int unit) const;
   void fetch(int unit);
 
-  Communicator& group_;
+  Communicator &group_, &experts_;
   ParamStore& params_;
   Stream& compute_;
   Stream& comm_;

@@ -26,6 +26,7 @@ double bandwidth_out_per_rank(const MeshShape& mesh, const Links& links) {
 
 GroupSpan span_of(MeshAxis axis, const MeshShape& mesh, const Links& links) {
   // rank = (pipeline * data_size + data) * tensor_size + tensor.
+  const std::int64_t apart = std::int64_t{mesh.tensor} * mesh.expert;  // of ranks with one expert
   const auto [size, stride] = [&]() -> std::pair<int, std::int64_t> {
     switch (axis) {
       case MeshAxis::tensor:
@@ -36,6 +37,12 @@ GroupSpan span_of(MeshAxis axis, const MeshShape& mesh, const Links& links) {
         return {mesh.shard, mesh.tensor};
       case MeshAxis::replicas:
         return {mesh.data / mesh.shard, std::int64_t{mesh.tensor} * mesh.shard};
+      case MeshAxis::experts:
+        return {mesh.expert * mesh.tensor, 1};
+      case MeshAxis::expert_zero:
+        return {mesh.expert_shard(), apart};
+      case MeshAxis::expert_replicas:
+        return {mesh.data / mesh.expert / mesh.expert_shard(), apart * mesh.expert_shard()};
       case MeshAxis::pipeline:
         break;
     }

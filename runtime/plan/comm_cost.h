@@ -10,8 +10,18 @@
 
 namespace trireme::plan {
 
-// The data axis, and its two levels with ZeRO groups: ProcessMesh::zero() and replicas().
-enum class MeshAxis : std::uint8_t { pipeline, data, tensor, zero, replicas };
+// The data axis, and its two levels with ZeRO groups: ProcessMesh::zero() and replicas(); the same
+// among ranks with the same experts, and the ranks that share experts.
+enum class MeshAxis : std::uint8_t {
+  pipeline,
+  data,
+  tensor,
+  zero,
+  replicas,
+  experts,
+  expert_zero,
+  expert_replicas
+};
 
 // Placement of a group in the machine, for the group of rank 0. Groups of an axis are alike, except
 // at the end of a machine that they do not fill.

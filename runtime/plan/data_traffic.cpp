@@ -10,6 +10,11 @@
 namespace trireme::plan {
 namespace {
 
+// The ranks that hold the same parameters: with other slices, and with copies of a slice.
+struct Groups {
+  GroupSpan zero, replicas;
+};
+
 class Stage {
  public:
   Stage(const StepInput& input, const Hardware& hardware, int stage,
@@ -20,9 +25,11 @@ class Stage {
         stage_(stage),
         layers_(layers),
         spans_(timeline.stages[static_cast<std::size_t>(stage)]),
-        layout_(input.build.tensor, input.separate_ties),
-        zero_(span_of(MeshAxis::zero, input.mesh, links_)),
-        replicas_(span_of(MeshAxis::replicas, input.mesh, links_)) {
+        layout_({input.build.tensor, input.build.experts}, input.separate_ties),
+        dense_{span_of(MeshAxis::zero, input.mesh, links_),
+               span_of(MeshAxis::replicas, input.mesh, links_)},
+        experts_{span_of(MeshAxis::expert_zero, input.mesh, links_),
+                 span_of(MeshAxis::expert_replicas, input.mesh, links_)} {
     lay_out();
   }
 
@@ -62,10 +69,21 @@ class Stage {
     return layers_[static_cast<std::size_t>(index)];
   }
 
+  static double forward_seconds(const LayerSeconds& s) {
+    return s.forward + s.tensor_forward + s.expert_forward;
+  }
   // Until the gradients of the layer are complete.
   static double backward_seconds(const LayerSeconds& s, bool weights_only) {
     return s.backward_weight +
-           (weights_only ? 0 : s.backward_input + s.recompute + s.tensor_backward);
+           (weights_only ? 0
+                         : s.backward_input + s.recompute + s.tensor_backward + s.expert_backward);
+  }
+
+  const GroupSpan& zero_of(const Bucket& bucket) const {
+    return bucket.expert ? experts_.zero : dense_.zero;
+  }
+  const GroupSpan& replicas_of(const Bucket& bucket) const {
+    return bucket.expert ? experts_.replicas : dense_.replicas;
   }
 
   Collective reduction(const Bucket& bucket) const {
@@ -81,24 +99,25 @@ class Stage {
   // In the ZeRO group, in which each rank is left with a slice of weights.
   double seconds_in_group(const Bucket& bucket) const {
     const double bytes = reduced_bytes(bucket);
-    if (zero_.size == 1) return 0;
+    if (zero_of(bucket).size == 1) return 0;
     if (bucket.kind == ParamKind::weight && input_.engine.owners_sum_gradients)
-      return owners_sum_seconds(zero_, static_cast<double>(bucket.count), bytes, false);
-    return seconds_of(reduction(bucket), bytes, zero_, links_);
+      return owners_sum_seconds(zero_of(bucket), static_cast<double>(bucket.count), bytes, false);
+    return seconds_of(reduction(bucket), bytes, zero_of(bucket), links_);
   }
 
   // Then over the groups: of that slice, or without ZeRO of all.
   double seconds_over_groups(const Bucket& bucket) const {
     const double bytes = bytes_over_groups(bucket);
-    if (replicas_.size == 1) return 0;
+    if (replicas_of(bucket).size == 1) return 0;
     if (bucket.kind == ParamKind::weight && input_.engine.owners_sum_gradients)
-      return owners_sum_seconds(replicas_, static_cast<double>(bucket.count / zero_.size), bytes,
+      return owners_sum_seconds(replicas_of(bucket),
+                                static_cast<double>(bucket.count / zero_of(bucket).size), bytes,
                                 true);
-    return seconds_of(Collective::all_reduce, bytes, replicas_, links_);
+    return seconds_of(Collective::all_reduce, bytes, replicas_of(bucket), links_);
   }
 
   double bytes_over_groups(const Bucket& bucket) const {
-    return reduced_bytes(bucket) / (bucket.kind == ParamKind::weight ? zero_.size : 1);
+    return reduced_bytes(bucket) / (bucket.kind == ParamKind::weight ? zero_of(bucket).size : 1);
   }
 
   void add_bytes(DataTraffic& traffic, Collective collective, double bytes,
@@ -129,7 +148,7 @@ class Stage {
   }
 
   double gather_seconds(const Bucket& bucket) const {
-    return seconds_of(Collective::all_gather, gathered_bytes(bucket), zero_, links_);
+    return seconds_of(Collective::all_gather, gathered_bytes(bucket), zero_of(bucket), links_);
   }
 
   // When backward has finished `unit`, counted from the start of the step: a layer's share of the
@@ -169,8 +188,8 @@ class Stage {
       all += in_group + over_groups;
       repeated += in_group;
       const double times = input_.zero >= 2 ? input_.schedule.micro_batches : 1;
-      add_bytes(traffic, reduction(bucket), times * reduced_bytes(bucket), zero_);
-      add_bytes(traffic, Collective::all_reduce, bytes_over_groups(bucket), replicas_);
+      add_bytes(traffic, reduction(bucket), times * reduced_bytes(bucket), zero_of(bucket));
+      add_bytes(traffic, Collective::all_reduce, bytes_over_groups(bucket), replicas_of(bucket));
     }
     std::ranges::sort(messages, {}, &Message::ready);
     // Each level has a stream.
@@ -193,7 +212,7 @@ class Stage {
     for (std::size_t i = buckets.size(); i-- > 0;) {
       if (buckets[i].kind != ParamKind::weight) continue;
       clock += gather_seconds(buckets[i]);
-      add_bytes(traffic, Collective::all_gather, gathered_bytes(buckets[i]), zero_);
+      add_bytes(traffic, Collective::all_gather, gathered_bytes(buckets[i]), zero_of(buckets[i]));
       for (int unit = buckets[i].units.first; unit < buckets[i].units.last; ++unit)
         ready_at[static_cast<std::size_t>(unit)] = clock;
     }
@@ -201,8 +220,8 @@ class Stage {
     double now = start, computed = 0;
     for (std::size_t unit = 0; unit < ready_at.size() && chunk_of_unit_[unit] == 0; ++unit) {
       const LayerSeconds& s = layer(static_cast<int>(unit));
-      now = std::max(now, ready_at[unit]) + s.forward + s.tensor_forward;
-      computed += s.forward + s.tensor_forward;
+      now = std::max(now, ready_at[unit]) + forward_seconds(s);
+      computed += forward_seconds(s);
     }
     const double late = now - start - computed;
     const double hidden = input_.engine.hides_gathers ? hardware_.links.overlap : 0;
@@ -220,12 +239,12 @@ class Stage {
         gathered += gather_seconds(bucket);
         if (bucket.units.first == 0) first += gather_seconds(bucket);
         add_bytes(traffic, Collective::all_gather, 2 * micro_batches * gathered_bytes(bucket),
-                  zero_);
+                  zero_of(bucket));
       }
     }
     for (std::size_t unit = 0; unit < layer_of_unit_.size(); ++unit) {
       const LayerSeconds& s = layer(static_cast<int>(unit));
-      computed += s.forward + s.tensor_forward + backward_seconds(s, false);
+      computed += forward_seconds(s) + backward_seconds(s, false);
     }
     const double messages = reduced + 2 * gathered;
     const double shown = std::max(first, messages - computed);
@@ -243,7 +262,7 @@ class Stage {
   std::span<const LayerSeconds> layers_;
   const std::vector<Span>& spans_;
   ParamLayout layout_;
-  GroupSpan zero_, replicas_;
+  Groups dense_, experts_;
   std::vector<int> layer_of_unit_, chunk_of_unit_;
   int chunks_ = 0;
 };

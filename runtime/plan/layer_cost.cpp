@@ -29,6 +29,10 @@ struct Matmul {
   double sum_width = 0;  // columns that are summed over tensor-parallel ranks; 0 = none
   bool sums_forward = false;
   bool trained = true;  // else its weights need no gradient
+  double groups = 1;    // of rows, each with a matrix of its own
+  double load = 1;      // of the rank that has most rows, over the mean
+
+  [[nodiscard]] double flops() const { return 2 * rows * in * out; }
 };
 
 struct Work {
@@ -52,6 +56,7 @@ class LayerModel {
         fp8_(block && input.precision == Precision::fp8),
         fp8_bytes_(bytes_of_fp8(input.build.fp8_recipe)),
         group_(span_of(MeshAxis::tensor, input.mesh, hardware.links)),
+        expert_group_(span_of(MeshAxis::experts, input.mesh, hardware.links)),
         block_(block) {
     find_work();
   }
@@ -59,6 +64,7 @@ class LayerModel {
   LayerSeconds seconds() const {
     LayerSeconds s = counted_ != nullptr ? counted_seconds() : declared_seconds();
     add_messages(s);
+    add_expert_messages(s);
     return s;
   }
 
@@ -116,6 +122,12 @@ class LayerModel {
         ++work_.filters;
         work_.convolution_bytes += element_ * static_cast<double>(spec.shape.count());
       }
+      if (spec.expert && spec.matrix) {
+        const Matmul& matmul = work_.matmuls.emplace_back(expert_matmul(spec));
+        flops -= matmul.flops();
+        work_.elementwise_bytes += input_.engine.elementwise_traffic * element_ * matmul.load *
+                                   matmul.rows * (matmul.in + matmul.out);
+      }
       if (!spec.matrix || spec.shape.rank() != 2 || layer_.forward_flops == 0) continue;
       const bool rows_split = spec.shard_axis == 1, columns_split = spec.shard_axis == 0;
       const auto out = static_cast<double>(spec.shape[0]), in = static_cast<double>(spec.shape[1]);
@@ -130,7 +142,7 @@ class LayerModel {
                                                  : 0,
                     .sums_forward = rows_split,
                     .trained = spec.kind != ParamKind::frozen};
-      flops -= 2 * matmul.rows * matmul.in * matmul.out;
+      flops -= matmul.flops();
       work_.elementwise_bytes += input_.engine.elementwise_traffic * element_ *
                                  ((rows_split ? rows_ : rows_whole) * matmul.in +
                                   (columns_split ? rows_ : rows_whole) * matmul.out);
@@ -143,6 +155,17 @@ class LayerModel {
       work_.convolution_bytes += (work_.filters + 1) * element_ * outputs;
       work_.elementwise_bytes += convolution_traffic * work_.filters * element_ * outputs;
     }
+  }
+
+  // Of a rank's share of the experts, with an even load.
+  Matmul expert_matmul(const ParamSpec& spec) const {
+    const ExpertMessages& experts = layer_.traffic.experts;
+    const bool alone = expert_group_.size == 1;
+    return {.rows = static_cast<double>(experts.rows),
+            .in = static_cast<double>(spec.shape[2]),
+            .out = static_cast<double>(spec.shape[1]),
+            .groups = static_cast<double>(spec.shape[0]) / expert_group_.size,
+            .load = alone ? 1 : input_.build.expert_imbalance};
   }
 
   // Attention, or in its place a share of the matmuls; and the activation function, which is half
@@ -166,12 +189,12 @@ class LayerModel {
   }
 
   double matmul_seconds(const Matmul& matmul) const {
-    const double min_dimension = std::min({matmul.rows, matmul.in, matmul.out});
+    const double min_dimension = std::min({matmul.rows / matmul.groups, matmul.in, matmul.out});
     const double reached = efficiency_.matmul_of(min_dimension);
-    const double operands = matmul.rows * (matmul.in + matmul.out) + matmul.in * matmul.out;
+    const double operands =
+        matmul.rows * (matmul.in + matmul.out) + matmul.groups * matmul.in * matmul.out;
     const double bytes = operands * (fp8_ ? fp8_bytes_ : element_);
-    return std::max(2 * matmul.rows * matmul.in * matmul.out / (rate(true) * reached),
-                    bytes_seconds(bytes)) +
+    return matmul.load * std::max(matmul.flops() / (rate(true) * reached), bytes_seconds(bytes)) +
            hardware_.device.launch_seconds;
   }
 
@@ -243,6 +266,36 @@ class LayerModel {
     }
   }
 
+  // Rows go to the ranks with their experts and their outputs come back; backward does the same
+  // with gradients. Those beyond a rank's memory go in further rounds, of which backward keeps
+  // nothing: it sends the inputs again.
+  void add_expert_messages(LayerSeconds& s) const {
+    if (expert_group_.size == 1 || layer_.traffic.experts.rows == 0) return;
+    const ExpertMessages& experts = layer_.traffic.experts;
+    const auto rows = static_cast<double>(experts.rows);
+    const double load =
+        std::min(input_.build.expert_imbalance, static_cast<double>(experts.most) / rows);
+    const double bytes = rows * experts.row_bytes;
+    const double sent = bytes_sent(Collective::all_to_all, bytes, expert_group_.size);
+    const double seconds =
+        load * seconds_of(Collective::all_to_all, bytes, expert_group_, hardware_.links);
+    const double beside = hardware_.links.overlap * experts.beside_flops / tensor_ /
+                          (rate(true) * efficiency_.matmul_of(rows_));
+    const bool full = block_ && input_.build.recompute == Recompute::full;
+    const bool again = load * rows > static_cast<double>(experts.capacity);
+    const double forward = 2 * seconds - std::min(seconds, beside) + counts_seconds();
+    s.expert_forward = forward;
+    s.expert_backward = (again ? 3 : 2) * seconds + (full ? forward : 0);
+    s.expert_bytes = ((again ? 5 : 4) + (full ? 2 : 0)) * sent;
+  }
+  // All ranks learn how many rows each sends, and the host waits for that: a copy, and a launch
+  // that nothing hides.
+  double counts_seconds() const {
+    constexpr int launches = 3;
+    return seconds_of(Collective::all_gather, sizeof(float), expert_group_, hardware_.links) +
+           launches * hardware_.device.launch_seconds;
+  }
+
   // A row-split matmul adds up its results in forward, a column-split one its input gradients in
   // backward. With sequence parallelism sums are scattered, and inputs gathered before matmuls.
   void add_messages(LayerSeconds& s) const {
@@ -307,7 +360,7 @@ class LayerModel {
   double element_, rows_;
   bool fp8_;
   double fp8_bytes_;
-  GroupSpan group_;
+  GroupSpan group_, expert_group_;
   bool block_;
   Work work_;
 };

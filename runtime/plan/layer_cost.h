@@ -16,6 +16,8 @@ struct LayerSeconds {
   // Tensor-parallel messages that are not overlapped.
   double tensor_forward = 0, tensor_backward = 0;
   double tensor_bytes = 0;  // sent by the rank, overlapped or not
+  // The same for rows on their way to experts and back; the time of the rank that receives most.
+  double expert_forward = 0, expert_backward = 0, expert_bytes = 0;
 };
 
 // For layer number `layer`, on a rank without contention (added later). `block`: one of the

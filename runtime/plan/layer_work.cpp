@@ -10,13 +10,15 @@ namespace {
 
 double rate_of(const OperationWork& work, Precision precision, const Hardware& hardware) {
   const Efficiency efficiency = hardware.efficiency_of_counted();
-  const double peak = peak_of(precision, work.rate == Rate::matmul_fp8, hardware);
+  const Precision used = work.rate == Rate::matmul_fp32 ? Precision::fp32 : precision;
+  const double peak = peak_of(used, work.rate == Rate::matmul_fp8, hardware);
   switch (work.rate) {
     case Rate::attention:
       return peak * efficiency.attention_of(work.smallest);
     case Rate::convolution:
       return peak * efficiency.convolution;
     case Rate::matmul:
+    case Rate::matmul_fp32:
     case Rate::matmul_fp8:
       return peak * efficiency.matmul_of(work.smallest);
     case Rate::memory:

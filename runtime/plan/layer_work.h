@@ -13,6 +13,7 @@ namespace trireme::plan {
 enum class Rate : std::uint8_t {
   memory,  // without counted FLOPs
   matmul,
+  matmul_fp32,  // whatever the precision, without tensor cores
   matmul_fp8,
   attention,
   convolution

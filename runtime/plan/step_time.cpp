@@ -96,31 +96,36 @@ class Estimator {
     estimate_.stages.resize(static_cast<std::size_t>(shape.stages));
     const double shown =
         transfer * (1 - (input_.engine.hides_transfers ? hardware_.links.overlap : 0));
-    double forward = 0, backward = 0, recompute = 0, tensor = 0, transfers = 0;
+    double forward = 0, backward = 0, recompute = 0, tensor = 0, experts = 0, transfers = 0;
     const int virtuals = virtual_stages(shape);
     for (int v = 0; v < virtuals; ++v) {
       const auto at = static_cast<std::size_t>(v);
-      double tensor_bytes = 0;
+      double tensor_bytes = 0, expert_bytes = 0;
       // Each pass sends and receives, but at the ends of the chain.
       const double passing = shown * ((v > 0 ? 1 : 0) + (v + 1 < virtuals ? 1 : 0));
       costs.forward[at] = costs.backward[at] = passing;
       transfers += 2 * passing;
       for (int i = input_.stages.first_layer[at]; i < input_.stages.first_layer[at + 1]; ++i) {
         const LayerSeconds& s = layers_[static_cast<std::size_t>(i)];
-        costs.forward[at] += s.forward + s.tensor_forward;
-        costs.backward[at] += s.backward_input + s.recompute + s.tensor_backward;
+        costs.forward[at] += s.forward + s.tensor_forward + s.expert_forward;
+        costs.backward[at] +=
+            s.backward_input + s.recompute + s.tensor_backward + s.expert_backward;
         costs.backward_weight[at] += s.backward_weight;
         forward += s.forward;
         backward += s.backward_input + s.backward_weight;
         recompute += s.recompute;
         tensor += s.tensor_forward + s.tensor_backward;
         tensor_bytes += s.tensor_bytes;
+        experts += s.expert_forward + s.expert_backward;
+        expert_bytes += s.expert_bytes;
       }
       StepEstimate::Stage& stage = estimate_.stages[static_cast<std::size_t>(v % shape.stages)];
       stage.forward += costs.forward[at];
       stage.backward += costs.backward[at] + costs.backward_weight[at];
-      estimate_.volumes.tensor =
-          std::max(estimate_.volumes.tensor, tensor_bytes * shape.chunks * shape.micro_batches);
+      const int passes = shape.chunks * shape.micro_batches;
+      StepVolumes& volumes = estimate_.volumes;
+      volumes.tensor = std::max(volumes.tensor, tensor_bytes * passes);
+      volumes.experts = std::max(volumes.experts, expert_bytes * passes);
     }
     PipelineResources resources;
     if (contention_.time_slices > 1 && shape.stages > 1)
@@ -133,9 +138,11 @@ class Estimator {
     estimate_.backward = mean_over_stages(backward) * contention_.time_slices;
     estimate_.recompute = mean_over_stages(recompute) * contention_.time_slices;
     estimate_.tensor_exposed = mean_over_stages(tensor) * contention_.time_slices;
+    estimate_.expert_exposed = mean_over_stages(experts) * contention_.time_slices;
     estimate_.pipeline_exposed = mean_over_stages(transfers) * contention_.time_slices;
     const double busy = estimate_.forward + estimate_.backward + estimate_.recompute +
-                        estimate_.tensor_exposed + estimate_.pipeline_exposed;
+                        estimate_.tensor_exposed + estimate_.expert_exposed +
+                        estimate_.pipeline_exposed;
     // A stage that waits leaves its core to others.
     estimate_.bubble = std::max(0.0, timeline_.makespan - busy);
     // A stage in the middle sends forward and backward.
@@ -197,8 +204,8 @@ class Estimator {
     StepEstimate& e = estimate_;
     const double computed = e.forward + e.backward + e.recompute;
     e.straggler = computed * hardware_.straggler_deviation * expected_largest(input_.mesh.size());
-    e.total = computed + e.tensor_exposed + e.pipeline_exposed + e.bubble + e.data_exposed +
-              e.gather_exposed + e.optimizer + e.straggler;
+    e.total = computed + e.tensor_exposed + e.expert_exposed + e.pipeline_exposed + e.bubble +
+              e.data_exposed + e.gather_exposed + e.optimizer + e.straggler;
     // Samples are read ahead, beside everything else.
     const double samples = static_cast<double>(input_.build.micro_batch) *
                            static_cast<double>(input_.schedule.micro_batches);

@@ -71,6 +71,7 @@ struct StepInput {
 // Bytes sent in a step by the rank that sends most, by group.
 struct StepVolumes {
   double tensor = 0;
+  double experts = 0;   // rows of tokens
   double data = 0;      // gradients and gathered parameters
   double data_out = 0;  // of these, to other domains (hosts)
   double pipeline = 0;
@@ -82,6 +83,7 @@ struct StepEstimate {
   double backward = 0;
   double recompute = 0;
   double tensor_exposed = 0;    // tensor-parallel messages that are not overlapped
+  double expert_exposed = 0;    // rows on their way to experts and back
   double pipeline_exposed = 0;  // transfers that are not overlapped
   double bubble = 0;            // waits for other stages
   double data_exposed = 0;      // gradient reductions after the last backward

@@ -35,6 +35,7 @@ class EvaluationWork final : public StageWork {
     Context context = setup_.model.context(*setup_.streams.compute, batch_, /*training=*/false,
                                            chunk, micro_batch);
     context.tensor = setup_.tensor;
+    context.experts = setup_.experts;
     return context;
   }
   void compute(const Action& action) override {

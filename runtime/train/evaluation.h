@@ -69,7 +69,7 @@ struct EvaluationSetup {
   const ProcessMesh& mesh;
   PipelineRunner& runner;
   Streams& streams;
-  const TensorGroup* tensor = nullptr;
+  const TensorGroup *tensor = nullptr, *experts = nullptr;  // of Context
   LogitsSink* sink = nullptr;  // instead of ranks and overlaps; null on ranks without the head
 };
 

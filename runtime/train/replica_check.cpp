@@ -45,6 +45,7 @@ ReplicaCheck::ReplicaCheck(Device& device, const ParamStore& params, const Proce
     : device_(device),
       params_(params),
       streams_(streams),
+      shares_experts_(mesh.shape().expert > 1),
       digested_(device.make_event()),
       compared_(device.make_event()) {
   add_parameters();
@@ -61,6 +62,14 @@ ReplicaCheck::ReplicaCheck(Device& device, const ParamStore& params, const Proce
     replicas_ = mesh.replicas().split(0, mesh.replicas().rank(), "replicas");
     add(*replicas_, &Region::slice);
   }
+  if (shares_experts_) {
+    const int data = mesh.here().data, sharing = mesh.shape().expert;
+    experts_ = mesh.data().split(data % sharing, data / sharing, "expert replicas");
+    add(*experts_, &Region::with_experts);
+    expert_replicas_ =
+        mesh.expert_replicas().split(0, mesh.expert_replicas().rank(), "expert replicas");
+    add(*expert_replicas_, &Region::expert_slice);
+  }
   tensor_ = mesh.tensor().split(0, mesh.tensor().rank(), "tensor replicas");
   add(*tensor_, &Region::with_tensor);
 }
@@ -71,23 +80,33 @@ void ReplicaCheck::add_parameters() {
   for (const ParamId id : layout.order()) {
     const ParamSpec& spec = layout.spec(id);
     const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(layout.bucket_of(id))];
-    const bool with_tensor = !is_split(spec, layout.split());
+    const bool with_tensor = !is_split(spec, layout.split(spec));
+    const bool shared = spec.expert && shares_experts_;
+    const auto add = [&](const Tensor& values, bool whole, bool in_tensor) {
+      regions_.push_back({.name = spec.name,
+                          .values = values,
+                          .with_data = whole && !shared,
+                          .with_tensor = in_tensor,
+                          .slice = !whole && !shared,
+                          .with_experts = whole && shared,
+                          .expert_slice = !whole && shared});
+    };
     if (!layout.keeps_slice(bucket)) {
-      regions_.push_back({spec.name, params_.master(id), true, with_tensor, false});
+      add(params_.master(id), true, with_tensor);
       continue;
     }
-    regions_.push_back({spec.name, own_part(id, bucket), false, with_tensor, true});
-    if (layout.zero().stage < 3)
-      regions_.push_back({spec.name, pairs_of(params_.compute(id)), true, false, false});
+    add(own_part(id, bucket), false, with_tensor);
+    if (layout.zero().stage < 3) add(pairs_of(params_.compute(id)), true, false);
   }
 }
 
 Tensor ReplicaCheck::own_part(ParamId id, const Bucket& bucket) const {
   const ParamLayout& layout = params_.layout();
+  const ParamSpec& spec = layout.spec(id);
   const std::int64_t slice = layout.slice_first(bucket);
   const std::int64_t first = std::max(layout.offset(id), slice);
   const std::int64_t last =
-      std::min(layout.offset(id) + stored_shape(layout.spec(id), layout.split()).count(),
+      std::min(layout.offset(id) + stored_shape(spec, layout.split(spec)).count(),
                slice + layout.slice_count(bucket));
   if (first >= last) return {};
   return params_.masters().owned(bucket).range(first - slice, last - first);

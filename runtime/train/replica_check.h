@@ -35,6 +35,8 @@ class ReplicaCheck {
     Tensor values{};
     bool with_data = false, with_tensor = false;
     bool slice = false;  // the same in every ZeRO group
+    // The same for experts that data ranks share out among them.
+    bool with_experts = false, expert_slice = false;
   };
   // One group: the largest and smallest digest of each region over its ranks.
   struct Group {
@@ -54,8 +56,9 @@ class ReplicaCheck {
   const ParamStore& params_;
   Streams& streams_;
   std::vector<Region> regions_;
-  Buffer digests_;  // (regions) u64
-  std::unique_ptr<Communicator> replicas_, tensor_;
+  Buffer digests_;             // (regions) u64
+  const bool shares_experts_;  // data ranks do
+  std::unique_ptr<Communicator> replicas_, tensor_, experts_, expert_replicas_;
   std::vector<Group> groups_;
   std::unique_ptr<Event> digested_, compared_;
   std::int64_t done_ = -1;  // of the open comparison

@@ -57,8 +57,9 @@ TEST_F(GatherTest, BringsWholeTensorsToRankZeroFromEveryMeshAndStage) {
       for (const MeshShape& shape : test::zero_meshes_of(size(), zero)) {
         if (shape.pipeline > static_cast<int>(test::sample_units().size())) continue;
         const ProcessMesh mesh(world(), shape);
-        SCOPED_TRACE(fmt::format("pipeline {} x data {} x tensor {}, stage {} in groups of {}",
-                                 shape.pipeline, shape.data, shape.tensor, zero, shape.shard));
+        SCOPED_TRACE(fmt::format(
+            "pipeline {} x data {} x tensor {}, stage {} in groups of {}, experts on {}",
+            shape.pipeline, shape.data, shape.tensor, zero, shape.shard, shape.expert));
 
         const auto tensors = gather(mesh, zero, blocks, with_statistics);
 
@@ -86,13 +87,14 @@ TEST_F(GatherTest, ListsParametersInChainOrderWithoutCopiesAndStatisticsOnlyWhen
     return all;
   };
 
-  EXPECT_EQ(names(false), (std::vector<std::string>{
-                              "table", "a.weight", "a.bias", "a.scale", "b.qkv.weight",
-                              "b.qkv.bias", "b.grouped.weight", "c.weight", "d.weight", "d.bias"}));
-  EXPECT_EQ(names(true),
-            (std::vector<std::string>{"table", "a.weight", "a.bias", "a.scale", "a.running",
-                                      "b.qkv.weight", "b.qkv.bias", "b.grouped.weight", "c.weight",
-                                      "c.running", "d.weight", "d.bias"}));
+  EXPECT_EQ(names(false),
+            (std::vector<std::string>{"table", "experts.weight", "experts.bias", "a.weight",
+                                      "a.bias", "a.scale", "b.qkv.weight", "b.qkv.bias",
+                                      "b.grouped.weight", "c.weight", "d.weight", "d.bias"}));
+  EXPECT_EQ(names(true), (std::vector<std::string>{"table", "experts.weight", "experts.bias",
+                                                   "a.weight", "a.bias", "a.scale", "a.running",
+                                                   "b.qkv.weight", "b.qkv.bias", "b.grouped.weight",
+                                                   "c.weight", "c.running", "d.weight", "d.bias"}));
 }
 
 TEST_F(GatherTest, NamesAParameterThatItsStageDoesNotHave) {

@@ -31,6 +31,12 @@ const std::vector<PartLayout>& layouts() {
       {"pipeline 2 x data 2, ZeRO 1", {2, 2, 1, 2}, 1, 8},
       {"ZeRO 1 in groups of 2 on data 4", {1, 4, 1, 2}, 1, 1},
       {"ZeRO 3 in groups of 2 on data 4", {1, 4, 1, 2}, 3, 1},
+      {"experts on data 2", {1, 2, 1, 1, 2}, 0, 1},
+      {"experts on data 4, ZeRO 1 in groups of 2", {1, 4, 1, 2, 4}, 1, 1},
+      {"experts on data 2 of 4, ZeRO 3", {1, 4, 1, 4, 2}, 3, 1},
+      {"experts on data 2 of 4, ZeRO 2 in groups of 2", {1, 4, 1, 2, 2}, 2, 1},
+      {"experts on data 2 x tensor 2, ZeRO 1", {1, 2, 2, 2, 2}, 1, 2},
+      {"pipeline 2 x experts on data 2", {2, 2, 1, 1, 2}, 0, 1},
   };
   return all;
 }
@@ -85,7 +91,7 @@ TEST_F(LayoutsTest, WritesEachElementOnceOverAllRanks) {
     std::string mine;
     on_ranks(layout.mesh.size(), [&](Communicator& group) {
       Part part(device(), group, layout);
-      const auto tensors = manifest_tensors(part.placed, part.params.layout().split());
+      const auto tensors = manifest_tensors(part.placed, part.params.layout().splits());
       for (const OwnSlice& own : own_slices(part.params.layout(), part.mesh, tensors)) {
         const ManifestTensor& tensor = tensors[static_cast<std::size_t>(own.slice.tensor)];
         for (std::int64_t i = own.slice.first; i < own.slice.first + own.slice.count; ++i)
@@ -112,7 +118,7 @@ TEST_F(LayoutsTest, WritesEachElementOnceOverAllRanks) {
 TEST_F(LayoutsTest, DividesReplicatedTensorsEvenly) {
   if (size() < 4) return;
   Part part(device(), world(), {"data", {1, size(), 1}, 0, 1});
-  const auto tensors = manifest_tensors(part.placed, part.params.layout().split());
+  const auto tensors = manifest_tensors(part.placed, part.params.layout().splits());
   std::int64_t elements = 0;
   for (const OwnSlice& own : own_slices(part.params.layout(), part.mesh, tensors))
     elements += own.slice.count;
@@ -123,7 +129,7 @@ TEST_F(LayoutsTest, DividesReplicatedTensorsEvenly) {
 TEST_F(LayoutsTest, DividesASliceThatSeveralGroupsHoldAmongThem) {
   if (size() < 4) return;
   Part part(device(), world(), {"groups", {1, size(), 1, 2}, 3, 1});
-  const auto tensors = manifest_tensors(part.placed, part.params.layout().split());
+  const auto tensors = manifest_tensors(part.placed, part.params.layout().splits());
   std::int64_t elements = 0;
   for (const OwnSlice& own : own_slices(part.params.layout(), part.mesh, tensors))
     elements += own.slice.count;
@@ -137,8 +143,8 @@ TEST_F(LayoutsTest, RefusesAnotherModelAndNamesTheDifferences) {
   const auto found = find_newest_valid(directory_ + "/run", world());
   ASSERT_TRUE(found.has_value());
   auto placed = test::placed_sample(1);
-  placed[1].spec.shape = {7, 23};
-  placed[2].spec.name = "other";
+  placed[3].spec.shape = {7, 23};
+  placed[4].spec.name = "other";
   const auto single = make_single_communicator();
   Part part(device(), *single, layouts()[0]);
   part.drop_average();

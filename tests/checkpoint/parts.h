@@ -131,7 +131,7 @@ class Part {
     for (const ParamId id : layout.order()) {
       if (&layout.buckets()[static_cast<std::size_t>(layout.bucket_of(id))] != &bucket) continue;
       const ParamSpec& spec = layout.spec(id);
-      for_each_run(spec, layout.split(), [&](auto stored, auto logical, auto count) {
+      for_each_run(spec, layout.split(spec), [&](auto stored, auto logical, auto count) {
         for (std::int64_t i = 0; i < count; ++i) {
           const std::int64_t place = layout.offset(id) + stored + i - held.first;
           if (place >= 0 && place < held.count)

@@ -147,6 +147,64 @@ TEST(ProcessMesh, MakesNoGroupThatItHasAlready) {
   EXPECT_EQ(made(2), (std::set<std::string>{"zero", "zero.gather", "replicas"}));
 }
 
+// The world ranks of a group as world_rank_in says, for every rank.
+void expect_known(const MeshShape& shape, const std::string& name, const Table& table) {
+  for (const std::vector<int>& members : table)
+    for (const int rank : members)
+      for (std::size_t i = 0; i < members.size(); ++i)
+        EXPECT_EQ(world_rank_in(shape, coordinates_of(shape, rank), name, static_cast<int>(i)),
+                  members[i])
+            << name << ", rank " << rank;
+}
+
+TEST(ProcessMesh, DataRanksThatShareExpertsAndThoseWithTheSameOnes) {
+  constexpr MeshShape shape{.pipeline = 1, .data = 8, .tensor = 1, .shard = 4, .expert = 2};
+  const Table experts{{0, 1}, {2, 3}, {4, 5}, {6, 7}}, zero{{0, 2}, {1, 3}, {4, 6}, {5, 7}},
+      replicas{{0, 4}, {1, 5}, {2, 6}, {3, 7}};
+
+  EXPECT_EQ(groups(shape, "experts"), experts);
+  EXPECT_EQ(groups(shape, "expert_zero"), zero);
+  EXPECT_EQ(groups(shape, "expert_zero.gather"), zero);
+  EXPECT_EQ(groups(shape, "expert_replicas"), replicas);
+  expect_known(shape, "experts", experts);
+  expect_known(shape, "expert_zero", zero);
+  expect_known(shape, "expert_zero.gather", zero);
+  expect_known(shape, "expert_replicas", replicas);
+}
+
+TEST(ProcessMesh, ExpertsAreSharedByAllTensorRanksOfDataRanks) {
+  constexpr MeshShape shape{.pipeline = 2, .data = 4, .tensor = 2, .shard = 1, .expert = 2};
+
+  EXPECT_EQ(groups(shape, "experts"),
+            (Table{{0, 1, 2, 3}, {4, 5, 6, 7}, {8, 9, 10, 11}, {12, 13, 14, 15}}));
+  EXPECT_EQ(groups(shape, "expert_replicas"),
+            (Table{{0, 4}, {1, 5}, {2, 6}, {3, 7}, {8, 12}, {9, 13}, {10, 14}, {11, 15}}));
+  EXPECT_EQ(groups(shape, "expert_zero").size(), 16U) << "of one rank";
+}
+
+// Slices are fewer than the data ranks that share experts: each holds all of its experts.
+TEST(ProcessMesh, ExpertsSharedByWholeZeroGroupsHaveNoSlices) {
+  constexpr MeshShape shape{.data = 8, .shard = 2, .expert = 4};
+  FakeWorld world(5, 8);
+  const ProcessMesh mesh(world, shape);
+
+  EXPECT_EQ(mesh.expert_zero().size(), 1);
+  EXPECT_EQ(mesh.expert_gather().size(), 1);
+  EXPECT_EQ(groups(shape, "expert_replicas"), (Table{{0, 4}, {1, 5}, {2, 6}, {3, 7}}));
+}
+
+TEST(ProcessMesh, ExpertsOfOneDataRankUseTheOtherGroups) {
+  FakeWorld world(0, 8);
+  const ProcessMesh mesh(world, {.data = 4, .tensor = 2, .shard = 2});
+
+  EXPECT_EQ(&mesh.experts(), &mesh.tensor());
+  EXPECT_EQ(&mesh.expert_zero(), &mesh.zero());
+  EXPECT_EQ(&mesh.expert_replicas(), &mesh.replicas());
+  EXPECT_EQ(&mesh.expert_gather(), &mesh.gather());
+  for (const auto& [name, split] : world.splits)
+    EXPECT_FALSE(name.starts_with("expert")) << name;
+}
+
 TEST(ProcessMesh, RankAndCoordinatesAreInverse) {
   for (const MeshShape shape : {MeshShape{2, 2, 2}, {3, 5, 1}, {1, 4, 4}, {4, 2, 2}, {16, 1, 1}}) {
     std::set<std::tuple<int, int, int>> seen;

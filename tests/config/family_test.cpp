@@ -93,9 +93,8 @@ TEST_F(ModelFamilies, FillTheModelSectionAndTheFirstIsTheDefault) {
   EXPECT_THAT(keys_.names_in("model"), ElementsAre("family", "layers", "odd"));
   EXPECT_EQ(config_error([&] { return read("model: {family: third}"); }),
             "a.yaml:1: model.family: expected one of first, second, found the text \"third\"");
-  EXPECT_THAT(
-      field_table_markdown(keys_),
-      HasSubstr("| `model.layers` | integer | `3` | 1 to 9 | layers (first or second only) |"));
+  EXPECT_THAT(field_table_markdown(keys_),
+              HasSubstr("| `model.layers` | integer | `3` | 1 to 9 | layers (first, second) |"));
 }
 
 TEST_F(ModelFamilies, ShareAKeyAndEachHasItInItsOwnOptions) {

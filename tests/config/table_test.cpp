@@ -10,6 +10,7 @@
 #include "models/deepcam/deepcam.h"
 #include "models/gemma/gemma.h"
 #include "models/gpt/gpt.h"
+#include "models/gpt_oss/gpt_oss.h"
 #include "models/llama/llama.h"
 #include "models/registry.h"
 #include "models/resnet/resnet.h"
@@ -110,15 +111,11 @@ TEST(ConfigTable, HasOneRowForEveryMemberOfEveryStruct) {
 
 TEST(ConfigTable, HasOneRowForEveryMemberOfEveryFamily) {
   const std::map<std::string_view, std::size_t> members{
-      {"gpt2", member_count<GptOptions>()},
-      {"llama", member_count<LlamaOptions>()},
-      {"gemma3", member_count<GemmaOptions>()},
-      {"resnet", member_count<ResNetOptions>()},
-      {"vit", member_count<VitOptions>()},
-      {"bert", member_count<BertOptions>()},
-      {"cosmoflow", member_count<CosmoFlowOptions>()},
-      {"unet", member_count<UNetOptions>()},
-      {"deepcam", member_count<DeepCamOptions>()}};
+      {"gpt2", member_count<GptOptions>()},      {"llama", member_count<LlamaOptions>()},
+      {"gemma3", member_count<GemmaOptions>()},  {"gpt_oss", member_count<GptOssOptions>()},
+      {"resnet", member_count<ResNetOptions>()}, {"vit", member_count<VitOptions>()},
+      {"bert", member_count<BertOptions>()},     {"cosmoflow", member_count<CosmoFlowOptions>()},
+      {"unet", member_count<UNetOptions>()},     {"deepcam", member_count<DeepCamOptions>()}};
   std::map<std::string_view, std::size_t> rows;
   for (const Family& family : families())
     rows[family.keys.name] = family.keys.fields().size();

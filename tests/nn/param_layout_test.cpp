@@ -16,7 +16,7 @@ constexpr std::int64_t line = 16;  // elements that everything is aligned to
 constexpr std::int64_t no_target = 1 << 20;
 
 ParamLayout laid_out(const ZeroOptions& zero, std::int64_t target = 100,
-                     const TensorSplit& split = {}) {
+                     const ParamSplits& split = {}) {
   ParamLayout layout(split, /*separate_ties=*/true);
   test::declare_sample(layout);
   layout.lay_out(zero, target);
@@ -75,10 +75,10 @@ TEST(ParamLayout, OrdersTheArenaAsBackwardFinishesItWithStatisticsLast) {
   for (const ParamId id : layout.order())
     names.push_back(layout.spec(id).name);
 
-  EXPECT_EQ(names,
-            (std::vector<std::string>{"head", "d.bias", "d.weight", "c.weight", "b.grouped.weight",
-                                      "b.qkv.bias", "b.qkv.weight", "a.scale", "a.bias", "a.weight",
-                                      "table", "c.running", "a.running"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"head", "d.bias", "d.weight", "c.weight",
+                                             "b.grouped.weight", "b.qkv.bias", "b.qkv.weight",
+                                             "a.scale", "a.bias", "a.weight", "experts.bias",
+                                             "experts.weight", "table", "c.running", "a.running"}));
   EXPECT_EQ(layout.weight_elements(), layout.offset(layout.find("c.running")));
 }
 
@@ -264,32 +264,78 @@ TEST(ParamLayout, KeepsFrozenWeightsAfterTrainedOnes) {
 
 // Over tensor ranks, and over data ranks if the weights are sliced.
 TEST(ParamLayout, CountsEveryLogicalElementOnceInTheNorm) {
+  struct Grid {
+    int slices, sharing;  // data ranks with other slices, and that share experts
+  };
   for (const int stage : {0, 1, 2, 3}) {
     for (const int tensor : {1, 2, 4}) {
-      std::map<std::string, std::vector<int>> counts;
-      const int data = stage == 0 ? 1 : 3;
-      for (int rank = 0; rank < data * tensor; ++rank) {
-        const ParamLayout layout =
-            laid_out({.stage = stage, .ranks = data, .rank = rank / tensor}, 200,
-                     {.ranks = tensor, .rank = rank % tensor, .blocks = 4});
-        for (const ParamSpec& spec : layout.specs())
-          counts[spec.name].resize(static_cast<std::size_t>(spec.shape.count()));
-        for (const OwnedRun& run : layout.owned_runs()) {
-          if (!run.counted || run.kind != ParamKind::weight) continue;
-          test::for_each_owned(layout, layout.buckets()[static_cast<std::size_t>(run.bucket)],
-                               [&](std::int64_t place, const ParamSpec& spec, std::int64_t i) {
-                                 if (place >= run.first && place < run.first + run.count)
-                                   ++counts[spec.name].at(static_cast<std::size_t>(i));
-                               });
+      for (const Grid grid : {Grid{3, 1}, {2, 2}, {4, 2}, {1, 2}}) {
+        std::map<std::string, std::vector<int>> counts;
+        const int slices = stage == 0 ? 1 : grid.slices;
+        const int data = std::max(slices, grid.sharing);
+        for (int rank = 0; rank < data * tensor; ++rank) {
+          const int experts = grid.sharing * tensor;
+          const ParamLayout layout =
+              laid_out({.stage = stage, .ranks = slices, .rank = rank / tensor % slices}, 200,
+                       {{.ranks = tensor, .rank = rank % tensor, .blocks = 4},
+                        {.ranks = experts, .rank = rank % experts, .blocks = experts}});
+          for (const ParamSpec& spec : layout.specs())
+            counts[spec.name].resize(static_cast<std::size_t>(spec.shape.count()));
+          for (const OwnedRun& run : layout.owned_runs()) {
+            if (!run.counted || run.kind != ParamKind::weight) continue;
+            test::for_each_owned(layout, layout.buckets()[static_cast<std::size_t>(run.bucket)],
+                                 [&](std::int64_t place, const ParamSpec& spec, std::int64_t i) {
+                                   if (place >= run.first && place < run.first + run.count)
+                                     ++counts[spec.name].at(static_cast<std::size_t>(i));
+                                 });
+          }
         }
-      }
-      for (const auto& [name, times] : counts) {
-        const bool once = name != "head" && !name.ends_with(".running");
-        EXPECT_EQ(times, std::vector<int>(times.size(), once ? 1 : 0))
-            << name << ", stage " << stage << ", " << tensor << " tensor ranks";
+        for (const auto& [name, times] : counts) {
+          const bool once = name != "head" && !name.ends_with(".running");
+          EXPECT_EQ(times, std::vector<int>(times.size(), once ? 1 : 0))
+              << name << ", stage " << stage << ", " << tensor << " tensor ranks, experts on "
+              << grid.sharing << " data ranks, slices on " << slices;
+        }
       }
     }
   }
+}
+
+TEST(ParamLayout, SlicesExpertsOverTheRanksThatHoldTheSameOnes) {
+  const auto slices = [](int ranks, int rank, int sharing) {
+    const ParamLayout layout = laid_out({.stage = 1, .ranks = ranks, .rank = rank}, 200,
+                                        {{}, {sharing, rank % sharing, sharing}});
+    const auto bucket_of = [&](const char* name) {
+      return layout.buckets()[static_cast<std::size_t>(layout.bucket_of(layout.find(name)))];
+    };
+    const Bucket experts = bucket_of("experts.weight"), dense = bucket_of("c.weight");
+    EXPECT_TRUE(experts.expert);
+    EXPECT_EQ(bucket_of("experts.bias").expert, true);
+    EXPECT_FALSE(dense.expert);
+    EXPECT_NE(layout.bucket_of(layout.find("experts.weight")),
+              layout.bucket_of(layout.find("table")));
+    EXPECT_EQ(experts.experts, 0);
+    EXPECT_EQ(layout.slice_count(dense), dense.count / ranks);
+    EXPECT_EQ(layout.slice_count(experts), experts.count / layout.zero_ranks(experts));
+    return std::pair(layout.zero_ranks(experts), layout.zero_rank(experts));
+  };
+
+  EXPECT_EQ(slices(4, 3, 1), std::pair(4, 3));
+  EXPECT_EQ(slices(4, 3, 2), std::pair(2, 1));
+  EXPECT_EQ(slices(4, 2, 2), std::pair(2, 1));
+  EXPECT_EQ(slices(4, 3, 4), std::pair(1, 0));
+  EXPECT_EQ(slices(2, 1, 4), std::pair(1, 0));
+}
+
+TEST(ParamLayout, RefusesExpertsThatAreNotSplitAlongTheirFirstAxis) {
+  ParamLayout layout({}, false);
+
+  for (const ParamSpec& spec :
+       {ParamSpec{.name = "w", .shape = {4, 3}, .shard_axis = 1, .expert = true},
+        ParamSpec{.name = "w", .shape = {4, 3}, .expert = true},
+        ParamSpec{.name = "w", .shape = {4, 3}, .shard_axis = 0, .expert = true, .tie = "t"}})
+    test::expect_error(
+        ExitCode::internal, [&] { layout.declare(spec); }, "w", "axis 0");
 }
 
 TEST(ParamLayout, FindsTheWeightsOfALayerInOneRange) {

@@ -19,7 +19,7 @@ class ParamStoreTest : public test::CpuFixture {
                                                         DType compute = DType::f32) {
     std::map<std::string, std::vector<float>> whole;
     for (int rank = 0; rank < tensor * data; ++rank) {
-      ParamStore store({.ranks = tensor, .rank = rank % tensor, .blocks = blocks},
+      ParamStore store(TensorSplit{.ranks = tensor, .rank = rank % tensor, .blocks = blocks},
                        /*separate_ties=*/true);
       test::declare_sample(store);
       store.allocate(*device_, {.compute = compute,
@@ -105,6 +105,61 @@ TEST_F(ParamStoreTest, KeepsPaddingZero) {
   const auto all = values_of<float>(store.masters().whole());
   for (std::size_t i = 0; i < all.size(); ++i)
     EXPECT_EQ(covered[i], all[i] != 0.0F) << "element " << i;
+}
+
+TEST_F(ParamStoreTest, DrawsTheSameExpertsOnEveryGrid) {
+  std::map<int, std::vector<float>> wholes;
+  for (const int ranks : {1, 2, 8}) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      ParamStore store({{}, {ranks, rank, ranks}}, true);
+      test::declare_sample(store);
+      store.allocate(*device_, {});
+      store.initialize(*compute_, 7);
+      const Tensor own = store.master(store.layout().find("experts.weight"));
+      EXPECT_EQ(own.shape, ranks == 1 ? (Shape{8, 7, 5}) : (Shape{1, 8 / ranks, 7, 5}));
+      const auto values = values_of<float>(own);
+      wholes[ranks].insert(wholes[ranks].end(), values.begin(), values.end());
+    }
+  }
+
+  EXPECT_EQ(wholes[2], wholes[1]);
+  EXPECT_EQ(wholes[8], wholes[1]);
+}
+
+// Two data ranks share experts: X elements of a rank's experts, L partial sums, 4 bytes each.
+//   stages 0, 1   L X more than one source has      stages 2, 3   two units more
+TEST_F(ParamStoreTest, KeepsGradientsOfExpertsApartByTheirSource) {
+  for (const int stage : {0, 2}) {
+    const auto make = [&](int sources) {
+      ParamStore store({{}, {2, 1, 2}}, true);
+      test::declare_sample(store);
+      store.allocate(*device_, {.training = true,
+                                .gradient_levels = 3,
+                                .expert_sources = sources,
+                                .zero = {.stage = stage, .ranks = 2}});
+      return store;
+    };
+    const ParamStore one = make(1);
+    ParamStore two = make(2);
+    const ParamLayout& layout = two.layout();
+    const ParamId experts = layout.find("experts.weight"), dense = layout.find("c.weight");
+    if (stage >= 2) two.place_gradients(layout.unit_of(experts), 0);
+
+    EXPECT_EQ(one.sources(experts), 1);
+    EXPECT_EQ(two.sources(experts), 2);
+    EXPECT_EQ(two.sources(dense), 1);
+    EXPECT_EQ(two.gradient(experts, 0).shape, two.gradient(experts, 1).shape);
+    EXPECT_NE(two.gradient(experts, 0).data, two.gradient(experts, 1).data);
+    std::int64_t widest = 0;
+    for (int unit = 0; unit < layout.unit_count(); ++unit)
+      widest = std::max(widest, layout.unit_weights(unit).count);
+    const std::int64_t more = stage == 0 ? 3 * layout.expert_elements() : 2 * widest;
+    EXPECT_EQ(two.gradient_bytes() - one.gradient_bytes(),
+              static_cast<std::size_t>(more) * sizeof(float));
+    test::expect_error(
+        ExitCode::internal, [&] { static_cast<void>(two.gradient(experts, 2)); },
+        "experts.weight has 2 gradients");
+  }
 }
 
 TEST_F(ParamStoreTest, GivesMatricesInTheComputeTypeAndTheRestInFp32) {

@@ -26,12 +26,10 @@ class Part {
             device, mesh ? mesh->shape() : MeshShape{}, mesh ? mesh->here() : MeshCoordinates{},
             tensor_blocks, {.compute = DType::bf16, .training = true, .zero = {.stage = stage}})) {
     store_.initialize(compute, 5);
-    OptimizerRanks ranks{.exact = exact, .comm = &comm, .chain = chain};
-    if (mesh != nullptr) {
-      ranks.slices = &mesh->zero();
-      ranks.tensor = &mesh->tensor();
-      ranks.model = &mesh->model();
-    }
+    OptimizerRanks ranks = mesh != nullptr ? optimizer_ranks(*mesh) : OptimizerRanks{};
+    ranks.exact = exact;
+    ranks.comm = &comm;
+    ranks.chain = chain;
     optimizer_ = std::make_unique<Optimizer>(device, store_, options, /*clip_norm=*/2.0F, ranks);
   }
 
@@ -105,8 +103,9 @@ class ShardedOptimizerTest : public test::MpiTest {
     for (const int stage : {0, 1, 2, 3}) {
       for (const MeshShape& shape : test::zero_meshes_of(size(), stage)) {
         const ProcessMesh mesh(world(), shape);
-        SCOPED_TRACE(fmt::format("pipeline {} x data {} x tensor {}, stage {} in groups of {}",
-                                 shape.pipeline, shape.data, shape.tensor, stage, shape.shard));
+        SCOPED_TRACE(fmt::format(
+            "pipeline {} x data {} x tensor {}, stage {} in groups of {}, experts on {}",
+            shape.pipeline, shape.data, shape.tensor, stage, shape.shard, shape.expert));
         action(mesh, stage);
       }
     }
@@ -133,6 +132,7 @@ TEST_F(ShardedOptimizerTest, ReachesTheBitsOfOneRankOnEveryLayout) {
     });
 
     for_each_layout([&](const ProcessMesh& mesh, int stage) {
+      if (optimizer.orthogonal && mesh.shape().expert > 1) return;  // refused
       Part part = make_part(&mesh, stage, options, true, blocks, alone.store().layout().specs());
 
       part.run();

@@ -3,202 +3,22 @@
 
 #include <bit>
 #include <cmath>
-#include <map>
 
-#include "runtime/comm/process_mesh.h"
-#include "runtime/config/batch_slices.h"
+#include "tests/parallel/reduce_step.h"
 #include "tests/support/expect_error.h"
-#include "tests/support/mpi_test.h"
-#include "tests/support/sample_params.h"
 #include "tests/support/slow_communicator.h"
 
 namespace trireme {
 namespace {
 
-struct ReduceCase {
-  int stage = 0;
-  int micro_batches = 1;  // of each rank
-  GradientSum sum = GradientSum::running;
-  ReducerMode mode = ReducerMode::overlapped;
-  int chunks = 1;
-  bool forwards_first = false;  // all of the step's
-  DType sent = DType::f32;
-  int group = 0;  // ranks of a ZeRO group; 0: all
-
-  [[nodiscard]] std::string to_string() const {
-    return fmt::format("stage {}, {} micro-batches, {}, {}, {} chunks, {}, groups of {}", stage,
-                       micro_batches, sum == GradientSum::tree ? "tree" : "running",
-                       mode == ReducerMode::overlapped ? "overlapped" : "inline", chunks,
-                       name_of(sent), group);
-  }
-};
-
-// The contribution of micro-batch k of the whole step to an element.
-float gradient_of(const ParamSpec& spec, std::int64_t element, int k) {
-  return test::sample_value(spec.name, element, static_cast<std::uint64_t>(k) + 1);
-}
-
-float tree_sum(const ParamSpec& spec, std::int64_t element, int first, int count) {
-  if (count == 1) return gradient_of(spec, element, first);
-  const int left = static_cast<int>(std::bit_ceil(static_cast<unsigned>(count))) / 2;
-  return tree_sum(spec, element, first, left) + tree_sum(spec, element, first + left, count - left);
-}
-
-// The sample parameters on this rank, and a step's calls to the reducer in the order in which the
-// engine makes them.
-class Step {
- public:
-  Step(Device& device, const ReducerGroups& groups, Stream& compute, Stream& comm,
-       const ReduceCase& what)
-      : groups_(groups),
-        case_(what),
-        slices_(BatchSlices::even(what.micro_batches * ranks(), ranks(),
-                                  what.stage >= 2 ? groups.zero.size() : 1)) {
-    test::declare_sample(params_, 0, units, what.chunks == 2 ? std::vector{0, 3} : std::vector{0});
-    for (int chunk = 0; chunk < what.chunks; ++chunk)
-      options_.chunks.push_back({chunk == 0 ? 0 : 3, chunk + 1 == what.chunks ? units : 3});
-    options_.mode = what.mode;
-    options_.sum = what.sum;
-    options_.sent = what.sent;
-    options_.micro_batches = what.micro_batches;
-    params_.allocate(
-        device,
-        {.training = true,
-         .gradient_levels = GradReducer::levels(options_, what.stage),
-         .zero = {.stage = what.stage, .ranks = groups.zero.size(), .rank = groups.zero.rank()},
-         .bucket_elements = 150});
-    reducer_ = std::make_unique<GradReducer>(device, groups, params_, compute, comm, options_);
-  }
-
-  void run() {
-    reducer_->begin_step();
-    for (int m = 0; m < case_.micro_batches && case_.forwards_first; ++m)
-      forward(m);
-    for (int m = 0; m < case_.micro_batches; ++m) {
-      if (!case_.forwards_first) forward(m);
-      backward(m);
-    }
-    reducer_->finish();
-    reducer_->join();
-  }
-
-  // Adjacent micro-batches are on one rank, or with stages 2 and 3 on adjacent ranks of a group.
-  [[nodiscard]] int global_index(int m) const {
-    const int rank = groups_.replicas.rank() * groups_.zero.size() + groups_.zero.rank();
-    return static_cast<int>(slices_.number(rank, m, case_.micro_batches));
-  }
-  // visit(sum, spec, element) of every gradient that this rank owns.
-  template <typename Visit>
-  void for_each_sum(Visit&& visit) const {
-    for (const Bucket& bucket : params_.layout().buckets()) {
-      const float* const sums = params_.gradients().owned(bucket).as<float>();
-      test::for_each_owned(params_.layout(), bucket,
-                           [&](std::int64_t place, const ParamSpec& spec, std::int64_t i) {
-                             visit(sums[place], spec, i);
-                           });
-    }
-  }
-  [[nodiscard]] std::vector<float> sums() const {
-    std::vector<float> all;
-    for_each_sum([&](float sum, const ParamSpec&, std::int64_t) { all.push_back(sum); });
-    return all;
-  }
-  [[nodiscard]] ParamStore& params() { return params_; }
-  [[nodiscard]] GradReducer& reducer() { return *reducer_; }
-  [[nodiscard]] const ReducerOptions& options() const { return options_; }
-  [[nodiscard]] int all_micro_batches() const { return case_.micro_batches * ranks(); }
-  [[nodiscard]] const ReducerGroups& groups() const { return groups_; }
-
- private:
-  static constexpr int units = 5;
-
-  [[nodiscard]] int ranks() const { return groups_.zero.size() * groups_.replicas.size(); }
-
-  void add_gradient(ParamId id, int m) {
-    const ParamSpec& spec = params_.layout().spec(id);
-    const Tensor gradient = params_.gradient(id);
-    for (std::int64_t i = 0; i < gradient.count(); ++i)
-      gradient.as<float>()[i] += gradient_of(spec, i, global_index(m));
-  }
-  void forward(int m) {
-    for (int chunk = 0; chunk < case_.chunks; ++chunk) {
-      reducer_->before_forward(chunk, m);
-      for (const ParamId id : params_.layout().order()) {
-        if (units_of(chunk).contains(params_.layout().unit_of(id)) &&
-            params_.layout().spec(id).kind == ParamKind::statistic)
-          add_gradient(id, m);
-      }
-      reducer_->after_forward(chunk, m);
-    }
-  }
-  void backward(int m) {
-    for (int chunk = case_.chunks; chunk-- > 0;) {
-      reducer_->before_backward(chunk, m);
-      for (int unit = units_of(chunk).last; unit-- > units_of(chunk).first;) {
-        reducer_->open_unit(unit);
-        for (const ParamId id : params_.layout().order()) {
-          if (params_.layout().unit_of(id) != unit) continue;
-          if (params_.layout().spec(id).kind == ParamKind::weight) add_gradient(id, m);
-          reducer_->ready(id);
-        }
-      }
-      reducer_->after_backward(chunk, m);
-    }
-  }
-  [[nodiscard]] UnitRange units_of(int chunk) const {
-    return options_.chunks[static_cast<std::size_t>(chunk)];
-  }
-
-  ReducerGroups groups_;
-  ReduceCase case_;
-  BatchSlices slices_;
-  ParamStore params_;
-  ReducerOptions options_;
-  std::unique_ptr<GradReducer> reducer_;
-};
-
-class GradReducerTest : public test::MpiTest {
- protected:
-  [[nodiscard]] Step make_step(const ReduceCase& what) const {
-    return {device(), groups_of(what), compute(), comm_stream(), what};
-  }
-  [[nodiscard]] ReducerGroups groups_of(const ReduceCase& what) const {
-    const int shard = what.stage == 0 ? 1 : what.group > 0 ? what.group : size();
-    auto& mesh = meshes_[shard];
-    if (!mesh) mesh = std::make_unique<ProcessMesh>(world(), MeshShape{1, size(), 1, shard});
-    return {mesh->zero(), mesh->replicas()};
-  }
-  // Each with ZeRO groups of every size.
-  template <typename Action>
-  void for_each_group(const std::vector<int>& micro_batches, Action&& action) const {
-    for_each_case(micro_batches, [&](ReduceCase what) {
-      for (what.group = 1; what.group <= (what.stage > 0 ? size() : 1); ++what.group)
-        if (size() % what.group == 0) action(what);
-    });
-  }
-  template <typename Action>
-  static void for_each_case(const std::vector<int>& micro_batches, Action&& action) {
-    for (const int stage : {0, 1, 2, 3}) {
-      for (const int m : micro_batches) {
-        for (const int chunks : {1, 2}) {
-          for (const auto sum : {GradientSum::running, GradientSum::tree}) {
-            for (const auto mode : {ReducerMode::overlapped, ReducerMode::inline_after_backward}) {
-              const ReduceCase what{stage, m, sum, mode, chunks};
-              SCOPED_TRACE(what.to_string());
-              action(what);
-            }
-          }
-        }
-      }
-    }
-  }
-
- private:
-  mutable std::map<int, std::unique_ptr<ProcessMesh>> meshes_;  // by ranks of a group
-};
+using test::gradient_of;
+using test::GradReducerTest;
+using test::ReduceCase;
+using test::Step;
+using test::tree_sum;
 
 TEST_F(GradReducerTest, SumsOverMicroBatchesAndRanks) {
-  for_each_group({1, 2, 3, 5}, [&](const ReduceCase& what) {
+  for_each_grid({1, 2, 3, 5}, [&](const ReduceCase& what) {
     Step step = make_step(what);
 
     for (int repetition = 0; repetition < 2; ++repetition) {
@@ -222,7 +42,7 @@ TEST_F(GradReducerTest, SumsOverMicroBatchesAndRanks) {
 // must be, and that of its micro-batches unless it is the only group.
 TEST_F(GradReducerTest, GivesTheBitsOfOneTreeOverAllMicroBatchesOfAllRanks) {
   int compared = 0;
-  for_each_group({1, 2, 3, 4, 5, 8}, [&](const ReduceCase& what) {
+  for_each_grid({1, 2, 3, 4, 5, 8}, [&](const ReduceCase& what) {
     const bool one_group = what.stage == 0 || what.group == size();
     const int inner = what.stage < 2 ? what.micro_batches
                       : one_group    ? size()
@@ -244,7 +64,7 @@ TEST_F(GradReducerTest, GivesTheBitsOfOneTreeOverAllMicroBatchesOfAllRanks) {
 }
 
 TEST_F(GradReducerTest, GivesTheSameBitsOverlappedAndInline) {
-  for_each_group({1, 3}, [&](const ReduceCase& what) {
+  for_each_grid({1, 3}, [&](const ReduceCase& what) {
     if (what.mode == ReducerMode::overlapped) return;
     ReduceCase other = what;
     other.mode = ReducerMode::overlapped;
@@ -258,14 +78,20 @@ TEST_F(GradReducerTest, GivesTheSameBitsOverlappedAndInline) {
 }
 
 TEST_F(GradReducerTest, WaitsForASlowNetworkBeforeItReusesMemory) {
-  for_each_group({4}, [&](const ReduceCase& what) {
+  for_each_grid({4}, [&](const ReduceCase& what) {
     const ReducerGroups groups = groups_of(what);
     test::SlowCommunicator zero(groups.zero), replicas(groups.replicas);
+    std::unique_ptr<Communicator> expert_zero, expert_replicas;
+    if (what.experts > 1) {
+      expert_zero = std::make_unique<test::SlowCommunicator>(*groups.expert_zero);
+      expert_replicas = std::make_unique<test::SlowCommunicator>(*groups.expert_replicas);
+    }
     Step fast = make_step(what);
     for (const bool forwards_first : {false, true}) {
       ReduceCase slowly = what;
       slowly.forwards_first = forwards_first;
-      Step delayed(device(), {zero, replicas}, compute(), comm_stream(), slowly);
+      Step delayed(device(), {zero, replicas, expert_zero.get(), expert_replicas.get()}, compute(),
+                   comm_stream(), slowly);
       for (int repetition = 0; repetition < 2; ++repetition) {
         fast.run();
         delayed.run();
@@ -350,6 +176,27 @@ TEST_F(GradReducerTest, RoundsOnceMorePerLevelWhatGroupsSendIn16Bits) {
       ASSERT_EQ(sum, static_cast<float>(bf16(sum))) << "is as it was sent";
       ASSERT_NEAR(sum, exact, 3.1 * sizes / 256) << spec.name << " " << i;
     });
+  });
+}
+
+TEST_F(GradReducerTest, SendsExpertsIn16BitsOverTheirOwnGroups) {
+  for_each_grid({1, 3}, [&](ReduceCase what) {
+    if (what.experts == 1 || what.sum == GradientSum::tree) return;
+    what.sent = DType::bf16;
+    Step step = make_step(what);
+
+    for (int repetition = 0; repetition < 2; ++repetition) {
+      step.run();
+
+      step.for_each_sum([&](float sum, const ParamSpec& spec, std::int64_t i) {
+        double exact = 0, sizes = 0;
+        for (int k = 0; k < step.all_micro_batches(); ++k) {
+          exact += static_cast<double>(gradient_of(spec, i, k));
+          sizes += std::abs(static_cast<double>(gradient_of(spec, i, k)));
+        }
+        ASSERT_NEAR(sum, exact, 3.1 * sizes / 256) << spec.name << " " << i;
+      });
+    }
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <limits>
+#include <map>
 #include <random>
 
 #include "tests/support/mpi_test.h"
@@ -14,18 +15,23 @@ namespace {
 
 constexpr int gathered_units = 6;
 
-// The sample parameters sliced over the world, and the updates of an optimizer.
+// The sample parameters sliced over the world, and the updates of an optimizer. `sharing` ranks in
+// a row share experts; `experts` joins those with the same ones.
 class SlicedParams {
  public:
   SlicedParams(Device& device, Communicator& group, Stream& compute, Stream& comm, int stage,
-               DType dtype)
-      : group_(group), store_({}, /*separate_ties=*/true), comm_(comm) {
+               DType dtype, int sharing, Communicator& experts)
+      : group_(group),
+        experts_(experts),
+        store_({{}, {sharing, group.rank() % sharing, sharing}}, /*separate_ties=*/true),
+        comm_(comm) {
     test::declare_sample(store_);
     store_.allocate(device, {.compute = dtype,
                              .zero = {.stage = stage, .ranks = group.size(), .rank = group.rank()},
                              .bucket_elements = 150});
     store_.initialize(compute, 1);
-    gatherer_ = std::make_unique<ParamGatherer>(device, group_, store_, compute, comm);
+    gatherer_ = std::make_unique<ParamGatherer>(device, group_, store_, compute, comm, nullptr,
+                                                sharing > 1 ? &experts_ : nullptr);
   }
 
   // Sets every parameter to the values of `version`, only in this rank's slices.
@@ -51,11 +57,13 @@ class SlicedParams {
       if (store_.layout().unit_of(id) != unit || spec.kind != ParamKind::weight) continue;
       const Tensor compute = store_.compute(id);
       ASSERT_EQ(compute.dtype, spec.matrix ? store_.options().compute : DType::f32);
+      const std::int64_t first = store_.layout().split(spec).rank * compute.count();
       for (std::int64_t i = 0; i < compute.count(); ++i) {
+        const float wanted = value(spec, first + i);
         if (compute.dtype == DType::f32) {
-          ASSERT_EQ(compute.as<float>()[i], value(spec, i)) << spec.name << " " << i;
+          ASSERT_EQ(compute.as<float>()[i], wanted) << spec.name << " " << i;
         } else {
-          ASSERT_EQ(compute.as<bf16>()[i].bits, bf16(value(spec, i)).bits) << spec.name << " " << i;
+          ASSERT_EQ(compute.as<bf16>()[i].bits, bf16(wanted).bits) << spec.name << " " << i;
         }
       }
     }
@@ -83,7 +91,7 @@ class SlicedParams {
     return test::sample_value(spec.name, i, version_);
   }
 
-  test::SlowCommunicator group_;
+  test::SlowCommunicator group_, experts_;
   ParamStore store_;
   Stream& comm_;
   std::unique_ptr<ParamGatherer> gatherer_;
@@ -97,10 +105,16 @@ struct GatherCase {
 
 class ParamGathererTest : public test::MpiTest, public testing::WithParamInterface<GatherCase> {
  protected:
-  [[nodiscard]] std::unique_ptr<SlicedParams> make(const GatherCase& what = GetParam()) const {
+  [[nodiscard]] std::unique_ptr<SlicedParams> make(const GatherCase& what = GetParam(),
+                                                   int sharing = 1) const {
+    auto& experts = experts_[sharing];
+    if (!experts) experts = world().split(rank() % sharing, rank() / sharing, "same experts");
     return std::make_unique<SlicedParams>(device(), world(), compute(), comm_stream(), what.stage,
-                                          what.dtype);
+                                          what.dtype, sharing, *experts);
   }
+
+ private:
+  mutable std::map<int, std::unique_ptr<Communicator>> experts_;
 };
 
 std::string name_of_case(const testing::TestParamInfo<GatherCase>& info) {
@@ -114,6 +128,19 @@ TEST_P(ParamGathererTest, BringsEveryUpdateToEveryRankInTheOrderOfUse) {
     params->update(version);
     params->use_forward();
     params->use_backward();
+  }
+}
+
+TEST_P(ParamGathererTest, BringsExpertsToTheRanksThatHoldThem) {
+  for (const int sharing : {2, 4}) {
+    if (size() % sharing != 0) continue;
+    const auto params = make(GetParam(), sharing);
+
+    for (const std::uint64_t version : {1U, 2U}) {
+      params->update(version);
+      params->use_forward();
+      params->use_backward();
+    }
   }
 }
 

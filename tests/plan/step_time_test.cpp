@@ -21,8 +21,9 @@ constexpr Transformer small{.layers = 6,
                             .context = 256};
 
 double sum_of_parts(const StepEstimate& e) {
-  return e.forward + e.backward + e.recompute + e.tensor_exposed + e.pipeline_exposed + e.bubble +
-         e.data_exposed + e.gather_exposed + e.optimizer + e.data_wait + e.straggler;
+  return e.forward + e.backward + e.recompute + e.tensor_exposed + e.expert_exposed +
+         e.pipeline_exposed + e.bubble + e.data_exposed + e.gather_exposed + e.optimizer +
+         e.data_wait + e.straggler;
 }
 
 StepEstimate estimate(const PlanShape& shape, const char* hardware = "h100") {

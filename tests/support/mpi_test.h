@@ -39,7 +39,10 @@ namespace trireme::test {
   std::vector<MeshShape> shapes;
   for (MeshShape shape : meshes_of(ranks)) {
     for (shape.shard = 1; shape.shard <= (stage > 0 ? shape.data : 1); ++shape.shard)
-      if (shape.data % shape.shard == 0) shapes.push_back(shape);
+      for (shape.expert = 1; shape.expert <= shape.data; ++shape.expert)
+        if (shape.data % shape.shard == 0 && shape.data % shape.expert == 0 &&
+            (shape.shard % shape.expert == 0 || shape.expert % shape.shard == 0))
+          shapes.push_back(shape);
   }
   return shapes;
 }

@@ -15,7 +15,7 @@
 
 namespace trireme::test {
 
-// Units of the chain. Every split axis can be cut into 1, 2, 4 or 8 blocks.
+// Units of the chain. Every split axis can be cut into 1, 2, 4 or 8 blocks; there are 8 experts.
 [[nodiscard]] inline std::vector<std::vector<ParamSpec>> sample_units() {
   const auto weight = [](std::string name, Shape shape, int axis, int parts = 1, int lead = 1) {
     return ParamSpec{.name = std::move(name),
@@ -32,6 +32,11 @@ namespace trireme::test {
     spec.hidden = true;
     return spec;
   };
+  const auto experts = [&](auto... arguments) {
+    ParamSpec spec = weight(arguments..., 0);
+    spec.expert = true;
+    return spec;
+  };
   const auto tied = [&](std::string name) {
     ParamSpec spec = weight(std::move(name), {24, 5}, 0);
     spec.tie = "table";
@@ -43,7 +48,8 @@ namespace trireme::test {
                      .init = Init::constant(1),
                      .kind = ParamKind::statistic};
   };
-  return {{tied("table")},
+  return {{tied("table"), experts("experts.weight", Shape{8, 7, 5}),
+           experts("experts.bias", Shape{8, 3})},
           {hidden("a.weight", Shape{7, 24}, 1), weight("a.bias", {24}, 0),
            weight("a.scale", {5}, -1), statistic("a.running", 9)},
           {weight("b.qkv.weight", {6, 72}, 1, 3), weight("b.qkv.bias", {72}, 0, 3),
@@ -74,8 +80,11 @@ void declare_sample(Store& store) {
                                             const MeshCoordinates& at, int blocks,
                                             StoreOptions options) {
   const int units = static_cast<int>(sample_units().size());
-  ParamStore store({.ranks = mesh.tensor, .rank = at.tensor, .blocks = blocks},
-                   /*separate_ties=*/true);
+  const int ranks = mesh.expert * mesh.tensor;
+  ParamStore store(
+      {{.ranks = mesh.tensor, .rank = at.tensor, .blocks = blocks},
+       {.ranks = ranks, .rank = at.data % mesh.expert * mesh.tensor + at.tensor, .blocks = ranks}},
+      /*separate_ties=*/true);
   declare_sample(store, at.pipeline * units / mesh.pipeline,
                  (at.pipeline + 1) * units / mesh.pipeline);
   options.zero.ranks = mesh.shard;
@@ -100,7 +109,7 @@ void for_each_owned(const ParamLayout& layout, const Bucket& bucket, Visit&& vis
   for (const ParamId id : layout.order()) {
     if (&layout.buckets()[static_cast<std::size_t>(layout.bucket_of(id))] != &bucket) continue;
     const ParamSpec& spec = layout.spec(id);
-    for_each_run(spec, layout.split(), [&](auto stored, auto logical, auto count) {
+    for_each_run(spec, layout.split(spec), [&](auto stored, auto logical, auto count) {
       for (std::int64_t i = 0; i < count; ++i) {
         const std::int64_t place = layout.offset(id) + stored + i - layout.slice_first(bucket);
         if (place >= 0 && place < layout.slice_count(bucket)) visit(place, spec, logical + i);

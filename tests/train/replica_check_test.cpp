@@ -32,8 +32,10 @@ class ReplicaCheckTest : public test::MpiTest {
             DType compute = DType::f32)
         : streams(device),
           mesh(world, with_groups(shape, zero)),
-          params(TensorSplit{
-              .ranks = shape.tensor, .rank = mesh.here().tensor, .blocks = shape.tensor}) {
+          params({{.ranks = shape.tensor, .rank = mesh.here().tensor, .blocks = shape.tensor},
+                  {.ranks = mesh.experts().size(),
+                   .rank = mesh.experts().rank(),
+                   .blocks = mesh.experts().size()}}) {
       params.open_chunk();
       for (const char* const name : {"first", "second", "third"}) {
         params.open_unit();
@@ -43,6 +45,12 @@ class ReplicaCheckTest : public test::MpiTest {
                         .matrix = true,
                         .shard_axis = 0});
         params.declare({.name = std::string(name) + ".norm", .shape = {12}});
+        params.declare({.name = std::string(name) + ".experts",
+                        .shape = {24, 5},
+                        .init = Init::normal(1),
+                        .matrix = true,
+                        .shard_axis = 0,
+                        .expert = true});
         params.declare(
             {.name = std::string(name) + ".mean", .shape = {12}, .kind = ParamKind::statistic});
       }
@@ -51,7 +59,9 @@ class ReplicaCheckTest : public test::MpiTest {
                                .zero = {zero, mesh.zero().size(), mesh.zero().rank()},
                                .bucket_elements = 64});
       params.initialize(*streams.compute, 5);
-      ParamGatherer(device, mesh.gather(), params, *streams.compute, *streams.comm).finish();
+      ParamGatherer(device, mesh.gather(), params, *streams.compute, *streams.comm, nullptr,
+                    &mesh.expert_gather())
+          .finish();
       check = std::make_unique<ReplicaCheck>(device, params, mesh, streams);
     }
     // With ZeRO one group, unless the shape has others.
@@ -96,6 +106,26 @@ TEST_F(ReplicaCheckTest, EqualReplicasPassInEveryZeroStage) {
 
       EXPECT_EQ(replica.verdict(1), "");
       EXPECT_EQ(replica.verdict(2), "");
+    }
+  }
+}
+
+TEST_F(ReplicaCheckTest, ExpertsAreComparedAmongTheRanksThatHoldTheSameOnes) {
+  for (const int zero : {0, 1, 2, 3}) {
+    for (const int sharing : {2, 4}) {
+      if (size() % sharing != 0) continue;
+      SCOPED_TRACE(fmt::format("stage {}, experts on {} ranks", zero, sharing));
+      const int shard = zero == 0 ? 1 : 2;
+      const Replica replica(device(), world(), {.data = size(), .shard = shard, .expert = sharing},
+                            zero, DType::bf16);
+      EXPECT_EQ(replica.verdict(1), "");
+      if (size() == sharing) continue;  // nobody holds the same
+
+      if (rank() == 1) replica.flip_bit("second.experts", 3);
+
+      const std::string verdict = replica.verdict(2);
+      EXPECT_THAT(verdict, rank() % sharing == 1 ? HasSubstr("second.experts") : HasSubstr(""));
+      EXPECT_EQ(verdict.empty(), rank() % sharing != 1);
     }
   }
 }

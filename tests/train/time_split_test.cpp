@@ -210,6 +210,54 @@ TEST(TimeSplit, ExposedCommunicationIsSplitByPurpose) {
   EXPECT_DOUBLE_EQ(split[T::gather_comm], 1);
 }
 
+TEST(TimeSplit, WaitsForExpertsAreOfTheirPurposeAndTheirCause) {
+  const Times behind{{T::period, 10},   {T::step, 10},       {T::before_reduce, 10},
+                     {T::comm_wait, 6}, {T::expert_comm, 6}, {T::expert_wait, 4}};
+  const Times fullest{{T::period, 10},
+                      {T::step, 10},
+                      {T::before_reduce, 10},
+                      {T::comm_wait, 2},
+                      {T::expert_comm, 2}};
+
+  const StepSplit split = split_step(1, {.data = 2}, std::vector{behind, fullest});
+
+  EXPECT_DOUBLE_EQ(split[T::straggler], 2);
+  EXPECT_DOUBLE_EQ(split[T::expert_comm], split[T::exposed_comm]);
+  EXPECT_DOUBLE_EQ(split[T::expert_wait], 2);
+}
+
+TEST(TimeSplit, WaitsForExpertsFollowFromTheRowsAndTheirTime) {
+  // Each of 2 ms; the third rank has no rows and the second one's waits were shorter.
+  std::vector<RankStep> ranks(3);
+  ranks[0].experts = {.own_rows = 30, .behind_rows = 0, .milliseconds = 60};
+  ranks[1].experts = {.own_rows = 10, .behind_rows = 20, .milliseconds = 20};
+  ranks[2].experts = {.behind_rows = 30};
+  std::vector<Times> times{{{T::expert_comm, 1}}, {{T::expert_comm, 35}}, {{T::expert_comm, 90}}};
+
+  add_waits_for_experts(times, ranks);
+
+  EXPECT_DOUBLE_EQ(times[0][T::expert_wait], 0);
+  EXPECT_DOUBLE_EQ(times[1][T::expert_wait], 35);
+  EXPECT_DOUBLE_EQ(times[2][T::expert_wait], 60);
+}
+
+TEST(TimeSplit, TrafficOfExpertsIsThatOfAllGroups) {
+  std::vector<RankStep> ranks(3);
+  EXPECT_FALSE(traffic_of(ranks));
+  ranks[0].experts.passes = {
+      .passes = 2, .in_rounds = 1, .rows = 100, .off_rank = 40, .off_node = 10, .fullest = 150};
+  ranks[2].experts.passes = {.passes = 2, .rows = 100, .off_rank = 60, .fullest = 100};
+
+  const std::optional<ExpertTraffic> traffic = traffic_of(ranks);
+
+  ASSERT_TRUE(traffic);
+  EXPECT_EQ(traffic->passes, 4);
+  EXPECT_EQ(traffic->in_rounds, 1);
+  EXPECT_DOUBLE_EQ(traffic->off_rank, 0.5);
+  EXPECT_DOUBLE_EQ(traffic->off_node, 0.05);
+  EXPECT_DOUBLE_EQ(traffic->rank_load, 1.25);
+}
+
 TEST(RankTimes, TheLastRankIsLateByItsWorkOrItsMessages) {
   const Times usual{{T::period, 100}, {T::step, 100}, {T::comm_wait, 40}, {T::message_wait, 40}};
   Times slow = usual, late = usual;

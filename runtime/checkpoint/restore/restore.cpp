@@ -53,7 +53,7 @@ class Restorer {
                     ParallelReader& reader) {
     const ParamLayout& layout = values_.params.layout();
     const ParamSpec& spec = layout.spec(id);
-    const TensorSplit& split = layout.split();
+    const TensorSplit& split = layout.split(spec);
     const bool blocked = is_split(spec, split);
     StoredRange range{.blocking = blocking_of(spec, split),
                       .first_block = blocked ? split.first() : 0,

@@ -37,7 +37,7 @@ Manifest shared_parts(const ProcessMesh& mesh, std::span<const PlacedParam> plac
   manifest.mesh = mesh.shape();
   manifest.zero = layout.zero().stage;
   manifest.kinds = values.kinds();
-  manifest.tensors = manifest_tensors(placed, layout.split());
+  manifest.tensors = manifest_tensors(placed, layout.splits());
   return manifest;
 }
 

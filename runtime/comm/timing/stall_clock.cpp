@@ -13,17 +13,21 @@ void StallClock::begin_step(std::int64_t step) {
 }
 
 StallClock::Milliseconds StallClock::milliseconds(std::int64_t step) const {
-  std::array<std::array<double, 2>, 3> spent{};
+  std::array<double, 3> phases{}, causes{};
   for (std::size_t phase = 0; phase < phases_.size(); ++phase) {
-    for (std::size_t cause = 0; cause < 2; ++cause)
-      spent[phase][cause] = phases_[phase][cause].milliseconds(step);
+    for (std::size_t cause = 0; cause < causes.size(); ++cause) {
+      const double spent = phases_[phase][cause].milliseconds(step);
+      phases[phase] += spent;
+      causes[cause] += spent;
+    }
   }
-  const auto [forward, backward, update] = spent;
-  return {.forward = forward[0] + forward[1],
-          .backward = backward[0] + backward[1],
-          .update = update[0] + update[1],
-          .gathers = forward[1] + backward[1] + update[1],
-          .update_sums = update[0]};
+  constexpr auto sum = static_cast<std::size_t>(StallCause::sum);
+  return {.forward = phases[StallPhase::forward],
+          .backward = phases[StallPhase::backward],
+          .update = phases[StallPhase::update],
+          .gathers = causes[static_cast<std::size_t>(StallCause::gather)],
+          .experts = causes[static_cast<std::size_t>(StallCause::experts)],
+          .update_sums = phases_[StallPhase::update][sum].milliseconds(step)};
 }
 
 StallPhase::StallPhase(StallClock& clock, Phase phase) noexcept

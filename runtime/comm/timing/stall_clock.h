@@ -41,14 +41,15 @@ class StreamClock {
 };
 
 // What a stream waits for.
-enum class StallCause : std::uint8_t { sum, gather };  // of a group's values; of parameters
+enum class StallCause : std::uint8_t {
+  sum,     // of a group's values
+  gather,  // of parameters
+  experts  // rows on their way to experts and back
+};
 
 class StallClock {
  public:
-  explicit StallClock(Device& device)
-      : phases_{Clocks{StreamClock(device), StreamClock(device)},
-                Clocks{StreamClock(device), StreamClock(device)},
-                Clocks{StreamClock(device), StreamClock(device)}} {}
+  explicit StallClock(Device& device) : phases_{clocks(device), clocks(device), clocks(device)} {}
   StallClock(const StallClock&) = delete;
   StallClock& operator=(const StallClock&) = delete;
 
@@ -57,6 +58,7 @@ class StallClock {
   struct Milliseconds {
     double forward = 0, backward = 0, update = 0;  // waits for any cause
     double gathers = 0;                            // parts of all three: for parameters
+    double experts = 0;                            // likewise: for rows of experts
     double update_sums = 0;                        // part of update: for sums, those of norms
   };
   [[nodiscard]] Milliseconds milliseconds(std::int64_t step) const;
@@ -64,7 +66,10 @@ class StallClock {
  private:
   friend class StallPhase;
   friend void wait_for_comm(Stream& compute, Event& done, StallClock* clock, StallCause cause);
-  using Clocks = std::array<StreamClock, 2>;  // by cause
+  using Clocks = std::array<StreamClock, 3>;  // by cause
+  static Clocks clocks(Device& device) {
+    return {StreamClock(device), StreamClock(device), StreamClock(device)};
+  }
 
   std::array<Clocks, 3> phases_;  // by StallPhase::Phase
   Clocks* now_ = nullptr;         // outside of phases waits are not timed

@@ -28,6 +28,7 @@ ParallelConfig without_training(const config::Subject& subject) {
   kept.timeout_seconds = was.timeout_seconds;
   if (asked("parallel.data")) kept.data = was.data;
   if (own || asked("parallel.tensor")) kept.tensor = was.tensor;
+  if (asked("parallel.expert")) kept.expert = was.expert;
   if (own || asked("parallel.pipeline")) kept.pipeline = was.pipeline;
   if (own || asked("parallel.spatial")) kept.spatial = was.spatial;
   if (asked("parallel.spatial_slabs") || subject.config.reproducibility == Reproducibility::layout)

@@ -48,6 +48,7 @@ void check_batch(const Subject& subject);  // global_batch, micro_batch; paralle
 [[nodiscard]] std::int64_t checked_zero_group(const Subject& subject);
 void check_parallel(const Subject& subject);  // parallel.* against model and batch
 void check_split(const Subject& subject);     // tensor and pipeline against the model
+void check_experts(const Subject& subject);   // parallel.expert; data and zero_group are resolved
 void check_data(const Subject& subject);
 void check_schedule(const Subject& subject);    // steps, warm-up, optimizer
 void check_evaluation(const Subject& subject);  // times of evaluations, train.stop_at, MLPerf's log

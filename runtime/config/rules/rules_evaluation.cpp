@@ -84,6 +84,7 @@ struct Benchmark {
 };
 constexpr Benchmark benchmarks[] = {{MlperfBenchmark::cosmoflow, "cosmoflow", "mae"},
                                     {MlperfBenchmark::deepcam, "deepcam", "mean_iou"},
+                                    {MlperfBenchmark::gpt_oss_20b, "gpt_oss", loss_metric},
                                     {MlperfBenchmark::llama31_8b, "llama", loss_metric},
                                     {MlperfBenchmark::unet3d, "unet", "mean_dice"}};
 

@@ -377,12 +377,14 @@ void check_ramp(const Subject& subject) {
 
 void check_split(const Subject& subject) {
   check_tensor(subject);
+  check_experts(subject);
   check_stages(subject);
 }
 
 void check_parallel(const Subject& subject) {
   const Config& config = subject.config;
   check_tensor(subject);
+  check_experts(subject);
   check_pipeline(subject);
   check_reproducible(subject);
   check_reduce_dtype(subject);

@@ -35,7 +35,7 @@ WeightDigests::WeightDigests(Device& device, ParamStore& params, const ProcessMe
                              std::span<const PlacedParam> placed, int turns)
     : device_(device), mesh_(mesh), turns_(turns) {
   const ParamLayout& layout = params.layout();
-  const std::vector<ManifestTensor> tensors = manifest_tensors(placed, layout.split());
+  const std::vector<ManifestTensor> tensors = manifest_tensors(placed, layout.splits());
   for (const ManifestTensor& tensor : tensors) {
     names_.push_back(tensor.name);
     bases_.push_back(checksum_of(tensor.name));

@@ -31,6 +31,31 @@ std::optional<SlowRead> slow_read_of(std::span<const RankStep> by_rank) {
                   .bytes = longest->slow_file.bytes};
 }
 
+void add_waits_for_experts(std::span<Times> times, std::span<const RankStep> by_rank) {
+  double rows = 0, milliseconds = 0;
+  for (const RankStep& rank : by_rank) {
+    rows += rank.experts.own_rows;
+    milliseconds += rank.experts.milliseconds;
+  }
+  if (!(rows > 0)) return;
+  for (std::size_t rank = 0; rank < times.size(); ++rank)
+    times[rank][TimePart::expert_wait] =
+        std::min(times[rank][TimePart::expert_comm],
+                 by_rank[rank].experts.behind_rows * milliseconds / rows);
+}
+
+std::optional<ExpertTraffic> traffic_of(std::span<const RankStep> by_rank) {
+  ExpertPasses all;
+  for (const RankStep& rank : by_rank)
+    all += rank.experts.passes;
+  if (!(all.rows > 0)) return std::nullopt;
+  return ExpertTraffic{.passes = static_cast<std::int64_t>(all.passes),
+                       .in_rounds = static_cast<std::int64_t>(all.in_rounds),
+                       .off_rank = all.off_rank / all.rows,
+                       .off_node = all.off_node / all.rows,
+                       .rank_load = all.fullest / all.rows};
+}
+
 StepReports::StepReports(const ProcessMesh& mesh, MetricsSink* sink, RankLog* ranks,
                          bool keep_splits)
     : mesh_(mesh),
@@ -58,8 +83,10 @@ void StepReports::learn(std::int64_t step, std::span<const RankStep> by_rank) {
         *metrics.weight_digest += rank.digest;
     }
     metrics.slow_read = slow_read_of(by_rank);
+    metrics.expert_traffic = traffic_of(by_rank);
     std::vector<Times> ranks;
     std::ranges::transform(by_rank, std::back_inserter(ranks), &RankStep::times);
+    add_waits_for_experts(ranks, by_rank);
     const StepSplit split = split_step(step, mesh_.shape(), ranks);
     if (keep_splits_) splits_.push_back(split);
     write(waiting_[0], split);

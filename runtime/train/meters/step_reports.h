@@ -18,6 +18,12 @@ namespace trireme {
 // empty.
 [[nodiscard]] std::optional<SlowRead> slow_read_of(std::span<const RankStep> by_rank);
 
+// Sets TimePart::expert_wait of each rank: the rows that fullest ranks had more, times a row's mean
+// time, and at most its waits for rows.
+void add_waits_for_experts(std::span<Times> times, std::span<const RankStep> by_rank);
+// Nothing if no rows of experts travel.
+[[nodiscard]] std::optional<ExpertTraffic> traffic_of(std::span<const RankStep> by_rank);
+
 class StepReports {
  public:
   // A step as reported by its rank; times over all ranks are filled in later.

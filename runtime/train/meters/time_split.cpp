@@ -68,7 +68,7 @@ std::vector<Times> without_idle_core_waits(std::span<const Times> ranks, int per
       const double idle = std::max(0.0, rank[comm_core_wait] - left);
       if (idle == 0) continue;
       const double longer = rank[comm_wait] > 0 ? (rank[comm_wait] + idle) / rank[comm_wait] : 1;
-      for (const TimePart part : {reduce_wait, tensor_comm, gather_comm})
+      for (const TimePart part : {reduce_wait, tensor_comm, gather_comm, expert_comm})
         rank[part] *= longer;
       for (const TimePart part : {comm_core_wait, other_core_wait, core_wait})
         rank[part] -= idle;
@@ -95,7 +95,7 @@ Times by_causes(const Times& rank, const Times& longest, double tail) {
   told[straggler] = waits[core_wait] + waits[checkpoint] + waits[compute];
   told[exposed_comm] = rank[comm_wait] - tail - waits[data_wait] - waits[bubble] - told[straggler];
   told[reduce_comm] = rank[reduce_wait];
-  for (const TimePart part : {tensor_comm, gather_comm, reduce_comm})
+  for (const TimePart part : {tensor_comm, gather_comm, expert_comm, reduce_comm})
     told[part] *= rank[comm_wait] > 0 ? told[exposed_comm] / rank[comm_wait] : 0;
   return told;
 }
@@ -156,7 +156,8 @@ StepSplit split_step(std::int64_t number, const MeshShape& shape, std::span<cons
   std::vector<Times> settled = without_idle_core_waits(ranks, per_stage);
   // With one rank there are no waits: its comm stream's time is work.
   if (shape.size() == 1)
-    for (const TimePart part : {comm_wait, reduce_wait, tensor_comm, gather_comm})
+    for (const TimePart part :
+         {comm_wait, reduce_wait, tensor_comm, gather_comm, expert_comm, expert_wait})
       settled[0][part] = 0;
   std::vector<WorkOfStage> stages(static_cast<std::size_t>(shape.pipeline));
   std::vector<double> last_pass(static_cast<std::size_t>(per_stage));  // of each pipeline

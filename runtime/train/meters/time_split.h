@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/comm/process_mesh.h"
+#include "runtime/nn/expert_meter.h"
 #include "runtime/telemetry/times.h"
 
 namespace trireme {
@@ -29,7 +30,8 @@ struct RankStep {
   // Energy counted by this rank (StepOptions::joules) since the previous step; NaN: unknown.
   double joules = 0;
   std::uint64_t digest = 0;  // this rank's part of the digest of the weights
-  FileReads slow_file{};     // if it waited for data: the file with the longest reads since
+  ExpertCounts experts{};
+  FileReads slow_file{};  // if it waited for data: the file with the longest reads since
 };
 
 // Means over the ranks, in milliseconds; those of time_use::split except core_wait add up to

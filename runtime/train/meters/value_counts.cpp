@@ -61,13 +61,15 @@ ValueCounts::ValueCounts(Device& device, const ProcessMesh& mesh, const ParamSto
     const ParamSpec& spec = layout.spec(id);
     const auto known = std::ranges::find(weights_, spec.name);
     if (known == weights_.end() || spec.is_copy() || spec.kind != ParamKind::weight) continue;
-    if (mesh.here().data >= mesh.shape().shard) continue;  // another rank has the same
-    if (!is_split(spec, layout.split()) && mesh.here().tensor > 0) continue;
+    const MeshShape& shape = mesh.shape();
+    if (mesh.here().data >= std::max(shape.shard, spec.expert ? shape.expert : 1) ||
+        layout.repeats(spec))
+      continue;  // another rank has the same
     const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(layout.bucket_of(id))];
     const std::int64_t slice = layout.slice_first(bucket);
     const std::int64_t first = std::max(layout.offset(id), slice);
     const std::int64_t last =
-        std::min(layout.offset(id) + stored_shape(spec, layout.split()).count(),
+        std::min(layout.offset(id) + stored_shape(spec, layout.split(spec)).count(),
                  slice + layout.slice_count(bucket));
     if (first >= last) continue;
     const auto part = [&](const ParamArena& arena) {

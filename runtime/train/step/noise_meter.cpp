@@ -13,14 +13,13 @@ constexpr std::size_t exact_bytes = 2 * ops::exact_sum_words * sizeof(std::uint6
 template <typename Run>
 std::vector<std::vector<Run>> counted_runs(const ParamLayout& layout) {
   std::vector<std::vector<Run>> runs(layout.buckets().size());
-  const TensorSplit& split = layout.split();
   const auto order = layout.order();
   for (std::size_t i = 0; i < order.size(); ++i) {
     const ParamId id = order[i];
     const ParamSpec& spec = layout.spec(id);
     const int index = layout.bucket_of(id);
     const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(index)];
-    if (bucket.kind != ParamKind::weight || (split.rank > 0 && !is_split(spec, split))) continue;
+    if (bucket.kind != ParamKind::weight || layout.repeats(spec)) continue;
     const bool last = i + 1 == order.size() || layout.bucket_of(order[i + 1]) != index;
     const std::int64_t first = layout.offset(id) - bucket.first;
     const std::int64_t end = last ? bucket.count : layout.offset(order[i + 1]) - bucket.first;
@@ -64,7 +63,8 @@ void NoiseMeter::begin(Stream& compute) {
   compute.device().fill_zero(compute, exact_.data(), exact_.bytes());
 }
 
-void NoiseMeter::add_micro_batch(Stream& compute, int bucket, const Tensor& gradients) {
+void NoiseMeter::add_micro_batch(Stream& compute, int bucket, const Tensor& gradients,
+                                 int /*source*/) {
   for (const Run& run : runs_[static_cast<std::size_t>(bucket)])
     ops::accumulate_squares_exact(compute, exact(0), gradients.range(run.first, run.count));
 }

@@ -37,7 +37,7 @@ class NoiseMeter final : public GradientProbe {
     return options_.every > 0 && (step + 1) % options_.every == 0;
   }
   void begin(Stream& compute);
-  void add_micro_batch(Stream& compute, int bucket, const Tensor& gradients) override;
+  void add_micro_batch(Stream& compute, int bucket, const Tensor& gradients, int source) override;
   // The comm stream must have the reduced gradients, before tied ones are added.
   void add_whole(Stream& comm);
   // The compute stream must have joined the comm stream; `targets` and `micro_batches` of the

@@ -33,15 +33,13 @@ ReducerOptions reducer_options(const Model* model, const StepOptions& options) {
   return reducer;
 }
 
-OptimizerRanks optimizer_ranks(const ProcessMesh& mesh, Streams& streams,
-                               const StepOptions& options) {
-  return {.exact = options.layout_independent,
-          .slices = &mesh.zero(),
-          .tensor = &mesh.tensor(),
-          .model = &mesh.model(),
-          .comm = streams.comm.get(),
-          .stalls = &streams.stalls,
-          .chain = options.chain};
+OptimizerRanks ranks_of(const ProcessMesh& mesh, Streams& streams, const StepOptions& options) {
+  OptimizerRanks ranks = optimizer_ranks(mesh);
+  ranks.exact = options.layout_independent;
+  ranks.comm = streams.comm.get();
+  ranks.stalls = &streams.stalls;
+  ranks.chain = options.chain;
+  return ranks;
 }
 
 double thread_cpu_seconds() {
@@ -70,20 +68,24 @@ StepEngine::Slot::Slot(Device& device, const ProcessMesh& mesh, const StepOption
       reduce_end(device.make_event(EventKind::timed)) {}
 
 StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, Streams& streams,
-                       const TensorGroup* tensor, const StepOptions& options)
+                       const TensorGroup* tensor, const StepOptions& options,
+                       const TensorGroup* experts)
     : device_(device),
       mesh_(mesh),
       model_(model),
       streams_(streams),
       tensor_(tensor),
+      experts_(experts),
+      expert_loads_(device, mesh, model.params(), options.chain, options.loads_every,
+                    options.last_step),
       options_(options),
-      reducer_(device, {mesh.zero(), mesh.replicas()}, model.params(), *streams.compute,
-               *streams.comm, reducer_options(&model, options)),
+      reducer_(device, {mesh.zero(), mesh.replicas(), &mesh.expert_zero(), &mesh.expert_replicas()},
+               model.params(), *streams.compute, *streams.comm, reducer_options(&model, options)),
       ties_(device, mesh.pipeline(), model.params()),
       gatherer_(device, mesh.gather(), model.params(), *streams.compute, streams.gathers(),
-                &streams.stalls),
+                &streams.stalls, &mesh.expert_gather()),
       optimizer_(device, model.params(), options.optimizer, options.clip_norm,
-                 optimizer_ranks(mesh, streams, options), options.loss_scale),
+                 ranks_of(mesh, streams, options), options.loss_scale),
       guard_(device, options.loss_guard),
       runner_(device, model, mesh.pipeline(), *streams.compute, options.pipeline),
       views_(model, options.observers),
@@ -98,6 +100,10 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
   if (options.noise.every > 0) noise_.emplace(device, mesh, model.params(), streams, options.noise);
   for (auto& end : ends_)
     end = device.make_event(EventKind::timed);
+  if (experts != nullptr) {
+    expert_meter_.emplace(device);
+    expert_meter_->nodes = options.expert_nodes;
+  }
   model_.set_hook(this);
   if (options.graphs == GraphMode::layer) model_.use_layer_graphs();
   if (options.graphs == GraphMode::step && options.pipeline.stages == 1)
@@ -110,6 +116,10 @@ StepEngine::~StepEngine() {
 
 int StepEngine::gradient_levels(const StepOptions& options, int zero_stage) {
   return GradReducer::levels(reducer_options(nullptr, options), zero_stage);
+}
+
+int StepEngine::expert_sources(const StepOptions& options, const MeshShape& mesh) {
+  return GradReducer::expert_sources(reducer_options(nullptr, options).sum, mesh.expert);
 }
 
 int StepEngine::batches_held(const ScheduleShape& shape, int stage) {
@@ -185,14 +195,17 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
   slot.core = {.between = slot.follows ? begun.here - core_count_.here : 0};
   compute.record(*slot.start);
   if (!rehearses) batches_.begin_step(source);
+  if (expert_meter_) expert_meter_->begin_step(step);
   if (batches_.fixed()) {
     replay(step, slot);
     digest_weights(step, slot);
   } else {
     enqueue(step, slot);
   }
+  expert_loads_.enqueue(step, compute, *streams_.comm);
   compute.record(*slot.updated);
   compute.record(end_of(step));
+  if (expert_meter_) slot.experts = expert_meter_->counts(experts_->rank() == 0);
   slot.times[TimePart::data_wait] = 1e3 * (source.wait_seconds() - waited);
   slot.times[TimePart::message_wait] = 1e3 * (message_wait_seconds() - messages);
   if (!on_cpu) return;
@@ -225,10 +238,13 @@ void StepEngine::rehearse_passes(std::int64_t step, Slot& slot) {
   device_.copy(compute, slot.rng.data(), slot.rng_host.data(), rng_bytes);
   slot.totals.reset(compute);
   const ParamStore& params = model_.params();
-  for (int level = 0; level < params.options().gradient_levels; ++level) {
-    // Earlier micro-batches would have left this sum for the last one.
-    const Tensor sums = params.gradients().held(level);
-    device_.fill_zero(compute, sums.data, sums.bytes());
+  // Earlier micro-batches would have left partial sums for the last one.
+  const int sources = params.options().zero.stage < 2 ? params.expert_sources() : 1;
+  for (int source = 0; source < sources; ++source) {
+    for (int level = 0; level < params.options().gradient_levels; ++level) {
+      const Tensor sums = params.gradients_of(source).held(level);
+      if (!sums.empty()) device_.fill_zero(compute, sums.data, sums.bytes());
+    }
   }
   reducer_.begin_step(step);
   gatherer_.after_update();
@@ -369,6 +385,8 @@ Context StepEngine::context(int chunk, int micro_batch) {
   Context context = model_.context(*streams_.compute, batches_.at(micro_batch), /*training=*/true,
                                    chunk, micro_batch);
   context.tensor = tensor_;
+  context.experts = experts_;
+  context.expert_meter = expert_meter_ ? &*expert_meter_ : nullptr;
   context.rng = slot_->rng.view(DType::u64, Shape{2});
   context.loss = options_.loss;
   context.loss.gradient_scale = 1.0F / static_cast<float>(targets_);
@@ -390,8 +408,14 @@ void StepEngine::compute(const Action& action) {
                                     rehearsed_processors_.value_or(options_.beside_messages.beside(
                                         m, static_cast<int>(micro_batches_.count))));
   if (views_.on()) {
-    views_.begin_pass(
-        static_cast<int>(options_.slices.number(mesh_.here().data, m, micro_batches_.count)));
+    const auto number_of = [&](int data) {
+      return static_cast<int>(options_.slices.number(data, m, micro_batches_.count));
+    };
+    const int sharing = mesh_.shape().expert, own = mesh_.here().data;
+    std::vector<int> of_sources;
+    for (int data = own / sharing * sharing; std::ssize(of_sources) < sharing; ++data)
+      of_sources.push_back(number_of(data));
+    views_.begin_pass(number_of(own), std::move(of_sources));
     if (forward) views_.forward_begins(here);
     if (action.kind == ActionKind::backward) views_.backward_begins(here);
   }
@@ -442,6 +466,10 @@ double StepEngine::message_wait_seconds() const {
     sum += group->stats().waiting_seconds;
   for (const Communicator* const group : {&mesh_.zero(), &mesh_.replicas(), &mesh_.gather()})
     if (group != &mesh_.data()) sum += group->stats().waiting_seconds;
+  if (mesh_.shape().expert == 1) return sum;
+  for (const Communicator* const group :
+       {&mesh_.experts(), &mesh_.expert_zero(), &mesh_.expert_replicas(), &mesh_.expert_gather()})
+    sum += group->stats().waiting_seconds;
   return sum;
 }
 

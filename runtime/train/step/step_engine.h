@@ -20,6 +20,7 @@
 #include "runtime/parallel/tied_gradients.h"
 #include "runtime/train/digests/weight_digests.h"
 #include "runtime/train/meters/core_waits.h"
+#include "runtime/train/meters/expert_loads.h"
 #include "runtime/train/step/beside_messages.h"
 #include "runtime/train/step/loss_guard.h"
 #include "runtime/train/step/noise_meter.h"
@@ -74,6 +75,9 @@ struct StepOptions {
   std::function<FileReads()> slow_file{};
   // This rank's requests, read once a step. If empty, ranks exchange neither requests nor times.
   std::function<StepFlags()> flags{};
+  std::vector<int> expert_nodes{};  // ExpertMeter::nodes
+  // The load of experts is read every so many steps, and in that step; 0: never.
+  std::int64_t loads_every = 0, last_step = 0;
 };
 
 struct StepReport {
@@ -92,7 +96,8 @@ struct StepReport {
   StepFlags flags{};                    // maximum over all ranks
   // This rank's part of the digest of the weights after the update, if they are digested.
   std::optional<std::uint64_t> weight_digest{};
-  RankStep own{};  // this step's times
+  std::vector<ExpertLoad> loads{};  // in steps that read them
+  RankStep own{};                   // this step's times
   // The times of step `timed` (below 0: none) on all ranks; valid until a later step is read.
   std::int64_t timed = -1;
   std::span<const RankStep> by_rank{};
@@ -102,13 +107,16 @@ class StepEngine final : private StageWork, private LayerHook {
  public:
   // All references must outlive the engine. Collective over the mesh.
   StepEngine(Device& device, Model& model, const ProcessMesh& mesh, Streams& streams,
-             const TensorGroup* tensor, const StepOptions& options);
+             const TensorGroup* tensor, const StepOptions& options,
+             const TensorGroup* experts = nullptr);
   ~StepEngine() override;
   StepEngine(const StepEngine&) = delete;
   StepEngine& operator=(const StepEngine&) = delete;
 
   // The StoreOptions::gradient_levels for these options.
   [[nodiscard]] static int gradient_levels(const StepOptions& options, int zero_stage);
+  // Likewise StoreOptions::expert_sources.
+  [[nodiscard]] static int expert_sources(const StepOptions& options, const MeshShape& mesh);
   // Batches in use at once, which the source must hold.
   [[nodiscard]] static int batches_held(const ScheduleShape& shape, int stage);
 
@@ -144,6 +152,7 @@ class StepEngine final : private StageWork, private LayerHook {
     std::unique_ptr<Graph> graph{};
     Times times{};     // waits for data and messages, pauses before the step
     CoreTimes core{};  // 0 except on a CPU
+    ExpertCounts experts{};
   };
   Context context(int chunk, int micro_batch) override;
   void prepare(const Action& action) override;
@@ -177,7 +186,9 @@ class StepEngine final : private StageWork, private LayerHook {
   const ProcessMesh& mesh_;
   Model& model_;
   Streams& streams_;
-  const TensorGroup* tensor_;
+  const TensorGroup *tensor_, *experts_;  // of Context
+  ExpertLoads expert_loads_;
+  std::optional<ExpertMeter> expert_meter_;  // with experts_
   StepOptions options_;
   GradReducer reducer_;
   TiedGradients ties_;

@@ -38,8 +38,9 @@ void share_out(Times& times, const StallClock::Milliseconds& stalls, const CoreT
   times[backward] -= stalls.backward;
   times[optimizer] -= stalls.update;
   times[reduce_wait] -= lack.reduce;
-  times[tensor_comm] = waited * (stalled - stalls.gathers - stalls.update_sums);
+  times[tensor_comm] = waited * (stalled - stalls.gathers - stalls.experts - stalls.update_sums);
   times[gather_comm] = waited * stalls.gathers;
+  times[expert_comm] = waited * stalls.experts;
   times[checkpoint] = std::min(times[checkpoint], gap);
   times[evaluation] = std::min(times[evaluation], gap - times[checkpoint]);
   times[between_core_wait] =
@@ -68,6 +69,7 @@ StepReport StepEngine::read(std::int64_t step) {
   if (slot.noisy) report.noise = NoiseMeter::reading_of(slot.noise_host);
   if (options_.digests != nullptr)
     report.weight_digest = *reinterpret_cast<const std::uint64_t*>(slot.digest_host.data());
+  report.loads = expert_loads_.read(step);
   report.own = times_of(step, slot);
   report.own.digest = report.weight_digest.value_or(0);
   last_read_ = {step, report.own};
@@ -95,6 +97,8 @@ RankStep StepEngine::times_of(std::int64_t step, const Slot& slot) const {
   times[TimePart::optimizer] = slot.updated->milliseconds_since(*slot.reduce_end);
   times[TimePart::micro_batches] = options_.pipeline.micro_batches;
   share_out(times, streams_.stalls.milliseconds(step), slot.core);
+  own.experts = slot.experts;
+  if (expert_meter_) own.experts.milliseconds = expert_meter_->work.milliseconds(step);
   if (options_.joules && !test_rests(step + 1)) own.joules = options_.joules();
   if (options_.slow_file && times[TimePart::data_wait] > telling_wait * times[TimePart::period])
     own.slow_file = options_.slow_file();

@@ -91,10 +91,10 @@ void StepViews::layer_done(Seen what, const Context& context, int index, const s
 }
 
 void StepViews::show_parameter(Stream& stream, Seen what, ParamId id, std::int64_t first,
-                               const Tensor& values) {
+                               const Tensor& values, int micro_batch) {
   const ParamLayout& layout = model_.params().layout();
   const ParamSpec& spec = layout.spec(id);
-  const TensorSplit& split = layout.split();
+  const TensorSplit& split = layout.split(spec);
   const Blocking blocking = blocking_of(spec, split);
   const bool blocked = is_split(spec, split);
   const std::int64_t blocks = blocked ? split.local() : 1;
@@ -107,7 +107,7 @@ void StepViews::show_parameter(Stream& stream, Seen what, ParamId id, std::int64
          digest_parts(blocking, blocked ? split.first() + b : 0, from - b * block_count, to - from))
       show(stream,
            {.what = what,
-            .micro_batch = what == Seen::parameter_gradient ? micro_batch_ : -1,
+            .micro_batch = micro_batch,
             .layer = layer_of(layout.unit_of(id)),
             .name = spec.name,
             .base = static_cast<std::int64_t>(part.places.base),
@@ -127,18 +127,20 @@ void StepViews::parameters(Stream& stream, Seen what) {
     const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(run.bucket)];
     show_parameter(stream, what, run.param,
                    layout.slice_first(bucket) + run.first - layout.offset(run.param),
-                   arena.owned(bucket).range(run.first, run.count));
+                   arena.owned(bucket).range(run.first, run.count), /*micro_batch=*/-1);
   }
 }
 
-void StepViews::add_micro_batch(Stream& compute, int bucket, const Tensor& gradients) {
+void StepViews::add_micro_batch(Stream& compute, int bucket, const Tensor& gradients, int source) {
   const ParamLayout& layout = model_.params().layout();
   const Bucket& place = layout.buckets()[static_cast<std::size_t>(bucket)];
   for (const ParamId id : layout.order()) {
     if (layout.bucket_of(id) != bucket) continue;
+    const ParamSpec& spec = layout.spec(id);
     show_parameter(compute, Seen::parameter_gradient, id, 0,
                    gradients.range(layout.offset(id) - place.first,
-                                   stored_shape(layout.spec(id), layout.split()).count()));
+                                   stored_shape(spec, layout.split(spec)).count()),
+                   place.expert ? of_sources_[static_cast<std::size_t>(source)] : micro_batch_);
   }
 }
 

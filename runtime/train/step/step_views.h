@@ -25,21 +25,25 @@ class StepViews final : public GradientProbe {
   void begin_step(std::int64_t step);
   [[nodiscard]] bool on() const { return !lookers_.empty(); }
   [[nodiscard]] bool look_at(Seen what) const;
-  // Starts the pass of micro-batch `micro_batch` of the global batch.
-  void begin_pass(int micro_batch) { micro_batch_ = micro_batch; }
+  // Starts the pass of micro-batch `micro_batch` of the global batch. `of_sources`: those of the
+  // data ranks that share experts, this one's among them.
+  void begin_pass(int micro_batch, std::vector<int> of_sources) {
+    micro_batch_ = micro_batch;
+    of_sources_ = std::move(of_sources);
+  }
   void forward_begins(const Context& context);
   void backward_begins(const Context& context);
   void layer_done(Seen what, const Context& context, int index, const std::string& name,
                   const Tensor& values);
   // For this rank's slices.
   void parameters(Stream& stream, Seen what);
-  void add_micro_batch(Stream& compute, int bucket, const Tensor& gradients) override;
+  void add_micro_batch(Stream& compute, int bucket, const Tensor& gradients, int source) override;
 
  private:
   void show(Stream& stream, const Observed& what, const Tensor& values);
   // Elements [first, first + values.count()) of a parameter's stored values.
   void show_parameter(Stream& stream, Seen what, ParamId id, std::int64_t first,
-                      const Tensor& values);
+                      const Tensor& values, int micro_batch);
   [[nodiscard]] int layer_of(int unit) const;
 
   const Model& model_;
@@ -47,6 +51,7 @@ class StepViews final : public GradientProbe {
   std::vector<StepObserver*> known_, lookers_;
   std::int64_t step_ = 0;
   int micro_batch_ = -1;
+  std::vector<int> of_sources_;
 };
 
 }  // namespace trireme

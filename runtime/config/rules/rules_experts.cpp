@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// parallel.expert: experts against the model and the other parallel modes. parallel.data and
+// parallel.zero_group are resolved.
+#include <algorithm>
+
+#include "runtime/config/batch_slices.h"
+#include "runtime/config/rules/rules.h"
+
+namespace trireme::config {
+namespace {
+
+constexpr std::string_view key = "parallel.expert";
+
+// The values of parallel.expert that the model and the ranks allow.
+std::string fitting(const Subject& subject) {
+  const ParallelConfig& parallel = subject.config.parallel;
+  std::vector<std::int64_t> ranks;
+  for (std::int64_t data = 1; data <= parallel.data; ++data) {
+    const std::int64_t all = data * parallel.tensor;
+    if (parallel.data % data == 0 && subject.limits.experts.value % all == 0) ranks.push_back(all);
+  }
+  return ranks.empty() ? "auto" : "auto or " + any_of(ranks);
+}
+
+void check_buffer(const Subject& subject, std::int64_t ranks) {
+  const double buffer = subject.config.parallel.expert_buffer;
+  const bool sent = ranks > 1 && subject.limits.experts.value > 0;
+  if (sent || buffer == ParallelConfig{}.expert_buffer) return;
+  refuse(subject, "parallel.expert_buffer", "{} has no effect, because no rows travel: {}", buffer,
+         subject.limits.experts.value == 0
+             ? "the model has no experts; remove it"
+             : "parallel.expert resolves to one rank; remove it, or set parallel.expert above 1");
+}
+
+void check_ranks(const Subject& subject, std::int64_t ranks) {
+  const ParallelConfig& parallel = subject.config.parallel;
+  const Extent& experts = subject.limits.experts;
+  if (experts.value == 0) {
+    if (ranks > parallel.tensor)
+      refuse(subject, key, "{} with model.family: {}, which has no experts; use auto", ranks,
+             subject.config.model.family);
+    return;
+  }
+  if (ranks % parallel.tensor != 0)
+    refuse(subject, key, "{} is not a multiple of parallel.tensor = {}; use {}", ranks,
+           parallel.tensor, fitting(subject));
+  if (experts.value % ranks != 0)
+    refuse(subject, key, "{}{} does not divide {} = {}; use {}{}",
+           parallel.expert == 0 ? "auto = parallel.tensor = " : "", ranks, experts.name,
+           experts.value, fitting(subject),
+           parallel.tensor > 1 ? ", or another parallel.tensor" : "");
+  if (parallel.data % (ranks / parallel.tensor) != 0)
+    refuse(subject, key,
+           "{} with parallel.tensor: {} needs runs of {} data ranks, which do not divide "
+           "parallel.data = {}; use {}",
+           ranks, parallel.tensor, ranks / parallel.tensor, parallel.data, fitting(subject));
+}
+
+// Modes that do not know of data ranks with other parameters.
+void check_modes(const Subject& subject) {
+  const Config& config = subject.config;
+  const std::int64_t ranks = config.parallel.expert;
+  const auto refused = [&](bool used, std::string_view with, std::string_view why) {
+    if (used)
+      refuse(subject, key, "{} above parallel.tensor = {} with {}, {}; use auto", ranks,
+             config.parallel.tensor, with, why);
+  };
+  refused(config.lora.rank > 0, "lora.rank", "whose frozen experts every data rank holds");
+  refused(config.parallel.cuts_samples(), "parallel.spatial", "whose ranks share samples");
+  refused(config.optimizer.name == OptimizerKind::muon, "optimizer.name: muon",
+          "which gathers matrices over all data ranks");
+  refused(config.train.noise_scale_every > 0, "train.noise_scale_every",
+          "which needs the gradients of one data rank alone");
+  const BatchSlices slices = batch_slices(config);
+  if (!slices.equal())
+    refuse(
+        subject, key,
+        "{} above parallel.tensor = {}, whose data ranks exchange rows in every micro-batch, but "
+        "they hold {} micro-batches; use auto, or train.global_batch in multiples of "
+        "train.micro_batch * parallel.data = {}",
+        ranks, config.parallel.tensor, slices.to_string(),
+        config.train.micro_batch * config.parallel.data);
+}
+
+// ZeRO's groups of data ranks and those that share experts are nested, and in layout mode nodes of
+// the tree of sums (parallel/grad_reducer.h).
+void check_groups(const Subject& subject, std::int64_t sharing) {
+  const ParallelConfig& parallel = subject.config.parallel;
+  const std::int64_t group = parallel.shard();
+  if (group % sharing != 0 && sharing % group != 0)
+    refuse(
+        subject, key,
+        "{}: experts are shared by {} data ranks, ZeRO's slices by {} (parallel.zero_group), and "
+        "neither divides the other; use {}",
+        parallel.expert, sharing, group, fitting(subject));
+  if (subject.config.reproducibility != Reproducibility::layout) return;
+  if (!power_of_two(sharing) && sharing != parallel.data)
+    refuse(subject, key,
+           "{} with reproducibility: layout: {} data ranks that share experts are not a subtree of "
+           "the tree of sums; use a power of two times parallel.tensor",
+           parallel.expert, sharing);
+  if (parallel.zero >= 2 && group < sharing)
+    refuse(subject, "parallel.zero_group",
+           "{} with parallel.zero: {} and reproducibility: layout, below the {} data ranks that "
+           "share experts (parallel.expert); use {} or more, or all, or zero 0 or 1",
+           group, parallel.zero, sharing, sharing);
+}
+
+}  // namespace
+
+void check_experts(const Subject& subject) {
+  const ParallelConfig& parallel = subject.config.parallel;
+  if (subject.limits.experts.value == 0 && parallel.expert_imbalance != 1)
+    refuse(subject, "parallel.expert_imbalance",
+           "{} has no effect: the model has no experts; use 1", parallel.expert_imbalance);
+  const std::int64_t ranks = parallel.expert == 0 ? parallel.tensor : parallel.expert;
+  check_ranks(subject, ranks);
+  check_buffer(subject, ranks);
+  if (parallel.expert_data_ranks() == 1) return;
+  if (subject.purpose != Purpose::train)
+    refuse(subject, key,
+           "{} above parallel.tensor = {}, but data ranks work on their own only in training; use "
+           "auto, or parallel.tensor to share experts",
+           ranks, parallel.tensor);
+  check_modes(subject);
+  check_groups(subject, parallel.expert_data_ranks());
+}
+
+}  // namespace trireme::config
