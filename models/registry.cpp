@@ -9,6 +9,7 @@
 #include "models/deepcam/deepcam.h"
 #include "models/gemma/gemma.h"
 #include "models/gpt/gpt.h"
+#include "models/gpt_oss/gpt_oss.h"
 #include "models/llama/llama.h"
 #include "models/resnet/resnet.h"
 #include "models/transformer/exchange.h"
@@ -109,6 +110,8 @@ std::span<const Family> families() {
              &hugging_face::llama_exchange()},
       Family{gemma_family(), text_traits<GemmaOptions>, text_chain<GemmaOptions>,
              &hugging_face::gemma_exchange()},
+      Family{gpt_oss_family(), text_traits<GptOssOptions>, text_chain<GptOssOptions>,
+             &hugging_face::gpt_oss_exchange()},
       Family{resnet_family(), resnet_traits, resnet_chain, &hugging_face::resnet_exchange()},
       Family{vit_family(), vit_traits, vit_chain, &hugging_face::vit_exchange()},
       Family{bert_family(), bert_traits, text_chain<BertOptions>, &hugging_face::bert_exchange()},

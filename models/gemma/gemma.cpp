@@ -2,9 +2,7 @@
 #include "models/gemma/gemma.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -86,8 +84,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::string_view local_layer = "sliding_attention", global_layer = "full_attention";
-
 std::vector<NamePair> gemma_names(const ModelConfig& config) {
   return decoder_names(transformer_options(config.as<GemmaOptions>()));
 }
@@ -95,11 +91,6 @@ std::vector<NamePair> gemma_names(const ModelConfig& config) {
 std::string gemma_config(const ModelConfig& config) {
   const auto& options = config.as<GemmaOptions>();
   const TransformerOptions model = transformer_options(options);
-  std::vector<std::string> layers;
-  for (std::int64_t i = 0; i < model.layers; ++i) {
-    const bool global = model.global_every > 0 && (i + 1) % model.global_every == 0;
-    layers.push_back(fmt::format("\"{}\"", global ? global_layer : local_layer));
-  }
   const std::string scaling =
       options.rope_factor > 1
           ? fmt::format(R"({{"rope_type": "linear", "factor": {}}})", options.rope_factor)
@@ -140,34 +131,15 @@ std::string gemma_config(const ModelConfig& config) {
       model.context, model.vocabulary, model.norm.epsilon,
       divisor > 0 ? divisor : static_cast<double>(model.head_size),
       // Hugging Face requires a number; a window of the whole context has no effect.
-      model.window > 0 ? model.window : model.context, fmt::join(layers, ", "), options.rope_theta,
-      options.rope_local_theta, scaling);
+      model.window > 0 ? model.window : model.context,
+      layer_types(model.layers, model.global_every), options.rope_theta, options.rope_local_theta,
+      scaling);
 }
 
 // Files may contain a tied head besides the tokens.
 std::optional<std::string> gemma_plain_name(std::string_view hf, const ModelConfig& /*model*/) {
   if (hf == "lm_head.weight") return {};
   return std::string(hf);
-}
-
-// From layer_types or, if it is missing, from the pattern of older files.
-std::int64_t read_global_every(const HfKeys& keys, std::int64_t layers) {
-  constexpr std::int64_t published = 6;
-  const std::int64_t pattern = keys.size_or("sliding_window_pattern", published);
-  keys.ignore("_sliding_window_pattern");
-  const Json* const types = keys.find("layer_types");
-  if (types == nullptr) return pattern;
-  const bool listed = types->is_array() && std::ssize(*types) == layers;
-  const auto first = listed ? std::ranges::find(*types, global_layer) : types->end();
-  const std::int64_t every = listed && first != types->end() ? first - types->begin() + 1 : 0;
-  Json wanted = Json::array();
-  for (std::int64_t i = 0; listed && i < layers; ++i)
-    wanted.push_back(every > 0 && (i + 1) % every == 0 ? global_layer : local_layer);
-  if (!listed || *types != wanted)
-    keys.refuse("layer_types", fmt::format("not a list of {} times sliding_attention with every "
-                                           "N-th full_attention, the only supported order",
-                                           layers));
-  return every;
 }
 
 // The factor of a linear scaling, or 1.
@@ -223,7 +195,10 @@ void read_gemma(const HfKeys& keys, std::string_view /*type*/, ModelConfig& conf
            .norm_epsilon = keys.number("rms_norm_eps", 1e-6),
            .query_pre_attn_scalar = keys.number("query_pre_attn_scalar", 256),
            .window = keys.size_or("sliding_window", published_window)};
-  model.global_every = read_global_every(keys, model.layers);
+  constexpr std::int64_t published_pattern = 6;  // of older files, without layer_types
+  model.global_every = read_global_every(keys, model.layers,
+                                         keys.size_or("sliding_window_pattern", published_pattern));
+  keys.ignore("_sliding_window_pattern");
   keys.expect("hidden_activation", "gelu_pytorch_tanh", "our gated MLP");
   keys.expect("tie_word_embeddings", true, "our head");
   keys.expect("attn_logit_softcapping", nullptr, "our attention");

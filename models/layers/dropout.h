@@ -2,6 +2,7 @@
 #pragma once
 
 #include "models/layers/blocks.h"
+#include "runtime/ops/elementwise/elementwise.h"
 
 namespace trireme {
 
@@ -19,6 +20,15 @@ class Dropout {
   // True when backward returns its input unchanged and whole.
   [[nodiscard]] bool keeps_gradient() const { return probability_ == 0 && !rows_.split(); }
   void forward(const Context& context, const Tensor& y) const;  // in place
+  // out = residual + dropout(branch), if write(to, residual or nothing) writes the sum.
+  template <typename Write>
+  void add(const Context& context, const Write& write, const Tensor& out,
+           const Tensor& residual) const {
+    if (!active(context)) return write(out, residual);
+    write(out, Tensor{});
+    forward(context, out);
+    ops::add_in_place(context.stream, out, residual);
+  }
   // From the gradient after the mask (local rows) to the one before it (all rows). Returns dy
   // itself if nothing is dropped, gathered or kept; dy never changes.
   [[nodiscard]] Tensor backward(const Context& context, const Tensor& dy) const;

@@ -2,6 +2,7 @@
 #include "models/llama/llama.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -15,13 +16,38 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::vector<NamePair> llama_names(const ModelConfig& config) {
-  return decoder_names(transformer_options(config.as<LlamaOptions>()));
-}
-
 struct Kind {
   std::string_view type, architecture;
 };
+
+bool first_layers(const std::vector<std::int64_t>& layers) {
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    if (std::ranges::find(layers, static_cast<std::int64_t>(i)) == layers.end()) return false;
+  return true;
+}
+
+// Of models with experts: Mixtral and Qwen 3's choose by a softmax, dots.llm1 like DeepSeek-V3.
+Kind kind_of_experts(const LlamaOptions& model) {
+  const ExpertOptions experts = transformer_options(model).experts;
+  const bool softmax = experts.router.score != ops::RouterScore::sigmoid;
+  const bool every_layer = model.experts_every == 1 && model.dense_layers.empty();
+  const bool plain = experts.shared_intermediate == 0 && experts.router.scale == 1 &&
+                     experts.router.groups == 1 && softmax && !experts.choice_bias() &&
+                     !experts.router.balanced;
+  if (model.qk_norm && plain) return {"qwen3_moe", "Qwen3MoeForCausalLM"};
+  const bool sums_to_one =
+      experts.router.renormalize || experts.router.score == ops::RouterScore::softmax_of_chosen;
+  if (!model.qk_norm && plain && every_layer && sums_to_one)
+    return {"mixtral", "MixtralForCausalLM"};
+  if (model.qk_norm && !softmax && !experts.router.balanced && model.experts_every == 1 &&
+      first_layers(model.dense_layers) && experts.shared_intermediate % experts.intermediate == 0)
+    return {"dots1", "Dots1ForCausalLM"};
+  fail(ExitCode::config,
+       "model.experts: {}: Hugging Face's libraries have no such model: with model.qk_norm, a "
+       "softmax router and no shared MLP Qwen3-MoE, the same without qk_norm and dense layers "
+       "Mixtral, with qk_norm, a sigmoid router and the first layers dense dots.llm1",
+       experts.count);
+}
 
 Kind kind_of(const LlamaOptions& model) {
   if (model.attention_soft_cap > 0)
@@ -32,10 +58,58 @@ Kind kind_of(const LlamaOptions& model) {
     fail(ExitCode::config,
          "model.qk_norm and model.qkv_bias: Hugging Face's libraries have models with either, but "
          "none with both");
+  if (model.experts > 0 && !model.qkv_bias) return kind_of_experts(model);
+  if (model.experts > 0)
+    fail(ExitCode::config,
+         "model.qkv_bias with model.experts: Hugging Face's libraries have no such model");
   if (model.qk_norm) return {"qwen3", "Qwen3ForCausalLM"};
   if (model.qkv_bias) return {"qwen2", "Qwen2ForCausalLM"};
   if (model.window > 0) return {"mistral", "MistralForCausalLM"};
   return {"llama", "LlamaForCausalLM"};
+}
+
+bool is_mixtral(const ModelConfig& config) {
+  const auto& model = config.as<LlamaOptions>();
+  return model.experts > 0 && kind_of(model).type == "mixtral";
+}
+
+std::vector<NamePair> llama_names(const ModelConfig& config) {
+  return decoder_names(transformer_options(config.as<LlamaOptions>()),
+                       is_mixtral(config) ? mixtral_experts : qwen_experts);
+}
+
+// The keys of a model with experts.
+std::string experts_json(const LlamaOptions& options, std::string_view type) {
+  const TransformerOptions model = transformer_options(options);
+  const ExpertOptions& experts = model.experts;
+  if (!experts.any()) return "";
+  const ops::RouterOptions& router = experts.router;
+  std::string keys = fmt::format("\n  \"num_experts_per_tok\": {},", router.slots);
+  if (type == "mixtral")
+    return fmt::format("{}\n  \"num_local_experts\": {},", keys, experts.count);
+  const bool renormalized =
+      router.renormalize || router.score == ops::RouterScore::softmax_of_chosen;
+  keys += fmt::format(R"(
+  "moe_intermediate_size": {},
+  "norm_topk_prob": {},)",
+                      experts.intermediate, renormalized);
+  if (type == "qwen3_moe")
+    return fmt::format(R"({}
+  "num_experts": {},
+  "decoder_sparse_step": {},
+  "mlp_only_layers": [{}],)",
+                       keys, experts.count, options.experts_every,
+                       fmt::join(options.dense_layers, ", "));
+  return fmt::format(R"({}
+  "n_routed_experts": {},
+  "n_shared_experts": {},
+  "n_group": {},
+  "topk_group": {},
+  "routed_scaling_factor": {:#},
+  "first_k_dense_replace": {},)",
+                     keys, experts.count, experts.shared_intermediate / experts.intermediate,
+                     router.groups, router.groups_kept, options.router_scale,
+                     options.dense_layers.size());
 }
 
 std::string rope_json(const ops::RopeOptions& rope) {
@@ -58,17 +132,20 @@ std::string rope_json(const ops::RopeOptions& rope) {
   return "null";
 }
 
+// Whether a config.json says in how many layers the window begins.
+bool windows_by_layer(std::string_view type) {
+  return type.starts_with("qwen") || type == "dots1";
+}
+
 std::string llama_config(const ModelConfig& config) {
   const auto& options = config.as<LlamaOptions>();
   const Kind kind = kind_of(options);
   const TransformerOptions model = transformer_options(options);
-  const bool qwen = kind.type.starts_with("qwen");
-  std::string window = qwen ? fmt::format(R"(
-  "use_sliding_window": {},
-  "max_window_layers": 0,)",
-                                          model.window > 0)
-                            : "";
-  if (qwen || kind.type == "mistral") {
+  std::string window;
+  if (kind.type.starts_with("qwen"))
+    window += fmt::format("\n  \"use_sliding_window\": {},", model.window > 0);
+  if (windows_by_layer(kind.type)) window += "\n  \"max_window_layers\": 0,";
+  if (kind.type != "llama") {
     window += fmt::format("\n  \"sliding_window\": {},",
                           model.window > 0 ? fmt::format("{}", model.window) : "null");
   }
@@ -87,7 +164,7 @@ std::string llama_config(const ModelConfig& config) {
   "hidden_act": "silu",
   "rms_norm_eps": {},
   "rope_theta": {},
-  "rope_scaling": {},{}
+  "rope_scaling": {},{}{}
   "attention_bias": false,
   "mlp_bias": false,
   "attention_dropout": 0.0,
@@ -98,8 +175,9 @@ std::string llama_config(const ModelConfig& config) {
 }}
 )",
       kind.type, kind.architecture, model.layers, model.hidden, model.heads, model.kv_heads,
-      model.head_size, model.intermediate, model.context, model.vocabulary, model.norm.epsilon,
-      model.rope.base, rope_json(model.rope), window, model.tied_head);
+      model.head_size, kind.type == "mixtral" ? model.experts.intermediate : model.intermediate,
+      model.context, model.vocabulary, model.norm.epsilon, model.rope.base, rope_json(model.rope),
+      window, experts_json(options, kind.type), model.tied_head);
 }
 
 // Old files also hold the frequencies; files may contain a tied head besides the tokens.
@@ -185,22 +263,27 @@ std::optional<std::int64_t> whole_layers(const HfKeys& keys, std::int64_t layers
   return whole;
 }
 
-// The window of all layers. In Mistral all layers have it; in Qwen those in layer_types, or those
-// from max_window_layers on.
+// The window of all layers. In Mistral and Mixtral all layers have it; in the others those in
+// layer_types, or those from max_window_layers on.
 std::int64_t window_of(const HfKeys& keys, std::string_view type, std::int64_t layers) {
-  constexpr std::int64_t published_window = 4096, published_whole = 28;
-  const bool qwen = type.starts_with("qwen");
-  const bool has_window = type == "mistral" || (qwen && keys.flag("use_sliding_window", false));
+  constexpr std::int64_t published_window = 4096, published_whole = 28, whole_of_dots = 62;
+  const bool by_layer = windows_by_layer(type);
+  const bool has_window = type == "mistral" || type == "dots1" ||
+                          (type == "mixtral" && keys.find("sliding_window") != nullptr) ||
+                          (type.starts_with("qwen") && keys.flag("use_sliding_window", false));
   const std::int64_t window = has_window ? keys.size_or("sliding_window", published_window) : 0;
   if (window < 0 || (window == 0 && has_window && keys.find("sliding_window") != nullptr))
     keys.refuse("sliding_window", "not 1 or more");
   const std::optional<std::int64_t> listed = whole_layers(keys, layers);
   std::int64_t whole = window > 0 ? 0 : layers;
-  if (qwen && window > 0)
-    whole = listed.value_or(std::clamp<std::int64_t>(
-        keys.has("max_window_layers") ? keys.size("max_window_layers") : published_whole, 0,
-        layers));
-  if (qwen) {
+  if (by_layer && window > 0)
+    whole = listed.value_or(std::clamp<std::int64_t>(keys.has("max_window_layers")
+                                                         ? keys.size("max_window_layers")
+                                                     : type == "dots1" ? whole_of_dots
+                                                                       : published_whole,
+                                                     0, layers));
+  if (type == "mixtral") keys.ignore("sliding_window");
+  if (by_layer) {
     keys.ignore("sliding_window");
     keys.ignore("max_window_layers");
   }
@@ -214,16 +297,53 @@ std::int64_t window_of(const HfKeys& keys, std::string_view type, std::int64_t l
                           whole, layers, window));
 }
 
+void read_layers(const HfKeys& keys, LlamaOptions& model) {
+  model.experts_every = keys.size_or("decoder_sparse_step", 1);
+  const Json* const dense = keys.find("mlp_only_layers");
+  if (dense == nullptr) return;
+  if (!dense->is_array() || !std::ranges::all_of(*dense, &Json::is_number_integer))
+    keys.refuse("mlp_only_layers", "not a list of layers");
+  model.dense_layers = dense->get<std::vector<std::int64_t>>();
+}
+
+void read_experts(const HfKeys& keys, std::string_view type, LlamaOptions& model) {
+  if (type != "mixtral" && type != "qwen3_moe" && type != "dots1") return;
+  model.experts = type == "dots1"
+                      ? keys.size("n_routed_experts")
+                      : keys.size(keys.has("num_experts") ? "num_experts" : "num_local_experts");
+  model.experts_per_token = keys.size("num_experts_per_tok");
+  model.router = ops::RouterScore::softmax;
+  if (type == "mixtral") {
+    model.router = ops::RouterScore::softmax_of_chosen;
+    model.expert_intermediate = model.intermediate;
+    return;
+  }
+  model.expert_intermediate = keys.size("moe_intermediate_size");
+  model.router_renormalize = keys.flag("norm_topk_prob", false);
+  if (type == "qwen3_moe") return read_layers(keys, model);
+  model.router = ops::RouterScore::sigmoid;
+  model.router_scale = keys.number("routed_scaling_factor", 1.0);
+  model.router_groups = keys.size_or("n_group", 1);
+  model.router_groups_kept = keys.size_or("topk_group", 1);
+  model.shared_intermediate = model.expert_intermediate * keys.size_or("n_shared_experts", 0);
+  for (std::int64_t i = 0; i < keys.size_or("first_k_dense_replace", 0); ++i)
+    model.dense_layers.push_back(i);
+}
+
 void read_llama(const HfKeys& keys, std::string_view type, ModelConfig& config) {
   config.family = llama_name;
   auto& model = config.as<LlamaOptions>();
   const bool qwen = type.starts_with("qwen");
-  constexpr std::int64_t mistral_heads = 8, qwen_heads = 32, qwen3_head_size = 128;
+  constexpr std::int64_t mistral_heads = 8, qwen_heads = 32, qwen_moe_heads = 4,
+                         qwen3_head_size = 128;
   model = {.layers = keys.size("num_hidden_layers"),
            .hidden = keys.size("hidden_size"),
            .heads = keys.size("num_attention_heads"),
-           .kv_heads = keys.size_or("num_key_value_heads",
-                                    qwen ? qwen_heads : (type == "mistral" ? mistral_heads : 0)),
+           .kv_heads = keys.size_or("num_key_value_heads", type == "qwen3_moe" ? qwen_moe_heads
+                                                           : qwen              ? qwen_heads
+                                                           : type == "mistral" || type == "mixtral"
+                                                               ? mistral_heads
+                                                               : 0),
            .head_size = keys.size_or("head_dim", type == "qwen3" ? qwen3_head_size : 0),
            .intermediate = keys.size("intermediate_size"),
            .context = keys.size("max_position_embeddings"),
@@ -231,10 +351,11 @@ void read_llama(const HfKeys& keys, std::string_view type, ModelConfig& config) 
            .tied_head = keys.flag("tie_word_embeddings", false),
            .norm_epsilon = keys.number("rms_norm_eps", 1e-6),
            .qkv_bias = type == "qwen2",
-           .qk_norm = type == "qwen3"};
+           .qk_norm = type == "qwen3" || type == "qwen3_moe" || type == "dots1"};
   keys.expect("hidden_act", "silu", "our SwiGLU");
   if (type == "qwen2") keys.ignore("attention_bias");
   model.window = window_of(keys, type, model.layers);
+  read_experts(keys, type, model);
   read_rope(keys, model);
 }
 
@@ -245,13 +366,28 @@ void spell_llama(ModelConfig& model) {
   options.head_size = meant.head_size;
   options.intermediate = meant.intermediate;
   options.rope_high_freq_factor = meant.rope.high_freq_factor;
+  if (meant.experts.any()) {
+    options.expert_intermediate = meant.experts.intermediate;
+    if (options.router == ops::RouterScore::softmax && options.router_renormalize)
+      options.router = ops::RouterScore::softmax_of_chosen;
+    if (options.router == ops::RouterScore::softmax_of_chosen) options.router_renormalize = true;
+    if (options.dense_layers.empty() && options.experts_every == 1)
+      options.intermediate = meant.experts.intermediate;
+    // They change no output.
+    const LlamaOptions plain;
+    options.balance_loss = plain.balance_loss;
+    options.sequence_balance_loss = plain.sequence_balance_loss;
+    options.router_z_loss = plain.router_z_loss;
+    options.balance_rate = plain.balance_rate;
+  }
   options.context = 0;
 }
 
 }  // namespace
 
 const Exchange& llama_exchange() {
-  static constexpr std::array<std::string_view, 4> types{"llama", "mistral", "qwen2", "qwen3"};
+  static constexpr std::array<std::string_view, 7> types{"llama",   "mistral",   "qwen2", "qwen3",
+                                                         "mixtral", "qwen3_moe", "dots1"};
   static constexpr Exchange exchange{llama_names,
                                      llama_config,
                                      llama_plain_name,

@@ -16,18 +16,23 @@ double high_freq_factor(const LlamaOptions& options) {
 }  // namespace
 
 TransformerOptions transformer_options(const LlamaOptions& o) {
+  const std::int64_t intermediate =
+      o.intermediate > 0 ? o.intermediate : balanced_intermediate(o.hidden);
   return {.layers = o.layers,
           .hidden = o.hidden,
           .heads = o.heads,
           .kv_heads = o.kv_heads > 0 ? o.kv_heads : o.heads,
           .head_size = o.head_size > 0 ? o.head_size : o.hidden / o.heads,
-          .intermediate = o.intermediate > 0 ? o.intermediate : balanced_intermediate(o.hidden),
+          .intermediate = intermediate,
           .context = o.context,
           .vocabulary = o.vocabulary,
           .dropout = o.dropout,
           .norm = {.kind = NormKind::rms, .epsilon = o.norm_epsilon},
           .activation = ops::ActivationKind::silu,
           .gated_mlp = true,
+          .experts = experts_of(o, intermediate),
+          .experts_every = o.experts_every,
+          .dense_layers = o.dense_layers,
           .biases = o.qkv_bias ? Biases::qkv : Biases::none,
           .qk_norm = o.qk_norm,
           .window = o.window,
@@ -113,8 +118,35 @@ void check_rope(const config::Subject& subject, const LlamaOptions& model) {
   }
 }
 
+// Keys of experts that a dense model would ignore.
+void check_dense(const config::Subject& subject, const LlamaOptions& model) {
+  const LlamaOptions plain;
+  const auto unused = [&](std::string_view key, const auto& value, const auto& otherwise) {
+    if (value != otherwise) refuse(subject, key, "has no effect without model.experts");
+  };
+#define UNUSED(name) unused("model." #name, model.name, plain.name)
+  UNUSED(experts_per_token);
+  UNUSED(expert_intermediate);
+  UNUSED(shared_intermediate);
+  UNUSED(experts_every);
+  UNUSED(dense_layers);
+  UNUSED(router);
+  UNUSED(router_renormalize);
+  UNUSED(router_scale);
+  UNUSED(router_groups);
+  UNUSED(router_groups_kept);
+  UNUSED(router_balanced);
+  UNUSED(balance_loss);
+  UNUSED(sequence_balance_loss);
+  UNUSED(router_z_loss);
+  UNUSED(balance_rate);
+#undef UNUSED
+}
+
 void check_llama(const config::Subject& subject) {
   const auto& model = subject.config.model.as<LlamaOptions>();
+  if (model.experts == 0) check_dense(subject, model);
+  check_experts(subject, transformer_options(model));
   check_rotary_heads(subject, transformer_options(model), model.head_size > 0);
   check_rope(subject, model);
   check_width_transfer(subject, model.mup_base_width);

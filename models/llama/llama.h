@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Llama (Touvron et al., 2023) and its relatives Qwen 2 and 3 and Mistral. Rotary positions, RMS
-// norm, SwiGLU, grouped-query attention; biases and normalised heads where a model has them.
+// Llama (Touvron et al., 2023) and its relatives Qwen 2 and 3 and Mistral, dense or with experts
+// (Mixtral, Qwen3-MoE). Rotary positions, RMS norm, SwiGLU, grouped-query attention; biases and
+// normalised heads where a model has them.
 // Vocabulary padded to a multiple of 64. Initialisation as for gpt/gpt.h.
 #pragma once
 
@@ -51,6 +52,22 @@ struct LlamaOptions {
   double rope_low_freq_factor = 1;
   double rope_high_freq_factor = 0;
   std::int64_t mup_base_width = 0;
+  std::int64_t experts = 0;
+  std::int64_t experts_per_token = 2;
+  std::int64_t expert_intermediate = 0;
+  std::int64_t shared_intermediate = 0;
+  std::int64_t experts_every = 1;
+  std::vector<std::int64_t> dense_layers{};
+  ops::RouterScore router = ops::RouterScore::softmax;
+  bool router_renormalize = true;
+  double router_scale = 1;
+  std::int64_t router_groups = 1;
+  std::int64_t router_groups_kept = 1;
+  bool router_balanced = false;
+  double balance_loss = 0;
+  double sequence_balance_loss = 0;
+  double router_z_loss = 0;
+  double balance_rate = 0;
   friend bool operator==(const LlamaOptions&, const LlamaOptions&) = default;
 };
 

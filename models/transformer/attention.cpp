@@ -2,6 +2,7 @@
 #include "models/transformer/attention.h"
 
 #include "models/layers/blocks.h"
+#include "runtime/ops/elementwise/elementwise.h"
 
 namespace trireme {
 namespace {
@@ -28,6 +29,7 @@ SelfAttention::SelfAttention(Blueprint& blueprint, const TransformerOptions& opt
                              const PartialSum& sum)
     : blocks_(blueprint.tensor().local()),
       context_length_(options.context),
+      split_backward_(blueprint.options().split_backward),
       options_{.heads = options.heads / blueprint.tensor().blocks,
                .kv_heads = options.kv_heads / blueprint.tensor().blocks,
                .causal = options.causal,
@@ -57,6 +59,13 @@ SelfAttention::SelfAttention(Blueprint& blueprint, const TransformerOptions& opt
                         projected_.shape);
     prepared_ = keep_or_recompute(blueprint, projected_.shape, blueprint.compute());
   }
+  if (options.sinks) {
+    sinks_ = blueprint.parameter({.name = "attention.sinks",
+                                  .shape = {options.heads},
+                                  .init = options.matrix_init(),
+                                  .shard_axis = 0});
+    if (split_backward_) dsinks_ = blueprint.keep({blocks_, options_.heads}, DType::f32);
+  }
   const Shape& block = attended_block_;
   attended_ = keep_or_recompute(blueprint, blocks_of(blocks_, block), blueprint.compute());
   if (blueprint.decodes()) {
@@ -80,6 +89,17 @@ Tensor SelfAttention::lse_block(const Context& context, std::int64_t b) const {
   return block_of(context(lse_), b, {lse_.shape[1], lse_.shape[2], lse_.shape[3]});
 }
 
+Tensor SelfAttention::sinks_block(const Context& context, std::int64_t b) const {
+  if (sinks_.index < 0) return {};
+  return block_of(context.params.compute(sinks_), b, {options_.heads});
+}
+
+Tensor SelfAttention::dsinks_block(const Context& context, std::int64_t b) const {
+  if (!trains_sinks(context)) return {};
+  const Tensor all = split_backward_ ? context(dsinks_) : context.params.gradient(sinks_);
+  return block_of(all, b, {options_.heads});
+}
+
 // Without normalised heads the rotation is in place and must not be repeated.
 void SelfAttention::prepare(const Context& context) const {
   const Tensor prepared = context(prepared_);
@@ -96,18 +116,21 @@ void SelfAttention::attend_cached(const Context& context) const {
   const Tensor attended = context(attended_), prepared = context(prepared_);
   const Tensor keys = context(keys_), values = context(values_);
   const Shape cache{keys_.shape[1], keys_.shape[2], keys_.shape[3]};
+  ops::AttentionOptions options = options_;
   for (std::int64_t b = 0; b < blocks_; ++b) {
+    options.sinks = sinks_block(context, b);
     ops::attention_cached_forward(context.stream, block_of(attended, b, attended_block_),
                                   block_of(keys, b, cache), block_of(values, b, cache),
                                   block_of(prepared, b, qkv_.block_shape()), context.decode->spans,
-                                  options_);
+                                  options);
   }
 }
 
 void SelfAttention::attend(const Context& context) const {
   const Tensor attended = context(attended_), prepared = context(prepared_);
-  const ops::AttentionOptions options = of_documents(options_, context);
+  ops::AttentionOptions options = of_documents(options_, context);
   for (std::int64_t b = 0; b < blocks_; ++b) {
+    options.sinks = sinks_block(context, b);
     ops::attention_forward(context.stream, block_of(attended, b, attended_block_),
                            lse_block(context, b), block_of(prepared, b, qkv_.block_shape()),
                            options);
@@ -132,13 +155,20 @@ void SelfAttention::backward(const Context& context, const Tensor& dprojected,
   const Shape &narrow = attended_block_, &wide = qkv_.block_shape();
   ops::AttentionOptions options = of_documents(options_, context);
   options.workspace = context(workspace_);
+  const bool later = split_backward_ && trains_sinks(context);
+  if (later) {
+    const Tensor dsinks = context(dsinks_);
+    context.stream.device().fill_zero(context.stream, dsinks.data, dsinks.bytes());
+  }
   for (std::int64_t b = 0; b < blocks_; ++b) {
     const Tensor gradient = block_of(dprojected, b, wide);
+    options.sinks = sinks_block(context, b);
     ops::attention_backward(context.stream, gradient, block_of(dattended, b, narrow),
                             block_of(attended, b, narrow), lse_block(context, b),
-                            block_of(prepared, b, wide), options);
+                            block_of(prepared, b, wide), options, dsinks_block(context, b));
     if (rope_) ops::rope_backward(context.stream, gradient, of_documents(*rope_, context));
   }
+  if (trains_sinks(context) && !later) context.ready(sinks_);
   if (head_norms_) head_norms_->backward(context, dprojected, context(projected_));
 }
 
@@ -149,6 +179,11 @@ void SelfAttention::backward_input(const Context& context, const Tensor& dnormed
 
 void SelfAttention::backward_weight(const Context& context, const Tensor& dprojected,
                                     const Tensor& normed) const {
+  if (trains_sinks(context)) {
+    const Tensor gradient = context.params.gradient(sinks_);
+    ops::add_in_place(context.stream, gradient, context(dsinks_).reshaped(gradient.shape));
+    context.ready(sinks_);
+  }
   if (head_norms_) head_norms_->backward_weight(context);
   qkv_.backward_weight(context, dprojected, normed);
 }

@@ -15,7 +15,8 @@ namespace trireme {
 // n blocks are local.
 class SelfAttention {
  public:
-  // Declares "attention.qkv" and, with qk_norm, "attention.query_norm" and "attention.key_norm".
+  // Declares "attention.qkv" and, with qk_norm, "attention.query_norm" and "attention.key_norm";
+  // with sinks "attention.sinks" (heads), not decayed.
   SelfAttention(Blueprint& blueprint, const TransformerOptions& options, const PartialSum& sum);
 
   [[nodiscard]] const Shape& projected_shape() const { return projected_.shape; }
@@ -45,18 +46,27 @@ class SelfAttention {
   void attend(const Context& context) const;
   void attend_cached(const Context& context) const;
   [[nodiscard]] Tensor lse_block(const Context& context, std::int64_t b) const;
+  // Absent without sinks; the gradient's also where they are frozen.
+  [[nodiscard]] Tensor sinks_block(const Context& context, std::int64_t b) const;
+  [[nodiscard]] Tensor dsinks_block(const Context& context, std::int64_t b) const;
+  [[nodiscard]] bool trains_sinks(const Context& context) const {
+    return sinks_.index >= 0 && context.params.trains(sinks_);
+  }
 
   std::int64_t blocks_;  // n
   std::int64_t context_length_;
+  bool split_backward_;
   ops::AttentionOptions options_;         // of one block
   std::optional<ops::RopeOptions> rope_;  // of one block
   ColumnLinear qkv_;
   std::optional<HeadNorms> head_norms_;
+  ParamId sinks_{};
   Shape attended_block_;
   // projected: the product (n, B, T, (heads + 2 kv_heads) / V * D); prepared: attention's input,
   // the same memory unless heads are normalised. lse (n, B, heads / V, T).
   Activation projected_, prepared_, lse_{}, attended_;
   Activation workspace_{};        // of backward
+  Activation dsinks_{};           // (n, heads / V) f32, with a split backward
   Activation keys_{}, values_{};  // (n, B, capacity, kv_heads / V * D): decoding models
 };
 

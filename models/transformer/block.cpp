@@ -38,11 +38,11 @@ TransformerBlock::TransformerBlock(Blueprint& blueprint, const TransformerOption
       norm1_(blueprint, "norm1", options.norm, rows_),
       attention_(blueprint, options, sum_),
       output_(blueprint, "attention.output", options.heads * options.head_size,
-              options.biases == Biases::all, options.residual_init(), sum_),
+              options.attention_output_bias(), options.residual_init(), sum_),
       attention_norm_(make_if<BranchNorm>(options.branch_norms, blueprint, "attention.norm",
                                           options.norm, rows_)),
       norm2_(blueprint, "norm2", options.norm, rows_),
-      mlp_(blueprint, options, sum_),
+      mlp_(make_feed_forward(blueprint, options, sum_)),
       mlp_norm_(
           make_if<BranchNorm>(options.branch_norms, blueprint, "mlp.norm", options.norm, rows_)),
       attention_dropout_(blueprint, "attention.dropout", static_cast<float>(options.dropout),
@@ -59,7 +59,7 @@ void TransformerBlock::reserve(Blueprint& blueprint) {
   if (!blueprint.options().training) return;
   const Shape& projected = attention_.projected_shape();
   dprojected_ = split_backward_ ? blueprint.until_weight(projected)
-                                : within(blueprint, mlp_.dexpanded(), projected);
+                                : within(blueprint, mlp_->spare(), projected);
   dnormed2_ = blueprint.until_weight(rows_.local());
   dnormed1_ = split_backward_ ? blueprint.until_weight(rows_.local()) : dnormed2_;
   // dnormed1 is written only after attention's backward.
@@ -73,34 +73,36 @@ void TransformerBlock::normalize(const Context& context, const Norm& norm, const
   rows_.gather(context, normed);
 }
 
-void TransformerBlock::project(const Context& context, const RowLinear& branch,
-                               const Dropout& dropout, const std::optional<BranchNorm>& norm,
-                               const Tensor& out, const Tensor& in, const Tensor& residual,
-                               const Tensor& amax) const {
-  if (!norm && !dropout.active(context)) {
-    branch.forward(context, out, in, residual, amax);
-    return;
-  }
-  const Tensor added = norm ? context(norm->branch) : out;
-  branch.forward(context, added, in, {}, amax);
+template <typename Write>
+void TransformerBlock::project(const Context& context, const Write& write, const Dropout& dropout,
+                               const std::optional<BranchNorm>& norm, const Tensor& out,
+                               const Tensor& residual) const {
+  if (!norm) return dropout.add(context, write, out, residual);
+  const Tensor added = context(norm->branch);
+  write(added, Tensor{});
   dropout.forward(context, added);
-  if (norm) norm->norm.forward(context, out, added);
+  norm->norm.forward(context, out, added);
   ops::add_in_place(context.stream, out, residual);
 }
 
 void TransformerBlock::forward(const Context& context, const Tensor& x, const Tensor& y) {
   const Tensor normed1 = context(normed1_), middle = context(middle_), normed2 = context(normed2_);
 
-  const Tensor amax1 = whole_amax(attention_.amax(context)), amax2 = whole_amax(mlp_.amax(context));
+  const Tensor amax1 = whole_amax(attention_.amax(context));
+  const Tensor amax2 = whole_amax(mlp_->amax(context));
   normalize(context, norm1_, normed1, x, amax1);
   attention_.forward(context, normed1, amax1);
-  project(context, output_, attention_dropout_, attention_norm_, middle,
-          attention_.attended(context), x, {});
+  const auto attended = [&](const Tensor& to, const Tensor& residual) {
+    output_.forward(context, to, attention_.attended(context), residual, {});
+  };
+  project(context, attended, attention_dropout_, attention_norm_, middle, x);
 
   normalize(context, norm2_, normed2, middle, amax2);
-  mlp_.forward(context, normed2, amax2);
-  project(context, mlp_.contract(), mlp_dropout_, mlp_norm_, y, mlp_.activated(context), middle,
-          mlp_.activated_amax(context));
+  mlp_->forward(context, normed2, amax2);
+  const auto fed_forward = [&](const Tensor& to, const Tensor& residual) {
+    mlp_->project(context, to, residual, normed2);
+  };
+  project(context, fed_forward, mlp_dropout_, mlp_norm_, y, middle);
 }
 
 // For the gradient between the two branches, which the second norm completes.
@@ -110,10 +112,9 @@ Tensor TransformerBlock::middle_gradient_amax(const Context& context) const {
   return known ? output_.dy_amax(context) : Tensor{};
 }
 
-Tensor TransformerBlock::branch_amax(const Context& context, const BranchNorm& norm,
-                                     const Dropout& dropout, const RowLinear& branch) {
-  const bool known = norm.norm.measures_gradient() && dropout.keeps_gradient();
-  return known ? branch.dy_amax(context) : Tensor{};
+Tensor TransformerBlock::branch_amax(const BranchNorm& norm, const Dropout& dropout,
+                                     const Tensor& amax) {
+  return norm.norm.measures_gradient() && dropout.keeps_gradient() ? amax : Tensor{};
 }
 
 Tensor TransformerBlock::backward_branch(const Context& context, const Dropout& dropout,
@@ -133,11 +134,11 @@ Tensor TransformerBlock::backward_branch(const Context& context, const Dropout& 
 void TransformerBlock::backward_mlp(const Context& context, const Tensor& gradient) const {
   const Tensor dnormed = context(dnormed2_);
 
-  if (recomputes_ && !split_backward_) mlp_.activate_again(context);
+  if (recomputes_ && !split_backward_) mlp_->activate_again(context);
   const Tensor amax =
-      mlp_norm_ ? branch_amax(context, *mlp_norm_, mlp_dropout_, mlp_.contract()) : Tensor{};
+      mlp_norm_ ? branch_amax(*mlp_norm_, mlp_dropout_, mlp_->gradient_amax(context)) : Tensor{};
   const Tensor dadded = backward_branch(context, mlp_dropout_, mlp_norm_, gradient, amax);
-  mlp_.backward(context, dnormed, dadded, context(normed2_), amax);
+  mlp_->backward(context, dnormed, dadded, context(normed2_), amax);
   norm2_.backward(context, gradient, dnormed, context(middle_), /*accumulate=*/true,
                   middle_gradient_amax(context));
 }
@@ -148,9 +149,9 @@ void TransformerBlock::backward_attention(const Context& context, const Tensor& 
   const Tensor dnormed = context(dnormed1_);
 
   if (recomputes_) attention_.attend_again(context);
-  const Tensor amax = attention_norm_
-                          ? branch_amax(context, *attention_norm_, attention_dropout_, output_)
-                          : middle_gradient_amax(context);
+  const Tensor amax =
+      attention_norm_ ? branch_amax(*attention_norm_, attention_dropout_, output_.dy_amax(context))
+                      : middle_gradient_amax(context);
   const Tensor dadded =
       backward_branch(context, attention_dropout_, attention_norm_, gradient, amax);
   output_.backward(context, dattended, dadded, attention_.attended(context), amax);
@@ -171,8 +172,8 @@ void TransformerBlock::backward_weight(const Context& context, const Tensor& x) 
     if (norm) norm->norm.backward_weight(context, context(norm->gradient), context(norm->branch));
   };
   of_norm(mlp_norm_);
-  if (recomputes_) mlp_.activate_again(context);
-  mlp_.backward_weight(context, mlp_dropout_.gradient(context), context(normed2_));
+  if (recomputes_) mlp_->activate_again(context);
+  mlp_->backward_weight(context, mlp_dropout_.gradient(context), context(normed2_));
   norm2_.backward_weight(context, context(dnormed2_), context(middle_));
   of_norm(attention_norm_);
   if (recomputes_) attention_.attend_again(context);
@@ -184,16 +185,19 @@ void TransformerBlock::backward_weight(const Context& context, const Tensor& x) 
 
 void TransformerBlock::add_limits(ModelLimits& limits) const {
   attention_.add_limits(limits);
-  mlp_.add_limits(limits);
+  mlp_->add_limits(limits);
   limits.rows = {rows_.whole()[1], context_name_};
   limits.fp8 = true;
-  // Only for causal models; others end in layers that would have to be trained whole.
-  if (limits.documents) limits.adapted = {"qkv", "output", "expand", "contract"};
+  // Only for causal models; others end in layers that would have to be trained whole. Experts have
+  // no adapters.
+  if (limits.documents && limits.adapted.empty())
+    limits.adapted = {"qkv", "output", "expand", "contract"};
+  if (limits.experts.value > 0) limits.adapted = {"qkv", "output"};
   limits.selective_recompute = true;
 }
 
 double TransformerBlock::forward_flops() const {
-  return attention_.forward_flops() + output_.forward_flops() + mlp_.forward_flops();
+  return attention_.forward_flops() + output_.forward_flops() + mlp_->forward_flops();
 }
 
 }  // namespace trireme

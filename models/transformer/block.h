@@ -5,8 +5,9 @@
 
 #include "models/layers/dropout.h"
 #include "models/layers/norm.h"
+#include "models/layers/row_linear.h"
 #include "models/transformer/attention.h"
-#include "models/transformer/mlp.h"
+#include "models/transformer/feed_forward.h"
 
 namespace trireme {
 
@@ -43,16 +44,18 @@ class TransformerBlock final : public Layer {
     return rows_.split() ? Tensor{} : amax;
   }
   [[nodiscard]] Tensor middle_gradient_amax(const Context& context) const;
-  // For the gradient that `norm` passes to `branch`.
-  [[nodiscard]] static Tensor branch_amax(const Context& context, const BranchNorm& norm,
-                                          const Dropout& dropout, const RowLinear& branch);
+  // `amax`, for the gradient that `norm` passes to a branch, or absent.
+  [[nodiscard]] static Tensor branch_amax(const BranchNorm& norm, const Dropout& dropout,
+                                          const Tensor& amax);
   // All rows of normalised x.
   void normalize(const Context& context, const Norm& norm, const Tensor& normed, const Tensor& x,
                  const Tensor& amax) const;
-  // out = residual + dropout(branch(in)), or residual + norm(dropout(branch(in))).
-  void project(const Context& context, const RowLinear& branch, const Dropout& dropout,
-               const std::optional<BranchNorm>& norm, const Tensor& out, const Tensor& in,
-               const Tensor& residual, const Tensor& amax) const;
+  // out = residual + dropout(branch), or residual + norm(dropout(branch)); write(to, residual)
+  // writes the branch.
+  template <typename Write>
+  void project(const Context& context, const Write& write, const Dropout& dropout,
+               const std::optional<BranchNorm>& norm, const Tensor& out,
+               const Tensor& residual) const;
   // From the gradient of a branch's output, local rows, to that of its last product, all rows.
   [[nodiscard]] Tensor backward_branch(const Context& context, const Dropout& dropout,
                                        const std::optional<BranchNorm>& norm,
@@ -69,7 +72,7 @@ class TransformerBlock final : public Layer {
   RowLinear output_;
   std::optional<BranchNorm> attention_norm_;
   Norm norm2_;
-  Mlp mlp_;
+  std::unique_ptr<FeedForward> mlp_;
   std::optional<BranchNorm> mlp_norm_;
   Dropout attention_dropout_, mlp_dropout_;
   Activation normed1_, middle_, normed2_;  // normed: all rows (B, T, C); middle: local rows

@@ -8,13 +8,16 @@ namespace {
 
 class DecoderNames {
  public:
-  explicit DecoderNames(const TransformerOptions& model)
-      : model_(model), padding_(padded_vocabulary(model.vocabulary) - model.vocabulary) {}
+  DecoderNames(const TransformerOptions& model, const ExpertNames& names)
+      : model_(model),
+        names_(names),
+        padding_(padded_vocabulary(model.vocabulary) - model.vocabulary) {}
 
   std::vector<NamePair> all() {
     table("embedding.token.weight", "model.embed_tokens.weight");
     for (std::int64_t i = 0; i < model_.layers; ++i)
-      block(fmt::format("blocks.{}.", i), fmt::format("model.layers.{}.", i));
+      block(fmt::format("blocks.{}.", i), fmt::format("model.layers.{}.", i),
+            model_.of_layer(i).experts);
     vector("final_norm.weight", "model.norm.weight", model_.hidden);
     if (!model_.tied_head) table("head.weight", "lm_head.weight");
     return std::move(pairs_);
@@ -32,8 +35,56 @@ class DecoderNames {
     add(std::move(ours), {{std::move(hf), {count}}});
   }
 
-  void block(const std::string& ours, const std::string& hf) {
-    const std::int64_t hidden = model_.hidden, wide = model_.intermediate;
+  void mlp(const std::string& ours, const std::string& hf, std::int64_t wide) {
+    const std::int64_t hidden = model_.hidden;
+    add(ours + "expand.weight",
+        {{hf + "gate_proj.weight", {wide, hidden}}, {hf + "up_proj.weight", {wide, hidden}}});
+    add(ours + "contract.weight", {{hf + "down_proj.weight", {hidden, wide}}});
+  }
+
+  void mixture(const std::string& ours, const std::string& hf, const ExpertOptions& experts) {
+    const std::int64_t hidden = model_.hidden, wide = experts.intermediate, count = experts.count;
+    const std::string router = hf + std::string(names_.router),
+                      each = hf + std::string(names_.experts);
+    add(ours + "router.weight", {{router + "weight", {count, hidden}}});
+    if (experts.router_bias) vector(ours + "router.bias", router + "bias", count);
+    add(ours + "router.load", {});  // of our last step
+    pairs_.back().our_shape = {count};
+    if (experts.choice_bias())
+      vector(ours + "router.balance", router + "e_score_correction_bias", count);
+    if (names_.stacked) {
+      stack(ours + "experts.expand.", each + std::string(names_.gates), {count, hidden, 2 * wide});
+      for (std::size_t i = pairs_.size() - 2; i < pairs_.size(); ++i)
+        pairs_[i].interleaved = true;
+      stack(ours + "experts.contract.", each + std::string(names_.contract), {count, wide, hidden});
+      return;
+    }
+    std::vector<HfTensor> expand, contract;
+    for (std::int64_t e = 0; e < count; ++e) {
+      for (const std::string_view part : {names_.gates, names_.values})
+        expand.push_back({fmt::format("{}{}.{}.weight", each, e, part), {wide, hidden}});
+      contract.push_back({fmt::format("{}{}.{}.weight", each, e, names_.contract), {hidden, wide}});
+    }
+    fused(ours + "experts.expand.weight", std::move(expand),
+          {each + "gate_up_proj", {count, 2 * wide, hidden}});
+    fused(ours + "experts.contract.weight", std::move(contract),
+          {each + "down_proj", {count, hidden, wide}});
+    if (experts.shared_intermediate > 0)
+      mlp(ours + "shared.", hf + std::string(names_.shared), experts.shared_intermediate);
+  }
+  void stack(const std::string& ours, const std::string& hf, const Shape& shape) {
+    add(ours + "weight", {{hf, shape}});
+    pairs_.back().transposed = true;
+    add(ours + "bias", {{hf + "_bias", {shape[0], shape[2]}}});
+  }
+  void fused(std::string ours, std::vector<HfTensor> hf, const HfTensor& whole) {
+    add(std::move(ours), std::move(hf));
+    pairs_.back().our_shape = whole.shape;
+    pairs_.back().fused = whole;
+  }
+
+  void block(const std::string& ours, const std::string& hf, const ExpertOptions& experts) {
+    const std::int64_t hidden = model_.hidden;
     const std::int64_t queries = model_.heads * model_.head_size;
     const std::int64_t keys = model_.kv_heads * model_.head_size;
     const std::string attention = hf + "self_attn.";
@@ -50,27 +101,33 @@ class DecoderNames {
       vector(ours + "attention.query_norm.weight", attention + "q_norm.weight", model_.head_size);
       vector(ours + "attention.key_norm.weight", attention + "k_norm.weight", model_.head_size);
     }
+    if (model_.sinks) vector(ours + "attention.sinks", attention + "sinks", model_.heads);
     add(ours + "attention.output.weight", {{attention + "o_proj.weight", {hidden, queries}}});
+    if (model_.attention_output_bias())
+      vector(ours + "attention.output.bias", attention + "o_proj.bias", hidden);
     const std::string after_attention = hf + "post_attention_layernorm.weight";
     if (model_.branch_norms) vector(ours + "attention.norm.weight", after_attention, hidden);
     vector(ours + "norm2.weight",
            model_.branch_norms ? hf + "pre_feedforward_layernorm.weight" : after_attention, hidden);
-    add(ours + "mlp.expand.weight", {{hf + "mlp.gate_proj.weight", {wide, hidden}},
-                                     {hf + "mlp.up_proj.weight", {wide, hidden}}});
-    add(ours + "mlp.contract.weight", {{hf + "mlp.down_proj.weight", {hidden, wide}}});
+    if (experts.any()) {
+      mixture(ours + "mlp.", hf, experts);
+    } else {
+      mlp(ours + "mlp.", hf + "mlp.", model_.intermediate);
+    }
     if (model_.branch_norms)
       vector(ours + "mlp.norm.weight", hf + "post_feedforward_layernorm.weight", hidden);
   }
 
   const TransformerOptions& model_;
+  const ExpertNames& names_;
   std::int64_t padding_;
   std::vector<NamePair> pairs_;
 };
 
 }  // namespace
 
-std::vector<NamePair> decoder_names(const TransformerOptions& model) {
-  return DecoderNames(model).all();
+std::vector<NamePair> decoder_names(const TransformerOptions& model, const ExpertNames& experts) {
+  return DecoderNames(model, experts).all();
 }
 
 }  // namespace trireme::hugging_face

@@ -24,18 +24,25 @@ struct HfTensor {
   Shape shape{};
 };
 
-// One of our tensors, and the Hugging Face tensors whose rows it concatenates.
+// One of our tensors, and the Hugging Face tensors whose rows it concatenates; zeros if there are
+// none.
 struct NamePair {
   std::string ours;
   std::vector<HfTensor> hf;
-  // Hugging Face's Conv1D has (in, out), our linear layers (out, in). Only with a single tensor.
+  // Hugging Face's Conv1D has (in, out), our linear layers (out, in); of experts each has. Only
+  // with a single tensor.
   bool transposed = false;
   // Our additional rows: the vocabulary is padded. No token or loss uses them.
   std::int64_t padding_rows = 0;
   // Hugging Face has (out, in, height, width), we have (out, height, width, in). Only with a single
   // tensor.
   bool filters = false;
+  // Of each expert's outputs Hugging Face has a gate and its value in turns, we have all gates,
+  // then all values. Only with a single tensor.
+  bool interleaved = false;
   Shape our_shape{};  // if it does not follow from hf: the same values in another shape
+  // A tensor of our shape that some files have instead; its name is empty if there is none.
+  HfTensor fused{};
 };
 
 // Shared by families that name layers by kind: their lists are made by a class of it.
@@ -63,8 +70,25 @@ class NameList {
   std::vector<NamePair> pairs_;
 };
 
+// A model's names of the parts of a mixture of experts, behind "model.layers.0.".
+struct ExpertNames {
+  std::string_view router, experts;          // "mlp.gate.", "mlp.experts."
+  std::string_view gates, values, contract;  // of an expert: "gate_proj" ...
+  std::string_view shared = "mlp.shared_experts.";
+  // All experts' gates and values, interleaved, are one tensor (experts, in, out) that `gates`
+  // names, the other matrices another, with biases.
+  bool stacked = false;
+};
+inline constexpr ExpertNames mixtral_experts{"block_sparse_moe.gate.", "block_sparse_moe.experts.",
+                                             "w1", "w3", "w2"};
+inline constexpr ExpertNames qwen_experts{"mlp.gate.", "mlp.experts.", "gate_proj", "up_proj",
+                                          "down_proj"};
+inline constexpr ExpertNames gpt_oss_experts{
+    "mlp.router.", "mlp.experts.", "gate_up_proj", "", "down_proj", "", true};
+
 // For models with rotary positions and a gated MLP: the names of Llama and its relatives.
-[[nodiscard]] std::vector<NamePair> decoder_names(const TransformerOptions& model);
+[[nodiscard]] std::vector<NamePair> decoder_names(const TransformerOptions& model,
+                                                  const ExpertNames& experts = qwen_experts);
 
 struct Exchange {
   // Every tensor, in chain order.

@@ -15,7 +15,7 @@ namespace {
 
 // Keys on a file's origin, sampling, initialisation, training, execution and outputs, or of heads
 // that no model here has: they do not change what the weights compute.
-constexpr std::array<std::string_view, 90> harmless = {
+constexpr std::array<std::string_view, 92> harmless = {
     // of the file
     "model_type", "architectures", "transformers_version", "_name_or_path", "name_or_path",
     "_commit_hash", "torch_dtype", "dtype", "transformers.js_config", "is_llama_config",
@@ -30,8 +30,9 @@ constexpr std::array<std::string_view, 90> harmless = {
     "num_return_sequences", "remove_invalid_values", "exponential_decay_length_penalty",
     "suppress_tokens", "begin_suppress_tokens",
     // of training
-    "initializer_range", "attention_dropout", "attn_pdrop", "attention_probs_dropout_prob",
-    "summary_first_dropout", "classifier_dropout", "gradient_checkpointing", "pretraining_tp",
+    "router_aux_loss_coef", "output_router_logits", "initializer_range", "attention_dropout",
+    "attn_pdrop", "attention_probs_dropout_prob", "summary_first_dropout", "classifier_dropout",
+    "gradient_checkpointing", "pretraining_tp",
     // of passes and outputs
     "use_cache", "use_bfloat16", "chunk_size_feed_forward", "reorder_and_upcast_attn",
     "_attn_implementation", "attn_implementation", "_attn_implementation_autoset",
@@ -64,6 +65,7 @@ constexpr std::array neutral = {
     Neutral{"scale_attn_by_inverse_layer_idx", "false"},
     Neutral{"position_embedding_type", "\"absolute\""},
     Neutral{"truncate", "true"},
+    Neutral{"router_jitter_noise", "0.0"},
 };
 
 std::string shown(const nlohmann::json& value) {
@@ -168,6 +170,35 @@ GeluForm read_gelu(const HfKeys& keys) {
     if (activation_of(form.value) == kind) return form.value;
   }
   keys.refuse("hidden_act", "supported are gelu, gelu_new and gelu_pytorch_tanh");
+}
+
+namespace {
+std::string_view layer_type(std::int64_t index, std::int64_t global_every) {
+  return global_every > 0 && (index + 1) % global_every == 0 ? global_layer : local_layer;
+}
+}  // namespace
+
+std::string layer_types(std::int64_t layers, std::int64_t global_every) {
+  std::string list;
+  for (std::int64_t i = 0; i < layers; ++i)
+    list += fmt::format("{}\"{}\"", i > 0 ? ", " : "", layer_type(i, global_every));
+  return list;
+}
+
+std::int64_t read_global_every(const HfKeys& keys, std::int64_t layers, std::int64_t missing) {
+  const HfKeys::Json* const types = keys.find("layer_types");
+  if (types == nullptr) return missing;
+  const bool listed = types->is_array() && std::ssize(*types) == layers;
+  const auto first = listed ? std::ranges::find(*types, global_layer) : types->end();
+  const std::int64_t every = listed && first != types->end() ? first - types->begin() + 1 : 0;
+  HfKeys::Json wanted = HfKeys::Json::array();
+  for (std::int64_t i = 0; listed && i < layers; ++i)
+    wanted.push_back(layer_type(i, every));
+  if (!listed || *types != wanted)
+    keys.refuse("layer_types", fmt::format("not a list of {} times sliding_attention with every "
+                                           "N-th full_attention, the only supported order",
+                                           layers));
+  return every;
 }
 
 }  // namespace hugging_face

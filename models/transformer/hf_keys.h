@@ -53,6 +53,15 @@ namespace hugging_face {
 [[nodiscard]] ops::ActivationKind read_activation(const HfKeys& keys, const char* key,
                                                   const char* missing);
 [[nodiscard]] GeluForm read_gelu(const HfKeys& keys);
+
+// Values of layer_types: layers with a window and without.
+inline constexpr std::string_view local_layer = "sliding_attention",
+                                  global_layer = "full_attention";
+// The list of models in which every N-th layer is global; 0: none.
+[[nodiscard]] std::string layer_types(std::int64_t layers, std::int64_t global_every);
+// N from that list, `missing` without one. Raises an error for another order of layers.
+[[nodiscard]] std::int64_t read_global_every(const HfKeys& keys, std::int64_t layers,
+                                             std::int64_t missing);
 }  // namespace hugging_face
 
 }  // namespace trireme

@@ -16,15 +16,59 @@ namespace trireme {
 
 inline constexpr config::NumberRange rope_theta_range{.low = 1, .high = 1e12, .low_is_open = true};
 
+// A row, where a family has the member.
+#define TRIREME_SHARED(name, ...)                \
+  if constexpr (requires(Options o) { o.name; }) \
+  rows.push_back(TRIREME_MODEL_FIELD(Options, name, __VA_ARGS__))
+
+template <typename Options>
+void add_expert_fields(std::vector<config::Field>& rows) {
+  using config::IntegerRange;
+  using config::NumberRange;
+  TRIREME_SHARED(
+      experts, (IntegerRange{1, 512, {}, "none"}),
+      "experts of each layer, in the place of its MLP; none = a dense model (not gpt_oss)");
+  TRIREME_SHARED(experts_per_token, (IntegerRange{1, 32}), "experts that a token visits");
+  TRIREME_SHARED(expert_intermediate, (IntegerRange{1, 1 << 20, {}, "auto"}),
+                 "width of each expert; auto = model.intermediate");
+  TRIREME_SHARED(shared_intermediate, (IntegerRange{1, 1 << 20, {}, "none"}),
+                 "width of an MLP beside the experts that every token visits; none = no such MLP");
+  TRIREME_SHARED(experts_every, (IntegerRange{1, 1024}),
+                 "every N-th layer has experts, the others an MLP of model.intermediate");
+  TRIREME_SHARED(dense_layers, (IntegerRange{0, 1023, {0, 1024}}),
+                 "layers, from 0, that have an MLP of model.intermediate instead of experts");
+  TRIREME_SHARED(router, config::one_of<ops::RouterScore>(),
+                 "weights of the chosen experts: softmax over all logits, softmax_of_chosen over "
+                 "those of the chosen experts, or sigmoid of each (DeepSeek-V3)");
+  TRIREME_SHARED(router_renormalize, config::Free{},
+                 "the weights of a token's experts are divided by their sum (norm_topk_prob)");
+  TRIREME_SHARED(router_scale, (NumberRange{.low = 0, .high = 1e6, .low_is_open = true}),
+                 "then multiplied by this (routed_scaling_factor)");
+  TRIREME_SHARED(router_groups, (IntegerRange{1, 512}),
+                 "groups of experts; a token chooses from some of them (n_group)");
+  TRIREME_SHARED(router_groups_kept, (IntegerRange{1, 512}),
+                 "groups that a token chooses from: those with the largest sums of their two best "
+                 "scores (topk_group)");
+  TRIREME_SHARED(router_balanced, config::Free{},
+                 "for benchmarks: experts take turns, weighed by the router's scores");
+  TRIREME_SHARED(balance_loss, (NumberRange{.low = 0, .high = 1e6}),
+                 "coefficient of the loss for an even load of experts over a global batch, from "
+                 "the load of the last step");
+  TRIREME_SHARED(sequence_balance_loss, (NumberRange{.low = 0, .high = 1e6}),
+                 "coefficient of the loss for an even load within each sequence");
+  TRIREME_SHARED(router_z_loss, (NumberRange{.low = 0, .high = 1e6}),
+                 "coefficient of the mean of logsumexp(router logits)^2");
+  TRIREME_SHARED(balance_rate, (NumberRange{.low = 0, .high = 1}),
+                 "change per step of the biases that steer the choice of experts towards an even "
+                 "load, without a loss (DeepSeek-V3: 0.001); 0 = none");
+}
+
 // The shared keys, and after them a family's own.
 template <typename Options>
 [[nodiscard]] std::vector<config::Field> transformer_fields(std::vector<config::Field> own = {}) {
   using config::IntegerRange;
   using config::NumberRange;
   std::vector<config::Field> rows;
-#define TRIREME_SHARED(name, ...)                \
-  if constexpr (requires(Options o) { o.name; }) \
-  rows.push_back(TRIREME_MODEL_FIELD(Options, name, __VA_ARGS__))
   TRIREME_SHARED(layers, IntegerRange{1, 1024}, "transformer blocks");
   TRIREME_SHARED(hidden, IntegerRange{1, 65536}, "width of the residual stream");
   TRIREME_SHARED(heads, IntegerRange{1, 1024},
@@ -54,9 +98,10 @@ template <typename Options>
                  "model.heads");
   TRIREME_SHARED(head_size, (IntegerRange{1, max_head_size, {}, "auto"}),
                  "width of a head, even; auto = model.hidden / model.heads");
-  TRIREME_SHARED(intermediate, (IntegerRange{1, 1 << 20, {}, "auto"}),
-                 "width of the MLP; auto = 4 x model.hidden, for a gated MLP (llama, gemma3) 8/3 x "
-                 "model.hidden rounded up to a multiple of 64");
+  TRIREME_SHARED(
+      intermediate, (IntegerRange{1, 1 << 20, {}, "auto"}),
+      "width of the MLP (gpt_oss: of each expert); auto = 4 x model.hidden, for a gated MLP 8/3 "
+      "x model.hidden rounded up to a multiple of 64");
   TRIREME_SHARED(norm_epsilon, (NumberRange{.low = 0, .high = 1, .low_is_open = true}),
                  "added to the mean square in RMS norms, to the variance in layer norms");
   TRIREME_SHARED(
@@ -70,11 +115,14 @@ template <typename Options>
       "base of the rotary frequencies; for gemma3 of global layers (published: 1000000)");
   TRIREME_SHARED(
       rope_factor, (NumberRange{.low = 1, .high = 1e6}),
-      "context extension factor of model.rope_scaling; for gemma3 linear, in global layers");
-#undef TRIREME_SHARED
+      "context extension factor of model.rope_scaling; for gemma3 linear, in global layers; for "
+      "gpt_oss by YaRN");
+  add_expert_fields<Options>(rows);
   std::ranges::move(own, std::back_inserter(rows));
   return rows;
 }
+
+#undef TRIREME_SHARED
 
 // A family of token models whose chain follows from transformer_options().
 template <typename Options>
@@ -105,6 +153,29 @@ void check_heads_of_hidden(const config::Subject& subject, std::int64_t hidden, 
 // set), with grouped queries and rotary positions.
 void check_rotary_heads(const config::Subject& subject, const TransformerOptions& model,
                         bool given);
+
+// The experts of a family with the keys above.
+template <typename Options>
+[[nodiscard]] ExpertOptions experts_of(const Options& o, std::int64_t intermediate) {
+  if (o.experts == 0) return {};
+  return {.count = o.experts,
+          .intermediate = o.expert_intermediate > 0 ? o.expert_intermediate : intermediate,
+          .shared_intermediate = o.shared_intermediate,
+          .router = {.slots = o.experts_per_token,
+                     .score = o.router,
+                     .renormalize = o.router_renormalize,
+                     .scale = static_cast<float>(o.router_scale),
+                     .groups = o.router_groups,
+                     .groups_kept = o.router_groups_kept,
+                     .balanced = o.router_balanced},
+          .balance_loss = o.balance_loss,
+          .sequence_balance_loss = o.sequence_balance_loss,
+          .z_loss = o.router_z_loss,
+          .balance_rate = o.balance_rate};
+}
+
+// Raises ExitCode::config where the experts contradict themselves or the layers.
+void check_experts(const config::Subject& subject, const TransformerOptions& model);
 
 // For a gated MLP: two thirds of 4 x hidden, so its three matrices cost as much as the two of a
 // plain MLP.

@@ -11,12 +11,12 @@ Mlp::Mlp(Blueprint& blueprint, const TransformerOptions& options, const PartialS
       activation_(options.activation),
       intermediate_{options.intermediate, std::string(options.intermediate_name)},
       blocks_(blueprint.tensor().local()),
-      expand_(blueprint, "mlp.expand",
+      expand_(blueprint, "expand",
               {.outputs = options.intermediate * (gated_ ? 2 : 1),
                .parts = gated_ ? 2 : 1,
                .bias = options.biases == Biases::all},
               options.hidden_init(), sum),
-      contract_(blueprint, "mlp.contract", options.intermediate, options.biases == Biases::all,
+      contract_(blueprint, "contract", options.intermediate, options.biases == Biases::all,
                 options.residual_init(), sum) {
   fusible_ = fusible_ && !expand_.is_adapted();
   const Shape activated = blocks_of(blocks_, contract_.block_shape());
@@ -28,7 +28,7 @@ Mlp::Mlp(Blueprint& blueprint, const TransformerOptions& options, const PartialS
 }
 
 void Mlp::forward(const Context& context, const Tensor& normed, const Tensor& normed_amax) const {
-  const Tensor amax = activated_amax(context);
+  const Tensor amax = contract_.x_amax(context);
   if (fusible_) {
     expand_.forward_gelu(context, context(activated_), context(expanded_), normed, normed_amax,
                          amax);

@@ -3,42 +3,40 @@
 
 #include "models/layers/column_linear.h"
 #include "models/layers/row_linear.h"
-#include "models/transformer/transformer.h"
+#include "models/transformer/feed_forward.h"
 
 namespace trireme {
 
-// The second branch of a block, from the normalised rows to the input of its last product: an
-// activation of one product, which computes gelu_tanh itself if it can; or gated, with the two
-// products as one matrix (gates, then values). A tensor block has intermediate / V of the wide
-// activations; n blocks are local.
-class Mlp {
+// An MLP: an activation of one product, which computes gelu_tanh itself if it can; or gated, with
+// the two products as one matrix (gates, then values). A tensor block has intermediate / V of the
+// wide activations; n blocks are local.
+class Mlp final : public FeedForward {
  public:
-  // Declares "mlp.expand" and "mlp.contract".
+  // Declares "expand" and "contract".
   Mlp(Blueprint& blueprint, const TransformerOptions& options, const PartialSum& sum);
 
-  [[nodiscard]] const RowLinear& contract() const { return contract_; }
-  [[nodiscard]] Tensor activated(const Context& context) const { return context(activated_); }
-  // The gradient of `expanded`; valid only inside backward, or kept for a split one.
-  [[nodiscard]] const Activation& dexpanded() const { return dexpanded_; }
-
-  // For the writer of the normalised rows: destination of their largest magnitude, or absent.
-  [[nodiscard]] Tensor amax(const Context& context) const { return expand_.x_amax(context); }
-  // The largest magnitudes of `activated`, from forward.
-  [[nodiscard]] Tensor activated_amax(const Context& context) const {
-    return contract_.x_amax(context);
+  [[nodiscard]] const Activation& spare() const override { return dexpanded_; }
+  [[nodiscard]] Tensor amax(const Context& context) const override {
+    return expand_.x_amax(context);
+  }
+  [[nodiscard]] Tensor gradient_amax(const Context& context) const override {
+    return contract_.dy_amax(context);
   }
 
-  void forward(const Context& context, const Tensor& normed, const Tensor& normed_amax) const;
-  // Recomputes `activated`, if it is not kept.
-  void activate_again(const Context& context) const { activate(context, {}); }
-  // From the gradient of the last product's output, all rows, to the local rows of the normalised
-  // input. gradient_amax: its largest magnitude, if known.
+  void forward(const Context& context, const Tensor& normed,
+               const Tensor& normed_amax) const override;
+  void project(const Context& context, const Tensor& out, const Tensor& residual,
+               const Tensor& /*normed*/) const override {
+    contract_.forward(context, out, context(activated_), residual, contract_.x_amax(context));
+  }
+  void activate_again(const Context& context) const override { activate(context, {}); }
   void backward(const Context& context, const Tensor& dnormed, const Tensor& gradient,
-                const Tensor& normed, const Tensor& gradient_amax = {}) const;
-  void backward_weight(const Context& context, const Tensor& gradient, const Tensor& normed) const;
+                const Tensor& normed, const Tensor& gradient_amax) const override;
+  void backward_weight(const Context& context, const Tensor& gradient,
+                       const Tensor& normed) const override;
 
-  void add_limits(ModelLimits& limits) const;
-  [[nodiscard]] double forward_flops() const {
+  void add_limits(ModelLimits& limits) const override;
+  [[nodiscard]] double forward_flops() const override {
     return expand_.forward_flops() + contract_.forward_flops();
   }
 

@@ -23,9 +23,9 @@ PostNormBlock::PostNormBlock(Blueprint& blueprint, const TransformerOptions& opt
       sum_(blueprint, rows_),
       attention_(blueprint, options, sum_),
       output_(blueprint, "attention.output", options.heads * options.head_size,
-              options.biases == Biases::all, options.residual_init(), sum_),
+              options.attention_output_bias(), options.residual_init(), sum_),
       norm1_(blueprint, "norm1", options.norm, rows_),
-      mlp_(blueprint, options, sum_),
+      mlp_(make_feed_forward(blueprint, options, sum_)),
       norm2_(blueprint, "norm2", options.norm, rows_),
       first_(blueprint, "attention.dropout", options, rows_),
       second_(blueprint, "mlp.dropout", options, rows_),
@@ -42,18 +42,6 @@ Tensor PostNormBlock::whole_input(const Context& context, const Tensor& x) const
   return rows_.split() ? context(input_) : x;
 }
 
-void PostNormBlock::project(const Context& context, const RowLinear& product,
-                            const Dropout& dropout, const Tensor& out, const Tensor& in,
-                            const Tensor& residual, const Tensor& amax) const {
-  if (!dropout.active(context)) {
-    product.forward(context, out, in, residual, amax);
-    return;
-  }
-  product.forward(context, out, in, {}, amax);
-  dropout.forward(context, out);
-  ops::add_in_place(context.stream, out, residual);
-}
-
 void PostNormBlock::forward(const Context& context, const Tensor& x, const Tensor& y) {
   const Tensor input = whole_input(context, x), middle = context(middle_);
   if (rows_.split()) {
@@ -61,15 +49,19 @@ void PostNormBlock::forward(const Context& context, const Tensor& x, const Tenso
     rows_.gather(context, input);
   }
   attention_.forward(context, input);
-  project(context, output_, first_.dropout, context(first_.sum), attention_.attended(context), x,
-          {});
-  const Tensor amax = rows_.split() ? Tensor{} : mlp_.amax(context);
+  const auto attended = [&](const Tensor& to, const Tensor& residual) {
+    output_.forward(context, to, attention_.attended(context), residual, {});
+  };
+  first_.dropout.add(context, attended, context(first_.sum), x);
+  const Tensor amax = rows_.split() ? Tensor{} : mlp_->amax(context);
   norm1_.forward(context, rows_.own(middle), context(first_.sum), amax);
   rows_.gather(context, middle);
 
-  mlp_.forward(context, middle, amax);
-  project(context, mlp_.contract(), second_.dropout, context(second_.sum), mlp_.activated(context),
-          rows_.own(middle), mlp_.activated_amax(context));
+  mlp_->forward(context, middle, amax);
+  const auto fed_forward = [&](const Tensor& to, const Tensor& residual) {
+    mlp_->project(context, to, residual, middle);
+  };
+  second_.dropout.add(context, fed_forward, context(second_.sum), rows_.own(middle));
   norm2_.forward(context, y, context(second_.sum));
 }
 
@@ -88,12 +80,12 @@ void PostNormBlock::backward(const Context& context, const Tensor& x, const Tens
                              const Tensor& dy, const Tensor& dx) {
   TRIREME_EXPECTS(dx.data == dy.data, "the residual gradient is updated in place");
   const Tensor& gradient = dy;
-  const Tensor after = branch_amax(norm2_, second_, mlp_.contract().dy_amax(context));
+  const Tensor after = branch_amax(norm2_, second_, mlp_->gradient_amax(context));
   const Tensor before = branch_amax(norm1_, first_, output_.dy_amax(context));
   const Tensor dafter = backward_norm(context, norm2_, second_, gradient, after);
-  if (recomputes_ && !split_backward_) mlp_.activate_again(context);
-  mlp_.backward(context, gradient, second_.dropout.backward(context, dafter), context(middle_),
-                after);
+  if (recomputes_ && !split_backward_) mlp_->activate_again(context);
+  mlp_->backward(context, gradient, second_.dropout.backward(context, dafter), context(middle_),
+                 after);
   ops::add_in_place(context.stream, gradient, dafter);
 
   const Tensor dbefore = backward_norm(context, norm1_, first_, gradient, before);
@@ -108,8 +100,8 @@ void PostNormBlock::backward(const Context& context, const Tensor& x, const Tens
 
 void PostNormBlock::backward_weight(const Context& context, const Tensor& x) {
   norm2_.backward_weight(context, context(second_.normed_gradient), context(second_.sum));
-  if (recomputes_) mlp_.activate_again(context);
-  mlp_.backward_weight(context, second_.dropout.gradient(context), context(middle_));
+  if (recomputes_) mlp_->activate_again(context);
+  mlp_->backward_weight(context, second_.dropout.gradient(context), context(middle_));
   norm1_.backward_weight(context, context(first_.normed_gradient), context(first_.sum));
   if (recomputes_) attention_.attend_again(context);
   output_.backward_weight(context, first_.dropout.gradient(context), attention_.attended(context));
@@ -118,14 +110,14 @@ void PostNormBlock::backward_weight(const Context& context, const Tensor& x) {
 
 void PostNormBlock::add_limits(ModelLimits& limits) const {
   attention_.add_limits(limits);
-  mlp_.add_limits(limits);
+  mlp_->add_limits(limits);
   limits.rows = {rows_.whole()[1], context_name_};
   limits.fp8 = true;
   limits.selective_recompute = true;
 }
 
 double PostNormBlock::forward_flops() const {
-  return attention_.forward_flops() + output_.forward_flops() + mlp_.forward_flops();
+  return attention_.forward_flops() + output_.forward_flops() + mlp_->forward_flops();
 }
 
 }  // namespace trireme

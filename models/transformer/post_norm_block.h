@@ -3,8 +3,9 @@
 
 #include "models/layers/dropout.h"
 #include "models/layers/norm.h"
+#include "models/layers/row_linear.h"
 #include "models/transformer/attention.h"
-#include "models/transformer/mlp.h"
+#include "models/transformer/feed_forward.h"
 
 namespace trireme {
 
@@ -33,10 +34,6 @@ class PostNormBlock final : public Layer {
     Activation sum;              // local rows: the norm's input
     Activation normed_gradient;  // local rows; kept if weight gradients come later
   };
-  // out = residual + dropout(product(in)).
-  void project(const Context& context, const RowLinear& product, const Dropout& dropout,
-               const Tensor& out, const Tensor& in, const Tensor& residual,
-               const Tensor& amax) const;
   // Returns the gradient of the sum before the norm, from the gradient after it.
   Tensor backward_norm(const Context& context, const Norm& norm, const Branch& branch,
                        const Tensor& gradient, const Tensor& amax) const;
@@ -55,7 +52,7 @@ class PostNormBlock final : public Layer {
   SelfAttention attention_;
   RowLinear output_;
   Norm norm1_;
-  Mlp mlp_;
+  std::unique_ptr<FeedForward> mlp_;
   Norm norm2_;
   Branch first_, second_;
   Activation input_{};  // (B, T, C), if x has only some rows

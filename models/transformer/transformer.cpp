@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/transformer/transformer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "models/transformer/block.h"
@@ -32,6 +33,9 @@ Init TransformerOptions::residual_init() const {
 TransformerOptions TransformerOptions::of_layer(std::int64_t index) const {
   TransformerOptions layer = *this;
   layer.global_every = 0;
+  if ((index + 1) % experts_every != 0 ||
+      std::ranges::find(dense_layers, index) != dense_layers.end())
+    layer.experts = {};
   if (global_every == 0 || (index + 1) % global_every != 0) return layer;
   layer.window = 0;
   layer.rope = global_rope;

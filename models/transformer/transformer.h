@@ -6,6 +6,7 @@
 
 #include <string_view>
 
+#include "models/experts/expert_options.h"
 #include "models/layers/norm.h"
 #include "runtime/config/choices.h"
 #include "runtime/nn/model.h"
@@ -30,7 +31,8 @@ inline constexpr std::int64_t vocabulary_multiple = 64;
 // The attention kernels keep one head's row in registers.
 inline constexpr std::int64_t max_head_size = 256;
 
-enum class Biases : std::uint8_t { none, qkv, all };
+// attention: of queries, keys, values and attention's output.
+enum class Biases : std::uint8_t { none, qkv, attention, all };
 
 struct TransformerOptions {
   std::int64_t layers = 1;
@@ -54,12 +56,17 @@ struct TransformerOptions {
   bool head_bias = false;
   ops::ActivationKind activation = ops::ActivationKind::gelu_tanh;
   bool gated_mlp = false;
+  ExpertOptions experts{};  // in the place of the MLP, if any
+  // Of them in every N-th layer, but not in these; other layers have the MLP.
+  std::int64_t experts_every = 1;
+  std::vector<std::int64_t> dense_layers{};
   Biases biases = Biases::all;
   bool qk_norm = false;  // RMS norm of each query and key head, with the norm's epsilon
   bool causal = true;    // this and the next three as in ops::AttentionOptions
   std::int64_t window = 0;
   double attention_scale = 0;
   double soft_cap = 0;
+  bool sinks = false;  // learned, one for each query head
   bool rotary = false;
   ops::RopeOptions rope{};  // heads are filled in
   // Every N-th layer attends to all tokens and rotates by global_rope; 0: no such layers.
@@ -78,9 +85,10 @@ struct TransformerOptions {
   double width = 1;
   Init position_init{};
 
-  // The options of one layer, with global_every resolved.
+  // The options of one layer, with global_every and experts resolved.
   [[nodiscard]] TransformerOptions of_layer(std::int64_t index) const;
   [[nodiscard]] std::int64_t group() const { return heads / kv_heads; }
+  [[nodiscard]] bool attention_output_bias() const { return biases >= Biases::attention; }
   [[nodiscard]] Init matrix_init() const { return Init::normal(static_cast<float>(init_std)); }
   // For matrices between hidden activations; residual: those that end a branch.
   [[nodiscard]] Init hidden_init() const;

@@ -116,6 +116,16 @@ TEST_F(Decoding, GivesThemWithLocalAndGlobalLayersAndAScaledEmbedding) {
   expect_in_all_precisions(test::small_gemma);
 }
 
+TEST_F(Decoding, GivesThemWithExperts) {
+  TransformerOptions options = test::small_experts;
+  options.init_std = 0.02;
+  expect_in_all_precisions(options);
+}
+
+TEST_F(Decoding, GivesThemWithSinksAndBiasesOfAttention) {
+  expect_in_all_precisions(test::small_sinks);
+}
+
 TEST_F(Decoding, GivesThemUnderEveryRopeScaling) {
   for (const auto scaling : {ops::RopeScaling::none, ops::RopeScaling::linear,
                              ops::RopeScaling::llama3, ops::RopeScaling::yarn})

@@ -7,6 +7,7 @@
 #include "models/deepcam/deepcam.h"
 #include "models/gemma/gemma.h"
 #include "models/gpt/gpt.h"
+#include "models/gpt_oss/gpt_oss.h"
 #include "models/llama/llama.h"
 #include "models/resnet/resnet.h"
 #include "models/unet/unet.h"
@@ -37,11 +38,26 @@ class GptGradientTest : public ModelGradientTest, public testing::WithParamInter
   void expect_text_gradients_match(const Chain& chain) {
     Model model(*device_, chain, training());
     model.params().initialize(*compute_, 11);
+    settle_choices(model.params());
     const test::Owned<std::int32_t> inputs(*device_, {2, 10}, random_tokens(20, 13, 1));
     const test::Owned<std::int32_t> targets(*device_, {2, 10}, random_tokens(20, 13, 2));
     const Batch batch{inputs.tensor(), targets.tensor(), {}, {}};
 
     expect_gradients_match(model, model.context(*compute_, batch, true), 1e-3, 0.01);
+  }
+  // The choice of experts has steps: biases far apart keep it the same while parameters move. Those
+  // of balance if there are any, else the router's own, which three experts share.
+  static void settle_choices(const ParamStore& params) {
+    const auto& specs = params.layout().specs();
+    const bool balanced =
+        std::ranges::any_of(specs, [](const ParamSpec& spec) { return spec.balance_rate > 0; });
+    for (int i = 0; i < static_cast<int>(specs.size()); ++i) {
+      const ParamSpec& spec = params.layout().spec({i});
+      if (balanced ? spec.balance_rate == 0 : !spec.name.ends_with("router.bias")) continue;
+      const Tensor biases = params.master({i});
+      for (std::int64_t e = 0; e < biases.count(); ++e)
+        biases.as<float>()[e] = static_cast<float>(balanced ? 30 * (e * 5 % 8) : e % 3 * 10);
+    }
   }
 };
 
@@ -102,6 +118,39 @@ TEST_P(GptGradientTest, OfALlamaMatchFiniteDifferences) {
                                            .rope_original_context = 8}));
 }
 
+// For every way to weigh the chosen experts, beside a dense layer.
+TEST_P(GptGradientTest, OfExpertsMatchFiniteDifferences) {
+  using enum ops::RouterScore;
+  for (const ops::RouterScore score : {softmax, softmax_of_chosen, sigmoid}) {
+    for (const bool shared : {false, true}) {
+      SCOPED_TRACE(fmt::format("{}{}", name_of(score), shared ? " beside a shared MLP" : ""));
+      LlamaOptions options{.layers = 3,
+                           .hidden = 16,
+                           .heads = 4,
+                           .intermediate = 20,
+                           .context = 10,
+                           .vocabulary = 13,
+                           .init_std = 0.4,
+                           .experts = 8,
+                           .experts_per_token = 3,
+                           .expert_intermediate = 12,
+                           .shared_intermediate = shared ? 8 : 0,
+                           .dense_layers = {1},
+                           .router = score,
+                           .router_renormalize = shared,
+                           .router_scale = 1.5,
+                           .balance_rate = 0.1};
+      if (score == sigmoid) {
+        options.router_groups = 4;
+        options.router_groups_kept = 2;
+      }
+      TransformerOptions model = transformer_options(options);
+      model.experts.router_bias = model.experts.biases = !shared;
+      expect_text_gradients_match(transformer_chain(model));
+    }
+  }
+}
+
 // A local layer and a global one.
 TEST_P(GptGradientTest, OfAGemmaMatchFiniteDifferences) {
   expect_text_gradients_match(
@@ -119,6 +168,25 @@ TEST_P(GptGradientTest, OfAGemmaMatchFiniteDifferences) {
                                                          .global_every = 2,
                                                          .rope_theta = 1000,
                                                          .rope_factor = 2})));
+}
+
+TEST_P(GptGradientTest, OfAGptOssMatchFiniteDifferences) {
+  expect_text_gradients_match(
+      transformer_chain(transformer_options(GptOssOptions{.layers = 2,
+                                                          .hidden = 16,
+                                                          .heads = 8,
+                                                          .kv_heads = 4,
+                                                          .head_size = 4,
+                                                          .intermediate = 20,
+                                                          .context = 10,
+                                                          .vocabulary = 13,
+                                                          .init_std = 0.3,
+                                                          .window = 4,
+                                                          .global_every = 2,
+                                                          .rope_factor = 2,
+                                                          .rope_original_context = 64,
+                                                          .experts = 8,
+                                                          .experts_per_token = 3})));
 }
 
 TEST_P(GptGradientTest, OfABertMatchFiniteDifferences) {

@@ -90,7 +90,7 @@ void ModelCase::fill_parameters() {
   for (int i = 0; i < static_cast<int>(params.layout().specs().size()); ++i) {
     const ParamSpec& spec = params.layout().spec({i});
     if (spec.init.kind != Init::Kind::constant) continue;
-    for_each_run(spec, params.layout().split(), [&](auto stored, auto logical, auto count) {
+    for_each_run(spec, params.layout().split(spec), [&](auto stored, auto logical, auto count) {
       ops::fill_normal(compute_, params.master({i}).range(stored, count), 5,
                        stable_id(spec.name.data(), spec.name.size()), logical, spec.init.a, 0.3F);
     });
@@ -129,7 +129,7 @@ void ModelCase::change_other_tokens(std::size_t document, bool only_behind) {
 
 Context ModelCase::context(std::uint64_t step) {
   Context context = model_.context(compute_, batch_, build_.training);
-  context.tensor = group_;
+  context.tensor = context.experts = group_;
   context.rng = fill<std::uint64_t>(rng_, device_, Shape{2}, {9, step});
   context.loss.gradient_scale = 0.01F;
   context.loss.label_smoothing = 0.1F;

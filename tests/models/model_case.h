@@ -54,6 +54,48 @@ inline const TransformerOptions small_gemma = [] {
   options.scaled_embedding = true;
   return options;
 }();
+// The same with experts: a dense layer, then one with a router of DeepSeek-V3 (groups, a shared
+// MLP) and all losses.
+inline const TransformerOptions small_experts = [] {
+  TransformerOptions options = small_llama;
+  options.init_std = 0.3;
+  options.dense_layers = {0};
+  options.experts = {.count = 8,
+                     .intermediate = 12,
+                     .shared_intermediate = 20,
+                     .router = {.slots = 3,
+                                .score = ops::RouterScore::sigmoid,
+                                .renormalize = true,
+                                .scale = 1.5F,
+                                .groups = 4,
+                                .groups_kept = 2},
+                     .router_bias = true,
+                     .biases = true,
+                     .balance_loss = 0.1,
+                     .sequence_balance_loss = 0.1,
+                     .z_loss = 0.01,
+                     .balance_rate = 0.01};
+  return options;
+}();
+// A Llama with what gpt-oss has besides: sinks, biases of all of attention, a clamped SwiGLU, a
+// local and a global layer, angles stretched from fractional pairs.
+inline const TransformerOptions small_sinks = [] {
+  TransformerOptions options = small_llama;
+  options.activation = ops::ActivationKind::clamped_swiglu;
+  options.biases = Biases::attention;
+  options.qk_norm = false;
+  options.soft_cap = 0;
+  options.sinks = true;
+  options.rope = {.base = 1000,
+                  .scaling = ops::RopeScaling::yarn,
+                  .factor = 4,
+                  .high_freq_factor = 32,
+                  .original_context = 64,
+                  .whole_pairs = false};
+  options.global_every = 2;
+  options.global_rope = options.rope;
+  return options;
+}();
 // Rows of a sample that neither a warp nor the tensor ranks divide.
 inline const VitOptions small_vit{.layers = 2,
                                   .hidden = 32,

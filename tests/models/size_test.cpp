@@ -78,6 +78,14 @@ TEST(LlamaSizes, AreThoseOfThePublishedModels) {
   EXPECT_EQ(weights_of_config("qwen3_0_6b"), 596'049'920);
 }
 
+// As transformers' modules of the published config.json.
+TEST(ExpertSizes, AreThoseOfThePublishedModels) {
+  EXPECT_EQ(weights_of_config("qwen3_30b_a3b"), 30'532'122'624);
+  EXPECT_EQ(weights_of_config("mixtral_8x7b"), 46'702'792'704);
+  EXPECT_EQ(weights_of_config("gpt_oss_20b"), 20'914'757'184);
+  EXPECT_EQ(weights_of_config("mlperf_gpt_oss_20b"), 20'495'244'864);
+}
+
 std::int64_t resnet_weights(ResNetBlockKind block, std::vector<std::int64_t> stages) {
   return weights_of(resnet_chain({.block = block, .stages = std::move(stages)}));
 }

@@ -18,6 +18,7 @@ using test::small_bert;
 using test::small_gemma;
 using test::small_gpt;
 using test::small_llama;
+using test::small_sinks;
 using test::small_vit;
 using test::TestModel;
 
@@ -38,6 +39,8 @@ struct Mode {
     if (family == "Vit") return small_vit;
     if (family == "Bert") return small_bert;
     if (family == "Gemma") return small_gemma;
+    if (family == "Experts") return test::small_experts;
+    if (family == "Sinks") return small_sinks;
     return family == "Llama" ? small_llama : small_gpt;
   }
 };
@@ -51,6 +54,7 @@ class TensorParallel : public test::MpiTest {
             .micro_batch = test::small_batch,
             .training = true,
             .tensor = {.ranks = size(), .rank = rank(), .blocks = blocks},
+            .experts = {.ranks = size(), .rank = rank(), .blocks = size()},
             .rounded_sums = mode.rounded,
             .tensor_chunks = mode.chunks,
             .sequence = mode.sequence,
@@ -62,6 +66,7 @@ class TensorParallel : public test::MpiTest {
     BuildOptions alone = build(
         {.compute = mode.compute, .adapted = mode.adapted, .chunks = mode.chunks, .fp8 = mode.fp8});
     alone.tensor = {.ranks = 1, .rank = 0, .blocks = blocks};
+    alone.experts = {};
     const auto single = make_single_communicator();
     const TensorGroup group(device(), *single, comm_stream());
     return ModelCase(device(), compute(), mode.model(), alone, &group).run();
@@ -83,7 +88,8 @@ TEST_P(TensorParallelBits, AreThoseOfOneRankWithTheSameBlocks) {
   for (const ParamSpec& spec : split.model().params().layout().specs()) {
     if (spec.kind == ParamKind::frozen) continue;
     EXPECT_EQ(got.gradients.at(spec.name),
-              test::part_of(expected.gradients.at(spec.name), spec, build(GetParam()).tensor))
+              test::part_of(expected.gradients.at(spec.name), spec,
+                            split.model().params().layout().split(spec)))
         << spec.name;
     EXPECT_TRUE(std::ranges::any_of(got.gradients.at(spec.name), [](auto word) {
       return word != 0;
@@ -105,6 +111,13 @@ INSTANTIATE_TEST_SUITE_P(
         Mode{.family = "Gemma"},
         Mode{.compute = DType::bf16, .sequence = true, .split_backward = true, .family = "Gemma"},
         Mode{.sequence = true, .recompute = Recompute::selective, .family = "Gemma"},
+        Mode{.family = "Experts"}, Mode{.sequence = true, .family = "Experts"},
+        Mode{.split_backward = true, .family = "Experts"},
+        Mode{.compute = DType::bf16, .sequence = true, .split_backward = true, .family = "Experts"},
+        Mode{.sequence = true, .recompute = Recompute::selective, .family = "Experts"},
+        Mode{.compute = DType::bf16, .recompute = Recompute::full, .family = "Experts"},
+        Mode{.family = "Sinks"},
+        Mode{.compute = DType::bf16, .sequence = true, .split_backward = true, .family = "Sinks"},
         Mode{.family = "Bert"},
         Mode{.compute = DType::bf16, .sequence = true, .split_backward = true, .family = "Bert"},
         Mode{.sequence = true, .recompute = Recompute::selective, .family = "Bert"},
