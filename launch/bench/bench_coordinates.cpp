@@ -87,6 +87,7 @@ Sizes sizes_of(Engine& engine) {
       engine.training().batches->next(*session.streams.copy, *session.streams.compute);
   Context context = model.context(*session.streams.compute, batch, /*training=*/false);
   context.tensor = &session.tensor;
+  context.experts = session.experts;
   model.forward(context);
   Sizes sizes;
   for (std::size_t i = 0; i + 1 < session.layers.size(); ++i) {

@@ -28,6 +28,7 @@ std::string layout_text(const LayoutChoice& choice) {
   if (choice.tensor > 1) text += fmt::format(" tensor={}", choice.tensor);
   if (choice.spatial != LayoutChoice{}.spatial)
     text += fmt::format(" spatial={}", fmt::join(choice.spatial, "x"));
+  if (choice.expert > 0) text += fmt::format(" expert={}", choice.expert);
   if (choice.pipeline > 1) text += fmt::format(" pipeline={}", choice.pipeline);
   if (choice.zero > 0) text += fmt::format(" zero={}", choice.zero);
   if (choice.zero_group > 0) text += fmt::format(" zero_group={}", choice.zero_group);

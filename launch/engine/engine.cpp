@@ -53,6 +53,15 @@ FileReads file_read_longest() {
           .bytes = static_cast<double>(file->bytes)};
 }
 
+// By rank: the first rank of its host.
+std::vector<int> nodes_of(Communicator& group) {
+  const std::vector<std::string> hosts = gather_texts(group, host_name());
+  std::vector<int> nodes;
+  for (const std::string& host : hosts)
+    nodes.push_back(static_cast<int>(std::ranges::find(hosts, host) - hosts.begin()));
+  return nodes;
+}
+
 }  // namespace
 
 Config read_config(const RankProcess& process, const std::string& file,
@@ -172,6 +181,8 @@ void Engine::begin() {
     if (local_rank_ >= 0) options.joules = energy_of_rank(local_rank_, config);
   }
   options.slow_file = file_read_longest;
+  if (session_.experts != nullptr && !session_.dry)
+    options.expert_nodes = nodes_of(session_.mesh.experts());
   if (observer_ != nullptr) options.observers.observers.push_back(observer_);
   if (session_.dry) return begin_dry(options);
   options.graphs = recordable(options.graphs, session_);

@@ -17,7 +17,7 @@ struct DryMemory {
       const auto placed = session.placed_params();
       const auto values = state.checkpoint_values();
       snapshot.emplace(device, session.mesh, values,
-                       manifest_tensors(placed, values.params.layout().split()));
+                       manifest_tensors(placed, values.params.layout().splits()));
     }
     const SampleLayout samples = sample_layout(config, session.mesh.here().tensor);
     const std::int64_t rows = config.train.micro_batch;

@@ -158,6 +158,12 @@ plan::NcclMemory nccl_memory_of(const Config& config, const NcclPlace& place, bo
       memory += group(MeshAxis::zero, reduced, CommRole::data);
       memory += group(MeshAxis::replicas, reduced, CommRole::data);
     }
+    if (mesh.expert > 1) {
+      memory += group(MeshAxis::experts, NcclTraffic::exchange, CommRole::tensor);
+      memory += group(MeshAxis::expert_zero, reduced, CommRole::data);
+      memory += group(MeshAxis::expert_zero, NcclTraffic::gathers, CommRole::gather);
+      memory += group(MeshAxis::expert_replicas, reduced, CommRole::data);
+    }
   }
   // Losses and tied weights; then the links, at a stage between two others.
   memory += group(MeshAxis::pipeline, sums, CommRole::control);

@@ -28,17 +28,19 @@ std::uint64_t communication_scratch(const Session& session) {
     const std::int64_t bytes = elements * static_cast<std::int64_t>(sizeof(float));
     return static_cast<std::uint64_t>(std::min(bytes, round_bytes) * (ranks - 1) / ranks);
   };
-  std::int64_t bucket = 0, output = 0;
+  const MeshShape& mesh = session.mesh.shape();
+  std::int64_t bucket = 0, experts = 0, output = 0;
   const bool reduces_weights = reduced_dtype(session.config) == DType::f32;
   for (const Bucket& each : session.model->params().layout().buckets()) {
+    std::int64_t& largest = each.expert && mesh.expert > 1 ? experts : bucket;
     if (each.kind == ParamKind::statistic || (each.kind == ParamKind::weight && reduces_weights))
-      bucket = std::max(bucket, each.count);
+      largest = std::max(largest, each.count);
   }
   for (const LayerSummary& layer : session.layers)
     output = std::max(output, layer.held);
-  const MeshShape& mesh = session.mesh.shape();
-  const std::int64_t groups = mesh.data / mesh.shard;
-  return parts(bucket, mesh.shard) + parts(bucket / mesh.shard, groups) +
+  const std::int64_t groups = mesh.data / mesh.shard, shard = mesh.expert_shard();
+  return parts(bucket, mesh.shard) + parts(bucket / mesh.shard, groups) + parts(experts, shard) +
+         parts(experts / shard, mesh.data / mesh.expert / shard) +
          parts(output * (session.config.parallel.sequence ? mesh.tensor : 1), mesh.tensor);
 }
 
@@ -47,8 +49,7 @@ std::string kind_of(const LayerSummary& layer) {
 }
 
 std::uint64_t kept_without_recompute(const Session& session, std::span<const ChunkSpan> chunks) {
-  BuildOptions options =
-      build_options(session.config, session.mesh.here().tensor, /*training=*/true);
+  BuildOptions options = build_options(session.config, session.mesh.here(), /*training=*/true);
   options.recompute = Recompute::none;
   const auto layers = summarize(session.what.chain, session.device->type(), options);
   std::uint64_t kept = 0;

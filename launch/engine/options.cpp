@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/engine/options.h"
 
+#include "models/config.h"
 #include "runtime/config/batch_ramp.h"
 #include "runtime/config/batch_slices.h"
 #include "runtime/device/gpu_facts.h"
@@ -93,7 +94,13 @@ SpatialSplit spatial_split(const ParallelConfig& parallel, int rank) {
   return split;
 }
 
-BuildOptions build_options(const Config& config, int tensor_rank, bool training,
+TensorSplit expert_split(const ParallelConfig& parallel, const MeshCoordinates& here) {
+  const int data = static_cast<int>(parallel.expert_data_ranks());
+  const int tensor = static_cast<int>(parallel.inner_ranks()), ranks = data * tensor;
+  return {.ranks = ranks, .rank = here.data % data * tensor + here.tensor, .blocks = ranks};
+}
+
+BuildOptions build_options(const Config& config, const MeshCoordinates& here, bool training,
                            const DecodeShape& decode) {
   const ParallelConfig& parallel = config.parallel;
   const bool decodes = decode.rows > 0;
@@ -104,11 +111,16 @@ BuildOptions build_options(const Config& config, int tensor_rank, bool training,
           .micro_batch = config.train.micro_batch,
           .training = training,
           .tensor = {.ranks = static_cast<int>(parallel.inner_ranks()),
-                     .rank = tensor_rank,
+                     .rank = here.tensor,
                      .blocks = static_cast<int>(
                          std::max<std::int64_t>(parallel.tensor_blocks, parallel.inner_ranks()))},
-          .spatial = spatial_split(parallel, tensor_rank),
+          .experts = expert_split(parallel, here),
+          .expert_data_ranks = static_cast<int>(parallel.expert_data_ranks()),
+          .expert_buffer = parallel.expert_buffer,
+          .expert_imbalance = parallel.expert_imbalance,
+          .spatial = spatial_split(parallel, here.tensor),
           .rounded_sums = config.reproducibility != Reproducibility::layout,
+          .layout_bits = config.reproducibility == Reproducibility::layout,
           .tensor_chunks = decodes ? 1 : static_cast<int>(parallel.tensor_chunks),
           .sequence = parallel.sequence && !decodes,
           .recompute = config.train.recompute,
@@ -131,10 +143,19 @@ std::int64_t bucket_elements(const Config& config) {
 
 std::string mesh_text(const ParallelConfig& parallel) {
   const bool cuts = parallel.cuts_samples();
-  return fmt::format("data {} x {} {} x pipeline {}", parallel.data, inner_axis(cuts),
-                     cuts ? fmt::format("{}", fmt::join(parallel.spatial, " x "))
-                          : fmt::format("{}", parallel.tensor),
-                     parallel.pipeline);
+  return fmt::format(
+      "data {} x {} {} x pipeline {}{}", parallel.data, inner_axis(cuts),
+      cuts ? fmt::format("{}", fmt::join(parallel.spatial, " x "))
+           : fmt::format("{}", parallel.tensor),
+      parallel.pipeline,
+      parallel.expert_data_ranks() > 1 ? fmt::format(", experts over {}", parallel.expert) : "");
+}
+
+std::string routing_text(const Config& config) {
+  const bool forced = std::ranges::any_of(values_by_key(config), [](const auto& each) {
+    return each.first == "model.router_balanced" && each.second == "true";
+  });
+  return forced ? "forced balanced routing" : "";
 }
 
 std::string zero_text(const ParallelConfig& parallel) {
@@ -218,7 +239,9 @@ StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
           .loss_guard = {.spike_zscore = config.train.spike_zscore,
                          .spike_window = config.train.spike_window},
           .noise = {.every = config.train.noise_scale_every, .samples = config.train.micro_batch},
-          .schedule = lr_schedule(config)};
+          .schedule = lr_schedule(config),
+          .loads_every = config.train.log_every,
+          .last_step = config.train.steps};
 }
 
 ConsoleOptions console_options(const Config& config, const ModelTraits& traits,

@@ -8,6 +8,7 @@
 #include "launch/engine/agreement/core_sharing.h"
 #include "models/registry.h"
 #include "runtime/comm/comm_role.h"
+#include "runtime/comm/process_mesh.h"
 #include "runtime/config/config.h"
 #include "runtime/telemetry/console.h"
 #include "runtime/train/step/step_engine.h"
@@ -20,13 +21,15 @@ namespace trireme {
 // any other. One micro-batch without training.
 [[nodiscard]] ScheduleShape pipeline_shape(const Config& config, bool training, int data_rank = 0);
 // A decoding model has no fp8 products and no row chunks: neither fits passes of one row.
-[[nodiscard]] BuildOptions build_options(const Config& config, int tensor_rank, bool training,
-                                         const DecodeShape& decode = {});
+[[nodiscard]] BuildOptions build_options(const Config& config, const MeshCoordinates& here,
+                                         bool training, const DecodeShape& decode = {});
 // Whether copies of a tied parameter have their own memory: a pipeline may place them on different
 // stages, and some sums must not depend on that.
 [[nodiscard]] bool separates_ties(const Config& config);
 [[nodiscard]] std::int64_t bucket_elements(const Config& config);
 // "data 2 x tensor 1 x pipeline 1", or with "spatial 2 x 2 x 1" in place of tensor.
+// Of model.router_balanced, for everything that states a run's speed or results; else "".
+[[nodiscard]] std::string routing_text(const Config& config);
 [[nodiscard]] std::string mesh_text(const ParallelConfig& parallel);
 [[nodiscard]] SpatialSplit spatial_split(const ParallelConfig& parallel, int tensor_rank);
 // "3 in groups of 8".

@@ -63,7 +63,14 @@ std::unique_ptr<Communicator> make_world(const RankProcess& process, Device& dev
 
 // A separate stream if tensor-parallel collectives overlap with other groups'.
 std::unique_ptr<Stream> tensor_stream_of(Device& device, const ProcessMesh& mesh) {
-  return mesh.shape().tensor > 1 ? device.make_stream(StreamKind::comm) : nullptr;
+  const MeshShape& shape = mesh.shape();
+  return shape.tensor * shape.expert > 1 ? device.make_stream(StreamKind::comm) : nullptr;
+}
+
+std::optional<TensorGroup> wide_experts_of(Device& device, const ProcessMesh& mesh, Stream* stream,
+                                           StallClock& stalls) {
+  if (mesh.shape().expert == 1) return std::nullopt;
+  return TensorGroup(device, mesh.experts(), *stream, &stalls);
 }
 
 OwnModel model_of(const Config& config, const OwnModel* own) {
@@ -137,7 +144,8 @@ MeshShape mesh_shape(const ParallelConfig& parallel) {
   return {.pipeline = static_cast<int>(parallel.pipeline),
           .data = static_cast<int>(parallel.data),
           .tensor = static_cast<int>(parallel.inner_ranks()),
-          .shard = static_cast<int>(parallel.shard())};
+          .shard = static_cast<int>(parallel.shard()),
+          .expert = static_cast<int>(parallel.expert_data_ranks())};
 }
 
 RankProcess::RankProcess() : mpi((static_cast<void>(prepare_gpu_environment()), nullptr), nullptr) {
@@ -194,6 +202,10 @@ Session::Session(RankResources resources, const Config& resolved, bool training,
       tensor_stream(tensor_stream_of(*device, mesh)),
       tensor(*device, mesh.tensor(), tensor_stream ? *tensor_stream : *streams.comm,
              &streams.stalls),
+      wide_experts(wide_experts_of(*device, mesh, tensor_stream.get(), streams.stalls)),
+      experts(wide_experts        ? &*wide_experts
+              : tensor.size() > 1 ? &tensor
+                                  : nullptr),
       pipeline(pipeline_shape(config, training, mesh.here().data)) {
   if (training) mesh.set_doubled(static_cast<int>(batch_slices(config).doubled()));
   streams.compute->set_policy({.matmul = config.precision == Precision::tf32
@@ -202,8 +214,8 @@ Session::Session(RankResources resources, const Config& resolved, bool training,
                                .reproducible = config.reproducibility != Reproducibility::fast,
                                .fused_epilogues = config.device.fused_epilogues,
                                .reserved_processors = reserved_processors(config)});
-  layers = summarize(what.chain, device->type(),
-                     build_options(config, mesh.here().tensor, training, decode));
+  layers =
+      summarize(what.chain, device->type(), build_options(config, mesh.here(), training, decode));
   stages = plan_stages(layers, pipeline, config.parallel.stage_layers);
   model = make_part(training);
 }
@@ -216,11 +228,12 @@ std::unique_ptr<Model> Session::make_part(bool training) const {
     store.zero = {.stage = static_cast<int>(parallel.zero),
                   .ranks = mesh.shape().shard,
                   .rank = mesh.here().data % mesh.shape().shard};
-    store.gradient_levels =
-        StepEngine::gradient_levels(step_options(config, pipeline, traits()), store.zero.stage);
+    const StepOptions steps = step_options(config, pipeline, traits());
+    store.gradient_levels = StepEngine::gradient_levels(steps, store.zero.stage);
+    store.expert_sources = StepEngine::expert_sources(steps, mesh.shape());
   }
   return std::make_unique<Model>(
-      *device, what.chain, build_options(config, mesh.here().tensor, training, decode),
+      *device, what.chain, build_options(config, mesh.here(), training, decode),
       stages.chunks(pipeline, stage, training), stages.inputs(pipeline, stage, layers), store,
       training ? separates_ties(config) : config.parallel.pipeline > 1);
 }
@@ -228,7 +241,7 @@ std::unique_ptr<Model> Session::make_part(bool training) const {
 std::unique_ptr<Model> Session::part_of_rows(std::int64_t rows) const {
   const int stage = mesh.here().pipeline;
   const BuildOptions options =
-      build_options(config, mesh.here().tensor, /*training=*/false, {rows, decode.capacity});
+      build_options(config, mesh.here(), /*training=*/false, {rows, decode.capacity});
   const auto summaries = summarize(what.chain, device->type(), options);
   return std::make_unique<Model>(*model, what.chain, options,
                                  stages.chunks(pipeline, stage, /*training=*/false),
@@ -335,6 +348,7 @@ EvaluationResult ValidationPass::run() {
                                       .runner = runner_,
                                       .streams = session_.streams,
                                       .tensor = &session_.tensor,
+                                      .experts = session_.experts,
                                       .sink = stitcher_.get()},
                                      *loader_, plan_);
   if (windows_) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -78,6 +79,8 @@ struct Session {
   Streams streams;
   std::unique_ptr<Stream> tensor_stream;
   TensorGroup tensor;
+  std::optional<TensorGroup> wide_experts;  // if it has more ranks than the tensor group
+  const TensorGroup* experts;               // Context::experts
   ScheduleShape pipeline;
   std::vector<LayerSummary> layers;
   StagePlan stages;

@@ -39,6 +39,8 @@ void log_start(const Session& session, const Dataset& dataset) {
         "device.graphs: step: steps run without graphs, because transfers of pipeline stages reach "
         "into the next step; use layer to record the layers");
   }
+  if (const std::string routing = routing_text(config); !routing.empty())
+    log::get("train").warn("{} (model.router_balanced): the model learns little", routing);
   const BatchRamp ramp = batch_ramp(config.train);
   log::get("train").info(
       "seed {}; {} samples in {}; {} steps of {}{} samples", config.run.seed.value, dataset.size(),
@@ -53,7 +55,7 @@ void log_memory(Session& session, const Optimizer& optimizer) {
   const ParamStore& params = session.model->params();
   const auto bytes = largest_of_any_rank<4>(
       *session.world, {static_cast<std::int64_t>(params.parameter_bytes()),
-                       static_cast<std::int64_t>(params.gradients().bytes()),
+                       static_cast<std::int64_t>(params.gradient_bytes()),
                        static_cast<std::int64_t>(optimizer.state_bytes()),
                        static_cast<std::int64_t>(session.model->activation_bytes())});
   if (session.world->rank() != 0) return;

@@ -296,6 +296,7 @@ StepMetrics Trainer::metrics_of(const StepReport& report) const {
                       .items_seen = steps_.targets_before(done) / of_item,
                       .time = std::chrono::system_clock::now()};
   metrics.weight_digest = report.weight_digest;
+  metrics.expert_loads = report.loads;
   metrics.flops = sinks_.flops_per_item * static_cast<double>(metrics.items);
   metrics.peak_flops = sinks_.peak_flops;
   if (report.noise) {

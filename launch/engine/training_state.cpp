@@ -20,8 +20,9 @@ std::optional<ActivationCounts> activations_of(const Session& session) {
   const std::int64_t every = session.config.telemetry.histograms_every;
   if (every == 0) return std::nullopt;
   // Computed on one rank that holds all rows of everything that tensor ranks split.
-  BuildOptions alone = build_options(session.config, 0, /*training=*/true);
-  alone.tensor = {};
+  BuildOptions alone = build_options(session.config, {}, /*training=*/true);
+  alone.tensor = alone.experts = {};
+  alone.expert_data_ranks = 1;
   alone.sequence = false;
   const auto whole = summarize(session.what.chain, session.device->type(), alone);
   const auto elements = [](const Shape& shape) { return shape.rank() > 0 ? shape.count() : 0; };
@@ -96,7 +97,8 @@ TrainingState::TrainingState(Session& session, StepOptions options)
       digests(digests_of(session)),
       activations(activations_of(session)),
       engine(*session.device, *session.model, session.mesh, session.streams, &session.tensor,
-             with_hooks(std::move(options), session, average, digests, activations)),
+             with_hooks(std::move(options), session, average, digests, activations),
+             session.experts),
       session_(session) {
   if (session.config.train.divergence_check_every > 0)
     replicas.emplace(*session.device, session.model->params(), session.mesh, session.streams);

@@ -158,6 +158,7 @@ std::vector<float> passed(Session& session, const Expectations& inputs) {
                     numbers};
   Context context = session.model->context(*session.streams.compute, batch, /*training=*/false);
   context.tensor = &session.tensor;
+  context.experts = session.experts;
   session.model->forward(context);
   session.streams.compute->synchronize();
   const Tensor rows = context(head.logits);  // (targets, padded classes)

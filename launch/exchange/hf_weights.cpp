@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "launch/exchange/mxfp4.h"
 #include "runtime/base/error.h"
 
 namespace trireme {
@@ -22,11 +23,38 @@ HfWeights::HfWeights(const std::string& path, const hugging_face::Exchange& exch
     }
   }
   tied_ = std::ranges::none_of(exchange.names(model), [&](const NamePair& pair) {
-    return pair.hf.front().name == exchange.head;
+    return !pair.hf.empty() && pair.hf.front().name == exchange.head;
   });
 }
 
+std::span<const HfTensor> HfWeights::parts(const NamePair& pair) const {
+  const HfTensor& fused = pair.fused;
+  if (fused.name.empty() || !names_.contains(fused.name)) return pair.hf;
+  if (fused.shape[1] == fused.shape[2])
+    fail(
+        ExitCode::checkpoint,
+        "{}: {} {} may be stored with either axis first; save the model with one tensor per expert",
+        path_, fused.name, fused.shape.to_string());
+  return {&fused, 1};
+}
+
+std::array<HfTensor, 2> HfWeights::packed(const HfTensor& part) const {
+  const auto [blocks, scales] = mxfp4_shapes(part.shape);
+  return {HfTensor{part.name + "_blocks", blocks}, {part.name + "_scales", scales}};
+}
+
 void HfWeights::require(const HfTensor& part) {
+  if (!is_packed(part)) return require_stored(part);
+  for (const HfTensor& half : packed(part)) {
+    require_stored(half);
+    const std::string& name = full_name(half);
+    if (const DType dtype = files_.file_of(name).dtype(name); dtype != DType::u8)
+      fail(ExitCode::checkpoint, "{}: {} holds {}, but MXFP4 is bytes (u8)", path_, name,
+           name_of(dtype));
+  }
+}
+
+void HfWeights::require_stored(const HfTensor& part) {
   const std::string& name = full_name(part);
   used_.insert(part.name);
   const SafetensorsFile& file = files_.file_of(name);
@@ -44,6 +72,16 @@ void HfWeights::expect_nothing_else() const {
 }
 
 std::vector<float> HfWeights::read(const HfTensor& part) const {
+  if (is_packed(part)) {
+    std::array<std::vector<std::uint8_t>, 2> halves;
+    for (std::size_t i = 0; i < 2; ++i) {
+      const std::string& name = full_name(packed(part)[i]);
+      const SafetensorsFile& file = files_.file_of(name);
+      halves[i].resize(file.bytes(name));
+      file.read(name, halves[i].data(), halves[i].size());
+    }
+    return decode_mxfp4(path_ + ": " + part.name + "_scales", halves[0], halves[1], part.shape);
+  }
   std::vector<float> values = files_.read(full_name(part));
   if (tied_ && part.name == exchange_.tokens) check_tied_head(values);
   return values;

@@ -2,6 +2,7 @@
 // Hugging Face weights, checked against the tensors of our model.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -15,14 +16,17 @@
 
 namespace trireme {
 
-// Their tensors by the names of Exchange::names. Errors are ExitCode::checkpoint and name the
-// tensor.
+// Their tensors by the names of Exchange::names, which may be stored in MXFP4 (mxfp4.h). Errors are
+// ExitCode::checkpoint and name the tensor.
 class HfWeights {
  public:
   // `path` as for WeightFiles.
   HfWeights(const std::string& path, const hugging_face::Exchange& exchange,
             const ModelConfig& model);
 
+  // The tensors of the files that our tensor is made of: one by one, or fused.
+  [[nodiscard]] std::span<const hugging_face::HfTensor> parts(
+      const hugging_face::NamePair& pair) const;
   // Raises an error if the tensor is missing or does not fit the model.
   void require(const hugging_face::HfTensor& part);
   // Raises an error for a tensor that was not required.
@@ -36,6 +40,13 @@ class HfWeights {
 
  private:
   [[nodiscard]] const std::string& full_name(const hugging_face::HfTensor& part) const;
+  // The two tensors of MXFP4, if they stand for it.
+  [[nodiscard]] std::array<hugging_face::HfTensor, 2> packed(
+      const hugging_face::HfTensor& part) const;
+  [[nodiscard]] bool is_packed(const hugging_face::HfTensor& part) const {
+    return !names_.contains(part.name) && names_.contains(packed(part)[0].name);
+  }
+  void require_stored(const hugging_face::HfTensor& part);
   void check_tied_head(const std::vector<float>& tokens) const;
 
   std::string path_;

@@ -9,6 +9,7 @@
 #include <charconv>
 #include <filesystem>
 #include <map>
+#include <ranges>
 #include <span>
 
 #include "launch/engine/state/data_record.h"
@@ -80,41 +81,67 @@ void make_directory(const std::string& path) {
          error.message());
 }
 
-// (rows, columns) -> (columns, rows), for each matrix.
-std::vector<float> transposed(const std::vector<float>& from, std::int64_t rows,
-                              std::int64_t columns) {
+// The shape of our tensor, from Hugging Face's.
+Shape our_shape(const NamePair& pair) {
+  if (pair.our_shape.rank() > 0) return pair.our_shape;
+  const Shape& first = pair.hf.front().shape;
+  if (pair.filters) return {first[0], first[2], first[3], first[1]};
+  if (pair.transposed)
+    return first.rank() == 3 ? Shape{first[0], first[2], first[1]} : Shape{first[1], first[0]};
+  std::int64_t rows = pair.padding_rows;
+  for (const HfTensor& part : pair.hf)
+    rows += part.shape[0];
+  return first.rank() == 1 ? Shape{rows} : Shape{rows, first[1]};
+}
+
+// Matrices (rows, columns) of runs of values, which lie one after another in a tensor.
+struct Matrices {
+  std::int64_t rows, columns, run = 1;
+};
+
+// (rows, columns, run) -> (columns, rows, run), for each matrix.
+std::vector<float> transposed(const std::vector<float>& from, const Matrices& as) {
   std::vector<float> to(from.size());
-  for (std::size_t first = 0; first < from.size();
-       first += static_cast<std::size_t>(rows * columns)) {
-    for (std::int64_t r = 0; r < rows; ++r) {
-      for (std::int64_t c = 0; c < columns; ++c)
-        to[first + static_cast<std::size_t>(c * rows + r)] =
-            from[first + static_cast<std::size_t>(r * columns + c)];
+  constexpr std::int64_t together = 16;  // rows, so that whole cache lines are written
+  const std::int64_t count = as.rows * as.columns * as.run;
+  for (auto first = from.begin(); first != from.end(); first += count) {
+    const auto begin = to.begin() + (first - from.begin());
+    for (std::int64_t at = 0; at < as.rows; at += together) {
+      for (std::int64_t c = 0; c < as.columns; ++c) {
+        for (std::int64_t r = at; r < std::min(as.rows, at + together); ++r)
+          std::copy_n(first + (r * as.columns + c) * as.run, as.run,
+                      begin + (c * as.rows + r) * as.run);
+      }
     }
   }
   return to;
 }
 
-// Rows and columns of matrices in a Hugging Face tensor that we store transposed: the whole tensor,
-// or one matrix per filter.
-struct Turned {
-  std::int64_t rows = 0, columns = 0;
-};
-Turned turned(const NamePair& pair, const Shape& hf) {
-  if (pair.filters) return {hf[1], hf[2] * hf[3]};
-  return pair.transposed ? Turned{hf[0], hf[1]} : Turned{};
+// What makes our tensor of Hugging Face's, in this order.
+std::vector<Matrices> turns_of(const NamePair& pair, const Shape& hf) {
+  if (pair.filters) return {{hf[1], hf[2] * hf[3]}};
+  std::vector<Matrices> turns;
+  if (pair.transposed) turns.push_back({hf[hf.rank() - 2], hf[hf.rank() - 1]});
+  if (pair.interleaved) {
+    const Shape ours = our_shape(pair);  // (experts, outputs) or (experts, outputs, inputs)
+    turns.push_back({ours[1] / 2, 2, ours.count() / (ours[0] * ours[1])});
+  }
+  return turns;
 }
 
-// The shape of our tensor, from Hugging Face's.
-Shape our_shape(const NamePair& pair) {
-  const Shape& first = pair.hf.front().shape;
-  if (pair.our_shape.rank() > 0) return pair.our_shape;
-  if (pair.filters) return {first[0], first[2], first[3], first[1]};
-  if (pair.transposed) return {first[1], first[0]};
-  std::int64_t rows = pair.padding_rows;
-  for (const HfTensor& part : pair.hf)
-    rows += part.shape[0];
-  return first.rank() == 1 ? Shape{rows} : Shape{rows, first[1]};
+std::vector<float> turned_to_ours(std::vector<float> values, const NamePair& pair,
+                                  const Shape& hf) {
+  for (const Matrices& turn : turns_of(pair, hf))
+    values = transposed(values, turn);
+  return values;
+}
+
+std::vector<float> turned_to_theirs(std::vector<float> values, const NamePair& pair,
+                                    const Shape& hf) {
+  const std::vector<Matrices> turns = turns_of(pair, hf);
+  for (const auto& [rows, columns, run] : std::views::reverse(turns))
+    values = transposed(values, {columns, rows, run});
+  return values;
 }
 
 std::string directory_of(const std::string& weights) {
@@ -132,10 +159,8 @@ std::string text_files_of(const std::string& state) {
 
 std::vector<float> to_ours(const NamePair& pair, const HfWeights& weights) {
   std::vector<float> values;
-  for (const HfTensor& part : pair.hf) {
-    std::vector<float> own = weights.read(part);
-    if (const Turned as = turned(pair, part.shape); as.rows > 0)
-      own = transposed(own, as.rows, as.columns);
+  for (const HfTensor& part : weights.parts(pair)) {
+    const std::vector<float> own = turned_to_ours(weights.read(part), pair, part.shape);
     values.insert(values.end(), own.begin(), own.end());
   }
   values.resize(static_cast<std::size_t>(our_shape(pair).count()), 0.0F);
@@ -162,7 +187,15 @@ class MergedReader {
            from.path, lora.rank);
   }
 
-  [[nodiscard]] std::vector<float> whole(const std::string& name) {
+  // Valid until another name is read.
+  [[nodiscard]] const std::vector<float>& whole(const std::string& name) {
+    if (name != last_) values_ = read(name);
+    last_ = name;
+    return values_;
+  }
+
+ private:
+  [[nodiscard]] std::vector<float> read(const std::string& name) {
     std::vector<float> values = reader_.whole(stored_.tensors.find(name)->second);
     const std::string layer = name.substr(0, name.rfind('.'));
     const auto a = stored_.tensors.find(layer + ".lora_a");
@@ -176,8 +209,6 @@ class MergedReader {
     add_product(values, reader_.whole(b->second), reader_.whole(a->second), shape);
     return values;
   }
-
- private:
   // In double, so the sum is rounded once.
   void add_product(std::vector<float>& values, const std::vector<float>& b,
                    const std::vector<float>& a, const Shape& shape) const {
@@ -202,6 +233,8 @@ class MergedReader {
   const StoredValues& stored_;
   LoraConfig lora_;
   StoredReader reader_;
+  std::string last_;
+  std::vector<float> values_;  // of last_
 };
 
 // The part of our tensor that is one Hugging Face tensor.
@@ -286,11 +319,10 @@ void export_weights(const RunState& from, const Config& config, const Destinatio
   const std::size_t files =
       write_hf_weights(destination.to, tensors, options.shard_bytes, [&](std::size_t i) {
         const auto& [pair, first] = parts[i];
-        const std::vector<float> whole = reader.whole(pair->ours);
+        const std::vector<float>& whole = reader.whole(pair->ours);
         const Shape& shape = tensors[i].shape;
-        std::vector<float> own(whole.begin() + first, whole.begin() + first + shape.count());
-        const Turned as = turned(*pair, shape);
-        return as.rows > 0 ? transposed(own, as.columns, as.rows) : own;
+        return turned_to_theirs({whole.begin() + first, whole.begin() + first + shape.count()},
+                                *pair, shape);
       });
   const auto trained = ids_of_run(beside);
   write_file(description,
@@ -360,7 +392,7 @@ void import_weights(const std::string& from, const ModelConfig& model,
   const std::vector<NamePair> pairs = exchange.names(model);
   std::vector<PlannedTensor> tensors;
   for (const NamePair& pair : pairs) {
-    for (const HfTensor& part : pair.hf)
+    for (const HfTensor& part : weights.parts(pair))
       weights.require(part);
     tensors.push_back({pair.ours, our_shape(pair)});
   }

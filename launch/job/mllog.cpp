@@ -25,8 +25,8 @@ std::string_view compute_format(Precision precision) {
 
 std::string_view message_format(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
-  const bool compute = parallel.tensor > 1 || parallel.pipeline > 1 || parallel.zero > 0 ||
-                       parallel.reduce_dtype == ReduceDtype::compute;
+  const bool compute = std::max(parallel.tensor, parallel.expert) > 1 || parallel.pipeline > 1 ||
+                       parallel.zero > 0 || parallel.reduce_dtype == ReduceDtype::compute;
   return compute ? compute_format(config.precision) : "fp32";
 }
 
@@ -130,11 +130,12 @@ LogValues deepcam_values(const Config& config, const RunFacts& facts, std::int64
   return values;
 }
 
-// Ruleset training 6.1.0.
-LogValues llama_values(const Config& config, std::int64_t sequence) {
+// Ruleset training 6.1.0, of llama31_8b and gpt_oss_20b.
+LogValues text_values(const Config& config, std::int64_t sequence) {
   const LrScheduleConfig& schedule = config.lr_schedule;
   const OptimizerConfig& optimizer = config.optimizer;
-  const bool fp8 = config.precision == Precision::fp8;
+  const bool fp8 = config.precision == Precision::fp8,
+             experts = config.telemetry.mllog_benchmark == MlperfBenchmark::gpt_oss_20b;
   const std::string_view compute = compute_format(config.precision);
   return {{"lowest_numerical_precision_in_linear", fp8 ? "fp8" : compute},
           {"lowest_numerical_precision_in_attn", compute},
@@ -142,7 +143,8 @@ LogValues llama_values(const Config& config, std::int64_t sequence) {
           {"tensor_parallelism", config.parallel.tensor},
           {"pipeline_parallelism", config.parallel.pipeline},
           {"context_parallelism", 1},
-          {"expert_parallelism", 1},
+          {"expert_parallelism",
+           experts ? std::max(config.parallel.expert, config.parallel.tensor) : 1},
           {"micro_batch_size", config.train.micro_batch},
           {"config_filename", config.run.directory + "/config.yaml"},
           {"max_sequence_length", sequence},
@@ -236,7 +238,7 @@ void MlLog::write_beginning(Engine& engine, const TrainingStart& start, Time beg
             ? deepcam_values(config_, start.facts, accumulated(config_))
         : benchmark == MlperfBenchmark::unet3d
             ? unet3d_values(config_, engine.dataset()->layout().targets, steps_per_epoch)
-            : llama_values(config_, engine.session().traits().items_per_sample()));
+            : text_values(config_, engine.session().traits().items_per_sample()));
   last_ = start.data_opened;
   file_.append(line_of(last_, end_of, "init_stop", nullptr));
   file_.append(line_of(last_, start_of, start_key, nullptr));

@@ -21,6 +21,7 @@ class SampleWork final : public StageWork {
     Context context = session_.model->context(*session_.streams.compute, batch_,
                                               /*training=*/false, chunk, micro_batch);
     context.tensor = &session_.tensor;
+    context.experts = session_.experts;
     return context;
   }
   void compute(const Action& action) override {
@@ -68,7 +69,8 @@ SamplePass::SamplePass(Session& session, PipelineRunner& runner, const Dataset& 
   classes_ = data.id_names().classes;
   if (!session.model->has_head()) return;
   const Shape& logits = session.model->head().logits.shape;
-  const std::int64_t all = rows_ * logits.back() * session.model->params().layout().split().blocks;
+  const std::int64_t all =
+      rows_ * logits.back() * session.model->params().layout().splits().tensor.blocks;
   const auto bytes = static_cast<std::size_t>(all) * sizeof(float);
   logits_ = Buffer(*session.device, bytes, MemoryKind::device);
   logits_host_ = Buffer(*session.device, bytes, MemoryKind::host);
@@ -104,7 +106,7 @@ void SamplePass::forward() {
 void SamplePass::fetch_logits(std::int64_t at) {
   Stream& compute = *session_.streams.compute;
   const Model& model = *session_.model;
-  const TensorSplit& split = model.params().layout().split();
+  const TensorSplit& split = model.params().layout().splits().tensor;
   const Tensor from = SampleWork(session_, device_.batch)
                           .context(runner_.shape().chunks - 1, 0)(model.head().logits);
   const std::int64_t width = from.shape.back(), targets = model.head().targets,

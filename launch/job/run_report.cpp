@@ -31,6 +31,7 @@ ExportFacts export_facts(const Config& config, const RunEnvironment& environment
 CertificateStart certified_start(const RunDirectory& directory, const Config& config,
                                  const std::string& requested, const RunEnvironment& environment,
                                  std::uint64_t data, std::int64_t done) {
+  const std::string routing = routing_text(config);
   directory.write_config(to_yaml(with_absolute_paths(config)));
   directory.write_user_config(requested);
   directory.write_environment(environment);
@@ -44,7 +45,8 @@ CertificateStart certified_start(const RunDirectory& directory, const Config& co
           .binary = file_digest("/proc/self/exe"),
           .libraries = environment.libraries,
           .layout = layout_text(config.parallel),
-          .mode = fmt::format("{}, {}", name_of(config.reproducibility), name_of(config.precision)),
+          .mode = fmt::format("{}, {}{}{}", name_of(config.reproducibility),
+                              name_of(config.precision), routing.empty() ? "" : ", ", routing),
           .hosts = environment.hosts,
           .weight_digests = config.telemetry.weight_digests,
           .time = std::chrono::system_clock::now()};

@@ -44,6 +44,7 @@ json step_json(const plan::StepEstimate& step) {
           {"backward", step.backward},
           {"recompute", step.recompute},
           {"tensor_exposed", step.tensor_exposed},
+          {"expert_exposed", step.expert_exposed},
           {"pipeline_exposed", step.pipeline_exposed},
           {"bubble", step.bubble},
           {"data_exposed", step.data_exposed},
@@ -94,6 +95,7 @@ void add_times(json& text, const LayoutPlan& plan, const PlanContext& context) {
   text["bytes_sent_per_rank"] = {{"data", plan.step.volumes.data},
                                  {"data_to_other_domains", plan.step.volumes.data_out},
                                  {"tensor", plan.step.volumes.tensor},
+                                 {"experts", plan.step.volumes.experts},
                                  {"pipeline", plan.step.volumes.pipeline}};
   text["bytes_read_per_second_per_rank"] = plan.step.sample_bandwidth;
   text["nccl"] = json::array();
@@ -139,6 +141,18 @@ json as_json(const LayoutPlan& plan, const PlanContext& context) {
              {{"needed", memory_needed(plan, context.hardware)},
               {"host_of_node", host_memory_of_node(plan, context.hardware)},
               {"stages", stages}}}};
+  if (const auto rows = expert_rows(plan.config); rows && plan.capacity == 0)
+    text["experts"] = {
+        {"layers", rows->layers},
+        {"ranks", rows->ranks},
+        {"assumed_imbalance", rows->imbalance},
+        {"rows",
+         {{"even", rows->held.rows},
+          {"assumed", rows->assumed},
+          {"memory", rows->held.capacity},
+          {"worst", rows->held.most}}},
+        {"rounds", rows->rounds},
+        {"row_bytes", {{"kept", rows->held.kept_bytes}, {"scratch", rows->held.scratch_bytes}}}};
   if (plan.capacity > 0)
     text["generate"] = {{"texts", plan.config.train.micro_batch}, {"tokens", plan.capacity}};
   if (context.machine) add_times(text, plan, context);

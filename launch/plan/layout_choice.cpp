@@ -23,6 +23,7 @@ LayoutChoice choice_of(const Config& config) {
           .zero = parallel.zero,
           .micro_batch = config.train.micro_batch,
           .zero_group = parallel.zero_group,
+          .expert = parallel.expert_data_ranks() > 1 ? parallel.expert : 0,
           .sequence = parallel.sequence,
           .schedule = parallel.schedule,
           .recompute = config.train.recompute,
@@ -34,6 +35,7 @@ Config with_layout(Config config, const LayoutChoice& choice) {
   parallel.search = false;
   parallel.data = choice.data;
   parallel.tensor = choice.tensor;
+  parallel.expert = choice.expert;
   parallel.spatial = choice.spatial;
   if (config.reproducibility != Reproducibility::layout) parallel.spatial_slabs.clear();
   parallel.pipeline = choice.pipeline;
@@ -51,8 +53,8 @@ Config with_layout(Config config, const LayoutChoice& choice) {
 int distance(const LayoutChoice& a, const LayoutChoice& b) {
   return (a.data != b.data) + (a.tensor != b.tensor) + (a.pipeline != b.pipeline) +
          (a.chunks != b.chunks) + (a.zero != b.zero) + (a.zero_group != b.zero_group) +
-         (a.micro_batch != b.micro_batch) + (a.sequence != b.sequence) + (a.spatial != b.spatial) +
-         (a.schedule != b.schedule) + (a.recompute != b.recompute);
+         (a.expert != b.expert) + (a.micro_batch != b.micro_batch) + (a.sequence != b.sequence) +
+         (a.spatial != b.spatial) + (a.schedule != b.schedule) + (a.recompute != b.recompute);
 }
 
 std::vector<std::string> changed_settings(const Config& given, const Config& changed) {

@@ -57,6 +57,23 @@ std::vector<std::int64_t> zero_groups(std::int64_t zero, std::int64_t data, std:
   return several ? std::vector<std::int64_t>{0, here} : std::vector<std::int64_t>{0};
 }
 
+// Ranks among which experts are divided: those of the tensor group, of a domain of fast links, and
+// as many as can be.
+std::vector<std::int64_t> expert_ranks(std::int64_t experts, std::int64_t data, std::int64_t tensor,
+                                       int domain) {
+  std::vector<std::int64_t> all{0};
+  std::int64_t here = 0, most = 0;
+  for (const std::int64_t sharing : divisors(data)) {
+    const std::int64_t ranks = sharing * tensor;
+    if (sharing == 1 || ranks > experts || experts % ranks != 0) continue;
+    if (ranks <= domain) here = ranks;
+    most = ranks;
+  }
+  if (here > 0) all.push_back(here);
+  if (most > here) all.push_back(most);
+  return all;
+}
+
 // The ways in which ranks share layers, or samples that can be cut.
 std::vector<LayoutChoice> inner_layouts(std::int64_t ranks, bool cuts) {
   if (!cuts) return {{.tensor = ranks}};
@@ -72,7 +89,8 @@ std::vector<LayoutChoice> all_layouts(const Config& given, int ranks, int domain
   const bool fixed = micro_batch_decides_results(given);
   const Chain chain = make_chain(given);
   const auto layers = static_cast<std::int64_t>(chain.size());
-  const bool cuts = !limits_of(chain).axes.empty();
+  const ModelLimits limits = limits_of(chain);
+  const bool cuts = !limits.axes.empty();
   std::vector<LayoutChoice> all;
   for (const std::int64_t tensor : divisors(ranks)) {
     for (const std::int64_t pipeline : divisors(ranks / tensor)) {
@@ -94,9 +112,13 @@ std::vector<LayoutChoice> all_layouts(const Config& given, int ranks, int domain
                 choice.micro_batch = batch;
                 choice.sequence = sequence;
                 choice.recompute = recompute;
-                for (const std::int64_t group : zero_groups(zero, data, tensor, domain)) {
-                  choice.zero_group = group;
-                  std::ranges::move(with_schedules(choice, layers), std::back_inserter(all));
+                for (const std::int64_t expert :
+                     expert_ranks(limits.experts.value, data, tensor, domain)) {
+                  choice.expert = expert;
+                  for (const std::int64_t group : zero_groups(zero, data, tensor, domain)) {
+                    choice.zero_group = group;
+                    std::ranges::move(with_schedules(choice, layers), std::back_inserter(all));
+                  }
                 }
               }
             }
@@ -139,10 +161,13 @@ bool micro_batch_decides_results(const Config& config) {
   if (config.reproducibility == Reproducibility::layout) return true;
   const Config whole = with_layout(config, {.micro_batch = config.train.micro_batch});
   const auto layers = summarize(make_chain(whole), device_type(whole),
-                                build_options(whole, /*tensor_rank=*/0, /*training=*/true));
+                                build_options(whole, /*here=*/{}, /*training=*/true));
   return std::ranges::any_of(layers, [](const LayerSummary& layer) {
-    return std::ranges::any_of(
-        layer.params, [](const ParamSpec& spec) { return spec.kind == ParamKind::statistic; });
+    // Counts of experts' tokens are those of the global batch.
+    return std::ranges::any_of(layer.params, [](const ParamSpec& spec) {
+      return spec.kind == ParamKind::statistic && spec.statistic_decay > 0 &&
+             spec.statistic_decay < 1;
+    });
   });
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every layout that a config can take on a number of ranks, by predicted step time.
 //
-// Varies parallel.data, tensor, or of samples that can be cut spatial, pipeline, schedule, chunks,
-// zero, zero_group (all, or if a data group spans domains the data ranks of one), sequence,
+// Varies parallel.data, tensor, expert, or of samples that can be cut spatial, pipeline, schedule,
+// chunks, zero, zero_group (all, or if a data group spans domains the data ranks of one), sequence,
 // train.recompute and train.micro_batch. Results stay: the global batch, the reproducibility mode,
 // and the micro-batch if results depend on it by more than rounding (batch normalization) or at all
 // (reproducibility: layout). The rules of resolve_config decide the valid layouts.
@@ -19,6 +19,7 @@ namespace trireme {
 struct LayoutChoice {
   std::int64_t data = 1, tensor = 1, pipeline = 1, chunks = 1, zero = 0, micro_batch = 1;
   std::int64_t zero_group = 0;  // 0: all
+  std::int64_t expert = 0;      // 0: as tensor
   bool sequence = false;
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
   Recompute recompute = Recompute::none;

@@ -81,7 +81,7 @@ StepParts predicted_parts(const plan::StepEstimate& step) {
   return {.passes = step.forward + step.backward + step.recompute,
           .optimizer = step.optimizer,
           .gradients = step.data_exposed,
-          .tensor = step.tensor_exposed,
+          .tensor = step.tensor_exposed + step.expert_exposed,
           .parameters = step.gather_exposed,
           .waits = step.bubble + step.pipeline_exposed};
 }

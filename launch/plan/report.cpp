@@ -132,6 +132,7 @@ std::string step_text(const LayoutPlan& plan) {
       {"backward", step.backward},
       {"recomputation", step.recompute},
       {fmt::format("{} messages", inner), step.tensor_exposed},
+      {"rows of experts", step.expert_exposed},
       {"pipeline messages", step.pipeline_exposed},
       {"pipeline bubble", step.bubble},
       {"gradient messages", step.data_exposed},
@@ -152,9 +153,13 @@ std::string step_text(const LayoutPlan& plan) {
   return text +
          fmt::format(
              "\nsent by a rank in a step: data group {:.1f} MB ({:.1f} MB to other domains), "
-             "{} group {:.1f} MB, pipeline group {:.1f} MB\n",
+             "{} group {:.1f} MB, {}pipeline group {:.1f} MB\n",
              megabytes(step.volumes.data), megabytes(step.volumes.data_out), inner,
-             megabytes(step.volumes.tensor), megabytes(step.volumes.pipeline));
+             megabytes(step.volumes.tensor),
+             step.volumes.experts > 0
+                 ? fmt::format("experts' group {:.1f} MB, ", megabytes(step.volumes.experts))
+                 : "",
+             megabytes(step.volumes.pipeline));
 }
 
 // The planner's choices for open settings, or "".
@@ -209,11 +214,13 @@ std::string heading(const LayoutPlan& plan, const PlanContext& context) {
 std::string cost_text(const LayoutPlan& plan, const PlanContext& context) {
   const std::string items = traits_of(plan.config.model).item_name;
   const RunCost cost = cost_of(plan, context);
+  const auto rows = expert_rows(plan.config);
+  const std::string assumption = rows ? " with " + rows->assumption() : "";
   std::string text = fmt::format(
-      "{:.0f} {}/s, MFU {:.1f} %, a rank reads {:.1f} MB/s of samples\n"
+      "{:.0f} {}/s{}, MFU {:.1f} %, a rank reads {:.1f} MB/s of samples\n"
       "{:.4g} {}: {:.1f} hours, {:.1f} rank-hours",
-      plan.step.items_per_second, items, 100 * plan.step.mfu, 1e-6 * plan.step.sample_bandwidth,
-      cost.items, items, cost.hours, cost.rank_hours);
+      plan.step.items_per_second, items, assumption, 100 * plan.step.mfu,
+      1e-6 * plan.step.sample_bandwidth, cost.items, items, cost.hours, cost.rank_hours);
   if (cost.price > 0) {
     text += fmt::format(", price {:.2f} at {} per rank-hour", cost.price,
                         context.hardware.price_per_hour);
@@ -256,6 +263,8 @@ std::string describe_overflow(const LayoutPlan& plan, const plan::Hardware& hard
 std::string describe_plan(const LayoutPlan& plan, const PlanContext& context) {
   std::string text = heading(plan, context) + memory_table(rows_of(plan, context.hardware)) +
                      activations_text(plan.stages.front());
+  if (const auto rows = expert_rows(plan.config); rows && plan.capacity == 0)
+    text += describe(*rows);
   text += host_text(plan, context) + start_text(plan);
   text += left_out(plan, context);
   if (plan.capacity > 0 && context.machine) return text + verdict(plan, context.hardware);
@@ -281,6 +290,8 @@ std::string describe_search(std::span<const LayoutPlan> best, const LayoutSearch
                         size_text(memory_needed(plan, context.hardware)),
                         as_flags(context.given, choice_of(plan.config)));
   }
+  if (const auto rows = best.empty() ? std::nullopt : expert_rows(best[0].config))
+    text += rows->assumption() + "\n";
   return text;
 }
 

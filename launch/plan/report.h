@@ -26,6 +26,20 @@ struct PlanContext {
 [[nodiscard]] std::string search_json(std::span<const LayoutPlan> best, const LayoutSearch& search,
                                       const PlanContext& context);
 
+// Rows that a rank with experts receives, per layer and micro-batch, and the memory for one.
+struct ExpertRows {
+  std::int64_t layers = 0;
+  int ranks = 1;
+  double imbalance = 1;  // parallel.expert_imbalance
+  std::int64_t assumed = 0;
+  int rounds = 1;  // of the assumed rows
+  ExpertMessages held{};
+  [[nodiscard]] std::string assumption() const;  // of a plan's times
+};
+// Of a resolved config; nothing without experts.
+[[nodiscard]] std::optional<ExpertRows> expert_rows(const Config& config);
+[[nodiscard]] std::string describe(const ExpertRows& rows);
+
 // "stage 0 needs 103.2 GiB of 80.0 GiB: activations overflow".
 [[nodiscard]] std::string describe_overflow(const LayoutPlan& plan, const plan::Hardware& hardware);
 

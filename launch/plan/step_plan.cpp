@@ -36,10 +36,11 @@ double stored_sample_bytes(const ModelTraits& traits, bool in_place) {
 }  // namespace
 
 const StepPlanner::Layers& StepPlanner::layers(const Config& config) {
-  const BuildOptions build = build_options(config, /*tensor_rank=*/0, /*training=*/true);
-  const Key key{config.parallel.tensor,   config.parallel.spatial, config.parallel.spatial_slabs,
-                config.parallel.sequence, config.train.recompute,  config.train.micro_batch,
-                build.split_backward};
+  const BuildOptions build = build_options(config, /*here=*/{}, /*training=*/true);
+  const Key key{config.parallel.tensor,   config.parallel.expert_data_ranks(),
+                config.parallel.spatial,  config.parallel.spatial_slabs,
+                config.parallel.sequence, config.train.recompute,
+                config.train.micro_batch, build.split_backward};
   const auto [found, fresh] = known_.try_emplace(key);
   if (fresh) {
     found->second.declared = summarize(make_chain(config), device_type(config), build);
@@ -57,7 +58,7 @@ plan::StepInput StepPlanner::input(const Config& config) {
   plan::StepInput input{
       .layers = known.declared,
       .work = known.counted.layers,
-      .build = build_options(config, /*tensor_rank=*/0, /*training=*/true),
+      .build = build_options(config, /*here=*/{}, /*training=*/true),
       .mesh = mesh_shape(config.parallel),
       .schedule = pipeline_shape(config, /*training=*/true),
       .global_micro_batches = batch_slices(config).micro_batches(),
@@ -92,15 +93,16 @@ plan::StepInput StepPlanner::input(const Config& config) {
 
 namespace {
 
-// One pipeline of one stage, one micro-batch: what a layer asks for depends on neither.
+// One pipeline of one stage, one micro-batch: what a layer asks for depends on neither. Data ranks
+// that share experts remain.
 Config without_groups(Config config) {
-  config.parallel.data = 1;
+  config.parallel.data = config.parallel.expert_data_ranks();
   config.parallel.pipeline = 1;
   config.parallel.chunks = 1;
   config.parallel.stage_layers.clear();
   config.parallel.schedule = ScheduleKind::one_f_one_b;
   config.parallel.zero = config.parallel.zero_group = 0;
-  config.train.global_batch = config.train.micro_batch;
+  config.train.global_batch = config.train.micro_batch * config.parallel.data;
   config.train.batch_ramp.clear();
   config.train.context_ramp.clear();
   config.device.graphs = GraphMode::off;
@@ -110,6 +112,7 @@ Config without_groups(Config config) {
 plan::Rate rate_of(std::string_view name) {
   if (name.starts_with("attention")) return plan::Rate::attention;
   if (name.starts_with("convolution")) return plan::Rate::convolution;
+  if (name.starts_with("router_")) return plan::Rate::matmul_fp32;
   return name == "linear_fp8" ? plan::Rate::matmul_fp8 : plan::Rate::matmul;
 }
 

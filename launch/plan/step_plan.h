@@ -39,10 +39,10 @@ class StepPlanner {
   [[nodiscard]] plan::StepInput input(const Config& config);
 
  private:
-  // The settings that change declarations in a search: tensor ranks, sequence, recompute,
-  // micro-batch, split backward.
-  using Key = std::tuple<std::int64_t, std::vector<std::int64_t>, std::vector<std::int64_t>, bool,
-                         Recompute, std::int64_t, bool>;
+  // The settings that change declarations in a search: tensor ranks, data ranks that share experts,
+  // sequence, recompute, micro-batch, split backward.
+  using Key = std::tuple<std::int64_t, std::int64_t, std::vector<std::int64_t>,
+                         std::vector<std::int64_t>, bool, Recompute, std::int64_t, bool>;
   struct Layers {
     std::vector<LayerSummary> declared{};
     CountedWork counted{};  // on GPUs

@@ -103,8 +103,8 @@ Config replay_config(const RankProcess& process, const ReplayRequest& request,
       "run.deadline_minutes=0"};
   if (std::ranges::any_of(request.overrides, is_of_layout) ||
       was.data * was.tensor * was.pipeline != ranks) {
-    for (const char* const key : {"data=auto", "tensor=1", "pipeline=1", "zero=0", "sequence=false",
-                                  "schedule=1f1b", "chunks=1", "stage_layers=[]"})
+    for (const char* const key : {"data=auto", "tensor=1", "expert=auto", "pipeline=1", "zero=0",
+                                  "sequence=false", "schedule=1f1b", "chunks=1", "stage_layers=[]"})
       set.push_back(std::string("parallel.") + key);
   }
   set.insert(set.end(), request.overrides.begin(), request.overrides.end());

@@ -98,6 +98,7 @@ MetricsLine::Kind MetricsLine::parse(std::string_view text) {
   timestamp_.clear();
   texts_.clear();
   sources_.clear();
+  loads_.clear();
   Scanner scanner(*this);
   return kind_ = scanner.scan(text) ? kind_of(text, scanner.is_document()) : Kind::broken;
 }
@@ -107,7 +108,10 @@ MetricsLine::Kind MetricsLine::kind_of(std::string_view text, bool document) {
   const double step = number("step");
   if (!(step >= 0 && step < largest_step)) return Kind::broken;
   step_ = static_cast<std::int64_t>(step);
-  if (find("loss") != nullptr) return Kind::step;
+  if (find("loss") != nullptr) {
+    if (document) read_loads(text);
+    return Kind::step;
+  }
   if (find("validation_loss") != nullptr) {
     if (document) read_sources(text);
     return Kind::evaluation;
@@ -122,6 +126,23 @@ void MetricsLine::read_sources(std::string_view text) {
   for (const auto& [name, source] : found->items()) {
     if (source.is_object() && source.contains("loss") && source["loss"].is_number())
       sources_.emplace_back(name, source["loss"].get<double>());
+  }
+}
+
+void MetricsLine::read_loads(std::string_view text) {
+  const LineJson line = json_or_discarded(text);
+  const auto found = line.find("experts");
+  if (found == line.end() || !found->is_object()) return;
+  for (const auto& [name, layer] : found->items()) {
+    const auto number_in = [&layer](const char* key) {
+      const auto value = layer.is_object() ? layer.find(key) : layer.end();
+      return value != layer.end() && value->is_number() ? value->get<double>() : 0.0;
+    };
+    loads_.push_back({.layer = name,
+                      .max_over_mean = number_in("max_over_mean"),
+                      .dead = static_cast<std::int64_t>(number_in("dead")),
+                      .entropy = number_in("entropy"),
+                      .tokens = number_in("tokens")});
   }
 }
 

@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/telemetry/expert_load.h"
+
 namespace trireme::runs {
 
 class MetricsLine {
@@ -53,11 +55,14 @@ class MetricsLine {
   // In an evaluation: the loss per source, by name.
   using SourceLosses = std::vector<std::pair<std::string, double>>;
   [[nodiscard]] const SourceLosses& sources() const { return sources_; }
+  // In a step: the load of experts by layer, if it was read.
+  [[nodiscard]] const std::vector<ExpertLoad>& loads() const { return loads_; }
 
  private:
   class Scanner;
   [[nodiscard]] Kind kind_of(std::string_view text, bool document);
   void read_sources(std::string_view text);
+  void read_loads(std::string_view text);
   [[nodiscard]] Kind read_event(std::string_view text);
 
   Kind kind_ = Kind::broken;
@@ -67,6 +72,7 @@ class MetricsLine {
   std::size_t count_ = 0;
   std::vector<std::pair<std::string, std::string>> texts_{};
   SourceLosses sources_{};
+  std::vector<ExpertLoad> loads_{};
 };
 
 }  // namespace trireme::runs

@@ -13,6 +13,10 @@ constexpr double some_core = 0.1;
 bool always(Facts) {
   return true;
 }
+bool own_threads(Facts run) {
+  return !share_cores(run) && run.other_programs >= 0 && run.other_programs < some_core;
+}
+
 constexpr std::array table = {
     Advice{
         Trouble::exposed_comm, [](Facts run) { return run.data > 1; },
@@ -51,6 +55,10 @@ constexpr std::array table = {
     Advice{Trouble::straggler, [](Facts run) { return run.ranks > 1; },
            "look at the clock, heat and other programs of that rank's host: trireme doctor "
            "compares ranks"},
+    Advice{
+        Trouble::unbalanced_experts, [](Facts run) { return run.ranks > 1; },
+        "raise model.balance_loss, model.sequence_balance_loss or model.balance_rate (changes "
+        "the training), or lower parallel.expert: a rank with more experts has a more even load"},
     Advice{Trouble::uneven_batch, [](Facts run) { return run.uneven_batch; },
            "use a number of data ranks, or a train.global_batch (changes the training), that gives "
            "each rank equally many micro-batches: trireme plan shows them"},
@@ -62,10 +70,7 @@ constexpr std::array table = {
     Advice{Trouble::no_core, [](Facts run) { return !share_cores(run) && run.other_programs < 0; },
            "other programs may run on these cores: stop them, or ask for cores of your own"},
     Advice{
-        Trouble::no_core,
-        [](Facts run) {
-          return !share_cores(run) && run.other_programs >= 0 && run.other_programs < some_core;
-        },
+        Trouble::no_core, own_threads,
         "no other program used these cores, so the run's own threads did: lower data.workers, or "
         "start fewer ranks on a host"},
     Advice{Trouble::no_core_of_rank, [](Facts run) { return run.ranks > 1; },

@@ -60,6 +60,7 @@ enum class Trouble : std::uint8_t {
   small_cache,        // data_wait while most chunks are decoded again
   data_wait_of_rank,  // of one rank only
   straggler,
+  unbalanced_experts,
   uneven_batch,     // data ranks hold different numbers of micro-batches
   no_core,          // of all ranks
   no_core_of_rank,  // of one rank only

@@ -73,6 +73,10 @@ std::string format_step_line(const StepMetrics& last, const StepTotals& window,
   text += fmt::format("  lr {:.2e}  norm {:.3f}", last.learning_rate, last.grad_norm);
   if (last.loss_scale)
     text += fmt::format("  scale {:g}  skipped {}", *last.loss_scale, last.skipped_steps);
+  if (!last.expert_loads.empty()) {
+    const ExpertLoad& worst = worst_of(last.expert_loads);
+    text += fmt::format("  experts {:.2f}x mean, {} dead", worst.max_over_mean, worst.dead);
+  }
   text += fmt::format("  {}  {:.1f} ms", throughput(window, options.items),
                       mean(window[TimePart::step], window.steps));
   for (const TimeRow& row : times_in_order(time_use::waiting)) {

@@ -26,6 +26,12 @@ Value optional_of(const S& metrics) {
   return metrics.*member;
 }
 
+template <auto member>
+Value traffic(const S& metrics) {
+  if (!metrics.expert_traffic) return {};
+  return static_cast<double>((*metrics.expert_traffic).*member);
+}
+
 // `count` per second of the step; 0 if it took no time.
 double rate(const S& metrics, double count) {
   const double milliseconds = metrics.times[TimePart::step];
@@ -91,6 +97,38 @@ constexpr std::array before_times{
                }},
 };
 
+constexpr std::array of_experts{
+    StepMetric{{"expert_max_over_mean", "1", gauge, exact,
+                "tokens of the fullest expert by the mean, of the layer where that is highest"},
+               [](const S& m) {
+                 return m.expert_loads.empty() ? Value()
+                                               : Value(worst_of(m.expert_loads).max_over_mean);
+               }},
+    StepMetric{{"dead_experts", "experts", gauge, whole,
+                "experts without a token in the step, in all layers"},
+               [](const S& m) {
+                 double dead = 0;
+                 for (const ExpertLoad& load : m.expert_loads)
+                   dead += static_cast<double>(load.dead);
+                 return m.expert_loads.empty() ? Value() : Value(dead);
+               }},
+    StepMetric{{"expert_passes", "passes", gauge, whole,
+                "passes of micro-batches through layers whose experts several ranks share out"},
+               traffic<&ExpertTraffic::passes>},
+    StepMetric{{"expert_passes_in_rounds", "passes", gauge, whole,
+                "of these, with more rows for a rank than parallel.expert_buffer has memory for"},
+               traffic<&ExpertTraffic::in_rounds>},
+    StepMetric{{"expert_rows_off_rank", "1", gauge, exact,
+                "share of the experts' rows that leave their rank"},
+               traffic<&ExpertTraffic::off_rank>},
+    StepMetric{{"expert_rows_off_node", "1", gauge, exact,
+                "share of the experts' rows that leave their host"},
+               traffic<&ExpertTraffic::off_node>},
+    StepMetric{{"expert_rank_load", "1", gauge, exact,
+                "rows of the rank with most by the mean over ranks, mean over the passes"},
+               traffic<&ExpertTraffic::rank_load>},
+};
+
 constexpr StepMetric joules{
     {"joules", "J", gauge, thousandths,
      "energy of the processors, or of the GPUs, since the previous step, if all of it is counted"},
@@ -154,6 +192,7 @@ std::span<const RunMetric> run_metrics() {
 std::span<const StepMetric> step_metrics() {
   static const std::vector<StepMetric> all = [] {
     std::vector<StepMetric> rows(before_times.begin(), before_times.end());
+    rows.insert(rows.end(), of_experts.begin(), of_experts.end());
     for (const TimeRow& row : times_in_order(time_use::metric))
       rows.push_back({{row.key, "ms", gauge, thousandths, row.meaning}, nullptr, row.part});
     rows.push_back(joules);

@@ -74,6 +74,11 @@ std::string format_json(const StepMetrics& metrics, ItemKind kind) {
   for (const StepMetric& metric : step_metrics())
     if (const auto value = metric.value(metrics))
       json[name_for(metric.name, kind)] = rounded(*value, metric.digits);
+  for (const ExpertLoad& load : metrics.expert_loads)
+    json["experts"][load.layer] = {{"max_over_mean", load.max_over_mean},
+                                   {"dead", load.dead},
+                                   {"entropy", load.entropy},
+                                   {"tokens", static_cast<std::int64_t>(load.tokens)}};
   return line_of(std::move(json), metrics.time);
 }
 

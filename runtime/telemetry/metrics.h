@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/telemetry/expert_load.h"
 #include "runtime/telemetry/lines/line_file.h"
 #include "runtime/telemetry/quality.h"
 #include "runtime/telemetry/snapshots.h"
@@ -31,6 +32,13 @@ struct SlowRead {
   // The file with its longest reads since its last report, as a number for its path; 0: none.
   std::uint64_t file = 0;
   double seconds = 0, bytes = 0;  // of these reads, over all threads
+};
+
+// Of experts that several ranks share out, over all passes of micro-batches through their layers.
+struct ExpertTraffic {
+  std::int64_t passes = 0, in_rounds = 0;  // all, and those of several rounds
+  double off_rank = 0, off_node = 0;       // shares of the rows that leave their rank, their host
+  double rank_load = 1;  // rows of each pass's fullest rank by those of the mean rank
 };
 
 // One optimizer step.
@@ -53,10 +61,12 @@ struct StepMetrics {
   std::optional<std::int64_t> spikes{};      // up to and with this one, if there is a spike rule
   // Of the weights digested after this step (telemetry.weight_digests).
   std::optional<std::uint64_t> weight_digest{};
-  std::optional<double> joules{};       // since the previous report, if all of it is counted
-  std::optional<SlowRead> slow_read{};  // if a rank waited for data
-  double epoch = 0;                     // passes over the data, up to and with this step
-  std::int64_t items_seen = 0;          // tokens or images, up to and with this step
+  std::optional<double> joules{};          // since the previous report, if all of it is counted
+  std::optional<SlowRead> slow_read{};     // if a rank waited for data
+  std::vector<ExpertLoad> expert_loads{};  // by layer, in steps that read them
+  std::optional<ExpertTraffic> expert_traffic{};
+  double epoch = 0;                              // passes over the data, up to and with this step
+  std::int64_t items_seen = 0;                   // tokens or images, up to and with this step
   std::chrono::system_clock::time_point time{};  // when it was reported
 };
 

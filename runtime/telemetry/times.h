@@ -42,6 +42,8 @@ enum class TimePart : std::uint8_t {
   reduce_comm,
   tensor_comm,
   gather_comm,
+  expert_comm,
+  expert_wait,
   before_reduce,
   other_core_wait,
   between_core_wait,
@@ -131,6 +133,11 @@ inline constexpr TimeRow rows[] = {
      "messages of tensor groups"},
     {gather_comm, within | of_comm, "gather_comm_ms", "waits for parameters",
      "gathered parameters"},
+    {expert_comm, within | of_comm, "expert_comm_ms",
+     "waits for rows on their way to experts and back", "rows of experts"},
+    {expert_wait, within, "expert_wait_ms",
+     "of the waits for rows of experts: by the counts of rows and the time of a rank's matmuls, "
+     "for ranks whose experts had more"},
     // For single ranks.
     {between, of_rank, "between_ms", "between_steps_ms, with a core"},
     {comm_wait, of_rank, "comm_wait_ms", "stopped for collectives"},

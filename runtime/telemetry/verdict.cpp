@@ -108,11 +108,26 @@ Loss loss_of(const TimeRow& row, const RunSummary& summary, double seconds) {
   return loss;
 }
 
+// Waits for ranks whose experts had more rows, which other parts contain.
+double unbalanced_seconds(const RunSummary& summary, const Times& seconds) {
+  return std::min(1e-3 * summary.totals[TimePart::expert_wait],
+                  seconds[TimePart::straggler] + seconds[TimePart::exposed_comm]);
+}
+
 std::vector<Loss> losses_of(const RunSummary& summary, const RunFacts& facts) {
-  const Times seconds = seconds_of(summary);
+  Times seconds = seconds_of(summary);
   std::vector<Loss> losses;
+  const double unbalanced = unbalanced_seconds(summary, seconds);
+  losses.push_back({Trouble::unbalanced_experts, "unbalanced experts", unbalanced});
+  const double of_stragglers = std::min(unbalanced, seconds[TimePart::straggler]);
+  // Then the load, not the rank, is what is slow.
+  const bool explained = unbalanced > 0 && 2 * of_stragglers >= seconds[TimePart::straggler];
+  seconds[TimePart::straggler] -= of_stragglers;
+  seconds[TimePart::exposed_comm] -= unbalanced - of_stragglers;
   for (const TimeRow& row : told_times(time_use::of_run)) {
-    if (row.part == TimePart::straggler)
+    if (row.part == TimePart::straggler && explained)
+      continue;
+    else if (row.part == TimePart::straggler)
       losses.push_back(straggler(summary, facts, seconds[row.part]));
     else if (row.part == TimePart::core_wait)
       losses.push_back(no_core(summary, facts, seconds));
@@ -155,6 +170,21 @@ std::string time_line(const RunSummary& summary, const RunFacts& facts) {
                         seconds[row.part], percent(seconds[row.part], summary.wall_seconds), more);
   }
   return text;
+}
+
+std::string expert_line(const RunSummary& summary) {
+  constexpr double worth_telling = 0.5, doubtful = 5;  // percent
+  const Times seconds = seconds_of(summary);
+  const double unbalanced = unbalanced_seconds(summary, seconds);
+  const double share = percent(unbalanced, summary.wall_seconds);
+  if (share < worth_telling) return {};
+  return fmt::format(
+      "\nexperts unbalanced: about {:.1f} s ({:.1f} %) of these waits are for ranks whose experts "
+      "had more rows, by the counts of rows and the time of the matmuls{}",
+      unbalanced, share,
+      percent(seconds[TimePart::core_wait], summary.wall_seconds) > doubtful
+          ? "; not certain, because ranks also waited for cores"
+          : "");
 }
 
 // The spread of the ranks' own work.
@@ -277,7 +307,7 @@ std::string verdict_text(const RunSummary& summary, const RunFacts& facts) {
     text += fmt::format("\ngradient reduction: {:.1f} s, {:.1f} % hidden, {:.1f} % exposed",
                         1e-3 * reduced, 100 - exposed, exposed);
   }
-  text += spread_line(summary) + late_line(summary);
+  text += expert_line(summary) + spread_line(summary) + late_line(summary);
   text += "\n" + verdict(summary, facts);
   if (summary.divergence.since > 0) return text;
   const std::string trials = try_line(summary, facts);

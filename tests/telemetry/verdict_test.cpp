@@ -52,6 +52,7 @@ const std::vector<Fit>& fits() {
        {.ranks = 2, .data = 2, .zero = 3},
        {.ranks = 2, .data = 2, .zero = 2}},
       {"use fewer ranks", Trouble::exposed_comm, {.ranks = 2}, {.ranks = 1}},
+      {"raise model.balance_loss", Trouble::unbalanced_experts, {.ranks = 2}, {.ranks = 1}},
       {"raise train.global_batch (changes the training) or",
        Trouble::bubble,
        {.ranks = 2, .pipeline = 2},
@@ -338,6 +339,34 @@ TEST(Verdict, MeasuredWaitsPrecedeSlightlyLongerCoreWaits) {
   summary.slow.data = {.rank = 0, .seconds = 0.033, .own_seconds = 0.033};
 
   EXPECT_THAT(verdict_text(summary, two_ranks), HasSubstr("steps: it waits for its data"));
+}
+
+TEST(Verdict, UnbalancedExpertsAreNamedNotTheRankThatHoldsThem) {
+  RunSummary summary =
+      summary_of({{T::step, 100}, {T::exposed_comm, 10}, {T::straggler, 20}, {T::expert_wait, 25}});
+  summary.slow.compute = {.rank = 1, .seconds = summary.wall_seconds / 2};
+  const RunFacts facts{.ranks = 2, .data = 2};
+
+  const std::string text = verdict_text(summary, facts);
+
+  EXPECT_THAT(text, AllOf(HasSubstr("experts unbalanced: about"), HasSubstr("(25.0 %)"),
+                          HasSubstr("verdict: without its unbalanced experts (25.0 %)"),
+                          HasSubstr("model.balance_loss"), Not(HasSubstr("not certain"))));
+}
+
+TEST(Verdict, UnbalancedExpertsNextToWaitsForCoresAreDoubtful) {
+  const RunSummary summary =
+      summary_of({{T::step, 100}, {T::exposed_comm, 30}, {T::core_wait, 20}, {T::expert_wait, 10}});
+
+  EXPECT_THAT(verdict_text(summary, {.ranks = 2, .data = 2}),
+              AllOf(HasSubstr("experts unbalanced"), HasSubstr("not certain")));
+}
+
+TEST(Verdict, WaitsForExpertsAreNoMoreThanAllWaits) {
+  const RunSummary summary =
+      summary_of({{T::step, 100}, {T::exposed_comm, 6}, {T::straggler, 2}, {T::expert_wait, 30}});
+
+  EXPECT_THAT(verdict_text(summary, {.ranks = 2, .data = 2}), HasSubstr("(8.0 %)"));
 }
 
 TEST(Trials, RarerWorkGainsItsTime) {

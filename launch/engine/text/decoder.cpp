@@ -35,6 +35,7 @@ class Pass final : public StageWork {
     Context context =
         model_.context(*session_.streams.compute, batch_, /*training=*/false, chunk, micro_batch);
     context.tensor = &session_.tensor;
+    context.experts = session_.experts;
     context.decode = &decode_;
     return context;
   }
@@ -79,7 +80,7 @@ Decoder::Decoder(Session& session)
   pair(spans_, spans_host_, 2 * std::int64_t{texts_});
   if (!session.dry) session.model->forget(stream_);
   if (!session.model->has_head()) return;
-  const TensorSplit& split = session.model->params().layout().split();
+  const TensorSplit& split = session.model->params().layout().splits().tensor;
   pair(rows_, rows_host_, texts_ * session.model->head().logits.shape.back() * split.blocks);
 }
 
@@ -121,7 +122,7 @@ void Decoder::read(std::span<const Piece> pieces, bool wanted) {
 
 // Each tensor rank has some blocks of the classes.
 void Decoder::fetch_logits(const Model& model, const Context& context) {
-  const TensorSplit& split = model.params().layout().split();
+  const TensorSplit& split = model.params().layout().splits().tensor;
   const Tensor from = context(model.head().logits);  // (local blocks, texts, classes)
   const std::int64_t local = from.count();
   const Tensor all = rows_.view(DType::f32, Shape{local / split.local() * split.blocks});
@@ -139,7 +140,7 @@ std::span<const float> Decoder::logits(int text) {
   if (!session_.model->has_head()) return {};
   const std::int64_t columns = session_.model->head().logits.shape.back();
   const auto* const rows = reinterpret_cast<const float*>(rows_host_.data());
-  const std::int64_t blocks = session_.model->params().layout().split().blocks;
+  const std::int64_t blocks = session_.model->params().layout().splits().tensor.blocks;
   logits_.clear();
   for (std::int64_t block = 0; block < blocks; ++block) {
     const float* const row = rows + (block * texts_ + text) * columns;

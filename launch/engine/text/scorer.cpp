@@ -63,6 +63,7 @@ class Scoring final : public StageWork {
     Context context =
         session_.model->context(stream_, batch_, /*training=*/false, chunk, micro_batch);
     context.tensor = &session_.tensor;
+    context.experts = session_.experts;
     return context;
   }
 

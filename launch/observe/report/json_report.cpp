@@ -71,6 +71,9 @@ ordered_json describe(const RunData& run) {
       if (const auto value = last.quality.*quality.value)
         validation[std::string(quality.key)] = *value;
   }
+  for (const ExpertLoad& load : all.loads)
+    text["experts"][load.layer] = {
+        {"max_over_mean", load.max_over_mean}, {"dead", load.dead}, {"entropy", load.entropy}};
   ordered_json settings = ordered_json::object();
   for (const auto& [key, value] : run.settings)
     settings[key] = value;

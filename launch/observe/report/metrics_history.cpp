@@ -178,6 +178,7 @@ class MetricsReading {
     }
     if (!finite) all.non_finite.add(step_);
     all.divergence.add(step_, *line_.find("loss"));
+    take_loads();
     sum_up();
   }
 
@@ -221,6 +222,16 @@ class MetricsReading {
     all.last_loss = loss;
     const double* const rate = line_.find("lr");
     if (rate != nullptr) all.last_lr = *rate;
+  }
+
+  void take_loads() {
+    if (line_.loads().empty()) return;
+    history_.loads = line_.loads();
+    history_.loads_step = step_;
+    const double highest = worst_of(history_.loads).max_over_mean;
+    if (highest <= history_.highest_load) return;
+    history_.highest_load = highest;
+    history_.highest_load_step = step_;
   }
 
   void take_evaluation() {

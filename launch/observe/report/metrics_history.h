@@ -67,6 +67,9 @@ struct MetricsHistory {
   std::vector<Evaluation> evaluations{};  // thinned out if there are very many
   std::int64_t evaluation_count = 0;
   double evaluation_seconds = 0;
+  std::vector<ExpertLoad> loads{};  // of experts, at their last read
+  std::int64_t loads_step = 0, highest_load_step = 0;
+  double highest_load = 0;  // ExpertLoad::max_over_mean of any layer in any step
   Few<Event> skipped{}, failed_saves{}, warnings{};
   Few<Pause> pauses{};
 

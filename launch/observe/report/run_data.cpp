@@ -90,6 +90,8 @@ void read_settings(RunData& run) {
     run.facts = run_facts(config, crowd_of(run));
     run.facts.hosts = static_cast<int>(std::set(run.hosts.begin(), run.hosts.end()).size());
     run.settings = values_by_key(config);
+    if (const std::string routing = routing_text(config); !routing.empty())
+      run.remarks.push_back(routing + " (model.router_balanced): its losses say little");
     tolerate(run, [&] {
       // A run's own config is resolved; a file put there by hand may not be.
       const ParallelConfig& parallel = config.parallel;

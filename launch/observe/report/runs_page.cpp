@@ -123,6 +123,8 @@ std::string run_section(const RunData& run, std::size_t index, const std::string
   return failures_html({&run, 1}) + headline(run) + verdict_html(verdict, details) + time_bar(run) +
          facts_list(run) + remarks_list(run) + choice +
          fmt::format("<div id=\"run-{}\"></div>\n", index) + events_table(run.metrics) +
+         loads_table(run.metrics)
+             .folded_html(fmt::format("Load of experts at step {}", run.metrics.loads_step)) +
          starts_table(run.ranks, inner_axis(run.facts.cuts_samples)) + checkpoints_table(run) +
          folded_text("Configuration (config.yaml)", run.config) +
          folded_text("Environment (environment.json)", run.environment);

@@ -222,6 +222,17 @@ std::string goodput_text(const MetricsHistory& all, const Figures& figures) {
   return text;
 }
 
+std::string experts_text(const MetricsHistory& all) {
+  if (all.loads.empty()) return {};
+  const ExpertLoad& worst = worst_of(all.loads);
+  return fmt::format(
+      "at step {} the fullest of {} has {:.2f} times the mean load, {} of that layer have no "
+      "token; "
+      "highest {:.2f} at step {}",
+      all.loads_step, worst.layer, worst.max_over_mean, worst.dead, all.highest_load,
+      all.highest_load_step);
+}
+
 std::string checkpoints_text(const RunData& run) {
   std::string text;
   if (!run.checkpoints.empty()) {
@@ -279,6 +290,7 @@ std::vector<Fact> facts_of(const RunData& run) {
                           {"loss", loss_text(all)},
                           {"validation", validation_text(all)},
                           {"throughput", rate_text(run, figures)}};
+  facts.push_back({"experts", experts_text(all)});
   facts.push_back({"compute", compute_text(run, figures)});
   facts.push_back({"memory", memory_text(run.figures, times_of(run).peak_memory_bytes)});
   if (all.steps > 0) {
@@ -311,11 +323,22 @@ std::string verdict_of(const RunData& run) {
   return run.metrics.steps > 0 ? verdict(summary_of(run), run.facts) : std::string();
 }
 
+Table loads_table(const MetricsHistory& all) {
+  Table table({{"layer", Column::Kind::name}, {"max / mean"}, {"dead"}, {"entropy"}});
+  for (const ExpertLoad& load : all.loads)
+    table.add({load.layer, fmt::format("{:.2f}", load.max_over_mean), fmt::format("{}", load.dead),
+               fmt::format("{:.3f}", load.entropy)});
+  return table;
+}
+
 std::string text_report(const RunData& run) {
   std::string text = fmt::format("{:<12} {}\n", "run", run.directory);
   for (const Fact& fact : facts_of(run))
     text += fmt::format("{:<12} {}\n", fact.name, fact.text);
   if (const std::string found = verdict_of(run); !found.empty()) text += found + "\n";
+  if (!run.metrics.loads.empty())
+    text += fmt::format("load of experts at step {}:\n{}", run.metrics.loads_step,
+                        loads_table(run.metrics).text());
   for (const std::string& remark : run.remarks)
     text += fmt::format("note: {}\n", remark);
   return text;

@@ -11,6 +11,9 @@
 
 namespace trireme::report {
 
+// The load of experts by layer at its last read; without rows for a model without them.
+[[nodiscard]] Table loads_table(const MetricsHistory& all);
+
 // A run's figures; NaN if unknown.
 struct Figures {
   double items_per_second = 0;         // by the steps' own time

@@ -29,7 +29,19 @@ constexpr double notable_rise = 0.1, rise_errors = 6;
 constexpr double least_stall_ms = 1000, notable_stall = 0.05, least_write_seconds = 5;
 constexpr std::size_t compared_saves = 3, kept_rates = 20;
 
+constexpr int loads_in_a_row = 3;
+constexpr double notable_rounds = 0.05;
+
 constexpr std::size_t most_samples = 256;
+
+// Beyond half way from an even load to one where all tokens visit the same experts, or most experts
+// visited by none of at least as many tokens.
+bool has_collapsed(const ExpertLoad& load, std::int64_t tokens) {
+  const auto experts = static_cast<double>(load.experts);
+  if (load.tokens < experts) return false;
+  const double most = experts * static_cast<double>(tokens) / load.tokens;  // experts by slots
+  return 2 * load.dead > load.experts || (most > 1 && 2 * load.max_over_mean > 1 + most);
+}
 
 double minutes_between(std::chrono::system_clock::time_point from,
                        std::chrono::system_clock::time_point to) {
@@ -52,6 +64,8 @@ void RunWarnings::step(const StepMetrics& metrics) {
   watch_data(metrics);
   watch_norm(metrics);
   watch_loss(metrics);
+  watch_experts(metrics);
+  watch_rounds(metrics);
 }
 
 void RunWarnings::watch_data(const StepMetrics& metrics) {
@@ -163,6 +177,40 @@ void RunWarnings::end_block(const StepMetrics& metrics) {
        fmt::format("the loss rises: a mean of {:.4f} over the last {} steps, {:.4f} over those "
                    "with the lowest{}",
                    mean, block_steps, *lowest_mean_, samples_text(metrics.step)));
+}
+
+// Each layer is named once, and again after it had recovered.
+void RunWarnings::watch_experts(const StepMetrics& metrics) {
+  for (const ExpertLoad& load : metrics.expert_loads) {
+    Balance& balance = balances_[load.layer];
+    const bool bad = has_collapsed(load, metrics.items);
+    balance.collapsed = bad ? balance.collapsed + 1 : 0;
+    balance.even = bad ? 0 : balance.even + 1;
+    if (balance.even >= loads_in_a_row) balance.warned = false;
+    if (balance.collapsed < loads_in_a_row || std::exchange(balance.warned, true)) continue;
+    warn(unbalanced_experts, metrics.step, metrics.time,
+         fmt::format("the load of {} has collapsed: its fullest expert has {:.2f} times the mean, "
+                     "and {} of {} experts have no token, after {} such reads in a row; raise "
+                     "model.balance_loss, model.sequence_balance_loss or model.balance_rate",
+                     load.layer, load.max_over_mean, load.dead, load.experts, loads_in_a_row));
+  }
+}
+
+void RunWarnings::watch_rounds(const StepMetrics& metrics) {
+  if (!metrics.expert_traffic) return;
+  passes_ += metrics.expert_traffic->passes;
+  in_rounds_ += metrics.expert_traffic->in_rounds;
+  if (++round_steps_ < judged_steps) return;
+  const double share = static_cast<double>(in_rounds_) / static_cast<double>(passes_);
+  if (share > notable_rounds && may_warn(expert_rounds, metrics.time)) {
+    warn(
+        expert_rounds, metrics.step, metrics.time,
+        fmt::format("parallel.expert_buffer too small in {:.0f} % of the passes of steps {} to {}: "
+                    "their rows were sent and computed in rounds, which takes longer; raise it, or "
+                    "even the load (model.balance_loss, model.balance_rate)",
+                    100 * share, metrics.step - round_steps_ + 1, metrics.step));
+  }
+  round_steps_ = passes_ = in_rounds_ = 0;
 }
 
 void RunWarnings::saved(const SavedCheckpoint& saved) {

@@ -46,16 +46,21 @@ class RunWarnings final : public MetricsSink {
     slow_checkpoint,
     gradient_norm,
     loss_rising,
-    zero_gradient
+    zero_gradient,
+    unbalanced_experts,
+    expert_rounds
   };
-  static constexpr std::array<std::string_view, 5> kinds{
-      "slow_data", "slow_checkpoint", "gradient_norm", "loss_rising", "zero_gradient"};
+  static constexpr std::array<std::string_view, 7> kinds{
+      "slow_data",     "slow_checkpoint",    "gradient_norm", "loss_rising",
+      "zero_gradient", "unbalanced_experts", "expert_rounds"};
 
   void watch_data(const StepMetrics& metrics);
   [[nodiscard]] std::string slowest_reads() const;
   void watch_norm(const StepMetrics& metrics);
   void watch_loss(const StepMetrics& metrics);
   void end_block(const StepMetrics& metrics);
+  void watch_experts(const StepMetrics& metrics);
+  void watch_rounds(const StepMetrics& metrics);
   [[nodiscard]] bool may_warn(Kind kind, Time now);
   void warn(Kind kind, std::int64_t step, Time now, std::string text);
   [[nodiscard]] std::string samples_text(std::int64_t step) const;
@@ -87,6 +92,13 @@ class RunWarnings final : public MetricsSink {
   std::optional<double> lowest_mean_{}, last_mean_{};
   double lowest_error_ = 0;  // standard error of that mean
   int rises_ = 0;            // consecutive blocks with a higher mean than the previous one
+  // Of a layer: reads in a row with and without a collapsed load.
+  struct Balance {
+    int collapsed = 0, even = 0;
+    bool warned = false;
+  };
+  std::map<std::string, Balance> balances_;
+  std::int64_t round_steps_ = 0, passes_ = 0, in_rounds_ = 0;  // since the last check
   // For checkpoints.
   std::vector<double> rates_;        // MB/s, of the latest ones
   std::optional<Time> last_save_{};  // or the first step

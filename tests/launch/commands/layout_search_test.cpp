@@ -112,6 +112,30 @@ TEST(LayoutSearch, TriesZeroInTheDomainsThatADataGroupSpans) {
 }
 
 // GPipe takes as long as 1F1B and keeps more micro-batches.
+// 12 experts on 8 ranks, 2 of them in a domain; the choice of micro-batches stays open.
+TEST(LayoutSearch, DividesExpertsOverTensorRanksTheDomainOrAllThatDivideThem) {
+  plan::Hardware two_nodes = machine();
+  two_nodes.links.domain = 2;
+  const std::string text = R"(
+precision: fp32
+model: {family: llama, layers: 2, hidden: 32, heads: 4, context: 24, vocabulary: 256, experts: 12}
+data: {path: none}
+train: {global_batch: 16, micro_batch: 2}
+)";
+  LayoutSearch search(config(text), 8, two_nodes);
+  const auto found = choices(search.fastest(all));
+
+  for (const std::int64_t expert : {0, 2, 4})
+    EXPECT_TRUE(any_with(found, &LayoutChoice::expert, expert)) << expert;
+  EXPECT_TRUE(any_with(found, &LayoutChoice::micro_batch, 1));
+  for (const LayoutChoice& choice : found) {
+    EXPECT_TRUE(choice.expert == 0 || (12 % choice.expert == 0 && choice.expert > choice.tensor &&
+                                       choice.expert % choice.tensor == 0 &&
+                                       choice.data % (choice.expert / choice.tensor) == 0));
+  }
+  EXPECT_LT(search.tried(), 3 * LayoutSearch(config(gpt_text), 8, two_nodes).tried());
+}
+
 TEST(LayoutSearch, OnEqualTimesTheSmallerComesFirst) {
   const auto plans = LayoutSearch(config(gpt_text), 2, machine()).fastest(all);
   int pairs = 0;

@@ -87,5 +87,58 @@ TEST(CountedPlan, HeadsOf64TakeTheirOwnRateOfAttention) {
                    planned("qwen2_5_7b.yaml", 1, qwen(seven_billion, "bf16", 4), same));
 }
 
+// 8 GPUs of a node, with a sparse model of a tiny one's depth and Qwen3-30B-A3B's widths.
+std::vector<std::string> sparse(std::vector<std::string> more) {
+  std::vector<std::string> settings{
+      "model.hidden=2048",       "model.heads=32",       "model.kv_heads=4",
+      "model.experts=128",       "model.context=4096",   "model.experts_per_token=8",
+      "train.global_batch=16",   "train.micro_batch=1",  "model.expert_intermediate=768",
+      "parallel.zero=1",         "precision=bf16",       "model.shared_intermediate=none",
+      "model.router_scale=1",    "model.init_std=0.02",  "parallel.data=8",
+      "model.intermediate=auto", "train.recompute=none", "model.router_balanced=true"};
+  settings.insert(settings.end(), more.begin(), more.end());
+  return settings;
+}
+
+plan::StepEstimate step_of_experts(const std::vector<std::string>& more) {
+  Provenance where;
+  const Config config =
+      resolve_config(load_config(TRIREME_CONFIGS "/moe_tiny.yaml", sparse(more), &where),
+                     planned_environment(8, h100()), &where);
+  return plan::estimate_step(StepPlanner().input(config), h100());
+}
+
+TEST(CountedPlan, SendsTheRowsOfExpertsOutAndBackInBothPasses) {
+  const plan::StepEstimate alone = step_of_experts({}),
+                           shared = step_of_experts({"parallel.expert=8"});
+
+  EXPECT_EQ(alone.volumes.experts, 0);
+  EXPECT_EQ(alone.expert_exposed, 0);
+  // 4 layers in 2 micro-batches of 4096 tokens: 8 rows each of 2048 elements in 16 bits, 7 of 8 to
+  // other ranks, four times.
+  const double bytes = 4.0 * 2 * 4096 * 8 * 2048 * 2 * 7 / 8 * 4;
+  EXPECT_DOUBLE_EQ(shared.volumes.experts, bytes);
+  EXPECT_GT(shared.expert_exposed, bytes / 450e9);
+  EXPECT_LT(shared.expert_exposed, 1.2 * bytes / 360e9);
+  // Each rank reduces an eighth of the experts.
+  EXPECT_LT(shared.volumes.data, 0.5 * alone.volumes.data);
+}
+
+TEST(CountedPlan, AnAssumedImbalanceLengthensExpertsAndAddsRoundsBeyondTheBuffer) {
+  const auto step = [](double imbalance) {
+    return step_of_experts(
+        {"parallel.expert=8", fmt::format("parallel.expert_imbalance={}", imbalance)});
+  };
+  const plan::StepEstimate even = step(1), more = step(1.5), most = step(3);
+
+  EXPECT_NEAR(more.expert_exposed / even.expert_exposed, 1.5, 0.1);
+  EXPECT_GT(more.forward, 1.1 * even.forward);
+  EXPECT_LT(more.forward, 1.5 * even.forward);
+  // Beyond twice the even load: rows are sent and computed again in backward.
+  EXPECT_GT(most.volumes.experts, even.volumes.experts);
+  EXPECT_GT(most.backward + most.recompute - even.backward,
+            1.9 * (more.backward - even.backward) / 0.5);
+}
+
 }  // namespace
 }  // namespace trireme

@@ -49,6 +49,12 @@ StepCount count_running(const Config& config) {
   return kernel_bench::count_of(log, all.session().pipeline.micro_batches);
 }
 
+const std::vector<std::string> small_gpt_oss{
+    "model.layers=2",       "model.hidden=32",           "model.heads=4",       "model.kv_heads=2",
+    "model.head_size=8",    "model.intermediate=32",     "model.experts=4",     "model.window=9",
+    "model.context=16",     "model.experts_per_token=2", "parallel.zero=0",     "precision=fp32",
+    "train.global_batch=4", "model.vocabulary=64",       "train.recompute=none"};
+
 // One line per operation: "forward/block activation_forward: 4 calls, 1024 bytes read ...; 4 x
 // activation_kernel".
 std::string text_of(const StepCount& count) {
@@ -85,6 +91,17 @@ TEST(KernelCounts, OfLlamaAreThoseOfAStepThatRuns) {
   expect_same_as_running("llama_tiny.yaml",
                          {"model.layers=2", "model.hidden=32", "model.intermediate=32",
                           "model.context=16", "parallel.zero=0", "precision=fp32"});
+}
+
+TEST(KernelCounts, OfGptOssAreThoseOfAStepThatRuns) {
+  expect_same_as_running("gpt_oss_20b.yaml", small_gpt_oss);
+}
+
+TEST(KernelCounts, OfExpertsAreThoseOfAStepThatRuns) {
+  expect_same_as_running(
+      "moe_tiny.yaml",
+      {"model.layers=2", "model.hidden=32", "model.intermediate=32", "model.expert_intermediate=32",
+       "model.shared_intermediate=32", "model.context=16", "parallel.zero=0", "precision=fp32"});
 }
 
 // The events of a profile enclose exactly the counted operations, with time between them.
@@ -141,6 +158,20 @@ TEST(KernelCounts, AreWhatThePlannerReads) {
   EXPECT_FALSE(planned.layers[1].recompute.empty());
 }
 
+TEST(KernelCounts, OfExpertsThatDataRanksShareArePlanned) {
+  std::vector<std::string> overrides = small_gpt_oss;
+  const CountedWork apart = count_work(on_gpus(4, "gpt_oss_20b.yaml", overrides));
+  overrides.emplace_back("parallel.expert=4");
+
+  const CountedWork shared = count_work(on_gpus(4, "gpt_oss_20b.yaml", overrides));
+
+  using Work = plan::OperationWork;
+  const auto flops = [](const Work& each) { return each.flops; };
+  const auto bytes = [](const Work& each) { return each.bytes; };
+  EXPECT_DOUBLE_EQ(sum_of(shared.layers, flops), sum_of(apart.layers, flops));
+  EXPECT_LT(sum_of(shared.layers, bytes), sum_of(apart.layers, bytes)) << "fewer experts a rank";
+}
+
 // Declared launches of operations, which the planner counts in any build, against those of the host
 // code.
 void expect_declared_kernels(const std::string& file, const std::vector<std::string>& overrides) {
@@ -166,7 +197,8 @@ TEST(KernelCounts, AreWhatOperationsDeclare) {
       expect_declared_kernels("gpt_tiny.yaml", {precision, fused, "model.dropout=0.1"});
       expect_declared_kernels("resnet_fashion.yaml", {precision, fused});
     }
-    for (const char* const file : {"llama_tiny.yaml", "vit_fashion.yaml", "bert_tiny.yaml"})
+    for (const char* const file :
+         {"llama_tiny.yaml", "moe_tiny.yaml", "vit_fashion.yaml", "bert_tiny.yaml"})
       expect_declared_kernels(file, {precision});
     expect_declared_kernels("gpt_tiny.yaml", {precision, "reproducibility=layout"});
   }
@@ -176,6 +208,7 @@ TEST(KernelCounts, AreWhatOperationsDeclare) {
   expect_declared_kernels("gpt_tiny.yaml", {"precision=fp8", "fp8_recipe=blockwise"});
   expect_declared_kernels("bert_tiny.yaml", {"precision=fp8", "model.dropout=0"});
   expect_declared_kernels("gpt2_124m.yaml", {"train.global_batch=128"});
+  expect_declared_kernels("gpt_oss_20b.yaml", small_gpt_oss);
   expect_declared_kernels("qwen3_0_6b.yaml", {"train.global_batch=1", "train.micro_batch=1"});
 }
 
@@ -327,6 +360,15 @@ TEST(KernelCounts, OfGpt2With1558MillionParametersInFp8StayWithinTheirBudgets) {
 TEST(KernelCounts, OfLlamaWith8BillionParametersInFp8StayWithinTheirBudgets) {
   expect_within({.launches = 1395, .gigabytes = 3290, .step_launches = 20},
                 on_one_gpu("llama3_8b.yaml", {"precision=fp8", "parallel.zero=0"}));
+}
+
+// 54 launches and 5.7 GB a layer: 0.9 GB are the weights of 16 experts (bf16, read in forward and
+// backward) and their gradients (f32, read and written), nearly all else is passes over 32768 rows
+// of 134 MB, 50 MB at the experts' width.
+TEST(KernelCounts, OfExpertsOn8RanksStayWithinTheirBudgets) {
+  expect_within({.launches = 2622, .gigabytes = 2284, .step_launches = 20},
+                on_gpus(8, "qwen3_30b_a3b.yaml",
+                        {"parallel.expert=8", "parallel.zero=1", "train.global_batch=8"}));
 }
 
 TEST(KernelCounts, AnUpdateIsFewLaunchesWhateverTheNumberOfParameters) {

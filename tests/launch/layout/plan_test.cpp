@@ -167,6 +167,22 @@ TEST_F(LayoutPlan, ResNetsHoldAsPredicted) {
                {{4, "data=2 pipeline=2 zero=1"}});
 }
 
+// Rows of 8 experts, of which a rank has memory for twice an even load, or all that can come.
+TEST_F(LayoutPlan, ExpertsHoldAsPredicted) {
+  const Settings set{"model.family=llama",      "model.experts=8", "model.experts_per_token=2",
+                     "model.balance_loss=0.01", "model.dropout=0", "model.shared_intermediate=16"};
+  expect_exact(gpt(set), {{1, ""},
+                          {2, "data=2 expert=2 zero=1"},
+                          {4, "data=4 expert=2 zero=3"},
+                          {4, "data=4 expert=4 zero=2 recompute=selective"},
+                          {2, "tensor=2 sequence=true"},
+                          {4, "data=2 tensor=2 expert=4 recompute=full"},
+                          {4, "data=2 expert=2 pipeline=2 schedule=zero-bubble"}});
+  Settings half = set;
+  half.emplace_back("precision=bf16");
+  expect_exact(gpt(half), {{2, "data=2 expert=2 zero=3"}, {4, "data=4 expert=2 zero=1"}});
+}
+
 // Halos, and the parts of norms' and averages' sums; slabs of unequal length.
 TEST_F(LayoutPlan, SamplesCutInSpaceHoldAsPredicted) {
   const Settings set{"train.steps=1", "parallel.bucket_megabytes=0.01"};

@@ -222,5 +222,67 @@ TEST(RunWarningLine, NamesTheWarningAndItsReason) {
             "\"timestamp\":\"1970-01-01T00:00:01.000Z\"}\n");
 }
 
+// Of 48 tokens that visit 2 of 8 experts: up to 4 times the mean.
+class ExpertWarnings : public RunWarningsTest {
+ protected:
+  void read(const std::vector<float>& counts) {
+    StepMetrics metrics = healthy();
+    metrics.items = 48;
+    metrics.expert_loads = {load_of("blocks.0.mlp", std::vector<float>(8, 12)),
+                            load_of("blocks.1.mlp", counts)};
+    step(metrics);
+    step(healthy());  // not read
+  }
+  const std::vector<float> even_ = {10, 14, 12, 12, 8, 16, 12, 12};
+  const std::vector<float> uneven_ = {24, 12, 10, 10, 10, 10, 10, 10};
+  const std::vector<float> full_ = {36, 12, 8, 8, 8, 8, 8, 8};
+  const std::vector<float> starved_ = {30, 30, 36, 0, 0, 0, 0, 0};
+};
+
+TEST_F(ExpertWarnings, ALoadThatStaysCollapsedIsNamedOnce) {
+  for (int i = 0; i < 10; ++i)
+    read(full_);
+
+  ASSERT_THAT(kinds(), ElementsAre("unbalanced_experts"));
+  EXPECT_EQ(found_[0].step, 5);
+  EXPECT_THAT(found_[0].text, AllOf(HasSubstr("blocks.1.mlp"), HasSubstr("3.00 times the mean"),
+                                    HasSubstr("0 of 8 experts"), HasSubstr("model.balance_loss")));
+}
+
+TEST_F(ExpertWarnings, MostExpertsWithoutATokenAreACollapse) {
+  for (int i = 0; i < 3; ++i)
+    read(starved_);
+
+  ASSERT_THAT(kinds(), ElementsAre("unbalanced_experts"));
+  EXPECT_THAT(found_[0].text, HasSubstr("5 of 8 experts"));
+}
+
+TEST_F(ExpertWarnings, AnUnevenLoadOrAShortCollapseIsNone) {
+  for (int i = 0; i < 20; ++i)
+    read(i % 3 == 0 ? uneven_ : full_);
+
+  EXPECT_THAT(kinds(), IsEmpty());
+}
+
+TEST_F(ExpertWarnings, ACollapseAfterARecoveryIsNamedAgain) {
+  for (const auto& counts : {full_, even_, full_})
+    for (int i = 0; i < 3; ++i)
+      read(counts);
+
+  EXPECT_THAT(kinds(), ElementsAre("unbalanced_experts", "unbalanced_experts"));
+}
+
+TEST_F(ExpertWarnings, PassesInRoundsNameTheBuffer) {
+  StepMetrics metrics = healthy();
+  metrics.expert_traffic = ExpertTraffic{.passes = 50, .in_rounds = 6};
+
+  for (int i = 0; i < 40; ++i)
+    step(metrics);
+
+  ASSERT_THAT(kinds(), ElementsAre("expert_rounds"));
+  EXPECT_THAT(found_[0].text, HasSubstr("parallel.expert_buffer too small in 12 % of the passes of "
+                                        "steps 1 to 20"));
+}
+
 }  // namespace
 }  // namespace trireme

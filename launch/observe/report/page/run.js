@@ -140,12 +140,13 @@ const runCharts = {
   },
 
   titles: { reduce_ms: "Reduction of gradients", joules: "Energy of a step", loss_scale: "Loss scale", skipped_steps: "Skipped steps", noise_scale: "Gradient noise scale",
-    spikes: "Spikes so far", non_finite_steps: "Steps that were not finite" },
+    expert_max_over_mean: "Experts: highest load by the mean", dead_experts: "Experts without a token", expert_passes_in_rounds: "Passes in several rounds",
+    expert_rows_off_rank: "Rows of experts that leave their rank", expert_rows_off_node: "Rows of experts that leave their host", expert_rank_load: "Ranks: highest load of experts by the mean", spikes: "Spikes so far", non_finite_steps: "Steps that were not finite" },
 
   // All series without a chart, so that those of later versions are shown too.
   others(parent, run) {
     const shown = new Set(["loss", "lr", "grad_norm", "step_ms", run.items + "_per_s", run.items + "_seen", "epoch", "elapsed_s", "mfu", "model_gflops_per_s", "goodput", "targets",
-      "core_wait_ms", ...run.phases.map(([key]) => key)]);
+      "core_wait_ms", "expert_passes", ...run.phases.map(([key]) => key)]);
     for (const key of Object.keys(run.series)) {
       if (shown.has(key) || !run.series[key].mean.some((v) => v)) continue;
       runCharts.series(parent, run, key, { title: runCharts.titles[key] || key.replace(/_/g, " "), label: runCharts.titles[key], write: key.endsWith("_ms") ? format.milliseconds : format.number, axisWrite: format.number, yLabel: key.endsWith("_ms") ? "ms" : undefined });
