@@ -31,13 +31,16 @@ def points_of(line):
         return values
     evaluation = "validation_loss" in line
     for name, value in line.items():
-        if name in ("step", "timestamp", "non_finite", "validation"):
+        if name in ("step", "timestamp", "non_finite", "validation", "experts"):
             continue
         group = "evaluation" if evaluation else "time" if name.endswith("_ms") else "train"
         values[f"{group}/{name}"] = float("nan") if value is None else value
     for source, scores in line.get("validation", {}).items():
         for name, value in scores.items():
             values[f"evaluation_{source}/{'validation_loss' if name == 'loss' else name}"] = value
+    for layer, load in line.get("experts", {}).items():
+        for name, value in load.items():
+            values[f"experts/{layer}/{name}"] = value
     return values
 
 

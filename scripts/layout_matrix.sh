@@ -6,7 +6,8 @@
 #
 #   scripts/layout_matrix.sh [--model M] [--ranks LIST] [--precision P] [--quick] [--trireme FILE] [--keep DIR]
 #
-#   --model M        gpt (default) or another of scripts/small_models.sh; cosmoflow, unet and deepcam are cut in space
+#   --model M        gpt (default) or another of scripts/small_models.sh; cosmoflow, unet and deepcam are cut in space,
+#                    moe shares experts out among tensor and data ranks
 #   --ranks LIST     rank counts to run, for example 1,2,4 (default: all from 1 to 8); one rank always runs, as the reference
 #   --precision P    fp32 (default) or bf16
 #   --quick          a dozen layouts instead of all
@@ -137,6 +138,39 @@ spatial_layouts() {
 ROWS
 }
 
+# Those of a model with experts: tensor:expert in place of tensor, where data ranks share experts too.
+expert_layouts() {
+  cat <<'ROWS'
+1 1   1 1f1b          0 no  none      *
+1 1   1 1f1b          2 no  full
+2 1   1 1f1b          1 no  none
+2 1:2 1 1f1b          0 no  none      *
+2 1:2 1 1f1b          3 no  selective
+1 2   1 1f1b          0 yes none      *
+1 2   2 zero-bubble   1 yes none
+3 1   1 1f1b          1 no  full
+4 1:2 1 1f1b          1 no  full
+4 1:4 1 1f1b          2 no  none      *
+4 1:2 1 1f1b          3/2 no none
+4 1:4 1 1f1b          1/2 no selective
+2 2:4 1 1f1b          0 no  none      *
+2 2:4 1 1f1b          3 yes selective
+1 4   1 1f1b          0 yes full
+2 1:2 2 gpipe         0 no  selective
+2 1:2 2 1f1b          1 no  none
+2 1:2 2 interleaved:2 2 no  full
+2 1:2 2 zero-bubble   1 no  none      *
+8 1:8 1 1f1b          1 no  none
+8 1:4 1 1f1b          3/4 no full
+4 2:8 1 1f1b          2 yes none
+4 2:4 1 1f1b          1 no  full
+4 1:4 2 1f1b          1 no  none
+2 1:2 4 zero-bubble   0 no  none
+2 2:4 2 interleaved:2 2 yes selective *
+2 2:4 2 zero-bubble   1 yes none
+ROWS
+}
+
 make_work layouts
 [[ -z $(ls -A -- "$work") ]] || die "--keep $keep: is not empty"
 trap 'exit 130' INT TERM
@@ -155,20 +189,21 @@ EOF_CONFIG
 
 # inner_ranks TENSOR: how many share a micro-batch.
 inner_ranks() {
-  local ranks=${1%/*}
+  local ranks=${1%%[:/]*}
   echo $((${ranks//,/*}))
 }
 
 # train DATA TENSOR PIPELINE SCHEDULE ZERO SEQUENCE RECOMPUTE: into $run, its console into $run.log.
 train() {
-  local chunks=1 sequence=false group=all tensor_chunks=1 inner="parallel.tensor=${2%/*}"
+  local chunks=1 sequence=false group=all tensor_chunks=1 inner="parallel.tensor=${2%%[:/]*}" expert=auto
   if [[ $2 == *,* ]]; then inner="parallel.spatial=[$2]"; fi
+  if [[ $2 == *:* ]]; then expert=${2#*:}; fi
   if [[ $2 == */* ]]; then tensor_chunks=${2#*/}; fi
   if [[ $4 == *:* ]]; then chunks=${4#*:}; fi
   if [[ $5 == */* ]]; then group=${5#*/}; fi
   if [[ $6 == yes ]]; then sequence=true; fi
   mpirun -np $(($1 * $(inner_ranks "$2") * $3)) "$trireme" train "$work/config.yaml" --set run.directory="$run" \
-    --set parallel.data="$1" --set "$inner" --set parallel.tensor_chunks="$tensor_chunks" \
+    --set parallel.data="$1" --set "$inner" --set parallel.expert="$expert" --set parallel.tensor_chunks="$tensor_chunks" \
     --set parallel.pipeline="$3" --set parallel.schedule="${4%:*}" --set parallel.chunks="$chunks" \
     --set parallel.zero="${5%/*}" --set parallel.zero_group="$group" --set parallel.sequence="$sequence" \
     --set train.recompute="$7" >"$run.log" 2>&1 </dev/null
@@ -179,7 +214,7 @@ loss_of() { sed -n 's/.*final loss .*exact bits \([^)]*\)).*/\1/p' "$run.log"; }
 weights_of() { sed -n 's/.*weights xxh3 \([0-9a-f]*\).*/\1/p' "$run.log"; }
 results_of() {
   grep -o 'final loss .*' "$run.log"
-  grep -oE '"(step|loss|validation_loss|accuracy|grad_norm)":[^,}]*' "$run/metrics.jsonl"
+  grep -v '"warning":' "$run/metrics.jsonl" | grep -oE '"(step|loss|validation_loss|accuracy|grad_norm)":[^,}]*'
 }
 
 # Whether the family does not support TENSOR SCHEDULE RECOMPUTE.
@@ -224,7 +259,7 @@ while read -r d t p schedule zero sequence recompute star; do
     fi
   fi
   row "$ranks" "$d x $t x $p" "$schedule" "$zero" "$sequence" "$recompute" "$loss" "$weights" "$equal"
-done < <(if [[ -n $slabs ]]; then spatial_layouts; else layouts; fi)
+done < <(case $model in moe) expert_layouts ;; *) if [[ -n $slabs ]]; then spatial_layouts; else layouts; fi ;; esac)
 
 if ((refused > 0)); then sort "$work/reasons.txt" | uniq -c; fi
 if ((failed > 0)); then cat "$work/failures.txt" >&2; fi

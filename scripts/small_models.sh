@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by scripts that train a small model of each family on generated data.
 
-small_models='gpt llama gemma bert vit resnet cosmoflow unet deepcam'
+small_models='gpt llama moe gemma gpt_oss bert vit resnet cosmoflow unet deepcam'
 
 # small_model NAME DIRECTORY TRIREME LAYERS HIDDEN TENSOR_BLOCKS: packs data into DIRECTORY/data. Sets $model_keys to
 # the model section, $data_keys to the data section, $tensor_blocks to the number of blocks that the family supports, at
@@ -15,8 +15,14 @@ small_model() {
   case $name in
     gpt) model_keys="family: gpt2, $blocks, dropout: 0.1, context: 32, vocabulary: 256" ;;
     llama) model_keys="family: llama, $blocks, dropout: 0.1, context: 32, vocabulary: 256, qk_norm: true" ;;
+    moe)
+      model_keys="family: llama, $blocks, dropout: 0.1, context: 32, vocabulary: 256, experts: 8, experts_per_token: 2, expert_intermediate: 32, balance_loss: 0.01"
+      ;;
     gemma)
       model_keys="family: gemma3, $blocks, dropout: 0.1, context: 32, vocabulary: 256, window: 9, global_every: 2, rope_theta: 100000"
+      ;;
+    gpt_oss)
+      model_keys="family: gpt_oss, $blocks, dropout: 0.1, context: 32, vocabulary: 256, window: 9, global_every: 2, intermediate: 24, experts: 8, experts_per_token: 3"
       ;;
     bert) model_keys="family: bert, $blocks, dropout: 0.1, context: 32, vocabulary: 257, mask_token: 256" ;;
     vit) model_keys="family: vit, $blocks, dropout: 0.1, patch: 4, image_size: 12, channels: 1, classes: 3" ;; # 1 + 9 rows

@@ -25,6 +25,10 @@ UNET = {"model.channels": 4, "model.filters": 16, "model.widest": 0, "model.leve
 WORKLOADS = {
     "gpt": ("gpt_tiny", {**SMALL, "model.position_init": "normal"}),
     "llama": ("llama_tiny", {**SMALL, "model.kv_heads": 2, "model.intermediate": 1024}),
+    # Mixtral's form: 8 experts of which a token visits 2.
+    "moe": ("moe_tiny", {**SMALL, "model.kv_heads": 2, "model.intermediate": 512, "model.expert_intermediate": 512,
+                         "model.shared_intermediate": "none", "model.router": "softmax_of_chosen", "model.router_renormalize": True,
+                         "model.router_scale": 1, "model.balance_loss": 0}),
     "bert": ("bert_tiny", SMALL),
     "vit": ("vit_fashion", {"model.hidden": 192, "model.heads": 3, "model.intermediate": 768, "model.patch": 4,
                             "train.micro_batch": 64, "data.flip": False, "optimizer.name": "adamw", "optimizer.learning_rate": 1e-3}),
@@ -43,7 +47,7 @@ WORKLOADS = {
     "resnet50": ("resnet50_imagenet", {"train.micro_batch": 256, "train.ema_decay": 0, "data.crop_padding": 0, "data.flip": False,
                                        "data.mixup": 0, "data.cutmix": 0}),
 }
-CPU_MODELS = ["gpt", "llama", "bert", "vit", "resnet", "cosmoflow", "unet", "unet_of_volumes", "deepcam"]
+CPU_MODELS = ["gpt", "llama", "moe", "bert", "vit", "resnet", "cosmoflow", "unet", "unet_of_volumes", "deepcam"]
 CUDA_MODELS = ["gpt2_124m", "gpt2_350m", "gpt2_774m", "gpt2_1558m", "resnet50"]
 
 
@@ -114,6 +118,10 @@ class Workload:
         return min(self["model.vocabulary"], self.get("model.mask_token", self["model.vocabulary"]))
 
     @property
+    def experts(self):
+        return self.get("model.experts", 0)
+
+    @property
     def title(self):
         if self.family == "vit":
             return (f"ViT {self['model.layers']} x {self['model.hidden']}, patches of {self['model.patch']} in "
@@ -121,7 +129,7 @@ class Workload:
         if self.of_fields:
             return f"{self.name} {' x '.join(map(str, self.extents))} x {self['model.channels']}, {self['model.filters']} filters, B {self.batch}"
         if not self.of_images:
-            name = {"gpt2": "GPT", "llama": "Llama", "bert": "BERT"}[self.family]
+            name = "Mixtral" if self.experts else {"gpt2": "GPT", "llama": "Llama", "bert": "BERT"}[self.family]
             return (f"{name} {self['model.layers']} x {self['model.hidden']}, T {self['model.context']}, "
                     f"V {self['model.vocabulary']}, B {self.batch}")
         return f"ResNet {self['model.stages']} of {self.path}, {self['model.image_size']} px, B {self.batch}"

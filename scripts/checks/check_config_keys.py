@@ -56,6 +56,12 @@ GEMMA = ANY | TOKENS | {
     "sliding_window": [4, 1, None, REMOVED], "sliding_window_pattern": [1, 2, 5], "final_logit_softcapping": [30.0, None],
     "attn_logit_softcapping": [50.0, None], "use_bidirectional_attention": [True, False],
     "layer_types": [[GLOBAL] * 2, [LOCAL] * 2, [LOCAL, GLOBAL], [GLOBAL, LOCAL], None, REMOVED]}
+GPT_OSS = ANY | TOKENS | {
+    "rope_scaling": ROTATIONS, "rope_parameters": [REMOVED, *ROTATIONS], "rope_theta": [300.0, REMOVED], "rms_norm_eps": [0.05, REMOVED],
+    "hidden_act": ["silu", REMOVED], "attention_bias": [True, False], "head_dim": [None, REMOVED], "num_key_value_heads": [None, REMOVED],
+    "num_local_experts": [8, REMOVED], "num_experts_per_tok": [1, 3, REMOVED], "experts_per_token": [2, 3], "swiglu_alpha": [1.0, 1.702],
+    "swiglu_limit": [7.0, 0.5, REMOVED], "router_aux_loss_coef": [0.5], "output_router_logits": [False], "initial_context_length": [8],
+    "sliding_window": [4, 1, None, REMOVED], "layer_types": [[GLOBAL] * 2, [LOCAL] * 2, [LOCAL, GLOBAL], [GLOBAL, LOCAL], None, REMOVED]}
 GPT2 = ANY | TOKENS | {
     "activation_function": ["gelu", "relu", "gelu_new"], "layer_norm_epsilon": [0.05, REMOVED], "scale_attn_weights": [False, True],
     "scale_attn_by_inverse_layer_idx": [True, False], "reorder_and_upcast_attn": [True], "n_inner": [None, 16, 128], "n_ctx": [8],
@@ -80,6 +86,8 @@ KINDS = {
                       "max_window_layers": 0}, LLAMA),
     "gemma3_text": (TEXT | {"num_key_value_heads": 2, "head_dim": 8, "sliding_window": 5, "query_pre_attn_scalar": 8,
                             "layer_types": [LOCAL, GLOBAL]}, GEMMA),
+    "gpt_oss": (TEXT | {"num_key_value_heads": 2, "head_dim": 8, "sliding_window": 5, "num_local_experts": 4, "num_experts_per_tok": 2,
+                        "layer_types": [LOCAL, GLOBAL]}, GPT_OSS),
     "gpt2": ({"vocab_size": 40, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": CONTEXT}, GPT2),
     "bert": (TEXT, BERT),
     "vit": ({"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48, "image_size": 16,

@@ -6,7 +6,8 @@ Not to be run: see parity_huggingface.py.
 import torch
 import transformers
 
-KINDS = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3", "gemma3": "Gemma3"}
+KINDS = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3", "gemma3": "Gemma3", "mixtral": "Mixtral", "qwen3_moe": "Qwen3Moe",
+         "dots1": "Dots1", "gpt_oss": "GptOss"}
 ROPES = ["default", "linear", "llama3", "yarn"]
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
 GPT2_ACTIVATIONS = ["gelu_new", "gelu", "silu", "gelu_pytorch_tanh"]
@@ -29,9 +30,29 @@ def stirred(draw, kind, config):
     model = getattr(transformers, kind)(config).float().eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if parameter.dim() == 1 or name.endswith("_token") or name.endswith("position_embeddings"):
+            if parameter.dim() == 1 or name.endswith(("_token", "position_embeddings", "_bias")):
                 parameter.add_(torch.randn_like(parameter) * 0.2)
     return model
+
+
+def experts_of(draw, kind, layers):
+    """The settings of a mixture of experts; routers are drawn wide, so that rounding changes few choices."""
+    experts, slots = draw.choice([(4, 2), (8, 3), (6, 1)])
+    settings = {"num_experts_per_tok": slots}
+    if kind in ("Mixtral", "GptOss"):
+        return settings | {"num_local_experts": experts}
+    settings |= {"moe_intermediate_size": draw.choice([9, 24, 40]), "norm_topk_prob": draw.random() < 0.5}
+    if kind == "Qwen3Moe":
+        return settings | {"num_experts": experts, "decoder_sparse_step": draw.choice([1, min(2, layers)]),
+                           "mlp_only_layers": draw.choice([[], [0]] if layers > 2 else [[]])}
+    groups, kept = draw.choice([(1, 1), (2, 2)])
+    return settings | {"n_routed_experts": experts, "n_shared_experts": draw.choice([1, 2]), "n_group": groups, "topk_group": kept,
+                       "first_k_dense_replace": draw.choice([0, layers - 1]), "routed_scaling_factor": draw.choice([1.0, 2.5])}
+
+
+def balanced(family, index):
+    """Whether the model trains with a balance loss, which transformers has over all layers and sequences: one of each."""
+    return family in ("mixtral", "qwen3_moe") and index % 3 == 0
 
 
 def draw_llama(draw, family, index):
@@ -42,6 +63,8 @@ def draw_llama(draw, family, index):
              "num_attention_heads": key_heads * group, "head_dim": draw.choice([6, 8, 18, 32]),
              "hidden_size": draw.choice([24, 45, 64]), "intermediate_size": draw.choice([33, 70, 128]),
              "max_position_embeddings": context, "vocab_size": draw.choice([256, 259, 300])}
+    if balanced(family, index):
+        sizes["num_hidden_layers"] = 1
     more = {"tie_word_embeddings": draw.random() < 0.5, "rms_norm_eps": draw.choice([1e-5, 1e-6]),
             "rope_parameters": rope(draw, ROPES[index % 4], context), "initializer_range": 0.15, "attn_implementation": "eager",
             "bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
@@ -53,12 +76,21 @@ def draw_llama(draw, family, index):
         more |= {"tie_word_embeddings": True, "sliding_window": window, "query_pre_attn_scalar": draw.choice([sizes["head_dim"], 7]),
                  "layer_types": [GLOBAL if (i + 1) % every == 0 else LOCAL for i in range(sizes["num_hidden_layers"])],
                  "rope_parameters": {GLOBAL: rope(draw, ROPES[index % 2], context), LOCAL: rope(draw, "default", context)}}
-    elif kind == "Mistral":
+    elif kind == "GptOss":
+        window, every = window or 9, draw.choice([1, 2, 3])
+        stretched = rope(draw, ["yarn", "default"][index % 2], context) | ({"truncate": False} if index % 2 == 0 else {})
+        more |= {"tie_word_embeddings": False, "sliding_window": window, "rope_parameters": stretched,
+                 "layer_types": [GLOBAL if (i + 1) % every == 0 else LOCAL for i in range(sizes["num_hidden_layers"])]}
+    elif kind in ("Mistral", "Mixtral"):
         more["sliding_window"] = window
+    elif kind == "Dots1":
+        more |= {"sliding_window": window, "max_window_layers": 0}
     elif kind.startswith("Qwen") and window is not None:
         more |= {"use_sliding_window": True, "sliding_window": window, "max_window_layers": 0}
     else:
         window = None
+    if family in ("mixtral", "qwen3_moe", "dots1", "gpt_oss"):
+        more |= experts_of(draw, kind, sizes["num_hidden_layers"]) | {"experts_implementation": "eager"}
     config = getattr(transformers, kind + ("TextConfig" if kind == "Gemma3" else "Config"))(**sizes, **more)
     model = stirred(draw, kind + "ForCausalLM", config)
     settings = more["rope_parameters"].get(GLOBAL, more["rope_parameters"])

@@ -4,7 +4,7 @@
 
     scripts/checks/parity_huggingface.py [--families LIST] [--models N] [--seed S] [--trireme FILE]
 
-Families: gpt2, llama, mistral, qwen2, qwen3, gemma3, bert, vit, resnet. transformers draws each model, saves it whole or in shards, and
+Families: gpt2, llama, mistral, qwen2, qwen3, gemma3, mixtral, qwen3_moe, dots1, gpt_oss, bert, vit, resnet. transformers draws each model, saves it whole or in shards, and
 `trireme checkpoint import` reads it without being told what it is. Then, on one batch of random bytes or pictures in fp32:
 - The logits, as the import finds them in evaluation, to 1e-5 of the largest of fp64.
 - The mean loss of both, to 1e-5.
@@ -33,7 +33,7 @@ with packages("numpy safetensors transformers torch"):
     import numpy as np
     import torch
     import transformers
-    from drawn_models import DRAWN_BY
+    from drawn_models import DRAWN_BY, balanced
     from safetensors.numpy import load_file, save_file
     from torch_adapters import Adapters
 
@@ -75,6 +75,14 @@ class Text:
 
     def inputs(self):
         return "input_ids", torch.tensor(list(self.tokens[:-1])).view(self.batch, -1)
+
+    def balance(self, model):
+        """transformers' loss for an even load of experts; ours per sequence is divided by the experts of a token."""
+        logits = model(self.inputs()[1], output_router_logits=True).router_logits
+        scores = torch.softmax(torch.cat([part.view(-1, part.shape[-1]) for part in logits]), -1)
+        chosen = torch.topk(scores, model.config.num_experts_per_tok, dim=-1).indices
+        counts = torch.nn.functional.one_hot(chosen, scores.shape[-1]).sum(1).to(scores.dtype).mean(0)
+        return scores.shape[-1] * (counts * scores.mean(0)).sum()
 
 
 class Texts(Text):
@@ -172,11 +180,16 @@ def apart(ours, theirs):
 
 class Comparison:
     allowed = 0.0  # of AdamW's losses, where PyTorch's own in fp32 are far from those in fp64
+    BALANCE = 0.1  # coefficient of the balance loss
 
     def __init__(self, trireme, place, draw, family, index):
         self.program, self.place = trireme, pathlib.Path(place)
         self.model, self.text = DRAWN_BY[family](draw, family, index)
         self.batch = draw.choice([5, 6, 8]) if family == "resnet" else draw.choice([1, 2, 3])
+        self.balanced = balanced(family, index)
+        if self.balanced:
+            self.batch, self.text = 1, self.text + ", balanced"
+        index = 0 if self.balanced else index
         kind = {"vit": Pictures, "resnet": Pictures, "bert": HiddenText}.get(family, Texts if index % 2 == 1 else Text)
         self.data = kind(draw, self.model, self.batch)
         if kind is Texts:
@@ -213,7 +226,10 @@ class Comparison:
         """The losses of the steps, and the weights after them."""
         config = self.place / f"{name}.yaml"
         directory = self.place / name
-        config.write_text(RUN.format(run=directory, model=self.section, data=self.place / "data/train", more=self.data.more,
+        section = self.section
+        if self.balanced and lora == "{}":
+            section = section.replace("}", f", sequence_balance_loss: {self.BALANCE * self.model.config.num_experts_per_tok}}}", 1)
+        config.write_text(RUN.format(run=directory, model=section, data=self.place / "data/train", more=self.data.more,
                                      steps=steps, batch=self.batch, weights=self.weights, optimizer=optimizer, lora=lora))
         self.trireme("train", config)
         exported = self.place / f"{name}_exported"
@@ -234,11 +250,14 @@ class Comparison:
             model.save_pretrained(place, max_shard_size="1GB")
             return load_file(pathlib.Path(place) / "model.safetensors")
 
+    def with_balance(self, model, loss):
+        return loss + self.BALANCE * self.data.balance(model) if self.balanced else loss
+
     def gradients(self, start):
         losses, after = self.train("sgd", 1, SGD)
         model = copy.deepcopy(self.model).double()
         loss = self.data.loss(model)
-        loss.backward()
+        self.with_balance(model, loss).backward()
         self.statistics = self.of_statistics(model, after, 1)
         worst, name_of_worst = 0.0, ""
         references = self.saved({name: p.grad for name, p in model.named_parameters()})
@@ -268,8 +287,8 @@ class Comparison:
 
     def adamw_losses(self, model):
         parameters = dict(model.named_parameters())
-        # Of multi-dimensional weights, positions and class tokens have no weight decay.
-        undecayed = ("wpe.weight", "position_embeddings", "position_embeddings.weight", "cls_token")
+        # Of multi-dimensional weights, positions, class tokens and biases of experts have no weight decay.
+        undecayed = ("wpe.weight", "position_embeddings", "position_embeddings.weight", "cls_token", "_bias")
         decayed = [p for name, p in parameters.items() if p.dim() > 1 and not name.endswith(undecayed)]
         others = [p for name, p in parameters.items() if p.dim() == 1 or name.endswith(undecayed)]
         optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": DECAY}, {"params": others, "weight_decay": 0.0}],
@@ -279,7 +298,7 @@ class Comparison:
             optimizer.zero_grad()
             loss = self.data.loss(model, step)
             losses.append(loss.item())
-            loss.backward()
+            self.with_balance(model, loss).backward()
             optimizer.step()
         return losses
 
@@ -297,6 +316,8 @@ class Comparison:
         """Worst loss difference of adapters trained on both sides, and of the merged model."""
         rank, alpha = draw.choice([1, 3, 8]), draw.choice([4.0, 16.0])
         targets = draw.choice([["qkv", "output", "expand", "contract"], ["qkv", "contract"]])
+        if "experts" in self.section:
+            targets = ["qkv", "output"]
         lora = f"{{rank: {rank}, alpha: {alpha}, targets: [{', '.join(targets)}]}}"
         self.train("lora_begin", 1, ADAMW.replace(str(ADAMW_RATE), "0.0"), lora)
         losses, _ = self.train("lora", LORA_STEPS, ADAMW.replace(str(ADAMW_RATE), str(LORA_RATE)), lora)
@@ -311,16 +332,21 @@ class Comparison:
             worst = max(worst, abs(ours - loss.item()) / max(loss.item(), 0.1))
             loss.backward()
             optimizer.step()
-        merged = type(self.model).from_pretrained(self.place / "lora_exported", attn_implementation="eager").eval()
+        merged = self.loaded("lora_exported")
         with torch.no_grad():
             after, ours = self.data.loss(adapters).item(), self.data.loss(merged).item()
         return max(worst, abs(ours - after) / max(after, 0.1))
+
+    def loaded(self, name):
+        # Fused products of experts refuse odd sizes.
+        more = {"experts_implementation": "eager"} if "experts" in self.section else {}
+        return type(self.model).from_pretrained(self.place / name, attn_implementation="eager", **more).eval()
 
     def there_and_back(self, start):
         config = self.place / "sgd.yaml"
         self.trireme("checkpoint", "export", self.weights, "--config", config, "--out", self.place / "again")
         again = self.read(self.place / "again")
-        loaded = type(self.model).from_pretrained(self.place / "again", attn_implementation="eager").eval()
+        loaded = self.loaded("again")
         with torch.no_grad():
             same_loss = abs(self.data.loss(loaded).item() - self.start_loss) < TOLERANCE
         loaded.save_pretrained(self.place / "theirs_again", max_shard_size="1GB")

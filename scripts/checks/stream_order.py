@@ -35,6 +35,10 @@ GPT = {
     "optimizer.name": "adamw", "optimizer.learning_rate": "3e-3",
 }
 SMALL = {"model.layers": "2", "train.global_batch": "8"}
+EXPERTS = {
+    "model.family": "llama", "model.experts": "8", "model.experts_per_token": "2", "model.expert_intermediate": "16",
+    "model.balance_loss": "0.01", "model.sequence_balance_loss": "0.01", "model.shared_intermediate": "16",
+}
 RESNET = {
     "precision": "fp32", "model.family": "resnet", "model.block": "basic", "model.stem": "small", "model.stages": "[1, 1]",
     "model.width": "8", "model.image_size": "12", "model.channels": "1", "model.classes": "3", "data.crop_padding": "1",
@@ -65,7 +69,7 @@ COMMON = {
     "train.log_every": "1", "parallel.bucket_megabytes": "0.01", "parallel.timeout_seconds": "100",
 }
 # In addition to the matrix: NAME RANKS settings; "again" continues from the run's checkpoint, "eval" and "generate" run
-# on the trained weights, "measured" measures products among four algorithms.
+# on the trained weights, "experts" is a model with them, "measured" measures products among four algorithms.
 MORE = """
 evaluation      1 train.eval_every=2
 graphs-layer    1 device.graphs=layer
@@ -103,6 +107,8 @@ fast-zero       2 parallel.data=2 parallel.zero=2 reproducibility=fast parallel.
 checkpoint-zero 2 parallel.data=2 parallel.zero=3 checkpoint.every_steps=2 train.steps=5 train.eval_every=2 again
 checkpoint-half 2 parallel.data=2 parallel.zero=3 precision=bf16 checkpoint.every_steps=2 train.steps=5 again
 checkpoint-pipe 2 parallel.pipeline=2 checkpoint.every_steps=2 train.steps=5 train.eval_every=2 again
+experts-alone   1 model.family=llama model.experts=4 model.shared_intermediate=16
+experts-shared  4 model.family=llama model.experts=4 model.shared_intermediate=16 parallel.data=2 parallel.tensor=2 parallel.expert=4
 images          1 model.family=resnet
 images-data     2 model.family=resnet parallel.data=2 train.eval_every=2
 images-zero     2 model.family=resnet parallel.data=2 parallel.zero=2
@@ -114,6 +120,11 @@ volumes-full    2 model.family=unet parallel.spatial=[2,1,1] train.recompute=ful
 volumes-half    2 model.family=unet parallel.spatial=[2,1,1] precision=bf16 model.norm=group model.norm_groups=2
 pixels          2 model.family=deepcam parallel.spatial=[1,2,1] train.global_batch=4 train.steps=2
 pixels-zero     4 model.family=deepcam parallel.spatial=[1,2,1] parallel.data=2 parallel.zero=3
+experts         2 experts parallel.data=2 parallel.expert=2 train.eval_every=2
+experts-buffer  2 experts parallel.data=2 parallel.expert=2 parallel.expert_buffer=1 parallel.zero=1
+experts-zero    4 experts parallel.data=4 parallel.expert=2 parallel.zero=3 train.recompute=full
+experts-tensor  4 experts parallel.data=2 parallel.tensor=2 parallel.expert=4 parallel.sequence=true train.recompute=selective
+experts-pipe    4 experts parallel.pipeline=2 parallel.data=2 parallel.expert=2 parallel.schedule=zero-bubble precision=bf16
 images-pipe     2 model.family=resnet parallel.pipeline=2 parallel.schedule=interleaved parallel.chunks=2
 """
 
@@ -170,6 +181,8 @@ def other_runs() -> list:
             continue
         settings = dict(word.split("=", 1) for word in words[2:] if "=" in word)
         family = settings.get("model.family")
+        if "experts" in words[2:]:
+            settings = EXPERTS | settings
         base = RESNET if family == "resnet" else MODELS_OF_FIELDS.get(family, GPT | SMALL)
         runs.append(Run(words[0], int(words[1]), base | settings, tuple(word for word in words[2:] if "=" not in word)))
     return runs

@@ -156,6 +156,24 @@ class Llama(Transformer):
         return token_loss(self.head(self.norm(self.run(x, rotary))), targets)
 
 
+class Mixtral(nn.Module):
+    """That of transformers, whose experts run one after the other."""
+
+    def __init__(self, work):
+        super().__init__()
+        import transformers
+        self.model = transformers.MixtralForCausalLM(transformers.MixtralConfig(
+            vocab_size=work["model.vocabulary"], hidden_size=work["model.hidden"], num_hidden_layers=work["model.layers"],
+            num_attention_heads=work["model.heads"], num_key_value_heads=work["model.kv_heads"],
+            intermediate_size=work["model.expert_intermediate"], num_local_experts=work["model.experts"],
+            num_experts_per_tok=work["model.experts_per_token"], max_position_embeddings=work["model.context"],
+            rope_parameters={"rope_type": "default", "rope_theta": 10000.0}, tie_word_embeddings=True,
+            attn_implementation="sdpa", experts_implementation="eager"))
+
+    def forward(self, ids, targets):
+        return token_loss(self.model(ids, use_cache=False).logits, targets)
+
+
 class Bert(Transformer):
     def __init__(self, work):
         width = work["model.hidden"]

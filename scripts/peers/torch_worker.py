@@ -15,7 +15,7 @@ except ImportError as error:
     sys.exit(f"{error}; install with: pip install torch")
 from torch import nn
 
-from torch_models import MODELS
+from torch_models import MODELS, Mixtral
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from workloads import WORKLOADS, Workload  # noqa: E402
@@ -60,7 +60,7 @@ def make_optimizer(work, model):
 
 
 def make(work, device):
-    model = MODELS[work.family](work).to(device)
+    model = (Mixtral if work.experts else MODELS[work.family])(work).to(device)
     if work.of_images or work.of_fields:
         volumes = work.of_fields and len(work.extents) == 3
         model = model.to(memory_format=torch.channels_last_3d if volumes else torch.channels_last)
