@@ -30,6 +30,7 @@ ExpertLayer::ExpertLayer(Blueprint& blueprint, const ExpertOptions& options, con
     : rows_(rows),
       activation_(options.activation),
       split_backward_(blueprint.options().split_backward),
+      recomputes_(blueprint.options().recompute == Recompute::selective),
       router_(blueprint, options, rows, hidden),
       exchange_(blueprint, options.count, options.router.slots, rows) {
   const std::int64_t width = rows.whole()[2], wide = options.intermediate;
@@ -198,6 +199,8 @@ void ExpertLayer::backward(const Context& context, const Tensor& dnormed, const 
                            const Tensor& normed, bool accumulates) const {
   const Tensor own = own_rows(dnormed), dchoice = context(dchoice_);
   const int rounds = exchange_.rounds(context);
+  // Also without weight gradients: those of the router's weights read the activated rows.
+  if (recomputes_ && split_backward_) activate_again(context);
   for (int round = 0; round < rounds; ++round) {
     if (rounds > 1) send_again(context, round, normed);
     backward_round(context, round, gradient);

@@ -59,7 +59,7 @@ class ExpertLayer {
 
   RowSplit rows_;
   ops::ActivationKind activation_;
-  bool split_backward_;
+  bool split_backward_, recomputes_;
   Router router_;
   RowExchange exchange_;
   Product expand_, contract_;

@@ -6,8 +6,8 @@
 // f32. f32 sums.
 //
 // Bits: a result depends on its own row (and matrix) alone, never on how many rows there are or on
-// their group. On a CPU each is one chain of fused multiply-adds along the common axis; on GPUs 16
-// bits run on tensor cores.
+// their group. On a CPU each is one chain of fused multiply-adds along the common axis, except
+// bf16 where the processor has tiles for it (AMX); on GPUs 16 bits run on tensor cores.
 //
 // A weight gradient depends on the rows of its matrix in the call, one list in the order of their
 // groups, however many groups they are in. On CPUs and in f32 it is one chain over the list which

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/experts/grouped_linear.h"
 
+#include <algorithm>
+
 #include "runtime/device/cpu/cpu_stream.h"
+#include "runtime/ops/common/scratch.h"
 #include "runtime/ops/experts/grouped_matmul_cpu.h"
 #include "runtime/ops/experts/router.h"
+#include "runtime/ops/gemm/matmul_cpu.h"
+#include "runtime/ops/gemm/split_matmul_cpu.h"
 
 namespace trireme::ops::cpu {
 namespace {
@@ -16,6 +21,32 @@ void for_each_group(const std::int32_t* offsets, std::int64_t first, std::int64_
     const std::int64_t row = offsets[g], rows = offsets[g + 1] - row;
     if (rows > 0) visit(g % matrices, rows, row);
   }
+}
+
+// Where the processor has tiles for bf16 (AMX), oneDNN multiplies 64 rows at a time, never another
+// number: so a result depends on its own row alone.
+constexpr std::int64_t tile_block = 64;
+bool multiplies_in_tiles(const Stream& stream, DType dtype) {
+  return dtype == DType::bf16 && stream.device().has_native_bf16() && multiplies_in_parts();
+}
+
+// multiply(to, from) for each block of 64 rows, the last of which is completed with zeros.
+template <typename T, typename Multiply>
+void in_blocks(std::int64_t rows, T* to, std::int64_t to_width, const T* from,
+               std::int64_t from_width, const Multiply& multiply) {
+  std::int64_t row = 0;
+  for (; row + tile_block <= rows; row += tile_block)
+    multiply(to + row * to_width, from + row * from_width);
+  if (row == rows) return;
+  static thread_local ScratchBlock block;
+  auto* const whole = reinterpret_cast<T*>(
+      block.at_least(static_cast<std::size_t>(tile_block * (from_width + to_width)) * sizeof(T)));
+  T* const result = whole + tile_block * from_width;
+  const std::int64_t used = (rows - row) * from_width;
+  std::copy_n(from + row * from_width, used, whole);
+  std::fill_n(whole + used, tile_block * from_width - used, T{});
+  multiply(result, whole);
+  std::copy_n(result, (rows - row) * to_width, to + row * to_width);
 }
 
 // The sum of products of two rows, over lanes first.
@@ -47,12 +78,21 @@ void grouped_forward(Stream& stream, const Tensor& y, const Tensor& x, const Ten
     enqueue(stream, [y = y.as<T>(), x = x.as<T>(), w = w.as<T>(), matrices = w.shape[0],
                      outputs = w.shape[1], inputs = w.shape[2],
                      bias = bias.empty() ? nullptr : bias.as<float>(),
-                     offsets = offsets.as<std::int32_t>(), groups = offsets.shape[0] - 1] {
-      for_each_group(
-          offsets, 0, groups, matrices, [&](std::int64_t m, std::int64_t rows, std::int64_t row) {
-            rows_forward({rows, outputs, inputs}, y + row * outputs, x + row * inputs,
-                         w + m * outputs * inputs, bias == nullptr ? nullptr : bias + m * outputs);
-          });
+                     offsets = offsets.as<std::int32_t>(), groups = offsets.shape[0] - 1,
+                     tiles = multiplies_in_tiles(stream, x.dtype)] {
+      for_each_group(offsets, 0, groups, matrices,
+                     [&](std::int64_t m, std::int64_t rows, std::int64_t row) {
+                       const T* const matrix = w + m * outputs * inputs;
+                       const float* const added = bias == nullptr ? nullptr : bias + m * outputs;
+                       T* const to = y + row * outputs;
+                       const T* const from = x + row * inputs;
+                       if (!tiles)
+                         return rows_forward({rows, outputs, inputs}, to, from, matrix, added);
+                       in_blocks(rows, to, outputs, from, inputs, [&](T* result, const T* block) {
+                         native_forward(DType::bf16, tile_block, outputs, inputs, result, block,
+                                        matrix, added, nullptr);
+                       });
+                     });
     });
   });
 }
@@ -63,12 +103,20 @@ void grouped_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, 
     using T = decltype(type);
     enqueue(stream, [dx = dx.as<T>(), dy = dy.as<T>(), w = w.as<T>(), matrices = w.shape[0],
                      outputs = w.shape[1], inputs = w.shape[2],
-                     offsets = offsets.as<std::int32_t>(), groups = offsets.shape[0] - 1] {
-      for_each_group(offsets, 0, groups, matrices,
-                     [&](std::int64_t m, std::int64_t rows, std::int64_t row) {
-                       rows_backward_input({rows, outputs, inputs}, dx + row * inputs,
-                                           dy + row * outputs, w + m * outputs * inputs, false);
-                     });
+                     offsets = offsets.as<std::int32_t>(), groups = offsets.shape[0] - 1,
+                     tiles = multiplies_in_tiles(stream, dx.dtype)] {
+      for_each_group(
+          offsets, 0, groups, matrices, [&](std::int64_t m, std::int64_t rows, std::int64_t row) {
+            const T* const matrix = w + m * outputs * inputs;
+            T* const to = dx + row * inputs;
+            const T* const from = dy + row * outputs;
+            if (!tiles)
+              return rows_backward_input({rows, outputs, inputs}, to, from, matrix, false);
+            in_blocks(rows, to, inputs, from, outputs, [&](T* result, const T* block) {
+              native_backward_input(DType::bf16, tile_block, outputs, inputs, result, block, matrix,
+                                    false);
+            });
+          });
     });
   });
 }
