@@ -2,9 +2,15 @@
 #include "models/experts/expert_layer.h"
 
 #include "runtime/ops/elementwise/activation.h"
-#include "runtime/ops/experts/grouped_linear.h"
 
 namespace trireme {
+namespace {
+
+// Rows of a micro-batch per expert from which products in parts are faster. Weight gradients in
+// parts depend on the exchange's rounds and groups, so on the layout.
+constexpr std::int64_t rows_for_parts = 128;
+
+}  // namespace
 
 ExpertLayer::Product ExpertLayer::declare(Blueprint& blueprint, std::string_view name,
                                           const Shape& shape, bool bias, Init init) {
@@ -32,7 +38,11 @@ ExpertLayer::ExpertLayer(Blueprint& blueprint, const ExpertOptions& options, con
       split_backward_(blueprint.options().split_backward),
       recomputes_(blueprint.options().recompute == Recompute::selective),
       router_(blueprint, options, rows, hidden),
-      exchange_(blueprint, options.count, options.router.slots, rows) {
+      exchange_(blueprint, options.count, options.router.slots, rows),
+      products_(rows.rows() * options.router.slots < rows_for_parts * options.count
+                    ? ops::F32Products::chains
+                    : ops::F32Products::parts),
+      sums_(blueprint.options().layout_bits ? ops::F32Products::chains : products_) {
   const std::int64_t width = rows.whole()[2], wide = options.intermediate;
   const auto scope = blueprint.scope("experts");
   expand_ = declare(blueprint, "expand", {options.count, 2 * wide, width}, options.biases, hidden);
@@ -101,7 +111,7 @@ void ExpertLayer::multiply(const Context& context, int round) const {
   const TimedExperts timed(context.expert_meter, context.stream);
   const Tensor expanded = exchange_.received(context, round, context(expanded_));
   ops::grouped_forward(context.stream, expanded, x, weight(context, expand_),
-                       bias(context, expand_), exchange_.group_offsets(context));
+                       bias(context, expand_), exchange_.group_offsets(context), products_);
   ops::gated_forward(context.stream, exchange_.received(context, round, context(activated_)),
                      expanded, activation_, {});
 }
@@ -136,9 +146,10 @@ void ExpertLayer::project(const Context& context, const Tensor& out, const Tenso
     const Tensor rows = exchange_.received(context, round, context(out_));
     if (rows.count() > 0) {
       const TimedExperts timed(context.expert_meter, context.stream);
-      ops::grouped_forward(
-          context.stream, rows, exchange_.received(context, round, context(activated_)),
-          weight(context, contract_), bias(context, contract_), exchange_.group_offsets(context));
+      ops::grouped_forward(context.stream, rows,
+                           exchange_.received(context, round, context(activated_)),
+                           weight(context, contract_), bias(context, contract_),
+                           exchange_.group_offsets(context), products_);
     }
     exchange_.collect(context, round, own, context(out_), weights,
                       residual.empty() ? residual : own_rows(residual));
@@ -160,7 +171,8 @@ void ExpertLayer::backward_round(const Context& context, int round, const Tensor
   if (dy.count() == 0) return;
   const TimedExperts timed(context.expert_meter, context.stream);
   const Tensor offsets = exchange_.group_offsets(context);
-  ops::grouped_backward_input(context.stream, dactivated, dy, weight(context, contract_), offsets);
+  ops::grouped_backward_input(context.stream, dactivated, dy, weight(context, contract_), offsets,
+                              products_);
   ops::grouped_backward_slots(context.stream, received(dweights_), dactivated, dy,
                               received(activated_), received(weights_), bias(context, contract_),
                               offsets);
@@ -182,7 +194,7 @@ void ExpertLayer::accumulate(const Context& context, const Product& product, con
             : params.gradient(product.bias, source).reshaped({product.local[0], product.local[1]});
     ops::grouped_backward_weight(
         context.stream, params.gradient(product.weight, source).reshaped(product.local), db, dy, x,
-        exchange_.group_offsets(context), source * groups, groups);
+        exchange_.group_offsets(context), source * groups, groups, sums_);
   }
 }
 
@@ -208,9 +220,9 @@ void ExpertLayer::backward(const Context& context, const Tensor& dnormed, const 
     const Tensor dx = exchange_.received(context, round, context(out_));
     if (dx.count() > 0) {
       const TimedExperts timed(context.expert_meter, context.stream);
-      ops::grouped_backward_input(context.stream, dx,
-                                  exchange_.received(context, round, context(dexpanded_)),
-                                  weight(context, expand_), exchange_.group_offsets(context));
+      ops::grouped_backward_input(
+          context.stream, dx, exchange_.received(context, round, context(dexpanded_)),
+          weight(context, expand_), exchange_.group_offsets(context), products_);
     }
     exchange_.collect(context, round, own, context(out_), {}, accumulates ? own : Tensor{},
                       exchange_.home_of(dchoice), context(dweights_));

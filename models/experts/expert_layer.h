@@ -4,6 +4,7 @@
 #include "models/experts/expert_options.h"
 #include "models/experts/router.h"
 #include "models/experts/row_exchange.h"
+#include "runtime/ops/experts/grouped_linear.h"
 
 namespace trireme {
 
@@ -62,6 +63,7 @@ class ExpertLayer {
   bool split_backward_, recomputes_;
   Router router_;
   RowExchange exchange_;
+  ops::F32Products products_, sums_;  // sums_: of weight gradients
   Product expand_, contract_;
   // Rows at the owner: x (R, C), expanded (R, 2 F), activated (R, F), out (R, C).
   Activation x_, expanded_, activated_, out_;

@@ -20,7 +20,7 @@ std::vector<Field> parallel_fields() {
             "tensor"),
       FIELD(parallel.expert_buffer, (NumberRange{1, 1e3}),
             "rows that a rank with experts has memory for, in multiples of an even load; more are "
-            "computed in rounds, with the same bits"),
+            "computed in rounds"),
       FIELD(parallel.expert_imbalance, (NumberRange{.low = 1, .high = 65536}),
             "rows that plans assume at the rank with most, over the mean; 1 = balanced routing"),
       FIELD(parallel.pipeline, IntegerRange{1, 65536}, "pipeline stages"),

@@ -42,7 +42,7 @@ void check_operands(const Operands& check, std::string_view op, std::string_view
 }  // namespace
 
 void grouped_forward(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& w,
-                     const Tensor& bias, const Tensor& offsets) {
+                     const Tensor& bias, const Tensor& offsets, F32Products f32) {
   constexpr std::string_view op = "grouped_forward";
   const Operands check(op);
   check_operands(check, op, "w", w, "x", x, "y", y, offsets);
@@ -52,11 +52,11 @@ void grouped_forward(Stream& stream, const Tensor& y, const Tensor& x, const Ten
                    reads(x, w, bias, offsets)
                        .writes(y)
                        .multiplies_groups(offsets.count() - 1, x.shape[0], w.shape[1], w.shape[2]),
-                   y, x, w, bias, offsets);
+                   y, x, w, bias, offsets, f32);
 }
 
 void grouped_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
-                            const Tensor& offsets) {
+                            const Tensor& offsets, F32Products f32) {
   constexpr std::string_view op = "grouped_backward_input";
   const Operands check(op);
   check_operands(check, op, "w", w, "dx", dx, "dy", dy, offsets);
@@ -65,12 +65,12 @@ void grouped_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, 
                    reads(dy, w, offsets)
                        .writes(dx)
                        .multiplies_groups(offsets.count() - 1, dx.shape[0], w.shape[1], w.shape[2]),
-                   dx, dy, w, offsets);
+                   dx, dy, w, offsets, f32);
 }
 
 void grouped_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db, const Tensor& dy,
                              const Tensor& x, const Tensor& offsets, std::int64_t first,
-                             std::int64_t count) {
+                             std::int64_t count, F32Products f32) {
   constexpr std::string_view op = "grouped_backward_weight";
   const Operands check(op);
   check_operands(check, op, "dw", dw, "x", x, "dy", dy, offsets);
@@ -92,7 +92,7 @@ void grouped_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db,
                        .bytes(share * static_cast<double>(dy.bytes() + x.bytes()), 0)
                        .updates(dw, db)
                        .multiplies_groups(count, rows, dw.shape[1], dw.shape[2]),
-                   dw, db, dy, x, offsets, first, count);
+                   dw, db, dy, x, offsets, first, count, f32);
 }
 
 void grouped_backward_slots(Stream& stream, const Tensor& dweights, const Tensor& dx,

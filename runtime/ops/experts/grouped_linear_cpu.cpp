@@ -2,6 +2,7 @@
 #include "runtime/ops/experts/grouped_linear.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "runtime/device/cpu/cpu_stream.h"
 #include "runtime/ops/common/scratch.h"
@@ -26,8 +27,12 @@ void for_each_group(const std::int32_t* offsets, std::int64_t first, std::int64_
 // Where the processor has tiles for bf16 (AMX), oneDNN multiplies 64 rows at a time, never another
 // number: so a result depends on its own row alone.
 constexpr std::int64_t tile_block = 64;
-bool multiplies_in_tiles(const Stream& stream, DType dtype) {
-  return dtype == DType::bf16 && stream.device().has_native_bf16() && multiplies_in_parts();
+
+enum class Way : std::uint8_t { chains, tiles, parts };
+Way way_of(const Stream& stream, DType dtype, F32Products f32) {
+  if (!multiplies_in_parts()) return Way::chains;
+  if (dtype == DType::f32) return f32 == F32Products::parts ? Way::parts : Way::chains;
+  return dtype == DType::bf16 && stream.device().has_native_bf16() ? Way::tiles : Way::chains;
 }
 
 // multiply(to, from) for each block of 64 rows, the last of which is completed with zeros.
@@ -47,6 +52,50 @@ void in_blocks(std::int64_t rows, T* to, std::int64_t to_width, const T* from,
   std::fill_n(whole + used, tile_block * from_width - used, T{});
   multiply(result, whole);
   std::copy_n(result, (rows - row) * to_width, to + row * to_width);
+}
+
+// The products of one group.
+template <typename T>
+void multiply(Way way, const LinearSizes& n, T* y, const T* x, const T* w, const float* bias) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (way == Way::parts) {
+      split_matmul(n.rows, n.outputs, n.inputs, {x, n.inputs}, {w, n.inputs, Transpose::yes}, false,
+                   y, AddBiasResidual{bias, nullptr});
+      return;
+    }
+  }
+  if (way == Way::chains) return rows_forward(n, y, x, w, bias);
+  in_blocks(n.rows, y, n.outputs, x, n.inputs, [&](T* result, const T* block) {
+    native_forward(DType::bf16, tile_block, n.outputs, n.inputs, result, block, w, bias, nullptr);
+  });
+}
+
+template <typename T>
+void multiply_back(Way way, const LinearSizes& n, T* dx, const T* dy, const T* w) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (way == Way::parts) {
+      split_matmul(n.rows, n.inputs, n.outputs, {dy, n.outputs}, {w, n.inputs}, false, dx,
+                   nothing_more);
+      return;
+    }
+  }
+  if (way == Way::chains) return rows_backward_input(n, dx, dy, w, false);
+  in_blocks(n.rows, dx, n.inputs, dy, n.outputs, [&](T* result, const T* block) {
+    native_backward_input(DType::bf16, tile_block, n.outputs, n.inputs, result, block, w, false);
+  });
+}
+
+template <typename T>
+void add_products(Way way, const LinearSizes& n, float* dw, float* db, const T* dy, const T* x) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (way == Way::parts) {
+      split_matmul(n.outputs, n.inputs, n.rows, {dy, n.outputs, Transpose::yes}, {x, n.inputs},
+                   true, dw, nothing_more);
+      add_rows(db, dy, n.rows, n.outputs);
+      return;
+    }
+  }
+  rows_backward_weight(n, dw, db, dy, x);
 }
 
 // The sum of products of two rows, over lanes first.
@@ -72,68 +121,54 @@ void scale_row(T* row, float factor, std::int64_t count) {
 }  // namespace
 
 void grouped_forward(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& w,
-                     const Tensor& bias, const Tensor& offsets) {
+                     const Tensor& bias, const Tensor& offsets, F32Products f32) {
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
     enqueue(stream, [y = y.as<T>(), x = x.as<T>(), w = w.as<T>(), matrices = w.shape[0],
                      outputs = w.shape[1], inputs = w.shape[2],
                      bias = bias.empty() ? nullptr : bias.as<float>(),
                      offsets = offsets.as<std::int32_t>(), groups = offsets.shape[0] - 1,
-                     tiles = multiplies_in_tiles(stream, x.dtype)] {
-      for_each_group(offsets, 0, groups, matrices,
-                     [&](std::int64_t m, std::int64_t rows, std::int64_t row) {
-                       const T* const matrix = w + m * outputs * inputs;
-                       const float* const added = bias == nullptr ? nullptr : bias + m * outputs;
-                       T* const to = y + row * outputs;
-                       const T* const from = x + row * inputs;
-                       if (!tiles)
-                         return rows_forward({rows, outputs, inputs}, to, from, matrix, added);
-                       in_blocks(rows, to, outputs, from, inputs, [&](T* result, const T* block) {
-                         native_forward(DType::bf16, tile_block, outputs, inputs, result, block,
-                                        matrix, added, nullptr);
-                       });
-                     });
-    });
-  });
-}
-
-void grouped_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
-                            const Tensor& offsets) {
-  visit_compute_dtype(dx.dtype, [&](auto type) {
-    using T = decltype(type);
-    enqueue(stream, [dx = dx.as<T>(), dy = dy.as<T>(), w = w.as<T>(), matrices = w.shape[0],
-                     outputs = w.shape[1], inputs = w.shape[2],
-                     offsets = offsets.as<std::int32_t>(), groups = offsets.shape[0] - 1,
-                     tiles = multiplies_in_tiles(stream, dx.dtype)] {
+                     way = way_of(stream, x.dtype, f32)] {
       for_each_group(
           offsets, 0, groups, matrices, [&](std::int64_t m, std::int64_t rows, std::int64_t row) {
-            const T* const matrix = w + m * outputs * inputs;
-            T* const to = dx + row * inputs;
-            const T* const from = dy + row * outputs;
-            if (!tiles)
-              return rows_backward_input({rows, outputs, inputs}, to, from, matrix, false);
-            in_blocks(rows, to, inputs, from, outputs, [&](T* result, const T* block) {
-              native_backward_input(DType::bf16, tile_block, outputs, inputs, result, block, matrix,
-                                    false);
-            });
+            multiply(way, {rows, outputs, inputs}, y + row * outputs, x + row * inputs,
+                     w + m * outputs * inputs, bias == nullptr ? nullptr : bias + m * outputs);
           });
     });
   });
 }
 
+void grouped_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
+                            const Tensor& offsets, F32Products f32) {
+  visit_compute_dtype(dx.dtype, [&](auto type) {
+    using T = decltype(type);
+    enqueue(stream,
+            [dx = dx.as<T>(), dy = dy.as<T>(), w = w.as<T>(), matrices = w.shape[0],
+             outputs = w.shape[1], inputs = w.shape[2], offsets = offsets.as<std::int32_t>(),
+             groups = offsets.shape[0] - 1, way = way_of(stream, dx.dtype, f32)] {
+              for_each_group(offsets, 0, groups, matrices,
+                             [&](std::int64_t m, std::int64_t rows, std::int64_t row) {
+                               multiply_back(way, {rows, outputs, inputs}, dx + row * inputs,
+                                             dy + row * outputs, w + m * outputs * inputs);
+                             });
+            });
+  });
+}
+
 void grouped_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db, const Tensor& dy,
                              const Tensor& x, const Tensor& offsets, std::int64_t first,
-                             std::int64_t count) {
+                             std::int64_t count, F32Products f32) {
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
     enqueue(stream, [dw = dw.as<float>(), db = db.empty() ? nullptr : db.as<float>(),
                      dy = dy.as<T>(), x = x.as<T>(), matrices = dw.shape[0], outputs = dw.shape[1],
-                     inputs = dw.shape[2], offsets = offsets.as<std::int32_t>(), first, count] {
+                     inputs = dw.shape[2], offsets = offsets.as<std::int32_t>(), first, count,
+                     way = way_of(stream, x.dtype, f32)] {
       for_each_group(offsets, first, first + count, matrices,
                      [&](std::int64_t m, std::int64_t rows, std::int64_t row) {
-                       rows_backward_weight({rows, outputs, inputs}, dw + m * outputs * inputs,
-                                            db == nullptr ? nullptr : db + m * outputs,
-                                            dy + row * outputs, x + row * inputs);
+                       add_products(way, {rows, outputs, inputs}, dw + m * outputs * inputs,
+                                    db == nullptr ? nullptr : db + m * outputs, dy + row * outputs,
+                                    x + row * inputs);
                      });
     });
   });

@@ -109,14 +109,14 @@ __global__ void __launch_bounds__(warp_size* slot_warps)
 }  // namespace
 
 void grouped_forward(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& w,
-                     const Tensor& bias, const Tensor& offsets) {
+                     const Tensor& bias, const Tensor& offsets, F32Products /*of CPUs*/) {
   visit_compute_dtype(x.dtype, [&](auto type) {
     multiply_groups<false, decltype(type)>(stream, y, x, w, bias, offsets);
   });
 }
 
 void grouped_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
-                            const Tensor& offsets) {
+                            const Tensor& offsets, F32Products /*of CPUs*/) {
   visit_compute_dtype(dx.dtype, [&](auto type) {
     multiply_groups<true, decltype(type)>(stream, dx, dy, w, {}, offsets);
   });
@@ -124,7 +124,7 @@ void grouped_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, 
 
 void grouped_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db, const Tensor& dy,
                              const Tensor& x, const Tensor& offsets, std::int64_t first,
-                             std::int64_t count) {
+                             std::int64_t count, F32Products /*of CPUs*/) {
   visit_compute_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
     const RowGroups groups = groups_of(x, offsets, dw.shape[0]);

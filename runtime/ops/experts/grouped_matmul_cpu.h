@@ -328,6 +328,17 @@ inline void add_block(float* dw, std::int64_t stride, std::int64_t outputs, std:
   }
 }
 
+// db += column sums of dy, row after row; db may be null.
+template <typename T>
+void add_rows(float* db, const T* dy, std::int64_t rows, std::int64_t outputs) {
+  for (std::int64_t row = 0; db != nullptr && row < rows; ++row) {
+    const T* const in = dy + row * outputs;
+#pragma omp simd
+    for (std::int64_t o = 0; o < outputs; ++o)
+      db[o] += load(in[o]);
+  }
+}
+
 // dw += dy^T x, and db, which may be null, += column sums of dy.
 template <typename DY, typename X>
 void rows_backward_weight(const LinearSizes& n, float* dw, float* db, const DY* dy, const X* x) {
@@ -349,12 +360,7 @@ void rows_backward_weight(const LinearSizes& n, float* dw, float* db, const DY* 
       }
     }
   }
-  for (std::int64_t row = 0; db != nullptr && row < n.rows; ++row) {
-    const DY* const in = dy + row * n.outputs;
-#pragma omp simd
-    for (std::int64_t o = 0; o < n.outputs; ++o)
-      db[o] += load(in[o]);
-  }
+  add_rows(db, dy, n.rows, n.outputs);
 }
 
 }  // namespace trireme::ops::cpu

@@ -32,22 +32,6 @@ std::size_t as_size(std::int64_t count) {
   return static_cast<std::size_t>(count);
 }
 
-// Applied to a tile of y(N, O) while it is in the first-level cache.
-struct AddBiasResidual {
-  const float* bias;      // may be null
-  const float* residual;  // as y; may be null
-
-  void operator()(std::int64_t row, std::int64_t column, const ResultTile& tile) const {
-    if (bias == nullptr && residual == nullptr) return;
-    finish_rows(tile.data, tile.stride, tile.data, tile.stride,
-                bias == nullptr ? nullptr : bias + column,
-                residual == nullptr ? nullptr : residual + row * tile.stride + column, tile.stride,
-                tile.rows, tile.columns);
-  }
-};
-
-constexpr auto nothing_more = [](std::int64_t, std::int64_t, const ResultTile&) {};
-
 void forward(const Sizes& n, float* y, const float* x, const float* w, const float* bias,
              const float* residual) {
   if (multiplies_in_parts()) {

@@ -10,6 +10,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
+
 #include "runtime/ops/common/dnnl_cpu.h"
 #include "runtime/ops/common/simd_cpu.h"
 
@@ -28,16 +30,18 @@ struct alignas(64) TileConfig {
   std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-// Removes the leading bf16 part of each of 16 floats and returns it in 32-bit words.
-[[gnu::always_inline]] inline __m512i take_part(__m512& values) {
-  const __m512i words =
-      _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(values)));
-  values = _mm512_sub_ps(values, _mm512_castsi512_ps(_mm512_slli_epi32(words, 16)));
-  return words;
-}
-// Pairs of bf16: the first in the low half.
-[[gnu::always_inline]] inline __m512i pairs(__m512i first, __m512i second) {
-  return _mm512_or_si512(first, _mm512_slli_epi32(second, 16));
+// Removes the leading bf16 parts of 32 floats and returns them in pairs: `low` in the low halves.
+[[gnu::always_inline]] inline __m512i take_parts(__m512& low, __m512& high) {
+  alignas(64) static constexpr std::array<std::uint16_t, 2 * lanes> by_turns{
+      0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+      8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  const __m512i pairs =
+      _mm512_permutexvar_epi16(_mm512_load_si512(by_turns.data()),
+                               reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)));
+  const __m512i high_half = _mm512_set1_epi32(static_cast<int>(0xFFFF0000));
+  low = _mm512_sub_ps(low, _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)));
+  high = _mm512_sub_ps(high, _mm512_castsi512_ps(_mm512_and_si512(pairs, high_half)));
+  return pairs;
 }
 
 void store_block(std::byte* to, __m512i (&words)[parts][lanes], bool transposed) {
@@ -69,10 +73,8 @@ void pack_along(std::byte* to, const float* from, std::int64_t stride, bool tran
     const __m512 b = _mm512_loadu_ps(from + row * stride + 16);
     __m512 low = _mm512_permutex2var_ps(a, even, b), high = _mm512_permutex2var_ps(a, odd, b);
 #pragma GCC unroll 3
-    for (auto& part : words) {
-      const __m512i first = take_part(low);
-      part[row] = pairs(first, take_part(high));
-    }
+    for (auto& part : words)
+      part[row] = take_parts(low, high);
   }
   store_block(to, words, transposed);
 }
@@ -84,10 +86,8 @@ void pack_across(std::byte* to, const float* from, std::int64_t stride, bool tra
     __m512 low = _mm512_loadu_ps(from + 2 * pair * stride);
     __m512 high = _mm512_loadu_ps(from + (2 * pair + 1) * stride);
 #pragma GCC unroll 3
-    for (auto& part : words) {
-      const __m512i first = take_part(low);
-      part[pair] = pairs(first, take_part(high));
-    }
+    for (auto& part : words)
+      part[pair] = take_parts(low, high);
   }
   store_block(to, words, transposed);
 }
@@ -115,13 +115,24 @@ void pack_block(std::byte* to, const float* from, std::int64_t stride, bool alon
 void pack_parts(std::byte* to, const float* data, std::int64_t stride, bool along,
                 std::int64_t count, std::int64_t depth, bool transposed) {
   const std::int64_t lines = (count + part_result - 1) / part_result * part_result;
-  for (std::int64_t line = 0; line < lines; line += part_rows) {
+  const std::int64_t blocks = (depth + part_depth - 1) / part_depth;
+  const auto pack = [&](std::int64_t line, std::int64_t k) {
+    const std::int64_t there = std::clamp<std::int64_t>(count - line, 0, part_rows);
+    const float* const from =
+        there == 0 ? data : data + (along ? line * stride + k : k * stride + line);
+    pack_block(to + (line / part_rows * blocks + k / part_depth) * block_bytes, from, stride, along,
+               there, std::min(part_depth, depth - k), transposed);
+  };
+  // Along the rows in memory: 1.2 to 1.6 times as fast with few rows of the other operand.
+  if (along) {
+    for (std::int64_t line = 0; line < lines; line += part_rows) {
+      for (std::int64_t k = 0; k < depth; k += part_depth)
+        pack(line, k);
+    }
+  } else {
     for (std::int64_t k = 0; k < depth; k += part_depth) {
-      const std::int64_t there = std::clamp<std::int64_t>(count - line, 0, part_rows);
-      const float* const from =
-          there == 0 ? data : data + (along ? line * stride + k : k * stride + line);
-      pack_block(to, from, stride, along, there, std::min(part_depth, depth - k), transposed);
-      to += block_bytes;
+      for (std::int64_t line = 0; line < lines; line += part_rows)
+        pack(line, k);
     }
   }
 }

@@ -18,6 +18,7 @@
 #include <cstdint>
 
 #include "runtime/ops/common/scratch.h"
+#include "runtime/ops/gemm/linear_rows_cpu.h"
 #include "runtime/ops/gemm/matmul_cpu.h"
 
 namespace trireme::ops::cpu {
@@ -109,5 +110,21 @@ void split_matmul(std::int64_t m, std::int64_t n, std::int64_t k, const MatrixVi
     }
   }
 }
+
+// What split_matmul does to a tile of y(N, O) while it is in the first-level cache.
+struct AddBiasResidual {
+  const float* bias;      // may be null
+  const float* residual;  // as y; may be null
+
+  void operator()(std::int64_t row, std::int64_t column, const ResultTile& tile) const {
+    if (bias == nullptr && residual == nullptr) return;
+    finish_rows(tile.data, tile.stride, tile.data, tile.stride,
+                bias == nullptr ? nullptr : bias + column,
+                residual == nullptr ? nullptr : residual + row * tile.stride + column, tile.stride,
+                tile.rows, tile.columns);
+  }
+};
+
+inline constexpr auto nothing_more = [](std::int64_t, std::int64_t, const ResultTile&) {};
 
 }  // namespace trireme::ops::cpu

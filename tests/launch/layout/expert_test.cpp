@@ -73,6 +73,13 @@ TEST_F(ExpertLayout, RoundsOfFewerRowsChangeNoBit) {
                            {4, "data=4 expert=4 expert_buffer=4"}});
 }
 
+// 128 rows for each expert, with which f32 products are summed in parts where there are tiles.
+TEST_F(ExpertLayout, ManyRowsOfAnExpertChangeNoBit) {
+  expect_same_bits(
+      run({"model.context=128", "model.experts=4"}),
+      {{2, "tensor=2"}, {4, "data=4 expert=2"}, {4, "data=4 expert=4 expert_buffer=1"}});
+}
+
 TEST_F(ExpertLayout, Bf16ChangesNoBitEither) {
   expect_same_bits(steered({"precision=bf16", "train.clip_norm=0.1"}),
                    {{4, "data=4 expert=4 zero=1"},

@@ -10,7 +10,15 @@ using namespace test;
 using Values = std::vector<double>;
 using Bits = std::vector<unsigned char>;
 
-class GroupedLinear : public TypedOp {};
+using ops::F32Products;
+
+class GroupedLinear : public TypedOp {
+ protected:
+  [[nodiscard]] static std::vector<F32Products> products() {
+    if (GetParam() != DType::f32) return {F32Products::chains};
+    return {F32Products::chains, F32Products::parts};
+  }
+};
 INSTANTIATE_TEST_SUITE_P(Types, GroupedLinear,
                          ::testing::Values(DType::f32, DType::bf16, DType::f16), dtype_label);
 
@@ -89,9 +97,11 @@ TEST_P(GroupedLinear, ForwardMultipliesEachGroupByItsMatrixAndLeavesOtherRowsAlo
         }
       });
 
-      ops::grouped_forward(stream(), y, x, w, biased ? bias.view() : Tensor{}, offsets);
+      for (const F32Products f32 : products()) {
+        ops::grouped_forward(stream(), y, x, w, biased ? bias.view() : Tensor{}, offsets, f32);
 
-      expect_close(y.get(), expected, relative(), chain_rounding(p.inputs));
+        expect_close(y.get(), expected, relative(), chain_rounding(p.inputs));
+      }
     }
   }
 }
@@ -113,9 +123,11 @@ TEST_P(GroupedLinear, BackwardInputMultipliesByTheTransposedMatrix) {
       }
     });
 
-    ops::grouped_backward_input(stream(), dx, dy, w, offsets_of(p.sizes));
+    for (const F32Products f32 : products()) {
+      ops::grouped_backward_input(stream(), dx, dy, w, offsets_of(p.sizes), f32);
 
-    expect_close(dx.get(), expected, relative(), chain_rounding(p.outputs));
+      expect_close(dx.get(), expected, relative(), chain_rounding(p.outputs));
+    }
   }
 }
 
@@ -129,9 +141,9 @@ TEST_P(GroupedLinear, BackwardWeightAddsTheChosenGroups) {
     const Values dys = dy.get(), xs = x.get();
     for (std::int64_t first = 0; first + p.matrices <= groups; first += p.matrices) {
       const std::int64_t count = first == 0 ? groups : p.matrices;
-      const GuardedTensor dw = random_tensor(DType::f32, {p.matrices, p.outputs, p.inputs}, 3),
-                          db = random_tensor(DType::f32, {p.matrices, p.outputs}, 4);
-      Values weight = dw.get(), bias = db.get();
+      const GuardedTensor before = random_tensor(DType::f32, {p.matrices, p.outputs, p.inputs}, 3),
+                          before_bias = random_tensor(DType::f32, {p.matrices, p.outputs}, 4);
+      Values weight = before.get(), bias = before_bias.get();
       p.each(
           [&](std::int64_t row, std::int64_t m) {
             for (std::int64_t o = 0; o < p.outputs; ++o) {
@@ -143,10 +155,15 @@ TEST_P(GroupedLinear, BackwardWeightAddsTheChosenGroups) {
           },
           at(first), at(first + count));
 
-      ops::grouped_backward_weight(stream(), dw, db, dy, x, offsets, first, count);
+      for (const F32Products f32 : products()) {
+        const GuardedTensor dw(DType::f32, before.view().shape, before.get()),
+            db(DType::f32, before_bias.view().shape, before_bias.get());
 
-      expect_close(dw.get(), weight, 1e-6, chain_rounding(all));
-      expect_close(db.get(), bias, 1e-6, chain_rounding(all));
+        ops::grouped_backward_weight(stream(), dw, db, dy, x, offsets, first, count, f32);
+
+        expect_close(dw.get(), weight, 1e-6, chain_rounding(all));
+        expect_close(db.get(), bias, 1e-6, chain_rounding(all));
+      }
     }
   }
 }
@@ -165,26 +182,38 @@ TEST_P(GroupedLinear, ARowHasTheSameBitsAloneAndInGroupsOfAnySizeAndPlace) {
                       bias = random_tensor(DType::f32, {2, outputs}, 2);
   const Values one_x = random_values(inputs, 3, GetParam()),
                one_dy = random_values(outputs, 4, GetParam());
-  Bits y_bits, dx_bits;
-  for (const auto& [sizes, place] : std::vector<std::pair<std::vector<std::int64_t>, std::int64_t>>{
-           {{0, 1}, 0}, {{0, 7}, 3}, {{2, 300}, 2}, {{5, 300}, 304}, {{3, 17, 0, 70}, 85}}) {
-    Values xs = random_values(all * inputs, 5, GetParam()),
-           dys = random_values(all * outputs, 6, GetParam());
-    std::copy(one_x.begin(), one_x.end(), xs.begin() + place * inputs);
-    std::copy(one_dy.begin(), one_dy.end(), dys.begin() + place * outputs);
-    const GuardedTensor x(GetParam(), {all, inputs}, xs), dy(GetParam(), {all, outputs}, dys);
-    const GuardedTensor y(GetParam(), {all, outputs}), dx(GetParam(), {all, inputs});
-    const GuardedTensor offsets = offsets_of(sizes);
+  for (const F32Products f32 : products()) {
+    Bits y_bits, dx_bits;
+    for (const auto& [sizes, place, poisoned] :
+         std::vector<std::tuple<std::vector<std::int64_t>, std::int64_t, bool>>{
+             {{0, 1}, 0, false},
+             {{0, 7}, 3, false},
+             {{0, 33}, 32, true},
+             {{2, 300}, 2, false},
+             {{5, 300}, 304, true},
+             {{3, 17, 0, 70}, 85, false}}) {
+      Values xs = random_values(all * inputs, 5, GetParam()),
+             dys = random_values(all * outputs, 6, GetParam());
+      if (poisoned) {
+        std::fill(xs.begin(), xs.end(), std::nan(""));
+        std::fill(dys.begin(), dys.end(), std::nan(""));
+      }
+      std::copy(one_x.begin(), one_x.end(), xs.begin() + place * inputs);
+      std::copy(one_dy.begin(), one_dy.end(), dys.begin() + place * outputs);
+      const GuardedTensor x(GetParam(), {all, inputs}, xs), dy(GetParam(), {all, outputs}, dys);
+      const GuardedTensor y(GetParam(), {all, outputs}), dx(GetParam(), {all, inputs});
+      const GuardedTensor offsets = offsets_of(sizes);
 
-    ops::grouped_forward(stream(), y, x, w, bias, offsets);
-    ops::grouped_backward_input(stream(), dx, dy, w, offsets);
+      ops::grouped_forward(stream(), y, x, w, bias, offsets, f32);
+      ops::grouped_backward_input(stream(), dx, dy, w, offsets, f32);
 
-    if (y_bits.empty()) {
-      y_bits = row_bits(y, place);
-      dx_bits = row_bits(dx, place);
+      if (y_bits.empty()) {
+        y_bits = row_bits(y, place);
+        dx_bits = row_bits(dx, place);
+      }
+      EXPECT_EQ(row_bits(y, place), y_bits);
+      EXPECT_EQ(row_bits(dx, place), dx_bits);
     }
-    EXPECT_EQ(row_bits(y, place), y_bits);
-    EXPECT_EQ(row_bits(dx, place), dx_bits);
   }
 }
 

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // A benchmark, run by hand: grouped linear layers of experts on one core, beside ordinary linear
 // layers of the same total size, in turns. Prints GFLOP/s, the best of several, for forward, input
-// gradient and weight gradient, and that of a tile in the first-level cache. With an argument in
-// bf16. ONEDNN_MAX_CPU_ISA=AVX512_CORE keeps the ordinary ones in f32 on a processor with AMX.
+// gradient and weight gradient, and that of a tile in the first-level cache. With the
+// argument bf16 in bf16, with parts f32 in parts. ONEDNN_MAX_CPU_ISA=AVX512_CORE keeps the ordinary
+// ones in f32 on a processor with AMX.
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include "runtime/device/backends.h"
@@ -22,11 +24,11 @@ namespace {
 struct Layer {
   std::int64_t experts, rows, outputs, inputs;  // rows of each expert
 };
-constexpr std::array layers{Layer{16, 8, 512, 256},     Layer{16, 64, 512, 256},
-                            Layer{16, 256, 512, 256},   Layer{16, 8, 1536, 2048},
-                            Layer{16, 32, 1536, 2048},  Layer{16, 64, 1536, 2048},
-                            Layer{16, 100, 1536, 2048}, Layer{8, 256, 1536, 2048},
-                            Layer{16, 64, 2048, 768},   Layer{8, 256, 2048, 768}};
+constexpr std::array layers{
+    Layer{16, 8, 512, 256},     Layer{16, 64, 512, 256},   Layer{16, 256, 512, 256},
+    Layer{16, 8, 1536, 2048},   Layer{16, 32, 1536, 2048}, Layer{16, 64, 1536, 2048},
+    Layer{16, 100, 1536, 2048}, Layer{8, 256, 1536, 2048}, Layer{16, 64, 2048, 768},
+    Layer{8, 256, 2048, 768},   Layer{8, 1024, 1024, 384}};
 
 double best_of(const std::function<void()>& work, int rounds) {
   double best = 1e9;
@@ -55,7 +57,7 @@ double peak() {
 
 class Bench {
  public:
-  explicit Bench(DType dtype) : dtype_(dtype) {}
+  Bench(DType dtype, F32Products f32) : dtype_(dtype), f32_(f32) {}
   void run() {
     std::printf("a tile: %.0f GFLOP/s\n", peak());
     std::printf(
@@ -109,17 +111,18 @@ class Bench {
       std::printf(" %.0f / %.0f |", flops / best, flops / best_whole);
       std::fflush(stdout);
     };
-    compare([&] { grouped_forward(s, y, x, w, {}, first); },
+    compare([&] { grouped_forward(s, y, x, w, {}, first, f32_); },
             [&] { linear_forward(s, y, x, one_w); });
-    compare([&] { grouped_backward_input(s, dx, y, w, first); },
+    compare([&] { grouped_backward_input(s, dx, y, w, first, f32_); },
             [&] { linear_backward_input(s, dx, y, one_w); });
-    compare([&] { grouped_backward_weight(s, dw, {}, y, x, first, 0, e); },
+    compare([&] { grouped_backward_weight(s, dw, {}, y, x, first, 0, e, f32_); },
             [&] { linear_backward_weight(s, one_dw, {}, y, x); });
     std::printf("\n");
     buffers_.clear();
   }
 
   DType dtype_;
+  F32Products f32_;
   std::unique_ptr<Device> device_ = make_cpu_device();
   std::unique_ptr<Stream> stream_ = device_->make_stream(StreamKind::compute);
   std::vector<Buffer> buffers_;
@@ -128,6 +131,10 @@ class Bench {
 }  // namespace
 }  // namespace trireme::ops
 
-int main(int count, char**) {
-  trireme::ops::Bench(count > 1 ? trireme::DType::bf16 : trireme::DType::f32).run();
+int main(int count, char** arguments) {
+  using namespace trireme;
+  const std::string_view way = count > 1 ? arguments[1] : "";
+  ops::Bench(way == "bf16" ? DType::bf16 : DType::f32,
+             way == "parts" ? ops::F32Products::parts : ops::F32Products::chains)
+      .run();
 }
