@@ -57,6 +57,10 @@ layouts=(
   "4 parallel.zero=3 parallel.zero_group=2"
 )
 
+if [[ $model == moe ]]; then
+  layouts+=("2 parallel.expert=2" "4 parallel.expert=4 parallel.zero=1" "4 parallel.tensor=2 parallel.expert=4"
+    "4 parallel.pipeline=2 parallel.expert=2 parallel.zero=3" "4 parallel.expert=2 parallel.zero=3 parallel.zero_group=2")
+fi
 if [[ $model == resnet ]]; then
   layouts=("1" "2" "2 parallel.pipeline=2" "4 parallel.pipeline=2" "4 parallel.pipeline=4" "2 parallel.zero=1" "2 parallel.zero=2"
     "4 parallel.zero=3" "4 parallel.zero=2 parallel.zero_group=2")

@@ -105,6 +105,24 @@ TEST_F(ExpertRunTest, ACollapsedLoadIsNamedAndReported) {
               AllOf(HasSubstr("Load of experts at step 6"), HasSubstr("expert_max_over_mean")));
 }
 
+TEST_F(ExpertRunTest, EachBalanceLossEvensTheLoad) {
+  // The mean of the last steps and both layers.
+  const auto fullest = [&](const std::string& name, const Settings& more) {
+    Settings set{"train.steps=40", "train.log_every=1"};
+    set.insert(set.end(), more.begin(), more.end());
+    run(name, 1, set);
+    double sum = 0;
+    for (const json& line : lines_with(name, "experts"))
+      for (const json& layer : line["experts"])
+        if (line["step"] > 30) sum += layer["max_over_mean"].get<double>();
+    return sum / 20;
+  };
+  const double without = fullest("without", {});
+
+  EXPECT_LT(fullest("batch", {"model.balance_loss=1"}), 0.8 * without);
+  EXPECT_LT(fullest("sequence", {"model.sequence_balance_loss=1"}), 0.8 * without);
+}
+
 TEST_F(ExpertRunTest, PassesThatExceedTheBufferAreCountedAndNamed) {
   const Settings longer{"parallel.expert=2", "train.steps=20", "train.global_batch=4"};
   Settings little = longer, much = longer;
