@@ -195,7 +195,7 @@ TEST(LlamaExperts, RefuseRoutersThatCannotChoose) {
   EXPECT_THAT(refused({"model.mup_base_width=64"}), HasSubstr("do not carry over"));
   EXPECT_THAT(refused({"optimizer.name=muon"}), HasSubstr("use adamw"));
   EXPECT_THAT(refused({"lora.rank=4", "lora.targets=[expand]", "train.initial_weights=y"}),
-              AllOf(HasSubstr("lora.targets"), HasSubstr("qkv")));
+              AllOf(HasSubstr("lora.targets"), HasSubstr("experts"), HasSubstr("qkv")));
 }
 
 }  // namespace

@@ -139,11 +139,14 @@ void check_adapters(const Subject& subject) {
     if (std::ranges::find(known, target) != known.end()) continue;
     const bool part =
         target == "q" || target == "k" || target == "v" || target == "gate" || target == "up";
+    const bool of_experts =
+        subject.limits.experts.value > 0 && (target == "expand" || target == "contract");
     refuse(subject, "lora.targets", "'{}' is not a linear layer of a block{}; use some of {}",
            target,
            part ? " of its own (queries, keys and values are one matrix, qkv, gates and values "
                   "another, expand)"
-                : "",
+           : of_experts ? " but of its experts, which have no factors"
+                        : "",
            fmt::join(known, ", "));
   }
   if (config.train.ema_decay > 0)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // reproducibility: layout for a model with experts: every grid of experts gives the bits of one
-// rank, whatever the load of its ranks.
+// rank, whatever the load of its ranks. Faults that it finds:
+// scripts/measurements/planted_faults.txt.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
