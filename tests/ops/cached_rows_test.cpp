@@ -137,7 +137,7 @@ TEST_P(CachedRows, HaveThePositionsOfTheirText) {
       others(GetParam(), {2, 4, width}, pass);
 
   ops::rope_forward(stream(), rows, options, spans, length);
-  ops::add_positions(stream(), others, others, table, {}, 0, spans);
+  ops::add_positions(stream(), others, others, table, {}, {}, spans);
 
   for (const auto& [part, whole] : {std::pair(&rows, &turned), std::pair(&others, &placed)}) {
     const Values result = part->get(), expected = whole->get();
@@ -170,7 +170,7 @@ TEST_P(CachedRows, OfOtherShapesAreRefused) {
   expect_error([&] { ops::rope_forward(stream(), qkv, {.heads = 2, .kv_heads = 1}, spans); },
                {"0 positions"});
   expect_error(
-      [&] { ops::add_positions(stream(), qkv, qkv, table, {}, 0, spans.view().range(0, 2)); },
+      [&] { ops::add_positions(stream(), qkv, qkv, table, {}, {}, spans.view().range(0, 2)); },
       {"spans"});
 }
 

@@ -236,14 +236,61 @@ TEST_F(CudnnGraphs, TakeTheWorkspaceThatIsStated) {
   }
 }
 
-// Beyond a limit on Hopper, and always on Blackwell.
-TEST_F(CudnnGraphs, AddUpLongAttentionInOrderWithoutScoreMatrices) {
-  for (const int capability : {90, 100}) {
-    const AttentionGraph graph = llama3_8b(AttentionGraph::Pass::backward);
-    const CudnnOffer result = offer(graph, capability);
-    EXPECT_GE(result.candidates, 1) << result.refusal;
-    EXPECT_LT(static_cast<double>(result.workspace_bytes), 0.1 * score_bytes(graph));
+// Chunks of sequences over 4 ranks, with all keys and with the last of a window; the heads of two
+// key heads at a time.
+std::vector<AttentionGraph> parts_of(AttentionGraph graph) {
+  const AttentionPartRows rows{.queries = graph.length / 8,
+                               .rows = graph.length / 4,
+                               .positions = graph.length,
+                               .heads = graph.heads,
+                               .kv_heads = graph.kv_heads};
+  graph.heads = 2 * graph.heads / graph.kv_heads;
+  graph.kv_heads = 2;
+  graph.part = rows;
+  std::vector<AttentionGraph> parts;
+  for (const std::int64_t chunks : {1, 2, 8}) {
+    graph.length = chunks * rows.queries;
+    parts.push_back(graph);
+    graph.window = 100;
+    graph.length = rows.queries + (chunks > 1 ? graph.window - 1 : 0);
+    parts.push_back(graph);
+    graph.window = 0;
   }
+  return parts;
+}
+
+TEST_F(CudnnGraphs, RunPartsOfSequences) {
+  for (const int capability : {80, 90, 100}) {
+    for (const auto pass : attention_passes) {
+      AttentionGraph odd = gpt2(pass, 2, 4);
+      odd.length = 1000;
+      for (const AttentionGraph& whole : {gpt2(pass, 4, 12), llama3_8b(pass), odd}) {
+        for (AttentionGraph part : parts_of(whole)) {
+          const CudnnOffer result = offer(part, capability);
+          EXPECT_GE(result.candidates, 1) << result.refusal;
+          const std::size_t stated = cudnn_workspace_bytes(part, capability);
+          EXPECT_LE(result.workspace_bytes, stated) << to_string(part) << capability;
+          part.part.f32 = pass == AttentionGraph::Pass::backward;
+          if (part.heads == part.kv_heads) {
+            EXPECT_GE(offer(part, capability).candidates, 1) << to_string(part) << capability;
+          }
+        }
+      }
+    }
+  }
+}
+
+const CudnnOffer result = offer(graph, capability);
+if (result.candidates == 0) continue;
+const std::size_t stated = cudnn_workspace_bytes(graph, capability);
+EXPECT_LE(result.workspace_bytes, stated) << to_string(graph) << capability;
+EXPECT_LE(stated, 1.1 * static_cast<double>(result.workspace_bytes) + (1 << 20))
+    << to_string(graph) << capability;
+}
+}
+}
+}
+}
 }
 
 // Each shape once: the stem, then basic or bottleneck blocks.

@@ -113,11 +113,16 @@ TEST(LossGuardSum, FollowsTheOrderOfTheGlobalBatch) {
   const std::vector<double> in_order = {1e17, -1e17, 1e17, -1e17, 1, 2, 3, 4};
   struct Order {
     std::vector<std::size_t> held;  // rank after rank
-    std::int64_t turns, of_rank;
+    std::int64_t turns, of_rank, context = 1, blocks = 1;
   };
-  for (const auto& [held, turns, of_rank] :
+  for (const auto& [held, turns, of_rank, context, blocks] :
        {Order{{0, 1, 2, 3, 4, 5, 6, 7}, 1, 4}, Order{{0, 2, 4, 6, 1, 3, 5, 7}, 2, 4},
-        Order{{0, 2, 1, 3, 4, 6, 5, 7}, 2, 2}, Order{{0, 4, 1, 5, 2, 6, 3, 7}, 4, 2}}) {
+        Order{{0, 2, 1, 3, 4, 6, 5, 7}, 2, 2}, Order{{0, 4, 1, 5, 2, 6, 3, 7}, 4, 2},
+        // Two micro-batches of a rank in four blocks, on one rank, two and four.
+        Order{{0, 1, 2, 3, 4, 5, 6, 7}, 1, 2, 1, 4}, Order{{0, 1, 4, 5, 2, 3, 6, 7}, 1, 2, 2, 2},
+        Order{{0, 4, 1, 5, 2, 6, 3, 7}, 1, 2, 4, 1},
+        // Four of two sample ranks in turn, in two blocks.
+        Order{{0, 4, 1, 5, 2, 6, 3, 7}, 2, 2, 2, 1}}) {
     std::vector<double> values;
     for (const std::size_t k : held) {
       const double counted = k < 4 ? 1 : 0;  // the others have only ignored targets
@@ -128,7 +133,7 @@ TEST(LossGuardSum, FollowsTheOrderOfTheGlobalBatch) {
     const GuardedTensor state(DType::f64, {LossGuardState::count},
                               std::vector<double>(LossGuardState::count));
 
-    ops::guard_loss(stream(), scalars, state, sums, {.turns = turns, .of_rank = of_rank});
+    ops::guard_loss(stream(), scalars, state, sums, {.order = {turns, of_rank, context, blocks}});
 
     EXPECT_EQ(state.get()[LossGuardState::mean], 10.0 / 4) << turns << " of " << of_rank;
   }

@@ -60,7 +60,7 @@ TEST_P(VocabularyBlocks, PositionsCountFromTheBeginOfADocument) {
   // The last three positions of the second sequence, as a rank of sequence parallelism has them.
   const auto last = [](const GuardedTensor& x) { return x.view().range(7 * 19, 57); };
   ops::add_positions(stream(), tail, last(bare).reshaped({1, 3, 19}), positions,
-                     starts.view().range(7, 3).reshaped({1, 3}), 2);
+                     starts.view().range(7, 3).reshaped({1, 3}), {.rows = 3, .first = 2});
 
   const Values got = y.get(), found = bare.get(), rows = positions.get(), part = tail.get();
   Values gradient = before;

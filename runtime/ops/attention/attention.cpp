@@ -6,6 +6,7 @@
 
 #include "runtime/device/cuda_slot.h"
 #include "runtime/device/gpu_facts.h"
+#include "runtime/ops/attention/attention_checks.h"
 #include "runtime/ops/attention/attention_sizes.h"
 #include "runtime/ops/common/cudnn_graphs.h"
 #include "runtime/ops/common/dispatch.h"
@@ -17,9 +18,6 @@ TRIREME_KERNEL(attention_forward);
 TRIREME_KERNEL(attention_backward);
 TRIREME_KERNEL(attention_cached_forward);
 
-namespace {
-
-// Returns the shape of `out`.
 Shape check_qkv(const Operands& check, std::string_view op, const Tensor& qkv,
                 const AttentionOptions& options) {
   check.compute_dtype("qkv", qkv);
@@ -52,19 +50,16 @@ Shape check_qkv(const Operands& check, std::string_view op, const Tensor& qkv,
   return Shape{qkv.shape[0], qkv.shape[1], qkv.shape[2] / (heads + 2 * kv_heads) * heads};
 }
 
-std::int64_t head_size(const Tensor& qkv, const AttentionOptions& options) {
-  return AttentionSizes(qkv, options).size;
-}
-
-// FLOPs of forward's two products, over the visible keys if a sequence is one document.
-double forward_flops(const Tensor& qkv, const AttentionOptions& options) {
-  const AttentionSizes sizes(qkv, options);
+double forward_flops(AttentionSizes sizes) {
+  sizes.starts = nullptr;
   double pairs = 0;
-  for (std::int64_t query = 0; query < sizes.length; ++query)
+  for (std::int64_t query = sizes.first; query < sizes.length; ++query)
     pairs += static_cast<double>(std::min(sizes.end_of_keys(query), sizes.length) -
                                  sizes.first_key(query));
-  return 4 * pairs * static_cast<double>(sizes.batch * sizes.heads * sizes.size);
+  return 4 * pairs * static_cast<double>(sizes.batch * sizes.head_count() * sizes.size);
 }
+
+namespace {
 
 // cuDNN's offsets of documents are a kernel's work.
 int offset_kernels(const Tensor& qkv, const AttentionOptions& options) {
@@ -74,13 +69,14 @@ int offset_kernels(const Tensor& qkv, const AttentionOptions& options) {
 // In 16 bits sinks are a pass of their own, after cuDNN's.
 Passes forward_passes(const Tensor& out, const Tensor& lse, const Tensor& qkv,
                       const AttentionOptions& options) {
+  const AttentionSizes sizes(qkv, options);
   const bool joins = qkv.dtype != DType::f32 && !options.sinks.empty();
   return reads(qkv, options.document_starts, options.sinks)
       .writes(out, lse)
       .reads_if(joins, out, lse)
       .writes_if(joins, out, lse)
       .kernels(1 + offset_kernels(qkv, options) + (joins ? 1 : 0))
-      .flops(forward_flops(qkv, options), head_size(qkv, options));
+      .flops(forward_flops(sizes), sizes.size);
 }
 
 // Backward recomputes scores, then does four products for forward's two. In f32 our own kernels:
@@ -88,11 +84,12 @@ Passes forward_passes(const Tensor& out, const Tensor& lse, const Tensor& qkv,
 // cuDNN: one pass, beside which dq is summed in f32 and rounded, and row sums again for sinks.
 Passes backward_passes(const Tensor& dqkv, const Tensor& dout, const Tensor& out, const Tensor& lse,
                        const Tensor& qkv, const AttentionOptions& options, const Tensor& dsinks) {
+  const AttentionSizes sizes(qkv, options);
   const bool again = qkv.dtype != DType::f32 && !dsinks.empty();
   Passes passes =
       reads(dout, out, qkv, dout, lse)
           .writes(dqkv)
-          .flops(2.5 * forward_flops(qkv, options), head_size(qkv, options))
+          .flops(2.5 * forward_flops(sizes), sizes.size)
           .reads_if(!dsinks.empty(), lse, options.sinks)
           .reads_if(again, dout, out)
           .updates(dsinks)
@@ -166,10 +163,7 @@ void attention_cached_forward(Stream& stream, const Tensor& out, const Tensor& k
                    out, keys, values, qkv, spans, options);
 }
 
-std::size_t attention_workspace_bytes(DeviceType device, DType dtype, std::int64_t batch,
-                                      std::int64_t length, std::int64_t size,
-                                      const AttentionOptions& options, bool deterministic,
-                                      std::int64_t documents) {
+int planned_capability(DeviceType device, DType dtype, const AttentionOptions& options) {
   if (device == DeviceType::cpu || dtype == DType::f32 || options.soft_cap > 0) return 0;
   // A build without the CUDA back end plans for one that has it, with cuDNN.
   if (cuda_slot<&attention_backward> != nullptr && cuda::cudnn_version().empty()) return 0;
@@ -178,6 +172,15 @@ std::size_t attention_workspace_bytes(DeviceType device, DType dtype, std::int64
     const std::vector<GpuFacts> gpus = cuda_facts().gpus;
     return gpus.empty() ? hopper : gpus.front().capability;
   }();
+  return capability;
+}
+
+std::size_t attention_workspace_bytes(DeviceType device, DType dtype, std::int64_t batch,
+                                      std::int64_t length, std::int64_t size,
+                                      const AttentionOptions& options, bool deterministic,
+                                      std::int64_t documents) {
+  const int capability = planned_capability(device, dtype, options);
+  if (capability == 0) return 0;
   if (documents > 0 && (capability < 90 || size % 16 != 0)) return 0;
   return cuda::cudnn_workspace_bytes({.pass = cuda::AttentionGraph::Pass::backward,
                                       .dtype = dtype,

@@ -20,25 +20,30 @@ inline constexpr std::size_t backward_shared = [] {
   return sizeof(float) * rows * (4 * tile_stride<padded> + 2 * tile_stride<rows>);
 }();
 
-// delta(B, H, T) = sum over a head of dout * out. A warp each.
+// delta, indexed as lse, = sum over a head of dout * out. A warp each.
 template <typename T>
 __global__ void delta_kernel(float* delta, const T* dout, const T* out, AttentionSizes sizes) {
   const std::int64_t item =
-      (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / warp_size;  // (B, T, H)
-  if (item >= sizes.batch * sizes.length * sizes.heads) return;
+      (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / warp_size;  // (B, queries, heads)
+  const std::int64_t queries = sizes.queries(), row = item / sizes.head_count();
+  if (row >= sizes.batch * queries) return;
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
+  const std::int64_t head = sizes.first_head() + item % sizes.head_count();
+  const std::int64_t position = sizes.first + row % queries;
+  const T* const slopes = sizes.result(dout, row / queries, head).row(position);
+  const T* const results = sizes.result(out, row / queries, head).row(position);
   float sum = 0.0F;
   for (std::int64_t d = lane; d < sizes.size; d += warp_size)
-    sum += load(dout[item * sizes.size + d]) * load(out[item * sizes.size + d]);
+    sum += load(slopes[d]) * load(results[d]);
   sum = warp_reduce(sum, Sum{});
-  if (lane == 0) delta[sizes.lse_at(item / sizes.heads, item % sizes.heads)] = sum;
+  if (lane == 0) delta[sizes.lse_at(row, head)] = sum;
 }
 
-// dsinks(H) -= sum over (B, T) of a sink's weight times delta. One block per head.
+// dsinks(H) -= sum over (B, queries) of a sink's weight times delta. One block per head.
 __global__ void __launch_bounds__(sink_threads)
     sinks_kernel(float* dsinks, const float* lse, const float* delta, AttentionSizes sizes,
                  bool by_position) {
-  const std::int64_t head = blockIdx.x, rows = sizes.batch * sizes.length;
+  const std::int64_t head = sizes.first_head() + blockIdx.x, rows = sizes.batch * sizes.queries();
   float sum = 0.0F;
   for (std::int64_t row = threadIdx.x; row < rows; row += sink_threads) {
     sum += expf(sizes.sink(head) - lse[sizes.lse_at(row, head, by_position)]) *
@@ -55,11 +60,17 @@ struct Backward {
   const float* lse;
   const float* delta;
   const T* qkv;
+  const T* keys;
+  const T* values;
+  T* dkeys;  // overwritten; null: the sums are added to
+  T* dvalues;
+  float* key_sums;
+  float* value_sums;
   AttentionSizes sizes;
 };
 
 // A tile's ds and, for tiles of keys, p, from the products of queries and keys and of dout and
-// values.
+// values. lse and delta: from the first query on.
 template <int R, int rows, bool keys_own>
 __device__ void weigh(float* slopes, float* weights, const float (&s)[R][R],
                       const float (&slope)[R][R], const float* lse, const float* delta,
@@ -75,9 +86,10 @@ __device__ void weigh(float* slopes, float* weights, const float (&s)[R][R],
       const bool visible =
           query < sizes.length && key >= sizes.first_key(query) && key < sizes.end_of_keys(query);
       const float score = capped(s[i][j], sizes);
-      const float weight = visible ? expf(score * sizes.score_scale - lse[query]) : 0.0F;
+      const std::int64_t at_query = query - sizes.first;
+      const float weight = visible ? expf(score * sizes.score_scale - lse[at_query]) : 0.0F;
       slopes[row * tile_stride<rows> + column] =
-          visible ? weight * (slope[i][j] - delta[query]) * score_slope(score, sizes) : 0.0F;
+          visible ? weight * (slope[i][j] - delta[at_query]) * score_slope(score, sizes) : 0.0F;
       if constexpr (keys_own) weights[row * tile_stride<rows> + column] = weight;
     }
   }
@@ -101,30 +113,33 @@ __global__ void __launch_bounds__(tile_threads, 1) attention_backward_kernel(Bac
   const TileThread at;
   const std::int64_t length = sizes.length;
   const int size = static_cast<int>(sizes.size);
-  const std::int64_t tiles = (length + rows - 1) / rows;
-  const std::int64_t own_heads = keys_own ? sizes.kv_heads : sizes.heads;
+  const std::int64_t tiles = ((keys_own ? length : sizes.queries()) + rows - 1) / rows;
+  const std::int64_t own_heads = keys_own ? sizes.key_heads : sizes.head_count();
   const std::int64_t sample = blockIdx.x / tiles / own_heads;
   sizes.choose(sample);
-  const std::int64_t own_head = blockIdx.x / tiles % own_heads;
+  const std::int64_t own_head =
+      (keys_own ? sizes.key_head : sizes.first_head()) + blockIdx.x / tiles % own_heads;
   const std::int64_t key_head = keys_own ? own_head : own_head / sizes.group();
   // Tiles with the most work first.
   const std::int64_t own_tile = keys_own ? blockIdx.x % tiles : tiles - 1 - blockIdx.x % tiles;
-  const std::int64_t first = own_tile * rows;
-  const HeadRows<const T> keys = sizes.keys(p.qkv, sample, key_head);
-  const HeadRows<const T> values = sizes.values(p.qkv, sample, key_head);
+  const std::int64_t first = (keys_own ? 0 : sizes.first) + own_tile * rows;
+  const HeadRows<const T> keys = sizes.key_rows(p.keys, sample, key_head);
+  const HeadRows<const T> values = sizes.key_rows(p.values, sample, key_head);
   HeadSums<R, padded> sums = {};
   HeadSums<R, padded> value_sums = {};
   const std::int64_t begin =
-      (keys_own ? sizes.first_query(first) : sizes.first_key(first)) / rows * rows;
+      keys_own ? sizes.first + (sizes.first_query(first) - sizes.first) / rows * rows
+               : sizes.first_key(first) / rows * rows;
   const std::int64_t last = first + rows - 1;
   const std::int64_t end = keys_own ? sizes.end_of_queries(last) : sizes.end_of_keys(last);
+  if (begin >= end) return;  // no query attends to these keys
   const std::int64_t members = keys_own ? sizes.group() : 1;
   for (std::int64_t member = 0; member < members; ++member) {
     const std::int64_t head = keys_own ? key_head * members + member : own_head;
     const HeadRows<const T> queries = sizes.queries(p.qkv, sample, head);
     const HeadRows<const T> gradients = sizes.result(p.dout, sample, head);
-    const float* const lse = p.lse + (sample * sizes.heads + head) * length;
-    const float* const delta = p.delta + (sample * sizes.heads + head) * length;
+    const float* const lse = p.lse + sizes.lse_of(sample, head);
+    const float* const delta = p.delta + sizes.lse_of(sample, head);
     if (member == 0) {
       load_tile<rows, padded>(own, keys_own ? keys : queries, first, length, size);
       load_tile<rows, padded>(own_slopes, keys_own ? values : gradients, first, length, size);
@@ -149,22 +164,29 @@ __global__ void __launch_bounds__(tile_threads, 1) attention_backward_kernel(Bac
 #pragma unroll
   for (int i = 0; i < R; ++i)
     one[i] = 1.0F;
-  const HeadRows<T> gradient =
-      keys_own ? sizes.keys(p.dqkv, sample, key_head) : sizes.queries(p.dqkv, sample, own_head);
-  store_head_rows<R, padded>(gradient, first, length, size, sums, one);
-  if constexpr (keys_own) {
-    store_head_rows<R, padded>(sizes.values(p.dqkv, sample, key_head), first, length, size,
+  if constexpr (!keys_own) {
+    store_head_rows<R, padded>(sizes.queries(p.dqkv, sample, own_head), first, length, size, sums,
+                               one);
+  } else if (p.dkeys == nullptr) {
+    store_head_rows<R, padded, true>(sizes.key_rows(p.key_sums, sample, key_head), first, length,
+                                     size, sums, one);
+    store_head_rows<R, padded, true>(sizes.key_rows(p.value_sums, sample, key_head), first, length,
+                                     size, value_sums, one);
+  } else {
+    store_head_rows<R, padded>(sizes.key_rows(p.dkeys, sample, key_head), first, length, size, sums,
+                               one);
+    store_head_rows<R, padded>(sizes.key_rows(p.dvalues, sample, key_head), first, length, size,
                                value_sums, one);
   }
 }
 
-// In the stream's scratch, (B, H, T).
+// In the stream's scratch, indexed as lse.
 float* launch_delta(Stream& stream, const Tensor& dout, const Tensor& out,
                     const AttentionSizes& sizes) {
   constexpr int threads = 256;
-  const std::int64_t count = sizes.batch * sizes.length * sizes.heads;
-  auto* const delta = reinterpret_cast<float*>(
-      CudaStream::of(stream).scratch(static_cast<std::size_t>(count) * sizeof(float)));
+  const std::int64_t count = sizes.batch * sizes.queries() * sizes.head_count();
+  auto* const delta = reinterpret_cast<float*>(CudaStream::of(stream).scratch(
+      static_cast<std::size_t>(sizes.batch * sizes.heads * sizes.rows) * sizeof(float)));
   visit_compute_dtype(dout.dtype, [&](auto type) {
     using T = decltype(type);
     trireme::cuda::launch(
@@ -176,8 +198,32 @@ float* launch_delta(Stream& stream, const Tensor& dout, const Tensor& out,
 
 void launch_sinks(Stream& stream, const Tensor& dsinks, const Tensor& lse, const float* delta,
                   const AttentionSizes& sizes, bool by_position) {
-  trireme::cuda::launch(stream, {.blocks = sizes.heads, .threads = sink_threads}, sinks_kernel,
-                        dsinks.as<float>(), lse.as<float>(), delta, sizes, by_position);
+  trireme::cuda::launch(stream, {.blocks = sizes.head_count(), .threads = sink_threads},
+                        sinks_kernel, dsinks.as<float>(), lse.as<float>(), delta, sizes,
+                        by_position);
+}
+
+// `backward` lacks delta.
+template <typename T>
+void launch_backward(Stream& stream, Backward<T> backward, const Tensor& dout, const Tensor& out,
+                     const Tensor& lse, const Tensor& dsinks) {
+  const AttentionSizes& sizes = backward.sizes;
+  backward.delta = launch_delta(stream, dout, out, sizes);
+  if (!dsinks.empty())
+    launch_sinks(stream, dsinks, lse, backward.delta, sizes, /*by_position=*/false);
+  with_padded_size(sizes.size, [&](auto padded) {
+    constexpr int rows = tile_side * backward_rows<padded>;
+    const auto grid = [&](std::int64_t heads, std::int64_t positions) {
+      return trireme::cuda::Grid{
+          .blocks = sizes.batch * heads * trireme::cuda::ceil_div(positions, rows),
+          .threads = tile_threads,
+          .shared_bytes = backward_shared<padded>};
+    };
+    trireme::cuda::launch(stream, grid(sizes.key_heads, sizes.length),
+                          attention_backward_kernel<padded, true, T>, backward);
+    trireme::cuda::launch(stream, grid(sizes.head_count(), sizes.queries()),
+                          attention_backward_kernel<padded, false, T>, backward);
+  });
 }
 
 }  // namespace
@@ -192,25 +238,32 @@ void simt_attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& d
                              const AttentionOptions& options, const Tensor& dsinks) {
   if (qkv.count() == 0) return;
   const AttentionSizes sizes(qkv, options);
-  const float* const delta = launch_delta(stream, dout, out, sizes);
-  if (!dsinks.empty()) launch_sinks(stream, dsinks, lse, delta, sizes, /*by_position=*/false);
   visit_compute_dtype(qkv.dtype, [&](auto type) {
     using T = decltype(type);
-    const Backward<T> backward{dqkv.as<T>(), dout.as<T>(), lse.as<float>(),
-                               delta,        qkv.as<T>(),  sizes};
-    with_padded_size(sizes.size, [&](auto padded) {
-      constexpr int rows = tile_side * backward_rows<padded>;
-      const auto grid = [&](std::int64_t heads) {
-        return trireme::cuda::Grid{
-            .blocks = sizes.batch * heads * trireme::cuda::ceil_div(sizes.length, rows),
-            .threads = tile_threads,
-            .shared_bytes = backward_shared<padded>};
-      };
-      trireme::cuda::launch(stream, grid(sizes.kv_heads),
-                            attention_backward_kernel<padded, true, T>, backward);
-      trireme::cuda::launch(stream, grid(sizes.heads), attention_backward_kernel<padded, false, T>,
-                            backward);
-    });
+    const T* const from = qkv.as<T>();
+    T* const to = dqkv.as<T>();
+    launch_backward<T>(
+        stream,
+        {to, dout.as<T>(), lse.as<float>(), /*delta=*/nullptr, from, sizes.keys_in(from),
+         sizes.values_in(from), sizes.keys_in(to), sizes.values_in(to), /*key_sums=*/nullptr,
+         /*value_sums=*/nullptr, sizes},
+        dout, out, lse, dsinks);
+  });
+}
+
+void simt_attention_part_backward(Stream& stream, const Tensor& dqkv, const Tensor& dkeys,
+                                  const Tensor& dvalues, const Tensor& dout, const Tensor& out,
+                                  const Tensor& lse, const Tensor& qkv, const Tensor& keys,
+                                  const Tensor& values, const AttentionPart& part,
+                                  const AttentionOptions& options, const Tensor& dsinks) {
+  const AttentionSizes sizes(qkv, part, keys.shape, options);
+  visit_compute_dtype(qkv.dtype, [&](auto type) {
+    using T = decltype(type);
+    launch_backward<T>(stream,
+                       {dqkv.as<T>(), dout.as<T>(), lse.as<float>(), /*delta=*/nullptr, qkv.as<T>(),
+                        keys.as<T>(), values.as<T>(), /*dkeys=*/nullptr, /*dvalues=*/nullptr,
+                        dkeys.as<float>(), dvalues.as<float>(), sizes},
+                       dout, out, lse, dsinks);
   });
 }
 

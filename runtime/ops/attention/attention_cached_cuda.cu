@@ -30,8 +30,8 @@ __global__ void append_kernel(Cached<T> cached, const T* qkv, AttentionSizes siz
   const std::int64_t sample = blockIdx.x / sizes.length, row = blockIdx.x % sizes.length;
   if (row >= cached.spans[2 * sample + 1]) return;
   const std::int64_t position = cached.spans[2 * sample] + row;
-  const T* const keys = sizes.keys(qkv, sample, 0).row(row);
-  const T* const values = sizes.values(qkv, sample, 0).row(row);
+  const T* const keys = sizes.key_rows(sizes.keys_in(qkv), sample, 0).row(row);
+  const T* const values = sizes.key_rows(sizes.values_in(qkv), sample, 0).row(row);
   T* const to_keys = cached.rows(cached.keys, sizes, sample, 0).row(position);
   T* const to_values = cached.rows(cached.values, sizes, sample, 0).row(position);
   for (std::int64_t i = threadIdx.x; i < sizes.kv_heads * sizes.size; i += blockDim.x) {

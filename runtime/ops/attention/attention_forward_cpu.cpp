@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/device/cpu/cpu_stream.h"
-#include "runtime/ops/attention/attention.h"
 #include "runtime/ops/attention/attention_head_cpu.h"
 
 namespace trireme::ops::cpu {
@@ -11,6 +10,8 @@ struct Forward {
   T* out;
   float* lse;
   const T* qkv;
+  const T* keys;
+  const T* values;
   AttentionSizes sizes;
 
   void operator()() const {
@@ -19,14 +20,14 @@ struct Forward {
       AttentionSizes here = sizes;
       here.choose(sample);
       const HeadForward<T> forward(here);
-      for (std::int64_t head = 0; head < sizes.heads; ++head) {
+      for (std::int64_t i = 0; i < sizes.head_count(); ++i) {
+        const std::int64_t head = sizes.first_head() + i;
         if (head % group == 0) {
-          forward.pack(sizes.keys(qkv, sample, head / group),
-                       sizes.values(qkv, sample, head / group), 0);
+          forward.pack(sizes.key_rows(keys, sample, head / group),
+                       sizes.key_rows(values, sample, head / group), sizes.first);
         }
-        forward.run(head, sizes.result(out, sample, head),
-                    lse + (sample * sizes.heads + head) * sizes.length,
-                    sizes.queries(qkv, sample, head), 0);
+        forward.run(head, sizes.result(out, sample, head), lse + sizes.lse_of(sample, head),
+                    sizes.queries(qkv, sample, head), sizes.first);
       }
     }
   }
@@ -57,8 +58,8 @@ struct CachedForward {
 
   void sample(std::int64_t sample, std::int64_t first, std::int64_t count) const {
     const HeadRows<T> all_keys = cached(keys, sample), all_values = cached(values, sample);
-    append(all_keys, sizes.keys(qkv, sample, 0), first, count);
-    append(all_values, sizes.values(qkv, sample, 0), first, count);
+    append(all_keys, sizes.key_rows(sizes.keys_in(qkv), sample, 0), first, count);
+    append(all_values, sizes.key_rows(sizes.values_in(qkv), sample, 0), first, count);
     AttentionSizes text = sizes;
     text.length = first + count;
     const HeadForward<T> forward(text);
@@ -89,9 +90,23 @@ struct CachedForward {
 void attention_forward(Stream& stream, const Tensor& out, const Tensor& lse, const Tensor& qkv,
                        const AttentionOptions& options) {
   if (qkv.count() == 0) return;
+  const AttentionSizes sizes(qkv, options);
   visit_compute_dtype(qkv.dtype, [&](auto type) {
     using T = decltype(type);
-    enqueue(stream, Forward<T>{out.as<T>(), lse.as<float>(), qkv.as<T>(), {qkv, options}});
+    const T* const from = qkv.as<T>();
+    enqueue(stream, Forward<T>{out.as<T>(), lse.as<float>(), from, sizes.keys_in(from),
+                               sizes.values_in(from), sizes});
+  });
+}
+
+void attention_part_forward(Stream& stream, const Tensor& out, const Tensor& lse, const Tensor& qkv,
+                            const Tensor& keys, const Tensor& values, const AttentionPart& part,
+                            const AttentionOptions& options) {
+  const AttentionSizes sizes(qkv, part, keys.shape, options);
+  visit_compute_dtype(qkv.dtype, [&](auto type) {
+    using T = decltype(type);
+    enqueue(stream, Forward<T>{out.as<T>(), lse.as<float>(), qkv.as<T>(), keys.as<T>(),
+                               values.as<T>(), sizes});
   });
 }
 

@@ -16,10 +16,12 @@ inline constexpr std::size_t forward_shared = [] {
   return sizeof(float) * rows * (2 * tile_stride<padded> + tile_stride<rows>);
 }();
 
-// One block per tile of a head's queries; loops over tiles of keys with an online softmax.
+// One block per tile of a head's queries; loops over tiles of keys with an online softmax. Tiles of
+// keys begin at the same positions for all queries of a sequence, so that parts have its bits.
 template <int padded, typename T>
 __global__ void __launch_bounds__(tile_threads)
-    attention_forward_kernel(T* out, float* lse, const T* qkv, AttentionSizes sizes) {
+    attention_forward_kernel(T* out, float* lse, const T* qkv, const T* keys, const T* values,
+                             AttentionSizes sizes) {
   constexpr int R = forward_rows<padded>;
   constexpr int rows = tile_side * R;
   float* const queries = trireme::cuda::dynamic_shared<float>();
@@ -28,13 +30,15 @@ __global__ void __launch_bounds__(tile_threads)
   const TileThread at;
   const std::int64_t length = sizes.length;
   const int size = static_cast<int>(sizes.size);
-  const std::int64_t tiles = (length + rows - 1) / rows;
+  const std::int64_t tiles = (sizes.queries() + rows - 1) / rows;
   const std::int64_t index = blockIdx.x / tiles;
-  const std::int64_t sample = index / sizes.heads, head = index % sizes.heads;
+  const std::int64_t sample = index / sizes.head_count();
+  const std::int64_t head = sizes.first_head() + index % sizes.head_count();
   sizes.choose(sample);
-  const std::int64_t query = (tiles - 1 - blockIdx.x % tiles) * rows;  // most keys first
-  const HeadRows<const T> keys = sizes.keys(qkv, sample, head / sizes.group());
-  const HeadRows<const T> values = sizes.values(qkv, sample, head / sizes.group());
+  // Most keys first.
+  const std::int64_t query = sizes.first + (tiles - 1 - blockIdx.x % tiles) * rows;
+  const HeadRows<const T> own_keys = sizes.key_rows(keys, sample, head / sizes.group());
+  const HeadRows<const T> own_values = sizes.key_rows(values, sample, head / sizes.group());
   // Scores are compared unscaled, or capped; base 2.
   const float factor = sizes.score_scale * 1.4426950409F;
 
@@ -50,7 +54,7 @@ __global__ void __launch_bounds__(tile_threads)
   const std::int64_t end = sizes.end_of_keys(query + rows - 1);
   for (std::int64_t key = sizes.first_key(query) / rows * rows; key < end; key += rows) {
     __syncthreads();
-    load_tile<rows, padded>(other, keys, key, length, size);
+    load_tile<rows, padded>(other, own_keys, key, length, size);
     __syncthreads();
     float s[R][R];
     multiply_rows<R, R, padded>(s, queries, other, size);
@@ -89,7 +93,7 @@ __global__ void __launch_bounds__(tile_threads)
       }
     }
     __syncthreads();
-    load_tile<rows, padded>(other, values, key, length, size);
+    load_tile<rows, padded>(other, own_values, key, length, size);
     __syncthreads();
     add_weighted_rows<R, rows, padded>(sums, weights, other);
   }
@@ -100,7 +104,8 @@ __global__ void __launch_bounds__(tile_threads)
     const std::int64_t position = query + at.y * R + i;
     inverse[i] = 1.0F / sum[i];
     if (at.x == 0 && position < length)
-      lse[index * length + position] = top[i] * sizes.score_scale + logf(sum[i]);
+      lse[sizes.lse_of(sample, head) + position - sizes.first] =
+          top[i] * sizes.score_scale + logf(sum[i]);
   }
   store_head_rows<R, padded>(sizes.result(out, sample, head), query, length, size, sums, inverse);
 }
@@ -115,18 +120,35 @@ __global__ void document_places_kernel(DocumentPlaces places, std::int64_t count
 template <typename T>
 __global__ void join_sinks_kernel(T* out, float* lse, AttentionSizes sizes, bool by_position) {
   const std::int64_t item =
-      (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / warp_size;  // (B, T, H)
-  if (item >= sizes.batch * sizes.length * sizes.heads) return;
+      (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / warp_size;  // (B, queries, heads)
+  const std::int64_t queries = sizes.queries(), row = item / sizes.head_count();
+  if (row >= sizes.batch * queries) return;
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
-  const std::int64_t head = item % sizes.heads;
-  float* const kept = lse + sizes.lse_at(item / sizes.heads, head, by_position);
+  const std::int64_t head = sizes.first_head() + item % sizes.head_count();
+  T* const result = sizes.result(out, row / queries, head).row(sizes.first + row % queries);
+  float* const kept = lse + sizes.lse_at(row, head, by_position);
   const float before = *kept, sink = sizes.sink(head);
   const float after = fmaxf(before, sink) + log1pf(expf(-fabsf(before - sink)));
   const float share = expf(before - after);
   for (std::int64_t d = lane; d < sizes.size; d += warp_size)
-    store(out[item * sizes.size + d], load(out[item * sizes.size + d]) * share);
+    store(result[d], load(result[d]) * share);
   __syncwarp();  // all lanes have read it
   if (lane == 0) *kept = after;
+}
+
+template <typename T>
+void launch_forward(Stream& stream, const Tensor& out, const Tensor& lse, const Tensor& qkv,
+                    const T* keys, const T* values, const AttentionSizes& sizes) {
+  with_padded_size(sizes.size, [&](auto padded) {
+    constexpr int rows = tile_side * forward_rows<padded>;
+    const std::int64_t tiles = trireme::cuda::ceil_div(sizes.queries(), rows);
+    trireme::cuda::launch(stream,
+                          {.blocks = sizes.batch * sizes.head_count() * tiles,
+                           .threads = tile_threads,
+                           .shared_bytes = forward_shared<padded>},
+                          attention_forward_kernel<padded, T>, out.as<T>(), lse.as<float>(),
+                          qkv.as<T>(), keys, values, sizes);
+  });
 }
 
 }  // namespace
@@ -138,7 +160,9 @@ void join_sinks(Stream& stream, const Tensor& out, const Tensor& lse, const Atte
     using T = decltype(type);
     trireme::cuda::launch(
         stream,
-        {.blocks = trireme::cuda::ceil_div(lse.count(), threads / warp_size), .threads = threads},
+        {.blocks = trireme::cuda::ceil_div(sizes.batch * sizes.queries() * sizes.head_count(),
+                                           threads / warp_size),
+         .threads = threads},
         join_sinks_kernel<T>, out.as<T>(), lse.as<float>(), sizes, by_position);
   });
 }
@@ -164,16 +188,18 @@ void simt_attention_forward(Stream& stream, const Tensor& out, const Tensor& lse
   const AttentionSizes sizes(qkv, options);
   visit_compute_dtype(qkv.dtype, [&](auto type) {
     using T = decltype(type);
-    with_padded_size(sizes.size, [&](auto padded) {
-      constexpr int rows = tile_side * forward_rows<padded>;
-      const std::int64_t tiles = trireme::cuda::ceil_div(sizes.length, rows);
-      trireme::cuda::launch(stream,
-                            {.blocks = sizes.batch * sizes.heads * tiles,
-                             .threads = tile_threads,
-                             .shared_bytes = forward_shared<padded>},
-                            attention_forward_kernel<padded, T>, out.as<T>(), lse.as<float>(),
-                            qkv.as<T>(), sizes);
-    });
+    const T* const from = qkv.as<T>();
+    launch_forward<T>(stream, out, lse, qkv, sizes.keys_in(from), sizes.values_in(from), sizes);
+  });
+}
+
+void simt_attention_part_forward(Stream& stream, const Tensor& out, const Tensor& lse,
+                                 const Tensor& qkv, const Tensor& keys, const Tensor& values,
+                                 const AttentionPart& part, const AttentionOptions& options) {
+  const AttentionSizes sizes(qkv, part, keys.shape, options);
+  visit_compute_dtype(qkv.dtype, [&](auto type) {
+    using T = decltype(type);
+    launch_forward<T>(stream, out, lse, qkv, keys.as<T>(), values.as<T>(), sizes);
   });
 }
 

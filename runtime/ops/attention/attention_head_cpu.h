@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private: attention's forward for one head with an online softmax, for a whole packed sample or
-// for the end of a text with cached keys: the same code, the same bits.
+// Private: attention's forward for one head with an online softmax, for a whole packed sample, some
+// of its queries or the end of a text with cached keys: the same code, the same bits.
 #pragma once
 
 #include <cmath>
@@ -68,7 +68,8 @@ class HeadForward {
     pack_panels(w_.values, values, sizes_.length, sizes_.size, first);
   }
 
-  // The outputs of queries [first_query, sizes.length) of a head; lse may be null.
+  // The outputs of queries [first_query, sizes.length) of a head. lse: from the first query on, may
+  // be null.
   void run(std::int64_t head, const HeadRows<T>& out, float* lse, const HeadRows<const T>& queries,
            std::int64_t first_query) const {
     for (std::int64_t query = first_query; query < sizes_.length; query += query_block) {
@@ -79,7 +80,7 @@ class HeadForward {
       const std::int64_t end = sizes_.end_of_keys(query + count - 1);
       for (std::int64_t key = first_block(query); key < end; key += key_block)
         step({sizes_, query, count, key, std::min(key_block, sizes_.length - key)}, softmax);
-      finish(softmax, query, count, out, lse);
+      finish(softmax, query, count, out, lse == nullptr ? nullptr : lse + (query - first_query));
     }
   }
 
@@ -162,7 +163,7 @@ class HeadForward {
       for (std::int64_t i = 0; i < sizes_.size; ++i)
         store(to[i], sums[i] * inverse);
       if (lse != nullptr)
-        lse[first + row] = softmax.top[row] * sizes_.score_scale + std::log(softmax.sum[row]);
+        lse[row] = softmax.top[row] * sizes_.score_scale + std::log(softmax.sum[row]);
     }
   }
 

@@ -13,6 +13,23 @@ void simt_attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& d
                              const Tensor& out, const Tensor& lse, const Tensor& qkv,
                              const AttentionOptions& options, const Tensor& dsinks);
 
+void simt_attention_part_forward(Stream& stream, const Tensor& out, const Tensor& lse,
+                                 const Tensor& qkv, const Tensor& keys, const Tensor& values,
+                                 const AttentionPart& part, const AttentionOptions& options);
+void simt_attention_part_backward(Stream& stream, const Tensor& dqkv, const Tensor& dkeys,
+                                  const Tensor& dvalues, const Tensor& dout, const Tensor& out,
+                                  const Tensor& lse, const Tensor& qkv, const Tensor& keys,
+                                  const Tensor& values, const AttentionPart& part,
+                                  const AttentionOptions& options, const Tensor& dsinks);
+
+// The work beside cuDNN's plans of parts, whose lse is `dense` (B, n heads, queries): copied to or
+// from the part's places in lse; and dkeys += dk, dvalues += dv, which are dense, of `dtype` and of
+// the keys that are reached.
+void copy_part_lse(Stream& stream, float* dense, const Tensor& lse, const AttentionSizes& sizes,
+                   bool to_dense);
+void add_part_keys(Stream& stream, const Tensor& dkeys, const Tensor& dvalues, const void* dk,
+                   const void* dv, DType dtype, const AttentionSizes& sizes);
+
 // The work of sinks beside cuDNN's plans. Forward: out and lse of attention without them become
 // those with. Backward needs no more than that lse, but for their gradients: dsinks is added to.
 // by_position: lse is (B * T, heads), as plans of documents have it.

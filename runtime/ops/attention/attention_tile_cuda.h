@@ -97,8 +97,8 @@ __device__ void add_weighted_rows(HeadSums<R, padded>& sums, const float* weight
   }
 }
 
-// Row y * R + i of the positions from `first` = sums[i] * factor[i].
-template <int R, int padded, typename T>
+// Row y * R + i of the positions from `first` = sums[i] * factor[i], or has it added.
+template <int R, int padded, bool adds = false, typename T>
 __device__ void store_head_rows(const HeadRows<T>& head, std::int64_t first, std::int64_t length,
                                 int size, const HeadSums<R, padded>& sums,
                                 const float (&factor)[R]) {
@@ -112,7 +112,9 @@ __device__ void store_head_rows(const HeadRows<T>& head, std::int64_t first, std
 #pragma unroll
       for (int n = 0; n < 4; ++n) {
         const int column = 4 * at.x + 64 * c + n;
-        if (column < size) store(head.row(position)[column], sums[i][c][n] * factor[i]);
+        if (column >= size) continue;
+        T& to = head.row(position)[column];
+        store(to, adds ? load(to) + sums[i][c][n] * factor[i] : sums[i][c][n] * factor[i]);
       }
     }
   }

@@ -21,7 +21,7 @@ class CountedPlan final : public CudnnPlan {
       const bool forward = attention->pass == AttentionGraph::Pass::forward;
       name_ = forward ? "cudnn attention forward" : "cudnn attention backward";
       kernels_ = forward ? 1 : 3;
-      result_ = attention->dtype;
+      result_ = attention->part.f32 ? DType::f32 : attention->dtype;
     } else {
       name_ = "cudnn convolution";
       result_ = std::get<ConvolutionGraph>(graph).result;
@@ -67,8 +67,9 @@ std::size_t cudnn_workspace_bytes(const AttentionGraph& a, int compute_capabilit
   // Per sequence of a ragged batch: descriptors of its parts of the tensors.
   const std::int64_t fixed = a.sequences > 0 ? constant + 512 * sequences : constant;
   if (a.pass == AttentionGraph::Pass::forward) return static_cast<std::size_t>(fixed);
-  const std::int64_t tiles = (a.length + tile - 1) / tile, positions = a.batch * a.length;
-  const std::int64_t width = tile * (tiles + tiles % 2);  // of keys, in tiles of 128
+  const std::int64_t queries = a.part.queries > 0 ? a.part.queries : a.length;
+  const std::int64_t tiles = (queries + tile - 1) / tile, positions = a.batch * queries;
+  const std::int64_t width = (a.length + 2 * tile - 1) / (2 * tile) * 2 * tile;  // of keys
   const std::int64_t scores = sequences * a.heads * tiles * tile * width * half;
   const bool blackwell = compute_capability >= 100;
   const bool kept = a.deterministic && keeps_scores(scores, compute_capability);
@@ -86,7 +87,7 @@ std::size_t cudnn_workspace_bytes(const AttentionGraph& a, int compute_capabilit
   if (a.kv_heads < a.heads) {
     const std::int64_t element = blackwell && a.deterministic ? single : half;
     bytes += a.sequences > 0 ? 2 * sums * (a.heads / a.kv_heads)
-                             : 2 * positions * a.heads * a.size * element;
+                             : 2 * a.batch * a.length * a.heads * a.size * element;
   }
   return static_cast<std::size_t>(bytes);
 }
@@ -95,7 +96,8 @@ std::size_t plan_hash(const CudnnGraph& graph) {
   PlanHash hash;
   if (const auto* const a = std::get_if<AttentionGraph>(&graph)) {
     hash.add(a->pass, a->dtype, a->batch, a->length, a->heads, a->kv_heads, a->size, a->causal,
-             a->window, a->scale * 65536, a->soft_cap * 1024, a->deterministic, a->sequences);
+             a->window, a->scale * 65536, a->soft_cap * 1024, a->deterministic, a->sequences,
+             a->part.queries, a->part.rows, a->part.positions, a->part.heads, a->part.f32);
   } else {
     const auto& c = std::get<ConvolutionGraph>(graph);
     const ConvolutionGeometry& g = c.geometry;

@@ -17,12 +17,23 @@
 
 namespace trireme::ops::cuda {
 
+// Of the rows of an AttentionPart. `queries` of `rows` of each sample of the projection and of out,
+// which have `heads` and `kv_heads`, attend as the last of `length` positions to keys (batch,
+// positions, graph's kv_heads * size).
+struct AttentionPartRows {
+  std::int64_t queries = 0;  // 0: the graph is of whole samples
+  std::int64_t rows = 0, positions = 0, heads = 0, kv_heads = 0;
+  bool f32 = false;  // dk and dv; plans with the dtype are the second choice
+  friend auto operator<=>(const AttentionPartRows&, const AttentionPartRows&) = default;
+};
+
 // Attention over the packed projection (B, T, heads + 2 kv_heads, size) with AttentionOptions; f16
 // or bf16. Refuses a soft cap, which our graph lacks. Operands, forward: q, k, v, out, lse;
 // backward: q, k, v, out, lse, dout, dq, dk, dv. With `sequences` these hold that many sequences of
 // up to `length`, one after the other in batch * length positions; lse is then (positions, heads).
 // Before the others come lengths (sequences) i32 and, (sequences + 1) i64 each, the offsets of
-// sequences in elements of the projection, of out, and of lse.
+// sequences in elements of the projection, of out, and of lse. Of a part, lse (batch, heads,
+// queries), dk and dv (batch, length, kv_heads * size) are dense.
 struct AttentionGraph {
   enum class Pass : std::uint8_t { forward, backward } pass;
   DType dtype;
@@ -33,6 +44,7 @@ struct AttentionGraph {
   float soft_cap = 0;
   bool deterministic = false;  // only for backward
   std::int64_t sequences = 0;  // 0: `batch` of `length` each
+  AttentionPartRows part{};
   friend auto operator<=>(const AttentionGraph&, const AttentionGraph&) = default;
 };
 

@@ -123,7 +123,9 @@ Attributes with_mask(const AttentionGraph& a, const Ragged& ragged, Attributes a
         .set_max_total_seq_len_kv(a.batch * a.length);
   }
   if (!a.causal) return attributes;
-  attributes.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+  attributes
+      .set_diagonal_alignment(a.part.queries > 0 ? fe::DiagonalAlignment_t::BOTTOM_RIGHT
+                                                 : fe::DiagonalAlignment_t::TOP_LEFT)
       .set_diagonal_band_right_bound(0);
   // The bound counts the query's own position.
   if (a.window > 0) attributes.set_diagonal_band_left_bound(static_cast<int>(a.window));
@@ -131,21 +133,31 @@ Attributes with_mask(const AttentionGraph& a, const Ragged& ragged, Attributes a
 }
 
 void define(Graph& graph, const AttentionGraph& a) {
-  const std::int64_t row = (a.heads + 2 * a.kv_heads) * a.size;  // of the packed projection
+  const bool whole = a.part.queries == 0;
+  const AttentionPartRows part =
+      whole ? AttentionPartRows{a.length, a.length, 0, a.heads, a.kv_heads} : a.part;
+  const std::int64_t row = (part.heads + 2 * part.kv_heads) * a.size;  // of the packed projection
   const std::int64_t count = a.sequences > 0 ? a.sequences : a.batch;
-  const Extents query{count, a.heads, a.length, a.size};
+  // Of `positions` positions of `width` elements.
+  const auto strides = [&](std::int64_t positions, std::int64_t width) {
+    return Extents{positions * width, a.size, width, 1};
+  };
+  const Extents query{count, a.heads, part.queries, a.size};
   const Extents key{count, a.kv_heads, a.length, a.size};
-  const Extents packed{a.length * row, a.size, row, 1};
-  const Extents plain{a.length * a.heads * a.size, a.size, a.heads * a.size, 1};
-  const Extents row_sums{count, a.heads, a.length, 1};
+  const Extents packed = strides(part.rows, row);
+  const Extents plain = strides(part.rows, part.heads * a.size);
+  const Extents keys = whole ? packed : strides(part.positions, a.kv_heads * a.size);
+  const Extents key_gradients = whole ? packed : strides(a.length, a.kv_heads * a.size);
+  const DType gradient = part.f32 ? DType::f32 : a.dtype;
+  const Extents row_sums{count, a.heads, part.queries, 1};
   const Extents row_strides = a.sequences > 0 ? Extents{a.heads * a.length, 1, a.heads, 1}
-                                              : Extents{a.heads * a.length, a.length, 1, 1};
+                                              : Extents{a.heads * part.queries, part.queries, 1, 1};
   const float scale = a.scale > 0 ? a.scale : 1.0F / std::sqrt(static_cast<float>(a.size));
   Operands operands(graph);
   const Ragged ragged(operands, a);
   const TensorPointer q = operands.input(a.dtype, query, packed, ragged.projection);
-  const TensorPointer k = operands.input(a.dtype, key, packed, ragged.projection);
-  const TensorPointer v = operands.input(a.dtype, key, packed, ragged.projection);
+  const TensorPointer k = operands.input(a.dtype, key, keys, ragged.projection);
+  const TensorPointer v = operands.input(a.dtype, key, keys, ragged.projection);
   if (a.pass == AttentionGraph::Pass::forward) {
     const auto [out, lse] = graph.sdpa(q, k, v,
                                        with_mask(a, ragged,
@@ -168,8 +180,8 @@ void define(Graph& graph, const AttentionGraph& a) {
                                         .set_attn_scale(scale)
                                         .set_deterministic_algorithm(a.deterministic)));
   operands.output(dq, a.dtype, query, packed, ragged.projection);
-  operands.output(dk, a.dtype, key, packed, ragged.projection);
-  operands.output(dv, a.dtype, key, packed, ragged.projection);
+  operands.output(dk, gradient, key, key_gradients, ragged.projection);
+  operands.output(dv, gradient, key, key_gradients, ragged.projection);
 }
 
 // A value of each spatial axis, behind `first`.
@@ -306,6 +318,11 @@ std::vector<CudnnGraph> choices(const CudnnGraph& graph) {
     rounded.result = c->dtype;
     result.emplace_back(rounded);
   }
+  if (const auto* const a = std::get_if<AttentionGraph>(&graph); a && a->part.f32) {
+    AttentionGraph rounded = *a;
+    rounded.part.f32 = false;
+    result.emplace_back(rounded);
+  }
   return result;
 }
 
@@ -321,7 +338,9 @@ class Plan final : public CudnnPlan {
   Plan(Library& library, std::unique_ptr<Graph> graph, const CudnnGraph& key)
       : library_(library), graph_(std::move(graph)) {
     const auto* const convolution = std::get_if<ConvolutionGraph>(&key);
-    result_ = convolution ? convolution->result : std::get<AttentionGraph>(key).dtype;
+    const auto* const attention = std::get_if<AttentionGraph>(&key);
+    result_ = convolution ? convolution->result : attention->dtype;
+    if (attention && attention->part.f32) result_ = DType::f32;
     std::int64_t bytes = 0;
     check(graph_->get_workspace_size(bytes), "Graph::get_workspace_size");
     workspace_bytes_ = static_cast<std::size_t>(bytes);
@@ -378,12 +397,15 @@ void log_plan(const CudnnGraph& graph, const CudnnPlan& plan) {
 std::string to_string(const CudnnGraph& graph) {
   if (const auto* const a = std::get_if<AttentionGraph>(&graph)) {
     const bool forward = a->pass == AttentionGraph::Pass::forward;
-    return fmt::format("attention_{} {} ({}, {}, {} heads of {}, {} of keys){}{}{}{}{}",
+    return fmt::format("attention_{} {} ({}, {}, {} heads of {}, {} of keys){}{}{}{}{}{}",
                        forward ? "forward" : "backward", name_of(a->dtype), a->batch, a->length,
                        a->heads, a->size, a->kv_heads, a->causal ? "" : " full",
                        a->window > 0 ? fmt::format(" window {}", a->window) : "",
                        a->soft_cap > 0 ? fmt::format(" soft cap {}", a->soft_cap) : "",
                        a->sequences > 0 ? fmt::format(" {} documents", a->sequences) : "",
+                       a->part.queries > 0 ? fmt::format(" last {}{}", a->part.queries,
+                                                         a->part.f32 ? " to f32" : "")
+                                           : "",
                        !forward && a->deterministic ? " deterministic" : "");
   }
   const auto& c = std::get<ConvolutionGraph>(graph);

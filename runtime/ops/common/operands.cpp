@@ -84,4 +84,11 @@ void Operands::same_or_disjoint(std::string_view name, const Tensor& tensor,
                   op_, name, tensor.shape.to_string(), other_name, other.shape.to_string());
 }
 
+void Operands::runs(const RowRuns& runs, std::int64_t length, const Tensor& spans) const {
+  TRIREME_EXPECTS(runs.rows >= 0 && runs.rows <= length && runs.first >= 0 && runs.second >= 0,
+                  "{}: {} rows from position {} on, then others from {} on, of {} rows", op_,
+                  runs.rows, runs.first, runs.second, length);
+  TRIREME_EXPECTS(runs.empty() || spans.empty(), "{}: spans of rows in two runs", op_);
+}
+
 }  // namespace trireme::ops

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "runtime/base/shape.h"
+#include "runtime/ops/common/row_runs.h"
 
 namespace trireme::ops {
 
@@ -34,6 +35,8 @@ class Operands {
   // The very same elements, or no byte in common.
   void same_or_disjoint(std::string_view name, const Tensor& tensor, std::string_view other_name,
                         const Tensor& other) const;
+  // Of samples of `length` rows; without spans.
+  void runs(const RowRuns& runs, std::int64_t length, const Tensor& spans = {}) const;
 
  private:
   std::string_view op_;

@@ -4,6 +4,8 @@
 
 #include <array>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "runtime/device/device.h"
 
@@ -19,6 +21,15 @@ struct BoxCopy {
     return counts[0] * counts[1] * counts[2] * counts[3];
   }
 };
+
+// The copies back.
+[[nodiscard]] inline std::vector<BoxCopy> reversed(std::vector<BoxCopy> boxes) {
+  for (BoxCopy& box : boxes) {
+    std::swap(box.to, box.from);
+    std::swap(box.to_strides, box.from_strides);
+  }
+  return boxes;
+}
 
 // Copies boxes of `from` to boxes of `to` that do not overlap. Any dtype, the same for both. The
 // list must stay alive until the work is done.

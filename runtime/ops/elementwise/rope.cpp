@@ -27,6 +27,7 @@ void check_rope(std::string_view op, std::string_view name, const Tensor& qkv,
     check.is("document_starts", options.document_starts, DType::i32,
              Shape{qkv.shape[0], qkv.shape[1]});
   }
+  check.runs(options.runs, qkv.shape[1]);
   TRIREME_EXPECTS(options.base > 1.0, "{}: a base of {}, expected more than 1", op, options.base);
   if (options.scaling == RopeScaling::none) return;
   TRIREME_EXPECTS(options.factor >= 1.0, "{}: a factor of {}, expected 1 or more", op,
@@ -52,7 +53,9 @@ void rope_forward(Stream& stream, const Tensor& qkv, const RopeOptions& options,
                   const Tensor& spans, std::int64_t positions) {
   check_rope("rope_forward", "qkv", qkv, options);
   if (!spans.empty()) {
-    Operands("rope_forward").is("spans", spans, DType::i32, Shape{qkv.shape[0], 2});
+    const Operands check("rope_forward");
+    check.is("spans", spans, DType::i32, Shape{qkv.shape[0], 2});
+    check.runs(options.runs, qkv.shape[1], spans);
     TRIREME_EXPECTS(positions >= 1, "rope_forward: {} positions, expected 1 or more", positions);
   }
   TRIREME_DISPATCH(stream, rope_forward, turned(qkv, options).reads(options.document_starts, spans),

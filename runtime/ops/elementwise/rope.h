@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/device/device.h"
+#include "runtime/ops/common/row_runs.h"
 
 namespace trireme::ops {
 
@@ -29,15 +30,16 @@ struct RopeOptions {
   double high_freq_factor = 4;        // llama3; YaRN's beta_fast
   std::int64_t original_context = 0;  // of llama3 and yarn
   bool whole_pairs = true;            // yarn's ramp begins and ends at whole elements, outwards
-  // (B, T) i32: start of each position's document in its sequence; positions count from there.
-  // Absent: from the start of the sequence.
+  // (B, T) i32: start of each row's document in its sequence; positions count from there. Absent:
+  // from the start of the sequence.
   Tensor document_starts{};
+  RowRuns runs{};  // where rows are in their sequence; without spans
 };
 
 // qkv(B, T, (heads + 2 kv_heads) * D), D even: all heads' queries, then keys, then values. Rotates
 // queries and keys; element i < D / 2 pairs with i + D / 2 ("rotate_half", the order of Llama and
-// Hugging Face). A compute dtype, computed in f32. Row t is at position t, or with spans (B, 2) i32
-// at spans[b][0] + t, below `positions`.
+// Hugging Face). A compute dtype, computed in f32. Row t is at its position of the runs, or with
+// spans (B, 2) i32 at spans[b][0] + t, below `positions`.
 void rope_forward(Stream& stream, const Tensor& qkv, const RopeOptions& options,
                   const Tensor& spans = {}, std::int64_t positions = 0);
 

@@ -14,23 +14,29 @@
 namespace trireme::ops::cpu {
 namespace {
 
-// table(2, length, pairs): cosines, then sines. Kept, because all layers use the same angles, which
-// cost more than the rotation.
-const float* rotations(const RopeAngles& angles, std::int64_t length, std::int64_t pairs) {
+// (positions, pairs).
+struct Rotations {
+  const float* cosines;
+  const float* sines;
+};
+
+// Of `length` positions at least. Kept, because all layers, and all blocks of a sequence, use the
+// same angles, which cost more than the rotation.
+Rotations rotations(const RopeAngles& angles, std::int64_t length, std::int64_t pairs) {
   static thread_local ScratchBlock block;
   static thread_local std::optional<RopeAngles> made;
   static thread_local std::int64_t made_length = 0;
-  const std::int64_t count = length * pairs;
+  const bool kept = made == angles && made_length >= length;
+  if (!kept) made_length = length;
+  const std::int64_t count = made_length * pairs;
   float* const table = block.floats(static_cast<std::size_t>(2 * count));
-  if (made == angles && made_length == length) return table;
-  for (std::int64_t i = 0; i < count; ++i) {
+  for (std::int64_t i = 0; !kept && i < count; ++i) {
     const Rotation r = angles.rotation(i / pairs, i % pairs);
     table[i] = r.cosine;
     table[count + i] = r.sine;
   }
   made = angles;
-  made_length = length;
-  return table;
+  return {table, table + count};
 }
 
 template <typename T>
@@ -79,8 +85,7 @@ struct Rope {
   }
 
   void operator()() const {
-    const float* const cosines = rotations(angles, positions.count, pairs);
-    const float* const sines = cosines + positions.count * pairs;
+    const auto [cosines, sines] = rotations(angles, positions.count, pairs);
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t angle = positions(row) * pairs;
       for (std::int64_t head = 0; head < rotated; ++head)
@@ -106,11 +111,15 @@ void rope_forward(Stream& stream, const Tensor& qkv, const RopeOptions& options,
                   const Tensor& spans, std::int64_t positions) {
   const std::int64_t length = qkv.shape[1];
   rotate(stream, qkv, options,
-         {spans, length, spans.empty() ? length : positions, options.document_starts}, 1.0F);
+         {spans, length, spans.empty() ? options.runs.end(length) : positions,
+          options.document_starts, options.runs},
+         1.0F);
 }
 
 void rope_backward(Stream& stream, const Tensor& dqkv, const RopeOptions& options) {
-  rotate(stream, dqkv, options, {{}, dqkv.shape[1], dqkv.shape[1], options.document_starts}, -1.0F);
+  const std::int64_t length = dqkv.shape[1];
+  rotate(stream, dqkv, options,
+         {{}, length, options.runs.end(length), options.document_starts, options.runs}, -1.0F);
 }
 
 }  // namespace trireme::ops::cpu

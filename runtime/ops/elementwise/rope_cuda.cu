@@ -13,7 +13,7 @@ struct Sizes {
   std::int64_t width;          // of a position's row
   std::int64_t rotated;        // heads: of queries and keys
   std::int64_t pairs;          // half a head's size
-  const std::int32_t* starts;  // of documents, (B, T); may be null
+  const std::int32_t* starts;  // of documents, (B, T), if the table lacks them; may be null
 };
 
 // table(2, length, D / 2): cosines, then sines. One for all heads, and for all samples at the same
@@ -59,18 +59,20 @@ __global__ void rotate_kernel(T* qkv, const float* table, Sizes sizes, RowPacks 
   });
 }
 
-void rotate(Stream& stream, const Tensor& qkv, const RopeOptions& options,
-            const RowPositions& positions, float direction) {
+void rotate(Stream& stream, const Tensor& qkv, const RopeOptions& options, const Tensor& spans,
+            std::int64_t count, float direction) {
   if (qkv.count() == 0) return;
+  // The table of whole sequences has all positions in documents; that of runs may lack some.
+  const Tensor& starts = options.document_starts;
+  const bool apart = !spans.empty() || (!starts.empty() && !options.runs.empty());
+  const RowPositions positions(spans, qkv.shape[1], count, apart ? starts : Tensor{}, options.runs);
   const std::int64_t all = options.heads + 2 * options.kv_heads;
   const std::int64_t rows = qkv.shape[0] * qkv.shape[1];
-  const Sizes sizes{.length = positions.spans == nullptr ? qkv.shape[1] : rows,
+  const Sizes sizes{.length = apart ? rows : qkv.shape[1],
                     .width = qkv.shape[2],
                     .rotated = options.heads + options.kv_heads,
                     .pairs = qkv.shape[2] / all / 2,
-                    .starts = options.document_starts.empty()
-                                  ? nullptr
-                                  : options.document_starts.as<std::int32_t>()};
+                    .starts = starts.empty() || apart ? nullptr : starts.as<std::int32_t>()};
   const std::int64_t angles = sizes.length * sizes.pairs;
   auto* const table = reinterpret_cast<float*>(
       CudaStream::of(stream).scratch(static_cast<std::size_t>(2 * angles) * sizeof(float)));
@@ -90,12 +92,11 @@ void rotate(Stream& stream, const Tensor& qkv, const RopeOptions& options,
 
 void rope_forward(Stream& stream, const Tensor& qkv, const RopeOptions& options,
                   const Tensor& spans, std::int64_t positions) {
-  const std::int64_t length = qkv.shape[1];
-  rotate(stream, qkv, options, {spans, length, spans.empty() ? length : positions}, 1.0F);
+  rotate(stream, qkv, options, spans, positions, 1.0F);
 }
 
 void rope_backward(Stream& stream, const Tensor& dqkv, const RopeOptions& options) {
-  rotate(stream, dqkv, options, {{}, dqkv.shape[1], dqkv.shape[1]}, -1.0F);
+  rotate(stream, dqkv, options, /*spans=*/{}, /*count=*/0, -1.0F);
 }
 
 TRIREME_CUDA_PROVIDES(ops, rope_forward);

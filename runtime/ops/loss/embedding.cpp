@@ -29,11 +29,12 @@ void check_tokens(const Operands& check, const Tensor& tokens, const Tensor& val
 
 // (rows, C) with one row a position at least.
 void check_positions(const Operands& check, std::string_view name, const Tensor& table,
-                     const Tensor& values) {
+                     const Tensor& values, const RowRuns& runs = {}) {
   check.rank(name, table, 2);
-  TRIREME_EXPECTS(table.shape[0] >= values.shape[1] && table.shape[1] == values.shape[2],
-                  "embedding: {} has shape {}, too small for values of shape {}", name,
-                  table.shape.to_string(), values.shape.to_string());
+  const std::int64_t end = runs.end(values.shape[1]);
+  TRIREME_EXPECTS(table.shape[0] >= end && table.shape[1] == values.shape[2],
+                  "embedding: {} has shape {}, too small for values of shape {} at {} positions",
+                  name, table.shape.to_string(), values.shape.to_string(), end);
 }
 
 void check_starts(const Operands& check, const Tensor& starts, const Tensor& values) {
@@ -59,9 +60,11 @@ void check_token_gradient(const Operands& check, std::string_view name, const Te
   check.disjoint(name, table, "dy", dy);
 }
 
-void check_position_gradient(const Operands& check, const Tensor& table, const Tensor& dy) {
+void check_position_gradient(const Operands& check, const Tensor& table, const Tensor& dy,
+                             const RowRuns& runs) {
   check.dtype("d_position_table", table, DType::f32);
-  check_positions(check, "d_position_table", table, dy);
+  check.runs(runs, dy.shape[1]);
+  check_positions(check, "d_position_table", table, dy, runs);
   check.disjoint("d_position_table", table, "dy", dy);
 }
 
@@ -74,10 +77,10 @@ double rows_of(const Tensor& table, const Tensor& y) {
   return static_cast<double>(std::min(y.bytes(), table.bytes()));
 }
 
-// Rows of a table of positions that y(B, T, C) has added.
-double positions_of(const Tensor& table, const Tensor& y) {
+// Rows of a table of `positions` positions.
+double positions_of(const Tensor& table, std::int64_t positions) {
   return table.empty() ? 0
-                       : static_cast<double>(y.shape[1] * y.shape[2]) *
+                       : static_cast<double>(positions * table.shape[1]) *
                              static_cast<double>(size_of(table.dtype));
 }
 
@@ -90,7 +93,7 @@ int token_gradient_kernels(const Tensor& d_tokens) {
 
 // Each table's gradient reads dy. Sorting takes a few bytes per token.
 Passes gradient_passes(const Tensor& d_tokens, const Tensor& d_positions, const Tensor& dy,
-                       const Tensor& tokens) {
+                       const Tensor& tokens, std::int64_t positions) {
   const double values = static_cast<double>(dy.count()) * sizeof(float);
   Passes passes;
   int kernels = 0;
@@ -100,7 +103,7 @@ Passes gradient_passes(const Tensor& d_tokens, const Tensor& d_positions, const 
     kernels += token_gradient_kernels(d_tokens);
   }
   if (!d_positions.empty()) {
-    const double rows = positions_of(d_positions, dy);
+    const double rows = positions_of(d_positions, positions);
     passes = std::move(passes).reads(dy).bytes(rows, rows);
     ++kernels;
   }
@@ -122,15 +125,17 @@ void embedding_forward(Stream& stream, const Tensor& y, const Tensor& tokens,
     check.disjoint("y", y, "position_table", position_table);
   }
   check_starts(check, document_starts, y);
-  TRIREME_DISPATCH(stream, embedding_forward,
-                   reads(tokens, document_starts)
-                       .writes(y)
-                       .bytes(rows_of(token_table, y) + positions_of(position_table, y), 0),
-                   y, tokens, token_table, position_table, document_starts);
+  TRIREME_DISPATCH(
+      stream, embedding_forward,
+      reads(tokens, document_starts)
+          .writes(y)
+          .bytes(rows_of(token_table, y) + positions_of(position_table, y.shape[1]), 0),
+      y, tokens, token_table, position_table, document_starts);
 }
 
 void embedding_backward(Stream& stream, const Tensor& d_token_table, const Tensor& d_position_table,
-                        const Tensor& dy, const Tensor& tokens, const Tensor& document_starts) {
+                        const Tensor& dy, const Tensor& tokens, const Tensor& document_starts,
+                        const RowRuns& runs) {
   const Operands check("embedding_backward");
   check.compute_dtype("dy", dy);
   check_tokens(check, tokens, dy);
@@ -138,14 +143,16 @@ void embedding_backward(Stream& stream, const Tensor& d_token_table, const Tenso
                   "embedding_backward: neither gradient is wanted");
   if (!d_token_table.empty()) check_token_gradient(check, "d_token_table", d_token_table, dy);
   if (!d_position_table.empty()) {
-    check_position_gradient(check, d_position_table, dy);
+    check_position_gradient(check, d_position_table, dy, runs);
     check.disjoint("d_position_table", d_position_table, "d_token_table", d_token_table);
   }
   check_starts(check, document_starts, dy);
-  TRIREME_DISPATCH(
-      stream, embedding_backward,
-      gradient_passes(d_token_table, d_position_table, dy, tokens).reads(document_starts),
-      d_token_table, d_position_table, dy, tokens, document_starts);
+  // In documents a row may be at any position before its own.
+  const std::int64_t positions = document_starts.empty() ? dy.shape[1] : runs.end(dy.shape[1]);
+  TRIREME_DISPATCH(stream, embedding_backward,
+                   gradient_passes(d_token_table, d_position_table, dy, tokens, positions)
+                       .reads(document_starts),
+                   d_token_table, d_position_table, dy, tokens, document_starts, runs);
 }
 
 void embedding_partial_forward(Stream& stream, const Tensor& y, const Tensor& tokens,
@@ -161,7 +168,7 @@ void embedding_partial_forward(Stream& stream, const Tensor& y, const Tensor& to
 }
 
 void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& position_table,
-                   const Tensor& document_starts, std::int64_t first, const Tensor& spans) {
+                   const Tensor& document_starts, const RowRuns& runs, const Tensor& spans) {
   const Operands check("add_positions");
   check.compute_dtype("y", y);
   check.rank("y", y, 3);
@@ -169,29 +176,29 @@ void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tenso
   check.same_or_disjoint("y", y, "x", x);
   check.present("position_table", position_table);
   check.dtype("position_table", position_table, y.dtype);
-  check_positions(check, "position_table", position_table, y);
+  check.runs(runs, y.shape[1], spans);
+  check_positions(check, "position_table", position_table, y, runs);
   check.disjoint("y", y, "position_table", position_table);
   check_starts(check, document_starts, y);
-  TRIREME_EXPECTS(first == 0 || (!document_starts.empty() && first > 0 &&
-                                 first + y.shape[1] <= position_table.shape[0]),
-                  "add_positions: positions from {} on of {}", first, position_table.shape[0]);
   if (!spans.empty()) check.is("spans", spans, DType::i32, Shape{y.shape[0], 2});
   TRIREME_EXPECTS(spans.empty() || document_starts.empty(),
                   "add_positions: spans of sequences that hold several documents");
   TRIREME_DISPATCH(
       stream, add_positions,
-      reads(x, document_starts, spans).writes(y).bytes(positions_of(position_table, y), 0), y, x,
-      position_table, document_starts, first, spans);
+      reads(x, document_starts, spans).writes(y).bytes(positions_of(position_table, y.shape[1]), 0),
+      y, x, position_table, document_starts, runs, spans);
 }
 
-void add_positions_backward(Stream& stream, const Tensor& d_position_table, const Tensor& dy) {
+void add_positions_backward(Stream& stream, const Tensor& d_position_table, const Tensor& dy,
+                            const RowRuns& runs) {
   const Operands check("add_positions_backward");
   check.compute_dtype("dy", dy);
   check.rank("dy", dy, 3);
   check.present("d_position_table", d_position_table);
-  check_position_gradient(check, d_position_table, dy);
-  TRIREME_DISPATCH(stream, add_positions_backward, gradient_passes({}, d_position_table, dy, {}),
-                   d_position_table, dy);
+  check_position_gradient(check, d_position_table, dy, runs);
+  TRIREME_DISPATCH(stream, add_positions_backward,
+                   gradient_passes({}, d_position_table, dy, {}, dy.shape[1]), d_position_table, dy,
+                   runs);
 }
 
 void embedding_partial_backward(Stream& stream, const Tensor& d_table, const Tensor& dy,
@@ -201,7 +208,7 @@ void embedding_partial_backward(Stream& stream, const Tensor& d_table, const Ten
   check_tokens(check, tokens, dy);
   check_token_gradient(check, "d_table", d_table, dy);
   check_first_row("embedding_partial_backward", first_row);
-  TRIREME_DISPATCH(stream, embedding_partial_backward, gradient_passes(d_table, {}, dy, tokens),
+  TRIREME_DISPATCH(stream, embedding_partial_backward, gradient_passes(d_table, {}, dy, tokens, 0),
                    d_table, dy, tokens, first_row);
 }
 

@@ -53,9 +53,10 @@ void embedding_forward(Stream& stream, const Tensor& y, const Tensor& tokens,
 
 // Sequential: each gradient row is a sum in batch order.
 void embedding_backward(Stream& stream, const Tensor& d_token_table, const Tensor& d_position_table,
-                        const Tensor& dy, const Tensor& tokens, const Tensor& document_starts) {
+                        const Tensor& dy, const Tensor& tokens, const Tensor& document_starts,
+                        const RowRuns& runs) {
   const std::int64_t rows = tokens.count();
-  const RowPositions at({}, tokens.shape[1], tokens.shape[1], document_starts);
+  const RowPositions at({}, tokens.shape[1], tokens.shape[1], document_starts, runs);
   const std::int64_t width = dy.shape[2];
   float* const table = d_token_table.empty() ? nullptr : d_token_table.as<float>();
   float* const positions = d_position_table.empty() ? nullptr : d_position_table.as<float>();
@@ -95,9 +96,8 @@ void embedding_partial_forward(Stream& stream, const Tensor& y, const Tensor& to
 }
 
 void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& position_table,
-                   const Tensor& document_starts, std::int64_t first, const Tensor& spans) {
-  RowPositions position(spans, y.shape[1], position_table.shape[0], document_starts);
-  position.first = first;
+                   const Tensor& document_starts, const RowRuns& runs, const Tensor& spans) {
+  const RowPositions position(spans, y.shape[1], position_table.shape[0], document_starts, runs);
   visit_compute_dtype(y.dtype, [&](auto type) {
     using T = decltype(type);
     enqueue(stream, [to = y.as<T>(), from = x.as<T>(), positions = position_table.as<T>(),
@@ -111,13 +111,15 @@ void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tenso
 }
 
 // In the same order as embedding_backward.
-void add_positions_backward(Stream& stream, const Tensor& d_position_table, const Tensor& dy) {
+void add_positions_backward(Stream& stream, const Tensor& d_position_table, const Tensor& dy,
+                            const RowRuns& runs) {
+  const RowPositions at({}, dy.shape[1], dy.shape[1], {}, runs);
   visit_compute_dtype(dy.dtype, [&](auto type) {
     using T = decltype(type);
     enqueue(stream, [positions = d_position_table.as<float>(), from = dy.as<T>(),
-                     rows = dy.shape.rows(), length = dy.shape[1], width = dy.shape[2]] {
+                     rows = dy.shape.rows(), at, width = dy.shape[2]] {
       for (std::int64_t row = 0; row < rows; ++row)
-        add_row(positions + row % length * width, from + row * width, width);
+        add_row(positions + at(row) * width, from + row * width, width);
     });
   });
 }

@@ -162,16 +162,15 @@ void add_table_gradient(Stream& stream, const Tensor& d_table, const Tensor& dy,
                         d_table.as<float>(), dy.as<T>(), sorted, count, rows, columns);
 }
 
-// Calls visit(t) for each sequence position that is at `position` in its document, in order;
-// starts(T) may be null.
+// Calls visit(row) for each of [row, end) that is at `position` in its document, in order. Row r is
+// at first + r in its sequence; starts(T).
 template <typename Visit>
-__device__ void each_at(const std::int32_t* starts, std::int64_t position, std::int64_t length,
-                        Visit visit) {
-  if (starts == nullptr) return visit(position);
-  for (std::int64_t begin = 0; begin < length;) {
-    const std::int64_t t = begin + position;
-    if (t < length && starts[t] == begin) visit(t);
-    std::int64_t low = begin + 1, high = length;
+__device__ void each_at(const std::int32_t* starts, std::int64_t position, std::int64_t row,
+                        std::int64_t end, std::int64_t first, Visit visit) {
+  while (row < end) {
+    const std::int64_t begin = starts[row], t = begin + position - first;
+    if (t >= row && t < end && starts[t] == begin) visit(t);
+    std::int64_t low = row + 1, high = end;
     while (low < high) {
       const std::int64_t middle = low + (high - low) / 2;
       if (starts[middle] > begin) {
@@ -180,28 +179,37 @@ __device__ void each_at(const std::int32_t* starts, std::int64_t position, std::
         low = middle + 1;
       }
     }
-    begin = high;
+    row = high;
   }
 }
 
-// positions(T, C) += dy(B, T, C) over B in order.
+// positions(P, C) += dy(B, T, C) over B in order. A row of the packs is a position in documents if
+// there are starts(B, T), else a row of the samples. `runs` has rows.
 template <bool aligned, typename T>
 __global__ void position_gradient_kernel(float* positions, const T* dy, const std::int32_t* starts,
-                                         RowPacks packs, std::int64_t batch, std::int64_t columns) {
+                                         RowPacks packs, RowRuns runs, std::int64_t batch,
+                                         std::int64_t length, std::int64_t columns) {
   constexpr int width = pack_width<T>;
-  packs.each([&](std::int64_t t, std::int64_t index) {
+  packs.each([&](std::int64_t item, std::int64_t index) {
     const std::int64_t column = index * width;
-    float* const to = positions + t * columns;
+    float* const to = positions + (starts == nullptr ? runs.position(item) : item) * columns;
     auto sum = row_floats<aligned, width>(to, column, columns);
 #pragma unroll 4
     for (std::int64_t b = 0; b < batch; ++b) {
-      const std::int64_t first = b * packs.rows;
-      each_at(starts == nullptr ? nullptr : starts + first, t, packs.rows, [&](std::int64_t at) {
-        const auto pack = row_pack<aligned>(dy + (first + at) * columns, column, columns);
+      const T* const sample = dy + b * length * columns;
+      const auto add = [&](std::int64_t row) {
+        const auto pack = row_pack<aligned>(sample + row * columns, column, columns);
 #pragma unroll
         for (int j = 0; j < width; ++j)
           sum[j] += load(pack[j]);
-      });
+      };
+      if (starts == nullptr) {
+        add(item);
+        continue;
+      }
+      const std::int32_t* const own = starts + b * length;
+      each_at(own, item, 0, runs.rows, runs.first, add);
+      each_at(own, item, runs.rows, length, runs.second - runs.rows, add);
     }
 #pragma unroll
     for (int j = 0; j < width; ++j) {
@@ -212,18 +220,19 @@ __global__ void position_gradient_kernel(float* positions, const T* dy, const st
 
 template <typename T>
 void add_position_gradient(Stream& stream, const Tensor& d_positions, const Tensor& dy,
-                           const Tensor& document_starts) {
-  const std::int64_t columns = dy.shape[2];
+                           const Tensor& document_starts, const RowRuns& given) {
+  const std::int64_t length = dy.shape[1], columns = dy.shape[2];
+  const RowRuns runs = given.empty() ? RowRuns{.rows = length} : given;
   const std::int32_t* const starts =
       document_starts.empty() ? nullptr : document_starts.as<std::int32_t>();
-  const RowPacks packs(dy.shape[1], columns, pack_width<T>);
+  const RowPacks packs(starts == nullptr ? length : runs.end(length), columns, pack_width<T>);
   with_flag(rows_align<T>(dy.as<T>(), columns) && rows_align<T>(d_positions.as<float>(), columns),
             [&](auto aligned) {
               constexpr int threads = 128;
               trireme::cuda::launch(
                   stream, trireme::cuda::grid_for(stream, packs.count(), threads, threads),
                   position_gradient_kernel<aligned, T>, d_positions.as<float>(), dy.as<T>(), starts,
-                  packs, dy.shape[0], columns);
+                  packs, runs, dy.shape[0], length, columns);
             });
 }
 
@@ -241,13 +250,14 @@ void embedding_forward(Stream& stream, const Tensor& y, const Tensor& tokens,
 }
 
 void embedding_backward(Stream& stream, const Tensor& d_token_table, const Tensor& d_position_table,
-                        const Tensor& dy, const Tensor& tokens, const Tensor& document_starts) {
+                        const Tensor& dy, const Tensor& tokens, const Tensor& document_starts,
+                        const RowRuns& runs) {
   if (dy.count() == 0) return;
   visit_compute_dtype(dy.dtype, [&](auto type) {
     using T = decltype(type);
     if (!d_token_table.empty()) add_table_gradient<T>(stream, d_token_table, dy, tokens, 0);
     if (!d_position_table.empty())
-      add_position_gradient<T>(stream, d_position_table, dy, document_starts);
+      add_position_gradient<T>(stream, d_position_table, dy, document_starts, runs);
   });
 }
 
@@ -261,9 +271,8 @@ void embedding_partial_forward(Stream& stream, const Tensor& y, const Tensor& to
 }
 
 void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& position_table,
-                   const Tensor& document_starts, std::int64_t first, const Tensor& spans) {
-  RowPositions position(spans, y.shape[1], position_table.shape[0], document_starts);
-  position.first = first;
+                   const Tensor& document_starts, const RowRuns& runs, const Tensor& spans) {
+  const RowPositions position(spans, y.shape[1], position_table.shape[0], document_starts, runs);
   visit_compute_dtype(y.dtype, [&](auto type) {
     using T = decltype(type);
     embed(stream, y, GivenRows<T>{x.as<T>()}, static_cast<const T*>(x.as<T>()), position_table,
@@ -271,10 +280,11 @@ void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tenso
   });
 }
 
-void add_positions_backward(Stream& stream, const Tensor& d_position_table, const Tensor& dy) {
+void add_positions_backward(Stream& stream, const Tensor& d_position_table, const Tensor& dy,
+                            const RowRuns& runs) {
   if (dy.count() == 0) return;
   visit_compute_dtype(dy.dtype, [&](auto type) {
-    add_position_gradient<decltype(type)>(stream, d_position_table, dy, {});
+    add_position_gradient<decltype(type)>(stream, d_position_table, dy, {}, runs);
   });
 }
 

@@ -21,10 +21,14 @@ void guard_loss(Stream& stream, const Tensor& scalars, const Tensor& state, cons
   check.disjoint("state", state, "sums", sums);
   TRIREME_EXPECTS(options.zscore >= 0 && options.window >= 1, "guard_loss: z-score {}, window {}",
                   options.zscore, options.window);
-  TRIREME_EXPECTS(options.turns >= 1 && options.of_rank >= 1 &&
-                      micro_batches % (options.turns * options.of_rank) == 0,
-                  "guard_loss: {} micro-batches of ranks with {}, {} in turn", micro_batches,
-                  options.of_rank, options.turns);
+  const SumsOrder& order = options.order;
+  const bool known =
+      order.turns >= 1 && order.of_rank >= 1 && order.context >= 1 && order.blocks >= 1;
+  TRIREME_EXPECTS(
+      known && micro_batches % (order.turns * order.of_rank * order.context * order.blocks) == 0,
+      "guard_loss: {} rows of ranks with {} micro-batches in {} blocks, {} in turn, "
+      "that {} ranks share",
+      micro_batches, order.of_rank, order.blocks, order.turns, order.context);
   TRIREME_DISPATCH(stream, guard_loss, reads(sums).updates(state), scalars, state, sums, options);
 }
 

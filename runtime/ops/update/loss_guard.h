@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/device/device.h"
+#include "runtime/ops/update/loss_sums.h"
 
 namespace trireme::ops {
 
@@ -25,8 +26,7 @@ enum class LossVerdict : int { accepted, non_finite, spike };
 struct LossGuardOptions {
   double zscore = 0;  // a spike is more standard deviations above the mean; 0 = off
   double window = 1;  // steps in mean and variance; earlier steps are never spikes
-  // The order of `sums` (row_of_sums); by default that of the global batch.
-  std::int64_t turns = 1, of_rank = 1;
+  SumsOrder order{};  // of `sums`; by default that of the global batch
 };
 
 // sums(micro-batches, LossSums::count) f64, added in global batch order; the loss is their mean

@@ -15,7 +15,7 @@ TRIREME_HOST_DEVICE inline double mean_loss(const double* sums, std::int64_t mic
                                             const LossGuardOptions& options) {
   double sum = 0.0;
   for (std::int64_t k = 0; k < micro_batches; ++k) {
-    const std::int64_t row = row_of_sums(k, options.turns, options.of_rank);
+    const std::int64_t row = row_of_sums(k, options.order);
     sum += sums[row * LossSums::count + LossSums::loss];
   }
   return sum / counted_targets(sums, micro_batches);

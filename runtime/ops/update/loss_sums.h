@@ -23,12 +23,21 @@ struct LossSums {
   };
 };
 
-// Row of micro-batch `k` of the global batch where every rank's `of_rank` rows follow the rank's
-// before, and groups of `turns` ranks take the group's micro-batches in turn.
-TRIREME_HOST_DEVICE inline std::int64_t row_of_sums(std::int64_t k, std::int64_t turns,
-                                                    std::int64_t of_rank) {
-  const std::int64_t of_group = turns * of_rank, in_group = k % of_group;
-  return (k / of_group * turns + in_group % turns) * of_rank + in_group / turns;
+// Where the sums of a global batch lie. Every rank's rows follow the rank's before; groups of
+// `turns` sample ranks take the group's micro-batches in turn, `of_rank` each. A sample rank is
+// `context` ranks, each with `blocks` blocks of every micro-batch (nn/context_split.h).
+struct SumsOrder {
+  std::int64_t turns = 1, of_rank = 1, context = 1, blocks = 1;
+  friend bool operator==(const SumsOrder&, const SumsOrder&) = default;
+};
+
+// Row `k` in the order of the global batch: micro-batch after micro-batch, and of each the blocks.
+TRIREME_HOST_DEVICE inline std::int64_t row_of_sums(std::int64_t k, const SumsOrder& order) {
+  const std::int64_t parts = order.context * order.blocks, batch = k / parts, block = k % parts;
+  const std::int64_t of_group = order.turns * order.of_rank, in_group = batch % of_group;
+  const std::int64_t sample = batch / of_group * order.turns + in_group % order.turns;
+  const std::int64_t rank = sample * order.context + block / order.blocks;
+  return (rank * order.of_rank + in_group / order.turns) * order.blocks + block % order.blocks;
 }
 
 // At least one: a step with all targets ignored has zero loss and gradient.
