@@ -17,6 +17,9 @@ std::optional<int> world_rank_in(const MeshShape& shape, const MeshCoordinates& 
     return rank_of(shape, {here.pipeline, here.data - in_group + rank, here.tensor});
   if (axis == "replicas")
     return rank_of(shape, {here.pipeline, in_group + rank * shape.shard, here.tensor});
+  if (axis == "context")
+    return rank_of(shape,
+                   {here.pipeline, sample_of(shape, here) * shape.context + rank, here.tensor});
   const int set = here.data / shape.expert * shape.expert;  // the first that shares experts
   if (axis == "experts") return rank_of(shape, {here.pipeline, set, 0}) + rank;
   const int turn = here.data / shape.expert, in_slices = turn % shape.expert_shard();
@@ -60,6 +63,8 @@ ProcessMesh::ProcessMesh(Communicator& world, const MeshShape& shape, const Make
                       (shape.shard % shape.expert == 0 || shape.expert % shape.shard == 0),
                   "experts on {} of {} data ranks, in ZeRO groups of {}", shape.expert, shape.data,
                   shape.shard);
+  TRIREME_EXPECTS(shape.context > 0 && shape.data % shape.context == 0,
+                  "sequences on {} of {} data ranks", shape.context, shape.data);
   here_ = coordinates_of(shape, world.rank());
   // A group's color is the rank of its first member: this rank's coordinates with the group's axis
   // set to zero.
@@ -89,6 +94,9 @@ ProcessMesh::ProcessMesh(Communicator& world, const MeshShape& shape, const Make
     (shape.shard == 1 ? zero_ : replicas_) = make_single_communicator();
   }
   gather_ = shape.shard > 1 ? zero_group("zero.gather", CommRole::gather) : zero_;
+  const int in_sample = here_.data % shape.context;
+  context_ = group({here_.pipeline, here_.data - in_sample, here_.tensor}, in_sample, shape.context,
+                   "context", CommRole::tensor);
   experts_ = tensor_;
   of_experts_ = {zero_, replicas_, gather_};
   if (shape.expert == 1) return;
@@ -119,7 +127,7 @@ std::vector<Communicator*> ProcessMesh::zero_groups() const {
   std::vector<Communicator*> groups;
   for (Communicator* const each :
        {zero_.get(), replicas_.get(), gather_.get(), of_experts_.zero.get(),
-        of_experts_.replicas.get(), of_experts_.gather.get(), experts_.get()})
+        of_experts_.replicas.get(), of_experts_.gather.get(), experts_.get(), context_.get()})
     if (each->size() > 1 && each != data_.get() && each != tensor_.get() &&
         std::ranges::find(groups, each) == groups.end())
       groups.push_back(each);

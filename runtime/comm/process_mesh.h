@@ -2,7 +2,9 @@
 // rank <-> (pipeline, data, tensor) as a pure function:
 //   rank = (pipeline * data_size + data) * tensor_size + tensor
 // Tensor varies fastest, so that a tensor group, which communicates most, stays inside a node;
-// pipeline varies slowest.
+// pipeline varies slowest. Ranks that share sequences are data ranks: of C of them,
+//   data = sample * C + context
+// where ranks of equal `sample` read the same samples.
 #pragma once
 
 #include <functional>
@@ -25,6 +27,10 @@ struct MeshShape {
   // Consecutive data ranks that share experts out among them, with all their tensor ranks; divides
   // data, and divides shard or is a multiple of it.
   int expert = 1;
+  // Consecutive data ranks that share sequences, each with its rows of them; divides data.
+  int context = 1;
+  // Shares of the samples.
+  [[nodiscard]] constexpr int sample_ranks() const { return data / context; }
   // Of ranks with the same experts, those with other ZeRO slices of them.
   [[nodiscard]] constexpr int expert_shard() const { return shard > expert ? shard / expert : 1; }
   [[nodiscard]] constexpr int size() const { return pipeline * data * tensor; }
@@ -38,6 +44,11 @@ struct MeshCoordinates {
   friend constexpr bool operator==(const MeshCoordinates&, const MeshCoordinates&) = default;
 };
 
+// Which share of the samples a rank reads, of sample_ranks().
+[[nodiscard]] constexpr int sample_of(const MeshShape& shape, const MeshCoordinates& at) {
+  return at.data / shape.context;
+}
+
 [[nodiscard]] constexpr int rank_of(const MeshShape& shape, const MeshCoordinates& at) {
   return (at.pipeline * shape.data + at.data) * shape.tensor + at.tensor;
 }
@@ -49,7 +60,7 @@ struct MeshCoordinates {
 
 // The world rank of rank `rank` in the group `group` that contains the rank at `here`. Groups:
 // "world", "data", "zero", "replicas", "tensor", "pipeline", "model", "experts", "expert_zero",
-// "expert_replicas"; "pipeline.forward0" counts as "pipeline". Nothing for other names.
+// "expert_replicas", "context"; "pipeline.forward0" counts as "pipeline". Nothing for other names.
 [[nodiscard]] std::optional<int> world_rank_in(const MeshShape& shape, const MeshCoordinates& here,
                                                std::string_view group, int rank);
 
@@ -79,12 +90,15 @@ class ProcessMesh {
   // The ranks of a stage that share experts out among them: shape().expert consecutive data ranks
   // with all their tensor ranks, in that order. tensor() itself if that is one data rank.
   [[nodiscard]] Communicator& experts() const { return *experts_; }
+  // The ranks that share sequences: shape().context consecutive data ranks with the same pipeline
+  // and tensor index.
+  [[nodiscard]] Communicator& context() const { return *context_; }
   // zero(), replicas() and gather() for parameters of experts, among the ranks with the same
   // experts: the same groups if shape().expert is 1.
   [[nodiscard]] Communicator& expert_zero() const { return *of_experts_.zero; }
   [[nodiscard]] Communicator& expert_replicas() const { return *of_experts_.replicas; }
   [[nodiscard]] Communicator& expert_gather() const { return *of_experts_.gather; }
-  // Those of these seven that are neither data() nor tensor(), each once, with more than one rank.
+  // Those of these eight that are neither data() nor tensor(), each once, with more than one rank.
   [[nodiscard]] std::vector<Communicator*> zero_groups() const;
   // Communicator::set_doubled for all groups that sum over data ranks: the first `ranks` of them,
   // whole ZeRO groups if there are several; none if data ranks share experts.
@@ -105,7 +119,7 @@ class ProcessMesh {
   [[nodiscard]] Groups expert_groups(const MakeGroup& make) const;
 
   std::unique_ptr<Communicator> pipeline_, model_;
-  std::shared_ptr<Communicator> tensor_, experts_, data_, zero_, replicas_, gather_;
+  std::shared_ptr<Communicator> tensor_, experts_, context_, data_, zero_, replicas_, gather_;
   Groups of_experts_;
 };
 

@@ -75,7 +75,11 @@ BatchSlices batch_slices(const Config& config) {
   const std::int64_t count = config.train.global_batch / config.train.micro_batch;
   // ZeRO 2 and 3 add each micro-batch of a group's ranks at once, so those are neighbours.
   const ParallelConfig& parallel = config.parallel;
-  if (parallel.zero >= 2) return BatchSlices::even(count, parallel.data, parallel.shard());
+  if (parallel.zero >= 2) {
+    const std::int64_t shard = parallel.shard();
+    const bool whole = shard % parallel.context == 0;  // groups of ranks that share sequences
+    return BatchSlices::even(count, parallel.data, whole ? shard / parallel.context : 1);
+  }
   return config.reproducibility == Reproducibility::layout
              ? BatchSlices::tree(count, parallel.data)
              : BatchSlices::even(count, parallel.data);

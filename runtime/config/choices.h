@@ -186,6 +186,18 @@ enum class ReducerMode : std::uint8_t { overlapped, inline_after_backward };
       {{ReducerMode::overlapped, "overlapped"}, {ReducerMode::inline_after_backward, "inline"}});
 }
 
+// parallel.context_mode: how ranks that share sequences bring queries and keys together.
+enum class ContextMode : std::uint8_t {
+  automatic,  // gather or heads, by memory and bytes
+  gather,     // keys and values of some heads at a time, on every rank (Llama 3, 2024)
+  heads       // whole sequences of some heads (Jacobs et al., DeepSpeed Ulysses, 2023)
+};
+[[nodiscard]] constexpr auto names_of(ContextMode /*key*/) {
+  return std::to_array<Named<ContextMode>>({{ContextMode::automatic, "auto"},
+                                            {ContextMode::gather, "gather"},
+                                            {ContextMode::heads, "heads"}});
+}
+
 // train.recompute: activations that backward recomputes instead of keeping them.
 enum class Recompute : std::uint8_t {
   none,

@@ -102,6 +102,9 @@ struct ParallelConfig {
   double expert_buffer = 2;  // BuildOptions::expert_buffer
   double expert_imbalance = 1;
   std::int64_t pipeline = 1;
+  std::int64_t context = 1;         // ranks that share each sequence
+  std::int64_t context_blocks = 0;  // 0 = auto: parallel.context
+  ContextMode context_mode = ContextMode::automatic;
   std::int64_t zero = 0;
   std::int64_t zero_group = 0;  // data ranks; 0 = all, -1 = those of a host, until it is resolved
   bool sequence = false;
@@ -117,9 +120,17 @@ struct ParallelConfig {
   double bucket_megabytes = 4;
   bool check_collectives = false;
   double timeout_seconds = 600;  // 0 = no deadline
+  // Of a resolved config: MeshShape::data, all ranks that share gradients.
+  [[nodiscard]] std::int64_t data_ranks() const { return data * context; }
+  // Of a resolved config: ranks of the job.
+  [[nodiscard]] std::int64_t ranks() const { return data_ranks() * inner_ranks() * pipeline; }
+  // Blocks that a sequence is computed in (ContextSplit::blocks).
+  [[nodiscard]] std::int64_t blocks() const {
+    return context_blocks > 0 ? context_blocks : context;
+  }
   // Of a resolved config: data ranks with different slices (MeshShape::shard); 1 without ZeRO.
   [[nodiscard]] std::int64_t shard() const {
-    return zero == 0 ? 1 : zero_group > 0 ? zero_group : data;
+    return zero == 0 ? 1 : zero_group > 0 ? zero_group : data_ranks();
   }
   // Consecutive data ranks that share experts out among them (MeshShape::expert).
   [[nodiscard]] std::int64_t expert_data_ranks() const {
@@ -145,7 +156,8 @@ struct TrainConfig {
   std::vector<std::string> context_ramp;  // "STEP:TOKENS"; empty = always model.context
   std::string initial_weights;            // path; empty = random
   Recompute recompute = Recompute::none;
-  double clip_norm = 1.0;  // 0 = no clipping
+  std::int64_t row_tile = 0;  // BuildOptions::row_tile
+  double clip_norm = 1.0;     // 0 = no clipping
   LossChoice loss = LossChoice::automatic;
   double huber_delta = 1;
   double label_smoothing = 0.0;

@@ -295,6 +295,10 @@ std::vector<Field> train_fields() {
             "the config does not set are taken from the run of the weights"),
       FIELD(train.recompute, one_of<Recompute>(),
             "activations that the backward pass recomputes instead of keeping them"),
+      FIELD(train.row_tile, IntegerRange{0, 1 << 30},
+            "rows at a time in MLPs and language heads, a divisor of the rows of a micro-batch on "
+            "a rank; backward computes again what lies between, so that long sequences need "
+            "little memory. 0 = all rows"),
       FIELD(train.clip_norm, NumberRange{.high = any_size},
             "largest global gradient norm; 0 = no clipping"),
       FIELD(train.loss, one_of<LossChoice>(),

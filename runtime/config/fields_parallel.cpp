@@ -5,11 +5,12 @@ namespace trireme::config {
 
 std::vector<Field> parallel_fields() {
   return {
-      FIELD(parallel.search, Free{},
-            "let the planner choose data, tensor, expert, pipeline, schedule, chunks, zero, "
-            "zero_group, "
-            "sequence, train.recompute and, where results allow, train.micro_batch; needs "
-            "parallel.hardware"),
+      FIELD(
+          parallel.search, Free{},
+          "let the planner choose data, tensor, expert, context, pipeline, schedule, chunks, zero, "
+          "zero_group, "
+          "sequence, train.recompute and, where results allow, train.micro_batch; needs "
+          "parallel.hardware"),
       FIELD(parallel.hardware, Text{},
             "description of the machine for plans and search, see configs/hardware"),
       FIELD(parallel.data, (IntegerRange{1, 1 << 20, {}, "auto"}),
@@ -24,13 +25,20 @@ std::vector<Field> parallel_fields() {
       FIELD(parallel.expert_imbalance, (NumberRange{.low = 1, .high = 65536}),
             "rows that plans assume at the rank with most, over the mean; 1 = balanced routing"),
       FIELD(parallel.pipeline, IntegerRange{1, 65536}, "pipeline stages"),
+      FIELD(parallel.context, IntegerRange{1, 65536},
+            "ranks that share each sequence, cut in time; ZeRO counts them as data-parallel ranks"),
+      FIELD(parallel.context_blocks, (IntegerRange{1, 65536, {}, "auto"}),
+            "blocks that a sequence is cut into, a multiple of context: equal bits for every "
+            "divisor; auto = context"),
+      FIELD(parallel.context_mode, one_of<ContextMode>(),
+            "share attention by gathering keys and values, or by whole sequences of some heads"),
       FIELD(parallel.zero, IntegerRange{0, 3},
             "ZeRO stage, what is sharded over data-parallel ranks: 1 optimizer state, 2 also "
             "gradients, 3 also parameters"),
       FIELD(parallel.zero_group, (IntegerRange{1, 1 << 20, {}, "all", "node"}),
             "consecutive data-parallel ranks that share out what ZeRO shards; the groups hold "
             "copies of each other and add their gradients. all = one group, node = the ranks of a "
-            "host, whose gathers then stay inside it"),
+            "host"),
       FIELD(
           parallel.sequence, Free{},
           "sequence parallelism: split norms, dropout and residuals over the tensor ranks, by rows",

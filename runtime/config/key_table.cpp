@@ -111,11 +111,9 @@ Config KeyTable::defaults() const {
 
 namespace {
 
-constexpr std::string_view one_rank = "this version splits over data, tensor and pipeline only";
 constexpr std::array removed{
-    RemovedKey{"parallel.context", "1", one_rank},
-    RemovedKey{"telemetry.wandb", "false", "", "scripts/export_run.py wandb RUN"},
-    RemovedKey{"telemetry.mlflow", "false", "", "scripts/export_run.py mlflow RUN"}};
+    RemovedKey{"telemetry.wandb", "false", "scripts/export_run.py wandb RUN"},
+    RemovedKey{"telemetry.mlflow", "false", "scripts/export_run.py mlflow RUN"}};
 
 }  // namespace
 

@@ -64,9 +64,8 @@ class KeyTable {
 // Renamed keys are in their rows of the table (renamed() in fields.h); removed keys are here.
 struct RemovedKey {
   std::string_view key;
-  std::string_view only;       // the value that had no effect, as a scalar's text
-  std::string_view reason;     // why other values are refused, or
-  std::string_view instead{};  // the replacement; the key is then ignored with a notice
+  std::string_view only;     // the value that had no effect, as a scalar's text
+  std::string_view instead;  // the replacement, which a notice names for other values
 };
 
 [[nodiscard]] std::span<const RemovedKey> removed_keys();

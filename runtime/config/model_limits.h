@@ -28,6 +28,11 @@ struct ModelLimits {
   std::vector<Extent> axes;
   // Rows of the residual stream per sample, if they can be split; 0: they cannot.
   Extent rows;
+  // Positions of a sample, if it can be cut in time (ContextSplit); 0: it cannot.
+  Extent positions;
+  std::string whole_sequences;  // the key of a loss that needs whole ones; empty: none does
+  // Of attention over heads that ranks may share (ContextMode::heads).
+  std::int64_t attention_heads = 0, attention_kv_heads = 0;
   // Width of the activation computed by fused matmul epilogues; 0: the model has none.
   Extent gelu;
   bool convolutions = false;         // cuDNN may fuse their sums

@@ -67,7 +67,7 @@ class ConfigReader {
   // The row of a key, by its present or former name; null for none.
   const Field* find(const Given& given);
   void refuse_twice(const Field& field, const Given& given);
-  // Whether the key was removed and this value had no effect.
+  // Whether the key was removed; notes it if so.
   bool is_removed(const Given& given, const Node& value);
 
   const KeyTable& keys_;
@@ -76,7 +76,7 @@ class ConfigReader {
   Provenance where_;
   int hand_ = -1;                       // files count from 0; the command line comes last
   std::map<std::string, Given> given_;  // this hand's keys by present name
-  std::string removed_;                 // "parallel.context, telemetry.trace"
+  std::string removed_;                 // "telemetry.wandb, telemetry.mlflow"
 };
 
 const Field* ConfigReader::find(const Given& given) {
@@ -100,14 +100,9 @@ bool ConfigReader::is_removed(const Given& given, const Node& value) {
   const RemovedKey* const gone = find_removed(given.key);
   if (gone == nullptr) return false;
   if (value.kind != Node::Kind::scalar || value.text != gone->only) {
-    if (!gone->instead.empty()) {
-      where_.notices.push_back(
-          fmt::format("{}: ignored; this key was removed, use {}", given.place, gone->instead));
-      return true;
-    }
-    fail(ExitCode::config, "{}: {} is not supported: {}; use {}", given.place,
-         value.kind == Node::Kind::scalar ? printable(value.text) : describe(value), gone->reason,
-         quote_if_needed(std::string(gone->only)));
+    where_.notices.push_back(
+        fmt::format("{}: ignored; this key was removed, use {}", given.place, gone->instead));
+    return true;
   }
   removed_ += fmt::format("{}{}", removed_.empty() ? "" : ", ", given.key);
   return true;

@@ -205,6 +205,22 @@ TEST(ProcessMesh, ExpertsOfOneDataRankUseTheOtherGroups) {
     EXPECT_FALSE(name.starts_with("expert")) << name;
 }
 
+TEST(ProcessMesh, RanksThatShareSequencesAreNeighboursAmongDataRanks) {
+  constexpr MeshShape shape{.pipeline = 2, .data = 6, .tensor = 2, .context = 3};
+  const Table context{{0, 2, 4},    {1, 3, 5},    {6, 8, 10},   {7, 9, 11},
+                      {12, 14, 16}, {13, 15, 17}, {18, 20, 22}, {19, 21, 23}};
+
+  EXPECT_EQ(groups(shape, "context"), context);
+  expect_known(shape, "context", context);
+  EXPECT_EQ(shape.sample_ranks(), 2);
+  EXPECT_EQ(sample_of(shape, coordinates_of(shape, 5)), 0);
+  EXPECT_EQ(sample_of(shape, coordinates_of(shape, 6)), 1);
+  EXPECT_EQ(groups({.data = 4}, "context").size(), 4U) << "of one rank";
+  FakeWorld world(7, 24);
+  const ProcessMesh mesh(world, shape);
+  EXPECT_EQ(world.splits.at("context").role, CommRole::tensor);
+}
+
 TEST(ProcessMesh, RankAndCoordinatesAreInverse) {
   for (const MeshShape shape : {MeshShape{2, 2, 2}, {3, 5, 1}, {1, 4, 4}, {4, 2, 2}, {16, 1, 1}}) {
     std::set<std::tuple<int, int, int>> seen;
@@ -236,7 +252,7 @@ TEST(ProcessMesh, ANumberOfRanksThatDoesNotFitIsAConfigError) {
 }
 
 TEST(ProcessMesh, DryGroupsHaveTheRanksOfTheRealOnes) {
-  constexpr MeshShape shape{.pipeline = 2, .data = 3, .tensor = 4};
+  constexpr MeshShape shape{.pipeline = 2, .data = 3, .tensor = 4, .context = 3};
   for (int rank = 0; rank < shape.size(); ++rank) {
     const auto world = make_dry_communicator(rank, shape.size(), "world");
     const ProcessMesh mesh = ProcessMesh::dry(*world, shape);
@@ -249,6 +265,8 @@ TEST(ProcessMesh, DryGroupsHaveTheRanksOfTheRealOnes) {
               std::pair(mesh.here().pipeline, 2));
     EXPECT_EQ(std::pair(mesh.model().rank(), mesh.model().size()),
               std::pair(mesh.here().pipeline * 4 + mesh.here().tensor, 8));
+    EXPECT_EQ(std::pair(mesh.context().rank(), mesh.context().size()),
+              std::pair(mesh.here().data, 3));
   }
 }
 

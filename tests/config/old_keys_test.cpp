@@ -104,15 +104,16 @@ TEST(RenamedKeys, AreNamedAsTheyWereTypedWhereARuleRefusesThem) {
 TEST(RemovedKeys, WithTheValueThatTheyHadAreIgnoredWithOneLine) {
   Provenance where;
   const Config config = parse_config(
-      "parallel: {context: 1}\n"
-      "telemetry: {trace: \"\"}\n",
+      "telemetry:\n"
+      "  {wandb: false, trace: \"\"}\n",
       "a.yaml", {}, &where);
 
   EXPECT_EQ(config, parsed("run: {}"));
   EXPECT_THAT(where.places, ElementsAre(Pair("telemetry.trace", "a.yaml:2: telemetry.trace")));
   EXPECT_THAT(where.notices,
-              ElementsAre("a.yaml: parallel.context: ignored; these keys were removed"));
+              ElementsAre("a.yaml: telemetry.wandb: ignored; these keys were removed"));
   EXPECT_EQ(parsed("telemetry:\n"), parsed("run: {}"));
+  EXPECT_THAT(parse_error("telemetry: 5"), HasSubstr("expected a section of keys such as"));
 }
 
 TEST(RemovedKeys, ReplacedByAScriptNameIt) {
@@ -127,13 +128,6 @@ TEST(RemovedKeys, ReplacedByAScriptNameIt) {
                           "--set telemetry.mlflow=true: ignored; this key was removed, use "
                           "scripts/export_run.py mlflow RUN",
                           "a.yaml: telemetry.mlflow: ignored; these keys were removed"));
-}
-
-TEST(RemovedKeys, WithAnotherValueAreRefusedAsEver) {
-  EXPECT_EQ(parse_error("parallel:\n  context: 2\n"),
-            "a.yaml:2: parallel.context: 2 is not supported: this version splits over data, tensor "
-            "and pipeline only; use 1");
-  EXPECT_THAT(parse_error("telemetry: 5"), HasSubstr("expected a section of keys such as"));
 }
 
 // A config of a published version keeps its meaning: its keys are read, and missing keys have the
@@ -172,7 +166,7 @@ TEST(PublishedKeys, RenamedOnesAreInTheReadme) {
 
 TEST(OldState, OfACheckpointIsComparedUnderTheKeysOfToday) {
   EXPECT_THAT(
-      under_current_keys({{"data.deviation", "[0.5]"}, {"parallel.context", "1"}, {"x.y", "3"}}),
+      under_current_keys({{"data.deviation", "[0.5]"}, {"telemetry.wandb", "false"}, {"x.y", "3"}}),
       ElementsAre(Pair("data.std", "[0.5]"), Pair("x.y", "3")));
 }
 

@@ -13,6 +13,21 @@ void resolve_device(Config& config, const Environment& environment) {
   config.precision = native ? Precision::bf16 : Precision::fp32;
 }
 
+// The ranks of an evaluation share sequences as in training if their number allows it, so that
+// those fit into memory; in layout mode the blocks stay in any case.
+void keep_context(const config::Subject& subject, ParallelConfig& kept) {
+  const ParallelConfig& was = subject.config.parallel;
+  const auto asked = [&](std::string_view key) { return subject.where.overridden.contains(key); };
+  const bool evaluates = subject.purpose == Purpose::evaluate;
+  const bool fits = subject.environment.ranks % (config::other_ranks(kept) * was.context) == 0;
+  if (asked("parallel.context") || (evaluates && fits)) kept.context = was.context;
+  const bool same_bits = subject.config.reproducibility == Reproducibility::layout && evaluates &&
+                         was.blocks() % kept.context == 0;
+  if (asked("parallel.context_blocks") || same_bits) kept.context_blocks = was.blocks();
+  const bool cuts = evaluates && kept.blocks() > 1;
+  if (asked("parallel.context_mode") || cuts) kept.context_mode = was.context_mode;
+}
+
 // parallel.* without training: one model replica per rank, unless the command line splits it.
 // Generating a single text has no other use for several ranks, so there the run's own split applies
 // if the number of ranks is a multiple of it.
@@ -21,8 +36,10 @@ ParallelConfig without_training(const config::Subject& subject) {
   const auto asked = [&](std::string_view key) { return subject.where.overridden.contains(key); };
   const bool split =
       asked("parallel.tensor") || asked("parallel.pipeline") || asked("parallel.spatial");
+  ParallelConfig whole = was;
+  whole.context = 1;
   const bool own = subject.purpose == Purpose::generate && !split &&
-                   subject.environment.ranks % config::other_ranks(was) == 0;
+                   subject.environment.ranks % config::other_ranks(whole) == 0;
   ParallelConfig kept;
   kept.check_collectives = was.check_collectives;
   kept.timeout_seconds = was.timeout_seconds;
@@ -37,6 +54,7 @@ ParallelConfig without_training(const config::Subject& subject) {
   const bool same_bits = subject.config.reproducibility == Reproducibility::layout && blocks;
   kept.tensor_blocks =
       same_bits || asked("parallel.tensor_blocks") ? was.tensor_blocks : kept.tensor;
+  keep_context(subject, kept);
   return kept;
 }
 
@@ -61,6 +79,7 @@ Config resolve_config(const config::KeyTable& keys, Config config, const Environ
   if (purpose != Purpose::train) {
     config.parallel = without_training(subject);
     config::check_spatial(subject);
+    config::check_context(subject);
     config::check_layout(subject);
     config.parallel.data = environment.ranks / config::other_ranks(config.parallel);
     config::check_split(subject);
@@ -69,12 +88,15 @@ Config resolve_config(const config::KeyTable& keys, Config config, const Environ
   config::check_spatial(subject);
   if (config.parallel.spatial_slabs.empty() && config.parallel.cuts_samples())
     config.parallel.spatial_slabs = config.parallel.spatial;
+  config::check_context(subject);
+  if (config.parallel.context_blocks == 0) config.parallel.context_blocks = config.parallel.context;
   config::check_layout(subject);
   if (config.parallel.data == 0)
     config.parallel.data = environment.ranks / config::other_ranks(config.parallel);
   if (config.parallel.tensor_blocks == 0) config.parallel.tensor_blocks = config.parallel.tensor;
   config.parallel.zero_group = config::checked_zero_group(subject);
   config::check_batch(subject);
+  config::check_context_sums(subject);
   config::check_parallel(subject);
   config::check_schedule(subject);
   config::check_evaluation(subject);

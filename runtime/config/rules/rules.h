@@ -35,14 +35,16 @@ template <typename... Args>
                                             fmt::format(format, std::forward<Args>(args)...)));
 }
 
-void check_device(const Subject& subject);      // device, precision, comm
-void check_applicable(const Subject& subject);  // keys for another model, optimizer or schedule
-void check_matmuls(const Subject& subject);     // precision and epilogues against the model
-void check_documents(const Subject& subject);   // against the model
-void check_loss(const Subject& subject);        // train.loss and its options against the targets
-void check_adapters(const Subject& subject);    // lora against the model and the trained weights
-void check_spatial(const Subject& subject);     // parallel.spatial and its slabs against samples
-void check_layout(const Subject& subject);      // parallel.* against the rank count
+void check_device(const Subject& subject);        // device, precision, comm
+void check_applicable(const Subject& subject);    // keys for another model, optimizer or schedule
+void check_matmuls(const Subject& subject);       // precision and epilogues against the model
+void check_documents(const Subject& subject);     // against the model
+void check_loss(const Subject& subject);          // train.loss and its options against the targets
+void check_adapters(const Subject& subject);      // lora against the model and the trained weights
+void check_spatial(const Subject& subject);       // parallel.spatial and its slabs against samples
+void check_context(const Subject& subject);       // parallel.context and its blocks against samples
+void check_context_sums(const Subject& subject);  // in layout mode; all of parallel is resolved
+void check_layout(const Subject& subject);        // parallel.* against the rank count
 void check_batch(const Subject& subject);  // global_batch, micro_batch; parallel.data is resolved
 // ZeRO groups against ranks and hosts. parallel.data is resolved; returns the resolved zero_group.
 [[nodiscard]] std::int64_t checked_zero_group(const Subject& subject);
@@ -57,6 +59,8 @@ void check_evaluation(const Subject& subject);  // times of evaluations, train.s
 [[nodiscard]] std::string value_of(const Subject& subject, std::string_view key);
 // Number of ranks along all axes but data.
 [[nodiscard]] std::int64_t other_ranks(const ParallelConfig& parallel);
+// "parallel.data = 4", or with context "parallel.data * parallel.context = 8".
+[[nodiscard]] std::string data_ranks_text(const ParallelConfig& parallel);
 
 [[nodiscard]] constexpr bool power_of_two(std::int64_t value) {
   return value > 0 && (value & (value - 1)) == 0;

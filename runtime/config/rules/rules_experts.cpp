@@ -11,13 +11,20 @@ namespace {
 
 constexpr std::string_view key = "parallel.expert";
 
+// One divides the other.
+bool nested(std::int64_t one, std::int64_t other) {
+  return one % other == 0 || other % one == 0;
+}
+
 // The values of parallel.expert that the model and the ranks allow.
 std::string fitting(const Subject& subject) {
   const ParallelConfig& parallel = subject.config.parallel;
   std::vector<std::int64_t> ranks;
-  for (std::int64_t data = 1; data <= parallel.data; ++data) {
+  for (std::int64_t data = 1; data <= parallel.data_ranks(); ++data) {
     const std::int64_t all = data * parallel.tensor;
-    if (parallel.data % data == 0 && subject.limits.experts.value % all == 0) ranks.push_back(all);
+    if (parallel.data_ranks() % data == 0 && subject.limits.experts.value % all == 0 &&
+        nested(data, parallel.context))
+      ranks.push_back(all);
   }
   return ranks.empty() ? "auto" : "auto or " + any_of(ranks);
 }
@@ -49,11 +56,17 @@ void check_ranks(const Subject& subject, std::int64_t ranks) {
            parallel.expert == 0 ? "auto = parallel.tensor = " : "", ranks, experts.name,
            experts.value, fitting(subject),
            parallel.tensor > 1 ? ", or another parallel.tensor" : "");
-  if (parallel.data % (ranks / parallel.tensor) != 0)
+  const std::int64_t sharing = ranks / parallel.tensor;
+  if (parallel.data_ranks() % sharing != 0)
     refuse(subject, key,
-           "{} with parallel.tensor: {} needs runs of {} data ranks, which do not divide "
-           "parallel.data = {}; use {}",
-           ranks, parallel.tensor, ranks / parallel.tensor, parallel.data, fitting(subject));
+           "{} with parallel.tensor: {} needs runs of {} data ranks, which do not divide {}; use "
+           "{}",
+           ranks, parallel.tensor, sharing, data_ranks_text(parallel), fitting(subject));
+  if (!nested(sharing, parallel.context))
+    refuse(subject, key,
+           "{}: experts are shared by {} data ranks, sequences by {} (parallel.context), and "
+           "neither divides the other; use {}",
+           ranks, sharing, parallel.context, fitting(subject));
 }
 
 // Modes that do not know of data ranks with other parameters.
@@ -87,14 +100,14 @@ void check_modes(const Subject& subject) {
 void check_groups(const Subject& subject, std::int64_t sharing) {
   const ParallelConfig& parallel = subject.config.parallel;
   const std::int64_t group = parallel.shard();
-  if (group % sharing != 0 && sharing % group != 0)
+  if (!nested(group, sharing))
     refuse(
         subject, key,
         "{}: experts are shared by {} data ranks, ZeRO's slices by {} (parallel.zero_group), and "
         "neither divides the other; use {}",
         parallel.expert, sharing, group, fitting(subject));
   if (subject.config.reproducibility != Reproducibility::layout) return;
-  if (!power_of_two(sharing) && sharing != parallel.data)
+  if (!power_of_two(sharing) && sharing != parallel.data_ranks())
     refuse(subject, key,
            "{} with reproducibility: layout: {} data ranks that share experts are not a subtree of "
            "the tree of sums; use a power of two times parallel.tensor",

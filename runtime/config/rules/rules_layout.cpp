@@ -33,7 +33,12 @@ std::vector<std::int64_t> near_divisors(std::int64_t value, std::int64_t wanted,
 }
 
 std::int64_t other_ranks(const ParallelConfig& parallel) {
-  return parallel.inner_ranks() * parallel.pipeline;
+  return parallel.inner_ranks() * parallel.context * parallel.pipeline;
+}
+
+std::string data_ranks_text(const ParallelConfig& parallel) {
+  return fmt::format("parallel.data{} = {}", parallel.context > 1 ? " * parallel.context" : "",
+                     parallel.data_ranks());
 }
 
 void check_layout(const Subject& subject) {
@@ -42,9 +47,10 @@ void check_layout(const Subject& subject) {
   const std::int64_t others = other_ranks(parallel);
   if (ranks % others != 0) {
     refuse(subject, "parallel.data",
-           "{} ranks cannot be split: {} * pipeline = {} does not divide "
+           "{} ranks cannot be split: {}{} * pipeline = {} does not divide "
            "them; start a multiple of {} ranks",
-           ranks, parallel.cuts_samples() ? "spatial" : "tensor", others, others);
+           ranks, parallel.cuts_samples() ? "spatial" : "tensor",
+           parallel.context > 1 ? " * context" : "", others, others);
   }
   if (parallel.data != 0 && parallel.data * others != ranks) {
     refuse(subject, "parallel.data",
@@ -76,9 +82,9 @@ std::int64_t data_ranks_of_a_host(const Subject& subject) {
   for (std::int64_t stage = 0; stage < parallel.pipeline; ++stage) {
     for (std::int64_t tensor = 0; tensor < parallel.inner_ranks(); ++tensor) {
       std::vector<int> row;  // by data rank; ranks as in runtime/comm/process_mesh.h
-      for (std::int64_t data = 0; data < parallel.data; ++data)
+      for (std::int64_t data = 0; data < parallel.data_ranks(); ++data)
         row.push_back(hosts[static_cast<std::size_t>(
-            (stage * parallel.data + data) * parallel.inner_ranks() + tensor)]);
+            (stage * parallel.data_ranks() + data) * parallel.inner_ranks() + tensor)]);
       for (auto first = row.begin(); first != row.end(); first += most) {
         const auto end = std::find_if(first, row.end(), [&](int host) { return host != *first; });
         if (most == 0) most = end - first;
@@ -99,7 +105,7 @@ std::int64_t data_ranks_of_a_host(const Subject& subject) {
 std::int64_t checked_zero_group(const Subject& subject) {
   const Config& config = subject.config;
   const ParallelConfig& parallel = config.parallel;
-  const std::int64_t data = parallel.data;
+  const std::int64_t data = parallel.data_ranks();
   if (parallel.zero_group == 0) return 0;
   const bool node = parallel.zero_group < 0;
   const std::string asked = node ? "node" : fmt::format("{}", parallel.zero_group);
@@ -110,7 +116,8 @@ std::int64_t checked_zero_group(const Subject& subject) {
   const bool tree = config.reproducibility == Reproducibility::layout;
   // In layout mode a group's sum is a node of the tree over all data ranks.
   const auto fits = [&](std::int64_t size) {
-    return size == data || (size > 1 && data % size == 0 && (!tree || power_of_two(size)));
+    const bool subtree = power_of_two(size) || size == parallel.context;
+    return size == data || (size > 1 && data % size == 0 && (!tree || subtree));
   };
   if (fits(group)) return group;
   std::vector<std::int64_t> fitting = near_divisors(data, group, 1, static_cast<std::size_t>(data));
@@ -120,9 +127,9 @@ std::int64_t checked_zero_group(const Subject& subject) {
                                    ? " does not divide the data ranks"
                                    : " is not a power of two, so with reproducibility: layout not "
                                      "a subtree of the tree of sums";
-  refuse(subject, zero_group_key, "{}{}{}, parallel.data = {}; use {}all", asked,
-         node ? fmt::format(" ({} data ranks of a host)", group) : "", why, data,
-         fitting.empty() ? "" : any_of(fitting) + ", or ");
+  refuse(subject, zero_group_key, "{}{}{}, {}; use {}all", asked,
+         node ? fmt::format(" ({} data ranks of a host)", group) : "", why,
+         data_ranks_text(parallel), fitting.empty() ? "" : any_of(fitting) + ", or ");
 }
 
 namespace {

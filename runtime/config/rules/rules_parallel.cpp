@@ -18,14 +18,19 @@ std::int64_t micro_batches(const Config& config) {
   return config.train.global_batch / config.train.micro_batch;
 }
 
+// Rows of the residual stream at once: of a micro-batch, or of a block of its sequences.
+Extent rows_at_once(const Subject& subject) {
+  const Extent& rows = subject.limits.rows;
+  const std::int64_t blocks = subject.config.parallel.blocks();
+  return {subject.config.train.micro_batch * rows.value / blocks,
+          fmt::format("train.micro_batch * {}{}", rows.name,
+                      blocks > 1 ? fmt::format(" / {} blocks of it", blocks) : "")};
+}
+
 // The number of tensor ranks or blocks must divide these.
 std::vector<Extent> divided_by_blocks(const Subject& subject) {
   std::vector<Extent> divided = subject.limits.tensor;
-  const Extent& rows = subject.limits.rows;
-  if (rows.value > 0) {
-    divided.push_back({subject.config.train.micro_batch * rows.value,
-                       fmt::format("train.micro_batch * {}", rows.name)});
-  }
+  if (subject.limits.rows.value > 0) divided.push_back(rows_at_once(subject));
   return divided;
 }
 
@@ -61,11 +66,10 @@ void check_tensor_chunks(const Subject& subject) {
            "{} with parallel.sequence: true, where each rank receives the sum of contiguous rows, "
            "so ranks cannot work on parts of the rows; use 1, or sequence: false",
            chunks);
-  const Extent& rows = subject.limits.rows;
-  const std::int64_t all = config.train.micro_batch * rows.value;
-  if (all % chunks != 0)
-    refuse(subject, key, "{} does not divide train.micro_batch * {} = {}; use {}", chunks,
-           rows.name, all, any_of(near_divisors(all, chunks)));
+  const Extent rows = rows_at_once(subject);
+  if (rows.value % chunks != 0)
+    refuse(subject, key, "{} does not divide {} = {}; use {}", chunks, rows.name, rows.value,
+           any_of(near_divisors(rows.value, chunks)));
 }
 
 void check_tensor(const Subject& subject) {
@@ -201,12 +205,14 @@ void check_pipeline(const Subject& subject) {
 
 // Micro-batches are leaves of one binary tree; ranks with equally many fit it if their
 // micro-batches, or with ZeRO 2 and 3 those of each ZeRO group, are whole subtrees
-// (parallel/grad_reducer.h).
+// (parallel/grad_reducer.h). Ranks that share sequences count as one.
 bool aligned(std::int64_t batches, std::int64_t data, const ParallelConfig& parallel) {
   if (batches % data != 0) return false;
   const std::int64_t local = batches / data;
   if (parallel.zero < 2) return power_of_two(local) || data == 1;
-  const std::int64_t group = parallel.zero_group == 0 ? data : parallel.zero_group;
+  const std::int64_t group =
+      parallel.zero_group == 0 ? data
+                               : std::max<std::int64_t>(parallel.zero_group / parallel.context, 1);
   return group == data ? power_of_two(data) || local == 1 : power_of_two(group * local);
 }
 
@@ -235,14 +241,16 @@ void check_reproducible(const Subject& subject) {
   constexpr std::size_t all = 1 << 20;
   std::vector<std::int64_t> fitting = near_divisors(batches, data, 1, all);
   std::erase_if(fitting, [&](std::int64_t ranks) {
-    const bool whole_groups = config.parallel.zero_group == 0 || ranks % group == 0;
+    const bool whole_groups =
+        config.parallel.zero_group == 0 || ranks * config.parallel.context % group == 0;
     return !whole_groups || !aligned(batches, ranks, config.parallel);
   });
   refuse(subject, "reproducibility",
          "layout: {} micro-batches over parallel.data = {} ranks with parallel.zero: {}{} are not "
          "whole subtrees of one sum; use data {}, or zero 0 or 1",
          batches, data, config.parallel.zero,
-         group < data ? fmt::format(" in groups of {}", group) : "", any_of(fitting));
+         group < config.parallel.data_ranks() ? fmt::format(" in groups of {}", group) : "",
+         any_of(fitting));
 }
 
 void check_reduce_dtype(const Subject& subject) {
