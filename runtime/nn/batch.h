@@ -24,6 +24,8 @@ struct Batch {
   // (B, T) i32: for each token, where its document starts in the row; 0 if it started earlier.
   // Documents then do not attend to each other. Absent: a row is one document.
   Tensor document_starts{};
+  // document_starts and document_bounds of whole sequences, where the rows are those of cut ones.
+  Tensor sequence_starts{}, sequence_bounds{};
   // (N + 1) i32, beside document_starts: the same documents, with all rows as one: where each
   // begins and the last ends; those that are left over begin and end at B * T. N is the same in all
   // batches of a source; one that has more documents has the shape alone.

@@ -11,13 +11,16 @@ Blueprint::Scope::Scope(Blueprint& blueprint, std::string_view name, bool share_
     : blueprint_(blueprint),
       prefix_length_(blueprint.prefix_.size()),
       scratch_mark_(blueprint.scratch_.mark()),
+      shared_mark_(blueprint.shared_.mark()),
       share_scratch_(share_scratch) {
   if (!name.empty()) blueprint_.prefix_.append(name).append(".");
 }
 
 Blueprint::Scope::~Scope() {
   blueprint_.prefix_.resize(prefix_length_);
-  if (share_scratch_) blueprint_.scratch_.rewind(scratch_mark_);
+  if (!share_scratch_) return;
+  blueprint_.scratch_.rewind(scratch_mark_);
+  blueprint_.shared_.rewind(shared_mark_);
 }
 
 ParamId Blueprint::parameter(ParamSpec spec) {
@@ -48,6 +51,11 @@ Activation Blueprint::scratch(const Shape& shape, DType dtype) {
   const Shape held = options_.spatial.held(shape);
   const std::size_t bytes = static_cast<std::size_t>(held.count()) * size_of(dtype);
   return {Activation::Space::scratch, scratch_.reserve(bytes), dtype, held};
+}
+
+Activation Blueprint::shared(const Shape& shape, DType dtype) {
+  const std::size_t bytes = static_cast<std::size_t>(shape.count()) * size_of(dtype);
+  return {Activation::Space::shared, shared_.reserve(bytes), dtype, shape};
 }
 
 Activation Blueprint::until_weight(const Shape& shape) {

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/config/choices.h"
@@ -15,6 +16,7 @@
 #include "runtime/config/target_spec.h"
 #include "runtime/device/arena.h"
 #include "runtime/nn/batch.h"
+#include "runtime/nn/context_split.h"
 #include "runtime/nn/expert_meter.h"
 #include "runtime/nn/param_store.h"
 #include "runtime/nn/spatial.h"
@@ -27,6 +29,7 @@ struct Activation {
   enum class Space : std::uint8_t {
     kept,       // from forward to backward of a micro-batch, for backward
     scratch,    // within one forward or backward call of a chain layer; those layers share it
+    shared,     // the same, once for all blocks of sequences that are cut in time
     workspace,  // within one op call; all ops share it
     host,       // within one call of a layer, where the host reads copies
     cache       // from one pass to the next: keys and values of earlier rows in a decoding model,
@@ -96,6 +99,7 @@ struct BuildOptions {
   // Of rows at ranks with experts, largest over mean: what a dry device assumes.
   double expert_imbalance = 1;
   SpatialSplit spatial{};  // of the same ranks, for samples that are cut in space
+  ContextSplit context{};  // of consecutive data ranks, for sequences that are cut in time
   // Tensor-parallel sums of the residual stream are sent in the compute dtype. Their bits then
   // depend on the number of ranks.
   bool rounded_sums = false;
@@ -103,6 +107,9 @@ struct BuildOptions {
   // Number of parts in which rows are multiplied if tensor ranks sum products, in forward and
   // backward: each part is computed during the previous part's all-reduce. Not with `sequence`.
   int tensor_chunks = 1;
+  // Rows at a time in MLPs and language heads, which compute again in backward what lies between;
+  // a divisor of a micro-batch's rows. 0: all. Not with `sequence` or a split backward.
+  std::int64_t row_tile = 0;
   bool sequence = false;  // rows of the residual stream are split over the tensor ranks
   Recompute recompute = Recompute::none;
   // Zero-bubble schedules: backward computes dx only and keeps the inputs of backward_weight.
@@ -132,7 +139,7 @@ class Blueprint {
    private:
     Blueprint& blueprint_;
     std::size_t prefix_length_;
-    std::size_t scratch_mark_;
+    std::size_t scratch_mark_, shared_mark_;
     bool share_scratch_;
   };
   // Until the returned object dies, names get "name." in front.
@@ -153,6 +160,8 @@ class Blueprint {
   Activation keep(const Shape& shape) { return keep(shape, compute()); }
   Activation scratch(const Shape& shape, DType dtype);
   Activation scratch(const Shape& shape) { return scratch(shape, compute()); }
+  Activation shared(const Shape& shape, DType dtype);
+  Activation shared(const Shape& shape) { return shared(shape, compute()); }
   // Inputs of backward_weight: kept if that is separate from backward, else scratch.
   Activation until_weight(const Shape& shape);
   // `after`: bytes of the workspace that the same call uses otherwise.
@@ -179,9 +188,11 @@ class Blueprint {
   [[nodiscard]] const TensorSplit& experts() const { return options_.experts; }
   [[nodiscard]] const SpatialSplit& spatial() const { return options_.spatial; }
   [[nodiscard]] bool decodes() const { return options_.decode.rows > 0; }
-  // How many positions of a sample a pass takes: all of them, unless the chain decodes.
+  // How many positions of a sample a layer takes at a time: all of them, unless the chain decodes
+  // or a sequence is cut into blocks.
   [[nodiscard]] std::int64_t rows_of(std::int64_t context) const {
-    return decodes() ? options_.decode.rows : context;
+    if (decodes()) return options_.decode.rows;
+    return options_.context.cuts() ? options_.context.rows() : context;
   }
   // The shape of the next layer's input; rank 0 for the first layer.
   [[nodiscard]] const Shape& input() const { return input_; }
@@ -190,6 +201,19 @@ class Blueprint {
     input_ = input;
     recomputed_ = recomputed;
   }
+  // While it lives, keep() reserves scratch.
+  class Recomputed {
+   public:
+    explicit Recomputed(Blueprint& blueprint)
+        : blueprint_(blueprint), before_(std::exchange(blueprint.recomputed_, true)) {}
+    ~Recomputed() { blueprint_.recomputed_ = before_; }
+    Recomputed(const Recomputed&) = delete;
+    Recomputed& operator=(const Recomputed&) = delete;
+
+   private:
+    Blueprint& blueprint_;
+    bool before_;
+  };
   // Called between chunks: gives an id to each skip that the chunk receives.
   void begin_chunk(std::span<const Skip> received);
   // Offered or received, and not yet taken; in the order of offers.
@@ -198,6 +222,7 @@ class Blueprint {
   [[nodiscard]] std::span<const Shape> skip_shapes() const { return skip_shapes_; }
   [[nodiscard]] const Layout& kept_layout() const { return kept_; }
   [[nodiscard]] const Layout& scratch_layout() const { return scratch_; }
+  [[nodiscard]] const Layout& shared_layout() const { return shared_; }
   [[nodiscard]] const Layout& workspace_layout() const { return workspace_; }
   [[nodiscard]] const Layout& host_layout() const { return host_; }
   [[nodiscard]] const Layout& cache_layout() const { return cache_; }
@@ -211,7 +236,7 @@ class Blueprint {
   BuildOptions options_;
   Shape input_;
   bool recomputed_ = false;
-  Layout kept_, scratch_, workspace_, host_, cache_;
+  Layout kept_, scratch_, shared_, workspace_, host_, cache_;
   SampleTraffic traffic_;
   std::vector<OpenSkip> open_skips_;
   std::vector<Shape> skip_shapes_;
@@ -239,13 +264,20 @@ struct Context {
   const Arena& kept;
   const Arena& scratch;
   const Arena& workspace;
-  const Batch& batch;
+  Batch batch;
   int chunk = 0;                        // which run of layers of the model
   std::ptrdiff_t kept_shift = 0;        // from the declared offsets to this micro-batch's slot
   const TensorGroup* tensor = nullptr;  // never null where parameters are split over ranks
   // The ranks that share experts out among them, expert_data_ranks times the tensor group's; the
   // same object if there are as many. Null if there is one.
   const TensorGroup* experts = nullptr;
+  // The ranks that share sequences; null if there is one.
+  const TensorGroup* context_group = nullptr;
+  // Of sequences that are cut: which of this rank's blocks (ContextSplit::local), and which part of
+  // the pass (Layer::forward_parts).
+  int block = 0, part = 0;
+  std::ptrdiff_t scratch_shift = 0;     // from the declared offsets to this block's
+  std::ptrdiff_t shared_shift = 0;      // to what blocks share, behind all of theirs
   ExpertMeter* expert_meter = nullptr;  // null: nothing is counted
   bool recomputing = false;             // this forward repeats an earlier one for its backward
   Tensor rng{};                         // (2) u64: seed, step
@@ -276,8 +308,11 @@ struct Context {
     }
     if (a.space == Activation::Space::cache) return cache->at(a.offset, a.dtype, a.shape);
     if (a.space == Activation::Space::host) return host->at(a.offset, a.dtype, a.shape);
-    const Arena& arena = a.space == Activation::Space::scratch ? scratch : workspace;
-    return arena.at(a.offset, a.dtype, a.shape);
+    if (a.space == Activation::Space::workspace) return workspace.at(a.offset, a.dtype, a.shape);
+    const bool all = a.space == Activation::Space::shared;
+    const auto offset =
+        static_cast<std::ptrdiff_t>(a.offset) + (all ? shared_shift : scratch_shift);
+    return scratch.at(static_cast<std::size_t>(offset), a.dtype, a.shape);
   }
   void ready(ParamId id) const {
     if (gradients != nullptr) gradients->ready(id);
@@ -292,6 +327,7 @@ struct HeadInfo {
   // (targets, padded classes); with tensor blocks (local blocks, targets, W). Of a chain that
   // decodes: B rows, one of each sample. For values the predictions, (B, K).
   Activation logits{};
+  bool whole = true;  // false: logits are those of one tile of rows, valid inside the head
   TargetKind kind = TargetKind::label;
   std::vector<float> class_weights{};  // of pixels; empty: 1
 };
@@ -313,6 +349,10 @@ class Layer {
   [[nodiscard]] virtual bool backward_in_place() const { return false; }
   // True when the layer honours BuildOptions::split_backward.
   [[nodiscard]] virtual bool splits_backward() const { return false; }
+  // A layer whose blocks of cut sequences need each other runs in parts: forward and backward are
+  // called with Context::part 0 for each of the rank's blocks, then with 1 for each, and so on.
+  [[nodiscard]] virtual int forward_parts() const { return 1; }
+  [[nodiscard]] virtual int backward_parts() const { return 1; }
   // Adds this layer's limits, for a layer declared on one tensor rank.
   virtual void add_limits(ModelLimits& /*limits*/) const {}
   // Set by a loss head, the last layer of a whole chain.

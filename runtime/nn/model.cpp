@@ -31,6 +31,7 @@ Model::Model(Device& device, const Chain& chain, const BuildOptions& options,
              std::span<const ChunkSpan> chunks, std::span<const Handover> inputs,
              const StoreOptions& store, bool separate_ties)
     : device_(device),
+      split_(options.context),
       params_(std::make_shared<ParamStore>(ParamSplits{options.tensor, options.experts},
                                            separate_ties)) {
   Blueprint blueprint(*params_, device.type(), options);
@@ -69,6 +70,7 @@ void Model::build_chunks(Blueprint& blueprint, const Chain& chain,
   own_scratch_ = blueprint.scratch_layout().peak_bytes();
   if (blueprint.options().training) place_regions(blueprint);
   poisoned_ = environment_number("TRIREME_POISON_ACTIVATIONS", 0, 1).value_or(0) == 1;
+  plan_cuts(blueprint.micro_batch());
 }
 
 void Model::build(Blueprint& blueprint, const Chain& chain, const ChunkSpan& span,
@@ -102,6 +104,13 @@ void Model::build(Blueprint& blueprint, const Chain& chain, const ChunkSpan& spa
     head_ = head;
     losses_ = blueprint.keep(Shape{head->targets}, DType::f32);
     correct_ = blueprint.keep(Shape{head->targets}, DType::f32);
+  }
+  if (split_.cuts()) {
+    const Shape rows{options.micro_batch, split_.rows()};
+    if (span.first == 0) chunk.cut.inputs = blueprint.keep(rows, DType::i32);
+    if (chunk.layers.back()->head() != nullptr)
+      chunk.cut.targets = blueprint.keep(rows, DType::i32);
+    if (options.separate_documents) chunk.cut.document_starts = blueprint.keep(rows, DType::i32);
   }
   chunk.sent.assign(blueprint.open_skips().begin(), blueprint.open_skips().end());
   lay_out_boundaries(blueprint, chunk, input.output);
@@ -252,11 +261,16 @@ void Model::place_regions(Blueprint& blueprint) {
 void Model::allocate(const Blueprint& blueprint) {
   Layout kept;
   for (Chunk& chunk : chunks_) {
-    chunk.kept_base = kept.reserve(chunk.kept_bytes * static_cast<std::size_t>(chunk.slots));
+    chunk.kept_base =
+        kept.reserve(chunk.kept_bytes * static_cast<std::size_t>(chunk.slots * blocks()));
   }
   const MemoryScope scope(MemoryRole::activations);
   kept_ = Arena(device_, kept);
-  scratch_ = Arena(device_, blueprint.scratch_layout());
+  block_scratch_ = align_up(blueprint.scratch_layout().peak_bytes(), arena_alignment);
+  Layout scratch;
+  shared_base_ = block_scratch_ * static_cast<std::size_t>(blocks());
+  scratch.reserve(shared_base_ + blueprint.shared_layout().peak_bytes());
+  scratch_ = Arena(device_, scratch);
   workspace_ = Arena(device_, blueprint.workspace_layout());
   host_ = Arena(device_, blueprint.host_layout(), MemoryKind::host);
 }
@@ -267,8 +281,9 @@ Context Model::context(Stream& stream, const Batch& batch, bool training, int ch
   Context context{stream, *params_, kept_, scratch_, workspace_, batch};
   context.chunk = chunk;
   context.kept_shift = static_cast<std::ptrdiff_t>(
-      part.kept_base + static_cast<std::size_t>(slot % part.slots) * part.kept_bytes);
+      part.kept_base + static_cast<std::size_t>(slot % part.slots * blocks()) * part.kept_bytes);
   context.kept_shift -= static_cast<std::ptrdiff_t>(part.kept_begin);
+  context.shared_shift = static_cast<std::ptrdiff_t>(shared_base_);
   context.training = training;
   context.cache = &cache();
   context.host = &host_;
@@ -280,10 +295,28 @@ Context Model::context(Stream& stream, const Batch& batch, bool training, int ch
   return context;
 }
 
+template <typename Work>
+void Model::each_block(const Context& context, int parts, Work&& work) {
+  if (!split_.cuts()) return work(context);
+  for (int part = 0; part < parts; ++part) {
+    for (int b = 0; b < blocks(); ++b) {
+      Context here = block(context, b);
+      here.part = part;
+      // What a parameter's last block adds completes its gradient.
+      if (b + 1 < blocks()) here.gradients = nullptr;
+      params_->select_block(b);
+      work(here);
+    }
+  }
+  params_->select_block(0);
+}
+
 void Model::poison(const Context& context, std::size_t i, LayerPass pass) const {
   const Chunk& chunk = at(context.chunk);
   const Boundary &in = chunk.boundaries[i], &out = chunk.boundaries[i + 1];
-  fill_nan(context.stream, scratch_.buffer().data(), own_scratch_);
+  fill_nan(context.stream, scratch_.buffer().data() + context.scratch_shift, own_scratch_);
+  fill_nan(context.stream, scratch_.buffer().data() + shared_base_,
+           scratch_.bytes() - shared_base_);
   fill_nan(context.stream, workspace_.buffer().data(), workspace_.bytes());
   const auto fill = [&](const Activation& activation) {
     const Tensor tensor = context(activation);
@@ -301,7 +334,8 @@ void Model::run(const Context& context, std::size_t i, LayerPass pass, Work&& wo
   const ScopedCommLabel label(chunk.layers[i]->name());
   const Range range(chunk.layers[i]->name());
   const auto pass_of_layer = [&](const Context& here) {
-    if (poisoned_) poison(here, i, pass);
+    for (int b = 0; poisoned_ && b < blocks(); ++b)
+      poison(block(here, b), i, pass);
     work(here);
   };
   if (graphs_ == nullptr || !context.training) return pass_of_layer(context);
@@ -322,18 +356,24 @@ void Model::pass_skips(const Context& context, LayerPass pass) const {
 void Model::forward(const Context& context) {
   const Chunk& chunk = at(context.chunk);
   const std::size_t count = chunk.layers.size();
+  cut_batch(context);
   pass_skips(context, LayerPass::forward);
   for (std::size_t i = 0; i < count; ++i) {
     const int unit = chunk.first_unit + static_cast<int>(i);
     if (hook_ != nullptr) hook_->before_forward(unit, i + 1 < count ? unit + 1 : -1);
     const Boundary &in = chunk.boundaries[i], &out = chunk.boundaries[i + 1];
-    run(context, i, LayerPass::forward, [&](const Context& here) {
-      chunk.layers[i]->forward(here, in.exists ? here(in.value) : here.batch.inputs,
-                               out.exists ? here(out.value) : Tensor{});
+    Layer& layer = *chunk.layers[i];
+    run(context, i, LayerPass::forward, [&](const Context& whole) {
+      each_block(whole, layer.forward_parts(), [&](const Context& here) {
+        layer.forward(here, in.exists ? here(in.value) : here.batch.inputs,
+                      out.exists ? here(out.value) : Tensor{});
+      });
     });
-    if (hook_ != nullptr)
-      hook_->after_forward(context, static_cast<int>(i), *chunk.layers[i],
-                           out.exists ? context(out.value) : Tensor{});
+    for (int b = 0; hook_ != nullptr && b < blocks(); ++b) {
+      const Context here = block(context, b);
+      hook_->after_forward(here, static_cast<int>(i), layer,
+                           out.exists ? here(out.value) : Tensor{});
+    }
   }
 }
 
@@ -344,20 +384,28 @@ void Model::backward(const Context& context) {
     const int unit = chunk.first_unit + static_cast<int>(i);
     if (hook_ != nullptr) hook_->before_backward(unit, i > 0 ? unit - 1 : -1);
     const Boundary &in = chunk.boundaries[i], &out = chunk.boundaries[i + 1];
-    const Tensor x = in.exists ? context(in.value) : context.batch.inputs;
-    const Tensor y = out.exists ? context(out.value) : Tensor{};
-    run(context, i, LayerPass::backward, [&](const Context& here) {
+    Layer& layer = *chunk.layers[i];
+    const auto x = [&](const Context& here) {
+      return in.exists ? here(in.value) : here.batch.inputs;
+    };
+    const auto y = [&](const Context& here) { return out.exists ? here(out.value) : Tensor{}; };
+    run(context, i, LayerPass::backward, [&](const Context& whole) {
       if (chunk.recomputed[i]) {
-        Context again = here;
+        Context again = whole;
         again.recomputing = true;
-        chunk.layers[i]->forward(again, x, y);
+        each_block(again, layer.forward_parts(),
+                   [&](const Context& here) { layer.forward(here, x(here), y(here)); });
       }
-      chunk.layers[i]->backward(here, x, y, out.exists ? here(out.gradient) : Tensor{},
-                                in.exists ? here(in.gradient) : Tensor{});
+      each_block(whole, layer.backward_parts(), [&](const Context& here) {
+        layer.backward(here, x(here), y(here), out.exists ? here(out.gradient) : Tensor{},
+                       in.exists ? here(in.gradient) : Tensor{});
+      });
     });
-    if (hook_ != nullptr)
-      hook_->after_backward(context, static_cast<int>(i), *chunk.layers[i],
-                            in.exists ? context(in.gradient) : Tensor{});
+    for (int b = 0; hook_ != nullptr && b < blocks(); ++b) {
+      const Context here = block(context, b);
+      hook_->after_backward(here, static_cast<int>(i), layer,
+                            in.exists ? here(in.gradient) : Tensor{});
+    }
   }
 }
 
@@ -367,8 +415,10 @@ void Model::backward_weight(const Context& context) {
     const int unit = chunk.first_unit + static_cast<int>(i);
     if (hook_ != nullptr) hook_->before_backward(unit, i > 0 ? unit - 1 : -1);
     const Boundary& in = chunk.boundaries[i];
-    run(context, i, LayerPass::backward_weight, [&](const Context& here) {
-      chunk.layers[i]->backward_weight(here, in.exists ? here(in.value) : here.batch.inputs);
+    run(context, i, LayerPass::backward_weight, [&](const Context& whole) {
+      each_block(whole, 1, [&](const Context& here) {
+        chunk.layers[i]->backward_weight(here, in.exists ? here(in.value) : here.batch.inputs);
+      });
     });
   }
 }

@@ -12,6 +12,9 @@
 #include "runtime/nn/layer_graphs.h"
 
 namespace trireme {
+namespace ops {
+struct BoxCopy;
+}
 
 struct ChainLayer {
   // Declares the layer on the blueprint, whose input() is the previous layer's output.
@@ -111,6 +114,11 @@ class Model {
   [[nodiscard]] Context context(Stream& stream, const Batch& batch, bool training, int chunk = 0,
                                 int slot = 0) const;
 
+  // Of sequences that are cut, the blocks that this rank runs, else 1; and a block of the
+  // micro-batch of `context`, in its own memory and with its rows of the batch.
+  [[nodiscard]] int blocks() const { return split_.local(); }
+  [[nodiscard]] Context block(const Context& context, int block) const;
+
   // For tests: before each pass of a layer, fills with NaNs all memory that the layer may not read
   // yet: its scratch, the workspace, its kept activations and its output. A read of stale memory
   // then yields NaN. TRIREME_POISON_ACTIVATIONS=1 in the environment turns it on for all models.
@@ -170,17 +178,22 @@ class Model {
   struct Passing {
     SkipPlace in, out;
   };
+  // A block's rows of a batch, kept: what the chunk's layers read.
+  struct CutBatch {
+    Activation inputs{}, targets{}, document_starts{};
+  };
   struct Chunk {
     std::vector<std::unique_ptr<Layer>> layers;
     std::vector<bool> recomputed;
     std::vector<Activation> keeps;     // per layer: everything that it keeps, as bytes
     std::vector<Boundary> boundaries;  // layers.size() + 1
     Message input, output, input_gradient, output_gradient;
+    CutBatch cut;
     std::vector<OpenSkip> received, sent;
     std::vector<Passing> passing;  // skips that are received and sent
     int slots = 1;
     int first_unit = 0;
-    std::size_t kept_begin = 0, kept_bytes = 0;  // as declared
+    std::size_t kept_begin = 0, kept_bytes = 0;  // as declared, of one block
     std::size_t kept_base = 0;                   // of slot 0 in the arena
   };
   [[nodiscard]] const Arena& cache() const {
@@ -198,6 +211,11 @@ class Model {
   void place_regions(Blueprint& blueprint);
   void allocate(const Blueprint& blueprint);
   void poison(const Context& context, std::size_t i, LayerPass pass) const;
+  void plan_cuts(std::int64_t samples);
+  void cut_batch(const Context& context) const;
+  // Calls work(context) for each part of a pass, of each block.
+  template <typename Work>
+  void each_block(const Context& context, int parts, Work&& work);
   // Runs a pass of layer i of a chunk, as a graph if graphs are in use.
   template <typename Work>
   void run(const Context& context, std::size_t i, LayerPass pass, Work&& work);
@@ -206,6 +224,9 @@ class Model {
   }
 
   Device& device_;
+  ContextSplit split_;
+  // Of batches: two for each block.
+  std::shared_ptr<const std::vector<ops::BoxCopy>> cuts_;
   std::shared_ptr<ParamStore> params_;
   std::vector<Chunk> chunks_;
   const HeadInfo* head_ = nullptr;
@@ -213,9 +234,11 @@ class Model {
   std::unique_ptr<LayerGraphs> graphs_;
   Arena kept_, scratch_, workspace_, host_, own_cache_;
   const Arena* shared_cache_ = nullptr;
-  std::size_t own_scratch_ = 0;   // of the layers; the gradients between them follow it
-  std::vector<SkipPlace> skips_;  // by id, over all chunks
-  Layout skip_scratch_;           // gradients of skips inside a chunk, of all chunks
+  std::size_t block_scratch_ = 0;  // of each block
+  std::size_t shared_base_ = 0;    // of what blocks share, behind these
+  std::size_t own_scratch_ = 0;    // of the layers; the gradients between them follow it
+  std::vector<SkipPlace> skips_;   // by id, over all chunks
+  Layout skip_scratch_;            // gradients of skips inside a chunk, of all chunks
   bool poisoned_ = false;
   Activation losses_{}, correct_{};
 };

@@ -2,7 +2,6 @@
 #include "runtime/nn/param_store.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "runtime/base/philox.h"
 #include "runtime/ops/elementwise/elementwise.h"
@@ -49,6 +48,13 @@ void ParamStore::allocate(Device& device, const StoreOptions& options) {
                                               .form = sliced ? Form::buffers_only : Form::experts,
                                               .levels = options.gradient_levels,
                                               .buffers = sliced ? gradient_buffers : 0});
+  blocks_.clear();
+  for (int block = 1; options.training && block < options.blocks; ++block)
+    blocks_.emplace_back(device, *layout_,
+                         ParamArena::Options{.what = "gradients of blocks",
+                                             .form = sliced ? Form::buffers_only : Form::whole,
+                                             .buffers = sliced ? gradient_buffers : 0,
+                                             .frozen = false});
 }
 
 // Initialises the part of a parameter that this rank keeps.
@@ -116,19 +122,24 @@ Tensor ParamStore::refresh_own(Stream& stream, const Bucket& bucket) {
 Tensor ParamStore::gradient(ParamId id, int source) const {
   TRIREME_EXPECTS(source >= 0 && source < sources(id), "{} has {} gradients, not {}",
                   layout_->spec(id).name, sources(id), source + 1);
+  if (block_ > 0 && !blocks_.empty() && layout_->spec(id).kind == ParamKind::weight)
+    return gradients_of_block(block_).param(id);
   return gradients_of(source).param(id, level_of_[layout_->at(id)]);
 }
 
 Tensor ParamStore::place_gradients(int unit, int buffer) {
-  for (ParamArena& source : sources_)
-    source.place(unit, buffer);
+  for (auto* const more : {&sources_, &blocks_})
+    for (ParamArena& arena : *more)
+      arena.place(unit, buffer);
   return gradients_.place(unit, buffer);
 }
 
 std::size_t ParamStore::gradient_bytes() const {
-  return std::accumulate(
-      sources_.begin(), sources_.end(), gradients_.bytes(),
-      [](std::size_t sum, const ParamArena& source) { return sum + source.bytes(); });
+  std::size_t sum = gradients_.bytes();
+  for (const auto* const more : {&sources_, &blocks_})
+    for (const ParamArena& arena : *more)
+      sum += arena.bytes();
+  return sum;
 }
 
 Tensor ParamStore::compute(ParamId id) const {

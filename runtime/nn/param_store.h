@@ -20,6 +20,7 @@ struct StoreOptions {
   bool training = false;
   int gradient_levels = 1;  // partial gradient sums alive at once
   int expert_sources = 1;   // separate gradients of experts (GradReducer::expert_sources)
+  int blocks = 1;           // separate gradients of all weights (GradReducer::blocks)
   ZeroOptions zero{};
   std::int64_t bucket_elements = 1 << 20;
 };
@@ -64,6 +65,8 @@ class ParamStore {
   // that all rows are added to, or one for each of the data ranks that share experts, in order,
   // which takes what the rows of that rank's micro-batch add.
   [[nodiscard]] Tensor gradient(ParamId id, int source = 0) const;
+  // From now on gradient() is that of this of StoreOptions::blocks, if there are several.
+  void select_block(int block) { block_ = block; }
   [[nodiscard]] int sources(ParamId id) const {
     return layout_->spec(id).expert ? expert_sources() : 1;
   }
@@ -73,6 +76,11 @@ class ParamStore {
   // 2 and 3 those of placed units.
   [[nodiscard]] const ParamArena& gradients_of(int source) const {
     return source == 0 ? gradients_ : sources_[static_cast<std::size_t>(source - 1)];
+  }
+  // The gradients of a block; of those behind the first one level of weights alone, whole or, in
+  // stages 2 and 3, of placed units.
+  [[nodiscard]] const ParamArena& gradients_of_block(int block) const {
+    return block == 0 ? gradients_ : blocks_[static_cast<std::size_t>(block - 1)];
   }
   // Whether the parameter has a gradient.
   [[nodiscard]] bool trains(ParamId id) const { return layout_->trains(id); }
@@ -112,7 +120,9 @@ class ParamStore {
   Device* device_ = nullptr;
   ParamArena masters_, compute_, gradients_;
   std::vector<ParamArena> sources_;  // gradients of experts, of sources behind the first
-  std::vector<int> level_of_;        // per parameter
+  std::vector<ParamArena> blocks_;   // gradients of blocks behind the first
+  int block_ = 0;
+  std::vector<int> level_of_;  // per parameter
   bool slices_missing_ = false;
 };
 

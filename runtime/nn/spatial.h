@@ -65,6 +65,17 @@ struct ExpertMessages {
   double beside_flops = 0;                        // of work during the way out, on all tensor ranks
 };
 
+// Of a layer's attention over sequences that are cut in time (context_split.h), for a micro-batch
+// on one of the ranks that share them, all of its blocks together; bytes.
+struct ContextMessages {
+  double gathered = 0;  // all ranks' keys and values: in forward, and again in backward
+  double reduced = 0;   // their gradients over whole sequences, reduce-scattered in backward
+  double groups = 1;    // in which these go, each gathered during the attention of the one before
+  // That it holds of what goes all-to-all between rows and heads, in forward once and in backward
+  // twice: queries, keys and values; and attention's outputs.
+  double exchanged = 0, returned = 0;
+};
+
 // What the ranks that share a sample, or a layer's experts, send for a micro-batch, in bytes.
 struct SampleTraffic {
   std::vector<double>
@@ -72,6 +83,7 @@ struct SampleTraffic {
   std::vector<double> gathers{};  // of what each slab's part of a sum is, half of them in forward
   std::vector<double> sums{};     // all-reduces of parameter gradients, in backward
   ExpertMessages experts{};
+  ContextMessages context{};
 };
 
 // The parts of a tensor (N, [D,] H, W, C) that ranks hold.

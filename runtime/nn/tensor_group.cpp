@@ -23,8 +23,13 @@ void TensorGroup::reduce_scatter(Stream& compute, const Tensor& whole, const Ten
 }
 
 void TensorGroup::all_gather(Stream& compute, const Tensor& slice, const Tensor& whole) const {
+  start_all_gather(compute, slice, whole);
+  finish(compute);
+}
+
+void TensorGroup::all_to_all(Stream& compute, const Tensor& in, const Tensor& out) const {
   begin(compute);
-  group_.all_gather(comm_, slice, whole);
+  group_.all_to_all(comm_, in, out);
   finish(compute);
 }
 
@@ -38,6 +43,12 @@ void TensorGroup::start_reduce_scatter(Stream& compute, const Tensor& whole,
                                        const Tensor& slice) const {
   begin(compute);
   group_.reduce_scatter(comm_, whole, slice, ReduceOp::sum);
+}
+
+void TensorGroup::start_all_gather(Stream& compute, const Tensor& slice,
+                                   const Tensor& whole) const {
+  begin(compute);
+  group_.all_gather(comm_, slice, whole);
 }
 
 void TensorGroup::start_exchange(Stream& compute, std::span<const Message> messages) const {

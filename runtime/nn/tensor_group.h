@@ -28,11 +28,14 @@ class TensorGroup {
   // `whole` holds size() equal slices of rows; `slice` is this rank's.
   void reduce_scatter(Stream& compute, const Tensor& whole, const Tensor& slice) const;
   void all_gather(Stream& compute, const Tensor& slice, const Tensor& whole) const;
+  // Slice i of `in` to rank i; slice i of `out` is what rank i sent.
+  void all_to_all(Stream& compute, const Tensor& in, const Tensor& out) const;
 
   // The same, started on the comm stream. Work enqueued on `compute` before finish() overlaps it
   // and must not touch the tensors. Several may be started, in order, before one finish() for all.
   void start_all_reduce(Stream& compute, const Tensor& data) const;
   void start_reduce_scatter(Stream& compute, const Tensor& whole, const Tensor& slice) const;
+  void start_all_gather(Stream& compute, const Tensor& slice, const Tensor& whole) const;
   // Messages to and from other ranks, all at once. An empty tensor: none in that direction.
   struct Message {
     int peer = 0;

@@ -47,6 +47,7 @@ GradReducer::GradReducer(Device& device, const ReducerGroups& groups, ParamStore
       weights_{options.sum, params.options().zero.stage >= 2, options.micro_batches},
       statistics_{options.sum, false, options.micro_batches},
       sources_(params.expert_sources()),
+      blocks_(params.options().blocks),
       clock_(device),
       missing_(params.layout().buckets().size()),
       buffer_of_unit_(static_cast<std::size_t>(std::max(params.layout().unit_count(), 1)), -1),
@@ -136,6 +137,16 @@ void GradReducer::join_sources(const Bucket& bucket) {
                         params_.gradients_of(source + step).bucket(bucket));
 }
 
+// Blocks of a micro-batch's cut sequences.
+void GradReducer::join_blocks(const Bucket& bucket, int level) {
+  const auto part = [&](int block) {
+    return params_.gradients_of_block(block).bucket(bucket, block == 0 ? level : 0);
+  };
+  for (int step = 1; step < blocks_; step *= 2)
+    for (int block = 0; block + step < blocks_; block += 2 * step)
+      ops::add_in_place(compute_, part(block), part(block + step));
+}
+
 // A step begins after join(): earlier work is done, and its events belong to no recorded graph.
 void GradReducer::begin_step(std::int64_t step) {
   clock_.begin_step(step);
@@ -182,6 +193,11 @@ void GradReducer::before_backward(int chunk, int micro_batch) {
   if (options_.sum == GradientSum::tree) zero(compute_, here.weights, leaf);
   for (int source = 1; source < sources_; ++source)
     zero(compute_, here.experts, leaf, source);
+  for (int block = 1; block < blocks_; ++block) {
+    const Tensor own =
+        params_.gradients_of_block(block).held().range(here.weights.first, here.weights.count);
+    if (own.count() > 0) device_.fill_zero(compute_, own.data, own.bytes());
+  }
 }
 
 // Stages 2 and 3: assigns memory for the gradients of one more layer, once the comm stream is done
@@ -195,12 +211,16 @@ void GradReducer::open_unit(int unit) {
                   StallCause::sum);
   const Tensor gradients = params_.place_gradients(unit, buffer);
   device_.fill_zero(compute_, gradients.data, gradients.bytes());
-  for (int source = 1; source < sources_; ++source)
-    for (const Bucket& bucket : params_.layout().buckets())
-      if (bucket.expert && bucket.kind == ParamKind::weight && bucket.units.contains(unit)) {
-        const Tensor own = params_.gradients_of(source).bucket(bucket);
-        device_.fill_zero(compute_, own.data, own.bytes());
-      }
+  for (const Bucket& bucket : params_.layout().buckets()) {
+    if (bucket.kind != ParamKind::weight || !bucket.units.contains(unit)) continue;
+    const auto zero_more = [&](const Tensor& own) {
+      device_.fill_zero(compute_, own.data, own.bytes());
+    };
+    for (int source = 1; bucket.expert && source < sources_; ++source)
+      zero_more(params_.gradients_of(source).bucket(bucket));
+    for (int block = 1; block < blocks_; ++block)
+      zero_more(params_.gradients_of_block(block).bucket(bucket));
+  }
   buffer_of_unit_[static_cast<std::size_t>(unit)] = buffer;
 }
 
@@ -219,6 +239,8 @@ void GradReducer::ready(ParamId id) {
   int& missing = missing_[static_cast<std::size_t>(index)];
   TRIREME_EXPECTS(missing > 0, "parameter {} reported twice in one backward", layout.spec(id).name);
   if (--missing > 0) return;
+  if (bucket.kind == ParamKind::weight)
+    join_blocks(bucket, sharded_gradients() ? 0 : weights_.leaf(micro_batch));
   if (probe_ != nullptr && bucket.kind == ParamKind::weight)
     for (int source = 0; source < (bucket.expert ? sources_ : 1); ++source)
       probe_->add_micro_batch(

@@ -81,6 +81,12 @@ class GradReducer final : public GradientSink {
     return sum == GradientSum::tree ? data_ranks : 1;
   }
 
+  // The required StoreOptions::blocks for `local` blocks of cut sequences on this rank: those of a
+  // micro-batch are leaves of the tree, below the ranks that have the others.
+  [[nodiscard]] static int blocks(GradientSum sum, int local) {
+    return sum == GradientSum::tree ? local : 1;
+  }
+
   // Until the next call; null: none.
   void set_probe(GradientProbe* probe) { probe_ = probe; }
   // On this rank from the next step on; at most ReducerOptions::micro_batches.
@@ -140,6 +146,7 @@ class GradReducer final : public GradientSink {
   void zero(Stream& stream, const Span& span, int level, int source = 0);
   void merge(Stream& stream, const Span& span, int leaf, int merges, int source = 0);
   void join_sources(const Bucket& bucket);
+  void join_blocks(const Bucket& bucket, int level);
   void sum_in_group(const Bucket& bucket, int level);
   void sum_over_groups(const Bucket& bucket, const Tensor& values);
   void launch(const Bucket& bucket, int micro_batch);
@@ -158,6 +165,7 @@ class GradReducer final : public GradientSink {
   GradientProbe* probe_ = nullptr;
   PartialSums weights_, statistics_;
   int sources_;  // of experts' gradients
+  int blocks_;   // of all weights'
   StreamClock clock_;
   std::vector<Chunk> chunks_;
   std::vector<std::string> labels_;  // by bucket

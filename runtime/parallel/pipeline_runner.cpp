@@ -8,9 +8,6 @@
 namespace trireme {
 namespace {
 
-// A receive takes up to three tasks of its stream: wait for its slot, message, event.
-static_assert(3 * receives_ahead <= StreamCore::capacity);
-
 std::string_view activity_of(ActionKind computation) {
   if (computation == ActionKind::forward) return "forward";
   return computation == ActionKind::backward ? "backward" : "weight gradient";
@@ -25,6 +22,11 @@ PipelineRunner::PipelineRunner(Device& device, Model& model, Communicator& pipel
       shape_(shape),
       stage_(pipeline.rank()),
       links_(device, pipeline, shape) {
+  // A receive's tasks on its stream: wait for its slot, a message for each block, event.
+  const auto tasks = static_cast<std::size_t>(receives_ahead * (model.blocks() + 2));
+  TRIREME_EXPECTS(shape.stages == 1 || tasks <= StreamCore::capacity,
+                  "{} blocks of sequences on a pipeline stage, expected at most {}", model.blocks(),
+                  StreamCore::capacity / receives_ahead - 2);
   for (int chunk = 0; chunk < shape.chunks; ++chunk) {
     TRIREME_EXPECTS(model.slots(chunk) >= slots(shape, stage_, chunk),
                     "chunk {} has {} slots, the schedule needs {}", chunk, model.slots(chunk),
@@ -105,26 +107,30 @@ void PipelineRunner::transfer(const Action& action, StageWork& work) {
   SlotEvents& events = slot(action);
   Stream& channel = links_.stream(action.kind);
   const Context context = work.context(action.chunk, action.micro_batch);
+  const auto move = [&](auto tensor_of) {
+    for (int block = 0; block < model_.blocks(); ++block)
+      links_.start(action, (model_.*tensor_of)(model_.block(context, block)));
+  };
   switch (action.kind) {
     case ActionKind::recv_forward:
       channel.wait(*events.freed);
       channel.wait(*events.sent);
-      links_.start(action, model_.input(context));
+      move(&Model::input);
       channel.record(*events.input);
       break;
     case ActionKind::recv_backward:
       // The slot's previous gradient was read before its forward ran again.
       channel.wait(*events.output);
-      links_.start(action, model_.output_gradient(context));
+      move(&Model::output_gradient);
       channel.record(*events.gradient);
       break;
     case ActionKind::send_forward:
       channel.wait(*events.output);
-      links_.start(action, model_.output(context));
+      move(&Model::output);
       break;
     case ActionKind::send_backward:
       channel.wait(*events.dinput);
-      links_.start(action, model_.input_gradient(context));
+      move(&Model::input_gradient);
       channel.record(*events.sent);
       break;
     default:

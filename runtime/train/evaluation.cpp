@@ -22,6 +22,7 @@ class EvaluationWork final : public StageWork {
       : setup_(setup), totals_(totals) {
     if (!setup.model.has_head() || setup.sink != nullptr) return;
     const TargetKind kind = setup.model.head().kind;
+    if (!setup.model.head().whole) return;
     if (kind == TargetKind::tokens || kind == TargetKind::label)
       ranks_.emplace(setup.device, setup.model);
     else
@@ -36,20 +37,25 @@ class EvaluationWork final : public StageWork {
                                            chunk, micro_batch);
     context.tensor = setup_.tensor;
     context.experts = setup_.experts;
+    context.context_group = setup_.context_group;
     return context;
   }
   void compute(const Action& action) override {
     const Context here = context(action.chunk, action.micro_batch);
     setup_.model.forward(here);
-    if (here.losses.empty()) return;
-    totals_.add(here, action.micro_batch);
-    if (setup_.sink != nullptr) setup_.sink->take(here.stream, here(setup_.model.head().logits));
-    if (ranks_) totals_.add_ranks(here.stream, action.micro_batch, ranks_->of(here));
-    if (scores_ && is_map(batch_))
-      totals_.add_scores(here.stream, action.micro_batch, scores_->of(here));
+    const int blocks = setup_.model.blocks();
+    for (int block = 0; !here.losses.empty() && block < blocks; ++block)
+      take(setup_.model.block(here, block), action.micro_batch * blocks + block);
   }
 
  private:
+  void take(const Context& here, int index) {
+    totals_.add(here, index);
+    if (setup_.sink != nullptr) setup_.sink->take(here.stream, here(setup_.model.head().logits));
+    if (ranks_) totals_.add_ranks(here.stream, index, ranks_->of(here));
+    if (scores_ && is_map(batch_)) totals_.add_scores(here.stream, index, scores_->of(here));
+  }
+
   const EvaluationSetup& setup_;
   LossTotals& totals_;
   std::optional<TargetRanks> ranks_;
@@ -61,7 +67,8 @@ class EvaluationWork final : public StageWork {
 
 EvaluationResult evaluate(const EvaluationSetup& setup, BatchSource& source,
                           const EvaluationPlan& plan) {
-  LossTotals totals(setup.device, setup.mesh, plan.local_batches, setup.mesh.shape().data);
+  LossTotals totals(setup.device, setup.mesh, plan.local_batches, setup.mesh.shape().sample_ranks(),
+                    setup.model.blocks());
   totals.reset(*setup.streams.compute);
   EvaluationWork work(setup, totals);
   for (int i = 0; i < static_cast<int>(plan.local_batches); ++i) {

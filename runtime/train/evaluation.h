@@ -69,12 +69,12 @@ struct EvaluationSetup {
   const ProcessMesh& mesh;
   PipelineRunner& runner;
   Streams& streams;
-  const TensorGroup *tensor = nullptr, *experts = nullptr;  // of Context
+  const TensorGroup *tensor = nullptr, *experts = nullptr, *context_group = nullptr;  // of Context
   LogitsSink* sink = nullptr;  // instead of ranks and overlaps; null on ranks without the head
 };
 
 // Forward passes without dropout, augmentation or label smoothing, with running statistics.
-// Collective over all ranks; batch k of data-parallel rank r is micro-batch k * D + r of the set.
+// Collective over all ranks; batch k of sample rank r of D is micro-batch k * D + r of the set.
 [[nodiscard]] EvaluationResult evaluate(const EvaluationSetup& setup, BatchSource& source,
                                         const EvaluationPlan& plan);
 

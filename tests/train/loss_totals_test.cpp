@@ -42,19 +42,28 @@ class LossTotalsTest : public test::MpiTest {
                           .correct = tensor_of(correct)};
     totals.add(context, index);
   }
-  [[nodiscard]] LossTotals::Values run(const ProcessMesh& mesh, int turns) {
-    const int ranks = mesh.shape().data, local = micro_batches / ranks;
-    const BatchSlices slices = BatchSlices::even(micro_batches, ranks, turns);
-    LossTotals totals(device(), mesh, local, turns);
+  // Each of the pass's micro_batches parts is a micro-batch, or one of `blocks` of them on each
+  // rank that shares sequences.
+  [[nodiscard]] LossTotals::Values run(const ProcessMesh& mesh, int turns, int blocks = 1) {
+    const int sharing = mesh.shape().context, parts = sharing * blocks;
+    const int ranks = mesh.shape().sample_ranks(), local = micro_batches / parts / ranks;
+    const BatchSlices slices = BatchSlices::even(micro_batches / parts, ranks, turns);
+    const int sample = sample_of(mesh.shape(), mesh.here());
+    const int first = mesh.here().data % sharing * blocks;
+    LossTotals totals(device(), mesh, local, turns, blocks);
     LossTotals::Values values;
     for (int pass = 0; pass < 2; ++pass) {  // the second must not see the first
       totals.reset(compute());
       const bool last_stage = mesh.here().pipeline + 1 == mesh.shape().pipeline;
-      for (int i = 0; i < local && last_stage; ++i)
-        add(totals, i, static_cast<int>(slices.number(mesh.here().data, i, local)));
+      for (int row = 0; row < local * blocks && last_stage; ++row) {
+        const auto whole = static_cast<int>(slices.number(sample, row / blocks, local));
+        add(totals, row, whole * parts + first + row % blocks);
+      }
       totals.publish(compute(), comm_stream());
       totals.wait();
       values = totals.read();
+      const LossTotals::Values halves = totals.read(0, local * ranks / 2);
+      EXPECT_EQ(halves.targets, values.targets / local / ranks * (local * ranks / 2));
     }
     return values;
   }
@@ -80,6 +89,27 @@ TEST_F(LossTotalsTest, HaveTheSameBitsHoweverManyRanksShareThePass) {
       EXPECT_EQ(values.loss, expected.loss) << shape.data << " data ranks";
       EXPECT_EQ(values.correct, expected.correct) << shape.data << " data ranks";
       EXPECT_EQ(values.targets, expected.targets) << shape.data << " data ranks";
+    }
+  }
+}
+
+TEST_F(LossTotalsTest, HaveTheSameBitsHoweverManyRanksShareASequence) {
+  const LossTotals::Values expected = run_alone();
+
+  for (MeshShape shape : test::meshes_of(size())) {
+    for (shape.context = 1; shape.context <= shape.data; ++shape.context) {
+      if (shape.data % shape.context != 0) continue;
+      const ProcessMesh mesh(world(), shape);
+      const int samples = shape.sample_ranks();
+      for (const int blocks : {1, 2}) {
+        for (const int turns : {1, samples}) {
+          if (samples * shape.context * blocks > micro_batches) continue;
+          const LossTotals::Values values = run(mesh, turns, blocks);
+
+          EXPECT_EQ(values.loss, expected.loss) << shape.context << " of " << shape.data;
+          EXPECT_EQ(values.targets, expected.targets) << shape.context << " of " << shape.data;
+        }
+      }
     }
   }
 }

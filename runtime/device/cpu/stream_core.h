@@ -31,7 +31,7 @@ class StreamCore {
  public:
   using Ticket = std::uint64_t;
   static constexpr std::size_t task_bytes = 240;
-  static constexpr std::size_t capacity = 256;
+  static constexpr std::size_t capacity = 1024;
 
   StreamCore() = default;
   StreamCore(const StreamCore&) = delete;

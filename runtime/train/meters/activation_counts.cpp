@@ -45,9 +45,10 @@ ActivationCounts::ActivationCounts(Device& device, const ProcessMesh& mesh,
                     "{}: a rank holds {} of {} activations", layer.name, layer.held, layer.whole);
 }
 
-// A step's first micro-batch belongs to the first data rank on any layout.
+// A step's first micro-batch belongs to the first data rank on any layout, or to the first ranks
+// that share its sequences.
 bool ActivationCounts::wants(std::int64_t step) const {
-  return step % every_ == 0 && mesh_.here().data == 0;
+  return step % every_ == 0 && sample_of(mesh_.shape(), mesh_.here()) == 0;
 }
 
 void ActivationCounts::see(Stream& stream, const Observed& what, const Tensor& values) {

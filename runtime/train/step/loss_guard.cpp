@@ -18,8 +18,7 @@ void LossGuard::judge(Stream& compute, const LossTotals& totals, const Tensor& s
   ops::guard_loss(compute, scalars, state(), totals.gathered(),
                   {.zscore = options_.spike_zscore,
                    .window = static_cast<double>(options_.spike_window),
-                   .turns = totals.turns(),
-                   .of_rank = totals.batches()});
+                   .order = totals.order()});
 }
 
 LossJudgement judgement_of(const Buffer& host_state) {

@@ -12,20 +12,20 @@ namespace {
 
 using Sums = ops::LossSums;
 
-std::size_t sums_bytes(std::int64_t batches) {
-  return static_cast<std::size_t>(batches) * Sums::count * sizeof(double);
+std::size_t sums_bytes(std::int64_t rows) {
+  return static_cast<std::size_t>(rows) * Sums::count * sizeof(double);
 }
 
 }  // namespace
 
 LossTotals::LossTotals(Device& device, const ProcessMesh& mesh, std::int64_t batches,
-                       std::int64_t turns)
+                       std::int64_t turns, std::int64_t blocks)
     : device_(device),
       mesh_(mesh),
-      batches_(batches),
-      turns_(turns),
-      sums_(device, sums_bytes(batches), MemoryKind::device),
-      all_(device, sums_bytes(batches * mesh.shape().data), MemoryKind::device),
+      order_{turns, batches, mesh.shape().context, blocks},
+      rows_(batches * blocks),
+      sums_(device, sums_bytes(rows_), MemoryKind::device),
+      all_(device, sums_bytes(rows_ * mesh.shape().data), MemoryKind::device),
       host_(device, all_.bytes(), MemoryKind::host),
       added_(device.make_event()),
       copied_(device.make_event()) {}
@@ -35,8 +35,7 @@ void LossTotals::reset(Stream& compute) {
 }
 
 Tensor LossTotals::sums_of(std::int64_t index) const {
-  return sums_.view(DType::f64, Shape{batches_ * Sums::count})
-      .range(index * Sums::count, Sums::count);
+  return sums_.view(DType::f64, Shape{rows_ * Sums::count}).range(index * Sums::count, Sums::count);
 }
 
 void LossTotals::add(const Context& context, std::int64_t index) {
@@ -64,7 +63,7 @@ void LossTotals::publish(Stream& compute, Stream& comm) {
   comm.wait(*added_);
   const int last_stage = mesh_.shape().pipeline - 1;
   if (mesh_.here().pipeline == last_stage) {
-    mesh_.data().all_gather(comm, sums_.view(DType::f64, Shape{batches_ * Sums::count}), all);
+    mesh_.data().all_gather(comm, sums_.view(DType::f64, Shape{rows_ * Sums::count}), all);
   }
   if (last_stage > 0) mesh_.pipeline().broadcast(comm, all, last_stage);
   device_.copy(comm, host_.data(), all_.data(), host_.bytes());
@@ -72,7 +71,7 @@ void LossTotals::publish(Stream& compute, Stream& comm) {
 }
 
 Tensor LossTotals::gathered() const {
-  return all_.view(DType::f64, Shape{mesh_.shape().data * batches_, Sums::count});
+  return all_.view(DType::f64, Shape{mesh_.shape().data * rows_, Sums::count});
 }
 
 void LossTotals::wait() {
@@ -80,14 +79,15 @@ void LossTotals::wait() {
 }
 
 LossTotals::Values LossTotals::read() const {
-  return read(0, mesh_.shape().data * batches_);
+  return read(0, mesh_.shape().sample_ranks() * order_.of_rank);
 }
 
 LossTotals::Values LossTotals::read(std::int64_t first, std::int64_t end) const {
   const auto* const sums = reinterpret_cast<const double*>(host_.data());
   Values values;
-  for (std::int64_t k = first; k < end; ++k) {
-    const std::int64_t at = ops::row_of_sums(k, turns_, batches_);
+  const std::int64_t parts = order_.context * order_.blocks;
+  for (std::int64_t k = first * parts; k < end * parts; ++k) {
+    const std::int64_t at = ops::row_of_sums(k, order_);
     values.loss += sums[at * Sums::count + Sums::loss];
     values.correct += sums[at * Sums::count + Sums::correct];
     values.second += sums[at * Sums::count + Sums::second];

@@ -6,12 +6,14 @@
 
 #include "runtime/comm/process_mesh.h"
 #include "runtime/nn/layer.h"
+#include "runtime/ops/update/loss_sums.h"
 
 namespace trireme {
 
 // Sums of losses, correct predictions (of values: absolute errors) and counted targets, kept per
-// micro-batch until complete and then added in the order of the whole pass: the same bits whichever
-// rank computed them. Read back later without stopping the streams.
+// micro-batch, or per block of its sequences where these are cut in time, until complete and then
+// added in the order of the whole pass: the same bits whichever rank computed them. Read back later
+// without stopping the streams.
 class LossTotals {
  public:
   struct Values {
@@ -23,12 +25,15 @@ class LossTotals {
     [[nodiscard]] double divisor() const { return std::max(targets, 1.0); }
   };
 
-  // `batches`: micro-batches of each rank; `turns`: ranks that take them in turn (BatchSlices). The
-  // mesh must outlive this.
-  LossTotals(Device& device, const ProcessMesh& mesh, std::int64_t batches, std::int64_t turns);
+  // `batches`: micro-batches of each rank; `turns`: sample ranks that take them in turn
+  // (BatchSlices); `blocks`: of each micro-batch, on this rank (ContextSplit::local). The mesh must
+  // outlive this.
+  LossTotals(Device& device, const ProcessMesh& mesh, std::int64_t batches, std::int64_t turns,
+             std::int64_t blocks = 1);
 
   void reset(Stream& compute);
-  // Adds the head's results for this rank's micro-batch `index` from the context.
+  // Adds the head's results and the targets of the context: of this rank's row `index`, which is
+  // micro-batch * blocks + block.
   void add(const Context& context, std::int64_t index);
   // In an evaluation: its targets' ranks (TargetRanks), or its samples' scores (MapScores).
   void add_ranks(Stream& stream, std::int64_t index, const Tensor& ranks);
@@ -37,11 +42,10 @@ class LossTotals {
   // the host. Only the last pipeline stage has added any. After joining the comm stream, gathered()
   // is readable.
   void publish(Stream& compute, Stream& comm);
-  // (data ranks * batches, ops::LossSums::count) f64 on the device: data-parallel rank 0, then 1,
+  // (data ranks * batches * blocks, ops::LossSums::count) f64 on the device: data rank 0, then 1,
   // ...
   [[nodiscard]] Tensor gathered() const;
-  [[nodiscard]] std::int64_t turns() const { return turns_; }
-  [[nodiscard]] std::int64_t batches() const { return batches_; }
+  [[nodiscard]] const ops::SumsOrder& order() const { return order_; }
   // Blocks until published values are on the host, which also holds after later work of a stream
   // that joined the comm stream.
   void wait();
@@ -50,13 +54,14 @@ class LossTotals {
   [[nodiscard]] Values read(std::int64_t first, std::int64_t end) const;
 
  private:
-  // Those of a micro-batch, LossSums.
+  // Of one row, LossSums.
   [[nodiscard]] Tensor sums_of(std::int64_t index) const;
 
   Device& device_;
   const ProcessMesh& mesh_;
-  std::int64_t batches_, turns_;
-  Buffer sums_, all_, host_;  // (batches, LossSums), (data ranks, batches, LossSums) twice: f64
+  ops::SumsOrder order_;
+  std::int64_t rows_;         // batches * blocks
+  Buffer sums_, all_, host_;  // (rows, LossSums), (data ranks, rows, LossSums) twice: f64
   std::unique_ptr<Event> added_, copied_;
 };
 

@@ -51,7 +51,7 @@ double thread_cpu_seconds() {
 }  // namespace
 
 StepEngine::Slot::Slot(Device& device, const ProcessMesh& mesh, const StepOptions& options)
-    : totals(device, mesh, options.slices.largest(), options.slices.turns()),
+    : totals(device, mesh, options.slices.largest(), options.slices.turns(), options.blocks),
       exchange(device, mesh),
       norm_host(device, sizeof(float), MemoryKind::host),
       scale_host(device, loss_scale_bytes, MemoryKind::host),
@@ -69,13 +69,14 @@ StepEngine::Slot::Slot(Device& device, const ProcessMesh& mesh, const StepOption
 
 StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, Streams& streams,
                        const TensorGroup* tensor, const StepOptions& options,
-                       const TensorGroup* experts)
+                       const TensorGroup* experts, const TensorGroup* context_group)
     : device_(device),
       mesh_(mesh),
       model_(model),
       streams_(streams),
       tensor_(tensor),
       experts_(experts),
+      context_group_(context_group),
       expert_loads_(device, mesh, model.params(), options.chain, options.loads_every,
                     options.last_step),
       options_(options),
@@ -91,10 +92,11 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
       views_(model, options.observers),
       batches_(streams, batches_held(options.pipeline, mesh.here().pipeline)),
       weights_changed_(static_cast<std::size_t>(options.pipeline.chunks), true) {
-  TRIREME_EXPECTS(options.slices.ranks() == mesh.shape().data &&
-                      options.slices.of(mesh.here().data).count == options.pipeline.micro_batches,
-                  "{} micro-batches of data rank {}, for slices {}", options.pipeline.micro_batches,
-                  mesh.here().data, options.slices.to_string());
+  const int sample = sample_of(mesh.shape(), mesh.here());
+  TRIREME_EXPECTS(options.slices.ranks() == mesh.shape().sample_ranks() &&
+                      options.slices.of(sample).count == options.pipeline.micro_batches,
+                  "{} micro-batches of sample rank {}, for slices {}",
+                  options.pipeline.micro_batches, sample, options.slices.to_string());
   for (auto& slot : slots_)
     slot = std::make_unique<Slot>(device, mesh, options);
   if (options.noise.every > 0) noise_.emplace(device, mesh, model.params(), streams, options.noise);
@@ -116,6 +118,10 @@ StepEngine::~StepEngine() {
 
 int StepEngine::gradient_levels(const StepOptions& options, int zero_stage) {
   return GradReducer::levels(reducer_options(nullptr, options), zero_stage);
+}
+
+int StepEngine::gradient_blocks(const StepOptions& options) {
+  return GradReducer::blocks(reducer_options(nullptr, options).sum, options.blocks);
 }
 
 int StepEngine::expert_sources(const StepOptions& options, const MeshShape& mesh) {
@@ -162,7 +168,7 @@ void StepEngine::set_size(std::int64_t step) {
                   whole.ranks());
   const BatchSlices slices =
       smaller ? BatchSlices::even(global_micro_batches_, whole.ranks(), whole.turns()) : whole;
-  micro_batches_ = slices.of(mesh_.here().data);
+  micro_batches_ = slices.of(sample_of(mesh_.shape(), mesh_.here()));
   reducer_.set_micro_batches(static_cast<int>(micro_batches_.count));
 }
 
@@ -250,10 +256,12 @@ void StepEngine::rehearse_passes(std::int64_t step, Slot& slot) {
   gatherer_.after_update();
   const auto rehearse_chunk = [&](ActionKind kind, int chunk) {
     const Context here = context(chunk, last);
-    const Tensor received =
-        kind == ActionKind::forward ? model_.input(here) : model_.output_gradient(here);
-    if (kind != ActionKind::backward_weight && received.data != nullptr)
-      device_.fill_zero(compute, received.data, received.bytes());
+    for (int block = 0; kind != ActionKind::backward_weight && block < model_.blocks(); ++block) {
+      const Context part = model_.block(here, block);
+      const Tensor received =
+          kind == ActionKind::forward ? model_.input(part) : model_.output_gradient(part);
+      if (received.data != nullptr) device_.fill_zero(compute, received.data, received.bytes());
+    }
     this->compute({kind, chunk, last});
   };
   const int chunks = options_.pipeline.chunks;
@@ -386,6 +394,7 @@ Context StepEngine::context(int chunk, int micro_batch) {
                                    chunk, micro_batch);
   context.tensor = tensor_;
   context.experts = experts_;
+  context.context_group = context_group_;
   context.expert_meter = expert_meter_ ? &*expert_meter_ : nullptr;
   context.rng = slot_->rng.view(DType::u64, Shape{2});
   context.loss = options_.loss;
@@ -409,7 +418,8 @@ void StepEngine::compute(const Action& action) {
                                         m, static_cast<int>(micro_batches_.count))));
   if (views_.on()) {
     const auto number_of = [&](int data) {
-      return static_cast<int>(options_.slices.number(data, m, micro_batches_.count));
+      const int sample = sample_of(mesh_.shape(), {.data = data});
+      return static_cast<int>(options_.slices.number(sample, m, micro_batches_.count));
     };
     const int sharing = mesh_.shape().expert, own = mesh_.here().data;
     std::vector<int> of_sources;
@@ -425,7 +435,8 @@ void StepEngine::compute(const Action& action) {
     model_.forward(here);
     weights_changed_[static_cast<std::size_t>(chunk)] = false;
     reducer_.after_forward(chunk, m);
-    if (!here.losses.empty()) slot_->totals.add(here, m);
+    for (int block = 0; !here.losses.empty() && block < model_.blocks(); ++block)
+      slot_->totals.add(model_.block(here, block), m * model_.blocks() + block);
     return;
   }
   const bool accumulates = action.kind == last_use(options_.pipeline.kind);
@@ -462,7 +473,8 @@ void StepEngine::after_backward(const Context& context, int index, const Layer& 
 // of a step counts for the next.
 double StepEngine::message_wait_seconds() const {
   double sum = 0;
-  for (const Communicator* const group : {&mesh_.data(), &mesh_.tensor(), &mesh_.model()})
+  for (const Communicator* const group :
+       {&mesh_.data(), &mesh_.tensor(), &mesh_.model(), &mesh_.context()})
     sum += group->stats().waiting_seconds;
   for (const Communicator* const group : {&mesh_.zero(), &mesh_.replicas(), &mesh_.gather()})
     if (group != &mesh_.data()) sum += group->stats().waiting_seconds;

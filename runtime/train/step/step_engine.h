@@ -41,10 +41,11 @@ struct StepSizes {
 struct StepOptions {
   std::uint64_t seed = 0;
   ScheduleShape pipeline{};  // micro_batches: of this rank's pipeline
-  // Of the global batch. The mesh's data group must know its doubled ranks.
+  // Of the global batch, over the mesh's sample ranks. Its data group must know its doubled ranks.
   BatchSlices slices = BatchSlices::even(1, 1);
+  int blocks = 1;  // of each micro-batch on this rank (ContextSplit::local)
   StepSizes sizes{};
-  std::int64_t targets_per_micro_batch = 1;
+  std::int64_t targets_per_micro_batch = 1;  // of whole sequences
   float clip_norm = 0;
   LossOptions loss{};  // without its scales
   ReducerMode reducer = ReducerMode::overlapped;
@@ -108,14 +109,15 @@ class StepEngine final : private StageWork, private LayerHook {
   // All references must outlive the engine. Collective over the mesh.
   StepEngine(Device& device, Model& model, const ProcessMesh& mesh, Streams& streams,
              const TensorGroup* tensor, const StepOptions& options,
-             const TensorGroup* experts = nullptr);
+             const TensorGroup* experts = nullptr, const TensorGroup* context_group = nullptr);
   ~StepEngine() override;
   StepEngine(const StepEngine&) = delete;
   StepEngine& operator=(const StepEngine&) = delete;
 
   // The StoreOptions::gradient_levels for these options.
   [[nodiscard]] static int gradient_levels(const StepOptions& options, int zero_stage);
-  // Likewise StoreOptions::expert_sources.
+  // Likewise StoreOptions::blocks and StoreOptions::expert_sources.
+  [[nodiscard]] static int gradient_blocks(const StepOptions& options);
   [[nodiscard]] static int expert_sources(const StepOptions& options, const MeshShape& mesh);
   // Batches in use at once, which the source must hold.
   [[nodiscard]] static int batches_held(const ScheduleShape& shape, int stage);
@@ -186,7 +188,7 @@ class StepEngine final : private StageWork, private LayerHook {
   const ProcessMesh& mesh_;
   Model& model_;
   Streams& streams_;
-  const TensorGroup *tensor_, *experts_;  // of Context
+  const TensorGroup *tensor_, *experts_, *context_group_;  // of Context
   ExpertLoads expert_loads_;
   std::optional<ExpertMeter> expert_meter_;  // with experts_
   StepOptions options_;
