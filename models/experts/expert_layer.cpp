@@ -257,6 +257,7 @@ void ExpertLayer::report(const Context& context) const {
 
 void ExpertLayer::add_limits(ModelLimits& limits) const {
   limits.experts = {expand_.local[0], "model.experts"};
+  if (router_.balances_sequences()) limits.whole_sequences = "model.sequence_balance_loss";
 }
 
 double ExpertLayer::forward_flops() const {

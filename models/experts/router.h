@@ -31,6 +31,7 @@ class Router {
                 const Tensor& dweights, const Tensor& normed) const;
   void backward_weight(const Context& context, const Tensor& normed) const;
   [[nodiscard]] double forward_flops() const;
+  [[nodiscard]] bool balances_sequences() const { return balance_.sequence > 0; }
 
  private:
   [[nodiscard]] Tensor choice_bias(const Context& context) const;

@@ -24,13 +24,19 @@ Dropout::Dropout(Blueprint& blueprint, std::string_view site, float probability,
 }
 
 void Dropout::mask(const Context& context, const Tensor& to, const Tensor& from) const {
-  if (!rows_.split()) {
+  if (rows_.in_order()) {
     ops::dropout(context.stream, to, from, context.batch.sample_ids, context.rng, site_,
                  probability_);
     return;
   }
-  ops::dropout_rows(context.stream, to, from, context.batch.sample_ids, context.rng, site_,
-                    probability_, rows_.first_row(), rows_.whole()[1]);
+  const std::int64_t width = rows_.whole()[2], positions = rows_.positions();
+  for (const RowSplit::Piece& piece : rows_.pieces(context.block)) {
+    const auto part = [&](const Tensor& rows) {
+      return rows.range(piece.row * width, piece.rows * width).reshaped({piece.rows, width});
+    };
+    ops::dropout_rows(context.stream, part(to), part(from), context.batch.sample_ids, context.rng,
+                      site_, probability_, piece.sample * positions + piece.position, positions);
+  }
 }
 
 void Dropout::forward(const Context& context, const Tensor& y) const {

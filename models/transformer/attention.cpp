@@ -37,6 +37,7 @@ SelfAttention::SelfAttention(Blueprint& blueprint, const TransformerOptions& opt
                .soft_cap = options.soft_cap,
                .scale = options.attention_scale},
       qkv_(blueprint, "attention.qkv", projection(options), options.hidden_init(), sum),
+      split_(blueprint.options().context),
       attended_block_{qkv_.block_shape()[0], qkv_.block_shape()[1],
                       options_.heads * options.head_size} {
   TRIREME_EXPECTS(
@@ -76,6 +77,10 @@ SelfAttention::SelfAttention(Blueprint& blueprint, const TransformerOptions& opt
     return;
   }
   lse_ = keep_or_recompute(blueprint, {blocks_, block[0], options_.heads, block[1]}, DType::f32);
+  if (split_.cuts()) {
+    cut_ = make_context_attention(blueprint, options_, options.head_size);
+    return;
+  }
   const BuildOptions& build = blueprint.options();
   const std::int64_t documents = build.separate_documents ? 2 * block[0] : 0;
   workspace_ = blueprint.workspace(
@@ -105,7 +110,7 @@ void SelfAttention::prepare(const Context& context) const {
   const Tensor prepared = context(prepared_);
   if (head_norms_) head_norms_->forward(context, prepared, context(projected_));
   if (!rope_) return;
-  const ops::RopeOptions rope = of_documents(*rope_, context);
+  const ops::RopeOptions rope = rotation(context);
   const Tensor spans = context.decode == nullptr ? Tensor{} : context.decode->spans;
   for (std::int64_t b = 0; b < blocks_; ++b)
     ops::rope_forward(context.stream, block_of(prepared, b, qkv_.block_shape()), rope, spans,
@@ -126,7 +131,13 @@ void SelfAttention::attend_cached(const Context& context) const {
   }
 }
 
-void SelfAttention::attend(const Context& context) const {
+ops::RopeOptions SelfAttention::rotation(const Context& context) const {
+  ops::RopeOptions rope = of_documents(*rope_, context);
+  rope.runs = row_runs(split_, context.block);
+  return rope;
+}
+
+void SelfAttention::attend_whole(const Context& context) const {
   const Tensor attended = context(attended_), prepared = context(prepared_);
   ops::AttentionOptions options = of_documents(options_, context);
   for (std::int64_t b = 0; b < blocks_; ++b) {
@@ -137,39 +148,92 @@ void SelfAttention::attend(const Context& context) const {
   }
 }
 
-void SelfAttention::forward(const Context& context, const Tensor& normed,
+AttentionTensors SelfAttention::tensors(const Context& context) const {
+  const auto options = [this, &context](std::int64_t b) {
+    ops::AttentionOptions of_block = of_documents(options_, context);
+    of_block.sinks = sinks_block(context, b);
+    return of_block;
+  };
+  return {.qkv = context(prepared_),
+          .out = context(attended_),
+          .lse = context(lse_),
+          .options = options,
+          .dsinks = [this, &context](std::int64_t b) { return dsinks_block(context, b); }};
+}
+
+void SelfAttention::project(const Context& context, const Tensor& normed,
                             const Tensor& normed_amax) const {
   qkv_.forward(context, context(projected_), normed, normed_amax);
   prepare(context);
-  context.decode == nullptr ? attend(context) : attend_cached(context);
+  if (cut_) cut_->begin(context, tensors(context));
+}
+
+bool SelfAttention::attend(const Context& context) const {
+  if (!cut_) {
+    context.decode == nullptr ? attend_whole(context) : attend_cached(context);
+    return true;
+  }
+  if (context.part > 0) cut_->forward(context, context.part - 1, tensors(context));
+  return context.part == cut_->forward_steps();
 }
 
 void SelfAttention::attend_again(const Context& context) const {
   if (head_norms_) prepare(context);
-  attend(context);
+  attend_whole(context);
 }
 
-void SelfAttention::backward(const Context& context, const Tensor& dprojected,
+int SelfAttention::prepare_backward(const Context& context, bool again) const {
+  if (!cut_) {
+    if (again) attend_again(context);
+    return 0;
+  }
+  const int forward_steps = again ? cut_->forward_steps() : 0;
+  if (context.part == 0) {
+    if (again && head_norms_) prepare(context);
+    cut_->begin(context, tensors(context));
+  } else if (context.part <= forward_steps) {
+    cut_->forward(context, context.part - 1, tensors(context));
+  }
+  return context.part - 1 - forward_steps;
+}
+
+bool SelfAttention::backward(const Context& context, int step, const Tensor& dprojected,
                              const Tensor& dattended) const {
+  const bool later = split_backward_ && trains_sinks(context);
+  if (later && step == 0) {
+    const Tensor dsinks = context(dsinks_);
+    context.stream.device().fill_zero(context.stream, dsinks.data, dsinks.bytes());
+  }
+  if (cut_) {
+    AttentionTensors block = tensors(context);
+    block.dqkv = dprojected;
+    block.dout = dattended;
+    cut_->backward(context, step, block);
+    if (step + 1 < cut_->backward_steps()) return false;
+  } else {
+    differentiate(context, dprojected, dattended);
+  }
+  for (std::int64_t b = 0; rope_ && b < blocks_; ++b)
+    ops::rope_backward(context.stream, block_of(dprojected, b, qkv_.block_shape()),
+                       rotation(context));
+  if (trains_sinks(context) && !later) context.ready(sinks_);
+  if (head_norms_) head_norms_->backward(context, dprojected, context(projected_));
+  return true;
+}
+
+void SelfAttention::differentiate(const Context& context, const Tensor& dprojected,
+                                  const Tensor& dattended) const {
   const Tensor attended = context(attended_), prepared = context(prepared_);
   const Shape &narrow = attended_block_, &wide = qkv_.block_shape();
   ops::AttentionOptions options = of_documents(options_, context);
   options.workspace = context(workspace_);
-  const bool later = split_backward_ && trains_sinks(context);
-  if (later) {
-    const Tensor dsinks = context(dsinks_);
-    context.stream.device().fill_zero(context.stream, dsinks.data, dsinks.bytes());
-  }
   for (std::int64_t b = 0; b < blocks_; ++b) {
-    const Tensor gradient = block_of(dprojected, b, wide);
     options.sinks = sinks_block(context, b);
-    ops::attention_backward(context.stream, gradient, block_of(dattended, b, narrow),
-                            block_of(attended, b, narrow), lse_block(context, b),
-                            block_of(prepared, b, wide), options, dsinks_block(context, b));
-    if (rope_) ops::rope_backward(context.stream, gradient, of_documents(*rope_, context));
+    ops::attention_backward(context.stream, block_of(dprojected, b, wide),
+                            block_of(dattended, b, narrow), block_of(attended, b, narrow),
+                            lse_block(context, b), block_of(prepared, b, wide), options,
+                            dsinks_block(context, b));
   }
-  if (trains_sinks(context) && !later) context.ready(sinks_);
-  if (head_norms_) head_norms_->backward(context, dprojected, context(projected_));
 }
 
 void SelfAttention::backward_input(const Context& context, const Tensor& dnormed,
@@ -193,6 +257,10 @@ void SelfAttention::add_limits(ModelLimits& limits) const {
   if (options_.kv_heads != options_.heads)
     limits.tensor.push_back({options_.kv_heads * blocks_, "model.kv_heads"});
   limits.documents = options_.causal;
+  if (!options_.causal) return;
+  limits.positions.value = context_length_;
+  limits.attention_heads = options_.heads * blocks_;
+  limits.attention_kv_heads = options_.kv_heads * blocks_;
 }
 
 double SelfAttention::forward_flops() const {

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "models/layers/column_linear.h"
+#include "models/transformer/context_attention.h"
 #include "models/transformer/head_norms.h"
 #include "models/transformer/transformer.h"
 #include "runtime/ops/attention/attention.h"
@@ -27,11 +28,26 @@ class SelfAttention {
   // For the writer of the normalised rows: destination of their largest magnitude, or absent.
   [[nodiscard]] Tensor amax(const Context& context) const { return qkv_.x_amax(context); }
 
-  void forward(const Context& context, const Tensor& normed, const Tensor& normed_amax = {}) const;
-  // Recomputes `attended` from the projection, if it is not kept.
+  void forward(const Context& context, const Tensor& normed, const Tensor& normed_amax = {}) const {
+    project(context, normed, normed_amax);
+    attend(context);
+  }
+  // The first half of it, in the first part of a pass.
+  void project(const Context& context, const Tensor& normed, const Tensor& normed_amax) const;
+  // The second, in every part; true in the last one: `attended` is complete.
+  bool attend(const Context& context) const;
+  [[nodiscard]] int forward_parts() const { return cut_ ? 1 + cut_->forward_steps() : 1; }
+  // In every part of backward: what it needs, with `again` also `attended` from the projection, if
+  // that is not kept. The step of backward() that this part runs; below 0: none.
+  [[nodiscard]] int prepare_backward(const Context& context, bool again) const;
+  [[nodiscard]] int backward_parts(bool again) const {
+    return cut_ ? 1 + (again ? cut_->forward_steps() : 0) + cut_->backward_steps() : 1;
+  }
+  // Recomputes `attended` for the weights' gradients.
   void attend_again(const Context& context) const;
-  // dprojected = the projection's gradient, from the gradient of `attended`.
-  void backward(const Context& context, const Tensor& dprojected, const Tensor& dattended) const;
+  // dprojected = the projection's gradient, from the gradient of `attended`. True in the last step.
+  bool backward(const Context& context, int step, const Tensor& dprojected,
+                const Tensor& dattended) const;
   // From there to the local rows of the normalised input, and to the weights.
   void backward_input(const Context& context, const Tensor& dnormed, const Tensor& dprojected,
                       const Tensor& normed) const;
@@ -43,7 +59,11 @@ class SelfAttention {
 
  private:
   void prepare(const Context& context) const;
-  void attend(const Context& context) const;
+  [[nodiscard]] ops::RopeOptions rotation(const Context& context) const;
+  void differentiate(const Context& context, const Tensor& dprojected,
+                     const Tensor& dattended) const;
+  void attend_whole(const Context& context) const;
+  [[nodiscard]] AttentionTensors tensors(const Context& context) const;
   void attend_cached(const Context& context) const;
   [[nodiscard]] Tensor lse_block(const Context& context, std::int64_t b) const;
   // Absent without sinks; the gradient's also where they are frozen.
@@ -60,6 +80,8 @@ class SelfAttention {
   std::optional<ops::RopeOptions> rope_;  // of one block
   ColumnLinear qkv_;
   std::optional<HeadNorms> head_norms_;
+  std::unique_ptr<ContextAttention> cut_;  // of sequences that are cut
+  ContextSplit split_;
   ParamId sinks_{};
   Shape attended_block_;
   // projected: the product (n, B, T, (heads + 2 kv_heads) / V * D); prepared: attention's input,

@@ -90,8 +90,11 @@ void TransformerBlock::forward(const Context& context, const Tensor& x, const Te
 
   const Tensor amax1 = whole_amax(attention_.amax(context));
   const Tensor amax2 = whole_amax(mlp_->amax(context));
-  normalize(context, norm1_, normed1, x, amax1);
-  attention_.forward(context, normed1, amax1);
+  if (context.part == 0) {
+    normalize(context, norm1_, normed1, x, amax1);
+    attention_.project(context, normed1, amax1);
+  }
+  if (!attention_.attend(context)) return;
   const auto attended = [&](const Tensor& to, const Tensor& residual) {
     output_.forward(context, to, attention_.attended(context), residual, {});
   };
@@ -147,23 +150,27 @@ void TransformerBlock::backward_attention(const Context& context, const Tensor& 
                                           const Tensor& gradient) const {
   const Tensor dattended = context(dattended_), dprojected = context(dprojected_);
   const Tensor dnormed = context(dnormed1_);
+  const int step = attention_.prepare_backward(context, recomputes_);
+  if (step < 0) return;
+  if (step == 0) backward_output(context, gradient);
+  if (!attention_.backward(context, step, dprojected, dattended)) return;
+  attention_.backward_input(context, dnormed, dprojected, context(normed1_));
+  norm1_.backward(context, gradient, dnormed, x, /*accumulate=*/true);
+}
 
-  if (recomputes_) attention_.attend_again(context);
+void TransformerBlock::backward_output(const Context& context, const Tensor& gradient) const {
   const Tensor amax =
       attention_norm_ ? branch_amax(*attention_norm_, attention_dropout_, output_.dy_amax(context))
                       : middle_gradient_amax(context);
   const Tensor dadded =
       backward_branch(context, attention_dropout_, attention_norm_, gradient, amax);
-  output_.backward(context, dattended, dadded, attention_.attended(context), amax);
-  attention_.backward(context, dprojected, dattended);
-  attention_.backward_input(context, dnormed, dprojected, context(normed1_));
-  norm1_.backward(context, gradient, dnormed, x, /*accumulate=*/true);
+  output_.backward(context, context(dattended_), dadded, attention_.attended(context), amax);
 }
 
 void TransformerBlock::backward(const Context& context, const Tensor& x, const Tensor& /*y*/,
                                 const Tensor& dy, const Tensor& dx) {
   TRIREME_EXPECTS(dx.data == dy.data, "the residual gradient is updated in place");
-  backward_mlp(context, dy);
+  if (context.part == 0) backward_mlp(context, dy);
   backward_attention(context, x, dy);
 }
 
@@ -185,6 +192,7 @@ void TransformerBlock::backward_weight(const Context& context, const Tensor& x) 
 
 void TransformerBlock::add_limits(ModelLimits& limits) const {
   attention_.add_limits(limits);
+  limits.positions.name = context_name_;
   mlp_->add_limits(limits);
   limits.rows = {rows_.whole()[1], context_name_};
   limits.fp8 = true;

@@ -22,6 +22,10 @@ class TransformerBlock final : public Layer {
   [[nodiscard]] double forward_flops() const override;
   [[nodiscard]] bool backward_in_place() const override { return true; }
   [[nodiscard]] bool splits_backward() const override { return true; }
+  [[nodiscard]] int forward_parts() const override { return attention_.forward_parts(); }
+  [[nodiscard]] int backward_parts() const override {
+    return attention_.backward_parts(recomputes_);
+  }
   void add_limits(ModelLimits& limits) const override;
   void forward(const Context& context, const Tensor& x, const Tensor& y) override;
   void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,
@@ -62,6 +66,7 @@ class TransformerBlock final : public Layer {
                                        const Tensor& gradient, const Tensor& amax) const;
   void backward_mlp(const Context& context, const Tensor& gradient) const;
   void backward_attention(const Context& context, const Tensor& x, const Tensor& gradient) const;
+  void backward_output(const Context& context, const Tensor& gradient) const;
 
   std::string context_name_;
   RowSplit rows_;

@@ -87,7 +87,8 @@ void Embedding::forward(const Context& context, const Tensor& x, const Tensor& y
     look_up_blocks(context, x, sum);
     if (positions_.index >= 0) add_positions(context, sum);
   } else {
-    const bool own = context.decode == nullptr && positions_.index >= 0;  // rows are positions
+    const bool own =  // rows are positions
+        context.decode == nullptr && positions_.index >= 0 && rows_.in_order();
     ops::embedding_forward(context.stream, sum, x, context.params.compute(tokens_),
                            own ? added_rows(context) : Tensor{}, context.batch.document_starts);
     if (positions_.index >= 0 && !own) add_positions(context, sum);
@@ -130,7 +131,8 @@ void Embedding::accumulate_added(const Context& context, const Tensor& dy,
                                  const Tensor& tokens) const {
   const Tensor added = context(added_gradient_), types = context.params.gradient(types_);
   context.stream.device().fill_zero(context.stream, added.data, added.bytes());
-  ops::embedding_backward(context.stream, {}, added, dy, tokens, context.batch.document_starts);
+  ops::embedding_backward(context.stream, {}, added, dy, tokens, context.batch.document_starts,
+                          rows_.runs_of(context.block));
   ops::add_in_place(context.stream, context.params.gradient(positions_), added);
   const std::int64_t C = added.shape[1];
   ops::column_sums(context.stream, types.range(0, C).reshaped(Shape{C}), added);
@@ -152,25 +154,21 @@ Tensor Embedding::backward_norm(const Context& context, const Tensor& dy) const 
   return whole;
 }
 
-// Local rows may begin and end within a sequence: one call per overlapping sequence.
+// Local rows may begin and end within a sequence: one call for each run of positions.
 void Embedding::add_positions(const Context& context, const Tensor& y) const {
   const Tensor table = added_rows(context);
   const Tensor& starts = context.batch.document_starts;
   const Tensor spans = context.decode == nullptr ? Tensor{} : context.decode->spans;
-  if (!rows_.split()) return ops::add_positions(context.stream, y, y, table, starts, 0, spans);
-  const std::int64_t T = rows_.whole()[1], C = rows_.whole()[2], R = rows_.local()[0];
-  for (std::int64_t row = 0; row < R;) {
-    const std::int64_t position = (rows_.first_row() + row) % T;
-    const std::int64_t count = std::min(T - position, R - row);
-    const Tensor part = y.range(row * C, count * C).reshaped({1, count, C});
-    if (starts.empty()) {
-      ops::add_positions(context.stream, part, part,
-                         table.range(position * C, count * C).reshaped({count, C}));
-    } else {
-      const Tensor own = starts.range(rows_.first_row() + row, count).reshaped({1, count});
-      ops::add_positions(context.stream, part, part, table, own, position);
-    }
-    row += count;
+  if (rows_.in_order()) return ops::add_positions(context.stream, y, y, table, starts, {}, spans);
+  const std::int64_t C = rows_.whole()[2];
+  for (const RowSplit::Piece& piece : rows_.pieces(context.block)) {
+    const Tensor part = y.range(piece.row * C, piece.rows * C).reshaped({1, piece.rows, C});
+    const Tensor own =
+        starts.empty()
+            ? Tensor{}
+            : starts.range(rows_.first_row() + piece.row, piece.rows).reshaped({1, piece.rows});
+    ops::add_positions(context.stream, part, part, table, own,
+                       {.rows = piece.rows, .first = piece.position});
   }
 }
 
@@ -193,15 +191,16 @@ void Embedding::accumulate(const Context& context, const Tensor& gradient,
   const bool alone = learned && types_.index < 0;
   const Tensor d_positions = alone ? context.params.gradient(positions_) : Tensor{};
   const Tensor& starts = context.batch.document_starts;
+  const ops::RowRuns runs = rows_.runs_of(context.block);
   if (learned && !alone) accumulate_added(context, dy, tokens);
   if (tensor_.blocked()) {
-    if (alone) ops::embedding_backward(context.stream, {}, d_positions, dy, tokens, starts);
+    if (alone) ops::embedding_backward(context.stream, {}, d_positions, dy, tokens, starts, runs);
     for (std::int64_t b = 0; b < tensor_.local(); ++b) {
       ops::embedding_partial_backward(context.stream, block_of(d_table, b, table_block_), dy,
                                       tokens, (tensor_.first() + b) * table_block_[0]);
     }
   } else {
-    ops::embedding_backward(context.stream, d_table, d_positions, dy, tokens, starts);
+    ops::embedding_backward(context.stream, d_table, d_positions, dy, tokens, starts, runs);
   }
   if (learned) context.ready(positions_);
   context.ready(tokens_);  // a tied head that is the same parameter has reported before

@@ -2,7 +2,7 @@
 #include <optional>
 
 #include "models/experts/expert_layer.h"
-#include "models/transformer/mlp.h"
+#include "models/transformer/tiled_mlp.h"
 
 namespace trireme {
 namespace {
@@ -79,6 +79,8 @@ std::unique_ptr<FeedForward> make_feed_forward(Blueprint& blueprint,
                                                const PartialSum& sum) {
   const auto scope = blueprint.scope("mlp");
   if (options.experts.any()) return std::make_unique<ExpertMlp>(blueprint, options, sum);
+  if (blueprint.options().row_tile > 0 && !blueprint.decodes())
+    return std::make_unique<TiledMlp>(blueprint, options);
   return std::make_unique<Mlp>(blueprint, options, sum);
 }
 

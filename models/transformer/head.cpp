@@ -19,22 +19,28 @@ ParamId head_bias(Blueprint& blueprint, const TransformerOptions& options) {
 
 LanguageHead::LanguageHead(Blueprint& blueprint, const TransformerOptions& options)
     : Layer("head", Shape{}),
-      rows_(blueprint, blueprint.decodes() ? 1 : options.context, options.hidden),
+      rows_(blueprint, blueprint.decodes() ? 1 : blueprint.rows_of(options.context),
+            options.hidden),
+      tiles_(blueprint, rows_.whole()),
       tensor_(blueprint.tensor()),
-      sum_(blueprint, rows_),
+      sum_(blueprint, tiles_.rows()),
       norm_(blueprint, "final_norm", options.norm, rows_, 1.0F / static_cast<float>(options.width)),
       project_(blueprint, blueprint.shared_parameter(token_table_spec(options, "head.weight")),
                padded_vocabulary(options.vocabulary), sum_, head_bias(blueprint, options)),
       normed_(blueprint.keep(rows_.whole())),
       dnormed_(blueprint.until_weight(rows_.local())) {
-  const std::int64_t N = rows_.rows(), W = project_.block_shape()[2];
-  info_ = {.targets = N, .classes = options.vocabulary, .kind = TargetKind::tokens};
+  info_ = {.targets = rows_.rows(), .classes = options.vocabulary, .kind = TargetKind::tokens};
+  info_.whole = tiles_.count() == 1;
+  const std::int64_t N = tiles_.rows().rows(), W = project_.block_shape()[2];
+  const auto reserve = [&](const Shape& shape) {
+    return info_.whole ? blueprint.keep(shape) : blueprint.scratch(shape);
+  };
   if (blueprint.options().decode.rows > 1) picked_ = blueprint.scratch(rows_.whole());
   if (!tensor_.blocked()) {
-    info_.logits = blueprint.keep({N, W});
+    info_.logits = reserve({N, W});
     return;
   }
-  info_.logits = blueprint.keep({tensor_.local(), N, W});
+  info_.logits = reserve({tensor_.local(), N, W});
   maxima_ = blueprint.scratch(Shape{N}, DType::f32);
   sums_ = blueprint.scratch({tensor_.local(), N, ops::CrossEntropySums::count}, DType::f64);
 }
@@ -43,12 +49,24 @@ void LanguageHead::forward(const Context& context, const Tensor& x, const Tensor
   const Tensor normed = context(normed_), logits = context(info_.logits);
   norm_.forward(context, rows_.own(normed), context.decode == nullptr ? x : pick(context, x));
   rows_.gather(context, normed);
-  project_.forward(context, logits, normed);
-  if (context.decode != nullptr) return;
-  if (tensor_.blocked()) return block_losses(context);
-  ops::cross_entropy(context.stream, context.losses, context.correct, logits,
-                     context.batch.targets.reshaped({rows_.rows()}),
-                     {context.loss, info_.classes, context.training});
+  if (context.decode != nullptr) return project_.forward(context, logits, normed);
+  tiles_.each(context, [&](const Context& here, const RowRun& tile) {
+    losses(here, tile, context.training && info_.whole);
+  });
+}
+
+void LanguageHead::losses(const Context& context, const RowRun& tile, bool gradients) const {
+  const Tensor logits = context(info_.logits);
+  project_.forward(context, logits, tiles_.of(context(normed_), tile));
+  const std::int64_t N = tiles_.rows().rows();
+  Context here = context;
+  here.losses = tiles_.of(context.losses, tile).reshaped({N});
+  here.correct = tiles_.of(context.correct, tile).reshaped({N});
+  const Tensor targets =
+      tiles_.of(context.batch.targets.reshaped({rows_.rows()}), tile).reshaped({N});
+  if (tensor_.blocked()) return block_losses(here, targets, gradients);
+  ops::cross_entropy(context.stream, here.losses, here.correct, logits, targets,
+                     {context.loss, info_.classes, gradients});
 }
 
 Tensor LanguageHead::pick(const Context& context, const Tensor& x) const {
@@ -64,12 +82,12 @@ Tensor LanguageHead::pick(const Context& context, const Tensor& x) const {
   return picked;
 }
 
-void LanguageHead::block_losses(const Context& context) const {
-  const std::int64_t N = rows_.rows(), W = project_.block_shape()[2];
+void LanguageHead::block_losses(const Context& context, const Tensor& targets,
+                                bool gradients) const {
+  const std::int64_t N = tiles_.rows().rows(), W = project_.block_shape()[2];
   const Tensor logits = context(info_.logits), maxima = context(maxima_), sums = context(sums_);
-  const Tensor targets = context.batch.targets.reshaped({N});
   const Shape block{N, W}, row_sums{N, ops::CrossEntropySums::count};
-  const ops::CrossEntropyOptions options = {context.loss, info_.classes, context.training};
+  const ops::CrossEntropyOptions options = {context.loss, info_.classes, gradients};
   const auto first_class = [&](std::int64_t b) { return (tensor_.first() + b) * W; };
 
   for (std::int64_t b = 0; b < tensor_.local(); ++b) {
@@ -95,7 +113,11 @@ void LanguageHead::block_losses(const Context& context) const {
 void LanguageHead::backward(const Context& context, const Tensor& x, const Tensor& /*y*/,
                             const Tensor& /*dy*/, const Tensor& dx) {
   const Tensor dnormed = context(dnormed_);
-  project_.backward(context, dnormed, context(info_.logits), context(normed_));
+  tiles_.each(context, [&](const Context& here, const RowRun& tile) {
+    if (!info_.whole) losses(here, tile, /*gradients=*/true);
+    project_.backward(here, tiles_.of(dnormed, tile), here(info_.logits),
+                      tiles_.of(here(normed_), tile));
+  });
   norm_.backward(context, dx, dnormed, x, /*accumulate=*/false);
 }
 

@@ -16,7 +16,9 @@ class LanguageHead final : public Layer {
   LanguageHead(Blueprint& blueprint, const TransformerOptions& options);
 
   [[nodiscard]] const HeadInfo* head() const override { return &info_; }
-  [[nodiscard]] double forward_flops() const override { return project_.forward_flops(); }
+  [[nodiscard]] double forward_flops() const override {
+    return static_cast<double>(tiles_.count()) * project_.forward_flops();
+  }
   [[nodiscard]] bool splits_backward() const override { return true; }
   void forward(const Context& context, const Tensor& x, const Tensor& y) override;
   void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,
@@ -24,11 +26,14 @@ class LanguageHead final : public Layer {
   void backward_weight(const Context& context, const Tensor& x) override;
 
  private:
-  void block_losses(const Context& context) const;
+  // Logits of a tile, and from them its losses and, if wanted, in their place its gradients.
+  void losses(const Context& context, const RowRun& tile, bool gradients) const;
+  void block_losses(const Context& context, const Tensor& targets, bool gradients) const;
   // Decoding models: the rows of (B, rows, C) with wanted logits.
   [[nodiscard]] Tensor pick(const Context& context, const Tensor& x) const;
 
   RowSplit rows_;
+  RowTiles tiles_;  // if there are several, backward computes logits again
   TensorSplit tensor_;
   HeadInfo info_;
   PartialSum sum_;

@@ -74,7 +74,7 @@ template <typename Options>
   TRIREME_SHARED(heads, IntegerRange{1, 1024},
                  "attention heads, of queries; a divisor of model.hidden unless model.head_size "
                  "is set");
-  TRIREME_SHARED(context, IntegerRange{1, 1 << 20}, "tokens per sequence");
+  TRIREME_SHARED(context, IntegerRange{1, 1 << 24}, "tokens per sequence");
   TRIREME_SHARED(vocabulary, IntegerRange{2, 2147483647}, "token ids; 256 = bytes");
   TRIREME_SHARED(dropout, (NumberRange{.low = 0, .high = 1, .high_is_open = true}),
                  "share of activations dropped");

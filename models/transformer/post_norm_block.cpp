@@ -90,10 +90,10 @@ void PostNormBlock::backward(const Context& context, const Tensor& x, const Tens
 
   const Tensor dbefore = backward_norm(context, norm1_, first_, gradient, before);
   const Tensor dattended = context(dattended_), dprojected = context(dprojected_);
-  if (recomputes_) attention_.attend_again(context);
+  static_cast<void>(attention_.prepare_backward(context, recomputes_));
   output_.backward(context, dattended, first_.dropout.backward(context, dbefore),
                    attention_.attended(context), before);
-  attention_.backward(context, dprojected, dattended);
+  attention_.backward(context, 0, dprojected, dattended);
   attention_.backward_input(context, gradient, dprojected, whole_input(context, x));
   ops::add_in_place(context.stream, gradient, dbefore);
 }

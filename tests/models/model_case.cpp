@@ -6,6 +6,7 @@
 #include <random>
 
 #include "runtime/base/philox.h"
+#include "runtime/ops/elementwise/elementwise.h"
 #include "runtime/ops/random/init.h"
 
 namespace trireme::test {
@@ -54,7 +55,7 @@ ModelCase::ModelCase(Device& device, Stream& compute, const TestModel& model,
       model_(device,
              model.vit ? vit_chain(*model.vit, {.crop_padding = 1, .flip = true, .seed = 3})
                        : transformer_chain(model.options),
-             build, {}, {}, {}, separate_ties) {
+             build, {}, {}, {.blocks = build.context.local()}, separate_ties) {
   fill_parameters();
   std::vector<std::int64_t> ids(static_cast<std::size_t>(build.micro_batch));
   std::iota(ids.begin(), ids.end(), 70);
@@ -129,7 +130,8 @@ void ModelCase::change_other_tokens(std::size_t document, bool only_behind) {
 
 Context ModelCase::context(std::uint64_t step) {
   Context context = model_.context(compute_, batch_, build_.training);
-  context.tensor = context.experts = group_;
+  context.tensor = context.experts = build_.context.cuts() ? nullptr : group_;
+  context.context_group = group_;
   context.rng = fill<std::uint64_t>(rng_, device_, Shape{2}, {9, step});
   context.loss.gradient_scale = 0.01F;
   context.loss.label_smoothing = 0.1F;
@@ -137,19 +139,58 @@ Context ModelCase::context(std::uint64_t step) {
   return context;
 }
 
+void ModelCase::append_by_position(ModelResult& result, const Context& context) const {
+  const ContextSplit& split = build_.context;
+  if (!split.cuts()) {
+    append(result.losses, context.losses);
+    append(result.correct, context.correct);
+    return;
+  }
+  const auto first = result.losses.size();
+  for (Bits* const all : {&result.losses, &result.correct})
+    all->resize(first + static_cast<std::size_t>(batch_.targets.count()));
+  for (int block = 0; block < model_.blocks(); ++block) {
+    const Context here = model_.block(context, block);
+    const Bits losses = bits_of(here.losses), correct = bits_of(here.correct);
+    for (std::int64_t sample = 0; sample < build_.micro_batch; ++sample) {
+      for (const ContextRun& run : split.runs(split.first() + block)) {
+        const auto from = static_cast<std::ptrdiff_t>(sample * split.rows() + run.row);
+        const auto to =
+            static_cast<std::ptrdiff_t>(first) + sample * split.positions + run.position;
+        std::copy_n(losses.begin() + from, run.rows, result.losses.begin() + to);
+        std::copy_n(correct.begin() + from, run.rows, result.correct.begin() + to);
+      }
+    }
+  }
+}
+
+// The gradients of this rank's blocks, then of ranks, as one tree.
+void ModelCase::join_blocks() {
+  const ParamStore& params = model_.params();
+  const auto of = [&](int block) {
+    return params.gradients_of_block(block).whole().range(0, params.layout().weight_elements());
+  };
+  for (int step = 1; step < model_.blocks(); step *= 2)
+    for (int block = 0; block + step < model_.blocks(); block += 2 * step)
+      ops::add_in_place(compute_, of(block), of(block + step));
+  // With statistics, which blocks add to without order.
+  if (build_.context.ranks > 1) group_->all_reduce(compute_, params.gradients().whole());
+}
+
 ModelResult ModelCase::run(int passes) {
   ModelResult result;
   CountingSink sink(model_.params());
-  ops::fill_constant(compute_, model_.params().gradients().whole(), 0);
+  for (int block = 0; block < model_.blocks(); ++block)
+    ops::fill_constant(compute_, model_.params().gradients_of_block(block).whole(), 0);
   for (int pass = 0; pass < passes; ++pass) {
     Context now = context(static_cast<std::uint64_t>(pass));
     now.gradients = &sink;
     model_.forward(now);
-    append(result.losses, now.losses);
-    append(result.correct, now.correct);
+    append_by_position(result, now);
     model_.backward(now);
     if (build_.split_backward) model_.backward_weight(now);
   }
+  join_blocks();
   for (int i = 0; i < static_cast<int>(model_.params().layout().specs().size()); ++i) {
     if (model_.params().trains({i}))
       result.gradients[model_.params().layout().spec({i}).name] =

@@ -171,6 +171,9 @@ class ModelCase {
 
  private:
   void fill_parameters();
+  // Of sequences that are cut, zero at other ranks' positions.
+  void append_by_position(ModelResult& result, const Context& context) const;
+  void join_blocks();
   void fill_text(const TransformerOptions& options);
   void fill_images(const VitOptions& options);
 
