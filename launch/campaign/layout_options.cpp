@@ -29,6 +29,7 @@ std::string layout_text(const LayoutChoice& choice) {
   if (choice.spatial != LayoutChoice{}.spatial)
     text += fmt::format(" spatial={}", fmt::join(choice.spatial, "x"));
   if (choice.expert > 0) text += fmt::format(" expert={}", choice.expert);
+  if (choice.context > 1) text += fmt::format(" context={}", choice.context);
   if (choice.pipeline > 1) text += fmt::format(" pipeline={}", choice.pipeline);
   if (choice.zero > 0) text += fmt::format(" zero={}", choice.zero);
   if (choice.zero_group > 0) text += fmt::format(" zero_group={}", choice.zero_group);
@@ -37,7 +38,8 @@ std::string layout_text(const LayoutChoice& choice) {
 
 double share_of(const Config& resolved) {
   const BatchSlices slices = batch_slices(resolved);
-  const std::int64_t split = resolved.parallel.inner_ranks() * resolved.parallel.pipeline;
+  const std::int64_t split =
+      resolved.parallel.inner_ranks() * resolved.parallel.context * resolved.parallel.pipeline;
   return static_cast<double>(slices.largest()) /
          static_cast<double>(slices.micro_batches() * split);
 }
@@ -92,7 +94,8 @@ LayoutOption listed(const Planned& planned, const CampaignFile& file, std::int64
     for (scale::StudyLayout layout : scale::parse_layouts(text)) {
       if (!layout.fit(ranks)) continue;
       Config config = planned.config;
-      config.parallel.data = layout.mesh.data;
+      config.parallel.data = layout.mesh.sample_ranks();
+      config.parallel.context = layout.mesh.context;
       config.parallel.tensor = layout.tensor();
       config.parallel.pipeline = layout.mesh.pipeline;
       config.parallel.spatial.assign(layout.spatial.begin(), layout.spatial.end());

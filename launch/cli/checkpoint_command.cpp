@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <numeric>
 
 #include "launch/cli/shared_options.h"
 #include "launch/exchange/state_text.h"
@@ -58,7 +59,9 @@ void inspect(const std::string& path, bool tensors, bool whole_config) {
     kinds.push_back(name_of(kind));
   fmt::print("{}\n", found.path);
   fmt::print("step      {}\n", found.step);
-  fmt::print("layout    data {} x {} {} x pipeline {}, ZeRO {}\n", mesh.data,
+  const int context = std::gcd(context_ranks(manifest.state), mesh.data);
+  fmt::print("layout    data {}{} x {} {} x pipeline {}, ZeRO {}\n", mesh.data / context,
+             context > 1 ? fmt::format(" x context {}", context) : "",
              inner_axis(cuts_samples(manifest.state)), mesh.tensor, mesh.pipeline, manifest.zero);
   fmt::print("values    {}\n", fmt::join(kinds, ", "));
   fmt::print("size      {:.1f} MB in {} file{}\n",

@@ -30,9 +30,13 @@ struct Kind {
 // The lowest rank in the group of `rank`.
 int first_of_group(plan::MeshAxis axis, const MeshShape& shape, int rank) {
   MeshCoordinates at = coordinates_of(shape, rank);
-  (axis == plan::MeshAxis::tensor ? at.tensor
-   : axis == plan::MeshAxis::data ? at.data
-                                  : at.pipeline) = 0;
+  if (axis == plan::MeshAxis::context) {
+    at.data -= at.data % shape.context;
+  } else {
+    (axis == plan::MeshAxis::tensor ? at.tensor
+     : axis == plan::MeshAxis::data ? at.data
+                                    : at.pipeline) = 0;
+  }
   return rank_of(shape, at);
 }
 
@@ -112,8 +116,11 @@ void check_groups(Findings& findings, const ProcessMesh& mesh, Device& device,
                   const std::vector<std::string>& hosts, const plan::Hardware* hardware) {
   for (const Kind& kind :
        {Kind{plan::MeshAxis::tensor, &mesh.tensor()}, Kind{plan::MeshAxis::data, &mesh.data()},
-        Kind{plan::MeshAxis::pipeline, &mesh.pipeline()}}) {
-    if (kind.group->size() == 1) continue;
+        Kind{plan::MeshAxis::pipeline, &mesh.pipeline()},
+        Kind{plan::MeshAxis::context, &mesh.context()}}) {
+    const bool again = kind.axis == plan::MeshAxis::context &&
+                       mesh.shape().context == mesh.shape().data;  // the data group's ranks
+    if (kind.group->size() == 1 || again) continue;
     const auto by_rank = measure(mesh, *kind.group, device);
     if (mesh.world().rank() != 0) continue;
     std::map<int, GroupTimes> by_first;

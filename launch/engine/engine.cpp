@@ -22,9 +22,8 @@ namespace {
 
 BatchPlan batch_plan(const Session& session, const Sampler& sampler, const StepOptions& options,
                      std::int64_t first_step) {
-  const Communicator& group = session.mesh.data();
   return BatchPlan::training(sampler, session.config.train.micro_batch, options.slices,
-                             group.rank(), first_step);
+                             sample_of(session.mesh.shape(), session.mesh.here()), first_step);
 }
 
 void require_same_names(const Dataset& training, const Dataset& validation) {

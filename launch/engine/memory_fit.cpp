@@ -158,6 +158,7 @@ plan::NcclMemory nccl_memory_of(const Config& config, const NcclPlace& place, bo
       memory += group(MeshAxis::zero, reduced, CommRole::data);
       memory += group(MeshAxis::replicas, reduced, CommRole::data);
     }
+    memory += group(MeshAxis::context, sums, CommRole::tensor);
     if (mesh.expert > 1) {
       memory += group(MeshAxis::experts, NcclTraffic::exchange, CommRole::tensor);
       memory += group(MeshAxis::expert_zero, reduced, CommRole::data);

@@ -29,18 +29,22 @@ std::uint64_t communication_scratch(const Session& session) {
     return static_cast<std::uint64_t>(std::min(bytes, round_bytes) * (ranks - 1) / ranks);
   };
   const MeshShape& mesh = session.mesh.shape();
-  std::int64_t bucket = 0, experts = 0, output = 0;
+  std::int64_t bucket = 0, experts = 0, output = 0, context = 0;
   const bool reduces_weights = reduced_dtype(session.config) == DType::f32;
   for (const Bucket& each : session.model->params().layout().buckets()) {
     std::int64_t& largest = each.expert && mesh.expert > 1 ? experts : bucket;
     if (each.kind == ParamKind::statistic || (each.kind == ParamKind::weight && reduces_weights))
       largest = std::max(largest, each.count);
   }
-  for (const LayerSummary& layer : session.layers)
+  for (const LayerSummary& layer : session.layers) {
     output = std::max(output, layer.held);
+    const ContextMessages& sent = layer.traffic.context;
+    context = std::max(context, static_cast<std::int64_t>(sent.reduced / sent.groups));
+  }
   const std::int64_t groups = mesh.data / mesh.shard, shard = mesh.expert_shard();
   return parts(bucket, mesh.shard) + parts(bucket / mesh.shard, groups) + parts(experts, shard) +
          parts(experts / shard, mesh.data / mesh.expert / shard) +
+         parts(context / static_cast<std::int64_t>(sizeof(float)), mesh.context) +
          parts(output * (session.config.parallel.sequence ? mesh.tensor : 1), mesh.tensor);
 }
 
@@ -49,14 +53,15 @@ std::string kind_of(const LayerSummary& layer) {
 }
 
 std::uint64_t kept_without_recompute(const Session& session, std::span<const ChunkSpan> chunks) {
-  BuildOptions options = build_options(session.config, session.mesh.here(), /*training=*/true);
+  BuildOptions options = session.build_options(/*training=*/true);
   options.recompute = Recompute::none;
   const auto layers = summarize(session.what.chain, session.device->type(), options);
+  const auto blocks = static_cast<std::uint64_t>(options.context.local());
   std::uint64_t kept = 0;
   for (const ChunkSpan& chunk : chunks) {
     for (int i = chunk.first; i < chunk.last; ++i) {
-      kept +=
-          layers[static_cast<std::size_t>(i)].kept_bytes * static_cast<std::uint64_t>(chunk.slots);
+      kept += layers[static_cast<std::size_t>(i)].kept_bytes *
+              static_cast<std::uint64_t>(chunk.slots) * blocks;
     }
   }
   return kept;
@@ -72,6 +77,7 @@ HeldMemory held_memory_of(const Engine& engine) {
 
 void describe_activations(const Session& session, StageMemory& memory, bool training) {
   const auto chunks = session.stages.chunks(session.pipeline, memory.stage, training);
+  const auto blocks = static_cast<std::uint64_t>(local_blocks(session.config));
   std::uint64_t of_layers = 0;
   for (const ChunkSpan& chunk : chunks) {
     for (int i = chunk.first; i < chunk.last; ++i) {
@@ -79,7 +85,8 @@ void describe_activations(const Session& session, StageMemory& memory, bool trai
       const std::string kind = kind_of(layer);
       auto share = std::ranges::find(memory.kept, kind, &ActivationShare::kind);
       if (share == memory.kept.end()) share = memory.kept.insert(share, {.kind = kind});
-      const std::uint64_t bytes = layer.kept_bytes * static_cast<std::uint64_t>(chunk.slots);
+      const std::uint64_t bytes =
+          layer.kept_bytes * static_cast<std::uint64_t>(chunk.slots) * blocks;
       ++share->layers;
       share->bytes += bytes;
       of_layers += bytes;

@@ -71,12 +71,12 @@ SamplerOptions sampler_options(const Config& config, std::int64_t samples) {
           .ramp = batch_ramp(config.train)};
 }
 
-ScheduleShape pipeline_shape(const Config& config, bool training, int data_rank) {
+ScheduleShape pipeline_shape(const Config& config, bool training, int sample_rank) {
   const ParallelConfig& parallel = config.parallel;
   if (!training) return {.stages = static_cast<int>(parallel.pipeline)};
   ScheduleShape shape{.kind = parallel.schedule,
                       .stages = static_cast<int>(parallel.pipeline),
-                      .micro_batches = static_cast<int>(batch_slices(config).of(data_rank).count),
+                      .micro_batches = static_cast<int>(batch_slices(config).of(sample_rank).count),
                       .chunks = static_cast<int>(parallel.chunks)};
   // A single stage cannot overlap: every schedule then alternates forward and backward.
   if (shape.stages == 1 && shape.kind != ScheduleKind::zero_bubble)
@@ -92,6 +92,20 @@ SpatialSplit spatial_split(const ParallelConfig& parallel, int rank) {
   std::ranges::copy(parallel.spatial_slabs.empty() ? parallel.spatial : parallel.spatial_slabs,
                     split.slabs.begin());
   return split;
+}
+
+ContextSplit context_split(const Config& config, int data_rank) {
+  const ParallelConfig& parallel = config.parallel;
+  const auto ranks = static_cast<int>(parallel.context);
+  return {.ranks = ranks,
+          .rank = data_rank % ranks,
+          .blocks = static_cast<int>(parallel.blocks()),
+          .positions = traits_of(config.model).context,
+          .mode = parallel.context_mode};
+}
+
+int local_blocks(const Config& config) {
+  return context_split(config, 0).local();
 }
 
 TensorSplit expert_split(const ParallelConfig& parallel, const MeshCoordinates& here) {
@@ -119,14 +133,17 @@ BuildOptions build_options(const Config& config, const MeshCoordinates& here, bo
           .expert_buffer = parallel.expert_buffer,
           .expert_imbalance = parallel.expert_imbalance,
           .spatial = spatial_split(parallel, here.tensor),
+          .context = context_split(config, here.data),
           .rounded_sums = config.reproducibility != Reproducibility::layout,
           .layout_bits = config.reproducibility == Reproducibility::layout,
           .tensor_chunks = decodes ? 1 : static_cast<int>(parallel.tensor_chunks),
+          .row_tile = config.train.row_tile,
           .sequence = parallel.sequence && !decodes,
           .recompute = config.train.recompute,
           .split_backward = training && parallel.schedule == ScheduleKind::zero_bubble,
           .reproducible = config.reproducibility != Reproducibility::fast,
-          .separate_documents = config.data.documents == Documents::separate,
+          .separate_documents =
+              config.data.documents == Documents::separate || !config.train.context_ramp.empty(),
           .decode = decode,
           .adapters = adapter_options(config.lora)};
 }
@@ -144,7 +161,8 @@ std::int64_t bucket_elements(const Config& config) {
 std::string mesh_text(const ParallelConfig& parallel) {
   const bool cuts = parallel.cuts_samples();
   return fmt::format(
-      "data {} x {} {} x pipeline {}{}", parallel.data, inner_axis(cuts),
+      "data {}{} x {} {} x pipeline {}{}", parallel.data,
+      parallel.context > 1 ? fmt::format(" x context {}", parallel.context) : "", inner_axis(cuts),
       cuts ? fmt::format("{}", fmt::join(parallel.spatial, " x "))
            : fmt::format("{}", parallel.tensor),
       parallel.pipeline,
@@ -159,7 +177,7 @@ std::string routing_text(const Config& config) {
 }
 
 std::string zero_text(const ParallelConfig& parallel) {
-  return parallel.zero_group > 0 && parallel.zero_group < parallel.data
+  return parallel.zero_group > 0 && parallel.zero_group < parallel.data_ranks()
              ? fmt::format("{} in groups of {}", parallel.zero, parallel.zero_group)
              : fmt::format("{}", parallel.zero);
 }
@@ -210,10 +228,10 @@ MessageProcessors message_processors(const Config& config, const ScheduleShape& 
   const int receives = pipeline.stages == 1                           ? 0
                        : pipeline.stages == 2 && pipeline.chunks == 1 ? 1
                                                                       : 2;
-  const bool leaves = parallel.data > 1 && (parallel.zero >= 2 || config.comm.max_ctas > 0);
+  const bool leaves = parallel.data_ranks() > 1 && (parallel.zero >= 2 || config.comm.max_ctas > 0);
   return {.receives = receives,
           .link = left_to(CommRole::link),
-          .tensor = parallel.inner_ranks() > 1 ? left_to(CommRole::tensor) : 0,
+          .tensor = parallel.inner_ranks() * parallel.context > 1 ? left_to(CommRole::tensor) : 0,
           .data = leaves ? left_to(CommRole::data) : 0,
           .gather = leaves && parallel.zero > 0 ? left_to(CommRole::gather) : 0,
           .zero = static_cast<int>(parallel.zero)};
@@ -224,6 +242,7 @@ StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
   return {.seed = config.run.seed,
           .pipeline = pipeline,
           .slices = batch_slices(config),
+          .blocks = local_blocks(config),
           .sizes = step_sizes(config.train),
           .targets_per_micro_batch = config.train.micro_batch * traits.targets_per_sample(),
           .clip_norm = static_cast<float>(config.train.clip_norm),
@@ -254,10 +273,11 @@ ConsoleOptions console_options(const Config& config, const ModelTraits& traits,
 
 RunFacts run_facts(const Config& config, const CoreCrowd& crowd) {
   const ParallelConfig& parallel = config.parallel;
-  return {.ranks = static_cast<int>(parallel.data * parallel.inner_ranks() * parallel.pipeline),
-          .data = static_cast<int>(parallel.data),
+  return {.ranks = static_cast<int>(parallel.ranks()),
+          .data = static_cast<int>(parallel.data_ranks()),
           .tensor = static_cast<int>(parallel.inner_ranks()),
           .pipeline = static_cast<int>(parallel.pipeline),
+          .context = static_cast<int>(parallel.context),
           .cuts_samples = parallel.inner_ranks() > parallel.tensor,
           .zero = static_cast<int>(parallel.zero),
           .zero_bubble = parallel.schedule == ScheduleKind::zero_bubble,

@@ -17,9 +17,10 @@ namespace trireme {
 
 [[nodiscard]] ItemKind item_kind(const ModelTraits& traits);
 [[nodiscard]] SamplerOptions sampler_options(const Config& config, std::int64_t samples);
-// Pipeline shape of data-parallel rank `data_rank`; rank 0 has at least as many micro-batches as
-// any other. One micro-batch without training.
-[[nodiscard]] ScheduleShape pipeline_shape(const Config& config, bool training, int data_rank = 0);
+// Pipeline shape of sample rank `sample_rank`; rank 0 has at least as many micro-batches as any
+// other. One micro-batch without training.
+[[nodiscard]] ScheduleShape pipeline_shape(const Config& config, bool training,
+                                           int sample_rank = 0);
 // A decoding model has no fp8 products and no row chunks: neither fits passes of one row.
 [[nodiscard]] BuildOptions build_options(const Config& config, const MeshCoordinates& here,
                                          bool training, const DecodeShape& decode = {});
@@ -27,10 +28,15 @@ namespace trireme {
 // stages, and some sums must not depend on that.
 [[nodiscard]] bool separates_ties(const Config& config);
 [[nodiscard]] std::int64_t bucket_elements(const Config& config);
-// "data 2 x tensor 1 x pipeline 1", or with "spatial 2 x 2 x 1" in place of tensor.
 // Of model.router_balanced, for everything that states a run's speed or results; else "".
 [[nodiscard]] std::string routing_text(const Config& config);
+// "data 2 x tensor 1 x pipeline 1", or with "spatial 2 x 2 x 1" in place of tensor, or with "data 2
+// x context 4 x ...".
 [[nodiscard]] std::string mesh_text(const ParallelConfig& parallel);
+// Sequences that are cut in time, for a data rank; the one place that resolves context_mode.
+[[nodiscard]] ContextSplit context_split(const Config& config, int data_rank);
+// ContextSplit::local.
+[[nodiscard]] int local_blocks(const Config& config);
 [[nodiscard]] SpatialSplit spatial_split(const ParallelConfig& parallel, int tensor_rank);
 // "3 in groups of 8".
 [[nodiscard]] std::string zero_text(const ParallelConfig& parallel);

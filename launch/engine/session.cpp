@@ -64,13 +64,15 @@ std::unique_ptr<Communicator> make_world(const RankProcess& process, Device& dev
 // A separate stream if tensor-parallel collectives overlap with other groups'.
 std::unique_ptr<Stream> tensor_stream_of(Device& device, const ProcessMesh& mesh) {
   const MeshShape& shape = mesh.shape();
-  return shape.tensor * shape.expert > 1 ? device.make_stream(StreamKind::comm) : nullptr;
+  return shape.tensor * shape.expert * shape.context > 1 ? device.make_stream(StreamKind::comm)
+                                                         : nullptr;
 }
 
-std::optional<TensorGroup> wide_experts_of(Device& device, const ProcessMesh& mesh, Stream* stream,
-                                           StallClock& stalls) {
-  if (mesh.shape().expert == 1) return std::nullopt;
-  return TensorGroup(device, mesh.experts(), *stream, &stalls);
+// None if `own` has one data rank.
+std::optional<TensorGroup> group_of_data_ranks(Device& device, int ranks, Communicator& own,
+                                               Stream* stream, StallClock& stalls) {
+  if (ranks == 1) return std::nullopt;
+  return TensorGroup(device, own, *stream, &stalls);
 }
 
 OwnModel model_of(const Config& config, const OwnModel* own) {
@@ -142,10 +144,11 @@ DevicePlace device_place(Communicator& world, DeviceType type, bool share) {
 
 MeshShape mesh_shape(const ParallelConfig& parallel) {
   return {.pipeline = static_cast<int>(parallel.pipeline),
-          .data = static_cast<int>(parallel.data),
+          .data = static_cast<int>(parallel.data_ranks()),
           .tensor = static_cast<int>(parallel.inner_ranks()),
           .shard = static_cast<int>(parallel.shard()),
-          .expert = static_cast<int>(parallel.expert_data_ranks())};
+          .expert = static_cast<int>(parallel.expert_data_ranks()),
+          .context = static_cast<int>(parallel.context)};
 }
 
 RankProcess::RankProcess() : mpi((static_cast<void>(prepare_gpu_environment()), nullptr), nullptr) {
@@ -202,11 +205,14 @@ Session::Session(RankResources resources, const Config& resolved, bool training,
       tensor_stream(tensor_stream_of(*device, mesh)),
       tensor(*device, mesh.tensor(), tensor_stream ? *tensor_stream : *streams.comm,
              &streams.stalls),
-      wide_experts(wide_experts_of(*device, mesh, tensor_stream.get(), streams.stalls)),
+      wide_experts(group_of_data_ranks(*device, mesh.shape().expert, mesh.experts(),
+                                       tensor_stream.get(), streams.stalls)),
       experts(wide_experts        ? &*wide_experts
               : tensor.size() > 1 ? &tensor
                                   : nullptr),
-      pipeline(pipeline_shape(config, training, mesh.here().data)) {
+      context(group_of_data_ranks(*device, mesh.shape().context, mesh.context(),
+                                  tensor_stream.get(), streams.stalls)),
+      pipeline(pipeline_shape(config, training, sample_of(mesh.shape(), mesh.here()))) {
   if (training) mesh.set_doubled(static_cast<int>(batch_slices(config).doubled()));
   streams.compute->set_policy({.matmul = config.precision == Precision::tf32
                                              ? MatmulPrecision::tf32
@@ -214,10 +220,15 @@ Session::Session(RankResources resources, const Config& resolved, bool training,
                                .reproducible = config.reproducibility != Reproducibility::fast,
                                .fused_epilogues = config.device.fused_epilogues,
                                .reserved_processors = reserved_processors(config)});
-  layers =
-      summarize(what.chain, device->type(), build_options(config, mesh.here(), training, decode));
+  layers = summarize(what.chain, device->type(), build_options(training, decode));
   stages = plan_stages(layers, pipeline, config.parallel.stage_layers);
   model = make_part(training);
+}
+
+BuildOptions Session::build_options(bool training, const DecodeShape& shape) const {
+  BuildOptions options = trireme::build_options(config, mesh.here(), training, shape);
+  options.context.positions = traits().context;
+  return options;
 }
 
 std::unique_ptr<Model> Session::make_part(bool training) const {
@@ -231,17 +242,17 @@ std::unique_ptr<Model> Session::make_part(bool training) const {
     const StepOptions steps = step_options(config, pipeline, traits());
     store.gradient_levels = StepEngine::gradient_levels(steps, store.zero.stage);
     store.expert_sources = StepEngine::expert_sources(steps, mesh.shape());
+    store.blocks = StepEngine::gradient_blocks(steps);
   }
-  return std::make_unique<Model>(
-      *device, what.chain, build_options(config, mesh.here(), training, decode),
-      stages.chunks(pipeline, stage, training), stages.inputs(pipeline, stage, layers), store,
-      training ? separates_ties(config) : config.parallel.pipeline > 1);
+  return std::make_unique<Model>(*device, what.chain, build_options(training, decode),
+                                 stages.chunks(pipeline, stage, training),
+                                 stages.inputs(pipeline, stage, layers), store,
+                                 training ? separates_ties(config) : config.parallel.pipeline > 1);
 }
 
 std::unique_ptr<Model> Session::part_of_rows(std::int64_t rows) const {
   const int stage = mesh.here().pipeline;
-  const BuildOptions options =
-      build_options(config, mesh.here(), /*training=*/false, {rows, decode.capacity});
+  const BuildOptions options = build_options(/*training=*/false, {rows, decode.capacity});
   const auto summaries = summarize(what.chain, device->type(), options);
   return std::make_unique<Model>(*model, what.chain, options,
                                  stages.chunks(pipeline, stage, /*training=*/false),
@@ -307,7 +318,6 @@ ValidationPass::ValidationPass(Session& session, PipelineRunner& runner,
   const Config& config = session.config;
   require_same_data(*session.world, "validation data", data_text(config.data, DataPart::validation),
                     *dataset_);
-  const Communicator& group = session.mesh.data();
   std::vector<SampleRun> runs;
   for (const auto& [name, first, size] : parts_of(*dataset_)) {
     const SampleRun run{first, samples_evaluated(config.train, size)};
@@ -317,8 +327,9 @@ ValidationPass::ValidationPass(Session& session, PipelineRunner& runner,
     runs.push_back(run);
   }
   if (config.train.eval_overlap > 0) use_windows(runs);
-  const BatchPlan plan =
-      BatchPlan::evaluation(runs, config.train.micro_batch, group.rank(), group.size());
+  const BatchPlan plan = BatchPlan::evaluation(runs, config.train.micro_batch,
+                                               sample_of(session.mesh.shape(), session.mesh.here()),
+                                               session.mesh.shape().sample_ranks());
   plan_.local_batches = plan.count();
   const Dataset& source = windows_ ? *windows_ : *dataset_;
   loader_ = std::make_unique<Loader>(*session.device, source, plan, loader_options(config.data));
@@ -331,13 +342,14 @@ void ValidationPass::use_windows(std::vector<SampleRun>& runs) {
   const FieldDataset* const whole = dataset_->fields();
   if (whole == nullptr)
     fail(ExitCode::config, "train.eval_overlap: only samples of data.files have windows");
-  windows_ = std::make_unique<SlidingWindows>(*whole, samples_, config.train.eval_overlap,
-                                              config.train.micro_batch, mesh.shape().data);
+  windows_ =
+      std::make_unique<SlidingWindows>(*whole, samples_, config.train.eval_overlap,
+                                       config.train.micro_batch, mesh.shape().sample_ranks());
   runs = {{0, windows_->size()}};
   plan_.parts = {runs.front().micro_batches(config.train.micro_batch)};
   if (session_.model->has_head() && mesh.here().tensor == 0)
     stitcher_ = std::make_unique<Stitcher>(*windows_, *session_.device, session_.model->head(),
-                                           mesh.here().data, config.train);
+                                           sample_of(mesh.shape(), mesh.here()), config.train);
 }
 
 EvaluationResult ValidationPass::run() {
@@ -349,6 +361,7 @@ EvaluationResult ValidationPass::run() {
                                       .streams = session_.streams,
                                       .tensor = &session_.tensor,
                                       .experts = session_.experts,
+                                      .context_group = session_.context_group(),
                                       .sink = stitcher_.get()},
                                      *loader_, plan_);
   if (windows_) {

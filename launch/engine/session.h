@@ -81,12 +81,16 @@ struct Session {
   TensorGroup tensor;
   std::optional<TensorGroup> wide_experts;  // if it has more ranks than the tensor group
   const TensorGroup* experts;               // Context::experts
+  std::optional<TensorGroup> context;       // of ranks that share sequences, if several do
   ScheduleShape pipeline;
   std::vector<LayerSummary> layers;
   StagePlan stages;
   std::unique_ptr<Model> model;
 
   [[nodiscard]] const ModelTraits& traits() const { return what.traits; }
+  [[nodiscard]] const TensorGroup* context_group() const { return context ? &*context : nullptr; }
+  // This rank's, for its own chain.
+  [[nodiscard]] BuildOptions build_options(bool training, const DecodeShape& decode = {}) const;
   // Every parameter of the chain with the stage that holds it.
   [[nodiscard]] std::vector<PlacedParam> placed_params() const;
   // Decoding models: one with other rows per pass, which shares parameters and cache.

@@ -23,9 +23,11 @@ void log_start(const Session& session, const Dataset& dataset) {
   if (parallel.pipeline > 1 || parallel.zero > 0 ||
       config.reproducibility == Reproducibility::layout) {
     log::get("train").info(
-        "schedule {}, ZeRO {}, recompute {}, tensor blocks {}, reproducibility {}",
+        "schedule {}, ZeRO {}, recompute {}, tensor blocks {}{}, reproducibility {}",
         name_of(parallel.schedule), zero_text(parallel), name_of(config.train.recompute),
-        std::max<std::int64_t>(parallel.tensor_blocks, 1), name_of(config.reproducibility));
+        std::max<std::int64_t>(parallel.tensor_blocks, 1),
+        parallel.blocks() > 1 ? fmt::format(", context blocks {}", parallel.blocks()) : "",
+        name_of(config.reproducibility));
   }
   if (session.device->type() == DeviceType::cuda) {
     const std::string cudnn = ops::cudnn_version();

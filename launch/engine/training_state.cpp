@@ -20,7 +20,7 @@ std::optional<ActivationCounts> activations_of(const Session& session) {
   const std::int64_t every = session.config.telemetry.histograms_every;
   if (every == 0) return std::nullopt;
   // Computed on one rank that holds all rows of everything that tensor ranks split.
-  BuildOptions alone = build_options(session.config, {}, /*training=*/true);
+  BuildOptions alone = session.build_options(/*training=*/true);
   alone.tensor = alone.experts = {};
   alone.expert_data_ranks = 1;
   alone.sequence = false;
@@ -98,7 +98,7 @@ TrainingState::TrainingState(Session& session, StepOptions options)
       activations(activations_of(session)),
       engine(*session.device, *session.model, session.mesh, session.streams, &session.tensor,
              with_hooks(std::move(options), session, average, digests, activations),
-             session.experts),
+             session.experts, session.context_group()),
       session_(session) {
   if (session.config.train.divergence_check_every > 0)
     replicas.emplace(*session.device, session.model->params(), session.mesh, session.streams);

@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -54,14 +56,25 @@ std::string config_lines(const json& config, bool whole) {
                      whole ? "" : ", those that differ from the defaults (--config: all)", lines);
 }
 
+// Of the config in a state; "" if it has no such key.
+std::string value_in(const std::string& state, const char* key) {
+  const json parsed = json_or_discarded<json>(state);
+  if (!parsed.is_object() || !parsed.contains("config")) return {};
+  const json& config = parsed["config"];
+  const auto found = config.is_object() ? config.find(key) : config.end();
+  return found == config.end() ? std::string() : plain(*found);
+}
+
 }  // namespace
 
 bool cuts_samples(const std::string& state) {
-  const json parsed = json_or_discarded<json>(state);
-  if (!parsed.is_object() || !parsed.contains("config")) return false;
-  const json& config = parsed["config"];
-  const auto spatial = config.is_object() ? config.find("parallel.spatial") : config.end();
-  return spatial != config.end() && plain(*spatial) != "[1, 1, 1]";
+  const std::string ranks = value_in(state, "parallel.spatial");
+  return !ranks.empty() && ranks != "[1, 1, 1]";
+}
+
+int context_ranks(const std::string& state) {
+  const std::string ranks = value_in(state, "parallel.context");
+  return std::max(1, std::atoi(ranks.c_str()));
 }
 
 std::string describe_state(const std::string& state, bool whole_config) {

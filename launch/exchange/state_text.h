@@ -10,6 +10,8 @@ namespace trireme {
 
 // Whether the state's config cuts samples in space.
 [[nodiscard]] bool cuts_samples(const std::string& state);
+// Likewise parallel.context; 1 if it is not known.
+[[nodiscard]] int context_ranks(const std::string& state);
 // Lines of "name      value" from the manifest. Of the config only keys that differ from their
 // defaults, one per line; with `whole_config` all keys. Says so if the text is not a run's state.
 [[nodiscard]] std::string describe_state(const std::string& state, bool whole_config);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/job/mllog.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <source_location>
 
@@ -25,8 +26,9 @@ std::string_view compute_format(Precision precision) {
 
 std::string_view message_format(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
-  const bool compute = std::max(parallel.tensor, parallel.expert) > 1 || parallel.pipeline > 1 ||
-                       parallel.zero > 0 || parallel.reduce_dtype == ReduceDtype::compute;
+  const bool compute = std::max({parallel.tensor, parallel.expert, parallel.context}) > 1 ||
+                       parallel.pipeline > 1 || parallel.zero > 0 ||
+                       parallel.reduce_dtype == ReduceDtype::compute;
   return compute ? compute_format(config.precision) : "fp32";
 }
 

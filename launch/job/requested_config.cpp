@@ -26,7 +26,7 @@ RequestedConfig load(const std::string& file, const std::vector<std::string>& ov
 }
 
 bool is_for(const ParallelConfig& parallel, int ranks) {
-  return parallel.data == 0 || parallel.data * parallel.inner_ranks() * parallel.pipeline == ranks;
+  return parallel.data == 0 || parallel.ranks() == ranks;
 }
 
 }  // namespace

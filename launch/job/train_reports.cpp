@@ -221,7 +221,9 @@ std::optional<MachineRates> measure(Session& session) {
   MachineRates machine;
   const MeshShape& mesh = session.mesh.shape();
   machine.others = link_of(session, mesh.data > 1 ? session.mesh.data() : *session.world);
-  machine.tensor = mesh.tensor > 1 ? link_of(session, session.mesh.tensor()) : machine.others;
+  machine.tensor = mesh.tensor > 1    ? link_of(session, session.mesh.tensor())
+                   : mesh.context > 1 ? link_of(session, session.mesh.context())
+                                      : machine.others;
   if (session.world->rank() == 0) {
     machine.matmuls =
         model_bench::time_matmuls(*session.device, compute_dtype(session.config.precision));

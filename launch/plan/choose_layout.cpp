@@ -90,7 +90,8 @@ void add_micro_batch(Remedies& advice, const Config& config, const OutOfMemory& 
 // The stage of ZeRO from which data ranks share out what has this role.
 void add_zero(Remedies& advice, const Config& config, const OutOfMemory& lack, std::int64_t stage) {
   if (config.parallel.zero >= stage) return;
-  const auto ranks = static_cast<std::size_t>(std::max<std::int64_t>(1, config.parallel.data));
+  const auto ranks =
+      static_cast<std::size_t>(std::max<std::int64_t>(1, config.parallel.data_ranks()));
   const bool fits = lack.bytes / ranks < lack.room;
   advice.push_back(fmt::format(
       "parallel.zero: {} shards the {} over data-parallel ranks{}", stage, name_of(lack.role),

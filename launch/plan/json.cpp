@@ -45,6 +45,7 @@ json step_json(const plan::StepEstimate& step) {
           {"recompute", step.recompute},
           {"tensor_exposed", step.tensor_exposed},
           {"expert_exposed", step.expert_exposed},
+          {"context_exposed", step.context_exposed},
           {"pipeline_exposed", step.pipeline_exposed},
           {"bubble", step.bubble},
           {"data_exposed", step.data_exposed},
@@ -92,11 +93,10 @@ void add_times(json& text, const LayoutPlan& plan, const PlanContext& context) {
   text["memory"]["fits"] = fits(plan, context.hardware);
   if (plan.capacity > 0) return;
   text["step_seconds"] = step_json(plan.step);
-  text["bytes_sent_per_rank"] = {{"data", plan.step.volumes.data},
-                                 {"data_to_other_domains", plan.step.volumes.data_out},
-                                 {"tensor", plan.step.volumes.tensor},
-                                 {"experts", plan.step.volumes.experts},
-                                 {"pipeline", plan.step.volumes.pipeline}};
+  text["bytes_sent_per_rank"] = {
+      {"data", plan.step.volumes.data},       {"data_to_other_domains", plan.step.volumes.data_out},
+      {"tensor", plan.step.volumes.tensor},   {"experts", plan.step.volumes.experts},
+      {"context", plan.step.volumes.context}, {"pipeline", plan.step.volumes.pipeline}};
   text["bytes_read_per_second_per_rank"] = plan.step.sample_bandwidth;
   text["nccl"] = json::array();
   for (const RolePrice& row : role_prices(plan.config, context.hardware))

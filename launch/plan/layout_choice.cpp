@@ -24,6 +24,7 @@ LayoutChoice choice_of(const Config& config) {
           .micro_batch = config.train.micro_batch,
           .zero_group = parallel.zero_group,
           .expert = parallel.expert_data_ranks() > 1 ? parallel.expert : 0,
+          .context = parallel.context,
           .sequence = parallel.sequence,
           .schedule = parallel.schedule,
           .recompute = config.train.recompute,
@@ -38,6 +39,10 @@ Config with_layout(Config config, const LayoutChoice& choice) {
   parallel.expert = choice.expert;
   parallel.spatial = choice.spatial;
   if (config.reproducibility != Reproducibility::layout) parallel.spatial_slabs.clear();
+  parallel.context = choice.context;
+  if (config.reproducibility != Reproducibility::layout) parallel.context_blocks = 0;
+  if (parallel.context == 1 && parallel.context_blocks <= 1)
+    parallel.context_mode = ContextMode::automatic;
   parallel.pipeline = choice.pipeline;
   parallel.chunks = choice.chunks;
   parallel.zero = choice.zero;
@@ -53,8 +58,9 @@ Config with_layout(Config config, const LayoutChoice& choice) {
 int distance(const LayoutChoice& a, const LayoutChoice& b) {
   return (a.data != b.data) + (a.tensor != b.tensor) + (a.pipeline != b.pipeline) +
          (a.chunks != b.chunks) + (a.zero != b.zero) + (a.zero_group != b.zero_group) +
-         (a.expert != b.expert) + (a.micro_batch != b.micro_batch) + (a.sequence != b.sequence) +
-         (a.spatial != b.spatial) + (a.schedule != b.schedule) + (a.recompute != b.recompute);
+         (a.expert != b.expert) + (a.context != b.context) + (a.micro_batch != b.micro_batch) +
+         (a.sequence != b.sequence) + (a.spatial != b.spatial) + (a.schedule != b.schedule) +
+         (a.recompute != b.recompute);
 }
 
 std::vector<std::string> changed_settings(const Config& given, const Config& changed) {

@@ -84,42 +84,56 @@ std::vector<LayoutChoice> inner_layouts(std::int64_t ranks, bool cuts) {
   return all;
 }
 
-// Simple ones first, which keeps that order among equal layouts.
-std::vector<LayoutChoice> all_layouts(const Config& given, int ranks, int domain) {
-  const bool fixed = micro_batch_decides_results(given);
-  const Chain chain = make_chain(given);
-  const auto layers = static_cast<std::int64_t>(chain.size());
-  const ModelLimits limits = limits_of(chain);
-  const bool cuts = !limits.axes.empty();
-  std::vector<LayoutChoice> all;
-  for (const std::int64_t tensor : divisors(ranks)) {
-    for (const std::int64_t pipeline : divisors(ranks / tensor)) {
-      if (pipeline > layers) break;
-      const std::int64_t data = ranks / tensor / pipeline;
-      const auto batches = fixed ? std::vector{given.train.micro_batch}
-                                 : micro_batch_sizes(given.train.global_batch, data);
-      for (const std::int64_t zero : {0, 1, 2, 3}) {
-        if (zero > 0 && data == 1) break;
-        for (const bool sequence : {false, true}) {
-          if (sequence && (tensor == 1 || cuts)) break;
-          for (const Recompute recompute :
-               {Recompute::none, Recompute::selective, Recompute::full}) {
-            for (const std::int64_t batch : batches) {
-              for (LayoutChoice choice : inner_layouts(tensor, cuts)) {
-                choice.data = data;
-                choice.pipeline = pipeline;
-                choice.zero = zero;
-                choice.micro_batch = batch;
-                choice.sequence = sequence;
-                choice.recompute = recompute;
-                for (const std::int64_t expert :
-                     expert_ranks(limits.experts.value, data, tensor, domain)) {
-                  choice.expert = expert;
-                  for (const std::int64_t group : zero_groups(zero, data, tensor, domain)) {
-                    choice.zero_group = group;
-                    std::ranges::move(with_schedules(choice, layers), std::back_inserter(all));
-                  }
-                }
+// Ranks that may share each sequence: of a domain of fast links, or more if each has much of it.
+std::vector<std::int64_t> context_ranks(const Config& given, const Extent& positions, int domain) {
+  constexpr std::int64_t long_sequence = 8192;
+  const std::int64_t tokens = positions.value, own = given.parallel.context;
+  if (tokens < long_sequence) return {own};
+  std::vector<std::int64_t> all;
+  const auto most = std::max<std::int64_t>(domain, tokens / long_sequence);
+  for (std::int64_t context = 1; context <= most && tokens % (2 * context) == 0; context *= 2)
+    all.push_back(context);
+  if (std::ranges::find(all, own) == all.end()) all.push_back(own);
+  return all;
+}
+
+struct SearchSpace {
+  const Config& given;
+  ModelLimits limits;
+  std::int64_t layers;
+  int domain;
+  bool fixed_batch;
+};
+
+// Those with `choice`'s data, context and pipeline, and `tensor` ranks inside.
+void add_layouts(std::vector<LayoutChoice>& all, const SearchSpace& space, LayoutChoice choice,
+                 std::int64_t tensor) {
+  const std::int64_t data = choice.data * choice.context;
+  const LayoutChoice axes = choice;
+  const bool cuts = !space.limits.axes.empty();
+  const auto batches = space.fixed_batch
+                           ? std::vector{space.given.train.micro_batch}
+                           : micro_batch_sizes(space.given.train.global_batch, choice.data);
+  for (const std::int64_t zero : {0, 1, 2, 3}) {
+    if (zero > 0 && data == 1) break;
+    for (const bool sequence : {false, true}) {
+      if (sequence && (tensor == 1 || cuts)) break;
+      for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+        for (const std::int64_t batch : batches) {
+          for (const LayoutChoice& inner : inner_layouts(tensor, cuts)) {
+            choice = axes;
+            choice.tensor = inner.tensor;
+            choice.spatial = inner.spatial;
+            choice.zero = zero;
+            choice.micro_batch = batch;
+            choice.sequence = sequence;
+            choice.recompute = recompute;
+            for (const std::int64_t expert :
+                 expert_ranks(space.limits.experts.value, data, tensor, space.domain)) {
+              choice.expert = expert;
+              for (const std::int64_t group : zero_groups(zero, data, tensor, space.domain)) {
+                choice.zero_group = group;
+                std::ranges::move(with_schedules(choice, space.layers), std::back_inserter(all));
               }
             }
           }
@@ -127,6 +141,26 @@ std::vector<LayoutChoice> all_layouts(const Config& given, int ranks, int domain
       }
     }
   }
+}
+
+// Simple ones first, which keeps that order among equal layouts.
+std::vector<LayoutChoice> all_layouts(const Config& given, int ranks, int domain) {
+  const Chain chain = make_chain(given);
+  const SearchSpace space{given, limits_of(chain), static_cast<std::int64_t>(chain.size()), domain,
+                          micro_batch_decides_results(given)};
+  std::vector<LayoutChoice> all;
+  for (const std::int64_t tensor : divisors(ranks)) {
+    for (const std::int64_t pipeline : divisors(ranks / tensor)) {
+      if (pipeline > space.layers) break;
+      const std::int64_t sharing = ranks / tensor / pipeline;
+      for (const std::int64_t context : context_ranks(given, space.limits.positions, domain)) {
+        if (sharing % context != 0) continue;
+        add_layouts(all, space,
+                    {.data = sharing / context, .pipeline = pipeline, .context = context}, tensor);
+      }
+    }
+  }
+  if (all.empty()) all.push_back({.context = given.parallel.context});  // its refusal says why
   return all;
 }
 
@@ -146,8 +180,8 @@ std::uint64_t min_bytes(const Config& config, const plan::StepInput& input,
         step.stages[static_cast<std::size_t>(stage)].parameters * (per_element + rounded);
     for (const ChunkSpan& chunk : input.stages.chunks(input.schedule, stage, /*training=*/true)) {
       for (int i = chunk.first; i < chunk.last; ++i) {
-        bytes +=
-            static_cast<double>(input.layers[static_cast<std::size_t>(i)].kept_bytes) * chunk.slots;
+        bytes += static_cast<double>(input.layers[static_cast<std::size_t>(i)].kept_bytes) *
+                 chunk.slots * input.build.context.local();
       }
     }
     max_bytes = std::max(max_bytes, bytes);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every layout that a config can take on a number of ranks, by predicted step time.
 //
-// Varies parallel.data, tensor, expert, or of samples that can be cut spatial, pipeline, schedule,
-// chunks, zero, zero_group (all, or if a data group spans domains the data ranks of one), sequence,
-// train.recompute and train.micro_batch. Results stay: the global batch, the reproducibility mode,
-// and the micro-batch if results depend on it by more than rounding (batch normalization) or at all
-// (reproducibility: layout). The rules of resolve_config decide the valid layouts.
+// Varies parallel.data, tensor, expert, or of samples that can be cut spatial, of long sequences
+// context (powers of two within a domain of fast links or with 8,192 tokens on each rank, and as
+// given), pipeline, schedule, chunks, zero, zero_group (all, or if a data group spans domains the
+// data ranks of one), sequence, train.recompute and train.micro_batch. Results stay: the global
+// batch, the reproducibility mode, and the micro-batch if results depend on it by more than
+// rounding (batch normalization) or at all (reproducibility: layout). The rules of resolve_config
+// decide the valid layouts.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +22,7 @@ struct LayoutChoice {
   std::int64_t data = 1, tensor = 1, pipeline = 1, chunks = 1, zero = 0, micro_batch = 1;
   std::int64_t zero_group = 0;  // 0: all
   std::int64_t expert = 0;      // 0: as tensor
+  std::int64_t context = 1;
   bool sequence = false;
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
   Recompute recompute = Recompute::none;

@@ -36,8 +36,8 @@ std::vector<RolePrice> role_prices(const Config& config, const plan::Hardware& h
     rows.push_back(row);
   };
   add(CommRole::link, parallel.pipeline, left.receives, left.receives * left.link);
-  add(CommRole::data, parallel.data, 1, left.data);
-  if (parallel.zero > 0) add(CommRole::gather, parallel.data, 1, left.gather);
+  add(CommRole::data, parallel.data_ranks(), 1, left.data);
+  if (parallel.zero > 0) add(CommRole::gather, parallel.data_ranks(), 1, left.gather);
   add(CommRole::tensor, parallel.inner_ranks(), 1, left.tensor);
   return rows;
 }

@@ -44,7 +44,8 @@ std::vector<Neighbour> neighbours_of(const Config& config) {
   if (cut_freely && parallel.tensor > 1 && parallel.zero < 2)
     all.push_back({{{set("train.micro_batch", 2 * micro_batch)}}, memory});
   if (parallel.tensor % 2 == 0) all.push_back(half_of("parallel.tensor", parallel.tensor));
-  if (parallel.data > 1) {
+  if (parallel.context % 2 == 0) all.push_back(half_of("parallel.context", parallel.context));
+  if (parallel.data_ranks() > 1) {
     Neighbour buckets;
     for (const double times : {4, 16, 64, 256})
       buckets.alternatives.push_back({fmt::format("parallel.bucket_megabytes={:.6g}",
@@ -81,7 +82,7 @@ StepParts predicted_parts(const plan::StepEstimate& step) {
   return {.passes = step.forward + step.backward + step.recompute,
           .optimizer = step.optimizer,
           .gradients = step.data_exposed,
-          .tensor = step.tensor_exposed + step.expert_exposed,
+          .tensor = step.tensor_exposed + step.expert_exposed + step.context_exposed,
           .parameters = step.gather_exposed,
           .waits = step.bubble + step.pipeline_exposed};
 }

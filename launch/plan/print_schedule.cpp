@@ -46,12 +46,12 @@ ScheduleKind kind_of(const std::string& text, const std::string& place) {
 std::int64_t data_ranks(const Config& config, const Provenance& where,
                         const PlanArguments& arguments, std::string& remark) {
   const ParallelConfig& parallel = config.parallel;
-  const std::int64_t others = parallel.inner_ranks() * parallel.pipeline;
+  const std::int64_t others = parallel.inner_ranks() * parallel.context * parallel.pipeline;
   if (arguments.ranks) {
     const std::int64_t ranks = *arguments.ranks;
     if (ranks % others != 0) {
       fail(ExitCode::config,
-           "--ranks: {} cannot be split: tensor * pipeline = {} does not divide "
+           "--ranks: {} cannot be split: tensor * context * pipeline = {} does not divide "
            "it; use a multiple of {}",
            ranks, others, others);
     }

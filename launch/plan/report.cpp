@@ -133,6 +133,7 @@ std::string step_text(const LayoutPlan& plan) {
       {"recomputation", step.recompute},
       {fmt::format("{} messages", inner), step.tensor_exposed},
       {"rows of experts", step.expert_exposed},
+      {"context messages", step.context_exposed},
       {"pipeline messages", step.pipeline_exposed},
       {"pipeline bubble", step.bubble},
       {"gradient messages", step.data_exposed},
@@ -150,16 +151,16 @@ std::string step_text(const LayoutPlan& plan) {
   if (plan.config.parallel.pipeline > 1)
     text += fmt::format("; bubble {:.1f} %", 100 * step.bubble / step.total);
   const auto megabytes = [](double bytes) { return 1e-6 * bytes; };
+  const auto if_sent = [&](std::string_view group, double bytes) {
+    return bytes > 0 ? fmt::format("{} group {:.1f} MB, ", group, megabytes(bytes)) : "";
+  };
   return text +
          fmt::format(
              "\nsent by a rank in a step: data group {:.1f} MB ({:.1f} MB to other domains), "
-             "{} group {:.1f} MB, {}pipeline group {:.1f} MB\n",
+             "{} group {:.1f} MB, {}{}pipeline group {:.1f} MB\n",
              megabytes(step.volumes.data), megabytes(step.volumes.data_out), inner,
-             megabytes(step.volumes.tensor),
-             step.volumes.experts > 0
-                 ? fmt::format("experts' group {:.1f} MB, ", megabytes(step.volumes.experts))
-                 : "",
-             megabytes(step.volumes.pipeline));
+             megabytes(step.volumes.tensor), if_sent("experts'", step.volumes.experts),
+             if_sent("context", step.volumes.context), megabytes(step.volumes.pipeline));
 }
 
 // The planner's choices for open settings, or "".

@@ -37,10 +37,17 @@ double stored_sample_bytes(const ModelTraits& traits, bool in_place) {
 
 const StepPlanner::Layers& StepPlanner::layers(const Config& config) {
   const BuildOptions build = build_options(config, /*here=*/{}, /*training=*/true);
-  const Key key{config.parallel.tensor,   config.parallel.expert_data_ranks(),
-                config.parallel.spatial,  config.parallel.spatial_slabs,
-                config.parallel.sequence, config.train.recompute,
-                config.train.micro_batch, build.split_backward};
+  const Key key{config.parallel.tensor,
+                config.parallel.expert_data_ranks(),
+                config.parallel.context,
+                config.parallel.blocks(),
+                build.context.mode,
+                config.parallel.spatial,
+                config.parallel.spatial_slabs,
+                config.parallel.sequence,
+                config.train.recompute,
+                config.train.micro_batch,
+                build.split_backward};
   const auto [found, fresh] = known_.try_emplace(key);
   if (fresh) {
     found->second.declared = summarize(make_chain(config), device_type(config), build);
@@ -94,9 +101,10 @@ plan::StepInput StepPlanner::input(const Config& config) {
 namespace {
 
 // One pipeline of one stage, one micro-batch: what a layer asks for depends on neither. Data ranks
-// that share experts remain.
+// that share experts or sequences remain.
 Config without_groups(Config config) {
-  config.parallel.data = config.parallel.expert_data_ranks();
+  config.parallel.data =
+      std::max<std::int64_t>(config.parallel.expert_data_ranks() / config.parallel.context, 1);
   config.parallel.pipeline = 1;
   config.parallel.chunks = 1;
   config.parallel.stage_layers.clear();

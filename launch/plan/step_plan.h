@@ -41,8 +41,9 @@ class StepPlanner {
  private:
   // The settings that change declarations in a search: tensor ranks, data ranks that share experts,
   // sequence, recompute, micro-batch, split backward.
-  using Key = std::tuple<std::int64_t, std::int64_t, std::vector<std::int64_t>,
-                         std::vector<std::int64_t>, bool, Recompute, std::int64_t, bool>;
+  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, ContextMode,
+                         std::vector<std::int64_t>, std::vector<std::int64_t>, bool, Recompute,
+                         std::int64_t, bool>;
   struct Layers {
     std::vector<LayerSummary> declared{};
     CountedWork counted{};  // on GPUs

@@ -101,10 +101,10 @@ Config replay_config(const RankProcess& process, const ReplayRequest& request,
       "train.eval_every_samples=0",
       "train.stop_at={}",
       "run.deadline_minutes=0"};
-  if (std::ranges::any_of(request.overrides, is_of_layout) ||
-      was.data * was.tensor * was.pipeline != ranks) {
-    for (const char* const key : {"data=auto", "tensor=1", "expert=auto", "pipeline=1", "zero=0",
-                                  "sequence=false", "schedule=1f1b", "chunks=1", "stage_layers=[]"})
+  if (std::ranges::any_of(request.overrides, is_of_layout) || was.ranks() != ranks) {
+    for (const char* const key :
+         {"data=auto", "tensor=1", "expert=auto", "context=1", "pipeline=1", "zero=0",
+          "zero_group=all", "sequence=false", "schedule=1f1b", "chunks=1", "stage_layers=[]"})
       set.push_back(std::string("parallel.") + key);
   }
   set.insert(set.end(), request.overrides.begin(), request.overrides.end());
@@ -189,6 +189,11 @@ std::unique_ptr<Recorder> recorder_for(const Session& session, const ReplayReque
     fail(ExitCode::config,
          "--record: with parallel.sequence: true a rank has only some rows of layer outputs, which "
          "cannot be recorded; add --set parallel.sequence=false");
+  if (const std::int64_t blocks = session.config.parallel.blocks(); blocks > 1)
+    fail(ExitCode::config,
+         "--record: with parallel.context_blocks: {} a pass has only some rows of layer outputs, "
+         "which cannot be recorded; replay without --record",
+         blocks);
   if (session.world->rank() == 0) {
     if (!request.against.empty())
       require_steps(read_recording(request.against), request.step,
@@ -408,7 +413,7 @@ ReplayReport compare_steps(const RankProcess& process, const ReplayRequest& requ
                         .start = start,
                         .layout = layout_text(config.parallel),
                         .ranks = process.mpi.size(),
-                        .ranks_of_run = static_cast<int>(was.data * was.tensor * was.pipeline)};
+                        .ranks_of_run = static_cast<int>(was.ranks())};
   const Replayed replayed = run_again(process, request, config, record);
   ReplayReport report;
   report.tensor = replayed.tensor;

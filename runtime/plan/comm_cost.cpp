@@ -43,6 +43,8 @@ GroupSpan span_of(MeshAxis axis, const MeshShape& mesh, const Links& links) {
         return {mesh.expert_shard(), apart};
       case MeshAxis::expert_replicas:
         return {mesh.data / mesh.expert / mesh.expert_shard(), apart * mesh.expert_shard()};
+      case MeshAxis::context:
+        return {mesh.context, mesh.tensor};
       case MeshAxis::pipeline:
         break;
     }

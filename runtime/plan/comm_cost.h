@@ -11,7 +11,7 @@
 namespace trireme::plan {
 
 // The data axis, and its two levels with ZeRO groups: ProcessMesh::zero() and replicas(); the same
-// among ranks with the same experts, and the ranks that share experts.
+// among ranks with the same experts, the ranks that share experts, and those that share sequences.
 enum class MeshAxis : std::uint8_t {
   pipeline,
   data,
@@ -20,7 +20,8 @@ enum class MeshAxis : std::uint8_t {
   replicas,
   experts,
   expert_zero,
-  expert_replicas
+  expert_replicas,
+  context
 };
 
 // Placement of a group in the machine, for the group of rank 0. Groups of an axis are alike, except

@@ -69,14 +69,11 @@ class Stage {
     return layers_[static_cast<std::size_t>(index)];
   }
 
-  static double forward_seconds(const LayerSeconds& s) {
-    return s.forward + s.tensor_forward + s.expert_forward;
-  }
+  static double forward_seconds(const LayerSeconds& s) { return s.forward + s.sent_forward(); }
   // Until the gradients of the layer are complete.
   static double backward_seconds(const LayerSeconds& s, bool weights_only) {
     return s.backward_weight +
-           (weights_only ? 0
-                         : s.backward_input + s.recompute + s.tensor_backward + s.expert_backward);
+           (weights_only ? 0 : s.backward_input + s.recompute + s.sent_backward());
   }
 
   const GroupSpan& zero_of(const Bucket& bucket) const {

@@ -52,11 +52,13 @@ class LayerModel {
         efficiency_(counted_ == nullptr ? hardware.efficiency : hardware.efficiency_of_counted()),
         tensor_(input.mesh.tensor),
         element_(static_cast<double>(size_of(input.build.compute))),
-        rows_(static_cast<double>(input.build.micro_batch * input.rows_per_sample)),
+        rows_(static_cast<double>(input.build.micro_batch * input.rows_per_sample /
+                                  input.build.context.blocks)),
         fp8_(block && input.precision == Precision::fp8),
         fp8_bytes_(bytes_of_fp8(input.build.fp8_recipe)),
         group_(span_of(MeshAxis::tensor, input.mesh, hardware.links)),
         expert_group_(span_of(MeshAxis::experts, input.mesh, hardware.links)),
+        context_group_(span_of(MeshAxis::context, input.mesh, hardware.links)),
         block_(block) {
     find_work();
   }
@@ -65,10 +67,23 @@ class LayerModel {
     LayerSeconds s = counted_ != nullptr ? counted_seconds() : declared_seconds();
     add_messages(s);
     add_expert_messages(s);
+    repeat_by_blocks(s);
+    add_context_messages(s);
     return s;
   }
 
  private:
+  // A declaration is of one block of sequences that are cut in time; counts are of a micro-batch.
+  void repeat_by_blocks(LayerSeconds& s) const {
+    const double blocks = input_.build.context.local();
+    for (double* const part : {&s.tensor_forward, &s.tensor_backward, &s.tensor_bytes,
+                               &s.expert_forward, &s.expert_backward, &s.expert_bytes})
+      *part *= blocks;
+    if (counted_ != nullptr) return;
+    for (double* const part : {&s.forward, &s.backward_input, &s.backward_weight, &s.recompute})
+      *part *= blocks;
+  }
+
   LayerSeconds counted_seconds() const {
     return {.forward = seconds_of_all(counted_->forward),
             .backward_input = seconds_of_all(counted_->backward_input),
@@ -93,9 +108,7 @@ class LayerModel {
     const Quantising quantising = quantising_seconds();
     const double convolution = op_seconds(work_.convolution_flops, work_.convolution_bytes,
                                           efficiency_.convolution, work_.filters);
-    const double attention = op_seconds(
-        work_.attention_flops, 0, efficiency_.attention_of(static_cast<double>(input_.head_size)),
-        work_.attention_flops > 0 ? 1 : 0);
+    const double attention = declared_attention();
     const double elementwise =
         op_seconds(0, work_.elementwise_bytes, 1, static_cast<int>(work_.matmuls.size()) + 1);
     s.forward = weights + quantising.forward + convolution + attention + elementwise;
@@ -112,6 +125,12 @@ class LayerModel {
     if (block_ && input_.build.recompute == Recompute::selective)
       s.recompute = selective_seconds(weights, attention, elementwise);
     return s;
+  }
+
+  double declared_attention() const {
+    return op_seconds(work_.attention_flops, 0,
+                      efficiency_.attention_of(static_cast<double>(input_.head_size)),
+                      work_.attention_flops > 0 ? 1 : 0);
   }
 
   void find_work() {
@@ -288,6 +307,51 @@ class LayerModel {
     s.expert_backward = (again ? 3 : 2) * seconds + (full ? forward : 0);
     s.expert_bytes = ((again ? 5 : 4) + (full ? 2 : 0)) * sent;
   }
+  // Keys and values come during the attention of the group before; nothing hides the rest.
+  void add_context_messages(LayerSeconds& s) const {
+    if (context_group_.size == 1) return;
+    const ContextMessages& sent = layer_.traffic.context;
+    const auto send = [&](Collective collective, double bytes, double count, double& seconds) {
+      const double each = seconds_of(collective, bytes / count, context_group_, hardware_.links);
+      seconds += count * each;
+      s.context_bytes += bytes_sent(collective, bytes, context_group_.size);
+      return each;
+    };
+    const auto gather = [&](double& seconds, double attention) {
+      const double each = send(Collective::all_gather, sent.gathered, sent.groups, seconds);
+      const double beside = hardware_.links.overlap * attention / sent.groups;
+      seconds -= (sent.groups - 1) * std::min(each, beside);
+    };
+    const auto [attention, attention_gradient] = attention_seconds();
+    const auto send_forward = [&](double& seconds, bool again) {
+      gather(seconds, attention);
+      send(Collective::all_to_all, sent.returned, 1, seconds);
+      if (again && input_.build.recompute == Recompute::selective) return;
+      send(Collective::all_to_all, sent.exchanged, 1, seconds);
+    };
+    send_forward(s.context_forward, /*again=*/false);
+    gather(s.context_backward, attention_gradient);
+    send(Collective::reduce_scatter, sent.reduced, sent.groups, s.context_backward);
+    send(Collective::all_to_all, 2 * sent.exchanged, 2, s.context_backward);
+    send(Collective::all_to_all, 2 * sent.returned, 1, s.context_backward);
+    if (block_ && input_.build.recompute != Recompute::none)
+      send_forward(s.context_backward, /*again=*/true);
+  }
+
+  // Of all of a rank's blocks, forward and backward.
+  std::pair<double, double> attention_seconds() const {
+    const auto counted = [&](const std::vector<OperationWork>& all) {
+      double sum = 0;
+      for (const OperationWork& each : all)
+        if (each.rate == Rate::attention)
+          sum += plan::seconds_of(each, input_.precision, hardware_);
+      return sum;
+    };
+    if (counted_ != nullptr) return {counted(counted_->forward), counted(counted_->backward_input)};
+    const double seconds = input_.build.context.local() * declared_attention();
+    return {seconds, attention_backward * seconds};
+  }
+
   // All ranks learn how many rows each sends, and the host waits for that: a copy, and a launch
   // that nothing hides.
   double counts_seconds() const {
@@ -360,7 +424,7 @@ class LayerModel {
   double element_, rows_;
   bool fp8_;
   double fp8_bytes_;
-  GroupSpan group_, expert_group_;
+  GroupSpan group_, expert_group_, context_group_;
   bool block_;
   Work work_;
 };

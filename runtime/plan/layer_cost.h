@@ -18,6 +18,15 @@ struct LayerSeconds {
   double tensor_bytes = 0;  // sent by the rank, overlapped or not
   // The same for rows on their way to experts and back; the time of the rank that receives most.
   double expert_forward = 0, expert_backward = 0, expert_bytes = 0;
+  // The same for keys and values, or rows and heads, of sequences that ranks share.
+  double context_forward = 0, context_backward = 0, context_bytes = 0;
+
+  [[nodiscard]] double sent_forward() const {
+    return tensor_forward + expert_forward + context_forward;
+  }
+  [[nodiscard]] double sent_backward() const {
+    return tensor_backward + expert_backward + context_backward;
+  }
 };
 
 // For layer number `layer`, on a rank without contention (added later). `block`: one of the

@@ -22,7 +22,7 @@ constexpr double norm_and_clear_bytes = 8;
 // Of a step, on all ranks.
 double micro_batches_of(const StepInput& input) {
   if (input.global_micro_batches > 0) return static_cast<double>(input.global_micro_batches);
-  return static_cast<double>(input.schedule.micro_batches) * input.mesh.data;
+  return static_cast<double>(input.schedule.micro_batches) * input.mesh.sample_ranks();
 }
 
 // How ranks slow each other down where they share the cores of a node.
@@ -72,7 +72,7 @@ class Estimator {
     }
   }
 
-  // Bytes of the largest tensor that a stage hands on.
+  // Bytes of the largest tensor that a stage hands on, of all blocks of a micro-batch.
   double boundary_bytes() const {
     double largest = 0;
     const auto& first = input_.stages.first_layer;
@@ -80,7 +80,7 @@ class Estimator {
       const LayerSummary& layer = input_.layers[static_cast<std::size_t>(first[v] - 1)];
       largest = std::max(largest, element_ * static_cast<double>(layer.handed_on));
     }
-    return largest;
+    return largest * input_.build.context.local();
   }
 
   // Seconds of a rank of a mean stage over the whole step.
@@ -96,20 +96,20 @@ class Estimator {
     estimate_.stages.resize(static_cast<std::size_t>(shape.stages));
     const double shown =
         transfer * (1 - (input_.engine.hides_transfers ? hardware_.links.overlap : 0));
-    double forward = 0, backward = 0, recompute = 0, tensor = 0, experts = 0, transfers = 0;
+    double forward = 0, backward = 0, recompute = 0, tensor = 0, experts = 0, context = 0,
+           transfers = 0;
     const int virtuals = virtual_stages(shape);
     for (int v = 0; v < virtuals; ++v) {
       const auto at = static_cast<std::size_t>(v);
-      double tensor_bytes = 0, expert_bytes = 0;
+      double tensor_bytes = 0, expert_bytes = 0, context_bytes = 0;
       // Each pass sends and receives, but at the ends of the chain.
       const double passing = shown * ((v > 0 ? 1 : 0) + (v + 1 < virtuals ? 1 : 0));
       costs.forward[at] = costs.backward[at] = passing;
       transfers += 2 * passing;
       for (int i = input_.stages.first_layer[at]; i < input_.stages.first_layer[at + 1]; ++i) {
         const LayerSeconds& s = layers_[static_cast<std::size_t>(i)];
-        costs.forward[at] += s.forward + s.tensor_forward + s.expert_forward;
-        costs.backward[at] +=
-            s.backward_input + s.recompute + s.tensor_backward + s.expert_backward;
+        costs.forward[at] += s.forward + s.sent_forward();
+        costs.backward[at] += s.backward_input + s.recompute + s.sent_backward();
         costs.backward_weight[at] += s.backward_weight;
         forward += s.forward;
         backward += s.backward_input + s.backward_weight;
@@ -118,6 +118,8 @@ class Estimator {
         tensor_bytes += s.tensor_bytes;
         experts += s.expert_forward + s.expert_backward;
         expert_bytes += s.expert_bytes;
+        context += s.context_forward + s.context_backward;
+        context_bytes += s.context_bytes;
       }
       StepEstimate::Stage& stage = estimate_.stages[static_cast<std::size_t>(v % shape.stages)];
       stage.forward += costs.forward[at];
@@ -126,6 +128,7 @@ class Estimator {
       StepVolumes& volumes = estimate_.volumes;
       volumes.tensor = std::max(volumes.tensor, tensor_bytes * passes);
       volumes.experts = std::max(volumes.experts, expert_bytes * passes);
+      volumes.context = std::max(volumes.context, context_bytes * passes);
     }
     PipelineResources resources;
     if (contention_.time_slices > 1 && shape.stages > 1)
@@ -139,10 +142,11 @@ class Estimator {
     estimate_.recompute = mean_over_stages(recompute) * contention_.time_slices;
     estimate_.tensor_exposed = mean_over_stages(tensor) * contention_.time_slices;
     estimate_.expert_exposed = mean_over_stages(experts) * contention_.time_slices;
+    estimate_.context_exposed = mean_over_stages(context) * contention_.time_slices;
     estimate_.pipeline_exposed = mean_over_stages(transfers) * contention_.time_slices;
     const double busy = estimate_.forward + estimate_.backward + estimate_.recompute +
                         estimate_.tensor_exposed + estimate_.expert_exposed +
-                        estimate_.pipeline_exposed;
+                        estimate_.context_exposed + estimate_.pipeline_exposed;
     // A stage that waits leaves its core to others.
     estimate_.bubble = std::max(0.0, timeline_.makespan - busy);
     // A stage in the middle sends forward and backward.
@@ -204,8 +208,9 @@ class Estimator {
     StepEstimate& e = estimate_;
     const double computed = e.forward + e.backward + e.recompute;
     e.straggler = computed * hardware_.straggler_deviation * expected_largest(input_.mesh.size());
-    e.total = computed + e.tensor_exposed + e.expert_exposed + e.pipeline_exposed + e.bubble +
-              e.data_exposed + e.gather_exposed + e.optimizer + e.straggler;
+    e.total = computed + e.tensor_exposed + e.expert_exposed + e.context_exposed +
+              e.pipeline_exposed + e.bubble + e.data_exposed + e.gather_exposed + e.optimizer +
+              e.straggler;
     // Samples are read ahead, beside everything else.
     const double samples = static_cast<double>(input_.build.micro_batch) *
                            static_cast<double>(input_.schedule.micro_batches);
@@ -244,7 +249,7 @@ double model_flops(const StepInput& input) {
     flops += layer.forward_flops;
   // Gradients of frozen matrices are not computed; those of adapters are little.
   const double passes = input.build.adapters.rank > 0 ? passes_of_flops - 1 : passes_of_flops;
-  return passes * flops * micro_batches_of(input);
+  return passes * flops * input.build.context.blocks * micro_batches_of(input);
 }
 
 StepEstimate estimate_step(const StepInput& input, const Hardware& hardware) {

@@ -44,13 +44,14 @@ struct EngineTraits {
 };
 
 struct StepInput {
-  std::vector<LayerSummary> layers;  // the whole chain, per micro-batch
+  // The whole chain, per micro-batch, or per block of one (build.context).
+  std::vector<LayerSummary> layers;
   // Each layer's work on one tensor rank. Empty: derived from the declarations.
   std::vector<LayerWork> work{};
   BuildOptions build{};  // micro_batch, tensor, sequence, recompute, split_backward
   MeshShape mesh{};
   ScheduleShape schedule{};  // micro_batches: of one pipeline, for the slowest data rank
-  // Over all pipelines; 0: equally many in each.
+  // Over all pipelines, those of ranks that share sequences once; 0: equally many in each.
   std::int64_t global_micro_batches = 0;
   StagePlan stages{};
   Precision precision = Precision::fp32;
@@ -72,6 +73,7 @@ struct StepInput {
 struct StepVolumes {
   double tensor = 0;
   double experts = 0;   // rows of tokens
+  double context = 0;   // of sequences that are cut in time
   double data = 0;      // gradients and gathered parameters
   double data_out = 0;  // of these, to other domains (hosts)
   double pipeline = 0;
@@ -84,6 +86,7 @@ struct StepEstimate {
   double recompute = 0;
   double tensor_exposed = 0;    // tensor-parallel messages that are not overlapped
   double expert_exposed = 0;    // rows on their way to experts and back
+  double context_exposed = 0;   // keys and values, or rows and heads, of sequences that ranks share
   double pipeline_exposed = 0;  // transfers that are not overlapped
   double bubble = 0;            // waits for other stages
   double data_exposed = 0;      // gradient reductions after the last backward

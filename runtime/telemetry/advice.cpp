@@ -13,6 +13,9 @@ constexpr double some_core = 0.1;
 bool always(Facts) {
   return true;
 }
+bool layers_over_hosts(Facts run) {
+  return run.tensor * run.context > 1 && run.hosts != 1;
+}
 bool own_threads(Facts run) {
   return !share_cores(run) && run.other_programs >= 0 && run.other_programs < some_core;
 }
@@ -23,11 +26,11 @@ constexpr std::array table = {
         "raise train.global_batch (changes the training): gradients are exchanged once per step"},
     Advice{Trouble::exposed_comm, [](Facts run) { return run.tensor > 1 && !run.cuts_samples; },
            "lower parallel.tensor, whose messages are in every layer"},
-    Advice{
-        Trouble::exposed_comm, [](Facts run) { return run.cuts_samples; },
-        "lower parallel.spatial, whose halos are in every layer, or raise parallel.spatial_slabs: "
-        "inner slabs are computed while halos travel (rounding changes)"},
-    Advice{Trouble::exposed_comm, [](Facts run) { return run.tensor > 1 && run.hosts != 1; },
+    Advice{Trouble::exposed_comm, [](Facts run) { return run.cuts_samples; },
+           "lower parallel.spatial, or raise parallel.spatial_slabs (rounding changes)"},
+    Advice{Trouble::exposed_comm, [](Facts run) { return run.context > 1; },
+           "lower parallel.context, whose keys and values are sent in every layer"},
+    Advice{Trouble::exposed_comm, layers_over_hosts,
            "keep tensor groups, or the ranks that share a sample, within a host"},
     Advice{Trouble::exposed_comm, [](Facts run) { return run.zero == 3 && run.data > 1; },
            "lower parallel.zero: 3 gathers parameters in every pass"},

@@ -19,6 +19,7 @@ namespace trireme {
 struct RunFacts {
   int ranks = 1;
   int data = 1, tensor = 1, pipeline = 1;  // of the mesh
+  int context = 1;                         // data ranks that share each sequence
   bool cuts_samples = false;               // tensor: ranks that share samples, not layers
   int zero = 0;
   bool zero_bubble = false;  // the pipeline's schedule

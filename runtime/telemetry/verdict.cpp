@@ -137,6 +137,14 @@ std::vector<Loss> losses_of(const RunSummary& summary, const RunFacts& facts) {
   return losses;
 }
 
+// What TimePart::tensor_comm waits for in this run.
+std::string_view name_of_tensor_messages(const TimeRow& row, const RunFacts& facts) {
+  if (facts.cuts_samples) return "halos and sums of shared samples";
+  if (facts.context == 1) return row.name;
+  return facts.tensor == 1 ? "attention over shared sequences"
+                           : "messages of tensor groups, attention over shared sequences";
+}
+
 // The purposes of exposed communication, if large enough: " (9.1 %: gradients 7.0 %)".
 std::string comm_parts(const RunSummary& summary, const RunFacts& facts) {
   std::string text;
@@ -147,8 +155,7 @@ std::string comm_parts(const RunSummary& summary, const RunFacts& facts) {
     if (share >= 0.05) text += fmt::format("{} {} {:.1f} %", text.empty() ? ":" : ",", name, share);
   };
   for (const TimeRow& row : told_times(time_use::of_comm))
-    add(row.part == TimePart::tensor_comm && facts.cuts_samples ? "halos and sums of shared samples"
-                                                                : row.name,
+    add(row.part == TimePart::tensor_comm ? name_of_tensor_messages(row, facts) : row.name,
         summary.totals[row.part]);
   if (rest < summary.totals[TimePart::exposed_comm]) add("norms", rest);
   return text;

@@ -48,6 +48,15 @@ TEST(GroupSpan, OfZeroGroupsAndTheirReplicas) {
   EXPECT_EQ(replicas.per_domain, 1);
 }
 
+TEST(GroupSpan, OfRanksThatShareSequences) {
+  const MeshShape mesh{.data = 16, .tensor = 2, .context = 8};  // ranks 0, 2, ..., 14
+
+  const GroupSpan context = span_of(MeshAxis::context, mesh, links);
+  EXPECT_EQ(context.size, 8);
+  EXPECT_EQ(context.domains, 2);
+  EXPECT_EQ(context.per_domain, 4);
+}
+
 TEST(CommCost, CountsTheBytesThatLeaveADomain) {
   const GroupSpan inside = span_of(MeshAxis::data, {.data = 8}, links);
   const GroupSpan wide = span_of(MeshAxis::data, {.data = 16}, links);

@@ -7,6 +7,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/parallel/schedule_timeline.h"
+#include "runtime/plan/comm_cost.h"
 #include "tests/plan/plans.h"
 
 namespace trireme::plan::test {
@@ -22,8 +23,8 @@ constexpr Transformer small{.layers = 6,
 
 double sum_of_parts(const StepEstimate& e) {
   return e.forward + e.backward + e.recompute + e.tensor_exposed + e.expert_exposed +
-         e.pipeline_exposed + e.bubble + e.data_exposed + e.gather_exposed + e.optimizer +
-         e.data_wait + e.straggler;
+         e.context_exposed + e.pipeline_exposed + e.bubble + e.data_exposed + e.gather_exposed +
+         e.optimizer + e.data_wait + e.straggler;
 }
 
 StepEstimate estimate(const PlanShape& shape, const char* hardware = "h100") {
@@ -227,6 +228,97 @@ TEST(StepTime, FullRecomputationRepeatsTheMessagesOfForward) {
   // Half of each as a reduce-scatter, the other half as a gather.
   EXPECT_DOUBLE_EQ(sent(Recompute::full, true) - sent(Recompute::none, true), sums);
   EXPECT_DOUBLE_EQ(sent(Recompute::selective, true), sent(Recompute::none, true));
+}
+
+constexpr ContextMessages of_keys{.gathered = 3e6, .reduced = 12e6, .groups = 1};
+
+// The same model, with sequences in `blocks` blocks on `ranks` of the data ranks.
+StepInput with_context(const PlanShape& shape, int ranks, int blocks) {
+  StepInput input = plan_input(shape);
+  input.mesh.context = ranks;
+  input.build.context = {.ranks = ranks, .blocks = blocks, .positions = 256};
+  for (LayerSummary& layer : input.layers) {
+    layer.forward_flops /= blocks;
+    layer.held /= blocks;
+    layer.handed_on /= blocks;
+    if (layer.name.starts_with("blocks")) layer.traffic.context = of_keys;
+  }
+  return input;
+}
+
+TEST(StepTime, RanksOfASequenceShareItsWorkAndSendKeys) {
+  const Hardware h100 = hardware_file("h100");
+  const PlanShape shape{.model = small, .mesh = {.data = 4}, .micro_batch = 16, .micro_batches = 3};
+  const StepInput whole = plan_input(shape), cut = with_context(shape, 2, 2);
+  const GroupSpan group = span_of(MeshAxis::context, cut.mesh, h100.links);
+  const double passes = 3 * 6;
+
+  const StepEstimate before = estimate_step(whole, h100), after = estimate_step(cut, h100);
+
+  EXPECT_EQ(after.model_flops, before.model_flops / 2) << "half as many samples";
+  EXPECT_NEAR(after.samples_per_second * after.total, 3 * 2 * 16, 1e-9);
+  EXPECT_LT(after.forward, 0.75 * before.forward);
+  EXPECT_NEAR(
+      after.context_exposed,
+      passes * (2 * seconds_of(Collective::all_gather, of_keys.gathered, group, h100.links) +
+                seconds_of(Collective::reduce_scatter, of_keys.reduced, group, h100.links)),
+      1e-12);
+  EXPECT_NEAR(after.volumes.context, passes * (2 * 3e6 + 12e6) / 2, 1);
+  EXPECT_NEAR(sum_of_parts(after), after.total, 1e-9 * after.total);
+  EXPECT_EQ(before.context_exposed + before.volumes.context, 0);
+}
+
+TEST(StepTime, KeysOfLaterGroupsComeDuringAttention) {
+  Hardware h100 = hardware_file("h100");
+  h100.links.inside.latency = 0;
+  h100.links.overlap = 1;
+  const PlanShape shape{.model = small, .mesh = {.data = 2}, .micro_batch = 16};
+  StepInput input = with_context(shape, 2, 2);
+  const auto exposed = [&](double groups, Recompute recompute) {
+    input.build.recompute = recompute;
+    for (LayerSummary& layer : input.layers)
+      if (layer.traffic.context.gathered > 0) layer.traffic.context.groups = groups;
+    return estimate_step(input, h100).context_exposed;
+  };
+  const GroupSpan group = span_of(MeshAxis::context, input.mesh, h100.links);
+  const double gather = seconds_of(Collective::all_gather, of_keys.gathered, group, h100.links),
+               reduce = seconds_of(Collective::reduce_scatter, of_keys.reduced, group, h100.links);
+
+  EXPECT_NEAR(exposed(1, Recompute::none), 6 * (2 * gather + reduce), 1e-12);
+  EXPECT_NEAR(exposed(1, Recompute::selective), 6 * (3 * gather + reduce), 1e-12);
+  EXPECT_NEAR(exposed(1, Recompute::full), 6 * (3 * gather + reduce), 1e-12);
+  EXPECT_LT(exposed(4, Recompute::none), exposed(1, Recompute::none));
+  EXPECT_GT(exposed(4, Recompute::none), 6 * (2 * gather / 4 + reduce) - 1e-12)
+      << "the first group has nothing beside it";
+}
+
+TEST(StepTime, RowsThatBecomeHeadsGoTwiceAsFarInBackward) {
+  const Hardware h100 = hardware_file("h100");
+  StepInput input = with_context({.model = small, .mesh = {.data = 2}}, 2, 2);
+  const auto sent = [&](Recompute recompute) {
+    input.build.recompute = recompute;
+    for (LayerSummary& layer : input.layers)
+      if (layer.name.starts_with("blocks"))
+        layer.traffic.context = {.exchanged = 8e6, .returned = 2e6};
+    return estimate_step(input, h100).volumes.context / 6;
+  };
+
+  EXPECT_NEAR(sent(Recompute::none), 3 * (8e6 + 2e6) / 2, 1);
+  EXPECT_NEAR(sent(Recompute::selective), (3 * (8e6 + 2e6) + 2e6) / 2, 1);
+  EXPECT_NEAR(sent(Recompute::full), 4 * (8e6 + 2e6) / 2, 1);
+}
+
+TEST(StepTime, MoreBlocksAreTheSameFlopsInMoreLaunches) {
+  const Hardware h100 = hardware_file("h100");
+  const PlanShape shape{.model = small, .mesh = {.pipeline = 2, .data = 2}, .micro_batches = 2};
+  const StepInput one = with_context(shape, 1, 1), four = with_context(shape, 1, 4);
+
+  const StepEstimate before = estimate_step(one, h100), after = estimate_step(four, h100);
+
+  EXPECT_EQ(after.model_flops, before.model_flops);
+  EXPECT_EQ(after.volumes.pipeline, before.volumes.pipeline);
+  EXPECT_GT(after.forward, before.forward);
+  EXPECT_EQ(after.context_exposed, 0);
 }
 
 TEST(StepTime, UtilizationCountsThreeForwards) {

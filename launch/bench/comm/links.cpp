@@ -54,7 +54,7 @@ plan::Link all_reduce_link(Communicator& group, Communicator& world, Device& dev
     times.push_back({static_cast<double>(bytes),
                      measure(group, world, device, Verb::all_reduce, bytes, options).median});
   }
-  return link_of_all_reduce(fit_link(times), group.size());
+  return link_of_all_reduce(fit_network(times), group.size());
 }
 
 MeasureOptions link_options(const Device& device, int repeats) {
@@ -118,6 +118,14 @@ LinkFit fit_link(std::span<const TimedBytes> times) {
   }
   if (slope <= 0) return {.latency = wt / w};
   return {.latency = latency, .bandwidth = 1 / slope};
+}
+
+LinkFit fit_network(std::span<const TimedBytes> times) {
+  LinkFit fit = fit_link(times);
+  const auto& [bytes, seconds] = times.back();
+  if (fit.bandwidth > 0 && seconds > fit.latency)
+    fit.bandwidth = std::min(fit.bandwidth, bytes / (seconds - fit.latency));
+  return fit;
 }
 
 }  // namespace trireme::comm_bench

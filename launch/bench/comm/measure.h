@@ -57,5 +57,8 @@ struct TimedBytes {
 // Least squares of relative errors, so small and large messages count equally; latency is not
 // negative. With a single size all time is latency.
 [[nodiscard]] LinkFit fit_link(std::span<const TimedBytes> times);
+// The same for a network, whose buffers take small messages faster than it carries large ones: no
+// more bandwidth than the last, largest message had.
+[[nodiscard]] LinkFit fit_network(std::span<const TimedBytes> times);
 
 }  // namespace trireme::comm_bench

@@ -95,7 +95,7 @@ void read_settings(RunData& run) {
     tolerate(run, [&] {
       // A run's own config is resolved; a file put there by hand may not be.
       const ParallelConfig& parallel = config.parallel;
-      const std::int64_t ranks = parallel.data * parallel.inner_ranks() * parallel.pipeline;
+      const std::int64_t ranks = parallel.ranks();
       const auto given = static_cast<int>(ranks > 0 ? ranks : std::max(run.start.ranks, 1));
       run.figures = model_figures(resolve_config(config, planned_environment(given, config)));
       add_measured_memory(run.figures, run.directory);

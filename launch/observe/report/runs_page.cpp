@@ -66,10 +66,12 @@ std::string starts_table(const RankHistory& ranks, std::string_view inner) {
       {{"time", Kind::text}, {"steps done"}, {"steps lost"}, {"ranks"}, {"layout", Kind::text}});
   for (const RunStart& start : ranks.starts) {
     const RankMesh mesh = mesh_of(start.facts);
-    table.add(
-        {utc_text(seconds_since_1970(start.time)), fmt::format("{}", start.step),
-         fmt::format("{}", start.lost.steps), fmt::format("{}", start.facts.ranks),
-         fmt::format("data {}, pipeline {}, {} {}", mesh.data, mesh.pipeline, inner, mesh.tensor)});
+    const int context = std::max(start.facts.context, 1);
+    table.add({utc_text(seconds_since_1970(start.time)), fmt::format("{}", start.step),
+               fmt::format("{}", start.lost.steps), fmt::format("{}", start.facts.ranks),
+               fmt::format("data {}{}, pipeline {}, {} {}", mesh.data / context,
+                           context > 1 ? fmt::format(", context {}", context) : "", mesh.pipeline,
+                           inner, mesh.tensor)});
   }
   return table.folded_html("Starts");
 }

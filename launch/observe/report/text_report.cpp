@@ -58,9 +58,10 @@ std::string about(const RunData& run) {
   }
   const RunFacts& facts = run.facts;
   if (facts.ranks > 1)
-    parts.push_back(fmt::format("data {} x {} {} x pipeline {}, ZeRO {}", facts.data,
-                                inner_axis(facts.cuts_samples), facts.tensor, facts.pipeline,
-                                facts.zero));
+    parts.push_back(
+        fmt::format("data {}{} x {} {} x pipeline {}, ZeRO {}", facts.data / facts.context,
+                    facts.context > 1 ? fmt::format(" x context {}", facts.context) : "",
+                    inner_axis(facts.cuts_samples), facts.tensor, facts.pipeline, facts.zero));
   if (!run.start.version.empty())
     parts.push_back(fmt::format("{} ({})", run.start.version, run.start.revision));
   return fmt::format("{}", fmt::join(parts, ", "));

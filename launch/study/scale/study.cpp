@@ -69,27 +69,31 @@ StudyLayout parse_layout(std::string_view text) {
     int* const size = name == "data"       ? &shape.data
                       : name == "tensor"   ? &shape.tensor
                       : name == "pipeline" ? &shape.pipeline
+                      : name == "context"  ? &shape.context
                                            : nullptr;
     if (size == nullptr || equals == std::string_view::npos) {
       fail(ExitCode::config,
-           "--layouts: '{}' is not an axis; use data=N, tensor=N, pipeline=N or spatial=DxHxW, "
-           "joined by colons within a layout and layouts by commas: data=4,data=2:tensor=2",
+           "--layouts: '{}' is not an axis; use data=N, tensor=N, context=N, pipeline=N or "
+           "spatial=DxHxW, joined by colons within a layout and layouts by commas: "
+           "data=4,data=2:tensor=2",
            axis);
     }
     *size = positive(axis.substr(equals + 1), "--layouts: " + std::string(name));
   }
+  shape.data *= shape.context;
   if (spatial && shape.tensor > 1)
     fail(ExitCode::config, "--layouts: '{}' has tensor and spatial; use one of them", text);
   return spatial ? with_spatial(shape, *spatial) : StudyLayout{shape};
 }
 
 // The layouts with exactly `ranks` ranks. auto: data parallel, with the config's ranks that share a
-// sample.
+// sample, in space or time.
 std::vector<StudyLayout> layouts_of(int ranks, const std::string& layouts,
                                     const ParallelConfig& parallel) {
   std::vector<StudyLayout> given, fitting;
   if (layouts == "auto") {
-    given = {with_spatial({.data = 0}, parallel.spatial)};
+    given = {
+        with_spatial({.data = 0, .context = static_cast<int>(parallel.context)}, parallel.spatial)};
   } else {
     given = parse_layouts(layouts);
   }
@@ -119,7 +123,8 @@ std::vector<std::string> settings_of(const StudyOptions& options, const Point& p
     settings.push_back(fmt::format("{}={}", key, value));
   };
   set("parallel.search", false);
-  set("parallel.data", point.mesh.data);
+  set("parallel.data", point.mesh.sample_ranks());
+  set("parallel.context", point.mesh.context);
   set("parallel.tensor", point.axes().tensor());
   set("parallel.spatial", fmt::format("[{}]", fmt::join(point.spatial, ", ")));
   set("parallel.pipeline", point.mesh.pipeline);
@@ -157,8 +162,9 @@ Point planned_point(Mode mode, Config config, int ranks, int base_ranks) {
   }
   const LayoutChoice choice = choice_of(best[0].config);
   const StudyLayout layout = with_spatial({.pipeline = static_cast<int>(choice.pipeline),
-                                           .data = static_cast<int>(choice.data),
-                                           .tensor = static_cast<int>(choice.tensor)},
+                                           .data = static_cast<int>(choice.data * choice.context),
+                                           .tensor = static_cast<int>(choice.tensor),
+                                           .context = static_cast<int>(choice.context)},
                                           choice.spatial);
   return {.mode = mode,
           .mesh = layout.mesh,
@@ -192,7 +198,7 @@ struct LayerFlops {
 
 LayerFlops flops_of(const LayerSummary& layer, const plan::StepInput& input) {
   const auto rows = static_cast<double>(input.build.micro_batch * input.rows_per_sample);
-  LayerFlops flops{.all = layer.forward_flops};
+  LayerFlops flops{.all = layer.forward_flops * input.build.context.blocks};
   if (layer.forward_flops == 0) return flops;  // an embedding table
   for (const ParamSpec& spec : layer.params) {
     if (!spec.matrix || spec.shape.rank() != 2) continue;
@@ -220,16 +226,17 @@ std::string_view name_of(Mode mode) {
 
 bool StudyLayout::fit(int ranks) {
   const int others = mesh.tensor * mesh.pipeline;
-  if (mesh.data == 0 && ranks % others == 0) mesh.data = ranks / others;
+  if (mesh.data == 0 && ranks % (others * mesh.context) == 0) mesh.data = ranks / others;
   return mesh.size() == ranks;
 }
 
 std::string StudyLayout::text() const {
-  std::string text = fmt::format("data={}", mesh.data);
+  std::string text = fmt::format("data={}", mesh.sample_ranks());
   if (SpatialSplit{spatial}.rank_count() > 1)
     text += fmt::format(":spatial={}", fmt::join(spatial, "x"));
   else if (mesh.tensor > 1)
     text += fmt::format(":tensor={}", mesh.tensor);
+  if (mesh.context > 1) text += fmt::format(":context={}", mesh.context);
   if (mesh.pipeline > 1) text += fmt::format(":pipeline={}", mesh.pipeline);
   return text;
 }

@@ -54,7 +54,7 @@ struct PointWork {
 };
 
 struct StudyLayout {
-  MeshShape mesh{};                 // tensor: the ranks that share samples, too
+  MeshShape mesh{};                 // tensor: the ranks that share samples in space, too
   SpatialExtents spatial{1, 1, 1};  // parallel.spatial
   friend bool operator==(const StudyLayout&, const StudyLayout&) = default;
   // A missing data axis (0) takes the ranks that the others leave. Whether there are `ranks` then.
@@ -63,7 +63,8 @@ struct StudyLayout {
   [[nodiscard]] int tensor() const {
     return SpatialSplit{spatial}.rank_count() > 1 ? 1 : mesh.tensor;
   }
-  // "data=4:tensor=2", "data=2:spatial=2x1x1"; without axes of one rank other than data.
+  // "data=4:tensor=2", "data=2:spatial=2x1x1", "data=2:context=4"; without axes of one rank other
+  // than data.
   [[nodiscard]] std::string text() const;
 };
 

@@ -11,8 +11,8 @@
 
 namespace trireme {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RunFacts, ranks, data, tensor, pipeline, zero,
-                                                zero_bubble, on_cpu, host_ranks, host_cores,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RunFacts, ranks, data, tensor, pipeline, context,
+                                                zero, zero_bubble, on_cpu, host_ranks, host_cores,
                                                 data_workers, eval_every, eval_batches,
                                                 warmup_steps, clip_norm, checkpoint_every,
                                                 checkpoint_async, full_recompute, global_batch,

@@ -51,11 +51,15 @@ void add_no_recompute(std::vector<Trial>& trials, const RunSummary& summary,
                     .unless = "if memory allows"});
 }
 
+// Of all data ranks at once, those that share sequences counted once.
+std::int64_t samples_at_once(const RunFacts& facts) {
+  return facts.micro_batch * (facts.data / std::max(facts.context, 1));
+}
+
 // Per data rank and step; 0: unknown.
 double micro_batches_of(const RunFacts& facts) {
   if (facts.global_batch <= 0 || facts.micro_batch <= 0 || facts.data <= 0) return 0;
-  return static_cast<double>(facts.global_batch) /
-         static_cast<double>(facts.micro_batch * facts.data);
+  return static_cast<double>(facts.global_batch) / static_cast<double>(samples_at_once(facts));
 }
 
 // The cost of ZeRO stages 2 and 3 in every pass, and of stage 1 once per step. Stage 3 gathers
@@ -63,7 +67,7 @@ double micro_batches_of(const RunFacts& facts) {
 // as waits within the passes (if there is no tensor group with such waits).
 double milliseconds_of_passes(const RunSummary& summary, const RunFacts& facts) {
   const double gathers = facts.zero == 3 ? summary.totals[TimePart::gather_comm] : 0;
-  return gathers + (facts.tensor == 1 ? summary.totals[TimePart::tensor_comm] : 0);
+  return gathers + (facts.tensor * facts.context == 1 ? summary.totals[TimePart::tensor_comm] : 0);
 }
 
 void add_less_sharding(std::vector<Trial>& trials, const RunSummary& summary,
@@ -80,8 +84,7 @@ void add_less_sharding(std::vector<Trial>& trials, const RunSummary& summary,
 void add_larger_micro_batch(std::vector<Trial>& trials, const RunSummary& summary,
                             const RunFacts& facts) {
   const double micro_batches = micro_batches_of(facts);
-  const bool even =
-      facts.micro_batch > 0 && facts.global_batch % (2 * facts.micro_batch * facts.data) == 0;
+  const bool even = facts.micro_batch > 0 && facts.global_batch % (2 * samples_at_once(facts)) == 0;
   if (facts.zero < 2 || facts.data < 2 || facts.pipeline > 1 || micro_batches < 2 || !even) return;
   trials.push_back({.setting = fmt::format("train.micro_batch={}", 2 * facts.micro_batch),
                     .gain = share(1e-3 * milliseconds_of_passes(summary, facts) / 2, summary),

@@ -13,6 +13,7 @@ namespace trireme::test {
 namespace {
 
 using comm_bench::fit_link;
+using comm_bench::fit_network;
 using comm_bench::LinkFit;
 using comm_bench::TimedBytes;
 using testing::AllOf;
@@ -39,6 +40,15 @@ TEST(CommFit, HasNoLatencyBelowZeroAndNoBandwidthWithoutGrowth) {
   EXPECT_GT(flat.latency, 1e-6);
 
   EXPECT_DOUBLE_EQ(fit_link(std::vector<TimedBytes>{{12, 5e-6}}).latency, 5e-6);
+}
+
+TEST(CommFit, LargeMessagesTakeWhatANetworkBehindBuffersNeeds) {
+  const LinkFit fit = fit_network(
+      std::vector<TimedBytes>{{256, 1e-4}, {16384, 1e-3}, {262144, 6e-2}, {4194304, 1.4}});
+  EXPECT_NEAR(fit.latency + 4194304 / fit.bandwidth, 1.4, 0.01);
+
+  const std::vector<TimedBytes> line{{1e3, 2.1e-5}, {1e6, 1.02e-3}, {1e7, 1.002e-2}};
+  EXPECT_NEAR(fit_network(line).bandwidth, 1e9, 1e3);
 }
 
 TEST(CommFit, ThePlannersAllReduceTakesWhatWasMeasured) {

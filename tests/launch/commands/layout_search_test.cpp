@@ -136,6 +136,28 @@ train: {global_batch: 16, micro_batch: 2}
   EXPECT_LT(search.tried(), 3 * LayoutSearch(config(gpt_text), 8, two_nodes).tried());
 }
 
+// Nodes of one rank each, with at least 8,192 of 32,768 tokens.
+TEST(LayoutSearch, SharesLongSequencesWithinADomainAndBeyond) {
+  plan::Hardware nodes = machine("64000000000");
+  nodes.links.domain = 1;
+  const std::vector<std::string> set{"model.context=32768", "train.global_batch=2",
+                                     "train.micro_batch=1", "parallel.context_mode=gather"};
+  const Config given = config(gpt_text, set);
+  const auto found = choices(LayoutSearch(given, 8, nodes).fastest(all));
+
+  for (const std::int64_t context : {1, 2, 4})
+    EXPECT_TRUE(any_with(found, &LayoutChoice::context, context)) << context;
+  for (const LayoutChoice& choice : found) {
+    EXPECT_LE(choice.context, 4);
+    auto both = set;
+    for (const std::string& setting : settings_of(as_flags(given, choice)))
+      both.push_back(setting);
+    EXPECT_EQ(choice_of(resolve_config(config(gpt_text, both), {.ranks = 8})), choice);
+  }
+  for (const LayoutChoice& choice : choices(LayoutSearch(config(gpt_text), 8, nodes).fastest(all)))
+    EXPECT_EQ(choice.context, 1) << "of 24 tokens";
+}
+
 TEST(LayoutSearch, OnEqualTimesTheSmallerComesFirst) {
   const auto plans = LayoutSearch(config(gpt_text), 2, machine()).fastest(all);
   int pairs = 0;

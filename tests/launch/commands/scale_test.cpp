@@ -464,6 +464,13 @@ TEST(ScaleLayouts, FillInTheDataRanksThatAreLeft) {
   EXPECT_EQ(layouts[1].mesh, (MeshShape{.pipeline = 3, .data = 0, .tensor = 2}));
   EXPECT_EQ(layouts[2].mesh, (MeshShape{.data = 2, .tensor = 6}));
   EXPECT_EQ(layouts[2].text(), "data=2:spatial=1x2x3");
+  auto sequences = scale::parse_layouts("data=2:context=4,context=3:tensor=2");
+  EXPECT_EQ(sequences[0].mesh, (MeshShape{.data = 8, .context = 4}));
+  EXPECT_EQ(sequences[0].text(), "data=2:context=4");
+  EXPECT_FALSE(sequences[1].fit(8));
+  EXPECT_TRUE(sequences[1].fit(12));
+  EXPECT_EQ(sequences[1].mesh, (MeshShape{.data = 6, .tensor = 2, .context = 3}));
+  EXPECT_EQ(sequences[1].text(), "data=2:tensor=2:context=3");
   EXPECT_EQ(scale::parse_ranks("8,1,2,2"), (std::vector<int>{1, 2, 8}));
   expect_error(
       ExitCode::config, [] { (void)scale::parse_layouts("data=0"); }, "not a whole number above 0");

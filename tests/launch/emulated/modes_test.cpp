@@ -97,6 +97,21 @@ TEST_F(EmulatedModes, LayoutModeChangesNoBit) {
                                                        {2, "tensor=2 tensor_chunks=4"}});
 }
 
+TEST_F(EmulatedModes, CutSequencesAgreeWithTheCpuEngine) {
+  expect_cpu_losses(gpt({"parallel.context_blocks=2", "model.family=llama", "model.kv_heads=2"}),
+                    {{1, ""},
+                     {2, "context=2 zero=2 recompute=selective"},
+                     {2, "context=2 zero=2 context_mode=heads"}},
+                    agreement);
+  expect_cpu_losses(gpt({"parallel.context_blocks=2", "precision=bf16", "train.row_tile=4"}),
+                    {{2, "context=2 zero=2"}, {2, "context=2 zero=3 context_mode=heads"}}, 1e-3);
+}
+
+TEST_F(EmulatedModes, RanksThatShareSequencesChangeNoBit) {
+  expect_same_bits(gpt({"parallel.context_blocks=2"}),
+                   {{2, "context=2 zero=2"}, {2, "context=2 zero=2 device.graphs=step"}});
+}
+
 // Scales of all rows, and codes that stay while an adapter multiplies its rows between two chunks.
 TEST_F(EmulatedModes, ChunksOfRowsChangeNoBitInFp8) {
   const Settings fp8{"parallel.tensor_blocks=4", "precision=fp8"};

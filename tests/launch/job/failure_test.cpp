@@ -43,8 +43,9 @@ TEST_F(FailureTest, ABatchWithoutAMicroBatchForEachRankSaysWhatWouldWork) {
                        HasSubstr("use global_batch 12")));
 }
 
-TEST_F(FailureTest, UnbuiltParallelismIsRefusedNotIgnored) {
-  expect_failure(train_gpt("run", 2, {"parallel.context=2"}), 2, HasSubstr("parallel.context"));
+TEST_F(FailureTest, RanksThatTheModelHasNoUseForAreRefusedNotIgnored) {
+  expect_failure(train_resnet("run", 2, {"parallel.context=2"}), 2,
+                 HasSubstr("parallel.context=2: 2 with model.family: resnet"));
   expect_failure(train_gpt("run", 2, {"parallel.expert=2"}), 2, HasSubstr("parallel.expert"));
 }
 
