@@ -5,9 +5,10 @@
 # SIGKILL for a random rank: at a random time after the start, after a random number of steps, or during a checkpoint.
 # Prints one line per job; exits with 1 if anything differs.
 #
-#   scripts/kill_and_resume.sh [--model M] [--precision P] [--jobs N] [--kills N] [--steps N] [--seed N] [--trireme FILE] [--keep DIR]
+#   scripts/kill_and_resume.sh [--model M] [--context MODE] [--precision P] [--jobs N] [--kills N] [--steps N] [--seed N] [--trireme FILE] [--keep DIR]
 #
 #   --model M        gpt (default) or another of scripts/small_models.sh
+#   --context MODE   gather or heads: sequences in 4 blocks, also cut over ranks; causal transformers
 #   --precision P    fp32 (default) or bf16
 #   --jobs N         complete jobs (default: 3; 100 take about half an hour on two cores)
 #   --kills N        maximum kills of one job; each has at least one (default: 3)
@@ -21,12 +22,13 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 # shellcheck source=scripts/small_models.sh
 source "$(dirname "${BASH_SOURCE[0]}")/small_models.sh"
 
-model=gpt precision=fp32 jobs=3 kills=3 steps=60 seed=$(date +%s) trireme=$repository/build/cpu/trireme keep=''
-read_options "--model --precision --jobs --kills --steps --seed --trireme --keep" "" "$@"
+model=gpt context='' precision=fp32 jobs=3 kills=3 steps=60 seed=$(date +%s) trireme=$repository/build/cpu/trireme keep=''
+read_options "--model --context --precision --jobs --kills --steps --seed --trireme --keep" "" "$@"
 [[ $jobs$kills$steps$seed =~ ^[0-9]+$ ]] || die "--jobs, --kills, --steps and --seed are numbers"
 ((steps % 3 == 0 && steps > 0)) || die "--steps $steps: checkpoints are written every 3 steps, so it must be a multiple of 3"
 [[ " $small_models " == *" $model "* ]] || die "--model $model: use one of $small_models"
 [[ $precision == fp32 || $precision == bf16 ]] || die "--precision $precision: use fp32 or bf16"
+[[ $context =~ ^(gather|heads)?$ ]] || die "--context $context: use gather or heads"
 ((kills > 0)) || die "--kills 0: nothing would be tested"
 need_trireme
 # shellcheck source=launch/mpi_env.sh
@@ -37,6 +39,8 @@ RANDOM=$((seed % 32768))
 say "seed $seed, $work"
 
 small_model "$model" "$work" "$trireme" 4 32 2 || die "$trireme cannot pack the data"
+blocks=auto
+if [[ -n $context ]]; then blocks=4 tensor_blocks=1; fi
 cat >"$work/config.yaml" <<YAML
 run: {seed: 3}
 precision: $precision
@@ -46,7 +50,7 @@ data: {workers: 1, $data_keys}
 train: {steps: $steps, global_batch: 16, micro_batch: 2, log_every: 1000, eval_every: 20}
 optimizer: {name: adamw, learning_rate: 3e-3}
 lr_schedule: {name: cosine, warmup_steps: 5}
-parallel: {tensor_blocks: $tensor_blocks, timeout_seconds: 60}
+parallel: {tensor_blocks: $tensor_blocks, context_blocks: $blocks, context_mode: ${context:-auto}, timeout_seconds: 60}
 checkpoint: {every_steps: 3, keep: 2}
 YAML
 
@@ -57,6 +61,10 @@ layouts=(
   "4 parallel.zero=3 parallel.zero_group=2"
 )
 
+if [[ -n $context ]]; then
+  layouts=("1" "2" "4 parallel.zero=3" "2 parallel.pipeline=2" "2 parallel.context=2 parallel.zero=2"
+    "4 parallel.context=4 parallel.zero=3" "4 parallel.context=2 parallel.zero=2" "4 parallel.context=2 parallel.pipeline=2 parallel.zero=2")
+fi
 if [[ $model == moe ]]; then
   layouts+=("2 parallel.expert=2" "4 parallel.expert=4 parallel.zero=1" "4 parallel.tensor=2 parallel.expert=4"
     "4 parallel.pipeline=2 parallel.expert=2 parallel.zero=3" "4 parallel.expert=2 parallel.zero=3 parallel.zero_group=2")

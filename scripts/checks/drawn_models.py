@@ -10,6 +10,7 @@ KINDS = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwe
          "dots1": "Dots1", "gpt_oss": "GptOss"}
 ROPES = ["default", "linear", "llama3", "yarn"]
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
+CONTEXTS, GROUPS = [17, 40, 101], [1, 2, 4]  # tokens of a sequence; heads that share keys
 GPT2_ACTIVATIONS = ["gelu_new", "gelu", "silu", "gelu_pytorch_tanh"]
 
 
@@ -57,8 +58,8 @@ def balanced(family, index):
 
 def draw_llama(draw, family, index):
     kind = KINDS[family]
-    key_heads, group = draw.choice([1, 2, 3]), draw.choice([1, 2, 4])
-    context = draw.choice([17, 40, 101])
+    key_heads, group = draw.choice([1, 2, 3]), draw.choice(GROUPS)
+    context = draw.choice(CONTEXTS)
     sizes = {"num_hidden_layers": draw.choice([1, 2, 3]), "num_key_value_heads": key_heads,
              "num_attention_heads": key_heads * group, "head_dim": draw.choice([6, 8, 18, 32]),
              "hidden_size": draw.choice([24, 45, 64]), "intermediate_size": draw.choice([33, 70, 128]),
@@ -102,7 +103,7 @@ def draw_llama(draw, family, index):
 
 def draw_gpt2(draw, _family, index):
     heads = draw.choice([1, 3, 4])
-    hidden, layers, context = heads * draw.choice([5, 8, 16]), draw.choice([1, 2, 3]), draw.choice([17, 40, 101])
+    hidden, layers, context = heads * draw.choice([5, 8, 16]), draw.choice([1, 2, 3]), draw.choice(CONTEXTS)
     act = GPT2_ACTIVATIONS[index % len(GPT2_ACTIVATIONS)]
     config = transformers.GPT2Config(n_layer=layers, n_head=heads, n_embd=hidden, n_positions=context, activation_function=act,
                                      vocab_size=draw.choice([256, 259, 300]), initializer_range=0.15, resid_pdrop=0.0,
@@ -124,7 +125,7 @@ def draw_vit(draw, _family, _index):
 
 def draw_bert(draw, _family, _index):
     heads = draw.choice([1, 3, 4])
-    hidden, layers, context = heads * draw.choice([5, 8, 16]), draw.choice([1, 2, 3]), draw.choice([17, 40, 101])
+    hidden, layers, context = heads * draw.choice([5, 8, 16]), draw.choice([1, 2, 3]), draw.choice(CONTEXTS)
     wide, act = draw.choice([33, 70, 128]), draw.choice(["gelu", "gelu", "gelu_new"])
     vocabulary = draw.choice([257, 300])
     # transformers' embedding gives a padding token no gradient; these texts have no padding.

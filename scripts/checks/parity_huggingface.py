@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models of random small sizes against transformers: losses, gradients, AdamW steps, weights both ways.
 
-    scripts/checks/parity_huggingface.py [--families LIST] [--models N] [--seed S] [--trireme FILE]
+    scripts/checks/parity_huggingface.py [--families LIST] [--models N] [--seed S] [--steps N] [--trireme FILE]
+    scripts/checks/parity_huggingface.py --context N --context-blocks K [--context-mode M] [--ranks R]      # long sequences, cut in time
 
 Families: gpt2, llama, mistral, qwen2, qwen3, gemma3, mixtral, qwen3_moe, dots1, gpt_oss, bert, vit, resnet. transformers draws each model, saves it whole or in shards, and
 `trireme checkpoint import` reads it without being told what it is. Then, on one batch of random bytes or pictures in fp32:
@@ -26,19 +27,20 @@ import random
 import re
 import sys
 import tempfile
+import unittest.mock
 
-from shared import pack_images, pack_tokens, packages, parser_of, read_steps, run
+from shared import REPOSITORY, pack_images, pack_tokens, packages, parser_of, read_steps, run
 
 with packages("numpy safetensors transformers torch"):
     import numpy as np
     import torch
     import transformers
-    from drawn_models import DRAWN_BY, balanced
+    from drawn_models import CONTEXTS, DRAWN_BY, GROUPS, balanced
     from safetensors.numpy import load_file, save_file
     from torch_adapters import Adapters
 
 TOLERANCE = 1e-5
-ADAMW_STEPS, ADAMW_RATE, DECAY, ADAMW_TOLERANCE = 50, 1e-3, 0.1, 1e-4
+ADAMW_RATE, DECAY, ADAMW_TOLERANCE = 1e-3, 0.1, 1e-4
 LORA_STEPS, LORA_RATE = 20, 3e-3
 ADAMW_EPSILON = 1e-5  # far above the rounding of gradients that are zero, which AdamW would make steps of
 STATISTICS_SHARE = 1e-2  # of an error after fifty steps, whose weights differ
@@ -48,6 +50,7 @@ run: {{directory: {run}}}
 precision: fp32
 {model}data: {{path: {data}{more}}}
 lora: {lora}
+parallel: {{{parallel}}}
 train: {{steps: {steps}, global_batch: {batch}, micro_batch: {batch}, clip_norm: 0, log_every: 1, initial_weights: {weights}}}
 optimizer: {optimizer}
 lr_schedule: {{name: constant}}
@@ -174,6 +177,19 @@ class Pictures:
         return torch.nn.functional.cross_entropy(logits, torch.tensor(list(self.labels)))
 
 
+def in_double(model):
+    """A copy in fp64, with its rotary angles, which transformers has in fp32: off by 1e-4 at position 4,000."""
+    model = copy.deepcopy(model).double()
+    wide = unittest.mock.patch.object(torch, "float", torch.double)
+    for parent in list(model.modules()):
+        for name, child in parent.named_children():
+            if "RotaryEmbedding" in type(child).__name__:
+                with wide:
+                    setattr(parent, name, type(child)(child.config))
+                getattr(parent, name).forward = wide(getattr(parent, name).forward)
+    return model
+
+
 def apart(ours, theirs):
     return max(abs(a - b) / max(b, 0.1) for a, b in zip(ours, theirs))
 
@@ -182,11 +198,15 @@ class Comparison:
     allowed = 0.0  # of AdamW's losses, where PyTorch's own in fp32 are far from those in fp64
     BALANCE = 0.1  # coefficient of the balance loss
 
-    def __init__(self, trireme, place, draw, family, index):
-        self.program, self.place = trireme, pathlib.Path(place)
+    def __init__(self, arguments, place, draw, family, index):
+        self.program, self.place, self.ranks, self.steps = arguments.trireme, pathlib.Path(place), arguments.ranks, arguments.steps
+        self.parallel = (f"context: {self.ranks}, context_blocks: {arguments.context_blocks}, "
+                         f"context_mode: {arguments.context_mode}")
         self.model, self.text = DRAWN_BY[family](draw, family, index)
         self.batch = draw.choice([5, 6, 8]) if family == "resnet" else draw.choice([1, 2, 3])
-        self.balanced = balanced(family, index)
+        if arguments.context:
+            self.batch = 1
+        self.balanced = balanced(family, index) and arguments.context_blocks == 1  # a loss over whole sequences
         if self.balanced:
             self.batch, self.text = 1, self.text + ", balanced"
         index = 0 if self.balanced else index
@@ -197,8 +217,9 @@ class Comparison:
         self.sharded = draw.random() < 0.5
 
     def trireme(self, *command):
+        ranks = [] if command[0] != "train" or self.ranks == 1 else ["bash", REPOSITORY / "launch/mpi_env.sh", self.ranks, "mpirun", "-np", self.ranks]
         try:
-            return run([self.program, *command]).stdout
+            return run([*ranks, self.program, *command]).stdout
         except SystemExit as error:
             sys.exit(f"{self.text}\n{error}")
 
@@ -214,7 +235,7 @@ class Comparison:
 
     def expectations(self):
         """Inputs and logits for the import to compare with; the loss of evaluation."""
-        model = copy.deepcopy(self.model).double().eval()
+        model = in_double(self.model).eval()
         with torch.no_grad():
             self.start_loss = self.data.loss(model).item()
             name, inputs = self.data.inputs()
@@ -229,7 +250,7 @@ class Comparison:
         section = self.section
         if self.balanced and lora == "{}":
             section = section.replace("}", f", sequence_balance_loss: {self.BALANCE * self.model.config.num_experts_per_tok}}}", 1)
-        config.write_text(RUN.format(run=directory, model=section, data=self.place / "data/train", more=self.data.more,
+        config.write_text(RUN.format(run=directory, model=section, data=self.place / "data/train", more=self.data.more, parallel=self.parallel,
                                      steps=steps, batch=self.batch, weights=self.weights, optimizer=optimizer, lora=lora))
         self.trireme("train", config)
         exported = self.place / f"{name}_exported"
@@ -255,7 +276,7 @@ class Comparison:
 
     def gradients(self, start):
         losses, after = self.train("sgd", 1, SGD)
-        model = copy.deepcopy(self.model).double()
+        model = in_double(self.model)
         loss = self.data.loss(model)
         self.with_balance(model, loss).backward()
         self.statistics = self.of_statistics(model, after, 1)
@@ -276,13 +297,13 @@ class Comparison:
         return abs(losses[0] - loss.item()), worst, name_of_worst
 
     def adamw(self):
-        losses, after = self.train("adamw", ADAMW_STEPS, ADAMW)
-        model = copy.deepcopy(self.model).double()
+        losses, after = self.train("adamw", self.steps, ADAMW)
+        model = in_double(self.model)
         theirs = self.adamw_losses(model)
         worst = apart(losses, theirs)
         if worst > ADAMW_TOLERANCE:
             self.allowed = 5 * apart(self.adamw_losses(copy.deepcopy(self.model)), theirs)
-        self.statistics = max(self.statistics, STATISTICS_SHARE * self.of_statistics(model, after, ADAMW_STEPS))
+        self.statistics = max(self.statistics, STATISTICS_SHARE * self.of_statistics(model, after, self.steps))
         return worst
 
     def adamw_losses(self, model):
@@ -294,7 +315,7 @@ class Comparison:
         optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": DECAY}, {"params": others, "weight_decay": 0.0}],
                                       lr=ADAMW_RATE, betas=(0.9, 0.95), eps=ADAMW_EPSILON)
         losses = []
-        for step in range(ADAMW_STEPS):
+        for step in range(self.steps):
             optimizer.zero_grad()
             loss = self.data.loss(model, step)
             losses.append(loss.item())
@@ -320,7 +341,7 @@ class Comparison:
             targets = ["qkv", "output"]
         lora = f"{{rank: {rank}, alpha: {alpha}, targets: [{', '.join(targets)}]}}"
         self.train("lora_begin", 1, ADAMW.replace(str(ADAMW_RATE), "0.0"), lora)
-        losses, _ = self.train("lora", LORA_STEPS, ADAMW.replace(str(ADAMW_RATE), str(LORA_RATE)), lora)
+        losses, _ = self.train("lora", min(LORA_STEPS, self.steps), ADAMW.replace(str(ADAMW_RATE), str(LORA_RATE)), lora)
         model = copy.deepcopy(self.model).float()
         begin = load_file(self.place / "lora_begin/weights.safetensors")
         adapters = Adapters(model, {name: torch.tensor(values) for name, values in begin.items() if ".lora_" in name}, alpha / rank)
@@ -373,7 +394,16 @@ def main():
     parser.add_argument("--families", default=",".join(DRAWN_BY))
     parser.add_argument("--models", type=int, default=4, help="of each family")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=50, help="of AdamW; of adapters at most 20")
+    parser.add_argument("--context", type=int, help="tokens of every sequence, instead of 17, 40 or 101; one sequence at a time")
+    parser.add_argument("--context-blocks", type=int, default=1, help="parallel.context_blocks")
+    parser.add_argument("--context-mode", default="auto", choices=["auto", "gather", "heads"])
+    parser.add_argument("--ranks", type=int, default=1, help="parallel.context")
     arguments = parser.parse_args()
+    if arguments.context:
+        CONTEXTS[:] = [arguments.context]
+    if arguments.context_mode == "heads":
+        GROUPS[:] = [arguments.context_blocks]
     torch.set_num_threads(1)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
@@ -384,7 +414,7 @@ def main():
     for family, index in models:
         draw = random.Random(f"{arguments.seed} {family} {index}")
         with tempfile.TemporaryDirectory(prefix="trireme-parity-") as place:
-            good += Comparison(arguments.trireme, place, draw, family, index).run(draw)
+            good += Comparison(arguments, place, draw, family, index).run(draw)
     print(f"{good} of {len(models)} models agree with transformers {transformers.__version__}")
     return 0 if good == len(models) else 1
 

@@ -18,6 +18,8 @@ SAFE = [
     (2, "tensor 2, sums in 4 chunks", {"parallel.tensor": 2, "parallel.tensor_chunks": 4}),
     (2, "tensor 2, layout mode", {"parallel.tensor": 2, "reproducibility": "layout"}),
     (2, "ZeRO 3", {"parallel.zero": 3}),
+    (2, "context 2, gathered keys", {"parallel.context": 2, "parallel.context_mode": "gather"}),
+    (2, "context 2, whole heads", {"parallel.context": 2, "parallel.context_mode": "heads"}),
     (4, "data 2 x tensor 2, ZeRO 1", {"parallel.tensor": 2, "parallel.zero": 1}),
     (4, "data 4, ZeRO 3, layout mode", {"parallel.zero": 3, "reproducibility": "layout"}),
 ]
