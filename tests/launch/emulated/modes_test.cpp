@@ -103,6 +103,9 @@ TEST_F(EmulatedModes, CutSequencesAgreeWithTheCpuEngine) {
                      {2, "context=2 zero=2 recompute=selective"},
                      {2, "context=2 zero=2 context_mode=heads"}},
                     agreement);
+}
+
+TEST_F(EmulatedModes, CutSequencesInTilesAndBf16AgreeWithTheCpuEngine) {
   expect_cpu_losses(gpt({"parallel.context_blocks=2", "precision=bf16", "train.row_tile=4"}),
                     {{2, "context=2 zero=2"}, {2, "context=2 zero=3 context_mode=heads"}}, 1e-3);
 }
