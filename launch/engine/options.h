@@ -33,7 +33,7 @@ namespace trireme {
 // "data 2 x tensor 1 x pipeline 1", or with "spatial 2 x 2 x 1" in place of tensor, or with "data 2
 // x context 4 x ...".
 [[nodiscard]] std::string mesh_text(const ParallelConfig& parallel);
-// Sequences that are cut in time, for a data rank; the one place that resolves context_mode.
+// Sequences that are cut in time, for a data rank.
 [[nodiscard]] ContextSplit context_split(const Config& config, int data_rank);
 // ContextSplit::local.
 [[nodiscard]] int local_blocks(const Config& config);

@@ -31,8 +31,8 @@ constexpr unsigned last_resort_s = 12;
 constexpr auto longest_in_a_hurry = 15s;
 constexpr auto longest_pause = 250ms;
 constexpr auto pause_in_report = 10ms;
-// Open MPI kills all ranks a second after SIGTERM, or as soon as the first of them has ended: a rank
-// that has written its dump leaves its peers the time to write theirs.
+// Open MPI kills all ranks a second after SIGTERM, or as soon as the first of them has ended: a
+// rank that has written its dump leaves its peers the time to write theirs.
 constexpr auto patience_with_peers = 500ms;
 // A process that did not run for this long was suspended, and probably its peers too.
 constexpr auto stopped_gap = 2s;

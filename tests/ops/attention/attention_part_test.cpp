@@ -4,7 +4,7 @@
 
 #include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/cudnn_graphs.h"
-#include "tests/ops/attention_parts.h"
+#include "tests/ops/attention/attention_parts.h"
 
 namespace trireme {
 namespace {
