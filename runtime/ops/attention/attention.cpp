@@ -17,6 +17,7 @@ namespace trireme::ops {
 TRIREME_KERNEL(attention_forward);
 TRIREME_KERNEL(attention_backward);
 TRIREME_KERNEL(attention_cached_forward);
+TRIREME_KERNEL(attention_append);
 
 Shape check_qkv(const Operands& check, std::string_view op, const Tensor& qkv,
                 const AttentionOptions& options) {
@@ -38,12 +39,12 @@ Shape check_qkv(const Operands& check, std::string_view op, const Tensor& qkv,
   if (!options.document_starts.empty()) {
     check.is("document_starts", options.document_starts, DType::i32,
              Shape{qkv.shape[0], qkv.shape[1]});
-    TRIREME_EXPECTS(options.causal, "{}: documents in attention that is not causal", op);
   }
   if (const Tensor& bounds = options.document_bounds; !bounds.empty()) {
-    TRIREME_EXPECTS(!options.document_starts.empty() && bounds.count() >= 2,
-                    "{}: {} bounds of documents, expected 2 or more, and their starts", op,
-                    bounds.count());
+    TRIREME_EXPECTS(options.causal && !options.document_starts.empty() && bounds.count() >= 2,
+                    "{}: {} bounds of documents, expected 2 or more, their starts, and causal "
+                    "attention",
+                    op, bounds.count());
     check.is("document_bounds", bounds, DType::i32, Shape{bounds.count()});
   }
   if (!options.sinks.empty()) check.is("sinks", options.sinks, DType::f32, Shape{heads});
@@ -140,25 +141,48 @@ void attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout, 
                    lse, qkv, options, dsinks);
 }
 
-void attention_cached_forward(Stream& stream, const Tensor& out, const Tensor& keys,
-                              const Tensor& values, const Tensor& qkv, const Tensor& spans,
-                              const AttentionOptions& options) {
-  constexpr std::string_view op = "attention_cached_forward";
-  const Operands check(op);
+namespace {
+
+// Returns the shape of the output.
+Shape check_caches(const Operands& check, std::string_view op, const Tensor& keys,
+                   const Tensor& values, const Tensor& qkv, const Tensor& spans,
+                   const AttentionOptions& options) {
   const Shape out_shape = check_qkv(check, op, qkv, options);
   TRIREME_EXPECTS(options.causal, "{}: causal attention only", op);
-  check.is("out", out, qkv.dtype, out_shape);
   check.rank("keys", keys, 3);
   const Shape cache{out_shape[0], keys.shape[1], out_shape[2] / options.heads * options.kv_heads};
   check.is("keys", keys, qkv.dtype, cache);
   check.is("values", values, qkv.dtype, cache);
   check.is("spans", spans, DType::i32, Shape{out_shape[0], 2});
-  check.disjoint("out", out, "qkv", qkv);
   check.disjoint("keys", keys, "values", values);
-  for (const Tensor& cached : {keys, values}) {
+  for (const Tensor& cached : {keys, values})
     check.disjoint("a cache", cached, "qkv", qkv);
+  return out_shape;
+}
+
+}  // namespace
+
+void attention_append(Stream& stream, const Tensor& keys, const Tensor& values, const Tensor& qkv,
+                      const Tensor& spans, const AttentionOptions& options) {
+  constexpr std::string_view op = "attention_append";
+  const Operands check(op);
+  const Shape out = check_caches(check, op, keys, values, qkv, spans, options);
+  const double added =  // bytes of keys and values
+      2.0 * static_cast<double>(options.kv_heads * out.count() / options.heads) *
+      static_cast<double>(size_of(qkv.dtype));
+  TRIREME_DISPATCH(stream, attention_append, reads(spans).bytes(added, added), keys, values, qkv,
+                   spans, options);
+}
+
+void attention_cached_forward(Stream& stream, const Tensor& out, const Tensor& keys,
+                              const Tensor& values, const Tensor& qkv, const Tensor& spans,
+                              const AttentionOptions& options) {
+  constexpr std::string_view op = "attention_cached_forward";
+  const Operands check(op);
+  check.is("out", out, qkv.dtype, check_caches(check, op, keys, values, qkv, spans, options));
+  check.disjoint("out", out, "qkv", qkv);
+  for (const Tensor& cached : {keys, values})
     check.disjoint("a cache", cached, "out", out);
-  }
   TRIREME_DISPATCH(stream, attention_cached_forward, reads(qkv, keys, values, spans).writes(out),
                    out, keys, values, qkv, spans, options);
 }

@@ -19,14 +19,14 @@ struct AttentionOptions {
   double soft_cap = 0;        // scores s become soft_cap * tanh(s / soft_cap); 0: they stay
   double scale = 0;           // of the scores; 0: 1 / sqrt(D)
   // (B, T) i32: start of each position's document in its sequence, non-decreasing and not after the
-  // position. A query only attends to its own document; causal. Absent: a sequence is one document.
+  // position. A query only attends to its own document. Absent: a sequence is one document.
   Tensor document_starts{};
   // Backward's scratch memory, of attention_workspace_bytes(). Absent or too small: the stream's.
   Tensor workspace{};
   // (N + 1) i32, beside document_starts: the same documents, with all sequences as one: where each
-  // begins and the last ends; those that are left over begin and end at B * T. For cuDNN. With them
-  // the contents of lse are known to attention_backward alone, which needs them too. Absent: on a
-  // GPU our own kernels.
+  // begins and the last ends; those that are left over begin and end at B * T. For cuDNN, causal.
+  // With them the contents of lse are known to attention_backward alone, which needs them too.
+  // Absent: on a GPU our own kernels.
   Tensor document_bounds{};
   // (heads) f32: of each query head, the score of a further key, whose value is zero, that all its
   // queries attend to; lse includes it. Neither scaled nor capped. Absent: no such keys.
@@ -63,6 +63,10 @@ void attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout, 
 void attention_cached_forward(Stream& stream, const Tensor& out, const Tensor& keys,
                               const Tensor& values, const Tensor& qkv, const Tensor& spans,
                               const AttentionOptions& options);
+
+// Only adds keys and values to the caches, as above: those of rows that another rank attends for.
+void attention_append(Stream& stream, const Tensor& keys, const Tensor& values, const Tensor& qkv,
+                      const Tensor& spans, const AttentionOptions& options);
 
 // The implementation on `device`: "cuDNN 9.28.1" if it has a plan for the shape (the log says for
 // which), or "own kernels".

@@ -34,7 +34,9 @@ struct Block {
     return std::clamp<std::int64_t>(sizes.first_key(query + row) - key, 0, keys);
   }
   [[nodiscard]] std::int64_t visible(std::int64_t row) const {
-    return std::clamp<std::int64_t>(sizes.causal ? query + row + 1 - key : keys, 0, keys);
+    const bool whole = !sizes.causal && sizes.starts == nullptr;
+    const std::int64_t end = sizes.causal ? query + row + 1 : sizes.end_of_keys(query + row);
+    return std::clamp<std::int64_t>(whole ? keys : end - key, 0, keys);
   }
   // The same over all queries of a strip.
   [[nodiscard]] std::int64_t strip_hidden(std::int64_t strip) const {

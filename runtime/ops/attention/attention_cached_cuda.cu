@@ -128,6 +128,18 @@ __global__ void __launch_bounds__(cached_threads)
 
 }  // namespace
 
+void attention_append(Stream& stream, const Tensor& keys, const Tensor& values, const Tensor& qkv,
+                      const Tensor& spans, const AttentionOptions& options) {
+  if (qkv.count() == 0) return;
+  const AttentionSizes sizes(qkv, options);
+  visit_compute_dtype(qkv.dtype, [&](auto type) {
+    using T = decltype(type);
+    const Cached<T> cached{keys.as<T>(), values.as<T>(), spans.as<std::int32_t>(), keys.shape[1]};
+    trireme::cuda::launch(stream, {.blocks = sizes.batch * sizes.length, .threads = 256},
+                          append_kernel<T>, cached, qkv.as<T>(), sizes);
+  });
+}
+
 void attention_cached_forward(Stream& stream, const Tensor& out, const Tensor& keys,
                               const Tensor& values, const Tensor& qkv, const Tensor& spans,
                               const AttentionOptions& options) {
@@ -147,6 +159,7 @@ void attention_cached_forward(Stream& stream, const Tensor& out, const Tensor& k
   });
 }
 
+TRIREME_CUDA_PROVIDES(ops, attention_append);
 TRIREME_CUDA_PROVIDES(ops, attention_cached_forward);
 
 }  // namespace trireme::ops::cuda

@@ -35,8 +35,7 @@ struct Forward {
 
 // Rows of one pass and the caches by position.
 template <typename T>
-struct CachedForward {
-  T* out;
+struct Append {
   T* keys;
   T* values;
   const T* qkv;
@@ -50,16 +49,35 @@ struct CachedForward {
     return {cache + sample * capacity * width, width};
   }
 
-  void append(const HeadRows<T>& cache, const HeadRows<const T>& packed, std::int64_t first,
-              std::int64_t count) const {
+  static void append(const HeadRows<T>& cache, const HeadRows<const T>& packed, std::int64_t first,
+                     std::int64_t count) {
     for (std::int64_t row = 0; row < count; ++row)
       std::copy_n(packed.row(row), cache.stride, cache.row(first + row));
   }
 
+  // Of one sample.
+  void append(std::int64_t sample) const {
+    const std::int64_t first = spans[2 * sample], count = spans[2 * sample + 1];
+    append(cached(keys, sample), sizes.key_rows(sizes.keys_in(qkv), sample, 0), first, count);
+    append(cached(values, sample), sizes.key_rows(sizes.values_in(qkv), sample, 0), first, count);
+  }
+
+  void operator()() const {
+    for (std::int64_t b = 0; b < sizes.batch; ++b)
+      append(b);
+  }
+};
+
+template <typename T>
+struct CachedForward {
+  T* out;
+  Append<T> caches;
+
   void sample(std::int64_t sample, std::int64_t first, std::int64_t count) const {
-    const HeadRows<T> all_keys = cached(keys, sample), all_values = cached(values, sample);
-    append(all_keys, sizes.key_rows(sizes.keys_in(qkv), sample, 0), first, count);
-    append(all_values, sizes.key_rows(sizes.values_in(qkv), sample, 0), first, count);
+    const AttentionSizes& sizes = caches.sizes;
+    const HeadRows<T> all_keys = caches.cached(caches.keys, sample);
+    const HeadRows<T> all_values = caches.cached(caches.values, sample);
+    caches.append(sample);
     AttentionSizes text = sizes;
     text.length = first + count;
     const HeadForward<T> forward(text);
@@ -70,15 +88,16 @@ struct CachedForward {
                      {all_values.data + shift, all_values.stride}, first);
       }
       forward.run(head, sizes.result(out, sample, head).from(first), nullptr,
-                  sizes.queries(qkv, sample, head).from(first), first);
+                  sizes.queries(caches.qkv, sample, head).from(first), first);
     }
   }
 
   void operator()() const {
+    const AttentionSizes& sizes = caches.sizes;
     const std::int64_t width = sizes.heads * sizes.size;
     for (std::int64_t b = 0; b < sizes.batch; ++b) {
-      const std::int64_t count = spans[2 * b + 1];
-      if (count > 0) sample(b, spans[2 * b], count);
+      const std::int64_t count = caches.spans[2 * b + 1];
+      if (count > 0) sample(b, caches.spans[2 * b], count);
       T* const rows = out + b * sizes.length * width;
       std::fill(rows + count * width, rows + sizes.length * width, T{});
     }
@@ -110,19 +129,32 @@ void attention_part_forward(Stream& stream, const Tensor& out, const Tensor& lse
   });
 }
 
+namespace {
+
+template <typename T>
+Append<T> append_of(const Tensor& keys, const Tensor& values, const Tensor& qkv,
+                    const Tensor& spans, const AttentionOptions& options) {
+  return {keys.as<T>(),  values.as<T>(), qkv.as<T>(), spans.as<std::int32_t>(),
+          keys.shape[1], {qkv, options}};
+}
+
+}  // namespace
+
+void attention_append(Stream& stream, const Tensor& keys, const Tensor& values, const Tensor& qkv,
+                      const Tensor& spans, const AttentionOptions& options) {
+  if (qkv.count() == 0) return;
+  visit_compute_dtype(qkv.dtype, [&](auto type) {
+    enqueue(stream, append_of<decltype(type)>(keys, values, qkv, spans, options));
+  });
+}
+
 void attention_cached_forward(Stream& stream, const Tensor& out, const Tensor& keys,
                               const Tensor& values, const Tensor& qkv, const Tensor& spans,
                               const AttentionOptions& options) {
   if (qkv.count() == 0) return;
   visit_compute_dtype(qkv.dtype, [&](auto type) {
     using T = decltype(type);
-    enqueue(stream, CachedForward<T>{out.as<T>(),
-                                     keys.as<T>(),
-                                     values.as<T>(),
-                                     qkv.as<T>(),
-                                     spans.as<std::int32_t>(),
-                                     keys.shape[1],
-                                     {qkv, options}});
+    enqueue(stream, CachedForward<T>{out.as<T>(), append_of<T>(keys, values, qkv, spans, options)});
   });
 }
 

@@ -170,10 +170,13 @@ struct AttentionSizes {
     return start > in_window ? start : in_window;
   }
   [[nodiscard]] TRIREME_HOST_DEVICE std::int64_t end_of_keys(std::int64_t query) const {
-    return causal && query < length ? query + 1 : length;
+    if (query >= length) return length;
+    if (causal) return query + 1;
+    return starts == nullptr ? length : end_of_document(query, length);
   }
   // Queries [first_query(key), end_of_queries(key)) attend to the key, possibly none.
   [[nodiscard]] TRIREME_HOST_DEVICE std::int64_t first_query(std::int64_t key) const {
+    if (!causal && starts != nullptr) return starts[key];  // all queries are here: first is 0
     return causal && key > first ? key : first;
   }
   [[nodiscard]] TRIREME_HOST_DEVICE std::int64_t end_of_queries(std::int64_t key) const {

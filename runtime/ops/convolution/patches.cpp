@@ -7,18 +7,20 @@
 namespace trireme::ops {
 
 TRIREME_KERNEL(cut_patches);
-TRIREME_KERNEL(first_rows_forward);
-TRIREME_KERNEL(first_rows_backward);
+TRIREME_KERNEL(edge_rows_forward);
+TRIREME_KERNEL(edge_rows_backward);
 
 namespace {
 
 // narrow(B, C) and wide(B, T, C).
-void check_first_rows(const Operands& check, std::string_view narrow_name, const Tensor& narrow,
-                      std::string_view wide_name, const Tensor& wide) {
+void check_edge_rows(const Operands& check, std::string_view narrow_name, const Tensor& narrow,
+                     std::string_view wide_name, const Tensor& wide, const Tensor& starts) {
   check.compute_dtype(wide_name, wide);
   check.rank(wide_name, wide, 3);
   check.is(narrow_name, narrow, wide.dtype, Shape{wide.shape[0], wide.shape[2]});
   check.disjoint(narrow_name, narrow, wide_name, wide);
+  if (!starts.empty())
+    check.is("document_starts", starts, DType::i32, Shape{wide.shape[0], wide.shape[1]});
 }
 
 }  // namespace
@@ -38,14 +40,18 @@ void cut_patches(Stream& stream, const Tensor& y, const Tensor& images, std::int
   TRIREME_DISPATCH(stream, cut_patches, reads(images).writes(y), y, images, size, before);
 }
 
-void first_rows_forward(Stream& stream, const Tensor& y, const Tensor& x) {
-  check_first_rows(Operands("first_rows_forward"), "y", y, "x", x);
-  TRIREME_DISPATCH(stream, first_rows_forward, reads(y).writes(y), y, x);
+void edge_rows_forward(Stream& stream, const Tensor& y, const Tensor& x, EdgeRow edge,
+                       const Tensor& document_starts) {
+  check_edge_rows(Operands("edge_rows_forward"), "y", y, "x", x, document_starts);
+  TRIREME_DISPATCH(stream, edge_rows_forward, reads(y, document_starts).writes(y), y, x, edge,
+                   document_starts);
 }
 
-void first_rows_backward(Stream& stream, const Tensor& dx, const Tensor& dy) {
-  check_first_rows(Operands("first_rows_backward"), "dy", dy, "dx", dx);
-  TRIREME_DISPATCH(stream, first_rows_backward, reads(dy).writes(dx), dx, dy);
+void edge_rows_backward(Stream& stream, const Tensor& dx, const Tensor& dy, EdgeRow edge,
+                        const Tensor& document_starts) {
+  check_edge_rows(Operands("edge_rows_backward"), "dy", dy, "dx", dx, document_starts);
+  TRIREME_DISPATCH(stream, edge_rows_backward, reads(dy, document_starts).writes(dx), dx, dy, edge,
+                   document_starts);
 }
 
 }  // namespace trireme::ops

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/convolution/patches.h"
+#include "runtime/ops/convolution/patches_math.h"
 
 #include <cstring>
 
@@ -30,25 +30,26 @@ void cut_patches(Stream& stream, const Tensor& y, const Tensor& images, std::int
   });
 }
 
-void first_rows_forward(Stream& stream, const Tensor& y, const Tensor& x) {
+void edge_rows_forward(Stream& stream, const Tensor& y, const Tensor& x, EdgeRow edge,
+                       const Tensor& document_starts) {
   const auto row = static_cast<std::size_t>(x.shape[2]) * size_of(x.dtype);
-  const std::size_t sample = row * static_cast<std::size_t>(x.shape[1]);
-  enqueue(stream,
-          [to = y.data, from = x.data, batch = static_cast<std::size_t>(x.shape[0]), row, sample] {
-            for (std::size_t n = 0; n < batch; ++n)
-              std::memcpy(to + n * row, from + n * sample, row);
-          });
+  enqueue(stream, [to = y.data, from = x.data, batch = x.shape[0], row,
+                   rows = EdgeRows(x.shape[1], edge, document_starts)] {
+    for (std::int64_t n = 0; n < batch; ++n)
+      std::memcpy(to + static_cast<std::size_t>(n) * row,
+                  from + static_cast<std::size_t>(n * rows.rows + rows.of(n)) * row, row);
+  });
 }
 
-void first_rows_backward(Stream& stream, const Tensor& dx, const Tensor& dy) {
+void edge_rows_backward(Stream& stream, const Tensor& dx, const Tensor& dy, EdgeRow edge,
+                        const Tensor& document_starts) {
   const auto row = static_cast<std::size_t>(dx.shape[2]) * size_of(dx.dtype);
-  const std::size_t sample = row * static_cast<std::size_t>(dx.shape[1]);
-  enqueue(stream, [to = dx.data, from = dy.data, batch = static_cast<std::size_t>(dx.shape[0]), row,
-                   sample] {
-    for (std::size_t n = 0; n < batch; ++n) {
-      std::memcpy(to + n * sample, from + n * row, row);
-      std::memset(to + n * sample + row, 0, sample - row);
-    }
+  enqueue(stream, [to = dx.data, from = dy.data, batch = dx.shape[0], row, bytes = dx.bytes(),
+                   rows = EdgeRows(dx.shape[1], edge, document_starts)] {
+    std::memset(to, 0, bytes);
+    for (std::int64_t n = 0; n < batch; ++n)
+      std::memcpy(to + static_cast<std::size_t>(n * rows.rows + rows.of(n)) * row,
+                  from + static_cast<std::size_t>(n) * row, row);
   });
 }
 

@@ -3,7 +3,7 @@
 #include "runtime/device/cuda/launch.h"
 #include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/pack_cuda.h"
-#include "runtime/ops/convolution/patches.h"
+#include "runtime/ops/convolution/patches_math.h"
 
 namespace trireme::ops::cuda {
 namespace {
@@ -38,22 +38,23 @@ __global__ void cut_patches_kernel(T* y, const T* images, std::int64_t count, Pa
 }
 
 template <int width, typename T>
-__global__ void first_rows_kernel(T* y, const T* x, std::int64_t count, std::int64_t rows,
-                                  std::int64_t channels) {
+__global__ void edge_rows_kernel(T* y, const T* x, std::int64_t count, EdgeRows rows,
+                                 std::int64_t channels) {
   for_each_pack<width>(count, [&](std::int64_t i) {
-    const std::int64_t from = i / channels * rows * channels + i % channels;
+    const std::int64_t sample = i / channels;
+    const std::int64_t from = (sample * rows.rows + rows.of(sample)) * channels + i % channels;
     store_pack(y + i, load_pack<width>(x + from));
   });
 }
 
 template <int width, typename T>
-__global__ void first_rows_gradient_kernel(T* dx, const T* dy, std::int64_t count,
-                                           std::int64_t rows, std::int64_t channels) {
+__global__ void edge_rows_gradient_kernel(T* dx, const T* dy, std::int64_t count, EdgeRows rows,
+                                          std::int64_t channels) {
   for_each_pack<width>(count, [&](std::int64_t i) {
-    const std::int64_t row = i / channels;
-    const bool first = row % rows == 0;
-    store_pack(dx + i, first ? load_pack<width>(dy + row / rows * channels + i % channels)
-                             : Pack<T, width>{});
+    const std::int64_t sample = i / channels / rows.rows;
+    const bool chosen = i / channels % rows.rows == rows.of(sample);
+    store_pack(dx + i,
+               chosen ? load_pack<width>(dy + sample * channels + i % channels) : Pack<T, width>{});
   });
 }
 
@@ -86,26 +87,30 @@ void cut_patches(Stream& stream, const Tensor& y, const Tensor& images, std::int
   });
 }
 
-void first_rows_forward(Stream& stream, const Tensor& y, const Tensor& x) {
+void edge_rows_forward(Stream& stream, const Tensor& y, const Tensor& x, EdgeRow edge,
+                       const Tensor& document_starts) {
+  const EdgeRows rows(x.shape[1], edge, document_starts);
   with_packs(y, x, x.shape[2], [&](auto type, auto width) {
     using T = decltype(type);
     constexpr int w = decltype(width)::value;
-    trireme::cuda::launch(stream, grid_of(stream, y.count(), w), first_rows_kernel<w, T>, y.as<T>(),
-                          x.as<T>(), y.count(), x.shape[1], x.shape[2]);
+    trireme::cuda::launch(stream, grid_of(stream, y.count(), w), edge_rows_kernel<w, T>, y.as<T>(),
+                          x.as<T>(), y.count(), rows, x.shape[2]);
   });
 }
 
-void first_rows_backward(Stream& stream, const Tensor& dx, const Tensor& dy) {
+void edge_rows_backward(Stream& stream, const Tensor& dx, const Tensor& dy, EdgeRow edge,
+                        const Tensor& document_starts) {
+  const EdgeRows rows(dx.shape[1], edge, document_starts);
   with_packs(dx, dy, dx.shape[2], [&](auto type, auto width) {
     using T = decltype(type);
     constexpr int w = decltype(width)::value;
-    trireme::cuda::launch(stream, grid_of(stream, dx.count(), w), first_rows_gradient_kernel<w, T>,
-                          dx.as<T>(), dy.as<T>(), dx.count(), dx.shape[1], dx.shape[2]);
+    trireme::cuda::launch(stream, grid_of(stream, dx.count(), w), edge_rows_gradient_kernel<w, T>,
+                          dx.as<T>(), dy.as<T>(), dx.count(), rows, dx.shape[2]);
   });
 }
 
 TRIREME_CUDA_PROVIDES(ops, cut_patches);
-TRIREME_CUDA_PROVIDES(ops, first_rows_forward);
-TRIREME_CUDA_PROVIDES(ops, first_rows_backward);
+TRIREME_CUDA_PROVIDES(ops, edge_rows_forward);
+TRIREME_CUDA_PROVIDES(ops, edge_rows_backward);
 
 }  // namespace trireme::ops::cuda

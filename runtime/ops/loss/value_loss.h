@@ -8,9 +8,12 @@ namespace trireme::ops {
 
 // Of a prediction's error e.
 enum class ValueLossKind : std::uint8_t {
-  mse,   // e^2
-  mae,   // |e|; its gradient at 0 is 0
-  huber  // e^2 / 2 up to |e| = delta, then delta (|e| - delta / 2) (Huber, 1964)
+  mse,    // e^2
+  mae,    // |e|; its gradient at 0 is 0
+  huber,  // e^2 / 2 up to |e| = delta, then delta (|e| - delta / 2) (Huber, 1964)
+  // Of a logit x with a target t from 0 to 1: the cross-entropy of sigmoid(x), log(1 + e^x) - t x;
+  // errors are |sigmoid(x) - t|.
+  binary
 };
 
 struct ValueLossOptions {

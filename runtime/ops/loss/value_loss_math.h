@@ -24,11 +24,21 @@ TRIREME_HOST_DEVICE inline LossOfValue loss_of_value(float error, const ValueLos
       return {error * error, 2.0F * error};
     case ValueLossKind::mae:
       return {size, sign};
+    case ValueLossKind::binary:
+      break;
     case ValueLossKind::huber:
       if (size <= delta) return {0.5F * error * error, error};
       return {delta * (size - 0.5F * delta), delta * sign};
   }
   return {};
+}
+
+// In doubles, whose exp and log agree between back ends after rounding.
+TRIREME_HOST_DEVICE inline LossOfValue binary_loss(float logit, float target, float& error) {
+  const double x = logit, small = std::exp(-std::fabs(x));
+  const double chance = (x >= 0 ? 1.0 : small) / (1.0 + small);
+  error = static_cast<float>(chance - target);
+  return {static_cast<float>((x > 0 ? x : 0.0) - x * target + std::log1p(small)), error};
 }
 
 template <typename T>
@@ -47,7 +57,10 @@ struct ValueLosses {
     if (target == target) {
       error = load(predictions[i]) - target;
       error += error - error;  // NaN unless finite
-      result = loss_of_value(error, options);
+      if (options.kind == ValueLossKind::binary && error == error)
+        result = binary_loss(load(predictions[i]), target, error);
+      else
+        result = loss_of_value(error, options);
       if (error != error) result = {error, error};
     }
     const float weight = options.weights == nullptr ? 1.0F : options.weights[i / columns];

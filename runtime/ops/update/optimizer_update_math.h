@@ -39,7 +39,7 @@ struct ParameterStep {
 };
 
 TRIREME_HOST_DEVICE inline float decay_of(const UpdateEntry& run, float weight_decay) {
-  return run.decays ? weight_decay / run.rate : 0.0F;
+  return weight_decay * run.decay / run.rate;
 }
 
 // The direction of adamw and lamb, with g = gradient * scalars[gradient_scale]:
@@ -90,8 +90,7 @@ struct AdamWStep : ParameterStep<2> {
 };
 
 // LAMB (You et al., "Large batch optimization for deep learning", 2020) scales AdamW's direction by
-// trust_ratios. First half, replacing the gradient: direction + decay * p. The runs' rates are 1,
-// here and below.
+// trust_ratios. First half, replacing the gradient: direction + decay * p.
 struct LambDirectionStep {
   static constexpr const char* name = "lamb_direction";
   static constexpr int read = 4;
@@ -121,7 +120,7 @@ struct LambStep : ParameterStep<0, true> {
 
   TRIREME_HOST_DEVICE LambStep(const UpdateOptions& /*options*/, const UpdateEntry& run,
                                const float* scalars)
-      : rate(scalars[StepScalars::learning_rate] * *run.ratio) {}
+      : rate(scalars[StepScalars::learning_rate] * run.rate * *run.ratio) {}
 
   TRIREME_HOST_DEVICE float operator()(float p, float direction) const {
     return p - rate * direction;
@@ -181,8 +180,8 @@ struct AdafactorStep : ParameterStep<0, true> {
 
   TRIREME_HOST_DEVICE AdafactorStep(const UpdateOptions& options, const UpdateEntry& run,
                                     const float* scalars)
-      : rate(scalars[StepScalars::learning_rate] * run.ratio[0]),
-        decay(scalars[StepScalars::learning_rate] * run.ratio[1] *
+      : rate(scalars[StepScalars::learning_rate] * run.rate * run.ratio[0]),
+        decay(scalars[StepScalars::learning_rate] * run.rate * run.ratio[1] *
               decay_of(run, options.weight_decay)) {}
 
   TRIREME_HOST_DEVICE float operator()(float p, float direction) const {
@@ -227,7 +226,7 @@ struct MuonStep : ParameterStep<0> {
   TRIREME_HOST_DEVICE MuonStep(const UpdateOptions& options, const UpdateEntry& run,
                                const float* scalars)
       : decay(decay_of(run, options.weight_decay)),
-        learning_rate(scalars[StepScalars::learning_rate]) {}
+        learning_rate(scalars[StepScalars::learning_rate] * run.rate) {}
 
   TRIREME_HOST_DEVICE float operator()(float p, float direction) const {
     return p - learning_rate * (direction + decay * p);
@@ -311,7 +310,7 @@ struct SgdStep : ParameterStep<states> {
                               const float* scalars)
       : momentum(options.momentum),
         decay(decay_of(run, options.weight_decay)),
-        learning_rate(scalars[StepScalars::learning_rate]),
+        learning_rate(scalars[StepScalars::learning_rate] * run.rate),
         gradient_scale(scalars[StepScalars::gradient_scale]),
         gradient_weight(options.nesterov ? 1.0F : 0.0F),
         buffer_weight(options.nesterov ? options.momentum : 1.0F) {}

@@ -94,7 +94,7 @@ void UpdateTable::add(const UpdateRun& run) {
                       .count = run.parameter.count(),
                       .tile = tiles_,
                       .rate = run.rate,
-                      .decays = run.decays});
+                      .decay = run.decay});
   elements_ += run.parameter.count();
   if (!run.compute.empty()) copied_bytes_ += run.compute.bytes();
   tiles_ += ceil_div(run.parameter.count(), tile_elements);

@@ -20,8 +20,8 @@ struct UpdateRun {
   Tensor compute{};          // the parameter in the table's compute dtype; may be absent
   Tensor first{}, second{};  // moments
   Tensor ratio{};            // factors of the step
-  bool decays = false;
-  float rate = 1;  // multiplies the learning rate, not the decay
+  float decay = 0;           // share of the weight decay
+  float rate = 1;            // multiplies the learning rate, not the decay
 };
 
 // UpdateRun for kernels.
@@ -34,7 +34,7 @@ struct UpdateEntry {
   std::int64_t count;
   std::int64_t tile;  // number of its first tile in the table
   float rate;
-  bool decays;
+  float decay;
 };
 
 class UpdateTable {
