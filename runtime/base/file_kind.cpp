@@ -45,8 +45,11 @@ constexpr std::array kinds = {
     Kind{"GGUF"sv, "a GGUF file of llama.cpp; take the safetensors files of the same model"},
     Kind{"PAR1"sv,
          "a Parquet file; scripts/parquet_to_jsonl.py converts its texts to JSON lines; write its "
-         "numbers to HDF5"},
-    Kind{"ARROW1"sv, "an Arrow file"},
+         "numbers with pandas: numpy.savez(OUT, **{c: d[c] for c in d}), d = read_parquet(FILE)"},
+    Kind{
+        "ARROW1"sv,
+        "an Arrow file; write its numbers with pandas: numpy.savez(OUT, **{c: d[c] for c in d}), d "
+        "= read_feather(FILE)"},
     Kind{"\x80\x02"sv, pickle},
     Kind{"\x80\x03"sv, pickle},
     Kind{"\x80\x04"sv, pickle},

@@ -120,7 +120,7 @@ void commit_directory(const std::string& partial, const std::string& path) {
 
 void remove_old_checkpoints(const std::string& directory, std::int64_t keep,
                             std::int64_t keep_every, std::int64_t newest,
-                            const std::set<std::int64_t>& unusable) {
+                            const std::set<std::int64_t>& unusable, std::int64_t best) {
   try {
     std::vector<StepDirectory> all = list_checkpoints(directory);
     std::ranges::reverse(all);
@@ -128,7 +128,8 @@ void remove_old_checkpoints(const std::string& directory, std::int64_t keep,
     for (const StepDirectory& found : all) {
       if (found.step > newest) continue;
       if (usable >= std::max<std::int64_t>(keep, 1)) {
-        if (keep_every == 0 || found.step % keep_every != 0) remove_directory(found.path);
+        const bool kept = keep_every > 0 && found.step % keep_every == 0;
+        if (!kept && found.step != best) remove_directory(found.path);
       } else if (found.step == newest ||
                  (!unusable.contains(found.step) && looks_complete(found.path))) {
         ++usable;

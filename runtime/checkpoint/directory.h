@@ -33,11 +33,11 @@ void prepare_checkpoint_directory(const std::string& directory);
 void commit_directory(const std::string& partial, const std::string& path);
 
 // Removes checkpoints except the newest `keep` (at least 1) usable ones up to `newest`, the last
-// one committed, and except every step that is a multiple of `keep_every` (0: none). Incomplete
+// one committed, and except step `best` and every multiple of `keep_every` (0: none). Incomplete
 // directories, `unusable` steps, and steps beyond `newest` (not part of this run's history) do not
 // count; the last are kept. Failures are logged.
 void remove_old_checkpoints(const std::string& directory, std::int64_t keep,
                             std::int64_t keep_every, std::int64_t newest,
-                            const std::set<std::int64_t>& unusable);
+                            const std::set<std::int64_t>& unusable, std::int64_t best = 0);
 
 }  // namespace trireme

@@ -59,6 +59,7 @@ struct DataConfig : DataSource {
   std::int64_t workers = 2;
   std::int64_t prefetch = 4;
   bool shuffle = true;
+  std::int64_t shuffle_block = 1;  // samples that stay together; 0: those of a chunk
   LastBatch last_batch = LastBatch::drop;
   std::string stage;           // a directory of each host, "" = none
   double stage_gigabytes = 0;  // 0 = as much as the disk has
@@ -153,8 +154,11 @@ struct TrainConfig {
   std::int64_t micro_batch = 4;
   std::vector<std::string> batch_ramp;  // "STEP:SIZE" (batch_ramp.h); empty = one size
   RampForm batch_ramp_form = RampForm::stepwise;
-  std::vector<std::string> context_ramp;  // "STEP:TOKENS"; empty = always model.context
-  std::string initial_weights;            // path; empty = random
+  std::vector<std::string> context_ramp;          // "STEP:TOKENS"; empty = always model.context
+  std::string initial_weights;                    // path; empty = random
+  std::vector<std::string> initial_skip;          // patterns of tensors there that are not read
+  std::vector<std::string> initial_reinitialise;  // patterns of parameters with fresh values
+  std::vector<std::string> freeze;                // patterns of parameters (param_rules.h)
   Recompute recompute = Recompute::none;
   std::int64_t row_tile = 0;  // BuildOptions::row_tile
   double clip_norm = 1.0;     // 0 = no clipping
@@ -168,6 +172,7 @@ struct TrainConfig {
   std::int64_t eval_batches = 0;        // 0 = the whole validation set
   double eval_overlap = 0;              // 0 = samples have the model's extents
   StopTarget stop_at;
+  std::int64_t patience = 0;  // evaluations; 0 = no limit
   std::int64_t log_every = 10;
   std::int64_t non_finite_limit =
       1;  // steps with a NaN or infinite loss before the run stops with exit code 6
@@ -202,6 +207,7 @@ struct CheckpointConfig {
   double every_minutes = 0;
   std::int64_t keep = 2;
   std::int64_t keep_every = 0;    // steps; 0 = none
+  std::string keep_best;          // a metric; "" = none
   std::int64_t failed_limit = 3;  // saves in a row before the run stops with exit code 7
   bool async = true;
   std::int64_t in_memory_every_steps = 0;  // 0 = never
@@ -242,8 +248,12 @@ struct CommConfig {
 // are frozen.
 struct LoraConfig {
   std::int64_t rank = 0;  // 0: every weight is trained
-  double alpha = 16;      // the factors' product is multiplied by alpha / rank
+  double alpha = 16;      // the factors' product is multiplied by scale()
+  bool rslora = false;    // by alpha / sqrt(rank) (Kalajdzievski, 2023)
+  double dropout = 0;     // of the factors' input
   std::vector<std::string> targets = {"qkv", "output", "expand", "contract"};
+  // alpha / rank, or alpha / sqrt(rank).
+  [[nodiscard]] double scale() const;
   friend bool operator==(const LoraConfig&, const LoraConfig&) = default;
 };
 

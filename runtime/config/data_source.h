@@ -19,6 +19,11 @@ struct FieldSource {
   std::vector<std::string> files{};  // files, directories, patterns
   std::vector<std::string> validation_files{};
   std::vector<std::string> test_files{};
+  // Of the targets, if they are not in `files`: one row per sample, in the samples' order.
+  std::vector<std::string> target_files{}, validation_target_files{};
+  std::string target_names{};  // or for the file or group that this text field of theirs names
+  // Of validation samples in `files`, beside or instead of those of training.
+  std::vector<std::string> validation_inputs{}, validation_target{};
   // Share of the samples for validation, in a fixed random order.
   double validation_fraction = 0;
   // Or the samples with one of these keys; the rest, without those of `test`, is for training.
@@ -26,6 +31,8 @@ struct FieldSource {
   std::vector<std::string> validation_values{};  // texts and names: patterns
   std::vector<std::string> test_values{};
   SampleUnit samples = SampleUnit::file;
+  std::string groups = "*";  // that are samples: a pattern for each name of their paths
+  std::string group_list{}, validation_group_list{};  // texts that name some of them; "": all
   std::vector<std::string> inputs{};
   std::vector<std::string> target{};
   std::vector<double> target_mean{}, target_std{};  // of targets that are values; empty: unscaled
@@ -62,6 +69,16 @@ struct FieldSource {
   // Whether samples of data.files are held back for validation.
   [[nodiscard]] bool holds_back() const {
     return validation_fraction > 0 || !validation_values.empty();
+  }
+  // Whether validation samples are others in data.files.
+  [[nodiscard]] bool validates_inside() const {
+    return !validation_inputs.empty() || !validation_group_list.empty();
+  }
+  // For an evaluation on other files.
+  void leave_inside() {
+    validation_inputs.clear();
+    validation_target.clear();
+    validation_group_list.clear();
   }
   // Whether a sample differs from pass to pass.
   [[nodiscard]] bool varies() const {
@@ -105,7 +122,8 @@ struct DataSource : FieldSource, ImageFilesSource {
     const bool training = part == DataPart::training;
     switch (kind()) {
       case SourceKind::files:
-        if (training || holds_back()) return {"data.files", files};
+        if (training || holds_back() || (validation_files.empty() && validates_inside()))
+          return {"data.files", files};
         return {"data.validation_files", validation_files};
       case SourceKind::images:
         if (training) return {"data.images", images};
@@ -119,7 +137,7 @@ struct DataSource : FieldSource, ImageFilesSource {
   // Whether it defines validation data.
   [[nodiscard]] bool validates() const {
     return !validation_path.empty() || !validation_files.empty() || !validation_images.empty() ||
-           holds_back();
+           holds_back() || validates_inside();
   }
 };
 

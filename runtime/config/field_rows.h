@@ -11,8 +11,14 @@ namespace trireme::config {
 inline constexpr double any_size = 1e6;
 inline constexpr std::int64_t many = 1'000'000'000'000;
 inline constexpr double year_of_minutes = 525'600;
+// [0, 1): shares and decay rates.
+inline constexpr NumberRange below_one{.low = 0, .high = 1, .high_is_open = true};
+inline constexpr Text texts{.items = {0, 1024}};
 inline const Condition on_cuda{"device.type", {"cuda"}};
 
+// data.*
+[[nodiscard]] std::vector<Field> data_fields();
+[[nodiscard]] std::vector<Field> mixture_fields();
 // parallel.* and comm.*
 [[nodiscard]] std::vector<Field> parallel_fields();
 [[nodiscard]] std::vector<Field> comm_fields();

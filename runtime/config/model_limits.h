@@ -40,7 +40,10 @@ struct ModelLimits {
   bool selective_recompute = false;  // has activations that Recompute::selective drops
   bool splits_backward = true;       // every layer does
   std::vector<std::string> adapted;  // roles of linear layers that may have low-rank adapters
-  bool documents = false;            // can separate the documents of a sequence
+  // Names of the weights, of tied ones the original's.
+  std::vector<std::string> parameters;
+  std::int64_t blocks = 0;  // of the chain
+  bool documents = false;   // can separate the documents of a sequence
 };
 
 }  // namespace trireme

@@ -6,7 +6,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/config/choices.h"
 
@@ -26,6 +28,7 @@ struct OptimizerTraits {
   bool direction = false;               // first computes a direction from each gradient
   bool factored = false;                // directions by the mean squares of rows and columns
   bool trust_ratios = false;            // scales each tensor's step by norms
+  bool groups = true;                   // parameters may have shares of the rate and the decay
   bool orthogonal = false;  // orthogonal directions for hidden matrices, AdamW for others
 };
 inline constexpr auto optimizer_table = std::to_array<OptimizerTraits>(
@@ -53,7 +56,8 @@ inline constexpr auto optimizer_table = std::to_array<OptimizerTraits>(
       .name = "lars",
       .moments = 1,
       .momentum = true,
-      .trust_ratios = true},
+      .trust_ratios = true,
+      .groups = false},
      {.kind = OptimizerKind::lion, .name = "lion", .moments = 1, .betas = true, .own_rates = true},
      {.kind = OptimizerKind::muon,
       .name = "muon",
@@ -90,6 +94,8 @@ struct OptimizerConfig {
   bool nesterov = false;
   double trust_coefficient = 0.001;
   bool scale_parameter = false;
+  std::vector<std::string> groups{};  // "PATTERN: rate=X decay=Y" (param_rules.h)
+  double layer_decay = 1;
   // Number of moments kept per weight.
   [[nodiscard]] int moments() const {
     const OptimizerTraits& traits = traits_of(name);

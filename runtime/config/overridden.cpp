@@ -76,7 +76,9 @@ void settle_overridden(const KeyTable& keys, Config& config, Provenance& where) 
   const std::pair<std::string_view, bool> measured[] = {
       {"train.eval_every", train.eval_every > 0},
       {"train.eval_every_samples", train.eval_every_samples > 0},
-      {"train.stop_at", train.stop_at.given()}};
+      {"train.stop_at", train.stop_at.given()},
+      {"train.patience", train.patience > 0},
+      {"checkpoint.keep_best", !config.checkpoint.keep_best.empty()}};
   for (const auto& [key, given] : measured)
     if (given && !config.data.has_validation() && met_by(where, "data.validation_path", key))
       ignore(keys, field_of(keys, key), "data.validation_path", config, where);

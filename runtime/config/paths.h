@@ -16,8 +16,9 @@ namespace trireme::config {
   const auto add = [&](DataSource& data) {
     paths.insert(paths.end(),
                  {&data.path, &data.validation_path, &data.test_path, &data.statistics});
-    for (auto* const list : {&data.files, &data.validation_files, &data.test_files, &data.images,
-                             &data.validation_images}) {
+    for (auto* const list :
+         {&data.files, &data.validation_files, &data.test_files, &data.target_files,
+          &data.validation_target_files, &data.images, &data.validation_images}) {
       for (std::string& path : *list)
         paths.push_back(&path);
     }

@@ -25,4 +25,9 @@ std::string describe(const StopTarget& target, double value) {
                      target.below.value_or(target.above.value_or(0)));
 }
 
+std::string describe(const StopTarget& target, const ReachedTarget& reached) {
+  if (!reached.is_patience()) return describe(target, reached.value);
+  return fmt::format("{} evaluations in a row were no better than the best", reached.value);
+}
+
 }  // namespace trireme

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// train.stop_at: training ends at the first evaluation whose metric passes the target.
+// train.stop_at: training ends at the first evaluation whose metric passes the target, or by
+// train.patience after some without a better one.
 #pragma once
 
 #include <optional>
@@ -8,7 +9,7 @@
 
 namespace trireme {
 
-inline constexpr std::string_view loss_metric = "eval_loss";
+inline constexpr std::string_view loss_metric = "eval_loss", patience_metric = "patience";
 
 struct StopTarget {
   std::string metric;  // "" = none
@@ -28,6 +29,12 @@ struct ReachedTarget {
   std::string metric;
   double value = 0;
 
+  // By train.patience: the evaluations without a better one.
+  [[nodiscard]] bool is_patience() const { return metric == patience_metric; }
+  // That ended the run.
+  [[nodiscard]] std::string_view key() const {
+    return is_patience() ? "train.patience" : "train.stop_at";
+  }
   // Whether it passes `target` too, which may have been changed since.
   [[nodiscard]] bool passes(const StopTarget& target) const {
     return metric == target.metric && target.passed_by(value);
@@ -39,5 +46,7 @@ struct ReachedTarget {
 [[nodiscard]] std::optional<ReachedTarget> reached_target(std::string_view stored);
 // "eval_loss 3.29 is below 3.3", or "... is not below 3.3".
 [[nodiscard]] std::string describe(const StopTarget& target, double value);
+// The same of what ended a run, by train.stop_at or train.patience.
+[[nodiscard]] std::string describe(const StopTarget& target, const ReachedTarget& reached);
 
 }  // namespace trireme

@@ -79,14 +79,15 @@ KeyValues under_current_keys(const config::KeyTable& keys, const KeyValues& valu
 
 namespace {
 
-// "bert, vit", "images": what a row is for.
+// "bert, vit", "images", "files": what a row is for.
 std::string models_of(const config::Field& field) {
   switch (field.needs) {
     case config::Needs::images:
     case config::Needs::image_files:
       return "images";
-    case config::Needs::channels:
     case config::Needs::hdf5_files:
+      return "files";
+    case config::Needs::channels:
     case config::Needs::in_place:
       return "images, fields";
     default:
@@ -112,9 +113,9 @@ std::vector<FieldDoc> field_docs(const config::KeyTable& keys) {
 }
 
 std::string field_table_markdown(const config::KeyTable& keys) {
-  std::string table = "| Key | Type | Default | Allowed | Meaning |\n|---|---|---|---|---|\n";
+  std::string table = "|Key|Type|Default|Allowed|Meaning|\n|---|---|---|---|---|\n";
   for (const FieldDoc& doc : field_docs(keys)) {
-    table += fmt::format("| `{}` | {} | `{}` | {} | {} |\n", doc.key, doc.type, doc.default_value,
+    table += fmt::format("|`{}`|{}|`{}`|{}|{}|\n", doc.key, doc.type, doc.default_value,
                          cell(doc.allowed), cell(doc.description));
   }
   return table;

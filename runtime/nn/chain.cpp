@@ -58,12 +58,25 @@ class Walk {
 
 }  // namespace
 
-std::unique_ptr<Layer> ChainLayer::declare(Blueprint& blueprint, const Shape& input) const {
+std::unique_ptr<Layer> ChainLayer::declare(Blueprint& blueprint, const Shape& input,
+                                           const LayerDepth& depth) const {
   const BuildOptions& options = blueprint.options();
-  blueprint.begin_layer(input, options.training && options.recompute == Recompute::full && block);
+  blueprint.begin_layer(input, options.training && options.recompute == Recompute::full && block,
+                        depth);
   auto made = make(blueprint);
   blueprint.begin_layer({}, false);
   return made;
+}
+
+LayerDepth depth_of(const Chain& chain, std::size_t i) {
+  const auto blocks_in = [&](std::size_t count) {
+    return static_cast<int>(std::count_if(chain.begin(),
+                                          chain.begin() + static_cast<std::ptrdiff_t>(count),
+                                          [](const ChainLayer& layer) { return layer.block; }));
+  };
+  const int all = blocks_in(chain.size()), upto = blocks_in(i + 1);
+  const bool behind = upto == all && !chain[i].block;
+  return {.own = behind ? 0 : all + 1 - upto, .first = all + 1};
 }
 
 std::int64_t padded_in_message(const Shape& held) {
@@ -102,15 +115,20 @@ ModelLimits limits_of(const Chain& chain) {
   const BuildOptions options;
   Walk walk(DeviceType::cpu, options);
   for (const ChainLayer& layer : chain) {
-    walk.step(layer, [&](const Layer& made, const Blueprint&, const ParamStore&, std::size_t) {
-      std::vector<Extent> known = std::exchange(limits.tensor, {});
-      made.add_limits(limits);
-      for (Extent& extent : std::exchange(limits.tensor, std::move(known))) {
-        auto& all = layer.block ? limits.tensor : of_ends;
-        if (std::ranges::find(all, extent) == all.end()) all.push_back(std::move(extent));
-      }
-      limits.splits_backward = limits.splits_backward && made.splits_backward();
-    });
+    limits.blocks += layer.block ? 1 : 0;
+    walk.step(layer,
+              [&](const Layer& made, const Blueprint&, const ParamStore& params, std::size_t) {
+                for (const ParamSpec& spec : params.layout().specs())
+                  if (spec.kind == ParamKind::weight && !spec.is_copy())
+                    limits.parameters.push_back(spec.name);
+                std::vector<Extent> known = std::exchange(limits.tensor, {});
+                made.add_limits(limits);
+                for (Extent& extent : std::exchange(limits.tensor, std::move(known))) {
+                  auto& all = layer.block ? limits.tensor : of_ends;
+                  if (std::ranges::find(all, extent) == all.end()) all.push_back(std::move(extent));
+                }
+                limits.splits_backward = limits.splits_backward && made.splits_backward();
+              });
   }
   std::ranges::move(of_ends, std::back_inserter(limits.tensor));
   return limits;

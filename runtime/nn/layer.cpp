@@ -2,6 +2,7 @@
 #include "runtime/nn/layer.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/nn/step_observer.h"
 
@@ -29,9 +30,26 @@ ParamId Blueprint::parameter(ParamSpec spec) {
 }
 
 ParamId Blueprint::shared_parameter(ParamSpec spec) {
-  if (options_.adapters.rank > 0 && spec.kind == ParamKind::weight && !spec.adapter)
-    spec.kind = ParamKind::frozen;
+  if (spec.kind == ParamKind::weight) apply_rules(spec);
   return params_.declare(spec);
+}
+
+// By the identity: copies of a tied parameter, on any rank, are treated like the original, which
+// belongs to the first layer.
+void Blueprint::apply_rules(ParamSpec& spec) const {
+  const ParamRules& rules = options_.rules;
+  const std::string& name = spec.identity();
+  if (rules.freezes(name, options_.adapters.rank > 0 && !spec.adapter))
+    spec.kind = ParamKind::frozen;
+  if (rules.layer_decay != 1)
+    spec.rate =
+        std::pow(rules.layer_decay, static_cast<float>(spec.is_copy() ? depth_.first : depth_.own));
+  const ParamGroup* const group = rules.group_of(name);
+  if (group == nullptr) return;
+  spec.rate *= group->rate;
+  if (!group->decay) return;
+  spec.decay = *group->decay > 0;
+  spec.decay_share = *group->decay;
 }
 
 bool Blueprint::adapts(std::string_view name) const {

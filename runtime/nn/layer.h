@@ -13,6 +13,7 @@
 
 #include "runtime/config/choices.h"
 #include "runtime/config/model_limits.h"
+#include "runtime/config/param_rules.h"
 #include "runtime/config/target_spec.h"
 #include "runtime/device/arena.h"
 #include "runtime/nn/batch.h"
@@ -70,13 +71,24 @@ struct SkipPlace {
 struct DecodeShape {
   std::int64_t rows = 0;  // 0: a pass takes whole samples
   std::int64_t capacity = 0;
+  // Ranks of the context group that share the positions of a pass: each takes the `rows` behind
+  // those of the ranks before it, and caches all.
+  int ranks = 1;
 };
 
 // Low-rank adapters (Hu et al., LoRA, 2021) on some linear layers; all other weights are frozen.
 struct AdapterOptions {
-  std::int64_t rank = 0;               // 0: no adapters
-  float scale = 1;                     // alpha / rank
-  std::vector<std::string> targets{};  // last components of layer names: "qkv"
+  std::int64_t rank = 0;  // 0: no adapters
+  float scale = 1;        // alpha / rank
+  float dropout = 0;      // of the factors' input
+  // Last components of layer names: "qkv"; or of their parts that have factors of their own:
+  // "query".
+  std::vector<std::string> targets{};
+};
+
+// A layer's place in ParamRules::layer_decay: how many steps of decay it and the first layer have.
+struct LayerDepth {
+  int own = 0, first = 0;
 };
 
 // The options of a build; layers read them through their Blueprint.
@@ -120,6 +132,7 @@ struct BuildOptions {
   bool separate_documents = false;
   DecodeShape decode{};  // never together with training
   AdapterOptions adapters{};
+  ParamRules rules{};
 };
 
 // Collects the layers' declarations. Scopes give parameters their dotted names and let chain layers
@@ -151,6 +164,7 @@ class Blueprint {
   ParamId parameter(ParamSpec spec);
   // A parameter declared elsewhere under its full name (tied weights).
   ParamId shared_parameter(ParamSpec spec);
+  [[nodiscard]] bool trains(ParamId id) const { return params_.trains(id); }
   // Whether the linear layer of this name, or of the current scope, has an adapter.
   [[nodiscard]] bool adapts(std::string_view name) const;
   // Tensors of samples are declared by their whole shape (N, [D,] H, W, C). If the split cuts it, a
@@ -197,9 +211,10 @@ class Blueprint {
   // The shape of the next layer's input; rank 0 for the first layer.
   [[nodiscard]] const Shape& input() const { return input_; }
   // Called by the model between layers.
-  void begin_layer(const Shape& input, bool recomputed) {
+  void begin_layer(const Shape& input, bool recomputed, const LayerDepth& depth = {}) {
     input_ = input;
     recomputed_ = recomputed;
+    depth_ = depth;
   }
   // While it lives, keep() reserves scratch.
   class Recomputed {
@@ -231,11 +246,14 @@ class Blueprint {
   }
 
  private:
+  void apply_rules(ParamSpec& spec) const;
+
   ParamStore& params_;
   DeviceType device_;
   BuildOptions options_;
   Shape input_;
   bool recomputed_ = false;
+  LayerDepth depth_;
   Layout kept_, scratch_, shared_, workspace_, host_, cache_;
   SampleTraffic traffic_;
   std::vector<OpenSkip> open_skips_;
@@ -255,6 +273,7 @@ class GradientSink {
 struct DecodePass {
   Tensor spans{};                        // (B, 2) i32, on the device: first position, rows filled
   std::span<const std::int32_t> last{};  // (B), on the host: the row with the wanted logits
+  Tensor all_spans{};                    // (ranks, B, 2), if ranks share a pass
 };
 
 // The inputs of one forward or backward pass of one micro-batch. Owns nothing.
@@ -314,8 +333,9 @@ struct Context {
         static_cast<std::ptrdiff_t>(a.offset) + (all ? shared_shift : scratch_shift);
     return scratch.at(static_cast<std::size_t>(offset), a.dtype, a.shape);
   }
+  // Nothing for a frozen parameter, so that layers report all of theirs.
   void ready(ParamId id) const {
-    if (gradients != nullptr) gradients->ready(id);
+    if (gradients != nullptr && params.trains(id)) gradients->ready(id);
   }
 };
 

@@ -26,7 +26,8 @@ LayerGraphs::Key LayerGraphs::key_of(const Context& context, int unit, LayerPass
   // All parameters of a unit are moved together.
   if (const ParamId first = context.params.layout().first_of_unit(unit); first.index >= 0) {
     weights = context.params.compute(first).data;
-    if (pass != LayerPass::forward) gradients = context.params.gradient(first).data;
+    if (pass != LayerPass::forward && context.params.trains(first))
+      gradients = context.params.gradient(first).data;
   }
   const bool makes_of_weights =
       pass == LayerPass::forward && context.weights_changed && context.cache->bytes() > 0;

@@ -68,6 +68,7 @@ void Model::build_chunks(Blueprint& blueprint, const Chain& chain,
   for (std::size_t i = 0; i < chunks.size(); ++i)
     build(blueprint, chain, chunks[i], i < inputs.size() ? inputs[i] : Handover{});
   own_scratch_ = blueprint.scratch_layout().peak_bytes();
+  split_backward_ = blueprint.options().split_backward;
   if (blueprint.options().training) place_regions(blueprint);
   poisoned_ = environment_number("TRIREME_POISON_ACTIVATIONS", 0, 1).value_or(0) == 1;
   plan_cuts(blueprint.micro_batch());
@@ -93,13 +94,15 @@ void Model::build(Blueprint& blueprint, const Chain& chain, const ChunkSpan& spa
     const ChainLayer& layer = chain[static_cast<std::size_t>(i)];
     params_->open_unit();
     const std::size_t keeps = blueprint.kept_layout().mark();
-    chunk.layers.push_back(layer.declare(blueprint, shape));
+    chunk.layers.push_back(
+        layer.declare(blueprint, shape, depth_of(chain, static_cast<std::size_t>(i))));
     const auto bytes = static_cast<std::int64_t>(blueprint.kept_layout().mark() - keeps);
     chunk.keeps.push_back({Activation::Space::kept, keeps, DType::u8, Shape{bytes}});
     chunk.recomputed.push_back(options.training && options.recompute == Recompute::full &&
                                layer.block);
     shape = chunk.layers.back()->output_shape();
   }
+  if (span.first == 0) find_idle_layers(chunk);
   if (const HeadInfo* const head = chunk.layers.back()->head(); head != nullptr) {
     head_ = head;
     losses_ = blueprint.keep(Shape{head->targets}, DType::f32);
@@ -117,6 +120,26 @@ void Model::build(Blueprint& blueprint, const Chain& chain, const ChunkSpan& spa
   lay_out_skips(blueprint, chunk, skips_before);
   chunk.kept_bytes = blueprint.kept_layout().mark() - chunk.kept_begin;
   chunks_.push_back(std::move(chunk));
+}
+
+void Model::find_idle_layers(Chunk& chunk) const {
+  const ParamLayout& layout = params_->layout();
+  const auto unit_of = [&](int i) {
+    return static_cast<std::size_t>(layout.unit_of({i}) - chunk.first_unit);
+  };
+  const auto specs = layout.specs();
+  chunk.idle = chunk.layers.size();
+  for (int i = 0; i < static_cast<int>(specs.size()); ++i) {
+    const bool here = layout.unit_of({i}) >= chunk.first_unit;
+    if (here && specs[static_cast<std::size_t>(i)].kind == ParamKind::weight)
+      chunk.idle = std::min(chunk.idle, unit_of(i));
+  }
+  for (int i = 0; i < static_cast<int>(specs.size()); ++i) {
+    const bool here = layout.unit_of({i}) >= chunk.first_unit;
+    if (here && specs[static_cast<std::size_t>(i)].kind == ParamKind::statistic &&
+        unit_of(i) < chunk.idle)
+      chunk.idle_statistics.push_back({i});
+  }
 }
 
 // True if the gradient of boundary i becomes the chunk's input gradient in place.
@@ -187,49 +210,6 @@ Model::Message Model::keep_message(Blueprint& blueprint, const Shape& own,
   for (const OpenSkip& open : skips)
     place(held(open.skip.shape));
   return message;
-}
-
-// A skip lies where the chunk receives it or sends it; one that begins and ends here is kept, and
-// its gradient lives from the backward of the one layer to that of the other.
-void Model::lay_out_skips(Blueprint& blueprint, Chunk& chunk, std::size_t first) {
-  const bool training = blueprint.options().training;
-  const std::size_t count = chunk.layers.size();
-  // A chunk whose layers all work in place hands on what it received.
-  if (training && chunk.input_gradient.parts.empty() && chunk.boundaries[0].exists) {
-    TRIREME_EXPECTS(chunk.received.size() == chunk.sent.size(),
-                    "a layer with skips whose backward works in place");
-    chunk.input_gradient = chunk.output_gradient;
-    chunk.input_gradient.parts[0].shape = chunk.boundaries[0].value.shape;
-    if (chunk.received.empty()) chunk.input_gradient.whole = chunk.boundaries[0].gradient;
-  }
-  skips_.resize(blueprint.skip_shapes().size());
-  std::vector<bool> placed(skips_.size(), false);
-  const auto put = [&](const std::vector<OpenSkip>& skips, const Message& values,
-                       const Message& gradients) {
-    for (std::size_t k = 0; k < skips.size(); ++k) {
-      const SkipPlace place{values.parts[k + 1], training ? gradients.parts[k + 1] : Activation{}};
-      const auto id = static_cast<std::size_t>(skips[k].id);
-      if (placed[id]) {
-        chunk.passing.push_back({skips_[id], place});
-      } else {
-        skips_[id] = place;
-      }
-      placed[id] = true;
-    }
-  };
-  put(chunk.received, chunk.input, chunk.input_gradient);
-  if (chunk.boundaries[count].exists) put(chunk.sent, chunk.output, chunk.output_gradient);
-  skip_scratch_.rewind(0);
-  for (std::size_t id = first; id < skips_.size(); ++id) {
-    if (placed[id]) continue;
-    const Shape& shape = blueprint.skip_shapes()[id];
-    skips_[id].value = blueprint.keep(shape);
-    if (!training) continue;
-    skips_[id].gradient = skips_[id].value;
-    skips_[id].gradient.space = Activation::Space::scratch;
-    skips_[id].gradient.offset =
-        skip_scratch_.reserve(bytes_of(skips_[id].value.shape, blueprint.compute()));
-  }
 }
 
 // The two regions follow the layers' scratch and are shared by all chunks, since only one runs at a
@@ -343,16 +323,6 @@ void Model::run(const Context& context, std::size_t i, LayerPass pass, Work&& wo
   graphs_->run(context, unit, pass, pass_of_layer);
 }
 
-// Copies skips, or their gradients, that cross the whole chunk.
-void Model::pass_skips(const Context& context, LayerPass pass) const {
-  for (const auto& [in, out] : at(context.chunk).passing) {
-    const bool forward = pass == LayerPass::forward;
-    const Tensor from = context(forward ? in.value : out.gradient);
-    const Tensor to = context(forward ? out.value : in.gradient);
-    if (from.data != to.data) device_.copy(context.stream, to.data, from.data, from.bytes());
-  }
-}
-
 void Model::forward(const Context& context) {
   const Chunk& chunk = at(context.chunk);
   const std::size_t count = chunk.layers.size();
@@ -380,9 +350,9 @@ void Model::forward(const Context& context) {
 void Model::backward(const Context& context) {
   const Chunk& chunk = at(context.chunk);
   pass_skips(context, LayerPass::backward);
-  for (std::size_t i = chunk.layers.size(); i-- > 0;) {
+  for (std::size_t i = chunk.layers.size(); i-- > chunk.idle;) {
     const int unit = chunk.first_unit + static_cast<int>(i);
-    if (hook_ != nullptr) hook_->before_backward(unit, i > 0 ? unit - 1 : -1);
+    if (hook_ != nullptr) hook_->before_backward(unit, i > chunk.idle ? unit - 1 : -1);
     const Boundary &in = chunk.boundaries[i], &out = chunk.boundaries[i + 1];
     Layer& layer = *chunk.layers[i];
     const auto x = [&](const Context& here) {
@@ -407,13 +377,19 @@ void Model::backward(const Context& context) {
                             in.exists ? here(in.gradient) : Tensor{});
     }
   }
+  if (!split_backward_) report_idle(context);
+}
+
+void Model::report_idle(const Context& context) const {
+  for (const ParamId id : at(context.chunk).idle_statistics)
+    context.ready(id);
 }
 
 void Model::backward_weight(const Context& context) {
   const Chunk& chunk = at(context.chunk);
-  for (std::size_t i = chunk.layers.size(); i-- > 0;) {
+  for (std::size_t i = chunk.layers.size(); i-- > chunk.idle;) {
     const int unit = chunk.first_unit + static_cast<int>(i);
-    if (hook_ != nullptr) hook_->before_backward(unit, i > 0 ? unit - 1 : -1);
+    if (hook_ != nullptr) hook_->before_backward(unit, i > chunk.idle ? unit - 1 : -1);
     const Boundary& in = chunk.boundaries[i];
     run(context, i, LayerPass::backward_weight, [&](const Context& whole) {
       each_block(whole, 1, [&](const Context& here) {
@@ -421,6 +397,7 @@ void Model::backward_weight(const Context& context) {
       });
     });
   }
+  report_idle(context);
 }
 
 void Model::forget(Stream& stream) const {

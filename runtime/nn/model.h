@@ -22,9 +22,13 @@ struct ChainLayer {
   bool block = false;  // one of the repeated blocks: what full recomputation recomputes
 
   // The layer behind one with this output.
-  [[nodiscard]] std::unique_ptr<Layer> declare(Blueprint& blueprint, const Shape& input) const;
+  [[nodiscard]] std::unique_ptr<Layer> declare(Blueprint& blueprint, const Shape& input,
+                                               const LayerDepth& depth = {}) const;
 };
 using Chain = std::vector<ChainLayer>;
+// Layers before the blocks have depth 0, block i of L has i, and what follows L + 1: LayerDepth
+// counts from the end.
+[[nodiscard]] LayerDepth depth_of(const Chain& chain, std::size_t i);
 
 // A layer L, made of the blueprint and `args`, inside its scope.
 template <typename L, typename... Args>
@@ -193,6 +197,10 @@ class Model {
     std::vector<Passing> passing;  // skips that are received and sent
     int slots = 1;
     int first_unit = 0;
+    // Of a chain's first layers those below any trained weight, which have no backward, and their
+    // running statistics.
+    std::size_t idle = 0;
+    std::vector<ParamId> idle_statistics;
     std::size_t kept_begin = 0, kept_bytes = 0;  // as declared, of one block
     std::size_t kept_base = 0;                   // of slot 0 in the arena
   };
@@ -203,6 +211,7 @@ class Model {
                     std::span<const Handover> inputs);
   void build(Blueprint& blueprint, const Chain& chain, const ChunkSpan& span,
              const Handover& input);
+  void find_idle_layers(Chunk& chunk) const;
   [[nodiscard]] static bool reaches_input(const Chunk& chunk, std::size_t i);
   static void lay_out_boundaries(Blueprint& blueprint, Chunk& chunk, const Shape& input);
   // `first`: the number of skips of the chunks before.
@@ -210,6 +219,7 @@ class Model {
   void pass_skips(const Context& context, LayerPass pass) const;
   void place_regions(Blueprint& blueprint);
   void allocate(const Blueprint& blueprint);
+  void report_idle(const Context& context) const;
   void poison(const Context& context, std::size_t i, LayerPass pass) const;
   void plan_cuts(std::int64_t samples);
   void cut_batch(const Context& context) const;
@@ -239,7 +249,7 @@ class Model {
   std::size_t own_scratch_ = 0;    // of the layers; the gradients between them follow it
   std::vector<SkipPlace> skips_;   // by id, over all chunks
   Layout skip_scratch_;            // gradients of skips inside a chunk, of all chunks
-  bool poisoned_ = false;
+  bool poisoned_ = false, split_backward_ = false;
   Activation losses_{}, correct_{};
 };
 

@@ -95,6 +95,8 @@ struct ParamSpec {
   // A statistic that steers experts' load instead: by this much per step towards the experts whose
   // collected counts are below their mean (ops/experts/router.h).
   float balance_rate = 0;
+  // Shares of the learning rate, and with it of the decay, and of the decay alone (ParamRules).
+  float rate = 1, decay_share = 1;
   bool adapter = false;  // a low-rank factor of a frozen matrix
 
   // The axis length in units of the shortest part.

@@ -186,11 +186,11 @@ void ParamLayout::find_owned_runs() {
                        .bucket = entry.bucket,
                        .first = from - slice,
                        .count = to - from,
-                       .decay = spec.decay,
+                       .decay = spec.decay ? spec.rate * spec.decay_share : 0,
                        .kind = spec.kind,
                        .statistic_decay = spec.statistic_decay,
                        .balance_rate = spec.balance_rate,
-                       .rate = spec.init.rate,
+                       .rate = spec.init.rate * spec.rate,
                        .counted = !spec.is_copy() && !repeated,
                        .counted_in_tensor = !repeated};
     owned_params_.push_back(run);
@@ -224,9 +224,13 @@ ParamLayout::Range ParamLayout::unit_weights(int unit) const {
 }
 
 ParamId ParamLayout::first_of_unit(int unit) const {
-  const auto found = std::ranges::find(entries_, unit, &Entry::unit);
-  if (found == entries_.end()) return {.index = -1};
-  return {.index = static_cast<int>(found - entries_.begin())};
+  ParamId first{.index = -1};
+  for (int i = 0; i < static_cast<int>(specs_.size()); ++i) {
+    if (entries_[static_cast<std::size_t>(i)].unit != unit) continue;
+    if (spec({i}).kind == ParamKind::weight) return {i};
+    if (first.index < 0) first = {i};
+  }
+  return first;
 }
 
 Shape stored_shape(const ParamSpec& spec, const TensorSplit& split) {

@@ -49,11 +49,11 @@ struct OwnedRun {
   int bucket = 0;
   std::int64_t first = 0;  // from the beginning of the slice
   std::int64_t count = 0;
-  bool decay = false;
+  float decay = 0;  // share of the weight decay
   ParamKind kind = ParamKind::weight;
   float statistic_decay = 0;
   float balance_rate = 0;
-  float rate = 1;                 // Init::rate
+  float rate = 1;                 // share of the learning rate, times Init::rate
   bool counted = true;            // in the gradient norm: once over all ranks and tied copies
   bool counted_in_tensor = true;  // in sums over the ranks that hold parts of this parameter
 };
@@ -86,7 +86,7 @@ class ParamLayout {
   [[nodiscard]] std::int64_t offset(ParamId id) const { return entries_[at(id)].offset; }
   [[nodiscard]] int bucket_of(ParamId id) const { return entries_[at(id)].bucket; }
   [[nodiscard]] int unit_of(ParamId id) const { return entries_[at(id)].unit; }
-  // Index -1 if the unit has no parameters.
+  // Preferring trained weights; index -1 if the unit has no parameters.
   [[nodiscard]] ParamId first_of_unit(int unit) const;
   [[nodiscard]] int unit_count() const { return units_; }
   // The parameter of that name; index -1 if there is none.

@@ -40,6 +40,13 @@ void ParamStore::allocate(Device& device, const StoreOptions& options) {
                            .levels = options.training ? options.gradient_levels : 0,
                            .buffers = options.training && sliced ? gradient_buffers : 0,
                            .frozen = false});
+  std::int64_t widest = 0;
+  for (const ParamSpec& spec : layout_->specs())
+    if (spec.kind == ParamKind::frozen && !spec.matrix)
+      widest = std::max(widest, stored_shape(spec, layout_->split(spec)).count());
+  if (options.training)
+    unread_ =
+        Buffer(device, 2 * static_cast<std::size_t>(widest) * sizeof(float), MemoryKind::device);
   sources_.clear();
   const bool apart = options.training && layout_->expert_elements() > 0;
   for (int source = 1; apart && source < options.expert_sources; ++source)
@@ -122,6 +129,15 @@ Tensor ParamStore::refresh_own(Stream& stream, const Bucket& bucket) {
 Tensor ParamStore::gradient(ParamId id, int source) const {
   TRIREME_EXPECTS(source >= 0 && source < sources(id), "{} has {} gradients, not {}",
                   layout_->spec(id).name, sources(id), source + 1);
+  if (const ParamSpec& spec = layout_->spec(id); spec.kind == ParamKind::frozen) {
+    TRIREME_EXPECTS(!spec.matrix, "the gradient of {}, which is frozen", spec.name);
+    // Scale and shift of a norm, declared together, are apart.
+    const Shape shape = stored_shape(spec, layout_->split(spec));
+    const auto half = static_cast<std::int64_t>(unread_.bytes() / sizeof(float) / 2);
+    return unread_.view(DType::f32, Shape{2 * half})
+        .range(id.index % 2 * half, shape.count())
+        .reshaped(shape);
+  }
   if (block_ > 0 && !blocks_.empty() && layout_->spec(id).kind == ParamKind::weight)
     return gradients_of_block(block_).param(id);
   return gradients_of(source).param(id, level_of_[layout_->at(id)]);
@@ -135,7 +151,7 @@ Tensor ParamStore::place_gradients(int unit, int buffer) {
 }
 
 std::size_t ParamStore::gradient_bytes() const {
-  std::size_t sum = gradients_.bytes();
+  std::size_t sum = gradients_.bytes() + unread_.bytes();
   for (const auto* const more : {&sources_, &blocks_})
     for (const ParamArena& arena : *more)
       sum += arena.bytes();

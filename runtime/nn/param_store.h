@@ -61,9 +61,11 @@ class ParamStore {
   // Views in the shape of stored_shape(). `master` needs a parameter that is kept whole
   // (ParamLayout::keeps_slice) or, like `compute` in stage 3, a unit that is placed.
   [[nodiscard]] Tensor master(ParamId id) const { return masters_.param(id); }
-  // The current destination of backward. Gradients of an expert's parameters have sources(id): one
-  // that all rows are added to, or one for each of the data ranks that share experts, in order,
-  // which takes what the rows of that rank's micro-batch add.
+  // The current destination of backward; of a frozen vector memory that nobody reads, because it
+  // may share a kernel with a trained one. Layers skip the gradients of frozen matrices. Gradients
+  // of an expert's parameters have sources(id): one that all rows are added to, or one for each of
+  // the data ranks that share experts, in order, which takes what the rows of that rank's
+  // micro-batch add.
   [[nodiscard]] Tensor gradient(ParamId id, int source = 0) const;
   // From now on gradient() is that of this of StoreOptions::blocks, if there are several.
   void select_block(int block) { block_ = block; }
@@ -119,6 +121,7 @@ class ParamStore {
   StoreOptions options_{};
   Device* device_ = nullptr;
   ParamArena masters_, compute_, gradients_;
+  Buffer unread_;                    // gradients of frozen vectors
   std::vector<ParamArena> sources_;  // gradients of experts, of sources behind the first
   std::vector<ParamArena> blocks_;   // gradients of blocks behind the first
   int block_ = 0;

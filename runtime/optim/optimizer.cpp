@@ -44,7 +44,7 @@ Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerConfig& 
     group.emplace(device, *communicator, *ranks.comm, ranks.stalls);
   };
   for (const OwnedRun& run : params.layout().owned_runs())
-    TRIREME_EXPECTS(traits_.own_rates || run.rate == 1.0F,
+    TRIREME_EXPECTS(traits_.groups || run.rate == 1.0F,
                     "{} has its own learning rate, which {} does not support",
                     params.layout().spec(run.param).name, traits_.name);
   join(slices_, ranks.slices);
@@ -89,7 +89,7 @@ void Optimizer::make_tables(Stream& stream) {
     ops::UpdateRun tensors = tensors_of(run);
     if (ratios_) tensors.ratio = ratios_->ratio(run.param);
     // Biases and norms have ratio 1, as in the papers of LAMB and LARS.
-    if (ratios_ && (run.decay || factored_) && run.counted_in_tensor)
+    if (ratios_ && (run.decay > 0 || factored_) && run.counted_in_tensor)
       trusted.push_back({run.param, tensors.parameter, tensors.gradient});
     (muon_ && layout.spec(run.param).hidden ? hidden : weights).push_back(tensors);
   }
@@ -212,7 +212,7 @@ ops::UpdateRun Optimizer::tensors_of(const OwnedRun& run) const {
           .compute = part(params_.compute_copies().owned(bucket), 0),
           .first = part(moments(first_), bucket.owned),
           .second = part(moments(second_), bucket.owned),
-          .decays = run.decay,
+          .decay = run.decay,
           .rate = run.rate};
 }
 

@@ -39,7 +39,7 @@ struct Work {
   std::vector<Matmul> matmuls;
   double attention_flops = 0, convolution_flops = 0;
   double elementwise_bytes = 0, convolution_bytes = 0;
-  int filters = 0;
+  int filters = 0, trained_filters = 0;
 };
 
 class LayerModel {
@@ -113,10 +113,12 @@ class LayerModel {
         op_seconds(0, work_.elementwise_bytes, 1, static_cast<int>(work_.matmuls.size()) + 1);
     s.forward = weights + quantising.forward + convolution + attention + elementwise;
     const bool first = layer_.forward_flops == 0;
+    const double trained_filters =
+        work_.filters > 0 ? convolution * work_.trained_filters / work_.filters : convolution;
     // Images need no gradient.
     const bool reads_images = work_.filters > 0 && &layer_ == &input_.layers.front();
     s.backward_weight =
-        trained + quantising.backward_weight + convolution + (first ? elementwise : 0);
+        trained + quantising.backward_weight + trained_filters + (first ? elementwise : 0);
     s.backward_input =
         first ? 0
               : weights + quantising.backward_input + (reads_images ? 0 : convolution) +
@@ -139,6 +141,7 @@ class LayerModel {
     for (const ParamSpec& spec : layer_.params) {
       if (spec.shape.rank() == 4) {
         ++work_.filters;
+        if (spec.kind != ParamKind::frozen) ++work_.trained_filters;
         work_.convolution_bytes += element_ * static_cast<double>(spec.shape.count());
       }
       if (spec.expert && spec.matrix) {

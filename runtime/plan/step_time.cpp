@@ -14,8 +14,6 @@
 namespace trireme::plan {
 namespace {
 
-// The declared backward of products costs twice their forward.
-constexpr double passes_of_flops = 3;
 // The gradient norm reads every gradient once, clearing writes it.
 constexpr double norm_and_clear_bytes = 8;
 
@@ -23,6 +21,29 @@ constexpr double norm_and_clear_bytes = 8;
 double micro_batches_of(const StepInput& input) {
   if (input.global_micro_batches > 0) return static_cast<double>(input.global_micro_batches);
   return static_cast<double>(input.schedule.micro_batches) * input.mesh.sample_ranks();
+}
+
+bool trains(const LayerSummary& layer) {
+  return std::ranges::any_of(layer.params,
+                             [](const ParamSpec& spec) { return spec.kind == ParamKind::weight; });
+}
+
+// Of the first chunk: the layers below any trained weight, which have no backward.
+std::size_t idle_layers(const StepInput& input) {
+  const auto end = input.layers.begin() + input.stages.first_layer[1];
+  return static_cast<std::size_t>(std::find_if(input.layers.begin(), end, trains) -
+                                  input.layers.begin());
+}
+
+// Of a layer's matrices, those with gradients; factors of adapters are little.
+double trained_share(const LayerSummary& layer) {
+  double trained = 0, all = 0;
+  for (const ParamSpec& spec : layer.params) {
+    if (!spec.matrix || spec.adapter) continue;
+    all += static_cast<double>(spec.shape.count());
+    if (spec.kind == ParamKind::weight) trained += static_cast<double>(spec.shape.count());
+  }
+  return all > 0 ? trained / all : 1;
 }
 
 // How ranks slow each other down where they share the cores of a node.
@@ -68,6 +89,9 @@ class Estimator {
       LayerSeconds s = layer_seconds(i, block, input_, hardware_);
       for (double* part : {&s.forward, &s.backward_input, &s.backward_weight, &s.recompute})
         *part *= contention_.slowdown;
+      if (i < idle_layers(input_))
+        s.backward_input = s.backward_weight = s.recompute = s.tensor_backward = s.expert_backward =
+            s.context_backward = 0;
       layers_.push_back(s);
     }
   }
@@ -244,12 +268,14 @@ class Estimator {
 }  // namespace
 
 double model_flops(const StepInput& input) {
+  // Each gradient of a product, of its input and of its matrix, costs as much as the product.
   double flops = 0;
-  for (const LayerSummary& layer : input.layers)
-    flops += layer.forward_flops;
-  // Gradients of frozen matrices are not computed; those of adapters are little.
-  const double passes = input.build.adapters.rank > 0 ? passes_of_flops - 1 : passes_of_flops;
-  return passes * flops * input.build.context.blocks * micro_batches_of(input);
+  bool reached = false;  // by backward
+  for (const LayerSummary& layer : input.layers) {
+    reached = reached || trains(layer);
+    flops += layer.forward_flops * (reached ? 2 + trained_share(layer) : 1);
+  }
+  return flops * input.build.context.blocks * micro_batches_of(input);
 }
 
 StepEstimate estimate_step(const StepInput& input, const Hardware& hardware) {

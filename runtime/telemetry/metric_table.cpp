@@ -141,6 +141,20 @@ constexpr std::array evaluation_table{
         {"accuracy", "1", gauge, exact,
          "share of the validation set's targets that were predicted correctly (classifiers)"},
         [](const E& m) { return m.quality.accuracy; }},
+    EvaluationMetric{
+        {"f1", "1", gauge, exact, "F1 over the validation set, mean over the classes or labels"},
+        [](const E& m) { return m.quality.f1; }},
+    EvaluationMetric{{"f1_micro", "1", gauge, exact,
+                      "F1 of all labels of the validation set together (models of labels)"},
+                     [](const E& m) { return m.quality.f1_micro; }},
+    EvaluationMetric{{"auc", "1", gauge, exact,
+                      "area under the ROC curve over the validation set, of two classes or mean "
+                      "over the labels"},
+                     [](const E& m) { return m.quality.auc; }},
+    EvaluationMetric{{"r2", "1", gauge, exact,
+                      "coefficient of determination over the validation set, mean over the values "
+                      "(models of values)"},
+                     [](const E& m) { return m.quality.r2; }},
     EvaluationMetric{{"mae", "1", gauge, exact,
                       "mean absolute error of the validation set's values (models of values); less "
                       "is better"},

@@ -13,6 +13,10 @@ namespace trireme {
 // Which of them a model has depends on the kind of its targets.
 struct Qualities {
   std::optional<double> accuracy{};   // 0..1: share of the targets predicted correctly
+  std::optional<double> f1{};         // 0..1: of classes or labels, mean over these
+  std::optional<double> f1_micro{};   // the same of all labels together
+  std::optional<double> auc{};        // 0..1: area under the ROC curve, of 2 classes or of labels
+  std::optional<double> r2{};         // up to 1: share of the values' variance that is predicted
   std::optional<double> mae{};        // mean absolute error of predicted values
   std::optional<double> vrmse{};      // root of the mean squared error by the deviation, of maps
   std::optional<double> mean_iou{};   // 0..1: overlap of predicted and true pixels
@@ -31,6 +35,10 @@ struct Quality {
 };
 
 inline constexpr std::array qualities{Quality{"accuracy", &Qualities::accuracy, true, true},
+                                      Quality{"f1", &Qualities::f1, true, true},
+                                      Quality{"f1_micro", &Qualities::f1_micro, true, true},
+                                      Quality{"auc", &Qualities::auc, true, true},
+                                      Quality{"r2", &Qualities::r2, false, true},
                                       Quality{"mae", &Qualities::mae, false, false},
                                       Quality{"vrmse", &Qualities::vrmse, false, false},
                                       Quality{"mean_iou", &Qualities::mean_iou, true, true},

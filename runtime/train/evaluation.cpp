@@ -7,6 +7,7 @@
 #include "runtime/ops/loss/mean_iou.h"
 #include "runtime/ops/loss/target_rank.h"
 #include "runtime/ops/loss/vrmse.h"
+#include "runtime/train/meters/predictions.h"
 
 namespace trireme {
 namespace {
@@ -18,8 +19,8 @@ bool is_map(const Batch& batch) {
 
 class EvaluationWork final : public StageWork {
  public:
-  EvaluationWork(const EvaluationSetup& setup, LossTotals& totals)
-      : setup_(setup), totals_(totals) {
+  EvaluationWork(const EvaluationSetup& setup, LossTotals& totals, Predictions* predictions)
+      : setup_(setup), totals_(totals), predictions_(predictions) {
     if (!setup.model.has_head() || setup.sink != nullptr) return;
     const TargetKind kind = setup.model.head().kind;
     if (!setup.model.head().whole) return;
@@ -52,12 +53,14 @@ class EvaluationWork final : public StageWork {
   void take(const Context& here, int index) {
     totals_.add(here, index);
     if (setup_.sink != nullptr) setup_.sink->take(here.stream, here(setup_.model.head().logits));
+    if (predictions_ != nullptr) predictions_->add(here, index);
     if (ranks_) totals_.add_ranks(here.stream, index, ranks_->of(here));
     if (scores_ && is_map(batch_)) totals_.add_scores(here.stream, index, scores_->of(here));
   }
 
   const EvaluationSetup& setup_;
   LossTotals& totals_;
+  Predictions* predictions_;  // null: none are collected
   std::optional<TargetRanks> ranks_;
   std::optional<MapScores> scores_;
   Batch batch_;
@@ -70,7 +73,10 @@ EvaluationResult evaluate(const EvaluationSetup& setup, BatchSource& source,
   LossTotals totals(setup.device, setup.mesh, plan.local_batches, setup.mesh.shape().sample_ranks(),
                     setup.model.blocks());
   totals.reset(*setup.streams.compute);
-  EvaluationWork work(setup, totals);
+  std::optional<Predictions> predictions;
+  if (setup.sink == nullptr && setup.model.blocks() == 1 && has_scores(setup.targets))
+    predictions.emplace(setup.device, setup.mesh, setup.model, setup.targets, plan.local_batches);
+  EvaluationWork work(setup, totals, predictions ? &*predictions : nullptr);
   for (int i = 0; i < static_cast<int>(plan.local_batches); ++i) {
     set_activity("waiting for data to evaluate", 0, i);
     work.next(source);
@@ -79,6 +85,10 @@ EvaluationResult evaluate(const EvaluationSetup& setup, BatchSource& source,
   totals.publish(*setup.streams.compute, *setup.streams.comm);
   set_activity("waiting for the end of the evaluation");
   totals.wait();
+  if (predictions) predictions->gather();
+  const auto scores = [&](std::int64_t from, std::int64_t end) {
+    return predictions ? predictions->scores(from, end) : Scores{};
+  };
   EvaluationResult result;
   std::int64_t first = 0;
   for (const std::int64_t micro_batches : plan.parts) {
@@ -87,7 +97,8 @@ EvaluationResult evaluate(const EvaluationSetup& setup, BatchSource& source,
                             .correct = sums.correct / sums.divisor(),
                             .second = sums.second / sums.divisor(),
                             .third = sums.third / sums.divisor(),
-                            .targets = sums.targets});
+                            .targets = sums.targets,
+                            .scores = scores(first, first + micro_batches)});
     first += micro_batches;
   }
   const LossTotals::Values sums = totals.read();
@@ -97,6 +108,7 @@ EvaluationResult evaluate(const EvaluationSetup& setup, BatchSource& source,
   result.second = sums.second / sums.divisor();
   result.third = sums.third / sums.divisor();
   result.targets = sums.targets;
+  result.scores = scores(0, first);
   return result;
 }
 

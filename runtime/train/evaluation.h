@@ -8,6 +8,7 @@
 #include "runtime/nn/model.h"
 #include "runtime/parallel/pipeline_runner.h"
 #include "runtime/telemetry/quality.h"
+#include "runtime/train/meters/scores.h"
 #include "runtime/train/step/loss_totals.h"
 #include "runtime/train/step/streams.h"
 
@@ -31,9 +32,11 @@ struct EvaluationResult {
   double second = 0;
   double third = 0;  // of pixels the mean dice
   double targets = 0;
+  Scores scores{};  // of models that have them (meters/predictions.h)
   struct Part {
     std::string source{};  // if there are several; the caller names it
     double loss = 0, correct = 0, second = 0, third = 0, targets = 0;
+    Scores scores{};
   };
   std::vector<Part> parts{};
 };
@@ -44,8 +47,15 @@ template <typename Result>  // whole, or a part
   const TargetKind kind = targets.kind;
   if (kind == TargetKind::tokens) return {};
   if (targets.is_value_map()) return {.mae = result.correct, .vrmse = result.second};
-  if (kind == TargetKind::values) return {.mae = result.correct};
-  if (kind == TargetKind::label) return {.accuracy = result.correct};
+  const Scores& scores = result.scores;
+  if (targets.is_multi_label())
+    return {.accuracy = scores.accuracy,
+            .f1 = scores.f1,
+            .f1_micro = scores.f1_micro,
+            .auc = scores.auc};
+  if (kind == TargetKind::values) return {.r2 = scores.r2, .mae = result.correct};
+  if (kind == TargetKind::label || kind == TargetKind::token_classes)
+    return {.accuracy = result.correct, .f1 = scores.f1, .auc = scores.auc};
   return {.accuracy = result.correct, .mean_iou = result.second, .mean_dice = result.third};
 }
 
@@ -70,6 +80,7 @@ struct EvaluationSetup {
   PipelineRunner& runner;
   Streams& streams;
   const TensorGroup *tensor = nullptr, *experts = nullptr, *context_group = nullptr;  // of Context
+  TargetSpec targets{};        // of the model
   LogitsSink* sink = nullptr;  // instead of ranks and overlaps; null on ranks without the head
 };
 

@@ -7,16 +7,24 @@
 #include <chrono>
 
 #include "runtime/checkpoint/restore/parallel_reader.h"
+#include "runtime/config/param_rules.h"
 
 namespace trireme {
 namespace {
 
 constexpr std::int64_t piece_elements = std::int64_t{1} << 22;
 
+// Whether the tensor has a row for each token.
+bool grows(const std::string& name, const WeightSelection& selection) {
+  return selection.tokens_there > 0 && selection.tokens_there < selection.tokens_here &&
+         (name == "embedding.token.weight" || name == "head.weight" || name == "head.bias");
+}
+
 class Restorer {
  public:
-  Restorer(Device& device, Stream& stream, const CheckpointValues& values)
-      : device_(device), stream_(stream), values_(values) {}
+  Restorer(Device& device, Stream& stream, const CheckpointValues& values,
+           const WeightSelection& selection = {})
+      : device_(device), stream_(stream), values_(values), selection_(selection) {}
 
   void fill(ValueKind kind, const StoredValues& stored) {
     ParallelReader reader(stored);
@@ -64,15 +72,45 @@ class Restorer {
     const std::int64_t end =
         std::min(offset + stored_shape(spec, split).count(), held.first + held.count);
     if (begin >= end) return filled;
-    if (spec.adapter && !stored.tensors.contains(spec.identity())) return end;
+    const auto found = stored.tensors.find(spec.identity());
+    if (found == stored.tensors.end()) return end;
     pad(held, filled, begin);
+    if (grows(spec.identity(), selection_)) {
+      fill_grown(spec, held.values.range(begin - held.first, end - begin), begin - offset,
+                 StoredReader(stored).whole(found->second), found->second.shape);
+      return end;
+    }
     for (std::int64_t at = begin; at < end; at += range.count) {
       range.first = at - offset;
       range.count = std::min(end - at, piece_elements);
-      read(stored.tensors.find(spec.identity())->second, range,
-           held.values.range(at - held.first, range.count), reader);
+      read(found->second, range, held.values.range(at - held.first, range.count), reader);
     }
     return end;
+  }
+
+  // `to`: elements of this rank's part from `begin` on.
+  void fill_grown(const ParamSpec& spec, const Tensor& to, std::int64_t begin,
+                  std::vector<float> whole, const Shape& there) {
+    const auto width = static_cast<std::size_t>(there.count() / there[0]);
+    const auto known = static_cast<std::size_t>(selection_.tokens_there);
+    std::vector<double> mean(width);
+    for (std::size_t i = 0; i < known * width; ++i)
+      mean[i % width] += static_cast<double>(whole[i]) / static_cast<double>(known);
+    whole.resize(static_cast<std::size_t>(spec.shape.count()));
+    for (std::size_t i = known * width; i < whole.size(); ++i)
+      whole[i] = static_cast<float>(mean[i % width]);
+    const Buffer host(device_, to.bytes(), MemoryKind::host);
+    auto* const values = reinterpret_cast<float*>(host.data());
+    for_each_run(spec, values_.params.layout().split(spec),
+                 [&](std::int64_t stored, std::int64_t logical, std::int64_t count) {
+                   const std::int64_t from = std::max(stored, begin);
+                   const std::int64_t end = std::min(stored + count, begin + to.count());
+                   if (from < end)
+                     std::copy_n(whole.begin() + logical + from - stored, end - from,
+                                 values + from - begin);
+                 });
+    device_.copy(stream_, to.data, host.data(), to.bytes());
+    stream_.synchronize();
   }
 
   void read(const StoredTensor& tensor, const StoredRange& range, const Tensor& to,
@@ -106,6 +144,7 @@ class Restorer {
   Device& device_;
   Stream& stream_;
   const CheckpointValues& values_;
+  const WeightSelection selection_;
   std::array<Stage, 2> stages_;
   std::size_t turn_ = 0;
   std::uint64_t bytes_ = 0;
@@ -143,6 +182,36 @@ std::string tensor_differences(const std::map<std::string, Shape, std::less<>>& 
       text += fmt::format("\n  {} {} is in it and not in the model", name, shape.to_string());
   }
   return text;
+}
+
+// Takes what the selection leaves out from both; the shapes that remain there, as the model needs
+// them where rows are added.
+std::map<std::string, Shape, std::less<>> select(StoredValues& stored, const std::string& from,
+                                                 std::vector<PlacedParam>& wanted,
+                                                 const WeightSelection& selection) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : stored.tensors)
+    names.push_back(name);
+  if (const std::string* const pattern = unmatched(selection.skip, names))
+    fail(ExitCode::config, "train.initial_skip: \"{}\" matches no tensor of {}; {}", *pattern, from,
+         near_names(*pattern, names));
+  const ParamRules skipped{.frozen = selection.skip}, kept{.frozen = selection.reinitialise};
+  std::erase_if(stored.tensors, [&](const auto& entry) {
+    return skipped.freezes(entry.first) || kept.freezes(entry.first);
+  });
+  std::erase_if(wanted,
+                [&](const PlacedParam& param) { return kept.freezes(param.spec.identity()); });
+  std::map<std::string, Shape, std::less<>> there;
+  for (const auto& [name, tensor] : stored.tensors) {
+    Shape shape = tensor.shape;
+    const auto own = std::ranges::find(
+        wanted, name, [](const PlacedParam& param) { return std::string_view(param.spec.name); });
+    if (grows(name, selection) && own != wanted.end() && shape.rank() == own->spec.shape.rank() &&
+        shape[0] >= selection.tokens_there && shape[0] <= own->spec.shape[0])
+      shape = shape.rank() == 1 ? own->spec.shape : Shape{own->spec.shape[0], shape[1]};
+    there.emplace(name, shape);
+  }
+  return there;
 }
 
 }  // namespace
@@ -198,15 +267,13 @@ RestoreReport restore_checkpoint(const FoundCheckpoint& from, Device& device, St
   return {restorer.bytes(), watch.milliseconds()};
 }
 
-RestoreReport restore_weights(const StoredValues& stored, const std::string& from, Device& device,
+RestoreReport restore_weights(StoredValues stored, const std::string& from, Device& device,
                               Stream& stream, std::span<const PlacedParam> placed,
-                              ParamStore& params) {
+                              ParamStore& params, const WeightSelection& selection) {
   const Stopwatch watch;
-  std::map<std::string, Shape, std::less<>> there;
-  for (const auto& [name, tensor] : stored.tensors)
-    there.emplace(name, tensor.shape);
-  const auto is_adapter = [](const PlacedParam& param) { return param.spec.adapter; };
   std::vector<PlacedParam> wanted(placed.begin(), placed.end());
+  const auto there = select(stored, from, wanted, selection);
+  const auto is_adapter = [](const PlacedParam& param) { return param.spec.adapter; };
   const bool base = std::ranges::none_of(placed, [&](const PlacedParam& param) {
     return is_adapter(param) && there.contains(param.spec.name);
   });
@@ -215,11 +282,13 @@ RestoreReport restore_weights(const StoredValues& stored, const std::string& fro
   if (!problem.empty())
     fail(ExitCode::checkpoint,
          "{}: holds the weights of another model than the config:{}\n  set model.* and lora.* to "
-         "the values of these weights; convert weights with Hugging Face's names by `trireme "
+         "the values of these weights; to train from them name tensors that the model lacks in "
+         "train.initial_skip, and those of another shape, or missing, in "
+         "train.initial_reinitialise; convert weights with Hugging Face's names by `trireme "
          "checkpoint import` first, and merge adapters by `trireme checkpoint export`",
          from, problem);
   const CheckpointValues values{.params = params};
-  Restorer restorer(device, stream, values);
+  Restorer restorer(device, stream, values, selection);
   restorer.fill(ValueKind::model, stored);
   params.refresh_compute(stream);
   stream.synchronize();

@@ -29,11 +29,22 @@ RestoreReport restore_checkpoint(const FoundCheckpoint& from, Device& device, St
                                  std::span<const PlacedParam> placed,
                                  const CheckpointValues& values);
 
+// Which of the weights in a file a model takes.
+struct WeightSelection {
+  // Patterns (config/param_rules.h): of tensors in the file that are not read; of the model's
+  // that keep what they hold.
+  std::vector<std::string> skip{}, reinitialise{};
+  // Tokens that the file and the model know. If the model knows more, rows of the token table, of
+  // an untied head and its bias behind the former become the mean of those before.
+  std::int64_t tokens_there = 0, tokens_here = 0;
+};
+
 // Only weights and statistics, from any source (run_state.h); `from` names it in messages. Moments,
 // averages, scalars, and adapters that `stored` lacks stay as they are. Raises ExitCode::checkpoint
-// with the differences before anything is changed.
-RestoreReport restore_weights(const StoredValues& stored, const std::string& from, Device& device,
+// with the differences before anything is changed, ExitCode::config for a pattern to skip that
+// matches nothing.
+RestoreReport restore_weights(StoredValues stored, const std::string& from, Device& device,
                               Stream& stream, std::span<const PlacedParam> placed,
-                              ParamStore& params);
+                              ParamStore& params, const WeightSelection& selection = {});
 
 }  // namespace trireme

@@ -188,7 +188,7 @@ void run_save(const SaveContext& context, std::int64_t step, const std::string& 
   if (group.rank() != 0 || !report.committed()) return;
   const SaverOptions& options = context.options;
   remove_old_checkpoints(options.directory, options.keep, options.keep_every, step,
-                         context.unusable);
+                         context.unusable, context.best);
 }
 
 }  // namespace trireme

@@ -23,6 +23,7 @@ struct SaveContext {
   const Manifest& manifest;                // the parts that every save shares
   const std::set<std::int64_t>& unusable;  // steps with directories without a good checkpoint
   const MemoryCopies* memory;              // null if no copies are kept
+  std::int64_t best;                       // a step that is kept beside the newest; 0: none
 };
 
 // Collective. Writes this rank's file, waits for the other ranks' and commits; fills `report`

@@ -62,8 +62,8 @@ struct CheckpointSaver::State {
       SaveReport done = report;
       std::exception_ptr error;
       try {
-        const SaveContext context{*group,   options,  snapshot,
-                                  manifest, unusable, memory ? &*memory : nullptr};
+        const SaveContext context{
+            *group, options, snapshot, manifest, unusable, memory ? &*memory : nullptr, best};
         (to == SaveTo::memory ? run_memory_save : run_save)(context, step, text, done);
       } catch (...) {
         error = std::current_exception();
@@ -102,8 +102,9 @@ struct CheckpointSaver::State {
   SaveTo to = SaveTo::disk;
   std::int64_t step = 0;
   std::string text;
-  SaveReport report;                // of the running save
-  std::optional<SaveReport> ended;  // of the last save, until taken
+  std::int64_t best = 0, next_best = 0;  // of the running save, and of those to come
+  SaveReport report;                     // of the running save
+  std::optional<SaveReport> ended;       // of the last save, until taken
   std::int64_t failures = 0;
   std::int64_t good = -1;           // the last step known to be committed
   std::set<std::int64_t> unusable;  // changed only while no save is pending
@@ -120,6 +121,10 @@ CheckpointSaver::CheckpointSaver(Device& device, const ProcessMesh& mesh,
 
 void CheckpointSaver::set_epoch(std::int64_t epoch) {
   state_->options.epoch = epoch;
+}
+
+void CheckpointSaver::keep_best(std::int64_t step) {
+  state_->next_best = step;
 }
 
 void CheckpointSaver::prepare() {
@@ -162,6 +167,7 @@ void CheckpointSaver::save(Stream& stream, std::int64_t step, std::string text, 
   it.step = step;
   it.to = to;
   it.text = std::move(text);
+  it.best = it.next_best;
   it.report = {};
   it.report.stall_ms = held_ms();
   it.pending = true;

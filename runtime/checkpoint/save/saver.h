@@ -52,6 +52,8 @@ class CheckpointSaver {
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
 
+  // Later saves leave this step's checkpoint; 0: none but those of the options.
+  void keep_best(std::int64_t step);
   // Before the first save, if it was not known earlier.
   void set_epoch(std::int64_t epoch);
   // Collective. The first save calls it if needed. Rank 0 creates the directory and removes

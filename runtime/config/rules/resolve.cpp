@@ -76,6 +76,7 @@ Config resolve_config(const config::KeyTable& keys, Config config, const Environ
   config::check_documents(subject);
   config::check_loss(subject);
   config::check_adapters(subject);
+  if (purpose == Purpose::train) config::check_parameters(subject);
   if (purpose != Purpose::train) {
     config.parallel = without_training(subject);
     config::check_spatial(subject);

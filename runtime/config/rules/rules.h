@@ -41,6 +41,7 @@ void check_matmuls(const Subject& subject);       // precision and epilogues aga
 void check_documents(const Subject& subject);     // against the model
 void check_loss(const Subject& subject);          // train.loss and its options against the targets
 void check_adapters(const Subject& subject);      // lora against the model and the trained weights
+void check_parameters(const Subject& subject);    // patterns over the model's parameters
 void check_spatial(const Subject& subject);       // parallel.spatial and its slabs against samples
 void check_context(const Subject& subject);       // parallel.context and its blocks against samples
 void check_context_sums(const Subject& subject);  // in layout mode; all of parallel is resolved

@@ -75,11 +75,6 @@ void check_cut(const Subject& subject) {
         "{} with {}, a loss over whole sequences, of which a rank has parts; use 1, or {}: 0 and "
         "model.balance_loss",
         blocks, subject.limits.whole_sequences, subject.limits.whole_sequences);
-  if (subject.purpose == Purpose::generate)
-    refuse(subject, cutting_key(parallel),
-           "{}, but texts are continued on whole sequences; use 1, and tensor or pipeline to share "
-           "the model",
-           blocks);
   if (blocks % parallel.context != 0)
     refuse(subject, blocks_key, "{} is not a multiple of {} = {}; use auto or {}, or context {}",
            blocks, ranks_key, parallel.context, (blocks / parallel.context + 1) * parallel.context,
@@ -160,6 +155,8 @@ void check_context(const Subject& subject) {
              name_of(parallel.context_mode), ranks_key);
     return;
   }
+  // Ranks share the rows of a prompt's passes, whatever their number.
+  if (subject.purpose == Purpose::generate && subject.limits.positions.value > 0) return;
   check_cut(subject);
   check_heads(subject);
   if (config.train.noise_scale_every > 0)

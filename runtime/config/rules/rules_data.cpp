@@ -35,8 +35,8 @@ void check_more_axes(const Subject& subject, const std::vector<std::string>& wor
            data.axes, words.size(), data.inputs.size());
   for (const std::string& word : words) {
     std::string once = word;
-    std::ranges::sort(once);
     if (once.ends_with("CC")) once.pop_back();
+    std::ranges::sort(once);
     const bool known = (words[0] + "C").find_first_of(word) != std::string::npos &&
                        word.find_first_not_of(words[0] + "C") == std::string::npos;
     const auto matrix = word.find("CC");
@@ -68,14 +68,16 @@ void check_axes(const Subject& subject) {
            "{} has no D, but model.family: {} reads volumes; say where their depth is, as in DHWC",
            data.axes, subject.config.model.family);
   }
-  if (!once || !known || !has('H') || !has('W') || (has('D') && has('T') && !volumes)) {
+  const bool sided = has('W') ? has('H') || !(has('D') || volumes) : has('C') && !has('H');
+  if (!once || !known || !sided || (has('D') && has('T') && !volumes)) {
     refuse(subject, "data.axes",
-           "{} is not an order of axes; write H and W, and, if the inputs have them, C (channels), "
-           "T (steps) or D (depth), and N (samples), each once, as in HWC, CHW, NTHW or DHW",
+           "{} is not an order of axes; write H and W (of signals W, of tables C alone), and, if "
+           "the inputs have them, C (channels), T (steps) or D (depth), and N (samples), each "
+           "once, as in HWC, CHW, NTHW, DHW, NWC or NC",
            data.axes);
   }
   const bool along = data.samples == SampleUnit::axis;
-  if (along != has('N')) {
+  if (along != has('N') && (along || data.samples != SampleUnit::group)) {
     refuse(subject, "data.axes", "{} has {}N, the axis of samples, with data.samples: {}; {}",
            data.axes, along ? "no " : "", name_of(data.samples),
            along ? "say where it is, as in NHWC, or use samples: file"
@@ -185,6 +187,39 @@ void check_patches(const Subject& subject) {
          "parallel.spatial: [1, 1, 1], or remove it");
 }
 
+// Where the parts of samples are: files, groups, and paths of validation.
+void check_places(const Subject& subject) {
+  const DataConfig& data = subject.config.data;
+  const auto unused = [&](std::string_view key, bool set, std::string_view without) {
+    if (set) refuse(subject, key, "has no effect without {}; set both or remove it", without);
+  };
+  const bool groups = data.samples == SampleUnit::group;
+  unused("data.groups", !groups && data.groups != "*", "data.samples: group");
+  unused("data.group_list", !groups && !data.group_list.empty(), "data.samples: group");
+  unused("data.validation_group_list",
+         data.group_list.empty() && !data.validation_group_list.empty(),
+         "data.group_list, so that training leaves them out");
+  unused("data.target_names", data.target_files.empty() && !data.target_names.empty(),
+         "data.target_files");
+  unused("data.validation_target",
+         data.validation_inputs.empty() && !data.validation_target.empty(),
+         "data.validation_inputs");
+  unused("data.validation_target_files",
+         data.target_files.empty() && !data.validation_target_files.empty(), "data.target_files");
+  if (data.validates_inside() && (data.holds_back() || !data.validation_files.empty()))
+    refuse(subject,
+           data.validation_inputs.empty() ? "data.validation_group_list" : "data.validation_inputs",
+           "and {} both say what to evaluate on; remove one of them",
+           data.validation_fraction > 0     ? "data.validation_fraction"
+           : data.validation_values.empty() ? "data.validation_files"
+                                            : "data.validation_values");
+  if (!data.target_files.empty() && data.validation_target_files.empty() &&
+      !data.validation_files.empty())
+    refuse(subject, "data.validation_target_files",
+           "not set, but targets are in files of their own (data.target_files); name those of "
+           "data.validation_files");
+}
+
 [[noreturn]] void refuse_second_kind(const Subject& subject, std::string_view other) {
   refuse(subject, "data.images", "and {} both say what to train on or to evaluate on; remove one",
          other);
@@ -218,6 +253,7 @@ void check_files(const Subject& subject) {
            "predict, or neither",
            data.target_mean.size(), data.target_std.size());
   }
+  check_places(subject);
   if (data.validation_fraction > 0 && !data.validation_files.empty()) {
     refuse(subject, "data.validation_fraction",
            "{} and data.validation_files both name samples to evaluate on; remove one of them",
@@ -354,6 +390,21 @@ void check_sources(const Subject& subject) {
   check_each_source(subject);
 }
 
+void check_blocks(const Subject& subject) {
+  const DataConfig& data = subject.config.data;
+  if (data.shuffle_block == 1) return;
+  const auto refuse_with = [&](std::string_view other) {
+    refuse(subject, "data.shuffle_block",
+           "keeps neighbouring samples together, but {}; remove one of them", other);
+  };
+  if (!data.shuffle) refuse_with("data.shuffle: false keeps all in order");
+  if (!data.sources.empty()) refuse_with("data.sources draws each sample by itself");
+  if (data.validation_fraction > 0)
+    refuse_with(
+        "data.validation_fraction takes single samples out; data.validation_files and "
+        "data.split_key leave blocks whole");
+}
+
 }  // namespace
 
 void check_data(const Subject& subject) {
@@ -366,6 +417,7 @@ void check_data(const Subject& subject) {
   if (kind == SourceKind::packed)
     check_unused(subject, Needs::in_place, "data.files or data.images");
   check_sources(subject);
+  check_blocks(subject);
   if (data.stage.empty() && data.stage_gigabytes > 0)
     refuse(subject, "data.stage_gigabytes", "{} has no effect without data.stage; name a directory",
            data.stage_gigabytes);

@@ -13,9 +13,14 @@ namespace {
 std::vector<std::string_view> metrics_of(const TargetSpec& targets) {
   const TargetKind kind = targets.kind;
   std::vector<std::string_view> metrics{loss_metric};
+  if (targets.is_multi_label()) return {loss_metric, "accuracy", "f1", "f1_micro", "auc"};
   if (kind == TargetKind::values) metrics.emplace_back("mae");
   if (targets.is_value_map()) metrics.emplace_back("vrmse");
-  if (kind == TargetKind::label || kind == TargetKind::pixels) metrics.emplace_back("accuracy");
+  if (kind == TargetKind::values && !targets.is_value_map()) metrics.emplace_back("r2");
+  const bool one_of_many = kind == TargetKind::label || kind == TargetKind::token_classes;
+  if (one_of_many || kind == TargetKind::pixels) metrics.emplace_back("accuracy");
+  if (one_of_many) metrics.emplace_back("f1");
+  if (one_of_many && targets.classes == 2) metrics.emplace_back("auc");
   if (kind == TargetKind::pixels) metrics.insert(metrics.end(), {"mean_iou", "mean_dice"});
   return metrics;
 }
@@ -56,6 +61,26 @@ void check_target(const Subject& subject) {
     refuse(subject, key,
            "needs evaluations before the last step; set train.eval_every or "
            "train.eval_every_samples");
+}
+
+void check_best(const Subject& subject) {
+  const TrainConfig& train = subject.config.train;
+  const std::string& metric = subject.config.checkpoint.keep_best;
+  if (train.patience > 0 && metric.empty())
+    refuse(subject, "train.patience",
+           "{} without checkpoint.keep_best, the metric that evaluations are judged by; set it, or "
+           "use 0",
+           train.patience);
+  if (metric.empty()) return;
+  const auto known = metrics_of(subject.family().targets(subject.config.model));
+  if (std::ranges::find(known, metric) == known.end())
+    refuse(subject, "checkpoint.keep_best", "'{}' is none of model.family: {}; use {}", metric,
+           subject.config.model.family, fmt::join(known, " or "));
+  if (!subject.config.data.has_validation())
+    refuse(subject, "checkpoint.keep_best",
+           "{} needs data.validation_path (or with data.files validation_files or "
+           "validation_fraction); set it or leave out this key",
+           metric);
 }
 
 void check_windows(const Subject& subject) {
@@ -126,6 +151,7 @@ void check_mllog(const Subject& subject) {
 void check_evaluation(const Subject& subject) {
   check_times(subject);
   check_target(subject);
+  check_best(subject);
   check_windows(subject);
   check_mllog(subject);
 }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "runtime/config/batch_ramp.h"
+#include "runtime/config/param_rules.h"
 #include "runtime/config/rules/rules.h"
 #include "runtime/config/value.h"
 
@@ -119,7 +120,11 @@ void check_adapters(const Subject& subject) {
   const std::vector<std::string>& known = subject.limits.adapted;
   if (lora.rank == 0) {
     if (lora != LoraConfig{})
-      refuse(subject, lora.alpha != LoraConfig{}.alpha ? "lora.alpha" : "lora.targets",
+      refuse(subject,
+             lora.alpha != LoraConfig{}.alpha ? "lora.alpha"
+             : lora.rslora                    ? "lora.rslora"
+             : lora.dropout > 0               ? "lora.dropout"
+                                              : "lora.targets",
              "has no effect with lora.rank: 0; give a rank, such as 8");
     return;
   }
@@ -136,19 +141,23 @@ void check_adapters(const Subject& subject) {
   if (lora.targets.empty())
     refuse(subject, "lora.targets", "is empty; use some of {}", fmt::join(known, ", "));
   for (const std::string& target : lora.targets) {
+    const std::string whole(whole_of(target));
+    if (whole != target && std::ranges::find(lora.targets, whole) != lora.targets.end())
+      refuse(subject, "lora.targets",
+             "'{}' is a part of '{}', which has factors for all of it; "
+             "leave out one of them",
+             target, whole);
     if (std::ranges::find(known, target) != known.end()) continue;
-    const bool part =
-        target == "q" || target == "k" || target == "v" || target == "gate" || target == "up";
     const bool of_experts =
         subject.limits.experts.value > 0 && (target == "expand" || target == "contract");
     refuse(subject, "lora.targets", "'{}' is not a linear layer of a block{}; use some of {}",
-           target,
-           part ? " of its own (queries, keys and values are one matrix, qkv, gates and values "
-                  "another, expand)"
-           : of_experts ? " but of its experts, which have no factors"
-                        : "",
+           target, of_experts ? " but of its experts, which have no factors" : "",
            fmt::join(known, ", "));
   }
+  if (lora.dropout > 0 && config.train.row_tile > 0)
+    refuse(subject, "lora.dropout",
+           "{} with train.row_tile: {}, whose tiles do not know their positions; use 0 for one",
+           lora.dropout, config.train.row_tile);
   if (config.train.ema_decay > 0)
     refuse(subject, "train.ema_decay", "{} with lora.rank: {}, which keeps no averages; use 0",
            config.train.ema_decay, lora.rank);
