@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 
 #include "models/registry.h"
 #include "runtime/config/key_table.h"
@@ -89,6 +90,12 @@ std::vector<FunctionDifference> function_differences(const ModelConfig& ours,
       differences.push_back({key, value, found[i].second});
   }
   return differences;
+}
+
+bool is_head_key(std::string_view key) {
+  constexpr std::array<std::string_view, 4> keys{"model.classes", "model.head", "model.targets",
+                                                 "model.tied_head"};
+  return std::ranges::find(keys, key) != keys.end();
 }
 
 }  // namespace trireme

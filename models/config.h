@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/config/config.h"
@@ -38,5 +39,7 @@ struct FunctionDifference {
 // keys that only training reads, and the context if positions are rotary.
 [[nodiscard]] std::vector<FunctionDifference> function_differences(const ModelConfig& ours,
                                                                    const ModelConfig& theirs);
+// Whether the key only changes the head, which may start anew.
+[[nodiscard]] bool is_head_key(std::string_view key);
 
 }  // namespace trireme

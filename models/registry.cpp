@@ -11,6 +11,7 @@
 #include "models/gpt/gpt.h"
 #include "models/gpt_oss/gpt_oss.h"
 #include "models/llama/llama.h"
+#include "models/mlp/mlp.h"
 #include "models/resnet/resnet.h"
 #include "models/transformer/exchange.h"
 #include "models/unet/unet.h"
@@ -20,14 +21,32 @@ namespace trireme {
 namespace {
 
 template <typename Options>
+bool is_language(const Options& options) {
+  return head_choice(options).is_language();
+}
+
+// Whether a sample has targets as a whole.
+template <typename Options>
+bool whole_texts(const Options& options) {
+  return !is_language(options) && !head_choice(options).of_tokens();
+}
+
+template <typename Options>
+std::int64_t pad_token_of(const Options& options) {
+  if constexpr (requires { options.pad_token; }) return options.pad_token;
+  return 0;
+}
+
+template <typename Options>
 ModelTraits text_traits(const ModelConfig& model) {
   const auto& options = model.as<Options>();
   return {.input = InputKind::tokens,
           .rows_per_sample = options.context,
-          .item_name = "tokens",
-          .generates = transformer_options(options).causal,
+          .item_name = whole_texts(options) ? "samples" : "tokens",
+          .generates = transformer_options(options).causal && is_language(options),
           .context = options.context,
-          .vocabulary = options.vocabulary};
+          .vocabulary = options.vocabulary,
+          .pad_token = pad_token_of(options)};
 }
 
 ModelTraits resnet_traits(const ModelConfig& model) {
@@ -38,11 +57,12 @@ ModelTraits resnet_traits(const ModelConfig& model) {
           .image_size = resnet.image_size,
           .image_width = width_of_images(resnet),
           .channels = resnet.channels,
-          .classes = resnet.classes};
+          .classes = head_targets(head_choice(resnet)).classes};
 }
 
 ModelTraits bert_traits(const ModelConfig& model) {
   ModelTraits traits = text_traits<BertOptions>(model);
+  if (!is_language(model.as<BertOptions>())) return traits;
   traits.mask_token = model.as<BertOptions>().mask_token;
   traits.mask_share = model.as<BertOptions>().mask_share;
   return traits;
@@ -56,7 +76,17 @@ ModelTraits vit_traits(const ModelConfig& model) {
           .image_size = vit.image_size,
           .image_width = vit.width_of_images(),
           .channels = vit.channels,
-          .classes = vit.classes};
+          .classes = head_targets(head_choice(vit)).classes};
+}
+
+ModelTraits mlp_traits(const ModelConfig& model) {
+  const auto& mlp = model.as<MlpOptions>();
+  return {.input = InputKind::fields,
+          .item_name = "samples",
+          .image_size = 1,
+          .image_width = mlp.length,
+          .channels = mlp.channels,
+          .classes = head_targets(head_choice(mlp)).classes};
 }
 
 ModelTraits cosmoflow_traits(const ModelConfig& model) {
@@ -88,7 +118,10 @@ ModelTraits unet_traits(const ModelConfig& model) {
 
 template <typename Options>
 Chain text_chain(const Config& config) {
-  return transformer_chain(transformer_options(config.model.as<Options>()));
+  TransformerOptions options = transformer_options(config.model.as<Options>());
+  if (!options.head.is_language())
+    options.head = head_choice(config.model.as<Options>(), config.train);
+  return transformer_chain(options);
 }
 
 }  // namespace
@@ -117,7 +150,8 @@ std::span<const Family> families() {
       Family{bert_family(), bert_traits, text_chain<BertOptions>, &hugging_face::bert_exchange()},
       Family{cosmoflow_family(), cosmoflow_traits, cosmoflow_chain},
       Family{unet_family(), unet_traits, unet_chain},
-      Family{deepcam_family(), pixel_traits<DeepCamOptions>, deepcam_chain}};
+      Family{deepcam_family(), pixel_traits<DeepCamOptions>, deepcam_chain},
+      Family{mlp_family(), mlp_traits, mlp_chain}};
   return all;
 }
 

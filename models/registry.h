@@ -25,6 +25,7 @@ struct ModelTraits {
   bool generates = false;  // causal: can continue texts
   std::int64_t context = 0;
   std::int64_t vocabulary = 0;
+  std::int64_t pad_token = 0;   // behind a labelled text
   std::int64_t mask_token = 0;  // of a masked language model, else 0
   double mask_share = 0;
   // Image models: (image_size, image_width, channels) u8, or f32 from files read in place. With a
@@ -39,7 +40,13 @@ struct ModelTraits {
   [[nodiscard]] std::int64_t targets_per_sample() const { return targets.shape.count(); }
   // How many of the items whose throughput is reported.
   [[nodiscard]] std::int64_t items_per_sample() const {
-    return targets.kind == TargetKind::tokens ? targets_per_sample() : 1;
+    const bool of_tokens =
+        targets.kind == TargetKind::tokens || targets.kind == TargetKind::token_classes;
+    return of_tokens ? targets_per_sample() : 1;
+  }
+  // Whether samples are texts with a target of their own each, or one for each token.
+  [[nodiscard]] bool labelled_text() const {
+    return input == InputKind::tokens && targets.kind != TargetKind::tokens;
   }
 };
 

@@ -23,9 +23,12 @@ TransformerOptions transformer_options(const BertOptions& options) {
           .token_types = options.token_types,
           .head_transform = true,
           .head_bias = true,
+          .head = head_choice(options),
           .activation = activation_of(options.gelu),
           .causal = false,
           .learned_positions = true,
+          .position_offset = options.position_offset,
+          .tied_head = head_choice(options).is_language(),
           .init_std = options.init_std,
           .position_init = init_of(options.position_init, options.init_std)};
 }
@@ -38,7 +41,9 @@ using config::NumberRange;
 #define BERT_FIELD(name, ...) TRIREME_MODEL_FIELD(BertOptions, name, __VA_ARGS__)
 
 std::vector<config::Field> bert_fields() {
-  return transformer_fields<BertOptions>({
+  return head_fields<BertOptions>(transformer_fields<BertOptions>({
+      BERT_FIELD(position_offset, (IntegerRange{0, 1024}),
+                 "rows of the position table before that of the first token (RoBERTa: 2)"),
       BERT_FIELD(token_types, IntegerRange{1, 1024},
                  "rows of the token type table; samples use the first"),
       BERT_FIELD(mask_token, (IntegerRange{1, 2147483646, {}, "none"}),
@@ -46,12 +51,14 @@ std::vector<config::Field> bert_fields() {
       BERT_FIELD(mask_share, (NumberRange{.low = 0, .high = 1, .low_is_open = true}),
                  "share of the tokens to predict: 80 % of them are masked, 10 % replaced by a "
                  "random token, 10 % kept"),
-  });
+  }));
 }
 
 void check_bert(const config::Subject& subject) {
   const auto& model = subject.config.model.as<BertOptions>();
   check_heads_of_hidden(subject, model.hidden, model.heads);
+  check_text_head(subject, model);
+  if (head_kind(model) != HeadKind::language) return;
   if (model.mask_token >= 1 && model.mask_token < model.vocabulary) return;
   const std::string found = model.mask_token == 0
                                 ? "none"

@@ -2,7 +2,8 @@
 // BERT (Devlin et al., 2019) for masked language modelling: token, position and token type
 // embeddings with a norm, post-norm blocks without a causal mask, and a head with one more layer, a
 // norm and the token table with a bias. Samples have one segment (the first token type).
-// Initialisation as for gpt/gpt.h.
+// Initialisation as for gpt/gpt.h. RoBERTa (Liu et al., 2019) is one whose positions start at
+// position_offset.
 #pragma once
 
 #include "models/transformer/activation_names.h"
@@ -29,11 +30,16 @@ struct BertOptions {
   double dropout = 0;
   double init_std = 0.02;
   PositionInit position_init = PositionInit::normal;
+  std::int64_t position_offset = 0;
   double norm_epsilon = 1e-5;
   GeluForm gelu = GeluForm::exact;
   std::int64_t token_types = 2;
   std::int64_t mask_token = 0;
   double mask_share = 0.15;
+  HeadKind head = HeadKind::automatic;
+  std::int64_t classes = 1000;
+  std::int64_t targets = 4;
+  std::int64_t pad_token = 0;
   friend bool operator==(const BertOptions&, const BertOptions&) = default;
 };
 

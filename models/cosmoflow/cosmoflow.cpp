@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "models/cosmoflow/layers.h"
+#include "models/heads/dense_head.h"
 #include "runtime/config/rules/rules.h"
 
 namespace trireme {
@@ -18,7 +19,9 @@ Chain cosmoflow_chain(const CosmoFlowOptions& options, const TrainConfig& train)
     chain.push_back(in_scope<CosmoFlowBlock>(name, name, options, i));
     chain.back().block = true;
   }
-  chain.push_back(in_scope<CosmoFlowHead>("", options, loss));
+  chain.push_back(in_scope<DenseHead>(
+      "", DenseHeadOptions{options.dense, options.dropout, options.leaky_slope, {}},
+      HeadChoice{HeadKind::values, options.targets, loss}));
   return chain;
 }
 
@@ -35,7 +38,7 @@ std::vector<config::Field> cosmoflow_fields() {
   return {
       COSMOFLOW_FIELD(size, IntegerRange{2, 4096}, "depth, height and width of the cubes"),
       COSMOFLOW_FIELD(channels, IntegerRange{1, 4096}, "channels of the images or cubes"),
-      COSMOFLOW_FIELD(targets, IntegerRange{1, 4096}, "values to predict for each sample"),
+      COSMOFLOW_FIELD(targets, targets_range, targets_text),
       COSMOFLOW_FIELD(filters, IntegerRange{1, 4096},
                       "channels of the first convolution; others have multiples"),
       COSMOFLOW_FIELD(halvings, IntegerRange{1, 12},

@@ -27,6 +27,11 @@ ExpertLayer::Product ExpertLayer::declare(Blueprint& blueprint, std::string_view
   if (bias) {
     product.bias = blueprint.parameter(
         {.name = "bias", .shape = {shape[0], shape[1]}, .shard_axis = 0, .expert = true});
+    if (blueprint.trains(product.bias) && !blueprint.trains(product.weight))
+      fail(
+          ExitCode::config,
+          "train.freeze: {} is frozen, but not {}, whose gradient is computed with it; freeze both",
+          blueprint.full_name("weight"), blueprint.full_name("bias"));
   }
   return product;
 }
@@ -251,7 +256,7 @@ void ExpertLayer::backward_weight(const Context& context, const Tensor& gradient
 void ExpertLayer::report(const Context& context) const {
   for (const Product* const product : {&contract_, &expand_}) {
     for (const ParamId id : {product->bias, product->weight})
-      if (id.index >= 0 && context.params.trains(id)) context.ready(id);
+      if (id.index >= 0) context.ready(id);
   }
 }
 

@@ -81,13 +81,13 @@ void Router::backward(const Context& context, const Tensor& dnormed, std::int64_
 
 void Router::backward_weight(const Context& context, const Tensor& normed) const {
   const ParamStore& params = context.params;
-  if (params.trains(weight_)) {
+  if (params.trains(weight_) || (bias_.index >= 0 && params.trains(bias_))) {
     ops::router_backward_weight(context.stream, params.gradient(weight_),
                                 bias_.index < 0 ? Tensor{} : params.gradient(bias_),
                                 context(dlogits_), normed.reshaped({rows_, hidden_}));
   }
   for (const ParamId id : {bias_of_choice_, load_, bias_, weight_})
-    if (id.index >= 0 && params.trains(id)) context.ready(id);
+    if (id.index >= 0) context.ready(id);
 }
 
 double Router::forward_flops() const {

@@ -83,19 +83,6 @@ std::string image_size_text(std::int64_t height, std::int64_t width) {
                          : fmt::format("\"image_size\": [{}, {}]", height, width);
 }
 
-std::string class_names_text(std::int64_t classes) {
-  std::string names;
-  for (std::int64_t i = 0; i < classes; ++i)
-    names += fmt::format("{}\n    \"{}\": \"LABEL_{}\"", i == 0 ? "" : ",", i, i);
-  return fmt::format("\"id2label\": {{{}\n  }}", names);
-}
-
-std::int64_t classes_of(const HfKeys& keys) {
-  const HfKeys::Json* const labels = keys.find("id2label");
-  if (labels != nullptr && labels->is_object()) return static_cast<std::int64_t>(labels->size());
-  return keys.find("num_labels") != nullptr ? keys.size("num_labels") : 2;
-}
-
 ImageSides image_sides_of(const HfKeys& keys) {
   const HfKeys::Json* const size = keys.find("image_size");
   if (size != nullptr && size->is_array() && size->size() == 2 && (*size)[0].is_number_integer() &&

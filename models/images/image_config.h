@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "models/heads/head_options.h"
 #include "models/transformer/hf_keys.h"
 #include "runtime/config/rules/rules.h"
 #include "runtime/ops/random/augment.h"
@@ -38,14 +39,15 @@ template <typename Options>
                                      "width of the images, if not square; auto = image_size"));
   rows.push_back(
       TRIREME_MODEL_FIELD(Options, channels, IntegerRange{1, 4096}, "channels of the images"));
-  rows.push_back(TRIREME_MODEL_FIELD(Options, classes, IntegerRange{2, 10'000'000}, "labels"));
+  if constexpr (requires(Options o) { o.head; }) return head_fields<Options>(std::move(rows));
+  rows.push_back(TRIREME_MODEL_FIELD(Options, classes, classes_range, classes_text));
   return rows;
 }
 
-// ModelFamily::targets of a classifier.
+// ModelFamily::targets of a family with heads.
 template <typename Options>
-[[nodiscard]] TargetSpec label_of(const ModelConfig& model) {
-  return {TargetKind::label, Shape{}, model.as<Options>().classes};
+[[nodiscard]] TargetSpec targets_of(const ModelConfig& model) {
+  return head_targets(head_choice(model.as<Options>()));
 }
 
 // Raises ExitCode::config through refuse().
@@ -61,11 +63,6 @@ namespace trireme::hugging_face {
 
 // "image_size": one number, or [height, width] where they differ.
 [[nodiscard]] std::string image_size_text(std::int64_t height, std::int64_t width);
-// "id2label": one name per class; transformers counts the classes by it.
-[[nodiscard]] std::string class_names_text(std::int64_t classes);
-
-// The number of classes in their config.json; two if it does not say.
-[[nodiscard]] std::int64_t classes_of(const HfKeys& keys);
 struct ImageSides {
   std::int64_t height, width;  // width 0: the same
 };

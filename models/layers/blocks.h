@@ -140,4 +140,9 @@ class RowTiles {
   RowSplit rows_;
 };
 
+// The parameter's gradient; absent if it is frozen, or there is no such parameter.
+[[nodiscard]] inline Tensor trained_gradient(const Context& context, ParamId id) {
+  return id.index >= 0 && context.params.trains(id) ? context.params.gradient(id) : Tensor{};
+}
+
 }  // namespace trireme

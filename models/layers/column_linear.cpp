@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/layers/column_linear.h"
 
+#include <numeric>
+
 #include "models/layers/blocks.h"
 #include "runtime/ops/elementwise/elementwise.h"
 
@@ -30,20 +32,38 @@ ColumnLinear::ColumnLinear(Blueprint& blueprint, std::string_view name,
                                  .shard_axis = 0,
                                  .shard_parts = options.parts,
                                  .shard_lead = options.lead});
-  if (blueprint.adapts(name))
-    adapter_.emplace(blueprint, AdaptedWeight{.outputs = options.outputs,
-                                              .inputs = weight_block_[1],
-                                              .axis = 0,
-                                              .parts = options.parts,
-                                              .lead = options.lead,
-                                              .rows = block_.rows(),
-                                              .held = sum.chunks() > 1 ? matmul_.held_bytes() : 0});
+  adapt(blueprint, name, options);
   if (!options.bias) return;
   bias_ = blueprint.parameter({.name = "bias",
                                .shape = {options.outputs},
                                .shard_axis = 0,
                                .shard_parts = options.parts,
                                .shard_lead = options.lead});
+}
+
+// In a block the parts lie beside each other.
+void ColumnLinear::adapt(Blueprint& blueprint, std::string_view name,
+                         const ColumnOptions& options) {
+  AdaptedWeight weight{.outputs = options.outputs,
+                       .inputs = weight_block_[1],
+                       .parts = options.parts,
+                       .lead = options.lead,
+                       .samples = {block_[0], block_[1]},
+                       .chunks = sum_.chunks(),
+                       .held = sum_.chunks() > 1 ? matmul_.held_bytes() : 0};
+  if (blueprint.adapts(name)) adapters_.emplace_back(blueprint, weight);
+  const std::int64_t unit = options.outputs / (options.parts - 1 + options.lead);
+  weight.width = block_[2];
+  weight.parts = weight.lead = 1;
+  for (std::size_t i = 0; i < options.part_names.size(); ++i) {
+    weight.outputs = i == 0 ? options.lead * unit : unit;
+    const std::string_view part = options.part_names[i];
+    if (blueprint.adapts(part)) {
+      const auto scope = blueprint.scope(part);
+      adapters_.emplace_back(blueprint, weight);
+    }
+    weight.before += weight.outputs / blueprint.tensor().blocks;
+  }
 }
 
 void ColumnLinear::forward(const Context& context, const Tensor& y, const Tensor& x,
@@ -53,12 +73,13 @@ void ColumnLinear::forward(const Context& context, const Tensor& y, const Tensor
     matmul_.forward(context, b, block_of(y, b, block_), x, block_of(weight, b, weight_block_),
                     bias_block(context, b), {}, value_of(x_amax, 0));
   }
-  if (adapter_) adapter_->forward(context, {y, blocks_}, {x});
+  for (const LowRankAdapter& adapter : adapters_)
+    adapter.forward(context, {y, blocks_}, {x});
 }
 
 void ColumnLinear::forward_gelu(const Context& context, const Tensor& y, const Tensor& pre,
                                 const Tensor& x, const Tensor& x_amax, const Tensor& y_amax) const {
-  TRIREME_EXPECTS(!adapter_, "an adapter adds to what GELU reads");
+  TRIREME_EXPECTS(adapters_.empty(), "an adapter adds to what GELU reads");
   const Tensor weight = context.params.compute(weight_);
   for (std::int64_t b = 0; b < blocks_; ++b) {
     matmul_.forward_gelu(context, b, block_of(y, b, block_), block_of(pre, b, block_), x,
@@ -81,7 +102,8 @@ void ColumnLinear::backward(const Context& context, const Tensor& dx, const Tens
                            {.operand = value_of(dy_amax, b)}, run);
   };
   const auto adapt = [&](const RowRun& run, const Tensor& all) {
-    if (adapter_) adapter_->backward_input(context, {all, blocks_}, {dy, blocks_, run});
+    for (const LowRankAdapter& adapter : adapters_)
+      adapter.backward_input(context, {all, blocks_}, {dy, blocks_, run});
   };
   if (blocked_) {
     sum_.start(context, matmul_.by_block(), multiply, adapt);
@@ -102,20 +124,22 @@ void ColumnLinear::backward_weight(const Context& context, const Tensor& dy,
 
 void ColumnLinear::accumulate(const Context& context, const Tensor& dy, const Tensor& x,
                               const Tensor& dy_amax) const {
-  if (!context.params.trains(weight_)) return;
-  const Tensor dw = context.params.gradient(weight_);
-  const Tensor db = bias_.index < 0 ? Tensor{} : context.params.gradient(bias_);
+  const Tensor db = trained_gradient(context, bias_), dw = trained_gradient(context, weight_);
   for (std::int64_t b = 0; b < blocks_; ++b) {
-    matmul_.backward_weight(context, b, block_of(dw, b, weight_block_),
-                            db.empty() ? db : block_of(db, b, Shape{weight_block_[0]}),
-                            block_of(dy, b, block_), x, value_of(dy_amax, b));
+    const Tensor own = db.empty() ? db : block_of(db, b, Shape{weight_block_[0]});
+    if (!dw.empty()) {
+      matmul_.backward_weight(context, b, block_of(dw, b, weight_block_), own,
+                              block_of(dy, b, block_), x, value_of(dy_amax, b));
+    } else if (!own.empty()) {
+      ops::column_sums(context.stream, own, block_of(dy, b, block_));
+    }
   }
 }
 
-// The adapter's sums over ranks follow those of dx.
+// The adapters' sums over ranks follow those of dx.
 void ColumnLinear::finish_weights(const Context& context, const Tensor& dy, const Tensor& x) const {
-  if (adapter_) adapter_->backward_weight(context, {dy, blocks_}, {x});
-  if (!context.params.trains(weight_)) return;
+  for (const LowRankAdapter& adapter : adapters_)
+    adapter.backward_weight(context, {dy, blocks_}, {x});
   if (bias_.index >= 0) context.ready(bias_);
   const ParamSpec& spec = context.params.layout().spec(weight_);
   if (spec.tie.empty() || spec.is_copy()) context.ready(weight_);
@@ -124,7 +148,10 @@ void ColumnLinear::finish_weights(const Context& context, const Tensor& dy, cons
 double ColumnLinear::forward_flops() const {
   return 2.0 * static_cast<double>(block_.rows()) * static_cast<double>(blocks_) *
              static_cast<double>(weight_block_.count()) +
-         (adapter_ ? adapter_->forward_flops() : 0.0);
+         std::accumulate(adapters_.begin(), adapters_.end(), 0.0,
+                         [](double sum, const LowRankAdapter& adapter) {
+                           return sum + adapter.forward_flops();
+                         });
 }
 
 }  // namespace trireme

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <optional>
+#include <vector>
 
 #include "models/layers/linear_matmuls.h"
 #include "models/layers/low_rank.h"
@@ -16,12 +16,14 @@ struct ColumnOptions {
   int parts = 1;
   int lead = 1;
   bool bias = true;
+  // Names of the parts that may have adapters of their own.
+  std::vector<std::string_view> part_names{};
 };
 
 // y = x W^T + b with outputs split over the tensor ranks (column parallel in Megatron-LM): x (B, T,
 // C) on every rank, y (local blocks, B, T, outputs / blocks). Each block is a separate matmul, so
 // its bits are the same on any number of ranks. One block is a plain linear layer. If the blueprint
-// adapts it, its weights are frozen and it has an adapter.
+// adapts it, its weights are frozen and it has adapters.
 class ColumnLinear {
  public:
   // Declares "<name>.weight" (outputs, C), decayed, and "<name>.bias" (outputs).
@@ -52,11 +54,12 @@ class ColumnLinear {
                 const Tensor& dy_amax = {}) const;
   void backward_weight(const Context& context, const Tensor& dy, const Tensor& x) const;
   [[nodiscard]] double forward_flops() const;
-  [[nodiscard]] bool is_adapted() const { return adapter_.has_value(); }
+  [[nodiscard]] bool is_adapted() const { return !adapters_.empty(); }
 
  private:
   ColumnLinear(Blueprint& blueprint, ParamId weight, std::int64_t outputs, const PartialSum& sum,
                bool fp8);
+  void adapt(Blueprint& blueprint, std::string_view name, const ColumnOptions& options);
   [[nodiscard]] Tensor bias_block(const Context& context, std::int64_t b) const;
   void accumulate(const Context& context, const Tensor& dy, const Tensor& x,
                   const Tensor& dy_amax) const;
@@ -70,7 +73,7 @@ class ColumnLinear {
   Shape weight_block_;  // (outputs / blocks, C)
   LinearMatmuls matmul_;
   ParamId weight_, bias_;
-  std::optional<LowRankAdapter> adapter_;
+  std::vector<LowRankAdapter> adapters_;  // of all outputs, or of parts
 };
 
 }  // namespace trireme

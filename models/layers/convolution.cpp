@@ -7,17 +7,26 @@
 #include "runtime/ops/elementwise/elementwise.h"
 
 namespace trireme {
+namespace {
+
+// A number along every axis, or along that of signals, and `rest` along the other.
+ops::PerAxis along_signal(const FilterOptions& filter, std::int64_t number, std::int64_t rest) {
+  return filter.signals ? ops::PerAxis(rest, number) : ops::PerAxis(number);
+}
+
+}  // namespace
 
 Convolution::Convolution(Blueprint& blueprint, std::string_view name, const Shape& input,
                          std::int64_t outputs, std::int64_t window, std::int64_t stride,
                          const FilterOptions& filter)
-    : options_{.stride = stride,
-               .padding = window / 2 * filter.dilation,
+    : options_{.stride = along_signal(filter, stride, 1),
+               .padding = along_signal(filter, window / 2 * filter.dilation, 0),
                .dilation = filter.dilation,
                .groups = filter.groups} {
   const auto scope = blueprint.scope(name);
   std::vector<std::int64_t> extents(input.rank(), window);
   extents.front() = outputs;
+  if (filter.signals) extents[1] = 1;
   extents.back() = input.back() / filter.groups;
   const Shape shape(extents);
   taps_ = static_cast<double>(shape.count() / outputs);
@@ -33,8 +42,8 @@ Convolution::Convolution(Blueprint& blueprint, std::string_view name, const Shap
     bias_ = blueprint.parameter({.name = "bias", .shape = {outputs}, .init = *filter.bias});
   output_ = ops::convolution_output_shape(input, shape, options_);
   windows_.emplace(blueprint, input, output_,
-                   Windows{.window = window,
-                           .stride = stride,
+                   Windows{.window = along_signal(filter, window, 1),
+                           .stride = options_.stride,
                            .padding = options_.padding,
                            .dilation = filter.dilation},
                    blueprint.compute(), blueprint.options().training);
@@ -55,16 +64,10 @@ void Convolution::forward(const Context& context, const Tensor& y, const Tensor&
 
 void Convolution::backward(const Context& context, const Tensor& dx, const Tensor& dy,
                            const Tensor& x, const Tensor& addend) const {
-  if (bias_sum_) bias_sum_->start_columns(context, bias_, windows_->y(), dy);
-  weight_sum_->begin(context);
-  windows_->each_y(
-      context, dy, x, false,
-      [&](const Tensor& above, const Tensor& from, const ops::PerAxis& padding, std::size_t i) {
-        ops::convolution_backward_weight(context.stream, weight_sum_->part(context, weight_, i),
-                                         above, from, with_padding(options_, padding),
-                                         context(workspace_));
-      });
-  weight_sum_->start(context, weight_);
+  const bool bias = bias_sum_ && context.params.trains(bias_);
+  const bool weight = context.params.trains(weight_);
+  if (bias) bias_sum_->start_columns(context, bias_, windows_->y(), dy);
+  if (weight) start_weight(context, dy, x);
   if (!dx.empty()) {
     const Slabs& slabs = windows_->x();
     windows_->each_x(
@@ -76,8 +79,20 @@ void Convolution::backward(const Context& context, const Tensor& dx, const Tenso
               addend.empty() ? addend : slabs.of(addend, slabs.local()[i]));
         });
   }
-  if (bias_sum_) bias_sum_->finish(context, bias_);
-  weight_sum_->finish(context, weight_);
+  if (bias) bias_sum_->finish(context, bias_);
+  if (weight) weight_sum_->finish(context, weight_);
+}
+
+void Convolution::start_weight(const Context& context, const Tensor& dy, const Tensor& x) const {
+  weight_sum_->begin(context);
+  windows_->each_y(
+      context, dy, x, false,
+      [&](const Tensor& above, const Tensor& from, const ops::PerAxis& padding, std::size_t i) {
+        ops::convolution_backward_weight(context.stream, weight_sum_->part(context, weight_, i),
+                                         above, from, with_padding(options_, padding),
+                                         context(workspace_));
+      });
+  weight_sum_->start(context, weight_);
 }
 
 double Convolution::forward_flops() const {

@@ -15,6 +15,7 @@ struct FilterOptions {
   std::int64_t dilation = 1;
   std::int64_t groups = 1;
   std::optional<Init> bias{};  // absent: there is none
+  bool signals = false;        // (N, 1, L, C): window and stride are along L alone
 };
 
 // Convolution over an image (N, H, W, C) or a volume (N, D, H, W, C), which may be cut in space.
@@ -35,6 +36,9 @@ class Convolution {
   [[nodiscard]] double forward_flops() const;
 
  private:
+  // The weight's gradient; finish() of its sum reports it.
+  void start_weight(const Context& context, const Tensor& dy, const Tensor& x) const;
+
   Shape output_;
   ops::ConvolutionOptions options_;
   double taps_;  // multiply-adds per output element

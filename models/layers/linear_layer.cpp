@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/layers/linear_layer.h"
 
+#include "runtime/ops/elementwise/elementwise.h"
 #include "runtime/ops/gemm/linear.h"
 
 namespace trireme {
@@ -42,20 +43,25 @@ void Linear::backward_input(const Context& context, const Tensor& dx, const Tens
 }
 
 void Linear::backward_weight(const Context& context, const Tensor& dy, const Tensor& x) const {
-  const bool has_bias = bias_.index >= 0;
-  weight_sum_->begin(context);
-  if (has_bias) bias_sum_->begin(context);
+  const bool bias = bias_.index >= 0 && context.params.trains(bias_);
+  const bool weight = context.params.trains(weight_);
+  if (weight) weight_sum_->begin(context);
+  if (bias) bias_sum_->begin(context);
   each_slab(
       [&](std::size_t i, const Tensor& above, const Tensor& from) {
-        const Tensor db = has_bias ? bias_sum_->part(context, bias_, i) : Tensor{};
-        ops::linear_backward_weight(context.stream, weight_sum_->part(context, weight_, i), db,
-                                    above, from);
+        const Tensor db = bias ? bias_sum_->part(context, bias_, i) : Tensor{};
+        if (weight) {
+          ops::linear_backward_weight(context.stream, weight_sum_->part(context, weight_, i), db,
+                                      above, from);
+        } else if (bias) {
+          ops::column_sums(context.stream, db, above);
+        }
       },
       dy, x);
-  if (has_bias) bias_sum_->start(context, bias_);
-  weight_sum_->start(context, weight_);
-  if (has_bias) bias_sum_->finish(context, bias_);
-  weight_sum_->finish(context, weight_);
+  if (bias) bias_sum_->start(context, bias_);
+  if (weight) weight_sum_->start(context, weight_);
+  if (bias) bias_sum_->finish(context, bias_);
+  if (weight) weight_sum_->finish(context, weight_);
 }
 
 double Linear::forward_flops(std::int64_t rows) const {

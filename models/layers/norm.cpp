@@ -47,7 +47,7 @@ void Norm::backward(const Context& context, const Tensor& dx, const Tensor& dy, 
 }
 
 void Norm::backward_weight(const Context& context, const Tensor& dy, const Tensor& x) const {
-  if (context.params.trains(weight_)) differentiate(context, {}, dy, x, false, true, {});
+  if (trains(context)) differentiate(context, {}, dy, x, false, true, {});
 }
 
 void Norm::differentiate_rows(const Context& context, const Gradients& to, const Tensor& dy,
@@ -67,7 +67,7 @@ void Norm::differentiate_rows(const Context& context, const Gradients& to, const
 void Norm::differentiate(const Context& context, const Tensor& dx, const Tensor& dy,
                          const Tensor& x, bool accumulate, bool with_parameters,
                          const Tensor& amax) const {
-  with_parameters = with_parameters && context.params.trains(weight_);
+  with_parameters = with_parameters && trains(context);
   if (rows_.runs() > 0) {
     differentiate_runs(context, dx, dy, x, accumulate, with_parameters);
   } else {

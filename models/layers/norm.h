@@ -51,6 +51,9 @@ class Norm {
   void differentiate_runs(const Context& context, const Tensor& dx, const Tensor& dy,
                           const Tensor& x, bool accumulate, bool with_parameters) const;
   [[nodiscard]] bool has_bias() const { return bias_.index >= 0; }
+  [[nodiscard]] bool trains(const Context& context) const {
+    return context.params.trains(weight_) || (has_bias() && context.params.trains(bias_));
+  }
 
   NormStyle options_;
   RowSplit rows_;

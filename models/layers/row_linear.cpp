@@ -30,7 +30,8 @@ RowLinear::RowLinear(Blueprint& blueprint, std::string_view name, std::int64_t i
     adapter_.emplace(blueprint, AdaptedWeight{.outputs = outputs,
                                               .inputs = inputs,
                                               .axis = 1,
-                                              .rows = block_.rows(),
+                                              .samples = {block_[0], block_[1]},
+                                              .chunks = sum.chunks(),
                                               .held = sum.chunks() > 1 ? matmul_.held_bytes() : 0});
   if (bias) bias_ = blueprint.parameter({.name = "bias", .shape = {outputs}});
 }
@@ -90,14 +91,13 @@ void RowLinear::backward_weight(const Context& context, const Tensor& dy, const 
 void RowLinear::accumulate(const Context& context, const Tensor& dy, const Tensor& x,
                            const Tensor& dy_amax) const {
   if (adapter_) adapter_->backward_weight(context, {dy}, {x, blocks_});
-  if (!context.params.trains(weight_)) return;
-  const Tensor dw = context.params.gradient(weight_);
-  const Tensor db = bias_.index < 0 ? Tensor{} : context.params.gradient(bias_);
-  for (std::int64_t b = 0; b < blocks_; ++b) {
-    matmul_.backward_weight(context, b, block_of(dw, b, weight_block_), blocked_ ? Tensor{} : db,
+  const Tensor db = trained_gradient(context, bias_), dw = trained_gradient(context, weight_);
+  const bool with_bias = !blocked_ && !dw.empty();
+  for (std::int64_t b = 0; !dw.empty() && b < blocks_; ++b) {
+    matmul_.backward_weight(context, b, block_of(dw, b, weight_block_), with_bias ? db : Tensor{},
                             dy, block_of(x, b, block_), value_of(dy_amax, 0));
   }
-  if (blocked_ && !db.empty()) ops::column_sums(context.stream, db, dy);
+  if (!with_bias && !db.empty()) ops::column_sums(context.stream, db, dy);
   if (bias_.index >= 0) context.ready(bias_);
   context.ready(weight_);
 }

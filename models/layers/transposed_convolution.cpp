@@ -51,22 +51,25 @@ void TransposedConvolution::forward(const Context& context, const Tensor& y,
 
 void TransposedConvolution::backward(const Context& context, const Tensor& dx, const Tensor& dy,
                                      const Tensor& x) const {
-  if (bias_sum_) bias_sum_->start_columns(context, bias_, windows_->x(), dy);
-  weight_sum_->begin(context);
+  const bool bias = bias_sum_ && context.params.trains(bias_);
+  const bool weight = context.params.trains(weight_);
+  if (bias) bias_sum_->start_columns(context, bias_, windows_->x(), dy);
+  if (weight) weight_sum_->begin(context);
   const Slabs& inputs = windows_->y();
   windows_->each_y(
       context, dx, dy, true,
       [&](const Tensor& to, const Tensor& above, const ops::PerAxis& padding, std::size_t i) {
         const Tensor from = inputs.of(x, inputs.local()[i]);
-        ops::convolution_backward_weight(context.stream, weight_sum_->part(context, weight_, i),
-                                         from, above, with_padding(options_, padding),
-                                         context(workspace_));
+        if (weight)
+          ops::convolution_backward_weight(context.stream, weight_sum_->part(context, weight_, i),
+                                           from, above, with_padding(options_, padding),
+                                           context(workspace_));
         ops::convolution_forward(context.stream, to, above, context.params.compute(weight_),
                                  with_padding(options_, padding), context(workspace_));
       });
-  weight_sum_->start(context, weight_);
-  if (bias_sum_) bias_sum_->finish(context, bias_);
-  weight_sum_->finish(context, weight_);
+  if (weight) weight_sum_->start(context, weight_);
+  if (bias) bias_sum_->finish(context, bias_);
+  if (weight) weight_sum_->finish(context, weight_);
 }
 
 }  // namespace trireme

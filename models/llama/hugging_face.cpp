@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "models/heads/head_exchange.h"
 #include "models/transformer/exchange.h"
 #include "models/transformer/hf_keys.h"
 #include "runtime/base/error.h"
@@ -58,14 +59,23 @@ Kind kind_of(const LlamaOptions& model) {
     fail(ExitCode::config,
          "model.qk_norm and model.qkv_bias: Hugging Face's libraries have models with either, but "
          "none with both");
-  if (model.experts > 0 && !model.qkv_bias) return kind_of_experts(model);
-  if (model.experts > 0)
-    fail(ExitCode::config,
-         "model.qkv_bias with model.experts: Hugging Face's libraries have no such model");
-  if (model.qk_norm) return {"qwen3", "Qwen3ForCausalLM"};
-  if (model.qkv_bias) return {"qwen2", "Qwen2ForCausalLM"};
-  if (model.window > 0) return {"mistral", "MistralForCausalLM"};
-  return {"llama", "LlamaForCausalLM"};
+  const bool olmo = model.norm_after && model.qk_norm_whole;
+  const int kinds = (model.experts > 0) + model.qkv_bias + (model.unrotated_every > 0) +
+                    (model.norm_after || model.qk_norm_whole);
+  const bool plain = !model.qk_norm && model.window == 0;
+  if (kinds == 0 && model.qk_norm) return {"qwen3", "Qwen3ForCausalLM"};
+  if (kinds == 0 && plain) return {"llama", "LlamaForCausalLM"};
+  if (kinds == 1 && plain && olmo) return {"olmo2", "Olmo2ForCausalLM"};
+  if (kinds == 1 && plain && model.unrotated_every > 0) return {"smollm3", "SmolLM3ForCausalLM"};
+  if (kinds == 1 && model.experts > 0 && !model.attention_bias) return kind_of_experts(model);
+  if (kinds == 1 && model.qkv_bias && !model.qk_norm) return {"qwen2", "Qwen2ForCausalLM"};
+  if (kinds == 0 && !model.attention_bias) return {"mistral", "MistralForCausalLM"};
+  fail(ExitCode::config,
+       "the model section: Hugging Face's libraries have no model with these keys together; they "
+       "have model.qk_norm (Qwen 3) with model.attention_bias and model.window, model.qkv_bias "
+       "(Qwen 2) or no bias (Mistral) with model.window, norm_after with qk_norm_whole (OLMo 2), "
+       "unrotated_every (SmolLM3) or neither (Llama) with attention_bias, and model.experts with "
+       "qk_norm and window");
 }
 
 bool is_mixtral(const ModelConfig& config) {
@@ -137,18 +147,38 @@ bool windows_by_layer(std::string_view type) {
   return type.starts_with("qwen") || type == "dots1";
 }
 
+// SmolLM3's list has a 1 for each layer with rotary positions.
+std::string no_rope_json(const LlamaOptions& options) {
+  std::vector<int> rotary;
+  for (std::int64_t i = 0; i < options.layers; ++i)
+    rotary.push_back((i + 1) % options.unrotated_every == 0 ? 0 : 1);
+  return fmt::format("\n  \"no_rope_layers\": [{}],\n  \"use_sliding_window\": false,",
+                     fmt::join(rotary, ", "));
+}
+
 std::string llama_config(const ModelConfig& config) {
   const auto& options = config.as<LlamaOptions>();
   const Kind kind = kind_of(options);
   const TransformerOptions model = transformer_options(options);
   std::string window;
+  if (kind.type == "smollm3") window += no_rope_json(options);
   if (kind.type.starts_with("qwen"))
     window += fmt::format("\n  \"use_sliding_window\": {},", model.window > 0);
   if (windows_by_layer(kind.type)) window += "\n  \"max_window_layers\": 0,";
-  if (kind.type != "llama") {
+  if (kind.type != "llama" && kind.type != "olmo2" && kind.type != "smollm3") {
     window += fmt::format("\n  \"sliding_window\": {},",
                           model.window > 0 ? fmt::format("{}", model.window) : "null");
   }
+  const HeadChoice& head = model.head;
+  std::string architecture(kind.architecture);
+  if (!head.is_language())
+    architecture = head_architecture(
+        architecture.substr(0, architecture.size() - std::string_view("ForCausalLM").size()), head);
+  const std::string ending =
+      head.is_language()
+          ? "\n  \"pad_token_id\": null,"
+          : fmt::format("\n  \"pad_token_id\": {},\n  \"classifier_dropout\": {},\n  {},",
+                        options.pad_token, options.dropout, head_text(head));
   return fmt::format(
       R"({{
   "model_type": "{}",
@@ -165,25 +195,27 @@ std::string llama_config(const ModelConfig& config) {
   "rms_norm_eps": {},
   "rope_theta": {},
   "rope_scaling": {},{}{}
-  "attention_bias": false,
+  "attention_bias": {},
   "mlp_bias": false,
   "attention_dropout": 0.0,
   "bos_token_id": null,
-  "eos_token_id": null,
+  "eos_token_id": null,{}
   "tie_word_embeddings": {},
   "torch_dtype": "float32"
 }}
 )",
-      kind.type, kind.architecture, model.layers, model.hidden, model.heads, model.kv_heads,
+      kind.type, architecture, model.layers, model.hidden, model.heads, model.kv_heads,
       model.head_size, kind.type == "mixtral" ? model.experts.intermediate : model.intermediate,
       model.context, model.vocabulary, model.norm.epsilon, model.rope.base, rope_json(model.rope),
-      window, experts_json(options, kind.type), model.tied_head);
+      window, experts_json(options, kind.type), options.attention_bias, ending, model.tied_head);
 }
 
 // Old files also hold the frequencies; files may contain a tied head besides the tokens.
 std::optional<std::string> llama_plain_name(std::string_view hf, const ModelConfig& model) {
   if (hf.ends_with(".rotary_emb.inv_freq")) return {};
-  if (hf == "lm_head.weight" && model.as<LlamaOptions>().tied_head) return {};
+  const auto& options = model.as<LlamaOptions>();
+  const bool no_head = options.tied_head || !head_choice(options).is_language();
+  if (hf == "lm_head.weight" && no_head) return {};
   return std::string(hf);
 }
 
@@ -223,8 +255,8 @@ void read_scaling(const HfKeys& keys, const HfKeys& rope, const std::string& typ
 
 // Before version 5 transformers had rope_theta next to rope_scaling; now both are in
 // rope_parameters.
-void read_rope(const HfKeys& keys, LlamaOptions& model) {
-  model.rope_theta = keys.number("rope_theta", 10000.0);
+void read_rope(const HfKeys& keys, std::string_view kind, LlamaOptions& model) {
+  model.rope_theta = keys.number("rope_theta", kind == "smollm3" ? 2e6 : 1e4);
   keys.ignore("original_max_position_embeddings");
   const Json *const old = keys.find("rope_scaling"), *const now = keys.find("rope_parameters");
   const bool has_old = old != nullptr && !old->empty();
@@ -239,6 +271,8 @@ void read_rope(const HfKeys& keys, LlamaOptions& model) {
   const std::string type = rope.text("rope_type", rope.text("type", "default"));
   for (const char* const key : {"type", "original_max_position_embeddings", "finetuned"})
     rope.ignore(key);
+  if (type != "default" && kind == "phi3")  // whatever it is called, a LongRoPE
+    rope.refuse("rope_type", "Phi-3's long contexts (LongRoPE) are not supported");
   if (type != "default") read_scaling(keys, rope, type, model);
   rope.expect_nothing_else();
 }
@@ -268,9 +302,11 @@ std::optional<std::int64_t> whole_layers(const HfKeys& keys, std::int64_t layers
 std::int64_t window_of(const HfKeys& keys, std::string_view type, std::int64_t layers) {
   constexpr std::int64_t published_window = 4096, published_whole = 28, whole_of_dots = 62;
   const bool by_layer = windows_by_layer(type);
+  const bool if_given = type == "mixtral" || type == "phi3";
+  const bool if_used = type.starts_with("qwen") || type == "smollm3";
   const bool has_window = type == "mistral" || type == "dots1" ||
-                          (type == "mixtral" && keys.find("sliding_window") != nullptr) ||
-                          (type.starts_with("qwen") && keys.flag("use_sliding_window", false));
+                          (if_given && keys.find("sliding_window") != nullptr) ||
+                          (if_used && keys.flag("use_sliding_window", false));
   const std::int64_t window = has_window ? keys.size_or("sliding_window", published_window) : 0;
   if (window < 0 || (window == 0 && has_window && keys.find("sliding_window") != nullptr))
     keys.refuse("sliding_window", "not 1 or more");
@@ -282,7 +318,9 @@ std::int64_t window_of(const HfKeys& keys, std::string_view type, std::int64_t l
                                                      : type == "dots1" ? whole_of_dots
                                                                        : published_whole,
                                                      0, layers));
-  if (type == "mixtral") keys.ignore("sliding_window");
+  if (type == "smollm3" && window > 0)
+    keys.refuse("use_sliding_window", "which is not supported for this kind of model");
+  if (if_given || if_used) keys.ignore("sliding_window");
   if (by_layer) {
     keys.ignore("sliding_window");
     keys.ignore("max_window_layers");
@@ -330,33 +368,60 @@ void read_experts(const HfKeys& keys, std::string_view type, LlamaOptions& model
     model.dense_layers.push_back(i);
 }
 
+// SmolLM3: which layers have rotary positions.
+std::int64_t read_unrotated(const HfKeys& keys, std::int64_t layers) {
+  const std::int64_t every = keys.size_or("no_rope_layer_interval", 4);
+  const Json* const rotary = keys.find("no_rope_layers");
+  if (rotary == nullptr) return every;
+  for (std::int64_t n = 1; n <= layers + 1; ++n) {
+    bool fits = rotary->is_array() && std::ssize(*rotary) >= layers;
+    for (std::int64_t i = 0; fits && i < layers; ++i)
+      fits = (*rotary)[static_cast<std::size_t>(i)] == ((i + 1) % n == 0 ? 0 : 1);
+    if (fits) return n > layers ? 0 : n;
+  }
+  keys.refuse("no_rope_layers", "not a 0 for every N-th layer and 1 for the others");
+}
+
 void read_llama(const HfKeys& keys, std::string_view type, ModelConfig& config) {
   config.family = llama_name;
   auto& model = config.as<LlamaOptions>();
   const bool qwen = type.starts_with("qwen");
+  const bool biased = type == "llama" || type == "qwen3" || type == "smollm3" || type == "olmo2";
   constexpr std::int64_t mistral_heads = 8, qwen_heads = 32, qwen_moe_heads = 4,
                          qwen3_head_size = 128;
-  model = {.layers = keys.size("num_hidden_layers"),
-           .hidden = keys.size("hidden_size"),
-           .heads = keys.size("num_attention_heads"),
-           .kv_heads = keys.size_or("num_key_value_heads", type == "qwen3_moe" ? qwen_moe_heads
-                                                           : qwen              ? qwen_heads
-                                                           : type == "mistral" || type == "mixtral"
-                                                               ? mistral_heads
-                                                               : 0),
-           .head_size = keys.size_or("head_dim", type == "qwen3" ? qwen3_head_size : 0),
-           .intermediate = keys.size("intermediate_size"),
-           .context = keys.size("max_position_embeddings"),
-           .vocabulary = keys.size("vocab_size"),
-           .tied_head = keys.flag("tie_word_embeddings", false),
-           .norm_epsilon = keys.number("rms_norm_eps", 1e-6),
-           .qkv_bias = type == "qwen2",
-           .qk_norm = type == "qwen3" || type == "qwen3_moe" || type == "dots1"};
+  model = {
+      .layers = keys.size("num_hidden_layers"),
+      .hidden = keys.size("hidden_size"),
+      .heads = keys.size("num_attention_heads"),
+      .kv_heads = keys.size_or("num_key_value_heads", type == "qwen3_moe" ? qwen_moe_heads
+                                                      : qwen              ? qwen_heads
+                                                      : type == "mistral" || type == "mixtral"
+                                                          ? mistral_heads
+                                                          : 0),
+      .head_size = keys.size_or("head_dim", type == "qwen3" ? qwen3_head_size : 0),
+      .intermediate = keys.size("intermediate_size"),
+      .context = keys.size("max_position_embeddings"),
+      .vocabulary = keys.size("vocab_size"),
+      .tied_head = keys.flag("tie_word_embeddings", type == "smollm3"),
+      .norm_epsilon = keys.number("rms_norm_eps", type == "phi3" || type == "olmo2" ? 1e-5 : 1e-6),
+      .qkv_bias = type == "qwen2",
+      .attention_bias = biased && keys.flag("attention_bias", false),
+      .qk_norm = type == "qwen3" || type == "qwen3_moe" || type == "dots1",
+      .qk_norm_whole = type == "olmo2",
+      .norm_after = type == "olmo2"};
   keys.expect("hidden_act", "silu", "our SwiGLU");
+  read_head(keys, model);
+  model.pad_token = keys.size_or("pad_token_id", 0);
+  if (head_choice(model).of_tokens()) model.dropout = keys.number("classifier_dropout", 0.1);
   if (type == "qwen2") keys.ignore("attention_bias");
+  if (type == "smollm3") model.unrotated_every = read_unrotated(keys, model.layers);
+  if (type == "phi3") {
+    model.dropout = keys.number("resid_pdrop", 0.0);
+    keys.expect("embd_pdrop", model.dropout, "resid_pdrop, as our dropout is one value");
+  }
   model.window = window_of(keys, type, model.layers);
   read_experts(keys, type, model);
-  read_rope(keys, model);
+  read_rope(keys, type, model);
 }
 
 void spell_llama(ModelConfig& model) {
@@ -380,14 +445,19 @@ void spell_llama(ModelConfig& model) {
     options.router_z_loss = plain.router_z_loss;
     options.balance_rate = plain.balance_rate;
   }
+  if (options.unrotated_every > options.layers) options.unrotated_every = 0;
   options.context = 0;
+  options.pad_token = 0;
+  if (!head_choice(options).is_language()) options.tied_head = false;  // it has no token table
+  spell_head(options);
 }
 
 }  // namespace
 
 const Exchange& llama_exchange() {
-  static constexpr std::array<std::string_view, 7> types{"llama",   "mistral",   "qwen2", "qwen3",
-                                                         "mixtral", "qwen3_moe", "dots1"};
+  static constexpr auto types =
+      std::to_array<std::string_view>({"llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe",
+                                       "dots1", "phi3", "smollm3", "olmo2"});
   static constexpr Exchange exchange{llama_names,
                                      llama_config,
                                      llama_plain_name,

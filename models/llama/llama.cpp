@@ -28,13 +28,19 @@ TransformerOptions transformer_options(const LlamaOptions& o) {
           .vocabulary = o.vocabulary,
           .dropout = o.dropout,
           .norm = {.kind = NormKind::rms, .epsilon = o.norm_epsilon},
+          .pre_norms = !o.norm_after,
+          .branch_norms = o.norm_after,
+          .head = head_choice(o),
           .activation = ops::ActivationKind::silu,
           .gated_mlp = true,
           .experts = experts_of(o, intermediate),
           .experts_every = o.experts_every,
           .dense_layers = o.dense_layers,
-          .biases = o.qkv_bias ? Biases::qkv : Biases::none,
+          .biases = o.attention_bias ? Biases::attention
+                    : o.qkv_bias     ? Biases::qkv
+                                     : Biases::none,
           .qk_norm = o.qk_norm,
+          .qk_norm_whole = o.qk_norm_whole,
           .window = o.window,
           .soft_cap = o.attention_soft_cap,
           .rotary = true,
@@ -44,7 +50,8 @@ TransformerOptions transformer_options(const LlamaOptions& o) {
                    .low_freq_factor = o.rope_low_freq_factor,
                    .high_freq_factor = high_freq_factor(o),
                    .original_context = o.rope_original_context},
-          .tied_head = o.tied_head,
+          .unrotated_every = o.unrotated_every,
+          .tied_head = o.tied_head && head_choice(o).is_language(),
           .init_std = o.init_std,
           .width = width_over(o.hidden, o.mup_base_width)};
 }
@@ -57,11 +64,20 @@ using config::NumberRange;
 #define LLAMA_FIELD(name, ...) TRIREME_MODEL_FIELD(LlamaOptions, name, __VA_ARGS__)
 
 std::vector<config::Field> llama_fields() {
-  return transformer_fields<LlamaOptions>({
+  return head_fields<LlamaOptions>(transformer_fields<LlamaOptions>({
       LLAMA_FIELD(tied_head, config::Free{},
                   "the output projection shares the token embedding table"),
       LLAMA_FIELD(qkv_bias, config::Free{}, "biases of queries, keys and values (Qwen 2)"),
+      LLAMA_FIELD(
+          attention_bias, config::Free{},
+          "biases of queries, keys, values and attention's output (Llama's attention_bias)"),
       LLAMA_FIELD(qk_norm, config::Free{}, "RMS norm of each head of queries and keys (Qwen 3)"),
+      LLAMA_FIELD(qk_norm_whole, config::Free{},
+                  "RMS norm over all heads of queries, and over all of keys (OLMo 2)"),
+      LLAMA_FIELD(norm_after, config::Free{},
+                  "norms of what attention and MLP add, not of their inputs (OLMo 2)"),
+      LLAMA_FIELD(unrotated_every, (IntegerRange{1, 1024, {}, "none"}),
+                  "every N-th layer has no rotary positions (SmolLM3: 4); none = all have"),
       LLAMA_FIELD(attention_soft_cap, (NumberRange{.low = 0, .high = 1e6}),
                   "attention scores s become cap * tanh(s / cap); 0 = off"),
       LLAMA_FIELD(rope_scaling, config::one_of<ops::RopeScaling>(),
@@ -79,7 +95,7 @@ std::vector<config::Field> llama_fields() {
                                   "frequencies with more turns are unchanged (yarn: beta_fast); 0 "
                                   "= published value: 4, yarn 32"),
                       "model.rope_high_turns"),
-  });
+  }));
 }
 
 void check_rope(const config::Subject& subject, const LlamaOptions& model) {
@@ -146,9 +162,14 @@ void check_dense(const config::Subject& subject, const LlamaOptions& model) {
 void check_llama(const config::Subject& subject) {
   const auto& model = subject.config.model.as<LlamaOptions>();
   if (model.experts == 0) check_dense(subject, model);
+  if (model.qkv_bias && model.attention_bias)
+    refuse(subject, "model.qkv_bias", "has no effect with model.attention_bias; remove one");
+  if (model.qk_norm && model.qk_norm_whole)
+    refuse(subject, "model.qk_norm", "contradicts model.qk_norm_whole; remove one");
   check_experts(subject, transformer_options(model));
   check_rotary_heads(subject, transformer_options(model), model.head_size > 0);
   check_rope(subject, model);
+  check_text_head(subject, model);
   check_width_transfer(subject, model.mup_base_width);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Llama (Touvron et al., 2023) and its relatives Qwen 2 and 3 and Mistral, dense or with experts
-// (Mixtral, Qwen3-MoE). Rotary positions, RMS norm, SwiGLU, grouped-query attention; biases and
-// normalised heads where a model has them.
-// Vocabulary padded to a multiple of 64. Initialisation as for gpt/gpt.h.
+// Llama (Touvron et al., 2023) and its relatives Qwen 2 and 3, Mistral, Phi-3, SmolLM3 and OLMo 2,
+// dense or with experts (Mixtral, Qwen3-MoE). Rotary positions, RMS norm, SwiGLU, grouped-query
+// attention; biases and normalised heads where a model has them. Vocabulary padded to a multiple
+// of 64. Initialisation as for gpt/gpt.h.
 #pragma once
 
 #include "models/transformer/transformer.h"
@@ -42,10 +42,14 @@ struct LlamaOptions {
   bool tied_head = false;
   double norm_epsilon = 1e-5;
   bool qkv_bias = false;
+  bool attention_bias = false;
   bool qk_norm = false;
+  bool qk_norm_whole = false;
+  bool norm_after = false;
   std::int64_t window = 0;
   double attention_soft_cap = 0;
   double rope_theta = 10000;
+  std::int64_t unrotated_every = 0;
   ops::RopeScaling rope_scaling = ops::RopeScaling::none;
   double rope_factor = 1;
   std::int64_t rope_original_context = 0;
@@ -68,6 +72,10 @@ struct LlamaOptions {
   double sequence_balance_loss = 0;
   double router_z_loss = 0;
   double balance_rate = 0;
+  HeadKind head = HeadKind::automatic;
+  std::int64_t classes = 1000;
+  std::int64_t targets = 4;
+  std::int64_t pad_token = 0;
   friend bool operator==(const LlamaOptions&, const LlamaOptions&) = default;
 };
 

@@ -8,6 +8,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "models/heads/head_exchange.h"
 #include "models/images/image_config.h"
 #include "models/resnet/resnet_block.h"
 #include "models/transformer/exchange.h"
@@ -40,7 +41,7 @@ class ResNetNames : NameList {
         inputs = block.outputs();
       }
     }
-    linear("classifier", "classifier.1", {options_.classes, inputs});
+    linear("classifier", "classifier.1", {head_choice(options_).outputs, inputs});
     return std::move(pairs_);
   }
 
@@ -125,7 +126,7 @@ std::string resnet_config(const ModelConfig& config) {
 )",
       name_of(model.block), fmt::join(model.stages, ", "), fmt::join(widths, ", "), model.width,
       image_size_text(model.image_size, width_of_images(model)), model.channels,
-      class_names_text(model.classes));
+      head_text(head_choice(model)));
 }
 
 std::optional<std::string> resnet_plain_name(std::string_view hf, const ModelConfig& /*model*/) {
@@ -168,8 +169,8 @@ void read_resnet(const HfKeys& keys, std::string_view /*type*/, ModelConfig& con
            .stages = sizes_of(keys, "depths"),
            .width = keys.size("embedding_size"),
            .stem = ResNetStemKind::imagenet,
-           .channels = keys.size("num_channels"),
-           .classes = classes_of(keys)};
+           .channels = keys.size("num_channels")};
+  read_head(keys, model);
   if (keys.find("image_size") != nullptr) {
     const auto [height, width] = image_sides_of(keys);
     model.image_size = height;
@@ -192,6 +193,7 @@ void read_resnet(const HfKeys& keys, std::string_view /*type*/, ModelConfig& con
 void spell_resnet(ModelConfig& model) {
   auto& options = model.as<ResNetOptions>();
   options.image_size = options.image_width = 0;
+  spell_head(options);
 }
 
 }  // namespace

@@ -7,7 +7,8 @@
 
 namespace trireme {
 
-Chain resnet_chain(const ResNetOptions& options, const ops::AugmentOptions& augment) {
+Chain resnet_chain(const ResNetOptions& options, const ops::AugmentOptions& augment,
+                   const HeadChoice& head) {
   Chain chain{in_scope<ResNetStem>("stem", options, augment)};
   for (std::size_t stage = 0; stage < options.stages.size(); ++stage) {
     for (std::int64_t i = 0; i < options.stages[stage]; ++i) {
@@ -20,7 +21,7 @@ Chain resnet_chain(const ResNetOptions& options, const ops::AugmentOptions& augm
       chain.back().block = true;
     }
   }
-  chain.push_back(in_scope<ResNetHead>("", options.classes, augment.mix));
+  chain.push_back(in_scope<ResNetHead>("", head, augment.mix));
   return chain;
 }
 
@@ -87,6 +88,7 @@ void check_resnet(const config::Subject& subject) {
   const ImageExtent image = image_extent(model);
   check_sizes(subject, model, image);
   check_image_data(subject, image);
+  check_head(subject, head_choice(model), /*of_texts=*/false);
   if (model.depth > 0) check_volumes(subject);
 }
 
@@ -99,12 +101,13 @@ config::ModelFamily resnet_family() {
           .fields = resnet_fields,
           .check = check_resnet,
           .limits = [](const Config& config) { return limits_of(resnet_chain(config)); },
-          .targets = label_of<ResNetOptions>};
+          .targets = targets_of<ResNetOptions>};
 }
 
 Chain resnet_chain(const Config& config) {
   const auto& model = config.model.as<ResNetOptions>();
-  return resnet_chain(model, augment_options(config, image_extent(model)));
+  return resnet_chain(model, augment_options(config, image_extent(model)),
+                      head_choice(model, config.train));
 }
 
 }  // namespace trireme

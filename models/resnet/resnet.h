@@ -7,6 +7,7 @@
 
 #include <vector>
 
+#include "models/heads/head_options.h"
 #include "runtime/config/key_table.h"
 #include "runtime/nn/model.h"
 #include "runtime/ops/random/augment.h"
@@ -41,7 +42,9 @@ struct ResNetOptions {
   std::int64_t image_width = 0;  // 0 = auto: image_size, which is otherwise the height
   std::int64_t depth = 0;        // of volumes; 0: images
   std::int64_t channels = 3;
+  HeadKind head = HeadKind::automatic;
   std::int64_t classes = 1000;
+  std::int64_t targets = 4;
   friend bool operator==(const ResNetOptions&, const ResNetOptions&) = default;
 };
 
@@ -50,10 +53,15 @@ struct ResNetOptions {
 }
 
 // Inputs (micro_batch, height, width, channels) u8 or f32, or (micro_batch, depth, height, width,
-// channels) f32; targets (micro_batch) i32. `augment` is applied to the inputs; random only in
-// training, and to volumes without crops.
-[[nodiscard]] Chain resnet_chain(const ResNetOptions& options,
-                                 const ops::AugmentOptions& augment = {});
+// channels) f32; targets (micro_batch) i32, or (micro_batch, K) f32 of values and labels. `augment`
+// is applied to the inputs; random only in training, and to volumes without crops. `head` follows
+// from the options.
+[[nodiscard]] Chain resnet_chain(const ResNetOptions& options, const ops::AugmentOptions& augment,
+                                 const HeadChoice& head);
+[[nodiscard]] inline Chain resnet_chain(const ResNetOptions& options,
+                                        const ops::AugmentOptions& augment = {}) {
+  return resnet_chain(options, augment, head_choice(options));
+}
 
 [[nodiscard]] config::ModelFamily resnet_family();
 [[nodiscard]] Chain resnet_chain(const Config& config);

@@ -74,15 +74,14 @@ void ResNetStem::backward(const Context& context, const Tensor& /*x*/, const Ten
   convolution_.backward(context, {}, gradient, context(image_));
 }
 
-ResNetHead::ResNetHead(Blueprint& blueprint, std::int64_t classes, const ops::MixOptions& mix)
+ResNetHead::ResNetHead(Blueprint& blueprint, const HeadChoice& head, const ops::MixOptions& mix)
     : Layer("head", Shape{}),
-      info_{.targets = blueprint.input()[0], .classes = classes},
-      linear_(blueprint, "classifier", blueprint.input().back(), classes,
+      linear_(blueprint, "classifier", blueprint.input().back(), head.outputs,
               Init::uniform(1.0F / std::sqrt(static_cast<float>(blueprint.input().back())))),
-      loss_(blueprint, mix),
+      loss_(blueprint, head, mix),
       pooled_(blueprint.keep({blueprint.input()[0], blueprint.input().back()})),
       dpooled_(blueprint.scratch(pooled_.shape)) {
-  info_.logits = blueprint.keep({info_.targets, classes});
+  info_ = loss_.head(blueprint.keep({pooled_.shape[0], head.outputs}));
 }
 
 void ResNetHead::forward(const Context& context, const Tensor& x, const Tensor& /*y*/) {

@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "models/heads/head_loss.h"
 #include "models/images/image_input.h"
 #include "models/layers/batch_norm.h"
 #include "models/layers/convolution.h"
@@ -36,7 +37,7 @@ class ResNetStem final : public Layer {
 // Global average pool, fully connected layer, cross-entropy. (B, H, W, C) -> losses of the context.
 class ResNetHead final : public Layer {
  public:
-  ResNetHead(Blueprint& blueprint, std::int64_t classes, const ops::MixOptions& mix);
+  ResNetHead(Blueprint& blueprint, const HeadChoice& head, const ops::MixOptions& mix);
 
   [[nodiscard]] const HeadInfo* head() const override { return &info_; }
   [[nodiscard]] double forward_flops() const override {
@@ -47,9 +48,9 @@ class ResNetHead final : public Layer {
                 const Tensor& dx) override;
 
  private:
-  HeadInfo info_;
   Linear linear_;
-  ClassLoss loss_;
+  HeadLoss loss_;
+  HeadInfo info_;
   Activation pooled_, dpooled_;
 };
 

@@ -11,15 +11,17 @@ ColumnOptions projection(const TransformerOptions& options) {
   return {.outputs = (options.heads + 2 * options.kv_heads) * options.head_size,
           .parts = 3,
           .lead = static_cast<int>(options.group()),
-          .bias = options.biases != Biases::none};
+          .bias = options.biases != Biases::none,
+          .part_names = {"query", "key", "value"}};
 }
 
 // Adds the micro-batch's documents, if they are separate.
 template <typename Options>
 Options of_documents(Options options, const Context& context) {
   options.document_starts = context.batch.document_starts;
-  if constexpr (requires { options.document_bounds; })
-    options.document_bounds = context.batch.document_bounds;
+  if constexpr (requires { options.document_bounds; }) {
+    if (options.causal) options.document_bounds = context.batch.document_bounds;
+  }
   return options;
 }
 
@@ -51,15 +53,8 @@ SelfAttention::SelfAttention(Blueprint& blueprint, const TransformerOptions& opt
   }
   projected_ = blueprint.keep(blocks_of(blocks_, qkv_.block_shape()));
   prepared_ = projected_;
-  if (options.qk_norm) {
-    head_norms_.emplace(blueprint,
-                        ops::HeadNormOptions{.heads = options_.heads,
-                                             .kv_heads = options_.kv_heads,
-                                             .epsilon = static_cast<float>(options.norm.epsilon),
-                                             .offset = static_cast<float>(options.norm.offset)},
-                        projected_.shape);
-    prepared_ = keep_or_recompute(blueprint, projected_.shape, blueprint.compute());
-  }
+  head_norms_ = make_query_key_norms(blueprint, options, projected_.shape);
+  if (head_norms_) prepared_ = keep_or_recompute(blueprint, projected_.shape, blueprint.compute());
   if (options.sinks) {
     sinks_ = blueprint.parameter({.name = "attention.sinks",
                                   .shape = {options.heads},
@@ -74,6 +69,8 @@ SelfAttention::SelfAttention(Blueprint& blueprint, const TransformerOptions& opt
     const Shape cache{blocks_, block[0], capacity, options_.kv_heads * options.head_size};
     keys_ = blueprint.cache(cache);
     values_ = blueprint.cache(cache);
+    if (const int ranks = blueprint.options().decode.ranks; ranks > 1)
+      everyones_ = blueprint.scratch(blocks_of(ranks * blocks_, qkv_.block_shape()));
     return;
   }
   lse_ = keep_or_recompute(blueprint, {blocks_, block[0], options_.heads, block[1]}, DType::f32);
@@ -117,7 +114,22 @@ void SelfAttention::prepare(const Context& context) const {
                       context_length_);
 }
 
+void SelfAttention::append_others(const Context& context) const {
+  const Tensor all = context(everyones_), spans = context.decode->all_spans;
+  const Tensor keys = context(keys_), values = context(values_);
+  const Shape cache{keys_.shape[1], keys_.shape[2], keys_.shape[3]};
+  context.context_group->all_gather(context.stream, context(prepared_), all);
+  for (std::int64_t rank = 0; rank < spans.shape[0]; ++rank) {
+    if (rank == context.context_group->rank()) continue;
+    for (std::int64_t b = 0; b < blocks_; ++b)
+      ops::attention_append(context.stream, block_of(keys, b, cache), block_of(values, b, cache),
+                            block_of(all, rank * blocks_ + b, qkv_.block_shape()),
+                            block_of(spans, rank, context.decode->spans.shape), options_);
+  }
+}
+
 void SelfAttention::attend_cached(const Context& context) const {
+  if (everyones_.shape.rank() > 0) append_others(context);
   const Tensor attended = context(attended_), prepared = context(prepared_);
   const Tensor keys = context(keys_), values = context(values_);
   const Shape cache{keys_.shape[1], keys_.shape[2], keys_.shape[3]};

@@ -5,7 +5,7 @@
 
 #include "models/layers/column_linear.h"
 #include "models/transformer/context_attention.h"
-#include "models/transformer/head_norms.h"
+#include "models/transformer/query_key_norms.h"
 #include "models/transformer/transformer.h"
 #include "runtime/ops/attention/attention.h"
 
@@ -64,6 +64,8 @@ class SelfAttention {
                      const Tensor& dattended) const;
   void attend_whole(const Context& context) const;
   [[nodiscard]] AttentionTensors tensors(const Context& context) const;
+  // Of a pass that ranks share: caches the keys and values of the others' rows.
+  void append_others(const Context& context) const;
   void attend_cached(const Context& context) const;
   [[nodiscard]] Tensor lse_block(const Context& context, std::int64_t b) const;
   // Absent without sinks; the gradient's also where they are frozen.
@@ -79,7 +81,7 @@ class SelfAttention {
   ops::AttentionOptions options_;         // of one block
   std::optional<ops::RopeOptions> rope_;  // of one block
   ColumnLinear qkv_;
-  std::optional<HeadNorms> head_norms_;
+  std::unique_ptr<QueryKeyNorms> head_norms_;
   std::unique_ptr<ContextAttention> cut_;  // of sequences that are cut
   ContextSplit split_;
   ParamId sinks_{};
@@ -90,6 +92,7 @@ class SelfAttention {
   Activation workspace_{};        // of backward
   Activation dsinks_{};           // (n, heads / V) f32, with a split backward
   Activation keys_{}, values_{};  // (n, B, capacity, kv_heads / V * D): decoding models
+  Activation everyones_{};        // (ranks * n, B, T, ...), like prepared: ranks share passes
 };
 
 }  // namespace trireme

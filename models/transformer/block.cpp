@@ -31,17 +31,18 @@ TransformerBlock::TransformerBlock(Blueprint& blueprint, const TransformerOption
     : Layer(fmt::format("blocks.{}", index),
             RowSplit(blueprint, blueprint.rows_of(options.context), options.hidden).local()),
       context_name_(options.context_name),
+      gated_mlp_(options.gated_mlp),
       rows_(blueprint, blueprint.rows_of(options.context), options.hidden),
       split_backward_(blueprint.options().split_backward),
       recomputes_(blueprint.options().recompute == Recompute::selective),
       sum_(blueprint, rows_),
-      norm1_(blueprint, "norm1", options.norm, rows_),
+      norm1_(make_if<Norm>(options.pre_norms, blueprint, "norm1", options.norm, rows_)),
       attention_(blueprint, options, sum_),
       output_(blueprint, "attention.output", options.heads * options.head_size,
               options.attention_output_bias(), options.residual_init(), sum_),
       attention_norm_(make_if<BranchNorm>(options.branch_norms, blueprint, "attention.norm",
                                           options.norm, rows_)),
-      norm2_(blueprint, "norm2", options.norm, rows_),
+      norm2_(make_if<Norm>(options.pre_norms, blueprint, "norm2", options.norm, rows_)),
       mlp_(make_feed_forward(blueprint, options, sum_)),
       mlp_norm_(
           make_if<BranchNorm>(options.branch_norms, blueprint, "mlp.norm", options.norm, rows_)),
@@ -53,9 +54,10 @@ TransformerBlock::TransformerBlock(Blueprint& blueprint, const TransformerOption
 
 void TransformerBlock::reserve(Blueprint& blueprint) {
   const Shape& whole = rows_.whole();
-  normed1_ = blueprint.keep(whole);
+  const bool own = norm1_ || rows_.split();  // else branches read the residual stream itself
+  if (own) normed1_ = blueprint.keep(whole);
   middle_ = blueprint.keep(rows_.local());
-  normed2_ = blueprint.keep(whole);
+  if (own) normed2_ = blueprint.keep(whole);
   if (!blueprint.options().training) return;
   const Shape& projected = attention_.projected_shape();
   dprojected_ = split_backward_ ? blueprint.until_weight(projected)
@@ -67,10 +69,22 @@ void TransformerBlock::reserve(Blueprint& blueprint) {
   if (attention_norm_) dbranch_ = blueprint.scratch(rows_.local());
 }
 
-void TransformerBlock::normalize(const Context& context, const Norm& norm, const Tensor& normed,
-                                 const Tensor& x, const Tensor& amax) const {
-  norm.forward(context, rows_.own(normed), x, amax);
-  rows_.gather(context, normed);
+Tensor TransformerBlock::operand(const Context& context, const Activation& normed,
+                                 const Tensor& x) const {
+  return normed.shape.rank() == 0 ? x : context(normed);
+}
+
+Tensor TransformerBlock::normalize(const Context& context, const std::optional<Norm>& norm,
+                                   const Activation& normed, const Tensor& x,
+                                   const Tensor& amax) const {
+  const Tensor all = operand(context, normed, x);
+  if (norm) {
+    norm->forward(context, rows_.own(all), x, amax);
+  } else if (rows_.split()) {
+    context.stream.device().copy(context.stream, rows_.own(all).data, x.data, x.bytes());
+  }
+  rows_.gather(context, all);
+  return all;
 }
 
 template <typename Write>
@@ -86,21 +100,18 @@ void TransformerBlock::project(const Context& context, const Write& write, const
 }
 
 void TransformerBlock::forward(const Context& context, const Tensor& x, const Tensor& y) {
-  const Tensor normed1 = context(normed1_), middle = context(middle_), normed2 = context(normed2_);
-
-  const Tensor amax1 = whole_amax(attention_.amax(context));
-  const Tensor amax2 = whole_amax(mlp_->amax(context));
-  if (context.part == 0) {
-    normalize(context, norm1_, normed1, x, amax1);
-    attention_.project(context, normed1, amax1);
-  }
+  const Tensor middle = context(middle_);
+  const Tensor amax1 = norm1_ ? whole_amax(attention_.amax(context)) : Tensor{};
+  const Tensor amax2 = norm2_ ? whole_amax(mlp_->amax(context)) : Tensor{};
+  if (context.part == 0)
+    attention_.project(context, normalize(context, norm1_, normed1_, x, amax1), amax1);
   if (!attention_.attend(context)) return;
   const auto attended = [&](const Tensor& to, const Tensor& residual) {
     output_.forward(context, to, attention_.attended(context), residual, {});
   };
   project(context, attended, attention_dropout_, attention_norm_, middle, x);
 
-  normalize(context, norm2_, normed2, middle, amax2);
+  const Tensor normed2 = normalize(context, norm2_, normed2_, middle, amax2);
   mlp_->forward(context, normed2, amax2);
   const auto fed_forward = [&](const Tensor& to, const Tensor& residual) {
     mlp_->project(context, to, residual, normed2);
@@ -111,7 +122,7 @@ void TransformerBlock::forward(const Context& context, const Tensor& x, const Te
 // For the gradient between the two branches, which the second norm completes.
 Tensor TransformerBlock::middle_gradient_amax(const Context& context) const {
   const bool known =
-      !attention_norm_ && norm2_.measures_gradient() && attention_dropout_.keeps_gradient();
+      !attention_norm_ && norm2_->measures_gradient() && attention_dropout_.keeps_gradient();
   return known ? output_.dy_amax(context) : Tensor{};
 }
 
@@ -141,9 +152,16 @@ void TransformerBlock::backward_mlp(const Context& context, const Tensor& gradie
   const Tensor amax =
       mlp_norm_ ? branch_amax(*mlp_norm_, mlp_dropout_, mlp_->gradient_amax(context)) : Tensor{};
   const Tensor dadded = backward_branch(context, mlp_dropout_, mlp_norm_, gradient, amax);
-  mlp_->backward(context, dnormed, dadded, context(normed2_), amax);
-  norm2_.backward(context, gradient, dnormed, context(middle_), /*accumulate=*/true,
-                  middle_gradient_amax(context));
+  const Tensor middle = context(middle_);
+  mlp_->backward(context, dnormed, dadded, operand(context, normed2_, middle), amax);
+  add_gradient(context, norm2_, gradient, dnormed, middle, middle_gradient_amax(context));
+}
+
+void TransformerBlock::add_gradient(const Context& context, const std::optional<Norm>& norm,
+                                    const Tensor& gradient, const Tensor& dnormed, const Tensor& x,
+                                    const Tensor& amax) {
+  if (!norm) return ops::add_in_place(context.stream, gradient, dnormed);
+  norm->backward(context, gradient, dnormed, x, /*accumulate=*/true, amax);
 }
 
 void TransformerBlock::backward_attention(const Context& context, const Tensor& x,
@@ -154,8 +172,8 @@ void TransformerBlock::backward_attention(const Context& context, const Tensor& 
   if (step < 0) return;
   if (step == 0) backward_output(context, gradient);
   if (!attention_.backward(context, step, dprojected, dattended)) return;
-  attention_.backward_input(context, dnormed, dprojected, context(normed1_));
-  norm1_.backward(context, gradient, dnormed, x, /*accumulate=*/true);
+  attention_.backward_input(context, dnormed, dprojected, operand(context, normed1_, x));
+  add_gradient(context, norm1_, gradient, dnormed, x);
 }
 
 void TransformerBlock::backward_output(const Context& context, const Tensor& gradient) const {
@@ -180,14 +198,16 @@ void TransformerBlock::backward_weight(const Context& context, const Tensor& x) 
   };
   of_norm(mlp_norm_);
   if (recomputes_) mlp_->activate_again(context);
-  mlp_->backward_weight(context, mlp_dropout_.gradient(context), context(normed2_));
-  norm2_.backward_weight(context, context(dnormed2_), context(middle_));
+  const Tensor middle = context(middle_);
+  mlp_->backward_weight(context, mlp_dropout_.gradient(context),
+                        operand(context, normed2_, middle));
+  if (norm2_) norm2_->backward_weight(context, context(dnormed2_), middle);
   of_norm(attention_norm_);
   if (recomputes_) attention_.attend_again(context);
   output_.backward_weight(context, attention_dropout_.gradient(context),
                           attention_.attended(context));
-  attention_.backward_weight(context, context(dprojected_), context(normed1_));
-  norm1_.backward_weight(context, context(dnormed1_), x);
+  attention_.backward_weight(context, context(dprojected_), operand(context, normed1_, x));
+  if (norm1_) norm1_->backward_weight(context, context(dnormed1_), x);
 }
 
 void TransformerBlock::add_limits(ModelLimits& limits) const {
@@ -199,8 +219,9 @@ void TransformerBlock::add_limits(ModelLimits& limits) const {
   // Only for causal models; others end in layers that would have to be trained whole. Experts have
   // no adapters.
   if (limits.documents && limits.adapted.empty())
-    limits.adapted = {"qkv", "output", "expand", "contract"};
-  if (limits.experts.value > 0) limits.adapted = {"qkv", "output"};
+    limits.adapted = {"qkv", "query", "key", "value", "output", "expand", "contract"};
+  if (limits.documents && gated_mlp_) limits.adapted.insert(limits.adapted.end(), {"gate", "up"});
+  if (limits.experts.value > 0) limits.adapted = {"qkv", "query", "key", "value", "output"};
   limits.selective_recompute = true;
 }
 

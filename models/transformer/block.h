@@ -12,9 +12,9 @@
 namespace trireme {
 
 // Pre-norm transformer block: r = x + attention(norm(x)); y = r + mlp(norm(r)); with branch_norms
-// each branch's output is normalised before it is added. (B, T, C) -> (B, T, C). Tensor parallel as
-// in Megatron-LM (Shoeybi et al., 2019): a tensor block holds 1 / V of the heads and of the wide
-// activations; n of the V blocks are on this rank.
+// each branch's output is normalised before it is added; without pre_norms its input is not. (B, T,
+// C) -> (B, T, C). Tensor parallel as in Megatron-LM (Shoeybi et al., 2019): a tensor block holds 1
+// / V of the heads and of the wide activations; n of the V blocks are on this rank.
 class TransformerBlock final : public Layer {
  public:
   TransformerBlock(Blueprint& blueprint, const TransformerOptions& options, std::int64_t index);
@@ -51,9 +51,17 @@ class TransformerBlock final : public Layer {
   // `amax`, for the gradient that `norm` passes to a branch, or absent.
   [[nodiscard]] static Tensor branch_amax(const BranchNorm& norm, const Dropout& dropout,
                                           const Tensor& amax);
-  // All rows of normalised x.
-  void normalize(const Context& context, const Norm& norm, const Tensor& normed, const Tensor& x,
-                 const Tensor& amax) const;
+  // Where all rows of a branch's input are, if they are not x itself.
+  [[nodiscard]] Tensor operand(const Context& context, const Activation& normed,
+                               const Tensor& x) const;
+  // All rows of x, normalised if there is a norm.
+  [[nodiscard]] Tensor normalize(const Context& context, const std::optional<Norm>& norm,
+                                 const Activation& normed, const Tensor& x,
+                                 const Tensor& amax) const;
+  // gradient += that of `norm`'s input x.
+  static void add_gradient(const Context& context, const std::optional<Norm>& norm,
+                           const Tensor& gradient, const Tensor& dnormed, const Tensor& x,
+                           const Tensor& amax = {});
   // out = residual + dropout(branch), or residual + norm(dropout(branch)); write(to, residual)
   // writes the branch.
   template <typename Write>
@@ -69,18 +77,20 @@ class TransformerBlock final : public Layer {
   void backward_output(const Context& context, const Tensor& gradient) const;
 
   std::string context_name_;
+  bool gated_mlp_;
   RowSplit rows_;
   bool split_backward_, recomputes_;
   PartialSum sum_;
-  Norm norm1_;
+  std::optional<Norm> norm1_;
   SelfAttention attention_;
   RowLinear output_;
   std::optional<BranchNorm> attention_norm_;
-  Norm norm2_;
+  std::optional<Norm> norm2_;
   std::unique_ptr<FeedForward> mlp_;
   std::optional<BranchNorm> mlp_norm_;
   Dropout attention_dropout_, mlp_dropout_;
-  Activation normed1_, middle_, normed2_;  // normed: all rows (B, T, C); middle: local rows
+  Activation middle_{};               // local rows
+  Activation normed1_{}, normed2_{};  // all rows (B, T, C); of rank 0: the residual stream's
   // Gradients. Those of the two halves share memory unless weight gradients come later.
   Activation dnormed2_, dattended_, dprojected_, dnormed1_;
   Activation dbranch_{};  // local rows, with branch norms

@@ -42,14 +42,16 @@ Embedding::Embedding(Blueprint& blueprint, const TransformerOptions& options)
       tensor_(blueprint.tensor()),
       split_backward_(blueprint.options().split_backward),
       scale_(scale_of(options, blueprint.compute())),
+      first_position_(options.position_offset),
       table_block_{padded_vocabulary(options.vocabulary) / tensor_.blocks, options.hidden},
       dropout_(blueprint, "embedding.dropout", static_cast<float>(options.dropout), rows_) {
   tokens_ = blueprint.shared_parameter(token_table_spec(options));
   if (options.learned_positions) {
-    positions_ = blueprint.shared_parameter({.name = "embedding.position.weight",
-                                             .shape = {options.context, options.hidden},
-                                             .init = options.position_init,
-                                             .matrix = true});
+    positions_ =
+        blueprint.shared_parameter({.name = "embedding.position.weight",
+                                    .shape = {first_position_ + options.context, options.hidden},
+                                    .init = options.position_init,
+                                    .matrix = true});
   }
   const Shape& whole = rows_.whole();
   if (options.scaled_embedding) {
@@ -117,8 +119,14 @@ void Embedding::look_up_blocks(const Context& context, const Tensor& tokens,
   if (context.tensor != nullptr) context.tensor->all_reduce(context.stream, y);
 }
 
+Tensor Embedding::position_rows(const Tensor& table) const {
+  if (table.empty()) return table;  // of frozen positions there is no gradient
+  const std::int64_t C = rows_.whole()[2], rows = table.shape[0] - first_position_;
+  return table.range(first_position_ * C, rows * C).reshaped({rows, C});
+}
+
 Tensor Embedding::added_rows(const Context& context) const {
-  const Tensor positions = context.params.compute(positions_);
+  const Tensor positions = position_rows(context.params.compute(positions_));
   if (types_.index < 0) return positions;
   const Tensor added = context(added_);
   const std::int64_t C = added.shape[1];
@@ -133,7 +141,8 @@ void Embedding::accumulate_added(const Context& context, const Tensor& dy,
   context.stream.device().fill_zero(context.stream, added.data, added.bytes());
   ops::embedding_backward(context.stream, {}, added, dy, tokens, context.batch.document_starts,
                           rows_.runs_of(context.block));
-  ops::add_in_place(context.stream, context.params.gradient(positions_), added);
+  if (context.params.trains(positions_))
+    ops::add_in_place(context.stream, position_rows(context.params.gradient(positions_)), added);
   const std::int64_t C = added.shape[1];
   ops::column_sums(context.stream, types.range(0, C).reshaped(Shape{C}), added);
   context.ready(types_);
@@ -184,22 +193,23 @@ void Embedding::backward_weight(const Context& context, const Tensor& x) {
 
 void Embedding::accumulate(const Context& context, const Tensor& gradient,
                            const Tensor& tokens) const {
-  if (!context.params.trains(tokens_)) return;
   const Tensor dy = backward_norm(context, gradient);
-  const Tensor d_table = context.params.gradient(tokens_);
+  const Tensor d_table = trained_gradient(context, tokens_);
   const bool learned = positions_.index >= 0;
   const bool alone = learned && types_.index < 0;
-  const Tensor d_positions = alone ? context.params.gradient(positions_) : Tensor{};
+  const Tensor d_positions =
+      alone ? position_rows(trained_gradient(context, positions_)) : Tensor{};
   const Tensor& starts = context.batch.document_starts;
   const ops::RowRuns runs = rows_.runs_of(context.block);
   if (learned && !alone) accumulate_added(context, dy, tokens);
   if (tensor_.blocked()) {
-    if (alone) ops::embedding_backward(context.stream, {}, d_positions, dy, tokens, starts, runs);
-    for (std::int64_t b = 0; b < tensor_.local(); ++b) {
+    if (!d_positions.empty())
+      ops::embedding_backward(context.stream, {}, d_positions, dy, tokens, starts, runs);
+    for (std::int64_t b = 0; !d_table.empty() && b < tensor_.local(); ++b) {
       ops::embedding_partial_backward(context.stream, block_of(d_table, b, table_block_), dy,
                                       tokens, (tensor_.first() + b) * table_block_[0]);
     }
-  } else {
+  } else if (!d_table.empty() || !d_positions.empty()) {
     ops::embedding_backward(context.stream, d_table, d_positions, dy, tokens, starts, runs);
   }
   if (learned) context.ready(positions_);

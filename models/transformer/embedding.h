@@ -30,6 +30,8 @@ class Embedding final : public Layer {
  private:
   void look_up_blocks(const Context& context, const Tensor& tokens, const Tensor& y) const;
   void add_positions(const Context& context, const Tensor& y) const;
+  // The rows of the position table, or of its gradient, that samples use.
+  [[nodiscard]] Tensor position_rows(const Tensor& table) const;
   // (T, C): added to every sample's rows, from positions and the first token type.
   [[nodiscard]] Tensor added_rows(const Context& context) const;
   void accumulate_added(const Context& context, const Tensor& dy, const Tensor& tokens) const;
@@ -40,7 +42,8 @@ class Embedding final : public Layer {
   RowSplit rows_;
   TensorSplit tensor_;
   bool split_backward_;
-  float scale_;        // of the looked-up rows
+  float scale_;  // of the looked-up rows
+  std::int64_t first_position_;
   Shape table_block_;  // (padded vocabulary / blocks, C)
   Dropout dropout_;
   ParamId tokens_, positions_;  // positions only if they are learned

@@ -19,6 +19,11 @@ class DecoderNames {
       block(fmt::format("blocks.{}.", i), fmt::format("model.layers.{}.", i),
             model_.of_layer(i).experts);
     vector("final_norm.weight", "model.norm.weight", model_.hidden);
+    if (!model_.head.is_language()) {
+      add("classifier.weight", {{"score.weight", {model_.head.outputs, model_.hidden}}});
+      if (model_.head.of_tokens()) vector("classifier.bias", "score.bias", model_.head.outputs);
+      return std::move(pairs_);
+    }
     if (!model_.tied_head) table("head.weight", "lm_head.weight");
     return std::move(pairs_);
   }
@@ -37,8 +42,9 @@ class DecoderNames {
 
   void mlp(const std::string& ours, const std::string& hf, std::int64_t wide) {
     const std::int64_t hidden = model_.hidden;
-    add(ours + "expand.weight",
-        {{hf + "gate_proj.weight", {wide, hidden}}, {hf + "up_proj.weight", {wide, hidden}}});
+    fused(ours + "expand.weight",
+          {{hf + "gate_proj.weight", {wide, hidden}}, {hf + "up_proj.weight", {wide, hidden}}},
+          {hf + "gate_up_proj.weight", {2 * wide, hidden}});
     add(ours + "contract.weight", {{hf + "down_proj.weight", {hidden, wide}}});
   }
 
@@ -88,18 +94,23 @@ class DecoderNames {
     const std::int64_t queries = model_.heads * model_.head_size;
     const std::int64_t keys = model_.kv_heads * model_.head_size;
     const std::string attention = hf + "self_attn.";
-    vector(ours + "norm1.weight", hf + "input_layernorm.weight", hidden);
-    add(ours + "attention.qkv.weight", {{attention + "q_proj.weight", {queries, hidden}},
-                                        {attention + "k_proj.weight", {keys, hidden}},
-                                        {attention + "v_proj.weight", {keys, hidden}}});
+    if (model_.pre_norms) vector(ours + "norm1.weight", hf + "input_layernorm.weight", hidden);
+    fused(ours + "attention.qkv.weight",
+          {{attention + "q_proj.weight", {queries, hidden}},
+           {attention + "k_proj.weight", {keys, hidden}},
+           {attention + "v_proj.weight", {keys, hidden}}},
+          {attention + "qkv_proj.weight", {queries + 2 * keys, hidden}});
     if (model_.biases != Biases::none) {
       add(ours + "attention.qkv.bias", {{attention + "q_proj.bias", {queries}},
                                         {attention + "k_proj.bias", {keys}},
                                         {attention + "v_proj.bias", {keys}}});
     }
-    if (model_.qk_norm) {
-      vector(ours + "attention.query_norm.weight", attention + "q_norm.weight", model_.head_size);
-      vector(ours + "attention.key_norm.weight", attention + "k_norm.weight", model_.head_size);
+    if (model_.qk_norm || model_.qk_norm_whole) {
+      const std::int64_t size = model_.head_size;
+      vector(ours + "attention.query_norm.weight", attention + "q_norm.weight",
+             model_.qk_norm ? size : queries);
+      vector(ours + "attention.key_norm.weight", attention + "k_norm.weight",
+             model_.qk_norm ? size : keys);
     }
     if (model_.sinks) vector(ours + "attention.sinks", attention + "sinks", model_.heads);
     add(ours + "attention.output.weight", {{attention + "o_proj.weight", {hidden, queries}}});
@@ -107,8 +118,10 @@ class DecoderNames {
       vector(ours + "attention.output.bias", attention + "o_proj.bias", hidden);
     const std::string after_attention = hf + "post_attention_layernorm.weight";
     if (model_.branch_norms) vector(ours + "attention.norm.weight", after_attention, hidden);
-    vector(ours + "norm2.weight",
-           model_.branch_norms ? hf + "pre_feedforward_layernorm.weight" : after_attention, hidden);
+    if (model_.pre_norms)
+      vector(ours + "norm2.weight",
+             model_.branch_norms ? hf + "pre_feedforward_layernorm.weight" : after_attention,
+             hidden);
     if (experts.any()) {
       mixture(ours + "mlp.", hf, experts);
     } else {

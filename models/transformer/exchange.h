@@ -110,6 +110,8 @@ struct Exchange {
   std::string_view tokens{}, head{};
   // Their batch counters of running statistics, i64 scalars; null: none.
   std::vector<std::string> (*counters)(const ModelConfig& model) = nullptr;
+  // Instead of `tokens` and `head`, where they depend on the model.
+  std::pair<std::string_view, std::string_view> (*tied)(const ModelConfig& model) = nullptr;
 };
 
 // Of a family that Hugging Face's libraries lack.

@@ -51,7 +51,7 @@ void HeadNorms::backward(const Context& context, const Tensor& dy, const Tensor&
 }
 
 void HeadNorms::backward_weight(const Context& context) const {
-  if (!context.params.trains(query_)) return;
+  if (!context.params.trains(query_) && !context.params.trains(key_)) return;
   const Tensor partial = context(partial_), total = block_of(partial, 0, scales_);
   if (blocks_ > 1) ops::sum_blocks(context.stream, total, partial);
   if (context.tensor != nullptr) context.tensor->all_reduce(context.stream, total);

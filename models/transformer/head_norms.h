@@ -1,24 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "models/layers/blocks.h"
+#include "models/transformer/query_key_norms.h"
 #include "runtime/ops/norm/head_norm.h"
 
 namespace trireme {
 
-// RMS normalisation of each query and key head. All heads share a scale, so its gradient is summed
-// over the tensor blocks, then over the tensor ranks.
-class HeadNorms {
+// RMS normalisation of each query and key head. All heads share a scale (D), so its gradient is
+// summed over the tensor blocks, then over the tensor ranks.
+class HeadNorms final : public QueryKeyNorms {
  public:
-  // `options` are for one tensor block; `packed` (n, B, T, (heads + 2 kv_heads) * D). Declares
-  // "attention.query_norm.weight" and "attention.key_norm.weight" (D), not decayed.
+  // `options` are for one tensor block; `packed`: the projection's shape.
   HeadNorms(Blueprint& blueprint, const ops::HeadNormOptions& options, const Shape& packed);
 
-  void forward(const Context& context, const Tensor& y, const Tensor& x) const;
-  // dx overwrites dy. Parameter gradients are accumulated and reported; with a split backward,
-  // backward_weight does that.
-  void backward(const Context& context, const Tensor& dy, const Tensor& x) const;
-  void backward_weight(const Context& context) const;
+  void forward(const Context& context, const Tensor& y, const Tensor& x) const override;
+  void backward(const Context& context, const Tensor& dy, const Tensor& x) const override;
+  void backward_weight(const Context& context) const override;
 
  private:
   ops::HeadNormOptions options_;

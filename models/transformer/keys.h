@@ -142,8 +142,19 @@ template <typename Options>
       .targets =
           [](const ModelConfig& model) {
             const auto& options = model.as<Options>();
+            const HeadChoice head = head_choice(options);
+            if (!head.is_language()) return head_targets(head, options.context);
             return TargetSpec{TargetKind::tokens, Shape{options.context}, options.vocabulary};
           }};
+}
+
+// Raises ExitCode::config for a head, and a token that fills sequences, that cannot be.
+template <typename Options>
+void check_text_head(const config::Subject& subject, const Options& model) {
+  check_head(subject, head_choice(model), /*of_texts=*/true);
+  if (model.pad_token >= model.vocabulary)
+    refuse(subject, "model.pad_token", "{} is not below model.vocabulary = {}", model.pad_token,
+           model.vocabulary);
 }
 
 // Raises ExitCode::config unless model.heads divides model.hidden into supported head sizes.

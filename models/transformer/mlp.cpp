@@ -4,6 +4,14 @@
 #include "models/layers/blocks.h"
 
 namespace trireme {
+namespace {
+
+std::vector<std::string_view> part_names(bool gated) {
+  if (gated) return {"gate", "up"};
+  return {};
+}
+
+}  // namespace
 
 Mlp::Mlp(Blueprint& blueprint, const TransformerOptions& options, const PartialSum& sum)
     : gated_(options.gated_mlp),
@@ -14,7 +22,8 @@ Mlp::Mlp(Blueprint& blueprint, const TransformerOptions& options, const PartialS
       expand_(blueprint, "expand",
               {.outputs = options.intermediate * (gated_ ? 2 : 1),
                .parts = gated_ ? 2 : 1,
-               .bias = options.biases == Biases::all},
+               .bias = options.biases == Biases::all,
+               .part_names = part_names(gated_)},
               options.hidden_init(), sum),
       contract_(blueprint, "contract", options.intermediate, options.biases == Biases::all,
                 options.residual_init(), sum) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "models/heads/row_head.h"
 #include "models/transformer/block.h"
 #include "models/transformer/embedding.h"
 #include "models/transformer/head.h"
@@ -33,6 +34,7 @@ Init TransformerOptions::residual_init() const {
 TransformerOptions TransformerOptions::of_layer(std::int64_t index) const {
   TransformerOptions layer = *this;
   layer.global_every = 0;
+  if (unrotated_every > 0 && (index + 1) % unrotated_every == 0) layer.rotary = false;
   if ((index + 1) % experts_every != 0 ||
       std::ranges::find(dense_layers, index) != dense_layers.end())
     layer.experts = {};
@@ -55,6 +57,27 @@ void add_blocks(Chain& chain, const TransformerOptions& options) {
   }
 }
 
+namespace {
+
+// As transformers has them: BERT reads the first token through a pooler, decoders the last one.
+RowHeadOptions row_head(const TransformerOptions& options) {
+  const bool tokens = options.head.of_tokens();
+  return {.head = options.head,
+          .context = options.context,
+          .hidden = options.hidden,
+          .pooling = tokens           ? RowPooling::all
+                     : options.causal ? RowPooling::last
+                                      : RowPooling::first,
+          .norm = options.post_norm ? std::nullopt : std::optional(options.norm),
+          .norm_gain = 1.0F / static_cast<float>(options.width),
+          .pooler = options.head_transform && !tokens,
+          .dropout = options.causal && !tokens ? 0 : options.dropout,
+          .bias = !options.causal || tokens,
+          .init = options.matrix_init()};
+}
+
+}  // namespace
+
 Chain transformer_chain(const TransformerOptions& options) {
   Chain chain;
   chain.push_back({.make = [options](Blueprint& blueprint) -> std::unique_ptr<Layer> {
@@ -62,6 +85,13 @@ Chain transformer_chain(const TransformerOptions& options) {
     return std::make_unique<Embedding>(blueprint, options);
   }});
   add_blocks(chain, options);
+  if (!options.head.is_language()) {
+    chain.push_back({.make = [options](Blueprint& blueprint) -> std::unique_ptr<Layer> {
+      const auto scope = blueprint.layer("");
+      return std::make_unique<RowHead>(blueprint, row_head(options));
+    }});
+    return chain;
+  }
   if (options.head_transform) {
     chain.push_back({.make = [options](Blueprint& blueprint) -> std::unique_ptr<Layer> {
       const auto scope = blueprint.layer("");

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "models/experts/expert_options.h"
+#include "models/heads/head_options.h"
 #include "models/layers/norm.h"
 #include "runtime/config/choices.h"
 #include "runtime/nn/model.h"
@@ -48,12 +49,14 @@ struct TransformerOptions {
   double dropout = 0;  // on the embedding and on both residual branches
 
   NormStyle norm{};
+  bool pre_norms = true;         // of the branches' inputs; without them branch_norms
   bool post_norm = false;        // norms after the residual sums, none before the head
-  bool branch_norms = false;     // additional norms on the branches' outputs
+  bool branch_norms = false;     // norms on the branches' outputs
   bool embedding_norm = false;   // a norm after the embedding
   std::int64_t token_types = 0;  // rows of the token type table; all tokens use the first
   bool head_transform = false;   // an additional layer before the head's norm
   bool head_bias = false;
+  HeadChoice head{};  // of samples or classes of tokens (heads/row_head.h), or of the language
   ops::ActivationKind activation = ops::ActivationKind::gelu_tanh;
   bool gated_mlp = false;
   ExpertOptions experts{};  // in the place of the MLP, if any
@@ -61,19 +64,22 @@ struct TransformerOptions {
   std::int64_t experts_every = 1;
   std::vector<std::int64_t> dense_layers{};
   Biases biases = Biases::all;
-  bool qk_norm = false;  // RMS norm of each query and key head, with the norm's epsilon
-  bool causal = true;    // this and the next three as in ops::AttentionOptions
+  bool qk_norm = false;        // RMS norm of each query and key head, with the norm's epsilon
+  bool qk_norm_whole = false;  // or of all queries of a token, and of all keys
+  bool causal = true;          // this and the next three as in ops::AttentionOptions
   std::int64_t window = 0;
   double attention_scale = 0;
   double soft_cap = 0;
   bool sinks = false;  // learned, one for each query head
   bool rotary = false;
-  ops::RopeOptions rope{};  // heads are filled in
+  ops::RopeOptions rope{};           // heads are filled in
+  std::int64_t unrotated_every = 0;  // every N-th layer does not rotate
   // Every N-th layer attends to all tokens and rotates by global_rope; 0: no such layers.
   std::int64_t global_every = 0;
   ops::RopeOptions global_rope{};
   bool learned_positions = false;
-  bool tied_head = true;  // shares the token table
+  std::int64_t position_offset = 0;  // unused rows at the front of their table
+  bool tied_head = true;             // shares the token table
   // Multiplies embedded rows by the square root of the width, in the compute dtype.
   bool scaled_embedding = false;
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "models/heads/head_exchange.h"
 #include "models/images/image_config.h"
 #include "models/transformer/exchange.h"
 #include "runtime/base/error.h"
@@ -20,7 +21,8 @@ class VitNames : NameList {
 
   std::vector<NamePair> all() {
     const std::int64_t hidden = model_.hidden, patch = options_.patch, channels = options_.channels;
-    const std::string embeddings = "vit.embeddings.";
+    const std::string prefix = options_.distillation_token ? "deit." : "vit.";
+    const std::string embeddings = prefix + "embeddings.";
     add("embedding.patch.weight", embeddings + "patch_embeddings.projection.weight",
         {hidden, channels, patch, patch});
     pairs_.back().filters = true;
@@ -28,13 +30,17 @@ class VitNames : NameList {
     add("embedding.patch.bias", embeddings + "patch_embeddings.projection.bias", {hidden});
     add("embedding.class_token", embeddings + "cls_token", {1, 1, hidden});
     pairs_.back().our_shape = {hidden};
+    if (options_.distillation_token) {
+      add("embedding.distillation_token", embeddings + "distillation_token", {1, 1, hidden});
+      pairs_.back().our_shape = {hidden};
+    }
     add("embedding.position.weight", embeddings + "position_embeddings",
         {1, model_.context, hidden});
     pairs_.back().our_shape = {model_.context, hidden};
     for (std::int64_t i = 0; i < model_.layers; ++i)
-      block(fmt::format("blocks.{}.", i), fmt::format("vit.encoder.layer.{}.", i));
-    linear("final_norm", "vit.layernorm", {hidden});
-    linear("classifier", "classifier", {options_.classes, hidden});
+      block(fmt::format("blocks.{}.", i), fmt::format("{}encoder.layer.{}.", prefix, i));
+    linear("final_norm", prefix + "layernorm", {hidden});
+    linear("classifier", "classifier", {head_choice(options_).outputs, hidden});
     return std::move(pairs_);
   }
 
@@ -73,8 +79,8 @@ std::string vit_config(const ModelConfig& config) {
   const TransformerOptions model = transformer_options(options);
   return fmt::format(
       R"({{
-  "model_type": "vit",
-  "architectures": ["ViTForImageClassification"],
+  "model_type": "{}",
+  "architectures": ["{}ForImageClassification"],
   "num_hidden_layers": {},
   "hidden_size": {},
   "num_attention_heads": {},
@@ -91,19 +97,23 @@ std::string vit_config(const ModelConfig& config) {
   "torch_dtype": "float32"
 }}
 )",
+      options.distillation_token ? "deit" : "vit", options.distillation_token ? "DeiT" : "ViT",
       model.layers, model.hidden, model.heads, model.intermediate,
       activation_name(activation_of(options.gelu)), options.dropout, options.norm_epsilon,
       image_size_text(options.image_size, options.width_of_images()), options.patch,
-      options.channels, class_names_text(options.classes));
+      options.channels, head_text(head_choice(options)));
 }
 
-// ViTModel's pooler does not affect the classifier.
+// ViTModel's pooler does not affect the classifier. A distilled DeiT has two classifiers, of which
+// transformers takes the mean: no model here.
 std::optional<std::string> vit_plain_name(std::string_view hf, const ModelConfig& /*model*/) {
-  if (hf.starts_with("vit.pooler.")) return {};
+  for (const std::string_view beside :
+       {"vit.pooler.", "deit.pooler.", "cls_classifier.", "distillation_classifier."})
+    if (hf.starts_with(beside)) return {};
   return std::string(hf);
 }
 
-void read_vit(const HfKeys& keys, std::string_view /*type*/, ModelConfig& config) {
+void read_vit(const HfKeys& keys, std::string_view type, ModelConfig& config) {
   config.family = vit_name;
   auto& model = config.as<VitOptions>();
   model = {.layers = keys.size("num_hidden_layers"),
@@ -114,8 +124,9 @@ void read_vit(const HfKeys& keys, std::string_view /*type*/, ModelConfig& config
            .norm_epsilon = keys.number("layer_norm_eps", 1e-12),
            .gelu = read_gelu(keys),
            .patch = keys.size("patch_size"),
-           .channels = keys.size("num_channels"),
-           .classes = classes_of(keys)};
+           .distillation_token = type == "deit",
+           .channels = keys.size("num_channels")};
+  read_head(keys, model);
   const auto [height, width] = image_sides_of(keys);
   model.image_size = height;
   model.image_width = width;
@@ -128,12 +139,13 @@ void spell_vit(ModelConfig& model) {
   auto& options = model.as<VitOptions>();
   options.intermediate = transformer_options(options).intermediate;
   options.image_width = options.width_of_images();
+  spell_head(options);
 }
 
 }  // namespace
 
 const Exchange& vit_exchange() {
-  static constexpr std::array<std::string_view, 1> types{"vit"};
+  static constexpr std::array<std::string_view, 2> types{"vit", "deit"};
   static constexpr Exchange exchange{
       vit_names, vit_config, vit_plain_name, types, read_vit, spell_vit, "", ""};
   return exchange;

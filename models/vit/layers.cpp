@@ -2,7 +2,6 @@
 #include "models/vit/layers.h"
 
 #include "runtime/ops/convolution/patches.h"
-#include "runtime/ops/convolution/pooling.h"
 #include "runtime/ops/elementwise/elementwise.h"
 #include "runtime/ops/gemm/linear.h"
 #include "runtime/ops/loss/embedding.h"
@@ -32,9 +31,10 @@ PatchEmbedding::PatchEmbedding(Blueprint& blueprint, const VitOptions& options,
                                  .decay = true,
                                  .matrix = true});
   bias_ = blueprint.parameter({.name = "patch.bias", .shape = {hidden}});
-  if (class_tokens_ > 0) {
-    class_token_ = blueprint.parameter(
-        {.name = "class_token", .shape = {hidden}, .init = block.position_init});
+  for (const char* const name : {"class_token", "distillation_token"}) {
+    if (std::ssize(tokens_) < class_tokens_)
+      tokens_.push_back(
+          blueprint.parameter({.name = name, .shape = {hidden}, .init = block.position_init}));
   }
   positions_ = blueprint.parameter({.name = "position.weight",
                                     .shape = {block.context, hidden},
@@ -48,8 +48,9 @@ PatchEmbedding::PatchEmbedding(Blueprint& blueprint, const VitOptions& options,
     added_gradient_ = blueprint.scratch({block.context, hidden}, DType::f32);
 }
 
-Tensor PatchEmbedding::class_row(const Tensor& rows) const {
-  return rows.range(0, rows.shape[1]).reshaped({1, rows.shape[1]});
+Tensor PatchEmbedding::token_row(const Tensor& rows, std::int64_t index) {
+  const std::int64_t C = rows.shape[1];
+  return rows.range(index * C, C).reshaped({1, C});
 }
 
 Tensor PatchEmbedding::patch_rows(const Tensor& rows) const {
@@ -57,14 +58,14 @@ Tensor PatchEmbedding::patch_rows(const Tensor& rows) const {
   return rows.range(first * C, (rows.shape[0] - first) * C).reshaped({rows.shape[0] - first, C});
 }
 
-// Positions, plus the class token in the first row and the bias in the patches' rows.
+// Positions, plus the tokens in the first rows and the bias in the patches' rows.
 Tensor PatchEmbedding::added_rows(const Context& context) const {
   const Tensor added = context(added_), positions = context.params.compute(positions_);
   ops::add_bias_residual(context.stream, patch_rows(added), patch_rows(positions),
                          context.params.compute(bias_));
-  if (class_tokens_ > 0) {
-    ops::add_bias_residual(context.stream, class_row(added), class_row(positions),
-                           context.params.compute(class_token_));
+  for (std::int64_t i = 0; i < class_tokens_; ++i) {
+    ops::add_bias_residual(context.stream, token_row(added, i), token_row(positions, i),
+                           context.params.compute(tokens_[static_cast<std::size_t>(i)]));
   }
   return added;
 }
@@ -97,76 +98,25 @@ void PatchEmbedding::accumulate(const Context& context, const Tensor& dy) const 
   const Tensor added = context(added_gradient_), whole = dy.reshaped(rows_.whole());
   context.stream.device().fill_zero(context.stream, added.data, added.bytes());
   ops::add_positions_backward(context.stream, added, whole);
-  ops::add_in_place(context.stream, context.params.gradient(positions_), added);
+  if (context.params.trains(positions_))
+    ops::add_in_place(context.stream, context.params.gradient(positions_), added);
   context.ready(positions_);
-  if (class_tokens_ > 0) {
-    ops::column_sums(context.stream, context.params.gradient(class_token_), class_row(added));
-    context.ready(class_token_);
+  for (std::int64_t i = 0; i < class_tokens_; ++i) {
+    const ParamId token = tokens_[static_cast<std::size_t>(i)];
+    ops::column_sums(context.stream, context.params.gradient(token), token_row(added, i));
+    context.ready(token);
   }
   ops::column_sums(context.stream, context.params.gradient(bias_), patch_rows(added));
   context.ready(bias_);
-  ops::linear_backward_weight(context.stream, context.params.gradient(weight_), {}, whole,
-                              context(patches_));
+  if (context.params.trains(weight_))
+    ops::linear_backward_weight(context.stream, context.params.gradient(weight_), {}, whole,
+                                context(patches_));
   context.ready(weight_);
 }
 
 double PatchEmbedding::forward_flops() const {
   return 2.0 * static_cast<double>(rows_.rows()) * static_cast<double>(rows_.whole()[2]) *
          static_cast<double>(patches_.shape.back());
-}
-
-ClassHead::ClassHead(Blueprint& blueprint, const TransformerOptions& block,
-                     const VitOptions& options, const ops::MixOptions& mix)
-    : Layer("head", Shape{}),
-      rows_(blueprint, block.context, block.hidden),
-      split_backward_(blueprint.options().split_backward),
-      pooling_(options.pooling),
-      info_{.targets = blueprint.micro_batch(), .classes = options.classes},
-      norm_(blueprint, "final_norm", block.norm, rows_),
-      linear_(blueprint, "classifier", block.hidden, options.classes, block.matrix_init()),
-      loss_(blueprint, mix),
-      normed_(blueprint.scratch(rows_.whole())),
-      dnormed_(blueprint.until_weight(rows_.whole())),
-      pooled_(blueprint.keep({info_.targets, block.hidden})),
-      dpooled_(blueprint.scratch(pooled_.shape)) {
-  info_.logits = blueprint.keep({info_.targets, options.classes});
-}
-
-Tensor ClassHead::as_image(const Tensor& rows) const {
-  const Shape& whole = rows_.whole();
-  return rows.reshaped({whole[0], whole[1], 1, whole[2]});
-}
-
-void ClassHead::forward(const Context& context, const Tensor& x, const Tensor& /*y*/) {
-  const Tensor normed = context(normed_), pooled = context(pooled_), logits = context(info_.logits);
-  norm_.forward(context, rows_.own(normed), x);
-  rows_.gather(context, normed);
-  if (pooling_ == Pooling::mean) {
-    ops::global_average_pool_forward(context.stream, pooled, as_image(normed));
-  } else {
-    ops::first_rows_forward(context.stream, pooled, normed);
-  }
-  linear_.forward(context, logits, pooled);
-  loss_.forward(context, logits);
-}
-
-void ClassHead::backward(const Context& context, const Tensor& x, const Tensor& /*y*/,
-                         const Tensor& /*dy*/, const Tensor& dx) {
-  const Tensor dnormed = context(dnormed_), dpooled = context(dpooled_);
-  const Tensor logits = context(info_.logits);
-  if (!split_backward_) linear_.backward_weight(context, logits, context(pooled_));
-  linear_.backward_input(context, dpooled, logits);
-  if (pooling_ == Pooling::mean) {
-    ops::global_average_pool_backward(context.stream, as_image(dnormed), dpooled);
-  } else {
-    ops::first_rows_backward(context.stream, dnormed, dpooled);
-  }
-  norm_.backward(context, dx, rows_.own(dnormed), x, /*accumulate=*/false);
-}
-
-void ClassHead::backward_weight(const Context& context, const Tensor& x) {
-  linear_.backward_weight(context, context(info_.logits), context(pooled_));
-  norm_.backward_weight(context, rows_.own(context(dnormed_)), x);
 }
 
 }  // namespace trireme

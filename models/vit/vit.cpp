@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+#include "models/heads/row_head.h"
 #include "models/images/image_config.h"
 #include "models/transformer/keys.h"
 #include "models/vit/layers.h"
@@ -19,8 +20,9 @@ TransformerOptions transformer_options(const VitOptions& options) {
           .intermediate = given ? options.intermediate : 4 * options.hidden,
           .intermediate_name = given ? "model.intermediate" : "4 x model.hidden",
           .context = options.rows(),
-          .context_name = options.class_tokens() > 0 ? "(1 + the patches of an image)"
-                                                     : "the patches of an image",
+          .context_name = options.distillation_token   ? "(2 + the patches of an image)"
+                          : options.class_tokens() > 0 ? "(1 + the patches of an image)"
+                                                       : "the patches of an image",
           .dropout = options.dropout,
           .norm = {.epsilon = options.norm_epsilon},
           .activation = activation_of(options.gelu),
@@ -30,7 +32,8 @@ TransformerOptions transformer_options(const VitOptions& options) {
           .position_init = Init::normal(static_cast<float>(options.init_std))};
 }
 
-Chain vit_chain(const VitOptions& options, const ops::AugmentOptions& augment) {
+Chain vit_chain(const VitOptions& options, const ops::AugmentOptions& augment,
+                const HeadChoice& head) {
   const TransformerOptions block = transformer_options(options);
   Chain chain{{.make = [=](Blueprint& blueprint) -> std::unique_ptr<Layer> {
     const auto scope = blueprint.layer("embedding");
@@ -39,7 +42,15 @@ Chain vit_chain(const VitOptions& options, const ops::AugmentOptions& augment) {
   add_blocks(chain, block);
   chain.push_back({.make = [=](Blueprint& blueprint) -> std::unique_ptr<Layer> {
     const auto scope = blueprint.layer("");
-    return std::make_unique<ClassHead>(blueprint, block, options, augment.mix);
+    return std::make_unique<RowHead>(
+        blueprint, RowHeadOptions{.head = head,
+                                  .context = block.context,
+                                  .hidden = block.hidden,
+                                  .pooling = options.pooling == Pooling::mean ? RowPooling::mean
+                                                                              : RowPooling::first,
+                                  .norm = block.norm,
+                                  .init = block.matrix_init(),
+                                  .mix = augment.mix});
   }});
   return chain;
 }
@@ -58,6 +69,8 @@ std::vector<config::Field> vit_fields() {
       VIT_FIELD(pooling, config::one_of<Pooling>(),
                 "input of the classifier: the row of a learned class token, or the mean over all "
                 "patches"),
+      VIT_FIELD(distillation_token, config::Free{},
+                "a second learned row, behind the class token, that no classifier reads (DeiT)"),
   }));
 }
 
@@ -84,7 +97,10 @@ void check_vit(const config::Subject& subject) {
   const ImageExtent image = image_extent(model);
   check_heads_of_hidden(subject, model.hidden, model.heads);
   check_patches(subject, model, image);
+  if (model.distillation_token && model.pooling != Pooling::class_token)
+    refuse(subject, "model.distillation_token", "is for model.pooling: class_token");
   check_image_data(subject, image);
+  check_head(subject, head_choice(model), /*of_texts=*/false);
 }
 
 }  // namespace
@@ -96,12 +112,13 @@ config::ModelFamily vit_family() {
           .fields = vit_fields,
           .check = check_vit,
           .limits = [](const Config& config) { return limits_of(vit_chain(config)); },
-          .targets = label_of<VitOptions>};
+          .targets = targets_of<VitOptions>};
 }
 
 Chain vit_chain(const Config& config) {
   const auto& model = config.model.as<VitOptions>();
-  return vit_chain(model, augment_options(config, image_extent(model)));
+  return vit_chain(model, augment_options(config, image_extent(model)),
+                   head_choice(model, config.train));
 }
 
 }  // namespace trireme
