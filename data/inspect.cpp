@@ -17,6 +17,14 @@ std::string counted(std::uint64_t count, std::string_view singular) {
   return fmt::format("{} {}{}", count, singular, count == 1 ? "" : "s");
 }
 
+std::string class_line(const std::vector<std::string>& all) {
+  constexpr std::size_t limit = 20;
+  const std::vector<std::string> shown(
+      all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min(limit, all.size())));
+  return fmt::format("  classes      {}: {}{}\n", all.size(), fmt::join(shown, ", "),
+                     all.size() > limit ? ", ..." : "");
+}
+
 std::string describe_header(const ShardSet& set) {
   const ShardHeader& first = set.shards().front().header;
   std::string text = fmt::format("  kind         {}\n  dtype        {}\n", name_of(first.kind),
@@ -38,16 +46,17 @@ std::string describe_header(const ShardSet& set) {
           "  counted      {} ({:.1f} % of the tokens are targets, by /loss_mask)\n", counted,
           100.0 * static_cast<double>(counted) / static_cast<double>(set.elements()));
     }
+    if (first.targets != TextTargets::none) {
+      text += fmt::format("  targets      {}, {} to a {}; texts of up to {} tokens\n",
+                          name_of(first.targets), first.target_width,
+                          first.targets == TextTargets::token_classes ? "token" : "text",
+                          first.longest);
+      if (first.targets != TextTargets::values) text += class_line(first.classes);
+    }
   } else {
-    constexpr std::size_t limit = 20;
-    const std::vector<std::string>& all = first.classes;
-    const std::vector<std::string> shown(
-        all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min(limit, all.size())));
     text += fmt::format(
-        "  images       {}\n  shape        {} x {} x {} (height x width x channels)\n  classes     "
-        " {}: {}{}\n",
-        set.elements(), first.height, first.width, first.channels, all.size(),
-        fmt::join(shown, ", "), all.size() > limit ? ", ..." : "");
+        "  images       {}\n  shape        {} x {} x {} (height x width x channels)\n{}",
+        set.elements(), first.height, first.width, first.channels, class_line(first.classes));
   }
   return text + fmt::format("  fingerprint  {:016x}\n", set.fingerprint());
 }

@@ -119,6 +119,8 @@ void scan_tokens(const Shard& shard, PayloadScan& payload) {
 }
 
 void scan_mask(const Shard& shard, PayloadScan& payload) {
+  if (shard.header.targets != TextTargets::none)
+    return payload.mask([](std::uint64_t /*first*/, std::span<const std::uint8_t> /*bytes*/) {});
   if (!shard.header.counted) return;
   std::uint64_t counted = 0;
   bool complete = true;

@@ -8,11 +8,15 @@
 #include <bit>
 #include <cctype>
 #include <cmath>
+#include <filesystem>
 #include <limits>
+#include <map>
 #include <set>
 #include <span>
 #include <unordered_set>
 
+#include "data/arrays/arrays.h"
+#include "data/fields/config_text.h"
 #include "data/fields/field_dataset.h"
 #include "data/fields/guess.h"
 #include "data/fields/statistics.h"
@@ -139,27 +143,6 @@ std::string cut_text(const FieldDataset& data) {
       100 * least, best);
 }
 
-// For cubes with numbers to predict.
-std::string cube_model_text(const FieldDataset& data) {
-  return fmt::format(
-      "run: {{directory: runs/described}}\n"
-      "model: {{family: cosmoflow, size: {}, channels: {}, targets: {}}}\n",
-      data.shape().height(), data.shape().channels(), data.layout().targets.count());
-}
-
-// For images or volumes with maps of classes: levels down to about four pixels.
-std::string map_model_text(const SampleShape& shape, std::int64_t classes) {
-  const auto sides = shape.pixels();
-  const auto shortest = static_cast<std::uint64_t>(std::ranges::min(sides.extents()));
-  return fmt::format(
-      "run: {{directory: runs/described}}\n"
-      "model: {{family: unet, {}image_size: {}, image_width: {}, channels: {}, classes: {}, "
-      "filters: {}, levels: {}}}\n",
-      shape.is_volume() ? fmt::format("depth: {}, ", shape.depth()) : "", shape.height(),
-      shape.width(), shape.channels(), classes, shortest < 64 ? 16 : 32,
-      std::clamp(static_cast<int>(std::bit_width(shortest)) - 3, 1, 4));
-}
-
 // Brings numbers to predict to -1 to 1 unless they are about there.
 std::string target_scale_text(const FieldDataset& data) {
   constexpr double largest = std::numeric_limits<double>::max();
@@ -196,9 +179,7 @@ struct Classes {
   std::string problem;  // why there are none, or ""
 };
 
-std::string config_text(const std::vector<std::string>& names, const Guess& found,
-                        const FieldDataset& data, const Classes& of) {
-  const SampleShape& shape = data.shape();
+std::string config_text(const FieldOptions& options, const FieldDataset& data, const Classes& of) {
   const Looked looked = look(data);
   std::vector<double> means, deviations;
   std::uint64_t not_finite = 0;
@@ -207,23 +188,15 @@ std::string config_text(const std::vector<std::string>& names, const Guess& foun
     deviations.push_back(of.deviation > 0 ? of.deviation : 1.0);
     not_finite += of.not_finite;
   }
-  std::string text = found.predicted == TargetKind::values ? cube_model_text(data)
-                     : found.predicted == TargetKind::pixels
-                         ? map_model_text(shape, of.classes)
-                         : model_text(shape.height(), shape.width(), shape.channels(), of.classes);
-  text += "data:\n";
-  text += fmt::format("  files: {}\n", yaml_list(names));
-  if (data.size() >= 20) text += "  validation_fraction: 0.1\n";
-  text +=
-      fmt::format("  samples: {}\n  inputs: {}\n  target: {}\n  axes: {}\n", name_of(found.unit),
-                  yaml_list({found.input}), yaml_text(found.target), found.axes);
+  std::string text =
+      run_and_model_text(data, options, of.classes) + "data:\n" + place_text(data, options);
   if (not_finite > 0) {
     text += fmt::format(
         "  not_finite: zero    # {} values of {} samples are missing, NaN or infinite\n",
         not_finite, looked.samples);
   }
   if (of.ignored) text += "  ignored_class: 255\n";
-  if (found.predicted == TargetKind::values) text += target_scale_text(data);
+  if (options.predicted.kind == TargetKind::values) text += target_scale_text(data);
   if (data.input_transform() == InputTransform::log1p)
     text += "  transform: log1p    # counts, from 0 on\n";
   text += fmt::format(
@@ -256,19 +229,20 @@ Classes look_at_labels(const FieldDataset& data, const std::string& name) {
   return labels;
 }
 
-Description described_cubes(const Guess& found, const std::vector<std::string>& names,
-                            const FieldDataset& data, FieldOptions options) {
+Description described_values(const FieldDataset& data, FieldOptions options) {
   const StoredField& input = data.indexes().front().units.front().fields.front();
   const auto counts = [](const ChannelStatistics& of) { return of.minimum >= 0; };
   const bool whole = input.type.kind == ElementKind::signed_integer ||
                      input.type.kind == ElementKind::unsigned_integer;
-  if (whole && std::ranges::all_of(look(data).channels, counts))
+  if (whole && data.shape().is_volume() && std::ranges::all_of(look(data).channels, counts))
     options.transform = InputTransform::log1p;
-  const FieldDataset transformed(data.indexes(), options);
+  FieldOptions joined = options;
+  joined.target_files.clear();
+  const FieldDataset transformed(data.indexes(), joined);
   return {fmt::format("# {} samples of {} with {} channels; {} numbers to predict\n", data.size(),
                       data.shape().size_text(), data.shape().channels(),
                       data.layout().targets.count()) +
-              cut_text(data) + config_text(names, found, transformed, {}),
+              cut_text(data) + config_text(options, transformed, {}),
           ""};
 }
 
@@ -293,52 +267,78 @@ Classes look_at_maps(const FieldDataset& data) {
   return result;
 }
 
-Description described_maps(const Guess& found, const std::vector<std::string>& names,
-                           const FieldDataset& data) {
+Description described_maps(const FieldDataset& data, const FieldOptions& options) {
   const Classes maps = look_at_maps(data);
   if (!maps.problem.empty()) return {"", maps.problem};
   return {fmt::format("# {} samples of {} with {} channels; maps of classes 0 to {}\n", data.size(),
                       data.shape().size_text(), data.shape().channels(), maps.classes - 1) +
-              cut_text(data) + config_text(names, found, data, maps),
+              cut_text(data) + config_text(options, data, maps),
           ""};
 }
 
-// A config that trains on `found` in all files, or why there is none. Raises ExitCode::data if they
-// form no data set.
-Description described_as(const Guess& found, const std::vector<std::string>& names,
-                         const std::vector<std::string>& files, std::size_t processes) {
-  FieldOptions options{{.files = names,
+// The files of a description: names as the user gave them, or .npy files, each with one of the data
+// sets that a guess names.
+struct DescribedFiles {
+  std::vector<std::string> names{};
+  std::map<std::string, std::string> arrays{};  // by a guess's name
+};
+
+FieldOptions options_of(const Guess& found, const DescribedFiles& files) {
+  FieldOptions options{{.files = files.names,
                         .samples = found.unit,
+                        .groups = found.groups,
                         .inputs = {found.input},
                         .target = {found.target},
                         .axes = found.axes,
                         .not_finite = NotFinite::keep}};
   if (found.is_volume()) options.depth = any_depth;
   options.predicted.kind = found.predicted;
-  const FieldDataset data(scan_in_children(files, scan_request(options), processes), options);
-  if (found.predicted == TargetKind::values) return described_cubes(found, names, data, options);
-  if (found.predicted == TargetKind::pixels) return described_maps(found, names, data);
-  const Classes labels = look_at_labels(data, found.target);
+  options.group_list = found.group_list;
+  options.validation_group_list = found.validation_group_list;
+  const bool validates = !found.validation_input.empty();
+  if (files.arrays.empty()) {
+    if (!validates) return options;
+    options.validation_inputs = {found.validation_input};
+    options.validation_target = {found.validation_target};
+    return options;
+  }
+  options.inputs = options.target = {"array"};
+  options.files = {files.arrays.at(found.input)};
+  options.target_files = {files.arrays.at(found.target)};
+  if (!validates) return options;
+  options.validation_files = {files.arrays.at(found.validation_input)};
+  options.validation_target_files = {files.arrays.at(found.validation_target)};
+  return options;
+}
+
+// A config that trains on `found` in all files, or why there is none. Raises ExitCode::data if they
+// form no data set.
+Description described_as(const Guess& found, const DescribedFiles& files, std::size_t processes) {
+  const FieldOptions options = options_of(found, files);
+  const std::unique_ptr<FieldDataset> opened = open_fields(options, processes);
+  const FieldDataset& data = *opened;
+  if (found.predicted == TargetKind::values) return described_values(data, options);
+  if (found.predicted == TargetKind::pixels) return described_maps(data, options);
+  Classes labels = look_at_labels(data, found.target);
   if (!labels.problem.empty()) return {"", labels.problem};
   const std::vector<std::string> class_names = data.id_names().classes;
   return {fmt::format("# {} samples of {} x {} with {} channels; labels {}\n", data.size(),
                       data.shape().height(), data.shape().width(), data.shape().channels(),
                       class_names.empty() ? fmt::format("0 to {}", labels.classes - 1)
                                           : shown_names(class_names)) +
-              config_text(names, found, data, labels),
+              config_text(options, data, labels),
           ""};
 }
 
 // The first of the likely labels that holds for all files.
-Description first_that_holds(const std::vector<Guess>& likely,
-                             const std::vector<std::string>& names,
-                             const std::vector<std::string>& files, std::size_t processes) {
+Description first_that_holds(const std::vector<Guess>& likely, const DescribedFiles& files,
+                             std::size_t processes) {
   constexpr std::size_t most = 8;
   std::string problem;
   for (const Guess& found : std::span(likely).first(std::min(most, likely.size()))) {
     Description tried;
     try {
-      tried = described_as(found, names, files, processes);
+      tried = described_as(found, files, processes);
     } catch (const Error& error) {
       if (error.code() != ExitCode::data) throw;
       tried.problem = error.what();
@@ -349,6 +349,22 @@ Description first_that_holds(const std::vector<Guess>& likely,
                            name_of(found.unit), tried.problem);
   }
   return {"", problem + "; name the label by data.target"};
+}
+
+// Several .npy files as one listing, by their names without ending.
+void list_arrays(const std::vector<std::string>& files, FileIndex& listing, DescribedFiles& to) {
+  constexpr std::size_t most = 64;
+  std::vector<StoredField>& fields = listing.units.front().fields;
+  fields.clear();
+  for (const std::string& file : std::span(files).first(std::min(most, files.size()))) {
+    FileIndex one = Hdf5Child::shared()->index(file, ScanRequest{});
+    if (one.units.front().fields.size() != 1 || !file.ends_with(".npy")) continue;
+    StoredField& field = fields.emplace_back(std::move(one.units.front().fields.front()));
+    field.name = std::filesystem::path(file).stem().string();
+    field.file = file;
+    field.file_bytes = one.state.size;
+    to.arrays[field.name] = file;
+  }
 }
 
 // The file's other objects, which a config leaves out.
@@ -373,14 +389,6 @@ std::string why_nothing(const FileIndex& file, const Guesses& found) {
                        cause == file.notes.end() ? "" : "; " + *cause);
   }
   const Guess& first = found.likely.front();
-  if (found.one_of_numbered) {
-    return fmt::format(
-        "{}: {} is one of {} data sets in groups with numbered names, and a run would read only "
-        "that one; groups are samples (data.samples: group) if they are at the root of the file, "
-        "have the same shape and each a label; otherwise concatenate them into one data set whose "
-        "first axis is N, and write a label per sample into another",
-        file.path, first.input, found.beside.size() + 1);
-  }
   if (!first.target.empty()) return "";
   return fmt::format(
       "{}: the input would be {} with data.axes: {}, but nothing looks like a label: an integer "
@@ -394,54 +402,19 @@ bool sounds_like_label(const std::string& name) {
   std::string lower = name;
   std::ranges::transform(lower, lower.begin(),
                          [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  constexpr std::array<std::string_view, 7> words{"label", "class", "target", "category",
-                                                  "kind",  "truth", "y"};
-  return std::ranges::any_of(words, [&](std::string_view word) {
-    return word.size() > 1 ? lower.find(word) != std::string::npos
-                           : lower.ends_with("/y") || lower.ends_with("@y") || lower == "y";
-  });
-}
-
-std::string yaml_text(const std::string& text) {
-  std::string out = "\"";
-  for (const char letter : text) {
-    if (letter == '"' || letter == '\\') out += '\\';
-    out += letter;
-  }
-  return out + "\"";
-}
-
-std::string yaml_list(const std::vector<std::string>& texts) {
-  std::vector<std::string> words;
-  std::ranges::transform(texts, std::back_inserter(words), yaml_text);
-  return fmt::format("[{}]", fmt::join(words, ", "));
-}
-
-std::string model_text(std::int64_t height, std::int64_t width, std::int64_t channels,
-                       std::int64_t classes) {
-  const std::int64_t side = std::min(height, width);
-  const bool small = side < 64;
-  return fmt::format(
-      "run: {{directory: runs/described}}\n"
-      "model: {{family: resnet, block: basic, stem: {}, stages: {}, width: {}, image_size: {}, "
-      "image_width: {}, channels: {}, classes: {}}}\n",
-      small ? "small" : "imagenet", side >= 8 ? "[2, 2, 2, 2]" : "[2]", small ? 16 : 64, height,
-      width, channels, std::max<std::int64_t>(classes, 2));
-}
-
-std::string training_text(std::int64_t samples) {
-  std::int64_t batch = 32;
-  while (batch > 1 && batch > samples / 2)
-    batch /= 2;
-  return fmt::format(
-      "train: {{steps: 100, global_batch: {}, micro_batch: {}, log_every: 10}}\n"
-      "optimizer: {{name: adamw, learning_rate: 1e-3}}\n",
-      batch, std::clamp<std::int64_t>(batch / 8, 1, 4));
+  constexpr std::array<std::string_view, 6> words{"label",    "class", "target",
+                                                  "category", "kind",  "truth"};
+  const std::string leaf = lower.substr(lower.find_last_of("/@") + 1);
+  return leaf == "y" || leaf.starts_with("y_") ||
+         std::ranges::any_of(
+             words, [&](std::string_view word) { return lower.find(word) != std::string::npos; });
 }
 
 bool names_files(const std::string& name) {
   try {
-    const ShardFacts facts = Hdf5Child::shared()->shard(expand_files({name}).front());
+    const std::string first = expand_files({name}).front();
+    if (is_array_file(first)) return true;
+    const ShardFacts facts = Hdf5Child::shared()->shard(first);
     return std::ranges::find(facts.attributes, "format", &ShardAttribute::name) ==
            facts.attributes.end();
   } catch (const Error&) {  // no HDF5 file, or a damaged one
@@ -451,7 +424,9 @@ bool names_files(const std::string& name) {
 
 Description describe_files(const DataPlace& place) {
   const std::vector<std::string> files = expand_files(place.names);
-  const FileIndex first = scan_in_children(std::span(files).first(1), ScanRequest{}, 1).front();
+  DescribedFiles described{.names = place.names};
+  FileIndex first = scan_in_children(std::span(files).first(1), ScanRequest{}, 1).front();
+  if (files.size() > 1 && files.front().ends_with(".npy")) list_arrays(files, first, described);
   const std::vector<StoredField>& fields = first.units.front().fields;
   std::string text = fmt::format("# {} file{}; the first, {} ({} bytes), holds\n", files.size(),
                                  files.size() == 1 ? "" : "s", first.path, first.state.size);
@@ -469,7 +444,7 @@ Description describe_files(const DataPlace& place) {
   const Guesses found = guess_samples(fields);
   text += beside_text(found);
   if (std::string problem = why_nothing(first, found); !problem.empty()) return {text, problem};
-  const Description config = first_that_holds(found.likely, place.names, files, usable_cores());
+  const Description config = first_that_holds(found.likely, described, usable_cores());
   return {text + config.text, config.problem};
 }
 

@@ -9,8 +9,12 @@
 #include <set>
 
 #include "data/fields/index_store.h"
+#include "data/fields/join.h"
 #include "data/fields/split.h"
 #include "data/fields/storage/filters.h"
+#include "data/fields/stored_fields.h"
+#include "data/hdf5/child.h"
+#include "data/pack/file_tree.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
@@ -23,27 +27,6 @@ namespace {
 constexpr std::uint64_t block_bytes = 256 * 1024;
 // Keys the random validation split: equal in every run.
 constexpr std::uint64_t split_seed = 0x5452495245;
-
-void require_readable(const FileIndex& file, const StoredField& field) {
-  const std::string subject = fmt::format("{}: {}", file.path, field.name);
-  require_known_filters(subject, field.filters);
-  for (const StoredPart& part : field.parts)
-    require_readable(file, part.field);
-}
-
-// The files other than the index's own.
-void add_files(const StoredField& field, std::vector<std::string>& paths) {
-  if (!field.file.empty()) paths.push_back(field.file);
-  for (const StoredPart& part : field.parts)
-    add_files(part.field, paths);
-}
-
-// Removes paths, which differ in a copy of the files.
-void leave_out_places(StoredField& field) {
-  field.file.clear();
-  for (StoredPart& part : field.parts)
-    leave_out_places(part.field);
-}
 
 // A block of lines, or for filtered data enough lines that no chunk is decoded twice.
 std::uint64_t lines_at_a_time(const UnitFields& unit, const SampleShape& shape) {
@@ -88,27 +71,15 @@ Box box_of(const ChannelRead& read, const UnitFields& unit, std::uint64_t number
 
 }  // namespace
 
-ScanRequest scan_request(const FieldOptions& options) {
-  ScanRequest request{.fields = options.inputs,
-                      .groups = options.samples == SampleUnit::group,
-                      .outside_links = options.outside_links,
-                      .bfloat16 = options.bfloat16,
-                      .unpack = options.mask_and_scale};
-  request.fields.insert(request.fields.end(), options.target.begin(), options.target.end());
-  const std::string& key = options.split_key;
-  for (const std::string& more :
-       {options.mask, options.weight, key == split_by_name ? std::string() : key}) {
-    if (!more.empty()) request.fields.push_back(more);
-  }
-  return request;
-}
-
-FieldDataset::FieldDataset(std::vector<FileIndex> indexes, const FieldOptions& options)
+FieldDataset::FieldDataset(std::vector<FileIndex> indexes, const FieldOptions& options,
+                           std::vector<FileIndex> targets)
     : options_(options),
       indexes_(std::move(indexes)),
+      target_indexes_(std::move(targets)),
       targets_(options_),
       reader_(static_cast<std::size_t>(options.cache_megabytes * 1e6)),
       foreground_(options.seed) {
+  if (!target_indexes_.empty()) join_targets(indexes_, target_indexes_, options_);
   take_units();
   check_model();
   check_patches();
@@ -135,8 +106,19 @@ FieldDataset::FieldDataset(std::vector<FileIndex> indexes, const FieldOptions& o
   fingerprint_ = make_fingerprint();
 }
 
+std::unique_ptr<FieldDataset> open_fields(const FieldOptions& options, std::size_t processes) {
+  std::vector<FileIndex> targets;
+  if (!options.target_files.empty())
+    targets =
+        scan_in_children(expand_files(options.target_files), target_request(options), processes);
+  return std::make_unique<FieldDataset>(
+      scan_in_children(expand_files(options.files), scan_request(options), processes), options,
+      std::move(targets));
+}
+
 void FieldDataset::take_units() {
-  const std::size_t wanted = scan_request(options_).fields.size();
+  const std::size_t wanted = scan_request(options_).fields.size() +
+                             (options_.target_files.empty() ? 0 : options_.target.size());
   std::uint64_t samples = 0;
   std::set<std::string> warned;
   for (const FileIndex& file : indexes_) {
@@ -156,6 +138,7 @@ void FieldDataset::take_units() {
       }
       for (const StoredField& field : stored.fields) {
         require_readable(file, field);
+        require_cached(file, field, options_.cache_megabytes);
         const std::string& unused = field.packing.unused;
         if (!unused.empty() && warned.insert(unused).second)
           log::get("data").warn("{}: {}: {}", subject, field.name, unused);
@@ -219,11 +202,43 @@ std::unique_ptr<Dataset> FieldDataset::held_back() const {
   options.subset = Subset::validation;
   options.random = false;
   options.class_names = targets_.class_names();
-  return std::make_unique<FieldDataset>(indexes_, options);
+  auto rest = std::make_unique<FieldDataset>(indexes_, options);
+  if (units_.front().targets().front().is_text()) rest->require_seen(*this);
+  return rest;
+}
+
+// Texts are in memory; other labels would have to be read.
+void FieldDataset::require_seen(const FieldDataset& training) const {
+  std::vector<bool> seen(targets_.class_names().size());
+  const auto label_of = [](const FieldDataset& data, std::int64_t i) {
+    std::int32_t label = 0;
+    data.read_targets(i, {&label, 1});
+    return static_cast<std::size_t>(label);
+  };
+  for (std::int64_t i = 0; i < training.size(); ++i)
+    seen[label_of(training, i)] = true;
+  for (std::int64_t i = 0; i < size(); ++i) {
+    const std::size_t label = label_of(*this, i);
+    if (!seen[label])
+      fail(ExitCode::data,
+           "{}: a validation sample has the label {}, which no training sample has; choose another "
+           "part for validation, or leave these samples out",
+           place_of(i), targets_.class_names()[label]);
+  }
 }
 
 void FieldDataset::keep_index(const std::string& path) const {
-  keep_indexes(path, scan_request(options_), indexes_);
+  if (target_indexes_.empty()) return keep_indexes(path, scan_request(options_), indexes_);
+  // Which rows a file has depends on the others.
+  std::vector<FileIndex> alone = indexes_;
+  for (FileIndex& file : alone) {
+    for (StoredUnit& unit : file.units) {
+      const auto first = unit.fields.begin() + static_cast<std::ptrdiff_t>(options_.inputs.size());
+      unit.fields.erase(first, first + static_cast<std::ptrdiff_t>(options_.target.size()));
+    }
+  }
+  keep_indexes(path, scan_request(options_), alone);
+  keep_indexes(targets_index(path), target_request(options_), target_indexes_);
 }
 
 void FieldDataset::choose_subset() {
@@ -248,6 +263,8 @@ void FieldDataset::choose_subset() {
 std::uint64_t FieldDataset::make_fingerprint() const {
   Checksum sum;
   const auto add = [&](const std::string& text) { sum.update(std::as_bytes(std::span(text))); };
+  for (const FileIndex& file : target_indexes_)
+    add(fmt::format("{} {}", file.state.size, file.digest));
   for (const FileIndex& file : indexes_) {
     FileIndex plain = file;
     plain.path.clear();
@@ -338,6 +355,17 @@ void FieldDataset::skip(std::int64_t index, const DamagedChunk& error, std::span
   std::ranges::fill(targets, layout_.no_target());
   ++skipped_;
   log::get("data").warn("sample {} is left out (data.damaged: skip): {}", index, error.what());
+}
+
+std::int64_t FieldDataset::samples_of_chunk() const {
+  std::uint64_t most = 1;
+  for (std::size_t i = 0; i < options_.inputs.size(); ++i) {
+    const StoredField& input = units_.front().inputs()[i];
+    const int axis = shape_->places(i).sample;
+    if (axis < 0 || input.filters.empty() || !input.parts.empty()) continue;
+    most = std::max(most, input.chunk_extents[static_cast<std::size_t>(axis)]);
+  }
+  return static_cast<std::int64_t>(most * shape_->windows(units_.front().inputs().front()));
 }
 
 std::string FieldDataset::shortcomings() const {

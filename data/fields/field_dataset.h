@@ -18,20 +18,20 @@
 #include "data/fields/sample_targets.h"
 #include "data/fields/sample_values.h"
 #include "data/fields/storage/field_reader.h"
+#include "data/fields/stored_fields.h"
 #include "data/hdf5/field_scan.h"
 #include "data/loader/sampler.h"
 #include "data/sets/dataset.h"
 
 namespace trireme {
 
-// The request to the HDF5 library for a data set.
-[[nodiscard]] ScanRequest scan_request(const FieldOptions& options);
-
 class FieldDataset final : public Dataset {
  public:
-  // `indexes`: of the files that match options.files, in order. Raises ExitCode::data, naming files
-  // and data sets, if they do not form samples of one shape or have no labels.
-  FieldDataset(std::vector<FileIndex> indexes, const FieldOptions& options);
+  // `indexes`: of the files that match options.files, in order; `targets`: of options.target_files,
+  // if targets are not in the same files. Raises ExitCode::data, naming files and data sets, if
+  // they do not form samples of one shape or have no labels.
+  FieldDataset(std::vector<FileIndex> indexes, const FieldOptions& options,
+               std::vector<FileIndex> targets = {});
 
   [[nodiscard]] DataKind kind() const override { return DataKind::images; }
   [[nodiscard]] const FieldDataset* fields() const override { return this; }
@@ -56,6 +56,7 @@ class FieldDataset final : public Dataset {
   [[nodiscard]] std::string touched() const override { return touched_; }
   void set_touched(std::string files) { touched_ = std::move(files); }
   [[nodiscard]] DecodedChunks decoded_chunks() const override { return reader_.cache().decoded(); }
+  [[nodiscard]] std::int64_t samples_of_chunk() const override;
   [[nodiscard]] std::string shortcomings() const override;
   [[nodiscard]] std::unique_ptr<Dataset> held_back() const override;
   void keep_index(const std::string& path) const override;
@@ -78,6 +79,8 @@ class FieldDataset final : public Dataset {
   void check_model() const;
   void require_no_text(const UnitFields& unit) const;
   void choose_subset();
+  // Raises ExitCode::data for a text label that no sample of `training` has.
+  void require_seen(const FieldDataset& training) const;
   [[nodiscard]] std::uint64_t make_fingerprint() const;
   [[nodiscard]] Place find(std::int64_t index) const;
   // Raises ExitCode::config for changes that do not fit the model, ExitCode::data for samples that
@@ -99,7 +102,8 @@ class FieldDataset final : public Dataset {
   void settle(const Place& place, std::span<float> values) const;
 
   FieldOptions options_;
-  std::vector<FileIndex> indexes_;
+  std::vector<FileIndex> indexes_;  // with the targets
+  std::vector<FileIndex> target_indexes_;
   std::vector<UnitFields> units_;
   std::vector<std::uint64_t> starts_;  // first sample of each unit; one more than units
   std::optional<SampleShape> shape_;
@@ -117,5 +121,9 @@ class FieldDataset final : public Dataset {
   Foreground foreground_;
   mutable std::atomic<std::uint64_t> not_finite_ = 0, skipped_ = 0;
 };
+
+// Scans the files that the options name in up to `processes` children, and opens them.
+[[nodiscard]] std::unique_ptr<FieldDataset> open_fields(const FieldOptions& options,
+                                                        std::size_t processes);
 
 }  // namespace trireme

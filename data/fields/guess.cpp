@@ -117,6 +117,21 @@ const StoredField* largest_input(const FileListing& listing,
   return best;
 }
 
+// The data set of validation samples beside "X_train" or "train/x"; "" if there is none.
+std::string twin_of(const std::vector<StoredField>& fields, const std::string& name) {
+  for (const std::string_view train : {"training", "train", "Train", "TRAIN"}) {
+    const std::size_t at = name.find(train);
+    if (at == std::string::npos) continue;
+    for (const std::string_view part :
+         {"validation", "valid", "val", "Val", "VAL", "test", "Test", "TEST"}) {
+      std::string twin = name;
+      twin.replace(at, train.size(), part);
+      if (std::ranges::find(fields, twin, &StoredField::name) != fields.end()) return twin;
+    }
+  }
+  return "";
+}
+
 // One number per sample, or a text with a label-like name. Label-like names first, data sets before
 // attributes, the input's own group before others.
 std::vector<std::string> labels_among(const FileListing& listing,
@@ -126,15 +141,22 @@ std::vector<std::string> labels_among(const FileListing& listing,
     return name.substr(0, std::min(name.size(), name.rfind('/') + 1));
   };
   std::vector<std::pair<int, std::string>> found;
+  constexpr std::uint64_t most_classes = 1000;
   for (const StoredField& field : fields) {
-    const auto extents = true_extents(field);
+    auto extents = true_extents(field);
     const bool sounds = sounds_like_label(field.name), attribute = field.is_attribute();
+    // A row of 0 and one 1 for each sample.
+    const bool row = sounds && count > 1 && extents.size() == 2 && extents.back() <= most_classes;
+    if (row) extents.pop_back();
     const bool fits =
         count == 1 ? extents.empty() : extents == std::vector<std::uint64_t>{count} && !attribute;
     if (!fits || !(is_integer(field) || sounds) || field.name == input) continue;
     if (listing.is_reserved(field)) continue;
     const bool elsewhere = group_of(field.name) != group_of(input);
-    found.emplace_back((sounds ? 0 : 4) + (attribute ? 2 : 0) + (elsewhere ? 1 : 0), field.name);
+    const bool of_training = !twin_of(fields, input).empty() && twin_of(fields, field.name).empty();
+    found.emplace_back(
+        (of_training ? 8 : 0) + (sounds ? 0 : 4) + (attribute ? 2 : 0) + (elsewhere ? 1 : 0),
+        field.name);
   }
   std::ranges::stable_sort(found, {}, [](const auto& each) { return each.first; });
   std::vector<std::string> names;
@@ -146,7 +168,13 @@ std::vector<std::string> labels_among(const FileListing& listing,
 // Channels are the shortest of three axes, the last one on ties; of four axes the last or first if
 // that is the shortest, otherwise they form a volume.
 std::string axes_of(std::span<const std::uint64_t> extents) {
-  if (extents.size() == 2) return "HW";
+  constexpr std::uint64_t most_channels = 16, many_times = 8;
+  if (extents.size() == 2) {
+    // Signals with few channels.
+    if (extents[1] <= most_channels && extents[0] >= many_times * extents[1]) return "WC";
+    if (extents[0] <= most_channels && extents[1] >= many_times * extents[0]) return "CW";
+    return "HW";
+  }
   if (extents.size() == 4) {
     const auto shortest = std::ranges::min_element(extents);
     if (extents.back() == *shortest) return "DHWC";
@@ -208,6 +236,22 @@ void add_maps(const FileListing& listing, const std::vector<StoredField>& fields
   }
 }
 
+// Numbers to predict for each sample of images, signals or tables: floats with a telling name.
+void add_values(const FileListing& listing, const std::vector<StoredField>& fields,
+                const StoredField& input, const std::string& axes, std::vector<Guess>& to) {
+  constexpr std::uint64_t most = 64;
+  if (axes.front() != 'N' || listing.is_reserved(input)) return;
+  for (const StoredField& field : fields) {
+    const bool fits = !field.extents.empty() && field.extents.front() == input.extents.front() &&
+                      field.elements() / std::max<std::uint64_t>(field.extents.front(), 1) <= most;
+    const bool sounds =
+        sounds_like_label(field.name) || field.name.find("action") != field.name.npos;
+    if (!fits || !sounds || !is_float(field) || &field == &input || listing.is_reserved(field))
+      continue;
+    to.push_back({SampleUnit::axis, input.name, axes, field.name, TargetKind::values});
+  }
+}
+
 std::string without_group(const std::string& name, const std::string& group) {
   return name.substr(group.size() + (name[group.size()] == '/' ? 1 : 0));
 }
@@ -247,10 +291,10 @@ std::vector<const StoredField*> siblings(const std::vector<StoredField>& fields,
   return found;
 }
 
-// "demo_" of "demo_12"; "" for names without a number.
+// "demo_*" of "demo_12"; "" for names without a number.
 std::string stem_of(const std::string& name) {
   const std::size_t end = name.find_last_not_of("0123456789") + 1;
-  return end < name.size() ? name.substr(0, end) + "#" : "";
+  return end < name.size() ? name.substr(0, end) + "*" : "";
 }
 
 void add_beside(const std::vector<StoredField>& fields, const StoredField& input, Guesses& to) {
@@ -258,9 +302,6 @@ void add_beside(const std::vector<StoredField>& fields, const StoredField& input
   for (std::size_t where = 0; where + 1 < path.size(); ++where) {
     for (const StoredField* const sibling : siblings(fields, input, where)) {
       to.beside.push_back(sibling->name);
-      const std::string stem = stem_of(path[where]);
-      if (!stem.empty() && stem == stem_of(path_parts(sibling->name)[where]))
-        to.one_of_numbered = true;
     }
   }
 }
@@ -270,7 +311,8 @@ Guesses guess_labels(const FileListing& listing, const std::vector<StoredField>&
                      const StoredField* input, bool reversed) {
   const auto axes = [&](std::span<const std::uint64_t> extents) {
     std::string letters = axes_of(extents);
-    if (reversed) std::swap(letters[letters.find('H')], letters[letters.find('W')]);
+    if (reversed && letters.find('H') != letters.npos)
+      std::swap(letters[letters.find('H')], letters[letters.find('W')]);
     return letters;
   };
   const std::span extents(input->extents);
@@ -281,6 +323,9 @@ Guesses guess_labels(const FileListing& listing, const std::vector<StoredField>&
       result.likely.push_back({unit, name, letters, label, TargetKind::label});
     return !labels.empty();
   };
+  if (extents.size() == 2 && add(SampleUnit::axis, input->name, "NC",
+                                 labels_among(listing, fields, extents.front(), input->name)))
+    return add_beside(fields, *input, result), result;
   if (extents.size() >= 3) {
     const std::size_t last = extents.size() - 1;
     const bool along = add(SampleUnit::axis, input->name, "N" + axes(extents.subspan(1)),
@@ -308,13 +353,68 @@ Guesses guess_labels(const FileListing& listing, const std::vector<StoredField>&
 
 }  // namespace
 
+namespace {
+
+// Guesses for steps of equal numbered groups at any depth, as data/demo_0 of robomimic.
+std::vector<Guess> guess_numbered(const std::vector<StoredField>& fields,
+                                  const StoredField& input) {
+  const std::vector<std::string> path = path_parts(input.name);
+  std::string group, groups;
+  for (std::size_t where = 0; where + 1 < path.size(); ++where) {
+    const std::string stem = stem_of(path[where]);
+    group += (where == 0 ? "" : "/") + path[where];
+    groups += (where == 0 ? "" : "/") + (stem.empty() ? path[where] : stem);
+    if (stem.empty() || siblings(fields, input, where).empty()) continue;
+    const std::vector<StoredField> inside = below(fields, group);
+    const std::string name = without_group(input.name, group);
+    const FileListing listing(inside);
+    const StoredField& first = *std::ranges::find(inside, name, &StoredField::name);
+    if (first.extents.size() < 2) return {};
+    const std::string axes =
+        "N" + (first.extents.size() == 2 ? "C" : axes_of(std::span(first.extents).subspan(1)));
+    std::vector<Guess> likely;
+    add_values(listing, inside, first, axes, likely);
+    for (const std::string& label : labels_among(listing, inside, first.extents.front(), name))
+      likely.push_back({SampleUnit::axis, name, axes, label, TargetKind::label});
+    const auto lists = [&](const std::string& list) {
+      return std::ranges::any_of(
+          fields, [&](const StoredField& field) { return field.name == list && field.is_text(); });
+    };
+    for (Guess& guess : likely) {
+      guess.unit = SampleUnit::group;
+      guess.groups = groups;
+      if (!lists("mask/train") || !lists("mask/valid")) continue;
+      guess.group_list = "mask/train";
+      guess.validation_group_list = "mask/valid";
+    }
+    return likely;
+  }
+  return {};
+}
+
+// Validation data sets beside those of training.
+void add_twins(const std::vector<StoredField>& fields, Guesses& to) {
+  for (Guess& guess : to.likely) {
+    const std::string input = twin_of(fields, guess.input), target = twin_of(fields, guess.target);
+    if (guess.unit != SampleUnit::axis || input.empty() || target.empty()) continue;
+    guess.validation_input = input;
+    guess.validation_target = target;
+    std::erase(to.beside, input);
+  }
+}
+
+}  // namespace
+
 Guesses guess_samples(const std::vector<StoredField>& fields) {
   const FileListing listing(fields);
   const StoredField* const input = largest_input(listing, fields);
   if (input == nullptr) return {};
   // MATLAB stores arrays with reversed axes.
   const bool reversed = !listing.text(input->name, "MATLAB_class").empty();
-  Guesses result = guess_labels(listing, fields, input, reversed);
+  Guesses result;
+  result.likely = guess_numbered(fields, *input);
+  if (!result.likely.empty()) return result;
+  result = guess_labels(listing, fields, input, reversed);
   if (!reversed) {
     std::vector<Guess> cubes;
     for (const bool samples : {false, true})
@@ -328,14 +428,19 @@ Guesses guess_samples(const std::vector<StoredField>& fields) {
                          cubes.end());
     const std::span extents(input->extents);
     add_maps(listing, fields, *input, axes_of(extents), result.likely);
+    if (extents.size() >= 2)
+      add_values(listing, fields, *input,
+                 "N" + (extents.size() == 2 ? "C" : axes_of(extents.subspan(1))), result.likely);
     if (extents.size() >= 3)
       add_maps(listing, fields, *input, "N" + axes_of(extents.subspan(1)), result.likely);
   }
   if (result.likely.empty()) {
     std::string letters = axes_of(input->extents);
-    if (reversed) std::swap(letters[letters.find('H')], letters[letters.find('W')]);
+    if (reversed && letters.find('H') != letters.npos)
+      std::swap(letters[letters.find('H')], letters[letters.find('W')]);
     result.likely.push_back({SampleUnit::file, input->name, letters, "", TargetKind::label});
   }
+  add_twins(fields, result);
   return result;
 }
 

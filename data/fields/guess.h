@@ -16,8 +16,11 @@ namespace trireme {
 struct Guess {
   SampleUnit unit = SampleUnit::file;
   std::string input, axes;
-  std::string target;                        // "" if nothing can be a target
-  TargetKind predicted = TargetKind::label;  // values: the input is a volume
+  std::string target;  // "" if nothing can be a target
+  TargetKind predicted = TargetKind::label;
+  std::string groups = "*";                             // of unit group
+  std::string group_list{}, validation_group_list{};    // "mask/train", "mask/valid"
+  std::string validation_input{}, validation_target{};  // "X_val", "y_val" beside "X_train"
 
   [[nodiscard]] bool is_volume() const {
     return predicted != TargetKind::label && axes.find('D') != std::string::npos;
@@ -29,7 +32,6 @@ struct Guesses {
   // and columns.
   std::vector<Guess> likely{};
   std::vector<std::string> beside{};  // data sets with the input's name in other groups: "val/x"
-  bool one_of_numbered = false;       // numbered groups ("demo_0"), which do not form samples
 };
 
 // `fields`: everything in a file, with attributes.

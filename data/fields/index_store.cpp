@@ -20,8 +20,9 @@ namespace {
 
 // The request of the indexes, as one line.
 std::string line_of(const ScanRequest& request) {
-  std::string line = fmt::format("trireme-index 3 {} {} {} {}", request.groups,
-                                 request.outside_links, request.bfloat16, request.unpack);
+  std::string line =
+      fmt::format("trireme-index 4 {}\t{}\t{} {} {}", request.groups, request.group_list,
+                  request.outside_links, request.bfloat16, request.unpack);
   for (const std::string& field : request.fields)
     line += "\t" + field;
   return line;

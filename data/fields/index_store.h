@@ -18,6 +18,11 @@ void keep_indexes(const std::string& path, const ScanRequest& request,
 // "a.h5 was", "a.h5 and 2 more were"; "" for none.
 [[nodiscard]] std::string first_of(const std::vector<std::string>& files);
 
+// Where the indexes of data.target_files are stored, beside those of data.files.
+[[nodiscard]] inline std::string targets_index(const std::string& path) {
+  return path + ".targets";
+}
+
 struct KeptIndexes {
   std::vector<FileIndex> indexes;
   std::string touched;  // "a.h5 and 2 more were": files written to since, with unchanged size

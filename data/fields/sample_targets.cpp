@@ -47,6 +47,7 @@ SampleTargets::SampleTargets(const FieldOptions& options)
 void SampleTargets::require(const UnitFields& unit, const SampleShape& shape) {
   switch (spec_.kind) {
     case TargetKind::label:
+      if (const auto classes = one_hot(unit, shape)) return require_classes(unit, *classes);
       return require_numbers(unit, unit.targets().front(), shape, "a label");
     case TargetKind::values:
       return spec_.shape.rank() > 1 ? require_value_maps(unit, shape) : require_values(unit, shape);
@@ -55,6 +56,31 @@ void SampleTargets::require(const UnitFields& unit, const SampleShape& shape) {
   }
   static_cast<void>(require_map(unit, unit.targets().front(), shape, MapRole::target));
   spec_.shape = shape.pixels();
+}
+
+std::optional<std::int64_t> SampleTargets::one_hot(const UnitFields& unit,
+                                                   const SampleShape& shape) const {
+  const StoredField& field = unit.targets().front();
+  constexpr std::uint64_t most = 1 << 20;
+  if (field.is_text()) return std::nullopt;
+  const auto place = place_of_numbers(unit, field, shape);
+  if (!place || place->count < 2 || place->count > most) return std::nullopt;
+  const auto rest = std::span(field.extents).subspan(place->axes);
+  if (std::ranges::count(rest, 1U) + 1 != std::ssize(rest)) return std::nullopt;  // a map
+  return static_cast<std::int64_t>(place->count);
+}
+
+void SampleTargets::require_classes(const UnitFields& unit, std::int64_t classes) {
+  const bool first = !known_;
+  known_ = true;
+  if (first && spec_.classes == 0) spec_.classes = classes;
+  if (spec_.classes == classes) return;
+  fail(ExitCode::data,
+       "{}: {}: labels are rows of {} numbers, one per class, but {} {} classes; set "
+       "model.classes: {}, or name labels of another kind by data.target",
+       unit.name(), unit.targets().front().name, classes,
+       options_.predicted.classes > 0 ? "the model has" : "other samples have", spec_.classes,
+       classes);
 }
 
 void SampleTargets::require_values(const UnitFields& unit, const SampleShape& shape) {
@@ -230,8 +256,32 @@ void SampleTargets::read_value_maps(const FieldReader& reader, const UnitFields&
   }
 }
 
+std::int32_t SampleTargets::read_one_hot(const FieldReader& reader, const UnitFields& unit,
+                                         const SampleShape& shape, std::uint64_t number) const {
+  const StoredField& field = unit.targets().front();
+  thread_local std::vector<std::byte> stored;
+  read_numbers(reader, unit, field, shape, number, stored);
+  std::int32_t label = -1;
+  const auto refuse = [&](std::size_t i, double value) {
+    fail(ExitCode::data,
+         "{}: {}: sample {} has {} as number {}, but a row of a label has one 1 and else 0; "
+         "several 1 are labels of a model with several per sample, other numbers are values",
+         unit.name(), field.name, number, value, i);
+  };
+  const std::size_t count = stored.size() / field.type.bytes;
+  for (std::size_t i = 0; i < count; ++i) {
+    const double value = to_double(field.type, field.packing, stored.data() + i * field.type.bytes);
+    if (value == 0) continue;
+    if (value != 1 || label >= 0) refuse(i, value);
+    label = static_cast<std::int32_t>(i);
+  }
+  if (label < 0) refuse(0, 0);
+  return label;
+}
+
 std::int32_t SampleTargets::read_label(const FieldReader& reader, const UnitFields& unit,
                                        const SampleShape& shape, std::uint64_t number) const {
+  if (one_hot(unit, shape)) return read_one_hot(reader, unit, shape, number);
   const StoredField& target = unit.targets().front();
   const double value = read_number(reader, unit, target, element_of(unit, target, shape, number));
   if (target.is_text()) return numbers_.at(target.names[static_cast<std::size_t>(value)]);

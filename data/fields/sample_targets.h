@@ -43,10 +43,16 @@ class SampleTargets {
   [[nodiscard]] std::uint64_t left_out() const { return left_out_; }
 
  private:
+  void require_classes(const UnitFields& unit, std::int64_t classes);
   void require_values(const UnitFields& unit, const SampleShape& shape);
   void require_value_maps(const UnitFields& unit, const SampleShape& shape);
   [[nodiscard]] double classes() const;
   [[nodiscard]] bool is_class(double value) const;
+  // Whether a label is one of several numbers, of which that of its class is 1 and the rest 0.
+  [[nodiscard]] std::optional<std::int64_t> one_hot(const UnitFields& unit,
+                                                    const SampleShape& shape) const;
+  [[nodiscard]] std::int32_t read_one_hot(const FieldReader& reader, const UnitFields& unit,
+                                          const SampleShape& shape, std::uint64_t number) const;
   [[nodiscard]] std::int32_t read_label(const FieldReader& reader, const UnitFields& unit,
                                         const SampleShape& shape, std::uint64_t number) const;
   void read_pixels(const FieldReader& reader, const UnitFields& unit, const SampleShape& shape,

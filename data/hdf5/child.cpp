@@ -47,9 +47,10 @@ template <typename Archive>
 void transfer(Archive& archive, ChildQuestion& question) {
   archive(question.path);
   archive(question.request.fields);
-  for (bool* const flag :
-       {&question.is_shard, &question.request.groups, &question.request.outside_links,
-        &question.request.bfloat16, &question.request.unpack})
+  archive(question.request.groups);
+  archive(question.request.group_list);
+  for (bool* const flag : {&question.is_shard, &question.request.outside_links,
+                           &question.request.bfloat16, &question.request.unpack})
     transfer(archive, *flag);
 }
 

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/hdf5/field_scan.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <set>
+#include <sstream>
 
+#include "data/arrays/arrays.h"
 #include "data/hdf5/field_storage.h"
 #include "data/hdf5/object_path.h"
 
@@ -23,7 +28,8 @@ class Scanner {
 
   std::vector<StoredUnit> units() {
     std::vector<StoredUnit> units;
-    for (const std::string& group : request_.groups ? groups() : std::vector<std::string>{""}) {
+    for (const std::string& group :
+         request_.groups.empty() ? std::vector<std::string>{""} : groups()) {
       StoredUnit unit{.group = group, .fields = {}};
       for (const std::string& name : request_.fields)
         unit.fields.push_back(field(group, name));
@@ -56,15 +62,52 @@ class Scanner {
     return field;
   }
 
-  // Names of the root's groups, sorted by the library.
+  // Paths of the groups that match, sorted by the library.
   std::vector<std::string> groups() {
-    std::vector<std::string> found;
-    for (const std::string& name : members_of(*file_, "/")) {
-      const ObjectPlace place = resolve_object(file_, name, request_.outside_links);
-      if (is_group(place)) found.push_back("/" + name);
+    std::vector<std::string> found{""};
+    std::istringstream pattern(request_.groups);
+    for (std::string word; std::getline(pattern, word, '/');) {
+      if (word.empty()) continue;
+      std::vector<std::string> parents = std::exchange(found, {});
+      for (const std::string& parent : parents)
+        add_groups(parent, word, found);
     }
-    if (found.empty()) fail(ExitCode::data, "{}: has no groups at its root", file_->path);
+    if (!request_.group_list.empty()) keep_listed(found);
+    if (found.empty())
+      fail(ExitCode::data, "{}: has no groups{}", file_->path,
+           request_.groups == "*" ? " at its root" : fmt::format(" like {}", request_.groups));
     return found;
+  }
+
+  void add_groups(const std::string& parent, const std::string& word,
+                  std::vector<std::string>& to) {
+    const ObjectPlace inside = resolve_object(file_, parent, request_.outside_links);
+    for (const std::string& name : members_of(*inside.file, inside.path)) {
+      if (::fnmatch(word.c_str(), name.c_str(), 0) != 0) continue;
+      const std::string path = parent + "/" + name;
+      if (!is_group(resolve_object(file_, path, request_.outside_links))) continue;
+      if (to.size() == most_objects)
+        fail(ExitCode::data, "{}: has more than {} groups", file_->path, most_objects);
+      to.push_back(path);
+    }
+  }
+
+  // The groups whose last name is in the list; each name must be one.
+  void keep_listed(std::vector<std::string>& groups) {
+    const StoredField list = field("", request_.group_list);
+    if (!list.is_text())
+      fail(ExitCode::data, "{}: {}: holds numbers, but data.group_list needs names of groups",
+           file_->path, list.name);
+    std::set<std::string> names(list.names.begin(), list.names.end()), met;
+    std::erase_if(groups, [&](const std::string& group) {
+      const std::string name = group.substr(group.rfind('/') + 1);
+      return !names.contains(name) || !met.insert(name).second;
+    });
+    for (const std::string& name : names) {
+      if (!met.contains(name))
+        fail(ExitCode::data, "{}: {}: names {}, but there is no such group like {}", file_->path,
+             list.name, name, request_.groups);
+    }
   }
 
   void list(StoredUnit& unit, std::vector<std::string>& notes, const std::string& group,
@@ -111,6 +154,7 @@ class Scanner {
 }  // namespace
 
 FileIndex scan_file(const std::string& path, const ScanRequest& request) {
+  if (is_array_file(path)) return scan_arrays(path, request);
   FileIndex index{.path = path, .state = state_of_file(path)};
   index.digest = digest_of_ends(path, index.state.size);
   const hdf5::Session session;

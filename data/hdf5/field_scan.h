@@ -11,10 +11,11 @@
 namespace trireme {
 
 struct ScanRequest {
-  // "climate/data", "climate/data@label", "@label": in a file, or in each group at its root. Empty:
+  // "climate/data", "climate/data@label", "@label": in a file, or in each of its groups. Empty:
   // everything that can be read, with notes on the rest.
   std::vector<std::string> fields{};
-  bool groups = false;         // one unit per group at the root
+  std::string groups{};        // one unit per group whose path matches; "": one per file
+  std::string group_list{};    // a field of texts that names some of these; "": all
   bool outside_links = false;  // follow links to files outside this file's folder
   bool bfloat16 = false;       // read 16-bit unsigned integers as such
   bool unpack = true;          // by netCDF and CF attributes

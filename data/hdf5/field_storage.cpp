@@ -185,17 +185,7 @@ void scan_texts(const ObjectPlace& place, hid_t type, hid_t space, Read&& read,
   if (varying && count > 0)
     checked(H5Dvlen_reclaim(type, space, H5P_DEFAULT, stored.data()), "H5Dvlen_reclaim",
             place.path);
-  field.names = texts;
-  std::ranges::sort(field.names);
-  const auto doubles = std::ranges::unique(field.names);
-  field.names.erase(doubles.begin(), doubles.end());
-  field.type = text_numbers;
-  for (const std::string& text : texts) {
-    const auto number = static_cast<std::uint32_t>(std::ranges::lower_bound(field.names, text) -
-                                                   field.names.begin());
-    const auto bytes = std::as_bytes(std::span(&number, 1));
-    field.content.insert(field.content.end(), bytes.begin(), bytes.end());
-  }
+  set_texts(field, texts);
 }
 
 }  // namespace

@@ -59,43 +59,95 @@ std::string kind_of(H5T_class_t kind) {
   }
 }
 
-// Start and count of a selection that is one box. Both stay empty for a whole space, whose extents
-// the library may not know.
-bool box_of(hid_t space, std::vector<hsize_t>& start, std::vector<hsize_t>& count) {
+// A regular selection: along each axis `count` positions, in blocks that begin `stride` apart.
+struct Selection {
+  std::vector<hsize_t> start{}, count{}, stride{}, block{};
+
+  [[nodiscard]] hsize_t place(std::size_t axis, hsize_t position) const {
+    return start[axis] + position / block[axis] * stride[axis] + position % block[axis];
+  }
+  void insert(std::size_t axis) {  // of one element
+    const auto at = static_cast<std::ptrdiff_t>(axis);
+    start.insert(start.begin() + at, 0);
+    for (auto* const list : {&count, &stride, &block})
+      list->insert(list->begin() + at, 1);
+  }
+};
+
+// The whole of these extents, if the selection is of a whole space, which the library may not know.
+bool selection_of(hid_t space, const std::vector<std::uint64_t>& whole, Selection& to) {
   const H5S_sel_type kind = H5Sget_select_type(space);
-  if (kind == H5S_SEL_ALL) return true;
-  const int axes = H5Sget_simple_extent_ndims(space);
-  if (axes <= 0 || static_cast<std::size_t>(axes) > most_axes) return false;
-  const auto size = static_cast<std::size_t>(axes);
-  start.assign(size, 0);
-  count.assign(size, 0);
-  if (kind != H5S_SEL_HYPERSLABS) return false;
-  std::vector<hsize_t> stride(size), blocks(size), block(size);
-  if (H5Sis_regular_hyperslab(space) > 0) {
-    if (H5Sget_regular_hyperslab(space, start.data(), stride.data(), blocks.data(), block.data()) <
-        0)
-      return false;
-    for (std::size_t i = 0; i < size; ++i) {
-      if (blocks[i] == H5S_UNLIMITED || block[i] == H5S_UNLIMITED) return false;
-      if (blocks[i] > 1 && stride[i] != block[i]) return false;
-      count[i] = blocks[i] * block[i];
-    }
+  if (kind == H5S_SEL_ALL) {
+    to.start.assign(whole.size(), 0);
+    to.count.assign(whole.begin(), whole.end());
+    to.stride = to.block = to.count;
     return true;
   }
-  return false;
+  const int axes = H5Sget_simple_extent_ndims(space);
+  if (axes <= 0 || static_cast<std::size_t>(axes) > most_axes) return false;
+  for (auto* const list : {&to.start, &to.count, &to.stride, &to.block})
+    list->assign(static_cast<std::size_t>(axes), 0);
+  if (kind != H5S_SEL_HYPERSLABS || H5Sis_regular_hyperslab(space) <= 0) return false;
+  if (H5Sget_regular_hyperslab(space, to.start.data(), to.stride.data(), to.count.data(),
+                               to.block.data()) < 0)
+    return false;
+  for (std::size_t i = 0; i < to.count.size(); ++i) {
+    constexpr hsize_t most = hsize_t{1} << 31;  // no product overflows
+    if (to.count[i] > most || to.block[i] > most || to.count[i] == 0 || to.block[i] == 0)
+      return false;
+    if (to.count[i] == 1 || to.stride[i] == to.block[i])
+      to.block[i] = to.stride[i] = to.count[i] *= to.block[i];
+    else
+      to.count[i] *= to.block[i];
+  }
+  return true;
+}
+
+// Appends the boxes that lie together in the target and in the source of `part`. Returns whether
+// there are not too many.
+bool add_boxes(const Selection& target, const Selection& source, StoredPart&& part,
+               std::vector<StoredPart>& to) {
+  constexpr std::uint64_t most = std::uint64_t{1} << 22;  // chunks in all copies of the source
+  struct Run {
+    hsize_t to, from, length;
+  };
+  std::vector<std::vector<Run>> runs(target.count.size());
+  std::uint64_t boxes = 1;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    for (hsize_t p = 0; p < target.count[i]; p += runs[i].back().length) {
+      if (runs[i].size() > most) return false;
+      runs[i].push_back({target.place(i, p), source.place(i, p),
+                         std::min({target.block[i] - p % target.block[i],
+                                   source.block[i] - p % source.block[i], target.count[i] - p})});
+    }
+    boxes *= runs[i].size();
+    if (boxes * (part.field.chunks.size() + 1) > most && boxes > 1) return false;
+  }
+  for (std::uint64_t box = 0; box < boxes; ++box) {
+    std::uint64_t rest = box;
+    StoredPart one{.field = boxes == 1 ? std::move(part.field) : part.field};
+    for (const std::vector<Run>& axis : runs) {
+      const Run& run = axis[static_cast<std::size_t>(rest % axis.size())];
+      rest /= axis.size();
+      one.start.push_back(run.to);
+      one.count.push_back(run.length);
+      one.from.push_back(run.from);
+    }
+    to.push_back(std::move(one));
+  }
+  return true;
 }
 
 // Adds axes of one element to the source until it has as many as the virtual data set.
-bool widen(const std::vector<hsize_t>& wanted, std::vector<hsize_t>& from,
-           std::vector<hsize_t>& count, StoredField& source) {
+bool widen(const std::vector<hsize_t>& wanted, Selection& from, StoredField& source) {
+  const std::vector<hsize_t>& count = from.count;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     const bool fits = i < count.size() && count[i] == wanted[i];
     const bool later = wanted.size() - i > count.size() - std::min(i, count.size());
     if (fits && !(later && wanted[i] == 1)) continue;
     if (wanted[i] != 1 || !later) return false;
     const auto at = static_cast<std::ptrdiff_t>(i);
-    count.insert(count.begin() + at, 1);
-    from.insert(from.begin() + at, 0);
+    from.insert(i);
     source.extents.insert(source.extents.begin() + at, 1);
     if (!source.chunk_extents.empty() || !source.chunks.empty())
       source.chunk_extents.insert(source.chunk_extents.begin() + at, 1);
@@ -182,20 +234,15 @@ void scan_parts(const ObjectPlace& place, hid_t properties, StoredField& field,
       part.field.file = from.file->path;
       part.field.file_bytes = state_of_file(from.file->path).size;
     }
-    std::vector<hsize_t> start, count, source_start, source_count;
-    if (!box_of(target, start, count) || !box_of(source, source_start, source_count))
-      refuse("a virtual data set whose parts are not boxes, or grow, which is not supported");
-    if (count.empty()) count.assign(field.extents.begin(), field.extents.end());
-    if (source_count.empty())
-      source_count.assign(part.field.extents.begin(), part.field.extents.end());
-    start.resize(count.size());
-    source_start.resize(source_count.size());
-    if (!widen(count, source_start, source_count, part.field))
+    Selection to, taken;
+    if (!selection_of(target, field.extents, to) ||
+        !selection_of(source, part.field.extents, taken))
+      refuse(
+          "a virtual data set whose parts are no regular boxes, or grow, which is not supported");
+    if (!widen(to.count, taken, part.field))
       refuse("a source of this virtual data set has another shape than its place in it");
-    part.start.assign(start.begin(), start.end());
-    part.count.assign(count.begin(), count.end());
-    part.from.assign(source_start.begin(), source_start.end());
-    field.parts.push_back(std::move(part));
+    if (!add_boxes(to, taken, std::move(part), field.parts) || field.parts.size() > most_parts)
+      refuse("a virtual data set of more than 2^20 boxes; copy it with h5repack");
   }
 }
 

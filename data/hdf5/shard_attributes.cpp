@@ -55,6 +55,23 @@ void read_token_fields(const std::string& path, const AttributeReader& read, Sha
   }
 }
 
+void read_text_targets(const std::string& path, const AttributeReader& read, ShardHeader& header) {
+  const std::string targets = read.text("targets");
+  for (const auto kind :
+       {TextTargets::label, TextTargets::values, TextTargets::labels, TextTargets::token_classes})
+    if (targets == name_of(kind)) header.targets = kind;
+  header.target_width = read.integer("target_width");
+  header.longest = read.integer("longest");
+  header.classes = split_classes(read.text("classes"));
+  constexpr std::uint64_t widest = 1 << 20;
+  const bool one =
+      header.targets == TextTargets::label || header.targets == TextTargets::token_classes;
+  if (header.targets == TextTargets::none || header.target_width == 0 ||
+      header.target_width > widest || (one && header.target_width != 1) || header.continues)
+    refuse(path, fmt::format("has targets '{}' of {} numbers, which no text here has", targets,
+                             header.target_width));
+}
+
 void read_image_fields(const std::string& path, const AttributeReader& read, ShardHeader& header) {
   header.height = read.integer("height");
   header.width = read.integer("width");
@@ -114,9 +131,9 @@ ShardHeader read_header(const std::string& path, const ShardFacts& facts, std::u
     refuse(path, fmt::format("attribute 'format' is '{}', not 'trireme-shard'", format));
   }
   const std::uint64_t version = read.integer("version");
-  if (version != shard_version && version != masked_shard_version) {
-    refuse(path, fmt::format("has format version {}; this program reads versions {} and {}",
-                             version, shard_version, masked_shard_version));
+  if (version < shard_version || version > labelled_shard_version) {
+    refuse(path, fmt::format("has format version {}; this program reads versions {} to {}", version,
+                             shard_version, labelled_shard_version));
   }
   ShardHeader header;
   const std::string kind = read.text("kind");
@@ -138,6 +155,7 @@ ShardHeader read_header(const std::string& path, const ShardFacts& facts, std::u
   }
   header.kind == DataKind::tokens ? read_token_fields(path, read, header)
                                   : read_image_fields(path, read, header);
+  if (version == labelled_shard_version) read_text_targets(path, read, header);
   checksum = read.integer("header_xxh3");
   if (const std::uint64_t computed = header_checksum(header); computed != checksum) {
     refuse(

@@ -45,6 +45,7 @@ ShardAttribute read_attribute(const OpenHdf5& file, const std::string& name) {
 
 std::string name_of_type(hid_t type) {
   const std::size_t bytes = H5Tget_size(type);
+  if (H5Tequal(type, H5T_IEEE_F32LE) > 0) return "float32";
   if (H5Tget_class(type) != H5T_INTEGER || bytes > 8 || H5Tget_precision(type) != 8 * bytes)
     return "other";
   return fmt::format("{}{}int{}",

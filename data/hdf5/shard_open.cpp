@@ -135,6 +135,14 @@ void locate_tokens(Shard& shard, const InputFile& file, const ShardFacts& facts)
   offsets.type_is("uint64");
   offsets.shape_is({header.documents + 1});
   shard.index_offset = offsets.offset_of(checked_bytes(shard.path, {header.documents + 1, 8}));
+  if (header.targets != TextTargets::none) {
+    const DatasetCheck targets(file, facts, "targets");
+    targets.type_is(header.has_float_targets() ? "float32" : "int32");
+    targets.shape_is({checked_bytes(
+        shard.path, {header.targets == TextTargets::token_classes ? header.count : header.documents,
+                     header.target_width})});
+    shard.mask_offset = targets.offset_of(shard.mask_bytes());
+  }
   if (!header.counted) return;
   const DatasetCheck mask(file, facts, "loss_mask");
   mask.type_is("uint8");

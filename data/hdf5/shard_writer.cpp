@@ -182,7 +182,11 @@ void ShardWriter::finish(std::span<const std::uint64_t> document_offsets,
                       document_offsets.front() == 0 && document_offsets.back() == it.header.count,
                   "document offsets of a shard of {} tokens", it.header.count);
   it.header.documents = document_offsets.size() - 1;
-  if (!loss_mask.empty()) {
+  if (it.header.targets != TextTargets::none) {
+    TRIREME_EXPECTS(loss_mask.size() == it.header.target_count() * sizeof(std::int32_t),
+                    "targets of {} bytes for {} numbers", loss_mask.size(),
+                    it.header.target_count());
+  } else if (!loss_mask.empty()) {
     TRIREME_EXPECTS(loss_mask.size() == loss_mask_bytes(it.header.count),
                     "a loss mask of {} bytes for {} tokens", loss_mask.size(), it.header.count);
     it.header.counted = 0;
@@ -220,8 +224,13 @@ void ShardWriter::commit(const char* name, std::int64_t type, std::span<const st
                 metadata_reserve + 2 * join_classes(it.header.classes).size(),
             it.path);
     write_dataset(it.file, name, type, index, elements, it.path);
-    if (!mask.empty())
+    if (it.header.targets != TextTargets::none) {
+      write_dataset(it.file, "targets",
+                    it.header.has_float_targets() ? H5T_IEEE_F32LE : H5T_NATIVE_INT32, mask,
+                    it.header.target_count(), it.path);
+    } else if (!mask.empty()) {
       write_dataset(it.file, "loss_mask", H5T_NATIVE_UINT8, mask, mask.size(), it.path);
+    }
     write_dataset(it.file, "block_checksums", H5T_NATIVE_UINT32,
                   std::as_bytes(std::span(it.blocks.table())), it.blocks.table().size(), it.path);
     it.checksum.update(index);

@@ -171,7 +171,7 @@ void Loader::cut_sequences(const Batch& batch, std::int64_t number, std::int64_t
 
 // The token after a document's end belongs to another document, so it is no target.
 void Loader::separate_documents(const Batch& batch, std::int64_t sample, std::int64_t row) const {
-  const auto length = static_cast<std::size_t>(dataset_.layout().targets.count());
+  const auto length = static_cast<std::size_t>(dataset_.layout().inputs.count());
   const auto index = static_cast<std::size_t>(row);
   const std::span to(batch.document_starts.as<std::int32_t>() + index * length, length);
   if (sample < 0) {
@@ -182,6 +182,7 @@ void Loader::separate_documents(const Batch& batch, std::int64_t sample, std::in
   starts.resize(length + 1);
   dataset_.document_starts(sample, starts);
   std::ranges::copy(std::span(starts).first(length), to.begin());
+  if (!dataset_.layout().predicts_next) return;
   const std::span targets(batch.targets.as<std::int32_t>() + index * length, length);
   for (std::size_t t = 0; t < length; ++t) {
     if (starts[t + 1] == static_cast<std::int32_t>(t) + 1) targets[t] = ignored_target;

@@ -68,6 +68,12 @@ SampleId Sampler::at(std::int64_t step, std::int64_t slot) const {
   const Place first = place(step);
   const std::int64_t epoch = first.epoch, position = (first.position + slot) % options_.samples;
   if (!options_.shuffle) return {epoch, position};
+  if (options_.block > 1) {
+    const auto whole = [](std::int64_t number) { return static_cast<std::uint64_t>(number); };
+    return {epoch,
+            static_cast<std::int64_t>(block_order(whole(options_.samples), whole(options_.block),
+                                                  options_.seed, whole(epoch), whole(position)))};
+  }
   const Permutation order(static_cast<std::uint64_t>(options_.samples), options_.seed,
                           static_cast<std::uint64_t>(epoch));
   return {epoch, static_cast<std::int64_t>(order(static_cast<std::uint64_t>(position)))};
@@ -121,6 +127,23 @@ std::uint64_t Permutation::operator()(std::uint64_t index) const {
     index = (high << low_bits_) | low;
   } while (index >= size_);
   return index;
+}
+
+std::uint64_t block_order(std::uint64_t samples, std::uint64_t block, std::uint64_t seed,
+                          std::uint64_t epoch, std::uint64_t position) {
+  constexpr std::uint64_t together = 16;
+  // Keys of the permutations inside windows, and of the short block's place, beside an epoch's.
+  const auto key = [&](std::uint64_t which) { return which << 32 | epoch; };
+  const std::uint64_t window = std::min(block, samples) * together;
+  const std::uint64_t first = position / window * window;
+  const Permutation inside(std::min(window, samples - first), seed, key(first / window + 2));
+  const std::uint64_t at = first + inside(position - first);
+  const std::uint64_t full = samples / block, rest = samples % block;
+  if (full == 0) return at;
+  const std::uint64_t before = Permutation(full + 1, seed, key(1))(0) * block;
+  if (rest > 0 && at >= before && at < before + rest) return full * block + at - before;
+  const std::uint64_t place = at < before ? at : at - rest;
+  return Permutation(full, seed, epoch)(place / block) * block + place % block;
 }
 
 }  // namespace trireme

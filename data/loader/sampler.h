@@ -18,6 +18,7 @@ struct SamplerOptions {
   std::int64_t global_batch = 0;  // G
   std::uint64_t seed = 0;
   bool shuffle = true;
+  std::int64_t block = 1;  // consecutive samples that stay together
   LastBatch last_batch = LastBatch::drop;
   std::optional<BatchRamp> ramp{};  // up to G; nothing: always G
 };
@@ -37,9 +38,9 @@ class Sampler {
   [[nodiscard]] double epochs(std::int64_t done) const;
   // The sample at `slot` in [0, G) of the global batch of `step` (from 0). Position i = (step mod
   // steps_per_epoch) * G + slot of epoch step / steps_per_epoch holds permutation(seed, epoch)(i
-  // mod N); MixtureOrder defines mixtures. On a ramp, steps of another size continue where the
-  // previous ones ended: a batch that crosses the end of an epoch starts the next one, or is filled
-  // up like the last batch of an epoch.
+  // mod N), or with blocks block_order; MixtureOrder defines mixtures. On a ramp, steps of another
+  // size continue where the previous ones ended: a batch that crosses the end of an epoch starts
+  // the next one, or is filled up like the last batch of an epoch.
   [[nodiscard]] SampleId at(std::int64_t step, std::int64_t slot) const;
   // The samples of a step in global batch order, and their digest for a run's certificate.
   [[nodiscard]] std::vector<std::int64_t> samples(std::int64_t step) const;
@@ -82,5 +83,12 @@ class Permutation {
   int low_bits_;
   int high_bits_;
 };
+
+// The sample at `position` of an epoch of `samples` whose blocks of `block` stay together: blocks
+// (of which the last may be shorter) in a random order, and the samples of every 16 successive ones
+// in a random order.
+[[nodiscard]] std::uint64_t block_order(std::uint64_t samples, std::uint64_t block,
+                                        std::uint64_t seed, std::uint64_t epoch,
+                                        std::uint64_t position);
 
 }  // namespace trireme

@@ -153,6 +153,29 @@ class IndexReader {
   Checksum checksum_;
 };
 
+MegatronIndex open_alone(const std::string& path) {
+  constexpr std::uint32_t mark_of_llm_c = 20240520, mark_of_uint32 = 20240801;
+  const InputFile file(path);
+  std::array<std::byte, 4> first{};
+  if (file.size() % 2 != 0)
+    fail(ExitCode::data,
+         "{}: has {} bytes, an odd number, so it does not hold tokens of uint16; copy it again, or "
+         "name the .idx file of Megatron-LM",
+         path, file.size());
+  if (file.size() >= first.size()) file.read(0, first);
+  const auto mark = value_at<std::uint32_t>(first, 0);
+  if (mark == mark_of_llm_c || mark == mark_of_uint32)
+    fail(ExitCode::data,
+         "{}: begins with the header of llm.c, and only files without header are read; cut it off "
+         "(tail -c +1025 OLD > NEW), if its tokens are uint16",
+         path);
+  return {.index_path = path,
+          .data_path = path,
+          .sequences = 1,
+          .documents = 1,
+          .tokens = file.size() / 2};
+}
+
 }  // namespace
 
 std::size_t size_of(MegatronType type) {
@@ -173,16 +196,24 @@ std::size_t size_of(MegatronType type) {
 std::optional<std::string> find_megatron_index(const std::string& path) {
   if (path.ends_with(".idx")) return path;
   std::error_code ignored;  // opening a path that cannot be examined reports the error
+  if (path.ends_with(".bin") && fs::is_regular_file(path, ignored)) {
+    const std::string index = path.substr(0, path.size() - 4) + ".idx";
+    return fs::is_regular_file(index, ignored) ? index : path;
+  }
   if (!path.empty() && !fs::exists(path, ignored) && fs::is_regular_file(path + ".idx", ignored))
     return path + ".idx";
   return std::nullopt;
 }
 
 MegatronIndex open_megatron_index(const std::string& index_path) {
-  return IndexReader(index_path).read();
+  return index_path.ends_with(".bin") ? open_alone(index_path) : IndexReader(index_path).read();
 }
 
 std::vector<std::uint64_t> document_starts(const MegatronIndex& index) {
+  if (index.alone())
+    fail(ExitCode::config,
+         "data.documents: separate: {} does not say where documents begin; use joined",
+         index.data_path);
   std::vector<std::uint64_t> starts;
   const MegatronIndex again = IndexReader(index.index_path, &starts).read();
   if (again.checksum != index.checksum)

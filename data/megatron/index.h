@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The .idx file of a Megatron-LM .bin token file (MMIDIDX, version 1).
+// The .idx file of a Megatron-LM .bin token file (MMIDIDX, version 1); and token files without one,
+// as nanoGPT writes: uint16 from the first byte to the last.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +21,17 @@ struct MegatronIndex {
   std::uint64_t documents = 0;
   std::uint64_t tokens = 0;
   std::uint64_t checksum = 0;  // XXH3-64 of the whole index
+
+  [[nodiscard]] bool alone() const { return index_path == data_path; }  // nanoGPT's
 };
 
-// The .idx file that `path` names, with or without ".idx"; nothing if it names something else.
+// The .idx file that `path` names, with or without ".idx"; or the .bin file itself if it has none;
+// nothing if it names something else.
 [[nodiscard]] std::optional<std::string> find_megatron_index(const std::string& path);
 
 // Reads and checks an index: sizes that fit the files, contiguous sequences in the .bin file,
-// contiguous documents. Raises ExitCode::data, naming the file and the problem.
+// contiguous documents. A .bin file is one sequence. Raises ExitCode::data, naming the file and the
+// problem.
 [[nodiscard]] MegatronIndex open_megatron_index(const std::string& index_path);
 
 // First tokens of all non-empty documents, ascending. Reads and checks the index again.

@@ -125,9 +125,11 @@ Description inspect_megatron(const DataPlace& place) {
   for (const std::string& name : place.names) {
     const MegatronIndex index = open_megatron_index(*find_megatron_index(name));
     found.text += fmt::format(
-        "{}\n  kind         tokens of Megatron-LM, {} bytes each\n  tokens       {}\n  documents  "
+        "{}\n  kind         tokens of {}, {} bytes each\n  tokens       {}\n  documents  "
         "  {}\n  sequences    {}\n",
-        index.data_path, size_of(index.type), index.tokens, index.documents, index.sequences);
+        index.data_path,
+        index.alone() ? "nanoGPT (its meta.pkl, which can run code, is not read)" : "Megatron-LM",
+        size_of(index.type), index.tokens, index.documents, index.sequences);
     if (place.preview == 0 || index.tokens < 2) continue;
     std::vector<std::int64_t> ids(std::min({place.preview, index.tokens, longest_preview}));
     MegatronDataset(index.index_path, 1, 0).read_ids(0, ids);

@@ -131,7 +131,8 @@ namespace {
 namespace fs = std::filesystem;
 
 bool has_ending(const fs::path& path) {
-  constexpr std::array<std::string_view, 4> endings{".h5", ".hdf5", ".he5", ".nc"};
+  constexpr std::array<std::string_view, 7> endings{".h5",  ".hdf5", ".he5", ".nc",
+                                                    ".mat", ".npy",  ".npz"};
   return std::ranges::find(endings, path.extension().string()) != endings.end();
 }
 
@@ -190,7 +191,11 @@ std::vector<std::string> expand_files(const std::vector<std::string>& names) {
       fail(ExitCode::data, "data.files: {}: there is no such file or directory", name);
     }
     if (some.empty())
-      fail(ExitCode::data, "data.files: {}: no HDF5 files (*.h5, *.hdf5, *.he5, *.nc) there", name);
+      fail(
+          ExitCode::data,
+          "data.files: {}: no HDF5 or NumPy files (*.h5, *.hdf5, *.he5, *.nc, *.mat, *.npy, *.npz) "
+          "there",
+          name);
     for (std::string& file : some) {
       if (known.insert(file).second) files.push_back(std::move(file));
     }

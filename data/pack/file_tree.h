@@ -24,8 +24,8 @@ struct FileTree {
 [[nodiscard]] std::vector<std::string> list_files(const std::string& directory);
 
 // In the given order; files from a directory or pattern are sorted by path. A directory gives all
-// files below it that end in .h5, .hdf5, .he5 or .nc. Duplicates are dropped. Raises ExitCode::data
-// naming an entry without files.
+// files below it that end in .h5, .hdf5, .he5, .nc, .mat, .npy or .npz. Duplicates are dropped.
+// Raises ExitCode::data naming an entry without files.
 [[nodiscard]] std::vector<std::string> expand_files(const std::vector<std::string>& names);
 
 // The files that match a pattern with * ? [], sorted; may be empty. Messages about an unreadable

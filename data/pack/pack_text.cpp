@@ -8,6 +8,7 @@
 
 #include "data/pack/progress.h"
 #include "data/pack/staged_directory.h"
+#include "data/pack/text/labelled_text.h"
 #include "data/pack/text/pack_tokens.h"
 #include "data/pack/text/text_source.h"
 #include "data/pack/text/token_stream.h"
@@ -55,6 +56,16 @@ void check_options(const PackTextOptions& options) {
   }
   const bool tokenizes = !options.tokenizer.empty(), lines = options.reads_lines();
   const bool chat = options.chat_template != ChatTemplate::none;
+  const bool labelled = options.targets != TextTargets::none;
+  if (labelled && (options.pairs || chat))
+    fail(ExitCode::config, "--targets excludes --pairs and --chat-template");
+  if (labelled != (options.longest > 0))
+    fail(ExitCode::config,
+         "--targets and --longest belong together: texts with targets are cut to model.context");
+  if (!options.classes_of.empty() && (!labelled || options.targets == TextTargets::values))
+    fail(ExitCode::config,
+         "--classes-of: numbers the classes and labels of texts, so it needs "
+         "--targets class, labels or token_classes");
   if (int{!options.json_field.empty()} + int{options.pairs} + int{chat} > 1)
     fail(ExitCode::config,
          "--json-field, --pairs and --chat-template exclude each other: each defines what a line "
@@ -118,7 +129,9 @@ PackedText pack_text(const PackTextOptions& options) {
   const std::string target = output_of(options.output, options.split);
   StagedDirectory stage(target, options.force);
   const std::vector<TextPart> parts = list_text(options.inputs, stage.path());
-  PackedText packed = pack_parts(parts, options, target, stage);
+  PackedText packed = options.targets != TextTargets::none
+                          ? pack_labelled_text(parts, options, target, stage)
+                          : pack_parts(parts, options, target, stage);
   stage.commit();
   return packed;
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "data/shard/shard.h"
 #include "runtime/base/dtype.h"
 
 namespace trireme {
@@ -16,7 +17,8 @@ namespace trireme {
 //   llama3  <|start_header_id|>ROLE<|end_header_id|>\n\nCONTENT<|eot_id|>, CONTENT without
 //           surrounding white space, after one <|begin_of_text|> (or the given begin token), as in
 //           Meta's template
-enum class ChatTemplate : std::uint8_t { none, chatml, llama3 };
+//   rendered  lines have token ids already (scripts/pack_chats.py)
+enum class ChatTemplate : std::uint8_t { none, chatml, llama3, rendered };
 
 struct PackTextOptions {
   std::vector<std::string> inputs{};  // files, directories, "-"
@@ -40,11 +42,16 @@ struct PackTextOptions {
   // prompts and all roles but the assistant are no targets (dialogue.h).
   bool pairs = false;
   ChatTemplate chat_template = ChatTemplate::none;
-  bool skip_bad = false;    // skip invalid lines
-  std::size_t threads = 0;  // for tokenization; 0: one per core
+  // Inputs are JSON lines, each a text with such targets (text/labelled_text.h).
+  TextTargets targets = TextTargets::none;
+  std::uint64_t longest = 0;  // then: tokens of a text, the frame's included; longer ones are cut
+  std::string classes_of{};   // and a packed data set that numbers the classes; empty: these texts
+  bool skip_bad = false;      // skip invalid lines
+  std::size_t threads = 0;    // for tokenization; 0: one per core
 
   [[nodiscard]] bool reads_lines() const {
-    return !json_field.empty() || pairs || chat_template != ChatTemplate::none;
+    return !json_field.empty() || pairs || chat_template != ChatTemplate::none ||
+           targets != TextTargets::none;
   }
 };
 
@@ -59,6 +66,7 @@ struct PackedSplit {
 struct PackedText {
   std::vector<PackedSplit> splits{};
   std::uint64_t replaced = 0;          // invalid UTF-8 that became U+FFFD
+  std::uint64_t cut = 0;               // texts with targets that were too long
   std::vector<std::string> skipped{};  // messages, one per skipped line
 };
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/sets/dataset.h"
 
+#include <fmt/format.h>
+
 #include "data/megatron/index.h"
 #include "data/megatron/megatron_dataset.h"
 #include "data/sets/image_dataset.h"
+#include "data/sets/text_dataset.h"
 #include "data/sets/token_dataset.h"
 #include "data/shard/shard_set.h"
 #include "runtime/base/error.h"
@@ -29,6 +32,31 @@ void check_token_options(const Shard& shard, const DatasetOptions& options) {
          "model.vocabulary to at least {}",
          shard.path, vocabulary, shard.header.tokenizer, options.vocabulary, vocabulary);
   }
+}
+
+// That texts have the targets that the model predicts.
+void check_text_targets(const Shard& shard, const DatasetOptions& options) {
+  const ShardHeader& header = shard.header;
+  if (header.targets != options.text_targets) {
+    const auto meaning = [](TextTargets targets) {
+      return targets == TextTargets::none ? std::string("running text (model.head: language)")
+                                          : fmt::format("texts with {}", name_of(targets));
+    };
+    fail(ExitCode::data,
+         "{}: holds {}, but the model reads {}; set model.head, or pack texts with `trireme data "
+         "pack-text --targets`",
+         shard.path, meaning(header.targets), meaning(options.text_targets));
+  }
+  const bool named = header.targets != TextTargets::values;
+  const auto count = static_cast<std::int64_t>(named ? header.classes.size() : header.target_width);
+  const bool exact = header.has_float_targets();
+  if (header.targets == TextTargets::none ||
+      (exact ? count == options.target_width : count <= options.target_width))
+    return;
+  const std::string_view key = named ? "model.classes" : "model.targets";
+  fail(ExitCode::data, "{}: has {} {}, but {} = {}; set {} to {}{}", shard.path, count,
+       named ? (exact ? "labels" : "classes") : "numbers a text", key, options.target_width, key,
+       exact ? "" : "at least ", count);
 }
 
 void check_image_options(const Shard& shard, const DatasetOptions& options) {
@@ -111,6 +139,11 @@ std::vector<std::string> Dataset::files() const {
 std::unique_ptr<Dataset> Dataset::open(const std::string& path, const DatasetOptions& options) {
   if (const auto index = find_megatron_index(path)) {
     check_reads_tokens(*index, options);
+    if (options.text_targets != TextTargets::none)
+      fail(ExitCode::data,
+           "{}: tokens of Megatron-LM have no targets of texts; pack them with `trireme data "
+           "pack-text --targets`",
+           *index);
     return std::make_unique<MegatronDataset>(*index, options.context, options.vocabulary,
                                              options.documents);
   }
@@ -118,6 +151,10 @@ std::unique_ptr<Dataset> Dataset::open(const std::string& path, const DatasetOpt
   const Shard& first = shards.shards().front();
   if (first.header.kind == DataKind::tokens) {
     check_token_options(first, options);
+    check_text_targets(first, options);
+    if (first.header.targets != TextTargets::none)
+      return std::make_unique<TextDataset>(std::move(shards), options.context,
+                                           static_cast<std::int32_t>(options.pad_token));
     return std::make_unique<TokenDataset>(std::move(shards), options.context, options.documents);
   }
   check_image_options(first, options);

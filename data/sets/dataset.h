@@ -19,10 +19,15 @@ namespace trireme {
 
 // The caller's requirements; a data set that differs is refused when it is opened. 0 or empty: any.
 struct DatasetOptions {
-  std::int64_t context = 0;      // T, tokens per sample; required for token shards
-  std::string split = {};        // train, validation: subdirectory, when `path` has no shards
-  std::int64_t vocabulary = 0;   // of the model; at least the data set's
-  std::int64_t classes = 0;      // of the model; at least the data set's
+  std::int64_t context = 0;     // T, tokens per sample; required for token shards
+  std::string split = {};       // train, validation: subdirectory, when `path` has no shards
+  std::int64_t vocabulary = 0;  // of the model; at least the data set's
+  std::int64_t classes = 0;     // of the model; at least the data set's
+  // Of a model of texts with targets of their own: their kind, and how many numbers (of labels and
+  // classes: at least the data set's).
+  TextTargets text_targets = TextTargets::none;
+  std::int64_t target_width = 0;
+  std::int64_t pad_token = 0;    // behind such a text
   std::int64_t image_size = 0;   // height
   std::int64_t image_width = 0;  // 0: as the height
   std::int64_t channels = 0;
@@ -38,6 +43,7 @@ struct SampleLayout {
   DType target_dtype = DType::i32;  // f32 for numbers
   bool weighted = false;            // samples have weights
   bool documents = false;           // for tokens: documents are distinguished
+  bool predicts_next = true;        // for tokens: a token's target is the token after it
   double mean_documents = 1;        // then: parts of documents in a sample
 
   [[nodiscard]] std::size_t input_bytes() const {
@@ -128,6 +134,8 @@ class Dataset {
   // that is earlier. Called if layout().documents. Any number of threads may call this at once.
   virtual void document_starts(std::int64_t index, std::span<std::int32_t> starts) const;
 
+  // Consecutive samples whose inputs are decoded together; 1: each by itself.
+  [[nodiscard]] virtual std::int64_t samples_of_chunk() const { return 1; }
   // So far. Any number of threads may call this at once.
   [[nodiscard]] virtual DecodedChunks decoded_chunks() const { return {}; }
 

@@ -3,12 +3,20 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 #include "runtime/base/checksum.h"
 
 namespace trireme {
 
 std::string_view name_of(DataKind kind) {
   return kind == DataKind::tokens ? "tokens" : "images";
+}
+
+std::string_view name_of(TextTargets targets) {
+  constexpr std::array<std::string_view, 5> names = {"none", "class", "values", "labels",
+                                                     "token_classes"};
+  return names[static_cast<std::size_t>(targets)];
 }
 
 std::uint64_t Shard::element_bytes() const {
@@ -43,7 +51,9 @@ DType dtype_from_stored_name(std::string_view name) {
 
 Attributes attributes_of(const ShardHeader& header) {
   Attributes all = {{"format", std::string("trireme-shard")},
-                    {"version", header.counted ? masked_shard_version : shard_version},
+                    {"version", header.targets != TextTargets::none ? labelled_shard_version
+                                : header.counted                    ? masked_shard_version
+                                                                    : shard_version},
                     {"kind", std::string(name_of(header.kind))},
                     {"dtype", std::string(stored_name(header.dtype))},
                     {"shard_index", header.shard_index},
@@ -55,6 +65,12 @@ Attributes attributes_of(const ShardHeader& header) {
     all.emplace_back("tokenizer", header.tokenizer);
     all.emplace_back("vocabulary", header.vocabulary);
     if (header.counted) all.emplace_back("counted", *header.counted);
+    if (header.targets != TextTargets::none) {
+      all.emplace_back("targets", std::string(name_of(header.targets)));
+      all.emplace_back("target_width", header.target_width);
+      all.emplace_back("longest", header.longest);
+      all.emplace_back("classes", join_classes(header.classes));
+    }
   } else {
     all.emplace_back("height", header.height);
     all.emplace_back("width", header.width);

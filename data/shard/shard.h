@@ -22,6 +22,8 @@ enum class DataKind : std::uint8_t { tokens, images };
 // Tokens with a loss mask have the later version: older programs would ignore the mask and train on
 // all of them.
 inline constexpr std::uint64_t shard_version = 1, masked_shard_version = 2;
+// Texts with targets of their own, which older programs would take for running text.
+inline constexpr std::uint64_t labelled_shard_version = 3;
 
 // Bytes of token data per checksum; for images a block is one image, which is read whole anyway.
 // The first window in a block reads all of it: 1.67 times the bytes at context 1,024; with blocks
@@ -40,6 +42,11 @@ inline constexpr std::int32_t masked_target = -1;
   return tokens / 8 + (tokens % 8 != 0 ? 1 : 0);
 }
 
+// What a text of such a shard has: a class, numbers, one number from 0 to 1 for each label, or a
+// class for each of its tokens.
+enum class TextTargets : std::uint8_t { none, label, values, labels, token_classes };
+[[nodiscard]] std::string_view name_of(TextTargets targets);
+
 class BlockChecks;
 
 struct ShardHeader {
@@ -55,13 +62,26 @@ struct ShardHeader {
   std::uint64_t vocabulary = 0;
   // Number of target tokens; nothing: there is no loss mask and all are targets.
   std::optional<std::uint64_t> counted = std::nullopt;
+  TextTargets targets = TextTargets::none;
+  std::uint64_t target_width = 0;  // 32-bit numbers of a text; of token classes 1, of a token
+  std::uint64_t longest = 0;       // tokens of the longest text that the data set may hold
+  // images, and texts with targets that have names
+  std::vector<std::string> classes{};
   // images
   std::uint64_t height = 0;
   std::uint64_t width = 0;
   std::uint64_t channels = 0;
-  std::vector<std::string> classes;
-  // XXH3-64 of the payload: data, then offsets or labels, then the loss mask.
+  // XXH3-64 of the payload: data, then offsets or labels, then the loss mask or targets.
   std::uint64_t payload_checksum = 0;
+
+  // Of texts, all together.
+  [[nodiscard]] std::uint64_t target_count() const {
+    return (targets == TextTargets::token_classes ? count : documents) * target_width;
+  }
+  // Targets are f32, not i32.
+  [[nodiscard]] bool has_float_targets() const {
+    return targets == TextTargets::values || targets == TextTargets::labels;
+  }
 };
 
 // A shard that passed all checks of open_shard.
@@ -72,7 +92,7 @@ struct Shard {
   std::uint64_t file_bytes = 0;
   std::uint64_t data_offset = 0;   // byte of the first token or image
   std::uint64_t index_offset = 0;  // byte of the first document offset (u64) or label (i32)
-  std::uint64_t mask_offset = 0;   // byte of the loss mask, a bit per token, if it exists
+  std::uint64_t mask_offset = 0;   // byte of the loss mask, a bit per token, or of the targets
   std::uint64_t block_bytes = 0;   // data bytes per block checksum; 0: there are none
   std::uint64_t table_offset = 0;  // byte of the first block checksum (u32)
   std::uint64_t table_checksum = 0;
@@ -89,6 +109,7 @@ struct Shard {
     return (index_bytes() + index_block_bytes - 1) / index_block_bytes;
   }
   [[nodiscard]] std::uint64_t mask_bytes() const {
+    if (header.targets != TextTargets::none) return header.target_count() * sizeof(std::int32_t);
     return header.counted ? loss_mask_bytes(header.count) : 0;
   }
   [[nodiscard]] std::uint64_t mask_blocks() const {

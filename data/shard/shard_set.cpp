@@ -74,6 +74,9 @@ void check_agrees(const Shard& first, const Shard& other, std::uint64_t position
   differ("vocabulary", a.vocabulary, b.vocabulary);
   differ("tokenizer", a.tokenizer, b.tokenizer);
   differ("its loss mask", mask_name(a), mask_name(b));
+  differ("its targets", name_of(a.targets), name_of(b.targets));
+  differ("numbers of a text", a.target_width, b.target_width);
+  differ("longest text", a.longest, b.longest);
   differ("image height", a.height, b.height);
   differ("image width", a.width, b.width);
   differ("channels", a.channels, b.channels);

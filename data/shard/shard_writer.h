@@ -28,7 +28,7 @@ class ShardWriter {
   void write(const void* elements, std::uint64_t count);
   // Exactly header.count elements must have been written. Tokens: the start of each document in
   // this shard (first 0), then header.count. `loss_mask`: loss_mask_bytes(header.count) bytes, or
-  // empty if all tokens are targets.
+  // empty if all tokens are targets; of texts with targets the bytes of these.
   void finish(std::span<const std::uint64_t> document_offsets,
               std::span<const std::byte> loss_mask = {});
   // Images: header.count labels.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "data/tokenizer/letters.h"
 #include "runtime/base/utf8.h"
 
 namespace trireme {
@@ -10,12 +11,6 @@ namespace {
 
 // A word character, as in Rust's regular expressions.
 constexpr const char* word_letter = "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\p{Join_Control}]";
-
-bool is_white_space(char32_t code) {
-  return (code >= '\t' && code <= '\r') || code == ' ' || code == 0x85 || code == 0xA0 ||
-         code == 0x1680 || (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 ||
-         code == 0x202F || code == 0x205F || code == 0x3000;
-}
 
 // Start of the code point that ends at `end`.
 std::size_t previous(std::string_view text, std::size_t end) {

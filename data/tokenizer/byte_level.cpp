@@ -7,6 +7,7 @@
 
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/byte_pairs.h"
+#include "data/tokenizer/letters.h"
 #include "data/tokenizer/spec.h"
 #include "data/tokenizer/splitter.h"
 #include "data/tokenizer/tokenizer_kind.h"
@@ -15,9 +16,6 @@
 namespace trireme {
 namespace {
 
-bool is_letter(char byte) {
-  return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z');
-}
 bool is_space(char byte) {
   return byte == ' ' || (byte >= '\t' && byte <= '\r');
 }
@@ -25,7 +23,7 @@ bool is_space(char byte) {
 // Between a word and a space, or after a line end. Most patterns start a piece there, and
 // encode_part() checks that.
 bool may_cut(char before, char behind, bool only_before_space) {
-  if (is_letter(before) && behind == ' ') return true;
+  if (is_ascii_letter(before) && behind == ' ') return true;
   return !only_before_space && before == '\n' && !is_space(behind);
 }
 
@@ -74,9 +72,15 @@ class ByteLevel final : public TokenizerKind {
     return static_cast<std::uint32_t>(spec.token_text.size());
   }
   [[nodiscard]] std::optional<std::uint32_t> id_of(std::string_view token) const override;
-  [[nodiscard]] std::string text_of(std::uint32_t id) const override {
-    return id < spec.token_text.size() ? spec.token_text[id] : std::string();
+  [[nodiscard]] std::string text_of(std::span<const std::uint32_t> tokens,
+                                    bool /*begins*/) const override {
+    std::string text;
+    for (const std::uint32_t id : tokens)
+      text += id < spec.token_text.size() ? spec.token_text[id] : std::string();
+    return text;
   }
+  [[nodiscard]] bool keeps_text() const override { return true; }
+  [[nodiscard]] std::string post_processor() const override { return spec.post_processor; }
   [[nodiscard]] std::size_t last_cut(std::string_view text) const override;
   [[nodiscard]] std::size_t lookahead() const override {
     constexpr std::size_t pieces = 1024;  // more than a piece depends on, except in odd texts
@@ -245,9 +249,11 @@ bool ByteLevelEncoder::encode_between(std::string_view text, std::size_t stop, b
 
 }  // namespace
 
-std::unique_ptr<const TokenizerKind> open_byte_level(const std::string& text,
-                                                     const std::string& path) {
-  return std::make_unique<const ByteLevel>(path, parse_tokenizer(text, path));
+std::unique_ptr<const TokenizerKind> open_tokenizer_json(const std::string& text,
+                                                         const std::string& path) {
+  TokenizerSpec spec = parse_tokenizer(text, path);
+  if (spec.model != TokenModel::byte_pairs) return make_word_tokens(std::move(spec), path);
+  return std::make_unique<const ByteLevel>(path, std::move(spec));
 }
 
 }  // namespace trireme

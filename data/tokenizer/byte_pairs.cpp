@@ -6,6 +6,8 @@
 #include <cstring>
 #include <functional>
 
+#include "runtime/base/utf8.h"
+
 namespace trireme {
 namespace {
 
@@ -21,6 +23,10 @@ std::uint64_t pair_key(std::uint32_t left, std::uint32_t right) {
 
 BytePairs::BytePairs(const TokenizerSpec& spec)
     : byte_ids_(spec.byte_ids),
+      unknown_(spec.unknown),
+      of_characters_(spec.model == TokenModel::character_pairs),
+      byte_fallback_(spec.byte_fallback),
+      fuse_unknown_(spec.fuse_unknown),
       slots_(std::bit_ceil(2 * spec.merges.size() + 2)),
       shift_(64 - std::countr_zero(slots_.size())) {
   joined_.reserve(spec.merges.size());
@@ -32,6 +38,13 @@ BytePairs::BytePairs(const TokenizerSpec& spec)
     // If a pair is listed twice, the last one counts.
     slots_[at] = {key, static_cast<std::uint32_t>(joined_.size())};
     joined_.push_back(merge.joined);
+  }
+  for (std::size_t id = 0; of_characters_ && id < spec.token_text.size(); ++id) {
+    const std::string& text = spec.token_text[id];
+    std::size_t end = 0;
+    if (!spec.is_word[id] || text.empty()) continue;
+    const char32_t code = next_code_point(text, end);
+    if (end == text.size()) characters_.emplace(code, static_cast<std::uint32_t>(id));
   }
   if (!spec.whole_words) return;
   for (std::size_t id = 0; id < spec.token_text.size(); ++id) {
@@ -49,7 +62,8 @@ std::int64_t BytePairs::rank_of(std::uint32_t left, std::uint32_t right) const {
 
 void BytePairs::encode(std::string_view word, Scratch& scratch,
                        std::vector<std::uint32_t>& ids) const {
-  if (word.size() == 1) return ids.push_back(byte_ids_[static_cast<unsigned char>(word[0])]);
+  if (word.size() == 1 && !of_characters_)
+    return ids.push_back(byte_ids_[static_cast<unsigned char>(word[0])]);
   if (word.size() > Scratch::Word::longest) return merge(word, scratch, ids);
   std::array<std::uint64_t, 3> key{};
   std::memcpy(key.data(), word.data(), word.size());
@@ -81,6 +95,34 @@ void BytePairs::push_pair(Scratch& scratch, std::int32_t place) const {
   std::ranges::push_heap(scratch.pairs_, std::greater{}, &Scratch::Pair::order);
 }
 
+void BytePairs::begin_with(std::string_view word, Scratch& scratch) const {
+  auto& symbols = scratch.symbols_;
+  symbols.clear();
+  const auto add = [&](std::uint32_t id) {
+    const auto at = static_cast<std::int32_t>(symbols.size());
+    symbols.push_back({id, at - 1, at + 1});
+  };
+  const auto add_bytes = [&](std::string_view bytes) {
+    for (const char byte : bytes)
+      add(byte_ids_[static_cast<unsigned char>(byte)]);
+  };
+  if (!of_characters_) add_bytes(word);
+  bool unknown_before = false;
+  for (std::size_t at = 0; of_characters_ && at < word.size();) {
+    const std::size_t begin = at;
+    const auto known = characters_.find(next_code_point(word, at));
+    if (known != characters_.end()) {
+      add(known->second);
+    } else if (byte_fallback_) {
+      add_bytes(word.substr(begin, at - begin));
+    } else if (!(unknown_before && fuse_unknown_)) {
+      add(unknown_);
+    }
+    unknown_before = known == characters_.end();
+  }
+  if (!symbols.empty()) symbols.back().after = -1;
+}
+
 void BytePairs::merge(std::string_view word, Scratch& scratch,
                       std::vector<std::uint32_t>& ids) const {
   if (!words_.empty()) {
@@ -88,13 +130,9 @@ void BytePairs::merge(std::string_view word, Scratch& scratch,
       return ids.push_back(whole->second);
   }
   auto& symbols = scratch.symbols_;
-  symbols.clear();
   scratch.pairs_.clear();
-  const auto size = static_cast<std::int32_t>(word.size());
-  for (std::int32_t i = 0; i < size; ++i) {
-    const auto byte = static_cast<unsigned char>(word[static_cast<std::size_t>(i)]);
-    symbols.push_back({byte_ids_[byte], i - 1, i + 1 < size ? i + 1 : -1});
-  }
+  begin_with(word, scratch);
+  const auto size = static_cast<std::int32_t>(symbols.size());
   for (std::int32_t i = 0; i + 1 < size; ++i)
     push_pair(scratch, i);
   while (!scratch.pairs_.empty()) {

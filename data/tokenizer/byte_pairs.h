@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte-pair encoding of a word: starts from its bytes and repeatedly merges the pair that was
-// learned first.
+// Byte-pair encoding of a word: starts from its bytes or characters and repeatedly merges the pair
+// that was learned first.
 #pragma once
 
 #include <array>
@@ -58,9 +58,15 @@ class BytePairs {
   // The index of a pair's merge; -1: none.
   [[nodiscard]] std::int64_t rank_of(std::uint32_t left, std::uint32_t right) const;
   void push_pair(Scratch& scratch, std::int32_t place) const;
+  // The symbols that merging begins with.
+  void begin_with(std::string_view word, Scratch& scratch) const;
   void merge(std::string_view word, Scratch& scratch, std::vector<std::uint32_t>& ids) const;
 
   std::array<std::uint32_t, 256> byte_ids_;
+  // If words begin as characters:
+  std::unordered_map<char32_t, std::uint32_t> characters_;
+  std::uint32_t unknown_ = 0;
+  bool of_characters_, byte_fallback_, fuse_unknown_;
   std::vector<std::uint32_t> joined_;  // by rank
   std::vector<Slot> slots_;            // open addressing
   int shift_ = 0;

@@ -10,6 +10,8 @@
 #include <exception>
 #include <optional>
 
+#include "data/tokenizer/char_map.h"
+#include "data/tokenizer/letters.h"
 #include "data/tokenizer/tokenizer_kind.h"
 #include "runtime/base/error.h"
 
@@ -30,10 +32,6 @@ constexpr std::string_view space_mark = "\u2581";  // represents a space in piec
 // How to encode text after a cut before a space, so that its tokens equal those of the whole text:
 // the model adds a space before a text, or keeps a text's first space.
 enum class Continuation : std::uint8_t { impossible, without_space, as_it_is };
-
-bool is_ascii_letter(char byte) {
-  return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z');
-}
 
 class SentencePiece final : public TokenizerKind {
  public:
@@ -58,7 +56,13 @@ class SentencePiece final : public TokenizerKind {
       return std::nullopt;
     return static_cast<std::uint32_t>(id);
   }
-  [[nodiscard]] std::string text_of(std::uint32_t id) const override;
+  [[nodiscard]] std::string text_of(std::span<const std::uint32_t> ids,
+                                    bool /*begins*/) const override {
+    std::string text;
+    for (const std::uint32_t id : ids)
+      text += piece_text(id);
+    return text;
+  }
   [[nodiscard]] std::size_t last_cut(std::string_view text) const override;
   [[nodiscard]] std::size_t lookahead() const override { return 0; }
   [[nodiscard]] std::unique_ptr<EncoderKind> encoder() const override;
@@ -74,6 +78,7 @@ class SentencePiece final : public TokenizerKind {
   [[noreturn]] void refuse(std::string_view why) const {
     fail(ExitCode::data, "{}: is not a model that SentencePiece can use: {}", path_, why);
   }
+  [[nodiscard]] std::string piece_text(std::uint32_t id) const;
   [[nodiscard]] bool pieces_begin_at_spaces() const;
   [[nodiscard]] Continuation find_continuation();
 
@@ -118,7 +123,7 @@ Continuation SentencePiece::find_continuation() {
   return Continuation::impossible;
 }
 
-std::string SentencePiece::text_of(std::uint32_t id) const {
+std::string SentencePiece::piece_text(std::uint32_t id) const {
   if (id >= vocabulary()) return "";
   const int piece_id = static_cast<int>(id);
   std::string piece = processor_.IdToPiece(piece_id);
@@ -234,39 +239,6 @@ class WireReader {
   const std::string& path_;
 };
 
-std::uint32_t word_at(std::string_view bytes, std::size_t word) {
-  std::uint32_t value = 0;
-  std::memcpy(&value, bytes.data() + word * sizeof(value), sizeof(value));
-  return value;
-}
-
-// Size of the trie, the trie, zero-terminated texts. A node at p with offset o has its children at
-// p ^ o ^ letter, and its value, if any, at p ^ o.
-void check_char_map(std::string_view map, const std::string& path) {
-  if (map.empty()) return;
-  constexpr std::uint32_t leaf = std::uint32_t{1} << 31, value_bits = leaf - 1, letters = 0xFF;
-  const auto wrong = [&] { refuse(path, "its table of characters is damaged"); };
-  if (map.size() < sizeof(std::uint32_t)) wrong();
-  const std::uint32_t trie_bytes = word_at(map, 0);
-  map.remove_prefix(sizeof(std::uint32_t));
-  if (trie_bytes == 0 || trie_bytes > map.size() || trie_bytes % sizeof(std::uint32_t) != 0)
-    wrong();
-  const std::string_view texts = map.substr(trie_bytes);
-  if (texts.empty() || texts.back() != '\0') wrong();
-  const std::size_t nodes = trie_bytes / sizeof(std::uint32_t);
-  for (std::size_t at = 0; at < nodes; ++at) {
-    const std::uint32_t node = word_at(map, at);
-    if ((node & leaf) != 0) {
-      if ((node & value_bits) >= texts.size()) wrong();
-      continue;
-    }
-    const std::size_t children = at ^ (std::size_t{node >> 10} << ((node & (1U << 9)) >> 6));
-    if ((children | letters) >= nodes) wrong();
-    const bool has_value = ((node >> 8) & 1U) != 0;
-    if (has_value && (word_at(map, children) & value_bits) >= texts.size()) wrong();
-  }
-}
-
 }  // namespace
 
 void check_char_maps(std::string_view model, const std::string& path) {
@@ -275,7 +247,8 @@ void check_char_maps(std::string_view model, const std::string& path) {
     if (field->number != normalizer_field && field->number != denormalizer_field) continue;
     WireReader inside(field->content, path);
     while (const auto part = inside.next()) {
-      if (part->number == char_map_field) check_char_map(part->content, path);
+      if (part->number == char_map_field && !is_char_map(part->content))
+        refuse(path, "its table of characters is damaged");
     }
   }
 }

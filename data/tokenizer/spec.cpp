@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <unordered_map>
@@ -23,20 +25,51 @@ constexpr std::uint64_t spare_ids = 4096, spread_of_ids = 16;
 constexpr const char* gpt2_pattern =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
+// The library reads numbers less exactly, which decides between equal sums: digits, times or over a
+// power of ten.
+double read_by_library(double value) {
+  std::array<char, 32> text{};
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), std::abs(value),
+                                 std::chars_format::scientific);
+  std::uint64_t whole = 0;
+  int exponent = 0, after_point = 0;
+  const char* at = text.data();
+  for (bool point = false; at != end.ptr && *at != 'e'; ++at) {
+    if (*at == '.') {
+      point = true;
+      continue;
+    }
+    whole = 10 * whole + static_cast<std::uint64_t>(*at - '0');
+    after_point += point ? 1 : 0;
+  }
+  if (at == end.ptr) return value;  // infinite, or no number
+  at += at[1] == '+' ? 2 : 1;
+  std::from_chars(at, end.ptr, exponent);
+  exponent -= after_point;
+  const auto digits = static_cast<double>(whole);
+  const double power = std::pow(10.0, std::abs(exponent));
+  return std::copysign(exponent < 0 ? digits / power : digits * power, value);
+}
+
 class SpecReader {
  public:
   SpecReader(const json& root, const std::string& path) : root_(root), path_(path) {}
 
   TokenizerSpec read() {
-    read_model(root_.at("model"));
+    const json splitter = part(root_, "pre_tokenizer");
+    const bool bytes = names_byte_level(splitter);
+    read_model(root_.at("model"), bytes);
     read_added();
+    spec_.post_processor = part(root_, "post_processor").dump();
+    if (spec_.model != TokenModel::byte_pairs) {
+      spec_.normalizer = part(root_, "normalizer").dump();
+      spec_.pre_tokenizer = splitter.dump();
+      spec_.decoder = part(root_, "decoder").dump();
+      return std::move(spec_);
+    }
     if (const json normalizer = part(root_, "normalizer"); !normalizer.is_null())
       read_normalizer(normalizer);
-    const json splitter = part(root_, "pre_tokenizer");
-    if (splitter.is_null()) refuse("pre_tokenizer", "null", "ByteLevel, alone or in a Sequence");
     read_pre_tokenizer(splitter);
-    if (!byte_level_)
-      refuse("pre_tokenizer", "a Sequence without ByteLevel", "ByteLevel as its last member");
     return std::move(spec_);
   }
 
@@ -58,9 +91,31 @@ class SpecReader {
     return value.is_boolean() && value.get<bool>();
   }
 
-  void read_model(const json& model) {
+  [[nodiscard]] static bool names_byte_level(const json& splitter) {
+    if (splitter.is_null()) return false;
+    if (splitter.at("type") != "Sequence") return splitter.at("type") == "ByteLevel";
+    return std::ranges::any_of(splitter.at("pretokenizers"), names_byte_level);
+  }
+
+  void read_model(const json& model, bool bytes) {
     const std::string type = model.value("type", "BPE");
-    if (type != "BPE") refuse("model.type", type, "BPE");
+    if (bytes && type != "BPE")
+      refuse("model.type", fmt::format("{} with the pre_tokenizer ByteLevel", type), "BPE");
+    if (type == "BPE") return read_pairs(model, bytes);
+    if (type != "WordPiece" && type != "Unigram")
+      refuse("model.type", type, "BPE, WordPiece and Unigram");
+    spec_.model = type == "WordPiece" ? TokenModel::word_pieces : TokenModel::unigram;
+    if (type == "WordPiece") {
+      spec_.continuing = model.at("continuing_subword_prefix").get<std::string>();
+      spec_.longest_word = model.at("max_input_chars_per_word").get<std::size_t>();
+      read_words(model.at("vocab"));
+      read_unknown(model.at("unk_token"));
+    } else {
+      read_scores(model);
+    }
+  }
+
+  void read_pairs(const json& model, bool bytes) {
     const json dropout = part(model, "dropout");
     if (!dropout.is_null() && dropout.get<double>() != 0)
       refuse("model.dropout", dropout.dump(), "null or 0");
@@ -70,8 +125,64 @@ class SpecReader {
         refuse(fmt::format("model.{}", key), value.dump(), "null");
     }
     spec_.whole_words = is_set(model, "ignore_merges");
-    read_vocabulary(model.at("vocab"));
+    if (bytes) {
+      read_vocabulary(model.at("vocab"));
+    } else {
+      spec_.model = TokenModel::character_pairs;
+      read_words(model.at("vocab"));
+      spec_.fuse_unknown = is_set(model, "fuse_unk");
+      read_byte_fallback(model);
+      if (!spec_.byte_fallback) read_unknown(part(model, "unk_token"));
+    }
     read_merges(model.at("merges"));
+  }
+
+  void read_words(const json& vocabulary) {
+    last_id_ = spread_of_ids * vocabulary.size() + spare_ids;
+    model_tokens_ = vocabulary.size();
+    for (const auto& [token, value] : vocabulary.items()) {
+      const auto id = value.get<std::uint64_t>();
+      if (token.empty()) continue;
+      place(id, token, true);
+      ids_.emplace(token, static_cast<std::uint32_t>(id));
+    }
+  }
+
+  void read_scores(const json& model) {
+    const json& vocabulary = model.at("vocab");
+    model_tokens_ = vocabulary.size();
+    last_id_ = spread_of_ids * model_tokens_ + spare_ids;
+    for (const json& entry : vocabulary) {
+      const auto token = entry.at(0).get<std::string>();
+      const std::uint64_t id = spec_.scores.size();
+      spec_.scores.push_back(read_by_library(entry.at(1).get<double>()));
+      if (token.empty()) damaged("model.vocab has an empty token");
+      place(id, token, true);
+      ids_.insert_or_assign(token, static_cast<std::uint32_t>(id));
+    }
+    const json unknown = part(model, "unk_id");
+    if (!unknown.is_number_unsigned() || unknown >= spec_.scores.size())
+      refuse("model.unk_id", unknown.dump(), "an id of model.vocab");
+    spec_.unknown = unknown.get<std::uint32_t>();
+    read_byte_fallback(model);
+  }
+
+  void read_unknown(const json& token) {
+    if (!token.is_string() || !ids_.contains(token.get<std::string>()))
+      refuse("model.unk_token", token.dump(),
+             "a token of model.vocab, without which text could be lost, or byte_fallback");
+    spec_.unknown = ids_.at(token.get<std::string>());
+  }
+
+  void read_byte_fallback(const json& model) {
+    spec_.byte_fallback = is_set(model, "byte_fallback");
+    for (unsigned byte = 0; spec_.byte_fallback && byte < 256; ++byte) {
+      const auto found = ids_.find(fmt::format("<0x{:02X}>", byte));
+      if (found == ids_.end())
+        refuse("model.byte_fallback", fmt::format("true without the token <0x{:02X}>", byte),
+               "tokens of all 256 bytes");
+      spec_.byte_ids[byte] = found->second;
+    }
   }
 
   void place(std::uint64_t id, std::string text, bool is_word) {
@@ -206,17 +317,14 @@ class SpecReader {
   }
 
   void read_split(const json& it) {
-    constexpr std::array<std::string_view, 5> behaviors = {
-        "Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
     const auto name = it.at("behavior").get<std::string>();
-    const auto behavior = std::ranges::find(behaviors, name);
-    if (behavior == behaviors.end())
-      refuse("the behavior of a Split", name, fmt::format("{}", fmt::join(behaviors, ", ")));
+    const auto behavior = split_behavior_of(name);
+    if (!behavior) refuse("the behavior of a Split", name, split_behavior_names());
     const json& pattern = it.at("pattern");
     const auto text = pattern.find("String") != pattern.end()
                           ? literal_pattern(pattern.at("String").get<std::string>())
                           : pattern.at("Regex").get<std::string>();
-    add_split(text, static_cast<SplitBehavior>(behavior - behaviors.begin()), is_set(it, "invert"));
+    add_split(text, *behavior, is_set(it, "invert"));
   }
 
   void add_split(const std::string& pattern, SplitBehavior behavior, bool invert) {
@@ -231,7 +339,20 @@ class SpecReader {
   bool byte_level_ = false;
 };
 
+constexpr std::array<std::string_view, 5> behaviors = {"Isolated", "Removed", "MergedWithPrevious",
+                                                       "MergedWithNext", "Contiguous"};
+
 }  // namespace
+
+std::optional<SplitBehavior> split_behavior_of(std::string_view name) {
+  const auto* const found = std::ranges::find(behaviors, name);
+  if (found == behaviors.end()) return std::nullopt;
+  return static_cast<SplitBehavior>(found - behaviors.begin());
+}
+
+std::string split_behavior_names() {
+  return fmt::format("{}", fmt::join(behaviors, ", "));
+}
 
 std::uint64_t checksum_of(const TokenizerSpec& spec) {
   Checksum all;
@@ -250,6 +371,13 @@ std::uint64_t checksum_of(const TokenizerSpec& spec) {
   for (const SplitRule& rule : spec.splits)
     add(fmt::format("s{} {} {}", static_cast<int>(rule.behavior), rule.invert, rule.pattern));
   add(fmt::format("{} {} {}", spec.composes, spec.prefix_space, spec.whole_words));
+  if (spec.model == TokenModel::byte_pairs) return all.value();
+  add(fmt::format("{} {} {} {} {} {}", static_cast<int>(spec.model), spec.unknown,
+                  spec.fuse_unknown, spec.byte_fallback, spec.longest_word, spec.continuing));
+  for (const double score : spec.scores)
+    add(fmt::format("p{}", score));
+  for (const std::string& part : {spec.normalizer, spec.pre_tokenizer})
+    add(part);
   return all.value();
 }
 

@@ -51,6 +51,10 @@ class Splitter {
   // Whether every piece depends only on its start, as split_part() needs.
   [[nodiscard]] bool is_local() const;
 
+  // `text` with `to` for every match.
+  [[nodiscard]] std::string replaced(std::string_view text, std::string_view to,
+                                     Scratch& scratch) const;
+
   // Whether the pattern matches anywhere.
   [[nodiscard]] bool matches(std::string_view text, Scratch& scratch) const;
 
@@ -63,8 +67,5 @@ class Splitter {
   SplitBehavior behavior_;
   bool invert_;
 };
-
-// NFC of valid UTF-8. Returns `text` itself, or a view of `buffer`.
-[[nodiscard]] std::string_view composed(std::string_view text, std::string& buffer);
 
 }  // namespace trireme

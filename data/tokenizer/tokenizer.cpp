@@ -36,10 +36,10 @@ std::string tokenizer_name(const std::string& path) {
   }
 }
 
-Tokenizer::Tokenizer(const std::string& path) {
+Tokenizer::Tokenizer(const std::string& path) : path_(path) {
   const std::string content = read_whole_file(path, largest_file, ExitCode::data);
-  kind_ =
-      is_sentence_piece(path) ? open_sentence_piece(content, path) : open_byte_level(content, path);
+  kind_ = is_sentence_piece(path) ? open_sentence_piece(content, path)
+                                  : open_tokenizer_json(content, path);
   name_ = name_of_file(path, content);
   if (const auto meaning = kind_->meaning()) name_ += fmt::format(":tokens={:016x}", *meaning);
 }
@@ -57,11 +57,16 @@ std::optional<std::uint32_t> Tokenizer::id_of(std::string_view token) const {
   return kind_->id_of(token);
 }
 
-std::string Tokenizer::text_of(std::span<const std::uint32_t> ids) const {
-  std::string text;
-  for (const std::uint32_t id : ids)
-    text += kind_->text_of(id);
-  return text;
+std::string Tokenizer::text_of(std::span<const std::uint32_t> ids, bool begins) const {
+  return kind_->text_of(ids, begins);
+}
+
+bool Tokenizer::keeps_text() const {
+  return kind_->keeps_text();
+}
+
+TextFrame Tokenizer::frame(bool pair) const {
+  return parse_frame(kind_->post_processor(), pair, path_);
 }
 
 std::size_t Tokenizer::last_cut(std::string_view text) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Converts text to tokens and back: byte-level BPE from the tokenizer.json of a Hugging Face model,
-// and SentencePiece models if the program was built with its library.
+// Converts text to tokens and back: BPE, WordPiece and Unigram from the tokenizer.json of a Hugging
+// Face model, and SentencePiece models if the program was built with its library.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "data/tokenizer/text_frame.h"
 
 namespace trireme {
 
@@ -30,9 +32,18 @@ class Tokenizer {
   [[nodiscard]] const std::string& name() const;
   [[nodiscard]] std::uint32_t vocabulary() const;  // above every id
   [[nodiscard]] std::optional<std::uint32_t> id_of(std::string_view token) const;
-  // The bytes of the tokens. Unknown ids have none. With SentencePiece a space before the first
-  // word stays.
-  [[nodiscard]] std::string text_of(std::span<const std::uint32_t> ids) const;
+  // The bytes of the tokens. Unknown ids have none. `begins`: no token is before them, so that
+  // tokenizers that are not byte-level drop the space before the first word; not with
+  // SentencePiece.
+  [[nodiscard]] std::string text_of(std::span<const std::uint32_t> ids, bool begins = false) const;
+  // Whether the texts of a text's tokens, one after the other, are that text (in NFC if so
+  // normalized), as with byte-level BPE.
+  [[nodiscard]] bool keeps_text() const;
+
+  // The tokens that the post-processor puts around one text, or around and between two. encode()
+  // does not add them. Empty without a post-processor, and for SentencePiece. Raises
+  // ExitCode::data, naming the file and the part, for post-processors that are not of this form.
+  [[nodiscard]] TextFrame frame(bool pair = false) const;
 
   // The last place before the end of `text` where it may be cut for encoding in parts, see
   // TextEncoder::encode_part(); 0: there is none.
@@ -42,7 +53,7 @@ class Tokenizer {
 
  private:
   friend class TextEncoder;
-  std::string name_;
+  std::string path_, name_;
   std::unique_ptr<const TokenizerKind> kind_;
 };
 

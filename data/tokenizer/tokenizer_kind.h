@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "data/tokenizer/spec.h"
+
 namespace trireme {
 
 // For one thread.
@@ -29,15 +31,23 @@ class TokenizerKind {
   [[nodiscard]] virtual std::optional<std::uint64_t> meaning() const { return std::nullopt; }
   [[nodiscard]] virtual std::uint32_t vocabulary() const = 0;
   [[nodiscard]] virtual std::optional<std::uint32_t> id_of(std::string_view token) const = 0;
-  [[nodiscard]] virtual std::string text_of(std::uint32_t id) const = 0;
+  // `begins`: the tokens begin a text.
+  [[nodiscard]] virtual std::string text_of(std::span<const std::uint32_t> ids,
+                                            bool begins) const = 0;
+  // Whether the texts of a text's tokens, one after the other, are that text.
+  [[nodiscard]] virtual bool keeps_text() const { return false; }
+  // As JSON; "": none.
+  [[nodiscard]] virtual std::string post_processor() const { return ""; }
   [[nodiscard]] virtual std::size_t last_cut(std::string_view text) const = 0;
   [[nodiscard]] virtual std::size_t lookahead() const = 0;
   [[nodiscard]] virtual std::unique_ptr<EncoderKind> encoder() const = 0;
 };
 
 // From the content of the file `path`. Raise ExitCode::data, naming it and the problem.
-[[nodiscard]] std::unique_ptr<const TokenizerKind> open_byte_level(const std::string& text,
-                                                                   const std::string& path);
+[[nodiscard]] std::unique_ptr<const TokenizerKind> open_tokenizer_json(const std::string& text,
+                                                                       const std::string& path);
+[[nodiscard]] std::unique_ptr<const TokenizerKind> make_word_tokens(TokenizerSpec spec,
+                                                                    const std::string& path);
 [[nodiscard]] std::unique_ptr<const TokenizerKind> open_sentence_piece(const std::string& content,
                                                                        const std::string& path);
 

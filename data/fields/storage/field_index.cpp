@@ -137,6 +137,20 @@ std::uint64_t StoredField::chunk_bytes() const {
   return bytes;
 }
 
+void set_texts(StoredField& field, const std::vector<std::string>& texts) {
+  field.names = texts;
+  std::ranges::sort(field.names);
+  const auto doubles = std::ranges::unique(field.names);
+  field.names.erase(doubles.begin(), doubles.end());
+  field.type = text_numbers;
+  for (const std::string& text : texts) {
+    const auto number = static_cast<std::uint32_t>(std::ranges::lower_bound(field.names, text) -
+                                                   field.names.begin());
+    const auto bytes = std::as_bytes(std::span(&number, 1));
+    field.content.insert(field.content.end(), bytes.begin(), bytes.end());
+  }
+}
+
 FileState state_of_file(const FileDescriptor& file, const std::string& path) {
   const FileStamp stamp = stamp_of_file(file, path);
   return {.size = stamp.size, .modified = stamp.modified};

@@ -25,6 +25,10 @@ struct FilterStep {
   friend bool operator==(const FilterStep&, const FilterStep&) = default;
 };
 
+// Of NumPy's archives; ids of HDF5 have 16 bits.
+inline constexpr std::uint32_t skip_filter = 1 << 16;  // values[0] bytes in front
+inline constexpr std::uint32_t raw_deflate_filter = skip_filter + 1;
+
 struct StoredChunk {
   std::uint64_t offset = never_written;  // in the file; never_written: all fill value
   std::uint64_t bytes = 0;               // as stored
@@ -91,6 +95,9 @@ struct FileIndex {
   std::vector<std::string> notes{};  // from a listing: "PATH: why it cannot be read"
   friend bool operator==(const FileIndex&, const FileIndex&) = default;
 };
+
+// Makes a field of these texts, in C order.
+void set_texts(StoredField& field, const std::vector<std::string>& texts);
 
 // State of an existing file. Raises ExitCode::data.
 [[nodiscard]] FileState state_of_file(const std::string& path);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "runtime/base/error.h"
 
@@ -128,6 +129,27 @@ void unshuffle_part(std::size_t element_bytes, std::span<const std::byte> from, 
                     std::span<std::byte> to) {
   unshuffle_any(element_bytes, from.data() + first, from.size() / element_bytes,
                 to.size() / element_bytes, to.data());
+}
+
+void unshuffle_bits(std::size_t element_bytes, std::span<const std::byte> from,
+                    std::span<std::byte> to) {
+  const std::size_t eights = from.size() / element_bytes / 8;
+  for (std::size_t k = 0; k < element_bytes; ++k) {
+    for (std::size_t i = 0; i < eights; ++i) {
+      std::uint64_t bits = 0;  // 8 x 8: a bit of eight elements in each byte
+      for (std::size_t b = 0; b < 8; ++b)
+        bits |= std::to_integer<std::uint64_t>(from[(k * 8 + b) * eights + i]) << (8 * b);
+      // Transposed in blocks of 1, 2 and 4 (Warren, Hacker's Delight, 7-3).
+      for (const auto& [mask, by] : {std::pair{0x00aa00aa00aa00aaULL, 7},
+                                     {0x0000cccc0000ccccULL, 14},
+                                     {0x00000000f0f0f0f0ULL, 28}}) {
+        const std::uint64_t moved = (bits ^ (bits >> by)) & mask;
+        bits ^= moved ^ (moved << by);
+      }
+      for (std::size_t e = 0; e < 8; ++e)
+        to[(i * 8 + e) * element_bytes + k] = static_cast<std::byte>(bits >> (8 * e));
+    }
+  }
 }
 
 std::size_t check_fletcher32(std::span<const std::byte> from, std::span<std::byte> to) {

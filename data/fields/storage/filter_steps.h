@@ -20,6 +20,11 @@ std::size_t unshuffle(std::size_t element_bytes, std::span<const std::byte> from
 void unshuffle_part(std::size_t element_bytes, std::span<const std::byte> from, std::size_t first,
                     std::span<std::byte> to);
 
+// Undoes bitshuffle (Masui et al., 2015) of `from`, whose elements are a multiple of 8: bit b of
+// byte k of all elements is stored as run 8 k + b.
+void unshuffle_bits(std::size_t element_bytes, std::span<const std::byte> from,
+                    std::span<std::byte> to);
+
 // Compares the four last bytes with the checksum of those before, which it copies.
 std::size_t check_fletcher32(std::span<const std::byte> from, std::span<std::byte> to);
 

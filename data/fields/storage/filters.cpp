@@ -2,7 +2,6 @@
 #include "data/fields/storage/filters.h"
 
 #include <blosc.h>
-#include <libdeflate.h>
 #include <lz4.h>
 #include <zstd.h>
 
@@ -12,6 +11,7 @@
 #include <string_view>
 
 #include "data/fields/storage/filter_steps.h"
+#include "data/fields/storage/inflate.h"
 #include "data/hdf5/filter_plugins.h"
 #include "runtime/base/error.h"
 
@@ -45,18 +45,12 @@ enum FilterId : std::uint32_t {
 
 // Each decodes `stored`, writes at most to.size() bytes and returns their number.
 
-std::size_t inflate(libdeflate_decompressor* decoder, std::span<const std::byte> stored,
-                    std::span<std::byte> to) {
-  std::size_t written = 0;
-  switch (libdeflate_zlib_decompress(decoder, stored.data(), stored.size(), to.data(), to.size(),
-                                     &written)) {
-    case LIBDEFLATE_SUCCESS:
-      return written;
-    case LIBDEFLATE_INSUFFICIENT_SPACE:
-      damaged("deflate", "the result is larger than the chunk");
-    default:
-      damaged("deflate", "it is not a valid stream");
-  }
+std::size_t skip(std::span<const std::uint32_t> bytes, std::span<const std::byte> from,
+                 std::span<std::byte> to) {
+  if (bytes.size() != 1 || bytes[0] > from.size() || from.size() - bytes[0] > to.size())
+    damaged("numpy", "the array is not behind its header");
+  std::ranges::copy(from.subspan(bytes[0]), to.begin());
+  return from.size() - bytes[0];
 }
 
 std::size_t unlzf(std::span<const std::byte> stored, std::span<std::byte> to) {
@@ -83,6 +77,15 @@ std::size_t unblosc(std::span<const std::byte> stored, std::span<std::byte> to) 
   return decoded;
 }
 
+void unlz4_block(std::span<const std::byte> stored, std::span<std::byte> to,
+                 std::string_view filter) {
+  if (stored.size() > to.size() + to.size() / 128 + 64 ||
+      LZ4_decompress_safe(reinterpret_cast<const char*>(stored.data()),
+                          reinterpret_cast<char*>(to.data()), static_cast<int>(stored.size()),
+                          static_cast<int>(to.size())) != static_cast<int>(to.size()))
+    damaged(filter, "a block is not a valid stream");
+}
+
 // 8 bytes of size and 4 of block size, big-endian; then blocks with a size prefix. Blocks that did
 // not shrink are stored unchanged.
 std::size_t unlz4(std::span<const std::byte> stored, std::span<std::byte> to) {
@@ -97,15 +100,55 @@ std::size_t unlz4(std::span<const std::byte> stored, std::span<std::byte> to) {
     const std::span<std::byte> target = to.subspan(done, wanted);
     if (part.size() == wanted) {
       std::ranges::copy(part, target.begin());
-    } else if (part.size() > wanted ||
-               LZ4_decompress_safe(reinterpret_cast<const char*>(part.data()),
-                                   reinterpret_cast<char*>(target.data()),
-                                   static_cast<int>(part.size()),
-                                   static_cast<int>(wanted)) != static_cast<int>(wanted)) {
-      damaged("lz4", "a block is not a valid stream");
+    } else {
+      unlz4_block(part, target, "lz4");
     }
     done += wanted;
   }
+  return static_cast<std::size_t>(whole);
+}
+
+// `values`: two of a version, bytes of an element, elements of a block or 0, and 2 for lz4, 3 for
+// zstd or 0. Compressed: 8 bytes of size, 4 of block size, big-endian; then blocks with a size
+// prefix. At the end elements that are no multiple of 8 are stored as they are.
+std::size_t unbitshuffle(std::span<const std::uint32_t> values, std::span<const std::byte> stored,
+                         std::span<std::byte> to) {
+  constexpr std::string_view name = "bitshuffle";
+  constexpr std::size_t block_bytes = 8192, least = 128;  // without a block size
+  if (values.size() < 3 || values[2] == 0 || values[2] > 4096)
+    damaged(name, "its parameters are unknown");
+  const std::size_t element = values[2];
+  const std::uint32_t compression = values.size() > 4 ? values[4] : 0;
+  if (compression != 0 && compression != 2 && compression != 3)
+    damaged(name, fmt::format("compression {} is not supported", compression));
+  BigEndianReader reader(stored, name);
+  const std::uint64_t whole = compression == 0 ? stored.size() : reader.number(8);
+  std::uint64_t block = values.size() > 3 ? values[3] : 0;
+  if (compression != 0) block = reader.number(4) / element;
+  if (block == 0) block = std::max(block_bytes / element / 8 * 8, least);
+  if (whole > to.size()) damaged(name, "the result is larger than the chunk");
+  if (block % 8 != 0) damaged(name, "its blocks are not multiples of 8 elements");
+  thread_local std::vector<std::byte> shuffled;
+  const std::uint64_t end = whole / (element * 8) * (element * 8);
+  std::size_t done = 0;
+  for (; done < end;) {
+    const auto bytes =
+        static_cast<std::size_t>(std::min<std::uint64_t>(block * element, end - done));
+    std::span<const std::byte> part;
+    if (compression == 0) {
+      part = reader.bytes(bytes);
+    } else {
+      if (shuffled.size() < bytes) shuffled.resize(bytes);
+      const std::span target = std::span(shuffled).first(bytes);
+      const std::span<const std::byte> packed = reader.bytes(reader.number(4));
+      if (compression == 2) unlz4_block(packed, target, name);
+      if (compression == 3 && unzstd(packed, target) != bytes) damaged(name, "a block is short");
+      part = target;
+    }
+    unshuffle_bits(element, part, to.subspan(done, bytes));
+    done += bytes;
+  }
+  std::ranges::copy(reader.bytes(whole - done), to.subspan(done).begin());
   return static_cast<std::size_t>(whole);
 }
 
@@ -116,8 +159,10 @@ std::size_t room_for(std::size_t chunk_bytes) {
 }
 
 std::string_view name_of_filter(const FilterStep& step) {
-  constexpr std::array<std::pair<std::uint32_t, std::string_view>, 13> names{
+  constexpr std::array<std::pair<std::uint32_t, std::string_view>, 15> names{
       {{deflate, "deflate"},
+       {raw_deflate_filter, "deflate"},
+       {skip_filter, "numpy"},
        {shuffle, "shuffle"},
        {fletcher32, "fletcher32"},
        {szip, "szip"},
@@ -139,8 +184,7 @@ std::string_view name_of_filter(const FilterStep& step) {
 }  // namespace
 
 struct ChunkDecoder::Scratch {
-  std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)> inflater{
-      libdeflate_alloc_decompressor(), &libdeflate_free_decompressor};
+  Inflater inflater;
   std::array<std::vector<std::byte>, 2> buffers;
   std::vector<std::byte> lines;  // for szip
 
@@ -148,7 +192,11 @@ struct ChunkDecoder::Scratch {
                    std::span<std::byte> to) {
     switch (step.id) {
       case deflate:
-        return inflate(inflater.get(), from, to);
+        return inflater.zlib(from, to);
+      case raw_deflate_filter:
+        return inflater.raw(from, to);
+      case skip_filter:
+        return skip(step.values, from, to);
       case shuffle:
         return unshuffle(step.values.empty() ? 1 : step.values[0], from, to);
       case fletcher32:
@@ -163,6 +211,8 @@ struct ChunkDecoder::Scratch {
         return unblosc(from, to);
       case lz4:
         return unlz4(from, to);
+      case bitshuffle:
+        return unbitshuffle(step.values, from, to);
       default:
         return undo_by_plugin(step.id, step.values, from, to);
     }
@@ -174,7 +224,12 @@ std::string filter_name(const FilterStep& step) {
 }
 
 void require_known_filters(const std::string& subject, const std::vector<FilterStep>& filters) {
-  constexpr std::array known{deflate, shuffle, fletcher32, szip, lzf, zstd, blosc, lz4};
+  constexpr std::array known{std::uint32_t{deflate},    std::uint32_t{shuffle},
+                             std::uint32_t{fletcher32}, std::uint32_t{szip},
+                             std::uint32_t{lzf},        std::uint32_t{zstd},
+                             std::uint32_t{blosc},      std::uint32_t{lz4},
+                             std::uint32_t{bitshuffle}, skip_filter,
+                             raw_deflate_filter};
   for (const FilterStep& step : filters) {
     if (std::ranges::find(known, step.id) != known.end() || has_filter_plugin(step.id)) continue;
     const std::string filter = fmt::format("{}: its chunks use the filter {} ({})", subject,
@@ -187,7 +242,8 @@ void require_known_filters(const std::string& subject, const std::vector<FilterS
     }
     fail(ExitCode::data,
          "{}, which needs a library of this build (deflate, shuffle, fletcher32, szip, lzf, zstd, "
-         "blosc, lz4) or a plugin in HDF5_PLUGIN_PATH; install a plugin (apt-get install "
+         "blosc, lz4, bitshuffle) or a plugin in HDF5_PLUGIN_PATH; install a plugin (apt-get "
+         "install "
          "hdf5-filter-plugin, or pip install hdf5plugin), or rewrite the file with h5repack -f "
          "GZIP=4 IN OUT",
          filter);
@@ -200,10 +256,7 @@ bool ends_in_shuffle(const std::vector<FilterStep>& filters, std::uint32_t skipp
          filters.front().values == std::vector{static_cast<std::uint32_t>(element_bytes)};
 }
 
-ChunkDecoder::ChunkDecoder() : scratch_(std::make_unique<Scratch>()) {
-  if (scratch_->inflater == nullptr)
-    fail(ExitCode::internal, "libdeflate_alloc_decompressor: out of memory");
-}
+ChunkDecoder::ChunkDecoder() : scratch_(std::make_unique<Scratch>()) {}
 ChunkDecoder::~ChunkDecoder() = default;
 
 void ChunkDecoder::decode(const std::vector<FilterStep>& filters, std::uint32_t skipped,

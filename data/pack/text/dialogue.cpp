@@ -7,6 +7,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "data/tokenizer/letters.h"
 #include "runtime/base/error.h"
 #include "runtime/base/json.h"
 
@@ -25,38 +26,6 @@ void add_text(std::string_view text, TextEncoder* encoder, bool begins, MarkedTo
   if (encoder != nullptr) return encoder->encode(text, to.ids, begins);
   for (const char byte : text)
     to.ids.push_back(static_cast<unsigned char>(byte));
-}
-
-// Characters that Python's str.strip() removes, in UTF-8.
-bool is_space(std::string_view character) {
-  constexpr std::array<std::string_view, 19> wide = {
-      "\u0085", "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002", "\u2003",
-      "\u2004", "\u2005", "\u2006", "\u2007", "\u2008", "\u2009", "\u200a",
-      "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"};
-  if (character.size() > 1) return std::ranges::find(wide, character) != wide.end();
-  const char byte = character.front();
-  return byte == ' ' || (byte >= '\t' && byte <= '\r') || (byte >= '\x1c' && byte <= '\x1f');
-}
-
-std::string_view stripped(std::string_view text) {
-  const auto continues = [](char byte) {
-    return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80;
-  };
-  while (!text.empty()) {
-    std::size_t size = 1;
-    while (size < text.size() && continues(text[size]))
-      ++size;
-    if (!is_space(text.substr(0, size))) break;
-    text.remove_prefix(size);
-  }
-  while (!text.empty()) {
-    std::size_t start = text.size() - 1;
-    while (start > 0 && continues(text[start]))
-      --start;
-    if (!is_space(text.substr(start))) break;
-    text.remove_suffix(text.size() - start);
-  }
-  return text;
 }
 
 // The problem of message `number` (from 1), or "".
@@ -102,10 +71,12 @@ std::string read_messages(std::string_view line, json& messages) {
 Dialogue::Dialogue(const Tokenizer* tokenizer, ChatTemplate chat, const std::string& tokenizer_path)
     : tokenizer_(tokenizer), chat_(chat) {
   if (chat == ChatTemplate::none) return;
-  if (tokenizer->name().starts_with("sentencepiece:"))
+  if (chat == ChatTemplate::rendered) return;
+  if (!tokenizer->keeps_text())
     fail(ExitCode::config,
-         "--chat-template: {} is a SentencePiece model, which does not distinguish special tokens "
-         "in text; give the tokenizer.json of the model",
+         "--chat-template: only byte-level tokenizers show where an answer begins in the tokens, "
+         "which {} is not; pack its chats by scripts/pack_chats.py, which needs the model's "
+         "tokenizer.json",
          tokenizer_path);
   const auto id_of = [&](const char* token) {
     const auto id = tokenizer->id_of(token);
@@ -136,6 +107,24 @@ std::string Dialogue::encode_pair(std::string_view line, TextEncoder* encoder,
   if (!completion.empty()) add_text(completion, encoder, prompt.empty(), to);
   to.ids.insert(to.ids.end(), end.begin(), end.end());
   mark(to, true);
+  return "";
+}
+
+std::string Dialogue::encode_rendered(std::string_view line, MarkedTokens to) const {
+  const json whole = json_or_discarded(line);
+  const auto ids = whole.is_object() ? whole.find("ids") : whole.end();
+  const auto learn = whole.is_object() ? whole.find("learn") : whole.end();
+  if (ids == whole.end() || learn == whole.end() || !ids->is_array() || !learn->is_array() ||
+      ids->size() != learn->size())
+    return "is not {\"ids\": [...], \"learn\": [...]} with lists of equal length";
+  for (std::size_t i = 0; i < ids->size(); ++i) {
+    const json &id = (*ids)[i], &counts = (*learn)[i];
+    if (!id.is_number_unsigned() || id >= tokenizer_->vocabulary() || !(counts == 0 || counts == 1))
+      return fmt::format("has the id {} with \"learn\" {}; ids are below {}, and learn is 0 or 1",
+                         id.dump(), counts.dump(), tokenizer_->vocabulary());
+    to.ids.push_back(id.get<std::uint32_t>());
+    to.counted.push_back(counts.get<std::uint8_t>());
+  }
   return "";
 }
 
@@ -174,6 +163,11 @@ std::string Dialogue::encode(std::string_view line, TextEncoder* encoder,
   const std::size_t before = to.ids.size();
   if (chat_ == ChatTemplate::none) {
     if (std::string problem = encode_pair(line, encoder, end, to); !problem.empty()) return problem;
+  } else if (chat_ == ChatTemplate::rendered) {
+    mark(to, false);
+    if (std::string problem = encode_rendered(line, to); !problem.empty()) return problem;
+    to.ids.insert(to.ids.end(), end.begin(), end.end());
+    mark(to, false);
   } else {
     json messages;
     if (std::string problem = read_messages(line, messages); !problem.empty()) return problem;

@@ -22,6 +22,7 @@ struct MarkedTokens {
 // Thread-safe.
 class Dialogue {
  public:
+  // Rendered: {"ids": [...], "learn": [0 or 1, ...]}, tokens of a program that knew the template.
   // Without a template: {"prompt": text, "completion": text}, each encoded alone. `tokenizer` is
   // null for bytes, which have no template. Raises ExitCode::config, naming `tokenizer_path`, if it
   // lacks a special token of the template.
@@ -37,6 +38,7 @@ class Dialogue {
  private:
   [[nodiscard]] std::string encode_pair(std::string_view line, TextEncoder* encoder,
                                         std::span<const std::uint32_t> end, MarkedTokens to) const;
+  [[nodiscard]] std::string encode_rendered(std::string_view line, MarkedTokens to) const;
   void encode_message(const std::string& role, std::string_view content, TextEncoder& encoder,
                       MarkedTokens to) const;
   // Number of tokens that end within the first `bytes` of their text.

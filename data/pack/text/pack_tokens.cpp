@@ -36,14 +36,6 @@ std::vector<std::uint32_t> begin_of(const Tokenizer* tokenizer, const PackTextOp
       of_template ? "<|begin_of_text|>" : options.begin_token, options);
 }
 
-DType dtype_for(std::uint64_t vocabulary, std::optional<DType> wanted) {
-  const DType least = vocabulary <= narrow_vocabulary ? DType::u16 : DType::u32;
-  if (wanted == DType::u16 && least == DType::u32)
-    fail(ExitCode::config, "--dtype: uint16 cannot hold a vocabulary of {}; use uint32",
-         vocabulary);
-  return wanted.value_or(least);
-}
-
 // Moves returned batches to the spool.
 class Collector {
  public:
@@ -127,6 +119,14 @@ void read_all(const std::vector<TextPart>& parts, const PackTextOptions& options
 
 }  // namespace
 
+DType token_dtype(std::uint64_t vocabulary, std::optional<DType> wanted) {
+  const DType least = vocabulary <= narrow_vocabulary ? DType::u16 : DType::u32;
+  if (wanted == DType::u16 && least == DType::u32)
+    fail(ExitCode::config, "--dtype: uint16 cannot hold a vocabulary of {}; use uint32",
+         vocabulary);
+  return wanted.value_or(least);
+}
+
 SpooledTokens spool_tokens(const std::vector<TextPart>& parts, const PackTextOptions& options,
                            const std::string& directory) {
   std::optional<Tokenizer> tokenizer;
@@ -137,7 +137,7 @@ SpooledTokens spool_tokens(const std::vector<TextPart>& parts, const PackTextOpt
     result.tokenizer = reads->name();
     result.vocabulary = reads->vocabulary();
   }
-  result.dtype = dtype_for(result.vocabulary, options.dtype);
+  result.dtype = token_dtype(result.vocabulary, options.dtype);
   const bool dialogues = options.pairs || options.chat_template != ChatTemplate::none;
   result.spool = std::make_unique<TokenSpool>(directory, result.dtype, dialogues);
   const Dialogue dialogue(reads, options.chat_template, options.tokenizer);

@@ -22,6 +22,10 @@ struct SpooledTokens {
   std::vector<std::string> bad_lines;  // messages, one per skipped line
 };
 
+// That holds every id: the wanted one, or the narrowest. Raises ExitCode::config for one too
+// narrow.
+[[nodiscard]] DType token_dtype(std::uint64_t vocabulary, std::optional<DType> wanted);
+
 // Raises ExitCode::data for text that cannot be read, ExitCode::config for options that the
 // tokenizer does not support. Adds begin and end tokens to each document.
 [[nodiscard]] SpooledTokens spool_tokens(const std::vector<TextPart>& parts,
