@@ -36,7 +36,7 @@ struct TextArguments {
   PackTextOptions options;
   std::string dtype = "auto";
   std::string separator;
-  std::string invalid = "replace", chat_template;
+  std::string invalid = "replace", chat_template, targets;
   bool quiet = false;
 };
 
@@ -49,12 +49,17 @@ void run_pack_text(TextArguments& arguments) {
   options.refuse_invalid = arguments.invalid == "refuse";
   options.progress = !arguments.quiet;
   if (!arguments.chat_template.empty())
-    options.chat_template =
-        arguments.chat_template == "chatml" ? ChatTemplate::chatml : ChatTemplate::llama3;
+    options.chat_template = arguments.chat_template == "chatml"   ? ChatTemplate::chatml
+                            : arguments.chat_template == "llama3" ? ChatTemplate::llama3
+                                                                  : ChatTemplate::rendered;
+  for (const auto kind :
+       {TextTargets::label, TextTargets::values, TextTargets::labels, TextTargets::token_classes})
+    if (arguments.targets == name_of(kind)) options.targets = kind;
   const PackedText packed = pack_text(options);
   for (const std::string& message : packed.skipped)
     fmt::print(stderr, "skipped: {}\n", for_people(message));
   if (!packed.skipped.empty()) fmt::print("bad lines skipped: {}\n", packed.skipped.size());
+  if (packed.cut > 0) fmt::print("texts cut to {} tokens: {}\n", options.longest, packed.cut);
   if (packed.replaced > 0)
     fmt::print("{} times U+FFFD in place of bytes that are not UTF-8\n", packed.replaced);
   for (const PackedSplit& split : packed.splits)
@@ -63,9 +68,10 @@ void run_pack_text(TextArguments& arguments) {
 
 void add_tokenizer_options(CLI::App& command, TextArguments& arguments) {
   PackTextOptions& options = arguments.options;
-  command.add_option("--tokenizer", options.tokenizer,
-                     "tokenizer.json of a model (byte-level BPE: GPT-2, Llama 3, Qwen, ...) or a "
-                     "*.model of SentencePiece; default: one token per byte");
+  command.add_option(
+      "--tokenizer", options.tokenizer,
+      "tokenizer.json of a model (BPE, WordPiece or Unigram: Llama, GPT-2, BERT, T5, "
+      "...) or a *.model of SentencePiece; default: one token per byte");
   command.add_option("--begin-token", options.begin_token,
                      "Token to add before each document, e.g. '<|endoftext|>' (default: none; with "
                      "--chat-template llama3 '<|begin_of_text|>')");
@@ -85,8 +91,23 @@ void add_tokenizer_options(CLI::App& command, TextArguments& arguments) {
       .add_option("--chat-template", arguments.chat_template,
                   "Inputs are JSON lines {\"messages\": [{\"role\": ..., \"content\": ...}, ...]} "
                   "(system, user, assistant), formatted by this template; only tokens of the "
-                  "assistant are targets")
-      ->check(CLI::IsMember({"chatml", "llama3"}));
+                  "assistant are targets; rendered: lines of token ids, which "
+                  "scripts/pack_chats.py makes by the template of any model")
+      ->check(CLI::IsMember({"chatml", "llama3", "rendered"}));
+  command
+      .add_option(
+          "--targets", arguments.targets,
+          "Inputs are JSON lines {\"text\": ..., \"label\": ...}, each a text to classify or "
+          "measure by model.head; the label is a name or number (class), a number or a list "
+          "of them (values), or a list of names (labels); for token_classes {\"tokens\": "
+          "[words], \"label\": [a name or number for each, -100: none]}. The tokens around "
+          "texts are those of the tokenizer")
+      ->check(CLI::IsMember({"class", "values", "labels", "token_classes"}));
+  command.add_option("--longest", options.longest,
+                     "With --targets: cut longer texts to this many tokens (model.context)");
+  command.add_option("--classes-of", options.classes_of,
+                     "With --targets: number the classes as this packed data set does, and refuse "
+                     "others");
   command.add_flag("--skip-bad", options.skip_bad,
                    "Leave out lines without the expected fields, and name them");
   command.add_option("--threads", options.threads, "Threads that tokenize (default: one per core)")

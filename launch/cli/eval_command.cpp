@@ -68,6 +68,7 @@ void evaluate_on(const std::string& path, DataConfig& data) {
     data.validation_files = {path};
     data.validation_fraction = 0;
     data.validation_values.clear();
+    data.leave_inside();
     if (data.test_values.empty()) data.split_key.clear();
   } else if (data.kind() == SourceKind::images || names_images(path)) {
     evaluate_on_pixels(path, data);
@@ -87,6 +88,7 @@ void test_instead(DataSource& data) {
   data.test_values.clear();
   if (data.validation_values.empty()) data.split_key.clear();
   data.validation_fraction = 0;
+  data.leave_inside();
 }
 
 void evaluate_on_test(DataConfig& data) {

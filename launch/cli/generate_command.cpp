@@ -5,8 +5,10 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,16 +37,60 @@ struct GenerateArguments {
   std::int64_t forget = TextGenerator::half_the_context;
   std::int64_t batch = 8;
   bool json = false;
+  bool chat = false;
+  std::string chat_template, system;
+  std::int64_t samples = 1;
 };
 
-std::vector<Prompt> prompts_of(const GenerateArguments& arguments, const Words& words) {
-  if (!arguments.prompt_file.empty()) return read_prompts(arguments.prompt_file, words);
-  if (!arguments.prompt_ids.empty()) return {{"", arguments.prompt_ids, "--prompt-ids"}};
+// The template named, or the one kept in the run.
+std::optional<ChatPieces> chat_of(const GenerateArguments& arguments) {
+  if (!arguments.chat) return std::nullopt;
+  std::string name = arguments.chat_template;
+  if (name.empty()) name = arguments.run + "/chat.json";
+  if (arguments.chat_template.empty() && !std::filesystem::exists(name))
+    fail(ExitCode::config,
+         "--chat: {} is not there; make it from the model's own template by "
+         "scripts/pack_chats.py {} --pieces {}, or name chatml, llama3 or such a file by "
+         "--chat-template",
+         name, arguments.run, name);
+  return std::make_optional<ChatPieces>(name);
+}
+
+Prompt prompt_of_chat(const GenerateArguments& arguments, const std::string& text,
+                      const ChatPieces& chat, const Words& words) {
+  std::vector<ChatMessage> messages;
+  if (!arguments.system.empty()) messages.push_back({"system", arguments.system});
+  messages.push_back({"user", text});
+  return {.text = "",
+          .ids = words.tokens_of(chat.prompt(messages, "--chat"), "--chat"),
+          .where = "--prompt"};
+}
+
+std::vector<Prompt> prompts_of(const GenerateArguments& arguments, const Words& words,
+                               const ChatPieces* chat) {
+  if (!arguments.prompt_file.empty()) return read_prompts(arguments.prompt_file, words, chat);
+  if (!arguments.prompt_ids.empty())
+    return {{.text = "", .ids = arguments.prompt_ids, .where = "--prompt-ids"}};
   std::vector<Prompt> prompts;
   for (const std::string& text : arguments.prompts)
-    prompts.push_back(prompt_of_text(text, words));
+    prompts.push_back(chat != nullptr ? prompt_of_chat(arguments, text, *chat, words)
+                                      : prompt_of_text(text, words));
+  if (prompts.empty() && chat != nullptr)
+    fail(ExitCode::config, "--chat: give the user's message by --prompt, or --prompts");
   if (prompts.empty()) prompts.push_back(prompt_of_text("\n", words));
   return prompts;
+}
+
+// Each prompt `samples` times in a row, drawn with different seeds.
+std::vector<Prompt> repeated(const std::vector<Prompt>& prompts, std::int64_t samples) {
+  std::vector<Prompt> all;
+  for (const Prompt& prompt : prompts) {
+    for (std::int64_t i = 0; i < samples; ++i) {
+      all.push_back(prompt);
+      all.back().sample = static_cast<std::uint64_t>(i);
+    }
+  }
+  return all;
 }
 
 // For the device and ranks of this job.
@@ -80,12 +126,13 @@ void print_origin(const Session& session, const LoadedWeights& weights, std::siz
                  ? "a text"
                  : fmt::format("{} texts", session.config.train.micro_batch),
              session.decode.capacity);
-  if (mesh.data > 1)
+  if (mesh.sample_ranks() > 1)
     fmt::print(
         stderr,
-        "ranks     {} copies of the model on {} each (parallel.tensor {} x "
+        "ranks     {} copies of the model on {} each (parallel.context {} x parallel.tensor {} x "
         "parallel.pipeline {}) share {}\n",
-        mesh.data, mesh.tensor * mesh.pipeline, mesh.tensor, mesh.pipeline,
+        mesh.sample_ranks(), mesh.context * mesh.tensor * mesh.pipeline, mesh.context, mesh.tensor,
+        mesh.pipeline,
         prompts == 1 ? "one prompt: the others are idle" : fmt::format("{} prompts", prompts));
 }
 
@@ -107,8 +154,14 @@ void generate(const GenerateArguments& arguments) {
          arguments.forget, context, context);
   if (!arguments.stop.texts.empty() && !words.known())
     fail(ExitCode::config, "--stop: the model has no tokenizer; give --tokenizer, or --stop-ids");
-  const std::vector<Prompt> prompts = prompts_of(arguments, words);
+  if (arguments.samples > 1 && arguments.sampling.temperature == 0)
+    fail(ExitCode::config, "--samples: {} with --temperature 0 would all be equal; raise it",
+         arguments.samples);
+  const std::optional<ChatPieces> chat = chat_of(arguments);
+  const std::vector<Prompt> prompts =
+      repeated(prompts_of(arguments, words, chat ? &*chat : nullptr), arguments.samples);
   GenerateArguments ended = arguments;
+  if (chat && !chat->end().empty()) ended.stop.ids.push_back(words.id_of(chat->end(), "--chat"));
   std::ranges::copy(end_tokens_of_run(arguments.run), std::back_inserter(ended.stop.ids));
   const auto count = static_cast<std::int64_t>(prompts.size());
   const std::int64_t of_copy = (count + config.parallel.data - 1) / config.parallel.data;
@@ -157,6 +210,7 @@ void add_generate_command(CLI::App& app) {
       ->check(integer_from<std::int32_t>(0))
       ->excludes(prompt)
       ->excludes(file);
+  auto* const prompt_ids = command->get_option("--prompt-ids");
   add_value(*command, "--tokens", arguments->stop.tokens, "How many tokens to add at most",
             integer_between(std::int64_t{1}, std::int64_t{1'000'000}));
   add_value(*command, "--temperature", arguments->sampling.temperature,
@@ -181,6 +235,22 @@ void add_generate_command(CLI::App& app) {
                    "How many tokens of a full context are forgotten at once, the oldest first; 0 "
                    "ends there (default: half of it)")
       ->check(integer_from<std::int64_t>(0));
+  auto* const chat = command->add_flag(
+      "--chat", arguments->chat,
+      "Prompts are messages of a user, and the text the model's answer; --prompts has lines of "
+      "{\"messages\": [{\"role\": ..., \"content\": ...}, ...]}");
+  chat->excludes(prompt_ids);
+  command
+      ->add_option("--chat-template", arguments->chat_template,
+                   "chatml, llama3, or a file of scripts/pack_chats.py --pieces (default: "
+                   "chat.json in the run's directory)")
+      ->needs(chat);
+  command->add_option("--system", arguments->system, "The system's message, before --prompt")
+      ->needs(chat)
+      ->excludes(file);
+  add_value(*command, "--samples", arguments->samples,
+            "How many texts per prompt; number i (from 0) is that of one text with --seed plus i",
+            integer_between(std::int64_t{1}, std::int64_t{100'000}));
   add_value(*command, "--batch", arguments->batch, "How many prompts to continue at a time",
             integer_between(std::int64_t{1}, std::int64_t{4096}));
   command->add_flag("--json", arguments->json, "JSON lines: prompt, text, ids, reason of the end");

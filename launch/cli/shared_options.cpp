@@ -78,6 +78,8 @@ void add_weights_options(CLI::App& command, WeightsChoice& choice) {
                      "newest checkpoint that verifies, whichever has more steps): a checkpoint, a "
                      "safetensors file, an index of several, a directory of either, or a run");
   command.add_flag("--average", choice.average, "The averaged weights (train.ema_decay)");
+  command.add_flag("--best", choice.best,
+                   "The weights of RUN's best evaluation (checkpoint.keep_best)");
 }
 
 namespace {

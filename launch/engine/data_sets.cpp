@@ -10,12 +10,14 @@
 
 #include "data/fields/field_dataset.h"
 #include "data/fields/index_store.h"
+#include "data/fields/join.h"
 #include "data/fields/statistics.h"
 #include "data/hdf5/child.h"
 #include "data/pack/file_tree.h"
 #include "data/sets/image_dataset.h"
 #include "data/sets/masked_tokens.h"
 #include "data/sets/mixture_dataset.h"
+#include "data/sets/text_dataset.h"
 #include "launch/engine/options.h"
 #include "launch/engine/shared_index.h"
 #include "models/registry.h"
@@ -70,10 +72,9 @@ std::vector<OneSet> sets_of(const Config& config, DataPart part, const Dataset* 
   return sets;
 }
 
-// The fields of HDF5 files, as all ranks need them.
+// The fields of files, as all ranks need them.
 KeptIndexes shared_indexes(Communicator& world, const std::string& kept,
-                           const FieldOptions& options) {
-  const ScanRequest request = scan_request(options);
+                           const std::vector<std::string>& names, const ScanRequest& request) {
   const auto bytes_of = [](const FileIndex& index) {
     std::string bytes;
     append_index(bytes, index);
@@ -81,7 +82,7 @@ KeptIndexes shared_indexes(Communicator& world, const std::string& kept,
   };
   IndexWork work;
   std::string touched;
-  work.list = [&] { return expand_files(options.files); };
+  work.list = [&] { return expand_files(names); };
   work.known = [&](const std::vector<std::string>& files) {
     std::unordered_map<std::string, std::string> known;
     KeptIndexes held = kept_indexes(kept, request, files);
@@ -111,6 +112,18 @@ void warn_touched(const Communicator& world, DataPart part, const std::string& t
       touched);
 }
 
+TextTargets text_targets(const ModelTraits& traits) {
+  if (!traits.labelled_text()) return TextTargets::none;
+  if (traits.targets.kind == TargetKind::token_classes) return TextTargets::token_classes;
+  if (traits.targets.kind == TargetKind::label) return TextTargets::label;
+  return traits.targets.is_multi_label() ? TextTargets::labels : TextTargets::values;
+}
+
+std::int64_t target_width(const ModelTraits& traits) {
+  const TargetSpec& targets = traits.targets;
+  return targets.classes > 0 ? targets.classes : targets.shape.count();
+}
+
 // Packed shards or tokens of Megatron-LM.
 std::unique_ptr<Dataset> open_packed(Communicator& /*world*/, const OneSet& one) {
   const Config& config = one.config;
@@ -122,6 +135,9 @@ std::unique_ptr<Dataset> open_packed(Communicator& /*world*/, const OneSet& one)
                                   .split = training ? "train" : "validation",
                                   .vocabulary = traits.vocabulary,
                                   .classes = traits.classes,
+                                  .text_targets = text_targets(traits),
+                                  .target_width = target_width(traits),
+                                  .pad_token = traits.pad_token,
                                   .image_size = traits.image_size,
                                   .image_width = traits.image_width,
                                   .channels = traits.channels,
@@ -161,12 +177,21 @@ std::optional<SpatialBox> part_of_sample(const Config& config, int tensor_rank) 
   return slabs.own_box();
 }
 
+// Paths, groups and target files of validation in place of those of training.
+void evaluate_inside(FieldOptions& options) {
+  if (!options.validation_inputs.empty()) options.inputs = options.validation_inputs;
+  if (!options.validation_target.empty()) options.target = options.validation_target;
+  if (!options.validation_files.empty()) options.target_files = options.validation_target_files;
+  if (options.validates_inside()) options.group_list = options.validation_group_list;
+}
+
 // The data section as the data room takes it, scaling included: reads data.statistics.
 FieldOptions field_options(const Config& config, DataPart part, const DataSource& data) {
   const ModelTraits traits = traits_of(config.model);
   FieldOptions options;
   static_cast<FieldSource&>(options) = data;
   options.files = data.place(part).names;
+  if (part == DataPart::validation) evaluate_inside(options);
   options.scale = load_scale(data);
   options.depth = traits.image_depth;
   options.height = traits.image_size;
@@ -193,9 +218,14 @@ std::unique_ptr<Dataset> open_files(Communicator& world, const OneSet& one) {
     options.part = {box->begin, {box->extent(0), box->extent(1), box->extent(2)}};
   if (one.training != nullptr && options.class_names.empty())
     options.class_names = one.training->id_names().classes;
-  KeptIndexes shared = shared_indexes(world, one.index, options);
-  auto fields = std::make_unique<FieldDataset>(std::move(shared.indexes), options);
-  fields->set_touched(std::move(shared.touched));
+  KeptIndexes shared = shared_indexes(world, one.index, options.files, scan_request(options));
+  KeptIndexes targets;
+  if (!options.target_files.empty())
+    targets = shared_indexes(world, targets_index(one.index), options.target_files,
+                             target_request(options));
+  auto fields = std::make_unique<FieldDataset>(std::move(shared.indexes), options,
+                                               std::move(targets.indexes));
+  fields->set_touched(shared.touched.empty() ? targets.touched : shared.touched);
   return fields;
 }
 
@@ -242,6 +272,8 @@ std::string data_text(const DataConfig& data, DataPart part) {
 
 SampleLayout sample_layout(const Config& config, int tensor_rank) {
   const ModelTraits model = traits_of(config.model);
+  if (model.labelled_text())
+    return text_samples(model.context, text_targets(model), target_width(model));
   if (model.input == InputKind::tokens)
     return token_samples(model.context, config.data.documents == Documents::separate);
   SampleLayout layout = image_samples(model.image_size, model.image_width, model.channels);
@@ -284,9 +316,7 @@ std::unique_ptr<FieldDataset> open_files_alone(const Config& config, float maske
   const TargetKind kind = options.predicted.kind;
   const Shape any = options.predicted.is_value_map() ? Shape{1, 0} : Shape{};
   options.predicted = {kind == TargetKind::tokens ? TargetKind::label : kind, any, 0};
-  return std::make_unique<FieldDataset>(
-      scan_in_children(expand_files(options.files), scan_request(options), scanners_here(1)),
-      options);
+  return open_fields(options, scanners_here(1));
 }
 
 void keep_data_index(const Dataset& dataset, const Config& config, DataPart part) {

@@ -161,7 +161,7 @@ void Engine::set_initial_weights() {
     const RunState state = find_state(path, *session_.world);
     const RestoreReport report =
         restore_weights(state.values(ValueKind::model), state.path, *session_.device, stream,
-                        session_.placed_params(), params);
+                        session_.placed_params(), params, selection_of(config, state));
     if (rank == 0)
       log::get("train").info("weights of {}, {:.0f} MB read in {:.0f} ms", state.describe(),
                              1e-6 * static_cast<double>(report.bytes), report.milliseconds);

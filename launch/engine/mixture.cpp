@@ -51,7 +51,9 @@ std::string mixture_recipe(const Config& config) {
 Sampler make_sampler(const Config& config, const Dataset& dataset) {
   const auto sources = sources_of(config, dataset);
   if (!sources.empty()) return Sampler(order_of(config, sources));
-  return Sampler(sampler_options(config, dataset.size()));
+  SamplerOptions options = sampler_options(config, dataset.size());
+  if (options.block == 0) options.block = dataset.samples_of_chunk();
+  return Sampler(options);
 }
 
 std::string describe_training_data(const Config& config, const Dataset& dataset) {

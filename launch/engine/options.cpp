@@ -20,7 +20,8 @@ namespace {
 AdapterOptions adapter_options(const LoraConfig& config) {
   if (config.rank == 0) return {};
   return {.rank = config.rank,
-          .scale = static_cast<float>(config.alpha / static_cast<double>(config.rank)),
+          .scale = static_cast<float>(config.scale()),
+          .dropout = static_cast<float>(config.dropout),
           .targets = config.targets};
 }
 
@@ -67,6 +68,7 @@ SamplerOptions sampler_options(const Config& config, std::int64_t samples) {
           .global_batch = config.train.global_batch,
           .seed = config.run.seed,
           .shuffle = config.data.shuffle,
+          .block = config.data.shuffle_block,
           .last_batch = config.data.last_batch,
           .ramp = batch_ramp(config.train)};
 }
@@ -133,7 +135,7 @@ BuildOptions build_options(const Config& config, const MeshCoordinates& here, bo
           .expert_buffer = parallel.expert_buffer,
           .expert_imbalance = parallel.expert_imbalance,
           .spatial = spatial_split(parallel, here.tensor),
-          .context = context_split(config, here.data),
+          .context = decodes ? ContextSplit{} : context_split(config, here.data),
           .rounded_sums = config.reproducibility != Reproducibility::layout,
           .layout_bits = config.reproducibility == Reproducibility::layout,
           .tensor_chunks = decodes ? 1 : static_cast<int>(parallel.tensor_chunks),
@@ -145,7 +147,8 @@ BuildOptions build_options(const Config& config, const MeshCoordinates& here, bo
           .separate_documents =
               config.data.documents == Documents::separate || !config.train.context_ramp.empty(),
           .decode = decode,
-          .adapters = adapter_options(config.lora)};
+          .adapters = adapter_options(config.lora),
+          .rules = param_rules(config)};
 }
 
 bool separates_ties(const Config& config) {

@@ -65,10 +65,9 @@ bool Engine::is_finished(RunObserver& observer, std::int64_t until) const {
   }
   if (start.lacks_weights) observer.weights_missing(*start.checkpoint);
   if (leader && start.reached) {
-    log::get("train").info("{} stopped: {} at step {} (train.stop_at): nothing is left to do",
-                           config.run.directory,
-                           describe(config.train.stop_at, start.reached->value),
-                           std::max(start.step(), start.finished));
+    log::get("train").info("{} stopped: {} at step {} ({}): nothing is left to do",
+                           config.run.directory, describe(config.train.stop_at, *start.reached),
+                           std::max(start.step(), start.finished), start.reached->key());
   } else if (leader) {
     log::get("train").info("{} has done {} of train.steps = {}: nothing is left to do",
                            config.run.directory, std::max(start.step(), start.finished),

@@ -362,6 +362,7 @@ EvaluationResult ValidationPass::run() {
                                       .tensor = &session_.tensor,
                                       .experts = session_.experts,
                                       .context_group = session_.context_group(),
+                                      .targets = traits_of(session_.config.model).targets,
                                       .sink = stitcher_.get()},
                                      *loader_, plan_);
   if (windows_) {

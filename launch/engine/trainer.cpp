@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <utility>
 
 #include "launch/engine/state/start_times.h"
 #include "runtime/base/clock.h"
@@ -165,7 +166,7 @@ bool Trainer::between_steps(std::int64_t done) {
   const StepDecision decision = requests_.take(done);
   // A checkpoint of a rank that computes wrong is worth nothing.
   if (decision.self_test && state_.self_test) test_ranks(done);
-  if (decision.checkpoint) {
+  if (decision.checkpoint || std::exchange(best_is_new_, false)) {
     settle_reports(done);
     if (!digest_every_step) digest_tensors(done);
     save(done, SaveTo::disk);
@@ -348,29 +349,40 @@ void Trainer::evaluate(std::int64_t done) {
   if (leader_) write_evaluation(done, result, seconds);
   observer_.evaluated(done, result);
   if (config_.train.stop_at.given()) judge_target(done, result);
+  if (!config_.checkpoint.keep_best.empty()) judge_best(done, result);
 }
 
 // An evaluation's result has the same bits on every rank.
 void Trainer::judge_target(std::int64_t done, const EvaluationResult& result) {
   const StopTarget& target = config_.train.stop_at;
-  const Qualities quality = qualities_of(engine_.session().traits().targets, result);
-  std::optional<double> value;
-  if (target.metric == loss_metric) value = result.loss;
-  for (const Quality& one : qualities)
-    if (target.metric == one.key) value = quality.*one.value;
-  if (!value)  // a program's own model
-    fail(ExitCode::config, "train.stop_at: the model's evaluations have no {}", target.metric);
-  const bool measured = result.targets > 0;
-  if (measured && target.passed_by(*value)) {
-    parts_.reached = ReachedTarget{target.metric, *value};
-    if (parts_.checkpoints) parts_.checkpoints->note_reached(*parts_.reached);
-    if (leader_)
-      log::get("train").info("stopped: {} at step {} (train.stop_at)", describe(target, *value),
-                             done);
-  } else if (leader_ && done == config_.train.steps) {
+  const auto value = metric_of(engine_.session().traits().targets, result, target.metric);
+  if (value && target.passed_by(*value)) {
+    end_at(done, {target.metric, *value});
+  } else if (leader_ && value && done == config_.train.steps) {
     log::get("train").warn("train.stop_at: {} at the last step, train.steps = {}",
                            describe(target, *value), done);
   }
+}
+
+void Trainer::end_at(std::int64_t done, const ReachedTarget& reached) {
+  parts_.reached = reached;
+  if (parts_.checkpoints) parts_.checkpoints->note_reached(reached);
+  if (leader_)
+    log::get("train").info("stopped: {} at step {} ({})", describe(config_.train.stop_at, reached),
+                           done, reached.key());
+}
+
+void Trainer::judge_best(std::int64_t done, const EvaluationResult& result) {
+  if (!parts_.checkpoints) return;
+  BestEvaluation best = parts_.checkpoints->best();
+  best_is_new_ = best.add(metric_of(engine_.session().traits().targets, result, best.metric), done);
+  parts_.checkpoints->note_best(best);
+  if (leader_ && best_is_new_)
+    log::get("train").info("best {} so far; its checkpoint is kept (checkpoint.keep_best)",
+                           best.describe());
+  const std::int64_t patience = config_.train.patience;
+  if (patience > 0 && best.since >= patience && !parts_.reached)
+    end_at(done, {std::string(patience_metric), static_cast<double>(best.since)});
 }
 
 void Trainer::write_evaluation(std::int64_t done, const EvaluationResult& result, double seconds) {

@@ -47,6 +47,9 @@ class Trainer {
   void evaluate(std::int64_t done);
   void write_evaluation(std::int64_t done, const EvaluationResult& result, double seconds);
   void judge_target(std::int64_t done, const EvaluationResult& result);
+  void judge_best(std::int64_t done, const EvaluationResult& result);
+  // Training ends with this step.
+  void end_at(std::int64_t done, const ReachedTarget& reached);
   [[nodiscard]] bool compares_replicas(std::int64_t done) const;
 
   Engine& engine_;
@@ -64,6 +67,7 @@ class Trainer {
   StepReports reports_;
   std::int64_t reported_;        // steps before it are reported
   std::int64_t non_finite_ = 0;  // over the run
+  bool best_is_new_ = false;     // the last evaluation's state is to be saved
   std::int64_t in_a_row_ = 0;    // consecutive steps, up to now
   StopReason stopped_ = StopReason::none;
   double final_loss_ = 0, evaluation_seconds_ = 0, checkpoint_after_seconds_ = 0, wall_seconds_ = 0;

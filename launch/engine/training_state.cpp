@@ -79,6 +79,7 @@ void AverageWeights::update() {
   // Averages are contiguous, and so are most masters: one launch for adjacent ones.
   Tensor average, masters;
   for (const Bucket& bucket : params.layout().buckets()) {
+    if (bucket.kind == ParamKind::frozen) continue;  // not even rounded
     const Tensor next = params.masters().owned(bucket);
     if (!masters.empty() && masters.data + masters.bytes() == next.data) {
       const Shape both{masters.count() + next.count()};

@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 
 #include "launch/engine/engine.h"
 #include "launch/engine/text/decoder.h"
@@ -20,6 +22,7 @@ constexpr double tolerance = 1e-4;
 constexpr std::int64_t fixed_tokens = 16;
 
 constexpr const char* ids_name = "input_ids";
+constexpr const char* mask_name = "attention_mask";
 constexpr const char* pixels_name = "pixel_values";
 constexpr const char* logits_name = "logits";
 
@@ -52,6 +55,27 @@ void require(const SafetensorsFile& file, const char* name, bool right_type, con
        name_of(file.dtype(name)), file.shape(name).to_string(), wanted.to_string());
 }
 
+// Of a head of samples or of their tokens.
+Shape logits_of(const ModelTraits& traits, const Shape& inputs) {
+  const TargetSpec& targets = traits.targets;
+  if (targets.kind == TargetKind::values) return {inputs[0], targets.shape.count()};
+  if (traits.items_per_sample() == 1) return {inputs[0], targets.classes};
+  return {inputs[0], inputs[1], targets.classes};
+}
+
+// Texts of labels end before the padding, which is then a document of its own.
+void read_mask(const SafetensorsFile& file, const ModelTraits& traits, Expectations& expected) {
+  if (!traits.labelled_text() || !file.contains(mask_name)) return;
+  require(file, mask_name, file.dtype(mask_name) == DType::i64, expected.inputs_shape);
+  const std::int64_t length = expected.inputs_shape[1];
+  const auto mask = values_of<std::int64_t>(file, mask_name);
+  std::int64_t end = 0;
+  for (std::int64_t i = 0; i < std::ssize(mask); ++i) {
+    if (i % length == 0) end = std::count(mask.begin() + i, mask.begin() + i + length, 1);
+    expected.starts.push_back(static_cast<std::int32_t>(i % length < end ? 0 : end));
+  }
+}
+
 void read_tokens(const SafetensorsFile& file, const ModelTraits& traits, Expectations& expected) {
   const DType dtype = file.dtype(ids_name);
   const Shape shape = file.shape(ids_name);
@@ -74,7 +98,8 @@ void read_tokens(const SafetensorsFile& file, const ModelTraits& traits, Expecta
     std::ranges::for_each(values_of<std::int64_t>(file, ids_name), add);
   }
   expected.inputs_shape = shape;
-  expected.logits_shape = {shape[0], shape[1], traits.vocabulary};
+  expected.logits_shape = logits_of(traits, shape);
+  read_mask(file, traits, expected);
 }
 
 void read_pixels(const SafetensorsFile& file, const ModelTraits& traits, Expectations& expected) {
@@ -84,7 +109,7 @@ void read_pixels(const SafetensorsFile& file, const ModelTraits& traits, Expecta
   require(file, pixels_name, file.dtype(pixels_name) == DType::f32 && texts > 0, wanted);
   expected.inputs_shape = {texts, wanted[2], wanted[3], wanted[1]};
   expected.pixels = turned(values_of<float>(file, pixels_name), wanted[1], wanted[2] * wanted[3]);
-  expected.logits_shape = {texts, traits.classes};
+  expected.logits_shape = logits_of(traits, expected.inputs_shape);
 }
 
 // Inputs that depend only on the model's sizes.
@@ -94,15 +119,14 @@ Expectations fixed_inputs(const ModelTraits& traits) {
     const std::int64_t length =
         traits.generates ? std::min(fixed_tokens, traits.context) : traits.context;
     fixed.inputs_shape = {2, length};
-    fixed.logits_shape = {2, length, traits.vocabulary};
     for (std::int64_t i = 0; i < fixed.inputs_shape.count(); ++i)
       fixed.tokens.push_back(static_cast<std::int32_t>((7919 * i + 13) % traits.vocabulary));
   } else {
     fixed.inputs_shape = {1, traits.image_size, traits.image_width, traits.channels};
-    fixed.logits_shape = {1, traits.classes};
     for (std::int64_t i = 0; i < fixed.inputs_shape.count(); ++i)
       fixed.pixels.push_back(static_cast<float>(37 * i % 255) / 127.5F - 1.0F);
   }
+  fixed.logits_shape = logits_of(traits, fixed.inputs_shape);
   return fixed;
 }
 
@@ -144,7 +168,11 @@ std::vector<float> decoded(Session& session, const Expectations& inputs) {
 std::vector<float> passed(Session& session, const Expectations& inputs) {
   const std::int64_t samples = inputs.inputs_shape[0];
   const HeadInfo& head = session.model->head();
-  std::vector<std::int32_t> targets(static_cast<std::size_t>(head.targets), ignored_target);
+  const bool values = head.kind == TargetKind::values;
+  std::vector<std::int32_t> targets(
+      static_cast<std::size_t>(head.targets),
+      values ? std::bit_cast<std::int32_t>(std::numeric_limits<float>::quiet_NaN())
+             : ignored_target);
   std::vector<std::int64_t> ids(static_cast<std::size_t>(samples), 0);
   const auto tensor = [](const auto& values, DType dtype, const Shape& shape) {
     auto* const data = const_cast<std::byte*>(reinterpret_cast<const std::byte*>(values.data()));
@@ -152,10 +180,13 @@ std::vector<float> passed(Session& session, const Expectations& inputs) {
   };
   const Tensor numbers = tensor(ids, DType::i64, Shape{samples});
   const bool tokens = !inputs.tokens.empty();
-  const Batch batch{tokens ? tensor(inputs.tokens, DType::i32, inputs.inputs_shape)
-                           : tensor(inputs.pixels, DType::f32, inputs.inputs_shape),
-                    tensor(targets, DType::i32, Shape{samples, head.targets / samples}), numbers,
-                    numbers};
+  Batch batch{
+      tokens ? tensor(inputs.tokens, DType::i32, inputs.inputs_shape)
+             : tensor(inputs.pixels, DType::f32, inputs.inputs_shape),
+      tensor(targets, values ? DType::f32 : DType::i32, Shape{samples, head.targets / samples}),
+      numbers, numbers};
+  if (!inputs.starts.empty())
+    batch.document_starts = tensor(inputs.starts, DType::i32, inputs.inputs_shape);
   Context context = session.model->context(*session.streams.compute, batch, /*training=*/false);
   context.tensor = &session.tensor;
   context.experts = session.experts;
@@ -163,9 +194,10 @@ std::vector<float> passed(Session& session, const Expectations& inputs) {
   session.streams.compute->synchronize();
   const Tensor rows = context(head.logits);  // (targets, padded classes)
   std::vector<float> logits;
-  for (std::int64_t row = 0; row < head.targets; ++row) {
-    const float* const first = rows.as<float>() + row * rows.shape.back();
-    logits.insert(logits.end(), first, first + head.classes);
+  const std::int64_t width = rows.shape.back();
+  for (std::int64_t row = 0; row < rows.count() / width; ++row) {
+    const float* const first = rows.as<float>() + row * width;
+    logits.insert(logits.end(), first, first + inputs.logits_shape.back());
   }
   return logits;
 }
@@ -183,8 +215,8 @@ std::vector<float> forward(const Expectations& inputs, const ModelConfig& model,
 
 std::string place_of(std::int64_t element, const Shape& shape) {
   const std::int64_t columns = shape.back(), row = element / columns;
-  if (shape.rank() == 2) return fmt::format("image {}, class {}", row, element % columns);
-  return fmt::format("text {}, position {}, token {}", row / shape[1], row % shape[1],
+  if (shape.rank() == 2) return fmt::format("sample {}, output {}", row, element % columns);
+  return fmt::format("text {}, position {}, class {}", row / shape[1], row % shape[1],
                      element % columns);
 }
 
@@ -211,7 +243,10 @@ void check_forward(const Expectations& expected, const ModelConfig& model,
   const std::vector<float> logits = forward(expected, model, weights);
   double largest = 1, worst = -1;
   std::size_t at = 0;
+  const auto columns = static_cast<std::size_t>(expected.logits_shape.back());
+  const bool of_tokens = expected.logits_shape.rank() == 3 && !expected.starts.empty();
   for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (of_tokens && expected.starts[i / columns] > 0) continue;  // what padding gives says nothing
     largest = std::max(largest, std::abs(static_cast<double>(expected.logits[i])));
     const double difference =
         std::abs(static_cast<double>(logits[i]) - static_cast<double>(expected.logits[i]));

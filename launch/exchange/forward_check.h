@@ -12,13 +12,15 @@
 namespace trireme {
 
 // A safetensors file in the directory: input_ids (B, T) i32 or i64, or pixel_values (B, channels,
-// height, width) f32, normalised; and logits (B, T, vocabulary) or (B, classes) f32.
+// height, width) f32, normalised; and logits (B, T, classes) or (B, outputs) f32. Of texts with
+// labels attention_mask (B, T) i64 may say where their padding begins.
 inline constexpr const char* expectations_file = "trireme_expectations.safetensors";
 
 struct Expectations {
   std::string path{};
   Shape inputs_shape{};
   std::vector<std::int32_t> tokens{};  // (B, T)
+  std::vector<std::int32_t> starts{};  // of documents, (B, T): of padded texts
   std::vector<float> pixels{};         // (B, height, width, channels)
   Shape logits_shape{};
   std::vector<float> logits{};

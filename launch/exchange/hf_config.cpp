@@ -11,6 +11,7 @@
 
 #include "data/fields/statistics.h"
 #include "data/images/image_options.h"
+#include "data/tokenizer/tokenizer.h"
 #include "models/config.h"
 #include "models/registry.h"
 #include "models/transformer/hf_keys.h"
@@ -47,6 +48,20 @@ void read_model(const HfKeys& keys, const std::string& type, ModelConfig& model)
        type.empty() ? "missing" : fmt::format("\"{}\"", type), fmt::join(known, ", "));
 }
 
+// Of BERT's mask, which config.json seldom names, by the tokenizer beside it; "" if it cannot tell.
+std::string mask_token_beside(const std::string& directory, const Config& config) {
+  const std::string path = directory + "/tokenizer.json";
+  if (config.model.family != "bert" || !std::filesystem::exists(path)) return {};
+  try {
+    const Tokenizer tokenizer(path);
+    for (const char* const name : {"[MASK]", "<mask>"})
+      if (const auto id = tokenizer.id_of(name); id && *id < traits_of(config.model).vocabulary)
+        return fmt::format("model.mask_token={}", *id);
+  } catch (const Error&) {  // an import names what is unsupported
+  }
+  return {};
+}
+
 }  // namespace
 
 ModelConfig model_of_hf_config(const std::string& path) {
@@ -59,21 +74,26 @@ ModelConfig model_of_hf_config(const std::string& path) {
   // Applies the limits of our keys, and the rules between them.
   Config config = default_config();
   config.model = model;
-  config = parse_config(to_yaml(config), path + " as a Trireme config", {});
+  std::vector<std::string> told;
+  if (keys.find("mask_token_id") == nullptr)
+    told.push_back(mask_token_beside(std::filesystem::path(path).parent_path().string(), config));
+  std::erase(told, "");
+  config = parse_config(to_yaml(config), path + " as a Trireme config", told);
   const Environment environment;
   const Provenance where;
   const config::Subject subject{key_table(), config, environment, where, Purpose::generate};
   subject.family().check(subject);
-  return model;
+  return config.model;
 }
 
-void check_hf_config(const std::string& path, const ModelConfig& model) {
+void check_hf_config(const std::string& path, const ModelConfig& model, bool head_too) {
   if (!std::filesystem::exists(path)) return;
-  const auto differences = function_differences(model, model_of_hf_config(path));
-  if (differences.empty()) return;
-  const auto& [key, ours, theirs] = differences.front();
-  fail(ExitCode::config, "{}: describes a model with {}: {}, but the config has {}", path, key,
-       theirs, ours);
+  for (const auto& [key, ours, theirs] : function_differences(model, model_of_hf_config(path))) {
+    const bool of_head = is_head_key(key);
+    if (of_head && !head_too) continue;
+    fail(ExitCode::config, "{}: describes a model with {}: {}, but the config has {}{}", path, key,
+         theirs, ours, of_head ? "; name the head's tensors by --reinitialise" : "");
+  }
 }
 
 namespace {

@@ -13,8 +13,8 @@ namespace trireme {
 [[nodiscard]] ModelConfig model_of_hf_config(const std::string& path);
 
 // Checks that it describes `model`, ignoring keys that weights do not depend on: dropout, and the
-// context of rotary models. A missing file is no error.
-void check_hf_config(const std::string& path, const ModelConfig& model);
+// context of rotary models; without `head_too` also those of the head. A missing file is no error.
+void check_hf_config(const std::string& path, const ModelConfig& model, bool head_too = true);
 
 // preprocessor_config.json of Hugging Face's libraries: resize, crop and normalisation of input
 // images.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 
 #include "launch/exchange/mxfp4.h"
 #include "runtime/base/error.h"
@@ -12,25 +13,43 @@ namespace trireme {
 using hugging_face::HfTensor;
 using hugging_face::NamePair;
 
+namespace {
+
+// A model saved without its head lacks the first part of all names, such as "bert.".
+std::string missing_prefix(const WeightFiles& files, const std::vector<NamePair>& pairs) {
+  for (const NamePair& pair : pairs) {
+    if (pair.hf.empty()) continue;
+    const std::string& name = pair.hf.front().name;
+    const std::size_t prefix = name.find('.') + 1;
+    const bool base = !files.contains(name) && files.contains(name.substr(prefix));
+    return base ? name.substr(0, prefix) : "";
+  }
+  return {};
+}
+
+}  // namespace
+
 HfWeights::HfWeights(const std::string& path, const hugging_face::Exchange& exchange,
                      const ModelConfig& model)
-    : path_(path), exchange_(exchange), files_(path) {
+    : path_(path), tokens_table_(exchange.tokens), head_(exchange.head), files_(path) {
+  if (exchange.tied != nullptr) std::tie(tokens_table_, head_) = exchange.tied(model);
+  const std::string base = missing_prefix(files_, exchange.names(model));
   for (const std::string& name : files_.names()) {
-    if (const auto plain = exchange.plain_name(name, model)) {
+    if (const auto plain = exchange.plain_name(base + name, model)) {
       names_.emplace(*plain, name);
-    } else if (name != exchange.head && !name.ends_with(".num_batches_tracked")) {
+    } else if (name != head_ && !name.ends_with(".num_batches_tracked")) {
       left_out_.push_back(name);
     }
   }
   tied_ = std::ranges::none_of(exchange.names(model), [&](const NamePair& pair) {
-    return !pair.hf.empty() && pair.hf.front().name == exchange.head;
+    return !pair.hf.empty() && pair.hf.front().name == head_;
   });
 }
 
 std::span<const HfTensor> HfWeights::parts(const NamePair& pair) const {
   const HfTensor& fused = pair.fused;
   if (fused.name.empty() || !names_.contains(fused.name)) return pair.hf;
-  if (fused.shape[1] == fused.shape[2])
+  if (fused.shape.rank() == 3 && fused.shape[1] == fused.shape[2])
     fail(
         ExitCode::checkpoint,
         "{}: {} {} may be stored with either axis first; save the model with one tensor per expert",
@@ -83,7 +102,7 @@ std::vector<float> HfWeights::read(const HfTensor& part) const {
     return decode_mxfp4(path_ + ": " + part.name + "_scales", halves[0], halves[1], part.shape);
   }
   std::vector<float> values = files_.read(full_name(part));
-  if (tied_ && part.name == exchange_.tokens) check_tied_head(values);
+  if (tied_ && part.name == tokens_table_) check_tied_head(values);
   return values;
 }
 
@@ -106,24 +125,18 @@ std::optional<std::int64_t> HfWeights::batches(std::span<const std::string> coun
 const std::string& HfWeights::full_name(const HfTensor& part) const {
   const auto found = names_.find(part.name);
   if (found != names_.end()) return found->second;
-  const std::size_t prefix = part.name.find('.') + 1;
-  if (prefix > 0 && names_.contains(part.name.substr(prefix)))
-    fail(ExitCode::checkpoint,
-         "{}: has {}, but not {}: it is a base model, saved without its prediction head; save the "
-         "whole model, whose names begin with '{}'",
-         path_, part.name.substr(prefix), part.name, part.name.substr(0, prefix));
   fail(ExitCode::checkpoint, "{}: has no tensor {} {}; the config is for another model", path_,
        part.name, part.shape.to_string());
 }
 
 void HfWeights::check_tied_head(const std::vector<float>& tokens) const {
-  if (!files_.contains(exchange_.head)) return;
-  const std::vector<float> head = files_.read(exchange_.head);
+  if (!files_.contains(head_)) return;
+  const std::vector<float> head = files_.read(head_);
   const std::size_t bytes = std::min(head.size(), tokens.size()) * sizeof(float);
   if (head.size() != tokens.size() || std::memcmp(head.data(), tokens.data(), bytes) != 0)
     fail(ExitCode::checkpoint,
          "{}: {} differs from {}, but the head is tied to the tokens in the model of the config",
-         files_.file_of(exchange_.head).path(), exchange_.head, exchange_.tokens);
+         files_.file_of(head_).path(), head_, tokens_table_);
 }
 
 }  // namespace trireme

@@ -27,6 +27,15 @@ class HfWeights {
   // The tensors of the files that our tensor is made of: one by one, or fused.
   [[nodiscard]] std::span<const hugging_face::HfTensor> parts(
       const hugging_face::NamePair& pair) const;
+  // Whether the files have it, also as MXFP4.
+  [[nodiscard]] bool has(const hugging_face::HfTensor& part) const {
+    return names_.contains(part.name) || is_packed(part);
+  }
+  // For expect_nothing_else().
+  void ignore(const hugging_face::HfTensor& part) {
+    used_.insert(part.name);
+    tied_ = tied_ && part.name != head_;
+  }
   // Raises an error if the tensor is missing or does not fit the model.
   void require(const hugging_face::HfTensor& part);
   // Raises an error for a tensor that was not required.
@@ -50,7 +59,7 @@ class HfWeights {
   void check_tied_head(const std::vector<float>& tokens) const;
 
   std::string path_;
-  const hugging_face::Exchange& exchange_;
+  std::string tokens_table_, head_;  // their names
   WeightFiles files_;
   std::map<std::string, std::string> names_;  // by plain name
   std::vector<std::string> left_out_;

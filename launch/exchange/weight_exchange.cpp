@@ -23,6 +23,7 @@
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/file.h"
 #include "runtime/checkpoint/files/weight_files.h"
+#include "runtime/config/param_rules.h"
 
 namespace trireme {
 namespace {
@@ -31,7 +32,37 @@ namespace fs = std::filesystem;
 using hugging_face::HfTensor;
 using hugging_face::NamePair;
 
+std::string directory_of(const std::string& weights) {
+  return fs::is_directory(weights) ? weights : parent_directory(weights);
+}
+
 constexpr const char* hf_config = "config.json";
+
+}  // namespace
+
+void refuse_to_replace(const std::string& path, const Destination& destination) {
+  std::error_code error;
+  if (destination.force || !fs::exists(path, error)) return;
+  fail(ExitCode::config, "--out: {} exists; give another place, or --force to replace it", path);
+}
+
+void make_directory(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error)
+    fail(ExitCode::config, "--out: cannot make the directory {}: {}; give another place", path,
+         error.message());
+}
+
+std::string text_files_of(const std::string& state) {
+  fs::path directory = fs::absolute(directory_of(state)).lexically_normal();
+  for (int level = 0; level < 3; ++level, directory = directory.parent_path()) {
+    if (fs::exists(directory / "config.yaml")) return directory.string();
+  }
+  return directory_of(state);
+}
+
+namespace {
 
 const hugging_face::Exchange& exchange_of(const ModelConfig& model) {
   const Family& family = family_of(model);
@@ -65,20 +96,6 @@ std::int64_t batches_behind(const RunState& from) {
     fail(ExitCode::checkpoint, "{}: its metadata's {} is '{}', not a number", from.path,
          batches_key, text);
   return batches;
-}
-
-void refuse_to_replace(const std::string& path, const Destination& destination) {
-  std::error_code error;
-  if (destination.force || !fs::exists(path, error)) return;
-  fail(ExitCode::config, "--out: {} exists; give another place, or --force to replace it", path);
-}
-
-void make_directory(const std::string& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error)
-    fail(ExitCode::config, "--out: cannot make the directory {}: {}; give another place", path,
-         error.message());
 }
 
 // The shape of our tensor, from Hugging Face's.
@@ -144,19 +161,6 @@ std::vector<float> turned_to_theirs(std::vector<float> values, const NamePair& p
   return values;
 }
 
-std::string directory_of(const std::string& weights) {
-  return fs::is_directory(weights) ? weights : parent_directory(weights);
-}
-
-// The directory of the run that contains weights or a checkpoint, for its tokenizer.
-std::string text_files_of(const std::string& state) {
-  fs::path directory = fs::absolute(directory_of(state)).lexically_normal();
-  for (int level = 0; level < 3; ++level, directory = directory.parent_path()) {
-    if (fs::exists(directory / "config.yaml")) return directory.string();
-  }
-  return directory_of(state);
-}
-
 std::vector<float> to_ours(const NamePair& pair, const HfWeights& weights) {
   std::vector<float> values;
   for (const HfTensor& part : weights.parts(pair)) {
@@ -167,7 +171,14 @@ std::vector<float> to_ours(const NamePair& pair, const HfWeights& weights) {
   return values;
 }
 
-// Reads our weights merged with their adapters: W + alpha / rank B A.
+// The first row of a part of `rows` in a weight of `all`: the second and third part of three, and
+// both of two, have as many.
+std::int64_t first_row(std::string_view part, std::int64_t rows, std::int64_t all) {
+  if (part == ".key") return all - 2 * rows;
+  return part == ".value" || part == ".up" ? all - rows : 0;
+}
+
+// Reads our weights merged with their adapters: W + scale B A.
 class MergedReader {
  public:
   MergedReader(const RunState& from, const StoredValues& stored, const LoraConfig& lora)
@@ -198,25 +209,31 @@ class MergedReader {
   [[nodiscard]] std::vector<float> read(const std::string& name) {
     std::vector<float> values = reader_.whole(stored_.tensors.find(name)->second);
     const std::string layer = name.substr(0, name.rfind('.'));
-    const auto a = stored_.tensors.find(layer + ".lora_a");
-    if (!name.ends_with(".weight") || a == stored_.tensors.end()) return values;
+    if (!name.ends_with(".weight")) return values;
     const Shape& shape = stored_.tensors.find(name)->second.shape;
-    const auto b = stored_.tensors.find(layer + ".lora_b");
-    if (b == stored_.tensors.end() || a->second.shape != Shape{lora_.rank, shape[1]} ||
-        b->second.shape != Shape{shape[0], lora_.rank})
-      fail(ExitCode::checkpoint, "{}: {} is not an adapter of rank {} for {} {}", from_.path,
-           a->first, lora_.rank, name, shape.to_string());
-    add_product(values, reader_.whole(b->second), reader_.whole(a->second), shape);
+    for (const std::string_view part : {"", ".query", ".key", ".value", ".gate", ".up"}) {
+      const std::string factors = layer + std::string(part) + ".lora_";
+      const auto a = stored_.tensors.find(factors + "a"), b = stored_.tensors.find(factors + "b");
+      if (a == stored_.tensors.end()) continue;
+      const Shape& own = b == stored_.tensors.end() ? Shape{} : b->second.shape;
+      if (own.rank() != 2 || own[1] != lora_.rank || own[0] > shape[0] ||
+          (part.empty() && own[0] != shape[0]) || a->second.shape != Shape{lora_.rank, shape[1]})
+        fail(ExitCode::checkpoint, "{}: {} is not an adapter of rank {} for {} {}", from_.path,
+             a->first, lora_.rank, name, shape.to_string());
+      add_product(values, reader_.whole(b->second), reader_.whole(a->second),
+                  first_row(part, own[0], shape[0]), shape[1]);
+    }
     return values;
   }
   // In double, so the sum is rounded once.
   void add_product(std::vector<float>& values, const std::vector<float>& b,
-                   const std::vector<float>& a, const Shape& shape) const {
-    const auto columns = static_cast<std::size_t>(shape[1]);
+                   const std::vector<float>& a, std::int64_t first, std::int64_t width) const {
+    const auto columns = static_cast<std::size_t>(width);
+    float* const to = values.data() + first * width;
     const auto rank = static_cast<std::size_t>(lora_.rank);
-    const double scale = lora_.alpha / static_cast<double>(lora_.rank);
+    const double scale = lora_.scale();
     std::vector<double> row(columns);
-    for (std::size_t r = 0; r < static_cast<std::size_t>(shape[0]); ++r) {
+    for (std::size_t r = 0; r < b.size() / rank; ++r) {
       std::ranges::fill(row, 0.0);
       for (std::size_t k = 0; k < rank; ++k) {
         const double factor = scale * static_cast<double>(b[r * rank + k]);
@@ -224,8 +241,7 @@ class MergedReader {
           row[c] += factor * static_cast<double>(a[k * columns + c]);
       }
       for (std::size_t c = 0; c < columns; ++c)
-        values[r * columns + c] =
-            static_cast<float>(static_cast<double>(values[r * columns + c]) + row[c]);
+        to[r * columns + c] = static_cast<float>(static_cast<double>(to[r * columns + c]) + row[c]);
     }
   }
 
@@ -277,6 +293,45 @@ void finish_run(const std::string& from, const ModelConfig& model, const std::st
   write_file(to + "/config.yaml", model_section(model) + pictures, ExitCode::internal);
   fmt::print("{}: config.yaml{}{}\n", to, copied.empty() ? "" : ", ", fmt::join(copied, ", "));
   if (!unread.empty()) fmt::print("the tokenizer is kept, but cannot be used here: {}\n", unread);
+}
+
+// "'classifier.*'" for tensors of one layer, else their names.
+std::string patterns_of(const std::vector<std::string>& names) {
+  const std::string layer = names.front().substr(0, names.front().find('.') + 1);
+  const bool alike =
+      std::ranges::all_of(names, [&](const std::string& name) { return name.starts_with(layer); });
+  return alike ? fmt::format("'{}*'", layer) : fmt::format("{}", fmt::join(names, " "));
+}
+
+// Without those that start anew. Raises ExitCode::checkpoint for tensors that the files lack.
+std::vector<NamePair> chosen_pairs(const std::string& from, HfWeights& weights,
+                                   std::vector<NamePair> pairs,
+                                   const std::vector<std::string>& reinitialise) {
+  std::vector<std::string> names, missing;
+  HfTensor first;
+  for (const NamePair& pair : pairs)
+    names.push_back(pair.ours);
+  if (const std::string* const pattern = unmatched(reinitialise, names))
+    fail(ExitCode::config, "--reinitialise: \"{}\" matches no tensor of the model; {}", *pattern,
+         near_names(*pattern, names));
+  const ParamRules fresh{.frozen = reinitialise};
+  for (const NamePair& pair : pairs) {
+    for (const HfTensor& part : weights.parts(pair)) {
+      if (fresh.freezes(pair.ours))
+        weights.ignore(part);
+      else if (!weights.has(part)) {
+        if (missing.empty()) first = part;
+        if (missing.empty() || missing.back() != pair.ours) missing.push_back(pair.ours);
+      }
+    }
+  }
+  if (!missing.empty())
+    fail(ExitCode::checkpoint,
+         "{}: has no tensor {} {}; the config is for another model, or this one was saved without "
+         "{}: then give --reinitialise {}, and train from the result",
+         from, first.name, first.shape.to_string(), fmt::join(missing, ", "), patterns_of(missing));
+  std::erase_if(pairs, [&](const NamePair& pair) { return fresh.freezes(pair.ours); });
+  return pairs;
 }
 
 }  // namespace
@@ -381,15 +436,23 @@ std::string model_section(const ModelConfig& model) {
 }
 
 void import_weights(const std::string& from, const ModelConfig& model,
-                    const Destination& destination, bool checked) {
+                    const Destination& destination, bool checked,
+                    const std::vector<std::string>& reinitialise) {
   const hugging_face::Exchange& exchange = exchange_of(model);
   const bool alone = destination.to.ends_with(".safetensors");
   if (alone && fs::is_directory(destination.to))
     fail(ExitCode::config, "--out {}: is a directory; name a file in it", destination.to);
   if (alone) refuse_to_replace(destination.to, destination);
-  check_hf_config(directory_of(from) + "/" + hf_config, model);
+  const std::string description = directory_of(from) + "/" + hf_config;
+  check_hf_config(description, model, reinitialise.empty());
   HfWeights weights(from, exchange, model);
-  const std::vector<NamePair> pairs = exchange.names(model);
+  if (!reinitialise.empty() && fs::exists(description)) {  // of another head
+    for (const NamePair& pair : exchange.names(model_of_hf_config(description)))
+      for (const HfTensor& part : pair.hf)
+        weights.ignore(part);
+  }
+  const std::vector<NamePair> pairs =
+      chosen_pairs(from, weights, exchange.names(model), reinitialise);
   std::vector<PlannedTensor> tensors;
   for (const NamePair& pair : pairs) {
     for (const HfTensor& part : weights.parts(pair))
@@ -397,11 +460,14 @@ void import_weights(const std::string& from, const ModelConfig& model,
     tensors.push_back({pair.ours, our_shape(pair)});
   }
   weights.expect_nothing_else();
-  const auto expected = checked ? read_expectations(directory_of(from), model) : std::nullopt;
+  const auto expected =
+      checked && reinitialise.empty() ? read_expectations(directory_of(from), model) : std::nullopt;
   const std::string pictures = read_preprocessor(directory_of(from), traits_of(model));
   const std::optional<std::int64_t> batches = weights.batches(counters_of(model));
   std::map<std::string, std::string> metadata{{"format", "trireme"}};
   if (batches) metadata[batches_key] = fmt::format("{}", *batches);
+  if (!reinitialise.empty())
+    metadata[lacking_key] = fmt::format("{}", fmt::join(reinitialise, " "));
   const std::string unread = alone ? "" : make_run(from, model, destination);
   const std::string file = alone ? destination.to : destination.to + "/weights.safetensors";
   write_safetensors(file, tensors, metadata,

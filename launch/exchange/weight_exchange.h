@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "runtime/checkpoint/restore/run_state.h"
 #include "runtime/config/config.h"
@@ -36,8 +37,19 @@ void export_weights(const RunState& from, const Config& config, const Destinatio
 // the weights must describe the same model. Checks everything before writing; then holds one tensor
 // at a time. With `checked`, and expectations beside the weights, the written weights must
 // reproduce these, or they are removed (forward_check.h).
+// `reinitialise`: patterns of our tensors that are left out, because the files lack them or have
+// them for another task; the weights name them, so that a run that trains from these gives them
+// fresh values and nothing else reads them.
 void import_weights(const std::string& from, const ModelConfig& model,
-                    const Destination& destination, bool checked);
+                    const Destination& destination, bool checked,
+                    const std::vector<std::string>& reinitialise = {});
+
+// Raises ExitCode::config if the path exists and may not be replaced.
+void refuse_to_replace(const std::string& path, const Destination& destination);
+// Also its parents; raises ExitCode::config if that fails.
+void make_directory(const std::string& path);
+// The directory of the run that contains weights or a checkpoint, for its tokenizer.
+[[nodiscard]] std::string text_files_of(const std::string& state);
 
 // The model of the config.json beside Hugging Face's weights. Raises ExitCode::config for an
 // unsupported kind.

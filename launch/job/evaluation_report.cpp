@@ -30,10 +30,12 @@ json numbers(const Result& result, const TargetSpec& targets) {
   if (ranks(targets.kind)) {
     all["top1"] = result.correct;
     all["top5"] = result.second;
-  } else {
-    const Qualities values = qualities_of(targets, result);
-    for (const Quality& quality : qualities)
-      if (const auto value = values.*quality.value) all[std::string(quality.key)] = *value;
+  }
+  const Qualities values = qualities_of(targets, result);
+  for (const Quality& quality : qualities) {
+    const bool known = ranks(targets.kind) && quality.key == "accuracy";  // top1
+    if (const auto value = values.*quality.value; value && !known)
+      all[std::string(quality.key)] = *value;
   }
   all["targets"] = static_cast<std::int64_t>(result.targets);
   return all;
@@ -44,12 +46,13 @@ template <typename Result>
 std::vector<std::pair<std::string_view, std::string>> measured(const Result& result,
                                                                const TargetSpec& targets) {
   const auto share = [](double value) { return fmt::format("{:.4f} %", 100 * value); };
-  if (ranks(targets.kind))
-    return {{"accuracy", share(result.correct)}, {"top 5", share(result.second)}};
   std::vector<std::pair<std::string_view, std::string>> all;
+  if (ranks(targets.kind))
+    all = {{"accuracy", share(result.correct)}, {"top 5", share(result.second)}};
   const Qualities values = qualities_of(targets, result);
   for (const Quality& quality : qualities)
-    if (const auto value = values.*quality.value)
+    if (const auto value = values.*quality.value;
+        value && (all.empty() || quality.key != "accuracy"))
       all.emplace_back(quality.key,
                        quality.is_share ? share(*value) : fmt::format("{:.6f}", *value));
   return all;

@@ -123,7 +123,7 @@ void TrainReports::write_end(const TrainingEnd& ending) {
   reporter_->exporters.finish(RunEnd::done);
   reporter_->ranks.end(
       {.step = ending.done,
-       .reached = ending.reached ? describe(config.train.stop_at, ending.reached->value) : "",
+       .reached = ending.reached ? describe(config.train.stop_at, *ending.reached) : "",
        .wall_seconds = ending.wall_seconds,
        .evaluation_seconds = ending.evaluation_seconds,
        .checkpoint_after_seconds = ending.checkpoint_after_seconds,

@@ -92,16 +92,21 @@ Prompt prompt_of_text(const std::string& text, const Words& words, const std::st
     fail(ExitCode::config,
          "{}: is empty; give at least one character, or leave it out to begin with a new line",
          what);
-  return {text, words.tokens_of(text, what), what};
+  return {.text = text, .ids = words.tokens_of(text, what), .where = what};
 }
 
-std::vector<Prompt> read_prompts(const std::string& path, const Words& words) {
+std::vector<Prompt> read_prompts(const std::string& path, const Words& words,
+                                 const ChatPieces* chat) {
   std::vector<Prompt> prompts;
   each_json_line(path, [&](const JsonLine& line) {
-    if (line.has("prompt_ids")) {
+    if (chat != nullptr) {
+      const std::string text = chat->prompt(line.messages("messages"), line.where());
+      prompts.push_back(
+          {.text = "", .ids = words.tokens_of(text, line.where()), .where = line.where()});
+    } else if (line.has("prompt_ids")) {
       if (line.has("prompt"))
         fail(ExitCode::config, "{}: has a prompt and prompt_ids; leave one out", line.where());
-      prompts.push_back({"", line.ids("prompt_ids"), line.where()});
+      prompts.push_back({.text = "", .ids = line.ids("prompt_ids"), .where = line.where()});
       if (prompts.back().ids.empty()) fail(ExitCode::config, "{}: has no prompt ids", line.where());
     } else {
       prompts.push_back(prompt_of_text(line.text("prompt"), words, line.where()));

@@ -9,6 +9,7 @@
 
 #include "launch/engine/text/scorer.h"
 #include "launch/engine/text/text_generator.h"
+#include "launch/text/chat_pieces.h"
 #include "launch/text/words.h"
 
 namespace trireme {
@@ -17,14 +18,16 @@ namespace trireme {
 struct Prompt {
   std::string text;  // "": given by ids
   std::vector<std::int32_t> ids;
-  std::string where;  // for messages: the option, or a file's line
+  std::string where;         // for messages: the option, or a file's line
+  std::uint64_t sample = 0;  // added to the seed
 };
 
 [[nodiscard]] Prompt prompt_of_text(const std::string& text, const Words& words,
                                     const std::string& what = "--prompt");
-// One JSON object per line: {"prompt": "..."} or {"prompt_ids": [...]}; other keys are ignored.
-// Raises ExitCode::config, naming the line.
-[[nodiscard]] std::vector<Prompt> read_prompts(const std::string& path, const Words& words);
+// One JSON object per line: {"prompt": "..."} or {"prompt_ids": [...]}, or with `chat`
+// {"messages": [...]}; other keys are ignored. Raises ExitCode::config, naming the line.
+[[nodiscard]] std::vector<Prompt> read_prompts(const std::string& path, const Words& words,
+                                               const ChatPieces* chat = nullptr);
 
 // The end tokens from the generation_config.json (or config.json) that an import left in the run
 // directory.

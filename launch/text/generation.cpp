@@ -59,9 +59,9 @@ class Generation {
 
  private:
   void begin_next(int text) {
-    generator_.restart(text);
     std::size_t& place = places_[static_cast<std::size_t>(text)];
     place = next_;
+    generator_.restart(text, next_ == prompts_.size() ? 0 : prompts_[next_].sample);
     if (next_ == prompts_.size()) return;
     generator_.feed(prompts_[next_++].ids, text);
   }
@@ -94,6 +94,7 @@ class Generation {
     if (!prompt.text.empty()) object["prompt"] = prompt.text;
     if (words_.known()) object["text"] = continuation.text();
     object["ids"] = continuation.ids();
+    if (prompt.sample > 0) object["sample"] = prompt.sample;
     object["reason"] = continuation.reason();
     // A text may end within a UTF-8 sequence.
     return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
@@ -116,7 +117,7 @@ class SharedPrompts {
  public:
   SharedPrompts(Session& session, std::span<const Prompt> prompts, bool lines)
       : session_(session), prompts_(prompts), lines_(lines) {
-    const auto copies = static_cast<std::size_t>(session_.mesh.shape().data);
+    const auto copies = static_cast<std::size_t>(session_.mesh.shape().sample_ranks());
     const auto texts = static_cast<std::size_t>(session_.config.train.micro_batch);
     round_ = copies == 1 ? prompts.size() : copies * texts * batches_a_round;
   }
@@ -126,7 +127,7 @@ class SharedPrompts {
     for (std::size_t first = 0; first < prompts_.size(); first += round_) {
       const std::vector<Prompt> own = own_of(first);
       std::string held;
-      const bool alone = session_.mesh.shape().data == 1 || !lines_;
+      const bool alone = session_.mesh.shape().sample_ranks() == 1 || !lines_;
       const Output output{.shown = alone && session_.world->rank() == 0,
                           .held = alone ? nullptr : &held};
       const bool finite =
@@ -144,10 +145,10 @@ class SharedPrompts {
 
   [[nodiscard]] std::vector<Prompt> own_of(std::size_t first) const {
     const MeshShape& mesh = session_.mesh.shape();
-    const auto copy = static_cast<std::size_t>(session_.mesh.here().data);
+    const auto copy = static_cast<std::size_t>(sample_of(mesh, session_.mesh.here()));
     std::vector<Prompt> own;
     const std::size_t end = std::min(first + round_, prompts_.size());
-    for (std::size_t i = first + copy; i < end; i += static_cast<std::size_t>(mesh.data))
+    for (std::size_t i = first + copy; i < end; i += static_cast<std::size_t>(mesh.sample_ranks()))
       own.push_back(prompts_[i]);
     return own;
   }
@@ -156,8 +157,9 @@ class SharedPrompts {
   void write_in_order(const std::vector<std::string>& all) const {
     const MeshShape& mesh = session_.mesh.shape();
     std::vector<std::istringstream> copies;
-    for (int copy = 0; copy < mesh.data; ++copy)
-      copies.emplace_back(all[static_cast<std::size_t>(rank_of(mesh, {.data = copy}))]);
+    for (int copy = 0; copy < mesh.sample_ranks(); ++copy)
+      copies.emplace_back(
+          all[static_cast<std::size_t>(rank_of(mesh, {.data = copy * mesh.context}))]);
     std::string line;
     for (std::size_t next = 0; std::getline(copies[next], line); next = (next + 1) % copies.size())
       Output{.shown = true}.write(line + "\n");

@@ -58,6 +58,22 @@ std::vector<std::int32_t> JsonLine::ids(const char* key) const {
   return ids;
 }
 
+std::vector<ChatMessage> JsonLine::messages(const char* key) const {
+  std::vector<ChatMessage> messages;
+  const auto text = [](const Json& message, const char* field) {
+    return message.is_object() && message.contains(field) && message[field].is_string();
+  };
+  const bool list = has(key) && object_.value[key].is_array();
+  for (const Json& message : list ? object_.value[key] : Json::array({nullptr})) {
+    if (!text(message, "role") || !text(message, "content"))
+      fail(ExitCode::config,
+           "{}: \"{}\" is {}, expected a list of {{\"role\": text, \"content\": text}}", where_,
+           key, object_.said(key));
+    messages.push_back({message["role"].get<std::string>(), message["content"].get<std::string>()});
+  }
+  return messages;
+}
+
 void each_json_line(const std::string& path, const std::function<void(const JsonLine&)>& action) {
   std::istringstream file(read_whole_file(path, lines_limit, ExitCode::config));
   std::string line;

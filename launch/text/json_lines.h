@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "launch/text/chat_pieces.h"
+
 namespace trireme {
 
 struct JsonObject;
@@ -21,6 +23,8 @@ class JsonLine {
   // The text or token ids of `key`. Raises ExitCode::config, naming the line.
   [[nodiscard]] std::string text(const char* key) const;
   [[nodiscard]] std::vector<std::int32_t> ids(const char* key) const;
+  // A list of {"role": "...", "content": "..."}, likewise.
+  [[nodiscard]] std::vector<ChatMessage> messages(const char* key) const;
 
  private:
   const JsonObject& object_;

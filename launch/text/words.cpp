@@ -42,6 +42,16 @@ std::vector<std::int32_t> Words::tokens_of(std::string_view text, const std::str
   return {ids.begin(), ids.end()};
 }
 
+std::int32_t Words::id_of(const std::string& token, const std::string& what) const {
+  const auto id = tokenizer_ ? tokenizer_->id_of(token) : std::nullopt;
+  if (!id)
+    fail(ExitCode::config,
+         "{}: the token '{}' of the template is not in the model's tokenizer; name the template "
+         "that the model was trained with",
+         what, token);
+  return static_cast<std::int32_t>(*id);
+}
+
 std::string Words::text_of(std::int32_t token) const {
   if (bytes_) return {static_cast<char>(token)};
   const auto id = static_cast<std::uint32_t>(token);

@@ -25,6 +25,8 @@ class Words {
   // vocabulary is unknown.
   [[nodiscard]] std::vector<std::int32_t> tokens_of(std::string_view text,
                                                     const std::string& what) const;
+  // The token of a template. Raises ExitCode::config, naming `what`, if the tokenizer lacks it.
+  [[nodiscard]] std::int32_t id_of(const std::string& token, const std::string& what) const;
   // May be an incomplete UTF-8 sequence.
   [[nodiscard]] std::string text_of(std::int32_t token) const;
 

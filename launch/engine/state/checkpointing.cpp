@@ -12,13 +12,16 @@
 namespace trireme {
 
 bool writes_checkpoints(const CheckpointConfig& config) {
-  return config.every_steps > 0 || config.every_minutes > 0 || config.in_memory_every_steps > 0;
+  return config.every_steps > 0 || config.every_minutes > 0 || config.in_memory_every_steps > 0 ||
+         !config.keep_best.empty();
 }
 
 Checkpointing::Checkpointing(Session& session, const TrainingState& state, const Dataset& dataset,
                              const StartingPoint& start, const RunOwner& owner)
     : session_(session), state_(state), dataset_(dataset), owner_(owner) {
+  best_.metric = session.config.checkpoint.keep_best;
   if (start.checkpoint) {
+    best_ = best_in(start.checkpoint->manifest, best_.metric);
     const RestoreReport report =
         restore_checkpoint(*start.checkpoint, *session.device, *session.streams.compute,
                            session.placed_params(), state.checkpoint_values());
@@ -54,6 +57,12 @@ void Checkpointing::make_saver() {
                                  : std::nullopt,
                    .may_commit = [this] { owner_.require(); }});
   if (restored_) saver_->note_restored(*restored_);
+  saver_->keep_best(best_.step);
+}
+
+void Checkpointing::note_best(const BestEvaluation& best) {
+  best_ = best;
+  saver().keep_best(best.step);
 }
 
 CheckpointSaver& Checkpointing::saver() {
@@ -64,7 +73,7 @@ CheckpointSaver& Checkpointing::saver() {
 void Checkpointing::save(std::int64_t done, SaveTo to) {
   trained_ = done >= session_.config.train.steps || reached_;
   saver().save(*session_.streams.compute, done,
-               state_text(session_.config, dataset_, epoch_, reached_), to);
+               state_text(session_.config, dataset_, epoch_, reached_, best_), to);
   report();
 }
 

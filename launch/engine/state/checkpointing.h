@@ -6,6 +6,7 @@
 #include <string>
 
 #include "data/sets/dataset.h"
+#include "launch/engine/state/best_evaluation.h"
 #include "launch/engine/state/starting_point.h"
 #include "launch/engine/training_state.h"
 #include "runtime/checkpoint/save/saver.h"
@@ -33,6 +34,9 @@ class Checkpointing {
   void open(MetricsSink* metrics);
   // The state that is saved from here on passed train.stop_at: the run ends with it.
   void note_reached(const ReachedTarget& reached) { reached_ = reached; }
+  // What the state that is saved from here on knows of evaluations.
+  void note_best(const BestEvaluation& best);
+  [[nodiscard]] const BestEvaluation& best() const { return best_; }
   // Starts a checkpoint of the state after `done` steps. Collective.
   void save(std::int64_t done, SaveTo to = SaveTo::disk);
   // Logs a save that has ended since the last call. Raises unsaved_exit at the
@@ -63,6 +67,7 @@ class Checkpointing {
   std::optional<std::int64_t> restored_;
   MetricsSink* metrics_ = nullptr;
   std::optional<ReachedTarget> reached_;
+  BestEvaluation best_;
   bool trained_ = false;                  // a save of the last step's state has begun
   std::int64_t failed_ = 0;               // failures in a row
   std::string problem_;                   // of the last failure

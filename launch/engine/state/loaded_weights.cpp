@@ -1,32 +1,92 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/engine/state/loaded_weights.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <sstream>
 
+#include "launch/engine/state/best_evaluation.h"
 #include "launch/engine/state/data_record.h"
 #include "models/config.h"
 #include "runtime/base/log.h"
+#include "runtime/checkpoint/files/safetensors.h"
 #include "runtime/checkpoint/restore/restore.h"
 #include "runtime/comm/same_on_all_ranks.h"
 #include "runtime/telemetry/environment.h"
 
 namespace trireme {
 
+namespace {
+
+std::vector<std::string> lacking(const RunState& state) {
+  std::vector<std::string> patterns;
+  if (!state.path.ends_with(".safetensors")) return patterns;
+  const SafetensorsFile file(state.path);
+  const auto told = file.metadata().find(lacking_key);
+  std::istringstream words(told == file.metadata().end() ? "" : told->second);
+  for (std::string word; words >> word;)
+    patterns.push_back(word);
+  return patterns;
+}
+
+}  // namespace
+
 LoadedWeights load_weights(Session& session, const std::string& run, const WeightsChoice& choice) {
-  LoadedWeights loaded{find_state(choice.path.empty() ? run : choice.path, *session.world),
-                       choice.kind()};
+  std::string path = choice.path.empty() ? run : choice.path;
+  if (choice.best)
+    path = gather_or_raise(*session.world, [&] {
+             return session.world->rank() == 0 ? best_checkpoint(path) : std::string();
+           }).front();
+  LoadedWeights loaded{find_state(path, *session.world), choice.kind()};
+  if (const auto patterns = lacking(loaded.state); !patterns.empty())
+    fail(ExitCode::config,
+         "{}: was imported without {}; train it first, with train.initial_weights: {}",
+         loaded.state.path, fmt::join(patterns, ", "), loaded.state.path);
   restore_weights(loaded.state.values(loaded.kind), loaded.describe(), *session.device,
                   *session.streams.compute, session.placed_params(), session.model->params());
   return loaded;
 }
+
+WeightSelection selection_of(const Config& config, const RunState& state) {
+  WeightSelection selection{.skip = config.train.initial_skip,
+                            .reinitialise = config.train.initial_reinitialise};
+  for (std::string& pattern : lacking(state)) {
+    if (std::ranges::find(selection.reinitialise, pattern) != selection.reinitialise.end())
+      continue;
+    if (config.lora.rank > 0)
+      fail(ExitCode::config,
+           "{}: was imported without {}, which adapters freeze at its initial values; train it "
+           "beside them by train.initial_reinitialise: [\"{}\"]",
+           state.path, pattern, pattern);
+    selection.reinitialise.push_back(std::move(pattern));
+  }
+  const std::string file = config_of_weights(config.train.initial_weights);
+  if (file.empty()) return selection;
+  selection.tokens_there = traits_of(load_config(file, {}).model).vocabulary;
+  selection.tokens_here = traits_of(config.model).vocabulary;
+  return selection;
+}
+
+namespace {
+
+// Keys that may differ from those of the weights: more tokens, and heads that start anew.
+bool may_differ(const FunctionDifference& found, const Config& config, const ModelConfig& theirs) {
+  if (found.key == "model.vocabulary")
+    return traits_of(config.model).vocabulary > traits_of(theirs).vocabulary;
+  return is_head_key(found.key) && !config.train.initial_reinitialise.empty();
+}
+
+}  // namespace
 
 void require_same_meaning(const Config& config, bool speaks, const Dataset& data) {
   const std::string file = config_of_weights(config.train.initial_weights);
   if (file.empty()) return;
   const ModelConfig theirs = load_config(file, {}).model;
   for (const FunctionDifference& found : function_differences(config.model, theirs)) {
+    if (may_differ(found, config, theirs)) continue;
     const std::string both =
         fmt::format("{}: {}, but {} has {}", found.key, found.ours, file, found.theirs);
     if (!found.key.starts_with("model.rope_") && found.key != "model.window")

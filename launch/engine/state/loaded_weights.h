@@ -12,6 +12,7 @@
 #include "launch/engine/session.h"
 #include "launch/engine/training_state.h"
 #include "runtime/checkpoint/gather.h"
+#include "runtime/checkpoint/restore/restore.h"
 #include "runtime/checkpoint/restore/run_state.h"
 
 namespace trireme {
@@ -19,6 +20,7 @@ namespace trireme {
 struct WeightsChoice {
   std::string path;  // "": the run's newest state
   bool average = false;
+  bool best = false;  // of the run's best evaluation (checkpoint.keep_best)
 
   [[nodiscard]] ValueKind kind() const { return average ? ValueKind::average : ValueKind::model; }
 };
@@ -33,6 +35,12 @@ struct LoadedWeights {
 // the config's model, ExitCode::config if `choice` wants averages that do not exist.
 [[nodiscard]] LoadedWeights load_weights(Session& session, const std::string& run,
                                          const WeightsChoice& choice);
+
+// Metadata of an imported weights file: patterns of the tensors that it lacks, by spaces.
+inline constexpr const char* lacking_key = "reinitialise";
+
+// What a run takes of `state`, train.initial_weights.
+[[nodiscard]] WeightSelection selection_of(const Config& config, const RunState& state);
 
 // Raises ExitCode::config, naming both values, if the run of train.initial_weights differs in keys
 // that change what the weights compute; ExitCode::data if its tokenizer differs from that of

@@ -37,9 +37,10 @@ std::string digits_of(std::uint64_t fingerprint) {
 // These decide the order of samples, every random number and the meaning of the optimizer's state:
 // another value is another run.
 constexpr std::array fixed_keys = {
-    "run.seed",           "train.global_batch", "train.batch_ramp", "train.batch_ramp_form",
-    "train.context_ramp", "data.shuffle",       "data.last_batch",  "optimizer.name",
-    "lora.rank",          "lora.alpha",         "lora.targets"};
+    "run.seed",           "train.global_batch", "train.batch_ramp",   "train.batch_ramp_form",
+    "train.context_ramp", "data.shuffle",       "data.shuffle_block", "data.last_batch",
+    "optimizer.name",     "lora.rank",          "lora.alpha",         "lora.rslora",
+    "lora.dropout",       "lora.targets",       "train.freeze"};
 // These are free to change: where and how the same computation is done and reported.
 constexpr std::array free_sections = {"run.",        "parallel.", "device.",
                                       "checkpoint.", "comm.",     "telemetry."};
@@ -52,6 +53,8 @@ constexpr std::array free_keys = {"data.path",
                                   "data.max_pixels",
                                   "data.test_path",
                                   "data.test_files",
+                                  "data.target_files",
+                                  "data.validation_target_files",
                                   "data.cache_megabytes",
                                   "data.stage",
                                   "data.stage_gigabytes",
@@ -259,9 +262,12 @@ std::uint64_t seed_of_run(const std::string& directory, const StartRequest& requ
   return (std::uint64_t{random()} << 16U ^ random()) | 1U;  // 48 bits: exact in all JSON, not 0
 }
 
-// What passed train.stop_at, if it still does.
+// What passed train.stop_at or train.patience, if it still does.
 std::optional<ReachedTarget> passed(const std::optional<ReachedTarget>& reached,
                                     const Config& config) {
+  const std::int64_t patience = config.train.patience;
+  if (reached && reached->is_patience())
+    return patience > 0 && reached->value >= static_cast<double>(patience) ? reached : std::nullopt;
   return reached && reached->passes(config.train.stop_at) ? reached : std::nullopt;
 }
 
@@ -361,7 +367,7 @@ void remove_old_run(const Config& config, const StartingPoint& start) {
 }
 
 std::string state_text(const Config& config, const Dataset& dataset, std::int64_t epoch,
-                       const std::optional<ReachedTarget>& reached) {
+                       const std::optional<ReachedTarget>& reached, const BestEvaluation& best) {
   json values = json::object();
   for (const auto& [key, value] : values_by_key(with_absolute_paths(config)))
     values[key] = value;
@@ -371,6 +377,7 @@ std::string state_text(const Config& config, const Dataset& dataset, std::int64_
       {"data", {{"samples", dataset.size()}, {"fingerprint", digits_of(dataset.fingerprint())}}},
       {"config", std::move(values)}};
   if (reached) state["reached"] = stored_text(reached);
+  if (!best.metric.empty()) state["best"] = stored_text(best);
   return state.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 

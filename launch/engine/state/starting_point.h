@@ -9,6 +9,7 @@
 
 #include "data/sets/dataset.h"
 #include "launch/engine/session.h"
+#include "launch/engine/state/best_evaluation.h"
 #include "runtime/checkpoint/restore/verify.h"
 #include "runtime/config/stop_target.h"
 
@@ -60,10 +61,11 @@ struct StartingPoint {
 void remove_old_run(const Config& config, const StartingPoint& start);
 
 // The part of a checkpoint for these comparisons, as a JSON object: version, data, config, and the
-// epoch of the start that wrote it, and what passed train.stop_at.
+// epoch of the start that wrote it, what passed train.stop_at, and the best evaluation.
 [[nodiscard]] std::string state_text(const Config& config, const Dataset& dataset,
                                      std::int64_t epoch,
-                                     const std::optional<ReachedTarget>& reached);
+                                     const std::optional<ReachedTarget>& reached,
+                                     const BestEvaluation& best = {});
 [[nodiscard]] std::optional<ReachedTarget> reached_in(const FoundCheckpoint& checkpoint);
 
 }  // namespace trireme

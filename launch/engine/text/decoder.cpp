@@ -36,6 +36,7 @@ class Pass final : public StageWork {
         model_.context(*session_.streams.compute, batch_, /*training=*/false, chunk, micro_batch);
     context.tensor = &session_.tensor;
     context.experts = session_.experts;
+    context.context_group = session_.context_group();
     context.decode = &decode_;
     return context;
   }
@@ -55,7 +56,10 @@ class Pass final : public StageWork {
 DecodeShape decode_shape(const Config& resolved, std::int64_t capacity) {
   const std::int64_t context = traits_of(resolved.model).context;
   if (capacity == 0 || capacity > context) capacity = context;
-  return {.rows = std::min(prompt_rows, capacity), .capacity = capacity};
+  const std::int64_t ranks = resolved.parallel.context;
+  return {.rows = std::min(prompt_rows, (capacity + ranks - 1) / ranks),
+          .capacity = capacity,
+          .ranks = static_cast<int>(ranks)};
 }
 
 Decoder::Decoder(Session& session)
@@ -70,6 +74,8 @@ Decoder::Decoder(Session& session)
       narrow_{*narrow_model_, narrow_rows(session),
               PipelineRunner(device_, *narrow_model_, session.mesh.pipeline(), stream_,
                              session.pipeline)},
+      ranks_(session.decode.ranks),
+      rank_(session.mesh.here().data % session.decode.ranks),
       last_(static_cast<std::size_t>(texts_)) {
   const MemoryScope scope(MemoryRole::staging);
   const auto pair = [&](Buffer& device, Buffer& host, std::int64_t count) {
@@ -77,7 +83,7 @@ Decoder::Decoder(Session& session)
     host = Buffer(device_, bytes_of(count), MemoryKind::host);
   };
   pair(tokens_, tokens_host_, texts_ * wide_.rows);
-  pair(spans_, spans_host_, 2 * std::int64_t{texts_});
+  pair(spans_, spans_host_, 2 * std::int64_t{texts_} * ranks_);
   if (!session.dry) session.model->forget(stream_);
   if (!session.model->has_head()) return;
   const TensorSplit& split = session.model->params().layout().splits().tensor;
@@ -85,7 +91,7 @@ Decoder::Decoder(Session& session)
 }
 
 // The previous pass may still be reading the host memory.
-void Decoder::stage(std::span<const Piece> pieces, std::int64_t rows) {
+void Decoder::stage(std::span<const Piece> pieces, std::int64_t rows, int ranks) {
   stream_.synchronize();
   auto* const tokens = reinterpret_cast<std::int32_t*>(tokens_host_.data());
   auto* const spans = reinterpret_cast<std::int32_t*>(spans_host_.data());
@@ -93,26 +99,47 @@ void Decoder::stage(std::span<const Piece> pieces, std::int64_t rows) {
   for (std::int64_t b = 0; b < texts_; ++b) {
     const auto& [first, text] = pieces[static_cast<std::size_t>(b)];
     const auto count = static_cast<std::int64_t>(text.size());
-    TRIREME_EXPECTS(first >= 0 && count <= rows && first + count <= capacity(),
+    TRIREME_EXPECTS(first >= 0 && count <= ranks * rows && first + count <= capacity(),
                     "{} tokens from position {} of a text of at most {}", count, first, capacity());
-    std::ranges::copy(text, tokens + b * rows);
-    spans[2 * b] = static_cast<std::int32_t>(first);
-    spans[2 * b + 1] = static_cast<std::int32_t>(count);
-    last_[static_cast<std::size_t>(b)] =
-        static_cast<std::int32_t>(std::max<std::int64_t>(count - 1, 0));
+    for (int r = 0; r < ranks; ++r) {
+      const std::int64_t before = std::min(r * rows, count), own = std::min(rows, count - before);
+      std::int32_t* const span = spans + 2 * (r * std::int64_t{texts_} + b);
+      span[0] = static_cast<std::int32_t>(first + before);
+      span[1] = static_cast<std::int32_t>(own);
+      if (ranks > 1 && r != rank_) continue;
+      std::copy_n(text.data() + before, own, tokens + b * rows);
+      last_[static_cast<std::size_t>(b)] =
+          static_cast<std::int32_t>(std::max<std::int64_t>(own - 1, 0));
+    }
   }
   device_.copy(stream_, tokens_.data(), tokens, bytes_of(texts_ * rows));
   device_.copy(stream_, spans_.data(), spans, spans_.bytes());
+}
+
+// Every rank reads the last tokens, so that each has the logits.
+void Decoder::read_last_apart(std::span<const Piece> pieces) {
+  std::vector<Piece> before(pieces.begin(), pieces.end()), last = before;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const auto& [first, text] = pieces[i];
+    if (text.empty()) continue;
+    before[i].tokens = text.first(text.size() - 1);
+    last[i] = {first + std::ssize(text) - 1, text.last(1)};
+  }
+  read(before, /*wanted=*/false);
+  read(last, /*wanted=*/true);
 }
 
 void Decoder::read(std::span<const Piece> pieces, bool wanted) {
   TRIREME_EXPECTS(std::ssize(pieces) == texts_, "{} pieces of {} texts", pieces.size(), texts_);
   const bool fits = std::ranges::all_of(
       pieces, [&](const Piece& piece) { return std::ssize(piece.tokens) <= narrow_.rows; });
+  if (wanted && !fits && ranks_ > 1) return read_last_apart(pieces);
   Width& width = fits ? narrow_ : wide_;
-  stage(pieces, width.rows);
+  const int ranks = fits ? 1 : ranks_;
+  stage(pieces, width.rows, ranks);
   const Batch batch{tokens_.view(DType::i32, Shape{texts_, width.rows}), {}, {}, {}};
-  const DecodePass decode{spans_.view(DType::i32, Shape{texts_, 2}), last_};
+  const Tensor spans = spans_.view(DType::i32, Shape{ranks, texts_, 2});
+  const DecodePass decode{block_of(spans, ranks > 1 ? rank_ : 0, Shape{texts_, 2}), last_, spans};
   Pass pass(session_, width.model, batch, decode);
   width.runner.forward_only(0, pass);
   if (wanted && width.model.has_head()) fetch_logits(width.model, pass.context(0, 0));

@@ -77,7 +77,10 @@ bool TextGenerator::read_pieces() {
     text.known += std::ssize(pieces[i].tokens);
     if (pieces[i].tokens.empty() || text.unread() > 0) continue;
     const auto logits = decoder_.logits(static_cast<int>(i));
-    if (!logits.empty()) drawn_[i] = draw_token(logits, sampling_, text.tokens.size());
+    if (logits.empty()) continue;
+    SamplingOptions sampling = sampling_;
+    sampling.seed += text.sample;
+    drawn_[i] = draw_token(logits, sampling, text.tokens.size());
   }
   return true;
 }

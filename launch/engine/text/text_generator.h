@@ -49,17 +49,18 @@ class TextGenerator {
   const std::vector<std::int32_t>& step();
   // Ends the text.
   void end(int text) { at(text).over = true; }
-  // Frees the slot for another text.
-  void restart(int text) { at(text) = {}; }
+  // Frees the slot for another text, which draws with the seed plus `sample`.
+  void restart(int text, std::uint64_t sample = 0) { at(text) = {.sample = sample}; }
   // For a single text, or the first. Nothing if it has ended or a logit is not finite.
   [[nodiscard]] std::optional<std::int32_t> next();
 
  private:
   struct Text {
-    std::vector<std::int32_t> tokens;
+    std::vector<std::int32_t> tokens{};
     std::int64_t begin = 0;  // index of the token at position 0
     std::int64_t known = 0;  // positions in the decoder's cache
     bool over = false;
+    std::uint64_t sample = 0;
 
     [[nodiscard]] std::int64_t unread() const { return std::ssize(tokens) - begin - known; }
   };

@@ -11,6 +11,8 @@ const qualityCharts = [
   ["accuracy", { title: "Validation accuracy", yLabel: "of the samples", write: format.percent }],
   ["mae", { title: "Validation mean absolute error", yLabel: "error", write: format.number }],
   ["vrmse", { title: "Validation VRMSE", yLabel: "error / deviation", write: format.number }],
+  ["f1", { title: "Validation F1", yLabel: "mean over classes", write: format.percent }],
+  ["auc", { title: "Validation AUC", yLabel: "under the ROC curve", write: format.percent }],
   ["mean_iou", { title: "Validation mean IoU", yLabel: "of the union", write: format.percent }],
   ["mean_dice", { title: "Validation mean dice", yLabel: "of both", write: format.percent }],
 ];
