@@ -74,8 +74,9 @@ class ExchangeTest : public CommandTest {
       std::vector<float> values(static_cast<std::size_t>(spec.shape.count()));
       for (float& value : values)
         value = static_cast<float>(random()) * 0x1p-60F;
-      if (spec.name == "embedding.token.weight" || spec.name == "head.weight")
-        std::fill(values.begin() + vocabulary * hidden, values.end(), 0.0F);
+      if (spec.name == "embedding.token.weight" || spec.name.starts_with("head."))
+        std::fill(values.begin() + vocabulary * (spec.shape.rank() == 2 ? hidden : 1), values.end(),
+                  0.0F);
       weights_.push_back({spec.name, spec.shape, values});
     }
     save_weights(ours_, weights_, {});

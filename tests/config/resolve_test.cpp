@@ -219,7 +219,7 @@ TEST(ResolveAdapters, TargetExistingLayers) {
   EXPECT_EQ(resolved(lora, {"lora.targets=[qkv,output]"}).lora.targets.size(), 2U);
   EXPECT_THAT(refusal(lora, {"lora.targets=[q,v]"}),
               AllOf(StartsWith("--set lora.targets=[q,v]: 'q' is not a linear layer"),
-                    HasSubstr("one matrix, qkv"), HasSubstr("qkv, output, expand, contract")));
+                    HasSubstr("qkv, query, key, value, output, expand, contract")));
   EXPECT_THAT(refusal(lora, {"lora.targets=[]"}), HasSubstr("lora.targets=[]: is empty"));
   EXPECT_THAT(refusal(lora, {"train.initial_weights=''"}),
               HasSubstr("4 without train.initial_weights"));

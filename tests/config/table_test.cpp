@@ -12,6 +12,7 @@
 #include "models/gpt/gpt.h"
 #include "models/gpt_oss/gpt_oss.h"
 #include "models/llama/llama.h"
+#include "models/mlp/mlp.h"
 #include "models/registry.h"
 #include "models/resnet/resnet.h"
 #include "models/unet/unet.h"
@@ -115,7 +116,8 @@ TEST(ConfigTable, HasOneRowForEveryMemberOfEveryFamily) {
       {"gemma3", member_count<GemmaOptions>()},  {"gpt_oss", member_count<GptOssOptions>()},
       {"resnet", member_count<ResNetOptions>()}, {"vit", member_count<VitOptions>()},
       {"bert", member_count<BertOptions>()},     {"cosmoflow", member_count<CosmoFlowOptions>()},
-      {"unet", member_count<UNetOptions>()},     {"deepcam", member_count<DeepCamOptions>()}};
+      {"unet", member_count<UNetOptions>()},     {"deepcam", member_count<DeepCamOptions>()},
+      {"mlp", member_count<MlpOptions>()}};
   std::map<std::string_view, std::size_t> rows;
   for (const Family& family : families())
     rows[family.keys.name] = family.keys.fields().size();

@@ -213,5 +213,43 @@ TEST_F(Megatron, DescribesItsTokensButNotTheirTokenizer) {
   EXPECT_EQ(id_names_at(prefix_, "train").tokenizer, "");
 }
 
+TEST_F(Megatron, ABinFileWithoutIndexIsOneDocumentOfUint16) {
+  const std::string path = directory_.file("train.bin");
+  write_text(path, megatron_data<std::uint16_t>({0, 1, 2, 3, 4, 50000, 6}));
+  const auto data = Dataset::open(path, {.context = 3, .vocabulary = 50257});
+  ASSERT_EQ(data->size(), 2);
+  EXPECT_THAT(window(*data, 1), testing::ElementsAre(3, 4, 50000, 6));
+  const auto small = Dataset::open(path, {.context = 3, .vocabulary = 50000});
+  expect_error(
+      ExitCode::data, [&] { static_cast<void>(window(*small, 1)); }, path, "id 50000",
+      "model.vocabulary");
+  EXPECT_THAT(
+      inspect_megatron({.names = {path}, .preview = 4}).text,
+      testing::AllOf(testing::HasSubstr("nanoGPT (its meta.pkl"), testing::HasSubstr("0 1 2 3\n")));
+  expect_error(
+      ExitCode::config,
+      [&] { static_cast<void>(Dataset::open(path, {.context = 3, .documents = true})); }, path,
+      "data.documents", "joined");
+
+  // Beside an index it is Megatron-LM's.
+  write_counting<std::int32_t>(20, 4);
+  EXPECT_THAT(window(*Dataset::open(prefix_ + ".bin", {.context = 3}), 2),
+              testing::ElementsAre(6, 7, 8, 9));
+}
+
+TEST_F(Megatron, BinFilesThatAreNoUint16TokensAreRefused) {
+  const std::string path = directory_.file("train.bin");
+  const auto refused = [&](const std::string& bytes, const std::string& part) {
+    write_text(path, bytes);
+    expect_error(
+        ExitCode::data, [&] { static_cast<void>(Dataset::open(path, {.context = 2})); }, path,
+        part);
+  };
+  refused("12345", "odd number");
+  refused("", "needs 3");
+  refused("1234", "2 tokens");
+  refused(megatron_data<std::int32_t>({20240520, 1, 100}), "header of llm.c");
+}
+
 }  // namespace
 }  // namespace trireme

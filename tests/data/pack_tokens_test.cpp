@@ -268,6 +268,26 @@ TEST_F(PackTokens, WritesConversationsByTheirTemplate) {
   }
 }
 
+TEST_F(PackTokens, TakesTokensOfConversationsThatAreRenderedElsewhere) {
+  write_text(tokenizer_, test::TokenizerText{}.json());
+  PackTextOptions with = options({input("a.jsonl", "{\"ids\":[5,6,7],\"learn\":[0,1,1]}\n")});
+  with.chat_template = ChatTemplate::rendered;
+  static_cast<void>(pack_text(with));
+  EXPECT_EQ(packed_in(out_).ids, (std::vector<std::uint32_t>{5, 6, 7}));
+  EXPECT_EQ(packed_in(out_).counted, "-++");
+
+  with.force = true;
+  for (const auto& [line, part] :
+       {std::pair("{\"ids\":[5],\"learn\":[]}", "equal length"), std::pair("[]", "equal length"),
+        std::pair("{\"ids\":[256],\"learn\":[1]}", "ids are below 256"),
+        std::pair("{\"ids\":[5],\"learn\":[2]}", "learn is 0 or 1"),
+        std::pair("{\"ids\":[5],\"learn\":[0]}", "no token is a target")}) {
+    with.inputs = {input("b.jsonl", std::string(line) + "\n")};
+    expect_error(
+        ExitCode::data, [&] { static_cast<void>(pack_text(with)); }, "b.jsonl:1: ", part);
+  }
+}
+
 TEST_F(PackTokens, NamesLinesThatAreNoDialogues) {
   test::TokenizerText text;
   text.added = {{.text = "<|im_start|>"}, {.text = "<|im_end|>"}};

@@ -27,6 +27,41 @@ bool is_bijection(std::uint64_t size, std::uint64_t seed, std::uint64_t epoch) {
   return true;
 }
 
+TEST(BlockOrder, VisitsEverySampleOnceForEverySizeAndBlock) {
+  for (const std::uint64_t block : {2U, 3U, 8U, 50U, 400U}) {
+    for (std::uint64_t size = 1; size < 350; size += 7) {
+      std::set<std::uint64_t> seen;
+      for (std::uint64_t i = 0; i < size; ++i)
+        seen.insert(block_order(size, block, 5, size % 3, i));
+      ASSERT_EQ(seen.size(), size) << block;
+      ASSERT_EQ(*seen.rbegin(), size - 1) << block;
+    }
+  }
+}
+
+TEST(BlockOrder, KeepsBlocksTogetherAndDiffersBetweenEpochs) {
+  constexpr std::uint64_t size = 10'007, block = 10, together = 16;
+  std::vector<std::uint64_t> orders[2];
+  for (const std::uint64_t epoch : {0U, 1U}) {
+    std::map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> met;  // first, last position
+    for (std::uint64_t i = 0; i < size; ++i) {
+      const std::uint64_t sample = block_order(size, block, 5, epoch, i);
+      orders[epoch].push_back(sample);
+      const auto [at, fresh] = met.try_emplace(sample / block, i, i);
+      if (!fresh) at->second.second = i;
+    }
+    // A block lies in one window, or because of the short block in two.
+    for (const auto& [number, range] : met)
+      EXPECT_LT(range.second / (block * together) - range.first / (block * together), 2U) << number;
+  }
+  EXPECT_NE(orders[0], orders[1]);
+  // Neighbours in a window come from many blocks.
+  std::set<std::uint64_t> blocks;
+  for (std::size_t i = 0; i < 40; ++i)
+    blocks.insert(orders[0][i] / block);
+  EXPECT_GT(blocks.size(), 10U);
+}
+
 TEST(Permutation, IsABijectionOfEverySizeUpTo1100) {
   for (std::uint64_t size = 1; size <= 1100; ++size)
     ASSERT_TRUE(is_bijection(size, 1234, 0)) << size;

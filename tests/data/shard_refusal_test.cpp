@@ -241,7 +241,7 @@ TEST_F(ShardRefusal, NamesAShapeThatTheAttributesDeny) {
 TEST_F(ShardRefusal, NamesBadAttributes) {
   expect_refused(ForeignShard{}.with("format", std::string("something-else")), "'something-else'");
   expect_refused(ForeignShard{}.with("version", std::uint64_t{9}), "format version 9",
-                 "versions 1 and 2");
+                 "versions 1 to 3");
   expect_refused(ForeignShard{}.with("version", std::uint64_t{2}), "'counted'");
   expect_refused(ForeignShard{}.with("kind", std::string("sounds")), "'sounds'");
   expect_refused(ForeignShard{}.with("dtype", std::string("float32")), "uint16 or uint32");

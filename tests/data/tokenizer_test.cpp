@@ -54,7 +54,7 @@ TEST_F(TokenizerFile, UnsupportedKindsAreNamedByTheirBytes) {
 
   const std::string words = directory_.file("words.json");
   const auto name_of = [&](const std::string& vocabulary) {
-    test::write_text(words, R"({"model": {"type": "WordPiece", "vocab": {)" + vocabulary + "}}}");
+    test::write_text(words, R"({"model": {"type": "WordLevel", "vocab": {)" + vocabulary + "}}}");
     return tokenizer_name(words);
   };
   const std::string one = name_of(R"("oar": 0)");
@@ -153,9 +153,7 @@ TEST_F(TokenizerFile, NamesPartsThatAreNotSupported) {
   expect_refused(with, "Lowercase");
   with = {};
   with.pre_tokenizer = R"({"type":"Metaspace","replacement":"_"})";
-  expect_refused(with, "Metaspace");
-  with.pre_tokenizer = R"({"type":"Whitespace"})";
-  expect_refused(with, "Whitespace");
+  expect_refused(with, "model.unk_token");  // without ByteLevel other text would be lost
   const std::string sequence = R"({"type":"Sequence","pretokenizers":[)";
   for (int depth = 0; depth < 99; ++depth)
     with.pre_tokenizer = sequence + with.pre_tokenizer + "]}";
@@ -172,6 +170,54 @@ TEST_F(TokenizerFile, NamesPartsThatAreNotSupported) {
   with = {};
   with.added = {{.text = "<x>", .id_offset = 5}};
   expect_refused(with, "<x>");
+}
+
+using Ids = std::vector<std::uint32_t>;
+
+TEST_F(TokenizerFile, FramesTextsAsThePostProcessorSays) {
+  TokenizerText with;
+  EXPECT_EQ(Tokenizer(written(with)).frame().prefix, Ids{});
+  with.post_processor = R"({"type":"BertProcessing","sep":["[SEP]",7],"cls":["[CLS]",5]})";
+  TextFrame one = Tokenizer(written(with)).frame(), two = Tokenizer(written(with)).frame(true);
+  EXPECT_EQ(one.prefix, Ids{5});
+  EXPECT_EQ(one.middle, Ids{});
+  EXPECT_EQ(one.suffix, Ids{7});
+  EXPECT_EQ(two.middle, Ids{7});
+  EXPECT_TRUE(two.second_type);
+  with.post_processor = R"({"type":"RobertaProcessing","sep":["</s>",7],"cls":["<s>",5]})";
+  two = Tokenizer(written(with)).frame(true);
+  EXPECT_EQ(two.middle, (Ids{7, 7}));
+  EXPECT_FALSE(two.second_type);
+  // Llama 3: a Sequence, and no token at the end.
+  with.post_processor = R"({"type":"Sequence","processors":[{"type":"ByteLevel"},
+    {"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<b>","type_id":0}},
+    {"Sequence":{"id":"A","type_id":0}}],"pair":[{"SpecialToken":{"id":"<b>","type_id":0}},
+    {"Sequence":{"id":"A","type_id":0}},{"SpecialToken":{"id":"<b>","type_id":1}},
+    {"Sequence":{"id":"B","type_id":1}}],
+    "special_tokens":{"<b>":{"id":"<b>","ids":[9],"tokens":["<b>"]}}}]})";
+  const Tokenizer tokenizer(written(with));
+  one = tokenizer.frame();
+  two = tokenizer.frame(true);
+  EXPECT_EQ(one.prefix, Ids{9});
+  EXPECT_EQ(one.suffix, Ids{});
+  EXPECT_EQ(two.middle, Ids{9});
+  EXPECT_TRUE(two.second_type);
+  EXPECT_EQ(two.of_second, 1U);
+}
+
+TEST_F(TokenizerFile, RefusesPostProcessorsThatAreNoFrame) {
+  TokenizerText with;
+  const auto refused = [&](const std::string& processor, const std::string& part) {
+    with.post_processor = processor;
+    const std::string path = written(with);
+    expect_error(
+        ExitCode::data, [&] { (void)Tokenizer(path).frame(); }, path, part);
+  };
+  refused(R"({"type":"Reversing"})", "Reversing");
+  refused(R"({"type":"TemplateProcessing","single":[],"special_tokens":{}})", "texts ''");
+  refused(R"({"type":"TemplateProcessing","single":[{"Sequence":{"id":"A","type_id":2}}]})",
+          "type 2");
+  refused(R"({"type":"BertProcessing"})", "post_processor");
 }
 
 TEST_F(TokenizerFile, RefusesPatternsThatTheTwoLibrariesReadDifferently) {

@@ -35,6 +35,7 @@ struct Cut {
     TransformerOptions options = test::small_llama;
     if (family == "Gpt") options = test::small_gpt;
     if (family == "Gemma") options = test::small_gemma;
+    if (family == "Olmo") options = test::small_olmo;
     if (family == "Sinks") options = test::small_sinks;
     if (family == "Experts") options = test::small_experts;
     options.experts.sequence_balance_loss = 0;  // of whole sequences
@@ -156,7 +157,7 @@ INSTANTIATE_TEST_SUITE_P(
     Cuts, ContextParallel,
     testing::Values(
         Cut{}, Cut{.family = "Gpt"}, Cut{.family = "Gemma"}, Cut{.family = "Sinks"},
-        Cut{.family = "Experts"}, Cut{.documents = documents},
+        Cut{.family = "Experts"}, Cut{.family = "Olmo"}, Cut{.documents = documents},
         Cut{.family = "Gpt", .documents = documents}, Cut{.recompute = Recompute::selective},
         Cut{.recompute = Recompute::full, .documents = documents}, Cut{.split_backward = true},
         Cut{.family = "Sinks", .split_backward = true, .documents = documents},

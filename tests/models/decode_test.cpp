@@ -116,6 +116,10 @@ TEST_F(Decoding, GivesThemWithLocalAndGlobalLayersAndAScaledEmbedding) {
   expect_in_all_precisions(test::small_gemma);
 }
 
+TEST_F(Decoding, GivesThemWithNormsAfterBranchesAndALayerWithoutPositions) {
+  expect_in_all_precisions(test::small_olmo);
+}
+
 TEST_F(Decoding, GivesThemWithExperts) {
   TransformerOptions options = test::small_experts;
   options.init_std = 0.02;

@@ -46,6 +46,16 @@ std::vector<std::int32_t> tokens(std::int64_t count, std::int64_t limit, unsigne
 TestModel::TestModel(const VitOptions& images)
     : options(transformer_options(images)), vit(images) {}
 
+std::optional<TransformerOptions> small_head(std::string_view family) {
+  const ValueLossChoice huber{.kind = ops::ValueLossKind::huber};
+  if (family == "BertClasses") return with_head(small_bert, {HeadKind::classes, 5, {}});
+  if (family == "BertTokens") return with_head(small_bert, {HeadKind::token_classes, 5, {}});
+  if (family == "BertLabels") return with_head(small_bert, {HeadKind::labels, 5, {}});
+  if (family == "LlamaClasses") return with_head(small_llama, {HeadKind::classes, 5, {}});
+  if (family == "LlamaValues") return with_head(small_llama, {HeadKind::values, 3, huber});
+  return {};
+}
+
 ModelCase::ModelCase(Device& device, Stream& compute, const TestModel& model,
                      const BuildOptions& build, const TensorGroup* group, bool separate_ties)
     : device_(device),
@@ -70,6 +80,34 @@ void ModelCase::fill_text(const TransformerOptions& options) {
   targets[1] = ignored_target;
   batch_.inputs = fill(inputs_, device_, shape, tokens(shape.count(), options.vocabulary, 1));
   batch_.targets = fill(targets_, device_, shape, targets);
+  if (!options.head.is_language()) fill_targets(options);
+}
+
+// Texts of 7, 12 and 1 tokens; some targets do not count.
+void ModelCase::fill_targets(const TransformerOptions& options) {
+  const std::int64_t lengths[] = {7, options.context, 1};
+  std::vector<std::int32_t> starts;
+  for (std::int64_t row = 0; row < build_.micro_batch; ++row)
+    for (std::int64_t t = 0; t < options.context; ++t)
+      starts.push_back(static_cast<std::int32_t>(t < lengths[row % 3] ? 0 : lengths[row % 3]));
+  batch_.document_starts = fill(starts_, device_, batch_.inputs.shape, starts);
+  const TargetSpec spec = head_targets(options.head, options.context);
+  const std::int64_t each = spec.shape.count();
+  const Shape shape{build_.micro_batch, each};
+  auto classes = tokens(shape.count(), spec.classes > 0 ? spec.classes : 9, 2);
+  if (spec.kind != TargetKind::values) {
+    classes[1] = ignored_target;
+    for (std::size_t i = 0; each > 1 && i < classes.size(); ++i)
+      if (starts[i] > 0) classes[i] = ignored_target;
+    batch_.targets = fill(targets_, device_, shape, classes);
+    return;
+  }
+  std::vector<float> values;
+  for (const std::int32_t drawn : classes)
+    values.push_back(spec.is_multi_label() ? static_cast<float>(drawn % 2)
+                                           : 0.25F * static_cast<float>(drawn));
+  values[1] = std::nanf("");
+  batch_.targets = fill(targets_, device_, shape, values);
 }
 
 void ModelCase::fill_images(const VitOptions& options) {

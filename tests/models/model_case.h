@@ -96,6 +96,20 @@ inline const TransformerOptions small_sinks = [] {
   options.global_rope = options.rope;
   return options;
 }();
+// A Llama with what OLMo 2 and SmolLM3 have besides: norms after branches alone, of all queries and
+// of all keys, a layer without rotary positions; and biases of all of attention.
+inline const TransformerOptions small_olmo = [] {
+  TransformerOptions options = small_llama;
+  options.init_std = 0.3;
+  options.pre_norms = false;
+  options.branch_norms = true;
+  options.biases = Biases::attention;
+  options.qk_norm = false;
+  options.qk_norm_whole = true;
+  options.soft_cap = 0;
+  options.unrotated_every = 2;
+  return options;
+}();
 // Rows of a sample that neither a warp nor the tensor ranks divide.
 inline const VitOptions small_vit{.layers = 2,
                                   .hidden = 32,
@@ -103,8 +117,9 @@ inline const VitOptions small_vit{.layers = 2,
                                   .intermediate = 44,
                                   .dropout = 0.2F,
                                   .patch = 4,
+                                  .distillation_token = true,
                                   .image_size = 4,
-                                  .image_width = 44,
+                                  .image_width = 40,
                                   .channels = 3,
                                   .classes = 7};
 inline const TransformerOptions small_bert = transformer_options(BertOptions{.layers = 2,
@@ -113,7 +128,16 @@ inline const TransformerOptions small_bert = transformer_options(BertOptions{.la
                                                                              .intermediate = 44,
                                                                              .context = 12,
                                                                              .vocabulary = 50,
-                                                                             .dropout = 0.2F});
+                                                                             .dropout = 0.2F,
+                                                                             .position_offset = 2});
+// The same body with another head, over texts that end before the context.
+inline TransformerOptions with_head(TransformerOptions options, const HeadChoice& head) {
+  options.head = head;
+  options.tied_head = false;
+  return options;
+}
+// "BertClasses", "BertTokens", "BertLabels", "LlamaClasses", "LlamaValues"; nothing for others.
+[[nodiscard]] std::optional<TransformerOptions> small_head(std::string_view family);
 inline constexpr std::int64_t small_batch = 3;
 inline const AdapterOptions small_adapters{
     .rank = 3, .scale = 1.25F, .targets = {"qkv", "output", "expand", "contract"}};
@@ -175,6 +199,7 @@ class ModelCase {
   void append_by_position(ModelResult& result, const Context& context) const;
   void join_blocks();
   void fill_text(const TransformerOptions& options);
+  void fill_targets(const TransformerOptions& options);
   void fill_images(const VitOptions& options);
 
   Device& device_;

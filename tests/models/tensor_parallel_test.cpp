@@ -37,8 +37,10 @@ struct Mode {
 
   [[nodiscard]] TestModel model() const {
     if (family == "Vit") return small_vit;
+    if (const auto headed = test::small_head(family)) return *headed;
     if (family == "Bert") return small_bert;
     if (family == "Gemma") return small_gemma;
+    if (family == "Olmo") return test::small_olmo;
     if (family == "Experts") return test::small_experts;
     if (family == "Sinks") return small_sinks;
     return family == "Llama" ? small_llama : small_gpt;
@@ -108,7 +110,9 @@ INSTANTIATE_TEST_SUITE_P(
         Mode{.recompute = Recompute::selective}, Mode{.family = "Llama"},
         Mode{.compute = DType::bf16, .sequence = true, .split_backward = true, .family = "Llama"},
         Mode{.sequence = true, .recompute = Recompute::selective, .family = "Llama"},
-        Mode{.family = "Gemma"},
+        Mode{.family = "Gemma"}, Mode{.family = "Olmo"},
+        Mode{.compute = DType::bf16, .sequence = true, .split_backward = true, .family = "Olmo"},
+        Mode{.sequence = true, .recompute = Recompute::selective, .family = "Olmo"},
         Mode{.compute = DType::bf16, .sequence = true, .split_backward = true, .family = "Gemma"},
         Mode{.sequence = true, .recompute = Recompute::selective, .family = "Gemma"},
         Mode{.family = "Experts"}, Mode{.sequence = true, .family = "Experts"},
@@ -121,7 +125,14 @@ INSTANTIATE_TEST_SUITE_P(
         Mode{.family = "Bert"},
         Mode{.compute = DType::bf16, .sequence = true, .split_backward = true, .family = "Bert"},
         Mode{.sequence = true, .recompute = Recompute::selective, .family = "Bert"},
-        Mode{.family = "Vit"}, Mode{.sequence = true, .split_backward = true, .family = "Vit"},
+        Mode{.family = "BertClasses"},
+        Mode{.sequence = true, .split_backward = true, .family = "BertClasses"},
+        Mode{.compute = DType::bf16, .sequence = true, .family = "BertTokens"},
+        Mode{.split_backward = true, .family = "BertTokens"},
+        Mode{.sequence = true, .recompute = Recompute::full, .family = "LlamaValues"},
+        Mode{.sequence = true, .split_backward = true, .family = "LlamaClasses"},
+        Mode{.family = "BertLabels"}, Mode{.family = "Vit"},
+        Mode{.sequence = true, .split_backward = true, .family = "Vit"},
         Mode{.compute = DType::bf16,
              .sequence = true,
              .recompute = Recompute::full,

@@ -50,11 +50,16 @@ struct Variant {
 
   [[nodiscard]] TestModel model() const {
     if (family == "Vit") return small_vit;
+    if (const auto headed = test::small_head(family)) return *headed;
     if (family == "Bert") return small_bert;
     if (family == "Gemma") return small_gemma;
+    if (family == "Olmo") return test::small_olmo;
     if (family == "Experts") return test::small_experts;
     if (family == "Sinks") return small_sinks;
     return family == "Llama" ? small_llama : small_gpt;
+  }
+  [[nodiscard]] bool has_language_head() const {
+    return !model().vit && model().options.head.is_language();
   }
   [[nodiscard]] std::string name() const {
     return fmt::format("{}{}{}{}In{}Blocks", adapted ? "Adapted" : "", family, name_of(compute),
@@ -149,14 +154,15 @@ TEST_P(TransformerVariants, ReportsEveryGradientOnceAPass) {
       for (const auto& [name, count] : result.reports)
         EXPECT_EQ(count, 2) << name;
       EXPECT_EQ(result.reports.contains("head.weight"),
-                !GetParam().model().vit && !GetParam().adapted &&
+                GetParam().has_language_head() && !GetParam().adapted &&
                     (separate_ties || !GetParam().model().options.tied_head));
     }
   }
 }
 
 TEST_P(TransformerVariants, SeparateTiedGradientsAddUp) {
-  if (GetParam().model().vit || GetParam().adapted) GTEST_SKIP() << "nothing tied is trained";
+  if (!GetParam().has_language_head() || GetParam().adapted)
+    GTEST_SKIP() << "nothing tied is trained";
   TransformerOptions tied = GetParam().model().options;
   tied.tied_head = true;
   const ModelResult together = run(build(), tied), apart = run(build(), tied, true);
@@ -184,10 +190,14 @@ INSTANTIATE_TEST_SUITE_P(
         Variant{DType::f32, 2, false, "Sinks", true}, Variant{DType::f32, 1, false, "Experts"},
         Variant{DType::f32, 4, false, "Experts"}, Variant{DType::bf16, 2, false, "Experts"},
         Variant{DType::bf16, 4, true, "Experts"}, Variant{DType::f32, 1, false, "Gemma"},
+        Variant{DType::f32, 1, false, "Olmo"}, Variant{DType::bf16, 4, false, "Olmo"},
+        Variant{DType::bf16, 4, true, "Olmo"}, Variant{DType::f32, 2, false, "Olmo", true},
         Variant{DType::bf16, 4, false, "Gemma"}, Variant{DType::bf16, 4, true, "Gemma"},
         Variant{DType::bf16, 4, false, "Vit"}, Variant{DType::bf16, 4, true, "Vit"},
-        Variant{DType::f32, 1, false, "Gpt", true}, Variant{DType::bf16, 4, false, "Llama", true},
-        Variant{DType::bf16, 4, true, "Gpt", true}),
+        Variant{DType::f32, 1, false, "BertClasses"}, Variant{DType::bf16, 4, false, "BertTokens"},
+        Variant{DType::f32, 4, false, "BertLabels"}, Variant{DType::f32, 1, false, "LlamaValues"},
+        Variant{DType::bf16, 4, false, "LlamaClasses"}, Variant{DType::f32, 1, false, "Gpt", true},
+        Variant{DType::bf16, 4, false, "Llama", true}, Variant{DType::bf16, 4, true, "Gpt", true}),
     [](const auto& info) { return info.param.name(); });
 
 // Not with fp8, whose scales are per micro-batch.
@@ -226,6 +236,7 @@ INSTANTIATE_TEST_SUITE_P(DTypesAndBlocks, TransformerDocuments,
                                          Variant{DType::f32, 4, false, "Llama"},
                                          Variant{DType::bf16, 1, false, "Llama"},
                                          Variant{DType::f32, 2, false, "Gemma"},
+                                         Variant{DType::f32, 2, false, "Olmo"},
                                          Variant{DType::f32, 2, false, "Sinks"}),
                          [](const auto& info) { return info.param.name(); });
 
@@ -333,7 +344,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Variant{DType::f32, 2}, Variant{DType::f32, 4},
                     Variant{DType::f32, 2, false, "Llama"}, Variant{DType::f32, 4, false, "Llama"},
                     Variant{DType::f32, 4, false, "Vit"}, Variant{DType::f32, 4, false, "Gemma"},
-                    Variant{DType::f32, 4, false, "Experts"},
+                    Variant{DType::f32, 4, false, "Olmo"}, Variant{DType::f32, 4, false, "Experts"},
                     Variant{DType::f32, 4, false, "Sinks"}, Variant{DType::f32, 4, false, "Bert"}),
     [](const auto& info) { return info.param.name(); });
 

@@ -58,12 +58,34 @@ TEST_P(Patches, FirstRowsAreTakenAndGivenBack) {
       spread[i] = values[i];
     }
 
-    ops::first_rows_forward(stream(), y, x);
-    ops::first_rows_backward(stream(), dx, y);
+    ops::edge_rows_forward(stream(), y, x, ops::EdgeRow::first);
+    ops::edge_rows_backward(stream(), dx, y, ops::EdgeRow::first);
 
     EXPECT_EQ(y.get(), expected);
     EXPECT_EQ(dx.get(), spread);
   }
+}
+
+TEST_P(Patches, LastRowsAreThoseBeforeThePaddingAndGoBackThere) {
+  const GuardedTensor x = random_tensor(GetParam(), {3, 4, 6}, 1), dx(GetParam(), {3, 4, 6});
+  const GuardedTensor y(GetParam(), {3, 6}), whole(GetParam(), {3, 6});
+  const GuardedTensor starts(DType::i32, {3, 4}, {0, 0, 2, 2, 0, 0, 0, 0, 0, 1, 1, 1});
+  const std::vector<double> values = x.get();
+  std::vector<double> expected, spread(values.size(), 0.0);
+  for (const std::size_t row : {1, 7, 8}) {
+    for (std::size_t i = 6 * row; i < 6 * row + 6; ++i) {
+      expected.push_back(values[i]);
+      spread[i] = values[i];
+    }
+  }
+
+  ops::edge_rows_forward(stream(), y, x, ops::EdgeRow::last, starts);
+  ops::edge_rows_backward(stream(), dx, y, ops::EdgeRow::last, starts);
+  ops::edge_rows_forward(stream(), whole, x, ops::EdgeRow::last);
+
+  EXPECT_EQ(y.get(), expected);
+  EXPECT_EQ(dx.get(), spread);
+  EXPECT_EQ(whole.get()[0], values[18]);
 }
 
 TEST(PatchErrors, NameShapesAndSizes) {
@@ -71,7 +93,8 @@ TEST(PatchErrors, NameShapesAndSizes) {
 
   expect_error([&] { ops::cut_patches(stream(), y, x, 4, 1); }, {"4 pixels", "(1, 4, 6, 2)"});
   expect_error([&] { ops::cut_patches(stream(), y, x, 2, 0); }, {"(1, 7, 8)", "(1, 6, 8)"});
-  expect_error([&] { ops::first_rows_forward(stream(), z, y); }, {"(1, 2)", "(1, 8)"});
+  expect_error([&] { ops::edge_rows_forward(stream(), z, y, ops::EdgeRow::first); },
+               {"(1, 2)", "(1, 8)"});
 }
 
 struct Mixed {

@@ -353,7 +353,7 @@ TEST(UpdateTable, UpdatesEachOfItsRunsAsOneAlone) {
                       part(m),
                       part(v),
                       {},
-                      i % 2 == 0,
+                      i % 2 == 0 ? 1.0F : 0.0F,
                       i == 3 ? 0.3F : 1.0F});
     }
     const ops::UpdateOptions options{.weight_decay = 0.1F};

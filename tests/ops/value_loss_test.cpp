@@ -12,6 +12,11 @@ using Values = std::vector<double>;
 
 constexpr ValueLossKind kinds[] = {ValueLossKind::mse, ValueLossKind::mae, ValueLossKind::huber};
 
+double binary_formula(double logit, double target) {
+  const double chance = 1 / (1 + std::exp(-logit));
+  return -target * std::log(chance) - (1 - target) * std::log(1 - chance);
+}
+
 double formula(ValueLossKind kind, double delta, double error) {
   const double size = std::abs(error);
   if (kind == ValueLossKind::mse) return error * error;
@@ -60,6 +65,40 @@ TEST_P(ValueLoss, LossesErrorsAndGradientsMatchFiniteDifferences) {
       }
     }
   }
+}
+
+TEST_P(ValueLoss, OfLabelsIsBinaryCrossEntropyWhoseGradientMatchesFiniteDifferences) {
+  const GuardedTensor logits = random_tensor(GetParam(), {7, 5}, 1, -6.0, 6.0);
+  GuardedTensor targets(DType::f32, {7, 5});
+  Values wanted(35), before = logits.get();
+  for (std::size_t i = 0; i < wanted.size(); ++i)
+    wanted[i] = i == 3 ? std::nan("") : i % 3 == 0 ? 1 : i % 3 == 1 ? 0 : 0.25;
+  targets.set(wanted);
+  const GuardedTensor losses(DType::f32, {35}), errors(DType::f32, {35});
+
+  ops::value_loss(stream(), losses, errors, logits, targets, {.kind = ValueLossKind::binary});
+
+  const Values loss = losses.get(), error = errors.get(), gradient = logits.get();
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    const auto function = [&](const Values& v) {
+      return i == 3 ? 0.0 : binary_formula(v[0], wanted[i]);
+    };
+    const double chance = 1 / (1 + std::exp(-before[i]));
+    const double slope = numeric_gradient({before[i]}, function)[0];
+    EXPECT_NEAR(loss[i], function({before[i]}), 1e-6 * (1 + loss[i]));
+    EXPECT_NEAR(error[i], i == 3 ? 0.0 : std::abs(chance - wanted[i]), 1e-6);
+    EXPECT_NEAR(gradient[i], slope, (relative() + 1e-5) * std::abs(slope) + 1e-6);
+  }
+}
+
+TEST_P(ValueLoss, OfLabelsStaysFiniteForLargeLogits) {
+  const GuardedTensor logits(GetParam(), {1, 4}, {200, 200, -200, -200});
+  const GuardedTensor targets(DType::f32, {1, 4}, {1, 0, 1, 0}), losses(DType::f32, {4});
+
+  ops::value_loss(stream(), losses, {}, logits, targets, {.kind = ValueLossKind::binary});
+
+  EXPECT_EQ(losses.get(), Values({0, 200, 200, 0}));
+  EXPECT_EQ(logits.get(), Values({0, 1, -1, 0}));
 }
 
 TEST_P(ValueLoss, LeavesThePredictionsAloneInEvaluation) {

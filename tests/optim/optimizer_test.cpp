@@ -90,6 +90,35 @@ TEST_F(OptimizerTest, AdamWAndLionMoveAParameterAtItsOwnRate) {
   }
 }
 
+// Shares that are powers of two: the same bits as an optimizer with these values.
+TEST_F(OptimizerTest, AGroupMovesAsUnderItsOwnRateAndDecay) {
+  for (const OptimizerTraits& traits : optimizer_table) {
+    if (!traits.groups) continue;
+    const auto moved = [&](float rate, float decay, double learning_rate, double weight_decay) {
+      ParamStore params;
+      const ParamId id = params.declare({.name = "w",
+                                         .shape = {3, 4},
+                                         .init = Init::constant(0.5F),
+                                         .decay = true,
+                                         .matrix = true,
+                                         .hidden = true,
+                                         .rate = rate,
+                                         .decay_share = decay});
+      params.allocate(*device_, {.training = true});
+      params.initialize(*compute_, 5);
+      const Tensor gradients = params.gradients().whole();
+      for (std::int64_t i = 0; i < gradients.count(); ++i)
+        gradients.as<float>()[i] = i < 12 ? static_cast<float>(i % 5) - 1.5F : 0;
+      Optimizer optimizer(*device_, params, {.name = traits.kind, .weight_decay = weight_decay}, 0);
+      optimizer.prepare(0, learning_rate);
+      optimizer.step(*compute_, 0);
+      return values_of<float>(params.master(id));
+    };
+    EXPECT_EQ(moved(0.25F, 2, 0.5, 0.125), moved(1, 1, 0.125, 0.25)) << traits.name;
+    EXPECT_NE(moved(0.25F, 2, 0.5, 0.125), moved(1, 1, 0.5, 0.125)) << traits.name;
+  }
+}
+
 // Values of Hugging Face's Adafactor (relative_step=False, weight_decay=0.1) after three steps.
 TEST_F(OptimizerTest, AdafactorFollowsTheReference) {
   struct Case {

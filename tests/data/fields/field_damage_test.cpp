@@ -74,7 +74,7 @@ const FieldSpec small{.extents = {4, 6, 2}};
 const FieldSpec packed{.extents = {4, 6, 2}, .chunk = {2, 6, 2}, .storage = deflated()};
 
 TEST_F(FieldDamage, InvalidFilesAreNamed) {
-  expect_refused(options(), directory_.path(), "no HDF5 files");
+  expect_refused(options(), directory_.path(), "no HDF5 or NumPy files");
   write_text(path("a.h5"), "");
   expect_refused(options(), "a.h5", "is empty");
   write_text(path("a.h5"), "<!DOCTYPE html>");

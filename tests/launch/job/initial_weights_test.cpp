@@ -5,13 +5,12 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "runtime/checkpoint/files/safetensors.h"
+#include "runtime/checkpoint/files/weight_files.h"
 #include "tests/data/make_tokenizer.h"
-#include "tests/launch/fixture/run_fixture.h"
+#include "tests/launch/job/initial_weights_fixture.h"
 
 namespace trireme::test {
 namespace {
@@ -19,38 +18,6 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
-
-class InitialWeightsTest : public RunTest {
- protected:
-  using Settings = std::vector<std::string>;
-
-  // The run that provides the weights.
-  void SetUp() override {
-    const CommandResult source = train_gpt("source", 1, {"checkpoint.every_steps=6"});
-    ASSERT_EQ(source.exit_code, 0) << source.output;
-  }
-  [[nodiscard]] std::string source() const { return directory() + "/source"; }
-
-  [[nodiscard]] CommandResult begin(const std::string& name, int ranks, const std::string& weights,
-                                    const Settings& more = {}) {
-    Settings all{"train.initial_weights=" + weights, "optimizer.learning_rate=0", "train.steps=1",
-                 "lr_schedule.warmup_steps=0", "run.seed=8"};
-    all.insert(all.end(), more.begin(), more.end());
-    return train_gpt(name, ranks, all);
-  }
-  // Behind the header, which tells the runs' steps.
-  [[nodiscard]] std::string values_of(const std::string& name) const {
-    const std::string file = weights_of(name);
-    std::uint64_t header = 0;
-    std::memcpy(&header, file.data(), sizeof header);
-    return file.substr(sizeof header + header);
-  }
-  void expect_weights_of_source(const std::string& name, const CommandResult& result) const {
-    ASSERT_EQ(result.exit_code, 0) << result.output;
-    EXPECT_TRUE(values_of(name) == values_of("source"));
-    EXPECT_FALSE(steps_of(name).empty());
-  }
-};
 
 // Two files and their index, each tensor in one of them.
 void write_sharded(const std::string& from, const std::string& directory) {
@@ -264,6 +231,113 @@ TEST_F(InitialWeightsTest, AreTheBaseModelOfUntrainedAdapters) {
                   at("whole"), at("base"), at("mistaken")));
   EXPECT_EQ(mistaken.exit_code, 2);
   EXPECT_THAT(mistaken.output, HasSubstr("holds adapters"));
+}
+
+TEST_F(InitialWeightsTest, MayBeSkippedAndReinitialisedByName) {
+  const Settings anew{"train.initial_reinitialise=[final_norm.*,blocks.1.*]"};
+  ASSERT_EQ(begin("anew", 2, source(), anew).exit_code, 0);
+  const WeightFiles before(source() + "/weights.safetensors");
+  const WeightFiles after(directory() + "/anew/weights.safetensors");
+  for (const std::string& name : before.names()) {
+    if (name.ends_with(".bias")) continue;
+    const bool fresh = name.starts_with("final_norm.") || name.starts_with("blocks.1.");
+    EXPECT_EQ(before.read(name) != after.read(name), fresh) << name;
+  }
+  const CommandResult shorter = begin("shorter", 1, source(), {"model.layers=1"});
+  EXPECT_EQ(shorter.exit_code, 4);
+  EXPECT_THAT(shorter.output, HasSubstr("train.initial_skip"));
+}
+
+TEST_F(InitialWeightsTest, OfAnotherHeadAreRefusedWithTheWayOut) {
+  ASSERT_EQ(train_vit("three", 1).exit_code, 0);
+  const std::string weights = "train.initial_weights=" + directory() + "/three/weights.safetensors";
+  const Settings two{weights, "model.pooling=mean"};
+  const CommandResult refused = train_vit("two", 1, two);
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_THAT(refused.output, HasSubstr("train.initial_skip"));
+  const CommandResult none = train_vit("two", 1, {weights, "train.initial_skip=[hed.*]"});
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.output, HasSubstr("\"hed.*\" matches no tensor"));
+}
+
+// Rows of new tokens are the mean of the old ones, in every layout; padding rows too.
+TEST_F(InitialWeightsTest, GrowByTokens) {
+  for (const std::string vocabulary : {"300", "340"}) {
+    const Settings grown{"model.vocabulary=" + vocabulary};
+    for (const auto& [name, ranks, layout] : {std::tuple{"one", 1, "parallel.zero=0"},
+                                              {"zero", 2, "parallel.zero=3"},
+                                              {"tensor", 2, "parallel.tensor=2"}}) {
+      Settings set = grown;
+      set.emplace_back(layout);
+      std::filesystem::remove_all(directory() + "/" + name);
+      const CommandResult result = begin(name, ranks, source(), set);
+      ASSERT_EQ(result.exit_code, 0) << result.output;
+    }
+    EXPECT_TRUE(values_of("one") == values_of("zero"));
+    EXPECT_TRUE(values_of("one") == values_of("tensor"));
+    const auto table = [&](const std::string& run) {
+      return WeightFiles(directory() + "/" + run + "/weights.safetensors")
+          .read("embedding.token.weight");
+    };
+    const std::vector<float> old = table("source"), now = table("one");
+    ASSERT_GT(now.size(), old.size());
+    EXPECT_TRUE(std::equal(old.begin(), old.end(), now.begin()));
+    double mean = 0;
+    for (std::size_t i = 5; i < old.size(); i += 32)
+      mean += static_cast<double>(old[i]) / 256;
+    for (std::size_t i = old.size() + 5; i < now.size(); i += 32)
+      EXPECT_NEAR(now[i], mean, 1e-6);
+  }
+  const CommandResult fewer = begin("fewer", 1, source(), {"model.vocabulary=200"});
+  EXPECT_NE(fewer.exit_code, 0);
+}
+
+TEST_F(InitialWeightsTest, WithoutAHeadAreImportedAndTrained) {
+  ASSERT_EQ(train_vit("vit", 1).exit_code, 0);
+  const auto at = [&](const std::string& name) { return directory() + "/" + name; };
+  ASSERT_EQ(trireme(fmt::format("checkpoint export {} --out {}", at("vit"), at("whole"))).exit_code,
+            0);
+  // As ViTModel saves it: without the first part of all names, with a pooler.
+  const SafetensorsFile file(at("whole") + "/model.safetensors");
+  std::vector<std::vector<std::byte>> memory;
+  std::vector<NamedTensor> tensors;
+  for (const std::string& name : file.names()) {
+    if (!name.starts_with("vit.")) continue;
+    auto& bytes = memory.emplace_back(file.bytes(name));
+    file.read(name, bytes.data(), bytes.size());
+    tensors.push_back({name.substr(4), {bytes.data(), file.dtype(name), file.shape(name)}});
+    if (name == "vit.layernorm.weight")
+      tensors.push_back({"pooler.dense.bias", {bytes.data(), file.dtype(name), file.shape(name)}});
+  }
+  std::filesystem::create_directory(at("base"));
+  std::filesystem::copy(at("whole") + "/config.json", at("base"));
+  write_safetensors(at("base") + "/model.safetensors", tensors);
+  const std::string import =
+      fmt::format("checkpoint import {} --out {}", at("base"), at("headless"));
+  const CommandResult refused = trireme(import);
+  EXPECT_EQ(refused.exit_code, 4);
+  EXPECT_THAT(refused.output, HasSubstr("give --reinitialise 'classifier.*'"));
+  EXPECT_EQ(trireme(import + " --reinitialise hat.*").exit_code, 2);
+  const std::string seven =
+      fmt::format("checkpoint import {} --out {} --set model.classes=7", at("whole"), at("seven"));
+  const CommandResult larger = trireme(seven);
+  EXPECT_EQ(larger.exit_code, 2);
+  EXPECT_THAT(larger.output, HasSubstr("name the head's tensors by --reinitialise"));
+  ASSERT_EQ(trireme(seven + " --reinitialise 'classifier.*'").exit_code, 0);
+  EXPECT_THAT(read_file(at("seven") + "/config.yaml"), HasSubstr("classes: 7"));
+  const CommandResult imported = trireme(import + " --reinitialise classifier.*");
+  ASSERT_EQ(imported.exit_code, 0) << imported.output;
+  const CommandResult trained = train_vit(
+      "again", 2, {"train.initial_weights=" + at("headless"), "optimizer.learning_rate=0"});
+  ASSERT_EQ(trained.exit_code, 0) << trained.output;
+  const WeightFiles before(at("vit") + "/weights.safetensors");
+  const WeightFiles after(at("again") + "/weights.safetensors");
+  EXPECT_EQ(before.read("blocks.0.mlp.expand.weight"), after.read("blocks.0.mlp.expand.weight"));
+  EXPECT_NE(before.read("classifier.weight"), after.read("classifier.weight"));
+  const CommandResult scored =
+      trireme(fmt::format("eval {} --data {}/images/validation", at("headless"), data_directory()));
+  EXPECT_EQ(scored.exit_code, 2);
+  EXPECT_THAT(scored.output, HasSubstr("was imported without classifier.*"));
 }
 
 TEST_F(InitialWeightsTest, AreNotReadByARunThatGoesOn) {

@@ -277,6 +277,58 @@ TEST_F(ResultsTest, BatchedPromptsEqualSingleOnesOnEveryLayout) {
                  "a prompt of 25 tokens", 3);
 }
 
+TEST_F(ResultsTest, SamplesOfAPromptAreThoseOfTheNextSeeds) {
+  train("run");
+  const std::string command = "generate " + path("run") + " --prompt rower --tokens 9 --json";
+  const auto ids = [](const std::string& line) {
+    return nlohmann::json::parse(line).at("ids").get<std::vector<int>>();
+  };
+  std::istringstream lines(generated(command + " --seed 5 --samples 3 --batch 2"));
+  std::string line, last;
+  for (int sample = 0; sample < 3; ++sample) {
+    ASSERT_TRUE(std::getline(lines, line));
+    EXPECT_EQ(ids(line), ids(generated(command + " --seed " + std::to_string(5 + sample))));
+    EXPECT_NE(line, last);
+    last = line;
+  }
+  EXPECT_FALSE(std::getline(lines, line));
+  expect_refusal(command + " --samples 2 --temperature 0", 2, "--samples: 2 with --temperature 0");
+}
+
+TEST_F(ResultsTest, AnswersConversationsInTheTextOfTheirTemplate) {
+  train("run");
+  const std::string command = "generate " + path("run") + " --tokens 5 --seed 5 --json --prompt ";
+  expect_refusal(command + "hm --chat", 2, "pack_chats.py");
+  write_file(path("run/chat.json"),
+             R"({"begin":"B","generation":"A:","end":"","trims":true,"roles":{)"
+             R"("user":{"before":"U:","after":"."},"system":{"before":"S:","after":"."}}})");
+  const auto ids = [&](const std::string& arguments) {
+    return nlohmann::json::parse(generated(arguments)).at("ids");
+  };
+  const std::string answer = ids(command + "BU:hm.A:").dump();
+  EXPECT_EQ(ids(command + "hm --chat").dump(), answer);
+  write_file(path("chats.jsonl"), R"({"messages":[{"role":"user","content":" hm "}]})");
+  EXPECT_EQ(ids("generate " + path("run") + " --tokens 5 --seed 5 --json --chat --prompts " +
+                path("chats.jsonl"))
+                .dump(),
+            answer);
+  EXPECT_EQ(ids(command + "hm --system be --chat"), ids(command + "S:be.U:hm.A:"));
+
+  const auto refuses = [&](const std::string& messages, const std::string& what) {
+    write_file(path("chats.jsonl"), "{\"messages\": " + messages + "}\n");
+    expect_refusal("generate " + path("run") + " --chat --prompts " + path("chats.jsonl"), 2,
+                   "chats.jsonl:1: " + what);
+  };
+  refuses("3", "\"messages\" is 3, expected a list");
+  refuses(R"([{"role":"tool","content":"x"}])", "message 1 has the role 'tool'");
+  refuses(R"([{"role":"user","content":"x"},{"role":"system","content":"x"}])", "message 2");
+  refuses("[]", "the conversation must end with a message to be answered");
+  expect_refusal(command + "hm --chat --chat-template chatml", 2,
+                 "'<|im_end|>' of the template is not in the model's tokenizer");
+  write_file(path("run/chat.json"), "{}");
+  expect_refusal(command + "hm --chat", 2, "pack_chats.py --pieces");
+}
+
 TEST_F(ResultsTest, TextsEndAtStopTextsAndLimits) {
   train("run");
   const std::string command =

@@ -80,6 +80,31 @@ TEST_F(ContextLayout, ExpertsOnTheRanksOfASequenceChangeNoBit) {
                     {4, "context=4 expert=2 zero=3 recompute=full"}});
 }
 
+// A prompt of more rows than a pass on one rank of these.
+TEST_F(ContextLayout, RanksThatShareAPromptContinueItAsOneDoes) {
+  train_layout(documents(), {});
+  const std::string command =
+      "generate " + directory() + "/" + name_of({}) +
+      " --prompt \"the flower of the day\" --prompt \"twenty-three characters\""
+      " --tokens 9 --temperature 0 --json --set ";
+  const CommandResult one = trireme(command + "parallel.context=1");
+  ASSERT_EQ(one.exit_code, 0) << one.output;
+  const auto texts = [](const std::string& output) {
+    return output.substr(std::min(output.find("{\"prompt\""), output.size()));
+  };
+  EXPECT_THAT(texts(one.output), testing::HasSubstr("twenty-three"));
+  for (const auto& [ranks, split] :
+       {std::pair{2, "parallel.context=2"},
+        {3, "parallel.context=3"},
+        {4, "parallel.context=2 --set parallel.tensor=2 --set parallel.sequence=true"},
+        {4, "parallel.context=2 --set parallel.pipeline=2"},
+        {4, "parallel.context=2"}}) {
+    const CommandResult many = trireme(command + split, ranks);
+    ASSERT_EQ(many.exit_code, 0) << many.output;
+    EXPECT_EQ(texts(many.output), texts(one.output)) << split;
+  }
+}
+
 TEST_F(ContextLayout, ARunThatContinuesOnOtherRanksOfASequenceHasTheSameBits) {
   const Run whole = documents({"reproducibility=layout"});
   const std::string one = transcript(whole, {});

@@ -28,6 +28,13 @@ TEST_F(FieldsLayout, OfCosmoFlowInBf16ChangesNoBitEither) {
                    {{2, "data=2 zero=3"}, {4, "data=2 pipeline=2 zero=1"}});
 }
 
+TEST_F(FieldsLayout, OfSignalsChangesNoBit) {
+  expect_same_bits({.config = "mlp.yaml", .steps = 4}, {{2, "data=2 zero=1"},
+                                                        {4, "data=4 zero=3"},
+                                                        {3, "pipeline=3 recompute=full"},
+                                                        {4, "data=2 pipeline=2 zero=2"}});
+}
+
 TEST_F(FieldsLayout, OfAUNetChangesNoBit) {
   expect_same_bits({.config = "unet.yaml", .steps = 4},
                    {{2, "data=2 zero=2"},

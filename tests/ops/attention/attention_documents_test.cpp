@@ -5,12 +5,40 @@
 #include "runtime/device/cuda_slot.h"
 #include "runtime/ops/attention/attention_sizes.h"
 #include "runtime/ops/common/cudnn_graphs.h"
+#include "runtime/ops/elementwise/rope.h"
 #include "tests/ops/guarded_tensor.h"
 
 namespace trireme {
 namespace {
 
 using namespace test;
+
+class DocumentRope : public TypedOp {};
+INSTANTIATE_TEST_SUITE_P(Types, DocumentRope,
+                         ::testing::Values(DType::f32, DType::bf16, DType::f16), dtype_label);
+
+TEST_P(DocumentRope, HasRotaryPositionsThatCountFromTheBeginOfADocument) {
+  const Shape shape{2, 7, 4 * 6};
+  const GuardedTensor qkv = random_tensor(GetParam(), shape, 1);
+  const GuardedTensor starts(DType::i32, {2, 7}, {0, 0, 0, 3, 3, 3, 3, 0, 1, 1, 1, 1, 1, 6});
+  const Values before = qkv.get();
+  ops::RopeOptions options{.heads = 2, .kv_heads = 1, .base = 100.0};
+  Values expected;  // of each document by itself
+  for (const std::int64_t count : {3, 4, 1, 5, 1}) {
+    const auto first = before.begin() + static_cast<std::ptrdiff_t>(expected.size());
+    const GuardedTensor alone(GetParam(), {1, count, 24}, Values(first, first + count * 24));
+    ops::rope_forward(stream(), alone, options);
+    const Values turned = alone.get();
+    expected.insert(expected.end(), turned.begin(), turned.end());
+  }
+
+  options.document_starts = starts.view();
+  ops::rope_forward(stream(), qkv, options);
+
+  EXPECT_EQ(qkv.get(), expected);
+  ops::rope_backward(stream(), qkv, options);
+  expect_close(qkv.get(), before, 4 * rounding_of(GetParam()), 1e-6 + 4 * rounding_of(GetParam()));
+}
 
 TEST(DocumentPlaces, AreThoseOfEveryTensor) {
   constexpr std::array<std::int32_t, 5> bounds{0, 3, 10, 10, 10};

@@ -82,8 +82,15 @@ void failed_start(const ExportFacts& facts) {
 inline EvaluationMetrics sample_evaluation(std::int64_t step = 7) {
   return {.step = step,
           .validation_loss = 1.25,
-          .quality =
-              {.accuracy = 0.5, .mae = 0.75, .vrmse = 0.875, .mean_iou = 0.375, .mean_dice = 0.625},
+          .quality = {.accuracy = 0.5,
+                      .f1 = 0.25,
+                      .f1_micro = 0.75,
+                      .auc = 0.875,
+                      .r2 = 0.125,
+                      .mae = 0.75,
+                      .vrmse = 0.875,
+                      .mean_iou = 0.375,
+                      .mean_dice = 0.625},
           .sources = {{"books", 1.125, {.accuracy = 0.625}}, {"code", 1.375, {}}},
           .evaluation_ms = 250,
           .time = noon + std::chrono::milliseconds(125) * step};
