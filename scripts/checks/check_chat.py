@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares conversations packed by `trireme data pack-text --chat-template` with transformers' apply_chat_template.
+"""Compares conversations packed by `trireme data pack-text --chat-template`, and by scripts/pack_chats.py from the model's own
+template, with transformers' apply_chat_template.
 
 Compares each token and its loss mask for random conversations in several scripts, with white space around contents.
 Downloads nothing. Exits with 77 if Python lacks transformers, tokenizers or h5py.
@@ -11,6 +12,7 @@ import json
 import os
 import pathlib
 import random
+import subprocess
 import sys
 import tempfile
 
@@ -74,6 +76,48 @@ def check(template, style, trireme, conversations, directory):
     print(f"{template}, tokenizer in the style of {style}: {count} tokens and their marks of {len(conversations)} conversations agree")
 
 
+PHI3 = ("{% for m in messages %}{% if m['role'] == 'assistant' %}{{ '<|assistant|>\n' }}{% generation %}{{ m['content'] + '<|end|>' }}"
+        "{% endgeneration %}{{ '\n' }}{% elif m['role'] in ['user', 'system', 'tool'] %}{{ '<|' + m['role'] + '|>\n' + m['content'] + '<|end|>\n' }}"
+        "{% else %}{{ raise_exception('no such role') }}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}")
+
+
+def own_format(source, messages):
+    """As a line of one of the formats; Alpaca has two messages."""
+    if [it["role"] for it in messages] == ["user", "assistant"] and source.random() < 0.5:
+        return {"instruction": messages[0]["content"], "input": "", "output": messages[1]["content"]}
+    if source.random() < 0.5:
+        names = {"user": "human", "assistant": "gpt"}
+        return {"conversations": [{"from": names.get(it["role"], it["role"]), "value": it["content"]} for it in messages]}
+    return {"messages": messages}
+
+
+def check_own_template(style, make, template, special, trireme, conversations, directory):
+    """scripts/pack_chats.py: tokens, masks, refused lines, and the template's pieces."""
+    model = pathlib.Path(directory, f"model_{style[0]}")
+    model.mkdir()
+    texts = [message["content"] for messages in conversations for message in messages] * 20
+    make((*style[:-1], special), texts, str(model / "tokenizer.json"))
+    (model / "chat_template.jinja").write_text(template)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(model / "tokenizer.json"), chat_template=template, clean_up_tokenization_spaces=False)
+    source, lines, out = random.Random(3), model / "chats.jsonl", str(model / "out")
+    # Of an empty answer transformers marks other tokens: none before the end of the turn.
+    conversations = [it for it in conversations if all(message["content"].strip() for message in it)]
+    lines.write_text("".join(json.dumps(own_format(source, messages)) + "\n" for messages in conversations))
+    packer = [sys.executable, str(pathlib.Path(__file__).parents[1] / "pack_chats.py"), str(model), "--trireme", trireme]
+    run([*packer, str(lines), "--out", out, "--pieces", str(model / "chat.json")])
+    count = 0
+    for number, (messages, ours) in enumerate(zip(conversations, packed(out), strict=True), 1):
+        theirs = tokenizer.apply_chat_template(messages, return_dict=True, return_assistant_tokens_mask=True)
+        if ours != (theirs["input_ids"], theirs["assistant_masks"]):
+            sys.exit(f"{style[0]}: conversation {number} differs:\n{messages}\n{ours}\n{theirs}")
+        count += len(ours[0])
+    lines.write_text('{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n'
+                     '{"messages": [{"role": "stranger", "content": "a"}, {"role": "assistant", "content": "b"}]}\n')
+    refused = subprocess.run([*packer, str(lines), "--out", out, "--force"], capture_output=True, text=True, check=False)
+    assert refused.returncode != 0 and f"{lines}:2: " in refused.stderr and "no such role" in refused.stderr, refused
+    print(f"the model's own template, tokenizer in the style of {style[0]}: {count} tokens and their marks of {len(conversations)} conversations agree")
+
+
 def main():
     parser = parser_of(__doc__)
     parser.add_argument("--conversations", type=int, default=300)
@@ -84,6 +128,12 @@ def main():
         for template in TEMPLATES:
             for style in ("gpt2", "llama3", "qwen"):
                 check(template, style, arguments.trireme, conversations, directory)
+        special = [check_tokenizer.AddedToken(f"<|{it}|>", rstrip=True, special=True) for it in ("user", "assistant", "system", "tool", "end")]
+        for name in ("phi3", "t5"):
+            style = next(it for it in check_tokenizer.word_styles() if it[0] == name)
+            check_own_template(style, check_tokenizer.make_word_tokenizer, PHI3, special, arguments.trireme, conversations, directory)
+        style = next(it for it in check_tokenizer.styles() if it[0] == "llama3")
+        check_own_template(style, check_tokenizer.make_tokenizer, PHI3, special, arguments.trireme, conversations, directory)
 
 
 if __name__ == "__main__":

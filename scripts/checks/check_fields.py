@@ -10,6 +10,7 @@ Only a file newer than the program's HDF5 library may be refused, with a message
 
 Exit code 0: all agree; 1: some do not; 77: there is no h5py.
 """
+import importlib.util
 import subprocess
 import sys
 
@@ -23,6 +24,10 @@ FORMATS = ["v108", "v110", "v112", "v114", "v200", "latest"]
 TYPES = ["<f4", ">f4", "<f8", ">f8", "<f2", ">f2", "i1", "u1", "<i2", ">i2", "<u2", "<i4", ">u4", "<i8", ">u8"]
 FILTERS = [{}, {}, {"compression": "gzip", "compression_opts": 3}, {"compression": "lzf"}, {"shuffle": True},
            {"shuffle": True, "compression": "gzip"}, {"fletcher32": True}, {"compression": "gzip", "fletcher32": True}]
+
+if importlib.util.find_spec("hdf5plugin"):  # filters that are decoded without it
+    import hdf5plugin
+    FILTERS += [hdf5plugin.Bitshuffle(nelems=n, cname=name) for n in (0, 8, 64) for name in ("none", "lz4", "zstd")]
 
 
 def random_box(choose, shape):

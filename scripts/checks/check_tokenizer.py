@@ -81,6 +81,113 @@ def make_tokenizer(style, texts, path):
     return Tokenizer.from_file(path)
 
 
+def char_map(pairs):
+    """A table of characters as SentencePiece compiles it: a double array (Darts-clone) and the texts of its leaves."""
+    texts, trie = b"", {}
+    for key, value in pairs.items():
+        node = trie
+        for byte in key.encode():
+            node = node.setdefault(byte, {})
+        node[None] = len(texts)
+        texts += value.encode() + b"\0"
+    units, taken = [0] * 256, {0}
+
+    def place(node, at):
+        letters = [it for it in node if it is not None]
+        children = next(base for base in range(0, 1 << 20, 256) if not any((at ^ base ^ it) in taken for it in (*letters, 0)))
+        start = at ^ children
+        units.extend([0] * ((start | 255) + 1 - len(units)))
+        taken.update(start ^ it for it in (*letters, 0))
+        units[at] |= children << 2 | 1 << 9 if children >= 1 << 21 else children << 10
+        if None in node:
+            units[at] |= 1 << 8
+            units[start] = 1 << 31 | node[None]
+        for letter in letters:
+            units[start ^ letter] |= letter
+            place(node[letter], start ^ letter)
+
+    place(trie, 0)
+    array = numpy.asarray(units, "<u4").tobytes()
+    return numpy.uint32(len(array)).tobytes() + array + texts
+
+
+def word_styles():
+    """Like styles(), for models of words and characters: name, tokenizer without vocabulary, trainer, added tokens."""
+    bert = ["[UNK]", "[CLS]", "[SEP]", "[MASK]", "[PAD]"]
+    llama = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)]
+    sequence, metaspace = normalizers.Sequence, pre_tokenizers.Metaspace
+    mark = "\u2581"
+
+    def word_piece(lower, accents=None, clean=True, **more):
+        made = Tokenizer(models.WordPiece(unk_token="[UNK]", **more))
+        made.normalizer = normalizers.BertNormalizer(lowercase=lower, strip_accents=accents, clean_text=clean, handle_chinese_chars=clean)
+        made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        made.decoder = decoders.WordPiece(cleanup=clean)
+        return made, trainers.WordPieceTrainer(vocab_size=3000, special_tokens=bert, show_progress=False)
+
+    def pairs(normalizer, splitter, decoder, special=llama, **more):
+        made = Tokenizer(models.BPE(**more))
+        if normalizer:
+            made.normalizer = normalizer
+        if splitter:
+            made.pre_tokenizer = splitter
+        made.decoder = decoder
+        return made, trainers.BpeTrainer(vocab_size=3000, special_tokens=special, show_progress=False, limit_alphabet=90)
+
+    def unigram(normalizer, splitter, special=("<pad>", "</s>", "<unk>")):
+        made = Tokenizer(models.Unigram())
+        made.normalizer, made.pre_tokenizer, made.decoder = normalizer, splitter, decoders.Metaspace(prepend_scheme="always")
+        return made, trainers.UnigramTrainer(vocab_size=3000, special_tokens=list(special), unk_token="<unk>", show_progress=False)
+
+    back = [decoders.Replace(mark, " "), decoders.ByteFallback(), decoders.Fuse()]
+    spaces = normalizers.Replace(" ", mark)
+    odd = {"\u00a0": " ", "\u3000": " ", "\ufb01": "fi", "\u00bd": "1/2", "e\u0301": "\u00e9", "\u2126": "\u03a9", "\u200b": "", "\t": " ",
+           "\u1100\u1161": "\uac00", "\u2028": " ", "A": "a"}
+    yield "bert", *word_piece(True), [AddedToken("caf\u00e9", normalized=True), AddedToken("[E]", lstrip=True, special=True)]
+    yield "bert_cased", *word_piece(False, max_input_chars_per_word=9), []
+    yield "bert_accents", *word_piece(True, False, False), [AddedToken("word", single_word=True)]
+    yield ("llama2", *pairs(sequence([normalizers.Prepend(mark), spaces]), None, decoders.Sequence([*back, decoders.Strip(" ", 1, 0)]), unk_token="<unk>",
+                            fuse_unk=True, byte_fallback=True), [])
+    yield ("phi3", *pairs(sequence([normalizers.Prepend(mark), spaces]), None, decoders.Sequence([*back, decoders.Strip(" ", 1, 0)]), unk_token="<unk>",
+                          fuse_unk=True, byte_fallback=True), [AddedToken(it, rstrip=True, special=True) for it in ("<|im_start|>", "<|im_end|>", "<|endoftext|>")])
+    yield ("mistral", *pairs(None, metaspace(prepend_scheme="first", split=False), decoders.Sequence([*back, decoders.Strip(" ", 1, 0)]), unk_token="<unk>",
+                             byte_fallback=True, ignore_merges=True), ["<|im_start|>"])
+    yield ("gemma", *pairs(spaces, pre_tokenizers.Split(" ", "merged_with_previous"), decoders.Sequence(back), unk_token="<unk>", fuse_unk=True,
+                           byte_fallback=True), [AddedToken("\n\n", normalized=False), AddedToken(mark * 2, normalized=False)])
+    yield "unknowns", *pairs(normalizers.NFKD(), pre_tokenizers.Whitespace(), None, ["<unk>"], unk_token="<unk>", fuse_unk=True), []
+    yield ("unknown", *pairs(sequence([normalizers.NFKC(), normalizers.StripAccents(), normalizers.Lowercase()]), pre_tokenizers.Sequence([
+        pre_tokenizers.Digits(True), pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation()]), None, ["<unk>"], unk_token="<unk>"), [])
+    yield ("t5", *unigram(sequence([normalizers.Precompiled(char_map(odd)), normalizers.Strip(False, True), normalizers.Replace(Regex(" {2,}"), mark)]),
+                          metaspace()), ["<|im_start|>"])
+    yield ("xlm_roberta", *unigram(normalizers.Precompiled(char_map(odd)), pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), metaspace()])),
+           [AddedToken("<mask>", lstrip=True, special=True)])
+    yield ("albert", *unigram(sequence([normalizers.Replace("``", '"'), normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase(),
+                                        normalizers.Strip(True, True)]), pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), metaspace()])), [])
+    yield "unigram_bytes", *unigram(normalizers.NFD(), metaspace(prepend_scheme="never"), ("<pad>", "<unk>", *llama[3:])), []
+    yield "unigram_whole", *unigram(normalizers.NFC(), metaspace(prepend_scheme="first", split=False)), []
+
+
+def make_word_tokenizer(style, texts, path):
+    name, tokenizer, trainer, added = style
+    keeper, tokenizer.post_processor = tokenizer.pre_tokenizer, None
+    # Learning wants words; some files have none.
+    if name in ("llama2", "phi3", "mistral", "gemma", "unigram_whole"):
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.train_from_iterator([text[:20000] for text in texts], trainer)
+    if keeper:
+        tokenizer.pre_tokenizer = keeper
+    tokenizer.add_special_tokens([it for it in added if isinstance(it, str) or it.special])
+    tokenizer.add_tokens([it for it in added if not isinstance(it, str) and not it.special])
+    tokenizer.save(path)
+    data = json.loads(pathlib.Path(path).read_text())
+    if not keeper:
+        data["pre_tokenizer"] = None
+    if name == "unigram_bytes":
+        data["model"]["byte_fallback"] = True
+    pathlib.Path(path).write_text(json.dumps(data))
+    return Tokenizer.from_file(path)
+
+
 def texts_at_hand():
     """Long texts of this repository and of the system."""
     found = []
@@ -187,10 +294,10 @@ def check_documents(name, maker, path, arguments, documents, directory, encode, 
     return texts, theirs
 
 
-def check_style(style, arguments, documents, texts, directory):
+def check_style(style, make, arguments, documents, texts, directory):
     name = style[0]
     path = os.path.join(directory, f"{name}.json")
-    tokenizer = make_tokenizer(style, texts, path)
+    tokenizer = make(style, texts, path)
     decoded, theirs = check_documents(name, "huggingface", path, arguments, documents, directory,
                                       lambda part: [it.ids for it in tokenizer.encode_batch_fast(part, add_special_tokens=False)], tokenizer.id_to_token)
     data, out = os.path.join(directory, "text"), os.path.join(directory, "out")
@@ -218,9 +325,9 @@ def main():
     texts = texts_at_hand()
     documents = mixed_text(arguments.megabytes * 1_000_000, texts)
     with tempfile.TemporaryDirectory() as directory:
-        for style in styles():
+        for style, make in [(it, make_tokenizer) for it in styles()] + [(it, make_word_tokenizer) for it in word_styles()]:
             if not arguments.styles or style[0] in arguments.styles.split(","):
-                check_style(style, arguments, documents, texts[:300], directory)
+                check_style(style, make, arguments, documents, texts[:300], directory)
 
 
 if __name__ == "__main__":

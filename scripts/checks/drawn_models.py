@@ -7,11 +7,16 @@ import torch
 import transformers
 
 KINDS = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3", "gemma3": "Gemma3", "mixtral": "Mixtral", "qwen3_moe": "Qwen3Moe",
-         "dots1": "Dots1", "gpt_oss": "GptOss"}
+         "dots1": "Dots1", "gpt_oss": "GptOss", "phi3": "Phi3", "smollm3": "SmolLM3", "olmo2": "Olmo2"}
 ROPES = ["default", "linear", "llama3", "yarn"]
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
 CONTEXTS, GROUPS = [17, 40, 101], [1, 2, 4]  # tokens of a sequence; heads that share keys
 GPT2_ACTIVATIONS = ["gelu_new", "gelu", "silu", "gelu_pytorch_tanh"]
+
+
+def positions_of(config):
+    """Tokens of a sequence; RoBERTa's count from behind its padding token's."""
+    return config.max_position_embeddings - (config.pad_token_id + 1 if config.model_type == "roberta" else 0)
 
 
 def rope(draw, kind, context):
@@ -69,7 +74,15 @@ def draw_llama(draw, family, index):
     more = {"tie_word_embeddings": draw.random() < 0.5, "rms_norm_eps": draw.choice([1e-5, 1e-6]),
             "rope_parameters": rope(draw, ROPES[index % 4], context), "initializer_range": 0.15, "attn_implementation": "eager",
             "bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
-    if kind in ("Llama", "Gemma3"):  # whose configs refuse what does not divide, with a head_dim too
+    if kind in ("Llama", "SmolLM3", "Olmo2"):
+        more["attention_bias"] = draw.random() < 0.5
+    if kind in ("Phi3", "Olmo2"):  # rope: of short contexts; heads: of the hidden size
+        more["rope_parameters"] = rope(draw, "default", context) if kind == "Phi3" else more["rope_parameters"]
+        sizes["hidden_size"] = key_heads * group * sizes["head_dim"]
+    if kind == "SmolLM3":
+        every = draw.choice([2, 3, 4])
+        more["no_rope_layers"] = [int((i + 1) % every != 0) for i in range(sizes["num_hidden_layers"])]
+    if kind in ("Llama", "Gemma3", "SmolLM3"):  # whose configs refuse what does not divide, with a head_dim too
         sizes["hidden_size"] = key_heads * group * draw.choice([5, 9, 16])
     window = draw.choice([None, 5, 16])
     if kind == "Gemma3":
@@ -82,7 +95,7 @@ def draw_llama(draw, family, index):
         stretched = rope(draw, ["yarn", "default"][index % 2], context) | ({"truncate": False} if index % 2 == 0 else {})
         more |= {"tie_word_embeddings": False, "sliding_window": window, "rope_parameters": stretched,
                  "layer_types": [GLOBAL if (i + 1) % every == 0 else LOCAL for i in range(sizes["num_hidden_layers"])]}
-    elif kind in ("Mistral", "Mixtral"):
+    elif kind in ("Mistral", "Mixtral", "Phi3"):
         more["sliding_window"] = window
     elif kind == "Dots1":
         more |= {"sliding_window": window, "max_window_layers": 0}
@@ -111,31 +124,35 @@ def draw_gpt2(draw, _family, index):
     return stirred(draw, "GPT2LMHeadModel", config), f"GPT2: {layers} layers of {hidden}, {heads} heads, {act}, context {context}"
 
 
-def draw_vit(draw, _family, _index):
+def draw_vit(draw, family, _index):
     heads = draw.choice([1, 3, 4])
     hidden, layers, patch = heads * draw.choice([5, 8, 16]), draw.choice([1, 2, 3]), draw.choice([3, 4, 7])
     size, wide, act = patch * draw.choice([2, 3, 5]), draw.choice([33, 70, 128]), draw.choice(["gelu", "gelu", "gelu_new"])
-    config = transformers.ViTConfig(num_hidden_layers=layers, num_attention_heads=heads, hidden_size=hidden,
+    name = "DeiT" if family == "deit" else "ViT"
+    config = getattr(transformers, name + "Config")(num_hidden_layers=layers, num_attention_heads=heads, hidden_size=hidden,
                                     intermediate_size=wide, image_size=size, patch_size=patch, num_channels=1,
                                     num_labels=draw.choice([2, 5, 11]), hidden_act=act, initializer_range=0.15,
                                     layer_norm_eps=draw.choice([1e-12, 1e-6, 1e-5]), attn_implementation="eager")
-    return stirred(draw, "ViTForImageClassification", config), (
-        f"ViT: {layers} layers of {hidden}, {heads} heads, MLP {wide}, {size} pixels in patches of {patch}, {act}")
+    return stirred(draw, name + "ForImageClassification", config), (
+        f"{name}: {layers} layers of {hidden}, {heads} heads, MLP {wide}, {size} pixels in patches of {patch}, {act}")
 
 
-def draw_bert(draw, _family, _index):
+def draw_bert(draw, family, _index):
     heads = draw.choice([1, 3, 4])
     hidden, layers, context = heads * draw.choice([5, 8, 16]), draw.choice([1, 2, 3]), draw.choice(CONTEXTS)
     wide, act = draw.choice([33, 70, 128]), draw.choice(["gelu", "gelu", "gelu_new"])
-    vocabulary = draw.choice([257, 300])
-    # transformers' embedding gives a padding token no gradient; these texts have no padding.
-    config = transformers.BertConfig(num_hidden_layers=layers, num_attention_heads=heads, hidden_size=hidden,
-                                     intermediate_size=wide, max_position_embeddings=context, vocab_size=vocabulary,
-                                     mask_token_id=256, pad_token_id=None, hidden_act=act, hidden_dropout_prob=0.0,
+    if family == "roberta":
+        act = "gelu"
+    vocabulary = 300 if family == "roberta" else draw.choice([257, 300])
+    # transformers' embedding gives a padding token no gradient, nor RoBERTa a position: these texts have none.
+    roberta = family == "roberta"
+    config = getattr(transformers, "RobertaConfig" if roberta else "BertConfig")(num_hidden_layers=layers, num_attention_heads=heads, hidden_size=hidden,
+                                     intermediate_size=wide, max_position_embeddings=context + (300 if roberta else 0), vocab_size=vocabulary,
+                                     mask_token_id=256, pad_token_id=299 if roberta else None, hidden_act=act, hidden_dropout_prob=0.0,
                                      attention_probs_dropout_prob=0.0, initializer_range=0.15,
                                      layer_norm_eps=draw.choice([1e-12, 1e-6, 1e-5]), attn_implementation="eager")
-    return stirred(draw, "BertForMaskedLM", config), (
-        f"BERT: {layers} layers of {hidden}, {heads} heads, MLP {wide}, context {context}, {act}")
+    return stirred(draw, "RobertaForMaskedLM" if roberta else "BertForMaskedLM", config), (
+        f"{'RoBERTa' if roberta else 'BERT'}: {layers} layers of {hidden}, {heads} heads, MLP {wide}, context {context}, {act}")
 
 
 def draw_resnet(draw, _family, index):
@@ -158,4 +175,20 @@ def draw_resnet(draw, _family, index):
     return model, f"ResNet: {depths} {kind} blocks of {width} channels, {size} pixels"
 
 
-DRAWN_BY = {"gpt2": draw_gpt2, "bert": draw_bert, "vit": draw_vit, "resnet": draw_resnet} | dict.fromkeys(KINDS, draw_llama)
+HEADS = {"single_label_classification": "ForSequenceClassification", "regression": "ForSequenceClassification",
+         "multi_label_classification": "ForSequenceClassification", "token_classification": "ForTokenClassification"}
+
+
+def draw_heads(draw, family, index):
+    """The body of another family under a head for samples or tokens."""
+    body, text = DRAWN_BY[family.removesuffix("_heads")](draw, family.removesuffix("_heads"), index)
+    config, problem = body.config, list(HEADS)[index % len(HEADS)]
+    config.num_labels, config.pad_token_id, config.classifier_dropout = draw.choice([2, 3, 5]), 0, 0.0
+    config.architectures, config.mask_token_id = None, None
+    config.problem_type = None if problem == "token_classification" else problem
+    model = stirred(draw, type(body).__name__.replace("ForMaskedLM", "").replace("ForCausalLM", "") + HEADS[problem], config)
+    return model, f"{text}, {problem} with {config.num_labels} outputs"
+
+
+DRAWN_BY = {"gpt2": draw_gpt2, "bert": draw_bert, "roberta": draw_bert, "deit": draw_vit, "vit": draw_vit, "resnet": draw_resnet} | dict.fromkeys(KINDS, draw_llama)
+DRAWN_BY |= dict.fromkeys(["bert_heads", "llama_heads"], draw_heads)  # of padding in windows transformers makes NaN

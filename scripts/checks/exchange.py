@@ -21,7 +21,7 @@ def class_of(config):
     """transformers' class that has the logits of a config."""
     if hasattr(config, "num_channels"):
         return transformers.AutoModelForImageClassification
-    return transformers.AutoModelForMaskedLM if config.model_type == "bert" else transformers.AutoModelForCausalLM
+    return transformers.AutoModelForMaskedLM if config.model_type in ("bert", "roberta") else transformers.AutoModelForCausalLM
 
 
 def prompts_of(context, vocabulary, draw):

@@ -5,7 +5,8 @@
     scripts/checks/parity_huggingface.py [--families LIST] [--models N] [--seed S] [--steps N] [--trireme FILE]
     scripts/checks/parity_huggingface.py --context N --context-blocks K [--context-mode M] [--ranks R]      # long sequences, cut in time
 
-Families: gpt2, llama, mistral, qwen2, qwen3, gemma3, mixtral, qwen3_moe, dots1, gpt_oss, bert, vit, resnet. transformers draws each model, saves it whole or in shards, and
+Families: gpt2, llama, mistral, qwen2, qwen3, gemma3, mixtral, qwen3_moe, dots1, gpt_oss, phi3, smollm3, olmo2, bert, roberta, vit, deit, resnet, and
+bert_heads, llama_heads: padded texts with classes, values, labels or classes of tokens. transformers draws each model, saves it whole or in shards, and
 `trireme checkpoint import` reads it without being told what it is. Then, on one batch of random bytes or pictures in fp32:
 - The logits, as the import finds them in evaluation, to 1e-5 of the largest of fp64.
 - The mean loss of both, to 1e-5.
@@ -29,12 +30,13 @@ import sys
 import tempfile
 import unittest.mock
 
-from shared import REPOSITORY, pack_images, pack_tokens, packages, parser_of, read_steps, run
+from shared import REPOSITORY, packages, parser_of, read_steps, run
 
 with packages("numpy safetensors transformers torch"):
     import numpy as np
     import torch
     import transformers
+    from drawn_data import HiddenText, LabelledTexts, Pictures, Text, Texts
     from drawn_models import CONTEXTS, DRAWN_BY, GROUPS, balanced
     from safetensors.numpy import load_file, save_file
     from torch_adapters import Adapters
@@ -57,124 +59,6 @@ lr_schedule: {{name: constant}}
 """
 SGD = f"{{name: sgd, learning_rate: {SGD_RATE}, momentum: 0.0, weight_decay: 0.0}}"
 ADAMW = f"{{name: adamw, learning_rate: {ADAMW_RATE}, betas: [0.9, 0.95], epsilon: {ADAMW_EPSILON}, weight_decay: {DECAY}}}"
-
-
-class Text:
-    """Random bytes, in windows of the context."""
-    more, packing = "", ()
-
-    def __init__(self, draw, model, batch):
-        self.batch = batch
-        self.tokens = draw.randbytes(batch * model.config.max_position_embeddings + 1)
-
-    def pack(self, trireme, place):
-        pack_tokens(trireme, place, self.tokens, *self.packing)
-
-    def loss(self, model, _step=0):
-        stream = torch.tensor(list(self.tokens))
-        inputs, targets = stream[:-1].view(self.batch, -1), stream[1:]
-        logits = model(inputs).logits
-        return torch.nn.functional.cross_entropy(logits.view(targets.numel(), -1), targets)
-
-    def inputs(self):
-        return "input_ids", torch.tensor(list(self.tokens[:-1])).view(self.batch, -1)
-
-    def balance(self, model):
-        """transformers' loss for an even load of experts; ours per sequence is divided by the experts of a token."""
-        logits = model(self.inputs()[1], output_router_logits=True).router_logits
-        scores = torch.softmax(torch.cat([part.view(-1, part.shape[-1]) for part in logits]), -1)
-        chosen = torch.topk(scores, model.config.num_experts_per_tok, dim=-1).indices
-        counts = torch.nn.functional.one_hot(chosen, scores.shape[-1]).sum(1).to(scores.dtype).mean(0)
-        return scores.shape[-1] * (counts * scores.mean(0)).sum()
-
-
-class Texts(Text):
-    """Like Text, with a new text after every zero, kept separate: transformers gets each part of a text in a window
-    alone, which equals attention with a block-diagonal mask and restarted positions."""
-    more, packing = ", documents: separate", ("--document-separator", "\\0")
-
-    def __init__(self, draw, model, batch):
-        super().__init__(draw, model, batch)
-        self.tokens = bytes(0 if token < 20 else token for token in self.tokens)
-
-    def parts(self):
-        """Inputs and targets; none crosses the end of a text."""
-        context = (len(self.tokens) - 1) // self.batch
-        for first in range(0, self.batch * context, context):
-            window = self.tokens[first:first + context + 1]
-            begins = [0] + [t for t in range(1, context + 1) if window[t - 1] == 0]
-            for begin, end in zip(begins, begins[1:] + [context + 1]):
-                if end - begin > 1:
-                    yield list(window[begin:end - 1]), list(window[begin + 1:end])
-
-    def loss(self, model, _step=0):
-        losses = [torch.nn.functional.cross_entropy(model(torch.tensor([inputs])).logits[0], torch.tensor(targets), reduction="none")
-                  for inputs, targets in self.parts()]
-        return torch.cat(losses).mean()
-
-
-def philox(seed, purpose, high, low):
-    """The four words of Philox4x32-10 for a counter, keyed as in runtime/base/philox.h."""
-    mask = 0xFFFFFFFF
-    key = [seed & mask, seed >> 32 ^ purpose * 0x9E3779B9 & mask]
-    counter = [low & mask, low >> 32, high & mask, high >> 32]
-    for _ in range(10):
-        first, second = 0xD2511F53 * counter[0], 0xCD9E8D57 * counter[2]
-        counter = [second >> 32 ^ counter[1] ^ key[0], second & mask, first >> 32 ^ counter[3] ^ key[1], first & mask]
-        key = [key[0] + 0x9E3779B9 & mask, key[1] + 0xBB67AE85 & mask]
-    return counter
-
-
-class HiddenText(Text):
-    """Like Text with masked tokens, as in data/sets/masked_tokens.h, with the default seed."""
-    SEED, MASK, PURPOSE, SHARE = 1234, 256, 9, 0.15
-
-    def __init__(self, draw, model, batch):
-        super().__init__(draw, model, batch)
-        self.vocabulary = model.config.vocab_size
-
-    def hidden(self, sample, epoch, tokens):
-        words = [philox(self.SEED, self.PURPOSE, sample, epoch << 32 | place) for place in range(len(tokens) + 1)]
-        uniform = [[(word >> 8) * 2.0**-24 for word in of_place] for of_place in words]
-        asked = [place for place in range(len(tokens)) if uniform[place][0] < self.SHARE]
-        inputs, targets = list(tokens), [-100] * len(tokens)
-        for place in asked or [words[-1][0] * len(tokens) >> 32]:
-            targets[place] = tokens[place]
-            if uniform[place][1] < 0.8:
-                inputs[place] = self.MASK
-            elif uniform[place][1] < 0.9:
-                other = words[place][2] * (self.vocabulary - 1) >> 32
-                inputs[place] = other + (other >= self.MASK)
-        return inputs, targets
-
-    def loss(self, model, step=0):
-        context = len(self.tokens) // self.batch
-        rows = [self.hidden(i, step, self.tokens[i * context:(i + 1) * context]) for i in range(self.batch)]
-        inputs, targets = (torch.tensor(part) for part in zip(*rows))
-        logits = model(inputs).logits
-        return torch.nn.functional.cross_entropy(logits.view(targets.numel(), -1), targets.view(-1))
-
-
-class Pictures:
-    """Random grey images with random labels."""
-    more = ", mean: [0.5], std: [0.25]"
-
-    def __init__(self, draw, model, batch):
-        size, self.classes = model.config.image_size, model.config.num_labels
-        self.shape = (batch, size, size)
-        self.pixels = draw.randbytes(batch * size * size)
-        self.labels = bytes(draw.randrange(self.classes) for _ in range(batch))
-
-    def pack(self, trireme, place):
-        pack_images(trireme, place, self.pixels, self.shape[1], self.labels, self.classes)
-
-    def inputs(self):
-        pixels = torch.frombuffer(bytearray(self.pixels), dtype=torch.uint8).view(self.shape[0], 1, *self.shape[1:])
-        return "pixel_values", (pixels / 255 - 0.5) / 0.25
-
-    def loss(self, model, _step=0):
-        logits = model(self.inputs()[1].to(model.dtype)).logits
-        return torch.nn.functional.cross_entropy(logits, torch.tensor(list(self.labels)))
 
 
 def in_double(model):
@@ -210,7 +94,8 @@ class Comparison:
         if self.balanced:
             self.batch, self.text = 1, self.text + ", balanced"
         index = 0 if self.balanced else index
-        kind = {"vit": Pictures, "resnet": Pictures, "bert": HiddenText}.get(family, Texts if index % 2 == 1 else Text)
+        kinds = {"vit": Pictures, "deit": Pictures, "resnet": Pictures, "bert": HiddenText, "roberta": HiddenText}
+        kind = LabelledTexts if family.endswith("_heads") else kinds.get(family, Texts if index % 2 == 1 else Text)
         self.data = kind(draw, self.model, self.batch)
         if kind is Texts:
             self.text += ", documents apart"
@@ -239,9 +124,13 @@ class Comparison:
         with torch.no_grad():
             self.start_loss = self.data.loss(model).item()
             name, inputs = self.data.inputs()
-            logits = model(inputs if name == "input_ids" else inputs.double()).logits.float()
+            if type(self.data) is LabelledTexts:
+                logits = self.data.logits(model).float()
+            else:
+                logits = model(inputs if name == "input_ids" else inputs.double()).logits.float()
         self.largest = max(1.0, logits.abs().max().item())
-        return {name: inputs.numpy(), "logits": logits.contiguous().numpy()}
+        mask = {"attention_mask": self.data.batch()[1].numpy()} if type(self.data) is LabelledTexts else {}
+        return {name: inputs.numpy(), "logits": logits.contiguous().numpy()} | mask
 
     def train(self, name, steps, optimizer, lora="{}"):
         """The losses of the steps, and the weights after them."""
@@ -269,7 +158,22 @@ class Comparison:
             parameter.data = values[name]
         with tempfile.TemporaryDirectory() as place:
             model.save_pretrained(place, max_shard_size="1GB")
-            return load_file(pathlib.Path(place) / "model.safetensors")
+            return self.unfused(load_file(pathlib.Path(place) / "model.safetensors"))
+
+    def unfused(self, tensors):
+        """Phi-3's fused matrices as those of Llama, as which we export it."""
+        config, split = self.model.config, {}
+        for name, values in tensors.items():
+            if ".qkv_proj." in name:
+                queries = config.num_attention_heads * config.head_dim
+                parts = zip("qkv", np.split(values, [queries, (queries + len(values)) // 2]), strict=True)
+                split |= {name.replace("qkv_proj", f"{part}_proj"): rows for part, rows in parts}
+            elif ".gate_up_proj." in name and config.model_type == "phi3":
+                parts = zip(["gate_proj", "up_proj"], np.split(values, 2), strict=True)
+                split |= {name.replace("gate_up_proj", part): rows for part, rows in parts}
+            else:
+                split[name] = values
+        return split
 
     def with_balance(self, model, loss):
         return loss + self.BALANCE * self.data.balance(model) if self.balanced else loss
@@ -309,7 +213,7 @@ class Comparison:
     def adamw_losses(self, model):
         parameters = dict(model.named_parameters())
         # Of multi-dimensional weights, positions, class tokens and biases of experts have no weight decay.
-        undecayed = ("wpe.weight", "position_embeddings", "position_embeddings.weight", "cls_token", "_bias")
+        undecayed = ("wpe.weight", "position_embeddings", "position_embeddings.weight", "_token", "_bias")
         decayed = [p for name, p in parameters.items() if p.dim() > 1 and not name.endswith(undecayed)]
         others = [p for name, p in parameters.items() if p.dim() == 1 or name.endswith(undecayed)]
         optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": DECAY}, {"params": others, "weight_decay": 0.0}],
@@ -361,7 +265,8 @@ class Comparison:
     def loaded(self, name):
         # Fused products of experts refuse odd sizes.
         more = {"experts_implementation": "eager"} if "experts" in self.section else {}
-        return type(self.model).from_pretrained(self.place / name, attn_implementation="eager", **more).eval()
+        kind = transformers.AutoModelForCausalLM if self.model.config.model_type == "phi3" else type(self.model)
+        return kind.from_pretrained(self.place / name, attn_implementation="eager", **more).eval()
 
     def there_and_back(self, start):
         config = self.place / "sgd.yaml"
