@@ -93,9 +93,11 @@ TEST_P(TensorParallelBits, AreThoseOfOneRankWithTheSameBlocks) {
               test::part_of(expected.gradients.at(spec.name), spec,
                             split.model().params().layout().split(spec)))
         << spec.name;
-    EXPECT_TRUE(std::ranges::any_of(got.gradients.at(spec.name), [](auto word) {
-      return word != 0;
-    })) << spec.name;
+    // The last rows of a table without a head belong to no token of the texts.
+    const bool padding = spec.name == "embedding.token.weight" && spec.tie.empty();
+    EXPECT_TRUE(padding || std::ranges::any_of(got.gradients.at(spec.name),
+                                               [](auto word) { return word != 0; }))
+        << spec.name;
     EXPECT_EQ(got.reports.at(spec.name), 2) << spec.name;
   }
 }
