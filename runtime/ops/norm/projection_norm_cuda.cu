@@ -82,18 +82,28 @@ __global__ void input_kernel(T* dqkv, const T* x, const float* squares, const fl
   }
 }
 
-// One row's part of the gradient of a scale: dy n.
+// One row's part of the gradient of a scale: dy n. From the first element and square of its part.
 template <typename T>
 struct ScaleTerms {
   const T* dqkv;
   const T* x;
   const float* squares;
-  ProjectionRows rows;
-  int part;
+  std::int64_t width;
+  float over, epsilon;
+
+  ScaleTerms(const Tensor& gradient, const Tensor& input, const Tensor& sums,
+             const ProjectionRows& rows, int part)
+      : dqkv(gradient.as<T>() + rows.at(0, part)),
+        x(input.as<T>() + rows.at(0, part)),
+        squares(sums.as<float>() + part),
+        width(rows.width),
+        over(rows.over(part)),
+        epsilon(rows.epsilon) {}
 
   __device__ void operator()(std::int64_t row, std::int64_t column, float (&sums)[1][1]) const {
-    const std::int64_t at = rows.at(row, part) + column;
-    sums[0][0] += load(dqkv[at]) * (load(x[at]) * rows.inverse(squares, row, part));
+    const std::int64_t at = row * width + column;
+    const float inverse = 1.0F / sqrtf(squares[2 * row] * over + epsilon);
+    sums[0][0] += load(dqkv[at]) * (load(x[at]) * inverse);
   }
 };
 
@@ -150,8 +160,8 @@ void projection_norm_backward(Stream& stream, const Tensor& dqkv, const Projecti
     using T = decltype(type);
     for (int part = 0; part < 2; ++part) {
       add_column_sums<1, 1>(stream, ColumnTargets<1>{{to[part]}},
-                            ScaleTerms<T>{dqkv.as<T>(), x.as<T>(), squares.as<float>(), rows, part},
-                            rows.rows, rows.channels(part));
+                            ScaleTerms<T>(dqkv, x, squares, rows, part), rows.rows,
+                            rows.channels(part));
     }
     trireme::cuda::launch(stream, warps(rows), input_kernel<T>, dqkv.as<T>(), x.as<T>(),
                           squares.as<float>(), slopes.as<float>(), PartScales(scales), rows);
