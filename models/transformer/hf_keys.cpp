@@ -189,7 +189,8 @@ std::int64_t read_global_every(const HfKeys& keys, std::int64_t layers, std::int
   const HfKeys::Json* const types = keys.find("layer_types");
   if (types == nullptr) return missing;
   const bool listed = types->is_array() && std::ssize(*types) == layers;
-  const auto first = listed ? std::ranges::find(*types, global_layer) : types->end();
+  const auto first =
+      listed ? std::find(types->begin(), types->end(), HfKeys::Json(global_layer)) : types->end();
   const std::int64_t every = listed && first != types->end() ? first - types->begin() + 1 : 0;
   HfKeys::Json wanted = HfKeys::Json::array();
   for (std::int64_t i = 0; listed && i < layers; ++i)
