@@ -27,13 +27,11 @@ skip() {
 command -v debootstrap >/dev/null || skip "there is no debootstrap (apt-get install debootstrap)"
 [[ -e /usr/share/debootstrap/scripts/$suite ]] || skip "this debootstrap does not know $suite"
 unshare --mount --pid --fork true 2>/dev/null || skip "this system permits no namespaces of one's own (unshare --mount --pid)"
-if [[ -z $mirror ]]; then
-  # shellcheck disable=SC2016  # apt's variables
-  mirror=$(apt-get indextargets --format '$(REPO_URI) $(CODENAME)' 2>/dev/null | awk '!n++ { print $1 }')
-  case $suite in
-    jammy | noble) grep -q '^ID=ubuntu' /etc/os-release || mirror='' ;;
-    *) grep -q '^ID=debian' /etc/os-release || mirror='' ;;
-  esac
+family=debian components=main
+if [[ $suite == jammy || $suite == noble ]]; then family=ubuntu components=main,universe; fi
+if [[ -z $mirror ]] && grep -qx "ID=$family" /etc/os-release; then
+  # shellcheck disable=SC2016  # apt's variable
+  mirror=$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | head -n 1) || true
 fi
 root=${keep:-$(mktemp -d "${TMPDIR:-/tmp}/trireme-$suite.XXXXXX")}
 mkdir -p -- "$root" || die "--keep $keep: cannot be created"
@@ -43,7 +41,7 @@ if [[ -z $keep ]]; then trap 'findmnt -R "$root" >/dev/null || rm -rf --one-file
 
 if [[ ! -x $root/usr/bin/git ]]; then
   run_quietly "debootstrap $suite" unshare --mount --propagation private \
-    debootstrap --variant=minbase --include=ca-certificates,git,sudo "$suite" "$root" ${mirror:+"$mirror"} ||
+    debootstrap --variant=minbase --components="$components" --include=ca-certificates,git,sudo "$suite" "$root" ${mirror:+"$mirror"} ||
     skip "no root of $suite; is its mirror in reach?"
 fi
 name=root home=/root
