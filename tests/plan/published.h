@@ -19,7 +19,7 @@ enum class Unit : std::uint8_t {
 
 // A row's part in fitting the model.
 enum class Use : std::uint8_t {
-  fit,      // scripts/fit_hardware.py chooses the efficiencies on it
+  fit,      // the efficiencies were chosen on it
   seen,     // in view while the model was written or corrected
   held_out  // added afterwards, without any change
 };

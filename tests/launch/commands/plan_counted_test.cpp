@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Predictions of `trireme plan` for configs with counted operations, against published runs of the
-// same models (rows and sources: scripts/fit_counted.py).
+// same models (scripts/measurements/plan_published.txt).
 #include <gtest/gtest.h>
 
 #include "launch/plan/layout_plan.h"
