@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/config/key_table.h"
+#include "runtime/config/synonyms.h"
 
 namespace trireme::config {
 namespace {
@@ -65,11 +66,13 @@ std::string advice_for_unknown_key(const KeyTable& table, std::string_view key) 
   const std::string_view section = sectioned ? key.substr(0, dot) : std::string_view{};
   const std::string_view name = sectioned ? key.substr(dot + 1) : key;
   const auto names = table.names_in(section);
+  const std::string_view last =
+      key.substr(key.rfind('.') == std::string_view::npos ? 0 : key.rfind('.') + 1);
+  if (const auto keys = keys_called(last); !keys.empty())
+    return fmt::format("did you mean {}?", fmt::join(keys, " and "));
   if (const auto near = closest(name, names); !near.empty())
     return fmt::format("did you mean {}?", join_key(section, near));
 
-  const std::string_view last =
-      key.substr(key.rfind('.') == std::string_view::npos ? 0 : key.rfind('.') + 1);
   std::vector<std::string_view> elsewhere;
   for (const Field& field : table.fields()) {
     if (field.name() == last) elsewhere.push_back(field.key);
