@@ -50,6 +50,7 @@ GradReducer::GradReducer(Device& device, const ReducerGroups& groups, ParamStore
       blocks_(params.options().blocks),
       clock_(device),
       missing_(params.layout().buckets().size()),
+      reported_(params.layout().specs().size()),
       buffer_of_unit_(static_cast<std::size_t>(std::max(params.layout().unit_count(), 1)), -1),
       ready_event_(device.make_event()),
       reduced_event_(device.make_event()),
@@ -187,6 +188,9 @@ void GradReducer::before_backward(int chunk, int micro_batch) {
   const auto buckets = params_.layout().buckets();
   for (const int b : here.buckets)
     missing_[static_cast<std::size_t>(b)] = buckets[static_cast<std::size_t>(b)].params;
+  for (const ParamId id : params_.layout().order())
+    if (here.units.contains(params_.layout().unit_of(id)))
+      reported_[params_.layout().at(id)] = false;
   if (sharded_gradients()) return;
   const int leaf = weights_.leaf(micro_batch);
   params_.select_level(here.units, ParamKind::weight, leaf);
@@ -237,7 +241,9 @@ void GradReducer::ready(ParamId id) {
   const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(index)];
   const int micro_batch = chunk_of(layout.unit_of(id)).micro_batch;
   int& missing = missing_[static_cast<std::size_t>(index)];
-  TRIREME_EXPECTS(missing > 0, "parameter {} reported twice in one backward", layout.spec(id).name);
+  TRIREME_EXPECTS(missing > 0 && !reported_[layout.at(id)],
+                  "parameter {} reported twice in one backward", layout.spec(id).name);
+  reported_[layout.at(id)] = true;
   if (--missing > 0) return;
   if (bucket.kind == ParamKind::weight)
     join_blocks(bucket, sharded_gradients() ? 0 : weights_.leaf(micro_batch));
@@ -329,8 +335,19 @@ void GradReducer::scatter(const Bucket& bucket, int micro_batch) {
   if (options_.mode == ReducerMode::inline_after_backward) join();
 }
 
+void GradReducer::expect_all_reported(const Chunk& chunk) const {
+  const ParamLayout& layout = params_.layout();
+  for (const ParamId id : layout.order())
+    TRIREME_EXPECTS(!chunk.units.contains(layout.unit_of(id)) || reported_[layout.at(id)] ||
+                        missing_[static_cast<std::size_t>(layout.bucket_of(id))] == 0,
+                    "parameter {} was never reported in one backward: its layer must call "
+                    "Context::ready once its gradient is complete",
+                    layout.spec(id).name);
+}
+
 void GradReducer::after_backward(int chunk, int micro_batch) {
   const Chunk& here = chunks_[static_cast<std::size_t>(chunk)];
+  expect_all_reported(here);
   const int leaf = weights_.leaf(micro_batch), merges = weights_.merges(micro_batch);
   if (sharded_gradients()) {
     if (!merges_by_bucket(micro_batch)) merge(comm_, here.weights, leaf, merges);
@@ -343,9 +360,8 @@ void GradReducer::after_backward(int chunk, int micro_batch) {
 
 void GradReducer::finish() {
   const auto buckets = params_.layout().buckets();
+  std::ranges::for_each(chunks_, [&](const Chunk& chunk) { expect_all_reported(chunk); });
   for (std::size_t i = 0; i < buckets.size(); ++i) {
-    TRIREME_EXPECTS(missing_[i] == 0, "{} of {} gradients of bucket {} were never reported",
-                    missing_[i], buckets[i].params, i);
     const bool waiting = buckets[i].kind != ParamKind::frozen &&
                          options_.mode == ReducerMode::inline_after_backward &&
                          !(sharded_gradients() && buckets[i].kind == ParamKind::weight);

@@ -154,6 +154,7 @@ class GradReducer final : public GradientSink {
   void hand_over();
   void join_levels();
   [[nodiscard]] Chunk& chunk_of(int unit);
+  void expect_all_reported(const Chunk& chunk) const;
 
   Device& device_;
   Sums all_;
@@ -170,6 +171,7 @@ class GradReducer final : public GradientSink {
   std::vector<Chunk> chunks_;
   std::vector<std::string> labels_;  // by bucket
   std::vector<int> missing_;         // per bucket: parameters that have not reported
+  std::vector<bool> reported_;       // per parameter
   int next_buffer_ = 0;
   std::vector<int> buffer_of_unit_;
   std::unique_ptr<Event> ready_event_, reduced_event_, summed_event_;

@@ -285,33 +285,38 @@ TEST_F(GradReducerTest, SendsHalfOfTheBytesIn16Bits) {
   });
 }
 
+// Of a bucket with other parameters that have not reported yet.
 TEST_F(GradReducerTest, NamesAParameterThatReportsTwice) {
-  Step step = make_step({});
-  step.reducer().begin_step();
-  step.reducer().before_backward(0, 0);
-  const ParamId id = step.params().layout().find("a.bias");
-  step.reducer().ready(id);
-
-  test::expect_error(
-      ExitCode::internal,
-      [&] {
-        for (int i = 0; i < 4; ++i)
-          step.reducer().ready(id);
-      },
-      "a.bias", "reported twice");
-  comm_stream().synchronize();
-}
-
-TEST_F(GradReducerTest, RefusesToFinishWhileAGradientIsMissing) {
-  Step step = make_step({});
-  step.reducer().begin_step();
-  step.reducer().before_backward(0, 0);
-  for (const ParamId id : step.params().layout().order().subspan(1))
+  for (const GradientSum sum : {GradientSum::running, GradientSum::tree}) {
+    Step step = make_step({.sum = sum});
+    step.reducer().begin_step();
+    step.reducer().before_backward(0, 0);
+    const ParamLayout& layout = step.params().layout();
+    const ParamId id = layout.find("a.bias");
+    ASSERT_GT(layout.buckets()[static_cast<std::size_t>(layout.bucket_of(id))].params, 1);
     step.reducer().ready(id);
 
-  test::expect_error(
-      ExitCode::internal, [&] { step.reducer().finish(); }, "1 of", "bucket 0");
-  comm_stream().synchronize();
+    test::expect_error(
+        ExitCode::internal, [&] { step.reducer().ready(id); }, "a.bias", "reported twice");
+    comm_stream().synchronize();
+  }
+}
+
+TEST_F(GradReducerTest, NamesAParameterThatNeverReportsInAnyMicroBatch) {
+  for (const bool at_the_end : {false, true}) {
+    Step step = make_step({.micro_batches = 2});
+    step.reducer().begin_step();
+    step.reducer().before_backward(0, 0);
+    const ParamLayout& layout = step.params().layout();
+    for (const ParamId id : layout.order())
+      if (layout.spec(id).name != "a.bias") step.reducer().ready(id);
+
+    test::expect_error(
+        ExitCode::internal,
+        [&] { at_the_end ? step.reducer().finish() : step.reducer().after_backward(0, 0); },
+        "a.bias", "never reported");
+    comm_stream().synchronize();
+  }
 }
 
 TEST_F(GradReducerTest, RefusesAStoreWithTooFewPartialSums) {
