@@ -12,8 +12,9 @@ double LrSchedule::at(std::int64_t step) const {
     return peak * static_cast<double>(step + 1) / static_cast<double>(warmup_steps);
   const auto decay_steps =
       static_cast<std::int64_t>(std::llround(decay_fraction * static_cast<double>(steps)));
-  const std::int64_t start =
-      kind == LrDecay::wsd ? std::max(warmup_steps, steps - decay_steps) : warmup_steps;
+  std::int64_t start = warmup_steps;
+  if (kind == LrDecay::wsd)  // at the latest a step before the last, which has the minimum
+    start = std::min(std::max(start, steps - decay_steps), std::max<std::int64_t>(steps - 2, 0));
   const double span = static_cast<double>(std::max<std::int64_t>(steps - 1 - start, 1));
   const double progress = std::clamp(static_cast<double>(step - start) / span, 0.0, 1.0);
   const double fall = 1.0 - minimum_ratio;

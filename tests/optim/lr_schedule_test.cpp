@@ -45,6 +45,19 @@ TEST(LrSchedule, WsdStaysAtThePeakUntilItsLastPart) {
   EXPECT_LT(wsd.at(82), 2.0);
 }
 
+TEST(LrSchedule, WsdDecaysInItsLastStepHoweverShortItsDecayIs) {
+  for (const std::int64_t warmup : {0, 10, 100}) {
+    for (const double fraction : {1e-6, 0.01}) {
+      LrSchedule wsd = schedule(LrDecay::wsd);
+      wsd.warmup_steps = warmup;
+      wsd.decay_fraction = fraction;
+
+      EXPECT_DOUBLE_EQ(wsd.at(99), 2.0);
+      EXPECT_DOUBLE_EQ(wsd.at(100), 0.2);
+    }
+  }
+}
+
 TEST(LrSchedule, PolynomialRaisesWhatIsLeftToItsPower) {
   LrSchedule polynomial = schedule(LrDecay::polynomial);
   EXPECT_DOUBLE_EQ(polynomial.at(55), schedule(LrDecay::linear).at(55));
