@@ -42,6 +42,7 @@ struct ModelLimits {
   std::vector<std::string> adapted;  // roles of linear layers that may have low-rank adapters
   // Names of the weights, of tied ones the original's.
   std::vector<std::string> parameters;
+  bool ties = false;        // its first and last layer share weights
   std::int64_t blocks = 0;  // of the chain
   bool documents = false;   // can separate the documents of a sequence
 };

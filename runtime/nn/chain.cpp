@@ -118,9 +118,11 @@ ModelLimits limits_of(const Chain& chain) {
     limits.blocks += layer.block ? 1 : 0;
     walk.step(layer,
               [&](const Layer& made, const Blueprint&, const ParamStore& params, std::size_t) {
-                for (const ParamSpec& spec : params.layout().specs())
+                for (const ParamSpec& spec : params.layout().specs()) {
+                  limits.ties = limits.ties || spec.is_copy();
                   if (spec.kind == ParamKind::weight && !spec.is_copy())
                     limits.parameters.push_back(spec.name);
+                }
                 std::vector<Extent> known = std::exchange(limits.tensor, {});
                 made.add_limits(limits);
                 for (Extent& extent : std::exchange(limits.tensor, std::move(known))) {

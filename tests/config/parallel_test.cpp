@@ -112,6 +112,8 @@ TEST(ParallelRules, GradientNoiseNeedsGradientsOfSingleMicroBatches) {
   EXPECT_EQ(refusal(gpt, {every, "parallel.zero=2"}, ranks(2)),
             "--set train.noise_scale_every=5: 5 with parallel.zero: 2, where no rank has the "
             "gradients of one micro-batch; use 0, or zero 0 or 1");
+  EXPECT_THAT(refusal(gpt, {every, "parallel.pipeline=2"}, ranks(2)),
+              HasSubstr("train.noise_scale_every=5: 5 with parallel.pipeline: 2"));
   EXPECT_THAT(refusal(gpt, {every, "train.global_batch=4", "train.micro_batch=4"}),
               HasSubstr("use 0, or train.micro_batch 2 or less"));
   EXPECT_THAT(refusal(gpt, {every, "device.graphs=step", "device.type=cuda"},

@@ -280,6 +280,13 @@ void check_noise(const Subject& subject) {
            "or zero 0 or 1",
            every, config.parallel.zero);
   }
+  if (config.parallel.pipeline > 1 && subject.limits.ties) {
+    refuse(
+        subject, "train.noise_scale_every",
+        "{} with parallel.pipeline: {}, where no rank has all gradients of a micro-batch for the "
+        "tied token embedding; use 0, pipeline 1, or an untied head",
+        every, config.parallel.pipeline);
+  }
   if (micro_batches(config) < 2) {
     refuse(subject, "train.noise_scale_every",
            "{} with one micro-batch in train.global_batch = {}, but the measurement compares two "

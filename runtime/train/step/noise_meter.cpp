@@ -2,6 +2,7 @@
 #include "runtime/train/step/noise_meter.h"
 
 #include "runtime/comm/comm_label.h"
+#include "runtime/ops/elementwise/elementwise.h"
 #include "runtime/ops/update/exact_sum.h"
 
 namespace trireme {
@@ -19,7 +20,7 @@ std::vector<std::vector<Run>> counted_runs(const ParamLayout& layout) {
     const ParamSpec& spec = layout.spec(id);
     const int index = layout.bucket_of(id);
     const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(index)];
-    if (bucket.kind != ParamKind::weight || layout.repeats(spec)) continue;
+    if (bucket.kind != ParamKind::weight || spec.is_copy() || layout.repeats(spec)) continue;
     const bool last = i + 1 == order.size() || layout.bucket_of(order[i + 1]) != index;
     const std::int64_t first = layout.offset(id) - bucket.first;
     const std::int64_t end = last ? bucket.count : layout.offset(order[i + 1]) - bucket.first;
@@ -46,6 +47,18 @@ NoiseMeter::NoiseMeter(Device& device, const ProcessMesh& mesh, const ParamStore
       exact_(device, exact_bytes, MemoryKind::device),
       squares_(device, 2 * sizeof(double), MemoryKind::device),
       state_(device, ops::NoiseState::count * sizeof(double), MemoryKind::device) {
+  const ParamLayout& layout = params.layout();
+  for (const ParamId id : layout.order()) {
+    const ParamSpec& spec = layout.spec(id);
+    if (!spec.is_copy() || !layout.trains(id)) continue;
+    const ParamId original = layout.find(spec.tie);
+    TRIREME_EXPECTS(original.index >= 0, "{} is tied to {} of another rank", spec.name, spec.tie);
+    const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(layout.bucket_of(id))];
+    const auto bytes = static_cast<std::size_t>(bucket.count) * sizeof(float);
+    copies_.push_back({.bucket = layout.bucket_of(id),
+                       .original = layout.bucket_of(original),
+                       .gradients = Buffer(device, bytes, MemoryKind::device)});
+  }
   const auto stream = device.make_stream(StreamKind::compute);
   device.fill_zero(*stream, state_.data(), state_.bytes());  // the stream's end waits for it
 }
@@ -65,15 +78,24 @@ void NoiseMeter::begin(Stream& compute) {
 
 void NoiseMeter::add_micro_batch(Stream& compute, int bucket, const Tensor& gradients,
                                  int /*source*/) {
+  Tensor sum = gradients;
+  for (const Copy& copy : copies_) {
+    if (copy.bucket != bucket && copy.original != bucket) continue;
+    const Tensor kept = copy.gradients.view(DType::f32, gradients.shape);
+    if (copy.bucket == bucket)
+      return compute.device().copy(compute, kept.data, gradients.data, gradients.bytes());
+    ops::add_in_place(compute, kept, gradients);
+    sum = kept;
+  }
   for (const Run& run : runs_[static_cast<std::size_t>(bucket)])
-    ops::accumulate_squares_exact(compute, exact(0), gradients.range(run.first, run.count));
+    ops::accumulate_squares_exact(compute, exact(0), sum.range(run.first, run.count));
 }
 
 void NoiseMeter::add_whole(Stream& comm) {
   if (!counts_whole_) return;
   const ParamLayout& layout = params_.layout();
   for (const OwnedRun& run : layout.owned_params()) {
-    if (run.kind != ParamKind::weight || !run.counted_in_tensor) continue;
+    if (run.kind != ParamKind::weight || !run.counted) continue;
     const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(run.bucket)];
     ops::accumulate_squares_exact(comm, exact(1),
                                   params_.gradients().owned(bucket).range(run.first, run.count));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gradient noise scale of a run: in some steps, the squared norms of the gradients of single
 // micro-batches and of the whole batch (ops/update/noise_scale.h). Squares are summed as integers,
-// so bits depend on the layout only through the gradients. A tied matrix counts once per use.
+// so bits depend on the layout only through the gradients. A tied matrix counts
+// once, with the sum of its uses' gradients, which one rank must hold.
 #pragma once
 
 #include <optional>
@@ -38,7 +39,7 @@ class NoiseMeter final : public GradientProbe {
   }
   void begin(Stream& compute);
   void add_micro_batch(Stream& compute, int bucket, const Tensor& gradients, int source) override;
-  // The comm stream must have the reduced gradients, before tied ones are added.
+  // The comm stream must have the reduced gradients, with those of tied copies added.
   void add_whole(Stream& comm);
   // The compute stream must have joined the comm stream; `targets` and `micro_batches` of the
   // global batch. Collective over the mesh.
@@ -55,6 +56,11 @@ class NoiseMeter final : public GradientProbe {
   struct Run {
     std::int64_t first = 0, count = 0;
   };
+  // A tied copy, whose gradients of a micro-batch are complete before the original's.
+  struct Copy {
+    int bucket = -1, original = -1;  // buckets
+    Buffer gradients;
+  };
   [[nodiscard]] Tensor exact(int row) const;  // 0: micro-batches, 1: the whole batch
 
   const ParamStore& params_;
@@ -62,7 +68,8 @@ class NoiseMeter final : public GradientProbe {
   bool counts_whole_;  // counts parameters replicated over data ranks
   TensorGroup data_, model_;
   std::vector<std::vector<Run>> runs_;  // by bucket
-  Buffer exact_, squares_, state_;      // (2, exact_sum_words) u64, (2) f64, NoiseState
+  std::vector<Copy> copies_;
+  Buffer exact_, squares_, state_;  // (2, exact_sum_words) u64, (2) f64, NoiseState
 };
 
 }  // namespace trireme

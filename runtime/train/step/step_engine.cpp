@@ -378,8 +378,8 @@ void StepEngine::reduce(Slot& slot) {
   const double waited = on_cpu ? core_waits_.read().messages : 0;
   streams_.compute->record(*slot.reduce_begin);
   reducer_.finish();
-  if (slot.noisy) noise_->add_whole(*streams_.comm);
   ties_.add(*streams_.comm);
+  if (slot.noisy) noise_->add_whole(*streams_.comm);
   reducer_.join();  // also the published values
   streams_.compute->record(*slot.reduce_end);
   if (on_cpu) slot.core.reduce = core_waits_.read().messages - waited;

@@ -243,7 +243,8 @@ TEST_F(ResumeTest, GradientNoiseIsMeasuredAlikeOnEveryLayoutAndGoesOn) {
   EXPECT_EQ(train_gpt("parts", 2, settings({"parallel.tensor=2", "run.deadline_minutes=0.00001"}))
                 .exit_code,
             75);
-  expect_done(train_gpt("parts", 4, settings({"parallel.pipeline=2", "parallel.zero=1"})));
+  expect_done(
+      train_gpt("parts", 4, settings({"parallel.data=2", "parallel.tensor=2", "parallel.zero=1"})));
 
   EXPECT_EQ(noise("parts"), expected);
   // It may be enabled later, and disabled again.
