@@ -8,6 +8,7 @@
 
 #include "runtime/base/checksum.h"
 #include "runtime/checkpoint/files/safetensors.h"
+#include "runtime/checkpoint/files/stored_values.h"
 #include "runtime/comm/host_stream.h"
 
 namespace trireme {
@@ -122,6 +123,9 @@ void save_weights(const std::string& path, std::span<const WholeTensor> tensors,
                   const std::map<std::string, std::string>& metadata) {
   std::vector<NamedTensor> named;
   for (const WholeTensor& tensor : tensors) {
+    if (!all_finite(tensor.values))
+      fail(ExitCode::non_finite, "{}: was not written, because {} holds NaN or infinity", path,
+           tensor.name);
     // Only read from: a view has no const form.
     auto* const data = reinterpret_cast<std::byte*>(const_cast<float*>(tensor.values.data()));
     named.push_back({tensor.name, {data, DType::f32, tensor.shape}});

@@ -42,7 +42,7 @@ using OwnedValues = std::function<Tensor(const Bucket&)>;
 // Model weights as one safetensors file: every parameter and running statistic of a ParamStore,
 // fp32, whole, under its own name.
 
-// Writes the file atomically.
+// Writes the file atomically; raises ExitCode::non_finite for NaN or infinity.
 void save_weights(const std::string& path, std::span<const WholeTensor> tensors,
                   const std::map<std::string, std::string>& metadata);
 

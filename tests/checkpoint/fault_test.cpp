@@ -5,7 +5,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
+#include <limits>
 #include <optional>
 
 #include "runtime/checkpoint/agree.h"
@@ -85,6 +87,35 @@ class FaultTest : public test::MpiTest {
  private:
   std::unique_ptr<test::TemporaryDirectory> own_;
 };
+
+TEST_F(FaultTest, NothingNonFiniteIsSavedAndTheCheckpointBeforeStays) {
+  const auto saver = make_saver();
+  ASSERT_EQ(save(*saver, 1).problem, "");
+  const ParamLayout& layout = part_->params.layout();
+  const ParamId id = layout.find("c.weight");
+  const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(layout.bucket_of(id))];
+  for (const ValueKind kind : part_->values.kinds()) {
+    for (const float value : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
+      part_->fill(2);
+      const Held held = held_of(part_->values, kind, bucket);
+      const std::int64_t at = layout.offset(id) - held.first;
+      const bool has_it = at >= 0 && at < held.values.count();
+      if (has_it) held.values.as<float>()[at] = value;
+
+      saver->save(*part_->stream, 2, "{}");
+      saver->finish();
+
+      const SaveReport report = *saver->take_report();
+      EXPECT_TRUE(report.non_finite()) << name_of(kind);
+      EXPECT_NE(report.problem.find("c.weight"), std::string::npos) << report.problem;
+      EXPECT_EQ(kept(), (std::vector<std::int64_t>{1}));
+      EXPECT_EQ(expect_good(1, 1), 1);
+    }
+  }
+  const SaveReport good = save(*saver, 3);
+  EXPECT_EQ(good.problem, "");
+  EXPECT_FALSE(good.non_finite());
+}
 
 TEST_F(FaultTest, EveryFailingCallOfASaveIsReportedAndHarmless) {
   const auto saver = make_saver();

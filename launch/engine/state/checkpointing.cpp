@@ -81,6 +81,11 @@ void Checkpointing::report() {
   if (!saver_) return;
   const auto report = saver_->take_report();
   if (!report) return;
+  if (report->non_finite())
+    fail(ExitCode::non_finite,
+         "step {}: no checkpoint, because {}; those before it are kept; use a lower "
+         "optimizer.learning_rate or train.clip_norm",
+         report->step, report->problem);
   if (report->in_memory) return note_copy(*report);
   if (!report->committed()) return note_failure(*report);
   failed_ = 0;

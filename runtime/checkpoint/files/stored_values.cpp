@@ -89,13 +89,18 @@ std::vector<float> StoredReader::whole(const StoredTensor& tensor) {
   return values;
 }
 
+// Without a branch, for vector instructions.
+bool all_finite(std::span<const float> values) {
+  bool finite = true;
+  for (const float value : values)
+    finite &= std::isfinite(value);
+  return finite;
+}
+
 std::string first_non_finite(const StoredValues& values) {
   StoredReader reader(values);
-  for (const auto& [name, tensor] : values.tensors) {
-    if (!std::ranges::all_of(reader.whole(tensor),
-                             [](float value) { return std::isfinite(value); }))
-      return name;
-  }
+  for (const auto& [name, tensor] : values.tensors)
+    if (!all_finite(reader.whole(tensor))) return name;
   return "";
 }
 

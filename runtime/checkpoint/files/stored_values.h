@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,7 @@ class StoredReader {
   std::uint64_t bytes_ = 0;
 };
 
+[[nodiscard]] bool all_finite(std::span<const float> values);
 // The first tensor, by name, that contains NaN or infinity; "" if there is none. Reads all values.
 [[nodiscard]] std::string first_non_finite(const StoredValues& values);
 

@@ -239,7 +239,10 @@ std::string differences(const Manifest& manifest, std::span<const PlacedParam> p
         std::ranges::find(manifest.scalars, name, &std::pair<std::string, std::string>::first);
     if (entry == manifest.scalars.end() && values.starts_anew(name)) continue;
     if (entry == manifest.scalars.end() || entry->second.size() != 2 * tensor.bytes())
-      text += fmt::format("\n  {} is not in it (precision, optimizer.name)", name);
+      text += fmt::format(
+          "\n  {} is not in it, or not for these tensors: older versions took q, k, v as one "
+          "(precision, optimizer.name; or start from its weights by train.initial_weights)",
+          name);
   }
   return text;
 }

@@ -15,6 +15,7 @@
 #include "runtime/base/output_directory.h"
 #include "runtime/checkpoint/directory.h"
 #include "runtime/checkpoint/files/names.h"
+#include "runtime/checkpoint/files/stored_values.h"
 #include "runtime/checkpoint/save/direct_file.h"
 #include "runtime/checkpoint/save/rank_file.h"
 
@@ -33,14 +34,18 @@ std::uint64_t xxh3_of(std::span<const std::byte> bytes) {
   return sum.value();
 }
 
-// The checksums of the slices of one dataset.
+// The checksums of the slices of one dataset. Raises ExitCode::non_finite for NaN or infinity.
 void hash_values(const Snapshot& snapshot, const Manifest& manifest, ValueKind kind,
                  ManifestFile& entry) {
   const auto k = static_cast<std::size_t>(kind);
   std::span<const std::byte> left = snapshot.values(kind);
   for (ManifestSlice& slice : entry.slices) {
-    if (!has_value(manifest.tensors[static_cast<std::size_t>(slice.tensor)].kind, kind)) continue;
+    const ManifestTensor& tensor = manifest.tensors[static_cast<std::size_t>(slice.tensor)];
+    if (!has_value(tensor.kind, kind)) continue;
     const auto bytes = static_cast<std::size_t>(slice.count) * sizeof(float);
+    if (!all_finite({reinterpret_cast<const float*>(left.data()), bytes / sizeof(float)}))
+      fail(ExitCode::non_finite, "{} of {} {}", name_of(kind), tensor.name,
+           SaveReport::non_finite_ending);
     slice.checksums[k] = xxh3_of(left.first(bytes));
     left = left.subspan(bytes);
   }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "runtime/checkpoint/memory/memory_store.h"
 #include "runtime/checkpoint/slices.h"
@@ -39,6 +40,9 @@ struct SaveReport {
   double write_ms = 0;      // this rank's file, fsync included
   double commit_ms = 0;     // the other ranks' files, manifest, rename
   [[nodiscard]] bool committed() const { return problem.empty(); }
+  static constexpr std::string_view non_finite_ending = "holds NaN or infinity";
+  // Whether the problem is the state itself.
+  [[nodiscard]] bool non_finite() const { return problem.ends_with(non_finite_ending); }
 };
 
 class CheckpointSaver {
