@@ -263,6 +263,11 @@ void Trainer::report(std::int64_t step) {
     ++in_a_row_;
     ++non_finite_;
   }
+  if (report.judgement.verdict == ops::LossVerdict::no_targets && leader_)
+    log::get("train").warn(
+        "step {}: no target of its batch counts (all are ignored), so it was skipped: no update, "
+        "no weight decay",
+        report.step + 1);
   pass_on(report);
   if (!finite && !report.overflowed) guard(report);
 }

@@ -21,9 +21,9 @@ class LossGuardTest : public ::testing::Test {
       : options_(options) {}
 
   // The update's gradient scale after a step with this loss.
-  double step(double loss) {
+  double step(double loss, double targets = 1) {
     const GuardedTensor scalars(DType::f32, {ops::StepScalars::count}, {1e-3, 1, 1, 0.5});
-    const GuardedTensor sums(DType::f64, {1, ops::LossSums::count}, {loss, 1, 0, 0, 1});
+    const GuardedTensor sums(DType::f64, {1, ops::LossSums::count}, {loss, 1, 0, 0, targets});
     ops::guard_loss(stream(), scalars, state_, sums, options_);
     return scalars.get()[ops::StepScalars::gradient_scale];
   }
@@ -64,6 +64,19 @@ TEST_F(LossGuardTest, KeepsMeanAndVarianceOfThePast) {
   EXPECT_DOUBLE_EQ(state(LossGuardState::mean), 3.0);
   EXPECT_DOUBLE_EQ(state(LossGuardState::variance), 14.0 / 3);
   EXPECT_EQ(state(LossGuardState::seen), 3);
+}
+
+TEST_F(LossGuardTest, SkipsAStepWithoutTargetsWhoseZeroLossTeachesNothing) {
+  settle(20);
+  const double mean = state(LossGuardState::mean), seen = state(LossGuardState::seen);
+
+  EXPECT_EQ(step(0, 0), 0.0);
+  EXPECT_EQ(verdict(), LossVerdict::no_targets);
+  EXPECT_EQ(state(LossGuardState::mean), mean);
+  EXPECT_EQ(state(LossGuardState::seen), seen);
+  EXPECT_EQ(step(std::numeric_limits<double>::quiet_NaN(), 0), 0.0);
+  EXPECT_EQ(verdict(), LossVerdict::non_finite);
+  EXPECT_EQ(step(3.01), 0.5);
 }
 
 TEST_F(LossGuardTest, JudgesNothingBeforeTheWindowIsFull) {

@@ -11,8 +11,7 @@ namespace {
 
 __global__ void guard_loss_kernel(float* scalars, double* state, const double* sums,
                                   std::int64_t micro_batches, LossGuardOptions options) {
-  const double loss = mean_loss(sums, micro_batches, options);
-  if (!advance_loss_guard(state, loss, options)) scalars[StepScalars::gradient_scale] = 0.0F;
+  if (!guard_step(state, sums, micro_batches, options)) scalars[StepScalars::gradient_scale] = 0.0F;
 }
 
 }  // namespace

@@ -47,4 +47,16 @@ TRIREME_HOST_DEVICE inline bool advance_loss_guard(double* state, double loss,
   return !spike;
 }
 
+// The same for the loss of `sums`. A step without a counted target has none.
+TRIREME_HOST_DEVICE inline bool guard_step(double* state, const double* sums,
+                                           std::int64_t micro_batches,
+                                           const LossGuardOptions& options) {
+  const double loss = mean_loss(sums, micro_batches, options);
+  if (!std::isfinite(loss) || targets_in(sums, micro_batches) > 0.0)
+    return advance_loss_guard(state, loss, options);
+  state[LossGuardState::zscore] = 0.0;
+  state[LossGuardState::verdict] = static_cast<double>(LossVerdict::no_targets);
+  return false;
+}
+
 }  // namespace trireme::ops

@@ -40,11 +40,16 @@ TRIREME_HOST_DEVICE inline std::int64_t row_of_sums(std::int64_t k, const SumsOr
   return (rank * order.of_rank + in_group / order.turns) * order.blocks + block % order.blocks;
 }
 
-// At least one: a step with all targets ignored has zero loss and gradient.
-TRIREME_HOST_DEVICE inline double counted_targets(const double* sums, std::int64_t micro_batches) {
+TRIREME_HOST_DEVICE inline double targets_in(const double* sums, std::int64_t micro_batches) {
   double count = 0.0;  // integers: the bits do not depend on the order
   for (std::int64_t k = 0; k < micro_batches; ++k)
     count += sums[k * LossSums::count + LossSums::targets];
+  return count;
+}
+
+// At least one: a step with all targets ignored has zero loss and gradient.
+TRIREME_HOST_DEVICE inline double counted_targets(const double* sums, std::int64_t micro_batches) {
+  const double count = targets_in(sums, micro_batches);
   return count > 1.0 ? count : 1.0;
 }
 

@@ -11,8 +11,7 @@ void guard_loss(Stream& stream, const Tensor& scalars, const Tensor& state, cons
   enqueue(stream,
           [scalars = scalars.as<float>(), state = state.as<double>(), sums = sums.as<double>(),
            micro_batches = sums.count() / LossSums::count, options] {
-            const double loss = mean_loss(sums, micro_batches, options);
-            if (!advance_loss_guard(state, loss, options))
+            if (!guard_step(state, sums, micro_batches, options))
               scalars[StepScalars::gradient_scale] = 0.0F;
           });
 }
