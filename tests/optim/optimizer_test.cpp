@@ -171,6 +171,21 @@ TEST_F(OptimizerTest, AdafactorFollowsTheReference) {
   }
 }
 
+TEST_F(OptimizerTest, AdafactorSurvivesGradientsWhoseSquaresOverflow) {
+  Optimizer optimizer(*device_, params_, {.name = OptimizerKind::adafactor}, 0);
+  set_gradients(3e37F);
+  optimizer.prepare(0, 0.1);
+  optimizer.step(*compute_, 0);
+
+  EXPECT_TRUE(std::isfinite(optimizer.gradient_norm().as<float>()[0]));
+  for (const ParamId id : {decayed_, plain_})
+    for (const float value : values_of<float>(params_.master(id)))
+      EXPECT_TRUE(std::isfinite(value));
+  const Tensor state = optimizer.factored_moments();
+  for (std::int64_t i = 0; i < state.count(); ++i)
+    EXPECT_TRUE(std::isfinite(state.as<float>()[i]));
+}
+
 TEST_F(OptimizerTest, ReportsTheNormOfWeightsWithoutStatistics) {
   set_gradients(2);
   Optimizer optimizer(*device_, params_, OptimizerConfig{.weight_decay = 0}, 0);

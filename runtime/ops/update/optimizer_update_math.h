@@ -263,7 +263,9 @@ struct FactoredStep {
 
   TRIREME_HOST_DEVICE float operator()(float state, double total, std::int64_t count) const {
     const double mean = total * scale / static_cast<double>(count);
-    return kept * state + rest * static_cast<float>(mean + 1e-30);
+    // Squares of gradients above 2^64 exceed f32; trust_ratios shortens the larger direction.
+    return std::fmin(kept * state + rest * static_cast<float>(std::fmin(mean + 1e-30, 0x1p127)),
+                     0x1p127F);
   }
 };
 
