@@ -13,7 +13,8 @@ constexpr std::int64_t rows_for_parts = 128;
 }  // namespace
 
 ExpertLayer::Product ExpertLayer::declare(Blueprint& blueprint, std::string_view name,
-                                          const Shape& shape, bool bias, Init init) {
+                                          const Shape& shape, int parts,
+                                          const ExpertOptions& options, Init init) {
   const auto scope = blueprint.scope(name);
   Product product;
   product.local = {shape[0] / blueprint.options().experts.ranks, shape[1], shape[2]};
@@ -23,10 +24,16 @@ ExpertLayer::Product ExpertLayer::declare(Blueprint& blueprint, std::string_view
                                         .decay = true,
                                         .matrix = true,
                                         .shard_axis = 0,
-                                        .expert = true});
-  if (bias) {
-    product.bias = blueprint.parameter(
-        {.name = "bias", .shape = {shape[0], shape[1]}, .shard_axis = 0, .expert = true});
+                                        .expert = true,
+                                        .expert_parts = parts,
+                                        .fused = options.fused});
+  if (options.biases) {
+    product.bias = blueprint.parameter({.name = "bias",
+                                        .shape = {shape[0], shape[1]},
+                                        .shard_axis = 0,
+                                        .expert = true,
+                                        .expert_parts = parts,
+                                        .fused = options.fused});
     if (blueprint.trains(product.bias) && !blueprint.trains(product.weight))
       fail(
           ExitCode::config,
@@ -50,9 +57,8 @@ ExpertLayer::ExpertLayer(Blueprint& blueprint, const ExpertOptions& options, con
       sums_(blueprint.options().layout_bits ? ops::F32Products::chains : products_) {
   const std::int64_t width = rows.whole()[2], wide = options.intermediate;
   const auto scope = blueprint.scope("experts");
-  expand_ = declare(blueprint, "expand", {options.count, 2 * wide, width}, options.biases, hidden);
-  contract_ =
-      declare(blueprint, "contract", {options.count, width, wide}, options.biases, residual);
+  expand_ = declare(blueprint, "expand", {options.count, 2 * wide, width}, 2, options, hidden);
+  contract_ = declare(blueprint, "contract", {options.count, width, wide}, 1, options, residual);
   const std::int64_t held = exchange_.capacity();
   x_ = blueprint.keep({held, width});
   expanded_ = blueprint.keep({held, 2 * wide});

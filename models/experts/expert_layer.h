@@ -44,8 +44,10 @@ class ExpertLayer {
     ParamId weight{}, bias{};
     Shape local{};  // (local experts, out, in)
   };
+  // `parts`: as ParamSpec::expert_parts.
   [[nodiscard]] static Product declare(Blueprint& blueprint, std::string_view name,
-                                       const Shape& shape, bool bias, Init init);
+                                       const Shape& shape, int parts, const ExpertOptions& options,
+                                       Init init);
   void declare_gradients(Blueprint& blueprint, const RowSplit& rows, const ExpertOptions& options);
   [[nodiscard]] Tensor weight(const Context& context, const Product& product) const;
   [[nodiscard]] Tensor bias(const Context& context, const Product& product) const;

@@ -27,6 +27,7 @@ struct ExpertOptions {
   ops::RouterOptions router{};
   bool router_bias = false;
   bool biases = false;  // of the experts' two products
+  bool fused = false;   // all experts' published as one tensor (ParamSpec::fused)
   ops::ActivationKind activation = ops::ActivationKind::silu;
   double balance_loss = 0;           // coefficients of the losses in ops/experts/router.h: over the
   double sequence_balance_loss = 0;  // load of the last global batch; per sequence

@@ -17,6 +17,7 @@ TransformerOptions transformer_options(const GptOptions& options) {
           .vocabulary = options.vocabulary,
           .dropout = options.dropout,
           .activation = options.activation,
+          .fused_qkv = true,
           .learned_positions = true,
           .init_std = options.init_std,
           .width = width_over(options.hidden, options.mup_base_width),

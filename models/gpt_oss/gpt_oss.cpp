@@ -34,6 +34,7 @@ ExpertOptions experts_of(const GptOssOptions& o, std::int64_t intermediate) {
                      .balanced = o.router_balanced},
           .router_bias = true,
           .biases = true,
+          .fused = true,
           .activation = ops::ActivationKind::clamped_swiglu,
           .balance_loss = o.balance_loss,
           .sequence_balance_loss = o.sequence_balance_loss,

@@ -31,14 +31,16 @@ ColumnLinear::ColumnLinear(Blueprint& blueprint, std::string_view name,
                                  .hidden = true,
                                  .shard_axis = 0,
                                  .shard_parts = options.parts,
-                                 .shard_lead = options.lead});
+                                 .shard_lead = options.lead,
+                                 .fused = options.fused});
   adapt(blueprint, name, options);
   if (!options.bias) return;
   bias_ = blueprint.parameter({.name = "bias",
                                .shape = {options.outputs},
                                .shard_axis = 0,
                                .shard_parts = options.parts,
-                               .shard_lead = options.lead});
+                               .shard_lead = options.lead,
+                               .fused = options.fused});
 }
 
 // In a block the parts lie beside each other.
@@ -48,6 +50,7 @@ void ColumnLinear::adapt(Blueprint& blueprint, std::string_view name,
                        .inputs = weight_block_[1],
                        .parts = options.parts,
                        .lead = options.lead,
+                       .fused = options.fused,
                        .samples = {block_[0], block_[1]},
                        .chunks = sum_.chunks(),
                        .held = sum_.chunks() > 1 ? matmul_.held_bytes() : 0};

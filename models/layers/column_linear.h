@@ -15,6 +15,7 @@ struct ColumnOptions {
   // as long as the others.
   int parts = 1;
   int lead = 1;
+  bool fused = false;  // ParamSpec::fused
   bool bias = true;
   // Names of the parts that may have adapters of their own.
   std::vector<std::string_view> part_names{};

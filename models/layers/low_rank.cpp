@@ -44,6 +44,7 @@ LowRankAdapter::LowRankAdapter(Blueprint& blueprint, const AdaptedWeight& weight
                                .shard_axis = column_ ? 0 : -1,
                                .shard_parts = column_ ? weight.parts : 1,
                                .shard_lead = column_ ? weight.lead : 1,
+                               .fused = weight.fused,
                                .adapter = true});
   const auto aligned = [](std::size_t bytes) {
     constexpr std::size_t alignment = 256;  // the fastest for tensor cores

@@ -13,6 +13,7 @@ namespace trireme {
 struct AdaptedWeight {
   std::int64_t outputs = 0, inputs = 0;
   int axis = 0, parts = 1, lead = 1;
+  bool fused = false;
   Shape samples{};          // (B, T) rows of x
   std::int64_t chunks = 1;  // runs in which rows may come
   std::size_t held = 0;     // bytes of workspace that products beside it hold

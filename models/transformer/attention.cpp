@@ -11,6 +11,7 @@ ColumnOptions projection(const TransformerOptions& options) {
   return {.outputs = (options.heads + 2 * options.kv_heads) * options.head_size,
           .parts = 3,
           .lead = static_cast<int>(options.group()),
+          .fused = options.fused_qkv,
           .bias = options.biases != Biases::none,
           .part_names = {"query", "key", "value"}};
 }

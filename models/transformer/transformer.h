@@ -64,6 +64,7 @@ struct TransformerOptions {
   std::int64_t experts_every = 1;
   std::vector<std::int64_t> dense_layers{};
   Biases biases = Biases::all;
+  bool fused_qkv = false;      // published as one tensor (ParamSpec::fused)
   bool qk_norm = false;        // RMS norm of each query and key head, with the norm's epsilon
   bool qk_norm_whole = false;  // or of all queries of a token, and of all keys
   bool causal = true;          // this and the next three as in ops::AttentionOptions

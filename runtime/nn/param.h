@@ -3,8 +3,10 @@
 // optimizer, reducer, weight files and planner read it. The arenas are in param_store.h.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "runtime/base/shape.h"
 
@@ -84,8 +86,12 @@ struct ParamSpec {
   int shard_axis = -1;  // axis that tensor parallelism splits, 0 or 1; -1: replicated
   // (E, ...), one part for each of E experts: expert parallelism splits axis 0, the shard_axis.
   bool expert = false;
-  int shard_parts = 1;  // the axis holds this many tensors in a row, each split alone (q, k, v)
-  int shard_lead = 1;   // length of the first part in lengths of the others (grouped queries)
+  int shard_parts = 1;   // the axis holds this many tensors in a row, each split alone (q, k, v)
+  int shard_lead = 1;    // length of the first part in lengths of the others (grouped queries)
+  int expert_parts = 1;  // each expert's part holds this many tensors in a row (gate, up)
+  // To optimizers that look at whole tensors each of these parts is one, as in most published
+  // models. Fused: all of the parameter is one (GPT-2's qkv, gpt-oss' experts).
+  bool fused = false;
   // Parameters with the same `tie` always have the same values: they start equal and their
   // gradients are summed. The original is the one named like the tie; the others are copies. A
   // store without separate ties makes them one parameter.
@@ -151,6 +157,32 @@ void for_each_run(const ParamSpec& spec, const TensorSplit& split, Visit&& visit
       }
     }
   }
+}
+
+// A matrix in a parameter, whose elements are contiguous in the whole tensor. A vector is one row,
+// filters are (out, the rest), and a tensor of fused experts has one for each of them.
+struct ParamMatrix {
+  int tensor = 0;  // of the parameter's logical tensors
+  std::int64_t first = 0, rows = 0, columns = 0;
+  [[nodiscard]] std::int64_t count() const { return rows * columns; }
+};
+// In order; of the last one the tensor is their number - 1.
+[[nodiscard]] std::vector<ParamMatrix> matrices_of(const ParamSpec& spec);
+
+// for_each_run within each of the spec's matrices: `visit(stored, matrix, element, count)`, the
+// element counted from the matrix's first.
+template <typename Visit>
+void for_each_matrix_run(const ParamSpec& spec, const TensorSplit& split,
+                         const std::vector<ParamMatrix>& matrices, Visit&& visit) {
+  for_each_run(spec, split, [&](std::int64_t stored, std::int64_t logical, std::int64_t count) {
+    auto matrix = std::ranges::upper_bound(matrices, logical, {}, &ParamMatrix::first) - 1;
+    for (std::int64_t done = 0; done < count; ++matrix) {
+      const std::int64_t element = logical + done - matrix->first;
+      const std::int64_t here = std::min(count - done, matrix->count() - element);
+      visit(stored + done, static_cast<std::size_t>(matrix - matrices.begin()), element, here);
+      done += here;
+    }
+  });
 }
 
 }  // namespace trireme

@@ -208,6 +208,23 @@ void ParamLayout::find_owned_runs() {
   }
 }
 
+std::vector<TensorRun> ParamLayout::tensors_in(const OwnedRun& run) const {
+  const ParamSpec& own = spec(run.param);
+  const std::vector<ParamMatrix> matrices = matrices_of(own);
+  if (matrices.back().tensor == 0) return {{run, 0}};
+  const Bucket& bucket = buckets_[static_cast<std::size_t>(run.bucket)];
+  const std::int64_t origin = offset(run.param) - slice_first(bucket);
+  std::vector<TensorRun> parts;
+  const auto add = [&](std::int64_t stored, std::size_t matrix, std::int64_t, std::int64_t count) {
+    TensorRun part{run, matrices[matrix].tensor};
+    part.run.first = std::max(run.first, origin + stored);
+    part.run.count = std::min(run.first + run.count, origin + stored + count) - part.run.first;
+    if (part.run.count > 0) parts.push_back(part);
+  };
+  for_each_matrix_run(own, split(own), matrices, add);
+  return parts;
+}
+
 ParamLayout::Range ParamLayout::kept(const Bucket& bucket) const {
   if (keeps_slice(bucket)) return {slice_first(bucket), slice_count(bucket)};
   return {bucket.first, bucket.count};
@@ -231,6 +248,27 @@ ParamId ParamLayout::first_of_unit(int unit) const {
     if (first.index < 0) first = {i};
   }
   return first;
+}
+
+std::vector<ParamMatrix> matrices_of(const ParamSpec& spec) {
+  // Of experts axis 0 is their number.
+  const std::size_t axis = spec.expert && (spec.shape.rank() > 2 || !spec.fused) ? 1 : 0;
+  const std::int64_t experts = axis == 1 ? spec.shape[0] : 1, length = spec.shape[axis];
+  const bool vectors = spec.shape.rank() == axis + 1;
+  const std::int64_t columns = spec.shape.count() / (experts * length);
+  const int parts = spec.fused             ? 1
+                    : spec.expert          ? spec.expert_parts
+                    : spec.shard_axis == 0 ? spec.shard_parts
+                                           : 1;
+  const int lead = parts == 1 ? 1 : spec.shard_lead;
+  std::vector<ParamMatrix> all;
+  for (std::int64_t i = 0, first = 0; i < experts * parts; ++i) {
+    const std::int64_t rows = length / (parts - 1 + lead) * (i % parts == 0 ? lead : 1);
+    all.push_back({static_cast<int>(spec.fused ? 0 : i), first, vectors ? 1 : rows,
+                   vectors ? rows : columns});
+    first += all.back().count();
+  }
+  return all;
 }
 
 Shape stored_shape(const ParamSpec& spec, const TensorSplit& split) {

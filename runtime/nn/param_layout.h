@@ -58,6 +58,12 @@ struct OwnedRun {
   bool counted_in_tensor = true;  // in sums over the ranks that hold parts of this parameter
 };
 
+// The part of a run that lies in one of its parameter's logical tensors (ParamMatrix::tensor).
+struct TensorRun {
+  OwnedRun run{};
+  int tensor = 0;
+};
+
 class ParamLayout {
  public:
   ParamLayout(const ParamSplits& splits, bool separate_ties)
@@ -112,6 +118,8 @@ class ParamLayout {
   // Runs of trained elements: adjacent ones merged, and one run per parameter.
   [[nodiscard]] std::span<const OwnedRun> owned_runs() const { return owned_; }
   [[nodiscard]] std::span<const OwnedRun> owned_params() const { return owned_params_; }
+  // Of one of owned_params(); without the padding if there are several tensors.
+  [[nodiscard]] std::vector<TensorRun> tensors_in(const OwnedRun& run) const;
   // For messages: "bucket 3 (blocks.1.mlp.contract.weight and 11 more)".
   [[nodiscard]] std::string describe_bucket(std::size_t bucket) const;
   // Element count of this rank's slice of a bucket, and its start in the whole arenas.

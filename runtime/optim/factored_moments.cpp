@@ -32,33 +32,34 @@ void FactoredMoments::place(std::span<const ParamSpec> chain) {
   for (const ParamSpec& spec : chain) {
     if (spec.kind != ParamKind::weight || spec.is_copy()) continue;
     matrix_of_.emplace(spec.identity(), matrices_.size());
-    const std::int64_t rows = spec.shape.rank() > 1 ? spec.shape[0] : 1;
-    const std::int64_t columns = spec.shape.count() / rows;
-    matrices_.push_back({.rows = rows,
-                         .columns = columns,
-                         .first_row = room_for(rows),
-                         .first_column = room_for(columns)});
+    for (const ParamMatrix& matrix : matrices_of(spec))
+      matrices_.push_back({.rows = matrix.rows,
+                           .columns = matrix.columns,
+                           .first_row = room_for(matrix.rows),
+                           .first_column = room_for(matrix.columns)});
   }
 }
 
 std::vector<FactoredMoments::Block> FactoredMoments::blocks_of(const ParamSpec& spec,
                                                                const TensorSplit& split) {
-  const std::int64_t width =
-      spec.shape.rank() > 1 ? spec.shape.count() / spec.shape[0] : spec.shape.count();
+  const std::vector<ParamMatrix> matrices = matrices_of(spec);
   std::vector<Block> blocks;
-  for_each_run(spec, split, [&](std::int64_t stored, std::int64_t logical, std::int64_t count) {
-    const std::int64_t row = logical / width, column = logical % width;
-    if (count >= width) return blocks.push_back({stored, row, 0, count / width, width});
-    if (!blocks.empty()) {
-      Block& last = blocks.back();
-      if (last.columns == count && last.column == column && last.row + last.rows == row &&
-          last.first + last.rows * count == stored) {
-        ++last.rows;
-        return;
-      }
-    }
-    blocks.push_back({stored, row, column, 1, count});
-  });
+  for_each_matrix_run(
+      spec, split, matrices,
+      [&](std::int64_t stored, std::size_t matrix, std::int64_t element, std::int64_t count) {
+        const std::int64_t width = matrices[matrix].columns;
+        const std::int64_t row = element / width, column = element % width;
+        if (count >= width) return blocks.push_back({matrix, stored, row, 0, count / width, width});
+        if (!blocks.empty()) {
+          Block& last = blocks.back();
+          if (last.matrix == matrix && last.columns == count && last.column == column &&
+              last.row + last.rows == row && last.first + last.rows * count == stored) {
+            ++last.rows;
+            return;
+          }
+        }
+        blocks.push_back({matrix, stored, row, column, 1, count});
+      });
   return blocks;
 }
 
@@ -81,10 +82,11 @@ void FactoredMoments::add_runs(const OwnedRun& run, const ParamStore& params,
   const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(run.bucket)];
   const Tensor gradients = params.gradients().owned(bucket),
                masters = params.masters().owned(bucket);
-  const ops::FactoredMatrix& matrix = matrices_[matrix_of_.at(spec.identity())];
+  const std::size_t first_matrix = matrix_of_.at(spec.identity());
   // Index of the parameter's storage element i in this rank's slice.
   const std::int64_t origin = layout.offset(run.param) - layout.slice_first(bucket);
   for (const Block& block : blocks_of(spec, layout.split(spec))) {
+    const ops::FactoredMatrix& matrix = matrices_[first_matrix + block.matrix];
     const std::int64_t here = origin + block.first, width = block.columns;
     const std::int64_t begin = std::max(run.first - here, std::int64_t{0});
     const std::int64_t end = std::min(run.first + run.count - here, block.rows * width);

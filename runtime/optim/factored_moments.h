@@ -16,8 +16,8 @@ namespace trireme {
 
 class FactoredMoments {
  public:
-  // `chain`: the parameters of all pipeline stages. A vector is a matrix of one row, whose second
-  // moment is that of its columns; filters are (out, the rest).
+  // `chain`: the parameters of all pipeline stages, of which each matrix (ParamMatrix) is factored.
+  // Of a vector, the second moment is that of its columns.
   FactoredMoments(Device& device, Stream& stream, const ParamStore& params,
                   std::span<const ParamSpec> chain, bool exact);
 
@@ -34,6 +34,7 @@ class FactoredMoments {
  private:
   // Adjacent elements in this rank's storage of a parameter: part of a matrix, row by row.
   struct Block {
+    std::size_t matrix = 0;  // of the parameter
     std::int64_t first = 0, row = 0, column = 0, rows = 0, columns = 0;
   };
   static std::vector<Block> blocks_of(const ParamSpec& spec, const TensorSplit& split);
@@ -44,7 +45,7 @@ class FactoredMoments {
   [[nodiscard]] Tensor roots() const;
 
   std::vector<ops::FactoredMatrix> matrices_;
-  std::map<std::string, std::size_t, std::less<>> matrix_of_;  // by ParamSpec::identity
+  std::map<std::string, std::size_t, std::less<>> matrix_of_;  // by ParamSpec::identity, the first
   std::int64_t count_ = 0;                                     // of state, roots and sums
   Buffer state_, roots_, totals_, states_, table_memory_;      // states_: of exact sums
   ops::SquaresTable table_;

@@ -86,12 +86,18 @@ void Optimizer::make_tables(Stream& stream) {
       statistics_.push_back(run);
       continue;
     }
-    ops::UpdateRun tensors = tensors_of(run);
-    if (ratios_) tensors.ratio = ratios_->ratio(run.param);
-    // Biases and norms have ratio 1, as in the papers of LAMB and LARS.
-    if (ratios_ && (run.decay > 0 || factored_) && run.counted_in_tensor)
-      trusted.push_back({run.param, tensors.parameter, tensors.gradient});
-    (muon_ && layout.spec(run.param).hidden ? hidden : weights).push_back(tensors);
+    if (!ratios_) {
+      (muon_ && layout.spec(run.param).hidden ? hidden : weights).push_back(tensors_of(run));
+      continue;
+    }
+    for (const TensorRun& part : layout.tensors_in(run)) {
+      const std::int64_t number = ratios_->number(run.param, part.tensor);
+      weights.push_back(tensors_of(part.run));
+      weights.back().ratio = ratios_->ratio(number);
+      // Biases and norms have ratio 1, as in the papers of LAMB and LARS.
+      if ((run.decay > 0 || factored_) && run.counted_in_tensor)
+        trusted.push_back({number, weights.back().parameter, weights.back().gradient});
+    }
   }
   for (const OwnedRun& run : layout.owned_runs()) {
     if (run.kind == ParamKind::weight && run.counted)
@@ -101,7 +107,7 @@ void Optimizer::make_tables(Stream& stream) {
   hidden_ = ops::UpdateTable(stream, hidden);
   counted_ = ops::SquaresTable(stream, counted, 1, exact_norms_);
   if (ratios_) ratios_->measure(stream, trusted, exact_norms_);
-  if (factored_) ratios_->count_elements(stream, layout);
+  if (factored_) ratios_->count_elements(stream);
 }
 
 Tensor Optimizer::gradient_norm() const {

@@ -171,6 +171,76 @@ TEST_F(OptimizerTest, AdafactorFollowsTheReference) {
   }
 }
 
+// Parameters of these tensors in a row, or of one each, after three steps.
+std::vector<float> trained(Device& device, Stream& stream, OptimizerKind kind,
+                           const std::vector<ParamSpec>& specs) {
+  ParamStore params;
+  for (const ParamSpec& spec : specs)
+    params.declare(spec);
+  params.allocate(device, {.training = true});
+  params.initialize(stream, 5);
+  const auto fill = [&](const auto& tensor_of, auto value) {
+    std::int64_t at = 0;
+    for (int id = 0; id < static_cast<int>(specs.size()); ++id)
+      for (float& each : std::span(tensor_of(ParamId{id}).template as<float>(),
+                                   static_cast<std::size_t>(specs[id].shape.count())))
+        each = static_cast<float>(value(at++));
+  };
+  fill([&](ParamId id) { return params.master(id); },
+       [](auto i) { return (1 + 1e-2 * static_cast<double>(i)) * std::cos(i); });
+  std::fill_n(params.gradients().whole().as<float>(), params.layout().elements(), 0.0F);  // padding
+  Optimizer optimizer(device, params, {.name = kind, .weight_decay = 0.1}, 0, {.exact = true});
+  for (int step = 0; step < 3; ++step) {
+    fill([&](ParamId id) { return params.gradient(id); },
+         [&](auto i) { return std::exp(3 * std::sin(i / 16)) * std::sin(7 * i + 3 * step); });
+    optimizer.prepare(step, 0.05);
+    optimizer.step(stream, step);
+  }
+  std::vector<float> values;
+  for (int id = 0; id < static_cast<int>(specs.size()); ++id)
+    std::ranges::move(values_of<float>(params.master({id})), std::back_inserter(values));
+  return values;
+}
+
+TEST_F(OptimizerTest, TakesEachTensorOfAFusedProjectionAsItsOwn) {
+  const ParamSpec qkv{.name = "qkv",
+                      .shape = {40, 3},
+                      .decay = true,
+                      .shard_axis = 0,
+                      .shard_parts = 3,
+                      .shard_lead = 3};
+  ParamSpec bias = qkv, experts = qkv, of_experts = qkv, whole = qkv;
+  bias.shape = {40};
+  experts.shape = {2, 16, 3};
+  of_experts.shape = {2, 16};
+  for (ParamSpec* const each : {&experts, &of_experts}) {
+    each->expert = true;
+    each->shard_parts = each->shard_lead = 1;
+    each->expert_parts = 2;
+  }
+  whole.fused = true;
+  const std::vector<std::pair<ParamSpec, std::vector<Shape>>> cases{
+      {qkv, {{24, 3}, {8, 3}, {8, 3}}},
+      {bias, {{24}, {8}, {8}}},
+      {experts, {{8, 3}, {8, 3}, {8, 3}, {8, 3}}},
+      {of_experts, {{8}, {8}, {8}, {8}}},
+      {whole, {{40, 3}}}};
+  for (const OptimizerTraits& traits : optimizer_table) {
+    if (!traits.trust_ratios) continue;
+    for (const auto& [spec, shapes] : cases) {
+      SCOPED_TRACE(fmt::format("{} {}", traits.name, spec.shape.to_string()));
+      std::vector<ParamSpec> apart;
+      for (const Shape& shape : shapes)
+        apart.push_back({.name = fmt::format("w{}", apart.size()), .shape = shape, .decay = true});
+
+      EXPECT_EQ(trained(*device_, *compute_, traits.kind, {spec}),
+                trained(*device_, *compute_, traits.kind, apart));
+    }
+    EXPECT_NE(trained(*device_, *compute_, traits.kind, {qkv}),
+              trained(*device_, *compute_, traits.kind, {whole}));
+  }
+}
+
 TEST_F(OptimizerTest, AdafactorSurvivesGradientsWhoseSquaresOverflow) {
   Optimizer optimizer(*device_, params_, {.name = OptimizerKind::adafactor}, 0);
   set_gradients(3e37F);
