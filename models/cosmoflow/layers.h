@@ -17,7 +17,7 @@ namespace trireme {
 // value of the convolution instead of the value.
 class CosmoFlowBlock final : public Layer {
  public:
-  // Declares "convolution.weight" (filters, 3, 3, 3, C), Glorot-initialised and not decayed, and
+  // Declares "convolution.weight" (filters, 3, 3, 3, C), Glorot-initialised and decayed, and
   // "convolution.bias". Block 0 takes the batch's inputs.
   CosmoFlowBlock(Blueprint& blueprint, const std::string& name, const CosmoFlowOptions& options,
                  std::int64_t index);
