@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading speed of a data set, side by side: plain pread of the same bytes, our reader, the HDF5
-// library, h5py. The last two are the peers, the only ones here that open a shard with the HDF5
-// library, after a child process has done so. All methods read the same samples in the same
-// order; their rounds alternate and the best round counts, so that other load on the machine hits
-// none of them alone.
+// Reading speed of a data set, side by side: plain pread of the same bytes, our reader, and h5py,
+// the peer that calls the HDF5 library. All methods read the same samples in the same order; their
+// rounds alternate and the best round counts, so that other load on the machine hits none of them
+// alone.
 #include "launch/cli/commands.h"
 #include "launch/cli/shared_options.h"
 
@@ -18,7 +17,6 @@
 #include <numeric>
 #include <vector>
 
-#include "data/hdf5/library_reader.h"
 #include "data/images/image_sources.h"
 #include "data/loader/sampler.h"
 #include "data/megatron/index.h"
@@ -48,8 +46,7 @@ struct DataBenchArguments : BenchSize {
 struct Place {
   std::int64_t sample = 0;
   std::size_t file = 0;
-  std::uint64_t element = 0;  // first token or image in the file
-  std::uint64_t offset = 0;   // in the file
+  std::uint64_t offset = 0;  // in the file
 };
 
 using MakeReader = std::function<ReadOne()>;
@@ -66,7 +63,6 @@ struct Workload {
   std::unique_ptr<Dataset> dataset;
   std::vector<StoredFile> files;
   std::vector<Place> places;       // in the order of reading
-  std::uint64_t elements = 1;      // per sample
   std::uint64_t sample_bytes = 0;  // as stored
 };
 
@@ -88,8 +84,8 @@ Workload make_workload(const DataBenchArguments& arguments) {
   work.files = files_of(arguments.path, *work.dataset);
   const bool tokens = work.dataset->kind() == DataKind::tokens;
   const auto stride = tokens ? static_cast<std::uint64_t>(arguments.context) : 1;
-  work.elements = tokens ? stride + 1 : 1;
-  work.sample_bytes = work.elements * work.files.front().element_bytes;
+  const std::uint64_t elements = tokens ? stride + 1 : 1;
+  work.sample_bytes = elements * work.files.front().element_bytes;
   const std::uint64_t max_samples = std::max<std::uint64_t>(
       1, static_cast<std::uint64_t>(arguments.megabytes) * 1'000'000 / work.sample_bytes);
   std::vector<Place> in_order;
@@ -97,11 +93,10 @@ Workload make_workload(const DataBenchArguments& arguments) {
   for (std::size_t f = 0, i = 0; f < work.files.size(); ++f) {
     const StoredFile& file = work.files[f];
     const std::uint64_t end = start + file.count;
-    for (; i * stride + work.elements <= end && in_order.size() < max_samples; ++i) {
+    for (; i * stride + elements <= end && in_order.size() < max_samples; ++i) {
       if (i * stride < start) continue;  // starts in the previous file
-      const std::uint64_t element = i * stride - start;
-      in_order.push_back(
-          {static_cast<std::int64_t>(i), f, element, file.offset + element * file.element_bytes});
+      in_order.push_back({static_cast<std::int64_t>(i), f,
+                          file.offset + (i * stride - start) * file.element_bytes});
     }
     start = end;
   }
@@ -158,19 +153,6 @@ MakeReader batch_reader(const Workload& work) {
   };
 }
 
-MakeReader library_reader(const Workload& work) {
-  auto readers = std::make_shared<std::vector<std::unique_ptr<LibraryReader>>>();
-  for (const Shard& shard : work.dataset->shards())
-    readers->push_back(std::make_unique<LibraryReader>(shard));
-  return [&work, readers] {
-    auto buffer = std::make_shared<std::vector<std::byte>>(work.sample_bytes);
-    return [&work, readers, buffer](std::size_t sample) {
-      const Place& place = work.places[sample];
-      (*readers)[place.file]->read(place.element, work.elements, *buffer);
-    };
-  };
-}
-
 void print_loader(const DataBenchArguments& arguments, const Workload& work, double plain) {
   const LoaderRates rates = measure_loader({.path = arguments.path,
                                             .context = arguments.context,
@@ -212,7 +194,6 @@ void bench_packed(const DataBenchArguments& arguments) {
     methods.push_back({"plain pread", threads, plain_reader(work)});
     if (shards) methods.push_back({"Trireme reader", threads, stored_reader(work, arguments)});
     if (tokens) methods.push_back({"Trireme reader, int32 rows", threads, batch_reader(work)});
-    if (shards) methods.push_back({"H5Dread", threads, library_reader(work)});
   }
   std::vector<std::size_t> order(work.places.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -225,7 +206,7 @@ void bench_packed(const DataBenchArguments& arguments) {
   }
   plain = methods.front().best;
   print_loader(arguments, work, plain);
-  if (!shards) return;  // nothing for the HDF5 library to read
+  if (!shards) return;  // nothing for h5py to read
   PeerScript h5py{
       arguments.python,
       arguments.script,
@@ -284,7 +265,7 @@ void run_bench(const DataBenchArguments& arguments) {
 
 void add_bench_data(CLI::App& bench_command) {
   auto* const command = bench_command.add_subcommand(
-      "data", "Reading speed: plain pread, Trireme, HDF5 library, h5py, PyTorch's DataLoader");
+      "data", "Reading speed: plain pread, Trireme, h5py, PyTorch's DataLoader");
   const auto arguments = std::make_shared<DataBenchArguments>();
   command->add_option("path", arguments->path,
                       "Packed shards, tokens of Megatron-LM, or images in place: archives (*.tar, "
