@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/hdf5/child.h"
 
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +18,7 @@
 #include <utility>
 
 #include "data/index_archive.h"
+#include "runtime/base/environment.h"
 #include "runtime/base/error.h"
 #include "runtime/base/process.h"
 
@@ -54,13 +57,19 @@ void transfer(Archive& archive, ChildQuestion& question) {
     transfer(archive, *flag);
 }
 
-bool send_message(int to, std::string_view bytes) {
+// The parent's socket times out every second. Its patience counts these seconds, not the clock's,
+// so that a job that was stopped by Ctrl-Z goes on. The child waits as long as its parent lives.
+bool may_retry(std::int64_t& patience) {
+  return errno == EINTR || (errno == EAGAIN && --patience > 0);
+}
+
+bool send_message(int to, std::string_view bytes, std::int64_t& patience) {
   const std::uint64_t length = bytes.size();
   std::string message(reinterpret_cast<const char*>(&length), sizeof(length));
   message += bytes;
   for (std::string_view rest = message; !rest.empty();) {
     const ssize_t sent = ::send(to, rest.data(), rest.size(), MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && may_retry(patience)) continue;
     if (sent <= 0) return false;
     rest.remove_prefix(static_cast<std::size_t>(sent));
   }
@@ -68,26 +77,28 @@ bool send_message(int to, std::string_view bytes) {
 }
 
 // Allocates only for received bytes, because the length is not trusted.
-bool receive_bytes(int from, std::uint64_t count, std::string& to) {
+bool receive_bytes(int from, std::uint64_t count, std::string& to, std::int64_t& patience) {
   constexpr std::uint64_t at_once = 1 << 18;
   while (to.size() < count) {
     const std::size_t had = to.size();
     to.resize(had + std::min(at_once, count - had));
     const ssize_t got = ::read(from, to.data() + had, to.size() - had);
+    const bool again = got < 0 && may_retry(patience);
     to.resize(had + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
-    if (got < 0 && errno == EINTR) continue;
+    if (again) continue;
     if (got <= 0) return false;
   }
   return true;
 }
 
 // None if the other side has ended.
-std::optional<std::string> receive_message(int from) {
+std::optional<std::string> receive_message(int from, std::int64_t& patience) {
   std::string head, bytes;
   std::uint64_t length = 0;
-  if (!receive_bytes(from, sizeof(length), head)) return std::nullopt;
+  if (!receive_bytes(from, sizeof(length), head, patience)) return std::nullopt;
   std::memcpy(&length, head.data(), sizeof(length));
-  if (length > longest_message || !receive_bytes(from, length, bytes)) return std::nullopt;
+  if (length > longest_message || !receive_bytes(from, length, bytes, patience))
+    return std::nullopt;
   return bytes;
 }
 
@@ -142,8 +153,9 @@ std::string answer_to(const std::string& message) {
   return answer;
 }
 
-// Ends with its parent, which closes its end of the socket.
+// Ends with its parent: by its end of the socket, or, inside a question, by the kernel.
 [[noreturn]] void serve() {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   limit(RLIMIT_CORE, 0);
   limit(RLIMIT_FSIZE, 0);
   // Signals to the job are for its parent to handle.
@@ -151,8 +163,9 @@ std::string answer_to(const std::string& message) {
     std::signal(signal, SIG_IGN);
   // Plugin filters are disabled; metadata does not need them.
   ::setenv("HDF5_PLUGIN_PRELOAD", "::", 1);
-  while (const auto question = receive_message(STDIN_FILENO)) {
-    if (!send_message(STDIN_FILENO, answer_to(*question))) break;
+  std::int64_t endless = 0;  // this end of the socket has no timeout
+  while (const auto question = receive_message(STDIN_FILENO, endless)) {
+    if (!send_message(STDIN_FILENO, answer_to(*question), endless)) break;
   }
   ::_exit(EXIT_SUCCESS);
 }
@@ -164,8 +177,11 @@ std::string answer_to(const std::string& message) {
     const int signal = WTERMSIG(status);
     fail(ExitCode::data,
          "{}: the HDF5 library was ended by signal {} ({}{}) when it read the metadata of this "
-         "file: the file is damaged or malicious",
-         path, signal, ::strsignal(signal), signal == SIGXCPU ? ", after its time limit" : "");
+         "file: {}",
+         path, signal, ::strsignal(signal), signal == SIGXCPU ? ", after its time limit" : "",
+         signal == SIGKILL ? "most likely the host or the job has too little memory; give it more, "
+                             "or start fewer ranks per host"
+                           : "the file is damaged or malicious");
   }
   fail(ExitCode::data, "{}: the process that reads HDF5 metadata ended with code {} on this file",
        path, WIFEXITED(status) ? WEXITSTATUS(status) : status);
@@ -208,17 +224,30 @@ std::string Hdf5Child::ask(const std::string& path, const ScanRequest* request) 
   std::string message;
   IndexWriter writer(message);
   transfer(writer, question);
+  const auto most = environment_number("TRIREME_HDF5_SECONDS", 1, 86400).value_or(600);
   const std::lock_guard lock(mutex_);
-  while (true) {
+  for (bool killed = false;;) {
     const bool fresh = process_ <= 0;
     if (fresh) start();
     std::optional<std::string> answer;
-    if (send_message(socket_.get(), message)) answer = receive_message(socket_.get());
+    std::int64_t patience = most;
+    if (send_message(socket_.get(), message, patience))
+      answer = receive_message(socket_.get(), patience);
     if (answer && answer->starts_with('a')) return answer->substr(1);
     if (answer && answer->starts_with('e')) throw Error(ExitCode::data, answer->substr(1));
     const int status = end();
-    // Retries, because an earlier file may have damaged the library's memory.
-    if (fresh) refuse_file(path, status);
+    if (patience <= 0)
+      fail(
+          ExitCode::data,
+          "{}: the process that reads HDF5 metadata gave no answer in {} s; if this file system is "
+          "slow, set TRIREME_HDF5_SECONDS to more",
+          path, most);
+    // Retries, because an earlier file may have damaged the library's memory, and because the
+    // kernel ends this process where others use up the memory.
+    if (!fresh) continue;
+    const bool again = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && !killed;
+    if (!again) refuse_file(path, status);
+    killed = true;
   }
 }
 
@@ -232,6 +261,11 @@ void Hdf5Child::start() {
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     system_failed("socketpair", "the process that reads HDF5 metadata");
   socket_ = FileDescriptor(ends[0]);
+  const timeval second{1, 0};
+  for (const int wait : {SO_RCVTIMEO, SO_SNDTIMEO}) {
+    if (::setsockopt(ends[0], SOL_SOCKET, wait, &second, sizeof(second)) != 0)
+      system_failed("setsockopt", "the process that reads HDF5 metadata");
+  }
   const FileDescriptor theirs(ends[1]);
   process_ = spawn({"/proc/self/exe", child_argument}, {.input = theirs.get(),
                                                         .output = no_stream,

@@ -46,9 +46,10 @@ const WatchedFile& of(const H5FD_t* file) {
 H5FD_t* open_file(const char* name, unsigned flags, hid_t, haddr_t) {
   if ((flags & H5F_ACC_RDWR) != 0) return nullptr;
   auto opened = std::make_unique<WatchedFile>();
-  opened->file = FileDescriptor(::open(name, O_RDONLY | O_CLOEXEC));
+  opened->file = FileDescriptor(::open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat status {};
   if (!opened->file.is_open() || ::fstat(opened->file.get(), &status) != 0) return nullptr;
+  if (!S_ISREG(status.st_mode)) return nullptr;  // a pipe or device would block
   opened->size = static_cast<haddr_t>(status.st_size);
   return &opened.release()->head;
 }

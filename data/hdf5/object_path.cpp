@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/hdf5/chunk_places.h"
+#include "runtime/base/file.h"
 #include "runtime/base/file_kind.h"
 
 namespace trireme {
@@ -62,6 +63,7 @@ void follow(ObjectPlace& at, const std::string& link, const H5L_info_t& info,
 }  // namespace
 
 std::shared_ptr<OpenHdf5> open_hdf5(const std::string& path) {
+  static_cast<void>(open_regular_file(path, ExitCode::data));  // a link may name a pipe
   const Handle access = watched_access_properties(path);
   Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access), H5Fclose);
   if (file < 0) {

@@ -44,7 +44,7 @@ constexpr std::array recorded = {
     // Trireme.
     "TRIREME_LOG", "TRIREME_INTERFACE", "TRIREME_TCP_RETRIES", "TRIREME_END_SECONDS",
     "TRIREME_GRACE_SECONDS", "TRIREME_START_SECONDS", "TRIREME_JOB_ID", "TRIREME_LAUNCHER",
-    "TRIREME_BINARY"};
+    "TRIREME_BINARY", "TRIREME_HDF5_SECONDS"};
 
 bool is_secret_name(std::string_view name) {
   constexpr std::array words = {"passw",   "passphrase", "secret",   "token",  "credential",
