@@ -30,9 +30,15 @@ std::vector<std::uint64_t> extents_of(const ObjectPlace& place, hid_t space) {
   const int axes =
       checked(H5Sget_simple_extent_ndims(space), "H5Sget_simple_extent_ndims", place.path);
   if (static_cast<std::size_t>(axes) > most_axes) refuse(place, "has more than 8 axes");
-  std::array<hsize_t, H5S_MAX_RANK> extents{};
-  checked(H5Sget_simple_extent_dims(space, extents.data(), nullptr), "H5Sget_simple_extent_dims",
-          place.path);
+  std::array<hsize_t, H5S_MAX_RANK> extents{}, most{};
+  checked(H5Sget_simple_extent_dims(space, extents.data(), most.data()),
+          "H5Sget_simple_extent_dims", place.path);
+  for (std::size_t i = 0; i < extents.size(); ++i) {
+    if (extents[i] > most[i])  // H5S_UNLIMITED is the largest number
+      refuse(place, fmt::format("has extent {} along axis {}, above its maximum of {}: the file is "
+                                "damaged",
+                                extents[i], i, most[i]));
+  }
   return {extents.begin(), extents.begin() + axes};
 }
 
@@ -72,10 +78,7 @@ bool is_allocated(const ObjectPlace& place, hid_t data) {
   return status != H5D_SPACE_STATUS_NOT_ALLOCATED;
 }
 
-void scan_contiguous(const ObjectPlace& place, hid_t data, hid_t type, hid_t properties,
-                     StoredField& field) {
-  if (checked(H5Pget_external_count(properties), "H5Pget_external_count", place.path) > 0)
-    refuse(place, "its data is outside the file (external storage), which is not supported");
+void scan_contiguous(const ObjectPlace& place, hid_t data, hid_t type, StoredField& field) {
   field.chunk_extents = field.extents;
   StoredChunk chunk;
   chunk.bytes = field.elements() * field.type.bytes;
@@ -129,9 +132,13 @@ void scan_chunks(const ObjectPlace& place, hid_t data, hid_t type, hid_t propert
   }
   field.chunks.resize(static_cast<std::size_t>(count));
   if (!is_allocated(place, data)) return;
+  hsize_t held = 0, found = 0;
+  const Handle space(checked(H5Dget_space(data), "H5Dget_space", place.path), H5Sclose);
+  checked(H5Dget_num_chunks(data, space, &held), "H5Dget_num_chunks", place.path);
   for (std::size_t number = 0; number < field.chunks.size(); ++number) {
     StoredChunk& stored = field.chunks[number];
     stored = place_of_chunk(data, type, at.data(), place.path);
+    found += stored.offset == never_written ? 0 : 1;
     bool whole = true;  // no part of it is outside the data set
     for (std::size_t i = 0; i < axes; ++i)
       whole = whole && field.extents[i] - at[i] >= chunk[i];
@@ -145,6 +152,11 @@ void scan_chunks(const ObjectPlace& place, hid_t data, hid_t type, hid_t propert
       at[i] = 0;
     }
   }
+  // Old indexes have no checksum; a chunk under a wrong key would be read as fill values.
+  if (found != held)
+    refuse(place, fmt::format("its index holds {} chunks, but {} are where the data set has "
+                              "chunks: the file is damaged",
+                              held, found));
 }
 
 void scan_content(const ObjectPlace& place, hid_t data, hid_t type, StoredField& field) {
@@ -199,6 +211,9 @@ StoredField scan_data_set(const ObjectPlace& place, const ScanRequest& request, 
   const Handle space(checked(H5Dget_space(data), "H5Dget_space", place.path), H5Sclose);
   const Handle properties(checked(H5Dget_create_plist(data), "H5Dget_create_plist", place.path),
                           H5Pclose);
+  // Before anything is read: the library opens these files itself, also pipes.
+  if (checked(H5Pget_external_count(properties), "H5Pget_external_count", place.path) > 0)
+    refuse(place, "its data is outside the file (external storage), which is not supported");
   StoredField field;
   field.name = place.path.substr(1);
   std::string why;
@@ -222,7 +237,7 @@ StoredField scan_data_set(const ObjectPlace& place, const ScanRequest& request, 
       break;
     case H5D_CONTIGUOUS:
       // A few numbers, such as a file's label, are stored in the index, to save a pread.
-      scan_contiguous(place, data, type, properties, field);
+      scan_contiguous(place, data, type, field);
       if (field.elements() * field.type.bytes <= most_bytes_inside &&
           field.chunks.front().offset != never_written) {
         check_inside(place, field);

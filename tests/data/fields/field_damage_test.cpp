@@ -446,6 +446,19 @@ TEST_F(FieldDamage, AFileThatCrashesTheLibraryIsNamedAndThisProcessContinues) {
         ExitCode::data, [&] { static_cast<void>(open_shard(path(file))); }, file, end,
         "trireme data pack-text");
   }
+  // Killed as for memory, stopped, and with a signal for the end of its parent.
+  ASSERT_EQ(::setenv("TRIREME_HDF5_SECONDS", "1", 1), 0);
+  write_text(path("b_once.h5.mark"), "");
+  for (const auto& [name, part] :
+       {std::pair("b_killed.h5", "signal 9"), std::pair("b_once.h5", "HDF5 file"),
+        std::pair("b_stopped.h5", "TRIREME_HDF5_SECONDS"), std::pair("b_orphan.h5", "HDF5 file")}) {
+    std::filesystem::copy_file(path("b.h5"), path(name));
+    expect_error(
+        ExitCode::data, [&] { static_cast<void>(open_shard(path(name))); }, name, part);
+    std::filesystem::remove(path(name));
+  }
+  EXPECT_FALSE(std::filesystem::exists(path("b_once.h5.mark")));
+  ASSERT_EQ(::unsetenv("TRIREME_HDF5_SECONDS"), 0);
   ASSERT_EQ(::unsetenv("LD_PRELOAD"), 0);
 
   std::filesystem::remove(path("b.h5"));
