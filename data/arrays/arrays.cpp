@@ -72,58 +72,94 @@ class ArrayScan {
     std::string first(10, '\0');
     bytes_.read(0, std::as_writable_bytes(std::span(first)));
     if (!first.starts_with(npy_mark)) refuse("is not an array of NumPy");
-    const bool long_length = first[6] >= 2;
+    if (first[6] < 1 || first[6] > 3 || first[7] != 0)
+      refuse("has version {}.{} of the format; known are 1.0 to 3.0", int{first[6]}, int{first[7]});
     std::uint64_t length = 0;
-    const std::uint64_t begin = long_length ? 12 : 10;
+    const std::uint64_t begin = first[6] >= 2 ? 12 : 10;
     bytes_.read(8, std::as_writable_bytes(std::span(&length, 1)).first(begin - 8));
     if (length > longest) refuse("has a header of {} bytes; the file is damaged", length);
     std::string text(length, '\0');
     bytes_.read(begin, std::as_writable_bytes(std::span(text)));
-    ArrayHeader header{.type = quoted(after(text, "'descr':")), .bytes = begin + length};
-    header.extents = extents_of(after(text, "'shape':"));
-    const bool many = std::ranges::count_if(header.extents, [](auto n) { return n > 1; }) > 1;
-    if (many && !after(text, "'fortran_order':").starts_with("False"))
+    ArrayHeader header{.bytes = begin + length};
+    if (read_literal(text, header))
       refuse("is in the order of Fortran; write it again as numpy.ascontiguousarray(x)");
     return header;
   }
 
-  [[nodiscard]] std::string_view after(std::string_view text, std::string_view key) const {
-    const std::size_t at = text.find(key);
-    if (at == std::string_view::npos) refuse("has no {} in its header; the file is damaged", key);
-    text.remove_prefix(at + key.size());
-    text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  // A dictionary of Python with exactly three keys. Returns whether its order is Fortran's.
+  [[nodiscard]] bool read_literal(std::string_view rest, ArrayHeader& header) const {
+    int types = 0, orders = 0, shapes = 0;
+    bool fortran = false;
+    require(take(rest, "{"), "header");
+    while (!take(rest, "}")) {
+      if (take(rest, "'descr'") && take(rest, ":")) {
+        header.type = quoted(rest);
+        ++types;
+      } else if (take(rest, "'fortran_order'") && take(rest, ":")) {
+        fortran = take(rest, "True");
+        require(fortran || take(rest, "False"), "order");
+        ++orders;
+      } else {
+        require(take(rest, "'shape'") && take(rest, ":"), "header");
+        header.extents = extents_of(rest);
+        ++shapes;
+      }
+      require(take(rest, ",") || rest.starts_with('}'), "header");
+    }
+    static_cast<void>(take(rest, ""));
+    require(rest.empty() && types == 1 && orders == 1 && shapes == 1, "header");
+    return fortran && std::ranges::count_if(header.extents, [](auto n) { return n > 1; }) > 1;
+  }
+
+  void require(bool known, const char* what) const {
+    if (!known) refuse("has an unknown {}; the file is damaged", what);
+  }
+
+  // Skips white space, then `word` if it is next.
+  static bool take(std::string_view& rest, std::string_view word) {
+    rest.remove_prefix(std::min(rest.find_first_not_of(" \t\r\n"), rest.size()));
+    const bool next = rest.starts_with(word);
+    if (next) rest.remove_prefix(word.size());
+    return next;
+  }
+
+  [[nodiscard]] std::string quoted(std::string_view& rest) const {
+    if (take(rest, "[")) refuse("holds records of several members; save each by itself");
+    require(take(rest, "'"), "type");
+    const std::string text(rest.substr(0, rest.find('\'')));
+    rest.remove_prefix(text.size());
+    require(take(rest, "'"), "type");
     return text;
   }
 
-  [[nodiscard]] std::string quoted(std::string_view text) const {
-    if (text.starts_with('[')) refuse("holds records of several members; save each by itself");
-    const std::size_t end = text.find('\'', 1);
-    if (!text.starts_with('\'') || end == std::string_view::npos)
-      refuse("has an unknown type; the file is damaged");
-    return std::string(text.substr(1, end - 1));
+  [[nodiscard]] std::vector<std::uint64_t> extents_of(std::string_view& rest) const {
+    std::vector<std::uint64_t> extents;
+    require(take(rest, "("), "shape");
+    for (bool more = true; !take(rest, ")");) {
+      std::uint64_t value = 0;
+      const auto [past, error] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
+      if (error == std::errc::result_out_of_range)
+        refuse("has an extent that is too large; the file is damaged");
+      const auto digits = static_cast<std::size_t>(past - rest.data());
+      require(more && error == std::errc{} && (digits == 1 || rest[0] != '0'), "shape");
+      rest.remove_prefix(digits);
+      extents.push_back(value);
+      static_cast<void>(take(rest, "L"));  // of Python 2
+      more = take(rest, ",");
+      require(more || (extents.size() > 1 && rest.starts_with(')')), "shape");
+    }
+    return extents;
   }
 
   // 4 of "<f4"; 0 if there is none.
-  [[nodiscard]] static std::uint64_t number_behind(std::string_view type) {
+  [[nodiscard]] std::uint64_t number_behind(std::string_view type) const {
     std::uint64_t value = 0;
+    require(!type.empty() && std::string_view("<>|=").find(type[0]) != std::string_view::npos,
+            "type");
     const std::string_view digits = type.substr(std::min<std::size_t>(2, type.size()));
-    std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    const auto end = digits.data() + digits.size();
+    require(std::from_chars(digits.data(), end, value).ptr == end, "type");
     return value;
-  }
-
-  [[nodiscard]] std::vector<std::uint64_t> extents_of(std::string_view text) const {
-    const std::size_t end = text.find(')');
-    if (!text.starts_with('(') || end == std::string_view::npos)
-      refuse("has an unknown shape; the file is damaged");
-    std::vector<std::uint64_t> extents;
-    for (std::size_t at = text.find_first_of("0123456789"); at < end;) {
-      std::uint64_t value = 0;
-      const auto [past, error] = std::from_chars(text.data() + at, text.data() + end, value);
-      if (error != std::errc{}) refuse("has an extent that is too large; the file is damaged");
-      extents.push_back(value);
-      at = text.find_first_of("0123456789", static_cast<std::size_t>(past - text.data()));
-    }
-    return extents;
   }
 
   void take_type(const std::string& type, char kind, std::uint64_t bytes) {
@@ -137,7 +173,8 @@ class ArrayScan {
       refuse(
           "holds Python objects, whose loading can run code; save it as numbers or texts of a "
           "fixed length (astype)");
-    if (std::string_view("fiub").find(kind) == std::string_view::npos || !field_.type.is_valid())
+    const bool known = std::string_view("fiub").find(kind) != std::string_view::npos;
+    if (!known || !field_.type.is_valid() || (kind == 'b' && bytes != 1))
       refuse("has numbers of the type {}; write it again as float32 or int64 (astype)", type);
   }
 
@@ -217,6 +254,18 @@ class ArrayScan {
   StoredField field_;
 };
 
+std::uint32_t checksum_of_member(const ArrayBytes& array) {
+  std::vector<std::byte> block(std::min<std::uint64_t>(array.size(), 1 << 20));
+  std::uint32_t sum = 0;
+  for (std::uint64_t at = 0; at < array.size(); at += block.size()) {
+    const auto part =
+        std::span(block).first(std::min<std::uint64_t>(block.size(), array.size() - at));
+    array.read(at, part);
+    sum = crc32_of(sum, part);
+  }
+  return sum;
+}
+
 // A member's array. Raises ExitCode::data.
 StoredField scan_member(const FileDescriptor& file, const std::string& path,
                         const ZipMember& member, const std::string& name, bool bfloat16) {
@@ -235,6 +284,11 @@ StoredField scan_member(const FileDescriptor& file, const std::string& path,
     if (Inflater().raw(stored, bytes.inflated) != member.unpacked)
       fail(ExitCode::data, "{}: {}: the member is damaged", path, name);
   }
+  if (member.checksum && checksum_of_member(bytes) != *member.checksum)
+    fail(ExitCode::data,
+         "{}: {}: its bytes do not have the CRC-32 that the archive records: the file is damaged; "
+         "copy it again",
+         path, name);
   return ArrayScan(bytes, name, bfloat16).run();
 }
 

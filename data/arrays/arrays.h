@@ -22,8 +22,9 @@ namespace trireme {
 // A member of a ZIP archive.
 struct ZipMember {
   std::string name{};
-  std::uint64_t offset = 0;               // of its bytes in the file
-  std::uint64_t bytes = 0, unpacked = 0;  // as stored, and after inflating
+  std::uint64_t offset = 0;                 // of its bytes in the file
+  std::uint64_t bytes = 0, unpacked = 0;    // as stored, and after inflating
+  std::optional<std::uint32_t> checksum{};  // CRC-32 after inflating
   bool deflated = false;
   std::string problem{};  // why it cannot be read, or ""
 };

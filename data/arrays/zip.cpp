@@ -84,7 +84,8 @@ class ZipReader {
     constexpr std::uint64_t fixed = 46, local_bytes = 30;
     ZipMember found{.name = std::string(entry.substr(fixed, name)),
                     .bytes = number(entry, 20, 4),
-                    .unpacked = number(entry, 24, 4)};
+                    .unpacked = number(entry, 24, 4),
+                    .checksum = static_cast<std::uint32_t>(number(entry, 16, 4))};
     std::uint64_t header = number(entry, 42, 4);
     take_large(entry.substr(fixed + name, extra), {&found.unpacked, &found.bytes, &header});
     const std::uint64_t method = number(entry, 10, 2);

@@ -30,6 +30,10 @@ Inflater::~Inflater() {
   libdeflate_free_decompressor(library_->decoder);
 }
 
+std::uint32_t crc32_of(std::uint32_t before, std::span<const std::byte> bytes) {
+  return libdeflate_crc32(before, bytes.data(), bytes.size());
+}
+
 std::size_t Inflater::zlib(std::span<const std::byte> from, std::span<std::byte> to) {
   std::size_t written = 0;
   const auto result = libdeflate_zlib_decompress(library_->decoder, from.data(), from.size(),

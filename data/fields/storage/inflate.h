@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 
@@ -24,5 +25,8 @@ class Inflater {
   struct Library;
   std::unique_ptr<Library> library_;
 };
+
+// Of bytes that follow others with this checksum, 0 at first.
+[[nodiscard]] std::uint32_t crc32_of(std::uint32_t before, std::span<const std::byte> bytes);
 
 }  // namespace trireme

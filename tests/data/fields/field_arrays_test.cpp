@@ -95,7 +95,40 @@ TEST_F(FieldArrays, UnreadableArraysAreRefusedByNameWithTheFix) {
   refuse(npy_bytes<float>("<f4", "(1,1,1,1,1,1,1,1,1)", ramp(1)), "more than 8 axes");
   refuse(npy_bytes<float>("<f4", "(99999999999999999999999,)", ramp(1)), "too large");
   refuse(npy_bytes<float>("<f4", "3", ramp(60)), "unknown shape");
+  // As numpy does.
+  for (const char* const shape :
+       {"(60)", "(3 20,)", "(3, 20", "(3,, 20)", "(03, 20)", "(-3, -20)", "(3; 20)"})
+    refuse(npy_bytes<float>("<f4", shape, ramp(60)), "the file is damaged");
+  for (const char* const type : {"<f4x", "f4", "4<f", "<f"})
+    refuse(npy_bytes<float>(type, "(3, 20)", ramp(60)), "bad.npy");
+  refuse(npy_bytes<float>("|b4", "(3, 20)", ramp(60)), "astype");
+  refuse(npy_bytes<float>("<f4", "(3, 20)", ramp(60), "Frue"), "unknown order");
+  std::string changed = npy_bytes<float>("<f4", "(3, 4, 5)", ramp(60));
+  for (const auto& [at, byte] : {std::pair(6, '\4'), std::pair(7, '\1'), std::pair(10, '['),
+                                 std::pair(12, 'x'), std::pair(100, '!')}) {
+    std::string bytes = changed;
+    bytes[static_cast<std::size_t>(at)] = byte;
+    refuse(bytes, "array: has");
+  }
   refuse(std::string("\x93NUMPY\x01\x00\xff\xff", 10), "truncated");
+}
+
+TEST_F(FieldArrays, AChangedNumberInAnArchiveIsRefused) {
+  for (const bool deflated : {false, true}) {
+    std::string bytes = zip_bytes({{"x.npy", npy_bytes<float>("<f4", "(3, 4, 5)", ramp(60))},
+                                   {"y.npy", npy_bytes<std::uint8_t>("|u1", "(3,)", {1, 0, 1})}},
+                                  deflated);
+    const std::size_t recorded = bytes.find("PK\x01\x02") + 16, number = 250;
+    for (const std::size_t at : {recorded, number}) {
+      if (at == number && deflated) continue;
+      std::string changed = bytes;
+      changed[at] = static_cast<char>(changed[at] ^ 1);
+      write_bytes(path("a.npz"), changed);
+      expect_error(
+          ExitCode::data, [&] { static_cast<void>(open_fields(archive("a.npz"), 1)); }, "a.npz: x",
+          "CRC-32");
+    }
+  }
 }
 
 // Every cut and many changes of single bytes of both kinds: an error with the file's name, or

@@ -61,7 +61,11 @@ inline std::string zip_bytes(const std::vector<std::pair<std::string, std::strin
     number(common, 20, 2);  // version
     number(common, 0, 2);
     number(common, deflated ? 8 : 0, 2);
-    number(common, 0, 8);  // time, date, checksum: not read
+    number(common, 0, 4);  // time, date: not read
+    number(
+        common,
+        crc32(0, reinterpret_cast<const Bytef*>(content.data()), static_cast<uInt>(content.size())),
+        4);
     number(common, stored.size(), 4);
     number(common, content.size(), 4);
     number(common, name.size(), 2);
