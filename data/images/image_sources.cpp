@@ -85,6 +85,7 @@ ImageSources class_folders(const std::string& path, Names folders) {
   refuse_splits(path, folders);
   ImageSources sources;
   std::ranges::transform(folders, std::back_inserter(sources.classes), last_part);
+  require_class_names("data.images: " + path, sources.classes);
   sources.paths = std::move(folders);
   return sources;
 }

@@ -234,6 +234,8 @@ PackedImages pack_images(const PackImagesOptions& options) {
   StagedDirectory stage(target, options.force);
   const std::vector<SplitSource> sources = open_input(options, folder, stage.path());
   check_splits(sources, options);
+  for (const SplitSource& it : sources)
+    require_class_names(options.input, it.source->classes());
 
   PackedImages packed;
   const std::vector<Packing> all = choose_images(sources, options, packed.skipped);

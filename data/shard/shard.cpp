@@ -6,6 +6,7 @@
 #include <array>
 
 #include "runtime/base/checksum.h"
+#include "runtime/base/error.h"
 
 namespace trireme {
 
@@ -100,6 +101,14 @@ std::vector<std::string> split_classes(std::string_view joined) {
     classes.emplace_back(joined.substr(0, end));
     if (end == std::string_view::npos) return classes;
     joined.remove_prefix(end + 1);
+  }
+}
+
+void require_class_names(const std::string& source, const std::vector<std::string>& classes) {
+  for (const std::string& name : classes) {
+    if (const std::size_t at = name.find_first_of(std::string_view("\n\0", 2)); at != name.npos)
+      fail(ExitCode::data, "{}: the class '{}...' has a line break or NUL behind that; rename it",
+           source, name.substr(0, at));
   }
 }
 

@@ -133,6 +133,8 @@ using Attributes = std::vector<std::pair<std::string, AttributeValue>>;
 
 [[nodiscard]] std::string join_classes(const std::vector<std::string>& classes);
 [[nodiscard]] std::vector<std::string> split_classes(std::string_view joined);
+// Raises ExitCode::data for a name that the file cannot hold: with a line break or NUL.
+void require_class_names(const std::string& source, const std::vector<std::string>& classes);
 
 // "shard_00007.h5"
 [[nodiscard]] std::string shard_file_name(std::uint64_t index);

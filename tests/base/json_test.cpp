@@ -18,9 +18,9 @@ TEST(Json, IsReadToItsDeepestLevelAndNoDeeper) {
 
   EXPECT_EQ(parse_json(most).dump(), most);
   EXPECT_EQ(json_or_discarded<nlohmann::ordered_json>(most).dump(), most);
-  EXPECT_THROW(static_cast<void>(parse_json(more)), JsonTooDeep);
+  EXPECT_THROW(static_cast<void>(parse_json(more)), JsonFault);
   EXPECT_TRUE(json_or_discarded(more).is_discarded());
-  EXPECT_THROW(static_cast<void>(parse_json(std::string(10'000'000, '['))), JsonTooDeep);
+  EXPECT_THROW(static_cast<void>(parse_json(std::string(10'000'000, '['))), JsonFault);
   EXPECT_TRUE(json_or_discarded(R"({"a":)" + std::string(10'000'000, '[')).is_discarded());
 }
 
@@ -33,8 +33,17 @@ TEST(Json, BracketsInTextsAndValuesBesideEachOtherAreNotNested) {
 
   EXPECT_EQ(parse_json(text).at(0).get<std::string>().size(), 2001U);
   EXPECT_EQ(parse_json(beside + "]").size(), 1001U);
-  EXPECT_THROW(static_cast<void>(parse_json("[\"\\\\\"" + std::string(200, '['))), JsonTooDeep);
+  EXPECT_THROW(static_cast<void>(parse_json("[\"\\\\\"" + std::string(200, '['))), JsonFault);
   EXPECT_THROW(static_cast<void>(parse_json("[1")), nlohmann::json::parse_error);
+}
+
+TEST(Json, BytesBehindANulAreNotLeftOut) {
+  using namespace std::string_view_literals;
+  for (const std::string_view text : {"[1]\0[2]"sv, "[1]\0"sv, "\0[1]"sv, "[\"a\0b\"]"sv}) {
+    EXPECT_THROW(static_cast<void>(parse_json(text)), JsonFault);
+    EXPECT_TRUE(json_or_discarded(text).is_discarded());
+  }
+  EXPECT_EQ(parse_json(R"(["a\u0000b"])").at(0).get<std::string>().size(), 3U);
 }
 
 }  // namespace

@@ -105,6 +105,16 @@ TEST_F(ImageTrees, OneSplitUnderTwoNamesIsRefused) {
   expect_refused("val and validation");
 }
 
+// Shards list the names of classes in lines.
+TEST_F(ImageTrees, AClassWithALineBreakInItsNameIsRefused) {
+  add("cats\nand dogs/1");
+  add("birds/1");
+  expect_error(
+      ExitCode::data, [&] { static_cast<void>(pack_images(options())); }, directory_.file("tree"),
+      "'cats...'");
+  EXPECT_FALSE(fs::exists(directory_.file("out")));
+}
+
 TEST_F(ImageTrees, AFileIsPackedOnceHoweverItIsLinked) {
   add("cats/1");
   add("dogs/1");

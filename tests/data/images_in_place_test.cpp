@@ -251,6 +251,13 @@ TEST_F(ImagesInPlace, ClassFoldersAreClassesInOrderOfTheirNames) {
   EXPECT_EQ(parse_image_index(bytes_of(folder)), folder);
 }
 
+TEST_F(ImagesInPlace, AClassFolderWithALineBreakInItsNameIsRefused) {
+  write("set/a\nb/1.jpg", jpeg_of(slope(9, 9, 1)));
+  expect_error(
+      ExitCode::data, [&] { static_cast<void>(find_images({directory_.path() + "/set"})); },
+      "data.images", "'a...'");
+}
+
 TEST_F(ImagesInPlace, NamesWithoutImagesAreRefused) {
   const auto refused = [&](const std::vector<std::string>& names, const std::string& what) {
     expect_error(

@@ -187,6 +187,10 @@ TEST_F(LabelledText, RefusesBadLinesByTheirNumber) {
                  TextTargets::values, "line 2", "1 numbers", "have 2");
   expect_refused(R"({"text": "a", "text_pair": "b", "label": 1})", TextTargets::label, "text_pair",
                  "not supported");
+  expect_refused(R"({"text": "a", "label": "x\u0000y"})", TextTargets::label, "line 1", "NUL");
+  expect_refused(
+      std::string("{\"text\": \"a\", \"label\": 1}\0{\"text\": \"b\", \"label\": 0}", 52),
+      TextTargets::label, "line 1", "not a JSON object");
   expect_refused(R"({"tokens": ["a"], "label": [1, 2]})", TextTargets::token_classes, "line 1",
                  "two lists of one length");
 }

@@ -51,7 +51,7 @@ std::string read_messages(std::string_view line, json& messages) {
     whole = parse_json(line);
   } catch (const json::parse_error& error) {
     return fmt::format("is not JSON (byte {})", error.byte);
-  } catch (const JsonTooDeep& error) {
+  } catch (const JsonFault& error) {
     return error.what();
   }
   if (!whole.is_object()) return fmt::format("is {}, not an object", whole.type_name());

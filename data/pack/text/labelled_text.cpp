@@ -49,8 +49,8 @@ class ClassNumbers {
     named_ = named;
     if (!named) return number(label.get<std::int32_t>());
     const auto name = label.get<std::string>();
-    if (name.empty() || name.find('\n') != std::string::npos)
-      throw BadLine{fmt::format("label {} is no name of one line", label.dump())};
+    if (name.empty() || name.find_first_of(std::string_view("\n\0", 2)) != std::string::npos)
+      throw BadLine{fmt::format("label {} is no name of one line without NUL", label.dump())};
     const auto [at, is_new] =
         numbers_.try_emplace(name, static_cast<std::int32_t>(numbers_.size()));
     if (is_new && fixed_) {
