@@ -27,6 +27,8 @@ constexpr std::string_view pickle =
     "transformers does";
 constexpr std::string_view netcdf =
     "a netCDF file of the classic format; `nccopy -k nc4 IN OUT` makes an HDF5 file of it";
+constexpr std::string_view utf16 =
+    "text in UTF-16; convert it: `iconv -f UTF-16 -t UTF-8 IN > OUT`";
 
 constexpr std::array kinds = {
     Kind{"version https://git-lfs"sv,
@@ -64,7 +66,11 @@ constexpr std::array kinds = {
     Kind{"ustar"sv, "a tar archive; unpack it first (tar -xf)", 257},
     Kind{"\xff\xd8\xff"sv, "a JPEG image"},
     Kind{"\x89PNG\r\n"sv, "a PNG image"},
-    Kind{"%PDF"sv, "a PDF document"},
+    Kind{"%PDF-"sv, "a PDF document; make text of it (pdftotext IN OUT)"},
+    Kind{"\x04\x22\x4d\x18"sv, "compressed by lz4; unpack it first (unlz4)"},
+    Kind{"\xff\xfe\0\0"sv, "text in UTF-32; convert it: `iconv -f UTF-32 -t UTF-8 IN > OUT`"},
+    Kind{"\xff\xfe"sv, utf16},
+    Kind{"\xfe\xff"sv, utf16},
 };
 
 // The first member of a ZIP archive shows which program wrote it.
@@ -81,6 +87,28 @@ bool is_safetensors(std::string_view first) {
   if (first.size() < 10 || first[8] != '{') return false;
   std::memcpy(&header, first.data(), sizeof(header));
   return header > 1 && header < std::uint64_t{1} << 32;
+}
+
+bool is_text_byte(char letter) {
+  return static_cast<unsigned char>(letter) >= ' ' ||
+         std::string_view("\t\r\n\f").find(letter) != std::string_view::npos;
+}
+
+// Text has no control characters except white space.
+bool is_text(std::string_view first) {
+  return std::ranges::all_of(first, is_text_byte);
+}
+
+// Without a mark: in most letters of Latin texts one of two bytes is 0.
+bool is_utf16(std::string_view first) {
+  std::array<std::size_t, 2> zeros{}, letters{};
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    zeros[i % 2] += first[i] == '\0' ? 1 : 0;
+    letters[i % 2] += first[i] > 0 && is_text_byte(first[i]) ? 1 : 0;
+  }
+  const std::size_t most = first.size() * 9 / 20;
+  return first.size() >= 16 &&
+         ((zeros[1] >= most && letters[0] >= most) || (zeros[0] >= most && letters[1] >= most));
 }
 
 bool is_html(std::string_view text) {
@@ -103,25 +131,29 @@ std::string_view kind_of_text(std::string_view text) {
 
 }  // namespace
 
-std::string describe_first_bytes(std::string_view first) {
-  if (first.empty()) return "empty (0 bytes); copy or download it again";
+std::string binary_kind_of(std::string_view first) {
+  first = first.substr(0, file_kind_bytes);
   // Before the pickles: safetensors files begin with a length of any value.
   if (is_safetensors(first)) return "a safetensors file";
   for (const Kind& kind : kinds) {
-    if (first.size() >= kind.at && first.substr(kind.at).starts_with(kind.begin))
+    const bool word = kind.begin.size() < 5 && kind.begin[0] > ' ';  // a text may begin with it
+    if (first.size() >= kind.at && first.substr(kind.at).starts_with(kind.begin) &&
+        !(word && is_text(first)))
       return std::string(kind.words);
   }
   if (first.starts_with("PK\x03\x04")) return std::string(kind_of_zip(first));
+  return is_utf16(first) ? std::string(utf16) : "";
+}
+
+std::string describe_first_bytes(std::string_view first) {
+  if (first.empty()) return "empty (0 bytes); copy or download it again";
+  if (std::string kind = binary_kind_of(first); !kind.empty()) return kind;
   if (first.find_first_not_of('\0') == std::string_view::npos)
     return fmt::format(
         "filled with zeros in its first {} bytes, as after an interrupted copy; copy or download "
         "it again",
         first.size());
-  // Text has no control characters except white space.
-  if (std::ranges::none_of(first, [](char letter) {
-        return static_cast<unsigned char>(letter) < ' ' && !std::strchr("\t\r\n\f", letter);
-      }))
-    return std::string(kind_of_text(first));
+  if (is_text(first)) return std::string(kind_of_text(first));
   std::string bytes;
   for (const char byte : first.substr(0, 8))
     bytes += fmt::format(" {:02x}", static_cast<unsigned char>(byte));

@@ -17,7 +17,10 @@ inline constexpr std::size_t file_kind_bytes = 1024;
 // or all of it if it is shorter.
 [[nodiscard]] std::string describe_first_bytes(std::string_view first);
 
-// The same for a regular file.
+// The same of a kind that is known and no text, else "".
+[[nodiscard]] std::string binary_kind_of(std::string_view first);
+
+// The same as describe_first_bytes() for a regular file.
 [[nodiscard]] std::string describe_file_kind(const std::string& path, ExitCode code);
 
 }  // namespace trireme

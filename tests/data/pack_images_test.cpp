@@ -144,7 +144,7 @@ TEST_F(PackImages, NamesBrokenIdxFiles) {
   expect_refused(ExitCode::data, options(file("b", ""), good_labels), directory_.file("b"),
                  "empty");
   expect_refused(ExitCode::data, options(file("b", idx({4, 2, 3}, data_.substr(1))), good_labels),
-                 "truncated", "24 bytes", "23");
+                 "truncated", "4 items of 6 bytes", "23");
   expect_refused(ExitCode::data, options(file("b", idx({4, 2, 3}, data_ + "x")), good_labels),
                  "more data");
   expect_refused(ExitCode::data, options(file("b", idx({4, 2}, "")), good_labels),
@@ -167,7 +167,7 @@ TEST_F(PackImages, NamesACutGzipFile) {
       gzip(idx({400, 2, 3}, std::string(2400, 'q') + data_), directory_.file("whole.gz"));
   const std::string bytes = test::read_text(whole);
   const std::string cut = file("cut.gz", bytes.substr(0, bytes.size() / 2));
-  expect_refused(ExitCode::data, options(cut, file("l", idx({4}, labels_))), cut, "truncated");
+  expect_refused(ExitCode::data, options(cut, file("l", idx({4}, labels_))), cut, "ends early");
 }
 
 TEST_F(PackImages, NamesALabelOutsideTheClasses) {

@@ -224,6 +224,42 @@ TEST_F(PackText, NamesMissingAndEmptyInput) {
   expect_no_output();
 }
 
+TEST_F(PackText, NamesFilesThatHoldNoTextByTheirContent) {
+  using namespace std::string_literals;
+  const auto in_utf16 = [](std::string_view text, int zero_at) {
+    std::string wide;
+    for (const char letter : text)
+      wide += zero_at == 0 ? "\0"s + letter : letter + "\0"s;
+    return wide;
+  };
+  const std::string long_text = "a text without a mark, in letters of two bytes\n";
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"BZh91AY&SY\x01\x02"s, "bunzip2"},
+      {"\xfd"
+       "7zXZ\0\0\4"s,
+       "unxz"},
+      {"PK\x03\x04\x14\0\0\0"s, "unzip"},
+      {"PAR1\x15\x04"s, "parquet_to_jsonl.py"},
+      {"%PDF-1.4\n1 0 obj\n", "pdftotext"},
+      {"\xff\xfe" + in_utf16("hi", 1), "iconv -f UTF-16"},
+      {in_utf16(long_text, 0), "iconv -f UTF-16"},
+      {in_utf16(long_text, 1), "iconv -f UTF-16"},
+      {"a"s + std::string(256, '\0') + "ustar", "tar -xf"},
+  };
+  for (const auto& [bytes, fix] : cases) {
+    const std::string file = input("a.txt", bytes);
+    expect_error(
+        ExitCode::data, [&] { static_cast<void>(pack_text(options({file}))); }, file, fix);
+  }
+  expect_no_output();
+  for (const std::string& text : {"GRIB is a format\n"s, "BZhang\n"s, "PAR1 4\n"s, "\xfe\xfa\0\1"s})
+    EXPECT_NO_THROW(static_cast<void>(pack_text([&] {
+      PackTextOptions with = options({input("a.txt", text)});
+      with.force = true;
+      return with;
+    }())));
+}
+
 TEST_F(PackText, RefusesOptionsThatCannotBeHonoured) {
   const std::string text = input("tree/a", "text");
   const auto refused = [&](auto&& change, auto... parts) {

@@ -380,7 +380,16 @@ TEST_F(PackTokens, UnpacksZstdAndNamesDamagedFiles) {
   with.force = true;
   static_cast<void>(pack_text(with));
   EXPECT_EQ(packed_in(out_).ids, expected);
+  write_text(path, std::string("\x50\x2a\x4d\x18\4\0\0\0what", 12) + packed + packed);
+  static_cast<void>(pack_text(with));
+  EXPECT_EQ(packed_in(out_).ids, expected) << "a frame to skip in front, as pzstd writes";
 
+  const std::string tar = "a" + std::string(256, '\0') + "ustar";
+  std::string archive(ZSTD_compressBound(tar.size()), '\0');
+  archive.resize(ZSTD_compress(archive.data(), archive.size(), tar.data(), tar.size(), 3));
+  write_text(path, archive);
+  expect_error(
+      ExitCode::data, [&] { static_cast<void>(pack_text(with)); }, path, "unpacks to", "tar -xf");
   write_text(path, packed.substr(0, packed.size() - 5));
   expect_error(
       ExitCode::data, [&] { static_cast<void>(pack_text(with)); }, path, "ends early");

@@ -12,11 +12,13 @@
 #include <cerrno>
 #include <filesystem>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "data/pack/file_tree.h"
 #include "data/pack/progress.h"
 #include "runtime/base/error.h"
+#include "runtime/base/file_kind.h"
 #include "runtime/base/log.h"
 
 namespace trireme {
@@ -213,11 +215,13 @@ class ZstdReader final : public Unpacker {
 std::unique_ptr<Unpacker> unpacker_for(std::span<const std::byte> start, const std::string& name) {
   constexpr std::array gzip = {std::byte{0x1F}, std::byte{0x8B}, std::byte{8}};
   constexpr std::array zstd = {std::byte{0x28}, std::byte{0xB5}, std::byte{0x2F}, std::byte{0xFD}};
+  constexpr std::array skipped = {std::byte{0x50}, std::byte{0x2A}, std::byte{0x4D},
+                                  std::byte{0x18}};
   const auto begins = [&](const auto& magic) {
     return start.size() >= magic.size() && std::equal(magic.begin(), magic.end(), start.begin());
   };
   if (begins(gzip)) return std::make_unique<GzipReader>(name);
-  if (begins(zstd)) return std::make_unique<ZstdReader>(name);
+  if (begins(zstd) || begins(skipped)) return std::make_unique<ZstdReader>(name);
   return nullptr;
 }
 
@@ -226,12 +230,21 @@ std::unique_ptr<Unpacker> unpacker_for(std::span<const std::byte> start, const s
 void read_text_part(const TextPart& part, const std::function<void(std::uint64_t)>& read,
                     const std::function<void(std::span<const std::byte>)>& take) {
   std::unique_ptr<Unpacker> packed;
-  bool first = true;
+  bool first = true, first_text = true;
+  const TakeBytes checked = [&](std::span<const std::byte> text) {
+    const std::string kind =
+        std::exchange(first_text, false)
+            ? binary_kind_of({reinterpret_cast<const char*>(text.data()), text.size()})
+            : "";
+    if (!kind.empty())
+      fail(ExitCode::data, "{}: {} no text; it is {}", part.name, packed ? "unpacks to" : "holds",
+           kind);
+    take(text);
+  };
   read_part(part, [&](std::span<const std::byte> bytes) {
     read(bytes.size());
-    if (first) packed = unpacker_for(bytes, part.name);
-    first = false;
-    packed ? packed->read(bytes, take) : take(bytes);
+    if (std::exchange(first, false)) packed = unpacker_for(bytes, part.name);
+    packed ? packed->read(bytes, checked) : checked(bytes);
   });
   if (packed) packed->finish();
 }

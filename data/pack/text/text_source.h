@@ -30,7 +30,7 @@ struct TextPart {
 void read_part(const TextPart& part, const std::function<void(std::span<const std::byte>)>& take);
 
 // Like read_part(), but decompresses gzip and zstd files; `read` counts the bytes of the file.
-// Raises ExitCode::data, naming the file, for damaged ones.
+// Raises ExitCode::data, naming the file, for damaged ones and for known kinds of other files.
 void read_text_part(const TextPart& part, const std::function<void(std::uint64_t)>& read,
                     const std::function<void(std::span<const std::byte>)>& take);
 
