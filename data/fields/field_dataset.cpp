@@ -438,9 +438,11 @@ void FieldDataset::read_stored(const Place& place, const SampleShape& shape, con
     if (stored.size() < bytes) stored.resize(bytes);
     const std::span part = std::span(stored).first(bytes);
     reader_.read(file, field, box, part);
-    if (in_order_) return to_floats(field.type, field.packing, part.data(), to);
-    if (values.size() < elements) values.resize(elements);
-    to_floats(field.type, field.packing, part.data(), std::span(values).first(elements));
+    if (!in_order_ && values.size() < elements) values.resize(elements);
+    const std::span floats = in_order_ ? to : std::span(values).first(elements);
+    options_.mask.empty() ? require_floats(place.unit, field, part.data(), floats)
+                          : to_floats(field.type, field.packing, part.data(), floats);
+    if (in_order_) return;
     place_channels(shape.places(read.input), read, shape.box_of(lines), shape.channels(),
                    values.data(), to.data());
   }

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "data/fields/sample_values.h"
@@ -221,6 +223,25 @@ std::uint64_t require_map(const UnitFields& unit, const StoredField& field,
        fmt::join(field.extents, " x "));
 }
 
+void require_floats(const UnitFields& unit, const StoredField& field, const std::byte* from,
+                    std::span<float> to) {
+  to_floats(field.type, field.packing, from, to);
+  if (field.packing.is_none() && field.type.bytes < 8) return;
+  if (std::ranges::none_of(to, [](float value) { return std::isinf(value); })) return;
+  constexpr double most = std::numeric_limits<float>::max();
+  double low = 0, high = 0;
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    const double value = to_double(field.type, field.packing, from + i * field.type.bytes);
+    if (std::isfinite(value)) low = std::min(low, value), high = std::max(high, value);
+  }
+  if (low < -most || high > most)
+    fail(ExitCode::data,
+         "{}: {}: holds numbers from {:.3g} to {:.3g}, but samples are float32, up to {:.3g}; "
+         "store it in another unit or as log10(x); numbers that mark missing values belong into "
+         "its attribute _FillValue",
+         unit.name(), field.name, low, high, most);
+}
+
 void read_map(const FieldReader& reader, const UnitFields& unit, const StoredField& field,
               const SampleShape& shape, MapRole role, std::uint64_t number, const Lines& lines,
               std::vector<float>& map) {
@@ -248,7 +269,11 @@ void read_map(const FieldReader& reader, const UnitFields& unit, const StoredFie
   stored.resize(count * field.type.bytes);
   values.resize(count);
   reader.read(unit.file(), field, box, stored);
-  to_floats(field.type, field.packing, stored.data(), values);
+  if (role == MapRole::values) {
+    require_floats(unit, field, stored.data(), values);
+  } else {
+    to_floats(field.type, field.packing, stored.data(), values);
+  }
   place_channels(axes, all, shape.box_of(lines), static_cast<std::int64_t>(all.channels),
                  values.data(), map.data());
 }

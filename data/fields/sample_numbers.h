@@ -82,6 +82,9 @@ enum class MapRole : std::uint8_t { mask, target, values };
 // Returns the channels.
 std::uint64_t require_map(const UnitFields& unit, const StoredField& field,
                           const SampleShape& shape, MapRole role);
+// As to_floats. Raises ExitCode::data, naming field and range, for finite numbers beyond float32.
+void require_floats(const UnitFields& unit, const StoredField& field, const std::byte* from,
+                    std::span<float> to);
 // The numbers of some lines of a sample (pixels, channels), NaN where they are missing.
 void read_map(const FieldReader& reader, const UnitFields& unit, const StoredField& field,
               const SampleShape& shape, MapRole role, std::uint64_t number, const Lines& lines,

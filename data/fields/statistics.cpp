@@ -271,12 +271,13 @@ ChannelScale load_scale(const FieldSource& source) {
     const double low = pairs.first[at];
     const double range =
         source.scaling == Scaling::mean_std ? pairs.second[at] : pairs.second[at] - low;
-    if (!std::isfinite(low) || !std::isfinite(range) || range < 0)
-      fail(ExitCode::data, "{}: channel {}: {} and {} cannot scale values", pairs.source, channel,
-           low, pairs.second[at]);
     scale.subtract.push_back(static_cast<float>(low));
     // Constant channels become 0.
     scale.multiply.push_back(range > 0 ? static_cast<float>(1 / range) : 1.0F);
+    if (!std::isfinite(scale.subtract.back()) || !std::isfinite(scale.multiply.back()) ||
+        !std::isfinite(range) || range < 0)
+      fail(ExitCode::data, "{}: channel {}: {} and {} cannot scale values in float32", pairs.source,
+           channel, low, pairs.second[at]);
   }
   return scale;
 }

@@ -164,5 +164,20 @@ TEST_F(FieldPacking, AVirtualDataSetHasItsSourcesAttributes) {
   EXPECT_EQ(values(open(of_file()), 0), (std::vector<float>{0, 0.5, 1, 1.5, 2, 2.5}));
 }
 
+TEST_F(FieldPacking, NumbersBeyondFloat32AreRefusedWithTheirRange) {
+  write({}, H5T_IEEE_F64LE, {1, 1e47, 2e48, 5e47, -3e47, 0});
+  FieldOptions masses = of_file();
+  for (const NotFinite treatment : {NotFinite::refuse, NotFinite::zero, NotFinite::keep}) {
+    masses.not_finite = treatment;
+    expect_error(
+        ExitCode::data, [&] { static_cast<void>(statistics_of(open(masses), 1)); }, "a.nc: t",
+        "-3e+47 to 2e+48", "log10");
+  }
+  write({{"_FillValue", 1e300}}, H5T_IEEE_F64LE, {1e30, -2e38, 3e38, 1, HUGE_VAL, 1e300});
+  const ChannelStatistics found = statistics_of(open(masses), 1).front();
+  EXPECT_EQ(found.count, 4U);
+  EXPECT_EQ(found.maximum, 3e38F);
+}
+
 }  // namespace
 }  // namespace trireme
