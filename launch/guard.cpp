@@ -22,6 +22,7 @@
 #include "launch/cli/shared_options.h"
 #include "runtime/base/environment.h"
 #include "runtime/base/error.h"
+#include "runtime/base/process.h"
 #include "runtime/base/terminal.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/device/cpu/cpu_features.h"
@@ -45,6 +46,7 @@ int launcher_rank() {
 }
 
 int guarded_main(const std::function<int()>& body) {
+  enlarge_thread_stacks();
   static_cast<void>(prepare_gpu_environment());
   open_standard_streams();
   // Then a file size limit (ulimit -f) fails the write, which names the file, instead of killing

@@ -12,6 +12,7 @@
 #include "launch/engine/options.h"
 #include "runtime/base/environment.h"
 #include "runtime/base/log.h"
+#include "runtime/base/process.h"
 #include "runtime/comm/dry.h"
 #include "runtime/comm/nccl.h"
 #include "runtime/comm/same_on_all_ranks.h"
@@ -151,7 +152,9 @@ MeshShape mesh_shape(const ParallelConfig& parallel) {
           .context = static_cast<int>(parallel.context)};
 }
 
-RankProcess::RankProcess() : mpi((static_cast<void>(prepare_gpu_environment()), nullptr), nullptr) {
+RankProcess::RankProcess()
+    : mpi((enlarge_thread_stacks(), static_cast<void>(prepare_gpu_environment()), nullptr),
+          nullptr) {
   log::initialize(mpi.rank());
   set_process_label(mpi.rank(), mpi.size());
   check_launcher(mpi.size());

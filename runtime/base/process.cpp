@@ -2,6 +2,7 @@
 #include "runtime/base/process.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <spawn.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -256,6 +257,18 @@ int signal_within(std::span<const int> signals, double seconds) {
   const timespec time{.tv_sec = whole,
                       .tv_nsec = static_cast<long>(1e9 * (seconds - static_cast<double>(whole)))};
   return std::max(0, ::sigtimedwait(&set, nullptr, &time));
+}
+
+void enlarge_thread_stacks() {
+  constexpr std::size_t enough = std::size_t{8} << 20U;
+  pthread_attr_t usual;
+  std::size_t bytes = 0;
+  check_call(::pthread_getattr_default_np(&usual), "pthread_getattr_default_np");
+  check_call(::pthread_attr_getstacksize(&usual, &bytes), "pthread_attr_getstacksize");
+  check_call(::pthread_attr_setstacksize(&usual, std::max(bytes, enough)),
+             "pthread_attr_setstacksize");
+  check_call(::pthread_setattr_default_np(&usual), "pthread_setattr_default_np");
+  ::pthread_attr_destroy(&usual);
 }
 
 bool in_path(const std::string& program) {

@@ -87,6 +87,9 @@ void hold_signals(std::span<const int> signals);
 // A received signal, or 0 if none comes in this many seconds.
 [[nodiscard]] int signal_within(std::span<const int> signals, double seconds);
 
+// From now on threads have stacks of at least 8 MiB, whatever `ulimit -s`. Before the first thread.
+void enlarge_thread_stacks();
+
 // Whether PATH has such a program.
 [[nodiscard]] bool in_path(const std::string& program);
 // This program's file.
