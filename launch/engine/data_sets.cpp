@@ -20,7 +20,6 @@
 #include "data/sets/text_dataset.h"
 #include "launch/engine/options.h"
 #include "launch/engine/shared_index.h"
-#include "models/registry.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/comm/same_on_all_ranks.h"
@@ -170,9 +169,9 @@ Shape whole_sample(const ModelTraits& model) {
 
 // What the slabs of a rank of a tensor group cover, if they are not the whole sample. What lies
 // around that comes from the other ranks.
-std::optional<SpatialBox> part_of_sample(const Config& config, int tensor_rank) {
-  const Slabs slabs(spatial_split(config.parallel, tensor_rank),
-                    whole_sample(traits_of(config.model)));
+std::optional<SpatialBox> part_of_sample(const Config& config, const ModelTraits& model,
+                                         int tensor_rank) {
+  const Slabs slabs(spatial_split(config.parallel, tensor_rank), whole_sample(model));
   if (!slabs.cut() || config.parallel.inner_ranks() == 1) return {};
   return slabs.own_box();
 }
@@ -214,7 +213,8 @@ std::unique_ptr<Dataset> open_files(Communicator& world, const OneSet& one) {
   }
   FieldOptions options = field_options(one.config, one.part, one.data);
   const auto sharing = static_cast<int>(one.config.parallel.inner_ranks());
-  if (const auto box = part_of_sample(one.config, world.rank() % sharing))
+  if (const auto box =
+          part_of_sample(one.config, traits_of(one.config.model), world.rank() % sharing))
     options.part = {box->begin, {box->extent(0), box->extent(1), box->extent(2)}};
   if (one.training != nullptr && options.class_names.empty())
     options.class_names = one.training->id_names().classes;
@@ -270,15 +270,14 @@ std::string data_text(const DataConfig& data, DataPart part) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-SampleLayout sample_layout(const Config& config, int tensor_rank) {
-  const ModelTraits model = traits_of(config.model);
+SampleLayout sample_layout(const Config& config, const ModelTraits& model, int tensor_rank) {
   if (model.labelled_text())
     return text_samples(model.context, text_targets(model), target_width(model));
   if (model.input == InputKind::tokens)
-    return token_samples(model.context, config.data.documents == Documents::separate);
+    return token_samples(model.targets_per_sample(), config.data.documents == Documents::separate);
   SampleLayout layout = image_samples(model.image_size, model.image_width, model.channels);
   Shape inputs = whole_sample(model);
-  if (const auto box = part_of_sample(config, tensor_rank)) inputs = shape_of(inputs, *box);
+  if (const auto box = part_of_sample(config, model, tensor_rank)) inputs = shape_of(inputs, *box);
   layout.inputs = Shape(inputs.extents().subspan(1));
   layout.targets = model.targets.shape;
   if (model.targets.kind == TargetKind::values) layout.target_dtype = DType::f32;

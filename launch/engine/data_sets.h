@@ -11,6 +11,7 @@
 #include "data/loader/sampler.h"
 #include "data/sets/dataset.h"
 #include "data/staging/staging.h"
+#include "models/registry.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/config/config.h"
 
@@ -21,8 +22,9 @@ namespace trireme {
 // The key's value; "" if unset.
 [[nodiscard]] std::string data_text(const DataConfig& data, DataPart part);
 
-// The layout of samples for the config's model and data, as a rank of a tensor group reads them.
-[[nodiscard]] SampleLayout sample_layout(const Config& config, int tensor_rank = 0);
+// The layout of samples for a model and the config's data, as a rank of a tensor group reads them.
+[[nodiscard]] SampleLayout sample_layout(const Config& config, const ModelTraits& model,
+                                         int tensor_rank = 0);
 
 // For the model of `config`; a MixtureDataset if there are several sources. Every rank opens packed
 // shards; files in place are indexed by all ranks together, a part each, except those with an index

@@ -15,6 +15,7 @@
 #include "runtime/checkpoint/restore/restore.h"
 #include "runtime/checkpoint/restore/run_state.h"
 #include "runtime/comm/nccl.h"
+#include "runtime/comm/same_on_all_ranks.h"
 #include "runtime/telemetry/run_directory.h"
 
 namespace trireme {
@@ -61,6 +62,26 @@ std::vector<int> nodes_of(Communicator& group) {
   return nodes;
 }
 
+// Of a program's own data. Traits of its own model may leave sizes out.
+void require_layout(const Session& session, std::string_view part, const Dataset* own) {
+  if (own == nullptr) return;
+  const SampleLayout& given = own->layout();
+  const SampleLayout wanted =
+      sample_layout(session.config, session.traits(), session.mesh.here().tensor);
+  const auto text_of = [](const SampleLayout& it) {
+    return fmt::format("inputs {} of {} and targets {} of {}", it.inputs.to_string(),
+                       name_of(it.input_dtype), it.targets.to_string(), name_of(it.target_dtype));
+  };
+  const bool sizes = wanted.inputs.count() == 0 || given.inputs == wanted.inputs;
+  if (sizes && given.targets == wanted.targets && given.target_dtype == wanted.target_dtype &&
+      (given.input_dtype == DType::i32) == (wanted.input_dtype == DType::i32))
+    return;
+  fail(ExitCode::config,
+       "the program's own {} data: a sample has {}, but the model reads {}; change "
+       "Dataset::layout(), or the model section",
+       part, text_of(given), text_of(wanted));
+}
+
 }  // namespace
 
 Config read_config(const RankProcess& process, const std::string& file,
@@ -87,6 +108,10 @@ Engine::Engine(RankResources resources, const Config& resolved, Purpose purpose,
                purpose == Purpose::generate ? decode_shape(resolved, parts_.text_capacity)
                                             : DecodeShape{}) {
   data_opened_ = std::chrono::system_clock::now();
+  if (reads_data()) {
+    require_layout(session_, "training", parts_.training.get());
+    require_layout(session_, "validation", parts_.validation.get());
+  }
   if (purpose == Purpose::train && reads_data()) open_training_data();
 }
 

@@ -19,7 +19,8 @@ struct DryMemory {
       snapshot.emplace(device, session.mesh, values,
                        manifest_tensors(placed, values.params.layout().splits()));
     }
-    const SampleLayout samples = sample_layout(config, session.mesh.here().tensor);
+    const SampleLayout samples =
+        sample_layout(config, session.traits(), session.mesh.here().tensor);
     const std::int64_t rows = config.train.micro_batch;
     if (config.data.has_validation())
       loaders.emplace_back(device, samples, rows, loader_options(config.data));

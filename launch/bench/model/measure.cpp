@@ -223,7 +223,7 @@ void draw_all(const Batch& batch, const ModelTraits& model, const Philox& random
 SyntheticBatches::SyntheticBatches(Device& device, const Config& config) : device_(device) {
   const ModelTraits model = traits_of(config.model);
   const std::int64_t samples = config.train.micro_batch;
-  const SampleLayout layout = sample_layout(config);
+  const SampleLayout layout = sample_layout(config, model);
   const Shape input = of_samples(samples, layout.inputs);
   const Shape target = of_samples(samples, layout.targets);
   const DType target_type = layout.target_dtype, input_type = layout.input_dtype;
