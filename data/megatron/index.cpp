@@ -153,27 +153,42 @@ class IndexReader {
   Checksum checksum_;
 };
 
-MegatronIndex open_alone(const std::string& path) {
+// Ids below 2^18 have a small upper half; of many tokens of uint16 not every second one is that
+// small, unless all are.
+bool looks_like_uint32(std::string_view first) {
+  constexpr std::size_t fewest = 128, highest = 3;
+  std::array<bool, 2> above{};
+  for (std::size_t i = 0; i + 2 <= first.size(); i += 2)
+    above[i / 2 % 2] |= value_at<std::uint16_t>(std::as_bytes(std::span(first)), i) > highest;
+  return first.size() >= fewest && above[0] && !above[1];
+}
+
+MegatronIndex open_alone(const std::string& path, std::int64_t token_bytes) {
   constexpr std::uint32_t mark_of_llm_c = 20240520, mark_of_uint32 = 20240801;
+  constexpr std::uint64_t looked_at = 1 << 16;
   const InputFile file(path);
-  std::array<std::byte, 4> first{};
-  if (file.size() % 2 != 0)
-    fail(ExitCode::data,
-         "{}: has {} bytes, an odd number, so it does not hold tokens of uint16; copy it again, or "
-         "name the .idx file of Megatron-LM",
-         path, file.size());
-  if (file.size() >= first.size()) file.read(0, first);
-  const auto mark = value_at<std::uint32_t>(first, 0);
+  std::string first(std::max<std::uint64_t>(std::min(looked_at, file.size()), 4), '\0');
+  file.read(0, std::as_writable_bytes(std::span(first).first(std::min(looked_at, file.size()))));
+  const bool wide = token_bytes > 0 ? token_bytes == 4 : looks_like_uint32(first);
+  const std::uint64_t width = wide ? 4 : 2;
+  if (file.size() % width != 0)
+    fail(
+        ExitCode::data,
+        "{}: has {} bytes, no multiple of {}, so it does not hold tokens of uint{}; copy it again, "
+        "name the .idx file of Megatron-LM, or set data.token_bytes",
+        path, file.size(), width, 8 * width);
+  const auto mark = value_at<std::uint32_t>(std::as_bytes(std::span(first)), 0);
   if (mark == mark_of_llm_c || mark == mark_of_uint32)
     fail(ExitCode::data,
          "{}: begins with the header of llm.c, and only files without header are read; cut it off "
-         "(tail -c +1025 OLD > NEW), if its tokens are uint16",
+         "(tail -c +1025 OLD > NEW)",
          path);
   return {.index_path = path,
           .data_path = path,
+          .type = wide ? MegatronType::u32 : MegatronType::u16,
           .sequences = 1,
           .documents = 1,
-          .tokens = file.size() / 2};
+          .tokens = file.size() / width};
 }
 
 }  // namespace
@@ -186,6 +201,7 @@ std::size_t size_of(MegatronType type) {
     case MegatronType::u16:
       return 2;
     case MegatronType::i32:
+    case MegatronType::u32:
       return 4;
     case MegatronType::i64:
       return 8;
@@ -205,8 +221,9 @@ std::optional<std::string> find_megatron_index(const std::string& path) {
   return std::nullopt;
 }
 
-MegatronIndex open_megatron_index(const std::string& index_path) {
-  return index_path.ends_with(".bin") ? open_alone(index_path) : IndexReader(index_path).read();
+MegatronIndex open_megatron_index(const std::string& index_path, std::int64_t token_bytes) {
+  return index_path.ends_with(".bin") ? open_alone(index_path, token_bytes)
+                                      : IndexReader(index_path).read();
 }
 
 std::vector<std::uint64_t> document_starts(const MegatronIndex& index) {

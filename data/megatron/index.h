@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The .idx file of a Megatron-LM .bin token file (MMIDIDX, version 1); and token files without one,
-// as nanoGPT writes: uint16 from the first byte to the last.
+// as nanoGPT writes: uint16 or uint32 from the first byte to the last.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace trireme {
 
 // Storage type of a token.
-enum class MegatronType : std::uint8_t { u8 = 1, i16 = 3, i32 = 4, i64 = 5, u16 = 8 };
+enum class MegatronType : std::uint8_t { u8 = 1, i16 = 3, i32 = 4, i64 = 5, u16 = 8, u32 = 255 };
 [[nodiscard]] std::size_t size_of(MegatronType type);
 
 struct MegatronIndex {
@@ -30,9 +30,10 @@ struct MegatronIndex {
 [[nodiscard]] std::optional<std::string> find_megatron_index(const std::string& path);
 
 // Reads and checks an index: sizes that fit the files, contiguous sequences in the .bin file,
-// contiguous documents. A .bin file is one sequence. Raises ExitCode::data, naming the file and the
-// problem.
-[[nodiscard]] MegatronIndex open_megatron_index(const std::string& index_path);
+// contiguous documents. A .bin file is one sequence; `token_bytes` 0: by its content. Raises
+// ExitCode::data, naming the file and the problem.
+[[nodiscard]] MegatronIndex open_megatron_index(const std::string& index_path,
+                                                std::int64_t token_bytes = 0);
 
 // First tokens of all non-empty documents, ascending. Reads and checks the index again.
 [[nodiscard]] std::vector<std::uint64_t> document_starts(const MegatronIndex& index);

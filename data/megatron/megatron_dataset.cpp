@@ -35,20 +35,30 @@ void widen_as(MegatronType type, std::span<const std::byte> stored, std::span<st
       return widen<std::int64_t>(stored, to);
     case MegatronType::u16:
       return widen<std::uint16_t>(stored, to);
+    case MegatronType::u32:
+      return widen<std::uint32_t>(stored, to);
   }
 }
 
 }  // namespace
 
 MegatronDataset::MegatronDataset(const std::string& index_path, std::int64_t context,
-                                 std::int64_t vocabulary, bool documents)
-    : index_(open_megatron_index(index_path)),
+                                 std::int64_t vocabulary, bool documents, std::int64_t token_bytes)
+    : index_(open_megatron_index(index_path, token_bytes)),
       file_(index_.data_path),
       watch_(file_.source().descriptor(), file_.path()),
       layout_(token_samples(context, documents)),
       limit_(vocabulary > 0 ? vocabulary : any_vocabulary) {
   TRIREME_EXPECTS(context > 0, "tokens are read as windows of model.context tokens, got {}",
                   context);
+  if (token_bytes > 0 && !index_.alone())
+    fail(ExitCode::config, "data.token_bytes: {} has the type of its tokens; remove it",
+         index_path);
+  if (index_.alone() && size_of(index_.type) == 2 && vocabulary > 65536)
+    fail(ExitCode::data,
+         "{}: holds tokens of 2 bytes, too few for model.vocabulary: {}; write it as numpy.uint32, "
+         "or set data.token_bytes: 4 if it is",
+         index_path, vocabulary);
   if (index_.tokens > 0)
     size_ = static_cast<std::int64_t>((index_.tokens - 1) / static_cast<std::uint64_t>(context));
   if (size_ == 0)

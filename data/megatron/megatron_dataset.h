@@ -18,7 +18,7 @@ class MegatronDataset final : public Dataset {
  public:
   // `vocabulary`: of the model; 0: any. `documents`: keeps their start offsets, 8 bytes each.
   MegatronDataset(const std::string& index_path, std::int64_t context, std::int64_t vocabulary,
-                  bool documents = false);
+                  bool documents = false, std::int64_t token_bytes = 0);
 
   [[nodiscard]] DataKind kind() const override { return DataKind::tokens; }
   [[nodiscard]] std::int64_t size() const override { return size_; }

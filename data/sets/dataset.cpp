@@ -145,7 +145,7 @@ std::unique_ptr<Dataset> Dataset::open(const std::string& path, const DatasetOpt
            "pack-text --targets`",
            *index);
     return std::make_unique<MegatronDataset>(*index, options.context, options.vocabulary,
-                                             options.documents);
+                                             options.documents, options.token_bytes);
   }
   ShardSet shards(list_shards(path, options.split), options.check_blocks);
   const Shard& first = shards.shards().front();

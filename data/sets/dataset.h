@@ -19,10 +19,11 @@ namespace trireme {
 
 // The caller's requirements; a data set that differs is refused when it is opened. 0 or empty: any.
 struct DatasetOptions {
-  std::int64_t context = 0;     // T, tokens per sample; required for token shards
-  std::string split = {};       // train, validation: subdirectory, when `path` has no shards
-  std::int64_t vocabulary = 0;  // of the model; at least the data set's
-  std::int64_t classes = 0;     // of the model; at least the data set's
+  std::int64_t context = 0;      // T, tokens per sample; required for token shards
+  std::string split = {};        // train, validation: subdirectory, when `path` has no shards
+  std::int64_t vocabulary = 0;   // of the model; at least the data set's
+  std::int64_t token_bytes = 0;  // of a .bin file without index: 2 or 4; 0: by its content
+  std::int64_t classes = 0;      // of the model; at least the data set's
   // Of a model of texts with targets of their own: their kind, and how many numbers (of labels and
   // classes: at least the data set's).
   TextTargets text_targets = TextTargets::none;

@@ -133,6 +133,7 @@ std::unique_ptr<Dataset> open_packed(Communicator& /*world*/, const OneSet& one)
   auto set = Dataset::open(path, {.context = traits.context,
                                   .split = training ? "train" : "validation",
                                   .vocabulary = traits.vocabulary,
+                                  .token_bytes = one.data.token_bytes,
                                   .classes = traits.classes,
                                   .text_targets = text_targets(traits),
                                   .target_width = target_width(traits),

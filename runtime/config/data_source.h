@@ -106,6 +106,7 @@ struct DataSource : FieldSource, ImageFilesSource {
   std::string path;
   std::string validation_path;
   std::string test_path;
+  std::int64_t token_bytes = 0;  // of a .bin file without index: 2 or 4; 0 = by its content
   friend bool operator==(const DataSource&, const DataSource&) = default;
 
   // Its keys; packed where nothing is named yet. The rules refuse keys of another kind.

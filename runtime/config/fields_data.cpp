@@ -15,6 +15,8 @@ std::vector<Field> packed_fields() {
       FIELD(data.path, Text{}, "directory or file of packed shards to train on"),
       FIELD(data.validation_path, Text{}, "packed shards to evaluate on; empty = no evaluation"),
       FIELD(data.test_path, Text{}, "packed shards for trireme eval --split test"),
+      FIELD(data.token_bytes, IntegerRange{0, 4},
+            "of a token in a .bin file without index, 2 or 4; 0 = by its content"),
       FIELD(data.mean, (NumberRange{.low = -any_value, .high = any_value, .items = {0, 4096}}),
             "subtracted per channel, from pixels in 0..1 or with data.scaling from the values", {},
             Needs::channels),

@@ -237,6 +237,26 @@ TEST_F(Megatron, ABinFileWithoutIndexIsOneDocumentOfUint16) {
               testing::ElementsAre(6, 7, 8, 9));
 }
 
+TEST_F(Megatron, ABinFileOfUint32IsKnownByItsContentOrItsKey) {
+  const std::string path = directory_.file("train.bin");
+  std::vector<std::int64_t> ids(64);
+  std::iota(ids.begin(), ids.end(), 128000 - 60);
+  write_text(path, megatron_data<std::uint32_t>(ids));
+  const auto wide = Dataset::open(path, {.context = 3, .vocabulary = 128256});
+  ASSERT_EQ(wide->size(), 21);
+  EXPECT_THAT(window(*wide, 1), testing::ElementsAre(127943, 127944, 127945, 127946));
+  EXPECT_EQ(Dataset::open(path, {.context = 3, .token_bytes = 2})->size(), 42);
+  EXPECT_THAT(inspect_megatron({{path}}).text, testing::HasSubstr("4 bytes each"));
+
+  write_text(path, megatron_data<std::uint16_t>(std::vector<std::int64_t>(64, 7)));
+  expect_error(
+      ExitCode::data,
+      [&] { static_cast<void>(Dataset::open(path, {.context = 3, .vocabulary = 65537})); }, path,
+      "model.vocabulary: 65537", "data.token_bytes: 4");
+  const DatasetOptions given{.context = 3, .vocabulary = 65537, .token_bytes = 4};
+  EXPECT_EQ(Dataset::open(path, given)->size(), 10);
+}
+
 TEST_F(Megatron, BinFilesThatAreNoUint16TokensAreRefused) {
   const std::string path = directory_.file("train.bin");
   const auto refused = [&](const std::string& bytes, const std::string& part) {
@@ -245,7 +265,7 @@ TEST_F(Megatron, BinFilesThatAreNoUint16TokensAreRefused) {
         ExitCode::data, [&] { static_cast<void>(Dataset::open(path, {.context = 2})); }, path,
         part);
   };
-  refused("12345", "odd number");
+  refused("12345", "no multiple of 2");
   refused("", "needs 3");
   refused("1234", "2 tokens");
   refused(megatron_data<std::int32_t>({20240520, 1, 100}), "header of llm.c");

@@ -416,6 +416,8 @@ void check_data(const Subject& subject) {
   if (kind != SourceKind::images) check_unused(subject, Needs::image_files, "data.images");
   if (kind == SourceKind::packed)
     check_unused(subject, Needs::in_place, "data.files or data.images");
+  if (data.token_bytes != 0 && (data.token_bytes % 2 != 0 || !data.path.ends_with(".bin")))
+    refuse(subject, "data.token_bytes", "is 2 or 4, for a data.path that ends in .bin");
   check_sources(subject);
   check_blocks(subject);
   if (data.stage.empty() && data.stage_gigabytes > 0)
